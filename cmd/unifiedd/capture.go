@@ -296,7 +296,7 @@ func (f *commentFlags) of(ifaces []string, text string) error {
 	return nil
 }
 
-// comments says what the file tells of itself and of its interfaces.
+// comments sets the comments of the file and of its interfaces.
 func (f *captureFlags) comments(one *config.Flow) error {
 	said := &f.said
 	if f.file == "" && (said.file != "" || said.interfaces != nil) {

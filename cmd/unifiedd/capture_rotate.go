@@ -61,7 +61,7 @@ func (f *captureFlags) rotate() (r config.Rotate, err error) {
 	return config.Rotate{Size: size, Every: time.Duration(f.turns.seconds) * time.Second, Files: f.turns.files}, nil
 }
 
-// fileUnits are those of tcpdump's -C: millions of bytes without one.
+// fileUnits are the units of tcpdump's -C. Without a unit it is millions of bytes.
 var fileUnits = map[byte]uint64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}
 
 const million = 1_000_000
@@ -82,7 +82,7 @@ func fileSize(s string) (config.Size, error) {
 	return config.Size(n * unit), nil
 }
 
-// files says what the files are that are captured to.
+// files sets the files of a capture.
 func (f *captureFlags) files(to *config.To) (err error) {
 	if named := f.file != "" && f.file != "-"; !named && (f.mode != "" || f.keepFree != "0") {
 		return errors.New("--mode and --keep-free are about a file: name it by -w")

@@ -242,7 +242,7 @@ func exportCapture(x *export.Exporter, name string) error {
 	return fmt.Errorf("%w: %w", capfile.ErrCut, in.Cut)
 }
 
-// tellExport says what was exported and what was not.
+// tellExport prints what was exported and what was not.
 func tellExport(w io.Writer, s export.Summary) {
 	fmt.Fprintf(w, "%d packets exported, %d bytes; %d packets in %s and %s were looked at\n",
 		s.Packets, s.Bytes, s.Seen, plural(int(s.Segments), "segment"), batches(s.Batches))

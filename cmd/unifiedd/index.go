@@ -52,8 +52,8 @@ func runIndex(ctx context.Context, names []string, beside bool, stdout io.Writer
 	return errors.Join(bad...)
 }
 
-// indexApart makes an index in a process of its own, which yields to all others: a thread of this one that did so would have the
-// others wait for it whenever Go stops them all.
+// indexApart makes an index in a process of its own with the lowest priority. A thread of this
+// process with that priority would delay all others whenever Go stops them.
 func indexApart(ctx context.Context, path string) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "index", "--idle", path)
 	cmd.Args[0] = "unifiedd"

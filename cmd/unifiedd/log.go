@@ -126,7 +126,7 @@ func completed(yes bool) string {
 	return "no"
 }
 
-// logReadFlags are those of log read.
+// logReadFlags are the flags of log read.
 type logReadFlags struct {
 	from, count uint64
 	follow, raw bool
@@ -156,7 +156,8 @@ with --raw the payloads as they are, one behind the other.`,
 	return c
 }
 
-// readLog prints records. What is missing among them is said on standard error, and is an error at the end.
+// readLog prints records. Missing records are reported on standard error, and are an error at the
+// end.
 func readLog(ctx context.Context, path string, f logReadFlags, stdout, stderr io.Writer) (err error) {
 	l, err := journal.Open(path)
 	if err != nil {
@@ -210,7 +211,7 @@ func nextRecord(ctx context.Context, r *journal.Reader, follow bool, out *bufio.
 	return r.Wait(ctx)
 }
 
-// skippable reports whether reading goes on behind an error.
+// skippable reports whether reading continues after an error.
 func skippable(err error) bool {
 	_, gap := errors.AsType[*journal.Gap](err)
 	_, cut := errors.AsType[*journal.Cut](err)
@@ -283,7 +284,7 @@ func repairLog(path string, yes bool, w io.Writer) (err error) {
 	return nil
 }
 
-// tellRepair says what is wrong, and what becomes of it.
+// tellRepair prints what is wrong with a log, and what a repair does.
 func tellRepair(w io.Writer, r *journal.Repair) {
 	for _, d := range r.Damage {
 		fmt.Fprintln(w, "damaged:", d)

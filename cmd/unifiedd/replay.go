@@ -99,7 +99,7 @@ func (f *replayFlags) register(c *cobra.Command) {
 	}
 }
 
-// pace is what the flags say of it.
+// pace returns the pace that the flags set.
 func (f *replayFlags) pace() config.Pace {
 	switch {
 	case f.top:

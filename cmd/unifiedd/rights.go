@@ -20,9 +20,9 @@ import (
 // errEnded: this was the parent process, and the daemon has ended without an error.
 var errEnded = errors.New("ended")
 
-// giveUp makes the process one that has only the rights which the command needs, as the
-// user of -Z or the one that root's commands become. It returns errEnded, or why the
-// command failed, in the process that only started it.
+// giveUp reduces the process to the rights that the command needs, as the user of -Z or the one
+// that root's commands become. In the parent process it returns errEnded, or why the command
+// failed.
 func giveUp(cfg *config.Config, reserve bool, name string, log *slog.Logger) (here privsep.Outcome, err error) {
 	cfg.Region.Reserve = reserve
 	if name == "" {

@@ -191,7 +191,7 @@ func await(signals <-chan os.Signal, stopped <-chan struct{}) bool {
 // stopLook is how often a stopping flow is checked.
 const stopLook = 500 * time.Millisecond
 
-// stopCommand stops the flow of a command, and says what it waits for meanwhile.
+// stopCommand stops the flow of a command, and prints what it waits for.
 func stopCommand(f *flows.Flow, w io.Writer) error {
 	defer sayWaiting([]*flows.Flow{f}, func(_, why string) {
 		fmt.Fprintf(w, "waiting to write what was captured: %s; another Ctrl-C ends at once, and what is not written is lost\n", why)
@@ -199,7 +199,7 @@ func stopCommand(f *flows.Flow, w io.Writer) error {
 	return f.Stop()
 }
 
-// closeDaemon ends a daemon, and says what its flows wait for meanwhile.
+// closeDaemon closes a daemon, and logs what its flows wait for.
 func closeDaemon(d *flows.Daemon, log *slog.Logger) error {
 	defer sayWaiting(d.Flows(), func(name, why string) {
 		log.Warn("stopping: a flow waits; another signal ends at once, and what is not written is lost", "flow", name, "why", why)

@@ -125,7 +125,7 @@ func how(f *status.Flow, laid bool) string {
 	return strings.Replace(f.Kind, "-", " to ", 1)
 }
 
-// unitOf is what a flow counts.
+// unitOf returns what a flow counts.
 func unitOf(f *status.Flow) string {
 	switch from, to, _ := strings.Cut(f.Kind, "-"); {
 	case from == "rdma":
@@ -406,7 +406,7 @@ func printCache(w io.Writer, name string, c *status.Cache) {
 	}
 }
 
-// trust says how far what is said on a connection can be relied on.
+// trust describes the protection of a connection.
 func trust(tls bool) string {
 	if tls {
 		return "TLS"
@@ -422,7 +422,7 @@ func by(method string) string {
 	return ", by " + method
 }
 
-// because adds why, where there is a reason.
+// because appends a reason, if there is one.
 func because(why string) string {
 	if why == "" {
 		return ""
@@ -461,7 +461,7 @@ func printDiscarded(w io.Writer, f *status.Flow) {
 	}
 }
 
-// printLevel prints what a flow holds.
+// printLevel prints the frames in flight of a flow.
 func printLevel(w io.Writer, l *status.Watermarks) {
 	if l == nil {
 		return

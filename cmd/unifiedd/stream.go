@@ -34,8 +34,8 @@ func (f *captureFlags) stream(stdout io.Writer) (to io.Writer, end func() error,
 	return pipe, pipe.Close, nil
 }
 
-// openPipe opens a pipe or character device to write to. By what is open it is neither a file nor a disk, whatever its name is made
-// to lead to meanwhile.
+// openPipe opens a pipe or character device for writing. It checks the descriptor, so that the
+// name cannot be replaced by a file or disk.
 func openPipe(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -70,7 +70,7 @@ func openAgain(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(own), name), nil
 }
 
-// stay leaves open what others opened.
+// stay keeps open what others opened.
 func stay() error { return nil }
 
 // reopened is a pipe that others opened, opened once more: writes to it can then be

@@ -26,7 +26,7 @@ type Reloader struct {
 	Log     *slog.Logger
 }
 
-// Reload has the daemon apply what the file says now.
+// Reload makes the daemon apply the present contents of the file.
 func (r *Reloader) Reload() (status.Reload, error) {
 	s, err := r.Daemon.Reload(func(running *config.Config) (*config.Config, error) {
 		Notify(r.Log, reloading())

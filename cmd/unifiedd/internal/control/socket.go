@@ -33,7 +33,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeDead removes a socket that nobody listens on.
+// removeDead removes a socket without a listener.
 func removeDead(dir *newfile.Dir, name string) error {
 	is, err := dir.Stat(name)
 	switch {

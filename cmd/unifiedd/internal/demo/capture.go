@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// configText is what a user would write.
+// configText is a configuration as a user would write it.
 const configText = `# A demo of unifiedd: see docs/configuration.md.
 region: {size: %s}
 flows:

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// daemon is `unifiedd run` in a process of its own.
+// daemon is a process that runs `unifiedd run`.
 type daemon struct {
 	socket string // its control socket
 	cmd    *exec.Cmd
@@ -24,7 +24,7 @@ type daemon struct {
 	result error // of the process, once ended is closed
 }
 
-// output collects what a process writes.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -117,10 +117,10 @@ func (d *daemon) status(ctx context.Context) (s status.Daemon, err error) {
 	return s, err
 }
 
-// trouble is what the daemon has said.
+// trouble is an error with the daemon's output.
 func (d *daemon) trouble() error { return fmt.Errorf("the daemon says:\n%s", &d.said) }
 
-// stop ends the daemon, which writes what it has before.
+// stop ends the daemon, which first writes what it has.
 func (d *daemon) stop() error {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// Options are what a demo is told.
+// Options configure a demo.
 type Options struct {
 	Out     io.Writer
 	Log     *slog.Logger

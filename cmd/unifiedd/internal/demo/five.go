@@ -38,7 +38,7 @@ flows:
     to: {rdma: %[6]q, peers: [{name: sink, address: %[14]q, flow: relay}]}
 `
 
-// The region of the five flows, and that of their peers.
+// The sizes of the region of the five flows, and of that of their peers.
 const (
 	fiveRegion = 160 * config.MiB
 	peerRegion = 48 * config.MiB
@@ -106,7 +106,7 @@ func (o Options) runFive(ctx context.Context, p Place) (f *five, err error) {
 	return f, f.readBack(ctx)
 }
 
-// startDaemon starts the daemon where it belongs.
+// startDaemon starts the daemon in its namespace.
 func (f *five) startDaemon(ctx context.Context) (d *daemon, err error) {
 	if f.Unifiedd == "" {
 		if f.Unifiedd, err = os.Executable(); err != nil {
@@ -133,7 +133,8 @@ func (f *five) prepare(ctx context.Context) error {
 	return err
 }
 
-// What the programs at the other ends send. Each has a seed of its own, so that nothing passes for another's.
+// The seeds of the peers' messages. Each peer has its own, so that no message passes for that of
+// another.
 const (
 	walSeed, relaySeed, feedSeed, blocksSeed, captureSeed = "1", "2", "3", "4", "5"
 	walSize, relaySize, feedSize, captureSize, blockSize  = "1000", "1800", "1000", "1400", "4096"
@@ -145,7 +146,7 @@ const DefaultTime = 20 * time.Second
 // many is how many there are at a rate.
 func (f *five) many(rate int) uint64 { return uint64(f.Time.Seconds() * float64(rate)) }
 
-// during are options for so many at a rate.
+// during returns the options for a count of messages at a rate.
 func (f *five) during(rate int) []string {
 	return []string{"-count", strconv.FormatUint(f.many(rate), 10), "-rate", strconv.Itoa(rate)}
 }

@@ -37,8 +37,9 @@ func (f *five) rows() []row {
 	}
 }
 
-// times are those of a flow: from a message going in to it being done with. Of packets that are captured nobody is told: theirs are the flow's own,
-// from when they arrived until they were written.
+// times are the latencies of a flow, from sending a message to its completion. Captured packets
+// have no completion at their sender; their latencies are the flow's own, from arrival until they
+// were written.
 func (r *row) times() *latency.Summary {
 	for _, l := range []*latency.Summary{r.status.Latency, r.came.Latency, r.sent.Latency} {
 		if l != nil {
@@ -51,7 +52,7 @@ func (r *row) times() *latency.Summary {
 	return nil
 }
 
-// fiveTable prints a line for each flow, and who has the frames.
+// table prints a line for each flow, and the holders of the frames.
 func (f *five) table(w io.Writer) error {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
@@ -81,7 +82,7 @@ func (f *five) table(w io.Writer) error {
 
 func micros(ns int64) string { return fmt.Sprintf("%.0f", float64(ns)/1e3) }
 
-// owners says who has the frames of the region.
+// owners describes the holders of the region's frames.
 func (f *five) owners() string {
 	r := f.status.Region
 	var words []string

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// heard is what a command of unified-flow-test says of itself.
+// heard is the result that a command of unified-flow-test prints.
 type heard struct {
 	Command  string
 	Messages uint64
@@ -26,7 +26,7 @@ type heard struct {
 // flowTest is the program at the other end of the flows.
 const flowTest = "unified-flow-test"
 
-// findFlowTest looks for it beside this program, and then where programs are, unless the user has said where it is.
+// findFlowTest finds unified-flow-test beside this program or in PATH, unless the user named it.
 func (o *Options) findFlowTest() error {
 	if o.FlowTest != "" {
 		return nil

@@ -40,7 +40,7 @@ type Disk struct {
 	Ring bool   // it is a device with a ring
 }
 
-// fileDisk is a file, or what the names of files begin with.
+// fileDisk is a file, or the prefix of names of files.
 func fileDisk(path string) Disk { return Disk{Flow: fmt.Sprintf("file: %q", path), Path: path} }
 
 // DeviceDisk is a device, or an NVMe disk by its node for commands, that other programs find under another name.
@@ -48,7 +48,7 @@ func DeviceDisk(node, path string) Disk {
 	return Disk{Flow: fmt.Sprintf("device: %q", node), Path: path, Ring: true}
 }
 
-// place is that of the demo.
+// place returns the place of the demo.
 func (s *stage) place() Place {
 	in := func(name string) string { return s.dir + "/" + name }
 	return Place{

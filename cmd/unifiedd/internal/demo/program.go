@@ -13,10 +13,9 @@ import (
 // programLimit is far beyond what any program here takes.
 const programLimit = 2 * time.Minute
 
-// runProgram runs a program to its end on the calling thread, in whose namespace it
-// is, and returns what it printed. It is killed, its children included, when ctx is
-// done or the demo dies: the kernel watches the thread that started it, so the
-// caller is on one of its own (onThread).
+// runProgram runs a program to its end, in the network namespace of the calling thread, and
+// returns its output. It is killed with its children when ctx ends or the demo dies: the kernel
+// watches the thread that started it, so the caller must be on its own thread (onThread).
 func runProgram(ctx context.Context, name string, args ...string) (stdout string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, programLimit)
 	defer cancel()

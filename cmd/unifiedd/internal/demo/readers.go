@@ -46,7 +46,7 @@ func (r *result) readBack(ctx context.Context) error {
 // tsharkCount is the one line of tshark's statistics: | 0.000 <> 3.000 | 90000 | 64560000 |.
 var tsharkCount = regexp.MustCompile(`<>[^|]*\|\s*(\d+) \|`)
 
-// countTshark counts the packets it dissects as those that were sent.
+// countTshark counts the packets that tshark dissects as the ones that were sent.
 func countTshark(ctx context.Context, _ *result, file string) (uint64, error) {
 	out, err := runProgram(ctx, "tshark", "-n", "-q", "-r", file, "-z", "io,stat,0,udp.dstport=="+strconv.Itoa(port))
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// result is one capture: what was sent, what the daemon says, what is on disk and
-// what the readers found there.
+// result is one capture: what was sent, what the daemon counted, what is on disk and what the
+// readers found there.
 type result struct {
 	layout      string
 	sent        traffic

@@ -9,8 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
-// stage is what the demo makes on the machine, in the order in which it is taken
-// back last to first.
+// stage has what the demo makes on the machine. It is removed in reverse order.
 type stage struct {
 	Options
 	record *record
@@ -79,7 +78,7 @@ func (s *stage) clear() error {
 	return s.record.close()
 }
 
-// leftovers names what is still there of what was made.
+// leftovers names what was not removed.
 func (s *stage) leftovers() (errs []error) {
 	for _, n := range []*namespace{s.a, s.b} {
 		if n != nil && exists(netnsdir.Path(n.name)) {

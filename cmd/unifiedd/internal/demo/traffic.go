@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What is sent: the filter takes the packets of trafgen and leaves those of ping.
+// The traffic: the filter accepts trafgen's packets and leaves ping's to the host.
 const (
 	packets    = 90_000
 	gap        = 30 // microseconds between packets; trafgen's --rate sends bursts
@@ -31,7 +31,7 @@ func sizeList() string {
 	return strings.Join(words, ", ")
 }
 
-// traffic is what the senders say of themselves.
+// traffic has the counts of the senders.
 type traffic struct {
 	packets, bytes  uint64 // sent by trafgen
 	pings, answered uint64
@@ -96,7 +96,7 @@ func ping(ctx context.Context) (sent, answered uint64, err error) {
 	return sent, answered, err
 }
 
-// number finds a number in what a program printed.
+// number finds a number in the output of a program.
 func number(text string, re *regexp.Regexp, group int) (uint64, error) {
 	m := re.FindStringSubmatch(text)
 	if m == nil {

@@ -101,7 +101,7 @@ func under(dir, point string) bool {
 	return point == "/" || dir == point || strings.HasPrefix(dir, point+"/")
 }
 
-// parseMount takes a line of mountinfo apart: proc_pid_mountinfo(5).
+// parseMount splits a line of mountinfo: proc_pid_mountinfo(5).
 func parseMount(line string) (m mount, good bool) {
 	before, after, found := strings.Cut(line, " - ")
 	fields, rest := strings.Fields(before), strings.Fields(after)

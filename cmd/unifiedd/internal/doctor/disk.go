@@ -122,7 +122,7 @@ func (p place) room() Check {
 	return ok(name, "%s, one segment takes %s", mebibytes(free), mebibytes(segment))
 }
 
-// fileSystem names what the directory lies on.
+// fileSystem names the file system of the directory.
 func (p place) fileSystem() Check {
 	const name = "file system"
 	m, found := mountOf(p.dir)

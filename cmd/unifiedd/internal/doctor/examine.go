@@ -9,7 +9,7 @@ import (
 type Options struct {
 	Interfaces []string // by name; empty: those of Config, or all but loopback
 	Disks      []string // files, directories or block devices, besides those of Config
-	// Config is what the machine must be good for; nil: the defaults.
+	// Config is the configuration to examine the machine for; nil: the defaults.
 	Config *config.Config
 }
 

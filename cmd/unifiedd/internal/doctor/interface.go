@@ -19,7 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// card is an interface, and what is wanted of it.
+// card is an interface, and what the configuration needs of it.
 type card struct {
 	*netlink.LinkAttrs
 	driver, bus string
@@ -105,7 +105,7 @@ func (c card) nativeXDP() Check {
 	return ok(name, "%s", describeXDP(features))
 }
 
-// describeXDP says what the driver can do beyond redirecting.
+// describeXDP describes the driver's XDP features beyond redirect.
 func describeXDP(features uint64) string {
 	detail := "in the driver"
 	if features&xdpRxSG != 0 {
@@ -149,7 +149,7 @@ func (c card) judgeQueues(detail string, rx uint64) Check {
 // tags.
 const overhead = 14 + 2*4
 
-// mtu compares the longest packet with what a frame takes.
+// mtu compares the longest packet with the size of a frame.
 func (c card) mtu() Check {
 	const name = "MTU"
 	longest, room := uint64(c.MTU)+overhead, uint64(c.shape().Capacity(c.frame))
@@ -236,7 +236,7 @@ func (c card) node() Check {
 	return ok(name, "%d", at)
 }
 
-// offloads looks at those which change what a capture holds.
+// offloads checks the offloads that change what a capture contains.
 func (c card) offloads() []Check {
 	active, err := askOffloads(c.Index)
 	if err != nil {
@@ -261,9 +261,8 @@ func (c card) merging(by []string) Check {
 		with("ethtool -K %s %s off", c.Name, strings.Join(by, " off "))
 }
 
-// stripping: a tag the card has taken off is not in the packet. While a capture runs
-// the card is told to leave tags of 802.1Q there; for those of 802.1ad there is no such
-// flag.
+// stripping checks whether the card removes VLAN tags from packets. During a capture the card
+// leaves 802.1Q tags in place; for 802.1ad tags there is no such flag.
 func (c card) stripping(tags, serviceTags bool) Check {
 	const name = "VLAN tags"
 	switch {

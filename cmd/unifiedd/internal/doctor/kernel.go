@@ -48,7 +48,7 @@ func onRegion(f func(*umem.Holder) []Check) []Check {
 	return checks
 }
 
-// tryRegion is onRegion which says what went wrong with the region itself.
+// tryRegion is onRegion, and also returns an error of the region itself.
 func tryRegion(f func(*umem.Holder) []Check) (checks []Check, err error) {
 	r, err := umem.Open(umem.Config{Size: 128 << 10, Pages: umem.Ordinary, Control: umem.Huge2M.Bytes()})
 	if err != nil {

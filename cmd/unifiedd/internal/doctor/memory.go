@@ -38,8 +38,7 @@ func (p pool) name() string {
 	return fmt.Sprintf("%v, node %d", p.size, p.node)
 }
 
-// file is where the pool's size is written:
-// Documentation/admin-guide/mm/hugetlbpage.rst.
+// file is the file with the size of the pool: Documentation/admin-guide/mm/hugetlbpage.rst.
 func (p pool) file() string {
 	dir := fmt.Sprintf("hugepages-%dkB/nr_hugepages", p.size.Bytes()>>10)
 	if p.node < 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// needs is what the answers are measured by.
+// needs is what the configuration needs of the machine.
 type needs struct {
 	*config.Config
 	given      bool     // the configuration is the user's, not the default one
@@ -47,8 +47,8 @@ func target(t config.To) string {
 	return t.File
 }
 
-// allInterfaces are those of the network namespace but loopback. An error leaves
-// the list empty, and the AF_XDP probe tells about it.
+// allInterfaces lists the interfaces of the network namespace except loopback. After an error the
+// list is empty; the AF_XDP check reports it.
 func allInterfaces() []string {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -63,7 +63,7 @@ func allInterfaces() []string {
 	return names
 }
 
-// unique drops repetitions and what has no name, and keeps the order.
+// unique removes repetitions and empty names, and keeps the order.
 func unique(all []string) []string {
 	var out []string
 	for _, s := range all {

@@ -36,7 +36,7 @@ func rdmaOf(m verbs.Machine, offered []string) []Check {
 	return append(checks, rdmaDevices(m))
 }
 
-// library reports whether libibverbs can be used. Nobody misses it where there is no device.
+// library reports whether libibverbs can be used. Without a device it is not needed.
 func library(m verbs.Machine) Check {
 	const name = "libibverbs"
 	switch {

@@ -11,8 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ring opens an io_uring with a region as the daemon does, and tells what was
-// granted.
+// ring opens an io_uring with a region as the daemon does, and reports what was granted.
 func ring(hands *umem.Holder) []Check {
 	const name = "io_uring"
 	q, err := nvme.Open(nvme.Config{Worker: hands, Name: "doctor", Depth: 8, Pieces: 8, Targets: 1})
@@ -62,7 +61,7 @@ func granted(g nvme.Granted) []Check {
 	return append(checks, ok("io_uring rings", "%s", rings))
 }
 
-// feature is ok with what is had, or a warning with what is missed.
+// feature is ok with one text, or a warning with another.
 func feature(name string, there bool, had, missed, since string) Check {
 	if there {
 		return ok(name, "%s", had)

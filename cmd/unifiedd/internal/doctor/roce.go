@@ -22,8 +22,9 @@ type roceFacts struct {
 // rocePort is where RoCE v2 goes to: IANA's "roce", UDP.
 const rocePort = 4791
 
-// roce reports whether RoCE v2 in software (unified-rdma-test roce:IFACE) can run on the interface. Nobody has asked for
-// it, so what is missing is no warning, but where the user names an interface that is somebody else's for RoCE.
+// roce reports whether RoCE v2 in software (roce:IFACE) can run on the interface. A missing
+// prerequisite is no warning, since the user did not ask for RoCE, unless the user named an
+// interface that another program uses for RoCE.
 func (c card) roce() []Check {
 	f := roceFacts{sockets: !exists("/sys/module/rdma_rxe") && hasUDP(rocePort)}
 	f.gids, f.err = gidsOf(c.Name)
@@ -78,7 +79,8 @@ func addresses(gids []rdma.GIDEntry) string {
 	return strings.Join(texts, ", ")
 }
 
-// judgePort: what an AF_XDP socket takes, nobody else sees; and what a card takes, no AF_XDP socket.
+// judgePort checks who receives RoCE packets: what an AF_XDP socket receives nobody else does, and
+// what the card's own RoCE receives no AF_XDP socket does.
 func (c card) judgePort(f roceFacts) Check {
 	const name = "UDP port 4791"
 	state := OK

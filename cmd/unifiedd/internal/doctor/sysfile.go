@@ -17,7 +17,7 @@ func readLine(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// readNumber is the number in such a file.
+// readNumber returns the number in such a file.
 func readNumber(path string) (int64, bool) {
 	n, err := strconv.ParseInt(readLine(path), 10, 64)
 	return n, err == nil
@@ -52,7 +52,7 @@ func exists(path ...string) bool {
 	return err == nil
 }
 
-// lines are those of such a file, none where there is none.
+// lines returns the lines of such a file, none if it does not exist.
 func lines(path string) []string {
 	text := readLine(path)
 	if text == "" {

@@ -32,7 +32,7 @@ func (r *Report) Table(w io.Writer, colour bool) error {
 	return b.Flush()
 }
 
-// width is that of the longest name.
+// width is the length of the longest name.
 func (r *Report) width() int {
 	n := 0
 	for _, s := range r.Sections {

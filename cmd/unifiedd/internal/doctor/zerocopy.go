@@ -27,7 +27,7 @@ func (c card) zeroCopy() Check {
 	return ok(name, "the driver offers it; whether it is granted shows when a flow starts")
 }
 
-// withoutZeroCopy is the answer where there is none, and why.
+// withoutZeroCopy is the check of a card without zero copy, with the reason.
 func (c card) withoutZeroCopy(why string) Check {
 	const name = "zero copy"
 	if c.hasFlow && c.flow.From.ZeroCopy == config.ZeroCopyRequire {

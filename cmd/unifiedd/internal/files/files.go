@@ -22,7 +22,7 @@ type File struct {
 	Secret  bool // nobody but the user may read it
 }
 
-// Of are those of a configuration. The daemon makes none of them.
+// Of returns the files that a configuration names and the daemon only reads.
 func Of(c *config.Config) []File {
 	all := []File{
 		{Setting: "tls.certificate", Path: c.TLS.Certificate}, {Setting: "tls.key", Path: c.TLS.Key}, {Setting: "tls.authority", Path: c.TLS.Authority},

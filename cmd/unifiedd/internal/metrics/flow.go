@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// The metrics of a flow, of what it takes and of what it writes.
+// The metrics of a flow's source and of its disk.
 var (
 	descUp       = describe("flow_up", "1 while the flow runs.", "flow")
 	descWaits    = describe("flow_waiting", "1 while the flow waits for something outside to mend.", "flow")
@@ -103,7 +103,7 @@ var (
 	descShortFor = describe("disk_paused_seconds_total", "How long nothing could be written for want of room.", "flow")
 )
 
-// collectFiles sends what there is of files in a flow.
+// collectFiles sends the metrics of a flow's files.
 func collectFiles(out chan<- prometheus.Metric, f *status.Flow) {
 	if c := f.Cut; c != nil {
 		counter(out, descCut, c.Packets, f.Name)
@@ -130,7 +130,7 @@ var (
 	descIndexCPU     = describe("index_cpu_seconds_total", "Processors' time that making indexes took.", "flow")
 )
 
-// collectIndex sends what became of indexes.
+// collectIndex sends the metrics of indexes.
 func collectIndex(out chan<- prometheus.Metric, f *status.Flow) {
 	x := f.Index
 	if x == nil {
@@ -152,7 +152,7 @@ var (
 	descDiscarded = describe("discarded_packets_total", "Packets and messages that were taken to be discarded.", "flow")
 )
 
-// collectFrames sends what is known of frames between the ends.
+// collectFrames sends the metrics of frames between source and sink.
 func collectFrames(out chan<- prometheus.Metric, f *status.Flow) {
 	if l := f.Level; l != nil {
 		gauge(out, descHolds, float64(l.Held), f.Name)
@@ -177,7 +177,7 @@ var (
 	descRested   = describe("replay_paused_seconds_total", "How long the interface was down and nothing was sent.", "flow")
 )
 
-// collectReplay sends what there is of captures in a flow.
+// collectReplay sends the metrics of captures that are sent.
 func collectReplay(out chan<- prometheus.Metric, f *status.Flow) {
 	r := f.Replay
 	if r == nil {

@@ -63,7 +63,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	collectRDMA(out, s.Flows)
 }
 
-// collectWorkers sends for how long the workers looked at no flow.
+// collectWorkers sends the stalls of the workers.
 func collectWorkers(out chan<- prometheus.Metric, ws []status.Worker) {
 	count, longest := uint64(0), time.Duration(0)
 	for _, w := range ws {
@@ -73,7 +73,7 @@ func collectWorkers(out chan<- prometheus.Metric, ws []status.Worker) {
 	gauge(out, descLongest, longest.Seconds())
 }
 
-// collectConfig sends what became of attempts to load a configuration.
+// collectConfig sends the metrics of the configuration and its reloads.
 func collectConfig(out chan<- prometheus.Metric, c *status.Config) {
 	gauge(out, descGeneration, float64(c.Generation))
 	gauge(out, descLoaded, truth(c.Last == nil || c.Last.Outcome.Good()))

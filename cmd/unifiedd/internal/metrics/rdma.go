@@ -49,7 +49,7 @@ var (
 	descLatency        = describe("flow_latency_seconds", "From when a message or request came until it was acknowledged or answered.", "flow")
 )
 
-// collectStreams sends what there is of RDMA in a flow.
+// collectStreams sends the RDMA metrics of a flow.
 func collectStreams(out chan<- prometheus.Metric, f *status.Flow) {
 	if f.Receives != nil {
 		collectReceives(out, f.Name, f.Receives)
@@ -146,8 +146,8 @@ func both(a, b map[string]uint64) map[string]uint64 {
 	return sum
 }
 
-// collectRDMA sends the counters of the RDMA ports that are on interfaces of flows, and of those that this process makes in
-// software. What such a port takes no capture on its interface sees; these say how much it was.
+// collectRDMA sends the counters of the RDMA ports on interfaces of flows, and of the ports that
+// this process has in software. No capture on the interface sees what such a port receives.
 func collectRDMA(out chan<- prometheus.Metric, all []status.Flow) {
 	done := make(map[string]bool)
 	for i := range all {
@@ -175,9 +175,9 @@ func collectRoCE(out chan<- prometheus.Metric, iface string, counters []roce.Cou
 	}
 }
 
-// collectCounters sends those of one port. The kernel says of none whether it may fall, so
-// they have no type. Names that differ in what a metric's name cannot say are one metric,
-// and one value of it is all that may be sent.
+// collectCounters sends the counters of one port. They are untyped, since the kernel does not say
+// whether a counter may fall. Names that differ only in characters that a metric's name cannot
+// have are one metric, which has one value.
 func collectCounters(out chan<- prometheus.Metric, iface, device string, counters []verbs.Counter) {
 	sent := make(map[string]bool)
 	for _, c := range counters {
@@ -191,7 +191,8 @@ func collectCounters(out chan<- prometheus.Metric, iface, device string, counter
 	}
 }
 
-// counterName is what a counter is called: those of all ports are apart from a device's own.
+// counterName returns the metric of a counter. The counters of ports and of devices have different
+// prefixes.
 func counterName(c verbs.Counter) string {
 	prefix := "rdma_port_"
 	if c.Hardware {

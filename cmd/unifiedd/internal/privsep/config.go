@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
-// For is what a daemon with this configuration needs.
+// For returns what a daemon with this configuration needs.
 func For(c *config.Config) Options {
 	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: afxdp.SteeringDir(c), Files: files.Of(c)}
 	o.Dirs = append(o.Dirs, filepath.Dir(c.Control.Socket))
@@ -39,9 +39,9 @@ func For(c *config.Config) Options {
 	return o
 }
 
-// ForCommand is what a command that captures or replays needs, which has no control
-// socket and makes no directories. User is the one of -Z. User 0 may write and read
-// everybody's files, as who asks for it expects.
+// ForCommand returns what a command that captures or replays needs. It has no control socket and
+// makes no directories. user is the user of -Z. User 0 may write and read the files of all users,
+// as who asks for it expects.
 func ForCommand(c *config.Config, user string) Options {
 	o := Options{User: user, Keep: Needed, Announce: true}
 	uid := os.Geteuid()
@@ -74,9 +74,9 @@ func ForCommand(c *config.Config, user string) Options {
 // theirs. The daemon's may be another user's.
 func CommandNotes(uid int) string { return "/run/unifiedd-command-" + strconv.Itoa(uid) }
 
-// DefaultUser is who a command becomes that nobody told: the one who called sudo(8), or
-// else the daemon's user where there is one. Empty: it stays who it is, which is so
-// unless root starts it.
+// DefaultUser returns the user that a command becomes without -Z: the one who called sudo(8), or
+// the daemon's user if it exists. Empty: the command keeps its user, as it always does unless root
+// starts it.
 func DefaultUser() string {
 	self, err := caps.Self()
 	if err != nil || self.UID.Effective != 0 || changes(&identity{}).Minus(self.Effective) != 0 {
@@ -91,5 +91,5 @@ func DefaultUser() string {
 	return ""
 }
 
-// daemonUser is the one that packages make for the daemon.
+// daemonUser is the user that packages make for the daemon.
 const daemonUser = "unifiedd"

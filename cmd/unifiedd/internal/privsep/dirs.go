@@ -24,9 +24,9 @@ func makeDirs(dirs []string, u *identity) error {
 	return nil
 }
 
-// makeDir leaves a directory that is there as it is: it may be anybody's, /tmp
-// even. One that it makes it gives away by what it opened: the name may be
-// another's by then.
+// makeDir makes a directory and gives it to the user. It does not change an existing one, which
+// may be anybody's, for example /tmp. It gives the new one away through its descriptor, since
+// another process may have replaced the name.
 func makeDir(dir string, u *identity) error {
 	info, err := os.Stat(dir)
 	switch {

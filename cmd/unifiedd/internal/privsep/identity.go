@@ -15,7 +15,7 @@ type identity struct {
 	groups   []uint32
 }
 
-// is reports whether a thread is of that user for good.
+// is reports whether a thread is of that user and cannot change back.
 func (u *identity) is(t caps.Status) bool {
 	if u == nil {
 		return true

@@ -14,10 +14,10 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// passed are the signals which go on to the daemon. SIGHUP is ignored by the daemon, too,
-// where it is ignored here, as nohup(1) has it. A shell that runs a script ignores SIGINT
-// and SIGQUIT for what it starts in the background: they are passed on, and end a capture
-// as they end tcpdump.
+// passed are the signals that the parent process passes on to the daemon. If SIGHUP is ignored
+// here, as under nohup(1), the daemon ignores it too. A shell that runs a script ignores SIGINT
+// and SIGQUIT in background programs. They are still passed on, and end a capture as they end
+// tcpdump.
 func passed() []os.Signal {
 	signals := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 	if !signal.Ignored(unix.SIGHUP) {
@@ -86,7 +86,7 @@ func (d *daemon) attend(signals <-chan os.Signal) (Outcome, error) {
 	for {
 		select {
 		case s := <-signals:
-			// An error means that it has ended, which the other case tells.
+			// An error means that the daemon has ended, which the other case reports.
 			_ = d.process.Signal(s)
 		case state := <-d.ended:
 			return Outcome{Status: status(state)}, nil

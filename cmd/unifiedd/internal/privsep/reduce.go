@@ -17,9 +17,8 @@ const (
 	noRootLocked = 1 << 1
 )
 
-// reduce takes from the calling thread, for good, what a program started from it
-// shall not have. What it takes to become the user and to signal it stays, in this
-// thread; the program is started without.
+// reduce removes the rights that a program started from the calling thread must not have. The
+// thread keeps what it takes to become the user and to send signals; the program does not get it.
 func reduce(self caps.Status, keep caps.Set, u *identity) error {
 	if self.Effective.Has(caps.Setpcap) {
 		if err := bound(self.Bounding, keep); err != nil {
@@ -38,7 +37,7 @@ func reduce(self caps.Status, keep caps.Set, u *identity) error {
 	return nil
 }
 
-// bound drops from the bounding set what is not kept.
+// bound removes from the bounding set what is not kept.
 func bound(bounding, keep caps.Set) error {
 	for _, n := range bounding.Minus(keep).Numbers() {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(n), 0, 0, 0); err != nil {

@@ -27,7 +27,7 @@ func openSocket(path string) (socket, error) {
 	return socket{path, dir}, nil
 }
 
-// remove takes the socket away, if it is one and nobody listens on it any more.
+// remove removes the socket, if it is one without a listener.
 func (s socket) remove() error {
 	defer s.dir.Close()
 	name := filepath.Base(s.path)

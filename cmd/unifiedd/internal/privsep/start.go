@@ -42,8 +42,7 @@ const opened = "UNIFIEDD_OPENED_FILE"
 type Options struct {
 	// User is the name or number of the user to run as; empty: stay who we are.
 	User string
-	// Keep is what the daemon may have; what this process has not itself, the
-	// daemon has not either.
+	// Keep has the capabilities that the daemon may have, as far as this process has them.
 	Keep caps.Set
 	// Dirs are directories the daemon writes to. Missing ones are made and given to
 	// the user, others are left as they are.
@@ -68,7 +67,7 @@ type Options struct {
 	Announce bool
 }
 
-// Outcome is what became of the calling process.
+// Outcome says what the calling process is now.
 type Outcome struct {
 	// Daemon: the process is the daemon, and goes on. Otherwise it was the parent process
 	// of a daemon that has ended, and exits with Status.
@@ -76,7 +75,7 @@ type Outcome struct {
 	// Status is the daemon's exit status, or 128 and the number of the signal that
 	// killed it.
 	Status int
-	// Missing is what of Keep the daemon does not have.
+	// Missing has the capabilities of Keep that the daemon does not have.
 	Missing caps.Set
 	// OwnStdout says that standard output is a pipe whose mode nobody else shares.
 	OwnStdout bool
@@ -85,7 +84,7 @@ type Outcome struct {
 	// Unfiltered is why the daemon may make every system call: the kernel filters
 	// none. Nil: it makes those of the list only.
 	Unfiltered error
-	// Memory is what the daemon opens its region on; nil without Options.Region.
+	// Memory is the memory for the daemon's region; nil without Options.Region.
 	Memory *umem.Memory
 }
 
@@ -155,7 +154,7 @@ func (o Options) checkStarted(u *identity) (Outcome, error) {
 	return o.confine(memory)
 }
 
-// verify says what a thread of a started daemon has too much.
+// verify returns an error if a thread of a started daemon has too many rights.
 func (o Options) verify(t caps.Status, u *identity) error {
 	switch extra := t.Reach().Minus(o.Keep); {
 	case extra != 0:
