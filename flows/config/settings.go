@@ -101,14 +101,23 @@ const (
 // those below it.
 var flowSettings []setting
 
-func init() { flowSettings = allSettings() }
+func init() { flowSettings = slices.Concat(topSettings(), fromSettings(), toSettings()) }
 
-func allSettings() []setting {
+func topSettings() []setting {
 	return []setting{
 		{"name", aboutEnds, nil, func(f *Flow) any { return &f.Name }, value(parseText)},
 		{"worker", aboutEnds, nil, func(f *Flow) any { return &f.Worker }, value(parseText)},
-
+		{"stages", aboutPeers, toPeers, func(f *Flow) any { return &f.Stages }, readStages},
+		{"watermarks", aboutHeld, holding, nil, below("watermarks")},
+		{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }, value(parseInt)},
+		{"watermarks.low", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.Low }, value(parseInt)},
 		{"from", aboutEnds, nil, nil, belowWhere("from", fitsFrom)},
+		{"to", aboutEnds, nil, nil, belowWhere("to", fitsTo)},
+	}
+}
+
+func fromSettings() []setting {
+	return []setting{
 		{"from.interface", aboutEnds, nil, func(f *Flow) any { return &f.From.Interface }, value(parseText)},
 		{"from.interfaces", aboutEnds, nil, nil, readInterfaces},
 		{"from.comment", aboutRecorded, recorded, func(f *Flow) any { return &f.From.Comment }, value(parseText)},
@@ -139,13 +148,11 @@ func allSettings() []setting {
 		{"from.device", aboutEnds, nil, func(f *Flow) any { return &f.From.Device }, value(parseText)},
 		{"from.generate", aboutEnds, nil, func(f *Flow) any { return &f.From.Generate }, value(parseSome)},
 		{"from.rate", aboutGenerated, fromNull, func(f *Flow) any { return &f.From.Rate }, value(parseInt)},
+	}
+}
 
-		{"stages", aboutPeers, toPeers, func(f *Flow) any { return &f.Stages }, readStages},
-		{"watermarks", aboutHeld, holding, nil, below("watermarks")},
-		{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }, value(parseInt)},
-		{"watermarks.low", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.Low }, value(parseInt)},
-
-		{"to", aboutEnds, nil, nil, belowWhere("to", fitsTo)},
+func toSettings() []setting {
+	return []setting{
 		{"to.file", aboutEnds, nil, func(f *Flow) any { return &f.To.File }, value(parseText)},
 		{"to.device", aboutEnds, nil, func(f *Flow) any { return &f.To.Device }, value(parseText)},
 		{"to.force", aboutWritten, slices.Concat(toStorage, toHosts), func(f *Flow) any { return &f.To.Force }, value(parseBool)},

@@ -39,13 +39,14 @@ func TestGofmt(t *testing.T) {
 }
 
 // TestVetAndStaticcheck looks at everything, without what RDMA needs at what is there
-// instead, and with the invariants at the one package that has files for them. Half of
+// instead, and with the invariants and the recorder of disks at the packages that have files for them. Half of
 // staticcheck's work is collecting garbage, which it may do later where there is room.
 func TestVetAndStaticcheck(t *testing.T) {
 	room := []string{"GOGC=400", "GOMEMLIMIT=3GiB"}
-	for tags, packages := range map[string]string{"lab,guest,verbs": "./...", "lab": "./rdma/verbs", "invariants": "./umem/..."} {
-		run(t, root, nil, "go", "vet", "-tags", tags, packages)
-		run(t, root, room, "go", "tool", "staticcheck", "-tags", tags, packages)
+	for tags, packages := range map[string][]string{"lab,guest,verbs": {"./..."}, "lab": {"./rdma/verbs"},
+		"invariants": {"./umem/...", "./rdma/roce/transport"}, "recorded": {"./selftests/powercut"}} {
+		run(t, root, nil, "go", append([]string{"vet", "-tags", tags}, packages...)...)
+		run(t, root, room, "go", append([]string{"tool", "staticcheck", "-tags", tags}, packages...)...)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
@@ -33,7 +33,7 @@ func TestDrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &driver{
-		t: t, block: aligned(t, MarkerLen),
+		t: t, block: aligned(t, markerLen),
 		pair: testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), disk: recorded(t), dir: t.TempDir(),
 		span: span, program: filepath.Join(os.Getenv("UNIFIEDD_RECORD"), "unifiedd"),
 	}
@@ -89,7 +89,7 @@ func (d *driver) unmount(t *testing.T) {
 // wipe takes the ring off a flow's device: the superblock and its copy. What a capture had in the slots stays.
 func (d *driver) wipe(t *testing.T, f flow) {
 	t.Helper()
-	device, zeros, p := d.open(t, d.device(f)), aligned(t, mib), Parts[f.part]
+	device, zeros, p := d.open(t, d.device(f)), aligned(t, mib), parts[f.part]
 	for _, at := range []int64{0, p.Length - mib} {
 		if _, err := device.WriteAt(zeros, at); err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func (d *driver) capture(t *testing.T, f flow) {
 	sender := testenv.NewSender(t, &d.pair.A)
 	begin, sent, durable := time.Now(), uint64(0), uint64(0)
 	all := uint64(d.span.Seconds() * packetsPerSecond)
-	run.Until(t, "everything to be durable", func(s *flows.Status) bool {
+	run.Until(t, "everything to be durable", func(s *status.Daemon) bool {
 		if n := s.Flows[0].Durable.Packets; n > durable {
 			durable = n
 			d.mark(t, Marker{Flow: uint32(f.number), Packets: durable})
