@@ -105,7 +105,7 @@ func (o *Object) checkProgram(p *ebpf.ProgramSpec) error {
 }
 
 const (
-	decidesOnly = "and a filter only returns what is to become of the packet: return XDP_REDIRECT, XDP_PASS or XDP_DROP"
+	decidesOnly = "and a filter only returns the action: return XDP_REDIRECT, XDP_PASS or XDP_DROP"
 	changes     = "and a filter leaves the packet as it is"
 )
 

@@ -171,7 +171,7 @@ func (d *Daemon) Start() error {
 // warn says what is not as it should be.
 func (d *Daemon) warn() {
 	if d.region.Pages() == umem.Ordinary {
-		d.options.Log.Warn("the region is on ordinary pages, as configured: every device is slower for it")
+		d.options.Log.Warn("the region is on ordinary pages, as configured: every device is slower")
 	}
 }
 

@@ -53,7 +53,7 @@ func (f *Flow) settings() config.Flow {
 func (f *Flow) observeStatus(r *pipeline.Run) status.Flow {
 	s := f.describe()
 	if err := r.Flow.Observe(&s); err != nil {
-		f.log.Warn("status is incomplete", "why", err)
+		f.log.Warn("status is incomplete", "err", err)
 	}
 	fillNodes(&s, r.From, r.To, f.worker, f.node)
 	return s

@@ -248,7 +248,7 @@ func logEnd(e *pipeline.Env) (journal.End, error) {
 		return end, err
 	}
 	for _, gap := range end.Gaps {
-		e.Log.Error("the log lacks what the disk had called durable (does the disk, or its controller, obey flushes?)", "what", gap)
+		e.Log.Error("the log is shorter than its durable position (the disk or its controller may ignore flushes)", "err", gap)
 	}
 	return end, nil
 }

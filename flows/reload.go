@@ -93,9 +93,9 @@ func (d *Daemon) tell(s *status.Reload) {
 	case s.Error == "":
 		d.options.Log.Info("configuration reloaded", what...)
 	case s.Outcome.Good():
-		d.options.Log.Warn("configuration reloaded", append(what, "but", s.Error)...)
+		d.options.Log.Warn("configuration reloaded", append(what, "err", s.Error)...)
 	default:
-		d.options.Log.Error("configuration not reloaded", append(what, "why", s.Error)...)
+		d.options.Log.Error("configuration not reloaded", append(what, "err", s.Error)...)
 	}
 }
 

@@ -40,7 +40,7 @@ func (f *Flow) setFilter(from config.From) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log.Info("flow goes on with another filter", "filter", from.Wanted(), "before", f.config.From.Wanted(), "host_no_longer_sees", afxdp.Unseen(from))
+	f.log.Info("filter changed", "filter", from.Wanted(), "before", f.config.From.Wanted(), "host_no_longer_sees", afxdp.Unseen(from))
 	f.config.From = from
 	return nil
 }
@@ -81,7 +81,7 @@ func (f *Flow) updateNamespaces(to config.To) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log.Info("flow goes on with other namespaces or hosts", "namespaces", 1+len(to.Served()), "before", 1+len(f.config.To.Served()), "subsystems", 1+len(to.Subsystems), "hosts", to.Hosts, "any_host", to.AllowAnyHost)
+	f.log.Info("namespaces or hosts changed", "namespaces", 1+len(to.Served()), "before", 1+len(f.config.To.Served()), "subsystems", 1+len(to.Subsystems), "hosts", to.Hosts, "any_host", to.AllowAnyHost)
 	f.config.To = to
 	return nil
 }

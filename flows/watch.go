@@ -101,7 +101,7 @@ func (f *Flow) await(why error) {
 		level = slog.LevelInfo
 	}
 	if !waiting {
-		f.log.Log(context.Background(), level, "flow waits", "why", why)
+		f.log.Log(context.Background(), level, "flow waits", "err", why)
 	}
 	f.setState(status.Waiting, why)
 }
@@ -170,7 +170,7 @@ func (f *Flow) end(r *pipeline.Run, state status.State, err error) {
 	defer f.mu.Unlock()
 	f.run, f.last, f.state, f.err, f.since = nil, last, state, err, time.Now()
 	if err != nil {
-		f.log.Error("flow ended", "why", err)
+		f.log.Error("flow ended", "err", err)
 	} else {
 		f.log.Info("flow ended", "packets", last.Packets, "durable_packets", last.Durable.Packets)
 	}

@@ -141,7 +141,7 @@ func (q *Queue) closeRing(end time.Time) error {
 	case q.flying > 0:
 		return errors.Join(err, &StuckError{q.flying, q.holder.Held(), q.takeFault()})
 	default:
-		return errors.Join(err, errors.New("the kernel has not let go of the region's memory: end the thread that used the queue and close again"))
+		return errors.Join(err, errors.New("the kernel still uses the region's memory: end the thread that used the queue and close again"))
 	}
 	err = errors.Join(err, q.ring.gone.close())
 	q.reg.Release()

@@ -82,7 +82,7 @@ func (t *Target) claim(c TargetConfig) (err error) {
 	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && readOnlyDevice(t.number):
 		return fmt.Errorf("%w (run: blockdev --setrw %s)", ErrDeviceReadOnly, c.Path)
 	case errors.Is(err, unix.ENXIO):
-		return fmt.Errorf("there is no device behind it: %w", err)
+		return fmt.Errorf("it has no device: %w", err)
 	}
 	return err
 }
@@ -293,7 +293,7 @@ func blkid(path string) ([]string, error) {
 	case errors.As(err, &exit) && exit.Exited():
 		return nil, nil
 	}
-	return nil, fmt.Errorf("ask blkid what is on it: %w", err)
+	return nil, fmt.Errorf("ask blkid for its contents: %w", err)
 }
 
 // findBlkid looks where it usually is, also when sbin is not in the path.
@@ -366,7 +366,7 @@ var knownSignatures = []signature{
 func signatures(path string, size uint64) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("look for what is on it: %w", err)
+		return nil, fmt.Errorf("look for its contents: %w", err)
 	}
 	defer f.Close()
 	var found []string

@@ -415,7 +415,7 @@ var statusTexts = [Statuses]struct{ name, means, check string }{
 	LocalProtection:          {"IBV_WC_LOC_PROT_ERR", "local memory is not registered for this", "the lkey, and that address and length lie within its registration"},
 	WorkFlushed:              {"IBV_WC_WR_FLUSH_ERR", "flushed: the queue pair was in error before", "the first error of the queue pair, which is the cause"},
 	WindowBind:               {"IBV_WC_MW_BIND_ERR", "a memory window was not bound", "that the registration allows windows, and the rights asked for"},
-	BadResponse:              {"IBV_WC_BAD_RESP_ERR", "the peer's answer makes no sense", "the peer"},
+	BadResponse:              {"IBV_WC_BAD_RESP_ERR", "the peer's answer is invalid", "the peer"},
 	LocalAccess:              {"IBV_WC_LOC_ACCESS_ERR", "the peer's WRITE with immediate was refused here", "the grant the peer used"},
 	RemoteInvalidRequest:     {"IBV_WC_REM_INV_REQ_ERR", "the peer refused the request as invalid", "that its receives are long enough, that its queue pair allows the operation, and that an atomic's address is a multiple of 8"},
 	RemoteAccess:             {"IBV_WC_REM_ACCESS_ERR", "the peer refused access to its memory", "the rkey, that the grant is not revoked, its rights, and that address and length lie within it"},

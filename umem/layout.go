@@ -40,14 +40,14 @@ func newLayout(c Config) (layout, error) {
 	l.size = roundUp(c.Size, c.Pages.Bytes())
 	taken := l.extentSize * l.extents
 	if taken > l.size-uint64(l.frameSize) {
-		return l, fmt.Errorf("region of %d bytes has no room for frames beside %d extents of %d bytes: raise its size", c.Size, l.extents, l.extentSize)
+		return l, fmt.Errorf("region of %d bytes has no room for frames in addition to %d extents of %d bytes: raise its size", c.Size, l.extents, l.extentSize)
 	}
 	l.extentBase = l.size
 	if l.extents > 0 {
 		l.extentBase = (l.size - taken) &^ (l.extentSize - 1)
 	}
 	if l.extentBase < uint64(l.frameSize) {
-		return l, fmt.Errorf("region of %d bytes has no room for frames beside its extents: raise its size", c.Size)
+		return l, fmt.Errorf("region of %d bytes has no room for frames in addition to its extents: raise its size", c.Size)
 	}
 	l.frames = l.extentBase / uint64(l.frameSize)
 	return l, nil

@@ -313,7 +313,7 @@ func (p *probe) wait(ifindex int, queue uint32, limit time.Duration) error {
 	addr := &unix.SockaddrXDP{Flags: unix.XDP_ZEROCOPY, Ifindex: uint32(ifindex), QueueID: queue}
 	err := retry(limit, unix.EBUSY, func() error { return unix.Bind(p.fd, addr) })
 	if errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("wait %v for the driver to let go: %w (its frames stay out of use; close again later)", limit, ErrQueueBusy)
+		return fmt.Errorf("wait %v for the driver to release the queue: %w (its frames stay unused; close again later)", limit, ErrQueueBusy)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
 }
 
 // errNoArrival: what NoArrival says.
-var errNoArrival = errors.New("the dispatcher on the interface calls no programs that write times in front of packets: those of xdp-tools do from 1.5.5 on")
+var errNoArrival = errors.New("the dispatcher on the interface calls no programs that write timestamps: those of xdp-tools do since 1.5.5")
 
 // note says how the program runs.
 func (g *Granted) note(p *bpf.Program) {

@@ -301,10 +301,10 @@ const remedy = "unload its programs, as with xdp-loader unload, and load them wi
 // parse reads the value of a dispatcher's map. Before version 2 it had no magic number.
 func parse(value []byte) (*format, error) {
 	if value[0] != magic {
-		return nil, fmt.Errorf("%w: before 2, and 2 is what is known here (%s)", ErrVersion, remedy)
+		return nil, fmt.Errorf("%w: before 2; this release knows 2 (%s)", ErrVersion, remedy)
 	}
 	if value[1] != version {
-		return nil, fmt.Errorf("%w: %d, and 2 is what is known here (%s)", ErrVersion, value[1], remedy)
+		return nil, fmt.Errorf("%w: %d; this release knows 2 (%s)", ErrVersion, value[1], remedy)
 	}
 	f := new(format)
 	if n, err := binary.Decode(value, binary.NativeEndian, f); err != nil || n != len(value) || f.Programs > Most {

@@ -27,7 +27,7 @@ var (
 )
 
 // errChanged means that another process exchanged the dispatcher during the call.
-var errChanged = errors.New("the dispatcher was exchanged meanwhile")
+var errChanged = errors.New("the dispatcher was exchanged during the call")
 
 // capabilities is what to do about an operation that was not permitted.
 const capabilities = "run as root, or with CAP_SYS_ADMIN, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and as another user CAP_DAC_OVERRIDE; " +

@@ -14,7 +14,7 @@ var ErrTooLarge = errors.New("filter too large")
 var ErrRejectsAll = errors.New("expression rejects all packets")
 
 // rejectsAllText is tcpdump's text for that, and what to look for.
-const rejectsAllText = "expression rejects all packets: its tests contradict each other, or ask for what is not in packets of this link type"
+const rejectsAllText = "expression rejects all packets: its tests contradict each other, or test fields that packets of this link type do not have"
 
 // Error is a mistake in an expression, with its place.
 type Error struct {

@@ -61,7 +61,7 @@ func (g *generator) noneHere(what string) cond {
 	if g.link == linkRaw {
 		return g.fail(what+" in packets of link type RAW, which begin with the IP header", "")
 	}
-	return g.fail(what+" behind pppoes", "this test in front of pppoes")
+	return g.fail(what+" after pppoes", "this test before pppoes")
 }
 
 // fail keeps the first error; the cond it returns is never used then.

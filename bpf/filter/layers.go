@@ -6,7 +6,7 @@ package filter
 func (g *generator) vlanIs(number int) cond {
 	switch {
 	case g.labels > 0:
-		return g.fail("there are no VLAN tags behind mpls", "vlan in front of mpls")
+		return g.fail("there are no VLAN tags after mpls", "vlan before mpls")
 	case g.link != linkEthernet:
 		return g.noneHere("there are no VLAN tags")
 	}
@@ -122,7 +122,7 @@ func (g *generator) isisIs(kinds ...uint32) cond {
 func (g *generator) llcIs(value, mask uint32) cond {
 	switch {
 	case g.labels > 0:
-		return g.fail("there is no LLC behind mpls", "llc in front of mpls")
+		return g.fail("there is no LLC after mpls", "llc before mpls")
 	case g.link != linkEthernet:
 		return g.noneHere("there is no LLC")
 	}

@@ -97,7 +97,7 @@ func (g *generator) snap(organization, protocol uint32) cond {
 func (g *generator) labelledIs(number int) cond {
 	version, ok := map[int]uint32{etherIPv4: 0x40, etherIPv6: 0x60}[number]
 	if !ok {
-		return g.fail("behind mpls only IPv4 and IPv6 can be told", "")
+		return g.fail("after mpls only IPv4 and IPv6 can be tested", "")
 	}
 	return all(g.masked(g.field(-2), 1, 1, 1), g.masked(g.field(0), 1, version, 0xf0))
 }
@@ -123,7 +123,7 @@ func (g *generator) chainIs(family, number int) cond {
 	}
 	at := g.field(0)
 	if at.variable {
-		return g.fail("protochain does not go behind geneve", "")
+		return g.fail("protochain is not possible after geneve", "")
 	}
 	code := []instr{{op: opChain, six: family == etherIPv6, k: at.offset, want: uint32(number)}}
 	return all(g.linkIs(family), g.leaf(code, equal, uint32(number)))

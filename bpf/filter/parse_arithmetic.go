@@ -98,9 +98,9 @@ func joinTerms(t token, left, right *term) (*term, error) {
 	case joined.depth > MaxDepth:
 		return nil, tooLarge(t.offset, fmt.Sprintf("nested more than %d deep", MaxDepth))
 	case constant && n == 0 && (sign == '/' || sign == '%'):
-		return nil, &Error{offset: t.offset, problem: "a division by zero", expected: "another number behind " + t.String()}
+		return nil, &Error{offset: t.offset, problem: "a division by zero", expected: "another number after " + t.String()}
 	case constant && n > 31 && ok:
-		return nil, &Error{offset: t.offset, problem: "a shift by more than 31 bits", expected: "0 to 31 behind " + t.String()}
+		return nil, &Error{offset: t.offset, problem: "a shift by more than 31 bits", expected: "0 to 31 after " + t.String()}
 	}
 	return joined, nil
 }
@@ -162,7 +162,7 @@ func (p *parser) bytesTerm(depth int) (*term, error) {
 	p.committed = p.at
 	if !hasBytes(name) {
 		e := &Error{offset: layer.offset, problem: "no bytes can be taken from " + layer.String(),
-			expected: "ether, ip, ip6, arp, tcp, udp, icmp, icmp6 or another protocol in front of ["}
+			expected: "ether, ip, ip6, arp, tcp, udp, icmp, icmp6 or another protocol before ["}
 		if e.suggest = suggest(name); e.suggest == name {
 			e.suggest = ""
 		}

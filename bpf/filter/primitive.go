@@ -52,7 +52,7 @@ func (p *parser) bare(t token) (*node, error) {
 	}
 	e := &Error{offset: t.offset, problem: t.String() + " is not a test", expected: starterText, suggest: suggest(t.text)}
 	if looksLikeValue(t.text) {
-		e.problem = t.String() + " has nothing in front of it that says what it is"
+		e.problem = t.String() + " has no qualifier that says what it is"
 		e.suggest = qualify(t.text)
 	}
 	return nil, e
@@ -126,7 +126,7 @@ func sized(sign string, how compare, negated bool) func(*parser) (*node, error) 
 		name, t := p.take(), p.peek()
 		n, ok := number(t.text)
 		if !ok {
-			return nil, outOfRange(t, "a length in bytes behind "+name.text)
+			return nil, outOfRange(t, "a length in bytes after "+name.text)
 		}
 		p.take()
 		return leafNode(name.offset, fmt.Sprintf("len %s %d", sign, n), func(g *generator) cond {

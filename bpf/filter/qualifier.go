@@ -95,7 +95,7 @@ func (q qualifiers) check() error {
 	if !slices.Contains(allowed[q.kind], q.proto) {
 		list := slices.DeleteFunc(slices.Clone(allowed[q.kind]), func(s string) bool { return s == "" })
 		return &Error{offset: q.offset, problem: fmt.Sprintf("%q does not go with %q", q.proto, q.kind),
-			expected: strings.Join(list, ", ") + " or nothing in front of " + q.kind}
+			expected: strings.Join(list, ", ") + " or nothing before " + q.kind}
 	}
 	if strings.HasPrefix(q.kind, "proto") && q.dir != either {
 		return &Error{offset: q.offset, problem: fmt.Sprintf("a direction does not go with %q", q.kind)}
@@ -111,7 +111,7 @@ func (q qualifiers) alone(t token) (*node, error) {
 	if why, ok := refused[t.text]; ok {
 		return nil, &Error{offset: t.offset, problem: fmt.Sprintf("%s is not supported: %s", t, why)}
 	}
-	return nil, &Error{offset: t.offset, problem: t.String() + " behind \"ether\"",
+	return nil, &Error{offset: t.offset, problem: t.String() + " after \"ether\"",
 		expected: "host, src, dst, proto, multicast or broadcast"}
 }
 

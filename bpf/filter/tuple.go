@@ -36,7 +36,7 @@ const (
 // express.
 func (e *Expr) Tuples() ([]Tuple, error) {
 	if e.All() {
-		return nil, &Error{problem: "every packet is taken, and nothing in it tells which", expected: "tests of protocol, addresses, ports or VLAN"}
+		return nil, &Error{problem: "the expression accepts every packet", expected: "tests of protocol, addresses, ports or VLAN"}
 	}
 	all, err := e.root.tuples()
 	if err != nil {
@@ -85,7 +85,7 @@ func (n *node) tuples() (all []Tuple, err error) {
 		}
 		return all, nil
 	case opNot:
-		return nil, &Error{offset: n.first(), problem: "cards have no words for not", expected: "what is accepted"}
+		return nil, &Error{offset: n.first(), problem: "cards cannot express not", expected: "what is accepted"}
 	}
 	for i, k := range n.kids {
 		these, err := k.tuples()

@@ -149,7 +149,7 @@ func parseMAC(text string) (mac [6]byte, ok bool) {
 // address6 makes the test of an IPv6 address or network.
 func (q qualifiers) address6(t token) (*node, error) {
 	if _, ok := parseMAC(t.text); ok {
-		return nil, &Error{offset: t.offset, problem: t.String() + " is an Ethernet address", expected: "ether in front of " + q.kind}
+		return nil, &Error{offset: t.offset, problem: t.String() + " is an Ethernet address", expected: "ether before " + q.kind}
 	}
 	text := t.text
 	if !strings.Contains(text, "/") {
@@ -176,7 +176,7 @@ func (q qualifiers) address6(t token) (*node, error) {
 }
 
 func strayBits(t token, suggest string) error {
-	return &Error{offset: t.offset, problem: t.String() + " has bits set behind its length", suggest: suggest}
+	return &Error{offset: t.offset, problem: t.String() + " has bits set after its length", suggest: suggest}
 }
 
 // address4 makes the test of an IPv4 address or network. A shortened address is a network, also

@@ -102,12 +102,12 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringArrayVarP(&f.ifaces, "interface", "i", nil, "`INTERFACE` to capture on; may be given several times, for one file with the packets of all")
 	s.StringVarP(&f.file, "write", "w", "", "`FILE` to write, - for standard output; without it packets are counted only")
 	s.StringVar(&f.said.file, "capture-comment", "", "`TEXT` that the file says of itself")
-	s.Func("ifcomment", "`TEXT` that the file says of the interface named by the -i in front of it", func(text string) error {
+	s.Func("ifcomment", "comment `TEXT` for the interface of the -i before it", func(text string) error {
 		return f.said.of(f.ifaces, text)
 	})
 	s.Uint64VarP(&f.count, "count", "c", 0, "end after so many packets")
 	s.Uint32VarP(&f.snaplen, "snapshot-length", "s", 0, "keep at most so many `BYTES` of each packet; 0: all of them")
-	s.StringVarP(&f.turns.size, "file-size", "C", "", "begin a new file before one has more than `SIZE` million bytes (or 100k, 10m, 1g); a number is put behind the name")
+	s.StringVarP(&f.turns.size, "file-size", "C", "", "begin a new file before one has more than `SIZE` million bytes (or 100k, 10m, 1g); a number is appended to the name")
 	s.IntVarP(&f.turns.seconds, "rotate-seconds", "G", 0, "begin a new file after so many `SECONDS`; the name is a pattern of strftime, as in out-%H%M%S.pcapng")
 	s.IntVarP(&f.turns.files, "file-count", "W", 0, "with -C use so many `FILES` over and over; with -G alone end after so many")
 	s.StringVarP(&f.turns.command, "postrotate-command", "z", "", "run `COMMAND` FILE for each file of -C or -G when it is complete")
@@ -124,7 +124,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVar(&f.beside, "beside", "", "join the dispatcher that libxdp's tools put on the interface, beside the programs in it: libxdp")
 	s.IntVar(&f.priority, "priority", config.DefaultPriority, "with --beside: programs of lower priorities run first")
 	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
-	s.StringVar(&f.mirror, "mirror", "", "take copies, while the host goes on: both, ingress or egress (default both)")
+	s.StringVar(&f.mirror, "mirror", "", "capture copies, and leave the packets to the host: both, ingress or egress (default both)")
 	s.Lookup("mirror").NoOptDefVal = string(config.MirrorBoth)
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "no live count")
@@ -228,7 +228,7 @@ func whatIsTaken(from config.From) string {
 		what = "every packet that leaves"
 	}
 	if from.Mirror != "" {
-		end = "; copies, the host goes on with them"
+		end = "; copies, the host receives the packets as before"
 	}
 	if from.Filter != "" {
 		what = "packets that match " + spelledOut(from.Filter)
@@ -289,7 +289,7 @@ type commentFlags struct {
 // of makes a text the comment of the interface that was named last.
 func (f *commentFlags) of(ifaces []string, text string) error {
 	if len(ifaces) == 0 {
-		return errors.New("it is about the -i in front of it, and there is none")
+		return errors.New("it sets a comment for the -i before it, and there is none")
 	}
 	f.interfaces = append(f.interfaces, make([]string, len(ifaces)-len(f.interfaces))...)
 	f.interfaces[len(ifaces)-1] = text
@@ -350,5 +350,5 @@ func (f *captureFlags) noneIsAny() error {
 	if _, err := net.InterfaceByName("any"); err == nil {
 		return nil
 	}
-	return errors.New("-i any: packets are taken from the queues of interfaces that are named; give each with an -i of its own: -i eth0 -i eth1 (unifiedd capture -D lists them)")
+	return errors.New("-i any: packets are received from the queues of named interfaces; name each: -i eth0 -i eth1 (unifiedd capture -D lists them)")
 }

@@ -31,7 +31,7 @@ and files. The exit status is 1 if anything does not add up or is left behind.`,
 	}
 	c.Flags().StringVar(&o.Dir, "dir", "/var/tmp", "`DIRECTORY` for the captures, on a disk")
 	c.Flags().DurationVar(&o.Time, "time", demo.DefaultTime, "how long all five flows are sent to")
-	c.Flags().StringVar(&o.FlowTest, "flow-test", "", "`PROGRAM` at the other end of the RDMA flows (default unified-flow-test, beside this program or in PATH)")
+	c.Flags().StringVar(&o.FlowTest, "flow-test", "", "`PROGRAM` at the other end of the RDMA flows (default unified-flow-test, in this program's directory or in PATH)")
 	c.Flags().BoolVar(&o.Keep, "keep", false, "keep the captures and their configurations")
 	return c
 }

@@ -18,8 +18,8 @@ func newDoctor() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "doctor [-i IFACE]... [--disk PATH]... [-c FILE]",
-		Short: "Say what this machine can do, what is missing, and what mends it",
-		Long: `Say what this machine can do, what is missing, and what mends it.
+		Short: "Report what this machine can do, what is missing, and the remedy",
+		Long: `Report what this machine can do, what is missing, and the remedy.
 
 Features are tried, on loopback and with files that never get a name; nothing
 stays behind. With a configuration, its needs are the measure. The exit status is

@@ -79,7 +79,7 @@ func (f *exportFlags) choose(text string, now time.Time) (s export.Select, err e
 		return s, err
 	}
 	if s.To != 0 && s.To <= s.From {
-		return s, fmt.Errorf("--to %s is not behind --from %s", f.to, f.from)
+		return s, fmt.Errorf("--to %s is not after --from %s", f.to, f.from)
 	}
 	e, err := filter.Parse(text)
 	if err != nil {
@@ -151,7 +151,7 @@ func (f *exportFlags) output(stdout io.Writer) (to io.Writer, end func(well bool
 	}
 	for _, name := range f.read {
 		if read, err := os.Stat(name); err == nil && os.SameFile(old, read) {
-			return nil, nil, fmt.Errorf("write %s: it is what is read: choose another name", f.file)
+			return nil, nil, fmt.Errorf("write %s: it is the input: choose another name", f.file)
 		}
 	}
 	out, err := newfile.Replace(f.file, 0o666)
@@ -196,7 +196,7 @@ func exportFrom(x *export.Exporter, name string, stderr io.Writer) error {
 }
 
 // errHeadless says that a segment's head cannot be read.
-var errHeadless = errors.New("no head can be read: what is in it is missing, or ends early")
+var errHeadless = errors.New("the head is not readable: its packets are missing or incomplete")
 
 // exportHeadless exports a file that is no segment. If it was one, as much of it is exported as others read.
 func exportHeadless(x *export.Exporter, in *os.File, size int64, name string) error {
@@ -250,7 +250,7 @@ func tellExport(w io.Writer, s export.Summary) {
 		fmt.Fprintf(w, "from %s to %s\n", stamp(s.First), stamp(s.Last))
 	}
 	if s.Late > 0 {
-		fmt.Fprintf(w, "%d packets are behind later ones: the clock was set back, or they were apart by more than can be put in order\n", s.Late)
+		fmt.Fprintf(w, "%d packets come after later ones: the clock was set back, or they were too far apart to be sorted\n", s.Late)
 	}
 	if s.Outside > 0 {
 		fmt.Fprintf(w, "not read: %s before or after the times\n", plural(int(s.Outside), "segment"))
@@ -262,7 +262,7 @@ func tellExport(w io.Writer, s export.Summary) {
 		fmt.Fprintf(w, "read whole, with an index that is not used: %s, first %v (make it again: unifiedd index)\n", plural(int(s.BadIndexes), "segment"), s.WhyBad)
 	}
 	if s.Skipped > 0 || s.Overwritten > 0 {
-		fmt.Fprintf(w, "skipped: %s not whole (being written, or lost), %s overwritten meanwhile\n",
+		fmt.Fprintf(w, "skipped: %s incomplete (being written, or lost), %s overwritten during the export\n",
 			batches(s.Skipped), plural(int(s.Overwritten), "segment"))
 	}
 }

@@ -70,7 +70,7 @@ func checkLog(path string) error {
 func newLogVerify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify PATH",
-		Short: "Read all of a log and say what is in it and what is missing",
+		Short: "Read a whole log and report what it has and what is missing",
 		Long: `Read all of a log, compare every checksum and position, and say what is in each segment.
 The exit status is 1 when records between the first and the last are lost, when something
 is missing that the log's manifest names, or when the head of a segment cannot be read.`,
@@ -267,7 +267,7 @@ func repairLog(path string, yes bool, w io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if !r.Needed() {
-		fmt.Fprintln(w, "nothing is to be mended")
+		fmt.Fprintln(w, "nothing needs repair")
 		return nil
 	}
 	tellRepair(w, r)
@@ -293,7 +293,7 @@ func tellRepair(w io.Writer, r *journal.Repair) {
 		fmt.Fprintf(w, "%d of the 4 copies of the manifest are not intact: the flow writes them again\n", r.Copies)
 	}
 	for _, h := range r.Heads {
-		fmt.Fprintf(w, "segment %d (%s): its head is made anew; its first record is at position %d\n", h.Segment, h.Name, h.First)
+		fmt.Fprintf(w, "segment %d (%s): its head is rebuilt; its first record is at position %d\n", h.Segment, h.Name, h.First)
 	}
 	for _, d := range r.GivenUp {
 		if d.First == d.Last {
@@ -303,7 +303,7 @@ func tellRepair(w io.Writer, r *journal.Repair) {
 		fmt.Fprintf(w, "segments %d to %d: nothing of them can be had back\n", d.First, d.Last)
 	}
 	if r.Unsure && r.Manifest {
-		fmt.Fprintln(w, "the manifest is made anew from the segments: whether others are missing behind them, nothing tells")
+		fmt.Fprintln(w, "the manifest is rebuilt from the segments: whether later segments are missing is not known")
 	}
 	if !r.Manifest {
 		return
@@ -311,5 +311,5 @@ func tellRepair(w io.Writer, r *journal.Repair) {
 	for _, g := range r.Gaps {
 		fmt.Fprintln(w, g)
 	}
-	fmt.Fprintf(w, "%d records are lost at most; the log goes on at position %d\n", r.Lost, r.Next)
+	fmt.Fprintf(w, "at most %d records are lost; the log continues at position %d\n", r.Lost, r.Next)
 }

@@ -40,7 +40,7 @@ read again, too: sessions whose certificate or key is gone end. SIGHUP does the 
 			}
 			var s status.Reload
 			if err := json.Unmarshal(raw, &s); err != nil {
-				return fmt.Errorf("the daemon's answer makes no sense: %w (is it of another version?)", err)
+				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
 			return printReload(c.OutOrStdout(), &s)
 		},
@@ -100,7 +100,7 @@ func printPlanned(ctx context.Context, w io.Writer, socket, file string) error {
 	}
 	var p config.Plan
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return fmt.Errorf("the daemon's answer makes no sense: %w (is it of another version?)", err)
+		return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 	}
 	if p.Empty() {
 		fmt.Fprintln(w, "nothing would change")

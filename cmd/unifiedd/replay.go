@@ -227,7 +227,7 @@ func printReplay(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  sent\t%d packets of %d, pace %s; not sent: %s\n", f.Packets, f.Offered, r.Pace, nonzero(f.Dropped))
 	tellReplay(w, "  \t", r)
 	fmt.Fprintf(w, "  granted\t%s\n", grantedToSend(f))
-	fmt.Fprintf(w, "  full\tthe interface could take no more in %d rounds\n", f.Stalls)
+	fmt.Fprintf(w, "  full\tthe interface was full in %d rounds\n", f.Stalls)
 }
 
 // grantedToSend is granted without a program, which sending takes none of.

@@ -58,7 +58,7 @@ the few capabilities it needs.`,
 				return err
 			}
 			if here.Missing != 0 {
-				log.Warn("some capabilities are missing: what needs them will be refused", "missing", here.Missing.String())
+				log.Warn("some capabilities are missing: operations that need them will fail", "missing", here.Missing.String())
 			}
 			warnUnfiltered(log, here.Unfiltered)
 			return runDaemon(c.Context(), cfg, here.Memory, newReloader(nil, file, level, log))
@@ -98,7 +98,7 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	go r.Follow(ctx, again)
 	<-ctx.Done()
 	control.Notify(log, daemon.SdNotifyStopping)
-	log.Info("stopping: no more packets are taken, what was received is written")
+	log.Info("stopping: receiving ends, and what was received is written")
 	return nil
 }
 
@@ -111,7 +111,7 @@ func start(d *flows.Daemon, log *slog.Logger) error {
 	}
 	for _, f := range d.Flows() {
 		if f.Status().State == status.Running {
-			log.Error("some flows do not run", "why", err)
+			log.Error("some flows do not run", "err", err)
 			return nil
 		}
 	}
@@ -194,7 +194,7 @@ const stopLook = 500 * time.Millisecond
 // stopCommand stops the flow of a command, and prints what it waits for.
 func stopCommand(f *flows.Flow, w io.Writer) error {
 	defer sayWaiting([]*flows.Flow{f}, func(_, why string) {
-		fmt.Fprintf(w, "waiting to write what was captured: %s; another Ctrl-C ends at once, and what is not written is lost\n", why)
+		fmt.Fprintf(w, "waiting to write what was captured: %s; another Ctrl-C ends at once and loses what is not written\n", why)
 	})()
 	return f.Stop()
 }
@@ -202,7 +202,7 @@ func stopCommand(f *flows.Flow, w io.Writer) error {
 // closeDaemon closes a daemon, and logs what its flows wait for.
 func closeDaemon(d *flows.Daemon, log *slog.Logger) error {
 	defer sayWaiting(d.Flows(), func(name, why string) {
-		log.Warn("stopping: a flow waits; another signal ends at once, and what is not written is lost", "flow", name, "why", why)
+		log.Warn("stopping: a flow waits; another signal ends at once and loses what is not written", "flow", name, "err", why)
 	})()
 	return d.Close()
 }

@@ -41,7 +41,7 @@ func newStatus() *cobra.Command {
 			}
 			var s status.Daemon
 			if err := json.Unmarshal(raw, &s); err != nil {
-				return fmt.Errorf("the daemon's answer makes no sense: %w (is it of another version?)", err)
+				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
 			return printStatus(c.OutOrStdout(), &s)
 		},
@@ -64,7 +64,7 @@ func printStatus(w io.Writer, s *status.Daemon) error {
 	printRDMADevices(t, s.RDMA)
 	for _, w := range s.Workers {
 		if w.Away.Count > 0 {
-			fmt.Fprintf(t, "worker %s\tdid not look at its flows for 20 ms and more %d times, for %v at most: packets wait meanwhile, and are lost where rings are full\n", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))
+			fmt.Fprintf(t, "worker %s\tdid not poll its flows for 20 ms or longer %d times, for at most %v: packets wait in the rings, and are lost when those are full\n", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))
 		}
 	}
 	for i := range s.Flows {
@@ -153,7 +153,7 @@ func printNetwork(w io.Writer, f *status.Flow) {
 		fmt.Fprintf(w, "  filter\t%s\n", f.Filter)
 	}
 	if len(f.Mirrors) > 0 {
-		fmt.Fprintf(w, "  mirrors\t%s; the host goes on with its packets\n", strings.Join(f.Mirrors, " and "))
+		fmt.Fprintf(w, "  mirrors\t%s; the host receives its packets as before\n", strings.Join(f.Mirrors, " and "))
 	}
 	for _, r := range f.Rules {
 		fmt.Fprintf(w, "  rule %s\t%d packets, %d bytes: %s %s\n", r.Name, r.Packets, r.Bytes, r.Action, cmp.Or(r.Match, "every packet"))
@@ -368,7 +368,7 @@ func printHosts(w io.Writer, h *status.Hosts) {
 	if h == nil {
 		return
 	}
-	fmt.Fprintf(w, "  listens\t%s, by %s, for NVMe hosts: whoever reaches it may connect by a name that is let in\n", h.Listen, h.Device)
+	fmt.Fprintf(w, "  listens\t%s, by %s, for NVMe hosts: any host that reaches it may connect with an NQN that is allowed\n", h.Listen, h.Device)
 	fmt.Fprintf(w, "  serves\t%s, %d bytes, to %d hosts with %d queues\n", h.Subsystem, h.Size, h.Hosts, h.Queues)
 	for _, nqn := range h.Subsystems {
 		if nqn != h.Subsystem {
@@ -411,7 +411,7 @@ func trust(tls bool) string {
 	if tls {
 		return "TLS"
 	}
-	return "plain TCP: whoever reaches it may connect, and others on the way can read and change what is said"
+	return "plain TCP: any host that reaches it may connect, and hosts on the path can read and change the traffic"
 }
 
 // by adds how messages go to a peer, once that is known.

@@ -44,15 +44,15 @@ func (s *Server) serve(ctx context.Context, r *connect.Request, do stream.Doer) 
 	log := s.config.Log.With("server", s.config.Name, "client", r.Peer().String())
 	g := handshake{server: s, do: do, request: r}
 	if err := g.accept(); err != nil {
-		log.Warn("a client was refused", "error", err)
+		log.Warn("client refused", "err", err)
 		return
 	}
-	log.Info("a client has come")
+	log.Info("client connected")
 	if err := g.stay(ctx); err != nil {
-		log.Warn("a client was ended, or is lost", "cause", err)
+		log.Warn("client connection ended", "err", err)
 		return
 	}
-	log.Info("a client has left")
+	log.Info("client disconnected")
 }
 
 // handshake is the part of a client that Serve's goroutine sees.

@@ -149,7 +149,7 @@ func (s *Server) attach(p *session, q rdma.QueuePair) error {
 func (s *Server) fail(p *session, cause error) {
 	s.count.ended.Add(1)
 	if err := s.end(p, cause); err != nil {
-		s.config.Log.Error("a client's queue pair could not be closed", "server", s.config.Name, "client", p.who.name, "error", err)
+		s.config.Log.Error("could not close a client's queue pair", "server", s.config.Name, "client", p.who.name, "err", err)
 	}
 }
 

@@ -153,7 +153,7 @@ func isEvery(host string) bool {
 func (s *shared) served() {
 	for _, d := range s.sources {
 		if writer, ok := s.devices.first[d.text]; ok {
-			s.v.refuse(d.key, fmt.Errorf("device %s is written by %s%s: what is served must not change",
+			s.v.refuse(d.key, fmt.Errorf("device %s is written by %s%s: a served device must not change",
 				quote(d.text), writer, s.v.inLine(writer)))
 		}
 	}

@@ -150,7 +150,7 @@ func (v *validator) interfaces(path string, f *From, kind Kind) {
 	switch {
 	case v.explained(all):
 	case both:
-		v.refuse(all, wrong("put it in the list and remove the key", "interface is given beside the list"))
+		v.refuse(all, wrong("put it in the list and remove the key", "interface is given in addition to the list"))
 	case len(f.Interfaces) == 0:
 		v.refuse(all, errors.New("no interface is listed"))
 	case kind != KindNetworkStorage && kind != "":
@@ -248,7 +248,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	})
 	switch kind := e.kind(); {
 	case e.to == nowhere && e.from == storage:
-		v.refuse(to, errors.New("an RDMA device is needed, to which clients come for what is served, or an interface to send captures by"))
+		v.refuse(to, errors.New("an RDMA device to serve clients, or an interface to send captures, is needed"))
 	case e.to == network && kind == "":
 		v.refuse(join(to, "interface"), wrong("say from: {file: PATH}", "only captures are sent by an interface"))
 	case kind == KindStorageNetwork:
@@ -258,10 +258,10 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	case e.to == hosts && kind == "":
 		v.refuse(join(to, "subsystem"), wrong("say from: {device: PATH} or from: {file: PATH}", "NVMe hosts are served a file or a device"))
 	case e.to == null && kind == "":
-		v.refuse(join(to, "discard"), wrong("say rdma: and listen:, where clients ask for what is served", "a flow from storage to nowhere is not possible: nobody would ask for what is served"))
+		v.refuse(join(to, "discard"), wrong("say rdma: and listen:, where clients connect", "a flow from storage to nowhere is not possible"))
 	case e.to == null:
 	case kind == "":
-		v.refuse(to, wrong("say rdma: and listen:, where clients ask for what is served", "a flow from storage to storage is not possible"))
+		v.refuse(to, wrong("say rdma: and listen:, where clients connect", "a flow from storage to storage is not possible"))
 	case e.to == storage:
 		v.store(to, &f.To, kind)
 	case e.from == nowhere: // who is sent to, or served, cannot be told
@@ -330,7 +330,7 @@ func (v *validator) rules(path string, rules []Rule) {
 		match := join(at, "match")
 		v.filter(match, r.Match)
 		if _, given := v.places[match]; r.Match == "" && !given && i < len(rules)-1 {
-			v.refuse(at, wrong("give it match:, or make it the last", "matches every packet, so the rules behind it never decide"))
+			v.refuse(at, wrong("give it match:, or make it the last", "matches every packet, so the rules after it never decide"))
 		}
 	}
 }
@@ -389,7 +389,7 @@ func (v *validator) beside(path string, f *From) {
 	}
 	v.checkErr(at, member(f.Beside, allBesides))
 	if f.Mirror != "" {
-		v.refuse(at, wrong("remove it, or mirror", "copies are taken beside whatever XDP program there is"))
+		v.refuse(at, wrong("remove it, or mirror", "copies do not depend on the XDP program of the interface"))
 	}
 	v.check(f.Timestamps != TimestampsHardware, join(path, "timestamps"),
 		"a program in a dispatcher cannot ask the card: say prefer or software, or remove beside")

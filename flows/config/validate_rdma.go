@@ -209,7 +209,7 @@ func (v *validator) subsystem(path string, t *To) {
 func (v *validator) subsystems(path string, t *To) {
 	all := join(path, "subsystems")
 	v.check(len(t.Subsystems) <= maxSubsystems, all, "%d are too many; at most %d are possible", len(t.Subsystems), maxSubsystems)
-	v.check(len(t.Served()) <= maxNamespaces, all, "there are %d namespaces in all; at most %d are possible beside what the flow is from", len(t.Served()), maxNamespaces)
+	v.check(len(t.Served()) <= maxNamespaces, all, "there are %d namespaces in all; at most %d are possible in addition to the flow's own", len(t.Served()), maxNamespaces)
 	once := newTaken[string](v, "subsystem")
 	once.take(join(path, "subsystem"), t.Subsystem)
 	for i := range t.Subsystems {

@@ -57,7 +57,7 @@ func (v *validator) one(path string, s *Stage) {
 		}
 	}
 	v.check(n > 0, path, "set, sequence, timestamp or sum is needed")
-	v.check(n < 2, path, "only one of set, sequence, timestamp and sum is possible: each is a stage of its own")
+	v.check(n < 2, path, "only one of set, sequence, timestamp and sum is possible: make each a stage")
 }
 
 func (v *validator) offset(path string, offset int) {

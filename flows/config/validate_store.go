@@ -173,7 +173,7 @@ func (v *validator) captures(path string, f *From) {
 	_, listed := v.places[at]
 	if listed = listed || f.Files != nil; listed && !v.explained(at) {
 		v.check(len(f.Files) > 0 && len(f.Files) <= maxCaptures, at, "%d captures are listed; 1 to %d are possible", len(f.Files), maxCaptures)
-		v.check(f.File == "", at, "a file is given beside the list: put it in the list")
+		v.check(f.File == "", at, "a file is given in addition to the list: put it in the list")
 	}
 	for i, name := range f.Files {
 		v.checkErr(index(at, i), checkPath(name, maxFilePath))

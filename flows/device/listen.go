@@ -25,7 +25,7 @@ func Permit(names []string) func(connect.Peer, protocol.Hello) error {
 
 // PlaintextWarning says what connections without TLS mean.
 func PlaintextWarning(at net.Addr) string {
-	return fmt.Sprintf("whoever reaches %v may connect, and others on the way can read and change what is said (configure tls)", at)
+	return fmt.Sprintf("any host that reaches %v may connect, and hosts on the path can read and change the traffic (configure tls)", at)
 }
 
 // Handshakes counts connections that were not established, by reason.

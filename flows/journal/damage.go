@@ -48,7 +48,7 @@ func (e *DamagedError) Unwrap() error { return e.Damage[0] }
 var (
 	errMissing  = errors.New("it is not there, and the manifest names it")
 	errWrongRun = errors.New("its head says that it is of another run than the manifest does")
-	errOrder    = errors.New("its records come in front of those of an earlier segment (was a file renamed or copied?)")
+	errOrder    = errors.New("its records come before those of an earlier segment (was a file renamed or copied?)")
 )
 
 // check compares a log with its manifest. If the log was written meanwhile it tries again. Without

@@ -78,7 +78,7 @@ func (s *Server) judge(p *session) {
 		p.doubted = true
 		s.count.unproven.Add(1)
 		if h := p.host; h != nil { // nil if its admin queue has ended
-			s.config.Log.Warn("host not believed", "target", s.config.Name, "host", h.Host.HostNQN, "controller", h.ID, "queue", p.id, "reason", err)
+			s.config.Log.Warn("host failed to authenticate", "target", s.config.Name, "host", h.Host.HostNQN, "controller", h.ID, "queue", p.id, "err", err)
 		}
 	}
 }

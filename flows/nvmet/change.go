@@ -193,7 +193,7 @@ func (s *Server) releaseDisk(d *disk) {
 		return
 	}
 	if err := s.queue.Remove(d.target); err != nil {
-		s.config.Log.Error("a disk stays open", "target", s.config.Name, "namespace", d.ID, "reason", err)
+		s.config.Log.Error("could not close a disk", "target", s.config.Name, "namespace", d.ID, "err", err)
 		return
 	}
 	s.forget(d)

@@ -112,7 +112,7 @@ func (g *handshake) turnAway(err error) {
 		reason = fabrics.RejectNoResources
 	}
 	g.server.count.rejected[reason].Add(1)
-	g.log.Warn("queue refused", "reason", err)
+	g.log.Warn("queue refused", "err", err)
 	if !errors.Is(err, errAccept) {
 		_ = g.request.Reject(reason.Bytes())
 	}
@@ -162,7 +162,7 @@ func (g *handshake) sit(r *fabrics.PrivateRequest) error {
 func (g *handshake) check(r *fabrics.PrivateRequest) fabrics.RejectReason {
 	c := &g.server.config
 	if at := g.request.Address(); at.Device != c.Endpoint.Device.Name() || at.Port != c.Endpoint.Port {
-		g.log.Warn("a host came to another RDMA device", "device", at.Device, "port", at.Port, "served", c.Endpoint.Device.Name())
+		g.log.Warn("a host connected to another RDMA device", "device", at.Device, "port", at.Port, "served", c.Endpoint.Device.Name())
 		return fabrics.RejectNoResources
 	}
 	ours, _ := g.request.Reads()

@@ -169,7 +169,7 @@ func (s *Manager) removeOldest() bool {
 	}
 	found, err := s.names.list()
 	if err != nil {
-		s.log.Warn("old segments stay", "why", err)
+		s.log.Warn("could not remove old segments", "err", err)
 		return false
 	}
 	var complete []pcapng.Named

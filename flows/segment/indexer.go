@@ -113,7 +113,7 @@ func (x *indexer) makeOne(ctx context.Context, path string) {
 	case ctx.Err() != nil: // the next start makes it
 	case err != nil:
 		x.failed.Add(1)
-		x.log.Warn("a segment has no index: export reads it whole", "path", path, "why", err)
+		x.log.Warn("segment has no index: export reads all of it", "path", path, "err", err)
 	default:
 		x.segments.Add(1)
 		if info, err := os.Stat(path + index.Suffix); err == nil {
@@ -131,7 +131,7 @@ func missing(path string) bool {
 func (n names) removeIndex(segment string, log *slog.Logger) {
 	for _, name := range []string{segment + index.Suffix, segment + index.Suffix + index.Unfinished} {
 		if err := n.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("the index of a segment that was removed stays", "why", err)
+			log.Warn("could not remove the index of a removed segment", "err", err)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (n names) removeIndex(segment string, log *slog.Logger) {
 func (x *indexer) addMissing(n names) {
 	found, err := n.list()
 	if err != nil {
-		x.log.Warn("earlier segments stay without an index", "why", err)
+		x.log.Warn("earlier segments get no index", "err", err)
 		return
 	}
 	for _, s := range found {

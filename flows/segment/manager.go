@@ -57,7 +57,7 @@ type Manager struct {
 
 	unreadable uint64                // segments whose heads were unreadable when the run began
 	manifest   *Manifest             // of a log; nil: a capture
-	failure    atomic.Pointer[error] // why nothing more is durable
+	failure    atomic.Pointer[error] // why no more data becomes durable
 
 	onComplete func(path string) // called for each complete segment; may be nil
 }
@@ -224,13 +224,13 @@ func (s *Manager) setBlocked(err error) {
 	before := s.blocked.Load()
 	if err == nil {
 		if before != nil {
-			s.log.Info("segments can be prepared again")
+			s.log.Info("segments are prepared again")
 		}
 		s.blocked.Store(nil)
 		return
 	}
 	if before == nil || (*before).Error() != err.Error() {
-		s.log.Warn("no segment is ready; "+s.consequence, "why", err)
+		s.log.Warn("no segment is ready; "+s.consequence, "err", err)
 	}
 	s.blocked.Store(&err)
 }
@@ -423,7 +423,7 @@ func (s *Manager) commitName(next *Segment, at time.Time) (final string, err err
 	}
 	err = s.names.dir.Sync()
 	if s.manifest == nil && errors.Is(err, unix.EINVAL) { // the file system has no fsync of directories
-		s.log.Warn("the name of a segment may not outlast a loss of power", "path", final, "why", err)
+		s.log.Warn("the name of a segment may be lost in a power failure", "path", final, "err", err)
 		err = nil
 	}
 	if err != nil {
@@ -437,12 +437,12 @@ func (s *Manager) commitName(next *Segment, at time.Time) (final string, err err
 func (s *Manager) discard(next *Segment) {
 	if s.ring != nil {
 		if err := s.sealSlot(next); err != nil {
-			s.log.Warn("unused segment stays behind", "why", err)
+			s.log.Warn("could not remove an unused segment", "err", err)
 		}
 		return
 	}
 	if err := errors.Join(next.Target.Close(), s.removePrepared(next)); err != nil {
-		s.log.Warn("unused segment stays behind", "why", err)
+		s.log.Warn("could not remove an unused segment", "err", err)
 	}
 }
 

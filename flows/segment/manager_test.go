@@ -144,7 +144,7 @@ func TestStoreRecovers(t *testing.T) {
 	if left, _ := filepath.Glob(c.dir + "/.md-0*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if said := c.log.String(); strings.Count(said, "recovered a segment") < 3 || !strings.Contains(said, "has no head that can be read") {
+	if said := c.log.String(); strings.Count(said, "segment recovered") < 3 || !strings.Contains(said, "has no head that can be read") {
 		t.Errorf("it does not say what it did:\n%s", said)
 	}
 }

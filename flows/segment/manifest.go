@@ -183,7 +183,7 @@ func (s *Manager) retryNoSpace(do func() error) error {
 // fail ends the flow as a failed flush does: what comes from now on is not acknowledged as durable.
 func (s *Manager) fail(err error) {
 	if s.failure.CompareAndSwap(nil, &err) {
-		s.log.Error("nothing more is durable", "err", err)
+		s.log.Error("no more data becomes durable", "err", err)
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *Manager) trimManifest(oldest int) bool {
 		return true
 	}
 	if err := s.manifest.trim(uint64(max(oldest, 0))); err != nil {
-		s.log.Warn("an old segment stays", "err", fmt.Errorf("note that it is not kept: %w", err))
+		s.log.Warn("could not remove an old segment", "err", fmt.Errorf("note that it is not kept: %w", err))
 		return false
 	}
 	return true

@@ -22,7 +22,7 @@ func (s *Manager) sealSegments() {
 		if err != nil {
 			err = fmt.Errorf("finish segment %s: %w (the next start mends it)", full.Path(), err)
 			s.sealErrors = append(s.sealErrors, err)
-			s.log.Error("segment is not complete", "why", err)
+			s.log.Error("could not complete a segment", "err", err)
 		} else {
 			s.notifyComplete(full.Path())
 		}
@@ -63,7 +63,7 @@ func (s *Manager) seal(full *Segment) error {
 	}
 	defer f.Close()
 	if isRemoved(f) {
-		s.log.Warn("a segment was removed before it was complete", "path", full.Path())
+		s.log.Warn("segment was removed before it was complete", "path", full.Path())
 		return nil
 	}
 	if full.Damaged {
@@ -151,7 +151,7 @@ func (s *Manager) recoverOne(e pcapng.Named) error {
 	_, err = s.recoverFile(f, e.Path)
 	if errors.Is(err, pcapng.ErrNotSegment) {
 		s.unreadable++
-		s.log.Error("a file that is named like a segment has no head that can be read: what was in it is left out", "path", e.Path, "err", err)
+		s.log.Error("a file with the name of a segment has no readable head: it is left out", "path", e.Path, "err", err)
 		return nil
 	}
 	return err
@@ -202,7 +202,7 @@ func (s *Manager) recoverFile(f pcapng.File, path string) (pcapng.Report, error)
 	}
 	s.logReport(path, r)
 	if err := markRecovered(f, r); err != nil {
-		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)
+		s.log.Warn("a recovered segment will be read again at the next start", "path", path, "err", err)
 	}
 	return r, nil
 }
@@ -210,10 +210,10 @@ func (s *Manager) recoverFile(f pcapng.File, path string) (pcapng.Report, error)
 // logReport logs what recovery did.
 func (s *Manager) logReport(path string, r pcapng.Report) {
 	if !r.Clean {
-		s.log.Warn("recovered a segment", "path", path, "what", r.String())
+		s.log.Warn("segment recovered", "path", path, "what", r.String())
 	}
 	if r.DurableLost() {
-		s.log.Error("a segment lacks what the disk had called durable (does the disk, or its controller, obey flushes?)",
+		s.log.Error("segment is shorter than its durable position (the disk or its controller may ignore flushes)",
 			"path", path, "durable", r.Durable, "kept", r.Kept)
 	}
 }
@@ -249,7 +249,7 @@ func (s *Manager) prune() {
 	}
 	found, err := s.names.list()
 	if err != nil {
-		s.log.Warn("old segments stay", "why", err)
+		s.log.Warn("could not remove old segments", "err", err)
 		return
 	}
 	var named []pcapng.Named
@@ -274,7 +274,7 @@ func (r *removals) status() map[string]uint64 {
 // removeSegment deletes a complete segment and its index, and reports whether it could.
 func (s *Manager) removeSegment(path string, count *atomic.Uint64) bool {
 	if err := s.names.remove(path); err != nil {
-		s.log.Warn("an old segment stays", "why", err)
+		s.log.Warn("could not remove an old segment", "err", err)
 		return false
 	}
 	count.Add(1)

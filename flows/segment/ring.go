@@ -79,10 +79,10 @@ func (s *Manager) findRing(d *ringDevice) error {
 		return err
 	case s.to.Force:
 	case err == nil:
-		return fmt.Errorf("%w: it holds a capture ring with segments of %d bytes, not %d (set segment.size to %dMiB to go on with it; or export it, and begin anew with force: true)",
+		return fmt.Errorf("%w: it holds a capture ring with segments of %d bytes, not %d (set segment.size to %dMiB to continue it; or export it, and start over with force: true)",
 			nvme.ErrDeviceNotEmpty, found.Size, ring.SlotSize(segment), found.Size>>20)
 	case errors.Is(err, ring.ErrDamaged):
-		return fmt.Errorf("%w: %w (copy the device away if the capture is needed, and begin anew with force: true)", nvme.ErrDeviceNotEmpty, err)
+		return fmt.Errorf("%w: %w (copy the device if the capture is needed, and start over with force: true)", nvme.ErrDeviceNotEmpty, err)
 	case s.holdsCapture(d):
 		return fmt.Errorf("%w: it holds a capture (copy it away, then allow to overwrite it with force: true)", nvme.ErrDeviceNotEmpty)
 	}
@@ -100,7 +100,7 @@ func (s *Manager) continueRing(d *ringDevice, found ring.Found) error {
 	if err := d.Mend(d.file); err != nil {
 		return err
 	}
-	s.log.Warn("mended the superblock of a capture ring", "device", s.to.Device, "was", found.Damage)
+	s.log.Warn("repaired the superblock of a capture ring", "device", s.to.Device, "was", found.Damage)
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 		return 0, err
 	}
 	if s.unreadable = uint64(len(damaged)); s.unreadable > 0 {
-		s.log.Error("heads of segments cannot be read: what is in them is left out", "path", s.to.Device, "segments", damaged)
+		s.log.Error("heads of segments are not readable: their packets are left out", "path", s.to.Device, "segments", damaged)
 	}
 	next = 1
 	for _, g := range all {
@@ -180,7 +180,7 @@ func (s *Manager) recoverSlotInPlace(d *ringDevice, generation uint64) (pcapng.R
 		return r, nil
 	}
 	if err := writeSlotEnd(slot, endMarker(r)); err != nil {
-		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)
+		s.log.Warn("a recovered segment will be read again at the next start", "path", path, "err", err)
 	}
 	return r, nil
 }

@@ -100,7 +100,7 @@ func TestRingRecovers(t *testing.T) {
 	first := seg.Number
 	st.crash(t)
 	st, seg = s.mustOpen(t)
-	if seg.Number <= first || !strings.Contains(s.log.String(), "recovered a segment") {
+	if seg.Number <= first || !strings.Contains(s.log.String(), "segment recovered") {
 		t.Errorf("segment %d follows %d\n%s", seg.Number, first, s.log.String())
 	}
 	s.write(t, seg, 0)

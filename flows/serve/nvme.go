@@ -94,7 +94,7 @@ func (s *NVMe) Check(now time.Time) (waits, ends error) {
 		return waits, ends
 	}
 	if err := s.namespaces.closeReleased(); err != nil {
-		s.log.Warn("a disk that hosts have no more was not closed", "reason", err)
+		s.log.Warn("could not close a removed disk", "err", err)
 	}
 	return s.health.Check(now, s.first.Path(), clientsWait, s.server.Stats().Disk), nil
 }

@@ -89,7 +89,7 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	}
 	before := s.stats.acknowledged.Load()
 	s.stats.connected(conn.Peer(), &hello)
-	s.config.Log.Info("connected to the receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
+	s.config.Log.Info("connected to receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
 	err = s.watch(ctx, conn)
 	var cause error
 	if err := onWorker(do, func() { cause = s.detach() }); err != nil {

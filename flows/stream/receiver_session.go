@@ -178,7 +178,7 @@ func (r *Receiver) identify(w *sender) (index int, begins bool, err error) {
 	}
 	asks := participant{owner: w.owner, number: w.participant}
 	if w.owner == "" && w.participant == 0 {
-		return 0, false, fmt.Errorf("%w: flow %q combines the messages of its participants: give each a number (unified-flow-test --participant) or a certificate of its own",
+		return 0, false, fmt.Errorf("%w: flow %q combines the messages of its participants: give each a number (unified-flow-test --participant) or its own certificate",
 			protocol.NotPermitted, r.config.Flow)
 	}
 	for i := range r.participants {

@@ -139,7 +139,7 @@ func (s *Sender) read(message []byte) (protocol.Progress, protocol.Reason) {
 const mostAhead = 1 << 62
 
 // errNonsense is a protocol error of the peer. The error wraps a protocol.Reason, too.
-var errNonsense = errors.New("the peer's answer makes no sense")
+var errNonsense = errors.New("the peer's answer is invalid")
 
 func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", errNonsense, r) }
 

@@ -70,23 +70,23 @@ func (v *server) serve(q *connect.Request) {
 	h, err := v.greet(q)
 	if err != nil {
 		v.turnAway(q, err)
-		log.Warn("peer refused", "error", err)
+		log.Warn("peer refused", "err", err)
 		return
 	}
 	log = log.With("session", fmt.Sprintf("%016x", h.Session))
 	p, conn, err := v.connect(q, &h)
 	if err != nil {
 		v.turnAway(q, err)
-		log.Warn("peer did not connect", "error", err)
+		log.Warn("peer did not connect", "err", err)
 		return
 	}
 	log.Info("peer connected", "next", p.first, "window", p.window)
 	why := v.watch(p, conn)
 	err = v.takeDown(p, why)
 	tellEnd(conn, why)
-	log.Info("peer ended", "cause", why)
+	log.Info("peer ended", "err", why)
 	if err = errors.Join(err, conn.Close()); err != nil {
-		log.Error("peer not taken down", "error", err)
+		log.Error("could not close a peer", "err", err)
 	}
 }
 

@@ -149,7 +149,7 @@ func copyOf(f *os.File, r io.Reader) (*Input, error) {
 	case err != nil && in.Copied == 0:
 		return nil, errors.Join(fmt.Errorf("read: %w", err), to.Close())
 	case err != nil:
-		in.Cut = fmt.Errorf("read behind the first %d bytes: %w", in.Copied, err)
+		in.Cut = fmt.Errorf("read after the first %d bytes: %w", in.Copied, err)
 	}
 	_, err = to.Seek(0, io.SeekStart)
 	return in, err

@@ -56,7 +56,7 @@ func (f *File) begin(perm os.FileMode) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("%w (a file is made beside the old one, and takes its name when it is complete: the directory must be writable)", f.dir.error("make a file for", f.name, err))
+		return fmt.Errorf("%w (a new file replaces the old one when it is complete: the directory must be writable)", f.dir.error("make a file for", f.name, err))
 	}
 	if old, err := f.dir.Stat(f.name); err == nil {
 		if err := f.Chmod(os.FileMode(old.Mode & 0o777)); err != nil {

@@ -97,7 +97,7 @@ func (r *recovery) readHead() error {
 	}
 }
 
-var errNoHead = errors.New("no head mark in front of the first record")
+var errNoHead = errors.New("no head mark before the first record")
 
 func notSegment(reason error) error { return fmt.Errorf("%w: %w", ErrNotSegment, reason) }
 

@@ -309,7 +309,7 @@ func TestRecoverReadOnlyFile(t *testing.T) {
 
 func TestReportString(t *testing.T) {
 	r := Report{Packets: 3, Batches: 2, Kept: 4096, Clean: true}
-	if got := r.String(); got != "3 packets in 2 batches, 4096 bytes; nothing to mend" {
+	if got := r.String(); got != "3 packets in 2 batches, 4096 bytes; nothing to recover" {
 		t.Error(got)
 	}
 	s := sample(512)

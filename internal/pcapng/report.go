@@ -57,7 +57,7 @@ func (r *Report) String() string {
 		s += fmt.Sprintf("; %d bytes cut from the end", r.Cut)
 	}
 	if r.Clean {
-		s += "; nothing to mend"
+		s += "; nothing to recover"
 	}
 	return s
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrReplaced says that the head of a segment is not the one that was there before: its slot has another segment.
-var ErrReplaced = errors.New("the segment was overwritten meanwhile")
+var ErrReplaced = errors.New("the segment was overwritten during the call")
 
 // Walker reads a segment batch by batch, also one that is being written: it reports when no good
 // batch follows, and may be asked again later. It checks as Recover does and changes nothing. It

@@ -21,7 +21,7 @@ func latest(all []uint64, slots uint64) []uint64 {
 }
 
 // ErrOverwritten says that a segment was overwritten while it was read.
-var ErrOverwritten = errors.New("the segment was overwritten meanwhile")
+var ErrOverwritten = errors.New("the segment was overwritten during the call")
 
 // Head is the head of a generation's segment; ErrOverwritten when another is in its slot.
 func (r Ring) Head(f io.ReaderAt, generation uint64) (pcapng.Head, error) {

@@ -65,7 +65,7 @@ const (
 const RejectReasons = 10
 
 var rejectNames = [RejectReasons]string{"", "invalid length of private data", "invalid format of private data", "invalid queue number", "invalid HSQSIZE", "invalid HRQSIZE",
-	"no resources", "invalid IRD", "the host lets nobody read its memory (ORD)", "invalid controller"}
+	"no resources", "invalid IRD", "the host allows no reads of its memory (ORD)", "invalid controller"}
 
 // Error returns the meaning of the reason.
 func (r RejectReason) Error() string {

@@ -109,7 +109,7 @@ var remedies = map[unix.Errno]string{
 	unix.ENODEV:        "no RDMA device has that address: rdma link says which interfaces have one, and its port must be active",
 	unix.ENETUNREACH:   "no route leads there",
 	unix.EHOSTUNREACH:  "no route leads there",
-	unix.EACCES:        "a process that changed its user or its capabilities cannot go on with what it opened before; ports below 1024 are root's",
+	unix.EACCES:        "a process that changed its user or its capabilities cannot use what it opened before; ports below 1024 are root's",
 	unix.ENOMEM:        "the kernel has no room for more",
 	unix.EINVAL:        "the connection is in another state, or has ended",
 }

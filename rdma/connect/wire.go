@@ -97,9 +97,9 @@ func stranger(begin []byte) error {
 	case begin[0] == 0x15:
 		return malformed("the peer answers with a TLS alert: it wants TLS, and here no certificates are configured")
 	case bytes.HasPrefix(begin, []byte("0000:")):
-		return malformed("the peer seems to be an ibv_*_pingpong, which has a format of its own")
+		return malformed("the peer seems to be an ibv_*_pingpong, which has another format")
 	case perftestVersion.Match(begin):
-		return malformed("the peer seems to be a perftest program, which has a format of its own")
+		return malformed("the peer seems to be a perftest program, which has another format")
 	}
 	return malformed("the peer begins with %q, which is not this exchange", begin)
 }

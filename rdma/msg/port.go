@@ -96,7 +96,7 @@ func (p *Port) open() (err error) {
 // owns the queue pair from then on, unless there is an error.
 func (p *Port) Attach(q Peer) (int, error) {
 	if p.config.Shared == nil && p.receive.target != nil {
-		return 0, fmt.Errorf("queue pair %d: RDMA port %s has no shared receive queue, and so one queue pair for good", q.QueuePair.QPN(), p.config.Name)
+		return 0, fmt.Errorf("queue pair %d: RDMA port %s has no shared receive queue, and so only one queue pair", q.QueuePair.QPN(), p.config.Name)
 	}
 	if err := errors.Join(p.config.checkPeer(q), p.checkKind(q)); err != nil {
 		return 0, fmt.Errorf("queue pair %d: %w", q.QueuePair.QPN(), err)

@@ -155,7 +155,7 @@ func (k *killer) verify(d *daemon.Daemon, old string) {
 		return slices.DeleteFunc(files, func(name string) bool { return number(t, name) > old })
 	}
 	files := upTo(segments(t, k.dir))
-	k.recovered += strings.Count(d.Log.String(), "recovered a segment")
+	k.recovered += strings.Count(d.Log.String(), "segment recovered")
 	if left := upTo(prepared(t, k.dir)); len(left) > 0 {
 		t.Errorf("not recovered: %v", left)
 	}

@@ -36,7 +36,7 @@ flows:
 		pages := max(0, orphanPages(t))
 		d := launch(t, &k.B, k.dir, settings)
 		d.Running(t)
-		k.recovered += strings.Count(d.Log.String(), "recovered a segment")
+		k.recovered += strings.Count(d.Log.String(), "segment recovered")
 		k.onDevice(device, before)
 		if !k.goOn(i, kills) {
 			d.Terminate(t)

@@ -25,7 +25,7 @@ func (o *segmentWriter) diagnose(err error) error {
 	if why != nil && !errors.Is(err, errors.Unwrap(why)) {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
-	return fmt.Errorf("%w (see the kernel's log; once the disk is mended, start the flow again)", err)
+	return fmt.Errorf("%w (see the kernel's log; once the disk is repaired, start the flow again)", err)
 }
 
 const (

@@ -73,7 +73,7 @@ func (w *Writer) openSegments(e *pipeline.Env, c Config) (err error) {
 	to := e.Flow.To
 	out := &segmentWriter{region: e.Region, every: cmp.Or(to.Rotate.Every, to.Segment.Every), sync: to.Durable, flushed: true}
 	if to.Layout == config.LayoutSlot && e.Region.FrameSize() < 4096 {
-		return errors.New("layout slot needs region.frame: 4096, so that a packet and what is written around it fit a frame")
+		return errors.New("layout slot needs region.frame: 4096, so that a packet and its pcapng block fit a frame")
 	}
 	section := e.Section()
 	s := segment.Config{

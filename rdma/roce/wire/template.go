@@ -22,7 +22,7 @@ type Path struct {
 var (
 	errFamilies   = errors.New("one address is IPv4 and the other IPv6: a packet has one kind")
 	errSourcePort = errors.New("the UDP source port is below 49152 (0xc000): RoCE v2 has those above")
-	errTags       = errors.New("a VLAN tag has a type that is none of 0x8100, 0x88a8 and 0x9100, or stands behind one that is missing")
+	errTags       = errors.New("a VLAN tag has a type other than 0x8100, 0x88a8 and 0x9100, or follows a missing one")
 )
 
 // Template is the envelope of the packets on a path, made once. For a packet, what changes is patched:

@@ -102,6 +102,6 @@ func reloading() string {
 // Notify tells systemd the state of the daemon, if systemd started it.
 func Notify(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		log.Warn("systemd was not told", "state", state, "why", err)
+		log.Warn("could not notify systemd", "state", state, "err", err)
 	}
 }

@@ -38,7 +38,7 @@ func (o *Options) findFlowTest() error {
 	}
 	var err error
 	if o.FlowTest, err = exec.LookPath(flowTest); err != nil {
-		return fmt.Errorf("the demo runs %s, which is neither beside unifiedd nor in PATH: make build, or install the package", flowTest)
+		return fmt.Errorf("the demo runs %s, which is neither in the directory of unifiedd nor in PATH: make build, or install the package", flowTest)
 	}
 	return nil
 }

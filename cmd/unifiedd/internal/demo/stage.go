@@ -82,11 +82,11 @@ func (s *stage) clear() error {
 func (s *stage) leftovers() (errs []error) {
 	for _, n := range []*namespace{s.a, s.b} {
 		if n != nil && exists(netnsdir.Path(n.name)) {
-			errs = append(errs, fmt.Errorf("network namespace %s is left behind", n.name))
+			errs = append(errs, fmt.Errorf("network namespace %s was not removed", n.name))
 		}
 	}
 	if !s.Keep && s.dir != "" && exists(s.dir) {
-		errs = append(errs, fmt.Errorf("directory %s is left behind", s.dir))
+		errs = append(errs, fmt.Errorf("directory %s was not removed", s.dir))
 	}
 	return errs
 }

@@ -47,7 +47,7 @@ func (p place) free() Check {
 	switch {
 	case err == nil:
 		t.Close()
-		return ok(name, "empty, and nobody uses it")
+		return ok(name, "empty and unused")
 	case forced && (errors.Is(err, nvme.ErrDeviceNotEmpty) || errors.Is(err, nvme.ErrDeviceInUse)):
 		return warn(name, "%v; flow %s overwrites it all the same", err, p.flow.Name)
 	}

@@ -45,7 +45,7 @@ func examineInterface(name string, n needs) []Check {
 	}
 	c.flow, c.hasFlow = n.flowOn(name)
 	if c.bad != Fail && c.Flags&net.FlagUp == 0 {
-		return []Check{ok("state", "driver %s, down; nobody asked for it, so it is not examined further", c.driver)}
+		return []Check{ok("state", "driver %s, down; not requested, so not examined further", c.driver)}
 	}
 	checks := append([]Check{c.state(), c.link(device), c.nativeXDP(), c.zeroCopy(), c.queues(), c.steering(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
 		c.offloads()...)
@@ -97,7 +97,7 @@ func (c card) nativeXDP() Check {
 	features, err := xdpFeatures(c.Index)
 	switch {
 	case err != nil:
-		return unknown(name, "Linux 6.3 and later say; the daemon tries and tells (%v)", err)
+		return unknown(name, "Linux 6.3 and later report it; the daemon tries it (%v)", err)
 	case features&xdpBasic == 0 || features&xdpRedirect == 0:
 		return warn(name, "the driver has none: the XDP program runs after the kernel has made its own packet, slowly").
 			with("use a card whose driver has XDP")

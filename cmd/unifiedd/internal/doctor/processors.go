@@ -56,7 +56,7 @@ func allowed() []int {
 
 func isolation(isolated []int) Check {
 	if len(isolated) == 0 {
-		return ok("isolated CPUs", "none: the scheduler may put other work beside the workers")
+		return ok("isolated CPUs", "none: the scheduler may run other work on the workers' processors")
 	}
 	return ok("isolated CPUs", "%s", ranges(isolated))
 }

@@ -86,7 +86,7 @@ func seccomp(s caps.Status) Check {
 	if s.Seccomp == 0 {
 		return ok("seccomp", "no filter")
 	}
-	return ok("seccomp", "system calls are filtered; what is refused shows above").
+	return ok("seccomp", "system calls are filtered; refusals are listed above").
 		with("a container needs bpf, io_uring_* and socket(AF_XDP) in its profile")
 }
 

@@ -44,7 +44,7 @@ func ringRemedy(err error) string {
 func granted(g nvme.Granted) []Check {
 	checks := []Check{
 		feature("io_uring chains", g.GatherFixed, "WRITEV_FIXED: writes gather frames from registered memory",
-			"no WRITEV_FIXED: pages are pinned anew for each write of the slot layout", "6.15"),
+			"no WRITEV_FIXED: pages are pinned again for each write of the slot layout", "6.15"),
 		feature("io_uring completions", g.DeferTaskrun, "deferred to when the worker asks for them",
 			"not deferred: they interrupt the worker", "6.1"),
 	}

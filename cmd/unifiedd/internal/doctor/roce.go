@@ -95,7 +95,7 @@ func (c card) judgePort(f roceFacts) Check {
 		return ok(name, "a program has a socket there, which hears nothing of this interface while roce:%s runs", c.Name).as(state).
 			with("ss -ulnp sport = :%d, for who it is", rocePort)
 	}
-	return ok(name, "nobody has it on this interface")
+	return ok(name, "no program uses it on this interface")
 }
 
 // hasUDP reports whether a socket of the calling thread's network namespace is bound to the port:

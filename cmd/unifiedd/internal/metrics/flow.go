@@ -10,7 +10,7 @@ import (
 // The metrics of a flow's source and of its disk.
 var (
 	descUp       = describe("flow_up", "1 while the flow runs.", "flow")
-	descWaits    = describe("flow_waiting", "1 while the flow waits for something outside to mend.", "flow")
+	descWaits    = describe("flow_waiting", "1 while the flow waits for an interface, disk or peer to recover.", "flow")
 	descZeroCopy = describe("zero_copy", "1 when the driver granted zero copy.", "flow", "interface")
 	descArrival  = describe("arrival_times", "1 when packets have the times at which they arrived, 0 when those at which they were taken from the rings.", "flow", "interface")
 	descOffered  = describe("offered_packets_total", "Packets that arrived at the interface.", "flow", "interface")
@@ -30,7 +30,7 @@ var (
 	descPending  = describe("waiting_packets", "Packets received and not yet on stable storage.", "flow")
 	descDisk     = describe("disk_written_bytes_total", "Bytes written to the disk.", "flow")
 	descErrors   = describe("disk_errors_total", "Writes and flushes that failed, by reason.", "flow", "reason")
-	descStalls   = describe("stalls_total", "Rounds in which the disk could take no more.", "flow")
+	descStalls   = describe("stalls_total", "Rounds in which the disk's queue was full.", "flow")
 	descSegments = describe("segments_total", "Segments begun.", "flow")
 )
 
@@ -173,7 +173,7 @@ var (
 	descPlayed   = describe("replay_captures_total", "Captures that were sent to their ends, each time that they were.", "flow")
 	descLate     = describe("replay_late_packets_total", "Packets of captures that left later than to.late after their time.", "flow")
 	descLateness = describe("replay_lateness_seconds", "From the time of a packet of a capture until the device had taken it.", "flow")
-	descUnsent   = describe("replay_unsent_packets_total", "Packets that the interface dropped instead of sending them, from whoever they were.", "flow", "interface")
+	descUnsent   = describe("replay_unsent_packets_total", "Packets that the interface dropped instead of sending them, of all senders.", "flow", "interface")
 	descRested   = describe("replay_paused_seconds_total", "How long the interface was down and nothing was sent.", "flow")
 )
 

@@ -33,12 +33,12 @@ var (
 	descFrames     = describe("frames", "Frames of the region by who holds them; they add up to the region's frames.", "owner")
 	descRegion     = describe("region_bytes", "Size of the region.")
 	descOrdinary   = describe("region_ordinary_pages", "1 when the region is on ordinary pages instead of huge ones.")
-	descAway       = describe("worker_absences_total", "Times of 20 ms and more for which a worker did not look at its flows, of all workers.")
-	descLongest    = describe("worker_absence_longest_seconds", "Longest time for which a worker did not look at its flows.")
+	descAway       = describe("worker_absences_total", "Times of 20 ms or longer for which a worker did not poll its flows, of all workers.")
+	descLongest    = describe("worker_absence_longest_seconds", "Longest time for which a worker did not poll its flows.")
 	descGeneration = describe("config_generation", "Which configuration the daemon runs with: 1 at the start, one more with each that was applied.")
 	descLoaded     = describe("config_last_reload_successful", "1 unless the last attempt to load a configuration failed.")
 	descSucceeded  = describe("config_last_reload_success_timestamp_seconds", "When a configuration was last loaded.")
-	descReloads    = describe("config_reloads_total", "Attempts to load another configuration, by what became of them.", "status")
+	descReloads    = describe("config_reloads_total", "Attempts to load another configuration, by outcome.", "status")
 )
 
 // Describe sends nothing: which flows there are is known at scrape time only.
