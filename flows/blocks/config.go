@@ -90,18 +90,3 @@ func (c *Config) setDefaults() error {
 	}
 	return nil
 }
-
-// needs returns how many frames and extents of a region a server with this configuration takes: the
-// reserves of its clients, the shared ones, and the cache, half in frames and half in extents if it
-// needs both. Endpoint and Worker may be unset. The error says what is wrong with the
-// configuration.
-func needs(c Config, r *umem.Region) (frames, extents int64, err error) {
-	if err := c.setDefaults(); err != nil {
-		return 0, 0, err
-	}
-	p, err := newPlan(c, r)
-	if err != nil {
-		return 0, 0, err
-	}
-	return int64(p.caches[frameCache].buffers + p.controlFrames()), int64(p.caches[extentCache].buffers), nil
-}

@@ -16,7 +16,7 @@
 //
 // Buffers. A request of up to a frame is read into a frame, a longer one into extents,
 // or into several frames if the region has no extents. The server takes all buffers
-// when it opens (needs). Each client has some of its own, and the rest is shared, so
+// when it opens. Each client has some of its own, and the rest is shared, so
 // that a client that does not take its data blocks nobody. Clients take turns.
 //
 // Cache. With Config.Cache, buffers keep what was read until another request needs

@@ -116,8 +116,6 @@ func (p *plan) cells() int { return p.clients * (p.receives() + p.operations()) 
 // answerCell returns the control buffer for an operation's refusal.
 func (p *plan) answerCell(op int32) int { return p.clients*p.receives() + int(op) }
 
-func (p *plan) controlFrames() int { return pieces(uint64(p.cells())*protocol.HeaderLen, p.control) }
-
 // cut is how a request is divided into buffers.
 type cut struct {
 	cache int
