@@ -1,9 +1,9 @@
-// Package addrlimit bounds what peers hold that have not proven who they are: in all, and by the network they are in.
+// Package addrlimit bounds what unauthenticated peers hold: in all, and for each network.
 //
-// Where a bound is reached, something older gives way, so that a peer that needs its place for a moment finds one whatever others hold for long. Who has
-// a Set chooses what: [Set.Full] names what there is to choose from.
+// At a bound, something older must go, so that a new peer always gets a place. The owner of a Set
+// chooses it: [Set.Full] returns the candidates.
 //
-// A Set is for one goroutine at a time.
+// A Set belongs to one goroutine at a time.
 package addrlimit
 
 import (
@@ -32,7 +32,7 @@ type thing[T comparable] struct {
 	network netip.Prefix
 }
 
-// New makes a set for at most so many things, and so many of each network.
+// New makes a set of at most most things, and at most each things of one network.
 func New[T comparable](most, each int) *Set[T] {
 	return &Set[T]{most: most, each: each, from: map[netip.Prefix]int{}}
 }
@@ -43,8 +43,8 @@ func (s *Set[T]) Len() int { return len(s.things) }
 // From is how many things of a network are in the set.
 func (s *Set[T]) From(network netip.Prefix) int { return s.from[network] }
 
-// Full is the limit that one more thing of a network would exceed, and the things of which one must go for that, the oldest first: those of the
-// same network, or those of the network that has the most.
+// Full returns the limit that one more thing of a network would exceed, and the candidates for
+// removal, oldest first: those of the same network, or those of the network that has the most.
 func (s *Set[T]) Full(network netip.Prefix) (Limit, []T) {
 	switch {
 	case s.from[network] >= s.each:

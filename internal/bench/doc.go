@@ -1,16 +1,13 @@
-// Package bench compares two programs that do the same work, on a machine that is
-// never quiet.
+// Package bench compares two programs that do the same work, on a machine with other load.
 //
-// Absolute numbers of one run say little: the next minute the machine is busier.
-// So the two programs run in turn, in pairs of short runs close together in
-// time (Alternate), each pair gives one ratio, and an Estimate is made of the
-// ratios alone: whatever slows both programs of a pair falls out. The estimate
-// has bounds, and a bar is met only when the bound that speaks against us meets
-// it.
+// Absolute numbers of one run mean little: a minute later the machine is busier. So the programs
+// run alternately, in pairs of short runs close together in time (Round). Each pair gives one
+// ratio, and an Estimate is computed from the ratios alone: what slows both programs of a pair
+// cancels out. The estimate has bounds, and a bar is met only if the unfavourable bound meets it.
 //
-// Run starts one program pinned to a CPU and returns what the kernel charged it.
-// Comparison holds the pairs of one case, Report all cases of a benchmark;
-// a report becomes a table for people, JSON for programs and an SVG plot.
+// Run starts one program on a CPU and returns what the kernel charged it. A Comparison has the
+// pairs of one case, a Report all cases of a benchmark. A report becomes a table for people, JSON
+// for programs and an SVG plot.
 //
-// Nothing here is safe for concurrent use, and nothing needs to be.
+// Nothing here is safe for concurrent use.
 package bench

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// confidence is how sure each bound of an Estimate is, by itself.
+// confidence is the confidence of each bound of an Estimate.
 const confidence = 0.95
 
 // Estimate is what paired ratios say about the true ratio.
@@ -54,9 +54,9 @@ func walsh(ratios []float64) []float64 {
 	return w
 }
 
-// signedRank is the largest w with P(W <= w) <= alpha, where W is the sum of those of
-// the ranks 1 to n whose coin fell heads: what tables call the critical value. As many Walsh
-// averages lie outside the bound. It is -1 where there is none.
+// signedRank is the critical value: the largest w with P(W <= w) <= alpha, where W is the sum of
+// those ranks 1 to n whose coin fell heads. That many Walsh averages lie outside the bound. It is
+// -1 if there is none.
 func signedRank(n int, alpha float64) int {
 	p := 0.0
 	for w, share := range rankSums(n) {

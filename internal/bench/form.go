@@ -30,7 +30,7 @@ const (
 	RoundsVariable = "UNIFIEDD_BENCH_ROUNDS"
 )
 
-// WantedForm is the form asked for, the short one when none is.
+// WantedForm returns the requested form; the default is the short one.
 func WantedForm() (Form, error) {
 	name := cmp.Or(os.Getenv(FormVariable), Short.Name)
 	for _, f := range []Form{Short, Usual, Long} {
@@ -41,7 +41,8 @@ func WantedForm() (Form, error) {
 	return Form{}, fmt.Errorf("%s=%s: it must be %s, %s or %s", FormVariable, name, Short.Name, Usual.Name, Long.Name)
 }
 
-// wantedRounds is the form with as many rounds as are asked for: the short one has what it has.
+// wantedRounds returns the form with the requested number of rounds. The short form does not
+// change.
 func (f Form) wantedRounds() (Form, error) {
 	text := os.Getenv(RoundsVariable)
 	if text == "" || f == Short {

@@ -11,7 +11,7 @@ import (
 // CasesVariable chooses cases by an expression that their names match, such as "node.*64".
 const CasesVariable = "UNIFIEDD_BENCH_CASES"
 
-// WantedCases is the expression asked for: all cases match when none is.
+// WantedCases returns the requested expression. Without one, all cases match.
 func WantedCases() (*regexp.Regexp, error) {
 	wanted, err := regexp.Compile(os.Getenv(CasesVariable))
 	if err != nil {

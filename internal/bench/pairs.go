@@ -2,7 +2,7 @@ package bench
 
 import "fmt"
 
-// Pair is what one round measured of the two programs.
+// Pair has the values of the two programs in one round.
 type Pair struct {
 	Ours   float64 `json:"ours"`
 	Theirs float64 `json:"theirs"`
@@ -16,7 +16,7 @@ const (
 	Less Direction = "less" // the lower the better, as a cost
 )
 
-// Comparison is one measure of one case, of both programs in turn.
+// Comparison is one measure of one case of both programs.
 type Comparison struct {
 	Case   string    `json:"case"`          // what was done: "zram, random read of 4 KiB, depth 1"
 	Metric string    `json:"metric"`        // what was measured: "I/O per second"
@@ -35,7 +35,7 @@ func (c *Comparison) Ratios() []float64 {
 	return r
 }
 
-// Estimate is what the pairs say about the ratio, ours over theirs.
+// Estimate returns the estimated ratio, ours over theirs.
 func (c *Comparison) Estimate() Estimate { return judge(c.Ratios()) }
 
 // Met reports whether the bar is met: by the bound that speaks against us. A

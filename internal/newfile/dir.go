@@ -1,9 +1,11 @@
-// Package newfile makes, renames and removes files for a process that may do more than who owns the directory they are in.
+// Package newfile makes, renames and removes files for a process with more rights than the owner
+// of their directory.
 //
-// Somebody who may write to a directory can put a link where a file is about to be made, and exchange the directory itself for a link
-// between two calls that name it. So a [Dir] is opened once and everything in it is named relative to that; a file is made only where
-// nothing is, and no link in its place is followed. [Replace] makes a file that takes its name when it is complete: until then what
-// had the name stays as it was, and a process that is killed leaves nothing.
+// A user who may write to a directory can put a link where a file is about to be made, and replace
+// the directory itself by a link between two calls. So a [Dir] is opened once, and everything in
+// it is named relative to it. A file is made only where nothing exists, and links are not
+// followed. [Replace] makes a file that gets its name when it is complete: until then an existing
+// file stays unchanged, and a killed process leaves nothing.
 package newfile
 
 import (
@@ -69,7 +71,7 @@ func (d *Dir) Mkdir(name string, perm os.FileMode) (*os.File, error) {
 	return d.open(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 }
 
-// Rename gives a file another name, in place of what has that.
+// Rename renames a file, and replaces a file that has the new name.
 func (d *Dir) Rename(from, to string) error {
 	return d.error("rename", from, unix.Renameat(d.fd, from, d.fd, to))
 }
@@ -77,7 +79,7 @@ func (d *Dir) Rename(from, to string) error {
 // Remove removes a file, or the link that has its name.
 func (d *Dir) Remove(name string) error { return d.error("remove", name, unix.Unlinkat(d.fd, name, 0)) }
 
-// Stat says what has a name, a link itself and not what it leads to.
+// Stat describes the file of a name; for a link, the link itself.
 func (d *Dir) Stat(name string) (st unix.Stat_t, err error) {
 	err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	return st, d.error("look at", name, err)
@@ -101,7 +103,7 @@ func (d *Dir) error(op, name string, err error) error {
 	return &os.PathError{Op: op, Path: filepath.Join(d.path, name), Err: err}
 }
 
-// openat opens again what a signal cut short.
+// openat repeats the call if a signal interrupts it.
 func openat(dir int, name string, flags int, perm os.FileMode) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, uint32(perm.Perm()))
@@ -111,7 +113,7 @@ func openat(dir int, name string, flags int, perm os.FileMode) (int, error) {
 	}
 }
 
-// Regular refuses what is there and is no regular file.
+// Regular returns an error if the file exists and is not regular.
 func (d *Dir) Regular(name string) error {
 	st, err := d.Stat(name)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {

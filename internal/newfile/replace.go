@@ -18,8 +18,8 @@ type File struct {
 	made string // the name it has meanwhile; empty: none
 }
 
-// Replace begins a file that is to have a path. What has it must be a regular file, if anything; its permissions are kept, and perm
-// is those of a file where nothing was.
+// Replace begins a file that will have this path. An existing one must be a regular file, whose
+// permissions are kept; otherwise they are perm.
 func Replace(path string, perm os.FileMode) (*File, error) {
 	d, name, err := Open(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *File) begin(perm os.FileMode) error {
 	return nil
 }
 
-// hidden is a name that nobody knows beforehand.
+// hidden returns an unpredictable name.
 func (f *File) hidden() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

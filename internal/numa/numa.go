@@ -1,5 +1,5 @@
-// Package numa says of which NUMA node processors and devices are. The kernel tells it in
-// /sys; what it does not tell is of no node in particular, [Unknown].
+// Package numa returns the NUMA nodes of processors and devices, from /sys. Where the kernel does
+// not know the node it is [Unknown].
 package numa
 
 import (
@@ -67,11 +67,11 @@ func OfPath(path string) int {
 	return ofDevice(device, layers)
 }
 
-// layers is how many layers of disks upon disks are looked through.
+// layers is how many layers of stacked disks are followed.
 const layers = 4
 
-// ofDevice is the node of a device or, where it does not say, of what it is attached to;
-// of a virtual disk, that of the disks or controllers behind it, if it is one for all.
+// ofDevice returns the node of a device or, if it has none, of its parent; for a virtual disk,
+// that of the disks or controllers below it if it is the same for all.
 func ofDevice(device string, layers int) int {
 	if n := above(device); n != Unknown || layers == 0 {
 		return n
@@ -98,8 +98,8 @@ func ofDevice(device string, layers int) int {
 	return found
 }
 
-// behind is where the kernel lists the disks of a volume, and the controllers of an NVMe
-// subsystem, in which a namespace is when several controllers may have it.
+// behind returns the directory where the kernel lists the disks of a volume, or the controllers of
+// an NVMe subsystem: a namespace belongs to the subsystem when several controllers may have it.
 func behind(device string) []string {
 	patterns := []string{device + "/slaves/*"}
 	if dir := filepath.Dir(device); strings.Contains(dir, "/nvme-subsystem/") {

@@ -4,9 +4,7 @@
 // faults, and the race detector sees nothing.
 package prefetch
 
-// Begin brings what lies at p and in the two lines of cache behind it.
-//
-//go:noescape
+// Begin prefetches the cache line at p and the two after it.
 func Begin(p *byte)
 
 // Span brings the lines from that at p on to that of the last of n bytes.

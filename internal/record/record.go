@@ -1,5 +1,5 @@
-// Package record keeps files in which a process notes what it has to give back. Each is locked for as long as its process lives, so that a later one finds those
-// of processes that were killed.
+// Package record keeps files in which a process lists what it must give back. Each is locked while
+// its process lives, so that a later process finds the records of killed ones.
 package record
 
 import (
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// most bounds what is read of a record, in bytes.
+// most bounds how much of a record is read, in bytes.
 const most = 1 << 20
 
 // File is one record, locked. Close unlocks it and leaves it where it is.
@@ -34,7 +34,7 @@ func New(place string) (*File, error) {
 	}
 }
 
-// lock reports whether nobody else has the record.
+// lock reports whether no other process has the record.
 func (r *File) lock() bool {
 	for {
 		if err := unix.Flock(int(r.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != unix.EINTR {

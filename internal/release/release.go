@@ -1,9 +1,10 @@
 //go:build (amd64 || arm64) && !race
 
-// Package release stores with release order: what was read and written before is so for whoever loads the new value. It is what an
-// index of a ring between two threads, or with the kernel, needs (smp_store_release in net/xdp/xsk_queue.h). sync/atomic has
-// sequentially consistent stores only, which on amd64 wait until all earlier stores have got their cache lines. What is read next may
-// be older than the store: who needs otherwise puts a barrier between.
+// Package release stores with release order: a thread that loads the new value sees all earlier
+// reads and writes. That is what an index of a ring between two threads, or with the kernel, needs
+// (smp_store_release in net/xdp/xsk_queue.h). sync/atomic has only sequentially consistent stores,
+// which on amd64 wait until all earlier stores have their cache lines. Later loads may be older
+// than the store; where that matters, use a barrier.
 package release
 
 import "sync/atomic"

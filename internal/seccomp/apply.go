@@ -61,7 +61,7 @@ func verify() error {
 	return nil
 }
 
-// refusal is what the kernel does at a call outside the list.
+// refusal is the kernel's action at a call outside the list.
 func refusal(mode string) seccomp.Action {
 	if mode == trap {
 		return seccomp.ActionTrap
@@ -97,7 +97,7 @@ func policy(here *arch.Info, refuse seccomp.Action) seccomp.Policy {
 	}
 }
 
-// with is a call whose first argument is looked at.
+// with is a call with a condition on its first argument.
 func with(name string, op seccomp.Operation, value uint64) seccomp.NameWithConditions {
 	return seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: op, Value: value}}}
 }

@@ -79,5 +79,5 @@ type Family struct {
 	Number uint64
 }
 
-// Families are those that sockets may be of: include/linux/socket.h.
+// Families are the permitted address families of sockets: include/linux/socket.h.
 var Families = []Family{{"AF_UNIX", 1}, {"AF_INET", 2}, {"AF_INET6", 10}, {"AF_NETLINK", 16}, {"AF_PACKET", 17}, {"AF_XDP", 44}}

@@ -15,7 +15,7 @@ var layouts = map[byte]string{
 	'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06", 'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05", 'r': "03:04:05 PM",
 }
 
-// literals are those that stand for one text.
+// literals are the conversions that stand for one fixed text.
 var literals = map[byte]string{'%': "%", 'n': "\n", 't': "\t"}
 
 // Check says which conversion of a pattern is not known.

@@ -88,8 +88,8 @@ func (c *Cards) Instead(t testing.TB) {
 // instead is what NewPair gives.
 var instead *Cards
 
-// Pair sets the cards up as the options say, within what they can: Pair.MTU and
-// Pair.Queues say what they have. They must have been taken.
+// Pair configures the cards as the options say, as far as they can: Pair.MTU and Pair.Queues have
+// the result. The cards must have been taken.
 func (c *Cards) Pair(t testing.TB, o PairOptions) *Pair {
 	t.Helper()
 	if o.IPv6 {
@@ -245,7 +245,7 @@ func (e *End) ring(t testing.TB) (most, now string) {
 	return all[0], all[1]
 }
 
-// MTUs are those of the given that NewPair can give, each once.
+// MTUs returns those of the given MTUs that NewPair can set, each once.
 func MTUs(given ...int) []int {
 	if instead == nil {
 		return given

@@ -18,17 +18,16 @@ import (
 // hugePageSize is the size in bytes of the pages HugePages reserves.
 const hugePageSize = 2 << 20
 
-// HugePages reserves 2 MiB pages for at least that many bytes, on top of whatever is
-// reserved already, and takes exactly as many back at the end of the test. It adds even where
-// free pages are to be seen: those may belong to a test of another process that has not
-// mapped them yet.
+// HugePages reserves 2 MiB pages for at least that many bytes, in addition to those that are
+// reserved already, and removes exactly as many at the end of the test. It adds them even if free
+// pages exist: those may belong to a test of another process that has not mapped them yet.
 //
 // Until the end of the test it adds more whenever fewer are free than this process and its
-// children have not mapped yet: another program took them, or lowered the kernel's counter.
-// What the test opens may find them short for a moment; umem.Open waits that long.
+// children have yet to map: another program took them, or lowered the kernel's counter. They may
+// be too few for a moment; umem.Open waits that long.
 //
-// The end of the test fails when the pages are still in use after some seconds and no other
-// process accounts for it: then something still maps them or pins them.
+// The end of the test fails if the pages are still in use after some seconds and no other process
+// accounts for it: something still maps or pins them.
 func HugePages(t testing.TB, bytes uint64) {
 	t.Helper()
 	Root(t)

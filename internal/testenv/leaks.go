@@ -44,7 +44,7 @@ func primeRuntime() {
 	}
 }
 
-// holdings is what a process has of the machine at one moment.
+// holdings are the resources that a process has at one moment.
 type holdings struct {
 	fds        map[int]string    // descriptor to what it is
 	goroutines map[string]string // id to stack
@@ -99,8 +99,8 @@ func openFDs() (map[int]string, error) {
 	return fds, nil
 }
 
-// describe adds to the kernel's name of a descriptor what the name does not
-// tell: the family of a socket, the type of a BPF object.
+// describe adds to the kernel's name of a descriptor the family of a socket, or the type of a BPF
+// object.
 func describe(fd int, link string) string {
 	switch {
 	case strings.HasPrefix(link, "socket:"):
@@ -126,7 +126,7 @@ func family(fd int) string {
 	return "family " + strconv.Itoa(domain)
 }
 
-// bpfKind returns the lines of fdinfo that tell a map, program or link apart.
+// bpfKind returns the lines of fdinfo that distinguish a map, a program and a link.
 func bpfKind(fd int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	var kind []string

@@ -24,9 +24,8 @@ var undo = map[string]func(string) error{
 	"mount":     unmount,
 }
 
-// ledger is what this process has changed on the machine and not taken back.
-// The file is held under flock while there is any entry; a ledger that can be
-// locked belongs to a process that has died.
+// ledger lists what this process has changed on the machine and not undone. The file is held under
+// flock while it has an entry. A ledger that can be locked belongs to a dead process.
 type ledger struct {
 	mu      sync.Mutex
 	file    *os.File
@@ -105,8 +104,8 @@ func (l *ledger) write() error {
 	return l.file.Truncate(int64(len(text)))
 }
 
-// ledgerDir is where the ledgers are, on a file system that, like what they tell
-// of, does not outlive a restart.
+// ledgerDir is the directory of the ledgers, on a file system that does not outlive a restart,
+// like the changes.
 func ledgerDir() string {
 	if dir := os.Getenv("TESTENV_LEDGERS"); dir != "" {
 		return dir // a test of the ledger itself
@@ -172,8 +171,8 @@ func sweepFile(name string) error {
 	return errors.Join(err, l.write())
 }
 
-// undoAll takes entries back last first, the order in which they depend on
-// each other, and returns those that could not be.
+// undoAll undoes entries from the last to the first, the order of their dependencies, and returns
+// those that it could not undo.
 func undoAll(text string) (left []string, err error) {
 	var errs []error
 	for _, entry := range slices.Backward(strings.Split(strings.TrimSpace(text), "\n")) {

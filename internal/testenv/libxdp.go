@@ -140,7 +140,7 @@ func (l *Libxdp) Status(t testing.TB) (all []Loaded) {
 	return all
 }
 
-// Names are those of Status.
+// Names are the names in Status.
 func (l *Libxdp) Names(t testing.TB) (names []string) {
 	t.Helper()
 	for _, one := range l.Status(t) {
@@ -159,7 +159,7 @@ func (l *Libxdp) find(t testing.TB, name string) Loaded {
 	return all[at]
 }
 
-// Count is what the program of that name has counted.
+// Count returns the counter of the program of that name.
 func (l *Libxdp) Count(t testing.TB, name string) (n uint64) {
 	t.Helper()
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(l.find(t, name).ID))

@@ -40,11 +40,10 @@ type Pair struct {
 	MTU, Queues int // what both ends have
 }
 
-// NewPair makes two namespaces joined by a veth pair that is up at both ends.
-// Offloads are off, so that what one end sends is what the other receives: no
-// merged or split packets, no missing checksums, VLAN tags where they are on a
-// wire. Everything is removed at the end of the test. In a test that Cards.Instead was
-// called for, it gives those.
+// NewPair makes two namespaces with a veth pair between them that is up at both ends. Offloads are
+// off, so that one end receives what the other sends: packets are not merged or split, checksums
+// are present, and VLAN tags are where they are on a wire. Everything is removed at the end of the
+// test. In a test that has called Cards.Instead, NewPair returns those cards.
 func NewPair(t testing.TB, o PairOptions) *Pair {
 	t.Helper()
 	if o.MTU == 0 {

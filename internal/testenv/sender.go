@@ -12,9 +12,9 @@ import (
 type SendOptions struct {
 	Rate float64 // packets per second, in the lab guest a fifth of that; 0 is no limit
 
-	// Taken, where it is set, says how many packets the receiver has had from the wire,
-	// ever. No more than a thousand are sent ahead of it, so rings of twice that lose
-	// none, however slow the machine is.
+	// Taken returns how many packets the receiver has taken from the wire so far. If it is set,
+	// the sender is at most a thousand packets ahead, so rings of twice that size lose none,
+	// however slow the machine is.
 	Taken func() uint64
 }
 
@@ -84,8 +84,8 @@ func (s *Sender) Send(frame []byte) (sent bool, err error) {
 	}
 }
 
-// SendAll sends the frames in order at the pace asked for and returns how many
-// the interface took. It ends early where cards take no more.
+// SendAll sends the frames in order at the given pace and returns how many the interface took. It
+// ends early where cards take no more.
 func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int) {
 	t.Helper()
 	p, arrived, taken := newPace(o.Rate/float64(slowness())), s.arrival(t, o), taking(o)
@@ -109,9 +109,8 @@ func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int
 	return sent
 }
 
-// arrival waits, for a moment, until the other card has received so many packets: the
-// wire between emulated cards loses some when that is busy. Only who sends at a pace
-// waits.
+// arrival returns a function that waits for a moment until the other card has received that many
+// packets: the wire between emulated cards loses some when it is busy. It waits only with a pace.
 func (s *Sender) arrival(t testing.TB, o SendOptions) func(packets int) {
 	if s.to == nil || o.Rate == 0 {
 		return func(int) {}

@@ -13,11 +13,11 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-// StirHugePages behaves like another program that uses huge pages, until r ends: it maps up to
-// most pages, often those that others have reserved for themselves, and releases them. Half
-// of the time it raises the kernel's counter before, and lowers it while it uses its pages or
-// afterwards. It changes the counter under the lock only: what others added would be lost for
-// good, on a machine that is not the test's alone.
+// StirHugePages behaves like another program that uses huge pages, until r ends. It maps up to
+// most pages, often pages that others have reserved, and releases them. Half of the time it first
+// raises the kernel's counter, and lowers it while it uses its pages or afterwards. It changes the
+// counter only under the lock: otherwise the additions of others would be lost, on a machine that
+// is not only the test's.
 func StirHugePages(r io.Reader, most int) {
 	ended := make(chan struct{})
 	go func() {

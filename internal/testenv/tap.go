@@ -23,9 +23,9 @@ type Tap struct {
 // the other end may be slow.
 const tapQueue = 8192
 
-// NewTap makes a tap interface with the MTU and the addresses of one end of a pair (one queue). Nothing
-// at its other end may hand over packets without a checksum, and nothing is handed over so.
-// Everything is removed at the end of the test.
+// NewTap makes a tap interface with one queue, and with the MTU and addresses of one end of a
+// pair. No packet passes it without a checksum, in either direction. Everything is removed at the
+// end of the test.
 func NewTap(t testing.TB, o PairOptions) *Tap {
 	t.Helper()
 	if o.MTU == 0 {
@@ -48,8 +48,8 @@ func NewTap(t testing.TB, o PairOptions) *Tap {
 	return tap
 }
 
-// openTap makes a tap interface in the calling thread's namespace, which is gone when nobody has it
-// open any more (Documentation/networking/tuntap.rst).
+// openTap makes a tap interface in the namespace of the calling thread. It disappears when its
+// last descriptor is closed (Documentation/networking/tuntap.rst).
 func openTap(t testing.TB, name string) *os.File {
 	t.Helper()
 	return openTunTap(t, name, unix.IFF_TAP)

@@ -175,7 +175,7 @@ func (z *zoo) chain(kinds ...byte) []byte {
 	return f
 }
 
-// broken are headers that lie about what is there.
+// broken are packets whose headers contradict their contents.
 func (z *zoo) broken() {
 	const ip, udp = etherLen, etherLen + ipv4Len
 	lies := []struct {

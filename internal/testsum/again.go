@@ -10,8 +10,8 @@ import (
 // maxAgain is how many tests are run again. More that fail are no accident.
 const maxAgain = 3
 
-// again runs the tests that failed once more, where they are few and each may have failed
-// for what ran beside it. Those that pass move from s.failed to s.passing.
+// again repeats the failed tests, if they are few and each may have failed because of what ran
+// beside it. Those that pass move from s.failed to s.passing.
 func (s *summary) again(run func(pkg, test string) (events []byte, err error)) {
 	whole := s.topLevel()
 	if len(whole) == 0 || len(whole) > maxAgain || slices.ContainsFunc(s.failed, failure.certain) {

@@ -1,23 +1,21 @@
-// Testsum reads the output of go test -json on standard input and prints what
-// a person wants of it: one line for each package, everything a failed test or
-// build printed, every skip with its reason, the slowest tests, and as its last
-// line
+// Testsum reads the output of go test -json on standard input and prints a summary: one line for
+// each package, the output of each failed test or build, every skip with its reason, the slowest
+// tests, and as the last line
 //
 //	N passed, N failed, N skipped
 //
-// Subtests and benchmarks count like tests. A package that fails without a failed test of its
-// own (it does not build, panics or exits) counts as one failure, and so does a
-// test that never ended. Lines that are not JSON are passed on, so several runs
-// with headings between them may be sent through one testsum.
+// Subtests and benchmarks count like tests. A package that fails without a failed test (it does
+// not build, panics or exits) counts as one failure, and so does a test that never ended. Lines
+// that are not JSON are passed on, so that one testsum can read several runs with headings between
+// them.
 //
-// With -again COMMAND a few tests that failed have two more runs, alone: the machine they
-// failed on may have been busy with the tests beside them. COMMAND is given the package
-// and the test, and prints events like go test's. Those that pass are counted as passed,
-// and listed with what they printed when they failed.
+// With -again COMMAND a few failed tests run up to two more times, alone: the machine may have
+// been busy with the tests beside them. COMMAND gets the package and the test, and prints events
+// like those of go test. A test that then passes counts as passed, and is listed with its output
+// from the failure.
 //
-// It exits with status 1 when anything failed or no test ran at all, and, where
-// CI=true, when a test was skipped for a reason no -allow-skip expression
-// matches.
+// It exits with status 1 if anything failed or no test ran, and, if CI=true, if a test was skipped
+// for a reason that no -allow-skip expression matches.
 package main
 
 import (

@@ -54,7 +54,7 @@ func (s *summary) listSkips(strict []*regexp.Regexp) (refused int) {
 	return refused
 }
 
-// names are those of tests, with the package where it is not that of the one before.
+// names are the names of tests, each with its package if that differs from the one before.
 func names(tests []result) string {
 	var all []string
 	for i, r := range tests {
@@ -78,7 +78,7 @@ func (s *summary) listSlowest(n int) {
 	}
 }
 
-// lastLines is how much of what a failed test printed is said again at the end.
+// lastLines is how many lines of a failed test's output are repeated at the end.
 const lastLines = 15
 
 // list prints failures, each with the end of its output, which may be far above.

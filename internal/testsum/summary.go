@@ -43,7 +43,7 @@ type summary struct {
 	passing []failure // that have failed, and passed when run again
 }
 
-// failure is a test that has failed, and what it printed.
+// failure is a failed test and its output.
 type failure struct {
 	name      string // package.Test, with more where that is not all
 	pkg, test string // test is "" where the package failed, or a test did not end
@@ -132,7 +132,7 @@ func (p *pkg) write(test, text string) {
 	p.output[test].WriteString(text)
 }
 
-// take returns what a test printed and forgets it.
+// take returns the output of a test and forgets it.
 func (p *pkg) take(test string) string {
 	b := p.output[test]
 	if b == nil {
@@ -161,14 +161,14 @@ func (s *summary) endTest(e event) {
 	}
 }
 
-// fail counts a failure and shows what was printed.
+// fail counts a failure and prints its output.
 func (s *summary) fail(f failure) {
 	f.text = strings.TrimRight(f.text, "\n")
 	s.failed = append(s.failed, f)
 	fmt.Fprintf(s.out, "\n--- failed: %s\n%s\n", f.name, f.text)
 }
 
-// reason is what a skipped test printed, without the framework's own lines.
+// reason is the output of a skipped test without the framework's lines.
 func reason(text string) string {
 	var said []string
 	for line := range strings.Lines(text) {
@@ -199,9 +199,9 @@ func (s *summary) endPackage(e event) {
 	s.tell(e, p)
 }
 
-// endBenchmarks counts the benchmarks that printed a result: nothing else says
-// that one has ended. It returns what the others printed, among them groups,
-// which have no result of their own, and one that took the process down.
+// endBenchmarks counts the benchmarks that printed a result, since nothing else says that one has
+// ended. It returns the output of the others: groups, which have no result of their own, and a
+// benchmark that ended the process.
 func (s *summary) endBenchmarks(p *pkg) (rest string) {
 	for _, name := range slices.Sorted(maps.Keys(p.open)) {
 		if !strings.HasPrefix(name, "Benchmark") {
@@ -219,7 +219,7 @@ func (s *summary) endBenchmarks(p *pkg) (rest string) {
 	return rest
 }
 
-// tell prints the package's line; packages without tests have none.
+// tell prints the package's line. Packages without tests have none.
 func (s *summary) tell(e event, p *pkg) {
 	switch {
 	case e.Action == "skip":

@@ -40,7 +40,7 @@ func Get(stamp string) Info {
 	return i
 }
 
-// fill takes what the Go tool recorded.
+// fill takes what the Go tool recorded in the program.
 func (i *Info) fill(b *debug.BuildInfo) {
 	if i.Version == "" && b.Main.Version != "(devel)" {
 		i.Version = strings.TrimPrefix(b.Main.Version, "v")

@@ -1,11 +1,14 @@
-// Package blocks compares reading a disk over RDMA with fio, which reads it here.
+// Package blocks compares reading a disk over RDMA with fio, which reads it locally.
 //
-// A daemon serves a file to unified-flow-test in another network namespace, over RoCE in software on a veth pair. fio reads the same
-// file with io_uring, direct I/O, registered buffers and files. Both read blocks of a size at random places, as many at a time, in turn. Compared are
-// the bytes they get and how long a request takes, at its median and far out.
+// A daemon serves a file to unified-flow-test in another network namespace, over RoCE in software
+// on a veth pair. fio reads the same file with io_uring, direct I/O, registered buffers and
+// registered files. Both read blocks of one size at random offsets with the same depth, one after
+// the other. The comparison has the bytes per second and the latency: median and tail.
 //
-// The daemon's worker and the client spin. Each has a CPU, and the daemon runs only while it is asked. On a veth pair the sender's CPU, the daemon's here, takes
-// packets as far as the receiver's socket; one case has the client's CPU receive them. fio runs on the client's CPU. A machine whose other
-// processor spins may read its disk slower than one that rests: so fio is also measured beside a thread that spins where the daemon's
-// worker does, and docs/benchmarks/blocks.md has what came of it. What comes from the daemon's cache is compared with fio's reads of the disk.
+// The daemon's worker and the client spin on a CPU each. The daemon runs only during its
+// measurement. On a veth pair the sender's CPU, here the daemon's, delivers packets to the
+// receiver's socket; in one case the client's CPU receives them. fio runs on the client's CPU. A
+// machine may read its disk slower while its other processor spins. So fio is also measured beside
+// a thread that spins on the CPU of the daemon's worker. docs/benchmarks/blocks.md has the
+// results. Reads from the daemon's cache are compared with fio's reads of the disk.
 package blocks

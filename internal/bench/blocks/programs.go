@@ -32,7 +32,7 @@ func newContest(size, depth int, rival string, bar float64, span time.Duration, 
 	return c
 }
 
-// run runs a program on a CPU and reads what it prints.
+// run runs a program on a CPU and reads its output.
 func run(ctx context.Context, cpu int, read func([]byte) (sample, error), command []string) (sample, error) {
 	out, _, err := bench.Run(ctx, cpu, command[0], command[1:]...)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// sample is what one run did.
+// sample is the result of one run.
 type sample struct {
 	rate            float64 // requests per second
 	p50, p99, p99_9 float64 // of a request, in microseconds

@@ -32,7 +32,7 @@ func (w work) String() string {
 	return text
 }
 
-// sample is what one run of a contestant has shown.
+// sample is the result of one run of a contestant.
 type sample struct {
 	sent   int
 	lost   int
@@ -47,7 +47,7 @@ func (s sample) perPacket() float64 { return max(1, float64(s.cost)/float64(s.se
 // bytes is what the disk has for each packet that was not lost.
 func (s sample) bytes() float64 { return max(1, float64(s.onDisk)/float64(max(1, s.sent-s.lost))) }
 
-// Bars: what a packet may cost ours for one of theirs.
+// Bars: the cost of a packet, ours over theirs.
 const (
 	stenotypeBar = 1.5
 	bestBar      = 1.0 / 3 // of the best of all others
@@ -90,7 +90,7 @@ func newContest(w work, bar float64, names []string) *contest {
 	return c
 }
 
-// notes say of each contestant what it cost, lost and wrote.
+// notes has for each contestant what it cost, lost and wrote.
 func (c *contest) notes() []string {
 	var notes []string
 	for i, name := range c.names {

@@ -31,7 +31,7 @@ func longestSettle(all []contestant) (longest time.Duration) {
 	return longest
 }
 
-// ours is unifiedd with a configuration: what is said of the flow's ends and of all else, empty for the defaults.
+// ours is unifiedd with settings of the flow's ends and of the rest; empty: the defaults.
 func ours(name, program, from, to, rest string) contestant {
 	return contestant{name: name, ready: "flow runs", settle: settles, files: "cap-*.pcapng", format: readPcapng,
 		command: func(iface, dir string) ([]string, error) {
@@ -55,12 +55,13 @@ func more(keys string) string {
 // form, and its rings.
 const buffer = 512
 
-// stenoBlocks is what stenotype takes by itself.
+// stenoBlocks is the default of stenotype.
 const stenoBlocks = 2048
 
-// stenotype is the part of stenographer that captures, as it is by default but for the index, and that it has what it got written
-// after a second instead of ten. It is killed: asked to end with nothing left to write it waits for that forever (Output::Flush).
-// All its writes are synchronous. Its memory is so many blocks of 1 MiB.
+// stenotype is the capturing part of stenographer with its defaults, except that it makes no
+// index, and writes packets after one second instead of ten. It is killed: if it is asked to end
+// with nothing left to write it waits forever (Output::Flush). All its writes are synchronous.
+// blocks is its memory, in blocks of 1 MiB.
 func stenotype(program, libraries string, blocks int) contestant {
 	const age = 1
 	return contestant{name: "stenotype", kill: true, ready: "Indexing turned off", settle: (2*age + 1) * time.Second, files: "PKT0/*", format: readSteno,

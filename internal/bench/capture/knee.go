@@ -9,7 +9,7 @@ const (
 	topRate   = 4000000
 )
 
-// attempt is what came of packets at one rate.
+// attempt is the result of packets at one rate.
 type attempt struct {
 	rate float64 // packets a second that were sent
 	lost int

@@ -2,11 +2,11 @@ package capture
 
 import "time"
 
-// meter tells for how long processors were idle.
+// meter measures how long processors were idle.
 type meter interface{ read() (reading, error) }
 
-// reading is what a meter said at a moment: the time since any one before it, and for how much of it each processor was
-// idle, all added up.
+// reading is a reading of a meter: a time since some fixed moment, and the idle time of all
+// processors since then.
 type reading struct{ wall, idle time.Duration }
 
 // busy is how long so many processors were busy between two readings, all added up, and how long that was.

@@ -21,7 +21,7 @@ type receiver struct {
 	ended chan error
 }
 
-// said is what a program says, and who is told when that has a text in it.
+// said collects the output of a program, and signals when a text appears in it.
 type said struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -96,7 +96,7 @@ func (r *receiver) end() error {
 	return err
 }
 
-// found reads what there is in its files.
+// found reads the receiver's files.
 func (r *receiver) found(sent int) (*seen, error) {
 	s := newSeen(sent)
 	err := s.read(filepath.Join(r.dir, r.of.files), r.of.format)

@@ -53,7 +53,7 @@ func (s *seen) add(p []byte) {
 	}
 }
 
-// sound says what is wrong with files beside packets that are missing.
+// sound returns an error if the files have a fault other than missing packets.
 func (s *seen) sound() error {
 	if s.twice > 0 || s.beyond > 0 {
 		return fmt.Errorf("of %d packets %d are there twice, and %d were never sent", s.packets, s.twice, s.beyond)

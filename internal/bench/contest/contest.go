@@ -1,5 +1,5 @@
-// Package contest has programs do the same work in turn, round after round, and
-// compares what they measured.
+// Package contest runs programs that do the same work, one after the other, round after round, and
+// compares their measurements.
 package contest
 
 import (
@@ -51,7 +51,7 @@ func (c *Contest[S]) Round(ctx context.Context, i int) error {
 	return nil
 }
 
-// Rounds has every program do the work so many times.
+// Rounds runs n rounds.
 func (c *Contest[S]) Rounds(ctx context.Context, n int) error {
 	for i := range n {
 		if err := c.Round(ctx, i); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// status is what of a daemon's status matters here.
+// status has the fields of a daemon's status that are used.
 type status struct {
 	PID   int `json:"pid"`
 	Flows []struct {

@@ -1,5 +1,7 @@
-// Package flow measures unifiedd's flows: how long frames take from when they arrive until the device at the other end is told of them and done with them,
-// what a frame costs as flows and queue pairs grow, and what it takes to have a message at several peers. What is measured against is the same daemon with one of them.
+// Package flow measures unifiedd's flows: the latency of frames from arrival until the device at
+// the other end is told of them and done with them, the cost of a frame with more flows and queue
+// pairs, and the cost of a message to several peers. Each is compared with the same daemon with
+// one of them.
 //
-// Ends are replaced by those that make packets and those that discard them, where one half is to be measured alone.
+// To measure one half alone, the generator replaces a source, or discard a sink.
 package flow

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// sample is what a run measured.
+// sample is the measurement of a run.
 type sample struct {
 	records float64
 	seconds float64
@@ -34,8 +34,8 @@ type result struct {
 	} `json:"latency_ns"`
 }
 
-// measure runs clients of a server to their end. They say on standard error when they begin to count and when they end, and what the machine was
-// busy with meanwhile is what the run cost.
+// measure runs the clients of a server to their end. They print on standard error when they begin
+// to count and when they end. The cost of the run is the time that the machine was busy between.
 func measure(server int, cmd *exec.Cmd) (s sample, err error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out

@@ -16,13 +16,13 @@ const (
 	alone
 )
 
-// programs are what a contest runs.
+// programs are the programs of a contest.
 type programs struct {
 	ours, theirs, packets, disk contest.Run[sample]
 }
 
-// newContest compares ours with theirs. Where there is a floor it compares our packets
-// by themselves too, and with durable logs what the disk does by itself.
+// newContest compares ours with theirs. If there is a floor, it also compares our packets alone,
+// and for durable logs the disk alone.
 func newContest(w work, p programs) *contest.Contest[sample] {
 	held := 0.0
 	if w.durability == received {

@@ -17,8 +17,9 @@ const (
 	diskLen  = 64 << 20 // of the file, which is written from its beginning again
 )
 
-// writeAndFlush is what the disk does by itself: one write of so many bytes, rounded up to blocks, and a flush, one after the other on a thread of a
-// CPU. It is what a log at durable cannot be faster than, when each such pair has a record of every client.
+// writeAndFlush measures the disk alone: one write of that many bytes, rounded up to blocks, and a
+// flush, repeated on a thread of a CPU. A durable log cannot be faster if each such pair has a
+// record of every client.
 func writeAndFlush(dir string, bytes, records, cpu int, s span) (got sample, err error) {
 	path := filepath.Join(dir, "disk")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_DIRECT, 0o600)

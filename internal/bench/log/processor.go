@@ -61,7 +61,8 @@ func threads(pid int) []string {
 	return all
 }
 
-// ofTask is the time of a thread and what processes it has started: nothing of one that has ended meanwhile.
+// ofTask returns the processor time of a thread and the processes it has started; nothing if it
+// has ended.
 func ofTask(task string) (ns time.Duration, started []int) {
 	text, _ := os.ReadFile(filepath.Join(task, "schedstat"))
 	first, _, _ := strings.Cut(string(text), " ")

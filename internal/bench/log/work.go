@@ -35,13 +35,14 @@ func (w work) name() string {
 	return fmt.Sprintf("%s, %d B, %d %s", how, w.size, w.clients, who)
 }
 
-// hasFloor reports whether the packets of ours are measured by themselves, too: where the disk is least of what a record takes.
+// hasFloor reports whether our packets are also measured alone: in cases where the disk is the
+// smallest part of the cost.
 func (w work) hasFloor() bool { return w.durability == received && w.gather > 0 }
 
 // span is how long to measure, and for how long before that not.
 type span struct{ warm, counted time.Duration }
 
-// flags are the options of unified-flow-test load, and words those of log-client.
+// flags are the options of unified-flow-test load, words the arguments of log-client.
 func (w work) flags(s span) []string {
 	return []string{"-clients", strconv.Itoa(w.clients), "-depth", strconv.Itoa(depth), "-size", strconv.Itoa(w.size),
 		"-warm", s.warm.String(), "-for", s.counted.String()}

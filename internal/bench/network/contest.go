@@ -29,7 +29,7 @@ func newContest(w work, ours, theirs contest.Run[run]) *contest.Contest[run] {
 	}}
 }
 
-// losses says what was lost in all rounds.
+// losses describes the packets lost in all rounds.
 func losses(c *contest.Contest[run]) string {
 	var received, lost [2]float64
 	for _, round := range c.Samples {

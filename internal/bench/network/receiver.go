@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// run is what one run of a receiver did.
+// run is the result of one run of a receiver.
 type run struct {
 	packets, waits, lost float64
 	cpu                  time.Duration // of the process

@@ -39,7 +39,7 @@ func size(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Works are the cases: in tests of latency so many messages, and in tests of bandwidth so many bytes.
+// Works are the cases: latency tests of so many messages, and bandwidth tests of so many bytes.
 func Works(messages, bytes int) (all []Work) {
 	for _, op := range []string{"send", "write", "read"} {
 		all = append(all, Work{Op: op, Size: 2, Count: messages})

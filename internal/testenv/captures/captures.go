@@ -1,4 +1,4 @@
-// Package captures reads what a test has captured: with readers that nobody here wrote, and from rings on devices.
+// Package captures reads the captures of a test: with foreign readers, and from rings on devices.
 package captures
 
 import (

@@ -19,7 +19,7 @@ import (
 type Card struct {
 	Room    uint32 // for rules
 	Chooses bool   // it takes no rule whose location it does not choose
-	// Refuse says what it has against a rule; nil: nothing.
+	// Refuse returns the error for a rule, or nil.
 	Refuse func(Rule) unix.Errno
 
 	mu    sync.Mutex
@@ -72,7 +72,7 @@ func (c *Card) locations() (all []uint32) {
 	return all
 }
 
-// Count fails the test unless the card has so many rules.
+// Count fails the test unless the card has want rules.
 func (c *Card) Count(t testing.TB, want int) {
 	t.Helper()
 	if got := len(c.Rules()); got != want {
@@ -97,7 +97,7 @@ func (r *request) setCount(n uint32)   { binary.NativeEndian.PutUint32(r.head[co
 func (r *request) setData(n uint64)    { binary.NativeEndian.PutUint64(r.head[dataAt:], n) }
 func (r *request) command() (n uint32) { return binary.NativeEndian.Uint32(r.head[:]) }
 
-// answer does what a driver would.
+// answer does what a driver would do.
 func (c *Card) answer(r *request) unix.Errno {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -86,7 +86,7 @@ func receive(from int) (int, error) {
 	return fds[0], nil
 }
 
-// serve answers until nobody is left to ask.
+// serve answers requests until no process can send one.
 func (c *Card) serve(listener int) {
 	defer unix.Close(listener)
 	for {

@@ -1,5 +1,5 @@
-// Package setting reads what the long forms of tests are told by the environment. It stands
-// apart from testenv, for tests that use no devices.
+// Package setting reads the environment variables of the long forms of tests. It is separate from
+// testenv for tests without devices.
 package setting
 
 import (

@@ -1,5 +1,6 @@
-// Package wronguse runs programs in ways they are not meant to be used, and checks how they say so: they end by themselves with
-// status 1 or 2, do not panic, say in one line which program speaks and what is wrong, and change nothing.
+// Package wronguse runs programs in wrong ways and checks how they react: they must end by
+// themselves with status 1 or 2, not panic, name the program and the mistake in one line, and
+// change nothing.
 package wronguse
 
 import (
@@ -93,7 +94,7 @@ func (c *Case) run(t *testing.T, program string) {
 	c.note(t, filepath.Base(program), first, status)
 }
 
-// firstLine is the first line that says what is wrong.
+// firstLine returns the first line that names the mistake.
 func firstLine(said, program string) string {
 	for line := range strings.Lines(said) {
 		place, _, in := strings.Cut(line, ": ")
@@ -104,7 +105,7 @@ func firstLine(said, program string) string {
 	return ""
 }
 
-// inDir is what is in the directory, with its sizes and times.
+// inDir lists the directory with sizes and times.
 func (c *Case) inDir(t *testing.T) string {
 	if c.Dir == "" {
 		return ""
