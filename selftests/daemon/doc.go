@@ -1,6 +1,5 @@
-// Package daemon runs `unifiedd run` as a process of its own, for tests that look at the
-// program from outside: it is started in a namespace, asked for its status, told to
-// end, or killed.
+// Package daemon runs `unifiedd run` as a process, for tests of the whole program: it is started
+// in a namespace, asked for its status, stopped or killed.
 //
-// A Daemon belongs to one test. Whatever becomes of the test, the process ends with it.
+// A Daemon belongs to one test. The process ends with the test, however that ends.
 package daemon

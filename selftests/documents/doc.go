@@ -1,2 +1,3 @@
-// Package documents has no code of its own: its tests start the daemon with the configurations of README, of the documents and of the package, as they stand.
+// Package documents has tests only: they start the daemon with the configurations of the README,
+// the documents and the package as they stand.
 package documents

@@ -1,4 +1,4 @@
-// Package oneregion has the test of what the project is for: one region that is, at the
-// same time, where a network card puts its packets, memory registered with an RDMA
-// device, and the buffers of an NVMe disk.
+// Package oneregion tests the main idea of the project: one region that is at the same time the
+// UMEM of a network card, memory registered with an RDMA device, and the fixed buffers of an NVMe
+// disk.
 package oneregion

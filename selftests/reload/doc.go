@@ -1,3 +1,3 @@
-// Package reload tests what a running daemon does with another configuration: flows come,
-// change and go, again and again, while others carry traffic and lose nothing of it.
+// Package reload tests reloads of a running daemon: flows are added, changed and removed again and
+// again, while others carry traffic and lose nothing.
 package reload

@@ -1,2 +1,2 @@
-// Package wronguse has the test that uses each of the self-test programs wrongly.
+// Package wronguse has the test that runs each test program in wrong ways.
 package wronguse
