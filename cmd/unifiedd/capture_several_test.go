@@ -110,7 +110,7 @@ func checkComments(t *testing.T, file string) {
 // TestCommentOfNone: a comment that belongs to no interface is refused.
 func TestCommentOfNone(t *testing.T) {
 	var out, errs strings.Builder
-	if status := run([]string{"capture", "--ifcomment", "x", "-i", "eth0", "-w", "-"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "the -i in front of it") {
+	if status := run([]string{"capture", "--ifcomment", "x", "-i", "eth0", "-w", "-"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "the -i before it") {
 		t.Errorf("status %d: %s", status, errs.String())
 	}
 }

@@ -144,7 +144,7 @@ func TestStoreRecovers(t *testing.T) {
 	if left, _ := filepath.Glob(c.dir + "/.md-0*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if said := c.log.String(); strings.Count(said, "segment recovered") < 3 || !strings.Contains(said, "has no head that can be read") {
+	if said := c.log.String(); strings.Count(said, "segment recovered") < 3 || !strings.Contains(said, "has no readable head") {
 		t.Errorf("it does not say what it did:\n%s", said)
 	}
 }
@@ -306,7 +306,7 @@ func TestStoreTellsOfHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if s.unreadable != 2 || strings.Count(c.log.String(), "has no head that can be read") != 2 {
+	if s.unreadable != 2 || strings.Count(c.log.String(), "has no readable head") != 2 {
 		t.Errorf("%d segments are unreadable:\n%s", s.unreadable, &c.log)
 	}
 }

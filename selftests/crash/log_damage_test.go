@@ -104,15 +104,15 @@ func TestLogDamaged(t *testing.T) {
 		}
 		r.says(false, []string{"log", "verify", r.log}, "damaged: segment", "log repair")
 		refused(t, &r.B, r.dir, r.settings(), "is damaged: segment", "unifiedd log repair "+r.log)
-		r.says(false, []string{"log", "repair", r.log}, "damaged: segment", "goes on at position", "nothing was changed", "--yes")
+		r.says(false, []string{"log", "repair", r.log}, "damaged: segment", "continues at position", "nothing was changed", "--yes")
 		r.says(false, []string{"log", "verify", r.log}, "damaged: segment")
-		r.says(true, []string{"log", "repair", "--yes", r.log}, "goes on at position", "done")
+		r.says(true, []string{"log", "repair", "--yes", r.log}, "continues at position", "done")
 		r.says(!c.lost, []string{"log", "verify", r.log}, "records")
 		d = launch(t, &r.B, r.dir, r.settings())
 		d.Running(t)
 		begin = r.logKiller.log(d).First
 		if begin <= acknowledged || !c.lost && begin != acknowledged+1 {
-			t.Errorf("%s: the log goes on at position %d, and position %d was acknowledged", c.name, begin, acknowledged)
+			t.Errorf("%s: the log continues at position %d, and position %d was acknowledged", c.name, begin, acknowledged)
 		}
 		d.Terminate(t)
 		if c.lost {
@@ -203,7 +203,7 @@ func TestNameNotFlushed(t *testing.T) {
 	again := launch(t, &r.B, r.dir, r.settings())
 	again.Running(t)
 	if first := r.logKiller.log(again).First; first <= acknowledged {
-		t.Errorf("the log goes on at position %d, and position %d was acknowledged", first, acknowledged)
+		t.Errorf("the log continues at position %d, and position %d was acknowledged", first, acknowledged)
 	}
 	again.Terminate(t)
 }
