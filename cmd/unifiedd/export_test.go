@@ -209,7 +209,7 @@ func TestExportHeadless(t *testing.T) {
 		out := filepath.Join(dir, "out.pcapng")
 		var stdout, stderr bytes.Buffer
 		if status := run(append([]string{"export", "-w", out}, c.args...), &stdout, &stderr); status != exitFailed ||
-			!strings.Contains(stderr.String(), "no head can be read") || !strings.Contains(stderr.String(), c.says) {
+			!strings.Contains(stderr.String(), "the head is not readable") || !strings.Contains(stderr.String(), c.says) {
 			t.Errorf("%s: status %d: %s", c.label, status, stderr.String())
 		}
 		if all, err := testenv.ReadCapture(t, out); err != nil || len(all) != c.count {
@@ -242,9 +242,9 @@ func TestExportRefuses(t *testing.T) {
 		"nothing to read":   {nil, exitUsage, "read"},
 		"no such file":      {[]string{"-r", "/nowhere"}, exitFailed, "/nowhere"},
 		"no capture":        {[]string{"-r", empty}, exitFailed, empty},
-		"onto itself":       {[]string{"-r", name, "-w", name}, exitFailed, "what is read"},
+		"onto itself":       {[]string{"-r", name, "-w", name}, exitFailed, "it is the input"},
 		"no time":           {[]string{"-r", name, "--from", "noon"}, exitUsage, `"noon"`},
-		"times in disorder": {[]string{"-r", name, "--from", "@20", "--to", "@10"}, exitUsage, "not behind"},
+		"times in disorder": {[]string{"-r", name, "--from", "@20", "--to", "@10"}, exitUsage, "not after"},
 		"a broken filter":   {[]string{"-r", name, "prot", "9"}, exitUsage, "prot"},
 		"a full device":     {[]string{"-r", name, "-w", "/dev/full"}, exitFailed, "write /dev/full: no space left on device"},
 	} {

@@ -138,7 +138,7 @@ func (s *state) recover() error {
 
 // complaint is an error where the daemon says that it misses something.
 func (s *state) complaint(log string) error {
-	for _, bad := range []string{"had called durable", "level=ERROR"} {
+	for _, bad := range []string{"is shorter than its durable position", "level=ERROR"} {
 		if strings.Contains(log, bad) {
 			return fmt.Errorf("%w: the daemon says so:\n%s", errLost, log)
 		}

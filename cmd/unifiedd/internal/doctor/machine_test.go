@@ -108,7 +108,7 @@ func TestInterfaceNobodyAskedFor(t *testing.T) {
 	p.A.SetDown(t)
 	var r *Report
 	p.A.Do(t, func() { r = Examine(Options{}) })
-	expect(t, "down", of(t, r, "interface "+p.A.Ifname, "state"), OK, "nobody asked")
+	expect(t, "down", of(t, r, "interface "+p.A.Ifname, "state"), OK, "not requested")
 }
 
 func TestInterfaceAbsent(t *testing.T) {
