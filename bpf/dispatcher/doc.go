@@ -10,10 +10,8 @@
 // that made them. Whoever changes something locks (flock) the parent of that directory. The
 // protocol is libxdp's version 2: lib/libxdp/protocol.org of github.com/xdp-project/xdp-tools.
 //
-// A dispatcher never changes. To add, exchange or remove a program, a new one is built with all
-// programs that will be in it, and pinned. It replaces the old one on the interface atomically,
-// and only if the old one is still there. Then the old pins are removed. Each packet meets the old
-// or the new one.
+// A dispatcher never changes. To add, exchange or remove a program, a new one is built and pinned.
+// It replaces the old one atomically, and only if the old one is still there.
 //
 // # Lifetime
 //

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -130,6 +131,30 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	sameNames(t, "docs/metrics.md", tableKeys(text, `unifiedd_[a-z_]+`), real)
+}
+
+// mostLines is how long a document may be, so that it stays what somebody reads.
+var mostLines = map[string]int{
+	"README.md": 150, "docs/architecture.md": 250, "docs/glossary.md": 120, "docs/configuration.md": 380, "docs/metrics.md": 350,
+	"docs/capture-format.md": 280, "docs/protocol.md": 300, "docs/filters.md": 160, "docs/layouts.md": 150, "docs/rdma.md": 220,
+	"docs/nvme-of.md": 150, "docs/replay.md": 150, "docs/lab.md": 270,
+}
+
+// TestDocumentLengths: no document grows beyond its limit, and no decision beyond 60 lines.
+func TestDocumentLengths(t *testing.T) {
+	limits := maps.Clone(mostLines)
+	decisions, err := filepath.Glob(filepath.Join(root, "docs", "adr", "0*.md"))
+	if err != nil || len(decisions) == 0 {
+		t.Fatalf("%d decisions: %v", len(decisions), err)
+	}
+	for _, path := range decisions {
+		limits[filepath.Join("docs", "adr", filepath.Base(path))] = 60
+	}
+	for name, most := range limits {
+		if n := strings.Count(readTree(t, name), "\n"); n > most {
+			t.Errorf("%s has %d lines, more than %d", name, n, most)
+		}
+	}
 }
 
 // TestDocumentLinks: what one document says of another is there.

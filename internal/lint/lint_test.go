@@ -114,6 +114,8 @@ func TestSourceRule(t *testing.T) {
 		{"a.go", "package p\n\n// f takes a nap.\nfunc f() { adopted := 1; _ = adopted }\n", 1},
 		{"a_test.go", "package p\n\nfunc glance() {}\n", 0},
 		{"a_test.go", lines, 0},
+		{"doc.go", strings.Repeat("// line\n", maxDocLines-1) + "package p\n", 0},
+		{"doc.go", strings.Repeat("// line\n", maxDocLines) + "package p\n", 1},
 		{"a.go", unsafe, 1},
 		{"a_test.go", unsafe, 1},
 		{"a_unsafe.go", unsafe, 0},
