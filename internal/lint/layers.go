@@ -75,12 +75,14 @@ var (
 
 // inTests names what else the tests of a part may import: the real devices under it.
 var inTests = map[string][]string{
-	"rdma/verbs":   {"rdma/mr", "rdma/msg"},
-	"rdma/roce":    {"rdma/msg"},
-	"flows/stream": {"rdma/roce", "rdma/providers"},
-	"flows/fanout": {"rdma/roce", "rdma/providers"},
-	"flows/blocks": {"rdma/roce", "rdma/providers"},
-	"flows/nvmet":  {"rdma/roce", "rdma/providers"},
+	"nvme":           {"xdp"},
+	"rdma/providers": {"rdma/connect", "rdma/msg"},
+	"rdma/verbs":     {"rdma/mr", "rdma/msg"},
+	"rdma/roce":      {"rdma/msg"},
+	"flows/stream":   {"rdma/roce", "rdma/providers"},
+	"flows/fanout":   {"rdma/roce", "rdma/providers"},
+	"flows/blocks":   {"rdma/roce", "rdma/providers"},
+	"flows/nvmet":    {"rdma/roce", "rdma/providers"},
 }
 
 // onlyIn names modules of others that only one part may import.

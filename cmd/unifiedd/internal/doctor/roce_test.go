@@ -26,7 +26,7 @@ func TestRoCE(t *testing.T) {
 			t.Errorf("no %s in %q", address, c.Detail)
 		}
 	}
-	expect(t, "port", of(t, onPair(t, p, Options{}), subject, "UDP port 4791"), OK, "nobody")
+	expect(t, "port", of(t, onPair(t, p, Options{}), subject, "UDP port 4791"), OK, "no program")
 
 	var socket net.PacketConn
 	var err error

@@ -1,0 +1,22 @@
+package config_test
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// A mistake is reported with its place and a suggestion, and changes nothing.
+func ExampleParse() {
+	_, err := config.Parse("unifiedd.yaml", []byte(`
+flows:
+  - name: md
+    from: {interfce: eth1}
+    to: {file: /var/lib/unifiedd/md}
+`), config.Options{})
+	fmt.Println(err)
+	// Output:
+	// unifiedd.yaml:4:12: unknown key "interfce" in flows[0].from
+	//         from: {interfce: eth1}
+	//                ^ did you mean interface?
+}

@@ -1,0 +1,85 @@
+package nvme_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// A program receives a packet and writes it to a file, from the frame in which the card, or
+// the kernel, put it. The frame goes from one port to the other; no byte of it is copied.
+func Example_packet() {
+	runtime.LockOSThread() // both ports belong to this thread
+	defer runtime.UnlockOSThread()
+	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer region.Close()
+	book := region.NewBook("example")
+	defer book.Close()
+	worker, err := book.NewHolder(umem.OwnerWorker, "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer worker.Close()
+	card, err := xdp.Open(xdp.Config{Interface: "eth0", Holder: worker, Queues: []uint32{0}, Direction: xdp.Receive, RingSize: 256})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer card.Close()
+	disk, err := nvme.Open(nvme.Config{Worker: worker})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer disk.Close()
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("packet-%d", os.Getpid()))
+	file, err := nvme.OpenTarget(nvme.TargetConfig{Path: path, Create: true, Size: 4096, Prepare: nvme.PrepareAllocate, Buffered: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(path)
+	defer file.Close()
+	number, err := disk.Add(file)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	port := card.Ports()[0]
+	frames := make([]umem.Frame, 256)
+	worker.Take(frames)
+	port.Supply(frames)
+	if err := card.Start(); err != nil {
+		log.Fatal(err)
+	}
+	one := frames[:1]
+	for port.Recv(one) == 0 {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(port.FD()), Events: unix.POLLIN}}, -1); err != nil && err != unix.EINTR {
+			log.Fatal(err)
+		}
+	}
+	one[0].Addr &^= 4095 // direct I/O writes whole blocks: the frame, with the packet in it
+	one[0].Len = 4096
+	*region.Side(one[0]) = umem.Side{Target: number, Block: 0}
+	disk.Send(one)
+	for disk.Reap(one) == 0 {
+		if err := disk.Wait(-1); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := one[0].Err(); err != nil {
+		log.Fatal(err)
+	}
+	worker.Give(one)
+	fmt.Println("written to", path)
+}
+
+func init() { nvme.SetExample(Example_packet) }
