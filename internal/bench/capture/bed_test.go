@@ -78,7 +78,7 @@ func (b *bed) region() uint64 {
 	return 1 << 30
 }
 
-// advised is ours with the naps that docs/layouts.md advises for a worker that only captures. What waits for the disk has half of the region.
+// advised is ours with the sleep that docs/layouts.md recommends for a worker that only captures. Extents have half of the region.
 func (b *bed) advised() contestant {
 	region := b.region()
 	return ours("unifiedd", b.daemon, "", "", fmt.Sprintf("workers: [{name: main, sleep: 1ms}]\nregion: {size: %dMiB, extents: %d}", region>>20, region>>21))

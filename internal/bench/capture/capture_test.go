@@ -36,7 +36,7 @@ func TestAgainstCaptures(t *testing.T) {
 	b.finish(r, "capture")
 }
 
-// TestAgainstLayouts compares layouts, ways of waiting, and sizes of rings and writes with the defaults: docs/layouts.md has what came of it.
+// TestAgainstLayouts compares layouts, waits, and sizes of rings and writes with the defaults: docs/benchmarks/layouts.md has the results.
 func TestAgainstLayouts(t *testing.T) {
 	b := newBed(t)
 	r := bench.NewReport("Packets to disk, other settings", "unifiedd", "unifiedd with the setting")
