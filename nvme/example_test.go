@@ -50,8 +50,8 @@ func Example() {
 	frames[0].Len = 4096
 	copy(region.Bytes(frames[0]), "hello")
 	*region.Side(frames[0]) = umem.Side{Target: number, Block: 0} // where to write it
-	queue.Send(frames)                                           // the queue owns the frame now
-	for queue.Reap(frames) == 0 {                                // until it returns it
+	queue.Send(frames)                                            // the queue owns the frame now
+	for queue.Reap(frames) == 0 {                                 // until it returns it
 		if err := queue.Wait(-1); err != nil {
 			log.Fatal(err)
 		}

@@ -161,7 +161,7 @@ func TestLayoutErrors(t *testing.T) {
 		{"large extents", Config{Size: 1 << 40, Extents: 1, ExtentSize: 2 << 30}, []string{"extent size 2147483648", "1 GiB"}},
 		{"many extents", Config{Size: 1 << 40, Extents: 1<<20 + 1}, []string{"1048577 extents", "1048576"}},
 		{"endless extents", Config{Size: 1 << 30, Extents: math.MaxUint64}, []string{"18446744073709551615 extents"}},
-		{"only extents", Config{Size: 2 << 20, Extents: 2}, []string{"no room for frames beside 2 extents of 1048576 bytes", "raise its size"}},
+		{"only extents", Config{Size: 2 << 20, Extents: 2}, []string{"no room for frames in addition to 2 extents of 1048576 bytes", "raise its size"}},
 		{"aligned away", Config{Size: 3<<20 - 1<<12, Pages: Ordinary, Extents: 1, ExtentSize: 2 << 20}, []string{"no room for frames in addition to its extents", "raise its size"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,5 +18,5 @@ flows:
 	// Output:
 	// unifiedd.yaml:4:12: unknown key "interfce" in flows[0].from
 	//         from: {interfce: eth1}
-	//                ^ did you mean interface?
+	//                ^ did you mean "interface"?
 }
