@@ -142,7 +142,7 @@ func (l *load) count(took time.Duration) {
 	l.hist.Record(uint64(took))
 }
 
-// rest notes that a client has nothing under way any more.
+// rest records that a client has nothing in flight.
 func (c *loaded) rest() {
 	if !c.ended && c.done == c.sent {
 		c.ended = true

@@ -63,7 +63,7 @@ func open(all []options) (*client.Client, error) {
 	return nil, nil
 }
 
-// run does what the command says, within the time there is.
+// run runs the command within its time limit.
 func (o options) run(ctx context.Context, k *client.Client) (result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 	defer cancel()

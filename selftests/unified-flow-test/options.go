@@ -19,7 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// options are what the command line says.
+// options are the options of a command line.
 type options struct {
 	command  command
 	device   string
@@ -51,7 +51,7 @@ type options struct {
 	json     bool
 }
 
-// command is what the program can do.
+// command is one of the program's commands.
 type command struct {
 	name    string
 	does    string
@@ -232,14 +232,14 @@ func defineMake(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.size, "size", 64<<20, "`bytes`, a multiple of 4096")
 }
 
-// Limits of what is asked for.
+// Limits of options.
 const (
 	mostDepth   = 1 << 14
 	mostClients = 1 << 10
 	mostMessage = 1 << 20
 )
 
-// check refuses what makes no sense.
+// check refuses wrong options.
 func (o *options) check(fs *pflag.FlagSet, device string) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("%q is left over (--help lists the options)", fs.Arg(0))
@@ -275,7 +275,7 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 	return nil
 }
 
-// config is what a client is opened with.
+// config is the configuration of the client.
 func (o *options) config() (c client.Config, err error) {
 	c = client.Config{Device: o.device, Memory: o.memory, Queue: o.queue, Extents: o.extents, Reserve: o.reserve, Spin: o.spin, Log: slog.Default()}
 	if o.ordinary {

@@ -7,7 +7,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// payload is what a UDP datagram in an Ethernet packet carries.
+// payload returns the payload of a UDP datagram in an Ethernet packet.
 func payload(packet []byte) ([]byte, error) {
 	p := gopacket.NewPacket(packet, layers.LayerTypeEthernet, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
 	u, ok := p.Layer(layers.LayerTypeUDP).(*layers.UDP)

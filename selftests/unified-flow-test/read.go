@@ -50,7 +50,7 @@ func (v *reading) did() string {
 	return "read and verified"
 }
 
-// next draws what to ask for. What is asked for twice at the same time is timed once.
+// next draws the next request. A block that is requested twice at the same time is timed once.
 func (v *reading) next() (offset uint64, length int, ok bool) {
 	now := time.Now()
 	if v.over(now) {
@@ -72,7 +72,7 @@ func (v *reading) over(now time.Time) bool {
 	return v.begun == v.count
 }
 
-// got takes the blocks of one request, and verifies those of one in so many.
+// got takes the blocks of one request, and verifies a sample of them.
 func (v *reading) got(offset uint64, bytes []byte) error {
 	if at, ok := v.asked[offset]; ok {
 		v.hist.Record(uint64(time.Since(at)))

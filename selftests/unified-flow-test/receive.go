@@ -86,7 +86,7 @@ func (v *receiving) verify(m *client.Message) error {
 	return nil
 }
 
-// verifyPacket holds what a packet carries to what was sent.
+// verifyPacket compares a packet with what was sent.
 func (v *receiving) verifyPacket(m *client.Message) error {
 	b, err := payload(m.Payload)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// result is what the program prints at its end.
+// result is the program's output.
 type result struct {
 	Command     string           `json:"command"`
 	Did         string           `json:"did"`

@@ -33,7 +33,7 @@ func sendAll(ctx context.Context, _ *client.Client, o options) (r result, err er
 	return result{Did: "sent", Messages: o.count, Bytes: o.count * o.size, Seconds: time.Since(begin).Seconds()}, nil
 }
 
-// numberLen is what a datagram's number takes, in front of its pattern.
+// numberLen is the length of a datagram's number, before its pattern.
 const numberLen = 8
 
 // putDatagram writes datagram n.
@@ -42,7 +42,7 @@ func putDatagram(b []byte, seed, n uint64) {
 	harness.Fill(b[numberLen:], seed, n)
 }
 
-// checkDatagram reads the number of a datagram, and holds every byte behind it to what it must be.
+// checkDatagram reads the number of a datagram, and compares every byte after it with the pattern.
 func checkDatagram(b []byte, seed uint64) (n uint64, err error) {
 	if len(b) < numberLen {
 		return 0, fmt.Errorf("a datagram of %d bytes has no number", len(b))

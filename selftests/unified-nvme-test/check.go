@@ -17,8 +17,8 @@ type checker struct {
 	checked uint64   // blocks read and found right
 }
 
-// inFlight marks a block that is being written: what two writes of a block at
-// the same time leave behind nobody can say.
+// inFlight marks a block that is being written: two writes of a block at the same time leave
+// unpredictable contents.
 const inFlight = 1 << 31
 
 // header of a block; what follows it follows from it.
@@ -99,8 +99,8 @@ func (c *checker) make(r *umem.Region, chain []umem.Frame, number uint64) {
 	}
 }
 
-// compare holds what was read against what the block must be. A block this run has
-// not written may be of any earlier one.
+// compare compares what was read with the block's contents. A block that this run has not written
+// may be of any earlier run.
 func (c *checker) compare(r *umem.Region, chain []umem.Frame, number uint64) error {
 	at := number * c.block
 	head := r.Bytes(chain[0])
@@ -119,7 +119,7 @@ func (c *checker) compare(r *umem.Region, chain []umem.Frame, number uint64) err
 	return c.compareBody(r, chain, number, sequence, word(seedAt))
 }
 
-// compareBody compares every byte behind the header.
+// compareBody compares every byte after the header.
 func (c *checker) compareBody(r *umem.Region, chain []umem.Frame, number, sequence, seed uint64) error {
 	for i, f := range chain {
 		b, from := r.Bytes(f), 0

@@ -156,8 +156,8 @@ func (l *loader) run() error {
 	}
 }
 
-// turn hands over what was started, and sleeps where nothing more can be started
-// before something completes.
+// turn submits what was started, and sleeps if nothing more can be started before something
+// completes.
 func (l *loader) turn() error {
 	if len(l.idle) > 0 && l.more() {
 		return l.queue.Kick()
@@ -168,7 +168,7 @@ func (l *loader) turn() error {
 // more reports whether there is work to start.
 func (l *loader) more() bool { return l.plan.left > 0 && !l.stop.Load() }
 
-// now is the time where it is needed.
+// now returns the time if it is needed.
 func (l *loader) now() uint64 {
 	if l.hist == nil {
 		return 0
@@ -245,7 +245,7 @@ func (l *loader) complete(fs []umem.Frame, now uint64, read bool) error {
 	return nil
 }
 
-// explain names a failed operation and what may be behind it.
+// explain names a failed operation and its possible cause.
 func (l *loader) explain(f umem.Frame, at uint64, read bool) error {
 	what := "write"
 	if read {
@@ -261,7 +261,7 @@ func (l *loader) explain(f umem.Frame, at uint64, read bool) error {
 	return err
 }
 
-// clock tells the time in nanoseconds since it was made.
+// clock returns the time in nanoseconds since it was made.
 type clock struct{ start time.Time }
 
 func (c clock) now() uint64 { return uint64(time.Since(c.start)) }

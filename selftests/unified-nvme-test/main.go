@@ -16,8 +16,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return harness.Status("unified-nvme-test", stderr, err, func() error { return work(ctx, o, stdout, stderr) })
 }
 
-// work runs what was asked for on a thread of its own, since a queue belongs to
-// a thread.
+// work does the work on its own thread, since a queue belongs to a thread.
 func work(ctx context.Context, o options, out, errs io.Writer) error {
 	// One processor for the thread that waits for the disk and one idle: while
 	// one is idle the scheduler leaves a short system call alone instead of

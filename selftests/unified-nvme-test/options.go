@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// options are what the user asked for.
+// options are the options of a command line.
 type options struct {
 	target   string
 	rw       string // empty: the self-test

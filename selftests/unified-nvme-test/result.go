@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// moment is what was spent and done so far.
+// moment has the clocks and counters at one moment.
 type moment struct {
 	clocks harness.Clocks
 	stats  nvme.Stats
@@ -21,7 +21,7 @@ type moment struct {
 // take reads the process's clocks and the queue's counters.
 func take(q *nvme.Queue) moment { return moment{clocks: harness.ReadClocks(), stats: q.Stats()} }
 
-// granted is what the kernel gave of what was asked for.
+// granted has the features that the kernel granted.
 type granted struct {
 	Target      string `json:"target"`
 	Block       bool   `json:"block_device"`
@@ -48,7 +48,7 @@ func grantedTo(s *session) granted {
 		Poll: g.Poll, Submitter: g.Submitter}
 }
 
-// print tells it to people.
+// print prints it for people.
 func (g granted) print(w io.Writer) {
 	kind, direct := "file", "direct I/O"
 	switch {
@@ -72,7 +72,7 @@ func yes(b bool) string {
 	return "no"
 }
 
-// result is what a load did and cost.
+// result is the result of a load.
 type result struct {
 	Granted   granted          `json:"granted"`
 	Mode      string           `json:"rw"`
@@ -116,7 +116,7 @@ func newResult(l *loader, a, b moment) *result {
 	return r
 }
 
-// print tells the result to people or programs.
+// print prints the result for people or programs.
 func (r *result) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return harness.PrintJSON(w, r)

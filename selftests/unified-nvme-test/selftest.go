@@ -28,7 +28,7 @@ type step struct {
 // errSkip is matched where a step has nothing to test on this target.
 var errSkip = errors.New("skipped")
 
-// tester runs the steps. What a step returns is its detail.
+// tester runs the steps. A step returns its detail.
 type tester struct {
 	*session
 	options options
@@ -36,8 +36,8 @@ type tester struct {
 	failed  int
 }
 
-// selfTest runs every step and prints what came of it. A step that fails to open
-// something ends it; the others go on.
+// selfTest runs every step and prints the results. A step that fails to open something ends it;
+// after other failures it continues.
 func selfTest(ctx context.Context, o options, out io.Writer) error {
 	t := &tester{session: &session{}, options: o}
 	t.runAll(ctx)
@@ -79,7 +79,7 @@ func (t *tester) runAll(ctx context.Context) {
 	}
 }
 
-// step runs a step and notes what came of it.
+// step runs a step and records its result.
 func (t *tester) step(name string, run func() (string, error)) bool {
 	detail, err := run()
 	s := step{Name: name, Status: "PASS", Detail: detail}
@@ -138,7 +138,7 @@ func (t *tester) queueStep(n need) (string, error) {
 	return fmt.Sprintf("fixed buffers; rings in the control area: %s; gathers from fixed buffers: %s", yes(g.RingsInRegion), yes(g.GatherFixed)), nil
 }
 
-// shut closes everything, which fails when frames are not where they belong.
+// shut closes everything. It fails if frames are missing.
 func (t *tester) shut() (string, error) {
 	if t.worker != nil {
 		t.worker.Give(t.blocks)

@@ -30,7 +30,7 @@ type session struct {
 	cleanup harness.Cleanup
 }
 
-// need is what a session is made for.
+// need is what a session needs.
 type need struct {
 	block uint64 // bytes of an operation
 	depth int    // operations at a time
@@ -63,7 +63,7 @@ func explainQueue(o options, err error) error {
 	return err
 }
 
-// openRegion opens a region with room for the blocks and no more.
+// openRegion opens a region with exactly the room for the blocks.
 func (s *session) openRegion(o options, n need) error {
 	c := n.region()
 	c.Pages = umem.PageSize(o.pages)

@@ -17,7 +17,7 @@ import (
 // stepLimit is how long a step waits for the device.
 const stepLimit = 30 * time.Second
 
-// write writes every frame to a place of its own.
+// write writes each frame to its own place.
 func (t *tester) write() (string, error) {
 	t.place(0)
 	t.paint(1)
@@ -27,8 +27,8 @@ func (t *tester) write() (string, error) {
 	return fmt.Sprintf("%d frames of %d bytes, each one operation", len(t.blocks), frameSize), nil
 }
 
-// otherReader compares with what the system's read(2) gives, through the page
-// cache: what this program wrote is there for others.
+// otherReader compares with what read(2) returns through the page cache: other programs see what
+// this one wrote.
 func (t *tester) otherReader() (string, error) {
 	return "read(2) finds every byte" + t.through(), t.compareDisk(0, 1, frameSize)
 }
@@ -106,7 +106,7 @@ func (t *tester) unchain() {
 	}
 }
 
-// flush makes what was written durable.
+// flush makes the writes durable.
 func (t *tester) flush() (string, error) {
 	start := time.Now()
 	if err := t.queue.Flush(t.number, 42); err != nil {
@@ -154,7 +154,7 @@ func (t *tester) misaligned() (string, error) {
 	return "odd lengths, offsets and addresses are refused, the target is as it was", t.compareDisk(0, 1, frameSize)
 }
 
-// end reads behind the end of the target.
+// end reads beyond the end of the target.
 func (t *tester) end() (string, error) {
 	t.place(t.target.Size())
 	err := t.moveSome(t.blocks[:1], t.queue.Supply, t.queue.Recv)
@@ -173,7 +173,7 @@ func (t *tester) copies() (string, error) {
 	return fmt.Sprintf("%d bytes read and written, %d of them copied by the kernel", s.BytesRead+s.BytesWritten, s.Copied), nil
 }
 
-// frames asks the region's record who has which frame.
+// frames checks the owners of the region's frames.
 func (t *tester) frames() (string, error) {
 	count, err := t.region.Audit()
 	if err != nil {
@@ -254,7 +254,7 @@ func (t *tester) compareDisk(at, generation uint64, piece uint32) error {
 	return sameBytes(got, want, at)
 }
 
-// compareFrames compares what the frames hold.
+// compareFrames compares the contents of the frames.
 func (t *tester) compareFrames(at, generation uint64, piece uint32) error {
 	var got []byte
 	for _, f := range t.blocks {

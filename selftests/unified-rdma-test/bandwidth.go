@@ -67,7 +67,7 @@ func (l *link) bandwidth() (result, error) {
 	return result{job: l.job, bandwidth: &row}, nil
 }
 
-// look takes what is complete already.
+// look takes completions without waiting.
 func (l *link) look() ([]rdma.WorkCompletion, error) {
 	n, err := l.sent.Poll(l.polled)
 	if err != nil {

@@ -54,7 +54,7 @@ func newCarrier(l *link) (*carrier, error) {
 	return c, nil
 }
 
-// at is where a message lies: those that come from 0 on, and behind them the one that is sent.
+// at returns the place of a message: received ones from 0 on, then the one to send.
 func (c *carrier) at(place uint64) uint64 { return c.frame.Addr + carried*place }
 
 func (c *carrier) element(place uint64, n int) rdma.SGE {

@@ -99,7 +99,7 @@ func (s *session) lead(ctx context.Context, address string, config connect.Confi
 	return r, err
 }
 
-// measure is what the client does.
+// measure runs the client's part of a test.
 func (l *link) measure() (result, error) {
 	switch l.Test {
 	case verifyTest:

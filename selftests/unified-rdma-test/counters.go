@@ -49,7 +49,7 @@ func (c counts) since(before counts) counts {
 	return rose
 }
 
-// counted is what a device has counted during a test.
+// counted has a device's counters of a test.
 type counted struct {
 	device string
 	counts counts

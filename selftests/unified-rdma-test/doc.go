@@ -1,20 +1,20 @@
-// Command unified-rdma-test shows whether RDMA works between two machines, and how fast.
+// Command unified-rdma-test tests and measures RDMA between two machines.
 //
-// On one machine it is started as server, on the other with the server's address:
+// Start it on one machine as server, on the other with the server's address:
 //
 //	unified-rdma-test eth1 rxe0 /dev/nvme0n1 server
 //	unified-rdma-test eth1 rxe0 - 10.0.0.1
 //
-// The device is one of the kernel's, such as rxe0, or roce:eth1: RoCE v2 in software on the interface.
+// The device is one of the kernel's, such as rxe0, or roce:eth1: RoCE v2 in software on the
+// interface.
 //
-// The client says what is done; the server follows. Without options data goes over RDMA into
-// the server's region, from there to its disk, from the disk into the region and over RDMA
-// back, and every byte is compared. With -test it is the operations of a queue pair that are
-// verified, or their latency or bandwidth that is measured, in the columns of perftest. With -peer
-// the other side is a program of perftest, or a pingpong or rping of rdma-core, instead. With -R queue pairs are connected
-// through rdma_cm.
+// The client chooses the test. Without options data goes over RDMA into the server's region, to
+// its disk, back into the region and over RDMA to the client, which compares every byte. With
+// -test it verifies the operations of a queue pair, or measures their latency or bandwidth, in the
+// columns of perftest. With -peer the other side is a program of perftest, or a pingpong or rping
+// of rdma-core. With -R rdma_cm connects the queue pairs.
 //
-// Messages lie in the region, which is there before the device is opened, and whose memory is registered
-// whole for local access; what the peer may reach is registered apart. Threads: all RDMA work is done on one thread, of a
-// device in software with one of its own beside it.
+// Messages are in the region, which is opened before the device and registered whole for local
+// access. What the peer may access is registered separately. All RDMA work is done on one thread;
+// a device in software has another one.
 package main

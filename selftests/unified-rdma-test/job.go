@@ -71,7 +71,7 @@ func twoSided(op rdma.Op) bool {
 	return op == rdma.Send || op == rdma.SendImmediate || op == rdma.WriteImmediate
 }
 
-// front is what lies in front of a received message.
+// front is the number of bytes before a received message.
 func (j *job) front() uint64 {
 	if j.Transport == rdma.UD {
 		return rdma.GRHBytes
@@ -91,7 +91,7 @@ func (j *job) unnoticed() bool {
 	return isAtomic(op)
 }
 
-// fill sets what was not given. A size of zero is one.
+// fill sets the defaults. sized says that the size was given, which may be zero.
 func (j *job) fill(sized bool) {
 	op, _ := j.op()
 	if isAtomic(op) {

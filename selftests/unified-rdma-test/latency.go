@@ -28,7 +28,7 @@ func (l *link) latency() (result, error) {
 	return result{job: l.job, latency: &row}, nil
 }
 
-// twoWay reports whether the server has a part: messages of its own.
+// twoWay reports whether the server sends messages too.
 func (l *link) twoWay() bool { return twoSided(l.op) || l.op == rdma.Write }
 
 // measured does the client's side, and has when each message was posted, in nanoseconds.
@@ -85,7 +85,7 @@ func (l *link) makeRoom() error {
 	return nil
 }
 
-// settle waits until at most so many requests are not complete.
+// settle waits until at most most requests are in flight.
 func (l *link) settle(most int) error {
 	for l.open > most {
 		cs, err := l.await(l.sent)
@@ -233,7 +233,7 @@ func (l *link) compose() {
 	l.sends[0].Flags |= rdma.Signaled
 }
 
-// first posts what was composed.
+// first posts the prepared request.
 func (l *link) first() error {
 	n, err := l.qp.PostSend(l.sends[:1], l.element[:])
 	return l.went(n, err)

@@ -85,7 +85,7 @@ func (l *link) fits() error {
 	return nil
 }
 
-// make makes the queues and what is granted to the peer.
+// make makes the queues and the memory that the peer may access.
 func (l *link) make() (err error) {
 	l.granted, err = keep(l.session, func(a rdma.Access) (rdma.MemoryRegion, error) {
 		return l.domain.RegisterPart(l.region, l.in, l.area(), a)
@@ -122,7 +122,7 @@ func (l *link) receives() int {
 	return max(2*l.Depth, 16)
 }
 
-// right is what the peer needs to do the operation.
+// right returns the access that the peer needs for the operation.
 func (l *link) right() rdma.Access {
 	switch l.op {
 	case rdma.Write, rdma.WriteImmediate:
@@ -135,7 +135,7 @@ func (l *link) right() rdma.Access {
 	return 0
 }
 
-// end is what the peer is told.
+// end returns what the peer must know.
 func (l *link) end(local connect.Parameters, hello []byte) connect.End {
 	e := connect.End{Queue: l.qp, Settings: l.settings, Parameters: local, Hello: hello, Elsewhere: l.Manager}
 	if a := l.right(); a != 0 {
@@ -174,7 +174,7 @@ func (l *link) sge(area uint64, slot int, n uint64) rdma.SGE {
 	return rdma.SGE{Addr: l.memory.Addr() + area + uint64(slot)*l.stride, Length: uint32(n), LKey: l.memory.LKey()}
 }
 
-// bytes is what a slot's message has.
+// bytes returns the message of a slot.
 func (l *link) bytes(area uint64, slot int) []byte {
 	return l.region.At(area+uint64(slot)*l.stride, l.Size)
 }
@@ -251,7 +251,7 @@ func (l *link) awaitBetween(q rdma.CompletionQueue, look time.Duration, between 
 	}
 }
 
-// idle is for when nothing came, so many times.
+// idle is called after tries polls without a completion.
 func (l *link) idle(tries int) error {
 	if tries%32 != 31 {
 		return nil
@@ -260,7 +260,7 @@ func (l *link) idle(tries int) error {
 	return l.stillWaiting()
 }
 
-// answered takes what was polled.
+// answered takes the polled completions.
 func (l *link) answered(n int) ([]rdma.WorkCompletion, error) {
 	l.waiting = time.Time{}
 	if err := l.yield(); err != nil {
@@ -272,10 +272,10 @@ func (l *link) answered(n int) ([]rdma.WorkCompletion, error) {
 // awhile is how long the Go scheduler goes without the thread.
 const awhile = 4 * time.Millisecond
 
-// yield lets the Go scheduler have the thread for a moment, now and then. From one that it never has for 10 ms it
-// takes the place among its threads at each call into C (runtime.retake), and to do so another thread wakes up every 20 µs. It costs
-// two changes of threads, so it is not done more often than that needs. It is an error when the test is to end, which nobody else notices
-// while there are answers all the time.
+// yield gives the thread to the Go scheduler now and then. If it never does for 10 ms, the
+// scheduler takes the P at each call into C (runtime.retake), and another thread wakes every 20 µs
+// to do so. Yielding costs two thread switches, so it is done no more often than that. It returns
+// an error when the test must end, which nothing else would notice while answers keep arriving.
 func (l *link) yield() error {
 	if l.answers++; l.answers%4 != 0 || time.Since(l.gave) <= awhile {
 		return nil
@@ -300,7 +300,7 @@ func (l *link) stillWaiting() error {
 	return nil
 }
 
-// good is the first completion's error: those behind it are its consequence.
+// good returns the error of the first completion. Later ones are its consequence.
 func (l *link) good(cs []rdma.WorkCompletion) error {
 	for i := range cs {
 		if err := cs[i].Err(); err != nil {
@@ -310,7 +310,7 @@ func (l *link) good(cs []rdma.WorkCompletion) error {
 	return nil
 }
 
-// tell and hear are small messages beside the queue pair, for what cannot be told by it.
+// tell and hear exchange small messages over TCP, for what the queue pair cannot carry.
 func (l *link) tell(text string) error { return l.conn.Send([]byte(text)) }
 
 func (l *link) hear(want string) error {
@@ -329,13 +329,13 @@ func (l *link) hear(want string) error {
 	}
 }
 
-// working is what the client says every so often while its server does not notice what it does.
+// working is what the client sends at intervals while its server sees nothing of the test.
 const (
 	working      = "working"
 	workingEvery = time.Second
 )
 
-// stillWorking says it until stop is called, where it is needed.
+// stillWorking sends it until stop is called, if it is needed.
 func (l *link) stillWorking() (stop func()) {
 	if !l.unnoticed() {
 		return func() {}

@@ -17,13 +17,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return harness.Status("unified-rdma-test", stderr, err, func() error { return work(ctx, o, stdout) })
 }
 
-// work does what was asked for. The little that is allocated is not worth a collection, whose
-// threads would take processors from the spinning ones. The goroutine is not bound to its thread: it would
-// change threads each time it gives way (see link.giveWay).
+// work runs the test. It allocates too little for a garbage collection, whose threads would take
+// processors from the spinning ones. The goroutine is not locked to its thread: it would then
+// change threads at each yield (see link.yield).
 //
-// On a single processor there is one place for threads to run Go code. A second would let the goroutine wake another thread
-// each time it gives way, for nothing, and both would take turns there. Where timers cannot be late it is the smaller evil:
-// were there one place, a call of libibverbs that takes more than some 20 µs would cost it, and wake another thread to have it.
+// On a single processor GOMAXPROCS is 1. With 2 the goroutine would wake another thread at each
+// yield, and the two would alternate. Where timer slack is not allowed, 2 is better: with 1, a
+// call of libibverbs of more than some 20 µs would lose the P and wake another thread.
 func work(ctx context.Context, o options, out io.Writer) error {
 	if !unhurried() {
 		runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))

@@ -76,7 +76,7 @@ func (s *session) openManager() (err error) {
 	return err
 }
 
-// hello is what the client is told of it.
+// hello is the server's message to the client.
 func (w *waiting) hello() []byte {
 	if w == nil {
 		return nil
@@ -116,13 +116,13 @@ func (w *waiting) expected(r cm.Request) bool {
 	return len(said) >= tokenBytes && subtle.ConstantTimeCompare(said[:tokenBytes], w.Token) == 1
 }
 
-// managed is our side, with what the handshake was told of it.
+// managed is our end, with the parameters of the handshake.
 func (s *session) managed(q rdma.QueuePair, local connect.Parameters) cm.End {
 	return cm.End{Queue: q, Reads: local.MaxReads, RemoteReads: local.MaxRemoteReads, Retries: s.settings.Retries, RNRRetries: s.settings.RNRRetries,
 		MinRNRTimer: s.settings.MinRNRTimer, Timeout: s.settings.Timeout}
 }
 
-// accept connects a queue pair in INIT with that of who asks.
+// accept connects a queue pair in INIT with that of the client.
 func (s *session) accept(ctx context.Context, r cm.Request, e cm.End) (cm.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.replyTimeout)
 	defer cancel()
@@ -187,7 +187,7 @@ func (s *session) over() error {
 	return s.through.Err()
 }
 
-// join connects a queue pair in INIT with that of who listens.
+// join connects a queue pair in INIT with that of the server.
 func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (cm.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.replyTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// options are what the user asked for.
+// options are the options of a command line.
 type options struct {
 	iface, device, disk, where string
 
@@ -42,7 +42,7 @@ needs no options.
 
 `
 
-// noDisk stands for BLOCK_DEV where there is none.
+// noDisk is BLOCK_DEV without a disk.
 const noDisk = "-"
 
 func (o *options) server() bool { return o.where == "server" }

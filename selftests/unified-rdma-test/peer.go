@@ -26,7 +26,7 @@ var peers = []string{pingpongPeer, rpingPeer, "ib_send_lat", "ib_send_bw", "ib_w
 // peerPort is the TCP port of all of them but rping.
 const peerPort = 18515
 
-// checkPeer holds the options to what the other program can.
+// checkPeer refuses options that the other program does not have.
 func (o *options) checkPeer(given map[string]bool) error {
 	if !slices.Contains(peers, o.peer) {
 		return fmt.Errorf("-peer %s: it must be %s", o.peer, strings.Join(peers, ", "))

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect/perftest"
 )
 
-// fillPerftest sets what the programs of perftest do without options.
+// fillPerftest sets the defaults of the programs of perftest.
 func (o *options) fillPerftest(given map[string]bool) error {
 	test, err := perftest.ParseTest(o.peer)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect/pingpong"
 )
 
-// fillPingpong sets what the pingpong programs take for granted.
+// fillPingpong sets the defaults of the pingpong programs.
 func (o *options) fillPingpong(given map[string]bool) error {
 	if o.Manager {
 		return fmt.Errorf("-R and -peer %s do not go together", o.peer)

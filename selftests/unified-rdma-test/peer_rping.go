@@ -85,7 +85,7 @@ func (p *pinger) make() (err error) {
 	return p.few(2)
 }
 
-// few makes a queue pair for so many small requests.
+// few makes a queue pair for n small requests.
 func (l *link) few(n int) (err error) {
 	for _, q := range []*rdma.CompletionQueue{&l.sent, &l.came} {
 		if *q, err = keep(l.session, l.device.NewCompletionQueue, rdma.CompletionQueueConfig{Depth: n + 1}); err != nil {
@@ -171,7 +171,7 @@ func (p *pinger) ping(n int, source, sink rping.Info) error {
 	return nil
 }
 
-// textAt is where a message lies: what is sent, and behind it what comes.
+// textAt returns the place of a message: the one to send, and after it the received one.
 func (p *pinger) textAt(came bool) uint64 {
 	if came {
 		return p.text.Addr + 64

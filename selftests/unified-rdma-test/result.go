@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// result is what came out of a test.
+// result is the result of a test.
 type result struct {
 	job       job
 	verified  int
@@ -21,7 +21,7 @@ type result struct {
 	counted   counted
 }
 
-// stored is what the storage test did.
+// stored is the result of the storage test.
 type stored struct {
 	Bytes         uint64
 	Write, Read   time.Duration // from the first message to the last one's arrival on the disk, and back

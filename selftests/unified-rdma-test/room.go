@@ -23,7 +23,7 @@ const (
 	areaBandwidth = 4096
 )
 
-// room is what a job takes, of storage without the disk's queue.
+// room returns the memory that a job needs, without the disk's queue.
 func (j *job) room() room {
 	if j.Test == storageTest { // half for what comes, half for what goes
 		return room{extents: 2 * j.Depth, size: j.Size}

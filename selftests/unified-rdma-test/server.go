@@ -57,8 +57,8 @@ func (o *options) tryOpen(m room) error {
 	return s.cleanup.Close()
 }
 
-// usual is the memory that a client asks for which is started without options: huge pages that are missing are said to be so before
-// anybody asks.
+// usual is the memory that a client without options needs, so that missing huge pages are reported
+// before the first client.
 func (o *options) usual() room {
 	usual := options{job: job{Test: bandwidthTest, Transport: rdma.RC, Op: "send", Inline: -1}}
 	if o.disk != noDisk {
@@ -94,7 +94,7 @@ func (o *options) connection() (c connect.Config, err error) {
 	return c, err
 }
 
-// serveOne does what one client asks for, or tells it why not.
+// serveOne serves one client, or refuses it.
 func serveOne(ctx context.Context, o options, out io.Writer, r *connect.Request) error {
 	j, err := decode(r.Remote().Hello)
 	if err == nil {
@@ -170,7 +170,7 @@ func (l *link) ready() error {
 	return nil
 }
 
-// answer is what the server does while the client works.
+// answer is the server's part while the client works.
 func (l *link) answer() error {
 	switch {
 	case l.Test == verifyTest:

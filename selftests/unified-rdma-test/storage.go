@@ -136,7 +136,7 @@ func (st *store) pace(moved bool) error {
 	return nil
 }
 
-// kick kicks what there is.
+// kick submits to the disk and the port.
 func (st *store) kick() error {
 	err := st.port.Kick()
 	if st.queue != nil {

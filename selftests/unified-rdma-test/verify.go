@@ -96,8 +96,8 @@ func (l *link) compare(area uint64, slot int, number uint64) error {
 	return nil
 }
 
-// The words of atomics: fetch-and-add adds addend; compare-and-swap is tried with what is
-// there, and with what is not in every third request.
+// The operands of atomics. fetch-and-add adds addend. compare-and-swap compares with the present
+// value, and in every third request with another one.
 const addend = 0x100000001
 
 // verifyAtomic changes one word of the server's, request after request, and holds what
@@ -128,7 +128,7 @@ func (l *link) verifyAtomic(first uint64, n int) error {
 	return nil
 }
 
-// wordAt is what the word is before request number n.
+// wordAt returns the word before request number n.
 func (l *link) wordAt(n uint64) uint64 {
 	switch {
 	case l.op == rdma.FetchAdd:
@@ -193,7 +193,7 @@ func (l *link) answerSent(first uint64, n int) error {
 	return l.tell("same")
 }
 
-// compareRound compares what was written without a word.
+// compareRound compares what was written without an immediate.
 func (l *link) compareRound(first uint64, n int) (err error) {
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
 		err = nil

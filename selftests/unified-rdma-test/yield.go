@@ -93,5 +93,5 @@ func (l *link) awaitEnd() error {
 	}
 }
 
-// looks is how often awaitEnd looks at the device between two looks at the clock.
+// looks is how often awaitEnd polls the device between two readings of the clock.
 const looks = 64

@@ -26,8 +26,8 @@ func newEchoer(j *job, p *xdp.Port, h hand) (*echoer, error) {
 	return &echoer{job: j, port: p, hand: h, region: j.session.region, limited: j.session.options.count > 0}, supply(p, h, j.session.share())
 }
 
-// turn receives only what it has a place for: where nothing can be sent, the rx ring
-// fills, and the kernel counts what is lost.
+// turn receives only what it can send: if nothing can be sent, the rx ring fills, and the kernel
+// counts the losses.
 func (e *echoer) turn() (time.Duration, error) {
 	moved := e.recycle() + e.receive()
 	err := e.send()
@@ -41,7 +41,7 @@ func (e *echoer) turn() (time.Duration, error) {
 	return forever, err
 }
 
-// receive takes what came and turns it round.
+// receive takes received packets and swaps their addresses.
 func (e *echoer) receive() int {
 	n := e.port.Recv(e.full[e.held:min(e.held+batch, len(e.full))])
 	if n == 0 {
@@ -56,7 +56,7 @@ func (e *echoer) receive() int {
 	return n
 }
 
-// send sends what was turned round, as far as there is room.
+// send sends them as far as there is room.
 func (e *echoer) send() error {
 	if e.held > 0 {
 		took := e.port.Send(e.full[:e.held])

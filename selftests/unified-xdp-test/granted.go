@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// granted is what the kernel gave of what was asked for.
+// granted has the features that the kernel granted.
 type granted struct {
 	Interface   string   `json:"interface"`
 	MTU         int      `json:"mtu"`
@@ -70,7 +70,7 @@ func (g *granted) fits() string {
 	return b.String()
 }
 
-// print tells it to people.
+// print prints it for people.
 func (g *granted) print(w io.Writer) {
 	queues := make(numbers, len(g.Queues))
 	copy(queues, g.Queues)

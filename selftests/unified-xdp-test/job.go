@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// duty is what a worker does with one port.
+// duty is the work of a worker on one port.
 type duty interface {
 	// turn does what there is to do, a batch at most, and returns how long the port
 	// can be left alone; zero: there may be more to do already.
@@ -172,7 +172,7 @@ func (j *job) stopAfter(ctx context.Context) (cancel func()) {
 	}
 }
 
-// end tells the workers to stop.
+// end stops the workers.
 func (j *job) end() {
 	j.stop.Store(true)
 	j.once.Do(func() { close(j.ended) })
@@ -209,7 +209,7 @@ func (j *job) claim(n int) int {
 	return int(got)
 }
 
-// run works on a thread of its own.
+// run works on its own thread.
 func (w *worker) run() error {
 	runtime.LockOSThread() // and no unlock: a pinned thread ends with its goroutine
 	w.thread.Store(int64(unix.Gettid()))

@@ -26,8 +26,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	})
 }
 
-// measure runs what a mode asks for until its time, its count or the context ends
-// it, and prints what it measured.
+// measure runs a mode until its time, its count or the context ends, and prints the result.
 func measure(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	if err := checkTakeOver(o); err != nil {
 		return err
@@ -79,7 +78,7 @@ func (j *job) watch(w io.Writer) (stop func()) {
 	return func() { close(end); <-done }
 }
 
-// isTerminal reports whether somebody watches w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 // generic is where -generic has the program run.
 const generic = bpf.Generic
 
-// mode is what is to be done.
+// mode is one of the program's modes.
 type mode string
 
 const (
@@ -22,7 +22,7 @@ const (
 	ping     mode = "ping"
 )
 
-// choose is the one mode that was asked for.
+// choose returns the one mode of the command line.
 func choose(asked map[mode]*bool) (mode, error) {
 	chosen := selfTest
 	for _, m := range []mode{rx, tx, echo, ping} {
@@ -61,7 +61,7 @@ func (m mode) with() string {
 	return "with -" + string(m)
 }
 
-// doing says what the program is about to do on an interface.
+// doing describes the mode on an interface.
 func (m mode) doing() string {
 	switch m {
 	case rx:

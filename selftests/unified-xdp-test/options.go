@@ -17,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// options are what the user asked for.
+// options are the options of a command line.
 type options struct {
 	iface      string
 	mode       mode
@@ -106,7 +106,7 @@ func (o *options) define(fs *flag.FlagSet) map[mode]*bool {
 	return modes
 }
 
-// check holds the options against what they may be.
+// check refuses wrong options.
 func (o *options) check() (err error) {
 	switch {
 	case o.frame != 2048 && o.frame != 4096:
@@ -135,7 +135,7 @@ func (o *options) check() (err error) {
 	return nil
 }
 
-// suits are the options a mode has beyond those that all have.
+// suits lists the modes of each option that not all have.
 var suits = map[string][]mode{
 	"filter": {rx, echo, ping}, "take-over": {rx, echo},
 	"size": {tx, ping, selfTest}, "to": {tx, ping, selfTest}, "rate": {tx, ping},
@@ -170,7 +170,7 @@ func (o *options) smallRings(fs *pflag.FlagSet) {
 	}
 }
 
-// config is what xdp.Open is asked for.
+// config is the configuration for xdp.Open.
 func (o *options) config() xdp.Config {
 	c := xdp.Config{
 		Interface: o.iface, Queues: o.queues, Direction: o.mode.direction(), Policy: xdp.Policy(o.policy),

@@ -58,7 +58,7 @@ func number(b []byte, sequence, stamp uint64) {
 	binary.BigEndian.PutUint64(b[stampAt:], stamp)
 }
 
-// read tells a packet of ours, and what number wrote.
+// read recognises our packets, and returns what number wrote.
 func read(b []byte) (sequence, stamp uint64, ours bool) {
 	if len(b) < minSize || binary.BigEndian.Uint32(b[magicAt:]) != magic {
 		return 0, 0, false

@@ -96,7 +96,7 @@ func (p *pinger) send() error {
 	return p.ports[0].Kick()
 }
 
-// receive takes what came, and the packet that was sent.
+// receive takes echoes, and the sent packet.
 func (p *pinger) receive() (moved int, err error) {
 	for _, port := range p.ports {
 		n := port.Recv(p.in[:])

@@ -36,9 +36,8 @@ func newReceiver(j *job, p *xdp.Port, h hand) (*receiver, error) {
 	return &receiver{job: j, port: p, limited: j.session.options.count > 0}, supply(p, h, j.session.share())
 }
 
-// turn supplies what it received. Where the fill ring has no room yet frames wait,
-// and when too many do, nothing more is received. Less than was asked for means that
-// the rx ring was empty.
+// turn supplies what it received. Frames wait while the fill ring is full, and if too many wait,
+// it stops receiving. Fewer packets than requested mean that the rx ring was empty.
 func (r *receiver) turn() (time.Duration, error) {
 	space := r.full[r.held:]
 	n := r.port.Recv(space)

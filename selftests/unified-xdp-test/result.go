@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// moment is what was spent and done so far.
+// moment has the clocks and counters at one moment.
 type moment struct {
 	clocks    harness.Clocks
 	in, out   xdp.Traffic
@@ -59,8 +59,8 @@ func (j *job) moved() uint64 {
 	return m.out.Packets
 }
 
-// result is what a mode did and what it cost. Rates and costs are of the packets
-// the mode is about: received for -rx, sent for the others.
+// result is the result of a mode. Rates and costs are of the received packets for -rx, and of the
+// sent packets for the others.
 type result struct {
 	Granted  granted           `json:"granted"`
 	Mode     mode              `json:"mode"`
@@ -110,7 +110,7 @@ func (j *job) newResult(a, b moment) (*result, error) {
 	return r, r.addLedger(j.session.iface)
 }
 
-// addLedger adds what became of the packets that arrived.
+// addLedger adds the outcomes of arrived packets.
 func (r *result) addLedger(i *xdp.Interface) error {
 	if r.Mode == tx {
 		return nil
@@ -131,7 +131,7 @@ func (r *result) addLedger(i *xdp.Interface) error {
 // errShort is a count that was not reached.
 var errShort = errors.New("ended before its count")
 
-// judge reports whether what was asked for came about.
+// judge returns an error if the result is not what was requested.
 func (r *result) judge(o options) error {
 	moved := r.Sent
 	if r.Mode == rx {
@@ -148,7 +148,7 @@ func (r *result) judge(o options) error {
 	return nil
 }
 
-// print tells the result to people or programs.
+// print prints the result for people or programs.
 func (r *result) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return harness.PrintJSON(w, r)

@@ -21,7 +21,7 @@ type tester struct {
 	echoes  int
 }
 
-// step is one thing that must work. What it found is told also when all is well.
+// step is one thing that must work. It also reports what it found.
 type step struct {
 	name string
 	do   func(*tester) (found string, err error)
@@ -49,7 +49,7 @@ type outcome struct {
 	Error string `json:"error,omitempty"`
 }
 
-// errNobody is a step that needs somebody at the other end, who is not there.
+// errNobody means that the step needs a peer that is not there.
 var errNobody = errors.New("nobody runs unified-xdp-test -echo at the other end")
 
 // attempt does a step.
@@ -221,7 +221,7 @@ func (t *tester) exchange() (string, error) {
 	return "exchanged while packets flow", t.session.iface.SetFilter(t.options.expr)
 }
 
-// balance holds the packets that arrived against what became of them.
+// balance compares the arrived packets with their outcomes.
 func (t *tester) balance() (string, error) {
 	if err := t.session.iface.Stop(); err != nil {
 		return "", err

@@ -33,7 +33,7 @@ func newSender(j *job, p *xdp.Port, h hand, ports int) (*sender, error) {
 	return s, nil
 }
 
-// turn sends a batch, or what is due of it, and takes back what was sent.
+// turn sends a batch, or the part that is due, and takes back sent frames.
 func (s *sender) turn() (time.Duration, error) {
 	want, due := min(batch, len(s.idle)), time.Duration(0)
 	if s.rate > 0 {
@@ -100,7 +100,7 @@ func (s *sender) reap() {
 // is done with them.
 const soon = time.Millisecond
 
-// drain waits for the kernel to be done with what was sent.
+// drain waits until the kernel has completed everything.
 func (s *sender) drain() error {
 	for range drains {
 		if len(s.idle) == cap(s.idle) {

@@ -34,7 +34,7 @@ const longest = 100 * time.Millisecond
 // timer. A worker that waits so is woken to stop (job.end).
 const forever = time.Duration(1<<63 - 1)
 
-// waiter waits as one worker was told to.
+// waiter waits as the worker was told.
 type waiter struct {
 	how   wait
 	sleep time.Duration
