@@ -323,7 +323,8 @@ func printReceives(w io.Writer, f *status.Flow) {
 	}
 	fmt.Fprintf(w, "  listens\t%s, by %s (%s)\n", r.Listen, r.Device, trust(r.TLS))
 	fmt.Fprintf(w, "  received\t%d messages, %d bytes; %d receives wait; %d came twice\n", f.Packets, f.Bytes, r.Posted, r.Replays)
-	fmt.Fprintf(w, "  refused\tclients: %s; connections: %s\n", nonzero(r.Refused), nonzero(r.Handshakes))
+	fmt.Fprintf(w, "  connections\t%d made, %d broken\n", r.Connected, r.Broken)
+	fmt.Fprintf(w, "  refused\tby the flow: %s; in the handshake: %s\n", nonzero(r.Refused), nonzero(r.Handshakes))
 	if r.Method == "write" {
 		fmt.Fprintf(w, "  granted\t%d frames, which clients may write to; %d grants until now\n", r.Granted, r.Grants)
 	}
@@ -353,7 +354,7 @@ func printBlocks(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  listens\t%s, by %s (%s)\n", b.Listen, b.Device, trust(b.TLS))
 	fmt.Fprintf(w, "  requests\t%d, %d served with %d bytes of %d; %d had to wait, %d were read again by themselves, %d abandoned; refused: %s\n",
 		b.Requests, b.Served, b.Bytes, b.Size, b.Waited, b.Retried, b.Abandoned, nonzero(b.Refused))
-	fmt.Fprintf(w, "  refused\tclients: %s; connections: %s\n", nonzero(b.TurnedAway), nonzero(b.Handshakes))
+	fmt.Fprintf(w, "  refused\tby the flow: %s; in the handshake: %s\n", nonzero(b.TurnedAway), nonzero(b.Handshakes))
 	printCache(w, "frames", &b.Frames)
 	printCache(w, "extents", &b.Extents)
 	for i := range b.Clients {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestDocument: docs/protocol.md has the reasons as they are, and its examples are what is made here.
+// TestDocument: docs/protocol.md has the reasons with the texts that programs print, and its examples are what is made here.
 func TestDocument(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "protocol.md"))
 	if err != nil {
@@ -17,8 +17,8 @@ func TestDocument(t *testing.T) {
 	}
 	text := string(raw)
 	for _, r := range append(Reasons(), None) {
-		if row := fmt.Sprintf("| %d | `%s` |", uint8(r), r.String()); !strings.Contains(text, row) {
-			t.Errorf("there is no row %q", row)
+		if row := fmt.Sprintf("| %d | `%s` | %s", uint8(r), r.String(), r.Error()); !strings.Contains(text, row) {
+			t.Errorf("there is no row that begins %q", row)
 		}
 	}
 	bytes := strings.NewReplacer(" ", "", "\n", "").Replace(text)

@@ -122,7 +122,8 @@ func OpenBlocks(e *pipeline.Env) (*pipeline.Run, error) {
 	if err := s.openServer(e); err != nil {
 		return nil, err
 	}
-	if s.listener, err = connect.Listen(context.Background(), e.Flow.To.Listen, connect.Config{Credentials: e.Shared.Credentials}); err != nil {
+	c := connect.Config{Credentials: e.Shared.Credentials, Failed: device.LogFailures(e.Log)}
+	if s.listener, err = connect.Listen(context.Background(), e.Flow.To.Listen, c); err != nil {
 		return nil, err
 	}
 	e.Undo.Add(s.listener.Close)

@@ -70,24 +70,30 @@ func (v *server) serve(q *connect.Request) {
 	h, err := v.greet(q)
 	if err != nil {
 		v.turnAway(q, err)
-		log.Warn("peer refused", "err", err)
+		log.Warn("peer refused", "reason", reasonOf(err), "err", err)
 		return
 	}
 	log = log.With("session", fmt.Sprintf("%016x", h.Session))
 	p, conn, err := v.connect(q, &h)
 	if err != nil {
 		v.turnAway(q, err)
-		log.Warn("peer did not connect", "err", err)
+		log.Warn("peer did not connect", "reason", reasonOf(err), "err", err)
 		return
 	}
 	log.Info("peer connected", "next", p.first, "window", p.window)
 	why := v.watch(p, conn)
 	err = v.takeDown(p, why)
 	tellEnd(conn, why)
-	log.Info("peer ended", "err", why)
+	log.Info("peer ended", "reason", reasonOf(why), "err", why)
 	if err = errors.Join(err, conn.Close()); err != nil {
 		log.Error("could not close a peer", "err", err)
 	}
+}
+
+// reasonOf returns the protocol's word for an error, or "none" if it has none.
+func reasonOf(err error) string {
+	why, _ := errors.AsType[protocol.Reason](err)
+	return why.String()
 }
 
 // turnAway refuses a request unless it is answered.

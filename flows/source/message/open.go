@@ -139,7 +139,7 @@ func InFrames(r *umem.Region, message config.Size) bool {
 // listen has clients wait at the address until the flow begins.
 func (s *Source) listen(e *pipeline.Env) (err error) {
 	s.secure = e.Shared.Credentials != nil
-	c := connect.Config{Credentials: e.Shared.Credentials}
+	c := connect.Config{Credentials: e.Shared.Credentials, Failed: device.LogFailures(e.Log)}
 	if s.listener, err = connect.Listen(context.Background(), e.Flow.From.Listen, c); err != nil {
 		return err
 	}
