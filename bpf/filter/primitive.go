@@ -151,7 +151,11 @@ func (p *parser) llc() (*node, error) {
 }
 
 func outOfRange(t token, expected string) *Error {
-	return &Error{offset: t.offset, problem: t.String() + " is out of range or not a number", expected: expected}
+	problem := t.String() + " is out of range or not a number"
+	if t.kind == end {
+		problem = "the expression ends where a number should be"
+	}
+	return &Error{offset: t.offset, problem: problem, expected: expected}
 }
 
 // looksLikeValue distinguishes numbers and addresses from misspelt words.

@@ -59,7 +59,7 @@ type Flow struct {
 	// Dropped that Packets has already: beyond_count and write_failed.
 	Offered uint64            `json:"offered"` // arrived at the interface
 	Missing int64             `json:"missing"` // zero at rest; the counters are read one after the other
-	Waiting uint64            `json:"waiting"` // in the receive rings now, in frames
+	Waiting uint64            `json:"waiting"` // in the receive rings now
 	Passed  map[string]uint64 `json:"passed"`  // left to the kernel, by reason
 	Dropped map[string]uint64 `json:"dropped"` // lost, by reason
 

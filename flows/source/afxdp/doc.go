@@ -4,4 +4,7 @@
 // It owns what surrounds the rings: the filter on the interface, mirrors,
 // steering by the card, the length of the rings, the clocks of packets, and the
 // counts of what became of every packet.
+//
+// The worker calls Receive and Supply. Observe runs on any goroutine and reads counters
+// that the worker publishes. Open and Close run while the worker does not poll the flow.
 package afxdp

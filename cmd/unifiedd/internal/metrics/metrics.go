@@ -63,7 +63,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	collectRDMA(out, s.Flows)
 }
 
-// collectWorkers sends the stalls of the workers.
+// collectWorkers sends how often and how long workers stalled.
 func collectWorkers(out chan<- prometheus.Metric, ws []status.Worker) {
 	count, longest := uint64(0), time.Duration(0)
 	for _, w := range ws {
