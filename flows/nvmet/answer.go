@@ -97,7 +97,7 @@ func (s *Server) complete(o *operation) {
 	}
 	p.list.SendSGEs = append(p.list.SendSGEs, s.responses.SGE(int(o.number)))
 	p.list.Sends = append(p.list.Sends, r)
-	s.mark(p)
+	s.queueForPosting(p)
 }
 
 // takeSent processes completions of the RDMA device's sends, and returns their number.

@@ -95,7 +95,7 @@ func (s *Server) accept(o *operation, a queuedRequest) {
 		s.count.brought.Add(uint64(o.command.Data.Length))
 	} else {
 		s.receive(p, a.slot)
-		s.mark(p)
+		s.queueForPosting(p)
 	}
 	if status != fabrics.Success {
 		s.answer(o, status)
@@ -156,7 +156,7 @@ func (s *Server) fetch(o *operation) {
 	s.await(o)
 	p.list.SendSGEs = append(p.list.SendSGEs, s.sge(b.frame.Addr, b.frame.Len))
 	p.list.Sends = append(p.list.Sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Read, Flags: rdma.Signaled, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
-	s.mark(p)
+	s.queueForPosting(p)
 }
 
 // id returns the ID of an operation's work requests.

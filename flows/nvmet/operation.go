@@ -206,7 +206,7 @@ func (s *Server) release(o *operation) {
 	if o.slot != none {
 		if p := o.session; p.state == sessionOpen {
 			s.receive(p, o.slot)
-			s.mark(p)
+			s.queueForPosting(p)
 		}
 		o.slot = none
 	}

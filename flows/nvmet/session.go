@@ -157,8 +157,8 @@ func (s *Server) connected(p *session) {
 	}
 }
 
-// mark adds the session to those with something to post.
-func (s *Server) mark(p *session) {
+// queueForPosting adds the session to those with something to post.
+func (s *Server) queueForPosting(p *session) {
 	if !p.dirty {
 		p.dirty = true
 		s.dirty = append(s.dirty, p)
