@@ -148,6 +148,7 @@ var notOnCards = map[string]string{
 	"SendNobodyListens":    "an emulated card has a link also while its fellow is down",
 	"Policies":             "TestZeroCopyGranted asks cards for zero copy",
 	"Unprivileged":         "it is about the process",
+	"Example":              "it runs the Example of the package, as it stands, on a veth pair",
 	"SteerRefused":         rulesApart, "SteerRole": rulesApart, "SteerRules": rulesApart, "SteerListed": rulesApart, "SteerKilled": rulesApart, "SteerAllOrNone": rulesApart,
 	"SendNow":              copied,
 	"Peek":                 copied,

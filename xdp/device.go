@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/genl"
 	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/internal/numa"
@@ -202,12 +203,6 @@ const (
 	metadataTimestamp = 1 << 0 // NETDEV_XDP_RX_METADATA_TIMESTAMP
 )
 
-// genlHeader is struct genlmsghdr: command, version and two zeros.
-type genlHeader [nl.SizeofGenlmsg]byte
-
-func (h genlHeader) Len() int          { return len(h) }
-func (h genlHeader) Serialize() []byte { return h[:] }
-
 // zcSegments asks how many frames the driver puts into one packet with zero copy,
 // in the network namespace of the calling thread. A kernel that does not say, as
 // none did before 6.6, means one.
@@ -233,27 +228,11 @@ func stampsArrival(ifindex int) error {
 
 // netdevAttribute returns an attribute of the netdev family for an interface; nil if there is none.
 func netdevAttribute(ifindex int, attribute uint16) []byte {
-	family, err := netlink.GenlFamilyGet(netdevFamily)
+	a, err := genl.Ask(netdevFamily, netdevDevGet, nl.NewRtAttr(netdevIfindex, nl.Uint32Attr(uint32(ifindex))))
 	if err != nil {
 		return nil
 	}
-	req := nl.NewNetlinkRequest(int(family.ID), 0)
-	req.AddData(genlHeader{netdevDevGet, 1})
-	req.AddData(nl.NewRtAttr(netdevIfindex, nl.Uint32Attr(uint32(ifindex))))
-	replies, err := req.Execute(unix.NETLINK_GENERIC, 0)
-	if err != nil || len(replies) != 1 || len(replies[0]) < nl.SizeofGenlmsg {
-		return nil
-	}
-	attrs, err := nl.ParseRouteAttr(replies[0][nl.SizeofGenlmsg:])
-	if err != nil {
-		return nil
-	}
-	for _, a := range attrs {
-		if a.Attr.Type == attribute {
-			return a.Value
-		}
-	}
-	return nil
+	return a[attribute]
 }
 
 // takesFragments reports whether the kernel knows packets of several frames. It

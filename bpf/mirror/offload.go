@@ -1,11 +1,10 @@
 package mirror
 
 import (
-	"fmt"
-
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/genl"
 )
 
 // offloads are left to the kernel for copies. Otherwise they would be missing in the capture, and
@@ -15,10 +14,6 @@ var offloads = []string{"tx-checksum-ip-generic", "tx-checksum-sctp", "tx-vlan-h
 
 // offloadsOff has the kernel do for what an interface sends what it would leave to a card.
 func offloadsOff(index int) error {
-	family, err := netlink.GenlFamilyGet(unix.ETHTOOL_GENL_NAME)
-	if err != nil {
-		return fmt.Errorf("look for ethtool's netlink: %w", err)
-	}
 	header := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
 	header.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_INDEX, nl.Uint32Attr(uint32(index)))
 	wanted := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_WANTED|unix.NLA_F_NESTED, nil)
@@ -27,10 +22,5 @@ func offloadsOff(index int) error {
 		bit := bits.AddRtAttr(unix.ETHTOOL_A_BITSET_BITS_BIT|unix.NLA_F_NESTED, nil)
 		bit.AddRtAttr(unix.ETHTOOL_A_BITSET_BIT_NAME, nl.ZeroTerminated(name))
 	}
-	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
-	request.AddData(&nl.Genlmsg{Command: unix.ETHTOOL_MSG_FEATURES_SET, Version: unix.ETHTOOL_GENL_VERSION})
-	request.AddData(header)
-	request.AddData(wanted)
-	_, err = request.Execute(unix.NETLINK_GENERIC, 0)
-	return err
+	return genl.Set(unix.ETHTOOL_GENL_NAME, unix.ETHTOOL_MSG_FEATURES_SET, header, wanted)
 }

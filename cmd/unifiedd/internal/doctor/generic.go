@@ -3,60 +3,19 @@ package doctor
 import (
 	"encoding/binary"
 	"fmt"
-	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/genl"
 )
 
-// attrs are the attributes of a generic netlink message, by number.
-type attrs map[uint16][]byte
+// attrs are the attributes of a generic netlink message.
+type attrs genl.Attributes
 
-// message is the head of a generic netlink message: struct genlmsghdr. The one of
-// package nl leaves the reserved bytes to chance, and the kernel refuses any but
-// zero.
-type message [nl.SizeofGenlmsg]byte
-
-func (m message) Len() int          { return len(m) }
-func (m message) Serialize() []byte { return m[:] }
-
-// ask sends one request of a generic netlink family and returns the attributes of
-// the answer.
 func ask(family string, command uint8, request ...*nl.RtAttr) (attrs, error) {
-	f, err := netlink.GenlFamilyGet(family)
-	if err != nil {
-		return nil, fmt.Errorf("ask for netlink family %s: %w", family, err)
-	}
-	req := nl.NewNetlinkRequest(int(f.ID), 0)
-	req.AddData(message{command, 1})
-	for _, a := range request {
-		req.AddData(a)
-	}
-	answers, err := req.Execute(unix.NETLINK_GENERIC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("ask netlink family %s: %w", family, err)
-	}
-	if len(answers) == 0 || len(answers[0]) < nl.SizeofGenlmsg {
-		return nil, fmt.Errorf("ask netlink family %s: the answer is empty", family)
-	}
-	return parseAttrs(answers[0][nl.SizeofGenlmsg:])
-}
-
-func parseAttrs(b []byte) (attrs, error) {
-	list, err := nl.ParseRouteAttr(b)
-	if err != nil {
-		return nil, err
-	}
-	return collect(list), nil
-}
-
-func collect(list []syscall.NetlinkRouteAttr) attrs {
-	out := make(attrs, len(list))
-	for _, a := range list {
-		out[a.Attr.Type&nl.NLA_TYPE_MASK] = a.Value
-	}
-	return out
+	a, err := genl.Ask(family, command, request...)
+	return attrs(a), err
 }
 
 // number is an unsigned attribute of up to eight bytes, in the machine's order.
@@ -130,7 +89,7 @@ func askOffloads(index int) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := parseAttrs(a[unix.ETHTOOL_A_FEATURES_ACTIVE])
+	set, err := genl.Parse(a[unix.ETHTOOL_A_FEATURES_ACTIVE])
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +99,7 @@ func askOffloads(index int) (map[string]bool, error) {
 	}
 	active := make(map[string]bool)
 	for _, b := range bits {
-		bit, err := parseAttrs(b.Value)
+		bit, err := genl.Parse(b.Value)
 		if err != nil {
 			return nil, err
 		}
