@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -167,34 +169,40 @@ func TestBeyondWindow(t *testing.T) {
 
 // TestVanish: a client that is gone in the middle of WRITEs leaves nothing behind, and others do not notice.
 func TestVanish(t *testing.T) {
-	region, c := small()
-	for _, c.Cache = range caches() {
-		g := newRig(t, region)
-		v := g.far.serve(newDisk(t, diskSize), c)
-		good := g.near.newCustomer(v, ClientConfig{}, 8, 4)
-		for range 3 {
-			u := g.near.newCustomer(v, ClientConfig{}, 8, 8)
-			for i := range 8 {
-				u.submit(Read{Offset: uint64(i) * nearExtent % (diskSize - nearExtent), Frame: u.extents[i]})
-			}
-			_, err := u.Poll(nil)
-			must(t, err)
-			must(t, u.qp.Close()) // as a program that was killed: nothing answers any more
-			u.qp = nil
-			must(t, u.conn.Close())
-			good.readMuch(4, 10)
-		}
-		testenv.Wait(t, waitLimit, "clients that are gone are still there", func() bool { return len(v.server.Stats().Clients) == 1 })
-		v.settled()
-		must(t, v.do(func() error {
-			for i := range v.server.caches {
-				if s := &v.server.caches[i].share; s.sum != 0 {
-					t.Errorf("%d buffers are in use by nobody", s.sum)
-				}
-			}
-			return nil
-		}))
+	for _, cache := range caches() {
+		t.Run(fmt.Sprint(cache), func(t *testing.T) { vanish(t, cache) })
 	}
+}
+
+// vanish runs TestVanish with a cache of a size.
+func vanish(t *testing.T, cache uint64) {
+	region, c := small()
+	c.Cache = cache
+	g := newRig(t, region)
+	v := g.far.serve(newDisk(t, diskSize), c)
+	good := g.near.newCustomer(v, ClientConfig{}, 8, 4)
+	for range 3 {
+		u := g.near.newCustomer(v, ClientConfig{}, 8, 8)
+		for i := range 8 {
+			u.submit(Read{Offset: uint64(i) * nearExtent % (diskSize - nearExtent), Frame: u.extents[i]})
+		}
+		_, err := u.Poll(nil)
+		must(t, err)
+		must(t, u.qp.Close()) // as a program that was killed: nothing answers any more
+		u.qp = nil
+		must(t, u.conn.Close())
+		good.readMuch(4, 10)
+	}
+	testenv.Wait(t, waitLimit, "clients that are gone are still there", func() bool { return len(v.server.Stats().Clients) == 1 })
+	v.settled()
+	must(t, v.do(func() error {
+		for i := range v.server.caches {
+			if s := &v.server.caches[i].share; s.sum != 0 {
+				t.Errorf("%d buffers are in use by nobody", s.sum)
+			}
+		}
+		return nil
+	}))
 }
 
 // TestStrangers: who does not say what it wants, or wants something else, is refused in words.
@@ -219,11 +227,12 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%+v: %v instead of %q", c.Flow, err, says)
 		}
 	}
+	elsewhere := netip.MustParseAddr("192.0.2.1") // near and far may be one machine
 	g.near.ns.Do(t, func() {
 		h, err := (&protocol.Hello{Role: protocol.RoleBlocks, Flow: "blocks"}).Append(nil)
 		must(t, err)
 		_, err = connect.Dial(context.Background(), v.address, connect.End{Elsewhere: true, Hello: h,
-			Parameters: connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: rdma.MTU1024, GID: rdma.GIDOf(g.far.ns.IP)}}, connect.Config{})
+			Parameters: connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: rdma.MTU1024, GID: rdma.GIDOf(elsewhere)}}, connect.Config{})
 		if connect.ReasonOf(err) != connect.ReasonRefused || !strings.Contains(err.Error(), "allow_any_gid: true") {
 			t.Errorf("a GID of another machine: %v", err)
 		}
