@@ -14,10 +14,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// capturer is a flow of several that have end B's interface: its name, filter and layout.
+// capturer is one of several flows on end B's interface: its name, filter and layout.
 type capturer struct{ name, filter, layout string }
 
-// beside is a configuration of them.
+// beside returns a configuration with these flows.
 func (l *lab) beside(all ...capturer) string {
 	var text strings.Builder
 	text.WriteString("region: {size: 96MiB, extents: 24}\nflows:\n")
@@ -31,7 +31,7 @@ func (l *lab) beside(all ...capturer) string {
 // streamOf is the filter of one of a flood's streams.
 func streamOf(n int) string { return fmt.Sprintf("udp dst port %d", firstPort+n) }
 
-// numbersIn are those of the packets in a flow's segments, in order.
+// numbersIn returns the numbers of the packets in a flow's segments, in order.
 func (l *lab) numbersIn(t *testing.T, flow string) (all []uint64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(l.dir, flow+"*.pcapng"))
@@ -49,7 +49,8 @@ func (l *lab) numbersIn(t *testing.T, flow string) (all []uint64) {
 	return all
 }
 
-// hasStream checks that a flow has the packets of a flood's stream, each once, from first to behind at least.
+// hasStream checks that a flow has the packets of one of a flood's streams, each once, at least from first up
+// to behind.
 func (l *lab) hasStream(t *testing.T, flow string, stream, first, behind uint64) {
 	t.Helper()
 	got := l.numbersIn(t, flow)
@@ -63,8 +64,9 @@ func (l *lab) hasStream(t *testing.T, flow string, stream, first, behind uint64)
 	}
 }
 
-// TestBeside: flows that have one interface get what their filters say, the first that wants a packet has it, and what
-// nobody wants the host has. When one of them goes on with another filter, stops, or is new, the others miss nothing.
+// TestBeside: flows that share an interface each get the packets that their filters select. If several
+// filters match a packet, the first flow gets it; if none matches, the host gets it. When one flow changes
+// its filter, stops or is added, the other flows lose nothing.
 func TestBeside(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	one, two := capturer{"one", streamOf(0), "packed"}, capturer{"two", streamOf(0) + " or " + streamOf(1), "slot"}
@@ -122,7 +124,8 @@ func (l *lab) flow(t *testing.T, name string) *Flow {
 	return f
 }
 
-// TestBesideOrder: where the order of flows changes in the file, it changes who has what several want.
+// TestBesideOrder: when a reload changes the order of flows, packets that several filters match go to the
+// flow that is now first.
 func TestBesideOrder(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	all := []capturer{{"one", streamOf(0), "packed"}, {"two", "udp", "packed"}, {"three", streamOf(1), "packed"}}
@@ -146,7 +149,8 @@ func TestBesideOrder(t *testing.T) {
 	}
 }
 
-// TestBesideTheFirst: the flow that opened the interface stops and starts again, and the other misses nothing.
+// TestBesideTheFirst: when the flow that opened the interface stops and starts again, the other flow loses
+// nothing.
 func TestBesideTheFirst(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	d := l.start(t, l.beside(capturer{"one", streamOf(0), "slot"}, capturer{"two", streamOf(1), "slot"}), Options{})
@@ -174,7 +178,7 @@ func TestBesideTheFirst(t *testing.T) {
 	}
 }
 
-// TestBesideWhoIsStuck: a flow whose disk is full loses what is its own, and the other nothing.
+// TestBesideWhoIsStuck: a flow whose disk is full loses its own packets, and the other flow loses none.
 func TestBesideWhoIsStuck(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	small := testenv.Ext4(t, 24<<20)
@@ -244,12 +248,13 @@ flows:
 	}
 }
 
-// TestBesideRefused: flows that cannot have one interface together are refused where the configuration says so, and where a program says it.
+// TestBesideRefused: flows that cannot share an interface are refused, by the configuration or when the flow
+// starts.
 func TestBesideRefused(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	one, two := capturer{"one", streamOf(0), "packed"}, capturer{"two", streamOf(1), "slot"}
 	d := l.start(t, l.beside(one), Options{})
-	s, err := l.reload(t, l.beside(one, two)) // packets of the first land without room for records
+	s, err := l.reload(t, l.beside(one, two)) // packets of the first flow land without room for records
 	if err == nil || s.Outcome != status.RolledBack || !strings.Contains(err.Error(), "slot layout") {
 		t.Errorf("%v, %+v", err, s)
 	}

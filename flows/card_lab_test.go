@@ -11,9 +11,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestCardToDisk captures from cards straight onto the NVMe disk, as a block device and
-// by commands to its node. Where the kernel has zero copy on the card, a packet of one
-// frame is written from where the card put it, and nothing copies it.
+// TestCardToDisk captures from cards to the NVMe disk, as a block device and by commands to its node. If the
+// kernel has zero copy on the card, a packet of one frame is written from where the card put it, without a
+// copy.
 func TestCardToDisk(t *testing.T) {
 	for _, c := range []struct {
 		cards        string
@@ -76,7 +76,7 @@ flows:
 	if n := len(w.passed(t)); n != len(frames) {
 		t.Fatalf("%d packets landed, %d were sent", n, len(frames))
 	}
-	all := captures.Packets(t, captures.ExportRing(t, labenv.Disk)) // of the runs before, too
+	all := captures.Packets(t, captures.ExportRing(t, labenv.Disk)) // also of earlier runs
 	if len(all) < len(frames) {
 		t.Fatalf("%d packets are on the disk, %d were sent", len(all), len(frames))
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// The tests of this package capture from the end of a veth pair. Here they do from
-// cards, in each form there is, with what the kernel grants it: packets of the MTU that
-// cards have with a program, as many queues as they have, one layout in each form.
+// The tests of this package capture from one end of a veth pair. Here they capture from cards instead, once
+// for each form of card, with what the kernel grants that form. Packets have the MTU that cards have with a
+// program, flows use as many queues as the card has, and each form uses one layout.
 
 func TestOnIgbZeroCopy(t *testing.T) { onCards(t, labenv.IgbZeroCopy) }
 
@@ -90,12 +90,12 @@ var cardTests = []cardTest{
 	{"LongFilter", TestLongFilter},
 }
 
-// notOnIgb are left out in the forms of igb, and why.
+// notOnIgb are the tests left out for the forms of igb, each with its reason.
 var notOnIgb = map[string]string{
 	"FromIperf3": "an igb card that is given a program has no link for a moment, and what is on the wire is counted nowhere",
 }
 
-// notOnCards are the other tests, and why.
+// notOnCards are the tests that do not run on cards, each with its reason.
 var notOnCards = map[string]string{
 	"InterfaceRemoved":    "a card is not removed as a veth pair is",
 	"PacketsOfManyFrames": "no card has an MTU of 65535",
@@ -136,11 +136,11 @@ func onCards(t *testing.T, form labenv.Form) {
 	before, all := granted, layouts
 	t.Cleanup(func() { granted, layouts = before, all })
 	granted.cards, layouts = true, []string{"slot"}
-	// A virtio card asks its fellow to wait while no frame is there for the next packet. An
-	// emulated igb card with several queues forgets, uncounted, what is for one that is full;
-	// with a single one, see testenv.End.Deepen.
+	// A virtio card makes its peer wait while there is no frame for the next packet. An emulated igb card
+	// with several queues drops packets for a full queue and does not count them. For an igb card with a
+	// single queue, see testenv.End.Deepen.
 	granted.zeroCopy, granted.offered, granted.patient, granted.overloaded = form.ZeroCopy(t), form.Offers(t), form.Waits(t), 1
-	delete(captures.StandardReaders, "tshark") // takes half a minute to start there, and has read such files elsewhere
+	delete(captures.StandardReaders, "tshark") // starts in half a minute; other tests read such files with it
 	if form.Copy {
 		layouts = []string{"packed"}
 		granted.policy = config.ZeroCopyCopy
@@ -165,18 +165,18 @@ func onCards(t *testing.T, form labenv.Form) {
 	}
 }
 
-// sameAsCopy: of the forms of igb, only the layout is then another.
+// sameAsCopy is why a test is left out: without zero copy, the forms of igb differ only in the layout.
 const sameAsCopy = "this kernel has no zero copy on igb, so that it is the same in TestOnIgbCopy"
 
 // testFunction is a test of the package.
 type testFunction struct {
 	file    string
-	layouts bool // it runs with those that it is told
+	layouts bool // it runs once for each of layouts
 }
 
 var functions = regexp.MustCompile(`(?ms)^func Test(\w+)\(t \*testing\.T\) \{$(.*?)^\}`)
 
-// testFunctions are those that are not for the lab only, by their names without Test.
+// testFunctions returns the tests that are not only for the lab, by their names without Test.
 func testFunctions(t *testing.T) map[string]testFunction {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
@@ -199,7 +199,7 @@ func testFunctions(t *testing.T) map[string]testFunction {
 	return all
 }
 
-// TestCardsLeaveNothingOut: each test of the package runs on cards, or says why not.
+// TestCardsLeaveNothingOut: each test of the package runs on cards or is listed with a reason why not.
 func TestCardsLeaveNothingOut(t *testing.T) {
 	named := map[string]bool{}
 	for _, c := range cardTests {

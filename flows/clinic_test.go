@@ -14,8 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// clinic has two flows on one worker: "ill", which something happens to, and
-// "well", which must not notice.
+// clinic has two flows on one worker. The test harms "ill", and "well" must not be affected.
 type clinic struct {
 	*lab
 	other     *testenv.Pair
@@ -24,8 +23,8 @@ type clinic struct {
 	stop      func() uint64
 }
 
-// newClinic starts well under traffic; ill is started by the test. The settings
-// are those of ill; DIR in them is a directory.
+// newClinic starts well and sends traffic to it; the test starts ill. from and to are settings of ill. DIR in
+// to stands for the lab's directory.
 func newClinic(t *testing.T, from, to string) *clinic {
 	t.Helper()
 	c := &clinic{lab: newLab(t, testenv.PairOptions{NoAddresses: true})}
@@ -48,14 +47,14 @@ flows:
 	return c
 }
 
-// prescribe gives ill, which does not run, other settings.
+// prescribe changes the settings of ill, which must not run.
 func (c *clinic) prescribe(t *testing.T, from, to string) {
 	t.Helper()
 	text := fmt.Sprintf("flows: [{name: ill, from: {interface: %s, ring: 2048%s}, to: {%s}}]", c.B.Ifname, from, strings.ReplaceAll(to, "DIR", c.dir))
 	c.ill.config = c.parsed(t, text).Flows[0]
 }
 
-// background sends numbered packets to well until it is told to stop.
+// background sends numbered packets to well until stop is called. stop returns how many it sent.
 func (c *clinic) background(t *testing.T) (stop func() uint64) {
 	s := testenv.NewSender(t, &c.other.A)
 	quit, done := make(chan struct{}), make(chan uint64, 1)
@@ -78,7 +77,7 @@ func (c *clinic) background(t *testing.T) (stop func() uint64) {
 	return func() uint64 { close(quit); return <-done }
 }
 
-// healthy checks that well has captured every packet and is as it was.
+// healthy checks that well has captured every packet, still runs and has no error. It stops well.
 func (c *clinic) healthy(t *testing.T) {
 	t.Helper()
 	sent := c.stop()
@@ -104,7 +103,7 @@ func lost(s status.Flow) (n uint64) {
 	return n
 }
 
-// inSequence checks that packets have the numbers from first on, n of them.
+// inSequence checks that there are n packets, numbered from first.
 func inSequence(t *testing.T, got [][]byte, first, n uint64) {
 	t.Helper()
 	for i, p := range got {
@@ -124,7 +123,7 @@ func (c *clinic) start(t *testing.T) {
 	c.begin(t, c.ill.Start)
 }
 
-// try starts ill.
+// try starts ill and returns the error.
 func (c *clinic) try(t *testing.T) (err error) {
 	t.Helper()
 	c.B.Do(t, func() { err = c.ill.Start() })
@@ -137,7 +136,7 @@ func (c *clinic) send(t *testing.T, n int) {
 	c.sent += uint64(testenv.SendRaw(t, &c.A, testenv.Stream(&c.A, &c.B, 5000, c.sent, n, 1000), testenv.SendOptions{Rate: 20000}))
 }
 
-// capture sends n packets and waits until ill has all it was ever sent.
+// capture sends n packets to ill and waits until ill has received all of them.
 func (c *clinic) capture(t *testing.T, n int) {
 	t.Helper()
 	before := c.ill.Status().Packets
@@ -160,7 +159,7 @@ func (c *clinic) illFiles(t *testing.T) [][]byte {
 	return captures.Packets(t, files...)
 }
 
-// free checks that nothing of ours is on ill's interface.
+// free checks that an interface has no XDP program.
 func free(t *testing.T, ns *testenv.Namespace, name string) {
 	t.Helper()
 	if id := attached(t, ns, name); id != 0 {
@@ -168,7 +167,7 @@ func free(t *testing.T, ns *testenv.Namespace, name string) {
 	}
 }
 
-// attached is the program on an interface; 0: none.
+// attached returns the ID of the XDP program on an interface; 0: none.
 func attached(t *testing.T, ns *testenv.Namespace, name string) (id uint32) {
 	t.Helper()
 	ns.Do(t, func() {

@@ -15,8 +15,8 @@ const tlsFiles = "tls"
 type keyed interface {
 	// ReadKeys reads the file again. changed reports whether it has other keys than those in use.
 	ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error)
-	// UseKeys goes on with other keys, and counts the sessions it ends: those of peers whose key
-	// is gone or is another one.
+	// UseKeys replaces the keys. It ends the sessions of peers whose key is gone or has changed, and returns
+	// how many it ended.
 	UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error)
 }
 
@@ -56,7 +56,8 @@ func (d *Daemon) readCredentials(next *config.Config, had []*Flow) (c credential
 	return c, nil
 }
 
-// names are the flows whose keys have changed, in order, and tlsFiles.
+// names returns tlsFiles if the files of TLS have changed, and the flows whose keys have changed, in the
+// order of the configuration.
 func (c *credentials) names(of *config.Config) (all []string) {
 	if c.secret != nil {
 		all = append(all, tlsFiles)
@@ -69,8 +70,8 @@ func (c *credentials) names(of *config.Config) (all []string) {
 	return all
 }
 
-// use has the daemon use the credentials, and returns how many sessions that ended, by name. Flows
-// that were started again have read their keys themselves.
+// use puts the credentials into use, and returns how many sessions that ended, by name. Flows that were
+// started again have already read their keys.
 func (c *credentials) use(d *Daemon) (ended map[string]int, err error) {
 	ended = make(map[string]int)
 	if c.secret != nil {

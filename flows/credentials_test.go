@@ -14,8 +14,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 )
 
-// TestReloadRevokesCertificate: a reload reads the authority again, and ends the sessions of those whose certificates it does not cover any more.
-// Others go on. A file that cannot be read changes nothing.
+// TestReloadRevokesCertificate: a reload reads the authority's file again, and ends the sessions of clients
+// whose certificates it no longer covers. Other sessions continue. A file without a certificate changes
+// nothing.
 func TestReloadRevokesCertificate(t *testing.T) {
 	l := newRDMALab(t)
 	ours, others := authority.New(t), authority.New(t)
@@ -78,8 +79,9 @@ func TestReloadRevokesCertificate(t *testing.T) {
 	b.stop()
 }
 
-// TestReloadReadsKeys: a reload reads the keys of NVMe hosts again, and says of which flows they have changed. A file with a mistake changes nothing; one without
-// keys lets nobody connect. What becomes of hosts is TestChangeOfKeys' in package nvmet.
+// TestReloadReadsKeys: a reload reads the keys of NVMe hosts again, and reports the flows whose keys have
+// changed. A file with a mistake changes nothing. With a file without keys, no host can connect.
+// TestChangeOfKeys in package nvmet tests what happens to hosts.
 func TestReloadReadsKeys(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{MTU: 4200})
 	dir := testenv.DiskDir(t)

@@ -25,17 +25,17 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Options are what a daemon is told beside its configuration.
+// Options are the settings of a daemon that its configuration does not have.
 type Options struct {
 	Version  string            // for status and capture files
 	Log      *slog.Logger      // nil: slog.Default()
 	Count    uint64            // packets after which each flow is done; 0: no limit
-	Index    index.Maker       // makes the indexes of segments, apart from this process; nil: they are made here
-	Stream   io.Writer         // where packets go, as a pcapng stream, instead of to the disk; for one flow only
-	Context  context.Context   // ends what opening a flow waits for, which is the end of a pipe with a capture; nil: nothing does
-	Complete func(path string) // told of each file of a flow that is complete, on a goroutine of the flow's; nil: nobody is
-	Notes    string            // directory where it is noted which rules in cards are ours; empty: SteeringDir
-	Memory   *umem.Memory      // what umem.Allocate made with RegionConfig; nil: free pages. Open releases it
+	Index    index.Maker       // makes the indexes of segments in another process; nil: this process does
+	Stream   io.Writer         // receives packets as a pcapng stream instead of the disk; for one flow only
+	Context  context.Context   // cancels opening a flow, which may wait for the end of a pipe; may be nil
+	Complete func(path string) // called for each complete file, on a goroutine of its flow; may be nil
+	Notes    string            // directory for notes about our rules in cards; empty: SteeringDir
+	Memory   *umem.Memory      // from umem.Allocate with RegionConfig; nil: use free pages. Open releases it
 }
 
 // Daemon is one region, its workers and the flows over it. Its methods may be
@@ -47,14 +47,14 @@ type Daemon struct {
 	workers []*worker.Worker
 	devices *device.RDMADevices
 	nets    device.Interfaces
-	secret  *connect.Credentials // of RDMA connections; nil: they are plain
+	secret  *connect.Credentials // of RDMA connections; nil: no TLS
 	started time.Time
 	undo    pipeline.Cleanup
 
-	reloading sync.Mutex // held while flows come or go
+	reloading sync.Mutex // held by Start, Reload and Close
 	closing   atomic.Bool
 	reloads   *reloads
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	config    *config.Config
 	flows     []*Flow
 }
@@ -96,9 +96,8 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// giveProcessors makes sure that control work need not wait for the workers'
-// processors: with one to spare for each it waits up to a scheduler tick of 10
-// ms and more.
+// giveProcessors makes sure that control work need not wait for the workers' processors. With only one to
+// spare, each wait takes up to a scheduler tick of 10 ms, or more.
 func giveProcessors(workers int) {
 	if want := workers + 2; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
@@ -144,7 +143,8 @@ func (d *Daemon) worker(name string) *worker.Worker {
 	return d.workers[0]
 }
 
-// share is what each flow shares with the others. Its quota is its part of what RDMA devices leave.
+// share returns what a flow shares with the others. Its quota is its part of the extents, and of the frames
+// that RDMA devices leave.
 func (d *Daemon) share() pipeline.Shared {
 	c, _ := d.running()
 	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
@@ -155,8 +155,8 @@ func (d *Daemon) share() pipeline.Shared {
 	}
 }
 
-// Start starts every flow. Flows that cannot start do not keep others from it;
-// the error names each of them.
+// Start starts every flow. A flow that cannot start does not keep others from starting; the error names each
+// flow that cannot.
 func (d *Daemon) Start() error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
@@ -168,7 +168,7 @@ func (d *Daemon) Start() error {
 	return errors.Join(errs...)
 }
 
-// warn says what is not as it should be.
+// warn logs settings that make the daemon slower.
 func (d *Daemon) warn() {
 	if d.region.Pages() == umem.Ordinary {
 		d.options.Log.Warn("the region is on ordinary pages, as configured: every device is slower")
@@ -198,7 +198,7 @@ func (d *Daemon) Flows() []*Flow {
 	return all
 }
 
-// Config is the configuration the daemon runs with, not to be changed.
+// Config returns the configuration that the daemon runs with. The caller must not change it.
 func (d *Daemon) Config() *config.Config {
 	c, _ := d.running()
 	return c
@@ -232,7 +232,7 @@ func (d *Daemon) Unready() (all []status.Flow) {
 	return all
 }
 
-// Status is everything the daemon tells about itself.
+// Status returns the status of the daemon, its workers and its flows.
 func (d *Daemon) Status() status.Daemon {
 	s := status.Daemon{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
 	for _, w := range d.workers {
@@ -257,8 +257,7 @@ func (d *Daemon) regionStatus() status.Region {
 	return s
 }
 
-// Close stops every flow, so that nothing received is lost, and gives
-// everything back.
+// Close stops every flow, so that nothing received is lost, and releases everything.
 func (d *Daemon) Close() error {
 	d.closing.Store(true)
 	err := d.stop() // also while a reload waits for a disk

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestDevices captures to block devices, and copies the capture from there.
+// TestDevices captures to block devices, and exports the capture from them.
 func TestDevices(t *testing.T) {
 	testenv.Long(t, "TestDeviceFull captures to a device as well")
 	const size = 32 << 20

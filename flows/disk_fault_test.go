@@ -15,8 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestDiskError: a device that fails for good. It is one of compressed memory,
-// which is allowed no more.
+// TestDiskError: when a device fails permanently, the flow fails, and the device has every durable packet. It
+// is a zram device whose memory limit makes writes fail.
 func TestDiskError(t *testing.T) {
 	dev := testenv.Zram(t, 64<<20)
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
@@ -38,8 +38,8 @@ func TestDiskError(t *testing.T) {
 	inSequence(t, captures.Packets(t, captures.ExportRing(t, dev))[:s.Durable.Packets], 0, s.Durable.Packets)
 }
 
-// TestDeviceOutOfRoom: a device whose storage is short, such as one of thin
-// provisioning, is waited for like a file system.
+// TestDeviceOutOfRoom: when a device runs out of storage, such as one with thin provisioning, the flow waits
+// for space as it does with a file system.
 func TestDeviceOutOfRoom(t *testing.T) {
 	small := testenv.Ext4(t, 16<<20)
 	back := filepath.Join(small, "back")
@@ -54,9 +54,10 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
 	c.start(t)
 	c.capture(t, 100)
-	// The loop device calls a write done of which only the first part found room.
+	// The loop device reports a write as done although there was space only for its first part.
 	await(t, c.ill, "100 durable packets", func(s status.Flow) bool { return s.Durable.Packets == 100 })
-	// The head of the next segment is written through the page cache, where a write without room would fail for good.
+	// The head of the next segment is written through the page cache. A write without space would fail there
+	// permanently.
 	testenv.Wait(t, 10*time.Second, "the next segment's head", func() bool { return slices.Contains(captures.Generations(t, dev), 2) })
 	ballast := fill(t, small)
 	c.send(t, 1000)
@@ -72,8 +73,8 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	inSequence(t, inTurn(captures.Packets(t, captures.ExportRing(t, dev))), 0, 1100)
 }
 
-// passErrorsOn has a loop device fail with the error of its file. Older kernels' do so
-// only with direct I/O (loop_handle_cmd in drivers/block/loop.c).
+// passErrorsOn makes a loop device fail with the error of its file. In older kernels loop devices do so only
+// with direct I/O (loop_handle_cmd in drivers/block/loop.c).
 func passErrorsOn(t *testing.T, device string) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
@@ -86,7 +87,7 @@ func passErrorsOn(t *testing.T, device string) {
 	}
 }
 
-// fill fills a file system and returns the file that does it.
+// fill fills a file system with one file and returns the file's name.
 func fill(t *testing.T, dir string) (ballast string) {
 	t.Helper()
 	ballast = filepath.Join(dir, "ballast")
@@ -125,8 +126,8 @@ func TestDiskFullAtStart(t *testing.T) {
 	free(t, c.B.Namespace, c.B.Ifname)
 }
 
-// TestDiskFull fills the disk while the flow runs, and makes room again. What was
-// received is all there; what was not is counted.
+// TestDiskFull: when the disk fills up while the flow runs, the flow waits until there is space again. The
+// files then have every packet that was received, and all other packets are counted as lost.
 func TestDiskFull(t *testing.T) {
 	testenv.Long(t, "TestStopWhileFull and TestDeviceOutOfRoom wait for room as well")
 	for name, to := range map[string]string{
@@ -189,8 +190,8 @@ func (c *clinic) complete(t *testing.T, dir string) {
 	captures.Readable(t, files[0], files[len(files)-1])
 }
 
-// TestStopWhileFull stops a flow whose disk stays full: it waits a while, says what
-// it could not write, and keeps what it could.
+// TestStopWhileFull: a flow that is stopped while its disk stays full waits until its drain timeout. Its
+// error then says how much it could not write, and its files keep what it could.
 func TestStopWhileFull(t *testing.T) {
 	small := testenv.Ext4(t, 24<<20)
 	c := newClinic(t, "", "file: "+small+"/ill, flush: 20ms, durable: 50ms, segment: {size: 64MiB}, prepare: none")

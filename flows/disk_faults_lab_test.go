@@ -14,10 +14,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestDiskFaults has all kinds of things happen to a flow's disk, beside another flow on
-// the same worker, which must lose nothing. The one flow refuses to start or ends, says
-// what is wrong and what mends it, counts it, and is started again once it is mended. In
-// the end not one frame is missing.
+// TestDiskFaults makes a flow's disk fail in many ways, while another flow on the same worker must lose
+// nothing. The flow refuses to start or fails, reports the fault and its remedy, and counts the error. It
+// starts again after the repair. At the end not one frame is missing.
 func TestDiskFaults(t *testing.T) {
 	c := newClinic(t, "", toFile)
 	for _, f := range []struct {
@@ -106,8 +105,7 @@ func filesGone(t *testing.T, c *clinic) {
 	p.recovers(t, p.disk.Mend)
 }
 
-// hang has a disk answer nothing for a while, twice: first it is well again, then it
-// fails.
+// hang makes a disk stop answering, twice. The first time the disk recovers, the second time it fails.
 func hang(t *testing.T, c *clinic) {
 	p := newPatient(t, c, false, "")
 	p.begins(t)
@@ -125,8 +123,8 @@ func hang(t *testing.T, c *clinic) {
 	p.recovers(t, p.disk.Mend)
 }
 
-// stopHanging stops a flow whose disk answers nothing: it ends once the disk has given
-// its frames back.
+// stopHanging stops a flow whose disk does not answer: the flow ends after the disk has given the flow's
+// frames back.
 func stopHanging(t *testing.T, c *clinic) {
 	p := newPatient(t, c, false, ", layout: slot")
 	p.begins(t)
@@ -149,20 +147,20 @@ func stopHanging(t *testing.T, c *clinic) {
 	settled(t, c.ill.Status())
 }
 
-// patient is the ill flow with what it writes to.
+// patient is the flow "ill" with the disk that it writes to.
 type patient struct {
 	*clinic
-	disk    *labenv.Mapped // nil where it is another one
-	device  string         // that it writes to, or on which its file system is
-	raw     string         // what its ring is read from
+	disk    *labenv.Mapped // nil: another kind of disk
+	device  string         // the flow writes to it, or its file system is on it
+	raw     string         // the ring is read from it
 	dir     string         // where the file system is mounted; empty: there is none
 	first   uint64         // number of the first packet that was sent
 	durable uint64         // packets that were durable when it failed
 	later   uint64         // number of the first packet sent after that
 }
 
-// newPatient makes a disk that can fail, with a file system where files are asked for,
-// and tells the ill flow to write there.
+// newPatient makes a disk that can fail, with a file system if files is set, and configures ill to write
+// there.
 func newPatient(t *testing.T, c *clinic, files bool, to string) *patient {
 	t.Helper()
 	disk := labenv.Map(t, 64<<20)
@@ -174,7 +172,7 @@ func newPatient(t *testing.T, c *clinic, files bool, to string) *patient {
 	return p
 }
 
-// prescribed tells the flow where to write, and how.
+// prescribed sets where and how the flow writes.
 func (p *patient) prescribed(t *testing.T, how string) {
 	t.Helper()
 	if p.dir != "" {
@@ -184,7 +182,7 @@ func (p *patient) prescribed(t *testing.T, how string) {
 	p.prescribe(t, "", "device: "+p.device+", "+how)
 }
 
-// where is what errors must name.
+// where is the path that errors must name.
 func (p *patient) where() string {
 	if p.dir != "" {
 		return p.dir
@@ -192,7 +190,7 @@ func (p *patient) where() string {
 	return p.device
 }
 
-// begins starts the flow and has it capture.
+// begins starts the flow, which captures 200 packets until they are durable.
 func (p *patient) begins(t *testing.T) {
 	t.Helper()
 	p.first = p.sent
@@ -201,8 +199,7 @@ func (p *patient) begins(t *testing.T) {
 	await(t, p.ill, "200 durable packets", func(s status.Flow) bool { return s.Durable.Packets == 200 })
 }
 
-// falls has something happen to the flow's disk while it captures, and checks what the
-// flow says and counts.
+// falls makes the flow's disk fail during a capture, and checks the flow's error and counters.
 func (p *patient) falls(t *testing.T, happens func(testing.TB), says ...string) {
 	t.Helper()
 	p.begins(t)
@@ -211,7 +208,7 @@ func (p *patient) falls(t *testing.T, happens func(testing.TB), says ...string) 
 	p.ended(t, says...)
 }
 
-// ended checks what a flow says and counts that its disk has failed.
+// ended waits until the flow has failed because of its disk, and checks its error and counters.
 func (p *patient) ended(t *testing.T, says ...string) {
 	t.Helper()
 	p.becomes(t, status.Failed, append(says, p.where(), "start the flow again")...)
@@ -229,8 +226,8 @@ func (p *patient) ended(t *testing.T, says ...string) {
 	p.durable, p.later = s.Durable.Packets, p.sent
 }
 
-// recovers mends the disk, starts the flow again and checks that the capture has what was
-// durable, and what came later.
+// recovers repairs the disk and starts the flow again. It checks that the capture has the packets that were
+// durable, and those sent later.
 func (p *patient) recovers(t *testing.T, mend func(testing.TB)) {
 	t.Helper()
 	if p.dir != "" {
@@ -258,15 +255,15 @@ func (p *patient) found(t *testing.T) [][]byte {
 	return captures.Packets(t, files...)
 }
 
-// keeps checks that the last packets are those that were durable before the disk failed,
-// perhaps some of those that came before it had, and all that came later.
+// keeps checks that got ends with the packets that were durable before the disk failed, perhaps more of those
+// sent before it failed, and all that were sent later.
 func (p *patient) keeps(t *testing.T, got [][]byte) {
 	t.Helper()
 	for len(got) > 0 {
 		if n, _ := testenv.Sequence(got[0]); n >= p.first {
 			break
 		}
-		got = got[1:] // of a capture before
+		got = got[1:] // of an earlier capture
 	}
 	later := p.sent - p.later
 	if uint64(len(got)) < p.durable+later {

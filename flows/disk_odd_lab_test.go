@@ -16,10 +16,10 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// usual is how the odd disks are written to.
+// usual are the settings of flows to the odd disks.
 const usual = "segment: {size: 8MiB}, flush: 20ms, durable: 100ms"
 
-// wholeDisk is a patient on the disk with blocks of 4096 bytes, or its node.
+// wholeDisk is a patient that writes to the disk with blocks of 4096 bytes, or to its node.
 func wholeDisk(t *testing.T, c *clinic, odd *labenv.Odd, node bool) *patient {
 	t.Helper()
 	p := &patient{clinic: c, device: odd.Blocks.Disk, raw: odd.Blocks.Disk}
@@ -30,8 +30,8 @@ func wholeDisk(t *testing.T, c *clinic, odd *labenv.Odd, node bool) *patient {
 	return p
 }
 
-// unplugged takes a disk off its bus under a flow, and puts it back. Its blocks have 4096
-// bytes: it is captured to packed, since slots are smaller.
+// unplugged removes a disk from its bus while a flow writes to it, and attaches it again. The disk has blocks
+// of 4096 bytes. The flow uses layout packed, since slots are smaller than a block.
 func unplugged(t *testing.T, c *clinic, node bool) {
 	odd := labenv.OddDisks(t)
 	p := wholeDisk(t, c, odd, node)
@@ -54,7 +54,7 @@ func diskRemoved(t *testing.T, c *clinic) { unplugged(t, c, false) }
 
 func nodeRemoved(t *testing.T, c *clinic) { unplugged(t, c, true) }
 
-// fileSystemRemoved takes the disk away below a file system.
+// fileSystemRemoved removes the disk below a mounted file system.
 func fileSystemRemoved(t *testing.T, c *clinic) {
 	odd := labenv.OddDisks(t)
 	p := &patient{clinic: c, device: odd.Blocks.Disk, dir: labenv.Ext4(t, odd.Blocks.Disk)}
@@ -66,7 +66,7 @@ func fileSystemRemoved(t *testing.T, c *clinic) {
 	})
 }
 
-// refused starts the ill flow, which must not be possible, and checks that it says why.
+// refused checks that ill cannot start and that its error says why.
 func (c *clinic) refused(t *testing.T, says ...string) error {
 	t.Helper()
 	err := c.try(t)
@@ -81,8 +81,8 @@ func (c *clinic) refused(t *testing.T, says ...string) error {
 	return err
 }
 
-// refusals writes to disks that cannot be written to: too small for a ring, and one that
-// reads well and fails each write.
+// refusals starts the flow on disks that it cannot write to: some are too small for a ring, and one serves
+// reads and fails each write.
 func refusals(t *testing.T, c *clinic) {
 	odd := labenv.OddDisks(t)
 	for _, device := range []string{odd.Small.Disk, odd.Small.Node}[:shorter(1, 2)] {
@@ -95,7 +95,7 @@ func refusals(t *testing.T, c *clinic) {
 	}
 }
 
-// diskReadOnly writes to a disk that somebody has set read-only, before and while.
+// diskReadOnly sets the disk read-only, before the flow starts and while it runs.
 func diskReadOnly(t *testing.T, c *clinic) {
 	odd := labenv.OddDisks(t)
 	set := func(how string) {
@@ -120,7 +120,7 @@ func diskReadOnly(t *testing.T, c *clinic) {
 	}
 }
 
-// readOnlyFiles writes to a file system that is mounted for reading only.
+// readOnlyFiles starts the flow on a file system that is mounted read-only.
 func readOnlyFiles(t *testing.T, p *patient) {
 	t.Helper()
 	remount := func(flags uintptr) {

@@ -13,7 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// TestDispatcher records packets beside programs of libxdp's, which get what the flow leaves, and what its priority puts before it.
+// TestDispatcher: a flow captures on an interface with XDP programs of libxdp. Programs ahead of its priority
+// see packets first, and programs behind it get the packets that the flow leaves.
 func TestDispatcher(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &l.B)
@@ -48,7 +49,7 @@ func TestDispatcher(t *testing.T) {
 	}
 }
 
-// TestRefilterDispatched is that in libxdp's dispatcher, which is another one after each change.
+// TestRefilterDispatched is TestRefilter in libxdp's dispatcher, which each change replaces.
 func TestRefilterDispatched(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	testenv.NewLibxdp(t, &l.B).Load(t, testenv.OtherPass)

@@ -15,8 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestSameAsTcpdump compares our file with what tcpdump saw leave the other end,
-// byte for byte and in order per queue.
+// TestSameAsTcpdump compares our file with the packets that tcpdump saw leave the other end, byte for byte
+// and in order per queue.
 func TestSameAsTcpdump(t *testing.T) {
 	testenv.Long(t, "TestFilterLeavesTheRest compares with tcpdump as well")
 	for _, layout := range layouts {
@@ -48,11 +48,11 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	balanced(t, f.Status(), uint64(len(frames)))
 }
 
-// usualRounds is how often traffic repeats where UNIFIEDD_ROUNDS does not say.
+// usualRounds is how often traffic repeats if UNIFIEDD_ROUNDS is not set.
 var usualRounds = 1 + testenv.Fewer(3)
 
-// traffic is the zoo a few times (UNIFIEDD_ROUNDS), among streams of all sizes from
-// many ports so that every queue has some.
+// traffic repeats the zoo UNIFIEDD_ROUNDS times, mixed with packets of all sizes from many ports, so that
+// every queue gets some.
 func (l *lab) traffic() (frames [][]byte) {
 	zoo := testenv.Frames(testenv.Zoo(&l.A, &l.B, l.MTU))
 	for round := range fromEnvironment("UNIFIEDD_ROUNDS", usualRounds) {
@@ -65,7 +65,8 @@ func (l *lab) traffic() (frames [][]byte) {
 	return frames
 }
 
-// fromEnvironment is the number a variable has, for the long forms of tests.
+// fromEnvironment returns the number in an environment variable, or usual if it has none. The long forms of
+// tests set it.
 func fromEnvironment(name string, usual int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
 		return n
@@ -80,8 +81,8 @@ func total(frames [][]byte) (n int) {
 	return n
 }
 
-// sameInQueues checks that the packets of each of our queues are those tcpdump
-// saw, in its order. Packets of the same bytes are of one queue.
+// sameInQueues checks that each of our queues has the packets that tcpdump saw, in tcpdump's order. Packets
+// with the same bytes must be in one queue.
 func sameInQueues(t *testing.T, ours []testenv.Captured, theirs [][]byte, queues int) {
 	t.Helper()
 	if len(ours) != len(theirs) {
@@ -115,7 +116,7 @@ func sameInQueues(t *testing.T, ours []testenv.Captured, theirs [][]byte, queues
 	}
 }
 
-// balanced checks a stopped flow's account of offered packets.
+// balanced checks that a flow's counters account for every packet offered.
 func balanced(t *testing.T, s status.Flow, offered uint64) {
 	t.Helper()
 	sum := s.Packets + s.Waiting
@@ -132,8 +133,8 @@ func balanced(t *testing.T, s status.Flow, offered uint64) {
 	}
 }
 
-// TestFilterLeavesTheRest captures what tcpdump selects by the same words, and
-// leaves the rest to the host, which goes on answering.
+// TestFilterLeavesTheRest: a flow captures the packets that tcpdump selects by the same expression. The host
+// gets the other packets and still answers.
 func TestFilterLeavesTheRest(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
@@ -166,8 +167,8 @@ func TestFilterLeavesTheRest(t *testing.T) {
 	}
 }
 
-// TestLiveFile reads a capture that goes on: packets are in the file within a
-// second, and readers complain once at most.
+// TestLiveFile: a packet is in the file of a running capture within a second, and a reader of that file
+// reports at most one error.
 func TestLiveFile(t *testing.T) {
 	testenv.Long(t, "it bounds times")
 	for _, layout := range layouts {
@@ -202,14 +203,14 @@ func TestLiveFile(t *testing.T) {
 	}
 }
 
-// aboutTail reports whether a reader complains once at most: of how far it came
-// and of what is there. A complaint may have several lines.
+// aboutTail reports whether a reader printed at most one error, about the end of the file. An error may have
+// several lines.
 func aboutTail(lines []string) bool {
 	said := strings.Join(lines, "\n")
 	return len(lines) <= 1 || strings.Count(said, "damaged or corrupt") == 1 && strings.Count(said, "block length") == 1 && len(lines) <= 3
 }
 
-// live reads what can be read of the running capture.
+// live reads the packets that the running capture has written so far.
 func (l *lab) live(t *testing.T) []testenv.Captured {
 	t.Helper()
 	files := l.files(t)
@@ -219,9 +220,8 @@ func (l *lab) live(t *testing.T) []testenv.Captured {
 	return captures.Records(t, files...)
 }
 
-// TestTimesAndStatistics captures some seconds of steady traffic: each packet's
-// time lies between sending and seeing it, and each second the file says how many
-// there were.
+// TestTimesAndStatistics captures some seconds of steady traffic. Each packet's time is between the start and
+// the end of the test, and the file has the packet counts for each second.
 func TestTimesAndStatistics(t *testing.T) {
 	testenv.Long(t, "it needs some seconds of traffic, and nothing more happens than elsewhere")
 	for _, layout := range layouts {
@@ -253,8 +253,8 @@ func TestTimesAndStatistics(t *testing.T) {
 	}
 }
 
-// TestStatisticsOfManyQueues: each queue has its statistics in the file, though those
-// of all do not fit one batch.
+// TestStatisticsOfManyQueues: the file has the statistics of each queue, although those of all queues do not
+// fit one batch.
 func TestStatisticsOfManyQueues(t *testing.T) {
 	const queues = 40
 	for _, layout := range layouts {
@@ -275,11 +275,11 @@ func TestStatisticsOfManyQueues(t *testing.T) {
 	}
 }
 
-// timesPlausible checks that times lie between the clock's readings before and
-// after, never go back in a queue, and have nanoseconds.
+// timesPlausible checks that times are between begin and end, never go back within a queue, and have
+// nanoseconds.
 func timesPlausible(t *testing.T, all []testenv.Captured, begin, end time.Time) {
 	t.Helper()
-	const slack = int64(time.Millisecond) // the wall clock is disciplined meanwhile
+	const slack = int64(time.Millisecond) // the wall clock may be adjusted during the test
 	last, fine := map[int]int64{}, 0
 	for i, r := range all {
 		if r.Time < begin.UnixNano()-slack || r.Time > end.UnixNano()+slack {

@@ -17,14 +17,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// freeOf is how many bytes are free where a directory is; none, where that is not told.
+// freeOf returns how many bytes are free in the file system of a directory; 0 if the kernel does not say.
 func freeOf(dir string) uint64 {
 	var st unix.Statfs_t
 	_ = unix.Statfs(dir, &st)
 	return st.Bavail * uint64(st.Bsize)
 }
 
-// lowest looks at the free space until it is told to stop, and tells the least there was.
+// lowest watches the free space until stop is called. stop returns the lowest value it saw.
 func lowest(t *testing.T, dir string) (stop func() uint64) {
 	quit, done, low := make(chan struct{}), make(chan struct{}), freeOf(dir)
 	go func() {
@@ -43,7 +43,7 @@ func lowest(t *testing.T, dir string) (stop func() uint64) {
 	return stop
 }
 
-// takeRoom makes a file larger until so little is left, and returns its name.
+// takeRoom grows a file until only leave bytes are free, and returns its name.
 func takeRoom(t *testing.T, dir string, leave uint64) (name string) {
 	t.Helper()
 	name = filepath.Join(dir, "ballast")
@@ -62,8 +62,9 @@ func takeRoom(t *testing.T, dir string, leave uint64) (name string) {
 	return name
 }
 
-// TestFloor keeps room on a disk: the oldest segments go, and where others take the room all the complete ones; then nothing is
-// written until there is room, which status tells, and the flow goes on.
+// TestFloor: a flow with keep_free removes its oldest segments to keep that much space free. If other files
+// take the space, the flow removes all complete segments. Then it writes nothing until there is space, and
+// its status says so.
 func TestFloor(t *testing.T) {
 	const floor, segment = 16 << 20, 4 << 20
 	testenv.Root(t)
@@ -109,7 +110,8 @@ func TestFloor(t *testing.T) {
 	complete(t, l.files(t))
 }
 
-// TestFloorOfOneFile: the one file of a capture grows as far as there is room above the floor, to the byte, and goes on when there is more.
+// TestFloorOfOneFile: the only file of a capture grows until exactly keep_free bytes are left, and grows on
+// when there is more space.
 func TestFloorOfOneFile(t *testing.T) {
 	const floor = 16 << 20
 	testenv.Root(t)
@@ -139,7 +141,7 @@ func TestFloorOfOneFile(t *testing.T) {
 	complete(t, []string{filepath.Join(l.dir, "one")})
 }
 
-// TestOwner: files are whose they are said to be, and who may not give files away is told.
+// TestOwner: files have the configured owner and mode. A flow with an unknown owner does not start.
 func TestOwner(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -29,7 +29,7 @@ type Flow struct {
 
 	starting sync.Mutex    // held while starting or stopping
 	leaving  atomic.Bool   // a reload removes it: it must not start again
-	mu       sync.Mutex    // guards what follows
+	mu       sync.Mutex    // guards the fields below
 	run      *pipeline.Run // nil unless running
 	quit     chan struct{}
 	ended    chan struct{} // closed when the run has been released
@@ -80,7 +80,7 @@ func (f *Flow) Start() error {
 	return nil
 }
 
-// env is what the flow is opened with.
+// env returns the environment in which the flow is opened.
 func (f *Flow) env() *pipeline.Env {
 	return &pipeline.Env{
 		Flow: f.config, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait == config.WaitPoll, Log: f.log,
@@ -115,8 +115,8 @@ func (f *Flow) setRun(r *pipeline.Run) {
 	f.log.Info("flow runs", append([]any{"from", pipeline.Origin(f.config.From), "to", pipeline.Destination(f.config.To)}, r.Flow.Announce()...)...)
 }
 
-// Stop stops receiving, brings what was received to its end and gives everything back. It does
-// nothing if the flow is stopped.
+// Stop stops receiving, finishes processing what was received and releases everything. It does nothing if the
+// flow is stopped.
 func (f *Flow) Stop() error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
@@ -131,7 +131,8 @@ func (f *Flow) Stop() error {
 	return f.err
 }
 
-// Ended is closed when the flow, which was started, has ended: stopped, failed or done.
+// Ended returns a channel that is closed when the flow, which was started, has ended: stopped, failed or
+// done.
 func (f *Flow) Ended() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +145,7 @@ func (f *Flow) running() *pipeline.Run {
 	return f.run
 }
 
-// runningKind is the running flow's own part, or nil.
+// runningKind returns the part of the running flow that is specific to its kind, or nil.
 func (f *Flow) runningKind() pipeline.Flow {
 	if r := f.running(); r != nil {
 		return r.Flow

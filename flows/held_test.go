@@ -22,8 +22,8 @@ func heldTrue(t *testing.T, h *status.Usage, all []testenv.Captured) {
 	}
 }
 
-// TestHeldFiles: what the files hold, those of an earlier run and one that somebody
-// removes included.
+// TestHeldFiles: the status says what the segments hold, also those of an earlier run, and also after another
+// program has removed one.
 func TestHeldFiles(t *testing.T) {
 	c := newClinic(t, "", "file: DIR/ill, segment: {size: 1MiB}, flush: 20ms, durable: 50ms")
 	names := func() []string { all, _ := filepath.Glob(c.dir + "/ill-*.pcapng"); return all }

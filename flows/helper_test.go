@@ -23,21 +23,20 @@ type lab struct {
 	dir    string
 	daemon *Daemon
 	before netlink.LinkStatistics // of end A
-	came   uint64                 // packets that end B had received
+	came   uint64                 // packets that end B received before the test
 }
 
-// granted is what a flow that captures from end B must say of itself. Tests on cards
-// set it.
+// granted is what the status of a flow that captures from end B must say. Tests on cards set it.
 var granted = struct {
-	policy     config.ZeroCopy // that is asked for where a test does not say
+	policy     config.ZeroCopy // for tests that do not set one
 	zeroCopy   bool
-	offered    bool // zero copy, to who asks for it
+	offered    bool // zero copy, to a flow that requires it
 	cards      bool
-	overloaded int  // queues of an interface that is sent more than it takes
-	patient    bool // the card loses nothing then, but has the sender wait; what waits may come in another order (inTurn)
+	overloaded int  // number of queues in tests that overload an interface
+	patient    bool // in overload the card makes the sender wait, loses nothing and may reorder (inTurn)
 }{policy: config.ZeroCopyPrefer, overloaded: 2}
 
-// defaults is a configuration for a lab; tests change what they are about.
+// defaults returns a configuration for a lab. Tests change the settings that they test.
 func (l *lab) defaults(layout string) string {
 	return fmt.Sprintf(`
 region: {size: 96MiB}
@@ -48,11 +47,11 @@ flows:
 `, l.B.Ifname, l.dir, layout)
 }
 
-// layouts are those that tests run with. Each form of cards has one, since all takes long
+// layouts are the layouts that tests run with. Each form of cards uses one, since all of them take too long
 // there.
 var layouts = []string{"packed", "slot"}
 
-// some are all of the values, and on cards the last.
+// some returns all of the values, and on cards only the last one.
 func some[T any](all ...T) []T {
 	if granted.cards {
 		return all[len(all)-1:]
@@ -60,7 +59,7 @@ func some[T any](all ...T) []T {
 	return all
 }
 
-// newLab makes the pair, the pages and a directory.
+// newLab makes the pair, the huge pages and a directory.
 func newLab(t *testing.T, o testenv.PairOptions) *lab {
 	t.Helper()
 	testenv.Root(t)
@@ -80,8 +79,8 @@ func joined(t testing.TB, o testenv.PairOptions) *lab {
 // sent is how many packets end A has sent.
 func (l *lab) sent(t *testing.T) uint64 { return l.A.Stats(t).TxPackets - l.before.TxPackets }
 
-// offered is how many of them reached end B. A veth pair loses none; of cards, end B has
-// counted them, once that is at rest.
+// offered is how many of the sent packets reached end B. A veth pair loses none. With cards it is end B's own
+// count, once that no longer changes.
 func (l *lab) offered(t *testing.T) (n uint64) {
 	t.Helper()
 	if !l.IsCard() {
@@ -96,8 +95,8 @@ func (l *lab) offered(t *testing.T) (n uint64) {
 	return n - l.came
 }
 
-// feed sends frames to a flow at a rate per second, no faster than it gives their room
-// back, and returns how many end A has sent.
+// feed sends frames to a flow at a rate per second, no faster than the flow writes them, and returns how many
+// end A has sent.
 func (l *lab) feed(t *testing.T, f *Flow, frames [][]byte, rate float64) int {
 	t.Helper()
 	taken := func() uint64 {
@@ -118,8 +117,8 @@ func (l *lab) start(t *testing.T, text string, o Options) *Daemon {
 	return l.daemon
 }
 
-// begin starts flows in end B's namespace, and waits until packets reach them. They
-// have been granted what they should.
+// begin starts flows in end B's namespace, and waits until packets reach them. It checks that they have zero
+// copy as granted says.
 func (l *lab) begin(t *testing.T, start func() error) {
 	t.Helper()
 	var err error
@@ -139,7 +138,8 @@ func (l *lab) begin(t *testing.T, start func() error) {
 	}
 }
 
-// parsed is a configuration whose flows from end B have the policy the test runs with.
+// parsed parses a configuration. Flows from end B get the zero copy policy that the test runs with, unless
+// text sets one.
 func (l *lab) parsed(t testing.TB, text string) *config.Config {
 	t.Helper()
 	c, err := config.Parse("test.yaml", []byte(text), config.Options{})
@@ -208,7 +208,7 @@ func (l *lab) files(t *testing.T) []string {
 	return found
 }
 
-// await polls a flow's status until it is as wanted.
+// await polls a flow's status until ok accepts it, and returns it.
 func await(t *testing.T, f *Flow, what string, ok func(status.Flow) bool) status.Flow {
 	t.Helper()
 	var s status.Flow

@@ -102,8 +102,8 @@ func endRun(t testing.TB, r *pipeline.Run, poll func() bool) {
 	}
 }
 
-// TestPollAllocatesNothing polls a flow under traffic: receiving, laying out,
-// writing, flushing and statistics make no garbage.
+// TestPollAllocatesNothing: a flow under traffic does not allocate when it receives, lays out, writes,
+// flushes and records statistics.
 func TestPollAllocatesNothing(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestPollAllocatesNothing(t *testing.T) {
 					b.poll()
 				}
 			}
-			for range 200 { // the first segment is taken, every slice has grown
+			for range 200 { // until the first segment is in use and every slice has grown
 				round()
 			}
 			before := b.disk.PacketsWritten()
@@ -136,9 +136,8 @@ func TestPollAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkCapture tells what polling costs for each packet, from the ring to the
-// disk, without the sender and the kernel's work for it; 64 packets wait whenever
-// the flow is polled.
+// BenchmarkCapture measures the time that polling takes for each packet, from the ring to the disk, without
+// the sender and the kernel's work for it. 64 packets are waiting at each poll.
 func BenchmarkCapture(b *testing.B) {
 	for _, layout := range layouts {
 		for _, size := range []int{64, 512, 1024, 1514} {

@@ -63,8 +63,7 @@ func takeBelow(t *testing.T, r *umem.Region, edge uint64) (giveBack func()) {
 	}
 }
 
-// above checks that packets landed at, and the disk was given, addresses above
-// edge only.
+// above checks that packets landed only above edge, and that the disk wrote only from there.
 func (w *witness) above(t *testing.T, edge uint64) {
 	t.Helper()
 	for i, p := range w.landed {

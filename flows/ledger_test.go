@@ -51,9 +51,8 @@ flows:
 	}
 }
 
-// overload sends bursts of packets, as fast as it can, until some are lost, and returns
-// how many reached the flow. On a busy machine the sender may be as slow as the flow, so
-// there are several.
+// overload sends bursts of packets, as fast as it can, until some are lost, and returns how many reached the
+// flow. On a busy machine the sender may be as slow as the flow, so one burst may not be enough.
 func (l *lab) overload(t *testing.T, f *Flow, packets, size int) (offered uint64) {
 	t.Helper()
 	taken, given := 0, 0
@@ -118,9 +117,9 @@ func (l *lab) accounted(t *testing.T, s status.Flow) []testenv.Captured {
 	return all
 }
 
-// inTurn are captured packets in the order they were sent in. That is the order they
-// came in, but for a card that has its fellow wait: on the wire between emulated cards a
-// packet that waits at its end is then behind one that waits at its start.
+// inTurn returns captured packets in the order in which they were sent. Packets also arrive in that order,
+// except from emulated cards that make the sender wait: there, a packet that waits at the end of the wire
+// arrives after one that waits at its start.
 func inTurn(got [][]byte) [][]byte {
 	if !granted.patient {
 		return got
@@ -134,9 +133,9 @@ func inTurn(got [][]byte) [][]byte {
 	return got
 }
 
-// TestLongOverload sends for UNIFIEDD_SECONDS (2) more than a flow takes, while
-// another of the same worker has light traffic. Memory and disk stay bounded, the
-// account stays balanced, and the other flow loses nothing.
+// TestLongOverload sends more than a flow can take for UNIFIEDD_SECONDS (2), while another flow of the same
+// worker has light traffic. Memory and disk stay bounded, the counters account for every packet, and the
+// other flow loses nothing.
 func TestLongOverload(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	other := l.addPair(t)
@@ -181,7 +180,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// slowWriter takes some milliseconds for each write, in the lab guest five times as many.
+// slowWriter takes some milliseconds for each write, and five times as many in the lab guest.
 type slowWriter struct {
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -194,8 +193,8 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 	return w.out.Write(b)
 }
 
-// TestLedgerWithASlowStream holds the source back when the sink is full: packets
-// are then lost in the kernel's rings, and counted there.
+// TestLedgerWithASlowStream: a full sink blocks its source. Packets are then lost in the kernel's rings, and
+// counted there.
 func TestLedgerWithASlowStream(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	w := &slowWriter{}

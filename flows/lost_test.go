@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestLostWhileFull: a flow that is stopped while its disk is full loses what it has
-// received, and what its rings still have. Both are counted.
+// TestLostWhileFull: a flow that is stopped while its disk is full loses the packets that it has received and
+// those that are still in its rings. Both are counted.
 func TestLostWhileFull(t *testing.T) {
 	small := testenv.Ext4(t, 24<<20)
 	c := newClinic(t, "", "file: "+small+"/ill, flush: 20ms, durable: 50ms, segment: {size: 64MiB}, prepare: none")
@@ -32,7 +32,8 @@ func TestLostWhileFull(t *testing.T) {
 	settled(t, c.ill.Status())
 }
 
-// TestLostToAnError: the same for a disk that fails.
+// TestLostToAnError: a flow whose disk fails counts the packets that it loses, and counts none while it may
+// still write them.
 func TestLostToAnError(t *testing.T) {
 	dev := testenv.Zram(t, 64<<20)
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
@@ -56,8 +57,8 @@ func TestLostToAnError(t *testing.T) {
 	settled(t, s)
 }
 
-// settled checks the account of a flow that has ended: each packet offered was
-// passed on, or is written, or is counted as lost.
+// settled checks the account of a flow that has ended: each packet offered was passed on, was written, or is
+// counted as lost.
 func settled(t *testing.T, s status.Flow) {
 	t.Helper()
 	sum := s.Written.Packets + s.Waiting

@@ -8,9 +8,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestPacketsOfManyFrames captures packets as long as an interface passes them: of
-// more frames than a packet of the network stack has fragments, since the kernel
-// copies it into frames that may be smaller than its pages.
+// TestPacketsOfManyFrames captures packets as long as an interface passes them. They take more frames than a
+// packet of the network stack has fragments, since the kernel copies them into frames that may be smaller
+// than its pages.
 func TestPacketsOfManyFrames(t *testing.T) {
 	const count = 300
 	for _, c := range []struct {

@@ -18,15 +18,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// mirrors starts a flow that takes copies, in a lab with addresses.
+// mirrors starts a flow that mirrors end B's interface, in a lab with addresses.
 func (l *lab) mirrors(t *testing.T, layout, direction string) *Flow {
 	t.Helper()
 	text := strings.Replace(l.defaults(layout), "ring: 2048", "ring: 4096, mirror: "+direction, 1)
 	return l.start(t, text, Options{}).Flows()[0]
 }
 
-// TestMirror: ping, TCP and packets with VLAN tags go on as without, and the file has both
-// directions as tcpdump has them on the same interface, each packet as often.
+// TestMirror: with a mirror, ping, TCP and packets with VLAN tags work as without one. The file has each
+// packet of both directions as often as tcpdump has it on the same interface.
 func TestMirror(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
@@ -58,15 +58,15 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// unordered are packets in an order that depends on their bytes alone. What two processors have
-// in hand at once, even of one stream, passes tcpdump and a mirror in orders of their own.
+// unordered sorts packets by their bytes. If two processors handle packets at the same time, even of one
+// stream, tcpdump and a mirror may see them in different orders.
 func unordered(all [][]byte) [][]byte {
 	all = slices.Clone(all)
 	slices.SortFunc(all, bytes.Compare)
 	return all
 }
 
-// of are the packets of one interface of a file.
+// of returns the packets of one interface of a file.
 func of(all []testenv.Captured, iface int) (some []testenv.Captured) {
 	for _, c := range all {
 		if c.Interface == iface {
@@ -76,20 +76,20 @@ func of(all []testenv.Captured, iface int) (some []testenv.Captured) {
 	return some
 }
 
-// listen has tcpdump take one direction at end B.
+// listen starts tcpdump for one direction at end B.
 func listen(t *testing.T, l *lab, direction string) *tcpdump {
 	t.Helper()
 	return startTcpdumpOf(t, &l.B, direction, 65536)
 }
 
-// rest ends the capture when nothing comes any more.
+// rest waits for the last packets and ends the capture.
 func (d *tcpdump) rest(t *testing.T) [][]byte {
 	t.Helper()
-	time.Sleep(200 * time.Millisecond) // it writes each packet at once; what is on the wire is there
+	time.Sleep(200 * time.Millisecond) // tcpdump writes each packet at once, and by then none is on the wire
 	return d.stop(t, 0, 0)
 }
 
-// transfer has iperf3 send so many bytes each way over TCP.
+// transfer makes iperf3 send this many bytes each way over TCP.
 func (l *lab) transfer(t *testing.T, bytes string) {
 	t.Helper()
 	testenv.Tool(t, "iperf3")
@@ -111,7 +111,7 @@ func tagged(from, to *testenv.End, n int) [][]byte {
 	return frames
 }
 
-// toldDirections checks the flags of packets, as tshark reads them.
+// toldDirections checks the direction flags of packets, as tshark reads them.
 func (l *lab) toldDirections(t *testing.T, arrived, left int) {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "tshark"), "-r", l.files(t)[0], "-T", "fields", "-e", "frame.packet_flags_direction").Output()
@@ -127,8 +127,8 @@ func (l *lab) toldDirections(t *testing.T, arrived, left int) {
 	}
 }
 
-// TestMirrorOffloads: what the host sends in pieces of 64 KiB, without checksums, and what arrives merged,
-// is in the file cut to the MTU and with its checksums; the streams are those of tcpdump's file.
+// TestMirrorOffloads: the host sends segments of up to 64 KiB without checksums, and receives merged packets.
+// In the file they are cut to the MTU and have their checksums. The TCP streams are those of tcpdump's file.
 func TestMirrorOffloads(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{})
 	for _, e := range []*testenv.End{&l.A, &l.B} {
@@ -166,8 +166,8 @@ func TestMirrorOffloads(t *testing.T) {
 	}
 }
 
-// tcpStreams are the bytes of each TCP stream, put together by their sequence numbers. Packets from a wire
-// have right checksums, and are no longer than the MTU.
+// tcpStreams reassembles each TCP stream by its sequence numbers. With wire set, packets must have correct
+// checksums and must not be longer than the MTU.
 func tcpStreams(t *testing.T, frames [][]byte, wire bool) map[string][]byte {
 	t.Helper()
 	all, first := map[string][]byte{}, map[string]uint32{}
@@ -197,7 +197,8 @@ func tcpStreams(t *testing.T, frames [][]byte, wire bool) map[string][]byte {
 	return all
 }
 
-// goodChecksum adds up a TCP segment with what stands for its addresses (RFC 9293, section 3.1).
+// goodChecksum reports whether a TCP segment with its pseudo-header (RFC 9293, section 3.1) has a correct
+// checksum.
 func goodChecksum(ip *layers.IPv4) bool {
 	sum := uint32(ip.Protocol) + uint32(len(ip.Payload))
 	for _, b := range [][]byte{ip.SrcIP.To4(), ip.DstIP.To4(), append(bytes.Clone(ip.Payload), 0)} {
@@ -211,7 +212,8 @@ func goodChecksum(ip *layers.IPv4) bool {
 	return sum == 0xffff
 }
 
-// TestMirrorLoopback: each packet is there once, though it leaves and arrives.
+// TestMirrorLoopback: the file has each packet of the loopback interface once, although it both leaves and
+// arrives.
 func TestMirrorLoopback(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{})
 	l.B.Run(t, "ip", "link", "set", "lo", "up")
@@ -228,8 +230,8 @@ func TestMirrorLoopback(t *testing.T) {
 	}
 }
 
-// TestMirrorGone: the mirrored interface is set down, which the flow waits out, and removed, which ends it. A
-// mirror needs no leave to take what carries the default route.
+// TestMirrorGone: a flow waits while its mirrored interface is down, and fails when the interface is removed.
+// A mirror of the interface with the default route does not need take_over.
 func TestMirrorGone(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{})
 	l.B.Run(t, "ip", "route", "add", "default", "via", l.A.IP.String())

@@ -17,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestEveryWaitCapturesEverything has workers spin, sleep and poll.
+// TestEveryWaitCapturesEverything: workers that spin, sleep or poll capture every packet.
 func TestEveryWaitCapturesEverything(t *testing.T) {
 	for _, wait := range some("spin", "sleep", "poll") {
 		t.Run(wait, func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestEveryWaitCapturesEverything(t *testing.T) {
 	}
 }
 
-// TestCountTakesExactly ends flows after so many packets, the first ones, though
-// more come, also in the middle of a burst.
+// TestCountTakesExactly: a flow with a count captures exactly the first packets up to that count and is then
+// done, also in the middle of a burst.
 func TestCountTakesExactly(t *testing.T) {
 	for _, layout := range layouts {
 		for _, count := range some(1, 100, 777) {
@@ -109,7 +109,7 @@ func TestStreamIsTheFile(t *testing.T) {
 	samePackets(t, "the stream", captures.Packets(t, name), captures.Packets(t, l.files(t)...))
 }
 
-// brokenPipe takes the head of a stream and no more.
+// brokenPipe accepts the head of a stream and fails every later write.
 type brokenPipe struct{ writes int }
 
 func (b *brokenPipe) Write(p []byte) (int, error) {
@@ -119,7 +119,8 @@ func (b *brokenPipe) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestStreamThatBreaks ends the flow with the reason and every frame back.
+// TestStreamThatBreaks: when a write to the stream fails, the flow fails with that error, and no frame is
+// lost.
 func TestStreamThatBreaks(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	d := l.start(t, l.defaults("packed"), Options{Stream: &brokenPipe{}})
@@ -158,7 +159,7 @@ flows:
 	}
 }
 
-// addPair joins the lab's namespaces by another veth pair.
+// addPair connects the lab's namespaces by another veth pair.
 func (l *lab) addPair(t *testing.T) (ends [2]testenv.End) {
 	t.Helper()
 	ends[0], ends[1] = l.A, l.B

@@ -11,7 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
-// TestDefaultsStart: flows of every kind begin to run with the settings that have no default alone, in a region that is as large as they need.
+// TestDefaultsStart: flows of every kind start with only the settings that have no default, in a region that
+// is as large as they need.
 func TestDefaultsStart(t *testing.T) {
 	l := newRDMALab(t)
 	_, side := l.side(t)
@@ -58,7 +59,7 @@ func TestDefaultsStart(t *testing.T) {
 	}
 }
 
-// TestNeeds: with as many extents as the configuration says are needed flows start, and with one less it is refused.
+// TestNeeds: flows start with as many extents as Needs says. The configuration is refused with one less.
 func TestNeeds(t *testing.T) {
 	l := newRDMALab(t)
 	image := l.dir + "/image"
@@ -90,7 +91,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestGrantBytes: package config has the length of the longest message of a receiver as package protocol has it.
+// TestGrantBytes: package config uses the same length for a receiver's longest message as package protocol.
 func TestGrantBytes(t *testing.T) {
 	for _, frame := range []int{2048, 4096} {
 		region := config.Region{Frame: frame, Extent: config.MiB}

@@ -9,13 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// placed is where a region is: bytes by NUMA node, and the node if it is on one.
+// placed says where a region is: its bytes on each NUMA node, and the node if there is only one.
 type placed struct {
 	bytes map[int]uint64
 	node  int
 }
 
-// locate asks the kernel where a region is. A kernel that does not tell has one node.
+// locate asks the kernel where a region is. A kernel that does not say has only one node.
 func locate(r *umem.Region) placed {
 	where, err := r.Placement()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestNullAllocatesNothing: making packets, taking them to a disk or nowhere, holding them against watermarks and recording how long they took
-// make no garbage.
+// TestNullAllocatesNothing: a flow does not allocate when it generates packets, passes them to a disk or
+// nowhere, checks watermarks and records how long packets took.
 func TestNullAllocatesNothing(t *testing.T) {
 	for name, to := range map[string]string{
 		"nowhere": "discard: true", "slot": "file: %s/cap, layout: slot, segment: {size: 64MiB}, snaplen: 96", "packed": "file: %s/cap, segment: {size: 64MiB}, snaplen: 96",
@@ -39,13 +39,13 @@ func TestNullAllocatesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			until := uint64(0)
-			round := func() { // of the flow, as many as it takes
+			round := func() { // as many rounds of the flow as it takes
 				until += 64
 				for n := uint64(0); n < until && r.Err.Get() == nil; n, _ = r.Flow.Traffic() {
 					poll()
 				}
 			}
-			for range 100 { // the first segment is taken, every slice has grown
+			for range 100 { // until the first segment is in use and every slice has grown
 				round()
 			}
 			if n := testing.AllocsPerRun(200, round); n >= 1 || r.Err.Get() != nil {

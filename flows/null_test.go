@@ -13,7 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// numberOf is the number in a packet that a flow has made, which is read as anybody else's would be.
+// numberOf returns the number in a packet that a flow has generated. It parses the packet as a receiver
+// would.
 func numberOf(t *testing.T, b []byte, length int) uint64 {
 	t.Helper()
 	p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.Default)
@@ -32,7 +33,8 @@ func numberOf(t *testing.T, b []byte, length int) uint64 {
 	return binary.BigEndian.Uint64(udp.Payload)
 }
 
-// TestNullToStorage: packets that are made are in the file, each once and in order, and what is said of them adds up.
+// TestNullToStorage: the file has each generated packet once and in order, and the counters account for all
+// of them.
 func TestNullToStorage(t *testing.T) {
 	for _, c := range []struct {
 		layout, wait, from string
@@ -73,7 +75,7 @@ flows:
 	}
 }
 
-// TestNullToPeers: packets that are made reach the peer they are for, each once, and stages change them.
+// TestNullToPeers: each generated packet reaches the peer that it is for, once, and stages change it.
 func TestNullToPeers(t *testing.T) {
 	l := newRDMALab(t)
 	s := l.newStation(t)
@@ -109,7 +111,7 @@ flows:
 	}
 }
 
-// TestNetworkToNull: what comes is counted and given back, as long as it comes.
+// TestNetworkToNull: a flow that discards packets counts each one and reuses its frame for later packets.
 func TestNetworkToNull(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	f := l.start(t, fmt.Sprintf("{region: {size: 96MiB}, flows: [{name: f, from: {interface: %s, ring: 256}, to: {discard: true}}]}", l.B.Ifname), Options{}).Flows()[0]
@@ -128,7 +130,8 @@ func TestNetworkToNull(t *testing.T) {
 	balanced(t, s, s.Offered)
 }
 
-// TestRDMAToNull: what clients send is acknowledged, with positions, and nothing else.
+// TestRDMAToNull: a flow that discards messages acknowledges them with positions, and does nothing else with
+// them.
 func TestRDMAToNull(t *testing.T) {
 	l := newRDMALab(t)
 	f := l.start(t, fmt.Sprintf(`

@@ -16,8 +16,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestNUMAFlow captures from the card to the disk of the last node: into a region of that
-// node, where nothing is far, and into one of the first, where status says what crosses.
+// TestNUMAFlow captures from a card to a disk, both of the last node. With the region on that node, the
+// status has no warnings. With the region on the first node, the status names the devices whose packets cross
+// between nodes.
 func TestNUMAFlow(t *testing.T) {
 	testenv.Long(t, "make lab NODES=2 runs this")
 	all := numa.Nodes()
@@ -67,7 +68,7 @@ flows:
 	}
 }
 
-// onNode looks where the worker's thread runs, and may.
+// onNode checks that the worker's thread may run on the CPUs of a node, and only there.
 func (l *lab) onNode(t *testing.T, node int) {
 	t.Helper()
 	var set unix.CPUSet

@@ -26,8 +26,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// open opens both ends of a flow and connects them. Nothing moves until a worker polls the flow and it
-// has begun. The caller runs e.Undo, also after success.
+// open opens both ends of a flow and connects them. Nothing moves until a worker polls the flow and Begin has
+// been called. The caller runs e.Undo, also after success.
 func open(e *pipeline.Env) (*pipeline.Run, error) {
 	if err := e.Open(); err != nil {
 		return nil, err
@@ -226,8 +226,8 @@ func openLog(e *pipeline.Env) (*pipeline.Run, error) {
 	return join(e, source, sink, numa.Unknown, disk.Node(e)), nil
 }
 
-// logReserve is how many messages of a log may be with the disk: what it needs and what it can use. In
-// place the disk has them where they landed.
+// logReserve returns how many messages of a log may be in flight to the disk: the least that it needs and the
+// most that it can use. With layout slot, the disk writes messages from where they landed.
 func logReserve(e *pipeline.Env) (least, most int) {
 	inFrames := message.InFrames(e.Region, e.Flow.From.Message)
 	switch inPlace := e.Flow.To.Layout == config.LayoutSlot; {
@@ -241,7 +241,7 @@ func logReserve(e *pipeline.Env) (least, most int) {
 	return 2 * pipeline.Burst, 2 * pipeline.Burst
 }
 
-// logEnd finds where the log goes on.
+// logEnd finds the position at which the log continues. It logs an error for each gap before that position.
 func logEnd(e *pipeline.Env) (journal.End, error) {
 	end, err := journal.Tail(cmp.Or(e.Flow.To.Device, e.Flow.To.File))
 	if err != nil {
@@ -286,8 +286,8 @@ func messageFits(e *pipeline.Env, sink *disk.Writer) error {
 	return nil
 }
 
-// openRelay opens a relay: each message is acknowledged when enough peers have it, or the sum that it
-// is part of.
+// openRelay opens a relay. A message is acknowledged when enough peers have it, or have the sum that it is
+// part of.
 func openRelay(e *pipeline.Env) (*pipeline.Run, error) {
 	from, to := &e.Flow.From, &e.Flow.To
 	durability, err := protocol.ParseDurability(string(to.Durability))
@@ -324,9 +324,9 @@ func openRelay(e *pipeline.Env) (*pipeline.Run, error) {
 	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
 }
 
-// relayQueue is how many messages may be under way to each peer of a relay that has so many spare
-// frames. If the flow can do without a peer, its queue has half of them at most, so that a peer that is
-// away does not hold all of them and stall the others.
+// relayQueue returns how many messages may be in flight to each peer of a relay with this many spare frames.
+// If the flow can do without a peer, each queue has at most half of them. A disconnected peer then cannot
+// hold all of them and block the others.
 func relayQueue(to *config.To, spare int) int {
 	if to.Choose != config.ChooseAll || to.Acknowledge == config.AcknowledgeAll || len(to.Peers) == 1 {
 		return to.Queue

@@ -8,8 +8,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/labenv"
 )
 
-// TestWhereItLandedOnVerbs is TestWhereItLanded over verbs of the kernel, with igb as the card, with zero copy where the kernel has it: what comes is
-// in one place alone. Both ends are on one Soft-RoCE device, which is not in the cards' namespaces.
+// TestWhereItLandedOnVerbs is TestWhereItLanded over verbs of the kernel, with igb as the card, and with zero
+// copy if the kernel has it. Each message is in one place only. Both ends are on one Soft-RoCE device, which
+// is not in the cards' namespaces.
 func TestWhereItLandedOnVerbs(t *testing.T) {
 	verbsDevice = labenv.SoftRoCE(t, "virtio0", "10.79.0.1/24")
 	t.Cleanup(func() {
@@ -18,7 +19,7 @@ func TestWhereItLandedOnVerbs(t *testing.T) {
 	})
 	all := watched
 	t.Cleanup(func() { watched = all })
-	watched = 3 // which takes a second each in the guest
+	watched = 3 // each takes a second in the guest
 	form := labenv.IgbZeroCopy
 	form.Instead(t)
 	before := granted

@@ -19,18 +19,18 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// watched is how many messages there are: the whole region is looked through for each.
+// watched is the number of messages. The test searches the whole region for each of them.
 var watched = 8
 
-// Each is in one packet, and long enough for RoCE in software to gather it.
+// Each message is in one packet, and is long enough that RoCE in software gathers it.
 const (
 	watchedSize = 1800
-	markAt      = 100 // in a payload, 32 bytes that are nowhere else
+	markAt      = 100 // offset in a payload of 32 bytes that are nowhere else
 	markLen     = 32
 )
 
-// landings is how often a message may be in the region that came over RDMA: where it landed, and with RoCE in software also
-// in the frame of the packet that it was placed from.
+// landings returns in how many places of the region a message may be that came over RDMA. It is where it
+// landed and, with RoCE in software, also in the frame of the packet that it was placed from.
 func landings() int {
 	if verbsDevice == "" {
 		return 2
@@ -38,7 +38,7 @@ func landings() int {
 	return 1
 }
 
-// addressLab is a daemon with one flow, whose RDMA device tells, and a station for its peers.
+// addressLab is a daemon with one flow, whose RDMA device is a spy, and a station for its peers.
 type addressLab struct {
 	*lab
 	*station
@@ -47,7 +47,8 @@ type addressLab struct {
 	seen sightings
 }
 
-// newAddressLab opens them, with a region of some size; text has the daemon's device, and what else is given.
+// newAddressLab opens the daemon and the station. The region has this size, and text returns the rest of the
+// configuration.
 func newAddressLab(t *testing.T, size string, text func(l *lab, s *station) string) *addressLab {
 	t.Helper()
 	a := &addressLab{lab: newLab(t, testenv.PairOptions{MTU: 2300})}
@@ -59,8 +60,8 @@ func newAddressLab(t *testing.T, size string, text func(l *lab, s *station) stri
 	return a
 }
 
-// TestWhereItLanded shows by address that what a flow over RDMA takes goes on from where it landed: at the moment the next device is given
-// it, it is nowhere else in the region.
+// TestWhereItLanded shows by address that a flow over RDMA passes a message on from where it landed: when the
+// next device gets the message, it is nowhere else in the region.
 func TestWhereItLanded(t *testing.T) {
 	t.Run("feed", testFeedByAddress)
 	t.Run("wal", testLogByAddress)
@@ -68,7 +69,7 @@ func TestWhereItLanded(t *testing.T) {
 	t.Run("blocks", testBlocksByAddress)
 }
 
-// watchSends has each part of a work request looked at.
+// watchSends looks for the marks in each part of each work request.
 func (a *addressLab) watchSends(marks [][]byte) {
 	a.seen.want(a.flow.region, marks)
 	base := a.base()
@@ -79,10 +80,10 @@ func (a *addressLab) watchSends(marks [][]byte) {
 	}
 }
 
-// base is what the device calls the region's first address.
+// base returns the address that the device uses for the start of the region.
 func (a *addressLab) base() uint64 { return a.daemon.devices.Lookup(rdmaName(&a.lab.B)).Memory.Addr() }
 
-// notCopied holds a flow to have copied nothing, but for what RoCE in software places.
+// notCopied checks that a flow copied nothing, except for the bytes that RoCE in software places.
 func (a *addressLab) notCopied(t *testing.T, placed uint64) {
 	t.Helper()
 	for reason, n := range a.flow.Status().CopiedBytes {
@@ -97,8 +98,8 @@ func (a *addressLab) notCopied(t *testing.T, placed uint64) {
 	a.placedExactly(t, placed)
 }
 
-// placedExactly: RoCE in software places those messages, and beside them only what has 64 bytes: acknowledgements and requests. Of what it sends
-// it copies nothing else.
+// placedExactly checks that RoCE in software placed the messages, and otherwise only acknowledgements and
+// requests, which have 64 bytes. Of what it sends, it may copy only these.
 func (a *addressLab) placedExactly(t *testing.T, placed uint64) {
 	t.Helper()
 	soft, is := a.spy.Device.(*roce.Device)
@@ -107,7 +108,8 @@ func (a *addressLab) placedExactly(t *testing.T, placed uint64) {
 	}
 	var s status.RDMADevice
 	device.CountCopies(&s, soft.Counters())
-	// A message is no multiple of that, and all of them are more than the most. How often a receiver says how far it is depends on the time it takes.
+	// A message's length is no multiple of 64, and all of them together have more bytes than most. The number
+	// of acknowledgements depends on timing.
 	small, most := uint64(64), uint64(4*64*watched)
 	if more := s.Placed - placed; more%small != 0 || more > most {
 		t.Errorf("%d bytes were placed: those of messages, %d, and other than small ones", s.Placed, placed)
@@ -131,7 +133,7 @@ func markPackets(from, to *testenv.End) (packets, marks [][]byte) {
 	return packets, marks
 }
 
-// markRecords are the marks of a client's records.
+// markRecords returns the marks of a client's records.
 func markRecords(number uint64) (marks [][]byte) {
 	for i := range uint64(watched) {
 		marks = append(marks, record(number, i, watchedSize)[markAt:][:markLen])
@@ -200,7 +202,8 @@ flows:
 	a.notCopied(t, uint64(watched*(64+watchedSize)))
 }
 
-// landedInReceives: what was sent on lies behind the header of a message in a receive that was posted.
+// landedInReceives checks that each message was sent on from a posted receive, from behind the message's
+// header.
 func (a *addressLab) landedInReceives(t *testing.T) {
 	t.Helper()
 	for i, at := range a.seen.given {
@@ -237,7 +240,7 @@ flows:
 	a.logged(t, c)
 }
 
-// sealed is a layout that shows what the disk is given.
+// sealed is a layout that notes the frames that the disk gets.
 type sealed struct {
 	layout.Layout
 	seen *sightings
@@ -281,7 +284,7 @@ flows:
 	a.notCopied(t, 0)
 }
 
-// fetch reads blocks one after the other, and holds them to what is served.
+// fetch reads blocks one after the other, and compares them with what is served.
 func (a *addressLab) fetch(t *testing.T, content []byte, length int) {
 	t.Helper()
 	region := a.station.region

@@ -19,8 +19,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// collector is a peer at end A that takes messages, and acknowledges them unless it is
-// told to be silent.
+// collector is a peer at end A that receives messages and acknowledges them. While it is silent, it does
+// neither.
 type collector struct {
 	*stream.Receiver
 	station  *station
@@ -35,14 +35,14 @@ type collector struct {
 	silent bool
 }
 
-// newCollector opens one. The daemon reaches it at an address of the test's own namespace,
-// where goroutines dial.
+// newCollector opens a collector. The daemon reaches it at an address of the test's own namespace, since
+// goroutines dial from there.
 func (s *station) newCollector(t *testing.T, address string) *collector {
 	t.Helper()
 	return s.newCollectorOf(t, address, false)
 }
 
-// newCollectorOf opens one that is sent to, or has messages written.
+// newCollectorOf opens a collector. Peers send it messages or, with write, write them into its memory.
 func (s *station) newCollectorOf(t *testing.T, address string, write bool) *collector {
 	t.Helper()
 	c := &collector{station: s, book: s.region.NewBook("collector"), got: make([]umem.Frame, 64)}
@@ -117,14 +117,14 @@ func (c *collector) count() int {
 	return len(c.all)
 }
 
-// be makes it silent, or not.
+// be sets silent.
 func (c *collector) be(silent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.silent = silent
 }
 
-// await waits for so many messages and returns them.
+// await waits for n messages and returns all messages.
 func (c *collector) await(t *testing.T, n int) [][]byte {
 	t.Helper()
 	testenv.Wait(t, 20*time.Second, fmt.Sprintf("%d messages at the peer", n), func() bool { return c.count() >= n })

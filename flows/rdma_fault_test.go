@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// becomes waits for a state of a flow whose error says all of that.
+// becomes waits until a flow is in a state and its error contains all texts.
 func becomes(t *testing.T, f *Flow, state status.State, texts ...string) status.Flow {
 	t.Helper()
 	return await(t, f, string(state), func(s status.Flow) bool {
@@ -27,8 +27,8 @@ func becomes(t *testing.T, f *Flow, state status.State, texts ...string) status.
 	})
 }
 
-// TestLogFullDisk: clients of a log without room wait, others may come, and once there is
-// room nothing is missing.
+// TestLogFullDisk: while the disk of a log is full, its clients wait and other clients can connect. When
+// there is space again, no message is missing.
 func TestLogFullDisk(t *testing.T) {
 	testenv.Long(t, "it fills a disk in each layout, and TestDiskFull does that to the same end of a flow")
 	for _, layout := range shortly() {
@@ -64,8 +64,8 @@ func TestLogFullDisk(t *testing.T) {
 	}
 }
 
-// TestLogDiskError: a log on a device that fails ends, and its clients have what was not
-// acknowledged; when it is started again they go on.
+// TestLogDiskError: a log on a device that fails ends, and its clients keep the messages that were not
+// acknowledged. When the log starts again, they send them.
 func TestLogDiskError(t *testing.T) {
 	testenv.Long(t, "it fails a disk, and TestDiskError does that to the same end of a flow")
 	l := newRDMALab(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// shortly are the layouts that tests of logs run with: in short the one that copies nothing.
+// shortly returns the layouts that tests of logs run with: in short mode only the one that copies nothing.
 func shortly() []string {
 	if testing.Short() {
 		return []string{"slot"}
@@ -43,7 +43,7 @@ type station struct {
 	worker   *worker.Worker
 }
 
-// newStation opens one. It uses ordinary pages, and has all frames back at the end.
+// newStation opens a station with ordinary pages. At the end of the test its pool must have all frames.
 func (l *lab) newStation(t *testing.T) *station {
 	t.Helper()
 	s := &station{lab: l}
@@ -91,13 +91,13 @@ func (l *lab) newStation(t *testing.T) *station {
 	return s
 }
 
-// client is a sender of records to a flow. What is not acknowledged yet it keeps.
+// client sends records to a flow. It keeps each record until the record is acknowledged.
 type client struct {
 	*stream.Sender
 	station *station
-	number  uint64 // which client: records say it
+	number  uint64 // of the client; its records have it
 	sizes   []int  // of payloads, in turn
-	always  []byte // what each record says where the test must not allocate; nil: another thing each
+	always  []byte // payload of every record, for tests that must not allocate; nil: each record has its own
 	book    *umem.Book
 	hands   *umem.Holder
 	frames  []umem.Frame // free, or in a message by its token
@@ -109,7 +109,7 @@ type client struct {
 	want      uint64 // records to send in all
 	sent      uint64
 	done      uint64   // acknowledged
-	positions []uint64 // that acknowledgements said
+	positions []uint64 // from acknowledgements
 }
 
 // newClient opens a client and has it connect to a flow of the daemon.
@@ -118,7 +118,7 @@ func (s *station) newClient(t *testing.T, number uint64, address, flow string, s
 	return s.newClientAs(t, nil, number, address, flow, sizes...)
 }
 
-// newClientAs is newClient that shows a certificate.
+// newClientAs is newClient with a certificate.
 func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uint64, address, flow string, sizes ...int) *client {
 	t.Helper()
 	c := &client{station: s, number: number, sizes: sizes, book: s.region.NewBook(fmt.Sprint("client ", number))}
@@ -170,7 +170,8 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 	return c
 }
 
-// record is what a client's record says: who sent it, which one it is, and bytes that follow from that.
+// record returns the payload of a client's record: the client's number, the record's number, and bytes that
+// follow from both.
 func record(number, which uint64, size int) []byte {
 	b := make([]byte, size)
 	fill := rand.NewChaCha8([32]byte{byte(number), byte(which), byte(which >> 8), byte(which >> 16)})
@@ -184,7 +185,7 @@ func record(number, which uint64, size int) []byte {
 
 func (c *client) size(which uint64) int { return c.sizes[which%uint64(len(c.sizes))] }
 
-// poll sends what is to be sent.
+// Poll collects acknowledgements and sends the records that are due.
 func (c *client) Poll(now time.Time) bool {
 	_ = c.Sender.Poll(now)
 	c.mu.Lock()
@@ -224,7 +225,7 @@ func (c *client) FDs(dst []unix.PollFd) []unix.PollFd { return dst }
 
 func (c *client) Deadline(now time.Time) time.Time { return now }
 
-// send has the client send so many records more.
+// send makes the client send n more records.
 func (c *client) send(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -74,8 +74,8 @@ func (b *logBench) round() (more bool) {
 	return more
 }
 
-// mallocs is how often anything is allocated while so many messages go through, the
-// client and what runs beside it included.
+// mallocs returns how many allocations the whole process makes, including those of the client, while this
+// many messages pass through.
 func (b *logBench) mallocs(messages uint64) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -86,8 +86,8 @@ func (b *logBench) mallocs(messages uint64) uint64 {
 	return after.Mallocs - before.Mallocs
 }
 
-// TestLogAllocatesNothing: taking, numbering, writing, flushing and acknowledging make
-// no garbage.
+// TestLogAllocatesNothing: a log does not allocate when it receives, numbers, writes, flushes and
+// acknowledges.
 func TestLogAllocatesNothing(t *testing.T) {
 	for _, layout := range shortly() {
 		t.Run(layout, func(t *testing.T) {

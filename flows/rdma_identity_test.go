@@ -33,8 +33,8 @@ func identify(t *testing.T, a *authority.Authority, name string, ip netip.Addr, 
 	return fmt.Sprintf("tls: {certificate: %s, key: %s, authority: %s}\n", certificate, key, trusted.File()), c
 }
 
-// TestIdentity: with certificates a log has the messages of those alone that it allows, a flow of blocks is read by those
-// that it allows, and everybody else is told why not, and counted.
+// TestIdentity: with certificates, a log accepts messages only from the clients that it allows, and a flow of
+// blocks serves only the readers that it allows. All others are refused with the reason, and counted.
 func TestIdentity(t *testing.T) {
 	l := newRDMALab(t)
 	ours, others := authority.New(t), authority.New(t)
@@ -89,7 +89,7 @@ func TestIdentity(t *testing.T) {
 	l.logged(t, good)
 }
 
-// dial connects to the flow of blocks, and leaves.
+// dial connects to the flow of blocks, and closes the connection.
 func (s *station) dial(t *testing.T, to netip.Addr, who *connect.Credentials) (err error) {
 	t.Helper()
 	book := s.region.NewBook("blocks")
@@ -114,7 +114,8 @@ func (s *station) dial(t *testing.T, to netip.Addr, who *connect.Credentials) (e
 	return err
 }
 
-// TestSessionOfAnother: a session stays its owner's when the flow starts again: nobody with another certificate goes on with it.
+// TestSessionOfAnother: a session keeps its owner when the flow starts again. A client with another
+// certificate cannot continue it.
 func TestSessionOfAnother(t *testing.T) {
 	l := newRDMALab(t)
 	a := authority.New(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// TestIdleConnections: connections that say nothing do not keep a client of the same machine from a log, with and without TLS, and they are counted.
+// TestIdleConnections: idle connections from a machine do not keep a client on that machine from a log, with
+// and without TLS. They are counted.
 func TestIdleConnections(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {

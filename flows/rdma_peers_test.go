@@ -18,8 +18,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// side is a wire inside end B's namespace: what is sent on one of its ends arrives at the
-// other, while the lab's own carries RDMA.
+// side makes a veth pair inside end B's namespace: packets sent on one of its ends arrive at the other. The
+// lab's own pair carries RDMA.
 func (l *lab) side(t *testing.T) (from, to testenv.End) {
 	t.Helper()
 	l.B.Run(t, "ip", "link", "add", "side0", "type", "veth", "peer", "name", "side1")
@@ -71,7 +71,7 @@ flows:
 		st := f.Status()
 		return st.Sends.Peers[0].Acknowledged + lost(st)
 	}})
-	for i, f := range frames { // as the stages change them; the network's order is that of the numbers
+	for i, f := range frames { // as the stages change them; packets come in the order of their numbers
 		binary.BigEndian.PutUint16(f[36:], 99)
 		binary.BigEndian.PutUint64(f[42+500:], uint64(i+1))
 		copy(f[40:], []byte{0, 0})
@@ -104,7 +104,7 @@ flows:
 	}
 }
 
-// TestRelay: what clients send reaches all peers, and is acknowledged once enough have it.
+// TestRelay: a client's message reaches all peers, and is acknowledged once enough peers have it.
 func TestRelay(t *testing.T) {
 	l := newRDMALab(t)
 	s := l.newStation(t)
@@ -138,7 +138,7 @@ flows:
 	samePackets(t, "peer b", b.await(t, 550), want)
 }
 
-// TestSum: the messages of all clients are added up, and acknowledged once the sum is.
+// TestSum: a relay adds up the messages of all clients, and acknowledges them once their sum is acknowledged.
 func TestSum(t *testing.T) {
 	l := newRDMALab(t)
 	s := l.newStation(t)
@@ -157,7 +157,7 @@ flows:
 		c := s.newClient(t, n+1, l.address(), "sums", 800)
 		c.send(rounds)
 		clients = append(clients, c)
-		if n < 2 { // they get ahead of the last one, as far as there are frames
+		if n < 2 { // they run ahead of the last client, as far as there are frames
 			await(t, f, "no credit to be left", func(s status.Flow) bool {
 				return s.Receives.Connected == n+1 && !slices.ContainsFunc(s.Receives.Clients, func(c status.Client) bool { return c.Sequence == 0 || c.Sequence < c.Limit })
 			})
@@ -190,8 +190,8 @@ flows:
 	}
 }
 
-// TestSumRejects: a message that does not fit its sum is rejected, each time it comes again; those behind it wait for it. Another client may then
-// take its part.
+// TestSumRejects: a relay rejects a message that does not fit its sum each time the client sends it, and the
+// client's later messages wait for it. Another client may then contribute that part.
 func TestSumRejects(t *testing.T) {
 	l := newRDMALab(t)
 	s := l.newStation(t)
@@ -236,7 +236,8 @@ flows:
 	}
 }
 
-// TestSumRestart: a client that starts again, with a session of its own, gives no part twice; one that does not say who it is is refused.
+// TestSumRestart: a client that starts again with a new session contributes no part twice. A client that does
+// not identify itself is refused.
 func TestSumRestart(t *testing.T) {
 	l := newRDMALab(t)
 	s := l.newStation(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// verbsDevice is the RDMA device of both ends in the lab; empty: each end has RoCE in software on its interface.
+// verbsDevice is the RDMA device of both ends in the lab. If it is empty, each end has RoCE in software on
+// its interface.
 var verbsDevice string
 
 // rdmaName is the RDMA device of an end.
@@ -26,16 +27,16 @@ func rdmaName(e *testenv.End) string {
 	return "roce:" + e.Ifname
 }
 
-// spy is an RDMA device that notes each work request before the device is given it.
+// spy is an RDMA device that notes each work request before it passes the request to the real device.
 type spy struct {
 	rdma.Device
 	sent func([]rdma.SGE) // on the worker's thread, before each request; not changed once flows run
 
 	mu     sync.Mutex
-	posted map[uint64]bool // where receives may land
+	posted map[uint64]bool // addresses of posted receives
 }
 
-// spied opens the daemon's RDMA device in its place, and gives it back at the end of the test.
+// spied opens a spy as the daemon's RDMA device, and releases it at the end of the test.
 func (l *lab) spied(t *testing.T, d *Daemon) *spy {
 	t.Helper()
 	s := &spy{posted: map[uint64]bool{}}
@@ -66,7 +67,7 @@ func (l *lab) spied(t *testing.T, d *Daemon) *spy {
 	return s
 }
 
-// isPosted reports whether a receive was posted for a message there.
+// isPosted reports whether a receive was posted at an address.
 func (s *spy) isPosted(addr uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +95,7 @@ func (s *spy) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 	return spiedDomain{pd, s}, err
 }
 
-// spiedDomain makes queue pairs and shared receive queues that tell.
+// spiedDomain makes queue pairs and shared receive queues that report to the spy.
 type spiedDomain struct {
 	rdma.ProtectionDomain
 	spy *spy
@@ -136,7 +137,7 @@ type spiedPair struct {
 	shared rdma.SharedReceiveQueue
 }
 
-// Config has the shared receive queue that it was made with.
+// Config returns the configuration with the shared receive queue that the queue pair was made with.
 func (p spiedPair) Config() rdma.QueuePairConfig {
 	c := p.QueuePair.Config()
 	c.Shared = p.shared
@@ -153,7 +154,7 @@ func (p spiedPair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) 
 	return p.QueuePair.PostReceive(requests, sges)
 }
 
-// places of bytes in a region, all of it.
+// placesOf returns every place of some bytes in a region.
 func placesOf(r *umem.Region, what []byte) (at []uint64) {
 	data := r.Data()
 	for from := 0; ; {
@@ -166,16 +167,17 @@ func placesOf(r *umem.Region, what []byte) (at []uint64) {
 	}
 }
 
-// sightings are messages that were seen with what is unique in them.
+// sightings notes where in the region messages were seen. It recognizes each message by its unique bytes.
 type sightings struct {
 	region *umem.Region
 	mu     sync.Mutex
-	wanted [][]byte // what is unique, of each message that is waited for
+	wanted [][]byte // the unique bytes of each message
 	where  [][]uint64
-	given  []uint64 // to the device that takes it on
+	given  []uint64 // address that the next device gets
 }
 
-// look notes, of the messages that lie in a part of the region that a device is given now, where else they are.
+// look is called when a device is about to get a part of the region. For each message in that part, it notes
+// all places of the message in the region.
 func (s *sightings) look(addr uint64, length uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,12 +189,13 @@ func (s *sightings) look(addr uint64, length uint32) {
 	}
 }
 
-// want makes it look for these.
+// want sets the messages to look for.
 func (s *sightings) want(region *umem.Region, marks [][]byte) {
 	s.region, s.wanted, s.where, s.given = region, marks, make([][]uint64, len(marks)), make([]uint64, len(marks))
 }
 
-// judge holds each message to be in so many places of the region, of which one is what the device was given.
+// judge checks that each message was in exactly this many places of the region, and that the device got it
+// from one of them.
 func (s *sightings) judge(t *testing.T, copies int) {
 	t.Helper()
 	s.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// logConfig is a daemon with a log at end B.
+// logConfig returns the configuration of a daemon with a log at end B.
 func (l *lab) logConfig(to string, from string) string {
 	return fmt.Sprintf(`
 region: {size: 96MiB, extent: 1MiB, extents: 12}
@@ -36,7 +36,7 @@ type entry struct {
 	payload []byte
 }
 
-// entries reads the log, whose records are checked: they have positions without a gap.
+// entries reads the log and checks its records: they have correct checksums, and positions without a gap.
 func (l *lab) entries(t *testing.T) (all []entry) {
 	t.Helper()
 	for i, p := range captures.Packets(t, l.files(t)...) {
@@ -52,7 +52,7 @@ func (l *lab) entries(t *testing.T) (all []entry) {
 	return all
 }
 
-// logged checks that a log has the clients' records, each once and a client's in order.
+// logged checks that a log has the clients' records, each once, and those of a client in order.
 func (l *lab) logged(t *testing.T, clients ...*client) {
 	t.Helper()
 	next, total := map[uint64]uint64{}, uint64(0)
@@ -77,8 +77,8 @@ func (l *lab) logged(t *testing.T, clients ...*client) {
 	}
 }
 
-// TestLogGoesOn: a log that is stopped and started again goes on with its positions, and
-// clients with their records, whether the log remembers their session or reads of it.
+// TestLogGoesOn: a log that stops and starts again continues with its positions, and clients continue with
+// their records. The log has a client's session in memory or reads it from the disk.
 func TestLogGoesOn(t *testing.T) {
 	l := newRDMALab(t)
 	text := l.logConfig("layout: slot, acknowledge: durable", "")
@@ -88,7 +88,7 @@ func TestLogGoesOn(t *testing.T) {
 	a.send(300)
 	a.settle(t)
 	for i := range 2 {
-		a.send(300) // some of which are under way
+		a.send(300) // some are in flight when the log stops
 		if err := d.Flows()[0].Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestLogGoesOn(t *testing.T) {
 	}
 }
 
-// pairsOpen waits for the daemon's one RDMA device to have so many queue pairs.
+// pairsOpen waits until the daemon's one RDMA device has n queue pairs.
 func pairsOpen(t *testing.T, d *Daemon, n int) {
 	t.Helper()
 	testenv.Wait(t, 10*time.Second, fmt.Sprintf("%d queue pairs to be open", n), func() bool {
@@ -127,8 +127,9 @@ func pairsOpen(t *testing.T, d *Daemon, n int) {
 	})
 }
 
-// TestLogWritten: clients write records into what they are granted, and the disk has them from there. A client that goes away and comes
-// back goes on. The worker sleeps until something is there.
+// TestLogWritten: clients write records into memory that they are granted, and the disk writes them from
+// there. When one client leaves, the flow takes back its memory and the other client continues. The worker
+// sleeps until there is something to do.
 func TestLogWritten(t *testing.T) {
 	l := newRDMALab(t)
 	f := l.start(t, l.logConfig("layout: slot, acknowledge: durable", ", method: write")+"workers: [{name: w, wait: poll}]\n", Options{}).Flows()[0]
@@ -160,8 +161,8 @@ func TestLogWritten(t *testing.T) {
 	l.logged(t, a, b)
 }
 
-// TestLogRot: what a disk damages at the end of a log that was stopped in good order is no crash's: it is counted, and the log goes on behind it,
-// on a device as in files, and at each next start.
+// TestLogRot: a log that was stopped in good order does not take damage at its end for a crash. It counts the
+// lost records and continues behind them, on a device as in files, and at each later start.
 func TestLogRot(t *testing.T) {
 	for _, onDevice := range []bool{false, true} {
 		l := newRDMALab(t)
@@ -247,7 +248,7 @@ func recordAt(t *testing.T, path string, position uint64) journal.Record {
 	return rec
 }
 
-// TestLogOfLongMessages: those that no frame holds land in extents.
+// TestLogOfLongMessages: messages that are longer than a frame land in extents.
 func TestLogOfLongMessages(t *testing.T) {
 	testenv.Long(t, "it moves long messages in each layout, and nothing else happens than in TestLog but where they land")
 	for _, layout := range shortly() {
@@ -267,7 +268,7 @@ func TestLogOfLongMessages(t *testing.T) {
 	}
 }
 
-// TestLog: what clients send is in the log, in order, once it is acknowledged.
+// TestLog: a log has every acknowledged message, those of a client in order.
 func TestLog(t *testing.T) {
 	for _, c := range []struct{ name, worker, to string }{
 		{"durable", "wait: sleep", "layout: slot, acknowledge: durable"},

@@ -10,12 +10,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// windowFrames bounds the frames on their way while a test sends: half a ring, also of
-// a card's.
+// windowFrames and windowCard bound the frames in flight while a test sends: half a ring, of a veth pair or
+// of a card.
 const windowFrames, windowCard = 1000, 100
 
-// send sends frames to a flow, some at a time, each time waiting until the worker
-// has taken them, so that nothing is lost however busy the machine is.
+// send sends frames to a flow, some at a time. It waits each time until the worker has taken them, so that no
+// packet is lost on a busy machine.
 func (l *lab) send(t testing.TB, f *Flow, frames [][]byte) {
 	t.Helper()
 	sender := testenv.NewSender(t, &l.A)
@@ -70,9 +70,8 @@ type block struct {
 	body   []byte // between the two lengths
 }
 
-// cutBlocks cuts a stopped capture into its blocks by a reading of the format of
-// its own, and fails the test where something does not fit or a byte that says
-// nothing is not zero.
+// cutBlocks splits a stopped capture into its blocks, with a parser of its own. The test fails if a length
+// does not fit or a byte of padding is not zero.
 func cutBlocks(t testing.TB, raw []byte) (all []block) {
 	t.Helper()
 	le := binary.LittleEndian
@@ -93,7 +92,7 @@ func cutBlocks(t testing.TB, raw []byte) (all []block) {
 	return all
 }
 
-// check looks at the bytes of a block that say nothing.
+// check checks that the padding in a block is zero.
 func (b *block) check(t testing.TB) {
 	t.Helper()
 	switch b.kind {
@@ -105,8 +104,8 @@ func (b *block) check(t testing.TB) {
 	}
 }
 
-// checkMark: behind the magic number of a mark come its fields, up to byte 84 of
-// the block; padding blocks have none.
+// checkMark checks that a mark has zeros behind its fields. The fields follow the magic number, up to byte 84
+// of the block; padding blocks have none.
 func (b *block) checkMark(t testing.TB) {
 	t.Helper()
 	const magic, fields = 4, 84 - 8
@@ -122,8 +121,8 @@ func (b *block) checkMark(t testing.TB) {
 	}
 }
 
-// checkPacket: behind the packet come zeros to the next multiple of four, then at
-// most one option of ours full of zeros.
+// checkPacket checks that zeros follow the packet up to the next multiple of four. After them there is at
+// most one option of ours, full of zeros.
 func (b *block) checkPacket(t testing.TB) {
 	t.Helper()
 	const header, optionHeader, number = 20, 4, 4
@@ -150,7 +149,7 @@ func (b *block) checkPacket(t testing.TB) {
 
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// blocksOf reads files and cuts them.
+// blocksOf reads files and splits them into blocks.
 func blocksOf(t testing.TB, files ...string) (all []block) {
 	t.Helper()
 	for _, name := range files {

@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// The streams of this test, and the filters, which take one of the first two each and
-// both the third. That of the last nobody takes.
+// The test has four streams and two filters. Each filter selects one of the first two streams, both select
+// the third, and none selects the last.
 const (
 	firstPort = 6000
 	bothPort  = firstPort + 2
@@ -26,18 +26,19 @@ const (
 
 var swapFilters = [2]string{"udp dst port 6000 or udp dst port 6002", "udp dst port 6001 or udp dst port 6002"}
 
-// change is a change of filters: so many packets were judged before it began, and sent
-// when it had ended.
+// change is a change of filters: how many packets were judged before it began, and how many were sent when it
+// had ended.
 type change struct{ judged, sent uint64 }
 
-// TestRefilter has a flow go on with another filter, again and again, while packets come. One wire with
-// one queue keeps them in order, so each packet is taken or left as the filter says that was in force: the old one up to
-// a packet between those judged when the reload began and those sent when it had ended, and from there the new one.
+// TestRefilter changes the filter of a running flow again and again, while packets arrive. One wire with one
+// queue keeps them in order, so the filter in force decides on each packet. The old filter is in force up to
+// a packet between those judged when the reload began and those sent when it had ended. From there on the new
+// one is in force.
 func TestRefilter(t *testing.T) {
 	newLab(t, testenv.PairOptions{NoAddresses: true}).refilters(t, "", int(setting.Number(t, "UNIFIEDD_SWAPS", 30)))
 }
 
-// refilters is that of a flow with more settings.
+// refilters is TestRefilter for a flow with more settings.
 func (l *lab) refilters(t *testing.T, more string, swaps int) {
 	t.Helper()
 	text := func(i int) string {
@@ -77,7 +78,8 @@ func (l *lab) refilters(t *testing.T, more string, swaps int) {
 	t.Logf("%d swaps, %d packets, passed on %v", swaps, sent, f.Status().Passed)
 }
 
-// judgedAsInForce finds for each change the packet where it took place.
+// judgedAsInForce checks each packet against the filter in force. It finds for each change the packet where
+// it took effect.
 func judgedAsInForce(t *testing.T, changes []change, taken []bool) {
 	t.Helper()
 	changes = append(changes, change{math.MaxUint64, math.MaxUint64})
@@ -97,14 +99,14 @@ func judgedAsInForce(t *testing.T, changes []change, taken []bool) {
 	}
 }
 
-// flood is packets on their way, each with its number, in turn of the streams.
+// flood is a goroutine that sends numbered packets, in turn to each of the streams.
 type flood struct {
 	sent  atomic.Uint64
 	quit  atomic.Bool
 	ended chan error
 }
 
-// flood sends packets to a flow, not further ahead than its rings hold.
+// flood sends packets to a flow, no further ahead than its rings hold.
 func (l *lab) flood(t *testing.T, f *Flow) *flood {
 	t.Helper()
 	s := &flood{ended: make(chan error, 1)}
@@ -138,7 +140,7 @@ func (s *flood) run(sender *testenv.Sender, f *Flow, from, to *testenv.End) erro
 	return nil
 }
 
-// stop ends it, and returns how many were sent.
+// stop ends the flood, and returns how many packets were sent.
 func (s *flood) stop(t *testing.T) uint64 {
 	t.Helper()
 	s.quit.Store(true)
@@ -148,8 +150,8 @@ func (s *flood) stop(t *testing.T) uint64 {
 	return s.sent.Load()
 }
 
-// TestRefilterBeside: filters change beside other changes. When those cannot be made, the
-// flow has its old filter again; a flow that was stopped has the new one when it starts.
+// TestRefilterBeside: a reload changes filters together with other settings. If it is rolled back, the flow
+// has its old filter again. A flow that was stopped has the new filter when it starts.
 func TestRefilterBeside(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	l.sides(t, "one")
@@ -178,7 +180,7 @@ func TestRefilterBeside(t *testing.T) {
 	}
 }
 
-// TestRefilterKeepsTheHost: a filter is not taken off where the host would be cut off.
+// TestRefilterKeepsTheHost: a reload does not remove a filter if that would cut off the host.
 func TestRefilterKeepsTheHost(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{})
 	l.B.Run(t, "ip", "route", "add", "default", "via", l.A.IP.String())

@@ -21,8 +21,8 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// TestCannotStart asks for what cannot be. Each message names the flow, the thing
-// and the remedy, and nothing stays behind.
+// TestCannotStart: a flow with impossible settings does not start. Each message names the flow, the cause and
+// the remedy, and nothing stays behind.
 func TestCannotStart(t *testing.T) {
 	mounted := mountedDevice(t)
 	system, capture := testenv.Zram(t, 16<<20), testenv.Zram(t, 16<<20)
@@ -84,7 +84,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// shutDir makes a directory one that even root cannot write to.
+// shutDir makes a directory immutable, so that even root cannot write to it.
 func shutDir(t *testing.T, dir string) {
 	t.Helper()
 	const immutable = 0x10 // FS_IMMUTABLE_FL, linux/fs.h
@@ -103,7 +103,7 @@ func shutDir(t *testing.T, dir string) {
 	}
 }
 
-// mountedDevice is a device with a file system that is in use.
+// mountedDevice returns a device whose file system is mounted.
 func mountedDevice(t *testing.T) string {
 	t.Helper()
 	dir := testenv.Ext4(t, 2<<20)
@@ -137,7 +137,7 @@ func putCapture(t *testing.T, dev string) {
 	}
 }
 
-// TestHugePagesExhausted asks for more than any machine has.
+// TestHugePagesExhausted asks for more huge pages than any machine has.
 func TestHugePagesExhausted(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -153,8 +153,8 @@ func TestHugePagesExhausted(t *testing.T) {
 	testenv.MessageNames(t, err.Error(), []string{"huge pages", "nr_hugepages"})
 }
 
-// TestDefaultRoute refuses to take everything from the interface that carries the
-// host's default route, unless told to.
+// TestDefaultRoute: a flow refuses to take all packets from the interface that carries the host's default
+// route, unless take_over is set.
 func TestDefaultRoute(t *testing.T) {
 	for _, one := range []struct {
 		name, from string
@@ -180,7 +180,7 @@ func TestDefaultRoute(t *testing.T) {
 	}
 }
 
-// TestLongFilter: a filter may be longer than what a capture's head can say.
+// TestLongFilter: a filter may be longer than the head of a capture can record.
 func TestLongFilter(t *testing.T) {
 	hosts := []string{"udp port 5000"}
 	for i := range 300 {

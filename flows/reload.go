@@ -16,16 +16,16 @@ var errClosing = errors.New("the daemon is ending")
 // Reload changes to another configuration. load reads it, and checks it with the running one as
 // config.Options.Running.
 //
-// Flows that do not change go on untouched. Flows of which only the filter, namespaces or hosts
-// change go on with the new ones. Flows that are removed or changed otherwise stop first; then the
-// new ones start. If one cannot start, everything is rolled back, and flows that ran run again with
-// counters from zero. A changed flow that was stopped by hand stays stopped.
+// Flows that do not change continue. If only the filter, namespaces or hosts of a flow change, it continues
+// with the new ones. Flows that are removed or changed otherwise stop first; then the new ones start. If a
+// flow cannot start, Reload rolls everything back, and flows that ran run again with counters from zero. A
+// changed flow that was stopped by hand stays stopped.
 //
-// Certificates, authorities and keys are read again, also for flows that go on. Sessions end whose
-// certificate or key is gone or is another one. If a file cannot be read, nothing is changed.
+// Reload reads certificates, authorities and keys again, also for flows that continue. It ends sessions whose
+// certificate or key is gone or has changed. If it cannot read a file, it changes nothing.
 //
-// While a reload is under way another returns ErrReloading. The status is that of this reload, also
-// beside an error.
+// While a reload is under way, another one returns ErrReloading. The status describes this reload, also if
+// there is an error.
 func (d *Daemon) Reload(load func(running *config.Config) (*config.Config, error)) (status.Reload, error) {
 	if !d.reloading.TryLock() {
 		return d.reloads.busy(), ErrReloading

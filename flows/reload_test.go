@@ -18,7 +18,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// reload has the lab's daemon go on with another configuration, in end B's namespace.
+// reload reloads the lab's daemon with another configuration, in end B's namespace.
 func (l *lab) reload(t *testing.T, text string) (s status.Reload, err error) {
 	t.Helper()
 	l.B.Do(t, func() {
@@ -29,7 +29,7 @@ func (l *lab) reload(t *testing.T, text string) (s status.Reload, err error) {
 	return s, err
 }
 
-// reloaded is reload that must succeed.
+// reloaded is reload, which must succeed.
 func (l *lab) reloaded(t *testing.T, text string) status.Reload {
 	t.Helper()
 	s, err := l.reload(t, text)
@@ -39,7 +39,8 @@ func (l *lab) reloaded(t *testing.T, text string) status.Reload {
 	return s
 }
 
-// sides makes wires inside end B's namespace, of which a flow may have the second ends.
+// sides makes veth pairs inside end B's namespace. Each has a name, and the name of its second end has an x
+// appended.
 func (l *lab) sides(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -49,8 +50,8 @@ func (l *lab) sides(t *testing.T, names ...string) {
 	}
 }
 
-// captures is a configuration of the lab's capture, which stays as it is, and of others:
-// name and interface, and what follows file and name of their ends.
+// captures returns a configuration with the lab's capture, which is always the same, and with other flows.
+// Each of these has a name, an interface, and further settings of its segments and its sink.
 func (l *lab) captures(others ...[3]string) string {
 	text := fmt.Sprintf(`
 region: {size: 96MiB, extents: 16}
@@ -65,8 +66,8 @@ flows:
 	return text
 }
 
-// TestReload adds, changes and removes flows beside a capture, which is not touched. It had all extents of
-// the region, and gives up those that are the others' part.
+// TestReload adds, changes and removes flows while a capture continues unchanged. The capture had all extents
+// of the region, and gives back those in the quotas of the other flows.
 func TestReload(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	l.sides(t, "one", "two")
@@ -80,7 +81,7 @@ func TestReload(t *testing.T) {
 	}{
 		{l.captures([3]string{"a", "one"}), 1, 0, 1, 0},
 		{l.captures([3]string{"b", "two"}, [3]string{"a", "one", ", flush: 100ms"}), 1, 1, 1, 0},
-		{l.captures([3]string{"b", "one"}, [3]string{"c", "two"}), 1, 1, 1, 1}, // b and c take what others had
+		{l.captures([3]string{"b", "one"}, [3]string{"c", "two"}), 1, 1, 1, 1}, // b, c: interfaces of others
 		{l.captures(), 1, 0, 0, 2},
 	}
 	for i, step := range steps {
@@ -109,7 +110,7 @@ func TestReload(t *testing.T) {
 	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), stream)
 }
 
-// TestReloadRefused: what cannot be loaded changes nothing, and is counted.
+// TestReloadRefused: a configuration that cannot be loaded changes nothing, and is counted.
 func TestReloadRefused(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	d := l.start(t, l.captures(), Options{})
@@ -134,8 +135,8 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// TestReloadRollsBack: a flow that cannot be opened takes back all of the change. Those that had stopped run again, and those
-// that were not to change have not noticed.
+// TestReloadRollsBack: if a flow cannot be opened, the whole change is rolled back. Flows that had stopped
+// run again, and flows that were not to change are not affected.
 func TestReloadRollsBack(t *testing.T) {
 	l := newRDMALab(t)
 	l.sides(t, "one", "two")
@@ -166,7 +167,7 @@ func TestReloadRollsBack(t *testing.T) {
 		{"more memory than there is", "{name: c, from: {interface: two, ring: 32768}, to: {file: %s/c}}", "raise region.size"},
 	} {
 		if testing.Short() && strings.Contains(c.flow, loop) {
-			continue // five seconds are waited for it
+			continue // the flow waits five seconds for it
 		}
 		text := changed + "  - " + strings.ReplaceAll(c.flow, "%s", l.dir) + "\n"
 		s, err := l.reload(t, text)
@@ -187,7 +188,7 @@ func TestReloadRollsBack(t *testing.T) {
 	l.reloaded(t, changed)
 }
 
-// TestReloadBroken: where going back fails, too, the answer says so, and what can run does.
+// TestReloadBroken: if the rollback fails, too, the error says so, and the flows that can run do.
 func TestReloadBroken(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	l.sides(t, "one", "two")
@@ -222,7 +223,7 @@ func TestReloadBroken(t *testing.T) {
 	}
 }
 
-// TestReloadOneAtATime: a reload that comes while another is under way changes nothing.
+// TestReloadOneAtATime: a reload during another reload changes nothing.
 func TestReloadOneAtATime(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	d := l.start(t, l.captures(), Options{})
@@ -241,7 +242,7 @@ func TestReloadOneAtATime(t *testing.T) {
 	}
 }
 
-// TestReloadWhileClosing: a daemon that ends does not wait for more flows to start, and then loads nothing more.
+// TestReloadWhileClosing: a daemon that closes starts no more flows of a reload, and refuses later reloads.
 func TestReloadWhileClosing(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	l.sides(t, "one")
@@ -267,7 +268,8 @@ func TestReloadWhileClosing(t *testing.T) {
 	}
 }
 
-// TestReloadMakesRoom: flows that took all of the region, as there were no others, give back what a new one needs, and go on.
+// TestReloadMakesRoom: flows that had the whole region, since there were no others, give back what a new flow
+// needs, and continue.
 func TestReloadMakesRoom(t *testing.T) {
 	l := newRDMALab(t)
 	from, to := l.side(t)

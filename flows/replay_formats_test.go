@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// old is a pcap file with that magic number, packet headers that are longer by extra bytes, and more bytes behind each packet than
-// its length says.
+// old writes a pcap file with this magic number. Its packet headers are longer by extra bytes, and behind
+// each packet the file has beyond more bytes than the packet's own length.
 func (l *lab) old(t *testing.T, name string, magic uint32, extra, beyond int, frames [][]byte) string {
 	t.Helper()
 	o := binary.LittleEndian
@@ -32,8 +32,9 @@ func (l *lab) old(t *testing.T, name string, magic uint32, extra, beyond int, fr
 	return path
 }
 
-// TestReplayFormats: what other readers take is sent: other magic numbers and lengths of headers, compressed files, a pipe; of each
-// packet as much as its own length, whatever is behind it in the file. What is copied for that is counted.
+// TestReplayFormats: a replay accepts the files that other readers accept: other magic numbers and lengths of
+// headers, compressed files, a pipe. It sends as much of each packet as the packet's own length, even if the
+// file has more. It counts the bytes that it copies for this.
 func TestReplayFormats(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 200, 300)

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestReplayAllocatesNothing: reading captures, finding their packets, judging them by a filter and sending them at a pace makes no
-// garbage.
+// TestReplayAllocatesNothing: a replay does not allocate when it reads captures, finds packets, filters them
+// and sends them at a pace.
 func TestReplayAllocatesNothing(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	path := l.write(t, "in.pcapng", true, testenv.Stream(&l.A, &l.B, 5000, 0, 4000, 600))

@@ -20,7 +20,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// replaying is a configuration with a flow that captures at end B, and one that sends captures from end A.
+// replaying returns a configuration with a flow that captures at end B and a flow that replays captures from
+// end A.
 func (l *lab) replaying(layout, from, to string) string {
 	return strings.Replace(l.defaults(layout), "{size: 96MiB}", "{size: 96MiB, extent: 256KiB, extents: 24}", 1) + fmt.Sprintf(`
   - name: again
@@ -29,7 +30,8 @@ func (l *lab) replaying(layout, from, to string) string {
 `, from, l.A.Ifname, to)
 }
 
-// replay starts the flow that sends, and returns its status once it has sent everything, and what tcpdump saw arrive.
+// replay starts the flow that sends. It returns the flow's status once it has sent everything, and the
+// packets that tcpdump saw arrive.
 func (l *lab) replay(t *testing.T, f *Flow, packets, bytes int) (status.Flow, [][]byte) {
 	t.Helper()
 	dump := startTcpdumpOf(t, &l.B, "in", 16384)
@@ -46,8 +48,9 @@ func (l *lab) replay(t *testing.T, f *Flow, packets, bytes int) (status.Flow, []
 	return s, dump.stop(t, packets, bytes)
 }
 
-// TestReplay captures real traffic, sends it again, and compares what tcpdump sees of both: in each layout, as recorded and
-// at top speed, and at an MTU at which packets lie across descriptors.
+// TestReplay captures real traffic, replays it, and compares the packets that tcpdump sees arrive with the
+// capture. It does so in each layout, as recorded and at top speed, and with an MTU at which packets span
+// descriptors.
 func TestReplay(t *testing.T) {
 	for _, c := range []struct {
 		layout, pace string
@@ -58,7 +61,8 @@ func TestReplay(t *testing.T) {
 			d := l.open(t, l.replaying(c.layout, fmt.Sprintf("file: %s/cap, loop: %d", l.dir, c.loops), "pace: "+c.pace), Options{})
 			capture, again := d.Flows()[0], d.Flows()[1]
 			l.begin(t, capture.Start)
-			frames := slices.DeleteFunc(l.traffic(), func(f []byte) bool { return len(f) < 20 }) // a tag and nothing else the kernel drops before tcpdump sees it
+			// The kernel drops a packet that is only a tag before tcpdump sees it.
+			frames := slices.DeleteFunc(l.traffic(), func(f []byte) bool { return len(f) < 20 })
 			l.send(t, capture, frames)
 			await(t, capture, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
 			if err := capture.Stop(); err != nil {
@@ -73,7 +77,9 @@ func TestReplay(t *testing.T) {
 			s, got := l.replay(t, again, len(want), total(want))
 			took := time.Since(begun)
 			samePackets(t, "tcpdump of what arrived", got, want)
-			joined := s.CopiedBytes["joined"] // in the packed layout also of a packet of which an extent has less than devices take as a part: it depends on when the capture wrote
+			// In the packed layout a packet is also joined if its part in an extent is shorter than devices accept.
+			// How often that happens depends on when the capture wrote.
+			joined := s.CopiedBytes["joined"]
 			if c.layout == "packed" && joined < s.Bytes/1000 {
 				joined = 0
 			}
@@ -90,8 +96,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayInPlace: each packet of a slot capture lies once in the whole region when it is sent, where the disk put it, and
-// nowhere else afterwards.
+// TestReplayInPlace: when a replay of a slot capture sends a packet, the packet is in the region once, where
+// the disk put it. It is nowhere else afterwards.
 func TestReplayInPlace(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 2000, 1000)
@@ -110,7 +116,7 @@ func TestReplayInPlace(t *testing.T) {
 	for i := 0; i < len(frames); i += 25 { // it takes long to look through the region
 		at := bytes.Index(data, frames[i])
 		if at < 0 {
-			continue // it lies in two extents, or in one that was read into again
+			continue // it spans two extents, or its extent was read into again
 		}
 		if whole++; uint64(at) < base || bytes.Contains(data[at+1:], frames[i]) {
 			t.Fatalf("packet %d lies at %#x, outside of the extents, or twice", i, at)
@@ -121,7 +127,7 @@ func TestReplayInPlace(t *testing.T) {
 	}
 }
 
-// write makes a capture of other programs, with a millisecond between two packets, as pcapng or pcap.
+// write writes a capture as other programs do, as pcapng or pcap, with a millisecond between two packets.
 func (l *lab) write(t *testing.T, name string, ng bool, frames [][]byte) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -154,7 +160,8 @@ func (l *lab) write(t *testing.T, name string, ng bool, frames [][]byte) string 
 	return path
 }
 
-// mixed is a capture with packets that cannot be sent among 300 that can, of which 100 are of port 5001.
+// mixed writes a capture with 300 packets that can be sent, 100 of them to port 5001, and some that cannot be
+// sent.
 func (l *lab) mixed(t *testing.T) (path string, good [][]byte) {
 	t.Helper()
 	var out bytes.Buffer
@@ -173,7 +180,7 @@ func (l *lab) mixed(t *testing.T) (path string, good [][]byte) {
 		f := testenv.UDP(&l.A, &l.B, uint16(4999+n%3), uint64(n), 60+n*4)
 		good = append(good, f)
 		put(0, f, len(f))
-		if n == 0 { // described in front of the first packet it would have the capture refused
+		if n == 0 { // a capture that describes it in front of the first packet would be refused
 			if raw, err = w.AddInterface(pcapgo.NgInterface{LinkType: layers.LinkTypeRaw}); err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +207,8 @@ func (l *lab) mixed(t *testing.T) (path string, good [][]byte) {
 	return path, good
 }
 
-// TestReplayReasons: what cannot be sent is counted by its reason, and so is what the filter does not ask for; all adds up.
+// TestReplayReasons: a replay counts packets that it cannot send by reason, and packets that its filter does
+// not select. The counters account for every packet.
 func TestReplayReasons(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	path, good := l.mixed(t)
@@ -232,7 +240,8 @@ func TestReplayReasons(t *testing.T) {
 	}
 }
 
-// TestReplayDamaged: a file that ends in the middle of a packet has everything sent that is in front of it, and is then named.
+// TestReplayDamaged: if a file ends in the middle of a packet, a replay sends all packets before that one.
+// Then it fails, and its error names the file.
 func TestReplayDamaged(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 900, 700)
@@ -271,7 +280,7 @@ func TestReplayDamaged(t *testing.T) {
 	}
 }
 
-// TestReplayLive: segments that are being written are sent as far as they are written, and end there.
+// TestReplayLive: a replay of segments that a flow still writes sends what is written, and ends there.
 func TestReplayLive(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	d := l.open(t, l.replaying("packed", "file: "+l.dir+"/cap", "pace: top"), Options{})
@@ -296,7 +305,8 @@ func TestReplayLive(t *testing.T) {
 	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), append(append([][]byte{}, frames...), frames...))
 }
 
-// TestReplayStops: a flow that waits for the time of its next packet stops at once, and starts with the first packet again.
+// TestReplayStops: a replay that waits for the time of its next packet stops at once. It starts again with
+// the first packet.
 func TestReplayStops(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 2000, 300)
@@ -318,7 +328,8 @@ func TestReplayStops(t *testing.T) {
 	}
 }
 
-// TestReplayLinkDown: while there is no link nothing is sent, and then all that is left.
+// TestReplayLinkDown: a replay sends nothing while there is no link, and then sends all packets that are
+// left.
 func TestReplayLinkDown(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 4000, 300)

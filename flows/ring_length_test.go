@@ -9,12 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestRingWhileAway: a ring whose length is left to us holds what comes while the worker is kept from its flows, more than one of 4096 could.
+// TestRingWhileAway: while the worker is kept from its flows, a ring of default length holds the packets that
+// arrive, more than a ring of 4096 could.
 func TestRingWhileAway(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	d := l.start(t, strings.Replace(l.defaults("packed"), ", ring: 2048", "", 1), Options{})
 	f := d.Flows()[0]
-	const n, ring = 6000, 8192 // of a region of 96 MiB
+	const n, ring = 6000, 8192 // the default length with a region of 96 MiB
 	if got := f.Status().Ring; got != ring {
 		t.Fatalf("the ring has %d entries, want %d", got, ring)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// usage is what a process has of the machine.
+// usage is how many descriptors and how much memory a process has.
 type usage struct {
 	fds  int
-	anon uint64 // bytes of memory of its own, beside the region
+	anon uint64 // bytes of private memory, without the region
 }
 
 func usageNow(t *testing.T) (n usage) {
@@ -46,9 +46,10 @@ func usageNow(t *testing.T) (n usage) {
 	return n
 }
 
-// TestRingSpan goes round a ring of segments with a floor, again and again: nothing is lost, what is left is without a gap and the newest, and
-// neither memory nor descriptors nor what is on the disk grow. UNIFIEDD_RING is how many seconds, at UNIFIEDD_RATE packets of 1400 bytes a second; 0: as
-// many as the disk takes.
+// TestRingSpan writes segments with keep_free, so that the oldest ones are removed again and again. No packet
+// is lost, the newest packets are left without a gap, and memory, descriptors and disk usage do not grow.
+// UNIFIEDD_RING is the duration in seconds. UNIFIEDD_RATE is the rate in packets of 1400 bytes a second; 0:
+// as many as the disk takes.
 func TestRingSpan(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -81,7 +82,7 @@ func TestRingSpan(t *testing.T) {
 	s := stopped(t, f)
 	t.Logf("the worker was away: %+v", d.Status().Workers[0].Away)
 	t.Logf("%d packets in %d segments, %d of which were removed; the disk was full in %d rounds; %d bytes of memory before, %d after; %d descriptors, %d", s.Packets, s.Segments, s.Removed["keep_free"], s.Stalls, before.anon, after.anon, before.fds, after.fds)
-	if after.fds > before.fds+4 || after.anon > before.anon+32<<20 { // those of a segment that begins
+	if after.fds > before.fds+4 || after.anon > before.anon+32<<20 { // allow for a segment that begins
 		t.Errorf("grown: %+v, %+v before", after, before)
 	}
 	if n := low(); n < keep {
@@ -93,7 +94,7 @@ func TestRingSpan(t *testing.T) {
 	newest(t, l.files(t), s.Packets)
 }
 
-// newest checks that the packets in files are the last ones of so many, without a gap.
+// newest checks that the files have the last packets up to number made, without a gap.
 func newest(t *testing.T, files []string, made uint64) {
 	t.Helper()
 	next, begun := uint64(0), false

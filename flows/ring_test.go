@@ -9,8 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestRingWrapsAround fills a device three times over. The newest packets are on it,
-// as many as fit, and readers take what is exported.
+// TestRingWrapsAround fills a device three times over. The device has the newest packets, as many as fit, and
+// readers accept the exported capture.
 func TestRingWrapsAround(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestRingWrapsAround(t *testing.T) {
 	}
 }
 
-// TestRingGoesOn starts a flow on the ring of the run before: with its superblock
-// damaged, with other segments, with its segments kept.
+// TestRingGoesOn starts a flow on the ring of an earlier run. The flow keeps the ring's segments, also with a
+// damaged superblock. It refuses a ring with segments of another size, unless force is set.
 func TestRingGoesOn(t *testing.T) {
 	dev := testenv.Loop(t, testenv.DiskFile(t, 8<<20), 0) // three segments of 2 MiB
 	to := "device: " + dev + ", flush: 20ms, segment: "
@@ -91,7 +91,8 @@ func TestRingGoesOn(t *testing.T) {
 	inSequence(t, captures.Packets(t, captures.ExportRing(t, dev)), 0, 50)
 }
 
-// TestRingTellsOfHeads: a segment of a ring whose head is damaged is counted, and its number is not used again.
+// TestRingTellsOfHeads: the status counts a segment of a ring whose head is damaged, and the segment's number
+// is not used again.
 func TestRingTellsOfHeads(t *testing.T) {
 	dev := testenv.Loop(t, testenv.DiskFile(t, 16<<20), 0)
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 2MiB}, flush: 20ms, durable: 50ms")
@@ -106,7 +107,7 @@ func TestRingTellsOfHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := int64(1<<20 + newest%7*(2<<20))
-	for range 2 { // also that of the segment behind, which was prepared
+	for range 2 { // also the head of the next segment, which was prepared
 		if _, err := f.WriteAt(make([]byte, 512), at); err != nil {
 			t.Fatal(err)
 		}

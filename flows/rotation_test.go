@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// settings are a configuration with one flow to files called cap.
+// settings returns a configuration with one flow to files called cap.
 func (l *lab) settings(to string) string {
 	return fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 16}
@@ -26,8 +26,8 @@ flows:
 `, l.B.Ifname, l.dir, to)
 }
 
-// watched sends n packets, numbered from first, while it looks at the positions
-// all the time, and waits until all are received.
+// watched sends n packets, numbered from first, and waits until all are received. All the time it checks the
+// positions in the status.
 func (l *lab) watched(t *testing.T, f *Flow, first uint64, n int) status.Flow {
 	t.Helper()
 	quit, done := make(chan struct{}), make(chan struct{})
@@ -101,8 +101,8 @@ func complete(t *testing.T, files []string) (size int64) {
 	return size
 }
 
-// TestRotateBySize loses nothing between segments, and goes on behind them after
-// a restart.
+// TestRotateBySize: a flow loses no packet between segments, and continues behind its segments after a
+// restart.
 func TestRotateBySize(t *testing.T) {
 	for _, to := range some("layout: packed, prepare: allocate", "layout: packed, prepare: none", "layout: slot, prepare: zero") {
 		t.Run(strings.ReplaceAll(to, ", ", " "), func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestRotateBySize(t *testing.T) {
 	}
 }
 
-// TestRotateByTime begins a new segment every second while packets come.
+// TestRotateByTime: a flow begins a new segment every second while packets arrive.
 func TestRotateByTime(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	f := l.start(t, l.settings("segment: {size: 16MiB, every: 1s}, flush: 50ms, durable: 50ms"), Options{}).Flows()[0]
@@ -155,8 +155,8 @@ func TestRotateByTime(t *testing.T) {
 	complete(t, files)
 }
 
-// TestKeep keeps the newest segments, exactly as many, of each of two flows whose
-// names begin alike.
+// TestKeep: a flow keeps exactly as many of its newest segments as configured. It does not touch the files of
+// another flow whose name begins like its own.
 func TestKeep(t *testing.T) {
 	c := newClinic(t, "", "file: DIR/well-x, segment: {size: 1MiB, keep: 1}, flush: 20ms, durable: 50ms") // the other flow's is "well"
 	foreign := filepath.Join(c.dir, "well-x-y-20200101T000000Z-000001.pcapng")
@@ -184,15 +184,15 @@ func TestKeep(t *testing.T) {
 		t.Error(err)
 	}
 	kept, _ := filepath.Glob(c.dir + "/well-x-*")
-	for _, name := range kept { // what is left must be all well's, for the check at the end
+	for _, name := range kept { // the check at the end expects only files of well
 		if err := os.Remove(name); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestExact captures to the one file that was named: it replaces what was there,
-// grows, and ends where its content does.
+// TestExact: a capture to exactly one file replaces the file that was there and grows it. At the end the file
+// ends where its content ends.
 func TestExact(t *testing.T) {
 	for _, layout := range some(config.LayoutPacked, config.LayoutSlot) {
 		t.Run(string(layout), func(t *testing.T) {
@@ -230,8 +230,8 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// TestDurable compares the settings: on an interval packets become durable by
-// themselves; with "written" only complete segments do, until the flow stops.
+// TestDurable: with an interval, packets become durable while the flow runs. With "written", only complete
+// segments become durable before the flow stops.
 func TestDurable(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	f := l.start(t, l.settings("segment: {size: 32MiB}, flush: 20ms, durable: 50ms"), Options{}).Flows()[0]
@@ -250,9 +250,8 @@ func TestDurable(t *testing.T) {
 	inSequence(t, captures.Packets(t, l.files(t)...), 0, 1000)
 }
 
-// TestSlowDisk has the disk stop for a while, again and again, also while segments
-// change: nothing is lost that the rings and the region hold, and nothing is called
-// durable that is not.
+// TestSlowDisk stops the disk for a while, again and again, also while segments change. The flow loses no
+// packet that the rings and the region hold, and calls no packet durable that is not.
 func TestSlowDisk(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
@@ -281,8 +280,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// stutter freezes and thaws a file system until it is told to stop. A frozen one
-// lets no write begin.
+// stutter freezes and thaws a file system until stop is closed. A frozen file system lets no write begin.
 func stutter(t *testing.T, dir string, stop <-chan struct{}) {
 	for {
 		thaw, err := testenv.Freeze(dir)

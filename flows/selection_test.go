@@ -22,7 +22,7 @@ func (l *lab) filtered(filter string) string {
 	return strings.Replace(l.captures(), "ring: 1024", "ring: 1024, filter: "+filter, 1)
 }
 
-// ports sends n packets to each of some ports, and returns those to each.
+// ports sends n packets to each of some ports, and returns them by port.
 func (l *lab) ports(t *testing.T, n int, ports ...uint16) map[uint16][][]byte {
 	t.Helper()
 	sent, all := map[uint16][][]byte{}, [][]byte(nil)
@@ -34,7 +34,7 @@ func (l *lab) ports(t *testing.T, n int, ports ...uint16) map[uint16][][]byte {
 	return sent
 }
 
-// object copies the object that tests have, for a test to change.
+// object copies the tests' object file, so that a test can change it.
 func (l *lab) object(t *testing.T) (file string) {
 	t.Helper()
 	elf, err := os.ReadFile("../bpf/testdata/own.o")
@@ -48,8 +48,8 @@ func (l *lab) object(t *testing.T) (file string) {
 	return file
 }
 
-// TestOwnProgram has a program of the user's own decide, whose counters the status has; then
-// one that the verifier refuses, which changes nothing.
+// TestOwnProgram: a program of the user decides on packets, and the status has the program's counters. A
+// reload with a program that the verifier refuses changes nothing.
 func TestOwnProgram(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	file := l.object(t)
@@ -79,8 +79,7 @@ func TestOwnProgram(t *testing.T) {
 	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), sent[7000])
 }
 
-// TestRules has rules take the place of an object, whose bytes a reload looks at, and
-// the first that matches decide.
+// TestRules: a reload replaces an object by rules, and the first rule that matches a packet decides.
 func TestRules(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	file := l.object(t)
@@ -112,7 +111,7 @@ func TestRules(t *testing.T) {
 	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), sent[5000])
 }
 
-// TestObjectChanges: a reload takes an object whose file has other bytes, under the same name.
+// TestObjectChanges: a reload loads an object again if its file has other bytes under the same name.
 func TestObjectChanges(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	file := l.object(t)
@@ -151,7 +150,7 @@ func TestObjectChanges(t *testing.T) {
 	}
 }
 
-// TestSeatsOfInterface: what a configuration allows is what a program has room for.
+// TestSeatsOfInterface: a configuration allows as many flows on one interface as a program has room for.
 func TestSeatsOfInterface(t *testing.T) {
 	text := "region: {size: 256MiB, extents: 64}\nworkers: [{name: w}]\nflows:\n"
 	for i := range bpf.Seats + 1 {

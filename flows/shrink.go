@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 )
 
-// enforceQuota has flows give back what exceeds their quota, after flows were added. What is in flight
-// comes back within a moment. A flow keeps the least that it needs.
+// enforceQuota makes flows give back what exceeds their quota, after flows were added. Frames in flight come
+// back within a moment, so it tries again for 2 s. A flow keeps the least that it needs.
 func (d *Daemon) enforceQuota(kept []*Flow) {
 	quota := d.share().Quota
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -21,14 +21,14 @@ func (d *Daemon) enforceQuota(kept []*Flow) {
 	}
 }
 
-// shrink has the flow give back what exceeds its quota, and reports whether there is still more.
+// shrink makes the flow give back what exceeds its quota, and reports whether it still has more.
 func (f *Flow) shrink(q pipeline.Quota) (over bool) {
 	r := f.running()
 	if r == nil {
 		return false
 	}
 	if s, ok := r.Flow.(pipeline.Shrinker); ok {
-		_ = f.worker.Do(func() error { over = s.Shrink(q); return nil }) // without the thread there is no flow either
+		_ = f.worker.Do(func() error { over = s.Shrink(q); return nil }) // without its thread no flow runs
 	}
 	return over
 }

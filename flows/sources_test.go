@@ -21,10 +21,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// Each source is a program nobody here wrote, whose own count of packets is
-// compared with ours.
+// Each source is a program of other authors. The tests compare its own count of packets with ours.
 
-// filtered starts a flow that takes what matches, in a lab with addresses.
+// filtered starts a flow with a filter, in a lab with addresses.
 func filtered(t *testing.T, layout, expression string) (*lab, *Flow) {
 	t.Helper()
 	l := newLab(t, testenv.PairOptions{})
@@ -33,7 +32,7 @@ func filtered(t *testing.T, layout, expression string) (*lab, *Flow) {
 	return l, l.start(t, text, Options{}).Flows()[0]
 }
 
-// taken checks that the flow, stopped, had n packets and lost none unaccounted.
+// taken stops the flow, and checks that it received or counted as lost exactly n packets.
 func (l *lab) taken(t *testing.T, f *Flow, n uint64) {
 	t.Helper()
 	s := await(t, f, "every packet to be taken or lost", func(s status.Flow) bool {
@@ -47,7 +46,7 @@ func (l *lab) taken(t *testing.T, f *Flow, n uint64) {
 	t.Logf("%d packets sent, %d received", n, s.Packets)
 }
 
-// number is what re finds in a program's output.
+// number returns the number that re finds in a program's output.
 func number(t *testing.T, re, out string) uint64 {
 	t.Helper()
 	m := regexp.MustCompile(re).FindStringSubmatch(out)
@@ -64,7 +63,7 @@ func number(t *testing.T, re, out string) uint64 {
 func TestFromPing(t *testing.T) {
 	testenv.Long(t, "the sender makes no difference to us")
 	l, f := filtered(t, "slot", "icmp")
-	out, _ := l.A.Command("ping", "-c", "50", "-i", "0.002", "-W", "0.1", "-s", "1000", l.B.IP.String()).CombinedOutput() // nobody answers
+	out, _ := l.A.Command("ping", "-c", "50", "-i", "0.002", "-W", "0.1", "-s", "1000", l.B.IP.String()).CombinedOutput() // there is no answer
 	l.taken(t, f, number(t, `(\d+) packets transmitted`, string(out)))
 }
 
@@ -77,7 +76,7 @@ func TestFromTrafgen(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"-i", script, "-o", l.A.Ifname, "-n", strconv.Itoa(testenv.Fewer(20000)), "--cpus", "1", "-q"}
-	if l.IsCard() { // without a rate it ends when the card's queue is full; with one it sends what is for a second in one burst
+	if l.IsCard() { // without a rate it ends when the queue is full; with one it sends each second in a burst
 		args = append(args, "--rate", "500pps")
 	}
 	cmd := l.A.Command(testenv.Tool(t, "trafgen"), args...)
@@ -122,8 +121,8 @@ func writeClassic(t *testing.T, name string, frames [][]byte) {
 	}
 }
 
-// TestFromIperf3 takes the datagrams away from a running iperf3, whose server's
-// kernel has what came before.
+// TestFromIperf3 starts a flow while iperf3 runs. The flow takes the datagrams from then on, and the server's
+// kernel has those that came before.
 func TestFromIperf3(t *testing.T) {
 	testenv.Long(t, "the sender makes no difference to us")
 	const datagram = 1000
@@ -162,7 +161,7 @@ func TestFromIperf3(t *testing.T) {
 	if err := json.Unmarshal(sent.Bytes(), &out); err != nil {
 		t.Fatal(err)
 	}
-	const hello = 1 // datagram of the client's beside what it counts
+	const hello = 1 // datagram that the client sends and does not count
 	kernel := l.udpReceived(t) - before
 	if all := out.End.Sum.Packets + hello; kernel == 0 || kernel >= all {
 		t.Fatalf("the kernel has %d of %d datagrams: the test shows nothing", kernel, all)
@@ -170,8 +169,8 @@ func TestFromIperf3(t *testing.T) {
 	l.taken(t, f, out.End.Sum.Packets+hello-kernel-l.refused(t))
 }
 
-// udpReceived is how many datagrams the kernel of end B gave to sockets or dropped
-// for want of room in them.
+// udpReceived is how many datagrams the kernel of end B gave to sockets, or dropped because a socket had no
+// room.
 func (l *lab) udpReceived(t *testing.T) (n uint64) {
 	t.Helper()
 	var names []string
@@ -194,7 +193,7 @@ func (l *lab) udpReceived(t *testing.T) (n uint64) {
 	return n
 }
 
-// TestFromTestpmd has DPDK send as fast as it can.
+// TestFromTestpmd makes DPDK send as fast as it can.
 func TestFromTestpmd(t *testing.T) {
 	testenv.Long(t, "the sender makes no difference to us")
 	for _, driver := range some("net_af_xdp0,iface=%s,force_copy=1", "net_af_packet0,iface=%s") {
@@ -216,7 +215,7 @@ func TestFromTestpmd(t *testing.T) {
 // count them as sent.
 const inRing = 4096
 
-// testpmd has DPDK's test program, which takes its time to begin, send at end A for a while.
+// testpmd makes DPDK's test program send at end A for a while. The program takes some time to begin.
 func (l *lab) testpmd(t *testing.T, device string, span time.Duration) string {
 	t.Helper()
 	cmd := l.A.Command(testenv.Tool(t, "dpdk-testpmd"), "--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--file-prefix", l.A.Ifname, "--no-telemetry", "-l", "0,1",

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestSubsystemGoesOn: a flow to NVMe hosts goes on by a reload with other namespaces, and with those it had when one cannot be opened. Its hosts are
-// TestHostsOnVerbs' and package nvmet's.
+// TestSubsystemGoesOn: a reload changes the namespaces of a running flow to NVMe hosts. If one cannot be
+// opened, the flow keeps those it had. TestHostsOnVerbs and package nvmet test the hosts.
 func TestSubsystemGoesOn(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{MTU: 4200})
 	dir := testenv.DiskDir(t)
@@ -74,7 +74,7 @@ flows:
 	if l.daemon.Flows()[0] != f || f.Status().State != status.Running {
 		t.Error("it began anew")
 	}
-	l.reloaded(t, text("{id: 2, file: "+dir+"/three}")) // that cannot be open twice: the flow starts anew
+	l.reloaded(t, text("{id: 2, file: "+dir+"/three}")) // not open twice: the flow starts again
 	before := f
 	if f = l.daemon.Flows()[0]; f == before {
 		t.Error("it did not begin anew")

@@ -8,8 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestPollWhileStuck: a worker that waits in poll is not kept awake by packets for
-// which there is no room.
+// TestPollWhileStuck: packets for which there is no room do not keep a worker awake that waits in poll.
 func TestPollWhileStuck(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	small := testenv.Ext4(t, 24<<20)

@@ -10,14 +10,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// transaction is one change of a daemon's flows, a transaction: it is made as a whole or rolled back. It
-// belongs to one goroutine.
+// transaction is one change of a daemon's flows. It is made as a whole or rolled back. It belongs to one
+// goroutine.
 type transaction struct {
 	daemon     *Daemon
 	old, next  *config.Config
 	had, flows []*Flow // before and after, in the order of their configurations
-	filters    []*Flow // go on with another filter
-	subsystems []*Flow // go on with other namespaces or hosts
+	filters    []*Flow // continue with another filter
+	subsystems []*Flow // continue with other namespaces or hosts
 	stopping   []*Flow // stop
 	ran        []*Flow // those of stopping that ran
 	starting   []*Flow // start
@@ -53,8 +53,8 @@ func (d *Daemon) newTransaction(old, next *config.Config, had []*Flow, plan *con
 	return w
 }
 
-// run makes the change or rolls it back. The error beside a change that was made is what flows lost
-// when they stopped. Filters are changed first: an error there has touched nothing else.
+// run makes the change or rolls it back. If the change was made, the error says what flows lost when they
+// stopped. Filters are changed first: an error there has touched nothing else.
 func (w *transaction) run() (status.Outcome, error) {
 	if err := w.filter(w.next); err != nil {
 		return w.unfilter(status.RolledBack, err)
@@ -68,8 +68,8 @@ func (w *transaction) run() (status.Outcome, error) {
 	return status.Applied, lost
 }
 
-// stop stops flows together, so that one with a slow disk does not keep the others waiting. Its
-// error is what they lost.
+// stop stops flows together, so that one with a slow disk does not keep the others waiting. Its error says
+// what they lost.
 func (w *transaction) stop() error {
 	errs := make([]error, len(w.stopping))
 	var stopping sync.WaitGroup
@@ -97,7 +97,7 @@ func (w *transaction) start() error {
 	return nil
 }
 
-// back starts the flows again that ran before, after the error why.
+// back rolls the change back and starts the flows again that ran before. why is the error that caused it.
 func (w *transaction) back(why error) (status.Outcome, error) {
 	errs := []error{why}
 	for _, f := range slices.Backward(w.started) {
@@ -150,7 +150,7 @@ func (w *transaction) unfilter(outcome status.Outcome, why error) (status.Outcom
 	return outcome, why
 }
 
-// kept are the flows that go on untouched.
+// kept returns the flows that continue, also those with another filter or other namespaces.
 func (w *transaction) kept() (all []*Flow) {
 	for _, f := range w.flows {
 		if slices.Contains(w.had, f) {

@@ -17,23 +17,23 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// tcpdump is a capture of what one end sends, by a program nobody here wrote.
+// tcpdump is a capture of one end's packets by the program of that name.
 type tcpdump struct {
 	cmd  *exec.Cmd
 	file string
-	said bytes.Buffer  // not to be read until all is said
-	all  chan struct{} // closed then
+	said bytes.Buffer  // not to be read before all is closed
+	all  chan struct{} // closed when the program has written all of it
 }
 
-// startTcpdump begins a capture of what leaves the end, and is capturing when it
-// returns. Memory is for thousands of packets, in the long form more, so that none is
-// lost.
+// startTcpdump starts a capture of the packets that leave an end. tcpdump is capturing when it returns. Its
+// buffer has room for thousands of packets, in the long form more, so that none is lost.
 func startTcpdump(t *testing.T, e *testenv.End) *tcpdump {
 	t.Helper()
 	return startTcpdumpOf(t, e, "out", 16384)
 }
 
-// startTcpdumpOf is startTcpdump of one direction, "out" or "in", and of so many bytes of each packet.
+// startTcpdumpOf is startTcpdump for one direction, "out" or "in", and for at most longest bytes of each
+// packet.
 func startTcpdumpOf(t *testing.T, e *testenv.End, direction string, longest int) *tcpdump {
 	t.Helper()
 	testenv.Tool(t, "tcpdump")
@@ -67,8 +67,8 @@ var (
 	ifaceDropped = regexp.MustCompile(`(\d+) packets? dropped by interface`)
 )
 
-// stop ends the capture once its file has n packets of so many bytes in all, and
-// returns them. The test fails when tcpdump itself lost any.
+// stop ends the capture once its file has n packets with this many bytes in all, and returns them. The test
+// fails if tcpdump itself lost any.
 func (d *tcpdump) stop(t *testing.T, n, bytes int) [][]byte {
 	t.Helper()
 	want := int64(pcapHead + n*pcapPacket + bytes)
@@ -115,7 +115,7 @@ func classic(t *testing.T, name string) (all [][]byte) {
 	}
 }
 
-// selected is what tcpdump selects of its own capture by the same expression.
+// selected returns what tcpdump selects of its own capture by an expression.
 func (d *tcpdump) selected(t *testing.T, expression string) [][]byte {
 	t.Helper()
 	out := d.file + ".selected"
@@ -127,8 +127,7 @@ func (d *tcpdump) selected(t *testing.T, expression string) [][]byte {
 
 var statEntries = regexp.MustCompile(`Number of stat entries = (\d+)`)
 
-// countedStatistics is how many statistics blocks capinfos finds for each
-// interface of a file.
+// countedStatistics returns how many statistics blocks capinfos finds for each interface of a file.
 func countedStatistics(t *testing.T, file string) (counts []int) {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "capinfos"), "-M", file).CombinedOutput()

@@ -9,9 +9,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestTimestamps asks for the card's clock where a driver gives it and has none for these
-// packets: they are all in the interface of the system's clock, and the one of the card's
-// is there. Status says whose times they are.
+// TestTimestamps asks for the card's clock. Some drivers offer it, but have no stamps for these packets. All
+// packets are in the interface of the system's clock, and the file also has the interface of the card's clock
+// if the driver offers it. The status says which clock the times are from.
 func TestTimestamps(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	d := l.start(t, strings.Replace(l.defaults("packed"), "ring: 2048", "ring: 2048, timestamps: prefer", 1), Options{})

@@ -23,8 +23,8 @@ func (f *Flow) interfaceSource() *afxdp.Source {
 	return nil
 }
 
-// setFilter exchanges the filter of a running flow. Each packet meets the old filter or the new one, and
-// counters go on. After an error the old one stays.
+// setFilter replaces the filter of a running flow. Either the old or the new filter decides on each packet,
+// and counters continue. After an error the old filter stays.
 func (f *Flow) setFilter(from config.From) error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
@@ -45,7 +45,8 @@ func (f *Flow) setFilter(from config.From) error {
 	return nil
 }
 
-// setRank changes the position in which a running flow is asked among those that share its interfaces.
+// setRank changes the position of a running flow in the order in which flows that share its interfaces get
+// packets.
 func (f *Flow) setRank(rank int) error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
@@ -59,13 +60,13 @@ func sameFilter(a, b config.From) bool {
 	return a.Filter == b.Filter && a.Object == b.Object && reflect.DeepEqual(a.Rules, b.Rules)
 }
 
-// updater is a flow whose namespaces and hosts can be exchanged while it runs.
+// updater is a flow whose namespaces and hosts can be replaced while it runs.
 type updater interface {
 	Update(to config.To) error
 }
 
-// updateNamespaces exchanges the namespaces and hosts of a running flow to NVMe hosts. Hosts are told, and
-// their commands to a namespace that goes are completed.
+// updateNamespaces replaces the namespaces and hosts of a running flow to NVMe hosts. The flow notifies the
+// hosts, and completes their commands to a namespace that is removed.
 func (f *Flow) updateNamespaces(to config.To) error {
 	f.starting.Lock()
 	defer f.starting.Unlock()

@@ -20,7 +20,7 @@ const (
 	drainTimeout = 30 * time.Second
 )
 
-// watch runs beside a flow until it is to stop, fails or is done, and then ends it.
+// watch runs on its own goroutine until the flow is to stop, fails or is done, and then ends the flow.
 func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	state, err := f.observe(r, quit)
@@ -36,7 +36,7 @@ func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{
 	f.end(r, state, err)
 }
 
-// giveUp stops a flow that failed, and waits a while for what the disk has in flight.
+// giveUp stops a flow that failed, and waits up to 5 s for what the disk has in flight.
 func (f *Flow) giveUp(r *pipeline.Run) {
 	_ = r.Flow.StopReceiving() // its error may be why the flow failed
 	deadline := time.Now().Add(5 * time.Second)
@@ -46,7 +46,7 @@ func (f *Flow) giveUp(r *pipeline.Run) {
 	time.Sleep(pollInterval) // the worker reaps once more
 }
 
-// observe waits for the end of a flow and returns which it is.
+// observe waits for the end of a flow and returns its state.
 func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (status.State, error) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -106,8 +106,8 @@ func (f *Flow) await(why error) {
 	f.setState(status.Waiting, why)
 }
 
-// drain stops receiving, and brings everything received to its end. It calls the flow on the
-// worker's thread until that is done.
+// drain stops receiving, and finishes processing everything received. It calls the flow on the worker's
+// thread until that is done.
 func (f *Flow) drain(r *pipeline.Run) error {
 	if err := r.Flow.StopReceiving(); err != nil {
 		return err
@@ -141,9 +141,8 @@ func (f *Flow) late(r *pipeline.Run) error {
 		f.config.Name, s.To, f.drainTimeout, s.Packets, s.Written.Packets, s.Durable.Packets))
 }
 
-// closeQueue closes what belongs to the worker's thread, a moment at a time, since other flows of
-// the worker must not wait for a disk that hangs. This flow must: the disk may still read its
-// frames.
+// closeQueue closes what belongs to the worker's thread. Each call takes only a moment, since other flows of
+// the worker must not wait for a disk that hangs. This flow must wait: the disk may still read its frames.
 func (f *Flow) closeQueue(r *pipeline.Run) error {
 	for begun, told := time.Now(), false; ; time.Sleep(pollInterval) {
 		err := f.worker.Do(r.Flow.CloseQueue)

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// bounded checks that a flow held no more than it may.
+// bounded checks that a flow held no more frames than its high watermark and a burst.
 func bounded(t *testing.T, s status.Flow, high int64) {
 	t.Helper()
 	if l := s.Level; l.High != int(high) || l.Most >= high+pipeline.Burst || l.Held > l.Most {
@@ -18,7 +18,8 @@ func bounded(t *testing.T, s status.Flow, high int64) {
 	}
 }
 
-// TestWatermarksOfACapture: a flow that may hold little stops its source again and again, and loses nothing of what it takes.
+// TestWatermarksOfACapture: a flow with low watermarks stops its source again and again, and loses none of
+// the packets that it takes.
 func TestWatermarksOfACapture(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
@@ -27,7 +28,7 @@ func TestWatermarksOfACapture(t *testing.T) {
 			frames := testenv.Stream(&l.A, &l.B, 9, 0, 1500, 700)
 			l.feed(t, f, frames, 20000)
 			s := await(t, f, "all to be written", func(s status.Flow) bool { return s.Written.Packets+lost(s) >= uint64(len(frames)) })
-			if layout == "slot" { // packed, an extent is more than that
+			if layout == "slot" { // with layout packed, an extent is more than that
 				bounded(t, s, 64)
 			}
 			if s.Level.Pauses == 0 || s.Level.Paused == 0 {
@@ -45,7 +46,8 @@ func TestWatermarksOfACapture(t *testing.T) {
 	}
 }
 
-// TestWatermarksOfAFeed: a peer that is not there has the flow hold as much as it may, and no more; then all goes on.
+// TestWatermarksOfAFeed: while a peer does not answer, a flow holds frames up to its high watermark. When the
+// peer answers again, all packets are acknowledged.
 func TestWatermarksOfAFeed(t *testing.T) {
 	l := newRDMALab(t)
 	s := l.newStation(t)
@@ -70,7 +72,8 @@ flows:
 	sink.await(t, 3000)
 }
 
-// TestWatermarksOfMessages: clients wait for a log and a relay that may hold little, and get all their messages acknowledged.
+// TestWatermarksOfMessages: clients of a log and a relay with low watermarks wait, and all their messages are
+// acknowledged.
 func TestWatermarksOfMessages(t *testing.T) {
 	l := newRDMALab(t)
 	s := l.newStation(t)

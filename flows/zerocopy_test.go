@@ -17,10 +17,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// witness is a layout that passes everything on and notes at which addresses
-// packets came from the network and left for the disk. It writes the packet's
-// number into the packet where it landed, as late as it can: what the disk has
-// then came from there.
+// witness is a layout that passes everything on. It notes the addresses where packets landed and the
+// addresses that the disk writes from. As late as it can, it writes the packet's number into the packet where
+// it landed. If the file has the number, the packet came from there.
 type witness struct {
 	layout.Layout
 	region *umem.Region
@@ -39,7 +38,7 @@ type place struct {
 	frames int
 }
 
-// piece is what the disk was told to write.
+// piece is one part of what the disk writes.
 type piece struct {
 	umem.Frame
 	offset uint64 // in the file
@@ -124,7 +123,7 @@ func TestSlotIsWrittenFromWhereItLanded(t *testing.T) {
 	blocksOf(t, l.files(t)...)
 }
 
-// stampedWith is the packets with what the witness writes.
+// stampedWith returns the packets with the numbers that the witness writes.
 func stampedWith(frames [][]byte) (out [][]byte) {
 	for i, f := range frames {
 		f = bytes.Clone(f)
@@ -134,8 +133,8 @@ func stampedWith(frames [][]byte) (out [][]byte) {
 	return out
 }
 
-// compare checks that the disk was given the very bytes at which each packet had
-// landed, and that the file has the packet at the offset that went with them.
+// compare checks that the disk wrote each packet from where it had landed, and that the file has the packet
+// at the offset of that write.
 func (w *witness) compare(t *testing.T, file string) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -150,7 +149,7 @@ func (w *witness) compare(t *testing.T, file string) {
 	}
 }
 
-// passed are the pieces that begin with a packet where it had landed, one for each.
+// passed returns for each packet the piece that begins with it, where it had landed.
 func (w *witness) passed(t *testing.T) (pieces []piece) {
 	t.Helper()
 	at := 0
@@ -180,8 +179,8 @@ func (l *lab) captured(t *testing.T, f *Flow, frames [][]byte) status.Flow {
 	return f.Status()
 }
 
-// TestCopiesAreCounted checks that what is copied is counted once: every byte in
-// the packed layout, those of packets of several frames in the slot layout.
+// TestCopiesAreCounted: every copied byte is counted once. The packed layout copies every byte, and the slot
+// layout copies only packets of several frames.
 func TestCopiesAreCounted(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
@@ -213,9 +212,8 @@ func TestCopiesAreCounted(t *testing.T) {
 	}
 }
 
-// TestNoPoisonReachesTheDisk fills the region with a pattern, captures packets of
-// every length, twice with what frames had before, and looks for the pattern in
-// the file and for anything but zeros where nothing belongs.
+// TestNoPoisonReachesTheDisk fills the region with a pattern and captures packets of every length. It does so
+// with two patterns. The file must not contain the pattern, and its padding must be zero.
 func TestNoPoisonReachesTheDisk(t *testing.T) {
 	for _, layout := range layouts {
 		for _, poison := range some[byte](0xcc, 0xa7) {
@@ -246,8 +244,8 @@ func fillRegion(d *Daemon, with byte) {
 	}
 }
 
-// unpoisoned looks for a run of the poison, which no packet here has, and cuts
-// the file into blocks, which looks at every byte of padding.
+// unpoisoned checks that a file has no run of the poison, which no packet here has. It also splits the file
+// into blocks, which checks every byte of padding.
 func unpoisoned(t *testing.T, name string, poison byte) {
 	t.Helper()
 	raw, err := os.ReadFile(name)

@@ -9,7 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestAllocatesNothing: neither the server's round, with and without a cache, with answers and refusals, nor the client's allocates.
+// TestAllocatesNothing: a round of the server does not allocate, with and without a cache, with
+// answers and refusals. A round of the client does not allocate either.
 func TestAllocatesNothing(t *testing.T) {
 	if umem.Invariants {
 		t.Skip("checking every pass of a frame allocates, and so does the race detector")
@@ -43,7 +44,7 @@ func TestAllocatesNothing(t *testing.T) {
 				runtime.Gosched()
 			}
 		}
-		for range 20 { // grants are made, slices have grown
+		for range 20 { // make grants and grow slices first
 			round()
 		}
 		if n := testing.AllocsPerRun(testenv.Fewer(40), round); n >= 1 {

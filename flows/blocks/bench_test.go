@@ -8,8 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// BenchmarkRead reads from all over a disk, so many requests at a time, from the disk and from the cache. Server and client are one program on one
-// machine, with RDMA in software on both sides.
+// BenchmarkRead reads from all over a disk, with several requests at a time, from the disk and from
+// the cache. Server and client are one program on one machine, with RDMA in software on both sides.
 func BenchmarkRead(b *testing.B) {
 	for _, cache := range []uint64{0, 32 << 20} {
 		for _, size := range []uint32{4 << 10, 64 << 10} {

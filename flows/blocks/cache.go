@@ -2,11 +2,11 @@ package blocks
 
 import "github.com/unifiedd/unifiedd/umem"
 
-// bufferCache holds the buffers of one size. Every buffer is empty, holds a piece of the target, or
-// is being read into.
+// bufferCache holds the buffers of one size. Every buffer is empty, has a piece of the target, or
+// is the destination of a read.
 type bufferCache struct {
 	size    uint64 // bytes of a buffer
-	keep    bool   // read data stays and is found by its offset
+	keep    bool   // read data stays, and find finds it by its offset
 	aligned bool   // offsets are multiples of the size
 	buffers []buffer
 	heads   []int32      // by hash of the offset: the first of a chain of buffers
@@ -25,7 +25,7 @@ type buffer struct {
 	at      uint64 // offset of the first byte on the target
 	length  uint32 // bytes from there on; 0: empty
 	users   int32  // pieces of operations that use it
-	writes  int32  // those of users that are being written to their clients
+	writes  int32  // number of users that are being written to their clients
 	next    int32  // in its chain
 	waiting int32  // the first piece that waits for the read
 	reading bool
@@ -36,7 +36,7 @@ type buffer struct {
 
 const none = int32(-1)
 
-// fill makes empty buffers of frames that the worker holds.
+// fill makes empty buffers from frames that the worker holds.
 func (s *bufferCache) fill(frames []umem.Frame, worker *umem.Holder) {
 	s.worker = worker
 	s.buffers, s.empty = make([]buffer, len(frames)), make([]int32, 0, len(frames))
@@ -60,8 +60,8 @@ func (s *bufferCache) chain(at uint64) *int32 {
 	return &s.heads[h>>32&uint64(len(s.heads)-1)]
 }
 
-// find returns the buffer that holds or is being filled with the piece at an offset; none if there
-// is none.
+// find returns the buffer that has the piece at an offset, or that is being filled with it; or
+// none.
 func (s *bufferCache) find(at uint64) int32 {
 	for i := *s.chain(at); i != none; i = s.buffers[i].next {
 		if s.buffers[i].at == at {
@@ -78,7 +78,7 @@ func (s *bufferCache) list(i int32) {
 	*head = i
 }
 
-// forget removes a buffer from its chain. It becomes empty when nobody uses it.
+// forget removes a buffer from its chain. The buffer becomes empty when no operation uses it.
 func (s *bufferCache) forget(i int32) {
 	b := &s.buffers[i]
 	if !b.found {
@@ -101,8 +101,8 @@ func (s *bufferCache) discard(i int32) {
 	s.empty = append(s.empty, i)
 }
 
-// take returns an empty buffer. share must have allowed the use, which guarantees that a buffer is
-// empty or unused.
+// take returns an empty buffer. share must have allowed the use, which guarantees that there is an
+// empty or unused buffer.
 func (s *bufferCache) take() int32 {
 	if len(s.empty) == 0 {
 		s.evict()
@@ -162,8 +162,8 @@ func (s *bufferCache) hold(i int32, to *umem.Holder) {
 	}
 }
 
-// share counts buffers in use by client, and keeps for each what it is sure of. A buffer in use by several operations
-// counts once for each.
+// share counts buffers in use by client, and keeps a reserve for each client. A buffer in use by
+// several operations counts once for each.
 type share struct {
 	total, reserve int
 	held           []int // by client
@@ -193,5 +193,5 @@ func (s *share) give(client, n int) {
 	s.held[client], s.sum = was-n, s.sum-n
 }
 
-// missing returns the unused reserve of a client that holds so many.
+// missing returns the unused reserve of a client that holds held buffers.
 func (s *share) missing(held int) int { return max(0, s.reserve-held) }

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// caches are the sizes that a test is made with.
+// caches returns the cache sizes with which a test runs.
 func caches() []uint64 {
 	if testing.Short() {
 		return []uint64{2 << 20}
@@ -27,8 +27,8 @@ func (u *customer) get(offset uint64, into umem.Frame, n uint32) {
 	u.verify(u.await(1)[0])
 }
 
-// TestCache: what was read is found again, whatever part of it is asked for, and what was written meanwhile is not, once the
-// server is told.
+// TestCache: the cache finds blocks that were read before, for any part of them. After Invalidate
+// it no longer returns blocks that were overwritten.
 func TestCache(t *testing.T) {
 	region, c := small()
 	c.Cache = 4 << 20
@@ -73,7 +73,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestDiskErrors: what cannot be read is refused, and everything else goes on; nothing of it stays in the cache.
+// TestDiskErrors: the server refuses a request whose read fails, and answers all others. The cache
+// keeps nothing of a failed read.
 func TestDiskErrors(t *testing.T) {
 	region, c := small()
 	for _, c.Cache = range caches() {
@@ -98,8 +99,9 @@ func TestDiskErrors(t *testing.T) {
 	}
 }
 
-// TestBadBlocks: where what was read is kept, a block that cannot be read has only those requests refused that ask for it: neither what is read
-// with it for the cache, nor what another request reads at the same time.
+// TestBadBlocks: with a cache, the server refuses only the requests for a block that cannot be
+// read. It answers a request for other blocks, even if the cache or a concurrent request reads the
+// bad block together with them.
 func TestBadBlocks(t *testing.T) {
 	region, c := small()
 	c.Cache = 4 << 20
@@ -108,7 +110,7 @@ func TestBadBlocks(t *testing.T) {
 	v := g.far.serve(d, c)
 	u := g.near.newCustomer(v, ClientConfig{}, 2, 2)
 	align := uint64(u.Align())
-	end := uint64(4<<20) - align // what lies behind cannot be read
+	end := uint64(4<<20) - align // reads after this offset fail
 	must(t, os.Truncate(d.path, int64(end)))
 	into := func(f umem.Frame, n uint64) umem.Frame { return umem.Frame{Addr: f.Addr, Len: uint32(n)} }
 	for _, both := range []struct{ good, bad Read }{
@@ -116,7 +118,7 @@ func TestBadBlocks(t *testing.T) {
 		{Read{Offset: end - 8192, Frame: into(u.extents[0], 8192)}, Read{Offset: end - 32<<10, Frame: into(u.extents[1], 64<<10)}},
 		{Read{Offset: end - 128<<10, Frame: into(u.extents[0], 128<<10)}, Read{Offset: end - 128<<10, Frame: into(u.extents[1], 256<<10)}},
 	} {
-		release := v.hold() // so that the second finds the first at the disk
+		release := v.hold() // so that the second request finds the first one's read in progress
 		both.bad.Token = 1
 		u.submit(both.bad)
 		u.submit(both.good)
@@ -139,7 +141,8 @@ func TestBadBlocks(t *testing.T) {
 	u.get(end-128<<10, u.extents[0], 256<<10)
 }
 
-// TestOutOfOrder: what is in the region does not wait for what is not.
+// TestOutOfOrder: the server answers a request from the cache while an earlier one waits for the
+// disk.
 func TestOutOfOrder(t *testing.T) {
 	region, c := small()
 	c.Cache = 2 << 20
@@ -161,7 +164,8 @@ func TestOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestManyClients: clients that ask at the same time, some for more than their share, all get what is there.
+// TestManyClients: several clients request at the same time, one of them more than its share. Each
+// gets all its answers.
 func TestManyClients(t *testing.T) {
 	region, c := small()
 	c.Cache = 1 << 20
@@ -183,7 +187,7 @@ func TestManyClients(t *testing.T) {
 			for ; left[i] > 0 && open[i] < u.Window(); left[i], open[i] = left[i]-1, open[i]+1 {
 				f := &u.frames
 				if i == 0 {
-					f = &u.extents // the greedy one
+					f = &u.extents // the client with long requests
 				}
 				last := len(*f) - 1
 				u.submit(Read{Offset: u.rand.Uint64N(diskSize-nearExtent) &^ 4095, Frame: (*f)[last]})
@@ -220,7 +224,8 @@ func TestManyClients(t *testing.T) {
 	}
 }
 
-// TestEvents: a worker that sleeps until its descriptors are readable hears of requests, of the disk, and of answers that have arrived.
+// TestEvents: the descriptors of a server wake its worker for requests, for the disk, and for
+// answers that have arrived.
 func TestEvents(t *testing.T) {
 	region, c := small()
 	c.Events = true
@@ -236,7 +241,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestBlockDevice: a device whose blocks are longer than the region's frames is read into extents.
+// TestBlockDevice: the server reads a device whose blocks are longer than the region's frames into
+// extents.
 func TestBlockDevice(t *testing.T) {
 	for _, cache := range caches() {
 		t.Run(fmt.Sprint(cache), func(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 // Client reads blocks from a server. It belongs to one thread at a time.
 //
 // The server may write to a frame from Submit on. It keeps that right for some time after it has
-// answered (ClientConfig.Grants). A server of this package writes only once. A caller that does not
-// trust the server must close the client before it relies on the bytes, or copy them.
+// answered (ClientConfig.Grants). A server of this package writes only once. If the caller does not
+// trust the server, it must close the client before it relies on the bytes, or copy them.
 type Client struct {
 	config  ClientConfig
 	region  *umem.Region
@@ -68,17 +68,18 @@ type Read struct {
 // Done is an answered request. Its frame is the worker's again.
 type Done struct {
 	Read
-	// Err is nil if the frame has the bytes, a protocol.Reason if the server refused, another error if the connection is lost.
+	// Err is nil if the frame has the bytes, a protocol.Reason if the server refused, or another
+	// error if the connection is lost.
 	Err error
 }
 
 // errClosed is the cause after Close.
 var errClosed = errors.New("the client is closed")
 
-// Size returns how many bytes are served.
+// Size returns the number of bytes that are served.
 func (c *Client) Size() uint64 { return c.hello.Size }
 
-// Align returns what offsets and lengths must be multiples of.
+// Align returns the unit of offsets and lengths, which must be multiples of it.
 func (c *Client) Align() uint32 { return c.hello.Align }
 
 // Longest returns the longest request in bytes.
@@ -115,7 +116,7 @@ func (c *Client) Submit(r Read) (bool, error) {
 	return true, nil
 }
 
-// ask queues the request for bytes, to be written to a place in the grant.
+// ask queues the request for bytes. within is the destination in the grant.
 func (c *Client) ask(r Read, g mr.Registration, within uint64) {
 	last := len(c.free) - 1
 	n := c.free[last]
@@ -133,7 +134,7 @@ func (c *Client) ask(r Read, g mr.Registration, within uint64) {
 	c.list.SendSGEs = append(c.list.SendSGEs, c.cells.SGE(cell))
 }
 
-// id returns the ID of a request: the slot, and how often it was used.
+// id returns the ID of a request, made of the slot and the number of its uses.
 func (s *slot) id(n int32) uint32 { return s.generation<<16 | uint32(n) }
 
 // slotOf returns the slot of an answer, if that slot waits for one.
@@ -167,7 +168,7 @@ func (c *Client) leave(n int32) {
 	}
 }
 
-// fail ends the connection and tells the server. All open requests are answered with the cause.
+// fail ends the connection and informs the server. All open requests get the cause as their answer.
 func (c *Client) fail(cause error) {
 	if c.cause != nil {
 		return

@@ -19,8 +19,9 @@ type ClientConfig struct {
 	Connect  connect.Config   // with certificates or without
 
 	Window int // outstanding requests, if the server allows so many; default 32
-	// Grants is how many frames and extents stay granted after the server has written to them, because a grant takes time to make; default four
-	// times Window. All grants end with the connection.
+	// Grants is the number of frames and extents that stay granted after the server has written to
+	// them, because a grant takes time to make; default four times Window. All grants end with the
+	// connection.
 	Grants int
 }
 

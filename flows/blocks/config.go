@@ -16,18 +16,18 @@ import (
 type Config struct {
 	Name     string           // for logs, errors and status
 	Endpoint *stream.Endpoint // of the worker's region
-	Worker   *umem.Holder     // in whose book the server's frames are; Close gives them back to the region
-	Target   *nvme.Target     // what is served; the caller closes it after the server
-	Flow     string           // the name that clients may ask for; they may also ask for no name
+	Worker   *umem.Holder     // its book holds the server's frames; Close gives them back to the region
+	Target   *nvme.Target     // the served target; the caller closes it after the server
+	Flow     string           // the name that clients may request; they may also omit it
 
 	Clients  int    // the largest number at a time; default 16
 	Window   int    // outstanding requests of a client; default 32
 	Transfer uint32 // bytes of the longest request; default 1 MiB
-	Cache    uint64 // bytes of the region for caching, besides the buffers that are needed anyway; default none
+	Cache    uint64 // bytes of the region for caching, in addition to the necessary buffers; default none
 	Depth    int    // outstanding reads of the disk; default 64
 
-	// Permit returns the part of the target that a client may read, or why it may read nothing; nil: every client may read everything. It is called by
-	// several goroutines.
+	// Permit returns the part of the target that a client may read, or an error that refuses the
+	// client. nil: every client may read everything. Several goroutines call it.
 	Permit func(peer connect.Peer, h protocol.Hello) (Range, error)
 	// AllowAnyGID lets a client's queue pair have another address than its connection.
 	AllowAnyGID bool
@@ -50,7 +50,7 @@ const (
 	// keptFrames bounds the frames of a request when data is cached: a longer request
 	// costs less per byte in extents.
 	keptFrames = 16
-	// sharedExtents is how many extents are reserved for no client.
+	// sharedExtents is the number of extents that are not reserved for a client.
 	sharedExtents = 32
 )
 

@@ -49,8 +49,8 @@ func (c *Client) dial(ctx context.Context) error {
 	return c.agree()
 }
 
-// places is how many slots the client has per request of the window: an answer may arrive before
-// the completion of the request's SEND, and the next request is sent then.
+// places is the number of slots per request of the window. An answer may arrive before the
+// completion of the request's SEND, and the next request is sent then.
 const places = 2
 
 // openMemory takes control buffers and grants.
@@ -123,8 +123,8 @@ func (c *Client) agree() (err error) {
 	return nil
 }
 
-// watch waits for the end of the connection, and records why: the server's final message, or the
-// error.
+// watch waits for the end of the connection, and records the cause: the server's final message, or
+// the error.
 func (c *Client) watch() {
 	var said error
 	for {

@@ -10,24 +10,24 @@
 //	           id as immediate, or SEND of a
 //	           response with the reason
 //
-// The server's CPU touches no byte of the data. Requests are answered in the order in
-// which they are ready. A client may have a window of requests; those that cannot
+// The server's CPU touches no byte of the data. The server answers requests in the order
+// in which they are ready. A client may have a window of requests; those that cannot
 // begin at once wait.
 //
 // Buffers. A request of up to a frame is read into a frame, a longer one into extents,
 // or into several frames if the region has no extents. The server takes all buffers
-// when it opens. Each client has some of its own, and the rest is shared, so
-// that a client that does not take its data blocks nobody. Clients take turns.
+// when it opens. Each client has a reserve, and the rest is shared, so a client that
+// does not accept its data blocks no other client. Clients take turns.
 //
-// Cache. With Config.Cache, buffers keep what was read until another request needs
-// them (second chance). Requests of up to 16 frames are kept in whole frames, so that
+// Cache. With Config.Cache, buffers keep their data until another request needs them
+// (second chance). Requests of up to 16 frames are kept in whole frames, so that
 // overlapping requests hit. Longer ones are kept in extents and hit from the same
-// offset only. Where a read fails, each request is read again by itself. Whoever
-// writes to the disk calls [Server.Invalidate] after the write.
+// offset only. If a read fails, the server reads again for each request separately. A
+// program that writes to the disk calls [Server.Invalidate] after the write.
 //
-// Hostile clients. Every request is validated first. A range that is not served is
-// refused. A client that breaks the protocol or names memory that the server may not
-// write is disconnected.
+// Hostile clients. The server validates every request first. It refuses a range that it
+// does not serve. It disconnects a client that breaks the protocol or that names memory
+// that the server may not write.
 //
 // Threads. A Server belongs to the thread that polls it, and a [Client] to one thread
 // at a time. Neither blocks, locks or allocates per request. Any goroutine may call

@@ -18,12 +18,13 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// small is a server's region, and its configuration, in tests of what goes wrong.
+// small returns a server's region and its configuration, for tests of failures.
 func small() (umem.Config, Config) {
 	return withExtents(56), Config{Clients: 3, Window: 8, Transfer: 1 << 20}
 }
 
-// forge asks for something that Submit would not: request changes what is asked, message the bytes that say so.
+// forge sends a request that Submit would refuse. request changes the fields of the request,
+// message changes its bytes.
 func (u *customer) forge(request func(*protocol.Request), message func([]byte)) {
 	u.Helper()
 	start, room := u.region.Start(u.frames[0])
@@ -44,7 +45,8 @@ func (u *customer) forge(request func(*protocol.Request), message func([]byte)) 
 	}
 }
 
-// TestRefused: what may be asked for and is not to be had is refused with the reason, and the client goes on.
+// TestRefused: the server refuses a valid message whose request cannot be served, with the reason.
+// The client continues.
 func TestRefused(t *testing.T) {
 	region, c := small()
 	c.Permit = func(connect.Peer, protocol.Hello) (Range, error) { return Range{Offset: 8192, Length: 4 << 20}, nil }
@@ -81,7 +83,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// lost waits until the client knows that it was ended.
+// lost waits until the client notices that the server has ended it.
 func (u *customer) lost() error {
 	u.Helper()
 	var one [1]Done
@@ -94,7 +96,8 @@ func (u *customer) lost() error {
 	return nil
 }
 
-// TestOffenders: who breaks the rules is ended, the reason is counted, and the others go on as if nothing had been.
+// TestOffenders: the server ends a client that breaks the rules, and counts the reason. Other
+// clients are not affected.
 func TestOffenders(t *testing.T) {
 	region, c := small()
 	g := newRig(t, region)
@@ -140,7 +143,8 @@ func TestOffenders(t *testing.T) {
 	}
 }
 
-// TestBeyondWindow: a client that has more requests under way than the window is ended, and the server forgets none of the others'.
+// TestBeyondWindow: the server ends a client with more outstanding requests than its window, and
+// answers every request of the others.
 func TestBeyondWindow(t *testing.T) {
 	region, c := small()
 	c.Window = 4
@@ -150,8 +154,8 @@ func TestBeyondWindow(t *testing.T) {
 	if bad.Window() != 4 {
 		t.Fatalf("the window is %d", bad.Window())
 	}
-	bad.window = 32     // as if the server had said so
-	release := v.hold() // they come at once
+	bad.window = 32     // as if the server had allowed it
+	release := v.hold() // the requests arrive together
 	for i := range 32 {
 		bad.submit(Read{Offset: uint64(i) * 4096, Frame: bad.frames[i]})
 	}
@@ -167,14 +171,15 @@ func TestBeyondWindow(t *testing.T) {
 	}
 }
 
-// TestVanish: a client that is gone in the middle of WRITEs leaves nothing behind, and others do not notice.
+// TestVanish: if a client vanishes during WRITEs, the server gets all its buffers back, and other
+// clients are not affected.
 func TestVanish(t *testing.T) {
 	for _, cache := range caches() {
 		t.Run(fmt.Sprint(cache), func(t *testing.T) { vanish(t, cache) })
 	}
 }
 
-// vanish runs TestVanish with a cache of a size.
+// vanish runs TestVanish with a cache size.
 func vanish(t *testing.T, cache uint64) {
 	region, c := small()
 	c.Cache = cache
@@ -188,7 +193,7 @@ func vanish(t *testing.T, cache uint64) {
 		}
 		_, err := u.Poll(nil)
 		must(t, err)
-		must(t, u.qp.Close()) // as a program that was killed: nothing answers any more
+		must(t, u.qp.Close()) // like a killed program: nothing answers
 		u.qp = nil
 		must(t, u.conn.Close())
 		good.readMuch(4, 10)
@@ -205,7 +210,8 @@ func vanish(t *testing.T, cache uint64) {
 	}))
 }
 
-// TestStrangers: who does not say what it wants, or wants something else, is refused in words.
+// TestStrangers: the server refuses a client that requests another flow or that Permit refuses,
+// with a text.
 func TestStrangers(t *testing.T) {
 	region, c := small()
 	c.Clients = 1
@@ -252,7 +258,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestForgedAnswers: a server that answers what was not asked, or more than that, is nobody to stay with.
+// TestForgedAnswers: a client closes the connection if a server answers a request that it did not
+// make, or sends an invalid answer.
 func TestForgedAnswers(t *testing.T) {
 	region, c := small()
 	g := newRig(t, region)

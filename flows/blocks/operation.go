@@ -11,11 +11,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// operation is a request that is being served.
+// operation is a request in progress.
 type operation struct {
 	session *session
 	state   opState
-	reason  protocol.Reason // why it is refused; None: it is not
+	reason  protocol.Reason // why it is refused; None if it is not
 	cache   uint8
 	exact   bool  // it reads exactly the requested bytes, and they are not cached
 	n       int32 // its pieces
@@ -44,7 +44,7 @@ func (s *Server) piecesOf(op int32) []piece {
 	return s.pieces[first : first+int(s.operations[op].n)]
 }
 
-// begin begins requests while there are buffers, one of each client in turn.
+// begin begins requests while there are buffers, one of each client by turns.
 func (s *Server) begin() (n int) {
 	for idle := 0; s.waiting > 0 && idle < len(s.sessions); {
 		p := &s.sessions[s.turn]
@@ -91,7 +91,7 @@ func (s *Server) beginOne(p *session) bool {
 	return true
 }
 
-// gather assigns to an operation the buffers of its cut. They are counted for its client already.
+// gather assigns to an operation the buffers of its cut. They are already counted for its client.
 func (s *Server) gather(op int32, c cut) {
 	o := &s.operations[op]
 	o.cache, o.n, o.missing = uint8(c.cache), int32(c.n), 0
@@ -101,9 +101,9 @@ func (s *Server) gather(op int32, c cut) {
 	}
 }
 
-// again repeats the read of an operation with exactly the requested bytes, in no more buffers of
-// the same kind than before. With caching, more is read than requested, and one read serves several
-// operations: a block that cannot be read may be one that only another operation asked for.
+// again repeats the read of an operation with exactly the requested bytes, in at most as many
+// buffers of the same kind. With caching, a read covers more than the requested bytes and serves
+// several operations, so a failed read may be due to a block that only another operation requested.
 func (s *Server) again(op int32) {
 	o := &s.operations[op]
 	s.release(op)
@@ -111,12 +111,12 @@ func (s *Server) again(op int32) {
 	o.exact, o.reason = true, protocol.None
 	cache, length := &s.caches[o.cache], uint64(o.request.Length)
 	c := cut{cache: int(o.cache), n: pieces(length, cache.size), first: o.request.Offset, step: cache.size, end: o.request.Offset + length}
-	cache.share.take(o.session.number, c.n) // succeeds: release has returned as many
+	cache.share.take(o.session.number, c.n) // succeeds: release has returned at least as many
 	s.gather(op, c)
 }
 
 // use assigns to a piece of an operation the buffer with these bytes of the target. If no buffer
-// has them it reads them.
+// has them, use reads them.
 func (s *Server) use(op int32, k int, at uint64, length uint32) {
 	cache := &s.caches[s.operations[op].cache]
 	number := op*int32(s.plan.most) + int32(k)
@@ -268,7 +268,7 @@ func (s *Server) chain(op int32, cache int, at uint64) {
 	s.links = 0
 }
 
-// token encodes the buffer that is read, and the operation that asked for it first.
+// token encodes the buffer for the read, and the operation that first requested it.
 func token(op int32, cache int, buffer int32) uint64 {
 	return uint64(uint32(op))<<32 | uint64(cache)<<31 | uint64(buffer)
 }
@@ -294,10 +294,10 @@ func (s *Server) submit() {
 	}
 }
 
-// turnBytes bounds how much of the data from the disk one round answers; it answers at least one
-// buffer. A disk completes many reads together. While all of them are sent at once, nobody receives
-// the requests that clients send as soon as they have the first, and the disk is idle.
-// docs/benchmarks/blocks.md has figures.
+// turnBytes limits the data from the disk that one round answers; a round answers at least one
+// buffer. A disk completes many reads together. While the server sends all of them at once, it does
+// not receive the requests that clients send as soon as they have the first answer, and the disk is
+// idle. docs/benchmarks/blocks.md has figures.
 const turnBytes = 16 << 10
 
 // takeReads takes completed reads from the disk, and answers the operations that wait for them. It
@@ -339,7 +339,7 @@ func (s *Server) filled(f umem.Frame) {
 	}
 }
 
-// gathered continues with an operation that waits for no read any more.
+// gathered continues with an operation whose reads are all done.
 func (s *Server) gathered(op int32) {
 	o := &s.operations[op]
 	if o.reason == protocol.DiskError && !o.exact && s.plan.keep && o.session.state == sessionOpen {
@@ -349,7 +349,7 @@ func (s *Server) gathered(op int32) {
 	s.answer(op)
 }
 
-// batches bounds how often a round polls a completion queue.
+// batches limits the number of polls of a completion queue in one round.
 const batches = 8
 
 // takeRequests processes received requests, and returns the number of completions.
@@ -457,7 +457,7 @@ func (s *Server) arrived(c *rdma.WorkCompletion) {
 	s.finish(op)
 }
 
-// failure returns why an answer did not reach its client.
+// failure returns the reason for which an answer did not reach its client.
 func failure(c *rdma.WorkCompletion, o *operation) error {
 	err := fmt.Errorf("write %d bytes to address %#x with rkey %#x: %w", o.request.Length, o.request.Address, o.request.RKey, c.Err())
 	if errors.Is(err, rdma.RemoteAccess) {

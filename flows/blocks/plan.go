@@ -14,7 +14,7 @@ const (
 	shelves
 )
 
-// plan is how a server with a configuration uses a region of some shape.
+// plan is the use of a region by a server with a configuration.
 type plan struct {
 	clients, window, depth int
 	size                   uint64 // bytes served: whole blocks of the target
@@ -77,11 +77,11 @@ func (p *plan) share(c Config) {
 	}
 }
 
-// longest returns the most frames and the most extents that one request needs.
+// longest returns the largest number of frames and of extents for one request.
 func (p *plan) longest() (frames, extents int) {
 	if p.extent == 0 {
 		n := pieces(p.transfer, p.frame)
-		if p.keep && p.transfer > p.align { // it may begin and end inside a frame
+		if p.keep && p.transfer > p.align { // a request may begin and end inside a frame
 			n++
 		}
 		return n, 0
@@ -102,8 +102,8 @@ func (p *plan) longest() (frames, extents int) {
 
 func pieces(n, each uint64) int { return int((n + each - 1) / each) }
 
-// operations returns how many operations of a client there may be: those in its window, and as many
-// whose answers it may have while we do not have their completions.
+// operations returns the maximum number of operations of a client: those in its window, and as many
+// whose answers the client may have although the server does not have their completions yet.
 func (p *plan) operations() int { return 2 * p.window }
 
 // receives returns the receives of a client: one more than the window, to detect a client that
@@ -116,7 +116,7 @@ func (p *plan) cells() int { return p.clients * (p.receives() + p.operations()) 
 // answerCell returns the control buffer for an operation's refusal.
 func (p *plan) answerCell(op int32) int { return p.clients*p.receives() + int(op) }
 
-// cut is how a request is divided into buffers.
+// cut is the division of a request into buffers.
 type cut struct {
 	cache int
 	n     int    // buffers
@@ -150,7 +150,8 @@ func (c *cut) piece(k int) (at, length uint64) {
 	return at, min(c.step, c.end-at)
 }
 
-// check returns why a request is refused. The end of its range does not exceed 2^64.
+// check returns the reason for refusing a request, or None. The end of the request's range must not
+// exceed 2^64.
 func (p *plan) check(q *protocol.Request, may Range) protocol.Reason {
 	offset, length := q.Offset, uint64(q.Length)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// anyPlan is one of a server as it could be.
+// anyPlan draws the plan of a possible server.
 func anyPlan(t *rapid.T) *plan {
 	p := &plan{clients: rapid.IntRange(1, 5).Draw(t, "clients"), window: 2, depth: rapid.IntRange(1, 64).Draw(t, "depth"), keep: rapid.Bool().Draw(t, "keep"), control: 4096}
 	p.align = 1 << rapid.IntRange(0, 13).Draw(t, "align")
@@ -26,7 +26,8 @@ func anyPlan(t *rapid.T) *plan {
 	return p
 }
 
-// TestCut: whatever may be asked for is cut into as many buffers as there are for it at most, without a gap, in whole blocks of the target.
+// TestCut: a valid request is divided into whole blocks of the target without a gap. It needs no
+// more buffers than a client's reserve.
 func TestCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyPlan(t)
@@ -57,7 +58,7 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// TestShare: no client gets so much that another does not have what it is sure of.
+// TestShare: every client can always get its reserve, whatever the other clients hold.
 func TestShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clients, reserve := rapid.IntRange(1, 6).Draw(t, "clients"), rapid.IntRange(0, 5).Draw(t, "reserve")
@@ -91,7 +92,7 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestShelf: a cache finds what was put there and not forgotten, and gives away nothing that is used.
+// TestShelf: a cache finds every entry that it has not forgotten, and never reuses a buffer in use.
 func TestShelf(t *testing.T) {
 	r, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
 	must(t, err)
@@ -104,7 +105,7 @@ func TestShelf(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	s := bufferCache{size: 4096, keep: true, aligned: true}
 	s.fill(frames, h)
-	have := make(map[uint64]int32) // what is found, by offset
+	have := make(map[uint64]int32) // entries that find must find, by offset
 	used := make(map[int32]uint64)
 	for range 20000 {
 		at := uint64(random.IntN(20)) * 4096
@@ -145,7 +146,7 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// TestRange holds ranges to their ends.
+// TestRange: a range contains only requests between its ends.
 func TestRange(t *testing.T) {
 	for _, c := range []struct {
 		r         Range

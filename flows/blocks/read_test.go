@@ -13,7 +13,7 @@ import (
 
 const diskSize = 8 << 20
 
-// shapes are servers' regions, with and without a cache.
+// shapes are the regions of servers, with and without a cache.
 var shapes = []struct {
 	name   string
 	region umem.Config
@@ -25,11 +25,11 @@ var shapes = []struct {
 	{"frames alone and cache", withExtents(0), 2 << 20},
 }
 
-// TestReads: requests of all sizes, at all depths, come back with the bytes that are there.
+// TestReads: requests of all sizes, at all depths, return the bytes of the disk.
 func TestReads(t *testing.T) {
 	for i, s := range shapes {
 		if testing.Short() && i%3 != 0 {
-			continue // of those with extents one without a cache, of the others one with it
+			continue // run extents without a cache, and frames alone with one
 		}
 		t.Run(s.name, func(t *testing.T) {
 			g := newRig(t, s.region)
@@ -50,7 +50,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// many is how many requests are made of a kind.
+// many returns the number of requests of each kind.
 func many() int {
 	if testing.Short() {
 		return testenv.Fewer(60)
@@ -58,7 +58,7 @@ func many() int {
 	return testenv.Fewer(400)
 }
 
-// readMuch reads from many places, so many requests at a time.
+// readMuch sends n reads from many offsets, with depth requests outstanding.
 func (u *customer) readMuch(depth, n int) {
 	u.Helper()
 	align := uint64(u.Align())
@@ -90,7 +90,7 @@ func (u *customer) readMuch(depth, n int) {
 	}
 }
 
-// readSizes reads each size once, the first and the last bytes there are.
+// readSizes reads each size from the beginning and from the end of the disk.
 func (u *customer) readSizes() {
 	u.Helper()
 	for _, size := range []uint32{512, 1024, 2048, 4096, 8192, 16 << 10, 64 << 10, 64<<10 + 512, 128 << 10, extent, extent + 4096, nearExtent} {
@@ -104,7 +104,8 @@ func (u *customer) readSizes() {
 	}
 }
 
-// TestRead: one after another, without a loop of one's own; and what becomes of a wait that ends.
+// TestRead: Read makes requests one after another without a loop of the caller. If its context
+// ends, it returns the cause and the connection is closed.
 func TestRead(t *testing.T) {
 	region, c := small()
 	g := newRig(t, region)

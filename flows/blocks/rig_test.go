@@ -24,13 +24,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// waitLimit is how long anything may take on a machine that does other things.
+// waitLimit is the limit of every wait, on a machine with other work.
 var waitLimit = testenv.Within(30 * time.Second)
 
-// rig is two machines, as it were: network namespaces joined by a veth pair, each with a region and a device.
+// rig simulates two machines: network namespaces joined by a veth pair, each with a region and a
+// device.
 type rig struct {
 	testing.TB
-	near, far *side // of clients, of servers
+	near, far *side // of clients and of servers
 }
 
 // side is one machine.
@@ -41,14 +42,14 @@ type side struct {
 	at     *stream.Endpoint
 }
 
-// machine is where a side is: a namespace, or this machine, with the address and the device there.
+// machine is the place of a side, a namespace or this machine, with its address and its device.
 type machine struct {
-	in   *testenv.Namespace // nil: here
+	in   *testenv.Namespace // nil: this machine
 	IP   netip.Addr
 	open func(*umem.Region) (rdma.Device, error)
 }
 
-// Do is testenv.Namespace's.
+// Do runs f in the namespace, see testenv.Namespace.
 func (m machine) Do(t testing.TB, f func()) {
 	t.Helper()
 	if m.in == nil {
@@ -58,13 +59,13 @@ func (m machine) Do(t testing.TB, f func()) {
 	m.in.Do(t, f)
 }
 
-// Where rigs are, and disks: changed by tests in the lab.
+// The places of rigs and of disks. Tests in the lab change them.
 var (
 	machines = overVeth
 	diskPath = func(t testing.TB, _ uint64) string { return filepath.Join(testenv.DiskDir(t), "served") }
 )
 
-// overVeth are namespaces joined by a veth pair, with RDMA in software.
+// overVeth returns two namespaces joined by a veth pair, with RDMA in software.
 func overVeth(t testing.TB) (near, far machine) {
 	t.Helper()
 	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
@@ -80,13 +81,14 @@ func overVeth(t testing.TB) (near, far machine) {
 	return at(&pair.A), at(&pair.B)
 }
 
-// Extents of servers are shorter than those of clients, so that requests can be longer than one.
+// Extents of servers are shorter than those of clients, so that a request can need several.
 const (
 	extent     = 256 << 10
 	nearExtent = 1 << 20
 )
 
-// newRig opens a region and a device on both machines. At the end of the test nothing is left of them, and every frame is in its pool.
+// newRig opens a region and a device on both machines. The end of the test removes them, and checks
+// that every frame is in its pool.
 func newRig(t testing.TB, server umem.Config) *rig {
 	t.Helper()
 	testenv.Root(t)
@@ -124,7 +126,7 @@ func (s *side) must(err error) {
 	}
 }
 
-// check is must for clean-ups, and goroutines other than the test's.
+// check is must for clean-ups, and for goroutines other than the test's.
 func (s *side) check(err error) {
 	s.Helper()
 	if err != nil {
@@ -132,7 +134,7 @@ func (s *side) check(err error) {
 	}
 }
 
-// closeRegion finds all frames in the pool.
+// closeRegion checks that all frames are in the pool, and closes the region.
 func (s *side) closeRegion() {
 	s.Helper()
 	count, err := s.region.Audit()
@@ -142,7 +144,7 @@ func (s *side) closeRegion() {
 	s.check(s.region.Close())
 }
 
-// hands are a book with a holder of a worker's.
+// hands makes a book with a worker's holder.
 func (s *side) hands(name string) *umem.Holder {
 	s.Helper()
 	book := s.region.NewBook(name)
@@ -159,7 +161,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// disk is a file with bytes that follow from their offsets, and from a seed.
+// disk is a file whose bytes follow from their offsets and from a seed.
 type disk struct {
 	path    string
 	content []byte
@@ -190,7 +192,7 @@ func (d *disk) open(t testing.TB, c nvme.TargetConfig) {
 	})
 }
 
-// fill makes other bytes.
+// fill makes other contents.
 func (d *disk) fill(seed uint64) {
 	r := rand.NewPCG(seed, 2)
 	for at := 0; at < len(d.content); at += 8 {
@@ -198,7 +200,7 @@ func (d *disk) fill(seed uint64) {
 	}
 }
 
-// served is a server that a worker polls.
+// served is a server and the worker that polls it.
 type served struct {
 	*side
 	*disk
@@ -211,7 +213,7 @@ type served struct {
 	spins    bool // it never sleeps
 }
 
-// serve serves a disk to whoever comes, until the end of the test.
+// serve serves a disk to any client, until the end of the test.
 func (s *side) serve(d *disk, c Config) *served {
 	s.Helper()
 	v := &served{side: s, disk: d, config: c, commands: make(chan func()), end: make(chan struct{}), done: make(chan struct{})}
@@ -290,7 +292,8 @@ func (v *served) do(f func() error) error {
 	}
 }
 
-// settled are the counters once every request that came has been answered, and the answers are known to have arrived.
+// settled waits until the server has answered every received request, and knows that the answers
+// have arrived. It returns the counters.
 func (v *served) settled() Stats {
 	v.Helper()
 	var st Stats
@@ -305,7 +308,7 @@ func (v *served) settled() Stats {
 	return st
 }
 
-// hold keeps the worker from its work until the function that it returns is called.
+// hold stops the worker until the caller calls release.
 func (v *served) hold() (release func()) {
 	holding, end := make(chan struct{}), make(chan struct{})
 	go v.do(func() error { close(holding); <-end; return nil })
@@ -313,7 +316,7 @@ func (v *served) hold() (release func()) {
 	return func() { close(end) }
 }
 
-// customer is a client with memory to read into.
+// customer is a client with memory for the answers.
 type customer struct {
 	testing.TB
 	*side
@@ -355,7 +358,7 @@ func (u *customer) dial(c ClientConfig) {
 	must(u, err)
 }
 
-// await polls until so many answers have come.
+// await polls until n answers have arrived.
 func (u *customer) await(n int) []Done {
 	u.Helper()
 	all := make([]Done, 0, n)
@@ -374,7 +377,7 @@ func (u *customer) await(n int) []Done {
 	return all
 }
 
-// submit asks for something, as soon as there is room.
+// submit submits a request, as soon as there is room.
 func (u *customer) submit(r Read) {
 	u.Helper()
 	did, err := u.Submit(r)
@@ -384,7 +387,7 @@ func (u *customer) submit(r Read) {
 	}
 }
 
-// verify compares what was read, and makes it something else.
+// verify compares the bytes of an answer with the disk, and then overwrites them.
 func (u *customer) verify(d Done) {
 	u.Helper()
 	if d.Err != nil {

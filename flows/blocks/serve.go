@@ -18,7 +18,7 @@ import (
 // before it sends requests, so one is missing only if the client breaks the protocol.
 const rnrRetries = 6
 
-// errEnded is the cause of the end of clients when Serve ends.
+// errEnded is the cause for ending clients when Serve ends.
 var errEnded = fmt.Errorf("%w: nothing is served any more", protocol.Closing)
 
 // Serve accepts clients from a listener until ctx ends, and then ends them. do runs functions on
@@ -55,7 +55,7 @@ func (s *Server) serve(ctx context.Context, r *connect.Request, do stream.Doer) 
 	log.Info("client disconnected")
 }
 
-// handshake is the part of a client that Serve's goroutine sees.
+// handshake is a client's state in Serve's goroutine.
 type handshake struct {
 	server  *Server
 	do      stream.Doer
@@ -159,7 +159,8 @@ func (s *Server) hello() ([]byte, error) {
 	return h.Append(nil)
 }
 
-// stay waits until the client is gone, has broken the protocol, or must go, and returns the cause.
+// stay waits until the client is gone, has broken the protocol, or must be ended, and returns the
+// cause.
 func (g *handshake) stay(ctx context.Context) error {
 	gone := make(chan error, 1)
 	go func() { gone <- silence(g.conn) }()
@@ -181,11 +182,10 @@ func (g *handshake) stay(ctx context.Context) error {
 	return errors.Join(cause, err)
 }
 
-// leave ends the client if that has not happened yet, even if the session has another client by
-// now.
+// leave ends the client if that has not happened yet. The session may already have another client.
 func (g *handshake) leave(cause error) error {
 	return g.do(func() error {
-		_, _ = g.server.takeSent() // counts answers that have arrived as served; Poll returns the error again
+		_, _ = g.server.takeSent() // counts answers that have arrived as served; Poll returns the error later
 		if g.session.leaving != g.leaving {
 			return nil
 		}
@@ -193,8 +193,8 @@ func (g *handshake) leave(cause error) error {
 	})
 }
 
-// silence waits for the end of a connection on which nothing more is expected. It returns nil if
-// the peer closed it in good order.
+// silence waits for the end of a connection on which no message is expected. It returns nil if the
+// peer closed it in good order.
 func silence(c *connect.Conn) error {
 	for {
 		if _, err := c.Receive(); err != nil {

@@ -33,11 +33,11 @@ type Server struct {
 	operations []operation // of all sessions, one after the other
 	pieces     []piece     // of all operations, one after the other
 	perRequest int         // the most SGEs of a WRITE
-	turn       int         // the session whose turn it is to begin a request
+	turn       int         // the session whose request begins next
 	waiting    int         // requests of all sessions that have not begun
 	dirty      []*session  // those with something to post
 	reads      []umem.Frame
-	submitted  int // of reads, the first ones that the disk's queue has taken
+	submitted  int // the number of reads, from the first on, that the disk's queue has accepted
 	links      int // reads merged with the last one
 	longest    int // the most reads that can be merged
 	ready      [1]umem.Frame
@@ -48,8 +48,8 @@ type Server struct {
 	mu     sync.Mutex // guards who and count of the sessions
 }
 
-// Open takes the resources of a server. It serves nobody until Serve is called. It may be called
-// from any thread.
+// Open takes the resources of a server. The server accepts no client until Serve is called. Open
+// may be called from any thread.
 func Open(c Config) (*Server, error) {
 	s := &Server{config: c}
 	if err := s.open(); err != nil {
@@ -166,7 +166,7 @@ func (s *Server) openQueues() (err error) {
 	return err
 }
 
-// Poll processes requests, reads of the disk, and answers. more says that it did something, so that
+// Poll processes requests, reads of the disk, and answers. more says that it did something, so
 // there may be more to do at once. An error comes from the disk's queue or the device: the server
 // cannot continue and must be closed.
 func (s *Server) Poll(now time.Time) (more bool, err error) {
@@ -216,8 +216,8 @@ func (s *Server) arm() (anew bool, err error) {
 }
 
 // Invalidate forgets cached data of n bytes from an offset of the target on. A writer must call it
-// when the write is complete and before it tells anybody. Requests that arrive later get the
-// written data or newer. Earlier requests get old bytes, new ones, or a mix.
+// when the write is complete and before it reports the write. Requests that arrive later get the
+// written data or newer data. Earlier requests get old bytes, new ones, or a mix.
 func (s *Server) Invalidate(offset, n uint64) {
 	n = min(n, ^uint64(0)-offset)
 	for i := range s.caches {
@@ -226,12 +226,12 @@ func (s *Server) Invalidate(offset, n uint64) {
 }
 
 // Close ends all clients, waits for the disk as nvme.Queue.Close does, and gives every frame back
-// to the region. It is called on the server's thread, or after that has ended. After an error it
-// may be called again.
+// to the region. Close is called on the server's thread, or after that thread has ended. After an
+// error it may be called again.
 func (s *Server) Close() error { return s.close((*nvme.Queue).Close) }
 
-// CloseWithin is Close with a limit to the wait for the disk. It is for a thread that has other
-// work, and calls it again while the error is an nvme.StuckError.
+// CloseWithin is Close with a limit to the wait for the disk. It is for a thread with other work,
+// which calls it again while the error is an nvme.StuckError.
 func (s *Server) CloseWithin(limit time.Duration) error {
 	return s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) })
 }
@@ -255,7 +255,7 @@ func (s *Server) close(disk func(*nvme.Queue) error) error {
 	return nil
 }
 
-// giveBack gives all frames back to the region. No device uses them any more.
+// giveBack gives all frames back to the region. No device may use them.
 func (s *Server) giveBack() {
 	for i := range s.caches {
 		for _, b := range s.caches[i].buffers {

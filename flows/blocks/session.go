@@ -19,20 +19,20 @@ type session struct {
 
 	arrived    []queuedRequest // a ring of requests that have not begun
 	head, tail uint32
-	open       int     // unanswered requests, with those in arrived
+	open       int     // unanswered requests, including those in arrived
 	idle       []int32 // unused operations
-	operations int     // how many there are
+	operations int     // number of all operations
 
 	list  ep.PostList
 	dirty bool // it is in Server.dirty
 
 	who   clientInfo      // under Server.mu
-	count *clientCounters // under Server.mu, except for the server's thread, which alone sets it
+	count *clientCounters // only the server's thread sets it, under Server.mu, and may read it without
 }
 
 // closeState is the state of a client's end.
 type closeState struct {
-	done  chan struct{} // closed once the cause is there
+	done  chan struct{} // closed when the cause is set
 	cause error         // nil: the client left in good order
 	known bool          // cause is set; server's thread only
 }
@@ -88,8 +88,8 @@ func (s *Server) queueForPosting(p *session) {
 	}
 }
 
-// post posts for all sessions. Receives come first: clients send their next requests as soon as
-// they see the answers.
+// post posts the requests of all sessions. Receives come first, because clients send their next
+// requests as soon as they see the answers.
 func (s *Server) post() {
 	for _, p := range s.dirty {
 		p.dirty = false
@@ -188,7 +188,7 @@ func (s *Server) end(p *session, cause error) error {
 	return nil
 }
 
-// leave frees the session of a client that is gone, once nothing is outstanding for it.
+// leave frees the session of a client that is gone, when nothing is outstanding for it.
 func (s *Server) leave(p *session) {
 	if p.state == sessionDraining && p.busy() == 0 {
 		p.state = sessionFree

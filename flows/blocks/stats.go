@@ -13,9 +13,9 @@ import (
 
 // Stats are the counters of a server since it was opened.
 type Stats struct {
-	Requests  uint64 // received, with those refused
+	Requests  uint64 // received, including refused ones
 	Served    uint64 // requests whose bytes have arrived at the client
-	Bytes     uint64 // of those
+	Bytes     uint64 // of those requests
 	Retried   uint64 // requests with a failed read that were read again exactly
 	Waited    uint64 // requests that had to wait for buffers
 	Abandoned uint64 // requests without a known end, because the client is gone
@@ -27,7 +27,7 @@ type Stats struct {
 	Extents    Cache            // of requests served from extents
 	Latency    *latency.Summary // from the arrival of a request to the completion of its answer; nil: none yet
 	Disk       nvme.Stats
-	Clients    []ClientStats // those connected
+	Clients    []ClientStats // the connected ones
 }
 
 // Cache is the use of the buffers of one kind.
@@ -96,7 +96,7 @@ func (p *session) stats() ClientStats {
 		Bytes: p.count.bytes.Load(), Refused: p.count.refused.read()}
 }
 
-// reasons is the number of reasons, with None.
+// reasons is the number of reasons, including None.
 var reasons = len(protocol.Reasons()) + 1
 
 // refusals are counters by reason. Only the worker's thread writes them.

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestTurns: of reads that the disk has completed together, a round answers a few, and none is forgotten.
+// TestTurns: if the disk completes many reads together, a round answers a few of them, and later
+// rounds answer the others.
 func TestTurns(t *testing.T) {
 	const requests = 8
 	region, c := small()
@@ -35,7 +36,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// answerAll polls until so many requests are answered, slowly enough for the disk to be done with all of them in between.
+// answerAll polls until the given number of requests is answered. It polls slowly, so that the disk
+// completes all reads in between.
 func (s *Server) answerAll(requests int) error {
 	for was, end := 0, time.Now().Add(waitLimit); was < requests; time.Sleep(5 * time.Millisecond) {
 		if _, err := s.Poll(time.Now()); err != nil {
@@ -52,7 +54,8 @@ func (s *Server) answerAll(requests int) error {
 	return nil
 }
 
-// answers is how many requests are answered, whether it is known that the answers have arrived or not.
+// answers returns the number of answered requests, including those whose answers may not have
+// arrived yet.
 func (s *Server) answers() int {
 	n := int(s.count.served.Load())
 	for i := range s.operations {

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// overVerbs are both on one device of libibverbs.
+// overVerbs returns two machines on one device of libibverbs.
 func overVerbs(t testing.TB) (near, far machine) {
 	t.Helper()
 	const address = "10.79.0.1"
@@ -25,7 +25,8 @@ func overVerbs(t testing.TB) (near, far machine) {
 	return m, m
 }
 
-// TestVerbs has what else is tested over RDMA in software go over such a device, with a disk of a given size on NVMe.
+// TestVerbs: the tests of this package pass over a device of libibverbs, with a disk of the given
+// size on NVMe.
 func TestVerbs(t *testing.T) {
 	veth, file := machines, diskPath
 	machines, diskPath = overVerbs, func(t testing.TB, size uint64) string { return labenv.Map(t, size).Path }
@@ -42,7 +43,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// standsFor leaves out, in the short form, the parts that others stand for: the guest is slow.
+// standsFor skips a part in the short form if other parts cover it: the guest is slow.
 func standsFor(t *testing.T, part string) {
 	t.Helper()
 	switch part {
@@ -52,7 +53,7 @@ func standsFor(t *testing.T, part string) {
 	}
 }
 
-// testFailingDisk: a device that does nothing any more has requests refused, and nobody ended.
+// testFailingDisk: while a device fails, the server refuses requests and ends no client.
 func testFailingDisk(t *testing.T) {
 	var m *labenv.Mapped
 	diskPath = func(t testing.TB, size uint64) string { m = labenv.Map(t, size); return m.Path }

@@ -19,10 +19,11 @@ type AppendConfig struct {
 	Address string // of the flow: host:port
 	Flow    string // its name; empty: any
 	Message int    // the longest message in bytes; default 2048
-	Depth   int    // the most unacknowledged messages; default 256
+	Depth   int    // the maximum number of unacknowledged messages; default 256
 	// Method is how messages reach the flow; default: the flow decides.
 	Method stream.Method
-	// Participant identifies this client to a flow that adds up the messages of several clients: from 1 on. It must stay the same over restarts.
+	// Participant identifies this client to a flow that adds up the messages of several clients:
+	// from 1 on. It must stay the same over restarts.
 	Participant uint32
 	Feed        Feeder // provides the messages instead of Send; nil: use Send
 }
@@ -33,8 +34,8 @@ type Receipt struct {
 	Position uint64 // in the log, of the last message that the acknowledgement covers; 0 without a log
 }
 
-// Appender sends messages to one flow, each once and in order, over as many connections as it
-// takes.
+// Appender sends messages to one flow, each once and in order, over as many connections as
+// necessary.
 type Appender struct {
 	client *Client
 	config AppendConfig
@@ -123,7 +124,7 @@ func (a *Appender) end(err error) {
 	a.tell()
 }
 
-// tell wakes those that wait. The caller holds the lock.
+// tell wakes the waiting goroutines. The caller holds the lock.
 func (a *Appender) tell() {
 	close(a.news)
 	a.news = make(chan struct{})
@@ -170,7 +171,7 @@ func (a *Appender) Wait(ctx context.Context, number uint64) (Receipt, error) {
 	return a.known, a.because(err)
 }
 
-// because adds the reason why there is no connection.
+// because adds the cause of the lack of a connection to an error.
 func (a *Appender) because(err error) error {
 	if cause := a.sender.Stats().Cause; err != nil && cause != "" {
 		return fmt.Errorf("%w: %s", err, cause)
@@ -233,7 +234,8 @@ func (a *Appender) push() (moved bool) {
 	}
 }
 
-// take returns frames that the device is done with, and records which messages the receiver has.
+// take takes back the frames of messages that the device has finished with, and records which
+// messages the receiver has acknowledged.
 func (a *Appender) take() bool {
 	n := a.sender.Done(a.done[:])
 	for _, r := range a.done[:n] {
@@ -253,7 +255,8 @@ func (a *Appender) take() bool {
 }
 
 // Close ends the connection and gives the frames back. Messages without an acknowledgement may or
-// may not have arrived: Wait says which. Closing again does nothing.
+// may not have arrived; Wait then says whether a message was acknowledged. A second Close does
+// nothing.
 func (a *Appender) Close() error {
 	a.cancel()
 	<-a.ran
@@ -268,8 +271,8 @@ func (a *Appender) Close() error {
 	return errors.Join(k.loop.remove(a), k.loop.do(a.sender.Close), k.give(a.frames))
 }
 
-// bufferLayout is where the messages of an Appender lie: one per frame or extent, or several short
-// ones of a Feeder in a frame.
+// bufferLayout is the arrangement of an Appender's messages in memory: one per frame or extent, or
+// several short ones of a Feeder in a frame.
 type bufferLayout struct {
 	count int    // messages
 	each  int    // in a frame
@@ -279,8 +282,8 @@ type bufferLayout struct {
 const (
 	// line is the size of a cache line.
 	line = 64
-	// spares is how many messages beyond Depth a Feeder may have with the device. RoCE in software completes up to 16 together,
-	// and a few more later.
+	// spares is the number of messages beyond Depth that a Feeder may have in the device. RoCE in
+	// software completes up to 16 together, and a few more later.
 	spares = 24
 )
 
@@ -295,7 +298,7 @@ func (c *AppendConfig) bufferLayout() bufferLayout {
 	return p
 }
 
-// frames returns how many frames or extents are needed.
+// frames returns the necessary number of frames or extents.
 func (p *bufferLayout) frames() int { return (p.count + p.each - 1) / p.each }
 
 // at returns the place of a message by its number.

@@ -72,14 +72,14 @@ func (b *Blocks) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Size returns how many bytes are served, and Align what offsets and lengths must be multiples of.
+// Size returns the number of bytes that are served. Offsets and lengths must be multiples of Align.
 func (b *Blocks) Size() uint64  { return b.from.Size() }
 func (b *Blocks) Align() uint32 { return b.from.Align() }
 
 // Longest returns the longest request in bytes.
 func (b *Blocks) Longest() int { return b.config.Longest }
 
-// Read reads len(p) bytes from an offset, in requests of up to Longest. They are copied out of the
+// Read reads len(p) bytes from an offset, in requests of up to Longest. It copies them out of the
 // region.
 func (b *Blocks) Read(ctx context.Context, offset uint64, p []byte) error {
 	at := 0
@@ -94,10 +94,10 @@ func (b *Blocks) Read(ctx context.Context, offset uint64, p []byte) error {
 	})
 }
 
-// Fetch keeps many requests outstanding: those that next returns, until it returns false. It calls
-// got with the bytes of each, in any order. The bytes are in the region, where the flow has written
-// them, and valid until got returns. An error of got ends Fetch, after the outstanding requests are
-// answered.
+// Fetch keeps many requests outstanding: those that next returns, until next returns false. It
+// calls got with the bytes of each, in any order. The bytes are in the region, where the flow has
+// written them, and valid until got returns. If got returns an error, Fetch waits for the
+// outstanding requests and returns the error.
 func (b *Blocks) Fetch(ctx context.Context, next func() (offset uint64, length int, ok bool), got func(offset uint64, bytes []byte) error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +123,7 @@ func (b *Blocks) Fetch(ctx context.Context, next func() (offset uint64, length i
 	return failed
 }
 
-// ask submits requests while there are frames, and reports whether there may be more.
+// ask submits requests while there are frames. It reports whether next may have more.
 func (b *Blocks) ask(next func() (uint64, int, bool)) (more bool, err error) {
 	for len(b.free) > 0 {
 		offset, length, ok := next()
@@ -144,7 +144,7 @@ func (b *Blocks) ask(next func() (uint64, int, bool)) (more bool, err error) {
 	return true, nil
 }
 
-// submit waits while grants are being made.
+// submit submits a request. It waits while grants are being made.
 func (b *Blocks) submit(r blocks.Read) error {
 	for {
 		if ok, err := b.from.Submit(r); ok || err != nil {

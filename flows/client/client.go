@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Client is a region registered with one RDMA device, and the thread that drives everything opened
-// with it.
+// Client is a region registered with one RDMA device, and the thread that polls everything opened
+// with the client.
 type Client struct {
 	config   Config
 	region   *umem.Region
@@ -23,8 +23,8 @@ type Client struct {
 	undo     []func() error
 }
 
-// Open opens the device and registers a region with it. RoCE in software takes the RoCE packets of
-// the interface in the network namespace of the calling thread. The caller closes the client.
+// Open opens the device and registers a region with it. RoCE in software receives the RoCE packets
+// of the interface in the network namespace of the calling thread. The caller closes the client.
 func Open(c Config) (*Client, error) {
 	k := &Client{config: c}
 	if err := k.open(); err != nil {
@@ -67,8 +67,8 @@ func (k *Client) open() (err error) {
 // then adds a step to Close.
 func (k *Client) then(f func() error) { k.undo = append(k.undo, f) }
 
-// Close gives everything back. Whatever was opened with the client must be closed before. Closing
-// again does nothing.
+// Close gives everything back. Everything opened with the client must be closed before. A second
+// Close does nothing.
 func (k *Client) Close() error {
 	var errs []error
 	for len(k.undo) > 0 {

@@ -19,10 +19,12 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ends are two programs, each with an interface of a veth pair in a namespace of its own. They meet over TCP on this machine's loopback.
+// ends are two programs, each with an interface of a veth pair in its own namespace. They connect
+// over TCP on this machine's loopback.
 type ends struct{ near, far *client.Client }
 
-// open opens both. At the end of the test nothing is left of them: a client that misses a frame does not close.
+// open opens both clients. The end of the test closes them, which fails if a client has not got all
+// its frames back.
 func open(t *testing.T) ends {
 	t.Helper()
 	testenv.Root(t)
@@ -48,7 +50,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// within is a context for what must happen.
+// within returns a context with the time limit for an operation that must succeed.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(30*time.Second))
@@ -56,7 +58,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// listen opens a sink that is closed with the test.
+// listen opens a sink. The end of the test closes it.
 func (e ends) listen(t *testing.T, c client.SinkConfig) *client.Sink {
 	t.Helper()
 	if c.Listen == "" {
@@ -69,7 +71,7 @@ func (e ends) listen(t *testing.T, c client.SinkConfig) *client.Sink {
 	return s
 }
 
-// append opens an appender to a sink, that is closed with the test.
+// append opens an appender to a sink. The end of the test closes it.
 func (e ends) append(t *testing.T, s *client.Sink, c client.AppendConfig) *client.Appender {
 	t.Helper()
 	c.Address = s.Addr().String()
@@ -79,15 +81,15 @@ func (e ends) append(t *testing.T, s *client.Sink, c client.AppendConfig) *clien
 	return a
 }
 
-// message is the bytes of one.
+// message returns the bytes of a message.
 func message(n uint64, size int) []byte {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(b)
 	return b
 }
 
-// TestMessages: messages of every length that there may be arrive in order, each once and as they were sent, whether they are sent or
-// written, in frames or in extents; and whoever waits for one hears of it.
+// TestMessages: messages of any permitted length arrive once, in order and unchanged, sent or
+// written, in frames or in extents. Wait returns the acknowledgement of a message.
 func TestMessages(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -125,7 +127,7 @@ func TestMessages(t *testing.T) {
 				}
 			}
 			must(t, <-sent)
-			must(t, s.Close()) // which acknowledges the last one
+			must(t, s.Close()) // acknowledges the last message
 			r, err := a.Wait(within(t), uint64(rounds*len(c.sizes)))
 			if err != nil || r.Number != uint64(rounds*len(c.sizes)) || r.Position != 0 {
 				t.Errorf("the last message is acknowledged by %+v, %v", r, err)
@@ -146,8 +148,8 @@ func sendAll(ctx context.Context, a *client.Appender, sizes []int, rounds int) e
 	return nil
 }
 
-// TestSendWaits: who sends waits while as many messages as there may be are not acknowledged, and goes on when they are. What cannot be sent is
-// refused, and an appender that is closed says so.
+// TestSendWaits: Send waits while Depth messages are unacknowledged, and continues when there are
+// fewer. It refuses a message that is too long. A closed appender returns an error that says so.
 func TestSendWaits(t *testing.T) {
 	e := open(t)
 	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})
@@ -184,7 +186,7 @@ func TestSendWaits(t *testing.T) {
 		}
 	}
 	must(t, a.Close())
-	for range 8 { // there are frames, and it is closed
+	for range 8 { // there are free frames, and the appender is closed
 		if _, err := a.Send(within(t), nil); err == nil || !strings.Contains(err.Error(), "closed") {
 			t.Errorf("a message behind the end: %v", err)
 		}
@@ -195,7 +197,8 @@ func TestSendWaits(t *testing.T) {
 	}
 }
 
-// TestSinkComesBack: what a sink that went away had not acknowledged comes to the next one at its address.
+// TestSinkComesBack: messages that a closed sink did not acknowledge arrive at the next sink at its
+// address.
 func TestSinkComesBack(t *testing.T) {
 	e := open(t)
 	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})
@@ -229,10 +232,10 @@ func TestSinkComesBack(t *testing.T) {
 	}
 }
 
-// feeder gives so many messages, and notes what is acknowledged.
+// feeder provides a number of messages, and records acknowledgements.
 type feeder struct {
 	given, most uint64
-	ahead       uint64 // the most that were given and not acknowledged; written by the client's thread
+	ahead       uint64 // maximum of unacknowledged messages; written by the client's thread
 	known       atomic.Uint64
 }
 
@@ -247,12 +250,12 @@ func (f *feeder) Next(b []byte) (int, bool) {
 
 func (f *feeder) Acknowledged(r client.Receipt) {
 	if r.Number <= f.known.Load() || r.Number > f.given {
-		f.most = 0 // no more come, so the test fails
+		f.most = 0 // stop feeding, so the test fails
 	}
 	f.known.Store(r.Number)
 }
 
-// TestFeeder: messages of a feeder arrive as those that are sent do, and nobody else may send.
+// TestFeeder: a feeder's messages arrive like sent ones, and Send refuses any others.
 func TestFeeder(t *testing.T) {
 	e := open(t)
 	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})
@@ -276,7 +279,8 @@ func TestFeeder(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be is refused with what to do about it, and takes nothing.
+// TestRefused: the client refuses an impossible request with an error that names the remedy, and
+// keeps no resources.
 func TestRefused(t *testing.T) {
 	e := open(t)
 	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})

@@ -11,24 +11,27 @@ import (
 
 // Config configures a Client. The zero value of each field but Device selects a default.
 type Config struct {
-	// Device is an RDMA device's name: "roce:IFACE" for RoCE in software on an interface, or that of libibverbs.
+	// Device is the name of an RDMA device: "roce:IFACE" for RoCE in software on an interface, or a
+	// name of libibverbs.
 	Device string
-	// Memory is the region in bytes; default 64 MiB. What RoCE in software takes of it depends on Queue.
+	// Memory is the size of the region in bytes; default 64 MiB. RoCE in software uses a part of it
+	// that depends on Queue.
 	Memory uint64
-	// Pages is the kind of page the region is made of; default huge pages of 2 MiB.
+	// Pages is the page size of the region; default huge pages of 2 MiB.
 	Pages umem.PageSize
 	// Reserve reserves missing huge pages, and Close gives them back: see umem.Allocate.
 	Reserve bool
-	// Extent is the size of the extents for messages that do not fit in a frame, a power of two in bytes; Extents is
-	// their number; default none.
+	// Extent is the size of the extents for messages that do not fit in a frame, a power of two in
+	// bytes. Extents is their number; default none.
 	Extent, Extents uint64
-	// Queue is how many frames for receiving RoCE in software keeps in each queue of its interface, a
-	// power of two; default 2048.
+	// Queue is the number of frames for receiving that RoCE in software keeps in each queue of its
+	// interface, a power of two; default 2048.
 	Queue int
-	// Credentials make connections TLS 1.3, both sides showing a certificate; nil: plain.
+	// Credentials make connections use TLS 1.3, with a certificate on both sides; nil: plain TCP.
 	Credentials *connect.Credentials
-	// Spin makes the client's thread poll without sleeping: the lowest latency, at the cost of a processor. If the program has only one processor, other
-	// goroutines get it every 4 ms while messages move.
+	// Spin makes the client's thread poll without sleeping: the lowest latency, at the cost of a
+	// processor. If the program has only one processor, other goroutines get it every 4 ms while
+	// messages move.
 	Spin bool
 	Log  *slog.Logger // default slog.Default()
 }

@@ -1,7 +1,7 @@
 // Package client connects a program to the flows of unifiedd over RDMA. It appends to a
 // log, receives what a flow sends, and reads blocks. docs/protocol.md has the wire formats.
 //
-// A [Client] has a region of its own, registered with one RDMA device, and one thread. An
+// A [Client] has its own region, registered with one RDMA device, and one thread. An
 // [Appender] sends messages to a log or relay, a [Sink] receives the messages of flows that
 // send, and [Blocks] reads what a flow serves:
 //
@@ -10,8 +10,8 @@
 //	number, err := a.Send(ctx, record)
 //	receipt, err := a.Wait(ctx, number) // acknowledged, as durably as the flow is configured to
 //
-// Copies. Send copies a message into the region once. Messages of a Sink are read where they
-// landed. Packages stream and blocks, on which this one is built, need no copy.
+// Copies. Send copies a message into the region once. A program reads the messages of a Sink
+// where they arrived. Packages stream and blocks, which this package uses, need no copy.
 //
 // Threads. Any goroutine may call all methods.
 package client

@@ -32,7 +32,7 @@ func ExampleClient_Append() {
 	fmt.Println("durable at position", receipt.Position)
 }
 
-// A program takes what a flow sends to its peers.
+// A program receives the messages that a flow sends to its peers.
 func ExampleClient_Listen() {
 	ctx := context.Background()
 	c, err := client.Open(client.Config{Device: "roce:eth1"})
@@ -46,7 +46,7 @@ func ExampleClient_Listen() {
 	}
 	defer feed.Close()
 	for {
-		m, err := feed.Receive(ctx) // and the message before is acknowledged
+		m, err := feed.Receive(ctx) // also acknowledges the previous message
 		if err != nil {
 			log.Fatal(err)
 		}

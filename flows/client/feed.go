@@ -8,11 +8,12 @@ import (
 )
 
 // Feeder provides the messages of an Appender on the client's thread, without a copy and without
-// waking another thread. It is for event-driven programs. Its methods are called between rounds of
-// the thread. They must not block, and must not call the Appender.
+// waking another thread. It is for event-driven programs. The thread calls its methods between
+// rounds. They must not block, and must not call the Appender.
 type Feeder interface {
-	// Next writes the next message into the buffer from which it is sent, and returns its length; false: there is none now. It is called again in the
-	// thread's next round, and not while Depth messages are unacknowledged.
+	// Next writes the next message into the buffer from which it is sent, and returns its length;
+	// false: there is none now. The thread calls it again in its next round, but not while Depth
+	// messages are unacknowledged.
 	Next(message []byte) (length int, ok bool)
 	// Acknowledged says that the flow has acknowledged the messages up to a number.
 	Acknowledged(r Receipt)
@@ -20,7 +21,7 @@ type Feeder interface {
 
 var errFed = errors.New("this appender has its messages from a Feeder: there is nothing to send or to wait for")
 
-// pollFed is poll of an Appender with a Feeder. Acknowledgements come first: they make room for
+// pollFed is poll for an Appender with a Feeder. Acknowledgements come first: they make room for
 // messages of the same round.
 func (a *Appender) pollFed(now time.Time) (moved bool) {
 	err := a.sender.Poll(now)
@@ -56,8 +57,8 @@ func (a *Appender) readBatch(now time.Time) (moved bool) {
 	return moved
 }
 
-// returnFed tells the feeder which messages the receiver has. The device may be done with their
-// frames later.
+// returnFed passes acknowledgements to the feeder. The device may still need the frames of the
+// acknowledged messages.
 func (a *Appender) returnFed() (moved bool) {
 	moved = a.sender.Done(a.done[:]) > 0
 	number, position := a.sender.Acknowledged()
@@ -69,7 +70,7 @@ func (a *Appender) returnFed() (moved bool) {
 	return true
 }
 
-// connected records whether there is a connection, and wakes those that wait for it.
+// connected records whether there is a connection, and wakes the goroutines that wait for one.
 func (a *Appender) connected() {
 	up := a.sender.Connected()
 	if up == a.up { // read without the lock: only this thread writes up

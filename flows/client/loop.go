@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// polled is what the loop drives. poll runs on the loop's thread, does not block, and reports
-// whether anything happened.
+// polled is polled by the loop. poll runs on the loop's thread, does not block, and reports whether
+// anything happened.
 type polled interface {
 	poll(now time.Time) (moved bool)
 }
@@ -37,7 +37,7 @@ const (
 	sleepInterval = 50 * time.Microsecond
 )
 
-// The longest time between two yields: while messages move, and otherwise.
+// The longest time between two yields: while messages move, and at other times.
 const (
 	awhile = 4 * time.Millisecond
 	moment = 500 * time.Microsecond
@@ -96,8 +96,8 @@ func (l *loop) ended() bool {
 	}
 }
 
-// idle waits until there is something to drive, or the end. A thread that polls nothing would take
-// the processor from others.
+// idle waits until there is something to poll, or the end. A thread that polls nothing would waste
+// a processor.
 func (l *loop) idle() {
 	select {
 	case f := <-l.commands:
@@ -107,7 +107,7 @@ func (l *loop) idle() {
 	}
 }
 
-// round polls everything once. If the device can batch, everything is sent together.
+// round polls everything once. If the device can batch, it sends everything together.
 func (l *loop) round(now time.Time) (moved bool) {
 	if len(l.all) > 1 && l.batcher != nil {
 		l.batcher.Begin()
@@ -144,7 +144,7 @@ func (l *loop) do(f func() error) error {
 	}
 }
 
-// add adds p to what is polled, and remove removes it.
+// add adds p to the polled objects, and remove removes it.
 func (l *loop) add(p polled) error {
 	return l.do(func() error { l.all = append(l.all, p); return nil })
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestPlaces: as many messages as may be with the device lie in frames, or extents, without touching each other, whatever their length.
+// TestPlaces: messages of any length that may be in the device together do not overlap in their
+// frames or extents.
 func TestPlaces(t *testing.T) {
 	for _, c := range []struct {
 		message, depth int
@@ -46,7 +47,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// nobody feeds nothing.
+// nobody is a feeder without messages.
 type nobody struct{}
 
 func (*nobody) Next([]byte) (int, bool) { return 0, false }

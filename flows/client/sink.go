@@ -17,7 +17,7 @@ import (
 // SinkConfig configures a Sink.
 type SinkConfig struct {
 	Listen string // where flows connect: host:port
-	Flow   string // the name they must ask for, if they ask for one
+	Flow   string // the name that they must request, if they request one
 	// Message is one message, in the region where it landed.
 	Message int // the longest message in bytes; default: what fits in a frame
 	Window  int // messages that each sender may have in flight; default 64
@@ -97,11 +97,11 @@ func (s *Sink) open(ctx context.Context) (err error) {
 	return k.loop.add(s)
 }
 
-// Addr returns where the Sink listens.
+// Addr returns the address on which the Sink listens.
 func (s *Sink) Addr() net.Addr { return s.listener.Addr() }
 
-// Receive waits for a message. It acknowledges the previous one, whose Payload is not valid any
-// more. One goroutine calls it at a time.
+// Receive waits for a message. It acknowledges the previous one, whose Payload is no longer valid.
+// Only one goroutine may call it at a time.
 func (s *Sink) Receive(ctx context.Context) (Message, error) {
 	s.release()
 	select {
@@ -155,7 +155,8 @@ func (s *Sink) poll(now time.Time) (moved bool) {
 	return moved
 }
 
-// takeBack acknowledges what was received, and supplies its frames again.
+// takeBack acknowledges the messages that the program has finished with, and supplies their frames
+// again.
 func (s *Sink) takeBack() (moved bool) {
 	for {
 		select {
@@ -170,8 +171,8 @@ func (s *Sink) takeBack() (moved bool) {
 	}
 }
 
-// Close acknowledges the last message, ends the connections and gives the frames back. Closing
-// again does nothing.
+// Close acknowledges the last message, ends the connections and gives the frames back. A second
+// Close does nothing.
 func (s *Sink) Close() error {
 	if s.frames == nil {
 		return nil
@@ -187,11 +188,11 @@ func (s *Sink) Close() error {
 	return err
 }
 
-// settleTimeout bounds how long Close waits until the acknowledgements are sent.
+// settleTimeout limits the time for which Close waits until the acknowledgements are sent.
 const settleTimeout = 3 * time.Second
 
-// settle waits until every acknowledgement is sent, for a while at most. The end of each connection
-// waits until it has arrived.
+// settle waits until every acknowledgement is sent, up to settleTimeout. Closing a connection then
+// waits until its acknowledgements have arrived.
 func (s *Sink) settle() {
 	for end := time.Now().Add(settleTimeout); time.Now().Before(end); sleep(sleepInterval) {
 		idle := false
@@ -202,7 +203,7 @@ func (s *Sink) settle() {
 	}
 }
 
-// left returns the frames that were with the Sink when its receiver was closed. The receiver has
+// left returns the frames that the Sink still had when its receiver was closed. The receiver has
 // given back its own.
 func (s *Sink) left() []umem.Frame {
 	all := append(s.spare, s.waiting...)

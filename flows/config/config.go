@@ -2,13 +2,13 @@ package config
 
 import "time"
 
-// Config is a complete configuration. [Load] and [Parse] leave no field
-// undecided: what the file does not say has its default.
+// Config is a complete configuration. [Load] and [Parse] set every field: a setting that the file
+// omits has its default.
 type Config struct {
 	Region  Region
 	Workers []Worker // at least one; names and CPUs are unique
-	// User is the name or number of the user to run as once everything which
-	// needs privilege has been acquired; empty: stay who we are.
+	// User is the name or number of the user that the daemon switches to after it has acquired
+	// everything that needs privilege. If it is empty, the daemon keeps its user.
 	User    string
 	Log     Log
 	Metrics Metrics
@@ -32,7 +32,7 @@ type Region struct {
 	Extents int
 	// Node is the NUMA node the region is bound to; nil: not bound.
 	Node *int
-	// Reserve lets the parent process reserve huge pages which are missing.
+	// Reserve lets the parent process reserve missing huge pages.
 	Reserve bool
 }
 
@@ -41,7 +41,7 @@ type Worker struct {
 	Name string
 	CPU  *int // the CPU it is pinned to; nil: not pinned
 	Wait Wait
-	// Sleep is how long it sleeps when there is nothing to do, with WaitSleep.
+	// Sleep is how long the worker sleeps when there is nothing to do. It applies to WaitSleep.
 	Sleep time.Duration
 	Pos   Pos // where the worker is configured
 }
@@ -52,20 +52,20 @@ type Log struct {
 	Format Format
 }
 
-// Metrics says where /metrics, /healthz and /readyz are served.
+// Metrics has the address at which the daemon serves /metrics, /healthz and /readyz.
 type Metrics struct {
 	Listen string // host:port; empty: not served
 }
 
-// Control says where status and profiles are served.
+// Control has the socket on which the daemon serves status and profiles.
 type Control struct {
 	Socket string // absolute path of a unix socket
 }
 
-// TLS are the files of mutual TLS for all RDMA connections: all three, or none
-// for connections in the plain.
+// TLS has the files for mutual TLS on all RDMA connections. Either all three are set, or none.
+// Without them, connections are in plain text.
 type TLS struct {
-	// Certificate, Key and Authority are absolute paths of PEM files: the
-	// certificate shown to peers, its key, and the authority which signs theirs.
+	// Certificate, Key and Authority are absolute paths of PEM files: the certificate that the daemon
+	// shows to peers, its key, and the authority that signs the peers' certificates.
 	Certificate, Key, Authority string
 }

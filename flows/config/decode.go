@@ -10,19 +10,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxValues is how many values a configuration may have, aliases expanded.
+// maxValues is the largest number of values in a configuration, after alias expansion.
 const maxValues = 100_000
 
-// maxMerges is how deep merge keys may be nested.
+// maxMerges is the largest nesting depth of merge keys.
 const maxMerges = 8
 
-// read takes the value of the setting at path from a node.
+// read reads the value of the setting at path from a node.
 type read func(path string, n *yaml.Node)
 
 // fields are the keys a mapping may have.
 type fields map[string]read
 
-// without lists the keys which are not among the pairs.
+// without returns the keys that are not among the pairs.
 func (f fields) without(pairs []pair) []string {
 	left := maps.Clone(f)
 	for _, p := range pairs {
@@ -31,12 +31,12 @@ func (f fields) without(pairs []pair) []string {
 	return slices.Sorted(maps.Keys(left))
 }
 
-// any reports whether one of these keys is there.
+// any reports whether one of the keys is present.
 func (f fields) any(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return f[key] != nil })
 }
 
-// fitting are the keys left which go with those that are not left.
+// fitting returns the keys in left that may stand beside the keys of f that are not in left.
 func (f fields) fitting(left []string, goes fits) (fit []string) {
 	has := maps.Clone(f)
 	for _, key := range left {
@@ -50,18 +50,18 @@ func (f fields) fitting(left []string, goes fits) (fit []string) {
 	return fit
 }
 
-// decoder walks the tree of a file. The schema says how each value is read; the decoder knows
+// decoder walks the tree of a file. The schema says how to read each value. The decoder knows
 // mappings, lists, scalars and their places.
 type decoder struct {
 	*report
-	left int // values which may still be read
+	left int // values that may still be read
 }
 
 func newDecoder(r *report) *decoder { return &decoder{report: r, left: maxValues} }
 
 func (d *decoder) at(n *yaml.Node) Pos { return d.src.at(n.Line, n.Column) }
 
-// spend counts a value; when there are too many it says so, once, and refuses.
+// spend counts a value. It returns false when there are too many values, and reports that once.
 func (d *decoder) spend(n *yaml.Node) bool {
 	d.left--
 	if d.left == -1 {
@@ -86,24 +86,23 @@ func (d *decoder) value(path string, n *yaml.Node) (*yaml.Node, bool) {
 	return n, true
 }
 
-// reject records what is wrong with the value at path and is always false.
+// reject records what is wrong with the value at path. It always returns false.
 func (d *decoder) reject(path string, err error) bool {
 	d.refuse(path, err)
 	d.settle(path)
 	return false
 }
 
-// mapping reads a mapping with exactly these keys. Nothing at all is an empty
-// mapping.
+// mapping reads a mapping with exactly these keys. A null value is an empty mapping.
 func (d *decoder) mapping(path string, n *yaml.Node, known fields) {
 	d.mappingWhere(path, n, known, func(fields, string) bool { return true })
 }
 
-// fits reports whether a key goes with the keys that a mapping has.
+// fits reports whether a key may stand beside the keys that a mapping has.
 type fits func(has fields, key string) bool
 
-// mappingWhere is mapping where not every key goes with every other: those which do
-// not are not offered.
+// mappingWhere is mapping for keys that exclude each other. It suggests only keys that may stand
+// beside the keys that the mapping has.
 func (d *decoder) mappingWhere(path string, n *yaml.Node, known fields, goes fits) {
 	n, ok := d.value(path, n)
 	if !ok || isNull(n) {
@@ -133,8 +132,8 @@ func (d *decoder) field(path string, p pair, f read) {
 	f(inner, p.value)
 }
 
-// unknown refuses a key. The one it was meant to be, of those left, is then not
-// missing; offered are those which fit.
+// unknown refuses a key. If a key in left is probably the intended one, unknown does not report
+// that key as missing. It suggests keys in fit.
 func (d *decoder) unknown(path string, key *yaml.Node, left, fit []string) {
 	where := ""
 	if path != "" {
@@ -175,7 +174,7 @@ func (d *decoder) list(path string, n *yaml.Node, item read) {
 	}
 }
 
-// scalar is the text of a scalar as it was written, quotes and escapes undone.
+// scalar returns the text of a scalar, without quotes and escapes.
 func (d *decoder) scalar(path string, n *yaml.Node) (string, bool) {
 	n, ok := d.value(path, n)
 	switch {
@@ -205,7 +204,7 @@ func set[T any](d *decoder, dst *T, parse func(string) (T, error)) read {
 	}
 }
 
-// setOptional reads a scalar into a new value which dst then points to.
+// setOptional reads a scalar into a new value and points dst at it.
 func setOptional[T any](d *decoder, dst **T, parse func(string) (T, error)) read {
 	return func(path string, n *yaml.Node) {
 		var v T
@@ -216,7 +215,7 @@ func setOptional[T any](d *decoder, dst **T, parse func(string) (T, error)) read
 	}
 }
 
-// isNull reports whether a node is a plain null, and not a quoted one.
+// isNull reports whether a node is a null that is not quoted.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 // kind describes a node for messages.
@@ -240,8 +239,8 @@ type pair struct {
 	key, value *yaml.Node
 }
 
-// pairs are the keys of a mapping, first those written in it, then those merged
-// into it, less any which are there already.
+// pairs returns the keys of a mapping: first the mapping's own keys, then the merged ones that it
+// does not have.
 func (d *decoder) pairs(path string, n *yaml.Node, depth int) []pair {
 	own, merges := d.ownPairs(path, n)
 	taken := make(map[string]bool, len(own))
@@ -259,7 +258,7 @@ func (d *decoder) pairs(path string, n *yaml.Node, depth int) []pair {
 	return own
 }
 
-// ownPairs are the keys written in a mapping, and the merge keys apart.
+// ownPairs returns the keys that are written in a mapping, and its merge keys separately.
 func (d *decoder) ownPairs(path string, n *yaml.Node) (own, merges []pair) {
 	first := make(map[string]*yaml.Node, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -283,7 +282,7 @@ func (d *decoder) ownPairs(path string, n *yaml.Node) (own, merges []pair) {
 	return own, merges
 }
 
-// merged are the keys a merge key brings in, from a mapping or a list of them.
+// merged returns the keys that a merge key adds. Its value is a mapping or a list of mappings.
 func (d *decoder) merged(path string, m pair, depth int) []pair {
 	n, ok := d.value(join(path, mergeKey), m.value)
 	switch {

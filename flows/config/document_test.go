@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// flowDocument is a flow as its keys and values, those left out which are zero and
-// mean nothing for the flow's kind.
+// flowDocument returns a flow as its keys and values. It omits settings that are zero and have no
+// meaning for the flow's kind.
 func flowDocument(f *Flow) map[string]any {
 	doc := map[string]any{"name": f.Name, "worker": f.Worker, "from": fromDocument(f), "to": toDocument(f)}
 	if f.Stages != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// A mistake is reported with its place and a suggestion, and changes nothing.
+// Parse reports a mistake with its place and a suggestion.
 func ExampleParse() {
 	_, err := config.Parse("unifiedd.yaml", []byte(`
 flows:

@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// Flow takes packets, messages or blocks from one place to another. What its ends
-// are is its [Kind], and most settings have a meaning for some kinds only; those
-// of others are zero.
+// Flow moves packets, messages or blocks from a source to a sink. Its source and its sink determine
+// its [Kind]. Most settings apply to some kinds only. Settings that do not apply are zero.
 type Flow struct {
 	Name   string
 	Worker string // the name of one of Config.Workers
 	From   From
-	// Stages change packets on their way, in order. With KindNetworkRDMA and
+	// Stages change packets between source and sink, in order. They apply to KindNetworkRDMA and
 	// KindRDMARDMA.
 	Stages []Stage
 	To     To
@@ -25,106 +24,110 @@ type Flow struct {
 	Watermarks Watermarks
 	Pos        Pos // where the flow is configured
 
-	// Named are the interfaces that the configuration has by an alternative name: that, by their first name, which stands
-	// here. Nil: there are none. It is no setting.
+	// Named maps the first name of each interface to the alternative name by which the configuration
+	// names it. It is nil if the configuration uses no alternative names. It is not a setting.
 	Named map[string]string
 }
 
-// Watermarks are numbers of frames between the ends of a flow. Each frame of an extent counts. At
-// High the flow stops receiving, until only Low are in flight.
+// Watermarks are numbers of frames in flight between source and sink. Each frame of an extent
+// counts. At High the flow stops receiving. It continues when only Low frames are in flight.
 type Watermarks struct {
-	High int // 0: as many as there are
+	High int // 0: no limit
 	Low  int // less than High; 0: half of it
 }
 
-// From is where a flow takes from: an Interface, RDMA connections, the File or
-// Device it serves, or nowhere: it generates packets.
+// From is the source of a flow: an Interface, RDMA connections, or a File or Device. A flow may
+// also generate packets.
 type From struct {
-	// Interface and what follows up to TakeOver are about a network interface.
+	// Interface is the name of a network interface. The fields from here to TakeOver apply to network
+	// interfaces.
 	Interface string
-	// Interfaces are all of several, the first of which is Interface; nil: there is
-	// one. With KindNetworkStorage.
+	// Interfaces are the names of several interfaces; the first one is Interface. It is nil for a
+	// single interface. It applies to KindNetworkStorage.
 	Interfaces []string
-	// Comments has one comment for each of Interfaces; nil: none has one.
+	// Comments has one comment for each of Interfaces. It is nil if no interface has a comment.
 	Comments []string
-	// Comment is what captures say of an interface that has no comment of its own;
-	// empty: nothing. With KindNetworkStorage.
+	// Comment is the comment that captures have about an interface without its own comment. Empty:
+	// none. It applies to KindNetworkStorage.
 	Comment string
 	// Queues are the receive queues to bind; nil: all of them.
 	Queues   []int
 	ZeroCopy ZeroCopy
-	// Filter is a filter expression; empty, without an Object and Rules: everything. With KindStorageNetwork there are only
-	// expressions.
+	// Filter is a filter expression. Without Filter, Object and Rules the flow takes all packets.
+	// KindStorageNetwork supports expressions only.
 	Filter string
-	// Object decides instead of Filter, if there is one.
+	// Object, if set, selects packets instead of Filter.
 	Object Object
-	// Rules decide instead of Filter, the first that matches; nil: there are none.
+	// Rules, if not nil, select packets instead of Filter. The first rule that matches decides.
 	Rules []Rule
-	// Ring is the number of entries of each ring of a queue, a power of two; of a capture 0: as many as there are frames for.
+	// Ring is the number of entries of each ring of a queue, a power of two. For a capture, 0 means
+	// the longest ring for which there are frames.
 	Ring int
-	// BusyPoll is the time given to SO_BUSY_POLL, in whole microseconds; 0:
-	// off.
+	// BusyPoll is the value of SO_BUSY_POLL, in whole microseconds; 0: off.
 	BusyPoll time.Duration
-	// Timestamps says whose times of arrival packets have.
+	// Timestamps selects the clock for the arrival times of packets.
 	Timestamps Timestamps
-	// Promiscuous receives packets for other hosts too.
+	// Promiscuous makes the interface receive packets for other hosts too.
 	Promiscuous bool
-	// Mirror takes copies of packets, also of those the host sends, instead of the
-	// packets; empty: not so.
+	// Mirror makes the flow receive copies of packets; the host keeps the packets. It can also copy
+	// packets that the host sends. Empty: no mirror.
 	Mirror Mirror
-	// Steer has the card put the packets that Filter matches into Queues; empty: not so.
+	// Steer makes the card put packets that match Filter into Queues. Empty: the card does not steer.
 	Steer Steer
-	// Beside has the program join the dispatcher that is on the interface; empty: not so.
+	// Beside makes the XDP program join the dispatcher on the interface. Empty: it does not join one.
 	Beside Beside
-	// Priority is the run priority in the dispatcher of Beside: lower ones run first.
+	// Priority is the run priority in the dispatcher of Beside. Lower priorities run first.
 	Priority int
-	// TakeOver accepts that unfiltered traffic of the interface with the
-	// default route no longer reaches the host.
+	// TakeOver permits that the host no longer receives unfiltered traffic of the interface with the
+	// default route.
 	TakeOver bool
 
-	// RDMA is the device messages arrive at, see [SoftDevice]; what follows up to
-	// Verify is about it.
+	// RDMA is the device that receives messages; see [SoftDevice]. The fields from here to Verify
+	// apply to RDMA.
 	RDMA string
 	// Listen is the TCP address, host:port, where clients connect.
 	Listen string
 	// Message is the longest payload of a message in bytes. See
 	// [Region.InFrame].
 	Message Size
-	// Window is how many messages one client may have under way.
+	// Window is the number of messages that one client may have outstanding.
 	Window int
-	// Clients is how many clients there may be at once.
+	// Clients is the largest number of clients at a time.
 	Clients int
-	// Allow are the names of the certificates which may connect; nil: all that
-	// the authority signed, or anyone without TLS.
+	// Allow has the names of the certificates that may connect. If it is nil, every certificate that
+	// the authority signed may connect; without TLS, any client may.
 	Allow []string
-	// AllowAnyGID lets clients have their queue pairs at other addresses than they connect from.
+	// AllowAnyGID lets a client's queue pair have another address than the one from which the client
+	// connects.
 	AllowAnyGID bool
-	// Verify checks the checksum of every payload. Messages that are written must be checked.
+	// Verify makes the flow check the checksum of every payload. MethodWrite requires it.
 	Verify bool
-	// Method is how clients' messages come: MethodSend or MethodWrite.
+	// Method is how clients send messages: MethodSend or MethodWrite.
 	Method Method
 
-	// File is the absolute path of a file that is served, as a whole; with KindStorageNetwork of a capture, or the prefix of
-	// segments.
+	// File is the absolute path of a file. The flow serves the whole file. With KindStorageNetwork it
+	// is a capture, or the path prefix of segments.
 	File string
-	// Files are several captures instead, sent one after the other. With KindStorageNetwork.
+	// Files are several captures that the flow sends one after the other. They replace File. It
+	// applies to KindStorageNetwork.
 	Files []string
-	// Loop is how often captures are sent; [Endless]: until the flow is stopped. With KindStorageNetwork.
+	// Loop is how often the flow sends the captures. [Endless] means until the flow is stopped. It
+	// applies to KindStorageNetwork.
 	Loop int
-	// Device is the absolute path of a block device that is served, as a whole.
+	// Device is the absolute path of a block device. The flow serves the whole device.
 	Device string
 
-	// Generate is the length of packets that the flow makes itself, in bytes, to
-	// measure its other end alone; 0: none.
+	// Generate is the length in bytes of packets that the flow generates, to measure its sink alone;
+	// 0: none.
 	Generate Size
-	// Rate is how many it makes a second; 0: as many as are taken.
+	// Rate is the number of generated packets per second; 0: as many as the sink takes.
 	Rate int
 }
 
 // Endless is the value of From.Loop for "loop: endless".
 const Endless = -1
 
-// Captures are the captures that are sent.
+// Captures returns the paths of the captures to send.
 func (f *From) Captures() []string {
 	if f.Files != nil {
 		return f.Files
@@ -132,7 +135,7 @@ func (f *From) Captures() []string {
 	return []string{f.File}
 }
 
-// All are the network interfaces.
+// All returns the network interfaces.
 func (f *From) All() []string {
 	if f.Interfaces != nil {
 		return f.Interfaces
@@ -140,7 +143,7 @@ func (f *From) All() []string {
 	return []string{f.Interface}
 }
 
-// CommentOf is what captures say of the interface with this number among All.
+// CommentOf returns the comment that captures have about the interface with this number in All.
 func (f *From) CommentOf(number int) string {
 	if number < len(f.Comments) && f.Comments[number] != "" {
 		return f.Comments[number]
@@ -148,7 +151,7 @@ func (f *From) CommentOf(number int) string {
 	return f.Comment
 }
 
-// generated is not empty where packets are generated.
+// generated returns a text that is not empty if the flow generates packets.
 func (f *From) generated() string {
 	if f.Generate == 0 {
 		return ""
@@ -156,141 +159,149 @@ func (f *From) generated() string {
 	return f.Generate.String()
 }
 
-// To is where a flow takes to: a File or a Device, never both; peers over RDMA;
-// clients over RDMA who ask for it; or nowhere.
+// To is the sink of a flow: a File or a Device (never both), RDMA peers, or RDMA clients that
+// request blocks. A flow may also discard packets.
 type To struct {
-	// File is the absolute path prefix of the segments, without a trailing
-	// slash. It and what follows up to Durable are about storage.
+	// File is the absolute path prefix of the segments, without a trailing slash. The fields from here
+	// to Durable apply to storage.
 	File string
-	// Exact makes File the capture file itself, one segment which grows, instead
-	// of a prefix. Not to be had in configuration files.
+	// Exact makes File the path of the only capture file, which grows, and not a prefix. Configuration
+	// files cannot set it.
 	Exact bool
-	// Rotate has an exact capture begin new files.
+	// Rotate makes an exact capture begin new files.
 	Rotate Rotate
 	// Device is the absolute path of a block device.
 	Device string
-	// Force allows overwriting a device which holds something. Of a flow to NVMe hosts it is the source: a device that is in
-	// use is served.
+	// Force allows overwriting a device that holds something. In a flow to NVMe hosts it applies to
+	// the source and allows serving a device that is in use.
 	Force  bool
 	Layout Layout
-	// Comment is what each capture file says of itself; empty: nothing.
+	// Comment is the comment in the head of each capture file; empty: none.
 	Comment string
-	// Segment.Keep and Prepare are about a File; a Device is a ring of as many
-	// segments as fit, written as it is.
+	// Segment is the size and number of segments. Segment.Keep and Prepare apply to a File. A Device
+	// is a ring of as many segments as fit, and is not prepared.
 	Segment Segment
 	Prepare Prepare
-	// Snaplen is how many bytes of each packet are kept at most; 0: all. Not of
+	// Snaplen is the largest number of bytes to keep of each packet; 0: all. It does not apply to
 	// messages.
 	Snaplen Size
-	// KeepFree is how much of the file system is left free. Of a File.
+	// KeepFree is the free-space reserve on the file system. It applies to a File.
 	KeepFree Room
 	// Mode is the permissions of the files; 0: 0640 less the umask.
 	Mode fs.FileMode
-	// Opened is a path by which the one capture file is open already, made by a process
-	// that may write to its directory; empty: the flow makes it. It is no setting.
+	// Opened is a path of the capture file that a process with write permission for the directory has
+	// created and opened already. If it is empty, the flow creates the file. It is not a setting.
 	Opened string
-	// Owner is whose the files are, as in chown; empty: who writes them.
+	// Owner is the owner of the files, in the syntax of chown; empty: the user of the process.
 	Owner string
-	// Index says that each segment of a File gets an index once it is complete, for packets only.
+	// Index makes the flow index each segment of a File once the segment is complete. It applies to
+	// packets only.
 	Index bool
-	// Flush bounds the time from a packet's arrival until it can be read in the
-	// file; 0, with KindRDMAStorage only: it is written at once.
+	// Flush is the longest time from a packet's arrival until it can be read in the file. With
+	// KindRDMAStorage it may be 0: write at once.
 	Flush time.Duration
-	// Durable is the interval of flushes to stable storage; [Written] (0): none,
-	// a packet counts as stored once it is written; [GroupCommit], with
-	// KindRDMAStorage only.
+	// Durable is the interval between flushes to stable storage. [Written] (0) means no flushes: a
+	// packet counts as stored once it is written. [GroupCommit] applies to KindRDMAStorage only.
 	Durable time.Duration
 
-	// RDMA is the device messages or blocks leave by, see [SoftDevice].
+	// RDMA is the device that sends messages or blocks; see [SoftDevice].
 	RDMA string
 	// Peers are the receivers, 1 to 16.
 	Peers []Peer
-	// Choose says which of the peers a packet or message is for.
+	// Choose selects the peers that get a packet or message.
 	Choose Choose
-	// Queue is how many messages may wait or be unacknowledged for each peer.
+	// Queue is the largest number of messages per peer that wait or are not acknowledged.
 	Queue int
-	// Method is how messages go to the peers; MethodAny: as each takes them.
+	// Method is how the flow sends messages to the peers. With MethodAny each peer decides.
 	Method Method
-	// Durability is what each peer must promise with its acknowledgement, and what clients are told then: [AcknowledgeReceived] and so on. Peers that promise less are not
-	// connected to.
+	// Durability is what each peer must guarantee with its acknowledgement ([AcknowledgeReceived] and
+	// so on). The flow passes the same guarantee to its clients. It does not connect to peers that
+	// guarantee less.
 	Durability Acknowledge
-	// Participant is which one of several senders this flow is, to a peer that adds up the messages of all; 0: its certificate says so, or the peer adds up nothing.
+	// Participant is the number that identifies this flow to a peer that adds up messages of several
+	// senders. It is 0 if the certificate identifies the flow, or if the peer adds up nothing.
 	Participant int
-	// Acknowledge says when a client hears that its message is stored, with
-	// KindRDMAStorage, or sent on, with KindRDMARDMA.
+	// Acknowledge says when the flow acknowledges a message to its client: when the message is stored
+	// (KindRDMAStorage) or sent on (KindRDMARDMA).
 	Acknowledge Acknowledge
 
-	// Listen is the TCP address, host:port, where clients connect who ask for
-	// blocks; what follows is about them.
+	// Listen is the TCP address, host:port, where clients connect to request blocks. The fields below
+	// apply to serving blocks.
 	Listen string
-	// Cache is how much of the region keeps what was read; 0: nothing is kept.
+	// Cache is the part of the region that caches blocks that were read; 0: no cache.
 	Cache Size
 	// Transfer is the longest request in bytes.
 	Transfer Size
-	// Window is how many requests one client may have under way.
+	// Window is the number of requests that one client may have outstanding.
 	Window int
-	// Clients is how many clients there may be at once.
+	// Clients is the largest number of clients at a time.
 	Clients int
-	// Allow are the names of the certificates which may connect; nil: all that
-	// the authority signed, or anyone without TLS.
+	// Allow has the names of the certificates that may connect. If it is nil, every certificate that
+	// the authority signed may connect; without TLS, any client may.
 	Allow []string
-	// AllowAnyGID lets clients have their queue pairs at other addresses than they connect from.
+	// AllowAnyGID lets a client's queue pair have another address than the one from which the client
+	// connects.
 	AllowAnyGID bool
 
-	// Subsystem is the NQN under which NVMe hosts find what is served, who connect at Listen. With it Window is the
-	// entries of a queue, and Clients are queues, of all hosts.
+	// Subsystem is the NQN by which NVMe hosts find the flow's namespaces. Hosts connect at Listen.
+	// With Subsystem, Window is the number of entries of a queue, and Clients is the number of queues
+	// of all hosts.
 	Subsystem string
-	// Hosts are the NQNs of those who may connect; nil: those with a key, or with AllowAnyHost all. One of Hosts, Keys and AllowAnyHost is set.
+	// Hosts has the NQNs of the hosts that may connect. If it is nil, hosts with a key may connect, or
+	// all hosts with AllowAnyHost. One of Hosts, Keys and AllowAnyHost is set.
 	Hosts        []string
 	AllowAnyHost bool
-	// Keys is a file with the keys for DH-HMAC-CHAP, and Group the Diffie-Hellman group. Empty:
-	// hosts do not authenticate.
+	// Keys is a file with keys for DH-HMAC-CHAP, and Group is the Diffie-Hellman group. If they are
+	// empty, hosts do not authenticate.
 	Keys  string
 	Group AuthGroup
-	// ReadOnly lets hosts write nothing.
+	// ReadOnly forbids hosts to write.
 	ReadOnly bool
-	// Namespaces are further namespaces of the subsystem; the first is the flow's own file or
-	// device. They may change while hosts are connected.
+	// Namespaces are further namespaces of the subsystem. The first namespace is the flow's own file
+	// or device. The list may change while hosts are connected.
 	Namespaces []Namespace
-	// Subsystems are served at the same address beside Subsystem; they come and go likewise. Keys and Group are for all.
+	// Subsystems are further subsystems at the same address. The list may change while hosts are
+	// connected. Keys and Group apply to all subsystems.
 	Subsystems []Subsystem
 
-	// Interface is the name of the network interface that packets of captures are sent by; what follows is about it.
+	// Interface is the name of the network interface that sends the packets of captures. The fields
+	// below apply to it.
 	Interface string
 	ZeroCopy  ZeroCopy
-	// Ring is the number of entries of the rings for sending, a power of two.
+	// Ring is the number of entries of the transmit rings, a power of two.
 	Ring int
 	Pace Pace
-	// Spin is how long before a packet's time the worker waits for it without sleeping; 0: it sleeps until then.
+	// Spin is how long before a packet's due time the worker stops sleeping and spins; 0: it only
+	// sleeps.
 	Spin time.Duration
-	// Late is how long after its time a packet may leave without being counted as late.
+	// Late is how long after its due time a packet may leave without counting as late.
 	Late time.Duration
-	// MaxGap bounds the time between two packets of a capture; 0: it is as it was recorded.
+	// MaxGap limits the time between two packets of a capture; 0: no limit.
 	MaxGap time.Duration
 
-	// Discard counts what comes and gives it back, to measure the other end alone.
+	// Discard makes the flow count and free everything it receives, to measure its source alone.
 	Discard bool
 }
 
-// Subsystem is one more that NVMe hosts find at the address of a flow.
+// Subsystem is a further subsystem at the address of a flow.
 type Subsystem struct {
 	NQN          string
 	Hosts        []string // as To.Hosts
 	AllowAnyHost bool     // as To.AllowAnyHost
 	Namespaces   []Namespace
-	Pos          Pos // where it is configured
+	Pos          Pos // where the subsystem is configured
 }
 
 // Namespace is a further file or device for NVMe hosts.
 type Namespace struct {
-	ID       int    // from 2 in To.Namespaces, where 1 is what the flow is from
-	File     string // one of the two
+	ID       int    // from 2 in To.Namespaces: 1 is the flow's own file or device
+	File     string // File or Device is set
 	Device   string
 	ReadOnly bool
 	Pos      Pos // where it is configured
 }
 
-// Path is the path of the file or device.
+// Path returns the path of the file or device.
 func (n *Namespace) Path() string { return cmp.Or(n.Device, n.File) }
 
 // Served is a namespace with the NQN of its subsystem.
@@ -299,7 +310,7 @@ type Served struct {
 	Namespace
 }
 
-// Served are all namespaces of all subsystems but what the flow is from.
+// Served returns all namespaces of all subsystems, except the flow's own file or device.
 func (t *To) Served() (all []Served) {
 	for _, n := range t.Namespaces {
 		all = append(all, Served{t.Subsystem, n})
@@ -312,7 +323,7 @@ func (t *To) Served() (all []Served) {
 	return all
 }
 
-// discards is not empty where everything is discarded.
+// discards returns a text that is not empty if the flow discards everything.
 func (t *To) discards() string {
 	if !t.Discard {
 		return ""
@@ -323,50 +334,49 @@ func (t *To) discards() string {
 // Written is the value of To.Durable for "durable: written".
 const Written time.Duration = 0
 
-// GroupCommit is the value of To.Durable for "durable: 0s": a flush begins as soon
-// as the one before it has ended and something waits for it.
+// GroupCommit is the value of To.Durable for "durable: 0s". A flush begins as soon as the flush
+// before it has ended and something waits for a flush.
 const GroupCommit time.Duration = -1
 
 // Segment says when a new segment begins and how many are kept.
 type Segment struct {
 	Size  Size          // a multiple of 4096
-	Every time.Duration // begin a new one after this time; 0: only when full
-	Keep  int           // how many, the newest, are kept; 0: all
+	Every time.Duration // begin a new segment after this time; 0: only when full
+	Keep  int           // number of segments to keep, the newest; 0: all
 }
 
-// Rotate says when an exact capture begins a new file, and what files are called, as tcpdump
-// does by -C, -G and -W. The zero value is one file.
+// Rotate says when an exact capture begins a new file and how files are named, as tcpdump does with
+// -C, -G and -W. The zero value means one file.
 type Rotate struct {
-	Size  Size          // of a file, a multiple of 4096; 0: not by size
-	Every time.Duration // the name is a pattern of strftime; 0: not by time
-	Files int           // by size, so many are used over and over; else the capture ends with so many; 0: no end
+	Size  Size          // of a file, a multiple of 4096; 0: no limit
+	Every time.Duration // time per file, and the path is a strftime pattern; 0: no limit
+	Files int           // with Size: files in the ring; else files until the capture ends; 0: no limit
 }
 
-// Peer is one of those a flow sends to.
+// Peer is a receiver that a flow sends to.
 type Peer struct {
 	Name    string // unique in its flow
 	Address string // host:port of its TCP address
-	Flow    string // the name of the flow that it serves; empty: whichever it is
+	Flow    string // name of the flow on the peer; empty: any
 	Policy  Policy
 	Pos     Pos // where the peer is configured
 }
 
-// Stage changes packets on their way, where they are. Exactly one of its fields
-// is set.
+// Stage changes packets in place. Exactly one of its fields is set.
 type Stage struct {
 	Set       *Set
 	Sequence  *Sequence
 	Timestamp *Timestamp
-	Sum       *Sum // with KindRDMARDMA, and alone
+	Sum       *Sum // with KindRDMARDMA, as the only stage
 	Pos       Pos  // where the stage is configured
 }
 
-// Set overwrites fields of a packet's headers, and keeps its checksums right. A
-// field with its zero value stays as it is.
+// Set overwrites fields of a packet's headers and updates the checksums. A field with its zero
+// value stays as it is.
 type Set struct {
 	MACSource, MACDestination net.HardwareAddr // six bytes
-	VLAN                      int              // 1 to 4094, of a packet which has a tag
-	IPSource, IPDestination   netip.Addr       // of a packet of the same version of IP
+	VLAN                      int              // 1 to 4094, if the packet has a tag
+	IPSource, IPDestination   netip.Addr       // if the packet has the same IP version
 	PortSource                int              // 1 to 65535, of TCP and UDP
 	PortDestination           int
 }
@@ -383,23 +393,23 @@ type Timestamp struct {
 	Offset int
 }
 
-// Sum adds the messages of all clients, element by element; what is sent on is
-// their sum. Elements are little-endian.
+// Sum adds the messages of all clients, element by element, and the flow sends the sum. Elements
+// are little-endian.
 type Sum struct {
 	Type SumType
 }
 
-// Object is an eBPF program that decides which packets a flow takes.
+// Object is an eBPF program that selects the packets that a flow takes.
 type Object struct {
 	File    string // absolute path of the ELF object; empty: there is none
 	Program string // its name
-	Digest  string // tells other contents of the file apart, as Options.CheckObject has it
+	Digest  string // digest of the file from Options.CheckObject; changes with the contents
 }
 
 // Rule decides on the packets that it matches.
 type Rule struct {
 	Name   string // unique in its flow
-	Match  string // a filter expression; empty, of the last: every packet
+	Match  string // a filter expression; empty (last rule only): every packet
 	Action Action
 	Pos    Pos // where the rule is configured
 }
@@ -409,14 +419,15 @@ type Action string
 
 // The actions.
 const (
-	ActionTake  Action = "take"  // the flow has them
-	ActionLeave Action = "leave" // the host has them
-	ActionDrop  Action = "drop"  // nobody has
+	ActionTake  Action = "take"  // the flow gets the packet
+	ActionLeave Action = "leave" // the host keeps the packet
+	ActionDrop  Action = "drop"  // the packet is dropped
 )
 
 var allActions = []Action{ActionTake, ActionLeave, ActionDrop}
 
-// Wanted is what says which packets the flow takes, for people; empty: it takes all.
+// Wanted describes the packets that the flow takes, for people. It is empty if the flow takes all
+// packets.
 func (f *From) Wanted() string {
 	switch {
 	case f.Object.File != "":
@@ -431,8 +442,8 @@ func (f *From) Wanted() string {
 	return f.Filter
 }
 
-// TakesAll reports whether no packet is left to the host: without a filter, or when the last rule
-// keeps what no other matches.
+// TakesAll reports whether the flow leaves no packet to the host: it has no filter, or its last
+// rule takes or drops every packet that no other rule matches.
 func (f *From) TakesAll() bool {
 	if n := len(f.Rules); n > 0 {
 		return f.Rules[n-1].Match == "" && f.Rules[n-1].Action != ActionLeave
@@ -440,7 +451,7 @@ func (f *From) TakesAll() bool {
 	return f.Wanted() == ""
 }
 
-// String is the rule for people.
+// String returns the rule as text for people.
 func (r *Rule) String() string {
 	match := r.Match
 	if match == "" {

@@ -10,9 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzParse: no text makes the parser panic; a text gives a Config which passes
-// the checks again and is complete, or problems inside the text which a terminal
-// can show.
+// FuzzParse: the parser never panics; it returns a complete Config that passes the checks again, or
+// problems that are inside the text and safe to print on a terminal.
 func FuzzParse(f *testing.F) {
 	for _, glob := range []string{"testdata/*.yaml", "testdata/errors/*.yaml"} {
 		files, err := filepath.Glob(glob)

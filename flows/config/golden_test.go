@@ -20,7 +20,7 @@ type filterError struct {
 func (e *filterError) Error() string { return `unexpected "!"` }
 func (e *filterError) Offset() int   { return e.offset }
 
-// noBang is a filter language in which everything but "!" is right.
+// noBang is a filter language that accepts everything except "!".
 func noBang(expr string, _ linktype.Type) error {
 	if i := strings.Index(expr, "!"); i >= 0 {
 		return &filterError{offset: i}
@@ -28,8 +28,7 @@ func noBang(expr string, _ linktype.Type) error {
 	return nil
 }
 
-// TestErrors holds the text of every message: testdata/errors/x.yaml gives
-// x.txt.
+// TestErrors: every error message is exactly as expected: testdata/errors/x.yaml gives x.txt.
 func TestErrors(t *testing.T) {
 	files, err := filepath.Glob("testdata/errors/*.yaml")
 	if err != nil || len(files) < 15 {
@@ -51,7 +50,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// noBad refuses an object by its name.
+// noBad refuses an object by the name of its file.
 func noBad(file, _ string) (string, error) {
 	if file == "/bad.o" {
 		return "", errors.New("is bad")
@@ -59,8 +58,8 @@ func noBad(file, _ string) (string, error) {
 	return "", nil
 }
 
-// checkErrors checks what holds for the error of every text: it is an Errors, in
-// order, and each problem is inside the text.
+// checkErrors checks properties of every error: it is an Errors, its problems are in order, and
+// each problem is inside the text.
 func checkErrors(t *testing.T, text string, err error) {
 	t.Helper()
 	var all *Errors

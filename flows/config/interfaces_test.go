@@ -23,11 +23,12 @@ func machine(name string) (netdev.Device, error) {
 	return netdev.Of(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: first, EncapType: kinds[0]}, LinkType: kinds[1]}), nil
 }
 
-// TestInterfaces: interfaces are compared by what they are, whatever they are called, and their packets begin with what the flow expects.
+// TestInterfaces: the validator compares interfaces by identity, not by name, and refuses
+// interfaces whose packets do not begin as the flow expects.
 func TestInterfaces(t *testing.T) {
 	for name, c := range map[string]struct {
-		flows []string // the ends of each
-		says  string   // empty: it is fine
+		flows []string // source and sink of each
+		says  string   // expected error; empty: none
 	}{
 		"long":             {[]string{"from: {interface: an-alternative-name-of-the-card}, to: {file: /tmp/a}"}, ""},
 		"shared":           {[]string{"from: {interface: eth1, filter: udp}, to: {file: /tmp/a}", "from: {interface: alt1, filter: tcp}, to: {file: /tmp/b}"}, ""},
@@ -67,7 +68,7 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// forEthernet is a filter language in which one expression is for Ethernet alone.
+// forEthernet is a filter language with one expression that is valid for Ethernet only.
 func forEthernet(expr string, of linktype.Type) error {
 	if expr == "for Ethernet" && of != linktype.Ethernet {
 		return wrong("", "no Ethernet in link type %v", of)
@@ -75,7 +76,8 @@ func forEthernet(expr string, of linktype.Type) error {
 	return nil
 }
 
-// TestNamed: a configuration has the first names of interfaces, and says what they were called. Another name of the same interface is no change.
+// TestNamed: a Config has the first names of interfaces and records the alternative names from the
+// file; another name of the same interface is not a change.
 func TestNamed(t *testing.T) {
 	parse := func(name string) *Config {
 		t.Helper()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Kind is what a flow connects. It follows from what its ends have.
+// Kind is the pair of source and sink that a flow connects. The settings of From and To determine
+// it.
 type Kind string
 
 // The kinds.
@@ -14,7 +15,7 @@ const (
 	KindNetworkStorage Kind = "network-storage" // packets of an interface to files or a device
 	KindRDMAStorage    Kind = "rdma-storage"    // messages of clients to a log
 	KindNetworkRDMA    Kind = "network-rdma"    // packets of an interface to peers
-	KindStorageRDMA    Kind = "storage-rdma"    // blocks of a file or a device to clients who ask
+	KindStorageRDMA    Kind = "storage-rdma"    // blocks of a file or a device to clients that request them
 	KindStorageNVMe    Kind = "storage-nvme"    // a file or a device to NVMe hosts, over RDMA
 	KindStorageNetwork Kind = "storage-network" // packets of captures to an interface
 	KindRDMARDMA       Kind = "rdma-rdma"       // messages of clients to peers
@@ -70,14 +71,14 @@ const (
 	storage
 	remote // over RDMA
 	hosts  // over RDMA, by NVMe over Fabrics
-	null   // what is generated, or discarded
+	null   // generate, or discard
 )
 
-// ends are both sides of a flow.
+// ends are the source and the sink of a flow.
 type ends struct{ from, to end }
 
-// ends are the ends of the flow at path. What the file names without a value that
-// can be used counts as named.
+// ends returns the source and the sink of the flow at path. An end that the file names with an
+// unusable value counts as named.
 func (r *report) ends(path string, f *Flow) (e ends) {
 	named := func(key, text string) bool {
 		key = join(path, key)
@@ -109,7 +110,7 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 	return e
 }
 
-// kindOf is the kind of a flow by its ends.
+// kindOf maps source and sink to the kind of a flow.
 var kindOf = map[ends]Kind{
 	{network, storage}: KindNetworkStorage, {network, remote}: KindNetworkRDMA, {network, null}: KindNetworkNull,
 	{remote, storage}: KindRDMAStorage, {remote, remote}: KindRDMARDMA, {remote, null}: KindRDMANull,
@@ -117,7 +118,7 @@ var kindOf = map[ends]Kind{
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
 
-// kind is the kind of a flow with these ends.
+// kind returns the kind of a flow with this source and sink.
 func (e ends) kind() Kind {
 	if e.from == nowhere {
 		e.from = network
@@ -131,20 +132,19 @@ func (e ends) kind() Kind {
 	return kindOf[e]
 }
 
-// SoftPrefix begins the name of an RDMA device that is RoCE v2 in software; the name of the
-// interface follows. Any other name is that of a kernel device.
+// SoftPrefix begins the name of a software RDMA device (RoCE v2); the name of the interface
+// follows. Any other name is a kernel device.
 const SoftPrefix = "roce:"
 
-// SoftDevice is the interface of a device with RoCE in software, and whether the
-// name is that of one.
+// SoftDevice returns the interface of a software RoCE device, and whether the name is one.
 func SoftDevice(name string) (iface string, is bool) { return strings.CutPrefix(name, SoftPrefix) }
 
-// MessageOverhead is how many bytes of a frame or extent a message needs beyond its payload: its
-// header, and the space before it that lets it be written to disk in place.
+// MessageOverhead is how many bytes of a frame or extent a message needs in addition to its
+// payload: its header, and the space before it that lets the disk write it in place.
 const MessageOverhead = 640
 
-// InFrame tells whether messages with payloads up to this size land in frames.
-// Longer ones land in extents, one each.
+// InFrame reports whether messages with payloads up to this size land in frames. A longer message
+// lands in an extent.
 func (r *Region) InFrame(message Size) bool {
 	return r.Frame >= MessageOverhead && message <= Size(r.Frame-MessageOverhead)
 }
@@ -152,19 +152,18 @@ func (r *Region) InFrame(message Size) bool {
 // DefaultSocket is the control socket's default path.
 const DefaultSocket = "/run/unifiedd/control.sock"
 
-// segmentUnit is what segment sizes are rounded up to: enough for direct I/O on
-// any disk with blocks of up to 4096 bytes.
+// segmentUnit is the unit to which segment sizes are rounded up. Direct I/O accepts it on any disk
+// with blocks of up to 4096 bytes.
 const segmentUnit = 4 * KiB
 
-// Default returns what an empty file would mean, were it not for the missing
-// flows.
+// Default returns the configuration of an empty file, which has no flows.
 func Default() *Config {
 	return &Config{
 		Region: Region{
 			Size:   256 * MiB,
 			Pages:  Pages2MiB,
 			Frame:  4096,
-			Extent: MiB, // and as many as flows need
+			Extent: MiB, // Complete raises Extents to what the flows need
 		},
 		Workers: []Worker{NewWorker("main")},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
@@ -177,13 +176,12 @@ func NewWorker(name string) Worker {
 	return Worker{Name: name, Wait: WaitSleep, Sleep: 200 * time.Microsecond}
 }
 
-// NewFlow returns a flow from a network interface to storage with the defaults;
-// interface and destination, which have none, are left to the caller.
-// [Config.Complete] settles the rest.
+// NewFlow returns a flow from a network interface to storage with the defaults. The caller sets the
+// interface and the destination, which have no defaults. [Config.Complete] sets the rest.
 func NewFlow(name string) Flow { return NewFlowOf(KindNetworkStorage, name) }
 
-// NewFlowOf is [NewFlow] for any kind. The flow is of that kind once its ends are
-// named.
+// NewFlowOf is [NewFlow] for any kind. The flow has that kind once the caller has named its source
+// and sink.
 func NewFlowOf(kind Kind, name string) Flow {
 	f := Flow{Name: name}
 	switch kind {
@@ -221,7 +219,7 @@ func newNetwork() From {
 	return From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority}
 }
 
-// DefaultPriority is the default of libxdp.
+// DefaultPriority is the default run priority of libxdp.
 const DefaultPriority = 50
 
 func newClients() From { return From{Window: 64, Clients: 16, Verify: true, Method: MethodSend} }
@@ -232,9 +230,8 @@ func newPeers() To {
 	return To{Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived}
 }
 
-// Complete fills in the defaults which depend on other settings and rounds sizes
-// up to what they are made of. It may be called again at any time. [Load] and
-// [Parse] have called it.
+// Complete sets the defaults that depend on other settings and rounds sizes up to their units. It
+// may be called again at any time. [Load] and [Parse] call it.
 func (c *Config) Complete() {
 	c.Region.Size = c.Region.Size.roundUp(c.Region.Pages.Bytes())
 	for i := range c.Flows {
@@ -280,7 +277,8 @@ func (t *To) completePeers() {
 	}
 }
 
-// completeAcknowledge: what is for one peer is acknowledged when that one has it.
+// completeAcknowledge sets the default: a message for one peer is acknowledged when that peer has
+// it.
 func (t *To) completeAcknowledge() {
 	switch {
 	case t.Acknowledge != "":
@@ -298,8 +296,8 @@ func (t *To) complete() {
 	}
 }
 
-// defaultPrepare: a device is written as it is; slots are written fast only
-// where something was written before.
+// defaultPrepare returns the default of Prepare. A device is not prepared. The slot layout prepares
+// with zeroes, because its writes are fast only on space that was written before.
 func defaultPrepare(t *To) Prepare {
 	switch {
 	case t.Device != "":

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestKinds: what a flow's ends are makes its kind and its defaults, wherever they
-// are said, and a program gets the same from NewFlowOf.
+// TestKinds: the source and sink of a flow determine its kind and defaults, wherever the file sets
+// them, and NewFlowOf gives a program the same flow.
 func TestKinds(t *testing.T) {
 	const peers = "peers: [{name: p, address: \"h:1\", flow: w}]"
 	clients := From{RDMA: "roce:e", Listen: ":7471", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodSend}
@@ -74,10 +74,10 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// anyPlace leaves places out of comparisons.
+// anyPlace makes comparisons ignore places.
 var anyPlace = cmp.Comparer(func(a, b Pos) bool { return true })
 
-// checkProgram checks that a program which names the same ends gets the same flow.
+// checkProgram checks that a program that names the same source and sink gets the same flow.
 func checkProgram(t *testing.T, c *Config, kind Kind) {
 	t.Helper()
 	want, f := c.Flows[0], NewFlowOf(kind, "f")
@@ -100,7 +100,7 @@ func checkProgram(t *testing.T, c *Config, kind Kind) {
 	}
 }
 
-// TestDefaultsFollow: defaults which depend on other settings.
+// TestDefaultsFollow: Complete derives defaults from other settings.
 func TestDefaultsFollow(t *testing.T) {
 	const relay = "flows: [{name: r, from: {rdma: a, listen: \":1\"}, to: {rdma: a, peers: [{name: p, address: \"h:1\", flow: w}]"
 	tests := map[string]struct {

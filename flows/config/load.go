@@ -16,28 +16,29 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
-// maxFile is the largest file which is read, in bytes.
+// maxFile is the largest size of a file, in bytes.
 const maxFile = 1 << 20
 
-// Options are what a caller may add to the checks; the zero value adds nothing.
+// Options add checks. The zero value adds none.
 type Options struct {
-	// CheckFilter, unless nil, says what is wrong with a filter expression for packets of a link type. An
-	// error which has a method Offset() int, found by errors.As, puts the caret
-	// under that byte of the expression.
+	// CheckFilter, unless nil, returns an error if a filter expression is invalid for packets of a
+	// link type. If errors.As finds an error with a method Offset() int, the caret points at that byte
+	// of the expression.
 	CheckFilter func(expr string, of linktype.Type) error
-	// FindInterface, unless nil, looks a network interface up. One that it does not find keeps the name it has, and is
-	// taken for Ethernet; of others the Config has the first name, see [Flow.Named].
+	// FindInterface, unless nil, looks up a network interface. If it finds the interface, the Config
+	// has the first name; see [Flow.Named]. If not, the Config keeps the name from the file, and the
+	// link type counts as Ethernet.
 	FindInterface func(name string) (netdev.Device, error)
-	// CheckObject, unless nil, says what is wrong with a program in an ELF object, or else
-	// its [Object.Digest].
+	// CheckObject, unless nil, checks a program in an ELF object. It returns the [Object.Digest], or
+	// an error.
 	CheckObject func(file, program string) (digest string, err error)
-	// Running, unless nil, is the configuration of a daemon that is to go on with this
-	// one: what cannot change while it runs is a mistake.
+	// Running, unless nil, is the configuration of a running daemon. A change to a setting that cannot
+	// change while the daemon runs is a mistake.
 	Running *Config
 }
 
-// Load reads and checks the configuration in a file. The error is an [*Errors]
-// unless the file could not be read; there is no Config then.
+// Load reads and checks the configuration in a file. If it returns an error, there is no Config.
+// The error is an [*Errors], unless the file could not be read.
 func Load(path string, o Options) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,8 +52,8 @@ func Load(path string, o Options) (*Config, error) {
 	return Parse(path, data, o)
 }
 
-// Parse reads and checks a configuration; name is the file's name in messages
-// and positions. The error is always an [*Errors]; there is no Config then.
+// Parse reads and checks a configuration. name is the file's name in messages and positions. If
+// Parse returns an error, there is no Config. The error is always an [*Errors].
 func Parse(name string, data []byte, o Options) (*Config, error) {
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	r := newReport(newSource(name, text[:min(len(text), maxFile)]))
@@ -74,7 +75,7 @@ func Parse(name string, data []byte, o Options) (*Config, error) {
 	return c, nil
 }
 
-// compose makes the tree of a text of one document, or reports why it cannot.
+// compose parses a text of one document into a tree, or reports why it cannot.
 func compose(r *report, text string) *yaml.Node {
 	switch at := invalidUTF8(text); {
 	case len(text) > maxFile:
@@ -89,7 +90,7 @@ func compose(r *report, text string) *yaml.Node {
 	return documents(r, text)
 }
 
-// documents makes the tree of the first document and refuses any other.
+// documents parses the first document into a tree and refuses any other document.
 func documents(r *report, text string) *yaml.Node {
 	l, err := yaml.NewLoader(bytes.NewReader([]byte(text)))
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *report) syntax(err error) {
 	r.add(at, "", wrong(hint, "not YAML: %s", message))
 }
 
-// invalidUTF8 is where text stops being UTF-8, or -1.
+// invalidUTF8 returns the offset of the first byte that is not valid UTF-8, or -1.
 func invalidUTF8(text string) int {
 	for i, c := range text {
 		if c != utf8.RuneError {
@@ -152,8 +153,8 @@ func invalidUTF8(text string) int {
 	return -1
 }
 
-// ParseFilter parses a filter expression for packets of a link type. An empty text matches every packet, and
-// the expression is nil.
+// ParseFilter parses a filter expression for packets of a link type. An empty text matches every
+// packet; the returned expression is then nil.
 func ParseFilter(text string, link linktype.Type) (*filter.Expr, error) {
 	if text == "" {
 		return nil, nil

@@ -18,12 +18,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// minimal is the shortest configuration there is.
+// minimal is the shortest valid configuration.
 const minimal = `flows: [{name: md, from: {interface: eth0}, to: {file: /captures/md}}]`
 
 func one(v int) *int { return &v }
 
-// byValue compares addresses.
+// byValue compares addresses by value.
 var byValue = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 func TestFull(t *testing.T) {
@@ -214,7 +214,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// flowWith is a configuration with more lines in a flow's from and to.
+// flowWith returns a configuration with further lines in a flow's from and to.
 func flowWith(from, to string) string {
 	return fmt.Sprintf("flows:\n- name: md\n  from:\n    interface: eth0\n    %s\n  to:\n    file: /captures/md\n    %s\n", from, to)
 }
@@ -284,8 +284,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestHostile: what could cost time or memory is refused, at a place and with a
-// reason, and quickly.
+// TestHostile: the parser quickly refuses input that could cost much time or memory, and reports a
+// place and a reason.
 func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: it bounds a time")
@@ -355,8 +355,7 @@ func TestLoadWithoutFile(t *testing.T) {
 	}
 }
 
-// TestValidate: a Config built by a program is checked like a file, without
-// places.
+// TestValidate: Validate checks a Config from a program like a file; its problems have no places.
 func TestValidate(t *testing.T) {
 	c := Default()
 	f := NewFlow("cli")

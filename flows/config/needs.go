@@ -5,28 +5,31 @@ import (
 	"strings"
 )
 
-// Needs is how much of the region a flow takes at least, besides the rings of interfaces and what RDMA devices take.
+// Needs is the least part of the region that a flow takes. It does not include the rings of
+// interfaces and the memory of RDMA devices.
 type Needs struct {
 	Frames, Extents int
-	// Own is how many of the frames are for the flow's own messages, such as headers and acknowledgements: they are no part of its share.
+	// Own is the number of frames for the flow's own messages, such as headers and acknowledgements.
+	// They are not part of the flow's share.
 	Own int
 	// Exact says that the flow takes exactly this much. Other flows share the rest.
 	Exact bool
 }
 
-// What flows need besides messages and blocks; the flows' own packages have the same numbers, and a test compares them.
+// Numbers that flows need in addition to messages and blocks. The packages of the flows have the
+// same numbers, and a test compares them.
 const (
-	perFlow      = 2   // extents of one to storage: one is filled while another is written
-	perReplay    = 5   // of captures that are read: the longest packet's block lies in three of the smallest
+	perFlow      = 2   // extents of a flow to storage: the layout fills one while the disk writes another
+	perReplay    = 5   // extents of a replay: the longest packet's block spans three of the smallest
 	logFrames    = 128 // frames of messages that a log has at once
 	slotFrames   = 640 // in the slot layout
 	logExtents   = 4   // messages in extents that a log has at once
 	slotExtents  = 8   // in the slot layout
 	relayed      = 2   // messages that a relay has at once
-	defaultShare = 16  // extents for flows that take what there is
+	defaultShare = 16  // extents for flows without exact needs
 	blockReads   = 64  // at the disk at once
 	blockShared  = 32  // extents that belong to no client
-	blockFrames  = 16  // of one request, where what was read is kept
+	blockFrames  = 16  // of one request, if blocks are cached
 	grantBytes   = 256 // bytes of the longest message of a peer
 	control      = 64  // bytes of a control message
 	completion   = 16  // bytes of an NVMe completion
@@ -70,11 +73,12 @@ func (f *Flow) Needs(r *Region) Needs {
 	return Needs{}
 }
 
-// needs is what messages of clients need: each client's window, and those that the rest of the flow has. Of long messages it is one for each client.
+// needs returns the needs of clients' messages: each client's window, and what the rest of the flow
+// holds. For messages in extents it counts one extent per client instead of a window.
 func (f *From) needs(r *Region, frames, extents int) Needs {
 	n := Needs{Own: f.Clients} // acknowledgements
 	if f.Method == MethodWrite {
-		n.Own += f.Window * f.Clients // what tells of writes
+		n.Own += f.Window * f.Clients // control messages about writes
 	}
 	n.Frames = n.Own
 	if !r.InFrame(f.Message) {
@@ -85,7 +89,8 @@ func (f *From) needs(r *Region, frames, extents int) Needs {
 	return n
 }
 
-// headers is what senders to peers take: a header for each message that waits, and room for what the peers say.
+// headers returns the frames that senders to peers need: one header for each queued message, and
+// space for messages from the peers.
 func (t *To) headers(r *Region) int {
 	if len(t.Peers) > maxPeers || !within(t.Queue, 1, maxPeerWait) {
 		return 0
@@ -94,7 +99,7 @@ func (t *To) headers(r *Region) int {
 	return len(t.Peers) * (pieces(Size(t.Queue*control), uint64(r.Frame)) + said)
 }
 
-// blocks is what a server of blocks takes whose device has blocks of a frame or less.
+// blocks returns the needs of a block server on a disk whose blocks are not larger than a frame.
 func (t *To) blocks(r *Region) Needs {
 	frame, most := uint64(r.Frame), 1
 	if t.Cache > 0 {
@@ -112,7 +117,7 @@ func (t *To) blocks(r *Region) Needs {
 	return n
 }
 
-// hosts is what an NVMe target takes.
+// hosts returns the needs of an NVMe target.
 func (t *To) hosts(r *Region) Needs {
 	slots, frame := t.Clients*t.Window, uint64(r.Frame)
 	return Needs{
@@ -123,7 +128,7 @@ func (t *To) hosts(r *Region) Needs {
 
 func pieces(n Size, each uint64) int { return int((uint64(n) + each - 1) / each) }
 
-// needs returns the sum over all flows, and the part of it that is exact.
+// needs returns the sum over all flows, and the part of that sum that is exact.
 func (c *Config) needs() (all, exact Needs) {
 	for i := range c.Flows {
 		n := c.Flows[i].Needs(&c.Region)
@@ -136,9 +141,9 @@ func (c *Config) needs() (all, exact Needs) {
 	return all, exact
 }
 
-// Share returns a flow's share of the frames and extents of a region: the same for each flow, and
-// never more than the exact needs of other flows leave. The rings of interfaces, which no
-// configuration tells, use what flows leave of their shares.
+// Share returns a flow's share of the frames and extents of a region. All shares are equal, and
+// never larger than the exact needs of other flows permit. The configuration does not determine the
+// rings of interfaces; they use what flows leave of their shares.
 func (c *Config) Share(frames, extents int) (framesEach, extentsEach int) {
 	_, exact := c.needs()
 	others := 0
@@ -152,7 +157,8 @@ func (c *Config) Share(frames, extents int) (framesEach, extentsEach int) {
 	return min(frames/all, max(0, frames-exact.Frames)/others), min(extents/all, max(0, extents-exact.Extents)/others)
 }
 
-// defaultExtents is how many there are where the configuration does not say it: some more than the flows need, where they fit.
+// defaultExtents returns the default number of extents: more than the flows need, if the region has
+// space for them.
 func (c *Config) defaultExtents() int {
 	r := &c.Region
 	if r.Frame <= 0 || r.Extent == 0 {
@@ -183,7 +189,7 @@ func (v *validator) needed() {
 	}
 }
 
-// each says what each flow needs that needs some: the first few.
+// each lists the first few flows that need something, with the number that each one needs.
 func (v *validator) each(of func(Needs) int) string {
 	const most = 8
 	var all []string

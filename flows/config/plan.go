@@ -8,17 +8,19 @@ import (
 	"unicode"
 )
 
-// Plan is what becomes of the flows of a running configuration when another takes its
-// place. A flow is known by its name: another name is another flow.
+// Plan is the effect on flows when another configuration replaces the running one. The name
+// identifies a flow: a flow with another name is another flow.
 type Plan struct {
-	Kept    []string `json:"kept"`    // they go on as they are
-	Changed []Change `json:"changed"` // they stop, and start anew; also where the filter of those changes whose packets the card steers
-	Filters []string `json:"filters"` // they go on, with another filter
-	// Subsystems are flows to NVMe hosts that go on with other namespaces or subsystems, or other hosts that may connect.
+	Kept    []string `json:"kept"`    // flows that continue unchanged
+	Changed []Change `json:"changed"` // flows that restart, also for a new filter if the card steers
+	Filters []string `json:"filters"` // flows that continue with another filter
+	// Subsystems are flows to NVMe hosts that continue with other namespaces, subsystems or permitted
+	// hosts.
 	Subsystems []string `json:"subsystems"`
 	Added      []string `json:"added"`
 	Removed    []string `json:"removed"`
-	// Credentials are flows whose file of keys has other keys than those in use, and tls where certificates or authorities do.
+	// Credentials are flows whose key file has other keys than those in use. The entry tls stands for
+	// changed certificates or authorities.
 	Credentials []string `json:"credentials,omitempty"`
 	// Settings are the other settings that change. The daemon can apply those in [Changeable].
 	Settings []string `json:"settings"`
@@ -27,7 +29,7 @@ type Plan struct {
 // Change is a flow whose settings change.
 type Change struct {
 	Flow string   `json:"flow"`
-	Keys []string `json:"keys"` // which of them, as they are called in the file
+	Keys []string `json:"keys"` // the settings that change, by their paths in the file
 }
 
 // Empty reports whether nothing changes.
@@ -35,9 +37,9 @@ func (p *Plan) Empty() bool {
 	return len(p.Changed)+len(p.Filters)+len(p.Subsystems)+len(p.Added)+len(p.Removed)+len(p.Credentials)+len(p.Settings) == 0
 }
 
-// Compare plans the change from a running configuration to the next one. Both are
-// complete. Where in their files settings are is no change, nor is the order of flows, but of those
-// that take packets from one interface: it is part of what their filters say.
+// Compare plans the change from a running configuration to the next one. Both are complete. The
+// place of a setting in the file does not matter. The order of flows matters only for flows that
+// take packets from the same interface, because it affects their filters.
 func Compare(running, next *Config) Plan {
 	p := Plan{Settings: settings(running, next)}
 	for i := range next.Flows {
@@ -58,7 +60,7 @@ func Compare(running, next *Config) Plan {
 	return p
 }
 
-// change adds what becomes of a flow that is in both.
+// change adds a flow that is in both configurations to the plan.
 func (p *Plan) change(old, next *Flow) {
 	switch keys := flowKeys(old, next); {
 	case keys == nil:
@@ -72,7 +74,7 @@ func (p *Plan) change(old, next *Flow) {
 	}
 }
 
-// reorder moves a kept flow to Filters if another flow of its interface is now asked first.
+// reorder moves a kept flow to Filters if other flows of its interface now precede it.
 func (p *Plan) reorder(running, next *Config) {
 	for i := range next.Flows {
 		f := &next.Flows[i]
@@ -84,8 +86,8 @@ func (p *Plan) reorder(running, next *Config) {
 	}
 }
 
-// before returns the flows that are asked for packets of f's interfaces before f. It leaves out
-// flows that are not in the other configuration.
+// before returns the flows that precede f in the filters of f's interfaces. It leaves out flows
+// that are not in the other configuration.
 func before(c, other *Config, f *Flow) (names []string) {
 	if f.From.Mirror != "" {
 		return nil
@@ -106,12 +108,14 @@ func before(c, other *Config, f *Flow) (names []string) {
 	return names
 }
 
-// without are the keys but for some.
+// without returns the keys except some.
 func without(keys []string, but ...string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(but, key) })
 }
 
-// comeAndGo tells whether namespaces only come and go: one whose file or device is in both lists is the same in both, and of the same subsystem, since it cannot be open twice.
+// comeAndGo reports whether the lists differ only by added and removed namespaces. A file or device
+// that is in both lists must be the same namespace of the same subsystem, because it cannot be open
+// twice.
 func comeAndGo(old, next []Served) bool {
 	for _, n := range unplaced(next) {
 		i := slices.IndexFunc(old, func(o Served) bool { return o.Path() == n.Path() })
@@ -122,7 +126,7 @@ func comeAndGo(old, next []Served) bool {
 	return true
 }
 
-// Flow is the flow of that name, or nil.
+// Flow returns the flow with a name, or nil.
 func (c *Config) Flow(name string) *Flow {
 	for i := range c.Flows {
 		if c.Flows[i].Name == name {
@@ -132,8 +136,8 @@ func (c *Config) Flow(name string) *Flow {
 	return nil
 }
 
-// Changeable tells whether the setting at path may change while a daemon runs. Flows
-// may, but for their places in the list.
+// Changeable reports whether the setting at path may change while a daemon runs. It does not cover
+// flows, which may change.
 func Changeable(path string) bool { return path == "log.level" }
 
 // settings returns the settings outside flows in which two configurations differ.
@@ -157,16 +161,16 @@ func flowKeys(a, b *Flow) []string {
 	keys := differences("", reflect.ValueOf(x), reflect.ValueOf(y))
 	for i, key := range keys {
 		if key == "from.rules" || strings.HasPrefix(key, "from.object.") {
-			keys[i] = "from.filter" // one setting, of three forms
+			keys[i] = "from.filter" // one setting in three forms
 		}
-		if key == "from.comments" { // they are part of the list
+		if key == "from.comments" { // comments are part of the list of interfaces
 			keys[i] = "from.interfaces"
 		}
 	}
 	return slices.Compact(paces(keys))
 }
 
-// unplaced is a copy of the items without their places in the file.
+// unplaced returns a copy of the items without their places in the file.
 func unplaced[T any](items []T) []T {
 	items = slices.Clone(items)
 	for i := range items {
@@ -175,8 +179,8 @@ func unplaced[T any](items []T) []T {
 	return items
 }
 
-// differences are the paths of the settings below path in which two values differ. A
-// list is one setting.
+// differences returns the paths of the settings below path in which two values differ. A list
+// counts as one setting.
 func differences(path string, a, b reflect.Value) (paths []string) {
 	if a.Kind() != reflect.Struct {
 		if !reflect.DeepEqual(a.Interface(), b.Interface()) {
@@ -192,7 +196,8 @@ func differences(path string, a, b reflect.Value) (paths []string) {
 	return paths
 }
 
-// keyOf is the key in a file of a field: TakeOver is take_over, RDMA is rdma, AnyGID is any_gid.
+// keyOf returns the key in a file for a field: take_over for TakeOver, rdma for RDMA, any_gid for
+// AnyGID.
 func keyOf(field string) string {
 	var b strings.Builder
 	for i, c := range field {
@@ -204,8 +209,8 @@ func keyOf(field string) string {
 	return strings.ToLower(b.String())
 }
 
-// sameProcess refuses what differs from the configuration a daemon runs with, and
-// cannot change before it ends.
+// sameProcess refuses settings that differ from the running configuration and cannot change before
+// the daemon ends.
 func (v *validator) sameProcess() {
 	if v.Running == nil {
 		return
@@ -218,7 +223,8 @@ func (v *validator) sameProcess() {
 	}
 }
 
-// with says which value a daemon runs with, where one word does.
+// with describes for messages the value with which a daemon runs. For a list it returns an empty
+// text.
 func (c *Config) with(path string) string {
 	at := reflect.ValueOf(*c)
 	for key := range strings.SplitSeq(path, ".") {

@@ -85,7 +85,8 @@ flows:
 	}
 }
 
-// TestCompareSubsystems: a flow to NVMe hosts goes on while namespaces come and go and other hosts may connect, and starts again where one changes.
+// TestCompareSubsystems: a flow to NVMe hosts continues when namespaces are added or removed or
+// other hosts may connect, and restarts when a namespace changes.
 func TestCompareSubsystems(t *testing.T) {
 	with := func(more string) *Config {
 		return parsed(t, `flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a, keys: /k`+more+`}}]`)
@@ -115,7 +116,7 @@ func TestCompareSubsystems(t *testing.T) {
 	}
 }
 
-// TestPlanKnowsKeys: the names in plans are those of the file, for each setting there is.
+// TestPlanKnowsKeys: the keys in a plan are the keys of the file, for every setting.
 func TestPlanKnowsKeys(t *testing.T) {
 	text, err := os.ReadFile("testdata/full.yaml")
 	if err != nil {
@@ -144,7 +145,8 @@ func TestPlanKnowsKeys(t *testing.T) {
 	}
 }
 
-// TestRunning: what cannot change while a daemon runs is a mistake, where it stands.
+// TestRunning: a change to a setting that cannot change while a daemon runs is a mistake at the
+// place of that setting.
 func TestRunning(t *testing.T) {
 	const flows = "\nflows: [{name: md, from: {interface: eth0}, to: {file: /c/md}}]\n"
 	running := parsed(t, "region: {size: 64MiB, extents: 8}\nmetrics: {listen: \":9300\"}\nworkers: [{name: main, cpu: 1}]"+flows)

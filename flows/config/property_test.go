@@ -17,9 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMisspelt: every key of the full configuration, misspelt in every way that
-// loses a letter or swaps two, is found where it is and, if long enough,
-// recognised.
+// TestMisspelt: the parser finds every misspelt key of the full configuration at its place and, if
+// the key is long enough, suggests the right one. The misspellings lose a letter or swap two.
 func TestMisspelt(t *testing.T) {
 	data, err := os.ReadFile("testdata/full.yaml")
 	if err != nil {
@@ -66,7 +65,7 @@ func checkMisspelt(t *testing.T, text string, key *yaml.Node, typo string) {
 	}
 }
 
-// keysOf are the keys below a node, of each setting the first.
+// keysOf returns the keys below a node, the first one of each setting.
 func keysOf(n *yaml.Node, path string, seen map[string]bool) (keys []*yaml.Node) {
 	if n.Kind != yaml.MappingNode {
 		for _, c := range n.Content {
@@ -110,7 +109,7 @@ func TestDistance(t *testing.T) {
 	})
 }
 
-// TestSizes: what a Size writes is read as the same size.
+// TestSizes: parsing the text of a Size returns the same Size.
 func TestSizes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Size(rapid.Uint64().Draw(t, "bytes"))
@@ -123,7 +122,7 @@ func TestSizes(t *testing.T) {
 	})
 }
 
-// TestRoundTrip: a valid Config written as YAML is read as the same Config.
+// TestRoundTrip: parsing a valid Config that was written as YAML returns the same Config.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawConfig(t)
@@ -145,7 +144,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// drawConfig makes a Config with every setting drawn.
+// drawConfig draws a Config with random values for all settings.
 func drawConfig(t *rapid.T) *Config {
 	names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9-]{1,15}`), 4, 4, rapid.ID[string]).Draw(t, "names")
 	c := Default()
@@ -170,11 +169,11 @@ func drawConfig(t *rapid.T) *Config {
 		}
 	}
 	for i := range c.Flows {
-		if f := &c.Flows[i]; hasSum(f) { // what is under way is bounded
+		if f := &c.Flows[i]; hasSum(f) { // limits the parts that are not acknowledged
 			f.From.Window = min(f.From.Window, 64)
 		}
 	}
-	c.Complete() // the flows' messages, by which they need extents
+	c.Complete() // the length of messages determines the number of extents
 	needs, _ := c.needs()
 	c.Region.Extents = max(c.Region.Extents, needs.Extents)
 	c.Region.Size = max(c.Region.Size, (2*Size(c.Region.Extents)*c.Region.Extent + Size(needs.Frames*c.Region.Frame)).roundUp(c.Region.Pages.Bytes()))
@@ -260,7 +259,7 @@ func drawSubsystem(t *rapid.T, name string, to *To) {
 	to.AllowAnyHost = to.Hosts == nil && to.Keys == ""
 }
 
-// drawAllowed draws names of certificates, or none.
+// drawAllowed draws names of certificates, or nil.
 func drawAllowed(t *rapid.T) []string {
 	if rapid.Bool().Draw(t, "everyone") {
 		return nil
@@ -331,7 +330,7 @@ func drawMAC(t *rapid.T) net.HardwareAddr {
 	return mac
 }
 
-// drawIP draws an address which is nobody's group, or none.
+// drawIP draws a unicast address, or none.
 func drawIP(t *rapid.T, v4 bool) netip.Addr {
 	b := rapid.SliceOfN(rapid.Byte(), 15, 15).Draw(t, "ip")
 	switch {
@@ -357,7 +356,7 @@ func drawPackets(t *rapid.T, name string) From {
 	}
 }
 
-// drawBeside draws a flow that joins a dispatcher, or leaves it as it is.
+// drawBeside draws a flow that joins a dispatcher, or leaves the flow unchanged.
 func drawBeside(t *rapid.T, f *From) {
 	f.Priority = DefaultPriority
 	if rapid.Bool().Draw(t, "beside") && f.Timestamps != TimestampsHardware {
@@ -365,7 +364,7 @@ func drawBeside(t *rapid.T, f *From) {
 	}
 }
 
-// drawSteered draws a flow that a card steers, or leaves it as it is.
+// drawSteered draws a flow that a card steers, or leaves the flow unchanged.
 func drawSteered(t *rapid.T, f *From) {
 	if f.Queues != nil && rapid.Bool().Draw(t, "steered") {
 		f.Steer, f.Filter = rapid.SampledFrom(allSteers).Draw(t, "steer"), "udp dst port 5000"
@@ -398,7 +397,7 @@ func drawQueues(t *rapid.T) []int {
 	return rapid.SliceOfNDistinct(rapid.IntRange(0, maxQueue), 1, 5, rapid.ID[int]).Draw(t, "queues")
 }
 
-// document is a Config as the maps and lists of its YAML.
+// document returns a Config as the maps and lists of its YAML.
 func document(c *Config) map[string]any {
 	doc := map[string]any{
 		"region":  regionDocument(&c.Region),

@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// report collects the problems of one configuration. Settings go by their path,
+// report collects the problems of one configuration. The path of a setting identifies it:
 // "flows[0].from.ring".
 type report struct {
 	src      *source         // nil: the Config was built by a program
 	places   map[string]Pos  // of every value in the file
-	settled  map[string]bool // paths with a problem which explains any other
+	settled  map[string]bool // paths with a reported problem; later ones there are not reported
 	problems []Problem
 	seen     map[mistake]bool
 }
@@ -30,7 +30,7 @@ func newReport(src *source) *report {
 	}
 }
 
-// mistake is what makes a problem the same one, whatever path leads to it.
+// mistake identifies a problem that aliases reach by several paths.
 type mistake struct {
 	at   Pos
 	text string
@@ -43,13 +43,13 @@ type hinted struct {
 
 func (h *hinted) Error() string { return h.text }
 
-// wrong makes an error with a hint.
+// wrong returns an error with a hint.
 func wrong(hint, format string, args ...any) error {
 	return &hinted{text: fmt.Sprintf(format, args...), hint: hint}
 }
 
-// add records what is wrong at a place, which is about the setting at path
-// unless that is empty. What an alias repeats is recorded once.
+// add records a problem at a place. The problem is about the setting at path, unless path is empty.
+// A problem that an alias repeats is recorded once.
 func (r *report) add(at Pos, path string, err error) {
 	p := Problem{File: at.File, Line: at.Line, Column: at.Column, Message: oneLine(err.Error())}
 	if h := (*hinted)(nil); errors.As(err, &h) {
@@ -69,18 +69,17 @@ func (r *report) add(at Pos, path string, err error) {
 	r.problems = append(r.problems, p)
 }
 
-// refuse records what is wrong with the setting at path, unless a problem
-// already known explains it.
+// refuse records what is wrong with the setting at path, unless a known problem explains it.
 func (r *report) refuse(path string, err error) {
 	if !r.explained(path) {
 		r.add(r.place(path), path, err)
 	}
 }
 
-// settle says that path has its problem: no other is worth reporting.
+// settle marks path as reported. Further problems at path are not reported.
 func (r *report) settle(path string) { r.settled[path] = true }
 
-// explained tells whether path, or a setting it is part of, has its problem.
+// explained reports whether path, or a setting that contains it, is marked as reported.
 func (r *report) explained(path string) bool {
 	for ; path != ""; path = parent(path) {
 		if r.settled[path] {
@@ -90,8 +89,8 @@ func (r *report) explained(path string) bool {
 	return r.settled[""]
 }
 
-// place is where the setting at path is or, if it is not in the file, the
-// innermost setting it would be part of.
+// place returns the place of the setting at path. If the file does not have it, that is the place
+// of the innermost setting in the file that would contain it.
 func (r *report) place(path string) Pos {
 	if r.src == nil {
 		return Pos{}
@@ -104,11 +103,10 @@ func (r *report) place(path string) Pos {
 	return r.src.at(1, 1)
 }
 
-// parent is the path of the setting which path is part of; empty for the
-// outermost ones.
+// parent returns the path of the setting that contains path; empty for an outermost setting.
 func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
-// join is the path of the setting called key in the one at path.
+// join returns the path of the setting called key in the one at path.
 func join(path, key string) string {
 	if path == "" {
 		return key
@@ -116,10 +114,10 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// index is the path of the i-th item of the list at path.
+// index returns the path of the i-th item of the list at path.
 func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
-// err is all problems in the order of the file, or nil.
+// err returns all problems in the order of the file, or nil.
 func (r *report) err() error {
 	if len(r.problems) == 0 {
 		return nil
@@ -130,7 +128,7 @@ func (r *report) err() error {
 	return &Errors{Problems: r.problems}
 }
 
-// maxShown is how many problems Errors.Error writes out.
+// maxShown is the largest number of problems that Errors.Error prints.
 const maxShown = 20
 
 // Problem is one mistake in a configuration.
@@ -140,14 +138,14 @@ type Problem struct {
 	Column  int    // from 1, in characters
 	Message string // names the setting by its path, "flows[0].from.ring: …"
 	Source  string // the line, without its end
-	Hint    string // what was probably meant, or what is possible; may be empty
+	Hint    string // the probable intention, or the possible values; may be empty
 }
 
-// Pos is the problem's place.
+// Pos returns the problem's place.
 func (p Problem) Pos() Pos { return Pos{File: p.File, Line: p.Line, Column: p.Column} }
 
-// String is the problem as a compiler would print it: the place and the
-// message, the line, and a caret with the hint.
+// String formats the problem as a compiler would: the place and the message, the line, and a caret
+// with the hint.
 func (p Problem) String() string {
 	var b strings.Builder
 	p.write(&b)
@@ -169,13 +167,13 @@ func (p Problem) write(b *strings.Builder) {
 	}
 }
 
-// Errors is all mistakes of a configuration, in the order of the file. It is
-// never empty. Match it with errors.As.
+// Errors has all mistakes of a configuration, in the order of the file. It is never empty. Match it
+// with errors.As.
 type Errors struct {
 	Problems []Problem
 }
 
-// Error writes out the first 20 problems and says how many more there are.
+// Error formats the first 20 problems and the number of further ones.
 func (e *Errors) Error() string {
 	var b strings.Builder
 	for i, p := range e.Problems {
@@ -191,15 +189,14 @@ func (e *Errors) Error() string {
 	return b.String()
 }
 
-// Pos is a place in a file. The zero Pos is no place: the setting came from a
-// program.
+// Pos is a place in a file. The zero Pos means no place: a program set the value.
 type Pos struct {
 	File   string
 	Line   int // from 1
 	Column int // from 1, in characters
 }
 
-// String is "file:line:column", or empty for no place.
+// String returns "file:line:column", or an empty text without a place.
 func (p Pos) String() string {
 	if p.Line == 0 {
 		return ""
@@ -214,7 +211,7 @@ type source struct {
 	width []int // of each line, in characters
 }
 
-// newSource splits text; there is always at least one line.
+// newSource splits text into lines. There is always at least one line.
 func newSource(name, text string) *source {
 	s := &source{name: name}
 	for {
@@ -249,17 +246,17 @@ func isBreak(r rune) bool {
 	return false
 }
 
-// at is the place at line and column, moved into the text if it is outside.
+// at returns the place at line and column. It moves a place outside the text into the text.
 func (s *source) at(line, column int) Pos {
 	line = min(max(line, 1), len(s.lines))
 	column = min(max(column, 1), s.width[line-1]+1)
 	return Pos{File: s.name, Line: line, Column: column}
 }
 
-// line is the text of the line p is in.
+// line returns the text of the line that contains p.
 func (s *source) line(p Pos) string { return s.lines[p.Line-1] }
 
-// from is the rest of p's line, beginning at p.
+// from returns the rest of p's line, beginning at p.
 func (s *source) from(p Pos) string {
 	rest := s.line(p)
 	for range p.Column - 1 {
@@ -269,9 +266,8 @@ func (s *source) from(p Pos) string {
 	return rest
 }
 
-// offset is the place of the byte at off of the scalar with this value, which
-// begins at p. It is known only where the value is written without escapes on
-// one line.
+// offset returns the place of the byte at off in the scalar with this value. The scalar begins at
+// p. The place is known only if the file has the value without escapes on one line.
 func (s *source) offset(p Pos, value string, off int) (Pos, bool) {
 	rest := s.from(p)
 	quoted := strings.HasPrefix(rest, `"`) || strings.HasPrefix(rest, `'`)
@@ -286,11 +282,11 @@ func (s *source) offset(p Pos, value string, off int) (Pos, bool) {
 	return p, true
 }
 
-// maxLine is how many characters of a line are shown around a caret.
+// maxLine is the number of characters of a line to show around a caret.
 const maxLine = 120
 
-// window is the part of line to print, made safe for a terminal, and the blank
-// text which puts a caret under its column.
+// window returns the part of line to print, safe for a terminal, and the blank text that puts a
+// caret under its column.
 func window(line string, column int) (shown, indent string) {
 	runes := []rune(line)
 	first, last := span(len(runes), column)
@@ -312,7 +308,7 @@ func window(line string, column int) (shown, indent string) {
 	return strings.TrimRight(text.String(), " \t"), blank.String()
 }
 
-// span is the range of n characters to show, with column in the middle.
+// span returns the range of n characters to show, with column in the middle.
 func span(n, column int) (first, last int) {
 	if n <= maxLine {
 		return 0, n
@@ -329,7 +325,7 @@ func visible(r rune) rune {
 	return '\ufffd'
 }
 
-// oneLine makes a message safe for a terminal; it may quote the file.
+// oneLine makes a message safe for a terminal. The message may quote the file.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if isBreak(r) {
@@ -339,7 +335,7 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// gap is blank text as wide as r on a terminal.
+// gap returns blank text as wide as r on a terminal.
 func gap(r rune) string {
 	switch {
 	case r == '\t':
@@ -352,8 +348,8 @@ func gap(r rune) string {
 	return " "
 }
 
-// wide holds the characters which take two columns: those of East Asian Width
-// W and F in Unicode Standard Annex 11, in whole blocks.
+// wide has the characters that take two columns: those of East Asian Width W and F in Unicode
+// Standard Annex 11, in whole blocks.
 var wide = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x1100, Hi: 0x115f, Stride: 1},
@@ -377,8 +373,8 @@ var wide = &unicode.RangeTable{
 // maxWord is the length of the longest word that gets a suggestion.
 const maxWord = 40
 
-// suggest is the candidate word was probably meant to be, if there is one: the longer one of two, since letters are
-// forgotten more often than they are invented.
+// suggest returns the candidate that word probably stands for, if there is one. Of two it prefers
+// the longer, because people more often omit letters than add them.
 func suggest(word string, candidates []string) (string, bool) {
 	if len(word) > maxWord {
 		return "", false
@@ -395,8 +391,8 @@ func suggest(word string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-// sameBeginning is the first candidate which is the beginning of word, or has
-// word as its own; three letters at least.
+// sameBeginning returns the first candidate that is a prefix of word or has word as a prefix. The
+// prefix has at least three letters.
 func sameBeginning(word string, candidates []string) string {
 	for _, c := range candidates {
 		n := min(len(word), len(c))
@@ -407,11 +403,11 @@ func sameBeginning(word string, candidates []string) string {
 	return ""
 }
 
-// didYouMean is the hint which goes with a suggestion.
+// didYouMean returns the hint for a suggestion.
 func didYouMean(word string) string { return "did you mean " + quote(word) + "?" }
 
-// distance is how many single-character edits, and swaps of neighbours, lead
-// from a to b (optimal string alignment).
+// distance returns the number of single-character edits and swaps of neighbours that turn a into b
+// (optimal string alignment).
 func distance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	before, prev, row := make([]int, len(t)+1), make([]int, len(t)+1), make([]int, len(t)+1)

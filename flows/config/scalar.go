@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// maxQuoted is how many characters of a value are quoted in a message.
+// maxQuoted is the largest number of characters of a value that a message quotes.
 const maxQuoted = 60
 
-// quote puts a value into a message: quoted, escaped and not too long.
+// quote formats a value for a message: quoted, escaped and not too long.
 func quote(s string) string {
 	if r := []rune(s); len(r) > maxQuoted {
 		s = string(r[:maxQuoted]) + "…"
@@ -22,12 +22,13 @@ func quote(s string) string {
 
 func parseText(s string) (string, error) { return s, nil }
 
-// oneOf reads one of a few words.
+// oneOf returns a parser for one of some words.
 func oneOf[T ~string](values []T) func(string) (T, error) {
 	return func(s string) (T, error) { return T(s), member(T(s), values) }
 }
 
-// parseAcknowledge reads a condition of acknowledgement, and the word of earlier releases that the validator refuses.
+// parseAcknowledge parses a condition of acknowledgement. It accepts the word of earlier releases,
+// which the validator refuses.
 func parseAcknowledge(s string) (Acknowledge, error) {
 	if s == string(acknowledgeQuorum) {
 		return acknowledgeQuorum, nil
@@ -35,7 +36,7 @@ func parseAcknowledge(s string) (Acknowledge, error) {
 	return oneOf(allAcknowledges)(s)
 }
 
-// member says what is wrong with a value which is none of these.
+// member returns an error for a value that is not among these.
 func member[T ~string](v T, values []T) error {
 	words := make([]string, len(values))
 	for i, w := range values {
@@ -51,7 +52,7 @@ func member[T ~string](v T, values []T) error {
 	return wrong(hint, "%s is not one of %s", quote(string(v)), strings.Join(words, ", "))
 }
 
-// switches are words other formats have for true and false.
+// switches are words that other formats have for true and false.
 var switches = map[string]string{
 	"yes": "true", "on": "true", "y": "true", "1": "true",
 	"no": "false", "off": "false", "n": "false", "0": "false",
@@ -64,7 +65,7 @@ func parseBool(s string) (bool, error) {
 	return s == "true", member(s, []string{"true", "false"})
 }
 
-// parseTrue is parseBool where false would be nothing at all.
+// parseTrue is parseBool for settings in which false is not permitted.
 func parseTrue(s string) (bool, error) {
 	v, err := parseBool(s)
 	if err == nil && !v {
@@ -73,8 +74,8 @@ func parseTrue(s string) (bool, error) {
 	return v, err
 }
 
-// parseInt reads a decimal number. A leading zero is octal to some readers of
-// YAML, so it is refused.
+// parseInt parses a decimal number. It refuses a leading zero, which some readers of YAML take for
+// octal.
 func parseInt(s string) (int, error) {
 	v, err := strconv.Atoi(s)
 	if err != nil || strconv.Itoa(v) != s {
@@ -101,7 +102,7 @@ func parseSize(s string) (Size, error) {
 	return 0, wrong(didYouMean(digits+unitLike(s[len(digits):])), "%s has an unknown unit", quote(s))
 }
 
-// parseSome is parseSize where 0 would be nothing at all.
+// parseSome is parseSize for settings in which 0 is not permitted.
 func parseSome(s string) (Size, error) {
 	v, err := parseSize(s)
 	if err == nil && v == 0 {
@@ -110,7 +111,7 @@ func parseSome(s string) (Size, error) {
 	return v, err
 }
 
-// unitLike is the unit of Size which begins like the word.
+// unitLike returns the unit of Size that begins like the word.
 func unitLike(word string) string {
 	initial := strings.ToUpper(strings.TrimSpace(word) + "B")[:1]
 	for _, u := range units[:5] {
@@ -135,8 +136,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return 0, fmt.Errorf("%s is not a duration like 200us, 500ms or 1h", quote(s))
 }
 
-// parseDurable reads an interval, the word for none, or 0 for one flush after the
-// other.
+// parseDurable parses an interval, the word for no flushes, or 0 for group commit.
 func parseDurable(s string) (time.Duration, error) {
 	if s == "written" {
 		return Written, nil
@@ -151,7 +151,7 @@ func parseDurable(s string) (time.Duration, error) {
 	return v, err
 }
 
-// parseMAC reads an Ethernet address.
+// parseMAC parses an Ethernet address.
 func parseMAC(s string) (net.HardwareAddr, error) {
 	mac, err := net.ParseMAC(s)
 	if err != nil || len(mac) != 6 {
@@ -160,7 +160,7 @@ func parseMAC(s string) (net.HardwareAddr, error) {
 	return mac, nil
 }
 
-// parseIP reads an address of IPv4 or IPv6.
+// parseIP parses an IPv4 or IPv6 address.
 func parseIP(s string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
@@ -169,7 +169,7 @@ func parseIP(s string) (netip.Addr, error) {
 	return ip.Unmap(), nil
 }
 
-// parseAllQueues reads the word for no list of queues.
+// parseAllQueues parses the word for all queues, which is a nil list.
 func parseAllQueues(s string) ([]int, error) {
 	if s == "all" {
 		return nil, nil

@@ -85,7 +85,7 @@ func (d *decoder) flow(path string, n *yaml.Node, f *Flow) {
 	d.mapping(path, n, d.settings("", f))
 }
 
-// readInterfaces reads a list of names, or of mappings which give a comment, too.
+// readInterfaces reads a list of names, or of mappings with a name and a comment.
 func readInterfaces(d *decoder, f *Flow, _ any) read {
 	return func(path string, n *yaml.Node) { d.interfaces(path, n, &f.From) }
 }
@@ -128,7 +128,7 @@ func (d *decoder) queues(path string, n *yaml.Node, f *From) {
 	})
 }
 
-// readDiscard reads a word that can only be true, and takes it for that.
+// readDiscard reads a word that must be true.
 func readDiscard(d *decoder, f *Flow, _ any) read {
 	return func(path string, n *yaml.Node) {
 		f.To.Discard = true
@@ -187,7 +187,7 @@ func (d *decoder) namespaces(path string, n *yaml.Node, to *[]Namespace) {
 	})
 }
 
-// readTexts reads a list of texts; an empty one is not nil.
+// readTexts reads a list of texts. An empty list is not nil.
 func readTexts(d *decoder, dst *[]string) read {
 	return func(path string, n *yaml.Node) {
 		all := []string{}

@@ -11,14 +11,14 @@ import (
 // setting is one key of a flow. A new setting is one row of the table below, a field of
 // [Flow], a default in NewFlowOf and a check in one of the validate files.
 type setting struct {
-	path  string          // in the flow
-	about string          // what it has a meaning for
-	kinds []Kind          // of flows for which it has one
-	field func(*Flow) any // a pointer to the value; nil: there is none, or the keys below are apart
+	path  string          // relative to the flow
+	about string          // the subject of the setting
+	kinds []Kind          // kinds of flows to which it applies
+	field func(*Flow) any // returns a pointer to the value; nil: the value is read elsewhere
 	read  reader
 }
 
-// reader returns what reads a setting from a file. field is the setting's pointer.
+// reader returns a function that reads a setting from a file. field is the setting's pointer.
 type reader func(d *decoder, f *Flow, field any) read
 
 // value reads one value. The field has the type that parse returns.
@@ -34,14 +34,14 @@ func below(path string) reader {
 	return belowWhere(path, func(fields, string) bool { return true })
 }
 
-// belowWhere is below where not every key goes with every other.
+// belowWhere is below for keys that exclude each other.
 func belowWhere(path string, goes fits) reader {
 	return func(d *decoder, f *Flow, _ any) read {
 		return func(at string, n *yaml.Node) { d.mappingWhere(at, n, d.settings(path+".", f), goes) }
 	}
 }
 
-// settings are the keys one level below a path.
+// settings returns the keys one level below a path.
 func (d *decoder) settings(prefix string, f *Flow) fields {
 	found := make(fields)
 	for i := range flowSettings {
@@ -59,7 +59,7 @@ func (d *decoder) settings(prefix string, f *Flow) fields {
 	return found
 }
 
-// Flows of these kinds have something in common.
+// Kinds of flows that have something in common.
 var (
 	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull}
 	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
@@ -77,9 +77,9 @@ var (
 	holding       = slices.Concat(fromNetwork, fromClients, fromNull)
 )
 
-// What settings are about.
+// Subjects of settings.
 const (
-	aboutEnds         = "" // names a flow, its worker or one of its ends; every kind has them
+	aboutEnds         = "" // names a flow, its worker, source or sink; applies to every kind
 	aboutInterface    = "a network interface"
 	aboutRecorded     = "a flow from a network interface to storage"
 	aboutFiltered     = "packets of a network interface or of captures"
@@ -97,8 +97,8 @@ const (
 	aboutHosts        = "a flow from storage to NVMe hosts"
 )
 
-// flowSettings are all keys of a flow. It is filled by init, since reading a key reads
-// those below it.
+// flowSettings are all keys of a flow. An init function fills it, because the reader of a key
+// refers to the keys below it.
 var flowSettings []setting
 
 func init() { flowSettings = slices.Concat(topSettings(), fromSettings(), toSettings()) }
@@ -204,8 +204,8 @@ func toSettings() []setting {
 	}
 }
 
-// about returns what the setting at path has a meaning for. It is empty for settings that name the
-// ends of a flow.
+// about returns the subject of the setting at path. It is empty for settings that name the source
+// or sink of a flow.
 func about(path string) string {
 	for i := range flowSettings {
 		if flowSettings[i].path == path {
@@ -215,7 +215,7 @@ func about(path string) string {
 	return ""
 }
 
-// fitsFrom reports whether a key may stand in from beside the keys that are there.
+// fitsFrom reports whether key may stand in from beside the keys that are present.
 func fitsFrom(has fields, key string) bool {
 	switch what := about("from." + key); {
 	case has.any("interface", "interfaces"):
@@ -230,7 +230,7 @@ func fitsFrom(has fields, key string) bool {
 	return !has.any("file", "device")
 }
 
-// fitsTo reports whether a key may stand in to beside the keys that are there.
+// fitsTo reports whether key may stand in to beside the keys that are present.
 func fitsTo(has fields, key string) bool {
 	switch what := about("to." + key); {
 	case has.any("interface"):
@@ -259,11 +259,11 @@ func (s *setting) copy(dst, src *Flow) {
 	reflect.ValueOf(s.field(dst)).Elem().Set(reflect.ValueOf(s.field(src)).Elem())
 }
 
-// fill gives what the file does not say of the flow at path the defaults of the
-// flow's kind.
+// fill sets the settings that the file omits in the flow at path to the defaults of the flow's
+// kind.
 func (d *decoder) fill(path string, f *Flow) {
 	e := d.ends(path, f)
-	if e.kind() == "" { // its beginning is checked all the same
+	if e.kind() == "" { // the source is checked all the same
 		e.to = null
 	}
 	defaults := NewFlowOf(e.kind(), "")
@@ -276,8 +276,8 @@ func (d *decoder) fill(path string, f *Flow) {
 	}
 }
 
-// meaning refuses the settings which have none for the flow at path. Of a flow
-// with an end nobody knows, nothing is refused.
+// meaning refuses the settings that do not apply to the flow at path. If the source or the sink is
+// not known, it refuses nothing.
 func (v *validator) meaning(path string, f *Flow, e ends) {
 	kind := e.kind()
 	if e.from == nowhere || e.to == nowhere || kind == "" {

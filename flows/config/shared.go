@@ -12,16 +12,16 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
-// shared finds what two flows cannot both have.
+// shared finds resources that two flows use and only one may use.
 type shared struct {
 	v          *validator
 	interfaces *taken[string]
 	receivers  map[string]*receiver // by interface
 	files      *taken[string]
 	devices    *taken[string]
-	listens    map[string]string // who has an address, and a port at every address or at some
+	listens    map[string]string // flow of each address, and of each port at every or at some address
 	users      map[string]user   // by interface
-	sources    []named           // devices that are served
+	sources    []named           // devices that flows serve
 }
 
 // user is the first flow that uses the queues of an interface.
@@ -44,10 +44,10 @@ func newShared(v *validator) *shared {
 	return s
 }
 
-// take takes what the flow at path has, and refuses what another has already.
+// take records the resources of the flow at path, and refuses those that another flow has already.
 func (s *shared) take(path string, f *Flow) {
 	for i, name := range f.From.All() {
-		if f.From.Mirror != "" { // copies are nobody's loss
+		if f.From.Mirror != "" { // a mirror takes no packets from other flows
 			break
 		}
 		at := join(path, "from.interface")
@@ -81,7 +81,7 @@ func (s *shared) take(path string, f *Flow) {
 	}
 }
 
-// namespace takes what hosts write.
+// namespace records a namespace that hosts write to.
 func (s *shared) namespace(path string, n *Namespace) {
 	switch {
 	case !n.ReadOnly:
@@ -92,14 +92,14 @@ func (s *shared) namespace(path string, n *Namespace) {
 	}
 }
 
-// device takes the interface of RoCE in software.
+// device records the interface of a software RoCE device.
 func (s *shared) device(path, name string) {
 	if iface, is := SoftDevice(name); is {
 		s.queues(path, iface, true)
 	}
 }
 
-// queues refuses an interface that a flow and RoCE in software would share.
+// queues refuses an interface that both a flow and software RoCE would use.
 func (s *shared) queues(path, iface string, soft bool) {
 	if iface == "" || s.v.explained(path) {
 		return
@@ -115,7 +115,7 @@ func (s *shared) queues(path, iface string, soft bool) {
 	}
 }
 
-// otherAddress is what to do about an address that is taken.
+// otherAddress returns the remedy for an address that is in use.
 func otherAddress(f *Flow) string {
 	if f.Kind() == KindStorageNVMe {
 		return "give it another address; or, where that flow is to NVMe hosts, have this subsystem among its subsystems"
@@ -123,7 +123,7 @@ func otherAddress(f *Flow) string {
 	return ""
 }
 
-// listen refuses an address which another has, or which is part of it.
+// listen refuses an address that another flow uses, or that overlaps with one in use.
 func (s *shared) listen(path, address, remedy string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || strings.Trim(port, "0") == "" || s.v.explained(path) {
@@ -143,13 +143,14 @@ func (s *shared) listen(path, address, remedy string) {
 	s.listens[some] = path
 }
 
-// isEvery reports whether the host stands for every address of this one.
+// isEvery reports whether the host stands for every address.
 func isEvery(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// served refuses to serve what another flow writes. It comes after all flows.
+// served refuses to serve a device that another flow writes. It must run after all flows are
+// recorded.
 func (s *shared) served() {
 	for _, d := range s.sources {
 		if writer, ok := s.devices.first[d.text]; ok {
@@ -159,20 +160,21 @@ func (s *shared) served() {
 	}
 }
 
-// receiver is who has an interface first of the flows that take packets from it.
+// receiver is the first of the flows that take packets from one interface.
 type receiver struct {
 	path string // of the flow
 	at   string // of the interface
 	flow *Flow
-	all  string // the flow that leaves nothing to those behind it; empty: there is none
+	all  string // path of a flow that leaves no packets to later flows; or empty
 
-	flows, rules int // of the interface so far
+	flows, rules int // so far, of the interface
 }
 
-// maxBeside is how many flows may take packets from one interface, the seats of an XDP program. All of them together have maxRules rules.
+// maxBeside is the largest number of flows that take packets from one interface, the number of
+// slots of an XDP program. Together they have at most maxRules rules.
 const maxBeside = 16
 
-// add counts a flow with its rules, of which an expression is one.
+// add counts a flow and its rules. A filter expression counts as one rule.
 func (r *receiver) add(v *validator, path, name string, f *Flow) {
 	r.flows++
 	r.rules += max(1, len(f.From.Rules))
@@ -180,7 +182,8 @@ func (r *receiver) add(v *validator, path, name string, f *Flow) {
 	v.check(r.flows == 1 || r.rules <= maxRules, join(path, "from"), "makes it %d rules for interface %s, an expression counting as one; at most %d are possible", r.rules, quote(name), maxRules)
 }
 
-// receive notes that a flow takes packets from an interface, and refuses what several flows of one cannot have.
+// receive records that a flow takes packets from an interface. It refuses settings that several
+// flows on one interface cannot have.
 func (s *shared) receive(path, at, name string, f *Flow) {
 	if name == "" || s.v.explained(at) {
 		return
@@ -227,7 +230,7 @@ func (s *shared) receive(path, at, name string, f *Flow) {
 	}
 }
 
-// decidesAll is the path of a flow that leaves no packet to flows behind it, or empty.
+// decidesAll returns the path of a flow that leaves no packets to later flows, or an empty text.
 func decidesAll(path string, f *Flow) string {
 	if n := len(f.From.Rules); n > 0 && f.From.Rules[n-1].Match == "" || f.From.Wanted() == "" {
 		return path
@@ -235,9 +238,9 @@ func decidesAll(path string, f *Flow) string {
 	return ""
 }
 
-// resolve replaces the alternative names of a flow's interfaces by their first names, so that
-// later checks compare names, and finds the link type of the flow's packets. No other code looks
-// up alternative names of a configuration.
+// resolve replaces the alternative names of a flow's interfaces by their first names, so that later
+// checks compare names. It also finds the link type of the flow's packets. No other code looks up
+// alternative names of a configuration.
 func (v *validator) resolve(f *Flow) {
 	v.link = linktype.Ethernet
 	if v.FindInterface == nil {
@@ -258,7 +261,7 @@ func (v *validator) resolve(f *Flow) {
 	}
 }
 
-// found is the first name of an interface, or the name itself where there is none.
+// found returns the first name of an interface, or the name itself if the interface does not exist.
 func (v *validator) found(f *Flow, name string) string {
 	if name == "" || checkInterface(name) != nil {
 		return name
@@ -277,7 +280,7 @@ func (v *validator) found(f *Flow, name string) string {
 	return d.Name
 }
 
-// links refuses interfaces whose packets do not begin with what the flow expects of them.
+// links refuses interfaces whose packets do not begin as the flow expects.
 func (v *validator) links(path string, f *Flow, e ends) {
 	for i, name := range f.From.All() {
 		at := join(path, "from.interface")

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCrowded: more flows, or more rules, than one program serves are refused at the flow that is too much.
+// TestCrowded: the validator refuses more flows or rules than one XDP program supports, at the flow
+// that exceeds the limit.
 func TestCrowded(t *testing.T) {
 	text := func(rules ...int) string {
 		var b strings.Builder

@@ -18,11 +18,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
-// Bounds of settings. An extent holds the longest packet XDP passes on: 45
-// fragments of a page (the most MAX_SKB_FRAGS can be, net/Kconfig) and the linear
-// part. The number of CPUs is the kernel's largest NR_CPUS, that of nodes
-// 1 << NODES_SHIFT (arch/x86/Kconfig); a unix socket's path has 107 bytes (struct
-// sockaddr_un).
+// Bounds of settings. An extent holds the longest packet that XDP passes on: 45 fragments of a page
+// (the largest MAX_SKB_FRAGS, net/Kconfig) and the linear part. The limit for CPUs is the kernel's
+// largest NR_CPUS, the limit for nodes is 1 << NODES_SHIFT (arch/x86/Kconfig). The path of a unix
+// socket has at most 107 bytes (struct sockaddr_un).
 const (
 	minRegion   = 4 * MiB
 	maxRegion   = 64 * TiB
@@ -41,21 +40,21 @@ const (
 	minDurable  = time.Millisecond
 )
 
-// Validate checks a Config built by a program. The error is an [*Errors] whose
-// problems have no place. Call [Config.Complete] first.
+// Validate checks a Config that a program built. The error is an [*Errors] whose problems have no
+// place. Call [Config.Complete] first.
 func (c *Config) Validate(o Options) error {
 	r := newReport(nil)
 	validate(r, c, o)
 	return r.err()
 }
 
-// validator checks values by themselves and against each other.
+// validator checks each value alone and against the others.
 type validator struct {
 	*report
 	*Config
 	Options
 	devices map[string]netdev.Device // interfaces that were found, by name
-	link    linktype.Type            // of the packets that filters of the flow are about that is being checked
+	link    linktype.Type            // of the packets that the current flow filters
 }
 
 func validate(r *report, c *Config, o Options) {
@@ -68,14 +67,14 @@ func validate(r *report, c *Config, o Options) {
 	v.sameProcess()
 }
 
-// check refuses the setting at path unless ok.
+// check refuses the setting at path if ok is false.
 func (v *validator) check(ok bool, path, format string, args ...any) {
 	if !ok {
 		v.refuse(path, fmt.Errorf(format, args...))
 	}
 }
 
-// checkErr refuses the setting at path for an error.
+// checkErr refuses the setting at path if err is not nil.
 func (v *validator) checkErr(path string, err error) {
 	if err != nil {
 		v.refuse(path, err)
@@ -100,7 +99,7 @@ func (v *validator) region() {
 	}
 }
 
-// extents checks that the extents fit and are enough.
+// extents checks that the extents fit into the region and suffice.
 func (v *validator) extents() {
 	r := &v.Region
 	if r.Extents < 1 {
@@ -112,7 +111,7 @@ func (v *validator) extents() {
 	}
 }
 
-// first is the first of some paths which is in the file, or the very first.
+// first returns the first of some paths that the file has, or else the first path.
 func (v *validator) first(paths ...string) string {
 	for _, p := range paths {
 		if _, ok := v.places[p]; ok {
@@ -160,7 +159,7 @@ func (v *validator) services() {
 	v.checkErr("control.socket", checkPath(v.Control.Socket, maxSocket))
 }
 
-// tls checks that there are all of the files, or none.
+// tls checks that all of the files are configured, or none.
 func (v *validator) tls() {
 	files := []struct{ path, file, what string }{
 		{"tls.certificate", v.TLS.Certificate, "the certificate's PEM file"},
@@ -177,7 +176,7 @@ func (v *validator) tls() {
 	}
 }
 
-// given tells whether an optional text is there, if only as an empty one.
+// given reports whether an optional text is configured, even if it is empty.
 func (v *validator) given(path, text string) bool {
 	_, ok := v.places[path]
 	return ok || text != ""
@@ -196,19 +195,18 @@ func (v *validator) need(path, text, what string) bool {
 	return text != ""
 }
 
-// taken finds settings which may be had once and are had twice.
+// taken finds values that only one setting may have.
 type taken[T comparable] struct {
 	v     *validator
-	what  string       // what is taken
-	first map[T]string // the path of the one who came first
+	what  string       // the kind of value, for messages
+	first map[T]string // the path of the first setting with the value
 }
 
 func newTaken[T comparable](v *validator, what string) *taken[T] {
 	return &taken[T]{v: v, what: what, first: map[T]string{}}
 }
 
-// take refuses the setting at path if another has its value. An empty text takes
-// nothing.
+// take refuses the setting at path if another one has the same value. It ignores an empty text.
 func (t *taken[T]) take(path string, value T) {
 	if any(value) == "" || t.v.explained(path) {
 		return
@@ -220,7 +218,7 @@ func (t *taken[T]) take(path string, value T) {
 	t.first[value] = path
 }
 
-// show puts a value into a message, texts quoted.
+// show formats a value for a message. It quotes texts.
 func show(value any) string {
 	if s, ok := value.(string); ok {
 		return quote(s)
@@ -228,7 +226,7 @@ func show(value any) string {
 	return fmt.Sprint(value)
 }
 
-// inLine is " in line N" for a setting which is in the file.
+// inLine returns " in line N" for a setting that the file has.
 func (r *report) inLine(path string) string {
 	if at, ok := r.places[path]; ok {
 		return " in line " + strconv.Itoa(at.Line)
@@ -250,22 +248,23 @@ func sizeBetween(s, low, high Size) error {
 	return nil
 }
 
-// isUser accepts what useradd does and numbers, leaving the last word to the
-// user database.
+// isUser accepts numbers and names that useradd accepts. The user database decides later.
 func isUser(s string) bool {
 	bad := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune(" :/,", r) }
 	return s != "" && len(s) <= maxName && s[0] != '-' && !strings.ContainsFunc(s, bad)
 }
 
-// checkInterface says what the kernel has against a name, or an alternative name.
+// checkInterface returns an error for a name that the kernel does not accept as a name or an
+// alternative name.
 func checkInterface(name string) error {
-	if name == "" { // refused as missing
+	if name == "" { // reported as missing
 		return nil
 	}
 	return netdev.ValidName(name)
 }
 
-// checkComment says what pcapng has against a comment, and how long it may be (internal/pcapng).
+// checkComment returns an error for a comment that pcapng does not permit or that is too long
+// (internal/pcapng).
 func checkComment(text string) error {
 	switch {
 	case len(text) > maxComment:
@@ -276,7 +275,7 @@ func checkComment(text string) error {
 	return nil
 }
 
-// checkAddress wants host:port; the host may be empty, the port is a number.
+// checkAddress requires host:port. The host may be empty; the port is a number.
 func checkAddress(s, example string) error {
 	_, port, err := net.SplitHostPort(s)
 	if err == nil {
@@ -288,7 +287,7 @@ func checkAddress(s, example string) error {
 	return nil
 }
 
-// checkPeer wants the address of someone: neither host nor port are left open.
+// checkPeer requires the address of a peer, with a host and a port.
 func checkPeer(s string) error {
 	if err := checkAddress(s, "10.0.0.2:7471"); err != nil {
 		return err
@@ -303,7 +302,7 @@ func checkPeer(s string) error {
 	return nil
 }
 
-// checkRDMA wants the name of an RDMA device. The kernel's have 63 bytes at most
+// checkRDMA requires the name of an RDMA device. The names of kernel devices have at most 63 bytes
 // (IB_DEVICE_NAME_MAX, rdma/ib_verbs.h).
 func checkRDMA(name string) error {
 	iface, is := SoftDevice(name)
@@ -319,7 +318,7 @@ func checkRDMA(name string) error {
 	return nil
 }
 
-// checkPath wants an absolute path of at most limit bytes.
+// checkPath requires an absolute path of at most limit bytes.
 func checkPath(path string, limit int) error {
 	switch {
 	case !filepath.IsAbs(path):
@@ -345,7 +344,7 @@ func checkPrefix(path string) error {
 	return nil
 }
 
-// clean is the shortest form of a path, and empty for none.
+// clean returns the shortest form of a path; empty for an empty path.
 func clean(path string) string {
 	if path == "" {
 		return ""

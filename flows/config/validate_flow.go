@@ -12,9 +12,9 @@ import (
 	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
-// Bounds of a flow's settings. A device has 4096 queues at most (rtnl_create_link, net/core/rtnetlink.c). A segment's
-// name adds 41 bytes to its prefix, of the 255 a file name may have; paths have
-// 4095 (PATH_MAX).
+// Bounds of a flow's settings. A device has at most 4096 queues (rtnl_create_link,
+// net/core/rtnetlink.c). The name of a segment is its prefix and 41 bytes. A file name has at most
+// 255 bytes, and a path 4095 (PATH_MAX).
 const (
 	maxQueue   = 4095
 	minSegment = MiB
@@ -24,7 +24,7 @@ const (
 	maxSuffix  = 41
 )
 
-// Bounds of the entries of a ring.
+// Bounds of the number of entries of a ring.
 const (
 	MinRing = 64
 	MaxRing = 32768
@@ -71,7 +71,7 @@ func (v *validator) worker(path, name string) {
 	v.refuse(path, wrong(hint, "there is no worker %s", quote(name)))
 }
 
-// from checks where a flow begins.
+// from checks the source of a flow.
 func (v *validator) from(path string, f *Flow, e ends) {
 	from := join(path, "from")
 	v.onlyOne(from, []named{
@@ -97,10 +97,10 @@ func (v *validator) from(path string, f *Flow, e ends) {
 	}
 }
 
-// named is one of the settings of which a flow's source or sink has exactly one.
+// named is one of the settings that exclude each other as the source or sink of a flow.
 type named struct{ key, what, text string }
 
-// onlyOne refuses all but the first of the settings that are given.
+// onlyOne refuses all but the first of the settings that the file has.
 func (v *validator) onlyOne(path string, all []named) {
 	first, words := "", make([]string, len(all))
 	for i, n := range all {
@@ -119,7 +119,7 @@ func (v *validator) onlyOne(path string, all []named) {
 	}
 }
 
-// oneOfWords is "a, b and c".
+// oneOfWords formats words as "a, b and c".
 func oneOfWords(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " and " + words[last]
@@ -136,14 +136,14 @@ func (v *validator) network(path string, f *From, kind Kind) {
 	v.packets(path, f, kind)
 }
 
-// comment checks a text that capture files have in their head.
+// comment checks a text for the head of capture files.
 func (v *validator) comment(path, text string) {
 	if v.given(path, text) {
 		v.checkErr(path, checkComment(text))
 	}
 }
 
-// interfaces checks the list of several.
+// interfaces checks the list of several interfaces.
 func (v *validator) interfaces(path string, f *From, kind Kind) {
 	all := join(path, "interfaces")
 	_, both := v.places[join(path, "interface")]
@@ -166,7 +166,7 @@ func (v *validator) interfaces(path string, f *From, kind Kind) {
 	}
 }
 
-// packets checks which packets of an interface are taken, and how.
+// packets checks which packets of an interface the flow takes, and how.
 func (v *validator) packets(path string, f *From, kind Kind) {
 	v.checkErr(join(path, "zero_copy"), member(f.ZeroCopy, allZeroCopies))
 	v.checkErr(join(path, "timestamps"), member(f.Timestamps, allTimestamps))
@@ -181,7 +181,7 @@ func (v *validator) packets(path string, f *From, kind Kind) {
 	v.beside(path, f)
 }
 
-// mirror checks the settings beside mirror: copies arrive on an interface of their own.
+// mirror checks the settings beside mirror. Copies arrive on a separate interface.
 func (v *validator) mirror(path string, f *From) {
 	if f.Mirror == "" {
 		return
@@ -203,7 +203,7 @@ func (v *validator) queues(path string, queues []int) {
 	}
 }
 
-// filter asks the hook, and puts the caret where the hook says.
+// filter calls the hook, and puts the caret where the hook's error points.
 func (v *validator) filter(path, expr string) {
 	if !v.given(path, expr) || v.explained(path) {
 		return
@@ -223,8 +223,8 @@ func (v *validator) filter(path, expr string) {
 	v.add(at, path, err)
 }
 
-// filterPlace is where in the file a filter's mistake is. Where that cannot be
-// told, the message says where in the filter.
+// filterPlace returns the place of a filter's mistake in the file. If that is not known, the
+// message has the place in the filter.
 func (v *validator) filterPlace(path, expr string, err error) (Pos, error) {
 	at := v.place(path)
 	var o interface{ Offset() int }
@@ -239,7 +239,7 @@ func (v *validator) filterPlace(path, expr string, err error) (Pos, error) {
 	return at, fmt.Errorf("%w (at byte %d of the filter)", err, o.Offset())
 }
 
-// to checks where a flow ends.
+// to checks the sink of a flow.
 func (v *validator) to(path string, f *Flow, e ends) {
 	to := join(path, "to")
 	v.onlyOne(to, []named{
@@ -264,7 +264,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.refuse(to, wrong("say rdma: and listen:, where clients connect", "a flow from storage to storage is not possible"))
 	case e.to == storage:
 		v.store(to, &f.To, kind)
-	case e.from == nowhere: // who is sent to, or served, cannot be told
+	case e.from == nowhere: // without a source the kind of sink is not known
 		v.checkErr(join(to, "rdma"), checkRDMA(f.To.RDMA))
 	case kind == KindStorageRDMA:
 		v.blocks(to, &f.To)
@@ -279,10 +279,10 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	}
 }
 
-// maxRules is how many rules a flow may have.
+// maxRules is the largest number of rules of a flow.
 const maxRules = 64
 
-// filters checks what says which packets are taken.
+// filters checks the settings that select packets.
 func (v *validator) filters(path string, f *From) {
 	_, mapping := v.places[join(path, "object")]
 	_, named := v.places[join(path, "program")]
@@ -297,7 +297,7 @@ func (v *validator) filters(path string, f *From) {
 	}
 }
 
-// object checks the user's own program, and notes its digest.
+// object checks the user's own program, and records its digest.
 func (v *validator) object(path string, o *Object) {
 	file, program := join(path, "object"), join(path, "program")
 	have := v.need(file, o.File, "the path of an ELF object")
@@ -335,7 +335,8 @@ func (v *validator) rules(path string, rules []Rule) {
 	}
 }
 
-// steer checks what goes with rules in the card, which come from the filter and lead to the queues.
+// steer checks the settings beside steer: the card's rules come from the filter and lead to the
+// queues.
 func (v *validator) steer(path string, f *From) {
 	at := join(path, "steer")
 	if !v.given(at, string(f.Steer)) || v.explained(at) {
@@ -359,14 +360,14 @@ func (v *validator) steer(path string, f *From) {
 	}
 }
 
-// steered refuses an expression that cards have no words for.
+// steered refuses an expression that cards cannot express.
 func (v *validator) steered(path, text string) {
 	if v.explained(path) {
 		return
 	}
 	expr, err := filter.Parse(text)
 	if err != nil {
-		return // which is for the hook to say
+		return // the hook reports it
 	}
 	if _, err := expr.Tuples(); err != nil {
 		at, err := v.filterPlace(path, text, err)
@@ -374,7 +375,7 @@ func (v *validator) steered(path, text string) {
 	}
 }
 
-// beside checks the settings of a place in a dispatcher.
+// beside checks the settings for joining a dispatcher.
 func (v *validator) beside(path string, f *From) {
 	at, priority := join(path, "beside"), join(path, "priority")
 	v.check(within(f.Priority, 0, math.MaxInt32), priority, "%d is not from 0 to %d", f.Priority, math.MaxInt32)
@@ -398,7 +399,7 @@ func (v *validator) beside(path string, f *From) {
 // minHigh is the size of a receive batch.
 const minHigh = 64
 
-// watermarks checks the bounds on frames in flight.
+// watermarks checks the limits on frames in flight.
 func (v *validator) watermarks(path string, f *Flow) {
 	w, high, low := f.Watermarks, join(path, "high"), join(path, "low")
 	_, given := v.places[path]
@@ -416,15 +417,14 @@ func (v *validator) watermarks(path string, f *Flow) {
 	}
 }
 
-// Bounds of packets that are generated: an Ethernet frame has 60 bytes at least, its
-// checksum not counted.
+// Bounds of generated packets. An Ethernet frame has at least 60 bytes without its checksum.
 const (
 	minGenerated = 60
 	maxRate      = 1_000_000_000
 )
 
-// generated checks packets that a flow makes itself. They land where those of an
-// interface do, one in a frame.
+// generated checks the settings of generated packets. Each packet fills one frame, at the offset of
+// received packets.
 func (v *validator) generated(path string, f *From) {
 	longest := Size(v.Region.Frame) - min(Size(v.Region.Frame), MessageOverhead)
 	v.check(f.Generate >= minGenerated && f.Generate <= longest || v.explained("region.frame"), join(path, "generate"),

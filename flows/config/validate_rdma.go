@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Bounds of RDMA settings. A record of a log is a pcapng block, of which readers accept packets of
-// 256 KiB.
+// Bounds of RDMA settings. A record of a log is a pcapng block. Readers accept blocks with packets
+// of up to 256 KiB.
 const (
 	maxDevice      = 63
 	maxWindow      = 4096
@@ -25,14 +25,14 @@ const (
 	maxAllowed     = 255 // bytes of a certificate's name
 )
 
-// clientListener is where clients come in.
+// clientListener has the settings of a listener for clients.
 type clientListener struct {
 	rdma, listen    string
 	window, clients int
 	allow           []string
 }
 
-// clientListener checks what both kinds of servers have.
+// clientListener checks the settings that both kinds of servers have.
 func (v *validator) clientListener(path string, d clientListener) {
 	v.rdma(join(path, "rdma"), d.rdma)
 	if v.need(join(path, "listen"), d.listen, "the address to listen at for clients, host:port,") {
@@ -50,7 +50,7 @@ func (v *validator) rdma(path, name string) {
 	}
 }
 
-// allow checks names of certificates, which there are with TLS only.
+// allow checks names of certificates, which require TLS.
 func (v *validator) allow(path string, names []string) {
 	if names == nil {
 		return
@@ -71,7 +71,7 @@ func (v *validator) allow(path string, names []string) {
 	}
 }
 
-// clients checks the end of a flow where messages arrive.
+// clients checks the source of a flow that receives messages.
 func (v *validator) clients(path string, f *Flow) {
 	from := &f.From
 	v.clientListener(path, clientListener{from.RDMA, from.Listen, from.Window, from.Clients, from.Allow})
@@ -81,7 +81,7 @@ func (v *validator) clients(path string, f *Flow) {
 			"messages which are written must be verified, or a client could pass off what memory held before as its own"))
 	}
 	if v.explained(join(path, "rdma")) {
-		return // whatever was meant, the message's default is not known
+		return // without a usable device the default of message is not known
 	}
 	if err := v.message(f); err != nil {
 		v.refuse(join(path, "message"), err)
@@ -106,7 +106,8 @@ func (v *validator) message(f *Flow) error {
 	return nil
 }
 
-// batch says of a log when its longest record is too long for a batch, on the disk with the smallest blocks.
+// batch returns an error if the longest record of a log is too long for a batch on the disk with
+// the smallest blocks.
 func (v *validator) batch(f *Flow) error {
 	const block = 512
 	most := uint64(f.To.Segment.Size) / 4
@@ -121,7 +122,7 @@ func (v *validator) batch(f *Flow) error {
 	return nil
 }
 
-// peers checks the end of a flow which sends.
+// peers checks the sink of a flow that sends to peers.
 func (v *validator) peers(path string, t *To) {
 	v.rdma(join(path, "rdma"), t.RDMA)
 	v.checkErr(join(path, "choose"), member(t.Choose, allChoices))
@@ -154,7 +155,7 @@ func (v *validator) peer(path string, p Peer) {
 	v.checkErr(join(path, "policy"), member(p.Policy, allPolicies))
 }
 
-// acknowledge checks that enough peers get each message to make up the condition.
+// acknowledge checks that each message goes to enough peers to meet the condition.
 func (v *validator) acknowledge(path string, t *To) {
 	if t.Acknowledge == acknowledgeQuorum {
 		v.refuse(path, wrong("say acknowledge: most", "quorum promises a consistent group, and a flow with peers is none: "+
@@ -171,7 +172,8 @@ func (v *validator) acknowledge(path string, t *To) {
 	}
 }
 
-// Bounds of what NVMe hosts are told. A name has at most 223 bytes (NVM Express base specification, NVMe Qualified Names).
+// Bounds of settings for NVMe hosts. A name has at most 223 bytes (NVM Express base specification,
+// NVMe Qualified Names).
 const (
 	maxNQN   = 223
 	minDepth = 32

@@ -10,7 +10,7 @@ import (
 // Bounds of stages: a UDP payload has 65507 bytes at most.
 const (
 	maxStages  = 16
-	stampBytes = 8 // of a sequence number or a time
+	stampBytes = 8 // of a sequence number or a timestamp
 	maxOffset  = 65507 - stampBytes
 	maxVLAN    = 4094
 	maxPort    = 65535
@@ -34,7 +34,7 @@ func (v *validator) stages(path string, f *Flow) {
 	}
 }
 
-// stage checks that there is one thing to do, and what is to be done.
+// stage checks that a stage has one operation, and checks its settings.
 func (v *validator) stage(path string, s *Stage) {
 	v.one(path, s)
 	switch {
@@ -47,7 +47,7 @@ func (v *validator) stage(path string, s *Stage) {
 	}
 }
 
-// one checks that a stage does one thing.
+// one checks that a stage has exactly one operation.
 func (v *validator) one(path string, s *Stage) {
 	there := []bool{s.Set != nil, s.Sequence != nil, s.Timestamp != nil, s.Sum != nil}
 	n := 0
@@ -64,7 +64,7 @@ func (v *validator) offset(path string, offset int) {
 	v.check(within(offset, 0, maxOffset), path, "%d is not from 0 to %d", offset, maxOffset)
 }
 
-// sum checks the sum of messages, which have to be whole elements.
+// sum checks the sum of messages. Messages must be whole elements.
 func (v *validator) sum(path string, s *Sum, f *Flow) {
 	if f.Kind() != KindRDMARDMA {
 		v.refuse(path, wrong("remove it", "has a meaning only for %s", aboutMessages))
@@ -76,7 +76,7 @@ func (v *validator) sum(path string, s *Sum, f *Flow) {
 	}
 }
 
-// stamp is where a number is written into the payload.
+// stamp is a place in the payload where a stage writes a number.
 type stamp struct {
 	path   string
 	offset int
@@ -102,7 +102,7 @@ func (v *validator) stamps(all []stamp, path string, s *Stage) []stamp {
 	return all
 }
 
-// set checks the fields that are to be overwritten.
+// set checks the fields to overwrite.
 func (v *validator) set(path string, s *Set) {
 	v.mac(join(path, "mac_source"), s.MACSource, true)
 	v.mac(join(path, "mac_destination"), s.MACDestination, false)
@@ -121,7 +121,7 @@ func (s *Set) empty() bool {
 		!s.IPDestination.IsValid() && s.PortSource == 0 && s.PortDestination == 0
 }
 
-// any reports whether one of these keys is there, perhaps misspelt.
+// any reports whether the file has one of these keys, perhaps misspelt.
 func (v *validator) any(path string, keys ...string) bool {
 	for _, key := range keys {
 		if at := join(path, key); v.given(at, "") || v.settled[at] {
@@ -140,14 +140,14 @@ func (v *validator) mac(path string, mac net.HardwareAddr, source bool) {
 	v.check(!source || len(mac) == 0 || mac[0]&1 == 0, path, "%s is a group's address and cannot be a source", mac)
 }
 
-// number checks a number which is there.
+// number checks a number that the file has.
 func (v *validator) number(path string, n, last int) {
 	if n != 0 || v.given(path, "") {
 		v.check(within(n, 1, last), path, "%d is not from 1 to %d", n, last)
 	}
 }
 
-// addresses checks that both addresses are of the same version of IP.
+// addresses checks that both addresses have the same IP version.
 func (v *validator) addresses(path string, s *Set) {
 	from, to := join(path, "ip_source"), join(path, "ip_destination")
 	v.check(!s.IPSource.IsMulticast(), from, "%s is a group's address and cannot be a source", s.IPSource)
@@ -158,10 +158,11 @@ func (v *validator) addresses(path string, s *Set) {
 	}
 }
 
-// maxParts is how many parts of sums may be under way: windows of all clients, each a power of two more than the setting.
+// maxParts is the largest number of unacknowledged parts of sums: the windows of all clients, each
+// the next larger power of two.
 const maxParts = 1 << 20
 
-// parts checks that what is known of parts that are not acknowledged stays small.
+// parts checks that the memory for parts without acknowledgement stays small.
 func (v *validator) parts(path string, from *From) {
 	if n := from.Clients << bits.Len(uint(max(0, from.Window))); n > maxParts {
 		v.refuse(path, wrong("lower from.clients or from.window", "a sum of %d clients with windows of %d has %d parts under way; %d are possible", from.Clients, from.Window, n, maxParts))

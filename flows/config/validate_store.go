@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// store checks the storage end of a flow that records.
+// store checks the sink of a flow that records.
 func (v *validator) store(path string, t *To, kind Kind) {
 	v.target(path, t)
 	v.comment(join(path, "comment"), t.Comment)
@@ -29,7 +29,7 @@ func (v *validator) store(path string, t *To, kind Kind) {
 // maxSnaplen is the longest packet in a capture file: libpcap's limit.
 const maxSnaplen = 256 * KiB
 
-// durable checks the interval of a flow which records packets.
+// durable checks the flush interval of a flow that records packets.
 func (v *validator) durable(path string, d time.Duration) {
 	if d == GroupCommit {
 		v.refuse(path, wrong(didYouMean("written"), "an interval of 0 is not possible"))
@@ -54,7 +54,7 @@ func (v *validator) log(path string, t *To) {
 	}
 }
 
-// slot checks that a packet and what is written around it fit a frame.
+// slot checks that a packet and its record fit a frame.
 func (v *validator) slot(path string, l Layout) {
 	if l == LayoutSlot && v.Region.Frame == 2048 {
 		v.refuse(path, wrong("raise region.frame to 4096, or use layout packed", "slot does not fit frames of 2048 bytes"))
@@ -76,8 +76,8 @@ func (v *validator) target(path string, t *To) {
 	}
 }
 
-// noDevice refuses the paths of devices and of kernel files: segments beside them would not be
-// files on a disk. Commands that write one file or none may name them.
+// noDevice refuses the paths of devices and of kernel files: segments next to them would not be
+// files on a disk. Commands that write one file or no file may name them.
 func (v *validator) noDevice(path string, t *To) {
 	for _, dir := range []string{"/dev/", "/proc/", "/sys/"} {
 		if !t.Exact && strings.HasPrefix(t.File, dir) && !strings.HasPrefix(t.File, "/dev/shm/") {
@@ -87,7 +87,7 @@ func (v *validator) noDevice(path string, t *To) {
 	}
 }
 
-// files checks the settings that files have and devices do not.
+// files checks the settings that apply to files and not to devices.
 func (v *validator) files(path string, t *To) {
 	mode, owner, free := join(path, "mode"), join(path, "owner"), join(path, "keep_free")
 	if t.Device != "" {
@@ -107,7 +107,7 @@ func (v *validator) files(path string, t *To) {
 	}
 }
 
-// onDevice refuses what has no meaning on a device, which is a ring of segments.
+// onDevice refuses settings that do not apply to a ring of segments on a device.
 func (v *validator) onDevice(path string, t *To) {
 	keep, prepare := join(path, "segment.keep"), join(path, "prepare")
 	if t.Segment.Keep != 0 {
@@ -124,7 +124,7 @@ func (v *validator) segment(path string, s *Segment) {
 	v.check(s.Keep >= 0, join(path, "keep"), "%d is negative; 0 means all", s.Keep)
 }
 
-// source checks the storage end of a flow that serves.
+// source checks the source of a flow that serves blocks.
 func (v *validator) source(path string, f *From) {
 	for _, n := range []named{{"file", "", f.File}, {"device", "", f.Device}} {
 		if at := join(path, n.key); v.given(at, n.text) {
@@ -133,7 +133,7 @@ func (v *validator) source(path string, f *From) {
 	}
 }
 
-// blocks checks what clients may ask of a flow that serves.
+// blocks checks the requests that clients may send.
 func (v *validator) blocks(path string, t *To) {
 	v.clientListener(path, clientListener{t.RDMA, t.Listen, t.Window, t.Clients, t.Allow})
 	v.checkErr(join(path, "transfer"), transfer(t.Transfer))
@@ -151,7 +151,7 @@ func transfer(s Size) error {
 	return nil
 }
 
-// Bounds of how captures are sent.
+// Bounds of settings for sending captures.
 const (
 	maxLoop     = 1_000_000_000
 	maxSpin     = time.Millisecond
@@ -159,7 +159,7 @@ const (
 	maxCaptures = 1024
 )
 
-// parseLoop reads how often captures are sent.
+// parseLoop parses the number of times to send captures.
 func parseLoop(s string) (int, error) {
 	if s == "endless" {
 		return Endless, nil
@@ -167,7 +167,7 @@ func parseLoop(s string) (int, error) {
 	return parseInt(s)
 }
 
-// captures checks the captures that a flow sends.
+// captures checks the captures to send.
 func (v *validator) captures(path string, f *From) {
 	at := join(path, "files")
 	_, listed := v.places[at]
@@ -190,7 +190,7 @@ func (v *validator) captures(path string, f *From) {
 	v.filter(join(path, "filter"), f.Filter)
 }
 
-// sending checks how packets of captures are sent.
+// sending checks the settings for sending packets of captures.
 func (v *validator) sending(path string, t *To) {
 	v.need(join(path, "interface"), t.Interface, "the name of a network interface")
 	v.checkErr(join(path, "interface"), checkInterface(t.Interface))
@@ -212,7 +212,7 @@ func upTo(d, most time.Duration) error {
 	return fmt.Errorf("%s is not up to %s", d, most)
 }
 
-// paces makes one setting of the parts of a pace.
+// paces replaces each key below to.pace by to.pace.
 func paces(keys []string) []string {
 	for i, key := range keys {
 		if strings.HasPrefix(key, "to.pace.") {

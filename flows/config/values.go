@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Pages is the kind of page the region is made of.
+// Pages is the kind of page of the region.
 type Pages string
 
 // The kinds of pages.
@@ -21,7 +21,7 @@ const (
 	PagesOrdinary Pages = "ordinary"
 )
 
-// Bytes is the size of one page in bytes; 0 for a kind which does not exist.
+// Bytes returns the size of a page in bytes; 0 for an unknown kind.
 func (p Pages) Bytes() Size {
 	switch p {
 	case Pages2MiB:
@@ -37,14 +37,14 @@ func (p Pages) Bytes() Size {
 // Wait says how a worker waits for work.
 type Wait string
 
-// The ways to wait.
+// Ways to wait.
 const (
-	WaitSpin  Wait = "spin"  // look again at once: lowest latency, costs the CPU
+	WaitSpin  Wait = "spin"  // poll again at once: lowest latency, uses the CPU fully
 	WaitSleep Wait = "sleep" // sleep for Worker.Sleep
-	WaitPoll  Wait = "poll"  // sleep until a device has something
+	WaitPoll  Wait = "poll"  // sleep until a descriptor is readable
 )
 
-// ZeroCopy reports whether packets may be copied by the kernel into the region.
+// ZeroCopy is the policy for receiving packets without a copy by the kernel.
 type ZeroCopy string
 
 // The policies.
@@ -54,42 +54,44 @@ const (
 	ZeroCopyCopy    ZeroCopy = "copy"    // do not try
 )
 
-// Timestamps says whose clock times of arrival are of.
+// Timestamps selects the clock of arrival times.
 type Timestamps string
 
 // The clocks.
 const (
 	TimestampsSoftware Timestamps = "software" // the system's
 	TimestampsHardware Timestamps = "hardware" // the card's own; refuse to run without
-	TimestampsPrefer   Timestamps = "prefer"   // the card's own where the driver gives it
+	TimestampsPrefer   Timestamps = "prefer"   // the card's own if the driver provides it, else the system's
 )
 
-// Mirror is which packets of an interface are copied, while the host goes on with them.
+// Mirror selects the packets of an interface to copy. The host still gets the packets.
 type Mirror string
 
-// The directions. Empty, packets are taken from the host and not copied.
+// The directions. Empty: the flow takes packets from the host and copies none.
 const (
-	MirrorBoth    Mirror = "both"    // what arrives, and what the host sends
-	MirrorIngress Mirror = "ingress" // what arrives
-	MirrorEgress  Mirror = "egress"  // what the host sends
+	MirrorBoth    Mirror = "both"    // received and sent packets
+	MirrorIngress Mirror = "ingress" // packets that arrive
+	MirrorEgress  Mirror = "egress"  // packets that the host sends
 )
 
-// Steer is whether the card puts the packets of a flow into its queues.
+// Steer says whether the card puts the packets of a flow into the flow's queues.
 type Steer string
 
-// The wishes. Empty, packets are in whatever queue the card chooses.
+// The policies. Empty: the card chooses the queue of each packet.
 const (
 	SteerRequire Steer = "require" // refuse to run without
-	SteerPrefer  Steer = "prefer"  // where the card takes the rules
+	SteerPrefer  Steer = "prefer"  // steer if the card accepts the rules
 )
 
-// Beside names the dispatcher that a flow's XDP program joins, to run beside other programs.
+// Beside names the dispatcher that a flow's XDP program joins, so that other programs can run on
+// the interface too.
 type Beside string
 
-// BesideLibxdp joins that of libxdp and its tools. Empty, the flow has the interface for itself, or does not run.
+// BesideLibxdp joins the dispatcher of libxdp and its tools. Empty: the flow needs the interface
+// for itself.
 const BesideLibxdp Beside = "libxdp"
 
-// Layout is how packets are laid out in the capture file.
+// Layout says how packets become records of the capture file.
 type Layout string
 
 // The layouts.
@@ -98,17 +100,17 @@ const (
 	LayoutPacked Layout = "packed" // back to back: one copy, fewest bytes
 )
 
-// Prepare is how a segment's space is prepared before it is used.
+// Prepare says how a segment's space is prepared before use.
 type Prepare string
 
 // The ways to prepare.
 const (
-	PrepareZero     Prepare = "zero"     // zeroes are written to it
-	PrepareAllocate Prepare = "allocate" // the file system sets it aside; files only
+	PrepareZero     Prepare = "zero"     // zeroes are written
+	PrepareAllocate Prepare = "allocate" // the file system allocates the space; files only
 	PrepareNone     Prepare = "none"     // not at all
 )
 
-// Level is the least severe kind of message which is logged.
+// Level is the least severe level that is logged.
 type Level string
 
 // The levels.
@@ -119,8 +121,7 @@ const (
 	LevelError Level = "error"
 )
 
-// Slog is the level as log/slog has it; slog.LevelInfo for one which does not
-// exist.
+// Slog returns the level for log/slog; slog.LevelInfo for an unknown one.
 func (l Level) Slog() slog.Level {
 	switch l {
 	case LevelDebug:
@@ -142,57 +143,58 @@ const (
 	FormatJSON Format = "json"
 )
 
-// Method is how messages get from one end to the other.
+// Method is how messages get from sender to receiver.
 type Method string
 
 // The methods.
 const (
-	MethodAny   Method = "any"   // as the receiver takes them; of flows to peers only
+	MethodAny   Method = "any"   // each receiver decides; for flows to peers only
 	MethodSend  Method = "send"  // RDMA SEND into receives that are posted
-	MethodWrite Method = "write" // RDMA WRITE with immediate into memory that is granted
+	MethodWrite Method = "write" // RDMA WRITE with immediate into granted memory
 )
 
-// Choose is which of a flow's peers something is sent to.
+// Choose selects the peers that get a packet or message.
 type Choose string
 
 // The ways to choose.
 const (
-	ChooseAll   Choose = "all"   // every one
-	ChooseHash  Choose = "hash"  // one, by the addresses and ports of the packet
-	ChooseRound Choose = "round" // one after the other
+	ChooseAll   Choose = "all"   // all peers
+	ChooseHash  Choose = "hash"  // one peer, by the addresses and ports of the packet
+	ChooseRound Choose = "round" // one peer, in rotation
 )
 
-// Policy is what happens when a peer's queue is full.
+// Policy says what happens when a peer's queue is full.
 type Policy string
 
 // The policies.
 const (
 	PolicyWait       Policy = "wait"        // the flow waits for the peer
-	PolicyDropNewest Policy = "drop_newest" // what is new is not for this peer
-	PolicyDropOldest Policy = "drop_oldest" // what has waited longest makes room
-	PolicyDisconnect Policy = "disconnect"  // the peer loses what waits, and is connected again
+	PolicyDropNewest Policy = "drop_newest" // drop the new message for this peer
+	PolicyDropOldest Policy = "drop_oldest" // drop the message that has waited longest
+	PolicyDisconnect Policy = "disconnect"  // drop everything queued for the peer, and reconnect
 )
 
 // Acknowledge says when a message is acknowledged to its client.
 type Acknowledge string
 
-// The conditions: the first three of a log, the others of a flow with peers.
+// The conditions. The first three apply to logs, the others to flows with peers.
 const (
 	AcknowledgeReceived Acknowledge = "received" // it is in memory, checked
-	AcknowledgeWritten  Acknowledge = "written"  // it was written
+	AcknowledgeWritten  Acknowledge = "written"  // it is in the file
 	AcknowledgeDurable  Acknowledge = "durable"  // it is on stable storage
 	AcknowledgeAny      Acknowledge = "any"      // one of the peers has it
 	AcknowledgeMost     Acknowledge = "most"     // more than half of them have it
 	AcknowledgeAll      Acknowledge = "all"      // all of them have it
 
-	// acknowledgeQuorum is what earlier releases called AcknowledgeMost. It is read so that its refusal can say why.
+	// acknowledgeQuorum is the name of AcknowledgeMost in earlier releases. The parser accepts it so
+	// that the validator can explain its refusal.
 	acknowledgeQuorum Acknowledge = "quorum"
 )
 
-// AuthGroup is a group of the Diffie-Hellman exchange by which NVMe hosts prove who they are.
+// AuthGroup is a Diffie-Hellman group for the authentication of NVMe hosts.
 type AuthGroup string
 
-// The Diffie-Hellman groups of RFC 7919, and none, which is enough for keys of high entropy.
+// The Diffie-Hellman groups of RFC 7919, and none. Without a group, keys need high entropy.
 const (
 	AuthNone      AuthGroup = "none"
 	AuthFFDHE2048 AuthGroup = "ffdhe2048"
@@ -202,7 +204,7 @@ const (
 	AuthFFDHE8192 AuthGroup = "ffdhe8192"
 )
 
-// SumType is the type of the elements that are added.
+// SumType is the type of the elements of a sum.
 type SumType string
 
 // The types of elements.
@@ -213,7 +215,7 @@ const (
 	SumFloat64 SumType = "float64"
 )
 
-// All values of each kind, in the order messages list them.
+// All values of each type, in the order in which messages list them.
 var (
 	allPages      = []Pages{Pages2MiB, Pages1GiB, PagesOrdinary}
 	allWaits      = []Wait{WaitSpin, WaitSleep, WaitPoll}
@@ -250,14 +252,13 @@ const (
 	TiB       = 1024 * GiB
 )
 
-// units from the largest; the last has no name in a configuration.
+// units are listed from the largest. The last one has no name in a configuration.
 var units = []struct {
 	name string
 	size Size
 }{{"TiB", TiB}, {"GiB", GiB}, {"MiB", MiB}, {"KiB", KiB}, {"B", Byte}, {"", Byte}}
 
-// String writes the size as a configuration would: "4000", "64KiB", "1GiB". The
-// text is exact.
+// String formats the size as in a configuration: "4000", "64KiB", "1GiB". The text is exact.
 func (s Size) String() string {
 	for _, u := range units[:4] {
 		if s >= u.size && s%u.size == 0 {
@@ -267,8 +268,8 @@ func (s Size) String() string {
 	return strconv.FormatUint(uint64(s), 10)
 }
 
-// roundUp is s rounded up to a multiple of unit; s itself for a unit of 0 or
-// where the result would not fit.
+// roundUp returns s rounded up to a multiple of unit. It returns s if unit is 0 or the result would
+// overflow.
 func (s Size) roundUp(unit Size) Size {
 	if unit == 0 || s%unit == 0 || s > ^Size(0)-unit {
 		return s
@@ -276,8 +277,7 @@ func (s Size) roundUp(unit Size) Size {
 	return s - s%unit + unit
 }
 
-// Room is an amount of a disk's space: bytes, or, below zero, so many per cent of
-// the disk.
+// Room is an amount of disk space in bytes. A negative Room is a percentage of the disk.
 type Room int64
 
 // Of returns the amount in bytes on a disk of this size.
@@ -288,7 +288,7 @@ func (r Room) Of(disk uint64) uint64 {
 	return uint64(r)
 }
 
-// String is the amount as it is configured.
+// String formats the amount as in a configuration.
 func (r Room) String() string {
 	if r < 0 {
 		return strconv.Itoa(int(-r)) + "%"
@@ -296,7 +296,7 @@ func (r Room) String() string {
 	return Size(r).String()
 }
 
-// ParseRoom reads a size or a percentage.
+// ParseRoom parses a size or a percentage.
 func ParseRoom(s string) (Room, error) {
 	if digits, is := strings.CutSuffix(s, "%"); is {
 		n, err := parseInt(digits)
@@ -312,8 +312,8 @@ func ParseRoom(s string) (Room, error) {
 	return Room(size), err
 }
 
-// ParseMode reads the permissions of a file as chmod does. Who writes the file must be able to
-// read it and write to it.
+// ParseMode parses the permissions of a file as chmod does. The owner of the file must be able to
+// read and write it.
 func ParseMode(s string) (fs.FileMode, error) {
 	v, err := strconv.ParseUint(s, 8, 32)
 	if err != nil || len(s) < 3 || len(s) > 4 || v > 0o777 {
@@ -329,7 +329,7 @@ func checkMode(m fs.FileMode) error {
 	return nil
 }
 
-// checkOwner wants USER, USER:GROUP or :GROUP.
+// checkOwner requires USER, USER:GROUP or :GROUP.
 func checkOwner(s string) error {
 	user, group, both := strings.Cut(s, ":")
 	if user != "" && !isUser(user) || both && !isUser(group) || s == "" {
@@ -338,25 +338,26 @@ func checkOwner(s string) error {
 	return nil
 }
 
-// Pace is how fast the packets of captures are sent. The zero value is as they were recorded.
+// Pace is how fast packets of captures are sent. The zero value sends them at the recorded times.
 type Pace struct {
 	By    PaceBy
-	Value float64 // times as fast, packets or bits a second; 0 with PaceTop and PaceRecorded
+	Value float64 // factor, packets or bits per second; 0 with PaceTop and PaceRecorded
 }
 
 // PaceBy is the unit of a pace.
 type PaceBy uint8
 
-// The ways to say a pace.
+// The units.
 const (
 	PaceRecorded PaceBy = iota // as the packets were recorded
 	PaceTop                    // as fast as the interface takes them
-	PaceTimes                  // so many times as fast as recorded
-	PacePackets                // packets a second
-	PaceBits                   // bits a second, of Ethernet frames without their checksums
+	PaceTimes                  // a multiple of the recorded speed
+	PacePackets                // packets per second
+	PaceBits                   // bits per second, of Ethernet frames without checksums
 )
 
-// paceUnits are those of a number, the longest first where one ends like another.
+// paceUnits are the units of a number. If one unit is a suffix of another, the longer one comes
+// first.
 var paceUnits = []struct {
 	name string
 	by   PaceBy
@@ -372,7 +373,7 @@ const (
 	maxPace = 1e12
 )
 
-// ParsePace reads "recorded", "top", or a number with a unit: 2x, 10000pps, 250Mbit/s.
+// ParsePace parses "recorded", "top", or a number with a unit: 2x, 10000pps, 250Mbit/s.
 func ParsePace(s string) (p Pace, err error) {
 	switch s {
 	case "recorded":
@@ -408,7 +409,7 @@ func checkPace(p Pace) error {
 	return nil
 }
 
-// String is the pace as a configuration has it.
+// String formats the pace as in a configuration.
 func (p Pace) String() string {
 	switch p.By {
 	case PaceRecorded:

@@ -1,4 +1,4 @@
-// Package device shares the devices of a daemon between its flows: RDMA devices
-// with the region registered, and network interfaces whose packets several flows
-// receive. It also has what every listener of a flow needs.
+// Package device shares the devices of a daemon between its flows: RDMA devices with the region
+// registered, and network interfaces from which several flows receive. It also has common functions
+// for listeners of flows.
 package device

@@ -12,16 +12,16 @@ import (
 )
 
 // Interfaces are the interfaces from which a daemon's flows receive. Flows of one worker share an
-// interface: the first opens it.
+// interface. The first flow opens it.
 type Interfaces struct {
-	mu  sync.Mutex // held while one is opened or closed
+	mu  sync.Mutex // held while an interface is opened or closed
 	all []*xdp.Interface
 }
 
-// releaseTimeout is how long to wait for an interface that its last flow is closing.
+// releaseTimeout is how long Open waits for an interface that its last flow is closing.
 const releaseTimeout = 10 * time.Second
 
-// Open opens an interface, or shares one that is open.
+// Open opens an interface, or shares an open one.
 func (o *Interfaces) Open(x xdp.Config) (i *xdp.Interface, err error) {
 	for end := time.Now().Add(releaseTimeout); ; time.Sleep(retryInterval) {
 		i, err = o.try(x)
@@ -38,7 +38,7 @@ func (o *Interfaces) try(x xdp.Config) (i *xdp.Interface, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	name := x.Interface
-	if d, err := netdev.Find(name); err == nil { // it may be an alternative one
+	if d, err := netdev.Find(name); err == nil { // the name may be an alternative name
 		name = d.Name
 	}
 	there := slices.IndexFunc(o.all, func(i *xdp.Interface) bool { return i.Name() == name })
@@ -53,7 +53,7 @@ func (o *Interfaces) try(x xdp.Config) (i *xdp.Interface, err error) {
 	return i, err
 }
 
-// Close closes an interface whose ports are closed. Flows that share it go on.
+// Close closes an interface whose ports are closed. Flows that share the interface continue.
 func (o *Interfaces) Close(i *xdp.Interface) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,14 +61,14 @@ func (o *Interfaces) Close(i *xdp.Interface) error {
 	return i.Close()
 }
 
-// Rank is the position of a flow in its configuration. Flows that share an interface are asked in
-// that order whether they want a packet.
+// Rank returns the position of a flow in its configuration. It is the order in which the XDP
+// program asks flows that share an interface whether they take a packet.
 func Rank(c *config.Config, flow string) int {
 	return slices.IndexFunc(c.Flows, func(f config.Flow) bool { return f.Name == flow })
 }
 
 // WantsInPlace reports whether a flow of the configuration writes packets of an interface in place
-// (layout: slot). The packets of all its flows then land with the headroom for that.
+// (layout: slot). All flows of the interface then receive packets with the headroom for that.
 func WantsInPlace(c *config.Config, iface string) bool {
 	return slices.ContainsFunc(c.Flows, func(f config.Flow) bool {
 		return f.To.Layout == config.LayoutSlot && f.From.Mirror == "" && slices.Contains(f.From.All(), iface)

@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// Permit admits peers whose certificate has one of the names. It is nil, which admits all, without
-// names.
+// Permit returns a function that admits peers whose certificate has one of the names. Without names
+// it returns nil, which admits all peers.
 func Permit(names []string) func(connect.Peer, protocol.Hello) error {
 	if names == nil {
 		return nil
@@ -26,17 +26,17 @@ func Permit(names []string) func(connect.Peer, protocol.Hello) error {
 	}
 }
 
-// LogFailures returns a function for connect.Config.Failed. It logs failed handshakes that
-// nothing else logs, at most one a second: strangers can cause as many as they like. The
-// listener counts them all. Any goroutine may call it.
+// LogFailures returns a function for connect.Config.Failed. It logs failed handshakes that are not
+// logged elsewhere, at most one per second, because any host can cause any number of them. The
+// listener counts all of them. Any goroutine may call the function.
 func LogFailures(log *slog.Logger) func(error) {
 	var last atomic.Int64
 	return func(err error) {
 		why := connect.ReasonOf(err)
 		switch why {
-		case connect.ReasonRefused, connect.ReasonQueuePair: // the server of the flow logs these
+		case connect.ReasonRefused, connect.ReasonQueuePair: // the flow's server logs these
 			return
-		case connect.ReasonClosed, connect.ReasonCancelled: // no fault: a port scan, or the flow stopped
+		case connect.ReasonClosed, connect.ReasonCancelled: // not a fault: a port scan, or the flow stopped
 			return
 		}
 		now, before := time.Now().UnixNano(), last.Load()
@@ -46,12 +46,12 @@ func LogFailures(log *slog.Logger) func(error) {
 	}
 }
 
-// PlaintextWarning says what connections without TLS mean.
+// PlaintextWarning describes the risk of connections without TLS.
 func PlaintextWarning(at net.Addr) string {
 	return fmt.Sprintf("any host that reaches %v may connect, and hosts on the path can read and change the traffic (configure tls)", at)
 }
 
-// Handshakes counts connections that were not established, by reason.
+// Handshakes returns the number of failed handshakes by reason.
 func Handshakes(l *connect.Listener) map[string]uint64 {
 	all := map[string]uint64{}
 	for why, n := range l.Failures() {

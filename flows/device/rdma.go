@@ -19,8 +19,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// RDMADevices are the RDMA devices of a daemon. Each is open once, with the region registered, for
-// as long as a flow uses it. Any goroutine may call the methods.
+// RDMADevices are the RDMA devices of a daemon. Each device is open once, with the region
+// registered, while any flow uses it. Any goroutine may call the methods.
 type RDMADevices struct {
 	region *umem.Region
 	mu     sync.Mutex
@@ -32,21 +32,21 @@ type RDMADevices struct {
 type RDMA struct {
 	*stream.Endpoint
 	Name     string
-	Software bool       // RoCE in software, which copies payloads into place
-	frames   int64      // of the region that the device takes
+	Software bool       // software RoCE, which copies payloads into place
+	frames   int64      // region frames that the device takes
 	users    int        // guarded by RDMADevices.mu
 	mu       sync.Mutex // guards fatal and NextEvent
-	fatal    bool       // the device has failed for good
+	fatal    bool       // the device has failed permanently
 }
 
-// NewRDMADevices opens no device yet.
+// NewRDMADevices returns the devices of a configuration. It opens none.
 func NewRDMADevices(c *config.Config, region *umem.Region) *RDMADevices {
 	d := &RDMADevices{region: region, byName: map[string]*RDMA{}}
 	d.Expect(c)
 	return d
 }
 
-// Expect sets the devices that flows may use to those of a configuration and those that are open.
+// Expect sets the devices that flows may use: those of a configuration and those that are open.
 func (d *RDMADevices) Expect(c *config.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,7 +60,7 @@ func (d *RDMADevices) Expect(c *config.Config) {
 	}
 }
 
-// Open opens a device, or counts one more user of an open one. The caller calls Release.
+// Open opens a device, or adds a user to an open one. The caller must call Release.
 func (d *RDMADevices) Open(name string) (*RDMA, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,8 +76,8 @@ func (d *RDMADevices) Open(name string) (*RDMA, error) {
 	return one, nil
 }
 
-// Release closes a device that has no user left. A device that cannot be closed stays open until
-// its next release.
+// Release removes a user, and closes a device without users. If closing fails, the device stays
+// open until the next Release.
 func (d *RDMADevices) Release(one *RDMA) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +105,7 @@ func (d *RDMADevices) openOne(name string) (*RDMA, error) {
 	return one, nil
 }
 
-// Add adds a device that the caller opened, in use once. Release gives that use back.
+// Add adds a device that the caller opened, with one user. Release removes that user.
 func (d *RDMADevices) Add(name string, e *stream.Endpoint) *RDMA {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,17 +129,16 @@ func (o *RDMA) close() error {
 	return o.Device.Close()
 }
 
-// Frames that a device with RoCE in software keeps for each queue of its interface to
-// receive in: at most and at least.
+// Receive frames of software RoCE devices.
 const (
-	// maxReceive and minReceive bound the receive frames that a device with RoCE in software keeps for
-	// each queue of its interface.
+	// maxReceive and minReceive bound the number of receive frames that a software RoCE device keeps
+	// for each queue of its interface.
 	maxReceive = 2048
 	minReceive = 256
 )
 
-// receiveDepth is how many receive frames each queue of a device with RoCE in software gets. All
-// devices together take a quarter of the region or less.
+// receiveDepth returns the number of receive frames for each queue of a software RoCE device. All
+// devices together take at most a quarter of the region.
 func (d *RDMADevices) receiveDepth(name string) int {
 	share := d.Frames() / 4 / int64(len(d.names))
 	n := maxReceive
@@ -149,12 +148,13 @@ func (d *RDMADevices) receiveDepth(name string) int {
 	return n
 }
 
-// Frames is how many frames the region has outside its extents.
+// Frames returns the number of frames of the region outside its extents.
 func (d *RDMADevices) Frames() int64 {
 	return d.region.Frames() - int64(d.region.Extents()*d.region.ExtentSize()/uint64(d.region.FrameSize()))
 }
 
-// FramesTaken is how many frames the devices take, as far as that is known before they are open.
+// FramesTaken returns the number of frames that the devices take. For a device that is not open it
+// is an estimate.
 func (d *RDMADevices) FramesTaken() (n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,7 +168,7 @@ func (d *RDMADevices) FramesTaken() (n int64) {
 	return n
 }
 
-// framesOf is how many frames one device takes.
+// framesOf returns the number of frames that one device takes.
 func (d *RDMADevices) framesOf(name string) int64 {
 	if _, soft := providers.Soft(name); soft {
 		return roce.Config{Receive: d.receiveDepth(name)}.Frames(queuesOf(name))
@@ -176,8 +176,8 @@ func (d *RDMADevices) framesOf(name string) int64 {
 	return 0
 }
 
-// queuesOf is how many receive queues the interface of a device may have; 1 for what is not an
-// interface.
+// queuesOf returns the number of receive queues that the interface of a device may have; 1 if there
+// is no such interface.
 func queuesOf(name string) int {
 	iface, _ := providers.Soft(name)
 	link, err := netlink.LinkByName(iface)
@@ -187,10 +187,10 @@ func queuesOf(name string) int {
 	return max(1, link.Attrs().NumRxQueues)
 }
 
-// errGone is matched when an RDMA device has failed for good.
+// errGone is matched when an RDMA device has failed permanently.
 var errGone = errors.New("the device is gone (start the flow again when it is back)")
 
-// Check returns what the device makes flows wait for, or what ends them.
+// Check returns the condition of the device for which flows wait, or the error that ends them.
 func (o *RDMA) Check() (waits, ends error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -232,7 +232,7 @@ func (d *RDMADevices) Status() (all []status.RDMADevice) {
 	return all
 }
 
-// CountCopies adds the bytes that RoCE in software copied.
+// CountCopies adds the bytes that software RoCE copied.
 func CountCopies(s *status.RDMADevice, counters []roce.Counter) {
 	s.SentCopied = map[string]uint64{}
 	for _, c := range counters {

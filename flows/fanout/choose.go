@@ -7,17 +7,19 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Choose says which peers a message is for.
+// Choose selects the peers that get a message.
 type Choose string
 
 const (
-	// All is every peer.
+	// All selects every peer.
 	All Choose = "all"
-	// Hash is one peer, chosen by the addresses and ports of the packet in the message. Both directions of a TCP connection or a UDP exchange go
-	// to the same one. Anything but an IP packet goes to the first peer.
+	// Hash selects one peer by the addresses and ports of the packet in the message. Both directions
+	// of a TCP connection or a UDP exchange go to the same peer. Anything but an IP packet goes to the
+	// first peer.
 	Hash Choose = "hash"
-	// Round is one peer after the other. It skips peers without room while another one has room, and peers that are not connected while
-	// another one is connected. Messages stay with their peer when it disconnects.
+	// Round selects one peer after the other. It skips peers without room while another peer has room,
+	// and disconnected peers while another one is connected. Messages stay with their peer when it
+	// disconnects.
 	Round Choose = "round"
 )
 
@@ -25,12 +27,14 @@ const (
 type Policy string
 
 const (
-	// Wait makes Offer refuse messages for the peer until it has room. If Acknowledge is Any or Most, and enough others are connected and have room, a peer that is not connected
-	// is skipped, and the message counted as dropped there (disconnected).
+	// Wait makes Offer refuse messages for the peer until it has room. If Acknowledge is Any or Most,
+	// and enough other peers are connected and have room, Offer skips a disconnected peer and counts
+	// the message as dropped there (disconnected).
 	Wait Policy = "wait"
-	// DropNewest skips the peer.
+	// DropNewest drops the new message for the peer.
 	DropNewest Policy = "drop_newest"
-	// DropOldest drops the message that has waited longest. A message that was ever posted cannot be dropped; if all were, it is DropNewest.
+	// DropOldest drops the message that has waited longest. A message that was ever posted cannot be
+	// dropped. If all were posted, DropOldest acts as DropNewest.
 	DropOldest Policy = "drop_oldest"
 	// Disconnect abandons all messages that the peer has not acknowledged, and reconnects.
 	Disconnect Policy = "disconnect"
@@ -42,15 +46,15 @@ type Acknowledge string
 const (
 	// Nobody means that Acknowledged returns no tokens.
 	Nobody Acknowledge = ""
-	// Any is one.
+	// Any requires one peer.
 	Any Acknowledge = "any"
-	// Most is more than half.
+	// Most requires more than half of the peers.
 	Most Acknowledge = "most"
-	// Everybody is all.
+	// Everybody requires all peers.
 	Everybody Acknowledge = "all"
 )
 
-// need returns that number for a number of peers.
+// need returns the number of acknowledgements for a number of peers.
 func (a Acknowledge) need(peers int) int {
 	switch a {
 	case Any:
@@ -84,7 +88,7 @@ func (c *Config) checkWords() error {
 	return nil
 }
 
-// choose returns the peers of a message as bits.
+// choose returns the peers of a message as a bit mask.
 func (f *Fanout) choose(message []umem.Frame) uint64 {
 	switch f.choice {
 	case Hash:
@@ -99,8 +103,8 @@ func (f *Fanout) choose(message []umem.Frame) uint64 {
 	return 1<<len(f.peers) - 1
 }
 
-// next returns the peer whose turn it is: the next one that is connected and has room, or else the
-// next one that is connected. The turn passes on when a message is taken.
+// next returns the next peer that is connected and has room, or else the next one that is
+// connected. The turn moves on when a message is taken.
 func (f *Fanout) next() int {
 	there := -1
 	for i := range f.peers {
@@ -127,13 +131,13 @@ const (
 	typeIPv6  = 0x86dd
 	typeVLAN  = 0x8100
 	typeQinQ  = 0x88a8
-	typeOther = 0x9100 // of tags before 802.1ad
+	typeOther = 0x9100 // used for tags before 802.1ad
 
 	protocolTCP = 6
 	protocolUDP = 17
 
-	mostTags = 4 // VLAN tags that are skipped, at most
-	mostNext = 8 // extension headers that are skipped, at most
+	mostTags = 4 // most VLAN tags that are skipped
+	mostNext = 8 // most extension headers that are skipped
 )
 
 // flowHash is equal for all packets between two endpoints, in both directions. It covers addresses
@@ -150,8 +154,8 @@ func flowHash(packet []byte) uint32 {
 	return 0
 }
 
-// networkHeader returns the EtherType after VLAN tags, and the offset of the header that it names;
-// 0 if the packet ends before.
+// networkHeader returns the EtherType after VLAN tags, and the offset of the header of that type.
+// It returns 0 if the packet ends before that.
 func networkHeader(packet []byte) (kind uint16, at int) {
 	at = 12
 	for range mostTags + 1 {
@@ -220,7 +224,7 @@ func portsOf(next byte, p []byte) [2]uint16 {
 	return [2]uint16{be.Uint16(p), be.Uint16(p[2:])}
 }
 
-// both combines the two endpoints so that their order does not matter.
+// both combines the two endpoints. Their order does not matter.
 func both(from, to uint64, ports [2]uint16, next byte) uint32 {
 	sum := mix(from+uint64(ports[0])) + mix(to+uint64(ports[1]))
 	return uint32(mix(sum+uint64(next)) >> 32)

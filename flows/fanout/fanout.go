@@ -27,7 +27,7 @@ type Peer struct {
 // Config configures a Fanout.
 type Config struct {
 	Name        string       // for logs, errors and status
-	Worker      *umem.Holder // holds the frames outside the fanout; the senders have the same one
+	Worker      *umem.Holder // holds the frames outside the fanout; shared with the senders
 	Peers       []Peer
 	Choose      Choose
 	Acknowledge Acknowledge
@@ -46,12 +46,12 @@ type Fanout struct {
 	turn     int // of Round: the next peer
 	ledger   refTable
 	results  [64]stream.Result
-	hopeless error // there is a message that can never be acknowledged
+	hopeless error // a message can never be acknowledged
 	closed   bool
 }
 
-// Open makes a fanout. It may be called from any thread while no other uses the worker's book. The
-// senders are closed also if it fails.
+// Open makes a fanout. Any thread may call it while no other thread uses the worker's book. If it
+// fails, it closes the senders.
 func Open(c Config) (*Fanout, error) {
 	f := &Fanout{name: c.Name, worker: c.Worker, choice: c.Choose, answer: c.Acknowledge}
 	for _, p := range c.Peers {
@@ -87,7 +87,7 @@ func (f *Fanout) open(c *Config) (err error) {
 	return err
 }
 
-// Run connects all peers, and keeps them connected until ctx ends: see stream.Sender.Run.
+// Run connects all peers, and reconnects them until ctx ends: see stream.Sender.Run.
 func (f *Fanout) Run(ctx context.Context, do stream.Doer) error {
 	errs := make([]error, len(f.peers))
 	var all sync.WaitGroup
@@ -98,7 +98,7 @@ func (f *Fanout) Run(ctx context.Context, do stream.Doer) error {
 	return errors.Join(errs...)
 }
 
-// Fits reports whether a message of so many frames and bytes can be sent to every peer.
+// Fits reports whether a message with this number of frames and bytes can be sent to every peer.
 func (f *Fanout) Fits(frames int, length uint32) bool {
 	for _, p := range f.peers {
 		if !p.sender.Fits(frames, length) {
@@ -108,20 +108,20 @@ func (f *Fanout) Fits(frames int, length uint32) bool {
 	return frames <= f.ledger.each
 }
 
-// Offer takes a message: the fanout owns its frames until Free returns them. It returns false if it
-// did not take the message: a peer has no room and its policy is Wait, or Acknowledge does not
-// allow to skip that peer, or too many messages are in flight. The caller then offers it again
-// later. Acknowledged returns the token; the stamp, in nanoseconds since 1970, is sent to the
+// Offer takes a message. The fanout owns its frames until Free returns them. Offer returns false if
+// it did not take the message: a peer has no room and its policy is Wait, or Acknowledge does not
+// permit skipping that peer, or too many messages are in flight. The caller then offers it again
+// later. Acknowledged returns the token. The stamp, in nanoseconds since 1970, is sent to the
 // receivers.
 //
-// A message that is too long for a peer is dropped there. If messages are acknowledged the caller
-// must check that they fit (Fits); Poll fails if one then cannot be acknowledged.
+// A message that is too long for a peer is dropped there. If messages are acknowledged, the caller
+// must check that they fit (Fits); otherwise Poll fails when a message cannot be acknowledged.
 func (f *Fanout) Offer(message []umem.Frame, token, stamp uint64) bool {
 	return f.Relay(message, token, stamp, protocol.Origin{})
 }
 
-// Relay is Offer for a message that was received in another session. Receivers that accept origins
-// are told of it.
+// Relay is Offer for a message that was received in another session. It sends origin to receivers
+// that accept origins.
 func (f *Fanout) Relay(message []umem.Frame, token, stamp uint64, origin protocol.Origin) bool {
 	if !f.ledger.room(len(message)) {
 		return false
@@ -146,7 +146,7 @@ func (f *Fanout) Relay(message []umem.Frame, token, stamp uint64, origin protoco
 	return true
 }
 
-// send passes a message to the chosen peers, which have room.
+// send passes a message to the chosen peers. They have room.
 func (f *Fanout) send(message []umem.Frame, length uint32, stamp uint64, origin protocol.Origin, peers uint64, id uint32) {
 	if peers == 0 {
 		return
@@ -167,7 +167,7 @@ func lengthOf(message []umem.Frame) (length uint32) {
 	return length
 }
 
-// fitting returns those of the chosen peers that can be sent the message at all.
+// fitting returns the chosen peers for which the message is not too long.
 func (f *Fanout) fitting(chosen uint64, frames int, length uint32) (fit uint64) {
 	for left := chosen; left != 0; left &= left - 1 {
 		n := bits.TrailingZeros64(left)
@@ -178,7 +178,7 @@ func (f *Fanout) fitting(chosen uint64, frames int, length uint32) (fit uint64) 
 	return fit
 }
 
-// connected returns how many of some peers are connected.
+// connected returns how many of these peers are connected.
 func (f *Fanout) connected(peers uint64) (n int) {
 	for ; peers != 0; peers &= peers - 1 {
 		if f.peers[bits.TrailingZeros64(peers)].sender.Connected() {
@@ -188,20 +188,20 @@ func (f *Fanout) connected(peers uint64) (n int) {
 	return n
 }
 
-// Free fills dst with frames that no peer needs any more. The caller owns them. Their Len and
-// Options are as they were offered.
+// Free fills dst with frames that no peer needs. The caller owns them. Their Len and Options are as
+// they were offered.
 func (f *Fanout) Free(dst []umem.Frame) int {
 	n := f.ledger.take(dst)
 	f.shared.PassTo(f.worker, dst[:n])
 	return n
 }
 
-// Acknowledged fills dst with the tokens of acknowledged messages, in the order of Offer: a message
-// follows when all before it are acknowledged.
+// Acknowledged fills dst with the tokens of acknowledged messages, in the order of Offer. A token
+// follows only when all messages before it are acknowledged.
 func (f *Fanout) Acknowledged(dst []uint64) int { return f.ledger.acknowledged(dst) }
 
-// Poll processes what has arrived from the peers, and sends what is possible. The error says that a
-// device is gone, or that a message can never be acknowledged.
+// Poll processes events from the peers, and sends what it can. It returns an error if a device is
+// gone, or if a message can never be acknowledged.
 func (f *Fanout) Poll(now time.Time) error {
 	err := f.hopeless
 	for i, p := range f.peers {
@@ -232,7 +232,7 @@ func (f *Fanout) collect(number int, p *peer) {
 	}
 }
 
-// Kick posts what Offer has queued.
+// Kick posts the messages that Offer has queued.
 func (f *Fanout) Kick() error {
 	var err error
 	for _, p := range f.peers {
@@ -253,12 +253,12 @@ func (f *Fanout) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
-// Idle reports whether everything is acknowledged or dropped, all tokens are returned, and all
-// frames are taken.
+// Idle reports whether all messages are acknowledged or dropped, all tokens are returned, and the
+// caller has taken all frames.
 func (f *Fanout) Idle() bool { return f.ledger.idle() }
 
 // Close closes the senders and gives every frame back to the region. Run must have returned before.
-// After an error it may be called again.
+// After an error the caller may call it again.
 func (f *Fanout) Close() error {
 	if f.closed {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestFanout has all that follows on two machines.
+// TestFanout: a fanout obeys the rules below, on two machines.
 func TestFanout(t *testing.T) {
 	near, far := newMachines(t)
 	for _, c := range []struct {
@@ -36,7 +36,8 @@ func TestFanout(t *testing.T) {
 	}
 }
 
-// testAll: every peer gets everything, once all have it is it acknowledged, and frames are shared meanwhile.
+// testAll: the fanout sends every message to every peer, acknowledges it when all peers have it,
+// and shares its frames until then.
 func testAll(t *testing.T, near, far *machine) {
 	a, b, c := far.newSink(32, 0), far.newSink(32, 0), far.newSink(32, 0)
 	c.slow(true)
@@ -64,7 +65,8 @@ func testAll(t *testing.T, near, far *machine) {
 	})
 }
 
-// testSlowPeer: a peer without credits, by policy, beside one that takes everything.
+// testSlowPeer: the fanout applies each policy to a peer without credits, and the other peer gets
+// every message.
 func testSlowPeer(t *testing.T, near, far *machine) {
 	const depth, credits, n = 64, 16, 500
 	for _, policy := range []Policy{Wait, DropNewest, DropOldest, Disconnect} {
@@ -105,11 +107,11 @@ func checkSlow(t *testing.T, policy Policy, tokens []uint64, p PeerStats) {
 		if len(tokens) != n {
 			t.Errorf("%d messages came", len(tokens))
 		}
-	case DropNewest: // the first are kept; which ones use the credits depends on when they are posted
+	case DropNewest: // the first messages are kept; the time of posting decides which ones use the credits
 		if len(tokens) < depth+credits || tokens[depth-1] != depth || !slices.IsSorted(tokens) || p.Dropped["queue_full"] != uint64(n-len(tokens)) {
 			t.Errorf("%d messages came, the last is %d", len(tokens), last)
 		}
-	case DropOldest: // the last are kept
+	case DropOldest: // the last messages are kept
 		if len(tokens) < depth+credits || last != n || p.Dropped["oldest"] != uint64(n-len(tokens)) || p.Dropped["queue_full"] != 0 {
 			t.Errorf("%d messages came, the last is %d: %+v", len(tokens), last, p)
 		}
@@ -120,7 +122,7 @@ func checkSlow(t *testing.T, policy Policy, tokens []uint64, p PeerStats) {
 	}
 }
 
-// testMost: one of three peers is never there, and nothing waits for it.
+// testMost: with Most, the fanout does not wait for a peer that never connects.
 func testMost(t *testing.T, near, far *machine) {
 	a, b := far.newSink(32, 0), far.newSink(32, 0)
 	s := near.newSource(Config{Choose: All, Acknowledge: Most}, 64, a.address, Wait, b.address, Wait, far.ns.IP.String()+":1", DropOldest)
@@ -134,7 +136,8 @@ func testMost(t *testing.T, near, far *machine) {
 	}
 }
 
-// testMostWaits: a peer that is away and has the policy to wait does not stall the others, and counts what it missed.
+// testMostWaits: a disconnected peer with the policy Wait does not stall the others, and the fanout
+// counts the messages that it missed.
 func testMostWaits(t *testing.T, near, far *machine) {
 	for _, answer := range []Acknowledge{Any, Most} {
 		t.Run(string(answer), func(t *testing.T) {
@@ -154,7 +157,8 @@ func testMostWaits(t *testing.T, near, far *machine) {
 	}
 }
 
-// testPromise: with two of three peers away no policy drops what needs one of them to be acknowledged.
+// testPromise: while two of three peers are disconnected, no policy drops a message that needs the
+// acknowledgement of one of them.
 func testPromise(t *testing.T, near, far *machine) {
 	b := far.newSink(32, 0)
 	_, port, _ := strings.Cut(b.address, ":")
@@ -180,7 +184,7 @@ func testPromise(t *testing.T, near, far *machine) {
 	}
 }
 
-// testRound: each message goes to one peer, and those that are away are left out.
+// testRound: the fanout sends each message to one peer, and skips disconnected peers.
 func testRound(t *testing.T, near, far *machine) {
 	a, b := far.newSink(32, 0), far.newSink(32, 0)
 	s := near.newSource(Config{Choose: Round, Acknowledge: Any}, 64, a.address, Wait, far.ns.IP.String()+":1", Wait, b.address, Wait)
@@ -193,7 +197,8 @@ func testRound(t *testing.T, near, far *machine) {
 	}
 }
 
-// testHash: packets of one connection go to one peer, in order; those of many to all.
+// testHash: the fanout sends packets of one connection to one peer, and spreads connections over
+// all peers.
 func testHash(t *testing.T, near, far *machine) {
 	a, b := far.newSink(32, 0), far.newSink(32, 0)
 	s := near.newSource(Config{Choose: Hash, Acknowledge: Any}, 64, a.address, Wait, b.address, Wait)
@@ -219,7 +224,8 @@ func testHash(t *testing.T, near, far *machine) {
 	}
 }
 
-// testTooLong: what is too long for peers is dropped and counted, and where it must be acknowledged Poll says so.
+// testTooLong: the fanout drops and counts a message that is too long for a peer; if it must be
+// acknowledged, Poll returns an error.
 func testTooLong(t *testing.T, near, far *machine) {
 	a := far.newSink(32, 0)
 	for _, acknowledge := range []Acknowledge{Nobody, Any} {
@@ -248,7 +254,7 @@ func testTooLong(t *testing.T, near, far *machine) {
 	}
 }
 
-// testComesBack: peers go and come back while messages flow; each gets all of them once.
+// testComesBack: each peer gets every message once, although peers disconnect and reconnect.
 func testComesBack(t *testing.T, near, far *machine) {
 	a, b := far.newSink(32, 0), far.newSink(32, 0)
 	s := near.newSource(Config{Choose: All, Acknowledge: Everybody}, 64, a.address, Wait, b.address, Wait)
@@ -267,7 +273,7 @@ func testComesBack(t *testing.T, near, far *machine) {
 	s.idle()
 }
 
-// testAllocations: offering, sending and getting back make no garbage.
+// testAllocations: Offer, Kick, Poll, Free and Acknowledged do not allocate.
 func testAllocations(t *testing.T, near, far *machine) {
 	if umem.Invariants {
 		t.Skip("checking every pass of a frame allocates, and so does the race detector")
@@ -310,7 +316,7 @@ func testAllocations(t *testing.T, near, far *machine) {
 	s.idle()
 }
 
-// testOpen: what cannot be is refused in words, and nothing is kept.
+// testOpen: Open refuses an invalid configuration with an error that names the fault.
 func testOpen(t *testing.T, near, far *machine) {
 	w := near.newWorker("test")
 	for want, change := range map[string]func(*Config){

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tuple is what a packet is made of.
+// tuple describes a packet.
 type tuple struct {
 	from, to         string
 	fromPort, toPort uint16
@@ -21,7 +21,7 @@ func (p tuple) back() tuple {
 	return p
 }
 
-// packetOf is an Ethernet frame with a few bytes of payload.
+// packetOf returns an Ethernet frame with a few bytes of payload.
 func packetOf(p tuple) []byte {
 	b := []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1}
 	for range p.tags {
@@ -71,7 +71,8 @@ func ipv6Of(p tuple, from, to netip.Addr) []byte {
 	return h
 }
 
-// TestFlowHash: both ways are one, VLAN tags and options do not count, and addresses, ports and protocols do.
+// TestFlowHash: both directions of a connection have the same hash; addresses, ports and protocol
+// change it; VLAN tags and options do not.
 func TestFlowHash(t *testing.T) {
 	for _, p := range []tuple{
 		{from: "10.0.0.1", to: "10.0.0.2", fromPort: 1000, toPort: 80, proto: protocolTCP},
@@ -107,7 +108,7 @@ func TestFlowHash(t *testing.T) {
 	}
 }
 
-// TestFlowHashSpreads: neighbours go to different peers, about as many to each.
+// TestFlowHashSpreads: connections with neighbouring ports spread evenly over the peers.
 func TestFlowHashSpreads(t *testing.T) {
 	var of [4]int
 	for port := range uint16(4000) {
@@ -121,7 +122,8 @@ func TestFlowHashSpreads(t *testing.T) {
 	}
 }
 
-// FuzzFlowHash: whatever comes, it is read within its bounds, and what is behind its headers does not count.
+// FuzzFlowHash: flowHash reads no bytes outside the packet, and bytes after the headers do not
+// change the hash.
 func FuzzFlowHash(f *testing.F) {
 	for _, p := range []tuple{
 		{from: "10.0.0.1", to: "10.0.0.2", proto: protocolTCP, tags: 2, options: true}, {from: "fd00::1", to: "fd00::2", proto: protocolUDP, options: true, fragment: true},
@@ -132,7 +134,7 @@ func FuzzFlowHash(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		b := bytes.Clone(packet) // with no room behind it
+		b := bytes.Clone(packet) // with no capacity after it
 		h := flowHash(b[:len(b):len(b)])
 		if kind, _ := networkHeader(b); kind != typeIPv4 && kind != typeIPv6 && h != 0 {
 			t.Errorf("what is no IP packet is %x", h)

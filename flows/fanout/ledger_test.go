@@ -8,14 +8,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// model is a reference table without cleverness.
+// model is a simple reference table with the expected results.
 type model struct {
 	l        refTable
 	places   int
 	answer   Acknowledge
-	messages []*entry // all there ever were that are not both told of and given back
+	messages []*entry // messages with a token or frames that are not returned
 	token    uint64
-	back     []uint64 // addresses of frames that are due
+	back     []uint64 // addresses of frames to return
 }
 
 type entry struct {
@@ -28,7 +28,8 @@ type entry struct {
 	frames []umem.Frame
 }
 
-// TestLedger compares a reference table with the model: frames come back once, when nobody needs them, and tokens in order.
+// TestLedger: the reference table returns each frame once, when no peer needs it, and tokens in
+// order.
 func TestLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{places: rapid.IntRange(1, 8).Draw(t, "messages"), answer: rapid.SampledFrom([]Acknowledge{Nobody, Any, Most, Everybody}).Draw(t, "acknowledge")}
@@ -48,7 +49,7 @@ func (m *model) begin(t *rapid.T) {
 		return
 	}
 	if !m.l.room(n) {
-		return // frames that were not taken keep it
+		return // frames that were not taken use the room
 	}
 	m.token++
 	e := &entry{token: m.token, peers: map[int]bool{}}
@@ -99,7 +100,7 @@ func (m *model) done(t *rapid.T) {
 	m.settle()
 }
 
-// settle notes the frames that are due, and forgets what is over.
+// settle adds the frames that no peer needs to back, and removes finished messages.
 func (m *model) settle() {
 	rest := m.messages[:0]
 	for _, e := range m.messages {

@@ -11,10 +11,10 @@ import (
 type reason int
 
 const (
-	tooLong      reason = iota // for the peer
+	tooLong      reason = iota // for the peer's receives
 	queueFull                  // the queue was full, and the message was the newest
 	oldest                     // the queue was full, and the message had waited longest
-	disconnected               // abandoned with the connection, or offered while there was none
+	disconnected               // abandoned with the connection, or offered without one
 	reasons
 )
 
@@ -27,16 +27,16 @@ func Reasons() []string { return reasonNames[:] }
 type peer struct {
 	sender  *stream.Sender
 	policy  Policy
-	looked  bool // sparesAll was called for it since the last Poll
+	looked  bool // sparesAll was called for this peer since the last Poll
 	offered uint64
 	dropped [reasons]uint64
 	shown   [1 + reasons]counter.Counter // the published counters, stored once a round
 }
 
-// peersWithRoom applies the policies of peers without room, and returns those that have room then.
-// wait says that Offer must wait for one: for a peer that is connected and slow, or for one without
-// which the message cannot be acknowledged. A disconnected peer is skipped if need others suffice:
-// otherwise a minority that is gone would stall the rest.
+// peersWithRoom applies the policies of peers without room, and returns the peers that then have
+// room. wait is true if Offer must wait for a peer: a connected but slow one, or one whose
+// acknowledgement the message needs. A disconnected peer is skipped if need other peers suffice;
+// otherwise a disconnected minority would stall the rest.
 func (f *Fanout) peersWithRoom(peers uint64, need int) (open uint64, wait bool) {
 	spared := need > 0 && need < bits.OnesCount64(peers)
 	for left := peers; left != 0; left &= left - 1 {
@@ -56,7 +56,8 @@ func (f *Fanout) peersWithRoom(peers uint64, need int) (open uint64, wait bool) 
 	return open, false
 }
 
-// applyPolicy applies the policy of a peer without room, and reports whether it has room then.
+// applyPolicy applies the policy of a peer without room, and reports whether the peer then has
+// room.
 func (f *Fanout) applyPolicy(number int, p *peer) bool {
 	switch p.policy {
 	case DropOldest:
@@ -80,7 +81,8 @@ func (f *Fanout) applyPolicy(number int, p *peer) bool {
 	return p.sender.Room()
 }
 
-// count counts a message: the peers it was chosen for, those it fits, and those that get it.
+// count counts a message. chosen are the peers selected for it, fit those it is not too long for,
+// and open those that get it.
 func (f *Fanout) count(chosen, fit, open uint64) {
 	for left := chosen; left != 0; left &= left - 1 {
 		bit := left & -left
@@ -104,16 +106,15 @@ func (p *peer) publish() {
 	}
 }
 
-// PeerStats are the counters of a peer since the fanout was opened: Offered = Sender.Acknowledged +
+// PeerStats are the counters of a peer since the fanout was opened. Offered = Sender.Acknowledged +
 // Dropped + waiting and in flight.
 type PeerStats struct {
 	Offered uint64            // messages for it
-	Dropped map[string]uint64 // those that it did not get, by reason; it has all Reasons
+	Dropped map[string]uint64 // messages that it did not get, by reason; has all Reasons
 	Sender  stream.SenderStats
 }
 
-// Stats returns the counters of the peers, in the order of Config.Peers. It may be called from any
-// goroutine.
+// Stats returns the counters of the peers, in the order of Config.Peers. Any goroutine may call it.
 func (f *Fanout) Stats() []PeerStats {
 	all := make([]PeerStats, len(f.peers))
 	for i, p := range f.peers {

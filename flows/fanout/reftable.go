@@ -6,14 +6,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// refTable knows for each message which peers still need its frames, and whether it is
-// acknowledged. It knows no senders, and belongs to one thread.
+// refTable records for each message which peers still need its frames, and whether it is
+// acknowledged. It is independent of senders, and belongs to one thread.
 type refTable struct {
 	records []record
-	frames  []umem.Frame // of the records, each places per record
+	frames  []umem.Frame // of the records, each frames per record
 	each    int          // the most frames of a message
 	free    []uint32     // records
-	order   ring[uint32] // records in order of arrival whose tokens are not returned yet; unused with Nobody
+	order   ring[uint32] // records whose tokens are not returned, oldest first; unused with Nobody
 	back    ring[umem.Frame]
 	held    int // frames in records and back
 }
@@ -37,13 +37,13 @@ func newRefTable(messages, each int) refTable {
 	return l
 }
 
-// room reports whether there is room for a message of so many frames.
+// room reports whether there is room for a message with this number of frames.
 func (l *refTable) room(frames int) bool {
 	return len(l.free) > 0 && l.held+frames <= l.back.capacity()
 }
 
-// begin adds a message for peers, and returns its record. If need is not 0, its token is returned
-// after as many acknowledgements. There must be room.
+// begin adds a message for peers, and returns its record. If need is not 0, the token is returned
+// after need acknowledgements. The caller has checked that there is room.
 func (l *refTable) begin(message []umem.Frame, token, peers uint64, need int) uint32 {
 	id := l.free[len(l.free)-1]
 	l.free = l.free[:len(l.free)-1]
@@ -61,7 +61,7 @@ func (l *refTable) framesOf(id uint32) []umem.Frame {
 	return l.frames[int(id)*l.each : (int(id)+1)*l.each]
 }
 
-// done records that a peer does not need a message any more.
+// done records that a peer no longer needs a message.
 func (l *refTable) done(id uint32, peer int, acknowledged bool) {
 	r := &l.records[id]
 	r.peers &^= 1 << peer
@@ -71,7 +71,7 @@ func (l *refTable) done(id uint32, peer int, acknowledged bool) {
 	l.settle(id)
 }
 
-// settle frees what nobody needs: the frames, and the record once its token is returned.
+// settle frees the frames that no peer needs, and the record once its token is returned.
 func (l *refTable) settle(id uint32) {
 	r := &l.records[id]
 	if r.peers != 0 {
@@ -90,7 +90,8 @@ func (l *refTable) settle(id uint32) {
 // flight.
 func (l *refTable) spares(id uint32) bool { return l.records[id].have >= l.records[id].need }
 
-// sparesAll reports that for all messages that a peer has in flight. It examines all of them.
+// sparesAll reports whether spares is true for all messages that a peer has in flight. It checks
+// every one of them.
 func (l *refTable) sparesAll(peer int) bool {
 	for n := l.order.head; n != l.order.tail; n++ {
 		if id := *l.order.at(n); l.records[id].peers&(1<<peer) != 0 && !l.spares(id) {
@@ -118,7 +119,7 @@ func (l *refTable) acknowledged(dst []uint64) (n int) {
 	return n
 }
 
-// take fills dst with frames that nobody needs any more.
+// take fills dst with frames that no peer needs.
 func (l *refTable) take(dst []umem.Frame) (n int) {
 	for n < len(dst) && l.back.len() > 0 {
 		dst[n] = l.back.pop()
@@ -131,7 +132,7 @@ func (l *refTable) take(dst []umem.Frame) (n int) {
 // idle reports whether the table is empty.
 func (l *refTable) idle() bool { return len(l.free) == len(l.records) && l.held == 0 }
 
-// ring is a queue. The caller of push must know that there is room.
+// ring is a queue. The caller of push must check that there is room.
 type ring[T any] struct {
 	items      []T
 	head, tail uint32

@@ -25,7 +25,8 @@ type machine struct {
 	at     *stream.Endpoint
 }
 
-// newMachines makes two, joined. At the end of the test every frame is in its pool.
+// newMachines returns two connected machines. At the end of the test it checks that every frame is
+// in its pool.
 func newMachines(t testing.TB) (near, far *machine) {
 	t.Helper()
 	testenv.Root(t)
@@ -76,12 +77,12 @@ func (m *machine) audit() {
 	}
 }
 
-// worker is a thread that does rounds, and between them what it is asked to.
+// worker is a thread that runs rounds, and commands between rounds.
 type worker struct {
 	*machine
 	hands    *umem.Holder
 	commands chan func()
-	round    func() (moved bool) // the thread's
+	round    func() (moved bool) // runs on the thread
 	end      chan struct{}
 	done     chan struct{}
 }
@@ -105,7 +106,7 @@ func (m *machine) newWorker(name string) *worker {
 
 func (w *worker) run() {
 	defer close(w.done)
-	runtime.LockOSThread() // and never unlocked
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	for {
 		select {
 		case <-w.end:
@@ -147,7 +148,7 @@ func (w *worker) take(n int) []umem.Frame {
 	return fs
 }
 
-// sink is a receiver that takes messages, whose stamps are their tokens.
+// sink is a receiver. It takes messages whose stamps are their tokens.
 type sink struct {
 	*worker
 	r       *stream.Receiver
@@ -155,15 +156,16 @@ type sink struct {
 	cancel  context.CancelFunc
 	served  chan error
 
-	// The thread's:
-	hold   bool // frames are kept
+	// The worker's thread owns these:
+	hold   bool // keep frames
 	held   []umem.Frame
 	tokens []uint64
 	wrong  string
 	buf    [64]umem.Frame
 }
 
-// newSink opens a receiver with so many frames for one sender. It listens at port 0, or another one.
+// newSink opens a receiver with this number of frames for one sender. It listens at port; 0 picks a
+// free one.
 func (m *machine) newSink(frames, port int) *sink {
 	m.Helper()
 	k := &sink{worker: m.newWorker("sink"), served: make(chan error, 1)}
@@ -253,7 +255,7 @@ func (k *sink) look(f umem.Frame) {
 	k.r.Acknowledge(k.region.Side(f).Queue, d.Sequence, 0)
 }
 
-// came is how many messages came.
+// came returns the number of messages received.
 func (k *sink) came() (n int) {
 	k.Helper()
 	k.on(func() { n = len(k.tokens) })
@@ -284,19 +286,20 @@ type source struct {
 	cancel context.CancelFunc
 	ran    chan error
 
-	// The thread's:
+	// The worker's thread owns these:
 	free    []umem.Frame
-	want    uint64 // tokens up to it are to be offered
+	want    uint64 // last token to offer
 	sent    uint64
-	acked   uint64 // the last token that was acknowledged
-	refused int    // offers that were
+	acked   uint64 // last token acknowledged
+	refused int    // refused offers
 	wrong   string
-	fill    func(b []byte, token uint64) int // of a message, and its length
+	fill    func(b []byte, token uint64) int // fills a message and returns its length
 	frames  [64]umem.Frame
 	tokens  [64]uint64
 }
 
-// newSource opens a fanout to peers, by address and policy. All have queues of depth messages.
+// newSource opens a fanout to peers, which are pairs of address and policy. All peers have queues
+// of depth messages.
 func (m *machine) newSource(c Config, depth int, peers ...any) *source {
 	m.Helper()
 	s := &source{worker: m.newWorker("source"), ran: make(chan error, 1), fill: func(b []byte, token uint64) int {
@@ -385,7 +388,7 @@ func (s *source) turn() bool {
 	return s.sent+s.acked+uint64(len(s.free)) != before
 }
 
-// offer offers a message in one frame or two.
+// offer offers a message in one or two frames.
 func (s *source) offer() bool {
 	last := len(s.free) - 1
 	start, _ := s.region.Start(s.free[last])
@@ -402,7 +405,7 @@ func (s *source) offer() bool {
 
 func (s *source) more(n uint64) { s.on(func() { s.want += n }) }
 
-// wait waits until something is so on the worker's thread.
+// wait waits until a condition is true on the worker's thread.
 func (s *source) wait(what string, so func() bool) {
 	s.Helper()
 	defer func() {
@@ -421,7 +424,7 @@ func (s *source) wait(what string, so func() bool) {
 	}
 }
 
-// idle waits until nothing is under way, and checks that all of it is counted.
+// idle waits until nothing is in flight, and checks that all messages are counted.
 func (s *source) idle() []PeerStats {
 	s.Helper()
 	s.wait("nothing to be under way", func() bool { return s.sent == s.want && s.f.Idle() })

@@ -37,8 +37,8 @@ func (r *Reader) keep(b pcapng.Batch, data []byte, err error) error {
 	return r.about(err)
 }
 
-// about names the segment in an error. A file that became shorter was completed by its writer
-// meanwhile.
+// about names the segment in an error. A file that became shorter is not an error: its writer has
+// completed it since the reader asked for its size.
 func (r *Reader) about(err error) error {
 	if err == nil {
 		return nil
@@ -49,7 +49,8 @@ func (r *Reader) about(err error) error {
 	return fmt.Errorf("read %s at offset %d: %w", r.at.name, r.at.walk.Place(), err)
 }
 
-// advance finds out how the log continues after the last batch. io.EOF: it does not yet.
+// advance finds out how the log continues after the last batch. io.EOF means that it does not
+// continue yet.
 func (r *Reader) advance(prove bool) error {
 	if len(r.later) < 2 { // otherwise the list is recent enough
 		if err := r.look(); err != nil || r.next >= r.void {
@@ -117,8 +118,8 @@ func (r *Reader) runs(p piece) bool {
 	return ok && o.run == r.at.run
 }
 
-// origin returns what the head of a segment says. It reads the head each time: while a segment is
-// unused, a later run may begin in its place.
+// origin returns the origin of a segment from its head. It reads the head each time, because a
+// later run may reuse the place of an unused segment.
 func (r *Reader) origin(p piece) (origin, error) {
 	s, err := r.set.open(p)
 	if err != nil {
@@ -153,7 +154,7 @@ func (r *Reader) openNext() (bool, error) {
 	return false, nil
 }
 
-// leave opens the next segment that exists, whatever it holds.
+// leave opens the next segment that exists, whatever its contents.
 func (r *Reader) leave() error {
 	for _, p := range r.later {
 		s, err := r.set.open(p)
@@ -264,7 +265,7 @@ func (r *Reader) beginOldest(all []piece) error {
 			return err
 		}
 		if r.next == 0 && !whole && p.number > 1 && r.nextSegment(all[i+1:], first) {
-			continue // an empty one of a run whose other segments were removed
+			continue // an empty segment of a run whose other segments were removed
 		}
 		if r.next == 0 {
 			r.next = first
@@ -287,7 +288,7 @@ func (r *Reader) nextSegment(all []piece, position uint64) bool {
 	return false
 }
 
-// beginAt opens a segment. If it is gone by now nothing is open.
+// beginAt opens a segment. If the segment no longer exists, nothing is open afterwards.
 func (r *Reader) beginAt(p piece) error {
 	s, err := r.set.open(p)
 	if errors.Is(err, errAbsent) {
@@ -306,8 +307,8 @@ func (r *Reader) beginAt(p piece) error {
 	return err
 }
 
-// first returns the position of the first record of the segment; 0: it is not intact. Reading
-// continues before it.
+// first returns the position of the first record of the segment, or 0 if that record is not intact.
+// Reading continues before this record.
 func (s *segment) first() (uint64, error) {
 	b, data, err := s.walk.Next()
 	if err == io.EOF {
@@ -342,7 +343,8 @@ func firstOf(set set, p piece) (position uint64, whole bool, err error) {
 	return s.start, false, errors.Join(err, s.Close())
 }
 
-// begins returns the position that the segment's first record has or had; 0: no record is intact.
+// begins returns the position that the segment's first record has or had; 0 means that no record is
+// intact.
 func (s *segment) begins() (uint64, error) {
 	for {
 		b, data, err := s.walk.Skip()
@@ -373,7 +375,8 @@ func (s *segment) begins() (uint64, error) {
 	}
 }
 
-// before returns the position n records before another; the other one if there cannot be as many.
+// before returns the position n records before position. If there cannot be n records before it, it
+// returns position.
 func before(position, n uint64) uint64 {
 	if n >= position {
 		return position

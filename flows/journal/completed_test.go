@@ -12,7 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// rot is what can become of the end of a segment that has four batches of three records each, the log's positions 7 to 18.
+// rot is a kind of damage to the end of a segment. The segment has four batches of three records
+// each, at positions 7 to 18.
 type rot struct {
 	harm     func(m *made)
 	position uint64 // of the first record that is lost
@@ -30,7 +31,7 @@ var rots = map[string]rot{
 	"all but the last": {func(m *made) { m.lose(0); m.lose(1); m.lose(2) }, 7, 9, ErrMissing},
 }
 
-// home is where a log is in a test.
+// home is where a test keeps a log: in files or on a ring.
 type home interface {
 	put(t *testing.T, number uint64, r *run, rest func(m *made))
 	mend(t *testing.T)
@@ -62,7 +63,7 @@ func (p *inFiles) mend(t *testing.T) {
 type onRing struct {
 	file *os.File
 	ring ring.Ring
-	runs map[uint64]uint64 // the packet number that a run begins with
+	runs map[uint64]uint64 // by run: the packet number with which it begins
 	last uint64
 }
 
@@ -79,7 +80,7 @@ func (p *onRing) put(t *testing.T, number uint64, r *run, rest func(m *made)) {
 	slot(t, p.file, p.ring, number, m)
 }
 
-// mend recovers all segments, again and again: what is damaged once stays what it is then.
+// mend recovers all segments twice. The second time must find the same state as the first.
 func (p *onRing) mend(t *testing.T) {
 	for n := uint64(1); n <= p.last; n++ {
 		for range 2 {
@@ -95,8 +96,8 @@ func (p *onRing) mend(t *testing.T) {
 	}
 }
 
-// TestRotAtTheEnd: what is lost at the end of a segment that its writer had completed is no crash: readers are told, the log goes on behind it, and
-// recovery changes nothing of that.
+// TestRotAtTheEnd: records lost at the end of a segment that its writer completed are a loss, not a
+// crash. Readers report a gap, the log continues after it, and recovery does not change that.
 func TestRotAtTheEnd(t *testing.T) {
 	for name, c := range rots {
 		for _, number := range []uint64{2, 3} { // both layouts
@@ -131,7 +132,7 @@ func newHome(t *testing.T, onDevice bool) home {
 	return &onRing{file: f, ring: r, runs: map[uint64]uint64{}}
 }
 
-// check reads a log that ends with a position.
+// check reads a log whose last position is last, and compares its gaps with the damage.
 func (c *rot) check(t *testing.T, p home, last uint64) {
 	t.Helper()
 	all := readFrom(t, p.path(), 0)
@@ -153,7 +154,8 @@ func (c *rot) check(t *testing.T, p home, last uint64) {
 	}
 }
 
-// TestRotOfMended: what recovery ended may well have had more, and ends where it does.
+// TestRotOfMended: recovery ended the segment, so records may be missing after its end. The log
+// ends there, and readers report no gap.
 func TestRotOfMended(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "wal")
 	r := newVerifiedRun(2, 1)

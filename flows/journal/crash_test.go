@@ -9,19 +9,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is a log in a test: what its flow was told to be durable, over several runs with a crash behind each.
+// model is what a log must contain after several runs, each of which ends in a crash.
 type model struct {
 	t      *rapid.T
 	prefix string
 	number int
-	runs   []uint64 // of the records, from position 1 on: which run wrote it
+	runs   []uint64 // by record, from position 1 on: the run that wrote it
 }
 
-// crashingRun writes some segments and crashes: batches behind what is durable are there, lost, or torn.
+// crashingRun writes some segments and crashes. Each batch after the last durable one is present,
+// lost or torn.
 func (m *model) crashingRun(number uint64, clean bool) (durable uint64) {
 	r := newVerifiedRun(number, uint64(len(m.runs))+1)
 	durable = r.next - 1
-	holding := true // everything in front is intact
+	holding := true // all earlier batches are intact
 	m.number += rapid.IntRange(0, 1).Draw(m.t, "one prepared and removed")
 	for range rapid.IntRange(0, 3).Draw(m.t, "segments") {
 		m.number++
@@ -60,10 +61,10 @@ func (m *model) crashingRun(number uint64, clean bool) (durable uint64) {
 	return durable
 }
 
-// tear damages the first record of a batch, so that the log ends in front of it.
+// tear damages the first record of a batch, so that the log ends before this batch.
 func (m *model) tear(s *made, batch int) { s.poke(batch) }
 
-// note adds the records of a batch to the log as far as they are intact and follow each other.
+// note adds the records of a batch to the model if this batch and all earlier ones are intact.
 func (m *model) note(from, to uint64, holding bool, what string, run uint64) {
 	for ; from < to && holding; from++ {
 		m.runs = append(m.runs, run)
@@ -96,7 +97,7 @@ func (m *model) check(durable uint64) {
 	}
 }
 
-// checkLate has as little as possible read for the end.
+// checkLate finds the end of the log again, and reads as few segments as possible for it.
 func (m *model) checkLate(end End) {
 	l, err := Open(m.prefix)
 	if err != nil {
@@ -114,7 +115,7 @@ func (m *model) checkLate(end End) {
 	}
 }
 
-// lastOf is the last position of a session's records, of so many; see message.
+// lastOf returns the last position of a session's records in a log of n records; see message.
 func lastOf(session, n uint64) uint64 {
 	for n > 0 && 1+n%3 != session {
 		n--
@@ -122,8 +123,8 @@ func lastOf(session, n uint64) uint64 {
 	return n
 }
 
-// TestCrashes: after any number of crashes and restarts, a log is what the model has: everything durable, nothing torn, nothing
-// twice, and no more.
+// TestCrashes: after any number of crashes and restarts, a log equals the model. It has every
+// durable record, no torn record and no record twice.
 func TestCrashes(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -155,7 +156,7 @@ func TestCrashes(t *testing.T) {
 	})
 }
 
-// mend does to all segments what the next start does.
+// mend recovers all segments, as the flow does at its next start.
 func (m *model) mend() {
 	for n := 1; n <= m.number; n++ {
 		path := segmentPath(m.prefix, n)

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Damage is something that the log must have and does not, or that cannot be decided.
+// Damage is a part of a log that should exist and does not, or whose state cannot be determined.
 type Damage struct {
 	First, Last uint64 // segments; 0: the manifest
 	Name        string
@@ -51,8 +51,9 @@ var (
 	errOrder    = errors.New("its records come before those of an earlier segment (was a file renamed or copied?)")
 )
 
-// check compares a log with its manifest. If the log was written meanwhile it tries again. Without
-// a manifest, everything with the name of a segment must be one, and m is nil.
+// check compares a log with its manifest. If a flow wrote to the log during the comparison, check
+// tries again. Without a manifest m is nil, and every file with the name of a segment must be a
+// segment.
 func (l *Log) check() (m *Manifest, all []*Damage, err error) {
 	for {
 		m, all, err = l.checkOnce()
@@ -117,7 +118,8 @@ func (l *Log) heads(m *Manifest) (found []uint64, damaged []*Damage, err error) 
 }
 
 // head returns what is wrong with the head of a segment. first has the first positions of earlier
-// segments by run, and is updated. errAbsent: there is no segment, and need not be one.
+// segments by run; head updates it. errAbsent means that there is no segment, and that none is
+// required.
 func (l *Log) head(p piece, m *Manifest, first map[uint64]uint64) (bad, err error) {
 	s, err := l.set.open(p)
 	switch {

@@ -17,24 +17,25 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// patient is a log that damage is done to: on its disk are the records 1 to 60, acknowledged as durable.
+// patient is a log that a test damages. Its disk has records 1 to 60, all acknowledged as durable.
 type patient struct {
 	path  string
-	files map[string][]byte // as they are whole
+	files map[string][]byte // contents before any damage
 	spots []spot
 }
 
-// spot is a part of a file, and how many of its bytes are tried of each so many.
+// spot is a part of a file in which the test damages bytes.
 type spot struct {
 	file     string
 	from, to int
-	all      bool // each byte, in the long form; else a sample
+	all      bool // the long form damages each byte; otherwise a sample
 }
 
-// acknowledged is how many records a patient has.
+// acknowledged is the number of records in a patient.
 const acknowledged = 60
 
-// newPatient makes a log in files of three segments and two runs. It ended in order, or was killed while the last segment was written.
+// newPatient makes a log in files with three segments and two runs. The last run ended in order,
+// or, if killed is set, it was killed while it wrote the last segment.
 func newPatient(t *testing.T, killed bool) *patient {
 	t.Helper()
 	p := &patient{path: filepath.Join(t.TempDir(), "wal"), files: map[string][]byte{}}
@@ -59,7 +60,7 @@ func newPatient(t *testing.T, killed bool) *patient {
 	if killed {
 		m.Reserved += 1 << 16
 	}
-	if killed { // with the next segment prepared
+	if killed { // the flow had already prepared the next segment
 		ahead := newRun(2, 21).file(t)
 		path := filepath.Join(filepath.Dir(p.path), ".wal-000004.next")
 		ahead.write(t, path)
@@ -78,7 +79,7 @@ func newPatient(t *testing.T, killed bool) *patient {
 	return p
 }
 
-// newRingPatient makes the same on a ring.
+// newRingPatient makes such a log on a ring.
 func newRingPatient(t *testing.T) *patient {
 	t.Helper()
 	f, on := ringFile(t)
@@ -107,7 +108,8 @@ func newRingPatient(t *testing.T) *patient {
 	return p
 }
 
-// spots are the head, the last batch's mark, the end and what is between of a segment that lies at an offset.
+// spots returns the parts of a segment at offset base: the head, the last batch's mark, the end,
+// and the bytes between them.
 func (m *made) spots(file string, base int) []spot {
 	last := m.batches[len(m.batches)-1]
 	return []spot{
@@ -133,7 +135,7 @@ func (p *patient) read(t *testing.T) {
 	}
 }
 
-// heal has all files as they were, and no others.
+// heal restores all files and removes any others.
 func (p *patient) heal(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(p.path))
@@ -155,8 +157,9 @@ func (p *patient) heal(t *testing.T) {
 	}
 }
 
-// examine does what somebody does who finds a log damaged: verifies it, starts the flow and, where that is refused, repairs the log first. No position may be
-// used twice, and no record may be missing of which nobody says so.
+// examine does what an operator does with a damaged log. It verifies the log and starts the flow;
+// if the start is refused, it repairs the log first. No position may be used twice, and no record
+// may be missing without a report.
 func (p *patient) examine(t *testing.T, what string) (refused bool) {
 	t.Helper()
 	report, verr := Verify(p.path)
@@ -185,7 +188,7 @@ func (p *patient) examine(t *testing.T, what string) (refused bool) {
 		if verr == nil {
 			t.Fatalf("%s: it does not start (%v), and is verified", what, err)
 		}
-		return true // told, and nothing is touched
+		return true // the error is reported, and nothing was changed
 	}
 	if end.Next <= acknowledged {
 		t.Fatalf("%s: position %d is given twice", what, end.Next)
@@ -197,7 +200,7 @@ func (p *patient) examine(t *testing.T, what string) (refused bool) {
 	return refused
 }
 
-// checkRecords reads the log: what is there is as it was written.
+// checkRecords reads the log and checks that each record is as it was written.
 func (p *patient) checkRecords(t *testing.T, what string, want uint64) {
 	t.Helper()
 	l, err := Open(p.path)
@@ -228,8 +231,9 @@ func (p *patient) checkRecords(t *testing.T, what string, want uint64) {
 	}
 }
 
-// TestDamage: whatever byte of a log's files is damaged, and whatever file is empty or missing, verify and the next start say so, or nothing is
-// lost by it. UNIFIEDD_DAMAGE=1 tries each byte of heads, manifests, marks and ends, and more of what is between.
+// TestDamage: for any damaged byte of a log's files, verify and the next start report the damage,
+// or no record is lost. UNIFIEDD_DAMAGE=1 tries each byte of heads, manifests, marks and ends, and
+// a larger sample of the other bytes.
 func TestDamage(t *testing.T) {
 	long, seed := setting.Number(t, "UNIFIEDD_DAMAGE", 0) != 0, setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_SEED=%d", seed)
@@ -250,7 +254,7 @@ func TestDamage(t *testing.T) {
 					p.heal(t)
 					continue
 				}
-				poke(t, s.file, at, change) // a log that is not refused was not changed
+				poke(t, s.file, at, change) // restore it: nothing else changed
 			}
 		}
 		t.Logf("%s: %d bytes were damaged, and %d times the log was refused until it was repaired", name, tried, refused)
@@ -260,7 +264,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// places are offsets in a spot: all of it, or some.
+// places returns the offsets to damage in a spot: all of them, or a sample.
 func (s *spot) places(random *rand.Rand, long bool) (all []int) {
 	n := 6
 	switch {
@@ -297,7 +301,8 @@ func poke(t *testing.T, path string, at int, change byte) {
 	}
 }
 
-// TestDamagedFiles does the same with whole files.
+// TestDamagedFiles: for a missing, empty, cut or overwritten file, verify and the next start report
+// the damage, or no record is lost.
 func TestDamagedFiles(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		p := newPatient(t, killed)

@@ -12,8 +12,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// live writes a log while it is read: batches in any order, a few at once, in segments that are prepared ahead, named, completed
-// and, where keep is not 0, removed.
+// live writes a log while a reader reads it. It writes batches in any order, a few at once. It
+// prepares each segment in advance, renames it, completes it and, if keep is not 0, removes it
+// later.
 type live struct {
 	t      *testing.T
 	prefix string
@@ -53,7 +54,7 @@ func (l *live) segment(r *run) error {
 		r.batch(m, min(1+i%5, int(l.total+1-r.next)), durable)
 		raw := m.raw[at:len(m.raw):len(m.raw)]
 		pending = append(pending, func() error { return write(f, raw, int64(at)) })
-		if len(pending) == 4 { // the last one first
+		if len(pending) == 4 { // all writes them in reverse order
 			if err := all(pending); err != nil {
 				return err
 			}
@@ -91,7 +92,7 @@ func all(pending []func() error) error {
 	return nil
 }
 
-// follow reads up to a position and returns the gaps it was told of.
+// follow reads up to a position and returns the gaps that the reader reported.
 func follow(t *testing.T, path string, last uint64) (gaps []*Gap) {
 	t.Helper()
 	l, err := Open(path)
@@ -121,7 +122,7 @@ func follow(t *testing.T, path string, last uint64) (gaps []*Gap) {
 	return gaps
 }
 
-// TestFollow reads a log to its end while it is written.
+// TestFollow: a reader that reads a log while it is written gets every record.
 func TestFollow(t *testing.T) {
 	w := &live{t: t, prefix: filepath.Join(t.TempDir(), "wal"), total: 800}
 	done := make(chan error, 1)
@@ -135,7 +136,8 @@ func TestFollow(t *testing.T) {
 	expect(t, readFrom(t, w.prefix, 0), 1, w.total)
 }
 
-// TestFollowPruned: what is removed before it was read is told, and everything else is given.
+// TestFollowPruned: if the writer removes segments before they are read, the reader reports gaps,
+// and returns every other record.
 func TestFollowPruned(t *testing.T) {
 	w := &live{t: t, prefix: filepath.Join(t.TempDir(), "wal"), total: 800, keep: 2}
 	done := make(chan error, 1)
@@ -150,7 +152,8 @@ func TestFollowPruned(t *testing.T) {
 	}
 }
 
-// TestFollowRing: the same of a ring, which is written faster than it is read.
+// TestFollowRing: a writer overtakes a reader on a ring. The reader reports gaps, and returns every
+// other record.
 func TestFollowRing(t *testing.T) {
 	f, geometry := ringFile(t)
 	const segments = 12
@@ -183,7 +186,7 @@ func TestFollowRing(t *testing.T) {
 	}
 }
 
-// TestWaitEnds: who waits in vain is told why it ends.
+// TestWaitEnds: if the context of Wait ends, Wait returns its cause.
 func TestWaitEnds(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "wal"))
 	if err != nil {
@@ -198,7 +201,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestFollowAnotherRun: a segment that was prepared and not used is a later run's when it is looked at again, also with others behind it.
+// TestFollowAnotherRun: a run prepares a segment and does not use it, and a later run reuses its
+// place. A reader that knows the old head reads the new run, and the segments after it.
 func TestFollowAnotherRun(t *testing.T) {
 	f, geometry := ringFile(t)
 	first := newRun(2, 1)

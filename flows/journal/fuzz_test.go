@@ -13,7 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// mendChecksums gives marks and messages right checksums, or the fuzzer would never get behind them.
+// mendChecksums corrects the checksums of marks and messages. Otherwise the fuzzer would not get
+// past them.
 func mendChecksums(raw []byte) {
 	for at := 0; at+pcapng.MinMarkLen <= len(raw); at += 4 {
 		if binary.LittleEndian.Uint32(raw[at:]) == pcapng.TypeMark && string(raw[at+12:at+16]) == "UFDM" {
@@ -25,7 +26,8 @@ func mendChecksums(raw []byte) {
 	}
 }
 
-// FuzzSegments: whatever two segments hold, reading them ends, records ascend, and are intact.
+// FuzzSegments: for any contents of two segments, reading ends, and returns only intact records
+// with ascending positions.
 func FuzzSegments(f *testing.F) {
 	two := twoRuns(f)
 	a, b := two[0], two[1]
@@ -38,7 +40,7 @@ func FuzzSegments(f *testing.F) {
 	})
 }
 
-// readAll reads segments in every way there is.
+// readAll reads segments in every way that the package has.
 func (m memory) readAll(t tester, from uint64) {
 	size := 0
 	for _, raw := range m {
@@ -56,7 +58,8 @@ func (m memory) readAll(t tester, from uint64) {
 	}
 }
 
-// TestAnyDamage: the same of segments that are right but for some bytes, which gets deeper than the fuzzer.
+// TestAnyDamage: reading ends in the same way if a few bytes of valid segments change. This reaches
+// deeper than the fuzzer.
 func TestAnyDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := memory{}
@@ -80,7 +83,7 @@ func TestAnyDamage(t *testing.T) {
 	})
 }
 
-// twoRuns are segments of two runs, the second of which voids the end of the first.
+// twoRuns returns segments of two runs. The second run voids the end of the first.
 func twoRuns(t tester) []*made {
 	r := newRun(2, 1)
 	a := r.file(t)
@@ -93,7 +96,7 @@ func twoRuns(t tester) []*made {
 	return []*made{a, b}
 }
 
-// memory is segments in memory.
+// memory is a set of segments in memory.
 type memory [][]byte
 
 func (m memory) list(from uint64) (all []piece, err error) {
@@ -127,7 +130,7 @@ func (m memory) suspects(*Manifest) ([]piece, error) { return nil, nil }
 
 func (m memory) Close() error { return nil }
 
-// ends reads to the end; no more records than there are bytes.
+// ends reads to the end, and fails after most records: a set cannot have more records than bytes.
 func ends(t tester, r *Reader, most int) {
 	last := uint64(0)
 	for range 2*most + 10 {

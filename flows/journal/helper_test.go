@@ -16,7 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// tester is what *testing.T and *rapid.T have.
+// tester is the common part of *testing.T and *rapid.T.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -25,14 +25,14 @@ type tester interface {
 
 const align = 512
 
-// payload is what the record with a position has, as a run wrote it.
+// payload returns the payload that a run writes for the record with a position.
 func payload(position, run uint64) []byte {
 	b := binary.BigEndian.AppendUint64(nil, position)
 	b = binary.BigEndian.AppendUint64(b, run)
 	return append(b, bytes.Repeat([]byte{byte(position), byte(run)}, int(position*7%300))...)
 }
 
-// message is the record with a position.
+// message returns the message of the record with a position.
 func message(position, run uint64) []byte {
 	p := payload(position, run)
 	d := protocol.Data{Sequence: position, Session: 1 + position%3, Position: position, Stamp: run, Length: uint32(len(p)), Checksum: protocol.Checksum(p)}
@@ -47,7 +47,7 @@ type made struct {
 	raw      []byte
 	batches  []place
 	sequence uint64
-	packets  uint64 // number of the next
+	packets  uint64 // number of the next one
 	base     uint64
 	numbered bool
 }
@@ -60,15 +60,16 @@ func (m *made) markLen() uint32 { return binary.LittleEndian.Uint32(m.raw[m.batc
 // run is one run of a flow.
 type run struct {
 	number, start, next uint64
-	block               uint32 // what records are rounded up to: 4 packed, 512 slot
-	verified            bool   // payloads were checked when they came
+	block               uint32 // records are rounded up to this: 4 packed, 512 slot
+	verified            bool   // payloads were checked on receipt
 }
 
 func newRun(number, start uint64) *run {
 	return &run{number: number, start: start, next: start, block: []uint32{4, 512}[number%2]}
 }
 
-// newVerifiedRun is one in which payloads were checked when they came: one that is bad was torn by a crash.
+// newVerifiedRun returns a run that checked payloads on receipt. In such a run only a crash can
+// leave a bad payload.
 func newVerifiedRun(number, start uint64) *run {
 	r := newRun(number, start)
 	r.verified = true
@@ -133,13 +134,13 @@ func (m *made) packet(data []byte, time uint64, round uint32) {
 	m.packets++
 }
 
-// here is the offset behind the last batch.
+// here returns the offset after the last batch.
 func (m *made) here() uint64 { return uint64(len(m.raw)) }
 
 // end completes the segment.
 func (m *made) end() *made { return m.ending(false) }
 
-// ending ends the segment, as its writer does or as recovery does.
+// ending ends the segment as recovery does (mended) or as its writer does.
 func (m *made) ending(mended bool) *made {
 	b := pcapng.Batch{Mended: mended, Segment: m.id, Align: align, Sequence: m.sequence + 1, Offset: m.here(), Length: align, Durable: m.here(), FirstPacket: m.packets}
 	last := make([]byte, align)
@@ -152,7 +153,7 @@ func (m *made) ending(mended bool) *made {
 	return m
 }
 
-// segmentPath is that of a segment file.
+// segmentPath returns the path of a segment file.
 func segmentPath(prefix string, number int) string {
 	return fmt.Sprintf("%s-20261121T140500Z-%06d.pcapng", prefix, number)
 }
@@ -164,7 +165,7 @@ func (m *made) write(t tester, path string) {
 	}
 }
 
-// poke changes one byte in the packet behind a batch's mark, from its payload on.
+// poke changes one byte in the payload of a batch's first packet.
 func (m *made) poke(batch int) {
 	at := m.batches[batch]
 	i := bytes.Index(m.raw[at.offset:at.offset+at.length], []byte("uMSG"))
@@ -180,7 +181,7 @@ func (m *made) lose(batch int) {
 	clear(m.raw[at.offset : at.offset+at.length])
 }
 
-// mend does what the flow does at its next start.
+// mend recovers a segment, as the flow does at its next start.
 func mend(t tester, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -204,14 +205,15 @@ func mend(t tester, path string) {
 	}
 }
 
-// said is what a reader gave up to its end: positions and runs of records, and what it told.
+// said is what a reader returned up to the end of the log: positions and runs of records, gaps and
+// cuts.
 type said struct {
 	positions, runs []uint64
 	gaps            []*Gap
 	cuts            []*Cut
 }
 
-// readOn reads up to the end there is, and checks each record.
+// readOn reads up to the present end of the log, and checks each record.
 func readOn(t tester, r *Reader) (all said) {
 	t.Helper()
 	for {
@@ -256,7 +258,7 @@ func readFrom(t tester, path string, from uint64) said {
 	return all
 }
 
-// expect fails where a log does not have exactly the positions from one to another, or tells of gaps.
+// expect fails unless the reader returned exactly the positions from one to another, without a gap.
 func expect(t tester, all said, from, to uint64) {
 	t.Helper()
 	expectPositions(t, all, from, to)
@@ -321,7 +323,7 @@ func slot(t tester, f *os.File, r ring.Ring, generation uint64, m *made) {
 	}
 }
 
-// all are the marks of all sessions.
+// all returns the marks of all sessions.
 func (s *Sessions) all() map[uint64]Mark {
 	all := map[uint64]Mark{}
 	maps.Copy(all, s.old)

@@ -60,7 +60,8 @@ func TestReadsFiles(t *testing.T) {
 	expect(t, readFrom(t, segmentPath(prefix, 2), 0), 7, 12)
 }
 
-// TestTornEnds: what a crash can leave of the newest segments, of which the first six records are known to be durable.
+// TestTornEnds: after a crash the log ends before the first record that is lost or torn. The first
+// six records are known to be durable.
 func TestTornEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		tear func(a, b *made)
@@ -98,7 +99,8 @@ func TestTornEnds(t *testing.T) {
 	}
 }
 
-// goesOn checks that a log ends in front of a position, also when it is mended, and after it went on.
+// goesOn checks that a log ends before a position: after the crash, after recovery, and when a
+// later run has continued it.
 func goesOn(t *testing.T, name, prefix string, paths []string, next uint64) {
 	t.Helper()
 	if end := tail(t, prefix); end.Next != next || len(end.Gaps) != 0 {
@@ -132,7 +134,8 @@ func goesOn(t *testing.T, name, prefix string, paths []string, next uint64) {
 	}
 }
 
-// TestLosses: what was on stable storage and is not any more does not end the log.
+// TestLosses: if the disk loses durable records, readers report a gap, and the log does not end
+// there.
 func TestLosses(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm     func(m *made)
@@ -155,7 +158,7 @@ func TestLosses(t *testing.T) {
 		c.harm(m)
 		m.write(t, segmentPath(prefix, 1))
 		for _, later := range []bool{false, true} {
-			if later { // the run behind says so too
+			if later { // the head of the next run also shows that they were durable
 				next := newRun(5, 13)
 				next.file(t).write(t, segmentPath(prefix, 2))
 			}
@@ -177,7 +180,8 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestLostBetweenRuns: the end of a run is gone, which the next one had seen.
+// TestLostBetweenRuns: a later run has continued after records that the disk has lost since.
+// Readers report a gap between the runs.
 func TestLostBetweenRuns(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "wal")
 	r := newRun(2, 1)
@@ -199,7 +203,8 @@ func TestLostBetweenRuns(t *testing.T) {
 	}
 }
 
-// TestRemovedSegments: old ones are not kept, and one in between was taken away.
+// TestRemovedSegments: readers report a gap for a removed segment between others, and begin after
+// removed segments at the front.
 func TestRemovedSegments(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "wal")
 	threeSegments(t, prefix)
@@ -224,7 +229,8 @@ func TestRemovedSegments(t *testing.T) {
 	}
 }
 
-// TestEmptyOldest: all that is left of a run is a segment without records.
+// TestEmptyOldest: a segment without records is all that is left of a run. The log continues at the
+// start of the next run.
 func TestEmptyOldest(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "wal")
 	newRun(2, 1).file(t).end().write(t, segmentPath(prefix, 4))
@@ -241,7 +247,7 @@ func TestEmptyOldest(t *testing.T) {
 	expect(t, readFrom(t, prefix, 0), 50, 52)
 }
 
-// TestPrepared: a segment that has records although its name was not changed yet.
+// TestPrepared: readers find the records of a segment that still has the name of a prepared one.
 func TestPrepared(t *testing.T) {
 	dir := t.TempDir()
 	prefix := filepath.Join(dir, "wal")
@@ -314,7 +320,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingTornAtOnce: the very first batch of a ring is lost in a crash, and later ones are there.
+// TestRingTornAtOnce: a crash loses the very first batch of a ring, but not later ones. The log is
+// empty and begins again at position 1.
 func TestRingTornAtOnce(t *testing.T) {
 	f, geometry := ringFile(t)
 	r := newRun(7, 1)
@@ -335,7 +342,8 @@ func TestRingTornAtOnce(t *testing.T) {
 	expect(t, readFrom(t, f.Name(), 3), 3, 4)
 }
 
-// TestRingOvertakes: a reader is slower than the writer of a ring.
+// TestRingOvertakes: if the writer of a ring overtakes a reader, the reader reports a gap and
+// continues.
 func TestRingOvertakes(t *testing.T) {
 	f, geometry := ringFile(t)
 	r := newRun(7, 1)
@@ -374,7 +382,8 @@ func TestRingOvertakes(t *testing.T) {
 	}
 }
 
-// TestCut: what a reader was given is lost in a crash, and the log goes on in front of it.
+// TestCut: a crash removes records that a reader has returned. The reader returns a Cut, and then
+// the records that replaced them.
 func TestCut(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "wal")
 	r := newRun(2, 1)

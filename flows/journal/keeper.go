@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// A manifest has two slots, which are written alternately. Each slot has two copies.
+// A keeper writes the two slots of a manifest alternately. Each slot has two copies.
 const (
 	slotApart, copyApart = 128 << 10, 64 << 10
 	// ManifestSize is the length of a manifest in bytes.
@@ -34,7 +34,8 @@ var (
 )
 
 // readManifest reads the newest intact copy of a manifest at an offset, and counts copies that are
-// neither intact nor empty. ErrNoManifest: all are empty, or only the first was ever begun.
+// neither intact nor empty. On a ring, errNoManifest means that all copies are empty, or that a
+// crash interrupted the very first write.
 func readManifest(f io.ReaderAt, base int64) (m Manifest, damaged int, err error) {
 	var bad []error
 	found, empty := false, 0
@@ -57,7 +58,7 @@ func readManifest(f io.ReaderAt, base int64) (m Manifest, damaged int, err error
 	switch {
 	case found:
 		return m, len(bad), nil
-	case base > 0 && (empty == len(copies) || empty == len(copies)-1 && len(bad) == 1): // on a ring no file shows that one was begun
+	case base > 0 && (empty == len(copies) || empty == len(copies)-1 && len(bad) == 1): // on a ring, no file shows whether a manifest was ever begun
 		return m, 0, errNoManifest
 	}
 	if bad == nil {
@@ -93,14 +94,14 @@ type Keeper struct {
 }
 
 // KeepFile keeps the manifest of a log in a file of a directory. m is the manifest that was read.
-// If there is no file it makes one, durably. prepare is called with the file first.
+// If the file does not exist, KeepFile makes it, durably. It first calls prepare with the file.
 func KeepFile(d *newfile.Dir, name string, m Manifest, prepare func(*os.File) error) (*Keeper, error) {
 	f, err := d.OpenFile(name, os.O_RDWR)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		f, err = makeManifest(d, name, m, prepare)
 	case err == nil:
-		if err = errors.Join(prepare(f), f.Sync()); err != nil { // what was read may be only in the kernel's cache
+		if err = errors.Join(prepare(f), f.Sync()); err != nil { // the data that was read may be only in the page cache
 			err = errors.Join(err, f.Close())
 		}
 	}

@@ -20,7 +20,7 @@ type Log struct {
 }
 
 // Open opens a log. PATH is the prefix of the names of its segments (to.file of the flow), a device
-// with a ring, or a single segment. It is no error that there is nothing yet.
+// with a ring, or a single segment. A log without segments is not an error.
 func Open(path string) (*Log, error) {
 	s, err := openSet(path)
 	if err != nil {
@@ -39,8 +39,8 @@ func Open(path string) (*Log, error) {
 	return l, nil
 }
 
-// known is the set of a log that has a manifest. A file of it that looks like a capture is a
-// segment with a damaged head.
+// known is the set of a log that has a manifest. In such a log, a file that looks like a capture is
+// a segment with a damaged head.
 type known struct{ set }
 
 func (k known) open(p piece) (*segment, error) {
@@ -64,7 +64,7 @@ func (l *Log) Damage() ([]*Damage, error) {
 // Close closes the log. Its Readers must be closed before.
 func (l *Log) Close() error { return l.set.Close() }
 
-// Reader makes a reader from a position on; 0 is the oldest.
+// Reader makes a reader that begins at position from; 0 means the oldest record.
 func (l *Log) Reader(from uint64) *Reader {
 	return &Reader{set: l.set, next: from, seeking: from > 0, void: never, durableBefore: l.durable, origins: map[uint64]origin{}}
 }
@@ -92,7 +92,7 @@ func (s *files) list(from uint64) ([]piece, error) {
 }
 
 // openRegular opens a regular file for reading. For anything else, such as a named pipe on which
-// open(2) would block, it returns an error that says what it is.
+// open(2) would block, it returns an error that names the type.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

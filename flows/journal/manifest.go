@@ -8,8 +8,7 @@ import (
 	"slices"
 )
 
-// Manifest says what of a log must be on the disk, apart from its segments. docs/capture-format.md
-// has its layout.
+// Manifest lists the segments that must exist on the disk. docs/capture-format.md has its layout.
 type Manifest struct {
 	Flags          uint32
 	Generation     uint64 // grows by 1, 3 or another odd number with each write
@@ -44,7 +43,7 @@ const (
 	FlagGroup = 1 << iota
 	// FlagEnded says that the last run ended in order: Next is one past the last record.
 	FlagEnded
-	// FlagRecovering says that a member of a group may have forgotten what it acknowledged.
+	// FlagRecovering says that a member of a group may have lost records that it acknowledged.
 	FlagRecovering
 )
 
@@ -234,7 +233,8 @@ func (m *Manifest) Forget(oldest uint64) {
 	m.Absent = slices.DeleteFunc(slices.Clone(m.Absent), func(a Range) bool { return a.Last < m.Oldest })
 }
 
-// Begin records a segment, the newest, of a run. Numbers that are skipped have no segment.
+// Begin records that a run began a segment, which is then the newest. Skipped numbers have no
+// segment.
 func (m *Manifest) Begin(segment uint64, r Run) {
 	if segment > m.Newest+1 && m.Newest >= m.Oldest {
 		m.giveUp(m.Newest+1, segment-1)

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// drawManifest draws one that may be a log's.
+// drawManifest draws a manifest that a log may have.
 func drawManifest(t *rapid.T) Manifest {
 	n := rapid.Uint64Range(0, 1<<60)
 	m := Manifest{
@@ -35,7 +35,8 @@ func drawManifest(t *rapid.T) Manifest {
 	return m
 }
 
-// TestManifestEncodes: what is written is read again, and a manifest with any one byte changed is none.
+// TestManifestEncodes: decoding an encoded manifest returns the same manifest. If any one byte
+// changes, decoding fails.
 func TestManifestEncodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawManifest(t)
@@ -52,7 +53,8 @@ func TestManifestEncodes(t *testing.T) {
 	})
 }
 
-// TestManifestLimits: what does not fit is left out from the old end, and no segment in front of the newest ones goes unnamed for it.
+// TestManifestLimits: a manifest with too many runs or absent ranges omits the oldest ones. It
+// still names every one of the newest segments.
 func TestManifestLimits(t *testing.T) {
 	m := Manifest{Oldest: 1, Next: 1, Reserved: 1}
 	for i := range uint64(200) {
@@ -85,7 +87,8 @@ func kept(t *testing.T, dir string, m Manifest) *Keeper {
 	return k
 }
 
-// TestKeeperCrashes: whatever of the writes since the last flush reaches the disk, also in part, the manifest that was flushed is there, or a later one.
+// TestKeeperCrashes: a crash may leave any part of the writes since the last flush on the disk.
+// Reading then returns the flushed manifest or a later one.
 func TestKeeperCrashes(t *testing.T) {
 	dir := t.TempDir()
 	k := kept(t, dir, Manifest{Oldest: 1, Next: 1, Reserved: 1})
@@ -114,7 +117,7 @@ func TestKeeperCrashes(t *testing.T) {
 	})
 }
 
-// tear is a file of which some sectors are of now and the others of before.
+// tear returns a file in which some sectors are new and the others are old.
 func tear(t *rapid.T, before, now []byte) []byte {
 	torn := bytes.Clone(before)
 	for _, at := range copies {
@@ -127,7 +130,7 @@ func tear(t *rapid.T, before, now []byte) []byte {
 	return torn
 }
 
-// TestManifestCopies: one damaged copy costs nothing, and four do.
+// TestManifestCopies: one damaged copy has no effect; with four damaged copies reading fails.
 func TestManifestCopies(t *testing.T) {
 	dir := t.TempDir()
 	k := kept(t, dir, Manifest{Oldest: 1, Next: 5, Reserved: 5})
@@ -153,7 +156,8 @@ func TestManifestCopies(t *testing.T) {
 	}
 }
 
-// withManifest writes a log of two segments, records 1 to 40, and its manifest as an orderly end leaves it.
+// withManifest writes a log of two segments, records 1 to 40, and its manifest, as after an orderly
+// end.
 func withManifest(t *testing.T) (prefix string, second *made) {
 	t.Helper()
 	prefix = filepath.Join(t.TempDir(), "wal")
@@ -170,7 +174,8 @@ func withManifest(t *testing.T) (prefix string, second *made) {
 	return prefix, second
 }
 
-// TestHeadDamage: in every byte of the newest head a bit flips, with a manifest and without. The end of the log stays what it was, or it is refused.
+// TestHeadDamage: one bit flips in each byte of the newest head, with a manifest and without one.
+// The end of the log stays the same, or the log is refused.
 func TestHeadDamage(t *testing.T) {
 	for _, manifest := range []bool{true, false} {
 		prefix, b := withManifest(t)
@@ -203,11 +208,11 @@ func TestHeadDamage(t *testing.T) {
 	}
 }
 
-// TestAbsence: what the manifest names and is not there is damage, and what it does not name is not.
+// TestAbsence: a missing segment is damage if the manifest names it, and no damage otherwise.
 func TestAbsence(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm  func(prefix string) error
-		says  string // "": it goes on
+		says  string // "": the log continues
 		next  uint64
 		count int
 	}{

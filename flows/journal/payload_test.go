@@ -10,8 +10,9 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
-// badPayload is a log with verify: false, as a crash left it: record 4 has a payload that does not fit its checksum, 5 to 7 are other clients', and all
-// were acknowledged as durable.
+// badPayload writes a log with verify: false, as a crash leaves it. The payload of record 4 does
+// not match its checksum, and records 5 to 7 belong to other clients. The flow acknowledged all of
+// them as durable.
 func badPayload(t *testing.T, r *run) string {
 	t.Helper()
 	prefix := filepath.Join(t.TempDir(), "wal")
@@ -24,7 +25,8 @@ func badPayload(t *testing.T, r *run) string {
 	return prefix
 }
 
-// TestBadPayload: it is one record that is lost, and its session goes on behind it.
+// TestBadPayload: a client's bad payload loses only its own record, and its session continues after
+// it.
 func TestBadPayload(t *testing.T) {
 	for number := range uint64(2) { // both layouts
 		prefix := badPayload(t, newRun(number, 1))
@@ -42,7 +44,8 @@ func TestBadPayload(t *testing.T) {
 	}
 }
 
-// TestBadPayloadBeingWritten: while a flow holds the file, a payload that does not fit may not be there yet.
+// TestBadPayloadBeingWritten: while a flow holds the lock of the file, a bad payload may not be
+// completely written yet. Readers wait for it.
 func TestBadPayloadBeingWritten(t *testing.T) {
 	prefix := badPayload(t, newRun(1, 1))
 	f, err := os.Open(segmentPath(prefix, 1))
@@ -59,7 +62,8 @@ func TestBadPayloadBeingWritten(t *testing.T) {
 	}
 }
 
-// TestBadPayloadOfVerified: where payloads were checked when they came, a crash tore it, and nothing behind it was acknowledged.
+// TestBadPayloadOfVerified: if the run checked payloads on receipt, a bad payload was torn by a
+// crash. The log ends before it.
 func TestBadPayloadOfVerified(t *testing.T) {
 	prefix := badPayload(t, newVerifiedRun(1, 1))
 	if end := tail(t, prefix); end.Next != 4 || end.Lost != 0 {

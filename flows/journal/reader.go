@@ -19,14 +19,14 @@ type Reader struct {
 	set     set
 	next    uint64 // position of the next record to return; 0: not known yet
 	given   uint64 // position of the last record returned; 0: none
-	seeking bool   // nothing was returned yet, and earlier records do not matter
+	seeking bool   // nothing was returned yet, and earlier records are not wanted
 
 	at      *segment // the current one; nil: none yet
 	later   []piece  // the segments after it, as last listed
 	void    uint64   // records from here on belong to a later run; never: there is none
 	origins map[uint64]origin
 	batch   pcapng.Batch
-	found   []packet // of the current batch, not checked yet
+	found   []packet // packets of the current batch, not checked yet
 	// counted is a packet of a segment, by its number there, and the position of its record: together
 	// they give the positions of all others. If records before the segment are missing, too, their
 	// number is not known, and the position is the smallest possible.
@@ -42,14 +42,15 @@ type Reader struct {
 // segment and is returned again.
 func (r *Reader) Next() (Record, error) { return r.read(true) }
 
-// Poll is Next for frequent calls. If it would have to read later segments to decide whether a
-// record is lost or not written yet, it returns io.EOF.
+// Poll is Next for frequent calls. It returns io.EOF if only later segments could show whether a
+// record is lost or not written yet.
 func (r *Reader) Poll() (Record, error) { return r.read(false) }
 
 // Position returns the position of the next record; 0: not known yet.
 func (r *Reader) Position() uint64 { return r.next }
 
-// Close closes what is open. A closed Reader continues where it was when it is used again.
+// Close closes the open segment. A closed Reader can be used again, and continues at the same
+// position.
 func (r *Reader) Close() error {
 	if r.at == nil {
 		return nil
@@ -60,8 +61,8 @@ func (r *Reader) Close() error {
 	return at.Close()
 }
 
-// read is Next. Without prove it takes anything that could be the end of the log after a crash for
-// the end, which is cheaper.
+// read is Next. Without prove it accepts any possible end after a crash as the end of the log,
+// which is cheaper.
 func (r *Reader) read(prove bool) (Record, error) {
 	rec, err := r.find(prove)
 	if err == io.EOF && prove {
@@ -110,8 +111,8 @@ func (r *Reader) find(prove bool) (Record, error) {
 	}
 }
 
-// take returns the next record of those found. If ok is false and err nil, there is none among
-// them.
+// take returns the next record of those found. If ok is false and err is nil, none of them is the
+// next record.
 func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 	for len(r.found) > 0 && r.next < r.void {
 		p := &r.found[0]
@@ -135,13 +136,13 @@ func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 	return Record{}, false, nil
 }
 
-// miss handles a packet that is not the next record: it is damaged, or a later one. Without an
-// error, a later run continues in its place.
+// miss handles a packet that is not the next record: it is damaged, or a later one. If it returns
+// no error, a later run continues at this position.
 func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove bool) error {
 	certain, err := r.certain(prove)
 	sent := reason == protocol.BadPayload && !r.at.verified // the client may have sent a bad payload
 	if sent && rec.Position > r.next {
-		reason = protocol.None // earlier ones come first
+		reason = protocol.None // the records before it are missing first
 	} else if sent && prove && err == nil && !certain && rec.Position == r.next {
 		certain = r.alone || r.at.idle != nil && r.at.idle()
 	}
@@ -175,7 +176,7 @@ func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove b
 // verifiedBatch identifies a batch of a segment.
 type verifiedBatch struct {
 	in    *segment
-	place int64 // behind it
+	place int64 // offset after the batch
 }
 
 // certain reports whether the next record is lost, and not just late.
@@ -199,8 +200,8 @@ func (r *Reader) certain(prove bool) (bool, error) {
 	return lost, nil
 }
 
-// durable reports whether the writer knew the next record to be durable: a mark after it says so,
-// or one of a later segment, which is not flushed before this one.
+// durable reports whether the writer knew that the next record was durable. A later mark of this
+// segment shows that, or a mark of a later segment, which is not flushed before this one.
 func (r *Reader) durable() (known bool, err error) {
 	place := r.at.walk.Place()
 	if len(r.found) > 0 {
@@ -219,7 +220,7 @@ func (r *Reader) durable() (known bool, err error) {
 	return known, r.about(err)
 }
 
-// flushed reports whether a segment says that something of it was durable.
+// flushed reports whether a segment's marks say that a part of it was durable.
 func (r *Reader) flushed(p piece) (bool, error) {
 	s, err := r.set.open(p)
 	if errors.Is(err, errAbsent) {
@@ -259,14 +260,15 @@ func (r *Reader) Wait(ctx context.Context) (Record, error) {
 	}
 }
 
-// counted is a packet of a segment, by its number there, and the position of its record: those of the others follow. Where records in
-// front of the segment are missing too, nobody knows how many, and the position is the least that it can be.
+// counted is a packet of a segment: its number in the segment, and the position of its record. The
+// positions of the other packets follow from it. If records before the segment are missing too,
+// their number is not known, and position is the smallest possible one.
 type counted struct {
 	number, position uint64
 	known            bool
 }
 
-// counts returns what is known of a segment that begins with the record next.
+// counts returns a packet whose position is known, for a segment that begins with the record next.
 func (s *segment) counts(next uint64) counted {
 	first := s.walk.Head().Segment.FirstPacket
 	if s.numbered { // packets are numbered from the first of the run
@@ -275,8 +277,8 @@ func (s *segment) counts(next uint64) counted {
 	return counted{first, next, next > 0}
 }
 
-// short returns a Gap if a segment that was read to its end has fewer records than the mark of its
-// completion says; else nil.
+// short returns a Gap if a segment was read to its end and has fewer records than its end marker
+// says; otherwise nil.
 func (r *Reader) short() *Gap {
 	c := r.counted
 	completed, place := r.at.walk.Completed()
@@ -301,7 +303,7 @@ type Record struct {
 	Offset  int64  // of its block in the segment
 }
 
-// packet is a record that was not checked yet.
+// packet is a record that is not checked yet.
 type packet struct {
 	data   []byte
 	time   uint64

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// Repair is what is wrong with a log, and the plan to repair it.
+// Repair lists what is wrong with a log, and is the plan to repair it.
 type Repair struct {
 	Damage   []*Damage
 	Heads    []Rebuilt // heads to rebuild
@@ -137,14 +137,14 @@ func (r *Repair) settle(over *overlay, m *Manifest) (err error) {
 		r.now.Newest = max(r.now.Newest, d.Last)
 	}
 	switch {
-	case behind > 0 && m != nil: // they may have had any position that was ever assigned
+	case behind > 0 && m != nil: // the lost records may have had any position that was ever assigned
 		l.durable = r.now.Reserved
 	case behind > 0:
 		if l.durable, err = l.beyond(behind); err != nil {
 			return err
 		}
 	}
-	for _, made := range r.Heads { // used, and not in the manifest yet
+	for _, made := range r.Heads { // the segment is in use and not in the manifest yet
 		if made.Segment > r.now.Newest {
 			s, err := over.open(made.piece)
 			if err != nil {
@@ -193,7 +193,7 @@ func (r *Repair) front(m *Manifest, first uint64) *Gap {
 // leastRecord is the least length of a record in a segment in bytes.
 const leastRecord = pcapng.PacketHeaderLen + protocol.HeaderLen + 4
 
-// beyond returns a position after all that so many unknown segments can have.
+// beyond returns a position after every record that a number of unknown segments can have.
 func (l *Log) beyond(segments uint64) (uint64, error) {
 	report := Report{}
 	if err := l.walk(&report); err != nil {
@@ -357,7 +357,7 @@ func (r *Repair) candidates(segment uint64, mark pcapng.Batch, m *Manifest, like
 	return all
 }
 
-// runsOf returns the runs that may have written a segment, and what is known of their interfaces.
+// runsOf returns the runs that may have written a segment, and the known interfaces of these runs.
 func (r *Repair) runsOf(segment uint64, m *Manifest, like []sample, raw io.ReaderAt) (all []Run, known map[uint64]pcapng.Interface) {
 	known = map[uint64]pcapng.Interface{}
 	for _, s := range like {
@@ -392,7 +392,7 @@ func (r *Repair) runsOf(segment uint64, m *Manifest, like []sample, raw io.Reade
 	return all, known
 }
 
-// originIn reads the beginning of the run from what is left of a head.
+// originIn finds the origin of the run in a damaged head.
 func originIn(raw io.ReaderAt) (o origin, ok bool) {
 	b := make([]byte, 64<<10)
 	n, _ := raw.ReadAt(b, 0) // a short read is enough
@@ -445,7 +445,8 @@ func (o *overlay) list(from uint64) ([]piece, error) {
 	return all, nil
 }
 
-// find returns a segment as it is listed, or as it would be.
+// find returns a segment from the list or, if the list lacks it, the piece that the list would
+// have.
 func (o *overlay) find(number uint64) (piece, error) {
 	all, err := o.set.list(number)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// repaired repairs a log and checks that planning changes nothing.
+// repaired repairs a log. It checks that planning changes nothing.
 func repaired(t *testing.T, path string) *Repair {
 	t.Helper()
 	before, _ := Verify(path)
@@ -31,7 +31,8 @@ func repaired(t *testing.T, path string) *Repair {
 	return r
 }
 
-// TestRepairHead: a segment with a byte of its head damaged is had back whole, with a manifest and without one.
+// TestRepairHead: repair recovers every record of a segment whose head has a damaged byte, with a
+// manifest and without one.
 func TestRepairHead(t *testing.T) {
 	for _, manifest := range []bool{true, false} {
 		prefix, b := withManifest(t)
@@ -49,7 +50,7 @@ func TestRepairHead(t *testing.T) {
 				continue
 			}
 			if _, damaged := errors.AsType[*DamagedError](func() error { _, err := Tail(prefix); return err }()); !damaged {
-				continue // a capture, as it seems: nobody can know better without a manifest
+				continue // it looks like a capture; without a manifest nothing shows otherwise
 			}
 			r := repaired(t, prefix)
 			if len(r.Heads) != 1 || r.Lost != 0 || r.Next != 41 {
@@ -64,11 +65,12 @@ func TestRepairHead(t *testing.T) {
 	}
 }
 
-// TestRepairGivesUp: where nothing can be had back, the log goes on behind all that it can have had.
+// TestRepairGivesUp: if a segment cannot be recovered, the log continues after every position that
+// the segment may have had.
 func TestRepairGivesUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm       func(p string) error
-		least      uint64 // where it goes on
+		least      uint64 // position at which the log continues
 		lost       uint64
 		unsure     bool
 		setAside   string
@@ -103,7 +105,7 @@ func TestRepairGivesUp(t *testing.T) {
 	}
 }
 
-// TestRepairRing: the same on a ring, whose segments have numbers that go on.
+// TestRepairRing: repair recovers every record of a ring's segment whose head has a damaged byte.
 func TestRepairRing(t *testing.T) {
 	for _, manifest := range []bool{true, false} {
 		for at := 0; at < 512; at += 61 {

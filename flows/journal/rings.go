@@ -33,7 +33,7 @@ func (s *rings) list(from uint64) ([]piece, error) {
 	return all, nil
 }
 
-// onward returns the segments from one on: generations are consecutive.
+// onward returns the segments from a number on. Generations are consecutive.
 func (s *rings) onward(from uint64) []piece {
 	all := []piece{s.piece(from)}
 	for g := from + 1; g-from < s.Slots; g++ {
@@ -88,15 +88,15 @@ func (s *rings) manifest() (Manifest, int, error) {
 	return readManifest(s.file, ring.ManifestOffset)
 }
 
-// suspects returns segments whose slot has batches and no head. Old data from before the slot
-// belonged to the ring, or of an overwritten segment, does not count.
+// suspects returns segments whose slot has batches and no head. It ignores old data: of an
+// overwritten segment, or from before the slot belonged to the ring.
 func (s *rings) suspects(m *Manifest) (all []piece, err error) {
 	found, err := s.Generations(s.file)
 	if err != nil {
 		return nil, err
 	}
 	newest, oldest := uint64(0), uint64(1)
-	if n := len(found); n > 0 { // a crash may have torn the head that was to replace the oldest one
+	if n := len(found); n > 0 { // a crash may have torn the head that was about to replace the oldest one
 		oldest = found[n-1] + 2 - min(found[n-1]+1, s.Slots)
 	}
 	if m != nil {

@@ -27,7 +27,7 @@ func (s *Sessions) Note(session uint64, m Mark) {
 	s.young[session] = m
 }
 
-// Last returns the progress of a session, the zero Mark if it is not known.
+// Last returns the progress of a session, or the zero Mark if the session is not known.
 func (s *Sessions) Last(session uint64) Mark {
 	if m, known := s.young[session]; known {
 		return m
@@ -41,8 +41,8 @@ func (s *Sessions) Len() int { return len(s.young) + len(s.old) }
 // linkType is the link type of logs, LINKTYPE_USER0.
 const linkType = 147
 
-// described is what the head of each segment says of the run that wrote it; owned is used if records have owners. A release that does not know
-// owners refuses such a log.
+// described is the description of a run in the head of each of its segments; owned is used if
+// records have owners. A release that does not know owners refuses such a log.
 const (
 	described = "log from position %d in run %016x"
 	owned     = "log of owners from position %d in run %016x"
@@ -61,20 +61,20 @@ func Owned(s pcapng.Interface, start, run uint64) pcapng.Interface {
 	return s
 }
 
-// verified is in the heads of runs that checked every payload on receipt.
+// verified is in the heads of runs that checked all payloads on receipt.
 const verified = "payloads were verified"
 
-// Verified adds to a Source that payloads were checked on receipt. A bad payload in the log was
-// then damaged later; otherwise its client may have sent it so.
+// Verified adds to a Source that payloads were checked on receipt. A bad payload in such a log was
+// damaged later. In any other log the client may have sent it.
 func Verified(s pcapng.Interface) pcapng.Interface {
 	s.Comment = verified
 	return s
 }
 
-// errNotLog means that segments are not those of a log.
+// errNotLog means that segments do not belong to a log.
 var errNotLog = errors.New("no log of messages")
 
-// origin is what a head says of its run.
+// origin is the description of a run, from a head.
 type origin struct {
 	start, run uint64
 	verified   bool
@@ -150,8 +150,8 @@ func (c *Cut) Error() string {
 }
 
 // Resume returns the manifest for continuing a log whose end was found and whose segments were
-// recovered: the one that was read, updated, or a first one. Segments from next on are unused: the
-// log continues with that.
+// recovered. It updates the manifest that was read, or makes the first one. Segments from next on
+// are unused: the log continues with segment next.
 func Resume(path string, end End, next uint64) (Manifest, error) {
 	l, err := Open(path)
 	if errors.Is(err, ring.ErrNone) {
@@ -202,7 +202,7 @@ func resume(s set, end End, next uint64) (m Manifest, err error) {
 	return m, nil
 }
 
-// drop removes segments from one on, to which nothing was ever written.
+// drop removes the segments from a number on. They never had data.
 func (m *Manifest) drop(from uint64) {
 	if m.Newest < from {
 		return

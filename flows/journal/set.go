@@ -21,22 +21,25 @@ type piece struct {
 	name   string // for errors and reports
 	path   string // of a file
 	ahead  bool   // it has the name of a prepared segment that is not in use yet
-	head   []byte // replaces the beginning of the segment; nil: does not
+	head   []byte // replaces the beginning of the segment; nil: read it from the disk
 }
 
-// set is where a log's segments are.
+// set is the place where a log has its segments.
 type set interface {
 	// list returns the segments with a number and later ones, oldest first. It may return earlier ones, too.
 	list(from uint64) ([]piece, error)
-	// open opens a segment. If it is gone, or no segment yet, the error matches errAbsent.
+	// open opens a segment. If it does not exist or is not a segment yet, the error matches
+	// errAbsent.
 	open(p piece) (*segment, error)
 	// piece returns the segment with a number, which need not exist.
 	piece(number uint64) piece
-	// bytes returns the bytes in the place of a segment, whatever they are, and their number.
+	// bytes returns the bytes in the place of a segment, whatever they are, and the size of the
+	// place.
 	bytes(p piece) (r io.ReaderAt, size int64, end func() error, err error)
 	// manifest returns the newest intact copy, and how many others are damaged. ErrNoManifest: there is none.
 	manifest() (m Manifest, damaged int, err error)
-	// suspects returns segments that list does not return because their head is damaged. The manifest is nil if there is none.
+	// suspects returns segments that list does not return because their head is damaged. The
+	// manifest is nil if there is none.
 	suspects(m *Manifest) ([]piece, error)
 	io.Closer
 }
@@ -94,7 +97,7 @@ func (s *segment) begin(r io.ReaderAt) error {
 	return err
 }
 
-// follow updates the segment with what was written meanwhile.
+// follow updates the segment with data that was written since it was opened.
 func (s *segment) follow() error {
 	n, err := s.size()
 	if err == nil {
@@ -103,7 +106,7 @@ func (s *segment) follow() error {
 	return err
 }
 
-// gone returns errAbsent if the slot of a ring has another segment by now, else the error.
+// gone returns errAbsent if the slot of a ring now has another segment, otherwise the error.
 func (s *segment) gone(err error) error {
 	if errors.Is(err, pcapng.ErrReplaced) {
 		return fmt.Errorf("%w: %s: %w", errAbsent, s.name, err)
@@ -183,7 +186,7 @@ func (r *Repair) apply() error {
 	return r.applyToFiles()
 }
 
-// applyToFiles locks the files that it changes, so that no flow starts with them meanwhile.
+// applyToFiles locks the files that it changes, so that no flow can start with them.
 func (r *Repair) applyToFiles() (err error) {
 	d, base, err := newfile.Open(r.log.path)
 	if err != nil {
@@ -211,7 +214,7 @@ func (r *Repair) applyToFiles() (err error) {
 	if err := d.Sync(); err != nil {
 		return err
 	}
-	if f == nil { // the log has the same owner as its segments
+	if f == nil { // give the manifest the owner of the segments
 		k, err := KeepFile(d, base+ManifestSuffix, r.now, r.sameOwner)
 		if err != nil {
 			return err

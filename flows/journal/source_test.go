@@ -7,7 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// TestOwned: heads of runs whose records have owners say so, are read, and are found in what is left of a head.
+// TestOwned: the head of a run records whether its records have owners. The parser reads that from
+// an intact head and from a damaged one.
 func TestOwned(t *testing.T) {
 	for _, want := range []origin{{start: 7, run: 0xabc}, {start: 7, run: 0xabc, owned: true}} {
 		s := Source("wal", want.start, want.run, 100)

@@ -68,7 +68,7 @@ func (l *Log) tail(least int64) (End, error) {
 	return end, errors.Join(err, r.Close())
 }
 
-// follow processes one more record.
+// follow processes the next record.
 func (r *Reader) follow(end *End) error {
 	rec, err := r.Next()
 	if g, ok := errors.AsType[*Gap](err); ok {
@@ -86,12 +86,12 @@ func (r *Reader) follow(end *End) error {
 	return err
 }
 
-// mostOpen bounds the newest segments of a run that may not be durable: a flow has no more of them
-// open at a time, see package flows/segment.
+// mostOpen limits the number of the newest segments of a run that may not be durable. A flow has at
+// most that many segments open; see package flows/segment.
 const mostOpen = 17
 
-// beginLate begins at the newest segment with enough bytes from there on, before which nothing of
-// its run can be missing.
+// beginLate begins at the newest segment that meets two conditions: the log has enough bytes from
+// there on, and nothing of the segment's run can be missing before it.
 func (r *Reader) beginLate(least int64) error {
 	all, err := r.set.list(0)
 	if err != nil {
@@ -122,12 +122,12 @@ func (r *Reader) beginLate(least int64) error {
 	return r.beginOldest(all)
 }
 
-// segmentSummary is what beginLate must know of a segment.
+// segmentSummary is the information about a segment that beginLate needs.
 type segmentSummary struct {
 	run     uint64
 	size    int64
 	records bool // it has an intact record
-	durable bool // its writer knew something of it to be durable, and so all earlier segments
+	durable bool // its writer knew that a part of it was durable, and so all earlier segments
 }
 
 func (r *Reader) summarize(p piece) (g segmentSummary, err error) {

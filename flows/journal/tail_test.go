@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBeginsLate: how far back the search for the end begins, where every segment was ended.
+// TestBeginsLate: the search for the end begins at the newest segment before which nothing can be
+// missing. Here every segment has an end marker.
 func TestBeginsLate(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -46,8 +46,8 @@ type Report struct {
 // manifest names.
 func (r *Report) Intact() bool { return r.Lost == 0 && len(r.Damage) == 0 }
 
-// Verify reads a whole log, twice. It may be written meanwhile; the report may or may not include
-// what is written then.
+// Verify reads a whole log, twice. A flow may write the log at the same time; the report may or may
+// not include the new records.
 func Verify(path string) (Report, error) {
 	l, err := Open(path)
 	if err != nil {
@@ -114,7 +114,7 @@ func (l *Log) inspect(report *Report) error {
 	if err != nil {
 		return err
 	}
-	void := report.Next // records from here on are not part of the log, in this run
+	void := report.Next // in this run, records from here on are not part of the log
 	later := uint64(0)
 	for i := len(all) - 1; i >= 0; i-- {
 		s, err := l.set.open(all[i])
@@ -141,7 +141,7 @@ func (l *Log) inspect(report *Report) error {
 	return nil
 }
 
-// startOf returns where a run began that has a segment in the report.
+// startOf returns the start position of a run that has a segment in the report.
 func (r *Report) startOf(run uint64) uint64 {
 	for i := range r.Segments {
 		if r.Segments[i].Run == run {

@@ -5,46 +5,46 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// InPlaceAlign is what every record of the slot layout is padded to: the least that
-// direct I/O takes on the disks it is for.
+// InPlaceAlign is the length in bytes to which the slot layout pads every record. It is the least
+// alignment for direct I/O on the disks for this layout.
 const InPlaceAlign = 512
 
-// InPlaceHeadroom puts a packet where the block header in front of it begins on a
-// multiple of InPlaceAlign: 256 + 284 = 512 + 28.
+// InPlaceHeadroom places a packet so that the block header before it begins at a multiple of
+// InPlaceAlign: 256 + 284 = 512 + 28.
 const InPlaceHeadroom = InPlaceAlign + pcapng.PacketHeaderLen - umem.PacketHeadroom
 
-// InPlace makes a record of each packet where it landed: the block header goes in
-// front of it, padding behind it, and the frames are written by one gather
-// write. Only packets of several frames are copied, into other frames.
+// InPlace makes a record of each packet where it landed. It puts the block header before the packet
+// and padding after it, and the disk writes the frames by one gather write. It copies only packets
+// of several frames, into other frames.
 type InPlace struct {
 	region  *umem.Region
 	limit   uint64 // bytes of a batch
 	enough  uint64 // bytes of a batch that has more than one packet
 	spare   *umem.FreeList
-	landed  *umem.FreeList // extents that messages landed in go there; nil: there are none
+	landed  *umem.FreeList // Free puts extents of messages here; nil: with the frames
 	copied  *Copies
 	numbers Numbering
 	snap    *SnapLen
 
-	chain   []umem.Frame // the head's frame, then records; capacity is the most a message has
-	notes   uint32       // bytes of noted blocks behind the mark in the head
+	chain   []umem.Frame // the head's frame, then records; capacity is the longest write
+	notes   uint32       // bytes of noted blocks after the mark in the head
 	length  uint64
 	packets uint32
 	bytes   uint64
 	latest  uint64                 // time of the newest packet
-	tail    [2 * InPlaceAlign]byte // of a copied record
+	tail    [2 * InPlaceAlign]byte // of a record that needs a spare frame
 }
 
-// NewInPlace returns a layout whose batches have at most frames frames. A batch of
-// more than one packet has at most enough bytes.
+// NewInPlace returns a layout whose batches have at most frames frames. A batch with more than one
+// packet has at most enough bytes.
 func NewInPlace(c Config, frames int, enough uint64) *InPlace {
 	return &InPlace{region: c.Region, limit: c.Limit, enough: enough, spare: c.Free, copied: c.Copies, snap: c.SnapLen, numbers: c.Numbers, chain: make([]umem.Frame, 0, frames)}
 }
 
-// ReturnExtents has Free put extents into another list than frames.
+// ReturnExtents makes Free put extents into a separate list.
 func (s *InPlace) ReturnExtents(to *umem.FreeList) { s.landed = to }
 
-// open makes sure that the batch has its head.
+// open ensures that the batch has its head.
 func (s *InPlace) open() bool {
 	if len(s.chain) > 0 {
 		return true
@@ -57,7 +57,7 @@ func (s *InPlace) open() bool {
 	return true
 }
 
-// setHead makes the head long enough for its mark and n bytes of blocks.
+// setHead sets the length of the head for its mark and n bytes of blocks.
 func (s *InPlace) setHead(n uint32) {
 	head := &s.chain[0]
 	start, _ := s.region.Start(*head)
@@ -94,14 +94,14 @@ func (s *InPlace) Add(source uint32, fs []umem.Frame) int {
 	return done
 }
 
-// put adds what is kept of one packet, in place if it can.
+// put adds the kept bytes of one packet, in place if possible.
 func (s *InPlace) put(source uint32, fs []umem.Frame, length uint32) bool {
 	kept := s.snap.keep(length)
 	block := pcapng.PacketBlockLen(kept+s.numbers.extra, InPlaceAlign)
 	if after := s.length + uint64(block); after > s.limit || after > s.enough && s.packets > 0 {
 		return false
 	}
-	s.chain[len(s.chain)-1].Options |= umem.More // a seal that was not sent took it away
+	s.chain[len(s.chain)-1].Options |= umem.More // an unsent Seal may have cleared it
 	ok := false
 	if f := fs[0]; f.Len < kept || !s.headed(f) {
 		ok = s.writeCopied(source, fs, kept, length, block)
@@ -109,7 +109,7 @@ func (s *InPlace) put(source uint32, fs []umem.Frame, length uint32) bool {
 		f.Len = kept
 		ok = s.writeInPlace(source, f, length, block)
 		if ok {
-			s.spare.Push(fs[1:]...) // none of what is kept is there
+			s.spare.Push(fs[1:]...) // the other frames have no kept bytes
 		}
 	}
 	if ok {
@@ -122,7 +122,7 @@ func (s *InPlace) put(source uint32, fs []umem.Frame, length uint32) bool {
 	return ok
 }
 
-// writeInPlace makes the record of a packet, of which f is kept, where it landed.
+// writeInPlace makes the record of a packet where it landed. f has the kept bytes.
 func (s *InPlace) writeInPlace(source uint32, f umem.Frame, length, block uint32) bool {
 	if s.fits(f, block) {
 		return s.writeHere(source, f, length, block)
@@ -130,14 +130,14 @@ func (s *InPlace) writeInPlace(source uint32, f umem.Frame, length, block uint32
 	return s.writeSpilled(source, f, length, block)
 }
 
-// headed reports whether a block header fits in front of f, in its frame and where
-// direct I/O may begin.
+// headed reports whether a block header fits before f: in f's frame, and at an offset where direct
+// I/O may begin.
 func (s *InPlace) headed(f umem.Frame) bool {
 	start, _ := s.region.Start(f)
 	return f.Addr-start >= pcapng.PacketHeaderLen && (f.Addr-pcapng.PacketHeaderLen)%InPlaceAlign == 0
 }
 
-// fits reports whether a record of block bytes around f stays in f's frame.
+// fits reports whether a record of block bytes around f fits f's frame.
 func (s *InPlace) fits(f umem.Frame, block uint32) bool {
 	start, room := s.region.Start(f)
 	return f.Addr-start-pcapng.PacketHeaderLen+uint64(block) <= room
@@ -156,8 +156,8 @@ func (s *InPlace) writeHere(source uint32, f umem.Frame, length, block uint32) b
 	return true
 }
 
-// writeSpilled is inPlace for a packet that fills its frame to the end: what follows
-// it goes on in a spare frame.
+// writeSpilled is writeHere for a packet whose record does not fit its frame. The rest of the
+// record goes into a spare frame.
 func (s *InPlace) writeSpilled(source uint32, f umem.Frame, length, block uint32) bool {
 	n := len(s.chain)
 	if n+2 > cap(s.chain) || !s.spare.Pop(s.chain[n+1:n+2]) {
@@ -179,7 +179,7 @@ func (s *InPlace) writeSpilled(source uint32, f umem.Frame, length, block uint32
 	return true
 }
 
-// writeCopied writes the record into spare frames and sets the packet's own free.
+// writeCopied writes the record into spare frames and frees the packet's frames.
 func (s *InPlace) writeCopied(source uint32, fs []umem.Frame, kept, length, block uint32) bool {
 	size := s.region.FrameSize()
 	first := len(s.chain)

@@ -16,11 +16,10 @@ import (
 
 const (
 	deskFrames = 300
-	deskPoison = 0xcc // in every byte of a frame that is not a packet's, and in no packet
+	deskPoison = 0xcc // in every byte of a frame outside packets, and in no packet
 )
 
-// desk is memory and a layout without any device. What the layout seals is put
-// where a disk would have it.
+// desk is memory and a layout without a device. It puts sealed batches where a disk would.
 type desk struct {
 	*rapid.T
 	region *umem.Region
@@ -41,7 +40,7 @@ type desk struct {
 	want     [][]byte       // packets in the order received
 }
 
-// newDesk opens a region that the caller closes.
+// newDesk returns a desk with a region that the caller closes.
 func newDesk(t *rapid.T, region *umem.Region, kind string) *desk {
 	book := region.NewBook("desk")
 	hands, err := book.NewHolder(umem.OwnerWorker, "desk")
@@ -85,7 +84,7 @@ func (d *desk) begin() {
 	d.file = head
 }
 
-// land receives a packet of length bytes, at offset of each of its frames.
+// land receives a packet of length bytes, at the given offset of each of its frames.
 func (d *desk) land(length, offset uint64) bool {
 	packet := make([]byte, length)
 	for i := range packet {
@@ -115,10 +114,10 @@ func (d *desk) land(length, offset uint64) bool {
 	return true
 }
 
-// clockOf is the clock that the time of a packet is of.
+// clockOf returns the clock that stamps a packet.
 func clockOf(packet int) umem.Clock { return umem.Clock(packet / 3 % 2) }
 
-// record gives the layout what has landed, and writes batches as they fill.
+// record gives the received packets to the layout, and writes batches as they fill.
 func (d *desk) record() {
 	for len(d.landed) > 0 {
 		n := d.layout.Add(0, d.landed)
@@ -127,7 +126,7 @@ func (d *desk) record() {
 		if n > 0 {
 			continue
 		}
-		if d.layout.Size() == 0 { // memory is short: the disk gives some back
+		if d.layout.Size() == 0 { // memory is short: free some, as the disk does
 			if len(d.flying) == 0 {
 				d.Fatalf("an empty layout takes no packet of %d frames, with %d spare", len(d.landed), d.spare.Len())
 			}
@@ -138,8 +137,8 @@ func (d *desk) record() {
 	}
 }
 
-// write seals the open batch, sometimes first for a place it does not get, and
-// puts it where it belongs.
+// write seals the open batch and puts it at its place. Sometimes it first seals it for another
+// place.
 func (d *desk) write() {
 	size := d.layout.Size()
 	if size == 0 {
@@ -179,7 +178,7 @@ func (d *desk) write() {
 	d.conserved()
 }
 
-// free gives back one of the messages on their way.
+// free frees one of the messages in flight.
 func (d *desk) free() {
 	if len(d.flying) == 0 {
 		return
@@ -190,7 +189,7 @@ func (d *desk) free() {
 	d.conserved()
 }
 
-// conserved checks that every frame is in one place.
+// conserved checks that every frame is in exactly one place.
 func (d *desk) conserved() {
 	seen := make(map[uint64]string)
 	note := func(where string, fs []umem.Frame) {
@@ -223,7 +222,7 @@ func (d *desk) conserved() {
 	}
 }
 
-// check compares what is in the file with what landed.
+// check compares the file with the packets that landed.
 func (d *desk) check() {
 	got, cut := 0, uint64(0)
 	packet := func(p pcapng.Packet) error {
@@ -248,14 +247,13 @@ func (d *desk) check() {
 	}
 }
 
-// kept is what the file has of a packet.
+// kept returns the bytes of a packet that the file has.
 func (d *desk) kept(packet int) []byte {
 	all := d.want[packet]
 	return all[:d.snap.keep(uint32(len(all)))]
 }
 
-// recovered checks that recovery takes the whole file, and that another reader
-// reads it.
+// recovered checks that recovery accepts the whole file, and that another reader reads it.
 func (d *desk) recovered(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, d.file, 0o600); err != nil {
@@ -285,7 +283,7 @@ func (d *desk) recovered(t *testing.T) {
 	}
 }
 
-// steps are what may happen to a layout.
+// steps returns the random operations on a layout.
 func (d *desk) steps(offsets []uint64) map[string]func(*rapid.T) {
 	land := func(length uint64) func(*rapid.T) {
 		return func(t *rapid.T) {
@@ -313,7 +311,7 @@ func (d *desk) steps(offsets []uint64) map[string]func(*rapid.T) {
 	}
 }
 
-// TestLayouts puts random packets into both layouts and reads the file.
+// TestLayouts: the file has all packets after random operations on each layout.
 func TestLayouts(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary, FrameSize: 4096, ExtentSize: 256 << 10, Extents: 3})
 	if err != nil {
@@ -329,7 +327,7 @@ func TestLayouts(t *testing.T) {
 		offsets []uint64
 	}{
 		{"slot", []uint64{umem.PacketHeadroom + InPlaceHeadroom}},
-		{"slot", []uint64{umem.PacketHeadroom + InPlaceHeadroom, umem.PacketHeadroom, 0, 28, 2000}}, // also where no record can be
+		{"slot", []uint64{umem.PacketHeadroom + InPlaceHeadroom, umem.PacketHeadroom, 0, 28, 2000}}, // also offsets where no record can begin
 		{"packed", []uint64{umem.PacketHeadroom, 0, 1}},
 	} {
 		t.Run(fmt.Sprint(c.kind, " ", len(c.offsets)), func(t *testing.T) {
@@ -348,7 +346,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestSlotCopiesNothing: a packet of which what is kept is in one frame stays where it landed.
+// TestSlotCopiesNothing: the slot layout does not copy a packet whose kept bytes are in one frame.
 func TestSlotCopiesNothing(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary, FrameSize: 4096, ExtentSize: 256 << 10, Extents: 3})
 	if err != nil {

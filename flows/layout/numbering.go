@@ -2,21 +2,21 @@ package layout
 
 import "github.com/unifiedd/unifiedd/internal/pcapng"
 
-// Numbering gives the packets of a ring their numbers, and mirrored ones their
-// direction. The zero value gives none, as files have it.
+// Numbering adds to records the numbers of packets in a ring and the directions of mirrored
+// packets. The zero value adds nothing, as in files.
 type Numbering struct {
-	extra      uint32 // bytes that takes
+	extra      uint32 // bytes that these options take
 	numbers    bool
 	next       uint64
-	directions []pcapng.Direction // by source; nil: none are told
+	directions []pcapng.Direction // by source; nil: none
 }
 
-// NumberFrom numbers packets from first on.
+// NumberFrom returns a Numbering that numbers packets from first on.
 func NumberFrom(first uint64) Numbering {
 	return Numbering{extra: pcapng.NumberLen, numbers: true, next: first}
 }
 
-// WithDirections also tells directions, by source; nil: there are none.
+// WithDirections also adds directions, by source; nil: none.
 func (n Numbering) WithDirections(directions []pcapng.Direction) Numbering {
 	if directions != nil {
 		n.directions, n.extra = directions, n.extra+pcapng.DirectionLen
@@ -24,7 +24,7 @@ func (n Numbering) WithDirections(directions []pcapng.Direction) Numbering {
 	return n
 }
 
-// tail writes what follows a packet of a source in its block.
+// tail writes the part of a block after the packet.
 func (n *Numbering) tail(source uint32, dst []byte, capLen, blockLen uint32) {
 	switch {
 	case n.numbers && n.directions != nil:

@@ -6,17 +6,17 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Packed copies packets back to back into extents. Each batch is one extent and
-// one write; frames are free again at once.
+// Packed copies packets back to back into extents. Each batch is one extent and one write. Frames
+// are free at once after the copy.
 type Packed struct {
 	region  *umem.Region
 	align   uint32
-	limit   uint32         // bytes of a batch
-	enough  uint32         // bytes of a batch that has more than one packet
-	mark    uint32         // bytes of the mark in front: none in a stream
+	limit   uint32         // largest batch in bytes
+	enough  uint32         // largest batch with more than one packet, in bytes
+	mark    uint32         // bytes of the mark at the start; 0 in a stream
 	spare   *umem.FreeList // frames
 	extents umem.FreeList
-	total   int // extents, wherever they are
+	total   int // number of extents, in any state
 	frames  int // of an extent
 	copied  *Copies
 	numbers Numbering
@@ -31,10 +31,9 @@ type Packed struct {
 	message [1]umem.Frame
 }
 
-// NewPacked returns a layout that copies into the extents, which are its own from
-// then on. Batches are multiples of align bytes. A batch of more than one packet
-// has at most enough bytes. With an align of 1 batches are those of a stream,
-// without a mark in front and without padding.
+// NewPacked returns a layout that copies into the extents, which it then owns. Batches are
+// multiples of align bytes. A batch with more than one packet has at most enough bytes. With an
+// align of 1 batches are those of a stream, without a mark and without padding.
 func NewPacked(c Config, align, enough uint32, extents []umem.Frame) *Packed {
 	p := &Packed{
 		region: c.Region, align: align, limit: uint32(c.Limit), enough: enough, spare: c.Free, extents: *umem.NewFreeList(extents), copied: c.Copies,
@@ -46,7 +45,7 @@ func NewPacked(c Config, align, enough uint32, extents []umem.Frame) *Packed {
 	return p
 }
 
-// open makes sure that there is an extent to write to.
+// open ensures that there is an open extent.
 func (p *Packed) open() bool {
 	if p.out != nil {
 		return true
@@ -94,16 +93,17 @@ func (p *Packed) Add(source uint32, fs []umem.Frame) int {
 		done += n
 		copied += uint64(kept)
 	}
-	p.copied.Packed.Add(copied) // once for all: it waits until what was copied is out of the processor
+	p.copied.Packed.Add(copied) // once per call: the atomic add waits for the copy's stores
 	p.spare.Push(fs[:done]...)
 	return done
 }
 
-// prefetchAhead is how many frames ahead of the copy the CPU prefetches. Another CPU wrote the frames, so each cache line is a miss. With three frames
-// ahead, copying a packet of 1 KiB took two thirds of the time (docs/layouts.md).
+// prefetchAhead is how many frames ahead of the copy the CPU prefetches. Another CPU wrote the
+// frames, so each cache line is a miss. With three frames ahead, copying a packet of 1 KiB took two
+// thirds of the time (docs/layouts.md).
 const prefetchAhead = 3
 
-// prefetch has the CPU fetch what will be copied soon.
+// prefetch makes the CPU prefetch packets that will be copied soon.
 func (p *Packed) prefetch(next []umem.Frame) {
 	if len(next) >= prefetchAhead {
 		f := next[prefetchAhead-1]
@@ -111,7 +111,7 @@ func (p *Packed) prefetch(next []umem.Frame) {
 	}
 }
 
-// put copies what is kept of one packet.
+// put copies the kept bytes of one packet.
 func (p *Packed) put(source uint32, fs []umem.Frame, kept, length, block uint32) {
 	dst := p.out[p.used : p.used+block]
 	side := p.region.Side(fs[0])
@@ -141,8 +141,8 @@ func (p *Packed) Count() (uint32, uint64) { return p.packets, p.bytes }
 // ExtentFrames implements [Layout].
 func (p *Packed) ExtentFrames() int { return (p.total - p.extents.Len()) * p.frames }
 
-// ReleaseExcess gives free extents back to h while there are more than keep in
-// all, and reports whether there still are.
+// ReleaseExcess gives free extents to h while there are more than keep in all. It reports whether
+// there still are.
 func (p *Packed) ReleaseExcess(h *umem.Holder, keep int) (over bool) {
 	p.total -= p.extents.ReleaseExcess(p.total-keep, h)
 	return p.total > keep

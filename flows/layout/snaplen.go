@@ -5,14 +5,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
-// SnapLen says how many bytes of each packet are kept, and counts what is not.
+// SnapLen limits the kept bytes of each packet, and counts the omitted ones.
 type SnapLen struct {
 	Max       uint32          // bytes; 0: whole packets
 	Truncated counter.Counter // packets
 	Omitted   counter.Counter // bytes
 }
 
-// keep returns how much of a packet of length bytes is kept.
+// keep returns how many bytes of a packet of length bytes are kept.
 func (s *SnapLen) keep(length uint32) uint32 {
 	if s.Max == 0 {
 		return length
@@ -20,7 +20,7 @@ func (s *SnapLen) keep(length uint32) uint32 {
 	return min(length, s.Max)
 }
 
-// count notes a packet of which kept bytes were kept.
+// count counts a packet of which kept bytes were kept.
 func (s *SnapLen) count(length, kept uint32) {
 	if kept < length {
 		s.Truncated.Add(1)
@@ -28,7 +28,7 @@ func (s *SnapLen) count(length, kept uint32) {
 	}
 }
 
-// Status returns what was truncated; nil if packets are kept whole.
+// Status returns the counters; nil if packets are kept whole.
 func (s *SnapLen) Status() *status.Truncated {
 	if s.Max == 0 {
 		return nil

@@ -10,13 +10,17 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// TestWhereItLanded shows by address that a disk is given what hosts write from where it landed, and hosts what the disk wrote into the region.
+// TestWhereItLanded: a disk writes a host's data from the address at which the data arrived, and a
+// host gets data from the address to which the disk read it. The test compares addresses in the
+// region.
 func TestWhereItLanded(t *testing.T) {
 	r, s := newSoftRig(t)
-	landed(r, s, 2) // a packet's frame, and where RoCE in software places it: the one copy
+	landed(r, s, 2) // a packet's frame, and the buffer into which RoCE in software copies it
 }
 
-// landed: at the moment a host knows that a write is done it is in the server's region so often, once of those in the buffer from which it went to the disk; of a read always once.
+// landed checks how often data is in the server's region. When a host knows that a write is done,
+// its data is once in the buffer from which it went to the disk. The whole region has no more
+// copies than most. The data of a read is in the region once.
 func landed(r *rig, s *station, most int) {
 	r.Helper()
 	disk := r.zram(16 << 20)
@@ -62,7 +66,7 @@ func landed(r *rig, s *station, most int) {
 	}
 }
 
-// find is how often a piece is in the server's buffers, and in its region.
+// find returns how often a piece is in the server's buffers, and in its region.
 func (v *served) find(piece []byte) (in, all int) {
 	v.Helper()
 	v.rest()
@@ -82,7 +86,7 @@ func (v *served) find(piece []byte) (in, all int) {
 	return in, all
 }
 
-// rest waits until nothing is under way: every buffer is back.
+// rest waits until no command is in progress: every buffer is back.
 func (v *served) rest() {
 	v.Helper()
 	testenv.Wait(v, waitLimit, "all buffers", func() (is bool) {
@@ -104,7 +108,7 @@ func readAt(r *rig, path string, b []byte, at int64) {
 	r.must(err)
 }
 
-// writeAt writes, past the kernel's cache in the end.
+// writeAt writes, and flushes the kernel's cache.
 func writeAt(r *rig, path string, b []byte, at int64) {
 	r.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)

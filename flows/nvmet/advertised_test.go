@@ -9,14 +9,15 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// advertised is a field of what Identify says, that is not zero, and what it promises: does tries that. Fields that only describe have no does.
+// advertised is a field of Identify that is not zero. does tries what the field promises. Fields
+// that only describe have no does.
 type advertised struct {
 	at, length int
 	name       string // in parentheses: some disks have none
 	does       func(h *handMade, value uint64)
 }
 
-// refuses holds that a command has a status.
+// refuses checks the status of a command that the target refuses.
 func (q *hostQueue) refuses(c *message, want fabrics.Status) {
 	q.Helper()
 	if got := q.ask(c); got.Status.Code() != want {
@@ -24,7 +25,7 @@ func (q *hostQueue) refuses(c *message, want fabrics.Status) {
 	}
 }
 
-// bitsAre holds that a field has these bits and no others: each is tried by what does besides.
+// bitsAre checks that a field has exactly these bits. does tries them.
 func bitsAre(want uint64, does func(h *handMade)) func(*handMade, uint64) {
 	return func(h *handMade, value uint64) {
 		h.Helper()
@@ -57,7 +58,7 @@ var ofController = []advertised{
 			h.Errorf("the property says %#x", got.Result)
 		}
 	}},
-	{92, 4, "OAES: namespaces that change", bitsAre(1<<8, func(*handMade) {})}, // TestChange
+	{92, 4, "OAES: namespaces that change", bitsAre(1<<8, func(*handMade) {})}, // tested by TestChange
 	{96, 4, "CTRATT: host identifiers of 128 bits, and any command keeps alive", bitsAre(1<<0|1<<6, func(h *handMade) { // the latter is TestKeepAlive's
 		at := h.room(16)
 		h.admin.succeeds(&message{opcode: fabrics.OpGetFeatures, data: h.keyed(at, 16), words: [6]uint32{0x81, 1}})
@@ -139,13 +140,14 @@ var ofNamespace = []advertised{
 	}},
 	{8, 8, "NCAP", nil}, {16, 8, "NUSE", nil},
 	{24, 1, "(NSFEAT) what is preferred", bitsAre(1<<4, func(*handMade) {})},
-	{30, 1, "NMIC: several controllers", bitsAre(1, func(*handMade) {})},                 // CMIC's
-	{33, 1, "DLFEAT: Write Zeroes gives blocks back", bitsAre(1<<3, func(*handMade) {})}, // ONCS's
+	{30, 1, "NMIC: several controllers", bitsAre(1, func(*handMade) {})},                 // tested by CMIC
+	{33, 1, "DLFEAT: Write Zeroes gives blocks back", bitsAre(1<<3, func(*handMade) {})}, // tested by ONCS
 	{64, 8, "(NPWG to NPDA)", nil}, {104, 16, "NGUID", nil},
 	{130, 1, "LBADS", bitsAre(12, func(*handMade) {})},
 }
 
-// TestAdvertised walks what Identify says of a controller and a namespace. Each byte that is not zero is of a field that is listed here, with what it promises, which is done.
+// TestAdvertised: the target does everything that Identify promises for a controller and a
+// namespace. Each byte that is not zero must belong to a field in the lists.
 func TestAdvertised(t *testing.T) {
 	r, s := newSoftRig(t)
 	c := softConfig(r)

@@ -14,7 +14,7 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 		if p.state == sessionDraining {
 			s.finish(o)
 		} else {
-			o.state = opAnswered // Server.leave will finish it
+			o.state = opAnswered // Server.leave finishes it
 		}
 		return
 	}
@@ -70,7 +70,7 @@ func diskFault(status fabrics.Status) bool {
 	return false
 }
 
-// gives reports whether a command returns bytes to the host. They are in the second buffer.
+// gives reports whether a command returns bytes to the host. These bytes are in the second buffer.
 func (o *operation) gives() bool {
 	return o.buffers[1].where != nowhere && o.command.Opcode != fabrics.OpCompare
 }

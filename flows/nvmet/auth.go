@@ -9,11 +9,12 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// errUnproven ends the queue of a host that has not authenticated, or that rejects our proof.
+// errUnproven ends the queue of a host that has not authenticated, or that rejects the server's
+// proof.
 var errUnproven = errors.New("the host has not proved who it is")
 
-// deferredJob is work of a queue that takes too long for the server's thread, and what the server's
-// thread does afterwards. A queue has one at a time.
+// deferredJob is work of a queue that takes too long for the server's thread, and the function with
+// which the server's thread continues afterwards. A queue has one job at a time.
 type deferredJob struct{ work, then func() }
 
 func (c *deferredJob) do(on stream.Doer) error {
@@ -59,8 +60,8 @@ func (s *Server) examine(o *operation) {
 	p.jobs <- deferredJob{func() { proof.Take(message) }, func() { s.examined(o) }}
 }
 
-// examined continues with the result. The host gets it when it asks, unless the host has ended the
-// exchange.
+// examined continues with the result. The host gets the result by its next request, unless the host
+// has ended the exchange.
 func (s *Server) examined(o *operation) {
 	p := o.session
 	p.proving = false

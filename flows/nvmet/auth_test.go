@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
-// key is 32 bytes, as hosts have it, and as it is configured.
+// key returns 32 bytes, as a host has them and in the form of the configuration.
 func key(t *testing.T, first byte) ([]byte, dhchap.Secret) {
 	t.Helper()
 	raw := bytes.Repeat([]byte{first, 1, 2, 3}, 8)
@@ -25,7 +25,7 @@ func key(t *testing.T, first byte) ([]byte, dhchap.Secret) {
 	return raw, s
 }
 
-// prover is a host's side of a session on a queue, by SHA-512 and without a group.
+// prover is the host's side of an authentication on a queue, with SHA-512 and without a group.
 type prover struct {
 	*hostQueue
 	key        []byte
@@ -33,7 +33,7 @@ type prover struct {
 	controller uint16
 }
 
-// auth is one of the two commands, with so many bytes.
+// auth returns one of the two commands, for n bytes.
 func (p *prover) auth(kind uint8, n uint64) *message {
 	return &message{opcode: fabrics.OpFabrics, fabrics: kind, data: p.keyed(p.at, n), words: [6]uint32{0xe9010100, uint32(n)}}
 }
@@ -59,7 +59,7 @@ func (p *prover) negotiate() {
 	p.tell(b)
 }
 
-// reply answers the challenge, and returns the challenge for our side's proof.
+// reply answers the challenge of the target.
 func (p *prover) reply() {
 	p.Helper()
 	b := p.hears()
@@ -77,7 +77,7 @@ func (p *prover) reply() {
 	p.tell(r)
 }
 
-// proves has a queue's host prove who it is.
+// proves authenticates the host on the queue.
 func (p *prover) proves() {
 	p.Helper()
 	p.negotiate()
@@ -87,7 +87,8 @@ func (p *prover) proves() {
 	}
 }
 
-// TestHostProves: a host is given nothing before it has proved who it is, on each of its queues, and one that cannot is ended.
+// TestHostProves: the target executes no command on a queue before the host has authenticated on
+// it. It ends the queue of a host that cannot authenticate.
 func TestHostProves(t *testing.T) {
 	r, s := newSoftRig(t)
 	raw, secret := key(t, 7)
@@ -127,7 +128,7 @@ func TestHostProves(t *testing.T) {
 	refuses(queue, read, fabrics.AuthRequired)
 	queue.proves()
 	queue.succeeds(read)
-	admin.proves() // once more, and goes on meanwhile
+	admin.proves() // the queue works during a second authentication
 	queue.succeeds(read)
 
 	wrong := *connect(2, admin.controller)
@@ -169,7 +170,8 @@ func TestHostProves(t *testing.T) {
 	}
 }
 
-// TestChangeOfKeys: a host whose key is gone, or is another one, is ended, and one whose key is the same goes on. The old key is good for nothing any more.
+// TestChangeOfKeys: Change ends a host whose key was removed or replaced, and keeps a host whose
+// key is the same. The old key is then invalid.
 func TestChangeOfKeys(t *testing.T) {
 	r, s := newSoftRig(t)
 	raw, secret := key(t, 7)

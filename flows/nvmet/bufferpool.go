@@ -13,12 +13,13 @@ type bufferPool struct {
 	waiting int          // sessions in use that hold none
 }
 
-// open counts a session that is in use, which is guaranteed one buffer. shut is for a session that ends and holds none.
+// open counts a session that is in use, which is guaranteed one buffer. shut counts one less: a
+// session that ends and holds none.
 func (p *bufferPool) open() { p.waiting++ }
 func (p *bufferPool) shut() { p.waiting-- }
 
-// spare returns how many buffers are free beyond those reserved for sessions without one. It is
-// negative if sessions came into use after others had taken more than they would get now.
+// spare returns how many buffers are free in addition to those reserved for sessions without one.
+// It is negative if a session has taken many buffers before other sessions come into use.
 func (p *bufferPool) spare() int { return len(p.free) - p.waiting }
 
 // take returns a buffer for a session: its first one if any is free, a further one only if it is
@@ -46,8 +47,9 @@ func (p *bufferPool) give(seat int, f umem.Frame) {
 	}
 }
 
-// share limits what one disk may use of shared resources, which are buffers and places in the disks' queue, to a multiple of what is free. So a disk that
-// does not answer takes three quarters, the next one three quarters of the rest, and something is always left for the others.
+// share limits the use of shared resources by one disk to a multiple of the free ones. The
+// resources are buffers and places in the disks' queue. A disk that does not answer takes three
+// quarters, and the next one three quarters of the rest, so some always remain for the others.
 const share = 3
 
 // within reports whether a disk that uses has may use one more while free are free.
@@ -114,7 +116,7 @@ func (s *Server) feed() (n int) {
 func (s *Server) feedDisk(d *disk) (n int) {
 	for tries := d.waiting.len; tries > 0 && (s.emptied || !s.overShare(&s.operations[d.waiting.first])); tries-- {
 		switch o := s.pop(&d.waiting); {
-		case o.session.state != sessionOpen: // Server.leave will finish it
+		case o.session.state != sessionOpen: // Server.leave finishes it
 		case s.overShare(o):
 			s.push(&d.waiting, o)
 		default:
@@ -125,8 +127,8 @@ func (s *Server) feedDisk(d *disk) (n int) {
 	return n
 }
 
-// charge counts the buffers of an operation for its disk. discharge ends that when the disk is
-// done: a host that does not take its data must not count against the disk.
+// charge counts the buffers of an operation as used by its disk. discharge ends that when the disk
+// is done: if the host does not accept its data, that must not count against the disk.
 func (s *Server) charge(o *operation) {
 	if o.disk != nil {
 		o.charged = true
@@ -150,8 +152,8 @@ func (s *Server) chargeOperation(o *operation, one int) {
 	}
 }
 
-// overShare reports whether an operation must wait for buffers because its disk has its share. The
-// first buffer of a session is always available.
+// overShare reports whether an operation must wait for buffers because its disk uses its whole
+// share. The first buffer of a session is always available.
 func (s *Server) overShare(o *operation) bool {
 	if o.disk == nil {
 		return false
@@ -165,8 +167,8 @@ func (s *Server) overShare(o *operation) bool {
 	return false
 }
 
-// place passes a frame of an operation to the disks' queue, or makes it wait until its disk may use
-// another place there.
+// place passes a frame of an operation to the disks' queue. If the disk uses its whole share of the
+// queue, the operation waits.
 func (s *Server) place(o *operation) {
 	d := o.disk
 	if !within(d.moving, s.config.Disk-s.moves) {

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
-// batches bounds how often a round polls a queue.
+// batches limits the number of polls of a queue in one round.
 const batches = 8
 
 // Causes of the end of a host's queue.

@@ -11,16 +11,17 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
-// errNotAny and errOtherKey are why a host's queues end after a change of the configuration.
+// errNotAny and errOtherKey are the causes of the end of a host's queues after a change of the
+// configuration.
 var (
 	errNotAny   = errors.New("the host may not be connected to the subsystem any more")
 	errOtherKey = errors.New("the host's key has been exchanged")
 )
 
 // Change replaces the subsystems. A namespace of a subsystem with the same NQN stays, with all its
-// commands, if all fields but Released are the same. Others go, and new ones may have their
-// numbers. Hosts are told by asynchronous events. Hosts that may no longer connect, or whose key
-// has changed, are ended; ended is their number. After an error nothing has changed.
+// commands, if all fields but Released are the same. Change removes the others, and new ones may
+// have their numbers. Hosts get asynchronous events. Change ends hosts that may no longer connect
+// or whose key has changed; ended is their number. After an error nothing has changed.
 //
 // The caller owns the disk of a removed namespace again when Namespace.Released is called, or the
 // server is closed. Change is called on the server's thread.
@@ -86,7 +87,7 @@ func (s *Server) served(nqn string, n *Namespace) *fabrics.Namespace {
 	return nil
 }
 
-// retire removes the subsystems that are not configured any more, with their hosts.
+// retire removes the subsystems that are no longer configured, with their hosts.
 func (s *Server) retire() (ended int) {
 	s.subsystems = slices.DeleteFunc(s.subsystems, func(sub *fabrics.Subsystem) bool {
 		if sub.Discovery() || slices.ContainsFunc(s.config.Subsystems, func(c Subsystem) bool { return c.NQN == sub.NQN }) {
@@ -107,7 +108,7 @@ func (s *Server) retire() (ended int) {
 	return ended
 }
 
-// updateSubsystem makes a subsystem as it is configured.
+// updateSubsystem applies the configuration to a subsystem.
 func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended int) {
 	sub := s.find(c.NQN)
 	if sub == nil {
@@ -134,8 +135,9 @@ func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended
 	return s.tellHosts(sub, changed, before)
 }
 
-// tellHosts tells the hosts of a subsystem which namespaces have changed, and ends those that are
-// not permitted any more. A host whose key has changed has only proved that it has the old one.
+// tellHosts notifies the hosts of a subsystem about changed namespaces, and ends hosts that are no
+// longer permitted. It also ends a host whose key has changed: that host has only proved that it
+// has the old key.
 func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, before map[string]dhchap.Keys) (ended int) {
 	for _, h := range s.hosts {
 		name := h.Host.HostNQN
@@ -159,7 +161,8 @@ func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, before map[
 	return ended
 }
 
-// seen returns what each host that is connected to the discovery subsystem sees there.
+// seen returns, for each host that is connected to the discovery subsystem, its present discovery
+// log.
 func (s *Server) seen() map[*host][]fabrics.Entry {
 	all := make(map[*host][]fabrics.Entry)
 	for _, h := range s.hosts {
@@ -170,7 +173,7 @@ func (s *Server) seen() map[*host][]fabrics.Entry {
 	return all
 }
 
-// tellDiscovery tells the hosts that saw something else before.
+// tellDiscovery notifies the hosts whose discovery log has changed.
 func (s *Server) tellDiscovery(before map[*host][]fabrics.Entry) {
 	s.generation++
 	for h, now := range s.seen() {
@@ -181,7 +184,7 @@ func (s *Server) tellDiscovery(before map[*host][]fabrics.Entry) {
 	}
 }
 
-// dismiss removes the disk of a namespace that is gone, as soon as it is not in use.
+// dismiss removes the disk of a removed namespace when the disk is no longer in use.
 func (s *Server) dismiss(d *disk) {
 	d.gone = true
 	s.releaseDisk(d)

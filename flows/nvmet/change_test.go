@@ -10,19 +10,20 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// Commands of hosts that want to know what changes.
+// Commands of hosts that want events.
 var (
 	wantEvents = &message{opcode: fabrics.OpSetFeatures, words: [6]uint32{0x0b, 1<<8 | 1<<31}}
 	nextEvent  = &message{opcode: fabrics.OpAsyncEvent}
 )
 
-// What events say: a notice, of which kind, and the log page to read.
+// Results of events: the type (notice), which notice, and the log page to read.
 const (
 	namespacesChanged = 2 | 0x00<<8 | 0x04<<16
 	discoveryChanged  = 2 | 0xf0<<8 | 0x70<<16
 )
 
-// TestChange: namespaces and subsystems come and go while hosts are connected, who hear of it and are not disturbed.
+// TestChange: Change adds and removes namespaces and subsystems while hosts are connected. The
+// hosts get events, and their other commands continue.
 func TestChange(t *testing.T) {
 	r, s := newSoftRig(t)
 	released := make(chan struct{})
@@ -108,16 +109,16 @@ func (s *station) looks() *hostQueue {
 	return q
 }
 
-// eventID is that of asynchronous event requests.
+// eventID is the ID of asynchronous event requests.
 const eventID = 900
 
-// awaits has the next event told.
+// awaits requests the next event.
 func (q *hostQueue) awaits() {
 	q.Helper()
 	q.must(q.say(nextEvent.append(nil, eventID)))
 }
 
-// hears waits for an event, which awaits asked for.
+// hears waits for the event that awaits requested.
 func (q *hostQueue) hears(what uint64) {
 	q.Helper()
 	c, err := q.hear()
@@ -127,7 +128,7 @@ func (q *hostQueue) hears(what uint64) {
 	}
 }
 
-// pageLen is how much of a log page is read.
+// pageLen is the number of bytes to read from a log page.
 const pageLen = 4096
 
 // logPage reads a log page.
@@ -138,7 +139,7 @@ func (q *hostQueue) logPage(id uint32, at uint64) []byte {
 	return q.bytes(at, pageLen)
 }
 
-// numbers are those of a list, up to the first zero.
+// numbers returns the numbers of a list, up to the first zero.
 func (q *hostQueue) numbers(b []byte) (all []uint32) {
 	for ; binary.LittleEndian.Uint32(b) != 0; b = b[4:] {
 		all = append(all, binary.LittleEndian.Uint32(b))
@@ -146,7 +147,7 @@ func (q *hostQueue) numbers(b []byte) (all []uint32) {
 	return all
 }
 
-// active are the namespaces that there are.
+// active returns the active namespaces.
 func (h *handMade) active(at uint64) []uint32 {
 	h.Helper()
 	clear(h.bytes(at, fabrics.IdentifyLen))

@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Name       string           // for logs, errors and status
 	Endpoint   *stream.Endpoint // of the worker's region, which has extents
-	Worker     *umem.Holder     // in whose book the server's frames are; Close gives them back to the region
+	Worker     *umem.Holder     // its book holds the server's frames; Close gives them back to the region
 	Subsystems []Subsystem
 
 	Sessions int    // the largest number of queue pairs of all hosts; default 32
@@ -37,11 +37,12 @@ type Config struct {
 type Subsystem struct {
 	NQN    string
 	Serial string // default: made of the NQN
-	// Hosts are the NQNs that may connect. nil: all that have a key, or with AnyHost all. Without Hosts, Keys and AnyHost, Open fails.
+	// Hosts are the NQNs that may connect. nil: all hosts with a key, or all hosts with AnyHost.
+	// Without Hosts, Keys and AnyHost, Open fails.
 	Hosts   []string
 	AnyHost bool
-	// Keys are the hosts' DH-HMAC-CHAP keys. Each queue authenticates, in Group; hosts without a key may not connect. nil: no authentication.
-	// The discovery subsystem does not authenticate.
+	// Keys are the hosts' DH-HMAC-CHAP keys. Each queue authenticates, in Group; hosts without a
+	// key may not connect. nil: no authentication. The discovery subsystem does not authenticate.
 	Keys       map[string]dhchap.Keys
 	Group      dhchap.Group
 	Namespaces []Namespace
@@ -53,8 +54,8 @@ type Namespace struct {
 	Disk     *nvme.Target // the caller closes it after the server
 	ReadOnly bool
 	UUID     [16]byte // identifies it to hosts; must stay the same over restarts
-	// Released is called on the server's thread, and must not block, when Change has removed the namespace and the Disk is not in use any more. It may be
-	// nil.
+	// Released is called on the server's thread when Change has removed the namespace and the Disk
+	// is no longer in use. It must not block. It may be nil.
 	Released func()
 }
 

@@ -9,8 +9,8 @@ func (s *Server) openDiscovery() {
 	s.subsystems = append(s.subsystems, sub)
 }
 
-// discover lists the subsystems that a controller's host may connect to, at the address that it
-// connected to itself. The generation changes with each Change.
+// discover lists the subsystems that a controller's host may connect to, at the address to which
+// the host itself is connected. The generation changes with each Change.
 func (s *Server) discover(c *fabrics.Controller) (generation uint64, all []fabrics.Entry) {
 	for _, sub := range s.subsystems {
 		if sub.Allows(c.Host.HostNQN) {

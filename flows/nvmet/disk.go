@@ -11,7 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// roomForDisks is how many more disks than at the start there may be.
+// roomForDisks is the number of disks that a server may have in addition to the number at the
+// start.
 const roomForDisks = 64
 
 // openDisks makes the configured subsystems, and the queue for all their disks.

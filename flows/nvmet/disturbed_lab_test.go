@@ -20,8 +20,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// disturbed has things happen to the kernel's initiator while it writes and reads: what blktests does to a controller over RDMA
-// (its group nvme). Unless the controller is taken away, whoever writes notices nothing but a pause.
+// disturbed disturbs the kernel's initiator while it writes and reads, as the group nvme of
+// blktests disturbs a controller over RDMA. A program that writes notices only a pause, unless the
+// controller is removed.
 func (r *rig) disturbed() {
 	t := r.T
 	m := labenv.Map(t, 64<<20)
@@ -65,7 +66,7 @@ func (r *rig) disturbed() {
 	})
 }
 
-// disturbance is a connected initiator that is busy.
+// disturbance is a connected initiator with reads and writes in progress.
 type disturbance struct {
 	*rig
 	v         *served
@@ -82,25 +83,25 @@ func (d *disturbance) part(t *testing.T, name string, f func()) {
 	})
 }
 
-// set writes an attribute of the controller's.
+// set writes an attribute of the controller.
 func (d *disturbance) set(attribute, value string) {
 	d.Helper()
 	d.must(os.WriteFile(filepath.Join("/sys/class/nvme", d.initiator.name, attribute), []byte(value), 0))
 }
 
-// live waits until the controller is.
+// live waits until the controller is live.
 func (d *disturbance) live() {
 	d.Helper()
 	testenv.Wait(d.T, waitLimit, "the controller to be live", func() bool { return d.initiator.state() == "live" })
 }
 
-// state is what the kernel says of the controller.
+// state returns the kernel's state of the controller.
 func (i *initiator) state() string {
 	state, _ := os.ReadFile(filepath.Join("/sys/class/nvme", i.name, "state"))
 	return strings.TrimSpace(string(state))
 }
 
-// end has the server end a queue of the host's.
+// end makes the server end a queue of the host.
 func (d *disturbance) end(queue uint16) {
 	d.Helper()
 	found := false
@@ -118,7 +119,8 @@ func (d *disturbance) end(queue uint16) {
 	}
 }
 
-// denied: hosts that may not come, and subsystems that are not, are refused, and nothing is left of who asked.
+// denied: the server refuses a host that is not permitted and a subsystem that does not exist, and
+// keeps no queue of theirs.
 func (d *disturbance) denied() {
 	const other = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"
 	before := d.v.server.Stats()
@@ -133,7 +135,9 @@ func (d *disturbance) denied() {
 	}
 }
 
-// hangs: the initiator gives up a disk that does not answer, and connects again, more than once; the other namespace goes on, who comes is served, and so is who waited when the disk is back.
+// hangs: while a disk does not answer, the initiator gives up and reconnects more than once. The
+// other namespace continues, and a new host can connect. When the disk answers again, its waiting
+// commands continue.
 func (d *disturbance) hangs(m *labenv.Mapped) {
 	timeouts, err := filepath.Glob("/sys/class/nvme/" + d.initiator.name + "/nvme*n*/queue/io_timeout")
 	d.must(err)
@@ -174,7 +178,7 @@ func (d *disturbance) hangs(m *labenv.Mapped) {
 	}
 }
 
-// controller is the number of the host's; 0: there is none.
+// controller returns the number of the host's controller; 0: there is none.
 func (d *disturbance) controller() uint16 {
 	for _, h := range d.v.server.HostStats() {
 		if h.Subsystem == nqn {
@@ -184,7 +188,8 @@ func (d *disturbance) controller() uint16 {
 	return 0
 }
 
-// fails: the disk's errors are the writer's, and the next write goes through once it is mended.
+// fails: a program that writes gets the disk's errors. When the disk is repaired, the next write
+// succeeds.
 func (d *disturbance) fails(m *labenv.Mapped) {
 	m.Fail(d.T)
 	err := d.busy.await(d.rig)
@@ -198,16 +203,16 @@ func (d *disturbance) fails(m *labenv.Mapped) {
 	d.busy = d.keepBusy(d.busy.path)
 }
 
-// busy writes blocks and reads them again, one after the other.
+// busy writes blocks and reads them back, one after the other.
 type busy struct {
 	path   string
 	done   atomic.Uint64 // rounds
-	pause  sync.Mutex    // held while there are to be none
-	over   bool          // there are to be none any more; under pause
+	pause  sync.Mutex    // held to suspend the rounds
+	over   bool          // no further rounds; guarded by pause
 	result chan error
 }
 
-// keepBusy begins it, until it fails.
+// keepBusy starts the reads and writes. They continue until one fails.
 func (r *rig) keepBusy(path string) *busy {
 	r.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
@@ -222,14 +227,14 @@ func (r *rig) keepBusy(path string) *busy {
 
 const busySize = 16 << 10
 
-// turn waits while there are to be no rounds, and reports whether there is to be none any more.
+// turn waits while the rounds are suspended, and reports whether they are over.
 func (b *busy) turn() (over bool) {
 	b.pause.Lock()
 	defer b.pause.Unlock()
 	return b.over
 }
 
-// stop ends it.
+// stop ends the reads and writes.
 func (b *busy) stop(r *rig) {
 	r.Helper()
 	b.pause.Lock()
@@ -266,7 +271,7 @@ func (b *busy) rounds(f *os.File) error {
 	}
 }
 
-// goesOn waits for some rounds more.
+// goesOn waits for ten more rounds.
 func (b *busy) goesOn(r *rig) {
 	r.Helper()
 	until := b.done.Load() + 10
@@ -280,7 +285,7 @@ func (b *busy) goesOn(r *rig) {
 	})
 }
 
-// during does f while there are reads and writes, which go on behind it.
+// during calls f during reads and writes. They must continue afterwards.
 func (b *busy) during(r *rig, f func()) {
 	r.Helper()
 	b.goesOn(r)
@@ -288,7 +293,7 @@ func (b *busy) during(r *rig, f func()) {
 	b.goesOn(r)
 }
 
-// await waits for the end.
+// await waits for the end of the reads and writes.
 func (b *busy) await(r *rig) error {
 	r.Helper()
 	select {

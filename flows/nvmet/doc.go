@@ -9,27 +9,28 @@
 //	       ◀─ SEND of the completion ───────── invalidates the host's key if asked to
 //
 // The server's CPU touches no byte of the data. Package nvme/fabrics has the wire
-// formats and what a controller says of itself.
+// formats and the data with which a controller describes itself.
 //
-// Sessions. A queue pair takes a session, which has room for Config.Depth capsules. A
-// host that sends more is disconnected. There are Config.Sessions; a host that finds
-// none free is refused, and tries again.
+// Sessions. A queue pair takes a session, which has room for Config.Depth capsules. The
+// server disconnects a host that sends more. There are Config.Sessions sessions. If none
+// is free the server refuses the host, and the host tries again.
 //
 // Buffers. Data of up to a frame moves through a frame, longer data through an extent.
 // Each session gets a buffer for one command before another session gets the last one
 // for a second command.
 //
-// Disks. A disk may use three times as much as is left free of buffers, queue entries
-// and flushes. Commands beyond that wait for the disk alone, so that a disk that hangs
-// blocks no other. What it has of a queue that ended keeps its session until then.
+// Disks. A disk may use three times as many buffers, queue entries and flushes as are
+// free. Further commands wait for this disk only, so a disk that hangs blocks no other.
+// If a queue ends while the disk still has its commands, the session stays in use until
+// the disk is done with them.
 //
 // Order. Commands of a queue may complete in any order. A flush makes durable every
-// write that was completed before the flush came.
+// write that was completed before the flush arrived.
 //
-// Hostile hosts. Every byte is validated. A wrong command gets the specification's
-// status. A violation of the transport's rules ends the queue pair. A host is
-// disconnected when its keep-alive time passes in silence, or when it connects and
-// sends nothing.
+// Hostile hosts. The server validates every byte. It answers a wrong command with the
+// specification's status. A violation of the transport's rules ends the queue pair. The
+// server disconnects a host that sends nothing for its keep-alive time, or that connects
+// and sends nothing.
 //
 // Threads. A Server belongs to the thread that polls it, and does not block, lock or
 // allocate per command. Any goroutine may call Stats and Serve. End Serve's context

@@ -23,20 +23,24 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Between a card of the guest's with the kernel's Soft-RoCE, and its fellow with RoCE in software.
+// The addresses of a wire: a card of the guest with the kernel's Soft-RoCE, and its opposite with
+// RoCE in software.
 const (
 	kernelSide = "10.79.1.1"
 	softSide   = "10.79.1.2"
 )
 
-// TestForgedRequestAndKernel: the kernel's connection manager answers when it is asked whether it still has a connection: by an RTU as the side that
-// asked for it, and by nothing as the side that was asked, unless it does not know the connection: then by a DREP. So forged REQs end nothing.
+// TestForgedRequestAndKernel: forged REQs do not end a connection of the kernel. The kernel's
+// connection manager answers a probe for a connection that it has. The side that requested the
+// connection answers by an RTU; the other side answers nothing. For a connection that it does not
+// know, the kernel answers by a DREP.
 func TestForgedRequestAndKernel(t *testing.T) {
 	t.Run("initiator", kernelAsks)
 	t.Run("target", kernelIsAsked)
 }
 
-// kernelSoft is a wire with Soft-RoCE at this end, and the namespace and interface of the other.
+// kernelSoft makes a wire with Soft-RoCE at this end. It returns the namespace and the interface of
+// the other end.
 func kernelSoft(t *testing.T) (device string, other *testenv.End, there *victim) {
 	t.Helper()
 	device = labenv.SoftRoCE(t, "virtio0", kernelSide+"/24")
@@ -57,7 +61,7 @@ func kernelSoft(t *testing.T) (device string, other *testenv.End, there *victim)
 	return device, other, &victim{ip, other.MAC, here.Attrs().HardwareAddr}
 }
 
-// guidOf is that of a device of the kernel's.
+// guidOf returns the GUID of a device of the kernel.
 func guidOf(t *testing.T, device string) (guid uint64) {
 	t.Helper()
 	text, err := os.ReadFile("/sys/class/infiniband/" + device + "/node_guid")
@@ -70,7 +74,8 @@ func guidOf(t *testing.T, device string) (guid uint64) {
 	return guid
 }
 
-// claims sends REQs that claim every queue pair that Soft-RoCE has made by now, to a port where nobody listens, and waits for what comes of it.
+// claims sends REQs that claim every queue pair that Soft-RoCE may have made, to a port without a
+// listener. It waits until the probes for them have ended.
 func claims(t *testing.T, device string, to *victim, soft rdma.Device) {
 	t.Helper()
 	here, err := netlink.LinkByName("virtio0")
@@ -96,7 +101,7 @@ func claims(t *testing.T, device string, to *victim, soft rdma.Device) {
 	}
 }
 
-// answersStranger: the kernel answers a DREQ of a connection that it does not know by a DREP.
+// answersStranger: the kernel answers a DREQ for a connection that it does not know by a DREP.
 func answersStranger(t *testing.T, other *testenv.End, to *victim, soft rdma.Device) {
 	t.Helper()
 	before := countersOf(soft)["cm_received_drep"]
@@ -111,7 +116,8 @@ func answersStranger(t *testing.T, other *testenv.End, to *victim, soft rdma.Dev
 	testenv.Wait(t, 10*time.Second, "the kernel's DREP", func() bool { return countersOf(soft)["cm_received_drep"] > before })
 }
 
-// kernelAsks: the kernel's NVMe initiator is connected to a target on RoCE in software.
+// kernelAsks: the kernel's NVMe initiator, which requested the connection, stays connected to a
+// target on RoCE in software.
 func kernelAsks(t *testing.T) {
 	testenv.Leaks(t)
 	device, other, to := kernelSoft(t)
@@ -135,7 +141,7 @@ func kernelAsks(t *testing.T) {
 	v.rest()
 }
 
-// kernelIsAsked: a host on RoCE in software is connected to a target on Soft-RoCE.
+// kernelIsAsked: a host on RoCE in software stays connected to a target on Soft-RoCE.
 func kernelIsAsked(t *testing.T) {
 	device, other, to := kernelSoft(t)
 	r := newRigOn(t, device, kernelSide)

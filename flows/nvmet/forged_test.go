@@ -17,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// forgery is a REQ from an address that need not be its sender's.
+// forgery is a REQ whose source address need not be the address of its sender.
 type forgery struct {
 	from    netip.Addr
 	id, qpn uint32
@@ -25,7 +25,7 @@ type forgery struct {
 	port    uint16
 }
 
-// message is the REQ of a host's admin queue.
+// message returns the REQ of a host's admin queue.
 func (f *forgery) message(to netip.Addr) *mad.Message {
 	return &mad.Message{Kind: mad.REQ, Transaction: uint64(f.id), Local: f.id,
 		Private: append(mad.Address{From: netip.AddrPortFrom(f.from, 50000), To: to}.Append(nil), fabrics.PrivateRequest{Queue: 0, HostRoom: 32, HostSends: 32}.Bytes()...),
@@ -33,7 +33,7 @@ func (f *forgery) message(to netip.Addr) *mad.Message {
 			LocalResponse: 20, RemoteResponse: 20, Primary: mad.Path{LocalLID: 0xffff, RemoteLID: 0xffff, Local: rdma.GIDOf(f.from), Remote: rdma.GIDOf(to), HopLimit: 64, AckTimeout: 18}}}
 }
 
-// victim is where forgeries are sent, and the card that they come from.
+// victim is the destination of forgeries, and the card from which they are sent.
 type victim struct {
 	ip       netip.Addr
 	mac, via net.HardwareAddr
@@ -41,13 +41,13 @@ type victim struct {
 
 func victimOf(p *testenv.Pair) *victim { return &victim{p.B.IP, p.B.MAC, p.A.MAC} }
 
-// packet is the datagram that carries it.
+// packet returns the datagram that carries the REQ.
 func (f *forgery) packet(t *testing.T, to *victim) []byte {
 	t.Helper()
 	return to.datagram(t, f.from, f.message(to.ip), f.id)
 }
 
-// datagram carries a message from an address.
+// datagram returns the packet that carries a message from an address.
 func (to *victim) datagram(t *testing.T, from netip.Addr, m *mad.Message, number uint32) []byte {
 	t.Helper()
 	var body [mad.Size]byte
@@ -65,14 +65,14 @@ func (to *victim) datagram(t *testing.T, from netip.Addr, m *mad.Message, number
 	return b[:n+c.Finish(b[n:], 0)]
 }
 
-// sender sends packets as they are at the hosts' end of the wire.
+// sender sends raw packets at the hosts' end of the wire.
 func sender(t *testing.T, pair *testenv.Pair) (send func([]byte) error) {
 	t.Helper()
 	pair.A.Do(t, func() { send = senderHere(t, pair.A.Index) })
 	return send
 }
 
-// senderHere sends packets as they are by an interface of the calling thread's namespace.
+// senderHere sends raw packets through an interface of the calling thread's namespace.
 func senderHere(t *testing.T, index int) func([]byte) error {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
@@ -89,8 +89,8 @@ func softConfig(r *rig) Config {
 	return Config{Sessions: 8, Capsule: 4096, Subsystems: []Subsystem{{NQN: softNQN, Hosts: []string{softHost}, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20), UUID: [16]byte{1}}}}}}
 }
 
-// TestForgedRequestEndsNothing: a forged REQ with the address, card and queue pair of a host that is connected does not end its connection, however often it
-// comes.
+// TestForgedRequestEndsNothing: any number of forged REQs with the address, card and queue pair of
+// a connected host does not end its connection.
 func TestForgedRequestEndsNothing(t *testing.T) {
 	r, s, pair := newSoftPair(t)
 	r.serve(softConfig(r))
@@ -116,7 +116,7 @@ func TestForgedRequestEndsNothing(t *testing.T) {
 	}
 }
 
-// countersOf are those of a device.
+// countersOf returns the counters of a device.
 func countersOf(d rdma.Device) map[string]uint64 {
 	all := map[string]uint64{}
 	for _, c := range d.(*roce.Device).Counters() {
@@ -125,7 +125,8 @@ func countersOf(d rdma.Device) map[string]uint64 {
 	return all
 }
 
-// TestRequestsFromNowhere: forged REQs from addresses that answer no ARP do not keep a good host waiting, whether somebody listens on their port or not.
+// TestRequestsFromNowhere: forged REQs from addresses that answer no ARP do not delay a good host,
+// with and without a listener on their port.
 func TestRequestsFromNowhere(t *testing.T) {
 	for name, port := range map[string]uint16{"listened": 4420, "not listened": 9999} {
 		t.Run(name, func(t *testing.T) {

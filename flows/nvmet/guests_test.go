@@ -19,15 +19,17 @@ import (
 const (
 	wireCard   = "link0"
 	wireServer = "10.78.0.2"
-	wirePort   = ":18601" // where the guests tell each other when to begin and to end, and quietPort in the other test
+	wirePort   = ":18601" // on which the guests signal begin and end; quietPort in the other test
 	quietPort  = ":18602"
 )
 
-// TestBetweenGuests and TestGuestFallsSilent are run in both guests of a pair by make test-nvme-guests, and in no other way: the second has the target, and the first the
-// kernel's initiator.
+// TestBetweenGuests: the kernel's initiator in one guest works with a target in another guest. Only
+// make test-nvme-guests runs TestBetweenGuests and TestGuestFallsSilent, in both guests of a pair:
+// the second has the target, and the first the initiator.
 func TestBetweenGuests(t *testing.T) { betweenGuests(t, servesGuest, asksGuest) }
 
-// TestGuestFallsSilent: what a host sends is lost, and its keep-alive time ends its controller; its link is well again, and the host is back.
+// TestGuestFallsSilent: while a host's packets are lost, its keep-alive time ends its controller.
+// When the link works again, the host reconnects.
 func TestGuestFallsSilent(t *testing.T) { betweenGuests(t, expiresGuest, fallsSilent) }
 
 func betweenGuests(t *testing.T, serve, ask func(*rig)) {
@@ -40,7 +42,7 @@ func betweenGuests(t *testing.T, serve, ask func(*rig)) {
 	}
 }
 
-// servesGuest serves until the other guest has had all.
+// servesGuest serves until the host in the other guest has finished.
 func servesGuest(r *rig) {
 	v := r.serve(Config{Sessions: 8, Queues: 4, Depth: 128, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(200 << 20), UUID: [16]byte{1: 8, 15: 1}}}}}})
 	r.meets(wirePort)
@@ -52,7 +54,7 @@ func servesGuest(r *rig) {
 	}
 }
 
-// meets waits until the host has had all.
+// meets waits until the host has finished.
 func (r *rig) meets(port string) {
 	r.Helper()
 	l, err := net.Listen("tcp", wireServer+port)
@@ -65,7 +67,7 @@ func (r *rig) meets(port string) {
 	r.must(err)
 }
 
-// meet finds the target, and returns what the host closes when it has had all.
+// meet connects to the other guest. The host closes the connection when it has finished.
 func (r *rig) meet(port string) (conn net.Conn) {
 	r.Helper()
 	testenv.Wait(r, 2*time.Minute, "the target in the other guest", func() bool {
@@ -76,7 +78,7 @@ func (r *rig) meet(port string) (conn net.Conn) {
 	return conn
 }
 
-// expiresGuest serves until the other guest has fallen silent and come back.
+// expiresGuest serves until the host in the other guest has been silent and has reconnected.
 func expiresGuest(r *rig) {
 	v := r.serve(Config{Sessions: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 6, 15: 1}}}}}})
 	r.meets(quietPort)
@@ -87,19 +89,20 @@ func expiresGuest(r *rig) {
 	}
 }
 
-// fallsSilent is the host whose packets are lost for longer than its keep-alive time and what the target grants beyond it. Its link stays up: where
-// Soft-RoCE's is down, the initiator's recovery does not come to an end in Linux 7.3, also not when it is up again.
+// fallsSilent is the host. Its packets are lost for longer than its keep-alive time and the
+// target's grace. Its link stays up: if Soft-RoCE's link goes down, the initiator's recovery never
+// ends in Linux 7.3, even when the link is up again.
 func fallsSilent(r *rig) {
 	const keepAlive = 5 * time.Second
 	defer r.meet(quietPort).Close()
 	i := r.connect(fmt.Sprintf(",keep_alive_tmo=%d,reconnect_delay=1,ctrl_loss_tmo=300,nr_io_queues=1", int(keepAlive.Seconds())))
 	b := r.keepBusy(i.path(1))
 	b.goesOn(r)
-	time.Sleep(2 * keepAlive) // busy hosts send no keep-alive, and are not silent
+	time.Sleep(2 * keepAlive) // a busy host sends no keep-alive and must not expire
 	b.goesOn(r)
 	b.pause.Lock()
 	r.run("udevadm", "settle")
-	time.Sleep(2 * keepAlive) // and quiet ones do
+	time.Sleep(2 * keepAlive) // an idle host sends keep-alives
 	if state := i.state(); state != "live" {
 		r.Errorf("the controller is %s", state)
 	}
@@ -147,7 +150,7 @@ func asksGuest(r *rig) {
 	i.disconnect()
 }
 
-// verified has fio write blocks of 512 bytes to 1 MiB from two processes, and verify what they read again.
+// verified makes fio write blocks of 512 bytes to 1 MiB from two processes, and verify them.
 func (r *rig) verified(device string, depth int, more ...string) {
 	r.Helper()
 	begin := time.Now()

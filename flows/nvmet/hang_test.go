@@ -12,13 +12,14 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// hanging is a disk that answers nothing while it hangs.
+// hanging is a disk that does not answer while it hangs.
 type hanging struct {
 	*nvme.Target
 	hang, mend func()
 }
 
-// frozen is a file on a file system that is frozen: each write to it keeps a thread of the kernel's.
+// frozen makes a disk in a file on a file system that the test can freeze. Each write to a frozen
+// one occupies a thread of the kernel.
 func (r *rig) frozen() *hanging {
 	r.Helper()
 	dir := testenv.Ext4(r, 24<<20)
@@ -39,21 +40,23 @@ func (r *rig) frozen() *hanging {
 	}, mend}
 }
 
-// TestHang: a namespace whose disk hangs holds up no other one, on the same queue neither, and no host that comes; what it was to do is answered once when it is back.
+// TestHang: a namespace whose disk hangs delays no other namespace, not even on the same queue, and
+// no new host. When the disk answers again, the target answers each of its commands once.
 func TestHang(t *testing.T) {
 	r, s := newSoftRig(t)
 	hangs(r, s, r.frozen(), r.zram(16<<20))
 }
 
-// hung is a server with a namespace, 1, whose disk hangs, and one that does not, 2.
+// hung is a server with two namespaces: the disk of namespace 1 hangs, the disk of namespace 2 does
+// not.
 type hung struct {
 	*rig
 	*station
 	v    *served
 	disk *hanging
 	per  [3]int // blocks of 4096 bytes, by namespace
-	at   uint64 // memory of what is for the disk that hangs
-	live uint64 // and for the other
+	at   uint64 // memory for commands to the disk that hangs
+	live uint64 // memory for commands to the other
 }
 
 func hangs(r *rig, s *station, disk *hanging, other *nvme.Target) {
@@ -76,19 +79,19 @@ func hangs(r *rig, s *station, disk *hanging, other *nvme.Target) {
 
 const (
 	hungDepth    = 32
-	hungCommands = 28 // to the disk that hangs: what is left of the queue is for the other
-	// hungFirst is the number of the first of them.
+	hungCommands = 28 // to the disk that hangs; the rest of the queue is for the other
+	// hungFirst is the ID of the first command to the disk that hangs.
 	hungFirst = 1000
 )
 
-// about is a command about units of 4096 bytes of a namespace.
+// about returns a command for count units of 4096 bytes of a namespace.
 func (h *hung) about(namespace uint32, opcode uint8, first, count int, data fabrics.Data) *message {
 	c := blocks(opcode, uint64(first*h.per[namespace]), count*h.per[namespace], data)
 	c.namespace = namespace
 	return c
 }
 
-// fill puts what is written into the memory of a command to the disk that hangs.
+// fill fills the memory of command n to the disk that hangs with its data.
 func (h *hung) fill(n int, seed byte) []byte {
 	b := h.bytes(h.at+uint64(n)*8192, 8192)
 	for i := range b {
@@ -97,7 +100,7 @@ func (h *hung) fill(n int, seed byte) []byte {
 	return b
 }
 
-// begin has the queue say commands of all sizes and ways to the disk that hangs.
+// begin sends commands of all sizes and kinds to the disk that hangs.
 func (h *hung) begin(q *hostQueue, seed byte) {
 	h.rig.Helper()
 	for n := range hungCommands {
@@ -118,7 +121,7 @@ func (h *hung) begin(q *hostQueue, seed byte) {
 	testenv.Wait(h.rig, waitLimit, "commands to be with the disk that hangs", func() bool { return h.v.server.Stats().Disk.InFlight >= 12 })
 }
 
-// finishes hears that each of those commands is done, and of none twice.
+// finishes waits for the completions of these commands, and checks that each comes once.
 func (h *hung) finishes(q *hostQueue, heard []fabrics.Completion) {
 	h.rig.Helper()
 	for len(heard) < hungCommands {
@@ -138,7 +141,7 @@ func (h *hung) finishes(q *hostQueue, heard []fabrics.Completion) {
 	}
 }
 
-// written finds what begin had written.
+// written checks that the disk has the data that begin wrote.
 func (h *hung) written(q *hostQueue, seed byte) {
 	h.rig.Helper()
 	h.read(q, func(n int, got []byte) {
@@ -148,7 +151,7 @@ func (h *hung) written(q *hostQueue, seed byte) {
 	})
 }
 
-// read reads what each of the commands that write is about.
+// read reads the blocks of each write of begin.
 func (h *hung) read(q *hostQueue, check func(n int, got []byte)) {
 	h.rig.Helper()
 	for n := range hungCommands {
@@ -164,7 +167,8 @@ func (h *hung) read(q *hostQueue, check func(n int, got []byte)) {
 	}
 }
 
-// work writes and reads the disk that does not hang, short and long, and says how long that took.
+// work writes and reads the disk that does not hang, short and long, and returns the time that this
+// took.
 func (h *hung) work(q *hostQueue) time.Duration {
 	h.rig.Helper()
 	begin := time.Now()
@@ -193,7 +197,7 @@ func (h *hung) work(q *hostQueue) time.Duration {
 	return time.Since(begin)
 }
 
-// rest waits until nothing is left of any host.
+// rest waits until the server has no state of any host.
 func (h *hung) rest() {
 	h.rig.Helper()
 	testenv.Wait(h.rig, waitLimit, "the hosts to be gone", func() bool {
@@ -231,7 +235,9 @@ func (h *hung) hang(all ...*handMade) {
 	}
 }
 
-// others: the other namespace goes on at its rate, on the queue of the commands that hang and on those of others; who comes is served; Abort is answered and the command goes on.
+// others: the other namespace continues at its rate, on the queue with the hanging commands and on
+// other queues. A new host can connect. The target answers an Abort, and does not abort the
+// command.
 func (h *hung) others() {
 	good, second := h.connects(softHost, 1, hungDepth), h.connects(softHost+"2", 1, hungDepth)
 	before := h.work(good.queues[0]) + h.work(second.queues[0])
@@ -263,7 +269,9 @@ func (h *hung) others() {
 	h.hang(good, second, third)
 }
 
-// reset: the host resets its controller while its commands hang, and comes back with the same controller; the disk has their frames until it is done, whatever is written meanwhile.
+// reset: a host resets its controller while its commands hang, and reconnects a queue to the same
+// controller. The disk keeps the frames of the old commands until it is done, and new commands use
+// other frames.
 func (h *hung) reset() {
 	good := h.connects(softHost, 1, hungDepth)
 	h.disk.hang()
@@ -273,7 +281,7 @@ func (h *hung) reset() {
 	good.admin.succeeds(disable)
 	good.queues[0].gone("the controller was reset")
 	good.queues[0].close()
-	atDisk := h.v.server.Stats().Disk.InFlight // some may have come to it until then
+	atDisk := h.v.server.Stats().Disk.InFlight // some commands may have reached the disk before the reset
 	good.admin.succeeds(enable)
 	again := h.open(1, hungDepth)
 	again.succeeds(connectCommand(1, hungDepth, connectData(softHost, softNQN, good.controller)))
@@ -288,7 +296,8 @@ func (h *hung) reset() {
 	h.hang(good)
 }
 
-// settled finds of the writes of a queue that has ended some whole ones, and nothing else: what the disk had was written as it was said, and what it had not was dropped.
+// settled checks the writes of an ended queue. Each is on the disk completely or not at all: the
+// disk completed those that it had, and the server dropped the others.
 func (h *hung) settled(q *hostQueue, atDisk int) {
 	h.rig.Helper()
 	whole := 0
@@ -306,7 +315,8 @@ func (h *hung) settled(q *hostQueue, atDisk int) {
 	}
 }
 
-// gone: hosts vanish while their commands hang, one after the other, and others come; all is given back when the disk is.
+// gone: hosts vanish one after the other while their commands hang, and other hosts connect. When
+// the disk answers again, the server gets everything back.
 func (h *hung) gone() {
 	h.disk.hang()
 	defer h.disk.mend()

@@ -181,7 +181,7 @@ func (s *Server) administer(o *operation) {
 	}
 }
 
-// ask lets the controller execute a command, with a buffer for its answer.
+// ask makes the controller execute a command, with a buffer for its answer.
 func (s *Server) ask(o *operation) {
 	n := o.session.host.DataLength(&o.command)
 	d := &o.command.Data
@@ -244,7 +244,8 @@ func (s *Server) tell(h *host) {
 	}
 }
 
-// The interval between two checks of the hosts, the time for connecting, and the grace beyond a host's keep-alive time.
+// The interval between two checks of the hosts, the time for connecting, and the grace beyond a
+// host's keep-alive time.
 const (
 	lookEvery = 200 * time.Millisecond
 	silence   = 15 * time.Second
@@ -252,13 +253,13 @@ const (
 )
 
 // discoveryKeepAlive is the keep-alive time in milliseconds of discovery controllers whose hosts
-// ask for none. The kernel's target has the same (NVMET_DISC_KATO_MS).
+// request none. The kernel's target uses the same value (NVMET_DISC_KATO_MS).
 const discoveryKeepAlive = 120_000
 
 // keepAlive returns how long a host may be silent; 0: without limit. The host's own keep-alive time
 // counts only while its controller is ready, as with the kernel (nvmet_start_ctrl in
-// drivers/nvme/target/core.c). Before, the host may have to authenticate, which takes seconds, so
-// it has the time for connecting.
+// drivers/nvme/target/core.c). Before that the host may have to authenticate, which takes seconds,
+// so the time for connecting applies.
 func (h *host) keepAlive() time.Duration {
 	limit := time.Duration(h.KeepAlive)*time.Millisecond + grace
 	switch {

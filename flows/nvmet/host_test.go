@@ -15,17 +15,17 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
 
-// message is a command as a host says it, whether or not one should.
+// message is a command that a host sends, valid or not.
 type message struct {
 	opcode, flags, fabrics uint8 // flags 0: an SGL, and not fused
 	namespace              uint32
 	data                   fabrics.Data
-	descriptor             []byte // instead of data: a descriptor that none describes
+	descriptor             []byte // instead of data: an arbitrary descriptor
 	words                  [6]uint32
-	inside                 []byte // behind the command
+	inside                 []byte // data after the command
 }
 
-// append appends it.
+// append appends the encoded command.
 func (c *message) append(b []byte, id uint16) []byte {
 	start := len(b)
 	b = append(b, make([]byte, fabrics.CommandLen)...)
@@ -64,7 +64,7 @@ func (c *message) describe(d []byte) {
 	}
 }
 
-// hostQueue is a queue pair of a host's, on which it says what it likes.
+// hostQueue is a queue pair of a host. The test decides what the host sends on it.
 type hostQueue struct {
 	*station
 	qp        rdma.QueuePair
@@ -77,27 +77,28 @@ type hostQueue struct {
 	sent      uint16   // commands
 	heard     []fabrics.Completion
 	broken    error
-	deaf      bool   // nothing is received once the receives that are there are taken
-	close     func() // once, however often it is called
+	deaf      bool   // posts no further receives
+	close     func() // closes once, however often it is called
 	completed [16]rdma.WorkCompletion
-	send      [1]rdma.SendRequest // what is being posted
+	send      [1]rdma.SendRequest // the request to post
 	receiving [1]rdma.ReceiveRequest
 	part      [1]rdma.SGE
 }
 
-// Slots of capsules, and of responses, are so many bytes.
+// The bytes of a slot for a capsule, and for a response.
 const (
 	capsuleRoom  = 8192
 	responseRoom = 64
 )
 
-// dial connects a queue pair, with what the host has to say. The error of a target that does not want it is a *cm.Error.
+// dial connects a queue pair, with the host's private data. If the target refuses it, the error is
+// a *cm.Error.
 func (s *station) dial(depth int, private []byte) (*hostQueue, error) {
 	s.Helper()
 	return s.dialWith(depth, depth, private)
 }
 
-// dialWith is dial with fewer receives than the host says.
+// dialWith is dial with fewer receives than the private data says.
 func (s *station) dialWith(depth, receives int, private []byte) (*hostQueue, error) {
 	s.Helper()
 	q := &hostQueue{station: s, depth: depth, responses: s.room(uint64(depth * responseRoom)), capsules: s.room(uint64(depth * capsuleRoom))}
@@ -128,7 +129,7 @@ func (s *station) dialWith(depth, receives int, private []byte) (*hostQueue, err
 	return q, err
 }
 
-// end closes all of it. It may be called from any goroutine.
+// end closes the connection and its queues. It may be called from any goroutine.
 func (q *hostQueue) end() {
 	if q.conn != nil {
 		q.check(q.conn.Close())
@@ -145,7 +146,7 @@ func (q *hostQueue) receive(slot uint64) {
 	}
 }
 
-// until waits for what takes microseconds.
+// until waits for a condition that becomes true within microseconds.
 func (s *station) until(what string, is func() bool) {
 	s.Helper()
 	for end := time.Now().Add(waitLimit); !is(); time.Sleep(20 * time.Microsecond) {
@@ -167,7 +168,7 @@ func (q *hostQueue) say(b []byte) error {
 	return q.saySlot(slot, uint64(copy(q.bytes(q.capsules+slot*capsuleRoom, capsuleRoom), b)))
 }
 
-// saySlot sends what is in a slot.
+// saySlot sends the contents of a slot.
 func (q *hostQueue) saySlot(slot, n uint64) error {
 	return q.post(rdma.SendRequest{ID: slot, Op: rdma.Send}, q.capsules+slot*capsuleRoom, n)
 }
@@ -180,7 +181,7 @@ func (q *hostQueue) post(r rdma.SendRequest, at, n uint64) error {
 	return err
 }
 
-// poll takes what has come and what is sent.
+// poll processes completions of receives and sends.
 func (q *hostQueue) poll() {
 	n, err := q.cq.Poll(q.completed[:])
 	if err != nil {
@@ -230,7 +231,7 @@ func (q *hostQueue) ask(c *message) fabrics.Completion {
 	return got
 }
 
-// succeeds is ask for what has to be done.
+// succeeds is ask for a command that must succeed.
 func (q *hostQueue) succeeds(c *message) fabrics.Completion {
 	q.Helper()
 	got := q.ask(c)
@@ -250,12 +251,12 @@ func (q *hostQueue) gone(why string) {
 	}
 }
 
-// keyed says where data is in the station's memory.
+// keyed returns the place of data in the station's memory.
 func (s *station) keyed(at, n uint64) fabrics.Data {
 	return fabrics.Data{Place: fabrics.InHost, Length: uint32(n), Key: s.memory.RKey(), Address: s.memory.Addr() + at}
 }
 
-// connectData is the data of a Connect.
+// connectData returns the data of a Connect.
 func connectData(host, subsystem string, controller uint16) []byte {
 	b := make([]byte, fabrics.ConnectDataLen)
 	copy(b, "0123456789abcdef")
@@ -265,7 +266,7 @@ func connectData(host, subsystem string, controller uint16) []byte {
 	return b
 }
 
-// open connects a queue pair as the kernel's initiator does, and says nothing on it.
+// open connects a queue pair as the kernel's initiator does, and sends nothing on it.
 func (s *station) open(id uint16, depth int) *hostQueue {
 	s.Helper()
 	q, err := s.dial(depth, fabrics.PrivateRequest{Queue: id, HostRoom: uint16(depth), HostSends: uint32(depth)}.Bytes())
@@ -273,13 +274,13 @@ func (s *station) open(id uint16, depth int) *hostQueue {
 	return q
 }
 
-// connectCommand is a Connect for a queue, with its data in the capsule.
+// connectCommand returns a Connect for a queue, with its data in the capsule.
 func connectCommand(id uint16, depth int, data []byte) *message {
 	return &message{opcode: fabrics.OpFabrics, fabrics: fabrics.Connect, data: fabrics.Data{Place: fabrics.InCapsule, Length: uint32(len(data))}, inside: data,
 		words: [6]uint32{uint32(id) << 16, uint32(depth - 1), 60_000}}
 }
 
-// handMade is a host that is connected: a controller and its queues.
+// handMade is a connected host: a controller and its queues.
 type handMade struct {
 	*station
 	controller uint16
@@ -287,13 +288,13 @@ type handMade struct {
 	queues     []*hostQueue
 }
 
-// connects has a host connect to a subsystem, with so many I/O queues.
+// connects connects a host to a subsystem, with a number of I/O queues.
 func (s *station) connects(host string, queues, depth int) *handMade {
 	s.Helper()
 	return s.welcomed(s.open(fabrics.AdminQueue, fabrics.AdminDepth), host, queues, depth, 60_000)
 }
 
-// welcomed goes on from an admin queue that is connected, with a keep-alive time in milliseconds.
+// welcomed continues from a connected admin queue, with a keep-alive time in milliseconds.
 func (s *station) welcomed(admin *hostQueue, host string, queues, depth int, silence uint32) *handMade {
 	s.Helper()
 	h, err := s.joins(admin, host, queues, depth, silence)
@@ -301,7 +302,7 @@ func (s *station) welcomed(admin *hostQueue, host string, queues, depth int, sil
 	return h
 }
 
-// joins is welcomed, where a queue may be refused.
+// joins is welcomed for a host whose queues the target may refuse.
 func (s *station) joins(admin *hostQueue, host string, queues, depth int, silence uint32) (*handMade, error) {
 	s.Helper()
 	h := &handMade{station: s, admin: admin}
@@ -323,12 +324,12 @@ func (s *station) joins(admin *hostQueue, host string, queues, depth int, silenc
 // enable sets CC as the kernel's initiator does.
 var enable = &message{opcode: fabrics.OpFabrics, fabrics: fabrics.PropertySet, words: [6]uint32{0, 0x14, 1 | 6<<16 | 4<<20}}
 
-// blocks is a command about blocks of 4096 bytes.
+// blocks returns a command for blocks of 4096 bytes.
 func blocks(opcode uint8, first uint64, count int, data fabrics.Data) *message {
 	return &message{opcode: opcode, namespace: 1, data: data, words: [6]uint32{uint32(first), uint32(first >> 32), uint32(count - 1)}}
 }
 
-// TestHandMadeHost: what a host writes is what it reads, in capsules and from its memory.
+// TestHandMadeHost: a host reads the data that it wrote, from capsules and from its memory.
 func TestHandMadeHost(t *testing.T) {
 	r, s := newSoftRig(t)
 	v := r.serve(Config{Sessions: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(64 << 20)}}}}})
@@ -375,7 +376,8 @@ func TestHandMadeHost(t *testing.T) {
 	}
 }
 
-// TestKeepAlive: a host's keep-alive time counts from when its controller is ready, and one that says nothing for longer is gone.
+// TestKeepAlive: a host's keep-alive time counts from when its controller is ready. The target ends
+// a host that is silent for longer.
 func TestKeepAlive(t *testing.T) {
 	r, s := newSoftRig(t)
 	v := r.serve(Config{Sessions: 2, Queues: 1, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})

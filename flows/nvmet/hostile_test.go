@@ -13,25 +13,25 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
 
-// TestHostile: a host that breaks the rules is told so in the specification's words, or its queue is ended; nothing is left of it, and
-// another host notices nothing.
+// TestHostile: the target answers a host that breaks the rules with the specification's status, or
+// ends its queue. It keeps nothing of that host, and other hosts are not affected.
 func TestHostile(t *testing.T) {
 	r, s := newSoftRig(t)
 	hostile(r, s)
 }
 
-// siege is a server with a host that is served well, beside which others are hostile.
+// siege is a server with a good host, while other hosts are hostile.
 type siege struct {
 	*rig
 	*station
 	v     *served
 	good  *handMade
 	at    uint64 // memory of the good host
-	bad   uint64 // and of the others
+	bad   uint64 // memory of the others
 	round int
 }
 
-// besieged are blocks of 4096 bytes.
+// besieged is the number of blocks of the disk, of 4096 bytes each.
 const besieged = 4096
 
 func hostile(r *rig, s *station) {
@@ -55,7 +55,7 @@ func hostile(r *rig, s *station) {
 	g.alone()
 }
 
-// alone waits until the good host is the only one, and nothing of the others' is left.
+// alone waits until only the good host is connected and the server has all its buffers back.
 func (g *siege) alone() {
 	g.Helper()
 	testenv.Wait(g.T, waitLimit, "the others to be gone", func() bool { s := g.v.server.Stats(); return s.Hosts == 1 && s.Queues == 2 })
@@ -63,7 +63,7 @@ func (g *siege) alone() {
 	g.undisturbed(func() {})
 }
 
-// undisturbed has the good host write and read while f is done.
+// undisturbed makes the good host write and read while f runs.
 func (g *siege) undisturbed(f func()) {
 	g.Helper()
 	g.round++
@@ -88,7 +88,7 @@ func (g *siege) undisturbed(f func()) {
 	}
 }
 
-// refused has a queue hear that a command is refused with a status that says not to try again.
+// refused checks that the target refuses a command with a status that forbids a retry.
 func (g *siege) refused(q *hostQueue, name string, c *message, want fabrics.Status) {
 	g.Helper()
 	g.undisturbed(func() {
@@ -98,7 +98,7 @@ func (g *siege) refused(q *hostQueue, name string, c *message, want fabrics.Stat
 	})
 }
 
-// ends closes queues of a host that was hostile.
+// ends closes queues of a hostile host.
 func (g *siege) ends(all ...*hostQueue) {
 	for _, q := range all {
 		g.check(q.conn.Close())
@@ -107,18 +107,18 @@ func (g *siege) ends(all ...*hostQueue) {
 
 func (g *siege) hang(h *handMade) { g.ends(append(h.queues, h.admin)...) }
 
-// sgl is a descriptor by its parts.
+// sgl returns a descriptor with these fields.
 func sgl(address uint64, length uint32, rest ...byte) []byte {
 	d := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, address), length)
 	return append(d, append(make([]byte, 4-len(rest)), rest...)...)
 }
 
-// inside is data behind a command.
+// inside describes data after the command in the capsule.
 func inside(offset uint64, length uint32) fabrics.Data {
 	return fabrics.Data{Place: fabrics.InCapsule, Address: offset, Length: length}
 }
 
-// commands are wrong ones for a namespace.
+// commands: the target refuses invalid commands to a namespace.
 func (g *siege) commands() {
 	h := g.connects("nqn.2026-01.com.example:bad", 1, 32)
 	q := h.queues[0]
@@ -167,7 +167,7 @@ func (g *siege) commands() {
 	g.hang(h)
 }
 
-// admin are wrong admin commands.
+// admin: the target refuses invalid admin commands.
 func (g *siege) admin() {
 	q := g.open(fabrics.AdminQueue, fabrics.AdminDepth)
 	at := func(n uint64) fabrics.Data { return g.keyed(g.bad, n) }
@@ -216,7 +216,7 @@ func (g *siege) admin() {
 	g.ends(q)
 }
 
-// connect are Connects that are refused.
+// connect: the target refuses invalid Connects.
 func (g *siege) connect() {
 	h := g.connects("nqn.2026-01.com.example:bad", 1, 32)
 	anew := func(change func(*message)) *message {
@@ -260,7 +260,7 @@ func (g *siege) connect() {
 	g.hang(h)
 }
 
-// private has queue pairs refused for what their requests say.
+// private: the target refuses queue pairs with invalid private data.
 func (g *siege) private() {
 	garbage := make([]byte, 56)
 	_, _ = rand.NewChaCha8([32]byte{5}).Read(garbage)
@@ -289,7 +289,8 @@ func (g *siege) private() {
 	}
 }
 
-// transport has queues ended by what is no command, or names memory that is not the host's to name.
+// transport: the target ends the queue of a host that sends something other than a command, or that
+// names memory to which it has no right.
 func (g *siege) transport() {
 	shut, err := g.pd.RegisterPart(g.station.region, g.bad, 4096, rdma.LocalWrite)
 	g.must(err)
@@ -341,7 +342,7 @@ func (g *siege) transport() {
 	g.must(shut.Close())
 }
 
-// overrun has more commands under way than the queue has entries.
+// overrun: the target ends a queue with more commands in progress than it has entries.
 func (g *siege) overrun() {
 	admin := g.open(0, fabrics.AdminDepth)
 	controller := uint16(admin.succeeds(connectCommand(0, fabrics.AdminDepth, connectData(softHost, softNQN, fabrics.AnyController))).Result)
@@ -366,7 +367,8 @@ func (g *siege) overrun() {
 	g.ends(q, admin)
 }
 
-// deaf asks for more than there are buffers, and takes none of it.
+// deaf: a host requests more data than there are buffers, and does not receive it. The good host is
+// not affected.
 func (g *siege) deaf() {
 	admin := g.open(0, fabrics.AdminDepth)
 	controller := uint16(admin.succeeds(connectCommand(0, fabrics.AdminDepth, connectData(softHost, softNQN, fabrics.AnyController))).Result)
@@ -387,7 +389,8 @@ func (g *siege) deaf() {
 	g.ends(q, admin)
 }
 
-// flood connects more queues than one host may have that says nothing on them: the oldest give way, and others are not disturbed.
+// flood: one host connects more silent queues than it may have. The target ends the oldest ones,
+// and other hosts are not affected.
 func (g *siege) flood() {
 	const more = 3
 	most, each := unproven(g.v.server.config.Sessions)
@@ -414,7 +417,7 @@ func (g *siege) flood() {
 	g.hang(g.connects("nqn.2026-01.com.example:late", 1, 32))
 }
 
-// noise says commands at random, of which each has an answer or ends its queue.
+// noise: the target answers each random command, or ends its queue.
 func (g *siege) noise() {
 	const rounds = 400
 	random := rand.New(rand.NewPCG(1, 8))
@@ -451,11 +454,12 @@ func (g *siege) noise() {
 	}
 }
 
-// garble is a command of which each part may be wrong. It names no blocks of the good host's.
+// garble returns a command each part of which may be wrong. It does not use blocks of the good
+// host.
 func (g *siege) garble(random *rand.Rand) *message {
 	opcodes := []uint8{0, 1, 2, 5, 8, 9, 2, 6, 8, 9, 0xa, 0x18, fabrics.OpFabrics, uint8(random.Uint32())}
 	m := blocks(opcodes[random.IntN(len(opcodes))], uint64(random.IntN(60)), 1+random.IntN(3), g.keyed(g.bad, uint64(random.IntN(4))<<12))
-	if m.opcode == fabrics.OpAsyncEvent { // has an answer when there is an event
+	if m.opcode == fabrics.OpAsyncEvent { // the target answers it only when there is an event
 		m.opcode = fabrics.OpAbort
 	}
 	for range random.IntN(3) {

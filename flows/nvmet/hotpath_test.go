@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// TestAllocatesNothing: commands make no garbage, of the server nor of what runs beside it.
+// TestAllocatesNothing: commands do not allocate, neither in the server nor in the code around it.
 func TestAllocatesNothing(t *testing.T) {
 	r, s := newSoftRig(t)
 	r.serve(Config{Sessions: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 64, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(64 << 20)}}}}})
@@ -44,14 +44,14 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// with is the station for a part of its test.
+// with returns the station for a part of its test.
 func (s *station) with(t *testing.T) *station {
 	on := *s
 	on.rig = s.rig.with(t)
 	return &on
 }
 
-// repeat does a command so often, eight at a time.
+// repeat performs a command a number of times, eight at a time.
 func (q *hostQueue) repeat(c *message, times int) {
 	q.Helper()
 	b := c.append(make([]byte, 0, capsuleRoom), 0)

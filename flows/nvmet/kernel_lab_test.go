@@ -25,13 +25,13 @@ const (
 	hostID  = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
 )
 
-// initiator is the kernel's, connected.
+// initiator is the kernel's initiator, connected.
 type initiator struct {
 	*testing.T
 	name string // nvme0
 }
 
-// connect has the kernel connect, as nvme connect does.
+// connect makes the kernel connect, as nvme connect does.
 func (r *rig) connect(more string) *initiator {
 	r.Helper()
 	i, err := r.tryConnect(more)
@@ -71,7 +71,8 @@ func (i *initiator) disconnect() {
 	}
 }
 
-// path waits for a namespace of the controller's, which the kernel names by the subsystem, and returns its device.
+// path waits for a namespace of the controller, and returns its device. The kernel names it by the
+// subsystem.
 func (i *initiator) path(namespace int) (path string) {
 	i.Helper()
 	testenv.Wait(i, waitLimit, "the namespace", func() bool {
@@ -90,7 +91,7 @@ func (i *initiator) path(namespace int) (path string) {
 	return path
 }
 
-// has reports whether a block device is of the controller, or of its subsystem.
+// has reports whether a block device belongs to the controller or to its subsystem.
 func (i *initiator) has(block string) bool {
 	device, err := filepath.EvalSymlinks("/sys/block/" + block + "/device")
 	if err != nil {
@@ -114,7 +115,8 @@ func (r *rig) run(name string, arguments ...string) string {
 	return string(out)
 }
 
-// TestOnVerbs has hosts come over the kernel's verbs, with one device for all of its parts.
+// TestOnVerbs: hosts that connect over the kernel's verbs work with the target. All parts use one
+// device.
 func TestOnVerbs(t *testing.T) {
 	r := newRig(t)
 	t.Run("initiator", func(t *testing.T) { r.with(t).initiator() })
@@ -123,7 +125,7 @@ func TestOnVerbs(t *testing.T) {
 	t.Run("node", func(t *testing.T) { r.with(t).node() })
 }
 
-// node: an NVMe node does not come to a target that was started without one, and nothing changes.
+// node: a target that was started without NVMe nodes refuses to add one, and nothing changes.
 func (r *rig) node() {
 	first := Namespace{ID: 1, Disk: r.disk(16 << 20)}
 	v := r.serve(Config{Sessions: 2, Queues: 1, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{first}}}})
@@ -143,13 +145,14 @@ func (r *rig) node() {
 	v.rest()
 }
 
-// initiator: the kernel's own initiator connects, makes a file system, writes a tree, and finds it when it comes again.
+// initiator: the kernel's own initiator connects, makes a file system and writes a tree. After a
+// reconnect it reads the same tree.
 func (r *rig) initiator() {
 	v := r.serve(Config{Sessions: 8, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 7, 15: 1}}}}}})
 	i := r.connect("")
 	r.discover()
 	device := i.path(1)
-	if !testing.Short() { // the part that is disturbed writes and verifies, too, and each start of a program takes seconds
+	if !testing.Short() { // disturbed verifies, too, and each start of a program takes seconds
 		r.blocks(device)
 	}
 	r.run("mkfs.ext4", "-q", "-F", device)
@@ -179,7 +182,7 @@ func (r *rig) initiator() {
 	}
 }
 
-// discover has nvme-cli ask what there is.
+// discover makes nvme-cli list the subsystems.
 func (r *rig) discover() {
 	r.Helper()
 	out := r.run(testenv.Tool(r, "nvme"), "discover", "-t", "rdma", "-a", r.host(), "-s", "4420", "--hostnqn", hostNQN, "--hostid", hostID)
@@ -190,7 +193,8 @@ func (r *rig) discover() {
 	}
 }
 
-// blocks has every command to a namespace done to the block device, and what was written read again: fio verifies.
+// blocks performs every command on the block device, and reads the written data back: fio verifies
+// it.
 func (r *rig) blocks(device string) {
 	r.Helper()
 	r.run(testenv.Tool(r, "fio"), "--name=blocks", "--filename="+device, "--size=16m", "--rw=randwrite", "--bsrange=512-256k", "--bs_unaligned=0", "--blockalign=512", "--direct=1", "--iodepth=16",
@@ -210,7 +214,7 @@ func (r *rig) blocks(device string) {
 	}
 }
 
-// tree writes files of many sizes, and returns what they should hold.
+// tree writes files of many sizes, and returns their checksums.
 func (r *rig) tree(dir string) map[string][32]byte {
 	r.Helper()
 	sums := make(map[string][32]byte)
@@ -228,7 +232,7 @@ func (r *rig) tree(dir string) map[string][32]byte {
 	return sums
 }
 
-// verify reads what tree wrote.
+// verify reads the files that tree wrote.
 func (r *rig) verify(dir string, sums map[string][32]byte) {
 	r.Helper()
 	for name, want := range sums {

@@ -18,7 +18,8 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// TestKill kills the daemon under writes. The host connects to the next one, and every write that was answered is there.
+// TestKill: the test kills the daemon while a host writes. The host connects to the next daemon,
+// and the disk has every write that was answered.
 func TestKill(t *testing.T) {
 	kills := setting.Number(t, "UNIFIEDD_KILLS", 2)
 	testenv.Root(t)
@@ -51,23 +52,24 @@ flows:
 	t.Logf("%d kills; %d writes were answered, %d of those that were not are there", kills, k.answered, k.more)
 }
 
-// killedBlocks are written, of 4096 bytes.
+// killedBlocks is the number of blocks that the host writes, of 4096 bytes each.
 const killedBlocks = 64
 
-// killed is a daemon that is killed, and what a host knows of its disk.
+// killed is a daemon that the test kills, and a host's knowledge of its disk.
 type killed struct {
 	*rig
 	*station
 	end            *testenv.End
 	program, file  string
-	at             uint64 // memory for what is written, and behind it for what is read
+	at             uint64 // memory for data to write, followed by memory for data to read
 	versions       [killedBlocks]uint64
-	open           [killedBlocks]bool // a write that is not answered
+	open           [killedBlocks]bool // a write without an answer
 	underway       int
 	answered, more uint64
 }
 
-// launch starts the daemon and waits until it serves; what it returns ends all of its processes by a signal.
+// launch starts the daemon and waits until it serves. It returns a function that ends all its
+// processes by a signal.
 func (k *killed) launch() func(syscall.Signal) {
 	k.rig.Helper()
 	c := k.end.Command(k.program, "run", "-c", k.file)
@@ -97,7 +99,7 @@ func (k *killed) launch() func(syscall.Signal) {
 	return end
 }
 
-// comesBack connects once it is let in.
+// comesBack connects as soon as the target accepts the host.
 func (s *station) comesBack(silence uint32) (h *handMade) {
 	s.Helper()
 	next := s.next
@@ -109,7 +111,7 @@ func (s *station) comesBack(silence uint32) (h *handMade) {
 			return false
 		}
 		h, err = s.joins(q, softHost, 1, 32, silence)
-		if err != nil { // the new daemon's queue pair has the number of one of the old one's, which is not forgotten yet
+		if err != nil { // the new queue pair may have the number of an old one that is not forgotten yet
 			h.admin.close()
 			h.queues[0].close()
 		}
@@ -118,7 +120,8 @@ func (s *station) comesBack(silence uint32) (h *handMade) {
 	return h
 }
 
-// life is that of one daemon: what was written is there, more is written, and it is killed.
+// life is one run of a daemon: the earlier writes are on the disk, the host writes more, and the
+// test kills the daemon.
 func (k *killed) life() {
 	k.rig.Helper()
 	kill := k.launch()
@@ -132,7 +135,7 @@ func (k *killed) life() {
 		k.writes(q, block)
 	}
 	kill(syscall.SIGKILL)
-	for range 100 { // what is on its way
+	for range 100 { // receive answers that were already sent
 		k.hears(q)
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -140,7 +143,7 @@ func (k *killed) life() {
 	go q.close()
 }
 
-// writes begins to write a block's next version.
+// writes starts to write the next version of a block.
 func (k *killed) writes(q *hostQueue, block int) {
 	k.rig.Helper()
 	at := k.at + uint64(block)<<12
@@ -153,7 +156,7 @@ func (k *killed) writes(q *hostQueue, block int) {
 	k.rig.must(q.say(blocks(fabrics.OpWrite, uint64(block), 1, k.keyed(at, 4096)).append(nil, uint16(1000+block))))
 }
 
-// hears takes answers.
+// hears processes answers.
 func (k *killed) hears(q *hostQueue) {
 	q.poll()
 	for _, c := range q.heard {
@@ -169,7 +172,7 @@ func (k *killed) hears(q *hostQueue) {
 	q.heard = q.heard[:0]
 }
 
-// verify finds every write that was answered; those that were not are there or not.
+// verify checks that the disk has every answered write. It may or may not have the others.
 func (k *killed) verify(h *handMade) {
 	k.rig.Helper()
 	at := k.at + killedBlocks<<12
@@ -193,8 +196,8 @@ func (k *killed) verify(h *handMade) {
 	}
 }
 
-// TestVanish has a host's machine go away under writes and reads, and come again: the server notices its silence, takes back all that it had, and
-// serves the next one.
+// TestVanish: a host's machine vanishes during writes and reads, and returns. The server notices
+// its silence, takes all its resources back, and serves the next host.
 func TestVanish(t *testing.T) {
 	times := setting.Number(t, "UNIFIEDD_KILLS", 1)
 	testenv.Root(t)

@@ -19,7 +19,7 @@ type operation struct {
 	command fabrics.Command
 	disk    *disk
 	at      fabrics.Range
-	slot    int32 // of the capsule whose data is in use; or none
+	slot    int32 // slot of the capsule whose data is in use; or none
 	needs   [2]uint32
 	buffers [2]buffer // data of the host, and of the disk if both are needed
 	next    int       // range of a Dataset Management command
@@ -39,7 +39,7 @@ const (
 	opIdle     opState = iota
 	opBlocked          // waits for a buffer
 	opFetching         // waits for the RDMA READ of its data
-	opInLine           // waits for a place in the disks' queue, because its disk has its share
+	opInLine           // waits for a place in the disks' queue, because its disk uses its whole share
 	opDisk             // the disk's queue has it
 	opLater            // waits because the disk's queue is full
 	opParked           // an asynchronous event request that waits for an event
@@ -50,13 +50,13 @@ const (
 // buffer is memory for the data of an operation.
 type buffer struct {
 	frame umem.Frame
-	// kind says where a buffer comes from.
+	// kind says from which pool a buffer comes.
 	kind kind
 	// where says who holds a buffer.
 	where where
 }
 
-// kind says where a buffer is from.
+// kind says from which pool a buffer comes.
 type kind uint8
 
 const (
@@ -65,11 +65,11 @@ const (
 	capsule
 )
 
-// where is who has a buffer.
+// where says who holds a buffer.
 type where uint8
 
 const (
-	nowhere  where = iota // there is none
+	nowhere  where = iota // there is no buffer
 	atWorker              // the worker
 	atDevice              // the RDMA device
 	atDisk                // the disk's queue
@@ -88,7 +88,7 @@ func (s *Server) pass(b *buffer, to where) {
 	b.where = to
 }
 
-// need asks for buffers, the first for data of the host, and continues with the operation when it
+// need requests buffers, the first for data of the host, and continues with the operation when it
 // has them.
 func (s *Server) need(o *operation, first, second uint32) {
 	o.needs = [2]uint32{first, second}
@@ -140,7 +140,7 @@ func (s *Server) acquire(o *operation) bool {
 	return true
 }
 
-// putBack returns the buffers that an operation has got of those that it needs.
+// putBack returns the buffers that an operation has already got.
 func (s *Server) putBack(o *operation) {
 	for i, n := range o.needs {
 		if b := &o.buffers[i]; n > 0 && b.where != nowhere {
@@ -157,9 +157,9 @@ func (s *Server) give(o *operation, b *buffer) {
 	s.emptied = s.emptied || p.held[o.session.number] == 0
 }
 
-// begin continues with operations that wait for buffers, one of each session in turn, and returns
-// their number. If the disk has its share, the operation moves to the disk's queue, so that others
-// of its session can pass it.
+// begin continues with operations that wait for buffers, one of each session by turns, and returns
+// their number. If the disk uses its whole share, the operation moves to the disk's queue, so that
+// other operations of its session can pass it.
 func (s *Server) begin() (n int) {
 	n = s.feed()
 	for tried := 0; s.waiting > 0 && tried < len(s.sessions); tried++ {
@@ -187,8 +187,8 @@ func (s *Server) begin() (n int) {
 	return n
 }
 
-// release returns all buffers of an operation, none of which a device holds, and posts the receive
-// of its capsule's slot again.
+// release returns all buffers of an operation, and posts the receive of its capsule's slot again.
+// No device may hold any of the buffers.
 func (s *Server) release(o *operation) {
 	for i := range o.buffers {
 		b := &o.buffers[i]
@@ -360,7 +360,7 @@ func (s *Server) nextRange(o *operation) {
 }
 
 // rangeLater passes a flush, discard or zeroing to the disks' queue, now or when the disk may use
-// another place there.
+// another place in it.
 func (s *Server) rangeLater(o *operation) {
 	d := o.disk
 	if !within(d.ranges, nvme.MaxFlushes-s.ranges) {
@@ -386,7 +386,7 @@ func (s *Server) rangeLater(o *operation) {
 	s.ranges++
 }
 
-// retry passes to the disks' queue what it had no room for.
+// retry passes the ranges to the disks' queue for which it had no room before.
 func (s *Server) retry() {
 	n := len(s.later)
 	for i := range n {

@@ -6,7 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestPileInDebt: sessions that are taken when another has all buffers but one have the next ones before it, and in the end all are there.
+// TestPileInDebt: one session holds all buffers but one when other sessions come into use. They get
+// the next free buffers before it gets another one, and in the end all buffers are back.
 func TestPileInDebt(t *testing.T) {
 	p := bufferPool{free: make([]umem.Frame, 5), held: make([]int, 3)}
 	take := func(seat int, want bool) {

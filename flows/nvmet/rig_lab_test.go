@@ -15,23 +15,23 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce"
 )
 
-// host is the address at which targets listen.
+// host returns the address at which targets listen.
 func (r *rig) host() string {
 	host, _, err := net.SplitHostPort(r.listen)
 	r.must(err)
 	return host
 }
 
-// newRig is a rig on a Soft-RoCE device.
+// newRig makes a rig on a Soft-RoCE device.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	testenv.Leaks(t)
 	name := labenv.SoftRoCE(t, "virtio0", address+"/24")
-	t.Cleanup(func() { labenv.RDMAAtRest(t, name, "cq") }) // the initiator keeps completion queues for others
+	t.Cleanup(func() { labenv.RDMAAtRest(t, name, "cq") }) // the initiator keeps completion queues for reuse
 	return newRigOn(t, name, address)
 }
 
-// newRigOn is a rig on an RDMA device, with an address of that.
+// newRigOn makes a rig on an RDMA device that has the given address.
 func newRigOn(t *testing.T, name, at string) *rig {
 	t.Helper()
 	r := &rig{T: t, listen: at + ":4420"}
@@ -50,7 +50,7 @@ func newRigOn(t *testing.T, name, at string) *rig {
 
 const frames, extents = 24 << 20, 24
 
-// disk opens a disk of the guest's.
+// disk opens a disk of the guest.
 func (r *rig) disk(size uint64) *nvme.Target {
 	r.Helper()
 	return r.opened(labenv.Map(r.T, size))

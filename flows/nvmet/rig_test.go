@@ -16,10 +16,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// waitLimit is how long anything may take.
+// waitLimit is the limit of every wait in these tests.
 var waitLimit = testenv.Within(30 * time.Second)
 
-// rig is where servers are: a region, an RDMA device with it, and a connection manager.
+// rig is the environment of servers: a region, an RDMA device with it, and a connection manager.
 type rig struct {
 	*testing.T
 	region   *umem.Region
@@ -28,7 +28,7 @@ type rig struct {
 	listen   string
 }
 
-// with is the rig for a part of its test.
+// with returns the rig for a part of its test.
 func (r *rig) with(t *testing.T) *rig {
 	on := *r
 	on.T = t
@@ -58,7 +58,7 @@ func (r *rig) check(err error) {
 	}
 }
 
-// closeRegion finds all frames in the pool.
+// closeRegion checks that all frames are in the pool, and closes the region.
 func (r *rig) closeRegion() {
 	r.Helper()
 	count, err := r.region.Audit()
@@ -68,13 +68,13 @@ func (r *rig) closeRegion() {
 	r.check(r.region.Close())
 }
 
-// served is a server that is polled.
+// served is a server and the worker that polls it.
 type served struct {
 	*rig
 	server   *Server
 	commands chan func()
 	done     chan struct{}
-	stop     func() // before the end of the test
+	stop     func() // may be called before the end of the test
 }
 
 var errEnded = errors.New("the loop has ended")

@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
 
-// Parameters of queue pairs. The timeout for an ACK is 268 ms, with six retries, so that a busy machine
-// is not taken for a dead one. Retries after receiver-not-ready have no limit.
+// Parameters of queue pairs. The timeout for an ACK is 268 ms, with six retries, so that a busy
+// machine is not mistaken for a dead one. Retries after receiver-not-ready have no limit.
 const (
 	ackTimeout = 16
 	rnrRetries = 7
@@ -25,7 +25,7 @@ const (
 
 // Serve accepts hosts until ctx ends, and then ends all of them. It closes the Listener, and
 // returns when the last queue is gone; the error is nil if ctx ended. do must work, and the worker
-// must call Poll, until Serve has returned. Close takes down what is left. Serve may be called for
+// must call Poll, until Serve has returned. Close takes down the rest. Serve may be called for
 // several listeners at once.
 func (s *Server) Serve(ctx context.Context, l cm.Listener, do stream.Doer) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -40,7 +40,7 @@ func (s *Server) Serve(ctx context.Context, l cm.Listener, do stream.Doer) error
 	return nil
 }
 
-// acceptor is what the goroutines of Serve share.
+// acceptor is the common state of the goroutines of Serve.
 type acceptor struct {
 	server *Server
 	ctx    context.Context
@@ -94,8 +94,8 @@ func (g *handshake) serve() {
 	g.log.Log(context.Background(), level, "queue ended", "reason", cause)
 }
 
-// inOrder reports whether a queue ended because its host or we wanted that, or for a cause that is
-// counted already.
+// inOrder reports whether the host or the server ended a queue on purpose, or whether the cause is
+// already counted.
 func inOrder(cause error) bool {
 	for _, why := range []error{cm.ErrDisconnected, context.Canceled, errHungUp, errReset, errAdminGone, errUnproven, errGaveWay} {
 		if errors.Is(cause, why) {
@@ -105,7 +105,7 @@ func inOrder(cause error) bool {
 	return cause == nil
 }
 
-// turnAway refuses a request, unless it is answered.
+// turnAway refuses a request, unless it was answered already.
 func (g *handshake) turnAway(err error) {
 	reason, is := errors.AsType[fabrics.RejectReason](err)
 	if !is {
@@ -158,7 +158,7 @@ func (g *handshake) sit(r *fabrics.PrivateRequest) error {
 	}
 }
 
-// check checks what a host says of its queue pair.
+// check checks a host's private data about its queue pair.
 func (g *handshake) check(r *fabrics.PrivateRequest) fabrics.RejectReason {
 	c := &g.server.config
 	if at := g.request.Address(); at.Device != c.Endpoint.Device.Name() || at.Port != c.Endpoint.Port {
@@ -182,7 +182,7 @@ func (g *handshake) connect() error {
 	s := g.server
 	ctx, cancel := context.WithTimeout(g.ctx, connectLimit)
 	defer cancel()
-	go func() { // the session may end meanwhile, in favour of a newer queue
+	go func() { // a newer queue may get the session before this one is connected
 		select {
 		case <-g.leaving.done:
 			cancel()
@@ -241,7 +241,7 @@ func (g *handshake) leave() error {
 		err = g.conn.Close()
 	}
 	return errors.Join(err, g.do(func() error {
-		_, _ = g.server.takeSent() // counts completions that have arrived; Poll returns the error again
+		_, _ = g.server.takeSent() // counts completions that have arrived; Poll returns the error later
 		return g.server.leave(g.session)
 	}))
 }

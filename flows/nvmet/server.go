@@ -38,7 +38,7 @@ type Server struct {
 	sessions   []session
 	unproven   *addrlimit.Set[*session] // see unproven.go
 	operations []operation              // of all sessions, one after the other
-	turn       int                      // the session whose turn it is to get a buffer
+	turn       int                      // the session that gets the next buffer
 	waiting    int                      // commands of all sessions that wait for a buffer
 	awaiting   int                      // operations that wait for the RDMA device
 	slept      bool                     // the last round had nothing to do
@@ -58,7 +58,7 @@ type Server struct {
 	closed bool
 }
 
-// disk is a namespace with its target in the disks' queue.
+// disk is a namespace whose target is in the disks' queue.
 type disk struct {
 	*fabrics.Namespace
 	target   uint32
@@ -74,8 +74,8 @@ type disk struct {
 	count    diskCounters
 }
 
-// Open takes the resources of a server. It serves nobody until Serve is called. It may be called
-// from any thread.
+// Open takes the resources of a server. The server accepts no host until Serve is called. Open may
+// be called from any thread.
 func Open(c Config) (*Server, error) {
 	s := &Server{config: c}
 	if err := s.open(); err != nil {
@@ -144,8 +144,8 @@ func (s *Server) openSessions() error {
 	return nil
 }
 
-// sends returns how many work requests of a session may be posted: each operation has a READ, or a
-// WRITE and a SEND.
+// sends returns the number of work requests of a session that may be posted: each operation has a
+// READ, or a WRITE and a SEND.
 func (s *Server) sends() int { return 4 * s.config.Depth }
 
 func (s *Server) openQueues() (err error) {
@@ -165,7 +165,7 @@ func (s *Server) openQueues() (err error) {
 }
 
 // Poll processes commands, RDMA completions and completions of the disks. more says that it did
-// something, so that there may be more to do at once. An error comes from the disks' queue or the
+// something, so there may be more to do at once. An error comes from the disks' queue or the
 // device: the server cannot continue and must be closed.
 func (s *Server) Poll(now time.Time) (more bool, err error) {
 	if s.closed {
@@ -231,12 +231,12 @@ func (s *Server) pressed() bool {
 }
 
 // Close waits for the disks as nvme.Queue.Close does, and gives every frame back to the region.
-// Serve must have returned before. It is called on the server's thread, or after that has ended.
-// After an error it may be called again.
+// Serve must have returned before. Close is called on the server's thread, or after that thread has
+// ended. After an error it may be called again.
 func (s *Server) Close() error { return s.close((*nvme.Queue).Close) }
 
-// CloseWithin is Close with a limit to the wait for the disks. It is for a thread that has other
-// work, and calls it again while the error is an nvme.StuckError.
+// CloseWithin is Close with a limit to the wait for the disks. It is for a thread with other work,
+// which calls it again while the error is an nvme.StuckError.
 func (s *Server) CloseWithin(limit time.Duration) error {
 	return s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) })
 }
@@ -260,7 +260,7 @@ func (s *Server) close(wait func(*nvme.Queue) error) error {
 	return nil
 }
 
-// giveBack gives all frames back to the region. No device uses them any more.
+// giveBack gives all frames back to the region. No device may use them.
 func (s *Server) giveBack() {
 	if s.moving == nil {
 		return
@@ -282,8 +282,8 @@ func (s *Server) mine() (frames []umem.Frame) {
 	return append(append(frames, s.pools[0].free...), s.pools[1].free...)
 }
 
-// take takes frames or extents of the region. The caller owns those that it returns, even if they
-// are too few.
+// take takes frames or extents of the region. The caller owns the returned ones, even if they are
+// too few.
 func take(from func([]umem.Frame) int, n int, kind string) ([]umem.Frame, error) {
 	frames := make([]umem.Frame, n)
 	if got := from(frames); got < n {

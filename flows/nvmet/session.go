@@ -66,7 +66,7 @@ type queuedRequest struct {
 	length uint32
 }
 
-// ring is a queue of fixed size. The caller of push must know that there is room.
+// ring is a queue of fixed size. Before push, the caller must know that there is room.
 type ring[T any] struct {
 	all        []T
 	head, tail uint32
@@ -146,7 +146,7 @@ func (s *Server) sge(addr uint64, n uint32) rdma.SGE {
 	return rdma.SGE{Addr: m.Addr() + addr, Length: n, LKey: m.LKey()}
 }
 
-// connected opens a session, and begins the commands that have arrived meanwhile.
+// connected opens a session, and begins the commands that arrived before.
 func (s *Server) connected(p *session) {
 	if p.state == sessionConnecting {
 		p.state, p.since = sessionOpen, s.now
@@ -165,8 +165,8 @@ func (s *Server) queueForPosting(p *session) {
 	}
 }
 
-// post posts for all sessions. Receives come first: hosts send their next commands as soon as they
-// see the completions.
+// post posts the requests of all sessions. Receives come first, because hosts send their next
+// commands as soon as they see the completions.
 func (s *Server) post() {
 	for _, p := range s.dirty {
 		p.dirty = false
@@ -226,7 +226,7 @@ func (s *Server) leave(p *session) error {
 	return nil
 }
 
-// drained frees the session once nothing is outstanding for it any more.
+// drained frees the session when nothing is outstanding for it.
 func (s *Server) drained(p *session) {
 	if p.state == sessionDraining && len(p.idle) == 2*s.config.Depth {
 		p.state = sessionFree

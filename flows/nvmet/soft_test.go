@@ -22,7 +22,7 @@ const (
 	softHost = "nqn.2026-01.com.example:host"
 )
 
-// newSoftRig is a rig on RoCE in software, and a machine for hosts at the other end of its wire.
+// newSoftRig makes a rig on RoCE in software, and a machine for hosts at the other end of its wire.
 func newSoftRig(t *testing.T) (*rig, *station) {
 	t.Helper()
 	r, s, _ := newSoftPair(t)
@@ -45,7 +45,7 @@ func newSoftPair(t *testing.T) (*rig, *station, *testenv.Pair) {
 	return r, softStation(r, &pair.A), pair
 }
 
-// softStation is a machine for hosts on RoCE in software.
+// softStation makes a machine for hosts on RoCE in software.
 func softStation(r *rig, e *testenv.End) *station {
 	r.Helper()
 	return newStation(r, func(s *rig, region *umem.Region) (rdma.Device, cm.Manager) { return openSoft(s, e, region) })
@@ -65,17 +65,18 @@ func openSoft(r *rig, e *testenv.End, region *umem.Region) (d rdma.Device, m cm.
 	return d, m
 }
 
-// station is a machine for hosts: memory that targets may reach, as far as they are given its key.
+// station is a machine for hosts. Targets may reach its memory if they have its key.
 type station struct {
 	*rig
 	target netip.AddrPort
 	pd     rdma.ProtectionDomain
 	memory rdma.MemoryRegion
-	next   uint64 // in the region: what is behind it nobody uses
+	next   uint64 // offset in the region after which all memory is unused
 	end    uint64
 }
 
-// newStation is one with a device that is opened with its region, and the manager of that.
+// newStation makes a station. open opens a device with its region, and the device's connection
+// manager.
 func newStation(of *rig, open func(*rig, *umem.Region) (rdma.Device, cm.Manager)) *station {
 	of.Helper()
 	s := &station{rig: &rig{T: of.T}, target: netip.MustParseAddrPort(of.listen)}
@@ -107,7 +108,7 @@ func newStation(of *rig, open func(*rig, *umem.Region) (rdma.Device, cm.Manager)
 	return s
 }
 
-// room is memory of n bytes, zeroed.
+// room returns the offset of n unused bytes, zeroed.
 func (s *station) room(n uint64) uint64 {
 	s.Helper()
 	at := s.next
@@ -118,10 +119,10 @@ func (s *station) room(n uint64) uint64 {
 	return at
 }
 
-// bytes is memory that room gave.
+// bytes returns memory from room.
 func (s *station) bytes(at, n uint64) []byte { return s.region.At(at, n) }
 
-// zram opens a disk in memory, in blocks of 4096 bytes.
+// zram opens a disk in memory, with blocks of 4096 bytes.
 func (r *rig) zram(size uint64) *nvme.Target {
 	r.Helper()
 	d, err := nvme.OpenTarget(nvme.TargetConfig{Path: testenv.Zram(r, size)})

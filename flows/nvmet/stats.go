@@ -11,8 +11,8 @@ import (
 
 // Stats are the counters of a server since it was opened.
 type Stats struct {
-	Commands        uint64 // received, with those refused
-	Admin           uint64 // of those, admin commands
+	Commands        uint64 // received, including refused ones
+	Admin           uint64 // admin commands among them
 	Read, Written   Moved  // commands whose completion has arrived at the host
 	Flushes, Zeroes uint64
 	Discards        uint64 // Dataset Management commands
@@ -28,7 +28,7 @@ type Stats struct {
 	GaveWay         uint64                          // unproven queues ended in favour of newer ones
 	Unproven        uint64                          // queues whose authentication failed
 	Rejected        map[fabrics.RejectReason]uint64 // refused queues
-	Hosts, Queues   uint64                          // connected; admin queues included
+	Hosts, Queues   uint64                          // connected; including admin queues
 	Latency         *latency.Summary                // from the arrival of a command until its completion was posted; nil: none yet
 	Disk            nvme.Stats
 }

@@ -9,9 +9,12 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// Sessions are limited for queues whose hosts have proven nothing: to half of all sessions, and to half of that for one host. When a limit is reached,
-// or all sessions are in use, one of those queues is ended in favour of the newest, once it has had the time that a host needs. A host that has connected, and authenticated if keys are configured, is never ended for that, nor
-// are its I/O queues once the host has confirmed them.
+// The number of sessions is limited for queues whose hosts have proven nothing: to half of all
+// sessions, and to half of that for one host. When a limit is reached, or all sessions are in use,
+// the server ends one of those queues in favour of the newest one. It first waits for the time that
+// a host needs to connect. It never ends a host for that reason that has connected, and
+// authenticated if keys are configured. The same holds for the host's I/O queues when the host has
+// confirmed them.
 //
 // Hosts of the discovery subsystem, which does not authenticate, always count as unproven.
 
@@ -31,8 +34,9 @@ var (
 	errNoSessionYet = errors.New("a place for the queue is about to be free")
 )
 
-// How long a queue waits for a session, how often it tries, and how long others keep theirs: those
-// whose hosts have not confirmed the connection, and those whose hosts have not sent Connect.
+// The time that a queue waits for a session, the interval of its attempts, and the time for which
+// other queues keep theirs: those whose hosts have not confirmed the connection, and those whose
+// hosts have not sent Connect.
 const (
 	seatTime      = 5 * time.Second
 	seatAsks      = 5 * time.Millisecond
@@ -40,7 +44,8 @@ const (
 	connectTenure = time.Second
 )
 
-// freeSession returns a session for a queue of an unproven host. Another one may have to end first.
+// freeSession returns a session for a queue of an unproven host. The server may have to end another
+// session first.
 func (s *Server) freeSession(peer netip.Addr) (*session, error) {
 	network := addrlimit.Host(peer)
 	if limit, rivals := s.unproven.Full(network); limit != addrlimit.None && !s.endUnproven(rivals) {
@@ -66,8 +71,8 @@ func (s *Server) freeSession(peer netip.Addr) (*session, error) {
 	return nil, fabrics.RejectNoResources
 }
 
-// endUnproven ends the queue of an unproven host: the oldest that is not confirmed, or else the
-// oldest. It reports whether one has had its time.
+// endUnproven ends the queue of an unproven host: the oldest one that is not confirmed, or else the
+// oldest. It reports whether it has ended one. It ends none that has not had its time.
 func (s *Server) endUnproven(rivals []*session) bool {
 	for _, of := range []struct {
 		state  sessionState

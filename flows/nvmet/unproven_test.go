@@ -20,8 +20,8 @@ func (s *station) looksForever(host string) *hostQueue {
 	return q
 }
 
-// TestDiscoveryHoldsNoSeats: discovery controllers, as many as there are sessions and more, keep no host from connecting, and end no host that is connected.
-// The oldest give way, and are counted.
+// TestDiscoveryHoldsNoSeats: more discovery controllers than there are sessions prevent no host
+// from connecting, and end no connected host. The target ends the oldest ones and counts them.
 func TestDiscoveryHoldsNoSeats(t *testing.T) {
 	r, s := newSoftRig(t)
 	c := softConfig(r)
@@ -46,13 +46,14 @@ func TestDiscoveryHoldsNoSeats(t *testing.T) {
 	}
 }
 
-// unproven is how many sessions are of hosts that have proven nothing.
+// unproven returns the number of sessions of hosts that have proven nothing.
 func (v *served) unproven() (n int) {
 	_ = v.do(func() error { n = v.server.unproven.Len(); return nil })
 	return n
 }
 
-// TestDiscoveryKeepAlive: a discovery controller whose host wants no keep-alive time has that of the kernel's target.
+// TestDiscoveryKeepAlive: if a host requests no keep-alive time for a discovery controller, the
+// controller has the same keep-alive time as in the kernel's target.
 func TestDiscoveryKeepAlive(t *testing.T) {
 	r, s := newSoftRig(t)
 	v := r.serve(softConfig(r))
@@ -66,7 +67,8 @@ func TestDiscoveryKeepAlive(t *testing.T) {
 	}
 }
 
-// TestForgedRequestsHoldNoSeats: forged REQs, from one address and from many, keep no host from connecting, and end no host that is connected.
+// TestForgedRequestsHoldNoSeats: forged REQs, from one address and from many, prevent no host from
+// connecting, and end no connected host.
 func TestForgedRequestsHoldNoSeats(t *testing.T) {
 	for name, from := range map[string]func(n uint32, host netip.Addr) netip.Addr{
 		"of the host's address": func(_ uint32, host netip.Addr) netip.Addr { return host },
@@ -74,7 +76,7 @@ func TestForgedRequestsHoldNoSeats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s, pair := newSoftPair(t)
-			for n := range uint32(8) { // that answer
+			for n := range uint32(8) { // addresses that answer
 				pair.A.Run(t, "ip", "addr", "add", fmt.Sprintf("10.77.0.%d/24", 50+n), "dev", pair.A.Ifname)
 			}
 			v := r.serve(softConfig(r))
@@ -95,7 +97,8 @@ func TestForgedRequestsHoldNoSeats(t *testing.T) {
 	}
 }
 
-// getsIn connects a host, as often as it takes: beside forgeries with its own address its queue may have to give way.
+// getsIn connects a host, in as many attempts as necessary: if forgeries have its own address, the
+// target may end its queue in favour of a newer one.
 func (s *station) getsIn() {
 	s.Helper()
 	next := s.next
@@ -118,7 +121,8 @@ func (s *station) getsIn() {
 	}
 }
 
-// TestQueuesBeforeConnect: a host connects all its queue pairs before it says what they are for, as the kernel's initiator does.
+// TestQueuesBeforeConnect: a host can connect all its queue pairs before it sends Connect on them,
+// as the kernel's initiator does.
 func TestQueuesBeforeConnect(t *testing.T) {
 	r, s := newSoftRig(t)
 	c := softConfig(r)

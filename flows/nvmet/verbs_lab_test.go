@@ -14,7 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// byHand has the host that is made by hand come over the kernel's verbs: a write is in the region once.
+// byHand: a host whose commands the test makes works over the kernel's verbs. A write's data is in
+// the region only once.
 func (r *rig) byHand() {
 	r.run("modprobe", "zram")
 	s := newStation(r, func(s *rig, _ *umem.Region) (rdma.Device, cm.Manager) {

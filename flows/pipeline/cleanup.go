@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Cleanup undoes what was opened, in reverse order.
+// Cleanup closes what was opened, in reverse order.
 type Cleanup []func() error
 
 // Add adds a step.
@@ -70,7 +70,7 @@ func (s *Service) Wait() error {
 	return s.err
 }
 
-// Err returns why the goroutine has ended by itself, or nil while it runs.
+// Err returns why the goroutine has ended, or nil while it runs.
 func (s *Service) Err() error {
 	select {
 	case <-s.done:

@@ -33,16 +33,16 @@ type Shared struct {
 	Devices     *device.RDMADevices  // that flows use
 	Node        int                  // NUMA node of the region; numa.Unknown: it is on several
 	Limit       uint64               // packets after which a flow is done; 0: no limit
-	Application string               // who writes, for capture files
+	Application string               // name of the writer, for capture files
 	Stream      io.Writer            // replaces the disk; may be nil
 	MakeIndex   index.Maker          // nil: make indexes in this process
 	Complete    func(path string)    // called for each complete file; may be nil
 	Notes       string               // directory for notes about our rules in cards
-	Context     context.Context      // ends what opening waits for; may be nil
+	Context     context.Context      // cancels opening; may be nil
 	Credentials *connect.Credentials // of RDMA connections; nil: no TLS
 }
 
-// Env is what a flow is opened with.
+// Env has everything that is needed to open a flow.
 type Env struct {
 	Flow   config.Flow
 	Region *umem.Region
@@ -73,7 +73,7 @@ func (e *Env) Open() (err error) {
 // Name is what devices and frame owners call the flow.
 func (e *Env) Name() string { return "flow " + e.Flow.Name }
 
-// Context ends what opening waits for.
+// Context returns the context that cancels opening. It is never nil.
 func (e *Env) Context() context.Context {
 	if e.Shared.Context == nil {
 		return context.Background()

@@ -11,33 +11,33 @@ import (
 // CloseQueue run on the worker's thread. The others may be called from any goroutine.
 type Flow interface {
 	worker.Poller
-	// Begin lets in what comes. A worker polls the flow already.
+	// Begin starts receiving. A worker polls the flow already.
 	Begin() error
-	// Announce returns what the log says of the flow as it starts: names and values in turn.
+	// Announce returns attributes for the log entry of the flow's start: names and values in turn.
 	Announce() []any
 	// Check is called once a second. It returns what the flow waits for, or what ends it.
 	Check(now time.Time) (waits, ends error)
-	// Trouble returns what keeps the flow from bringing what it has to its end, or nil.
+	// Trouble returns what keeps the flow from draining, or nil.
 	Trouble() error
-	// Done reports whether all that the flow was to receive is received.
+	// Done reports whether the flow has received everything that it was to receive.
 	Done() bool
 	// Traffic is how much was received.
 	Traffic() (packets, bytes uint64)
-	// StopReceiving lets nothing more in.
+	// StopReceiving stops receiving.
 	StopReceiving() error
-	// Drain is called after StopReceiving until it returns true: what was received is then where
-	// it belongs. rounds is how many rounds the worker has made.
+	// Drain is called after StopReceiving until it returns true. Everything received is then processed.
+	// rounds is how many rounds the worker has made.
 	Drain(now time.Time, rounds uint64) (bool, error)
 	// Diagnose adds what is known about a failure to its error. It may wait a moment.
 	Diagnose(err error) error
-	// Pending is how many operations the flow's disk has to do.
+	// Pending is how many operations the flow's disk has not completed.
 	Pending() int
-	// CloseQueue closes what belongs to the worker's thread, within a moment. It is called again
-	// while the error is an nvme.StuckError.
+	// CloseQueue closes what belongs to the worker's thread. It takes only a moment. The caller calls it
+	// again while the error is an nvme.StuckError.
 	CloseQueue() error
 	// Observe adds the flow to a status.
 	Observe(s *status.Flow) error
-	// CountLost counts as lost what a flow that has ended did not bring to its end.
+	// CountLost counts as lost the packets that a flow that has ended did not process.
 	CountLost(s *status.Flow)
 }
 
@@ -48,7 +48,7 @@ type Shrinker interface {
 	Shrink(q Quota) (over bool)
 }
 
-// Run is an open flow with what flows of all kinds have.
+// Run is an open flow, with the parts that flows of all kinds have.
 type Run struct {
 	Flow Flow
 	Err  *FirstError // what ended it; nothing new is received then
@@ -58,10 +58,11 @@ type Run struct {
 	close Cleanup
 }
 
-// NewRun hands what env has opened over to a run. From and to are the NUMA nodes of its ends.
+// NewRun makes a run, which takes over everything that e has opened. from and to are the NUMA nodes of its
+// ends.
 func NewRun(e *Env, f Flow, from, to int) *Run {
 	return &Run{Flow: f, Err: e.Err, From: from, To: to, close: e.Undo.Release()}
 }
 
-// Close gives everything back. No worker may poll the flow any more.
+// Close releases everything. No worker may still poll the flow.
 func (r *Run) Close() error { return r.close.Run() }

@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// Health notices a disk that has operations and completes none.
+// Health detects a disk that has operations and completes none.
 type Health struct {
 	completed uint64    // operations, at the last change
 	changed   time.Time // when that was
@@ -17,8 +17,8 @@ type Health struct {
 // within milliseconds, and the kernel gives up on them after 30 s.
 const stallTimeout = 5 * time.Second
 
-// Check returns an error for a disk that has been silent for too long. consequence says what that
-// means for the flow.
+// Check returns an error for a disk that has been silent for too long. meanwhile says what happens in the
+// flow until the disk answers.
 func (s *Health) Check(now time.Time, to, meanwhile string, st nvme.Stats) error {
 	done := st.Reads + st.Writes + st.Flushes
 	if st.InFlight == 0 || done != s.completed || s.changed.IsZero() {

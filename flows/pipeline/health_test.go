@@ -8,8 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// TestSilence: a disk that completes nothing is told of, and one that completes something
-// or has nothing to do is not.
+// TestSilence: Check reports a disk that completes none of its operations. It does not report a disk that
+// completes some or has none.
 func TestSilence(t *testing.T) {
 	var s Health
 	start := time.Now()

@@ -10,7 +10,7 @@ import (
 // stamp of the card or the kernel, else the time of receiving. The worker's thread records, and any
 // goroutine may read.
 type FrameTimes struct {
-	Submitted latency.Shared // until the device was told of the packet
+	Submitted latency.Shared // until the packet was submitted to the device
 	Done      latency.Shared // until the device was done: written, acknowledged by a peer, discarded
 }
 
@@ -19,8 +19,8 @@ func (t *FrameTimes) Status() *status.FrameTimes {
 	return &status.FrameTimes{Submitted: t.Submitted.Distribution(), Done: t.Done.Distribution()}
 }
 
-// Arrival is when a packet arrived by the system's clock, in nanoseconds since 1970. If only the
-// card's clock tells, it is now.
+// Arrival is when a packet arrived by the system's clock, in nanoseconds since 1970. If the packet has no
+// stamp of that clock, Arrival is now.
 func Arrival(side *umem.Side, now uint64) uint64 {
 	if side.Clock != umem.SystemClock {
 		return now

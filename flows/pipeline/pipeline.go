@@ -22,26 +22,26 @@ type Source interface {
 	Receive(sink Sink, open bool, now time.Time) (more bool)
 	// Supply gives free frames back to the device.
 	Supply()
-	// Kick wakes the device if it asked for it, and sends what is queued.
+	// Kick wakes the device if the device asked for it, and sends what is queued.
 	Kick(now time.Time)
 	// InFlight is how many of the region's frames the source has passed on and not got back.
 	InFlight() int
-	// Drained reports, after StopReceiving, whether nothing more comes. rounds is how many rounds
-	// the worker has made: a whole one must bring nothing.
+	// Drained reports, after StopReceiving, whether nothing more comes. rounds is how many rounds the worker
+	// has made: the source must have received nothing in a whole round.
 	Drained(rounds uint64) bool
-	// Leave is called until it returns true, after the sink has drained. It takes leave of peers.
+	// Leave is called after the sink has drained, until it returns true. It tells peers that the flow ends.
 	Leave() bool
-	// FDs appends the descriptors that become readable when there is something to receive. While
-	// the sink is blocked packets that wait are not news.
+	// FDs appends the descriptors that become readable when there is something to receive. While the sink is
+	// blocked, packets that already wait must not wake the worker.
 	FDs(dst []unix.PollFd, blocked bool) []unix.PollFd
 	// Deadline is when to call Receive again though no descriptor is readable.
 	Deadline(now time.Time) time.Time
 
-	// Begin lets in what comes. A worker polls the flow already.
+	// Begin starts receiving. A worker polls the flow already.
 	Begin() error
-	// StopReceiving lets nothing more in. failed says that the flow ends by an error.
+	// StopReceiving stops receiving. failed means that the flow ends with an error.
 	StopReceiving(failed bool) error
-	// Done reports whether all that the flow was to receive is received.
+	// Done reports whether the source has received everything that it was to receive.
 	Done() bool
 	// Traffic is how much was received.
 	Traffic() (packets, bytes uint64)
@@ -49,20 +49,21 @@ type Source interface {
 	Accepted() uint64
 	// Check is called once a second. It returns what the flow waits for, or what ends it.
 	Check(now time.Time) (waits, ends error)
-	// Announce returns what the log says of the source as the flow starts.
+	// Announce returns attributes for the log entry of the flow's start.
 	Announce() []any
 	// Observe adds the source to a status, after the sink.
 	Observe(s *status.Flow) error
-	// CountLost counts as lost what a flow that has ended did not receive.
+	// CountLost counts as lost the packets that a flow that has ended did not receive.
 	CountLost(s *status.Flow)
-	// Shrink gives frames back that exceed the quota, and reports whether there are still more. It
-	// runs on the worker's thread.
+	// Shrink gives back frames that exceed the quota, and reports whether there are still more. It runs on
+	// the worker's thread.
 	Shrink(q Quota) (over bool)
 }
 
 // Acknowledger is a Source whose peers wait for acknowledgements.
 type Acknowledger interface {
-	// Acknowledge acknowledges what is as safe as was promised. It runs on the worker's thread.
+	// Acknowledge acknowledges the messages that have reached the promised durability. It runs on the
+	// worker's thread.
 	Acknowledge(now time.Time)
 }
 
@@ -74,20 +75,20 @@ type Sink interface {
 	// Write takes whole packets from the batch. It returns false if it could not take all of them
 	// now; these stay in the batch, and the sink is blocked for the rest of the round.
 	Write(b *Batch, now time.Time) (all bool)
-	// Block says that a source cannot receive since the flow's frames are in use, as if Write had
-	// returned false.
+	// Block makes the sink blocked, as if Write had returned false. A source calls it if it cannot receive
+	// since the flow's frames are in use.
 	Block()
 	// Blocked reports whether the sink could not take everything in this round.
 	Blocked() bool
-	// Flush sends a batch that has waited long enough. Where nothing more is let in (open is
-	// false) it has nothing to wait for.
+	// Flush sends a batch that has waited long enough. If open is false, the source receives nothing new in
+	// this round, so Flush does not wait.
 	Flush(open bool, now time.Time)
 	// Kick sends what is queued to the device and publishes the sink's progress.
 	Kick()
-	// InFlight is how many frames the sink has apart from those that the source counts.
+	// InFlight is how many frames the sink has, without those that the source counts.
 	InFlight() int
-	// Drain is called until it returns true, after the source has drained. Everything is then
-	// where it belongs.
+	// Drain is called after the source has drained, until it returns true. The device has then completed
+	// everything.
 	Drain(now time.Time) (done bool, err error)
 	// FDs appends the descriptors that become readable when Reap has something to do.
 	FDs(dst []unix.PollFd) []unix.PollFd
@@ -100,29 +101,29 @@ type Sink interface {
 	Full() bool
 	// Check is called once a second. It returns what the flow waits for, or what ends it.
 	Check(now time.Time) (waits, ends error)
-	// Trouble returns what keeps the sink from taking anything, or nil.
+	// Trouble returns what keeps the sink from taking frames, or nil.
 	Trouble() error
 	// Diagnose adds what is known about the failure to the error that ended the flow. It may wait
 	// a moment.
 	Diagnose(err error) error
-	// Pending is how many operations the sink's disk has to do.
+	// Pending is how many operations the sink's disk has not completed.
 	Pending() int
-	// Close closes what belongs to the worker's thread, on that thread, within a moment. It is
-	// called again while the error is an nvme.StuckError.
+	// Close closes what belongs to the worker's thread, on that thread. It takes only a moment. The caller
+	// calls it again while the error is an nvme.StuckError.
 	Close() error
-	// Announce returns what the log says of the sink as the flow starts.
+	// Announce returns attributes for the log entry of the flow's start.
 	Announce() []any
 	// Observe adds the sink to a status, before the source: what is written was received before.
 	Observe(s *status.Flow) error
-	// CountLost counts as lost what a flow that has ended did not write. The source accepted so
-	// many packets.
+	// CountLost counts as lost the packets that a flow that has ended did not write. accepted is
+	// Source.Accepted.
 	CountLost(s *status.Flow, accepted uint64)
-	// Shrink gives memory back that exceeds the quota, as Source.Shrink does.
+	// Shrink gives back memory that exceeds the quota, as Source.Shrink does.
 	Shrink(q Quota) (over bool)
 }
 
-// Batch is frames of one queue on their way from a source to a sink. The source owns it, and the
-// sink while Write runs.
+// Batch is frames of one queue on their way from a source to a sink. The source owns it; while Write runs,
+// the sink owns it.
 type Batch struct {
 	ID       uint32       // interface number in a capture file
 	Frames   []umem.Frame // buffer; the first Len are in use
@@ -140,8 +141,8 @@ func (b *Batch) Drop(n int) {
 	}
 }
 
-// Pipeline moves packets or messages from a source to a sink. It belongs to its worker's thread;
-// what the flow's goroutines call is marked.
+// Pipeline moves packets or messages from a source to a sink. Flow and Shrinker say which methods run on the
+// worker's thread; any goroutine may call the others.
 type Pipeline struct {
 	source     Source
 	sink       Sink
@@ -187,7 +188,7 @@ func (p *Pipeline) Poll(now time.Time) (more bool) {
 func (p *Pipeline) FDs(dst []unix.PollFd) []unix.PollFd {
 	dst = p.sink.FDs(dst)
 	if p.watermarks.closed {
-		return dst // packets that wait are not news
+		return dst // packets that already wait must not wake the worker
 	}
 	return p.source.FDs(dst, p.sink.Blocked())
 }
@@ -197,7 +198,7 @@ func (p *Pipeline) Deadline(now time.Time) time.Time {
 	return Earlier(p.source.Deadline(now), p.sink.Deadline(now))
 }
 
-// Begin lets in what comes.
+// Begin starts the sink, then the source.
 func (p *Pipeline) Begin() error {
 	if err := p.sink.Begin(); err != nil {
 		return err
@@ -205,10 +206,10 @@ func (p *Pipeline) Begin() error {
 	return p.source.Begin()
 }
 
-// Announce returns what the log says of the flow.
+// Announce returns attributes for the log entry of the flow's start.
 func (p *Pipeline) Announce() []any { return append(p.source.Announce(), p.sink.Announce()...) }
 
-// Check asks both ends what they wait for, and what ends the flow. The source is first.
+// Check returns what the flow waits for, and what ends it. The source's answer comes before the sink's.
 func (p *Pipeline) Check(now time.Time) (waits, ends error) {
 	waits, ends = p.source.Check(now)
 	sinkWaits, sinkEnds := p.sink.Check(now)
@@ -220,19 +221,19 @@ func (p *Pipeline) Check(now time.Time) (waits, ends error) {
 	}
 }
 
-// Trouble returns what keeps the sink from taking anything, or nil.
+// Trouble returns what keeps the sink from taking frames, or nil.
 func (p *Pipeline) Trouble() error { return p.sink.Trouble() }
 
-// Done reports whether all that was to be received is received.
+// Done reports whether everything that was to be received is received, or the sink takes nothing more.
 func (p *Pipeline) Done() bool { return p.source.Done() || p.sink.Full() }
 
 // Traffic is how much was received.
 func (p *Pipeline) Traffic() (packets, bytes uint64) { return p.source.Traffic() }
 
-// StopReceiving lets nothing more in.
+// StopReceiving stops the source.
 func (p *Pipeline) StopReceiving() error { return p.source.StopReceiving(p.err.Get() != nil) }
 
-// Drain empties the source, then the sink, and takes leave of the source's peers.
+// Drain empties the source, then the sink, and lets the source leave its peers.
 func (p *Pipeline) Drain(now time.Time, rounds uint64) (bool, error) {
 	if !p.source.Drained(rounds) {
 		return false, nil
@@ -243,23 +244,23 @@ func (p *Pipeline) Drain(now time.Time, rounds uint64) (bool, error) {
 	return p.source.Leave(), nil
 }
 
-// Diagnose adds to the error that ended the flow what is known about it.
+// Diagnose adds what is known about the failure to the error that ended the flow.
 func (p *Pipeline) Diagnose(err error) error { return p.sink.Diagnose(err) }
 
-// Pending is how many operations the disk has to do.
+// Pending is how many operations the disk has not completed.
 func (p *Pipeline) Pending() int { return p.sink.Pending() }
 
 // CloseQueue closes what belongs to the worker's thread.
 func (p *Pipeline) CloseQueue() error { return p.sink.Close() }
 
-// Observe reads the sink's counters first: what is written was received before.
+// Observe reads the sink's counters first, so that a status never has more packets written than received.
 func (p *Pipeline) Observe(s *status.Flow) error {
 	err := p.sink.Observe(s)
 	p.watermarks.observe(s)
 	return errors.Join(err, p.source.Observe(s))
 }
 
-// CountLost counts what did not arrive.
+// CountLost counts the packets that were not received, and those that were not written.
 func (p *Pipeline) CountLost(s *status.Flow) {
 	p.source.CountLost(s)
 	p.sink.CountLost(s, p.source.Accepted())

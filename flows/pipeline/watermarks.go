@@ -9,14 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
-// watermarks bound the frames in flight between the source and the sink. With as many as the high
-// watermark the source is not polled, until there are as few as the low one. They are checked once
-// a round, so that a batch of each queue may come on top. The worker owns them; any goroutine may
-// read the counters.
+// watermarks bound the frames in flight between the source and the sink. At the high watermark the source is
+// no longer polled, until the number falls to the low watermark. They are checked once a round, so a batch of
+// each queue may come on top. The worker owns them; any goroutine may read the counters.
 type watermarks struct {
 	limits    config.Watermarks
 	closed    bool      // the source is not polled
-	countedTo time.Time // until which paused is counted
+	countedTo time.Time // paused is counted up to this time
 
 	inFlight atomic.Int64 // the worker is the only writer
 	most     atomic.Int64

@@ -8,7 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// TestLevel: a source is stopped at the high watermark and goes on at the low one, and both are told.
+// TestLevel: a source stops at the high watermark and continues at the low one. The status has the number and
+// the length of these pauses.
 func TestLevel(t *testing.T) {
 	l := watermarks{limits: config.Watermarks{High: 100, Low: 40}}
 	now := time.Unix(1, 0)

@@ -14,7 +14,7 @@ import (
 //	     6      2  length of the header: 64
 //	     8      8  sequence: 1 for the session's first message, one more for each
 //	    16      8  session
-//	    24      8  position: 0 from the sender; where a log has it, 1 for its first message; with an origin, the sequence there
+//	    24      8  position: 0 from the sender; in a log, 1 for its first message; with an origin, the sequence there
 //	    32      8  stamp: the sender's clock, nanoseconds since 1970, 0 unknown
 //	    40      4  length of the payload, which follows the header
 //	    44      4  CRC-32C of the payload
@@ -29,8 +29,8 @@ type Data struct {
 	Length, Checksum                   uint32
 }
 
-// Origin is the session of a relay's client, and the sequence of the message there. The zero value is none. Only a receiver with
-// CapabilityOrigin is sent any.
+// Origin is the session of a relay's client, and the sequence of the message in that session. The
+// zero value means no origin. Relays send origins only to a receiver with CapabilityOrigin.
 type Origin struct{ Session, Sequence uint64 }
 
 const (
@@ -41,7 +41,8 @@ const (
 	dataFree     = 56
 )
 
-// PutData writes the header of a message into the first HeaderLen bytes of dst, which must be there.
+// PutData writes the header of a message into the first HeaderLen bytes of dst. dst must be long
+// enough.
 func PutData(dst []byte, d *Data) {
 	begin(dst, KindData)
 	be.PutUint64(dst[8:], d.Sequence)
@@ -67,7 +68,8 @@ func ParseData(message []byte) (Data, Reason) {
 	return d, r
 }
 
-// ParseDataHeader reads the header of a message whose payload is elsewhere, or not there yet.
+// ParseDataHeader parses the header of a message whose payload is elsewhere, or has not arrived
+// yet.
 func ParseDataHeader(header []byte) (Data, Reason) {
 	if r := check(header, KindData, dataFree); r != None {
 		return Data{}, r
@@ -88,8 +90,9 @@ func ParseDataHeader(header []byte) (Data, Reason) {
 	return d, None
 }
 
-// SetRecord makes the header of a message that of a record in a log, with its position and owner, and the checksum again.
-// A message of a relay takes the session and the sequence of its origin.
+// SetRecord turns the header of a message into the header of a record in a log. It sets the
+// position and the owner, and updates the checksum. A message of a relay gets the session and the
+// sequence of its origin.
 func SetRecord(header []byte, position, owner uint64) {
 	if o := OriginOf(header); o.Session != 0 {
 		be.PutUint64(header[dataSequence:], o.Sequence)
@@ -100,7 +103,7 @@ func SetRecord(header []byte, position, owner uint64) {
 	seal(header)
 }
 
-// ParseRecord is ParseData of a record in a log, which has an owner where messages have an origin.
+// ParseRecord is ParseData for a record in a log, which has an owner in the place of an origin.
 func ParseRecord(message []byte) (Data, Reason) {
 	d, r := ParseData(message)
 	if d.Origin.Session != 0 {
@@ -109,8 +112,8 @@ func ParseRecord(message []byte) (Data, Reason) {
 	return d, r
 }
 
-// OwnerOf stands in a log for the name of a certificate: the first 8 bytes of its SHA-256, big-endian, and 1 where those are 0. It is 0 of no name, as
-// without TLS.
+// OwnerOf returns the number that identifies the name of a certificate in a log: the first 8 bytes
+// of its SHA-256, big-endian, or 1 if these are 0. Without a name, as without TLS, it returns 0.
 func OwnerOf(name string) uint64 {
 	if name == "" {
 		return 0
@@ -119,7 +122,7 @@ func OwnerOf(name string) uint64 {
 	return max(1, be.Uint64(sum[:]))
 }
 
-// OriginOf is the origin of a message whose header was parsed.
+// OriginOf returns the origin of a message whose header was parsed.
 func OriginOf(header []byte) Origin {
 	if session := be.Uint64(header[dataOrigin:]); session != 0 {
 		return Origin{session, be.Uint64(header[dataPosition:])}
@@ -127,8 +130,8 @@ func OriginOf(header []byte) Origin {
 	return Origin{}
 }
 
-// FirstOrigin returns the origin of a message that is passed on: its own if it has one, else the
-// session that it was received in.
+// FirstOrigin returns the origin of a message that a relay passes on: its own origin if it has one,
+// otherwise the session in which the relay received it.
 func FirstOrigin(header []byte) Origin {
 	if o := OriginOf(header); o.Session != 0 {
 		return o
@@ -142,5 +145,5 @@ func Checksum(payload []byte) uint32 { return crc32.Checksum(payload, castagnoli
 // ChecksumMore continues a checksum: sum is the checksum of the bytes before payload.
 func ChecksumMore(sum uint32, payload []byte) uint32 { return crc32.Update(sum, castagnoli, payload) }
 
-// SequenceOf is the sequence of a message whose header was parsed.
+// SequenceOf returns the sequence of a message whose header was parsed.
 func SequenceOf(header []byte) uint64 { return be.Uint64(header[dataSequence:]) }

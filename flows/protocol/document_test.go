@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestDocument: docs/protocol.md has the reasons with the texts that programs print, and its examples are what is made here.
+// TestDocument: docs/protocol.md has the reasons with the texts that programs print, and its
+// examples equal the bytes that this package makes.
 func TestDocument(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "protocol.md"))
 	if err != nil {

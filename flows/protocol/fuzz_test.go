@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzMessages gives strangers' bytes to every parser: what one takes is, made again, the same bytes.
+// FuzzMessages: if a parser accepts some bytes, encoding the result gives the same bytes.
 func FuzzMessages(f *testing.F) {
 	for _, m := range forms() {
 		f.Add(m.example, false)
@@ -38,7 +38,7 @@ func again[T any](t *testing.T, b []byte, parse func([]byte) (T, Reason), put fu
 	}
 }
 
-// FuzzHello: the same of hellos.
+// FuzzHello: if the parser accepts some bytes as a hello, encoding the result gives the same bytes.
 func FuzzHello(f *testing.F) {
 	good := helloBytes(f, exampleHello())
 	f.Add(good)

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// MaxFlow is the most bytes of a flow's name.
+// MaxFlow is the maximum length of a flow's name in bytes.
 const MaxFlow = 63
 
 // HelloLen is the length of a hello, in bytes.
 const HelloLen = 128
 
-// Hello is what each side says of itself before the first message, as the hello of package rdma/connect:
+// Hello describes each side to the other before the first message, as the hello of package rdma/connect:
 //
 //	offset  bytes
 //	     0      4  "uHLO"
-//	     4      1  version; it stays here in every version, so that each can refuse the others in words
+//	     4      1  version; at this offset in every version, so that each can refuse the others with a text
 //	     5      1  role
 //	     6      1  durability; 0 from a sender and where the role is not append
 //	     7      1  0
@@ -33,20 +33,22 @@ const HelloLen = 128
 type Hello struct {
 	// Role is the purpose of a connection.
 	Role Role
-	// Flow is the flow that the dialing side asks for, and in the answer the flow that is served: letters a to z, digits and "-",
-	// at most MaxFlow. Empty: any.
+	// Flow is the flow that the dialing side requests, and in the answer the flow that is served:
+	// letters a to z, digits and "-", at most MaxFlow. Empty: any.
 	Flow string
-	// Message is the longest message that this side takes, in bytes, header included.
+	// Message is the longest message that this side accepts, in bytes, header included.
 	Message uint32
-	// Window is how many messages the receiver takes before its first progress, from Next on; or how many requests the server
-	// takes at once.
+	// Window is the number of messages, from Next on, that the receiver accepts before its first
+	// progress; or the number of requests that the server accepts at once.
 	Window uint32
-	// Durability is what an acknowledgement of a receiver means.
+	// Durability is the meaning of a receiver's acknowledgement.
 	Durability Durability
-	// Session is the sender's: random, never 0, the same when it connects again. The receiver's answer repeats it.
+	// Session is the sender's session: random, never 0, and the same after a reconnect. The
+	// receiver's answer repeats it.
 	Session uint64
-	// Next is the sequence that the receiver expects next of this session: 1 of a new one. From a sender, the lowest sequence that it
-	// can still send; 0 from those of earlier releases.
+	// Next is the sequence that the receiver expects next in this session; 1 in a new session. From
+	// a sender, it is the lowest sequence that it can still send; 0 from senders of earlier
+	// releases.
 	Next uint64
 	// Capabilities are bits for optional features. A sender sets unknown bits to 0, and a
 	// receiver ignores them.
@@ -54,15 +56,19 @@ type Hello struct {
 	// Size is the size of the target in bytes. Offsets and lengths of requests are multiples of Align. Blocks only.
 	Size  uint64
 	Align uint32
-	// Participant is which one of several senders this is, for a receiver that combines the messages of all: from 1 on. 0 is none.
+	// Participant identifies one of several senders to a receiver that combines the messages of
+	// all: from 1 on. 0 means none.
 	Participant uint32
 }
 
-// CapabilityWrite, in the role append: of a sender, it can write its messages into the receiver's memory (WRITE with immediate), and its receives have room
-// for MaxGrantLen bytes; of a receiver, messages are to come so, and in no other way, as [Grant] says.
+// CapabilityWrite is for the role append. From a sender, it says that the sender can write its
+// messages into the receiver's memory (WRITE with immediate), and that its receives have room for
+// MaxGrantLen bytes. From a receiver, it says that messages must arrive in this way and in no
+// other, see [Grant].
 const CapabilityWrite uint64 = 1 << 0
 
-// CapabilityOrigin, in the role append and of a receiver: its messages may have an [Origin], and it takes each of an origin once.
+// CapabilityOrigin is for the role append, from a receiver. It says that messages may have an
+// [Origin], and that the receiver accepts each message of an origin once.
 const CapabilityOrigin uint64 = 1 << 1
 
 const (
@@ -71,7 +77,7 @@ const (
 	helloFlow  = 64
 )
 
-// Append appends the bytes of a hello, or says what about it cannot be.
+// Append appends the bytes of a hello. The error names an invalid field.
 func (h *Hello) Append(b []byte) ([]byte, error) {
 	if err := h.check(); err != nil {
 		return b, fmt.Errorf("make a hello: %w", err)
@@ -114,7 +120,7 @@ func ParseHello(b []byte) (Hello, error) {
 	return h, nil
 }
 
-// foreign refuses what is no hello of this version.
+// foreign refuses bytes that are not a hello of this version.
 func foreign(b []byte) error {
 	switch {
 	case len(b) <= versionAt || string(b[:len(helloMagic)]) != helloMagic:
@@ -127,7 +133,7 @@ func foreign(b []byte) error {
 	return nil
 }
 
-// check refuses what no side may say.
+// check refuses values that neither side may send.
 func (h *Hello) check() error {
 	switch {
 	case h.Role != RoleAppend && h.Role != RoleBlocks:
@@ -142,7 +148,7 @@ func (h *Hello) check() error {
 
 const nameBytes = "abcdefghijklmnopqrstuvwxyz0123456789-"
 
-// checkFlow refuses what is no flow's name.
+// checkFlow refuses an invalid flow name.
 func checkFlow(name string) error {
 	if len(name) > MaxFlow {
 		return fmt.Errorf("%w: a flow's name of %d bytes is longer than %d", TooLong, len(name), MaxFlow)
@@ -153,7 +159,7 @@ func checkFlow(name string) error {
 	return nil
 }
 
-// Role is what a connection is for.
+// Role is the purpose of a connection.
 type Role uint8
 
 const (
@@ -171,12 +177,12 @@ func (r Role) String() string {
 	return "unknown"
 }
 
-// Durability is what a receiver's acknowledgement means.
+// Durability is the meaning of a receiver's acknowledgement.
 type Durability uint8
 
 const (
 	Received Durability = 1 // the message is in the receiver's memory
-	Written  Durability = 2 // the disk has taken it; a power cut may lose it
+	Written  Durability = 2 // the disk has accepted it; a power cut may lose it
 	Durable  Durability = 3 // it is on stable storage
 )
 
@@ -191,7 +197,7 @@ func (d Durability) String() string {
 
 func (d Durability) known() bool { return d >= Received && d <= Durable }
 
-// ParseDurability is String's reverse.
+// ParseDurability is the reverse of String.
 func ParseDurability(s string) (Durability, error) {
 	for d := Received; d <= Durable; d++ {
 		if s == durabilities[d] {

@@ -8,7 +8,8 @@ import (
 // Version is the version of the messages and the hello. Both sides must have the same.
 const Version = 1
 
-// HeaderLen is the length of every message but for the payload of a data message and the credits of a grant, in bytes.
+// HeaderLen is the length in bytes of every message, without the payload of a data message and the
+// credits of a grant.
 const HeaderLen = 64
 
 // Kind is the kind of a message.
@@ -22,7 +23,7 @@ const (
 	KindGrant    Kind = 5
 )
 
-// Where the fields are that all messages have.
+// The offsets of the fields that all messages have.
 const (
 	versionAt = 4  // 1 byte
 	kindAt    = 5  // 1 byte
@@ -52,8 +53,8 @@ func seal(header []byte) {
 	be.PutUint32(header[sumAt:], crc32.Checksum(header[:sumAt], castagnoli))
 }
 
-// check reports what is wrong with a message's header whatever its kind is; free is where bytes
-// without a meaning begin: they are 0 up to the checksum.
+// check returns what is wrong with the header of a message of any kind. free is the offset at which
+// reserved bytes begin; they must be 0 up to the checksum.
 func check(message []byte, k Kind, free int) Reason {
 	switch {
 	case len(message) < HeaderLen:
@@ -97,7 +98,7 @@ func KindOf(message []byte) (Kind, Reason) {
 	return 0, BadMagic
 }
 
-// Progress is what a receiver says of a session:
+// Progress is a receiver's report about a session:
 //
 //	offset  bytes
 //	     0      4  "uACK"
@@ -118,14 +119,14 @@ type Progress struct {
 
 const progressFree = 44
 
-// PutProgress writes a message into the first HeaderLen bytes of dst, which must be there.
+// PutProgress writes a message into the first HeaderLen bytes of dst. dst must be long enough.
 func PutProgress(dst []byte, p *Progress) {
 	begin(dst, KindProgress)
 	putProgress(dst, p)
 	seal(dst)
 }
 
-// putProgress writes the fields that progress and grants have.
+// putProgress writes the common fields of progress and grants.
 func putProgress(dst []byte, p *Progress) {
 	be.PutUint64(dst[8:], p.Sequence)
 	be.PutUint64(dst[16:], p.Position)
@@ -134,7 +135,8 @@ func putProgress(dst []byte, p *Progress) {
 	be.PutUint32(dst[40:], uint32(p.Status))
 }
 
-// ParseProgress reads a whole message. That the numbers fit what was sent is its caller's to check.
+// ParseProgress parses a whole message. The caller must check that the numbers match the messages
+// that it sent.
 func ParseProgress(message []byte) (Progress, Reason) {
 	if r := alone(message, KindProgress, progressFree); r != None {
 		return Progress{}, r
@@ -142,7 +144,7 @@ func ParseProgress(message []byte) (Progress, Reason) {
 	return parseProgress(message)
 }
 
-// parseProgress reads the fields that progress and grants have.
+// parseProgress reads the common fields of progress and grants.
 func parseProgress(message []byte) (Progress, Reason) {
 	p := Progress{Sequence: be.Uint64(message[8:]), Position: be.Uint64(message[16:]), Limit: be.Uint64(message[24:]), Session: be.Uint64(message[32:])}
 	var r Reason
@@ -155,7 +157,7 @@ func parseProgress(message []byte) (Progress, Reason) {
 	return p, None
 }
 
-// alone checks a message that is nothing but a header.
+// alone checks a message that consists of a header only.
 func alone(message []byte, k Kind, free int) Reason {
 	if len(message) != HeaderLen {
 		return BadLength
@@ -163,7 +165,7 @@ func alone(message []byte, k Kind, free int) Reason {
 	return check(message, k, free)
 }
 
-// status parses a Reason. An unknown one-byte number is from a later version, and is kept.
+// status parses a Reason. An unknown one-byte number is from a later version; status keeps it.
 func status(v uint32) (Reason, Reason) {
 	if v > 0xff {
 		return None, BadReserved
@@ -171,8 +173,8 @@ func status(v uint32) (Reason, Reason) {
 	return Reason(v), None
 }
 
-// Grant is a progress message by which the receiver also gives memory: behind the header are credits,
-// each for the next messages in turn. It has the fields of [Progress], and:
+// Grant is a progress message that also grants memory: credits follow the header, each for the
+// next messages in order. It has the fields of [Progress], and:
 //
 //	offset  bytes
 //	     0      4  "uGRT"
@@ -187,15 +189,15 @@ type Grant struct {
 	First             uint64
 }
 
-// Credit is memory of the receiver's for Count messages, one after the other, Size bytes each. Nothing but those
-// messages may be written there, each with the number of its slot as immediate.
+// Credit is memory of the receiver for Count messages, one after the other, Size bytes each. The
+// sender may write only those messages there, each with the number of its slot as immediate.
 //
 //	offset  bytes
 //	     0      8  address
 //	     8      4  rkey
 //	    12      4  slot of the first message; one more for each
 //	    16      4  count: 1 or more
-//	    20      4  size in bytes: what a message may have, and how far apart they begin
+//	    20      4  size in bytes: the longest message, and the distance between the slots
 type Credit struct {
 	Addr                    uint64
 	RKey, Slot, Count, Size uint32
@@ -204,14 +206,14 @@ type Credit struct {
 const (
 	// CreditLen is the length of a credit, in bytes.
 	CreditLen = 24
-	// MaxCredits is the most credits of one message.
+	// MaxCredits is the maximum number of credits in one message.
 	MaxCredits = 8
 	// MaxGrantLen is the longest message of this kind, and the room that a receive needs for it.
 	MaxGrantLen = HeaderLen + MaxCredits*CreditLen
 )
 
-// PutGrant writes the header of a message into the first HeaderLen bytes of dst. The credits after
-// it, whose checksum is Checksum, must have been written before.
+// PutGrant writes the header of a message into the first HeaderLen bytes of dst. The caller must
+// have written the credits after it, whose checksum is Checksum.
 func PutGrant(dst []byte, g *Grant) {
 	begin(dst, KindGrant)
 	putProgress(dst, &g.Progress)
@@ -221,12 +223,12 @@ func PutGrant(dst []byte, g *Grant) {
 	seal(dst)
 }
 
-// CreditsOf are the bytes of a message's credits, which has so many.
+// CreditsOf returns the bytes of a message's credits; credits is their number.
 func CreditsOf(message []byte, credits uint32) []byte {
 	return message[HeaderLen : HeaderLen+credits*CreditLen]
 }
 
-// PutCredit writes one into the first CreditLen bytes of dst, which must be there.
+// PutCredit writes a credit into the first CreditLen bytes of dst. dst must be long enough.
 func PutCredit(dst []byte, c *Credit) {
 	be.PutUint64(dst, c.Addr)
 	be.PutUint32(dst[8:], c.RKey)
@@ -235,7 +237,8 @@ func PutCredit(dst []byte, c *Credit) {
 	be.PutUint32(dst[20:], c.Size)
 }
 
-// ParseGrant reads a whole message, but for its credits. That the numbers fit what was sent is its caller's to check.
+// ParseGrant parses a whole message, but not its credits. The caller must check that the numbers
+// match the messages that it sent.
 func ParseGrant(message []byte) (Grant, Reason) {
 	if r := check(message, KindGrant, sumAt); r != None {
 		return Grant{}, r
@@ -258,7 +261,7 @@ func ParseGrant(message []byte) (Grant, Reason) {
 	return g, None
 }
 
-// ParseCredit reads the first CreditLen bytes of b, which must be there.
+// ParseCredit parses the first CreditLen bytes of b. b must be long enough.
 func ParseCredit(b []byte) (Credit, Reason) {
 	c := Credit{Addr: be.Uint64(b), RKey: be.Uint32(b[8:]), Slot: be.Uint32(b[12:]), Count: be.Uint32(b[16:]), Size: be.Uint32(b[20:])}
 	switch all := uint64(c.Count) * uint64(c.Size); {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// form is one kind of message, as the tests go through all of them.
+// form is one kind of message. The tests go through all kinds.
 type form struct {
 	name    string
 	kind    Kind
@@ -24,7 +24,7 @@ type form struct {
 func header(put func(dst []byte)) []byte {
 	b := make([]byte, HeaderLen)
 	for i := range b {
-		b[i] = 0xcc // what lay there before
+		b[i] = 0xcc // old contents
 	}
 	put(b)
 	return b
@@ -49,7 +49,8 @@ func forms() []form {
 	}
 }
 
-// exampleGrant has two credits: for message 64, and for seven behind it.
+// exampleGrant returns a grant with two credits: one for message 64, and one for the next seven
+// messages.
 func exampleGrant() []byte {
 	b := make([]byte, HeaderLen+2*CreditLen)
 	PutCredit(b[HeaderLen:], &Credit{Addr: 0x7f0011223344, RKey: 0xabcdef01, Slot: 63, Count: 1, Size: 2112})
@@ -65,7 +66,7 @@ func span(from, to int) (all []int) {
 	return all
 }
 
-// changed is a message with one byte changed, and sealed again where that is wanted.
+// changed returns a message with one byte changed. If sealed is set, the checksum matches again.
 func changed(message []byte, at int, to byte, sealed bool) []byte {
 	b := append([]byte(nil), message...)
 	b[at] = to
@@ -75,7 +76,7 @@ func changed(message []byte, at int, to byte, sealed bool) []byte {
 	return b
 }
 
-// TestBytes holds the formats still: other programs speak them.
+// TestBytes: the formats do not change, because other programs use them.
 func TestBytes(t *testing.T) {
 	want := map[string]string{
 		"data": "754d5347 01010040 0000000000000007 1122334455667788 0000000000000009 17979cfe362a0001 00000009 e3069283 000000000000000000000000 " +
@@ -93,7 +94,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestEveryBitCounts: no bit of a header can change unnoticed.
+// TestEveryBitCounts: the parser notices a change of any bit of a header.
 func TestEveryBitCounts(t *testing.T) {
 	for _, f := range forms() {
 		if r := f.parse(f.example); r != None {
@@ -109,7 +110,7 @@ func TestEveryBitCounts(t *testing.T) {
 	}
 }
 
-// TestRefusals: what a peer says in good form, with a right checksum, and may not say.
+// TestRefusals: the parser refuses an invalid message even if its checksum is right.
 func TestRefusals(t *testing.T) {
 	for _, f := range forms() {
 		for _, c := range []struct {
@@ -151,7 +152,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestValues: fields with values that cannot be.
+// TestValues: the parser refuses impossible values of fields.
 func TestValues(t *testing.T) {
 	data := func(d Data) Reason {
 		_, r := ParseData(header(func(b []byte) { PutData(b, &d) }))
@@ -252,7 +253,8 @@ func same[T any](t *rapid.T, want T, message []byte, parse func([]byte) (T, Reas
 	}
 }
 
-// TestNothingIsAllocated: messages are made and read on the data path.
+// TestNothingIsAllocated: making and parsing messages does not allocate, because the data path does
+// both.
 func TestNothingIsAllocated(t *testing.T) {
 	b, payload, given := make([]byte, HeaderLen), make([]byte, 1500), exampleGrant()
 	var r Reason
@@ -312,7 +314,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestOrigin: a relay's message says whose it is, and has that for its own once it has a position.
+// TestOrigin: a relay's message carries its origin. As a record in a log, its session and sequence
+// are those of the origin.
 func TestOrigin(t *testing.T) {
 	header := make([]byte, HeaderLen)
 	want := Data{Sequence: 3, Session: 4, Origin: Origin{Session: 7, Sequence: 9}}

@@ -1,18 +1,18 @@
 package protocol
 
-// Request asks for a range of what is served:
+// Request requests a range of the served file or disk:
 //
 //	offset  bytes
 //	     0      4  "uREQ"
 //	     4      1  version
 //	     5      1  kind: 3
 //	     6      2  length of the header: 64
-//	     8      4  id, the client's choice: comes back as the immediate number, or in the response
-//	    12      4  rkey of the memory that the bytes shall go to
-//	    16      8  offset in what is served
+//	     8      4  id, chosen by the client: returned as the immediate, or in the response
+//	    12      4  rkey of the destination memory
+//	    16      8  offset in the file or disk
 //	    24      4  length, not 0
 //	    28      4  0
-//	    32      8  address that the bytes shall go to
+//	    32      8  address of the destination memory
 //	    40     20  0
 //	    60      4  CRC-32C of bytes 0 to 59
 type Request struct {
@@ -24,7 +24,7 @@ type Request struct {
 
 const requestFree = 40
 
-// PutRequest writes a message into the first HeaderLen bytes of dst, which must be there.
+// PutRequest writes a message into the first HeaderLen bytes of dst. dst must be long enough.
 func PutRequest(dst []byte, q *Request) {
 	begin(dst, KindRequest)
 	be.PutUint32(dst[8:], q.ID)
@@ -52,7 +52,7 @@ func ParseRequest(message []byte) (Request, Reason) {
 	return q, None
 }
 
-// Response returns why a request was not answered with what it asked for:
+// Response says why the server refused a request:
 //
 //	offset  bytes
 //	     0      4  "uRSP"
@@ -70,7 +70,7 @@ type Response struct {
 
 const responseFree = 16
 
-// PutResponse writes a message into the first HeaderLen bytes of dst, which must be there.
+// PutResponse writes a message into the first HeaderLen bytes of dst. dst must be long enough.
 func PutResponse(dst []byte, p *Response) {
 	begin(dst, KindResponse)
 	be.PutUint32(dst[8:], p.ID)
@@ -78,7 +78,7 @@ func PutResponse(dst []byte, p *Response) {
 	seal(dst)
 }
 
-// ParseResponse reads a whole message.
+// ParseResponse parses a whole message.
 func ParseResponse(message []byte) (Response, Reason) {
 	if r := alone(message, KindResponse, responseFree); r != None {
 		return Response{}, r
@@ -93,10 +93,11 @@ func ParseResponse(message []byte) (Response, Reason) {
 	return Response{ID: be.Uint32(message[8:]), Status: s}, None
 }
 
-// Reason is why a message, a peer or a request is refused. It is an error, and a number that goes over the wire.
+// Reason says why a message, a peer or a request is refused. It is an error, and a number in
+// messages.
 type Reason uint8
 
-// The numbers are those on the wire: they stay as they are.
+// These are the numbers in messages. They must not change.
 const (
 	None         Reason = 0
 	BadMagic     Reason = 1
@@ -143,7 +144,7 @@ var reasons = [...]struct{ word, sentence string }{
 	NotWritten:   {"not_written", "the memory that the immediate names was not written"},
 }
 
-// Reasons are all but None, in the order of their numbers.
+// Reasons returns all reasons except None, in the order of their numbers.
 func Reasons() []Reason {
 	all := make([]Reason, 0, len(reasons)-1)
 	for r := range reasons[1:] {
@@ -152,7 +153,7 @@ func Reasons() []Reason {
 	return all
 }
 
-// String is a word for metrics, "unknown" for numbers that this program does not know.
+// String returns a word for metrics, or "unknown" for a number that this program does not know.
 func (r Reason) String() string {
 	if int(r) < len(reasons) {
 		return reasons[r].word
@@ -160,7 +161,7 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Error is a sentence.
+// Error returns a sentence.
 func (r Reason) Error() string {
 	if int(r) < len(reasons) {
 		return reasons[r].sentence

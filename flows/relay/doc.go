@@ -1,6 +1,6 @@
-// Package relay combines messages on their way from clients to peers.
+// Package relay combines messages between clients and peers.
 //
-// A relay is a pipeline of a message source and a peers sink: each message is
-// acknowledged when enough peers have it. With a sum among its stages a Reducer
-// adds up the messages of all clients in between.
+// A relay is a pipeline of a message source and a peers sink. It acknowledges each message when
+// enough peers have it. If one of its stages is a sum, a Reducer between source and sink adds up
+// the messages of all clients.
 package relay

@@ -16,31 +16,33 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Reducer adds up the messages of all clients: the first of each, then the second of each, and so on.
-// A sum is sent when every client has given its part, and the parts are acknowledged when peers have
-// it. Reducer implements message.Combiner. It belongs to the worker's thread.
+// Reducer adds up the messages of all clients: the first message of each client, then the second of
+// each, and so on. It sends a sum when every client has contributed its part, and acknowledges the
+// parts when enough peers have the sum. Reducer implements message.Combiner. It belongs to the
+// worker's thread.
 //
-// A sum has one part of each participant, which is known by its certificate or number
-// ([stream.ReceiverConfig]). A participant that begins a new session goes on with the oldest sum that
-// is not acknowledged. What its earlier session gave to that and later sums is not added again.
+// A sum has one part of each participant. The participant's certificate or number identifies it
+// ([stream.ReceiverConfig]). A participant that begins a new session continues with the oldest
+// unacknowledged sum. Reducer does not add again the parts that the participant's earlier session
+// contributed to that sum and later ones.
 //
-// Clients may be ahead of each other by their window. Those ahead must not take the last frames, which
-// the parts of the others need. Each sum lies in the frame of its first part.
+// A client may be ahead of the others by its window. It must not take the last frames, because the
+// parts of the other clients need them. Each sum is stored in the frame of its first part.
 type Reducer struct {
 	source       *message.Source
 	sum          *stage.Sum
 	region       *umem.Region
 	clients      int
 	next         []uint64               // by participant: the sum of its next part
-	expected     [sessionNumbers]uint64 // by session number: the refused message, which comes again; 0: none
+	expected     [sessionNumbers]uint64 // by session number: refused message, to be resent; 0: none
 	sums         []partialSum           // ring, from acknowledged to begun
 	parts        []part                 // of each sum, by participant; sequence 0: missing
-	begun        uint64                 // sums that have a part
+	begun        uint64                 // sums that have at least one part
 	sent         uint64                 // sums that are sent
 	acknowledged uint64                 // sums whose parts are acknowledged
-	enough       func() uint64          // sums that enough peers have
+	enough       func() uint64          // returns the number of sums that enough peers have
 	out          pipeline.Batch         // the sum that is being sent
-	duplicates   counter.Counter        // parts that their sum had already
+	duplicates   counter.Counter        // parts that a sum already had
 }
 
 // partialSum is a sum that is not complete or not acknowledged.
@@ -56,11 +58,12 @@ type part struct {
 	session  uint16
 }
 
-// sessionNumbers is one more than the highest session number: twice the most clients.
+// sessionNumbers is one more than the highest session number. It is twice the largest number of
+// clients.
 const sessionNumbers = 1 << 13
 
-// NewReducer makes a reducer for a flow whose stages have a sum, else it returns nil. No client is
-// ahead of the acknowledgements by more than its window.
+// NewReducer returns a reducer for a flow with a sum among its stages; otherwise it returns nil. No
+// client is ahead of the acknowledgements by more than its window.
 func NewReducer(stages []config.Stage, region *umem.Region, clients, window int) (*Reducer, error) {
 	i := slices.IndexFunc(stages, func(s config.Stage) bool { return s.Sum != nil })
 	if i < 0 {
@@ -77,12 +80,14 @@ func NewReducer(stages []config.Stage, region *umem.Region, clients, window int)
 	}, nil
 }
 
-// Connect sets where messages come from, and how many sums enough peers have.
+// Connect sets the source of messages, and the function that returns how many sums enough peers
+// have.
 func (r *Reducer) Connect(source *message.Source, enough func() uint64) {
 	r.source, r.enough = source, enough
 }
 
-// Join has a participant that begins a session go on with the oldest sum that is not acknowledged.
+// Join makes a participant that begins a session continue with the oldest sum that is not
+// acknowledged.
 func (r *Reducer) Join(participant int) { r.next[participant] = r.acknowledged }
 
 func (r *Reducer) at(n uint64) *partialSum { return &r.sums[n&uint64(len(r.sums)-1)] }
@@ -92,8 +97,8 @@ func (r *Reducer) partsOf(n uint64) []part {
 	return r.parts[at : at+r.clients]
 }
 
-// has returns the part that a participant has given to its next sum. ok is false if it has given none.
-// The part of an acknowledged sum has sequence 0.
+// has returns the part that a participant has contributed to its next sum. ok is false if there is
+// none. If that sum is acknowledged, the part has sequence 0.
 func (r *Reducer) has(participant int) (p *part, ok bool) {
 	n := r.next[participant]
 	if n < r.acknowledged {
@@ -106,8 +111,8 @@ func (r *Reducer) has(participant int) (p *part, ok bool) {
 	return p, p.sequence != 0
 }
 
-// add adds a message to the participant's next sum. free reports whether its frame is not needed any
-// more. fits is false for a message that does not fit the other parts; it is then not part of the sum.
+// add adds a message to the participant's next sum. free reports whether its frame can be freed.
+// fits is false if the message does not match the other parts; then it is not part of the sum.
 func (r *Reducer) add(f umem.Frame, participant int, received int64) (free, fits bool) {
 	n := r.next[participant]
 	payload := umem.Frame{Addr: f.Addr + protocol.HeaderLen, Len: f.Len - protocol.HeaderLen}
@@ -131,19 +136,19 @@ func (r *Reducer) add(f umem.Frame, participant int, received int64) (free, fits
 	return free, true
 }
 
-// repeat counts a part that its sum has already.
+// repeat counts a part that its sum already has.
 func (r *Reducer) repeat(participant int) {
 	r.next[participant]++
 	r.duplicates.Add(1)
 }
 
-// sequence is that of a message.
+// sequence returns the sequence of a message.
 func (r *Reducer) sequence(f umem.Frame) uint64 {
 	return binary.BigEndian.Uint64(r.region.At(f.Addr, protocol.HeaderLen)[8:])
 }
 
-// expects reports whether to look at a message. Messages behind a refused one come again, except the
-// first message of a new session with the same number.
+// expects reports whether to process a message. The client resends messages after a refused one, so
+// expects skips them. It accepts the first message of a new session with the same number.
 func (r *Reducer) expects(session uint16, sequence uint64) bool {
 	if n := r.expected[session]; n != 0 && sequence != n && sequence != 1 {
 		return false
@@ -160,8 +165,8 @@ func (r *Reducer) complete() *partialSum {
 	return nil
 }
 
-// Receive implements message.Combiner. It receives however many sums wait for parts, since these are
-// among what comes. Credits see to it that each client can send one.
+// Receive implements message.Combiner. It receives even while many sums wait for parts, because the
+// missing parts may be next. Credits ensure that each client can send one.
 func (r *Reducer) Receive(sink pipeline.Sink, now time.Time) (more bool) {
 	if !r.send(sink, now) {
 		return false
@@ -177,8 +182,7 @@ func (r *Reducer) Receive(sink pipeline.Sink, now time.Time) (more bool) {
 	return r.send(sink, now) && more
 }
 
-// receive adds a message to its sum, or refuses it, and reports whether its frame is not needed any
-// more.
+// receive adds a message to its sum, or refuses it. It reports whether the frame can be freed.
 func (r *Reducer) receive(f umem.Frame, received int64) (free bool) {
 	session, sequence, receiver := r.region.Side(f).Queue, r.sequence(f), r.source.Receiver()
 	if !r.expects(session, sequence) {
@@ -195,7 +199,7 @@ func (r *Reducer) receive(f umem.Frame, received int64) (free bool) {
 			receiver.Acknowledge(session, sequence, 0)
 			return true
 		}
-		receiver.Acknowledge(p.session, p.sequence, 0) // that session has ended
+		receiver.Acknowledge(p.session, p.sequence, 0) // that session is closed
 		p.session, p.sequence = session, sequence
 		return true
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestSumTwice: a participant that begins a session does not give its part twice, and the sum waits for the others.
+// TestSumTwice: a sum does not add a participant's part again after the participant begins a new
+// session, and waits for the other participants.
 func TestSumTwice(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
 	if err != nil {
@@ -49,14 +50,14 @@ func TestSumTwice(t *testing.T) {
 	r.Join(0)
 	gives(0, 0, 1, 100)
 	gives(0, 0, 2, 101)
-	r.Join(0) // it starts again
+	r.Join(0) // the participant restarts
 	if gives(0, 2, 1, 100) || r.complete() != nil {
 		t.Fatal("the sum has the first participant's part twice")
 	}
 	r.Join(1)
 	gives(1, 1, 1, 1000)
 	complete(1100)
-	r.Join(0) // and again, before the sum is acknowledged
+	r.Join(0) // it restarts again, before the sum is acknowledged
 	if gives(0, 3, 1, 100) || gives(0, 3, 2, 101) || !gives(0, 3, 3, 102) {
 		t.Error("sums have parts twice, or lack them")
 	}
@@ -65,7 +66,7 @@ func TestSumTwice(t *testing.T) {
 	gives(1, 1, 3, 1002)
 	complete(1104)
 	r.Join(1)
-	r.acknowledged = 3 // before it sends again
+	r.acknowledged = 3 // the sum is acknowledged before the participant resends
 	if gives(1, 4, 1, 1000) || gives(1, 4, 2, 1001) || gives(1, 4, 3, 1002) || !gives(1, 4, 4, 1003) || r.duplicates.Load() != 6 {
 		t.Errorf("sums that are acknowledged are begun again; %d duplicates", r.duplicates.Load())
 	}

@@ -20,17 +20,17 @@ import (
 type capture struct {
 	name      string
 	target    *nvme.Target
-	number    uint32          // in the disk queue
+	number    uint32          // of the file in the disk queue
 	size      int64           // bytes to read
 	growing   bool            // a segment without an end marker: its packets may end before size
 	links     []linktype.Type // of the interfaces described before the first packet
 	extra     uint8           // for capfile.Parser.Extra
 	copied    int64           // bytes copied to a temporary file, for a pipe or a compressed file
 	cut       error           // why the temporary file is incomplete; nil: it is complete
-	continues bool            // the recording goes on from the file before it
+	continues bool            // the recording continues from the previous file
 }
 
-// maxCaptures is how many files a flow may have open.
+// maxCaptures is the largest number of files that a flow opens.
 const maxCaptures = 1024
 
 // openCaptures opens the files of names, in order.
@@ -55,7 +55,7 @@ func openCaptures(e *pipeline.Env, names []string) (all []capture, err error) {
 	return all, nil
 }
 
-// findCaptures returns a file, or the segments of the flow that has this prefix as its to.file.
+// findCaptures returns a file, or the segments of the flow whose to.file is this prefix.
 func findCaptures(name string) ([]string, error) {
 	_, err := os.Stat(name)
 	if err == nil {
@@ -80,8 +80,8 @@ func findCaptures(name string) ([]string, error) {
 	return paths, nil
 }
 
-// openCapture opens a file and finds how much of it can be read. A compressed file or a pipe is
-// copied to a temporary file first.
+// openCapture opens a file and determines how much of it can be read. It first copies a compressed
+// file or a pipe to a temporary file.
 func openCapture(e *pipeline.Env, path string) (c capture, err error) {
 	in, err := capinput.Open(e.Context(), path)
 	if err != nil {
@@ -108,8 +108,8 @@ func openCapture(e *pipeline.Env, path string) (c capture, err error) {
 	return c, err
 }
 
-// checkLinks refuses captures whose link type is not the interface's. Packets of interfaces that
-// are described behind the first packet are skipped and counted instead.
+// checkLinks refuses captures whose link type differs from the interface's. It does not check
+// interfaces that are described after the first packet; their packets are skipped and counted.
 func (r *reader) checkLinks(d netdev.Device) error {
 	for i := range r.captures {
 		c := &r.captures[i]
@@ -127,8 +127,8 @@ func (r *reader) checkLinks(d netdev.Device) error {
 	return nil
 }
 
-// readable is how many bytes of a capture can be read, and whether it is one of our segments
-// without an end marker. Files of other programs are read as far as they are now.
+// readable returns how many bytes of a capture can be read, and whether it is a segment of unifiedd
+// without an end marker. A file of another program is read up to its present size.
 func readable(f *os.File) (size int64, growing bool, err error) {
 	info, err := f.Stat()
 	if err != nil {

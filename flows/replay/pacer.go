@@ -9,20 +9,21 @@ import (
 // pacer computes when packets are due. It belongs to the worker's thread.
 type pacer struct {
 	pace   config.Pace
-	maxGap time.Duration // most time between two packets; 0: as recorded
-	start  time.Time     // when the first packet was due; zero: none was yet
+	maxGap time.Duration // longest time between two packets; 0: as recorded
+	start  time.Time     // due time of the first packet; zero: none yet
 
 	known    bool          // last is set
-	last     uint64        // newest time in the recording so far
-	recorded time.Duration // from the first packet to last, with gaps shortened
-	packets  float64       // that were due
+	last     uint64        // newest recorded time so far
+	recorded time.Duration // from the first packet to last, with shortened gaps
+	packets  float64       // that are due so far
 	bits     float64       // of those packets
 }
 
 // unpaced reports whether packets leave as fast as they can.
 func (p *pacer) unpaced() bool { return p.pace.By == config.PaceTop }
 
-// due is when the next packet is due. It has so many bytes, and was recorded at a time if timed.
+// due returns when the next packet is due. The packet has this number of bytes and, if timed, this
+// recorded time.
 func (p *pacer) due(bytes uint32, recorded uint64, timed bool, now time.Time) time.Time {
 	if p.start.IsZero() {
 		p.start = now
@@ -43,8 +44,8 @@ func (p *pacer) due(bytes uint32, recorded uint64, timed bool, now time.Time) ti
 	return p.start.Add(after)
 }
 
-// elapsed is the time of the recording up to a packet. A packet older than an earlier one leaves
-// with that.
+// elapsed returns the time of the recording up to a packet. A packet that is older than an earlier
+// one leaves with the earlier one.
 func (p *pacer) elapsed(recorded uint64, timed bool) time.Duration {
 	if !timed {
 		return p.recorded
@@ -62,11 +63,11 @@ func (p *pacer) elapsed(recorded uint64, timed bool) time.Duration {
 	return p.recorded
 }
 
-// maxSum keeps sums of times from overflowing: 73 years.
+// maxSum prevents overflow of sums of times: 73 years.
 const maxSum = time.Duration(1<<61 - 1)
 
-// newRecording has the next packet leave with the last one.
+// newRecording makes the next packet due together with the last one.
 func (p *pacer) newRecording() { p.known = false }
 
-// shift delays everything that is due later.
+// shift delays all later packets.
 func (p *pacer) shift(d time.Duration) { p.start = p.start.Add(d) }

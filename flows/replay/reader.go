@@ -15,9 +15,9 @@ import (
 )
 
 // reader reads captures into extents, one after the other, and finds their packets there. Each
-// extent holds a chunk of a file. A chunk is on loan to the port that sends from it. Its extent is
-// read into again when nothing of it is wanted any more. It belongs to the worker's thread; any
-// goroutine may read the counters.
+// extent holds a chunk of a file. A chunk is on loan to the port that sends from it. The reader
+// reuses an extent when none of its packets is needed any longer. It belongs to the worker's
+// thread; any goroutine may read the counters.
 type reader struct {
 	region      *umem.Region
 	queue       *nvme.Queue
@@ -36,19 +36,19 @@ type reader struct {
 	released, requested uint64 // chunks before these are released, or read or being read
 
 	reading struct{ capture, offset int64 } // the next chunk to read
-	readAll bool                            // nothing is left to read
+	readAll bool                            // there is nothing left to read
 
 	parser       capfile.Parser
-	current      int    // capture that is being parsed
+	current      int    // capture that the parser reads
 	first        uint64 // number of its first chunk
-	begun        bool   // the parser has begun it
+	begun        bool   // the parser has begun the capture
 	newRecording bool   // the next packet is the first of a recording
 	sentAll      bool   // there are no more packets
 	pending      capfile.Packet
 	found        bool // pending is the next packet; its bytes may not be read yet
 	scratch      [capfile.MaxWant]byte
 
-	played  counter.Counter // captures that were sent to their ends
+	played  counter.Counter // captures that were sent to their end
 	offset  atomic.Int64    // in the current capture, for the status
 	capture atomic.Int32    // index of the current capture, for the status
 }
@@ -56,14 +56,14 @@ type reader struct {
 // chunk is a part of a file in an extent.
 type chunk struct {
 	read     bool   // it is read, and on loan to the port
-	inFlight uint32 // descriptors in it that the device has
+	inFlight uint32 // descriptors in it that belong to the device
 }
 
-// minExtents is how many extents captures need. The longest block of a capture lies in three of the
-// smallest.
+// minExtents is the number of extents that captures need. The longest block of a capture spans
+// three of the smallest.
 const minExtents = 4
 
-// begin takes over extents, minExtents at least.
+// begin takes ownership of extents, at least minExtents.
 func (r *reader) begin(extents []umem.Frame) {
 	r.extents, r.chunks, r.extentSize = extents, make([]chunk, len(extents)), int64(r.region.ExtentSize())
 	r.base = r.region.Size() - r.region.Extents()*uint64(r.extentSize)
@@ -77,12 +77,12 @@ func (r *reader) begin(extents []umem.Frame) {
 	}
 }
 
-// index is the number of a region's extent.
+// index returns the number of a region's extent.
 func (r *reader) index(addr uint64) uint64 {
 	return (addr - r.base) >> (bits.TrailingZeros64(uint64(r.extentSize)) & 63)
 }
 
-// extentOf is the index in extents of an address, or negative.
+// extentOf returns the index in extents of an address, or a negative number.
 func (r *reader) extentOf(addr uint64) int32 {
 	if addr < r.base {
 		return -1
@@ -105,7 +105,7 @@ func (r *reader) fetch() {
 	}
 }
 
-// nextCapture goes on reading with the next capture, or loop.
+// nextCapture continues reading with the next capture, or the next loop.
 func (r *reader) nextCapture() {
 	if r.reading.capture++; int(r.reading.capture) < len(r.captures) {
 		return
@@ -134,7 +134,7 @@ func (r *reader) request(c *capture, offset, n int64) bool {
 	return true
 }
 
-// reap takes the extents that are read.
+// reap takes back the extents that the disk has filled.
 func (r *reader) reap() error {
 	var got [16]umem.Frame
 	for {
@@ -152,8 +152,8 @@ func (r *reader) reap() error {
 	}
 }
 
-// checkRead returns why an extent was not filled. The end of a file within a block is no error,
-// unless the file was truncated.
+// checkRead returns the error of a read. The end of a file inside a block is not an error, unless
+// the file was truncated.
 func (r *reader) checkRead(f umem.Frame) error {
 	err := f.Err()
 	if err == nil {
@@ -170,13 +170,14 @@ func (r *reader) checkRead(f umem.Frame) error {
 	return err
 }
 
-// whole reports whether a file is still as long as it was.
+// whole reports whether a file still has its original length.
 func (c *capture) whole() bool {
 	var st unix.Stat_t
 	return unix.Fstat(c.target.FD(), &st) == nil && st.Size >= c.size
 }
 
-// next returns the next packet once its bytes are in memory. It returns the same one until pass.
+// next returns the next packet once its bytes are in memory. It returns the same packet until pass
+// is called.
 func (r *reader) next() (*capfile.Packet, error) {
 	for !r.found {
 		on, err := r.parse()
@@ -190,10 +191,10 @@ func (r *reader) next() (*capfile.Packet, error) {
 	return &r.pending, nil
 }
 
-// pass ends the use of the packet that next returned.
+// pass releases the packet that next returned.
 func (r *reader) pass() { r.found = false }
 
-// parse has the parser look for the next packet, and reports whether it could.
+// parse makes the parser find the next packet, and reports whether it did.
 func (r *reader) parse() (bool, error) {
 	if r.sentAll {
 		return false, nil
@@ -225,7 +226,7 @@ func (r *reader) parse() (bool, error) {
 	return true, nil
 }
 
-// endCapture goes on parsing with the next capture.
+// endCapture continues parsing with the next capture.
 func (r *reader) endCapture(c *capture) {
 	r.played.Add(1)
 	r.first += uint64((c.size + r.extentSize - 1) / r.extentSize)
@@ -242,8 +243,8 @@ func (r *reader) endCapture(c *capture) {
 	}
 }
 
-// bytes returns n bytes at an offset of a capture, or nil beyond its end. ok is false while they
-// are not read.
+// bytes returns n bytes at an offset of a capture, or nil beyond its end. ok is false if they are
+// not read yet.
 func (r *reader) bytes(c *capture, at int64, n int) (b []byte, ok bool) {
 	if at+int64(n) > c.size {
 		return nil, true
@@ -276,13 +277,14 @@ func (r *reader) isRead(at, n int64) bool {
 
 func (r *reader) chunk(number uint64) *chunk { return &r.chunks[number%uint64(len(r.chunks))] }
 
-// address is where an offset of the current capture is in memory, and how many bytes follow there.
+// address returns the memory address of an offset of the current capture, and the number of
+// contiguous bytes there.
 func (r *reader) address(at int64) (addr uint64, here int64) {
 	number, in := r.first+uint64(at/r.extentSize), at%r.extentSize
 	return r.extents[number%uint64(len(r.extents))].Addr + uint64(in), r.extentSize - in
 }
 
-// descriptors appends the descriptors of n bytes of a packet, up to its end.
+// descriptors appends descriptors for the last n bytes of a packet.
 func (r *reader) descriptors(dst []umem.Frame, at, n int64) []umem.Frame {
 	for n > 0 {
 		addr, here := r.address(at)
@@ -294,10 +296,10 @@ func (r *reader) descriptors(dst []umem.Frame, at, n int64) []umem.Frame {
 	return dst
 }
 
-// maxDescriptor is the most bytes of one descriptor.
+// maxDescriptor is the largest length of a descriptor.
 const maxDescriptor = 4096
 
-// sent notes that the device has descriptors.
+// sent records descriptors that the device has taken.
 func (r *reader) sent(parts []umem.Frame) {
 	for i := range parts {
 		if slot := r.extentOf(parts[i].Addr); slot >= 0 {
@@ -306,14 +308,14 @@ func (r *reader) sent(parts []umem.Frame) {
 	}
 }
 
-// done notes that the device is done with a descriptor.
+// done records that the device is done with a descriptor.
 func (r *reader) done(addr uint64) {
 	if slot := r.extentOf(addr); slot >= 0 && r.chunks[slot].inFlight > 0 {
 		r.chunks[slot].inFlight--
 	}
 }
 
-// release takes the loans of chunks back of which nothing is wanted any more.
+// release takes back loans of chunks from which nothing is needed any longer.
 func (r *reader) release() {
 	at := r.firstWanted()
 	for r.released < r.requested && r.released < at {
@@ -328,7 +330,7 @@ func (r *reader) release() {
 	}
 }
 
-// firstWanted is the number of the first chunk that still has packets to find.
+// firstWanted returns the number of the first chunk with packets that are not found yet.
 func (r *reader) firstWanted() uint64 {
 	if r.sentAll {
 		return r.requested

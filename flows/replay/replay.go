@@ -36,7 +36,7 @@ type Replay struct {
 	health   pipeline.Health // of the disk
 	begun    atomic.Bool
 	stopping atomic.Bool
-	sentAll  atomic.Bool // every packet was handed to the device
+	sentAll  atomic.Bool // the device has taken every packet
 
 	unpacked uint64 // bytes copied to temporary files
 }
@@ -80,8 +80,8 @@ func (s *Replay) FDs(dst []unix.PollFd) []unix.PollFd {
 	return append(dst, unix.PollFd{Fd: int32(s.reader.queue.FD()), Events: unix.POLLIN})
 }
 
-// Deadline is when the next packet is due, less the time to spin. The device does not signal that
-// it is done with packets.
+// Deadline returns when the next packet is due, less the time to spin. The device does not signal
+// completions.
 func (s *Replay) Deadline(now time.Time) time.Time {
 	at := now.Add(worker.MaxWait)
 	if s.sender.inFlight.Load() > 0 || !s.sender.pausedSince.IsZero() {
@@ -93,7 +93,7 @@ func (s *Replay) Deadline(now time.Time) time.Time {
 	return at
 }
 
-// Begin begins to send.
+// Begin starts to send.
 func (s *Replay) Begin() error {
 	s.begun.Store(true)
 	return nil
@@ -102,7 +102,7 @@ func (s *Replay) Begin() error {
 // Done reports whether every packet was sent.
 func (s *Replay) Done() bool { return s.sentAll.Load() && s.sender.inFlight.Load() == 0 }
 
-// Traffic is how much was handed to the device.
+// Traffic returns the packets and bytes that the device has taken.
 func (s *Replay) Traffic() (packets, bytes uint64) {
 	return s.sender.packets.Load(), s.sender.bytes.Load()
 }
@@ -130,7 +130,8 @@ func (s *Replay) StopReceiving() error {
 	return nil
 }
 
-// Drain waits until the device has sent what it has, unless it is down, and until the disk is done.
+// Drain waits for the disk, and until the device has sent its packets, unless the interface is
+// down.
 func (s *Replay) Drain(time.Time, uint64) (bool, error) {
 	return s.reader.queue.Stats().InFlight == 0 && (s.sender.inFlight.Load() == 0 || !s.sender.pausedSince.IsZero() || s.sender.noLink.Load()), nil
 }
@@ -144,7 +145,7 @@ func (s *Replay) Pending() int { return int(s.reader.queue.Stats().InFlight) }
 // CloseQueue implements pipeline.Flow.
 func (s *Replay) CloseQueue() error { return s.reader.queue.CloseWithin(time.Millisecond) }
 
-// Open opens captures and an interface. Nothing is sent before Begin.
+// Open opens captures and an interface. The flow sends after Begin.
 func Open(e *pipeline.Env) (*pipeline.Run, error) {
 	s := &Replay{err: e.Err, log: e.Log, book: e.Book}
 	s.reader.region, s.sender.region = e.Region, e.Region
@@ -212,7 +213,7 @@ func (s *Replay) openSender(env *pipeline.Env) (err error) {
 		return err
 	}
 	card, err := netdev.Find(to.Interface)
-	if errors.Is(err, netdev.ErrNotFound) { // opening it returns the error
+	if errors.Is(err, netdev.ErrNotFound) { // opening the interface returns the error
 		card, err = netdev.Device{Name: to.Interface, Link: linktype.Ethernet, Known: true}, nil
 	}
 	if err = errors.Join(err, card.Sends()); err != nil {
@@ -237,7 +238,7 @@ func (s *Replay) openSender(env *pipeline.Env) (err error) {
 	env.Undo.Add(e.port.Close)
 	s.reader.port = e.port
 	limits := e.port.Limits()
-	if e.longest = limits.Message; limits.Frames > 2 { // where it lies in two extents it has two parts more
+	if e.longest = limits.Message; limits.Frames > 2 { // a packet in two extents needs two more descriptors
 		e.longest = min(e.longest, uint64(limits.Frames-2)*maxDescriptor)
 	}
 	e.port.Lend([]umem.Frame{{Addr: e.bounceRange.from}})
@@ -247,7 +248,7 @@ func (s *Replay) openSender(env *pipeline.Env) (err error) {
 	return nil
 }
 
-// from is the file that is being sent.
+// from returns the name of the current file.
 func (s *Replay) from() string { return s.reader.captures[s.reader.capture.Load()].name }
 
 // Announce implements pipeline.Flow.
@@ -260,8 +261,8 @@ func (s *Replay) Announce() []any {
 	return a
 }
 
-// Observe implements pipeline.Flow. It reads the sender's counters first: what was sent was read
-// before.
+// Observe implements pipeline.Flow. It reads the sender's counters before the reader's, so that the
+// status never shows more packets sent than read.
 func (s *Replay) Observe(to *status.Flow) error {
 	e, g := &s.sender, s.sender.net.Granted()
 	to.To = s.sender.net.Name()
@@ -280,7 +281,7 @@ func (s *Replay) Observe(to *status.Flow) error {
 	}
 	to.DiskErrors[unix.ErrnoName(unix.EIO)] = 0
 	for errno, n := range disk.Errors {
-		if errno != unix.ENODATA { // the end of a file
+		if errno != unix.ENODATA { // not the end of a file
 			to.DiskErrors[unix.ErrnoName(errno)] = n
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// sender sends packets through an interface, each at its time, from where the reader has them. It
+// sender sends packets through an interface, each when it is due, from the reader's extents. It
 // belongs to the worker's thread; any goroutine may read the counters.
 type sender struct {
 	region      *umem.Region
@@ -25,10 +25,10 @@ type sender struct {
 	spin        time.Duration
 	allowed     time.Duration
 	link        uint32          // LINKTYPE_ of the interface
-	longest     uint64          // most bytes of a packet that the interface takes
+	longest     uint64          // largest length of a packet for the interface
 	limit       uint64          // packets to send; 0: no limit
 	match       *filter.Matcher // nil: send every packet
-	linearBuf   []byte          // for the filter: packets in two extents in one piece
+	linearBuf   []byte          // for the filter: a packet that spans extents, in one piece
 	bounce      umem.FreeList   // buffers for packets whose parts the device does not gather
 	bounceRange struct {        // addresses of those buffers
 		from, to uint64
@@ -49,11 +49,11 @@ type sender struct {
 	skipped  [sendable]counter.Counter
 	late     counter.Counter // packets that left later than allowed
 	times    latency.Shared
-	inFlight atomic.Int64    // descriptors that the device has
-	stalls   counter.Counter // rounds in which the device took no more
+	inFlight atomic.Int64    // descriptors that belong to the device
+	stalls   counter.Counter // rounds in which the device was full
 	refused  counter.Counter // wake-ups that the kernel refused
 	paused   counter.Counter // nanoseconds for which the interface was down
-	copied   counter.Counter // bytes copied by us
+	copied   counter.Counter // bytes that the sender copied
 }
 
 // skipReason is why a packet of a capture is not sent.
@@ -90,7 +90,7 @@ func (e *sender) classify(p *capfile.Packet, r *reader) skipReason {
 	return sendable
 }
 
-// linear returns a packet in one piece. The few that lie in two extents are copied.
+// linear returns a packet in one piece. It copies the few packets that span two extents.
 func (e *sender) linear(p *capfile.Packet, r *reader) []byte {
 	if p.Len == 0 {
 		return nil
@@ -104,7 +104,7 @@ func (e *sender) linear(p *capfile.Packet, r *reader) []byte {
 	return e.copyTo(e.linearBuf, p, r)
 }
 
-// copyTo copies the beginning of a packet to dst, as much as fits.
+// copyTo fills dst with the first bytes of a packet, and returns dst.
 func (e *sender) copyTo(dst []byte, p *capfile.Packet, r *reader) []byte {
 	for done := int64(0); done < int64(len(dst)); {
 		addr, here := r.address(p.Offset + done)
@@ -113,8 +113,7 @@ func (e *sender) copyTo(dst []byte, p *capfile.Packet, r *reader) []byte {
 	return dst
 }
 
-// send hands the packets to the device whose time has come, and reports whether it could go on at
-// once.
+// send passes due packets to the device, and reports whether it could continue at once.
 func (e *sender) send(r *reader, now time.Time) (more bool, err error) {
 	for range pipeline.Burst {
 		p, err := r.next()
@@ -138,7 +137,7 @@ func (e *sender) send(r *reader, now time.Time) (more bool, err error) {
 	return true, e.flush(r)
 }
 
-// ready reports whether a packet is to be sent, and sets when.
+// ready reports whether a packet is to be sent, and sets its due time.
 func (e *sender) ready(p *capfile.Packet, r *reader, now time.Time) bool {
 	e.read.Add(1)
 	if why := e.classify(p, r); why != sendable {
@@ -154,7 +153,7 @@ func (e *sender) ready(p *capfile.Packet, r *reader, now time.Time) bool {
 	return true
 }
 
-// waitUntil spins until a time that is near.
+// waitUntil spins until a time in the near future.
 func waitUntil(t time.Time) time.Time {
 	for {
 		if now := time.Now(); !now.Before(t) {
@@ -189,8 +188,9 @@ func (e *sender) queue(p *capfile.Packet, r *reader) bool {
 	return true
 }
 
-// copyToBounce copies a packet whose parts the device does not gather: it takes one part only, or
-// the first is too short. Of a packet longer than a descriptor it copies the beginning.
+// copyToBounce copies a packet whose parts the device does not gather: the device takes one part
+// only, or the first part is too short. Of a packet that is longer than a descriptor it copies the
+// beginning.
 func (e *sender) copyToBounce(p *capfile.Packet, r *reader) bool {
 	var one [1]umem.Frame
 	if !e.bounce.Pop(one[:]) {
@@ -219,7 +219,7 @@ func (e *sender) freeBounce(fs []umem.Frame) {
 	}
 }
 
-// flush hands the batch to the device, which has room for it, and records when it took it.
+// flush passes the batch to the device, which has room for it, and records the time.
 func (e *sender) flush(r *reader) error {
 	if len(e.batch) == 0 {
 		return nil
@@ -244,7 +244,7 @@ func (e *sender) flush(r *reader) error {
 	return err
 }
 
-// errShort is a bug: there was room.
+// errShort is a bug, because the caller checked for room.
 var errShort = errors.New("the port took less than it had room for")
 
 // measure records how late the packets of a batch left.
@@ -265,7 +265,7 @@ func (e *sender) measure() {
 	}
 }
 
-// kick has the device send. While the interface is down the replay pauses.
+// kick makes the device send. While the interface is down, the replay pauses.
 func (e *sender) kick() error {
 	err := e.port.Kick()
 	switch {
@@ -288,7 +288,7 @@ func (e *sender) pause() {
 	}
 }
 
-// resume ends a pause: what is due leaves later by its length.
+// resume ends a pause. All later packets are delayed by its length.
 func (e *sender) resume() {
 	if e.pausedSince.IsZero() {
 		return
@@ -302,7 +302,7 @@ func (e *sender) resume() {
 	e.pausedSince = time.Time{}
 }
 
-// reap takes back the descriptors that the device is done with.
+// reap takes back descriptors from the device.
 func (e *sender) reap(r *reader) {
 	for {
 		n := e.port.Reap(e.reaped[:])

@@ -9,7 +9,7 @@
 //
 // A segment begins with a head and ends with an end marker. One without an end
 // marker was open when its daemon died. Open recovers it: it keeps the batches
-// up to the first that is damaged, and writes the end marker behind them.
+// before the first damaged one, and writes the end marker after them.
 //
 // The files are:
 //
@@ -21,5 +21,5 @@
 //	recovery.go     sealing, recovery, deletion
 //	ring.go         rings on devices
 //	manifest.go     manifests of logs
-//	usage.go        what the status tells; indexer.go: indexes; owner.go: file owners
+//	usage.go        contents, for the status; indexer.go: indexes; owner.go: file owners
 package segment

@@ -12,9 +12,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// MakeExact creates the single file of a capture and gives it to a user, for a process of that user
-// which may not write to the directory. It replaces an existing capture unless another process
-// writes that.
+// MakeExact creates the single file of a capture for a process of another user that may not write
+// to the directory, and makes that user its owner. It replaces an existing capture, unless another
+// process writes it.
 func MakeExact(path string, uid, gid int) (*os.File, error) {
 	dir, err := newfile.OpenDir(filepath.Dir(path))
 	if err != nil {

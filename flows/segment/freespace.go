@@ -16,7 +16,7 @@ import (
 )
 
 // freeSpace keeps a reserve free on the file system of a flow's files. The manager deletes the
-// oldest segments for it. Where that is not enough, nothing is written until there is space.
+// oldest segments for it. If that is not enough, nothing is written until there is space.
 type freeSpace struct {
 	keep config.Room // 0: no reserve
 	dir  string
@@ -26,12 +26,12 @@ type freeSpace struct {
 	reserve      atomic.Uint64   // bytes to keep free
 	isShort      atomic.Bool     // no space for the next segment or extension
 	waits        counter.Counter // times that writing was blocked
-	waited       counter.Counter // nanoseconds for which it was
-	waitingSince time.Time       // until which waited is counted; the worker's
+	waited       counter.Counter // nanoseconds for which writing was blocked
+	waitingSince time.Time       // time up to which waited is counted; the worker's
 }
 
-// reclaimLocks has one lock for each file system, so that one flow at a time reclaims space there
-// and uses it.
+// reclaimLocks has one lock for each file system. Only one flow at a time reclaims space there and
+// uses it.
 var reclaimLocks sync.Map
 
 // open begins to keep a reserve on the file system of a directory.
@@ -47,7 +47,7 @@ func (f *freeSpace) open(keep config.Room, dir string) error {
 	return nil
 }
 
-// lock keeps other flows from using space of the file system.
+// lock excludes other flows from reclaiming and using space of the file system.
 func (f *freeSpace) lock() (unlock func()) {
 	if f.keep == 0 {
 		return func() {}
@@ -95,7 +95,7 @@ func (f *freeSpace) wait(now time.Time) {
 // endWait ends a wait. The worker calls it.
 func (f *freeSpace) endWait() { f.waitingSince = time.Time{} }
 
-// status is nil without a reserve.
+// status returns nil without a reserve.
 func (f *freeSpace) status() *status.FreeSpace {
 	if f.keep == 0 {
 		return nil
@@ -128,8 +128,8 @@ func (s *Manager) reclaim(need uint64) error {
 	}
 }
 
-// waitForRoom waits a while until more than above is free. A file system may take time to free a
-// deleted file, and a file that a reader has open stays.
+// waitForRoom waits until more than above is free, at most RetryInterval. A file system may take
+// time to free a deleted file, and the space of a file that a reader has open is not freed.
 func (s *Manager) waitForRoom(above int64) {
 	for end := time.Now().Add(RetryInterval); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if now, err := s.space.measure(); err != nil || now > above {
@@ -160,7 +160,7 @@ func (s *Manager) monitorSpace() {
 }
 
 // removeOldest deletes the oldest complete segment. It returns false when there is none to delete.
-// A log keeps its last segment, which holds the position where the log goes on.
+// A log keeps its last segment, which holds the position from which the log continues.
 func (s *Manager) removeOldest() bool {
 	s.pruneLock.Lock()
 	defer s.pruneLock.Unlock()
@@ -189,7 +189,7 @@ func (s *Manager) removeOldest() bool {
 	return false
 }
 
-// NoSpace reports whether a write failed for want of space that somebody may free.
+// NoSpace reports whether a write failed for lack of space that can be freed.
 func NoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

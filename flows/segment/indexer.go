@@ -18,7 +18,7 @@ import (
 )
 
 // indexer makes indexes of complete segments, one at a time, on its own goroutine. The flow does
-// not wait for it while it runs. It needs memory for one path per waiting segment.
+// not wait for it while the flow runs. It needs memory for one path per waiting segment.
 type indexer struct {
 	log     *slog.Logger
 	names   names
@@ -37,8 +37,8 @@ func newIndexer(log *slog.Logger) *indexer {
 	return &indexer{log: log, stop: func() {}, wake: make(chan struct{}, 1)}
 }
 
-// begin starts the goroutine. It first makes the indexes that earlier runs did not. A nil function
-// makes them in this process.
+// begin starts the goroutine. The goroutine first makes the indexes that earlier runs did not make.
+// If m is nil, this process makes them.
 func (x *indexer) begin(m index.Maker, earlier names) {
 	if x.make = m; m == nil {
 		x.make = makeIndex
@@ -58,7 +58,7 @@ func (x *indexer) close() {
 	x.running.Wait()
 }
 
-// add queues a complete segment.
+// add appends a complete segment to the queue.
 func (x *indexer) add(path string) {
 	x.mu.Lock()
 	x.waiting = append(x.waiting, path)
@@ -69,7 +69,7 @@ func (x *indexer) add(path string) {
 	}
 }
 
-// next is the segment that waits longest. It stays in the queue until done is called.
+// next returns the segment that has waited longest. It stays in the queue until done is called.
 func (x *indexer) next() (path string, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -127,7 +127,7 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// removeIndex deletes the index of a segment, also an unfinished one.
+// removeIndex deletes the index of a segment, even an unfinished one.
 func (n names) removeIndex(segment string, log *slog.Logger) {
 	for _, name := range []string{segment + index.Suffix, segment + index.Suffix + index.Unfinished} {
 		if err := n.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

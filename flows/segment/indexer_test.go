@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// indexes are the names in the directory that are no segments'.
+// indexes returns the names in the directory that are not segments.
 func (c *managerLab) indexes(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(c.dir, "*"+index.Suffix+"*"))
@@ -25,7 +25,8 @@ func (c *managerLab) indexes(t *testing.T) []string {
 	return all
 }
 
-// TestIndexer: what earlier runs left gets an index, once; one that is damaged is made again; an index goes with its segment.
+// TestIndexer: the indexer indexes the segments of earlier runs once, makes a damaged index again,
+// and deletes an index with its segment.
 func TestIndexer(t *testing.T) {
 	c := newManagerLab(t)
 	c.to.Index = true
@@ -70,7 +71,7 @@ func TestIndexer(t *testing.T) {
 	}
 }
 
-// indexing opens the store and lets it make so many indexes, or fail to.
+// indexing opens the manager and waits until n indexes were made or failed.
 func (c *managerLab) indexing(t *testing.T, m index.Maker, n uint64) status.Index {
 	t.Helper()
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil)), MakeIndex: m})
@@ -81,7 +82,7 @@ func (c *managerLab) indexing(t *testing.T, m index.Maker, n uint64) status.Inde
 		if now := s.indexer.status(); n > 0 && now.Segments+now.Failed == n && now.Waiting == 0 {
 			break
 		} else if n == 0 {
-			time.Sleep(100 * time.Millisecond) // nothing is to come
+			time.Sleep(100 * time.Millisecond) // gives an unwanted index time to appear
 			break
 		}
 	}
@@ -91,7 +92,8 @@ func (c *managerLab) indexing(t *testing.T, m index.Maker, n uint64) status.Inde
 	return *s.indexer.status()
 }
 
-// TestIndexerLeavesNothing: a segment that is removed while its index is made has none afterwards, and what stops is no failure.
+// TestIndexerLeavesNothing: a segment that is removed while its index is made has no index
+// afterwards, and a cancelled index does not count as failed.
 func TestIndexerLeavesNothing(t *testing.T) {
 	c := newManagerLab(t)
 	name := "md-20260102T030405Z-000001.pcapng"

@@ -16,14 +16,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// impatient has files held by others given up at once.
+// noLockWait makes lockFile give up at once if another process holds the file.
 func noLockWait(t *testing.T) {
 	before := lockTimeout
 	lockTimeout = 0
 	t.Cleanup(func() { lockTimeout = before })
 }
 
-// begun opens the store and takes its first segment, which has its name.
+// started opens the manager and acquires its first segment, which then has its final name.
 func (c *managerLab) started(t *testing.T) (*Manager, *Segment) {
 	t.Helper()
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
@@ -55,8 +55,8 @@ func finished(t *testing.T, path string) bool {
 	return done
 }
 
-// TestOthersSegments: a second unifiedd with the same place for its segments must
-// not mend, which is cut, those the first one is writing.
+// TestOthersSegments: a second unifiedd with the same segment paths must not recover, and so
+// truncate, the segments that the first one is writing.
 func TestOthersSegments(t *testing.T) {
 	noLockWait(t)
 	c := newManagerLab(t)
@@ -66,7 +66,7 @@ func TestOthersSegments(t *testing.T) {
 		t.Errorf("a second store over the same segments: %v", err)
 	}
 	for name, is := range c.list(t) {
-		if before[name] != is && !strings.HasSuffix(name, ".next") { // that one is being prepared
+		if before[name] != is && !strings.HasSuffix(name, ".next") { // the first one is preparing it
 			t.Errorf("%s was %s and is %s", name, before[name], is)
 		}
 	}
@@ -82,7 +82,8 @@ func TestOthersSegments(t *testing.T) {
 	}
 }
 
-// TestOthersCapture: the same for the one file of a capture.
+// TestOthersCapture: a second capture to the same file must not replace the file that the first one
+// is writing.
 func TestOthersCapture(t *testing.T) {
 	noLockWait(t)
 	c := newManagerLab(t)
@@ -97,8 +98,8 @@ func TestOthersCapture(t *testing.T) {
 	}
 }
 
-// TestSegmentMoved: somebody moves a segment that is not complete, and puts
-// something else in its place.
+// TestSegmentMoved: the manager completes an incomplete segment that a user has moved, and leaves
+// the file in its place alone.
 func TestSegmentMoved(t *testing.T) {
 	c := newManagerLab(t)
 	s, seg := c.started(t)
@@ -121,8 +122,7 @@ func TestSegmentMoved(t *testing.T) {
 	}
 }
 
-// TestSegmentPutAway: a complete segment that the daemon may only read is no
-// reason not to start.
+// TestSegmentPutAway: the manager starts although it may only read a complete segment.
 func TestSegmentPutAway(t *testing.T) {
 	testenv.Root(t)
 	c := newManagerLab(t)
@@ -143,11 +143,11 @@ func TestSegmentPutAway(t *testing.T) {
 	}
 }
 
-// asNobody calls f with the rights to files of another user.
+// asNobody calls f with another user's rights to files.
 func asNobody(f func() error) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its user
+		runtime.LockOSThread() // never unlocked: the thread ends with its user
 		if err := unix.Setfsuid(65534); err != nil {
 			result <- err
 			return
@@ -157,8 +157,9 @@ func asNobody(f func() error) error {
 	return <-result
 }
 
-// TestStoreFollowsNoLink: who may write to the directory of a flow's files puts links where the flow will look and write. Nothing is
-// written to what they lead to, and what the directory is exchanged for is not written to either.
+// TestStoreFollowsNoLink: a user with write permission for the directory puts symbolic links where
+// the manager reads and writes; the manager changes neither their targets nor a directory that
+// replaces its own.
 func TestStoreFollowsNoLink(t *testing.T) {
 	c, elsewhere := newManagerLab(t), newManagerLab(t)
 	elsewhere.put(t, "victim", labSegment(t, 5)) // a capture that recovery would cut
@@ -178,7 +179,7 @@ func TestStoreFollowsNoLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_ = c.open(t) // it may refuse, because of a name that is taken
+	_ = c.open(t) // it may refuse, because a name is in use
 	same("links")
 	if err := os.Remove(filepath.Join(c.dir, ".md-000001.next")); err != nil {
 		t.Fatal(err)
@@ -203,7 +204,8 @@ func TestStoreFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestStoreKeepsItsDirectory: the directory is exchanged for a link while the flow runs; its files stay in the one it was begun in.
+// TestStoreKeepsItsDirectory: if a link replaces the directory while the flow runs, the flow's
+// files stay in the original directory.
 func TestStoreKeepsItsDirectory(t *testing.T) {
 	c := newManagerLab(t)
 	c.to.Segment.Keep = 1

@@ -21,7 +21,7 @@ import (
 
 // Manager owns the segments of one flow: files, or the slots of a ring on a device. It creates the
 // next segment before it is needed, seals full ones and deletes the oldest. File I/O runs on the
-// manager's goroutines. The worker calls Acquire, Retire and WaitForSpace only, which do no I/O.
+// manager's goroutines. The worker calls only Acquire, Retire and WaitForSpace, which do no I/O.
 type Manager struct {
 	to    config.To
 	names names
@@ -30,10 +30,10 @@ type Manager struct {
 	log   *slog.Logger
 	owner owner
 	space freeSpace
-	// consequence says what happens as long as nothing can be written, for messages.
+	// consequence describes the effect on the flow while nothing can be written, for messages.
 	consequence string
 
-	maxAlign uint32 // that the layout can pad to; 0: any
+	maxAlign uint32 // largest that the layout can pad to; 0: any
 
 	align uint32 // of every segment
 	size  uint64 // of every segment
@@ -41,11 +41,11 @@ type Manager struct {
 	headLen uint64 // of every segment
 
 	ready        chan *Segment
-	activated    chan time.Time // the time that names each acquired segment
+	activated    chan time.Time // the time of acquisition, which names the segment
 	retired      chan *Segment
 	stop         chan struct{}
-	blocked      atomic.Pointer[error] // what keeps the next segment from being ready
-	acquired     atomic.Uint64         // segments that the worker got
+	blocked      atomic.Pointer[error] // why the next segment is not ready; nil: no reason
+	acquired     atomic.Uint64         // segments that the worker acquired
 	sealErrors   []error               // sealSegments owns it until Close
 	sealed       atomic.Int64          // number of the last sealed segment
 	pruneLock    sync.Mutex
@@ -62,7 +62,7 @@ type Manager struct {
 	onComplete func(path string) // called for each complete segment; may be nil
 }
 
-// Consequences for a flow whose disk takes nothing, for messages.
+// Consequences of a disk that accepts no writes, for messages.
 const (
 	packetsWait = "packets wait, and are lost in the kernel's rings once those are full"
 	clientsWait = "clients wait"
@@ -71,23 +71,23 @@ const (
 // maxRetired is how many retired segments may wait to be sealed. With more, Retire blocks.
 const maxRetired = 256
 
-// RetryInterval is the time between attempts at something the disk had no room for.
+// RetryInterval is the time between attempts at an operation for which the disk had no space.
 const RetryInterval = time.Second
 
 // Config describes the segments of a flow.
 type Config struct {
 	To   config.To
-	Head func(pcapng.Segment) ([]byte, error) // makes the bytes that a segment begins with
+	Head func(pcapng.Segment) ([]byte, error) // returns the bytes at the start of a segment
 	Log  *slog.Logger
 
 	Manifest  *Manifest         // of a log; nil: a capture
 	MostAlign uint32            // largest alignment in bytes that the layout can pad to; 0: any
-	MakeIndex index.Maker       // makes indexes where To asks for them; nil: the manager does
+	MakeIndex index.Maker       // makes indexes if To asks for them; nil: this process
 	Complete  func(path string) // called for each complete segment, on the manager's goroutine; may be nil
 }
 
-// Open recovers the segments that an earlier run left, prepares the first segment and starts the
-// manager's goroutines. The caller closes the manager, after its worker has retired every segment.
+// Open recovers the segments of an earlier run, prepares the first segment and starts the manager's
+// goroutines. The caller closes the manager after its worker has retired every segment.
 func Open(c Config) (*Manager, error) {
 	to := c.To
 	s := &Manager{
@@ -134,8 +134,8 @@ func Open(c Config) (*Manager, error) {
 	return s, nil
 }
 
-// openDirectory opens the directory of the files, looks up their owner and begins to keep space
-// free there.
+// openDirectory opens the directory of the files, looks up their owner and sets up the free-space
+// reserve there.
 func (s *Manager) openDirectory() (err error) {
 	if s.to.Device != "" {
 		return nil
@@ -183,8 +183,8 @@ func (s *Manager) prepareSegments(next *Segment) {
 	}
 }
 
-// PacketsBefore is what a segment subtracts from the flow's packet numbers. The numbers of a file
-// begin at zero. The numbers of a ring go on from segment to segment.
+// PacketsBefore returns the number that a segment subtracts from the flow's packet numbers. Packet
+// numbers begin at zero in each file. In a ring they continue from segment to segment.
 func (s *Manager) PacketsBefore(packets uint64) uint64 {
 	if s.ring != nil {
 		return 0
@@ -192,7 +192,7 @@ func (s *Manager) PacketsBefore(packets uint64) uint64 {
 	return packets
 }
 
-// IsLast reports whether no segment follows the one of a number.
+// IsLast reports whether no segment follows the one with this number.
 func (s *Manager) IsLast(number int) bool {
 	if s.names.rotation != nil {
 		return s.names.rotation.isLast(number)
@@ -200,7 +200,7 @@ func (s *Manager) IsLast(number int) bool {
 	return s.to.Exact
 }
 
-// prepareNext prepares a segment. It retries until that works or the manager closes.
+// prepareNext prepares a segment. It retries until it succeeds or the manager closes.
 func (s *Manager) prepareNext(number int) *Segment {
 	if s.IsLast(number-1) || !s.reserveSlot() {
 		return nil
@@ -219,7 +219,7 @@ func (s *Manager) prepareNext(number int) *Segment {
 	}
 }
 
-// setBlocked publishes what keeps the next segment from being ready, and logs each cause once.
+// setBlocked publishes why the next segment is not ready, and logs each cause once.
 func (s *Manager) setBlocked(err error) {
 	before := s.blocked.Load()
 	if err == nil {
@@ -299,8 +299,9 @@ func (s *Manager) plan(number int) (*Segment, nvme.TargetConfig) {
 	return next, nvme.TargetConfig{Path: next.preparedPath, Create: true, Exclusive: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 }
 
-// BatchLimit is the most bytes of a batch with more than one packet; limit is the layout's. In
-// files with a maximum size it is a sixteenth of that, so that little is left over at a file's end.
+// BatchLimit returns the largest length in bytes of a batch with more than one packet; limit is the
+// layout's. In files with a maximum size it is a sixteenth of that size, so that little space
+// remains unused at a file's end.
 func (s *Manager) BatchLimit(limit uint64) uint64 {
 	size := uint64(s.to.Rotate.Size)
 	if size == 0 {
@@ -309,7 +310,7 @@ func (s *Manager) BatchLimit(limit uint64) uint64 {
 	return min(limit, max(size/16, minBatch), size-min(size, s.headLen+uint64(s.align)))
 }
 
-// minBatch is the least BatchLimit.
+// minBatch is the smallest value of BatchLimit.
 const minBatch = 16 << 10
 
 // minSegment is the least size of a segment. A quarter of it holds any packet.
@@ -330,20 +331,20 @@ func (s *Manager) Numbers() (first uint64, ok bool) {
 	return s.ring.base, true
 }
 
-// Rotates reports whether the files are named as by tcpdump's -C, -G and -W.
+// Rotates reports whether the files are named as with tcpdump's -C, -G and -W.
 func (s *Manager) Rotates() bool { return s.names.rotation != nil }
 
 // WaitForSpace counts the time for which the free-space reserve blocks writing. The worker calls it
-// in each round in which it can write nothing.
+// in each round in which it cannot write.
 func (s *Manager) WaitForSpace(now time.Time) { s.space.wait(now) }
 
 // EndWait ends the wait that WaitForSpace counts.
 func (s *Manager) EndWait() { s.space.endWait() }
 
-// Consequence says what happens as long as nothing can be written, for messages.
+// Consequence describes the effect on the flow while nothing can be written, for messages.
 func (s *Manager) Consequence() string { return s.consequence }
 
-// Blocked returns what keeps the next segment from being ready, or nil. Any goroutine may call it.
+// Blocked returns why the next segment is not ready, or nil. Any goroutine may call it.
 func (s *Manager) Blocked() error { return loaded(&s.blocked) }
 
 // Failure returns why nothing more becomes durable, or nil. Any goroutine may call it.
@@ -366,7 +367,7 @@ func preparation(p config.Prepare) nvme.Preparation {
 	return nvme.PrepareNone
 }
 
-// writeHead draws the segment's ID, settles its alignment and size, and writes its head durably.
+// writeHead draws the segment's ID, determines its alignment and size, and writes its head durably.
 func (s *Manager) writeHead(next *Segment) (err error) {
 	if s.ring == nil {
 		if next.id, err = newSegmentID(); err != nil {
@@ -410,8 +411,8 @@ func (s *Manager) activate(next *Segment, at time.Time) {
 	s.prune()
 }
 
-// commitName gives an acquired segment its final name durably and returns the path. After an error
-// nothing in the segment may be called durable.
+// commitName gives an acquired segment its final name durably and returns the path. After an error,
+// no batch of the segment may be reported as durable.
 func (s *Manager) commitName(next *Segment, at time.Time) (final string, err error) {
 	if s.ring != nil || s.to.Opened != "" {
 		return next.preparedPath, s.addToManifest(next)
@@ -432,8 +433,8 @@ func (s *Manager) commitName(next *Segment, at time.Time) (final string, err err
 	return final, s.addToManifest(next)
 }
 
-// discard removes a segment that was not acquired. A slot of a ring gets an end marker instead, so
-// that the next start may use it again.
+// discard removes a segment that was not acquired. In a ring it writes an end marker to the slot
+// instead, so that the next start can use the slot.
 func (s *Manager) discard(next *Segment) {
 	if s.ring != nil {
 		if err := s.sealSlot(next); err != nil {
@@ -456,8 +457,8 @@ func (s *Manager) removePrepared(next *Segment) error {
 	return nil
 }
 
-// Close seals the retired segments, removes the prepared one and returns what failed in sealing.
-// The worker must have retired all segments.
+// Close seals the retired segments, removes the prepared one and returns errors of sealing. The
+// worker must have retired all segments.
 func (s *Manager) Close() error {
 	close(s.stop)
 	close(s.retired)

@@ -20,7 +20,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// cellar is a store without a flow, in a directory of its own.
+// managerLab is a manager without a flow, in its own directory.
 type managerLab struct {
 	to  config.To
 	dir string
@@ -34,7 +34,7 @@ func newManagerLab(t *testing.T) *managerLab {
 	return c
 }
 
-// open opens the store; it is closed, nothing of it taken, before open returns.
+// open opens the manager and closes it again without acquiring a segment.
 func (c *managerLab) open(t *testing.T) error {
 	t.Helper()
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
@@ -48,8 +48,8 @@ func labHead(s pcapng.Segment) ([]byte, error) {
 	return pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "a", LinkType: 1}}, s)
 }
 
-// segment makes the bytes of a segment with batches of three packets each, as a
-// crash leaves it: at the end is space that was never written to.
+// labSegment returns a segment with batches of three packets each, as a crash leaves it: with
+// unwritten space at the end.
 func labSegment(t *testing.T, batches int) []byte {
 	t.Helper()
 	seg := pcapng.Segment{ID: pcapng.SegmentID{7}, Align: 512}
@@ -102,8 +102,8 @@ func (c *managerLab) list(t *testing.T) map[string]string {
 	return all
 }
 
-// TestStoreRecovers starts a store over everything a crash may leave, and over
-// files of others.
+// TestStoreRecovers: Open recovers every state of a segment that a crash may leave, and leaves
+// other files alone.
 func TestStoreRecovers(t *testing.T) {
 	c := newManagerLab(t)
 	stamp := "-20260102T030405Z-"
@@ -149,8 +149,8 @@ func TestStoreRecovers(t *testing.T) {
 	}
 }
 
-// TestStoreRecoversOnce: what was recovered, or ended properly, is not touched, nor
-// read to its end, by the next start.
+// TestStoreRecoversOnce: Open neither changes nor reads to its end a segment that is recovered or
+// sealed.
 func TestStoreRecoversOnce(t *testing.T) {
 	c := newManagerLab(t)
 	c.put(t, "md-20260102T030405Z-000002.pcapng", labSegment(t, 5))
@@ -181,8 +181,8 @@ func TestStoreRecoversOnce(t *testing.T) {
 	}
 }
 
-// TestStoreNumbers: numbers go on behind the highest there is, also one that was
-// only prepared.
+// TestStoreNumbers: the number of the next segment follows the highest existing number, even if
+// that segment was only prepared.
 func TestStoreNumbers(t *testing.T) {
 	for name, want := range map[string]int{
 		"md-20260102T030405Z-000041.pcapng": 42, ".md-000007.next": 8, "md-20260102T030405Z-1000000.pcapng": 1000001, "md-x-20260102T030405Z-000009.pcapng": 1,
@@ -198,7 +198,7 @@ func TestStoreNumbers(t *testing.T) {
 		if next.Number != want {
 			t.Errorf("behind %s comes %d, not %d", name, next.Number, want)
 		}
-		next.Damaged = true // nothing was written to it
+		next.Damaged = true // it has no batches
 		s.Retire(next)
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -206,7 +206,7 @@ func TestStoreNumbers(t *testing.T) {
 	}
 }
 
-// TestNamesSort: segments sort by name as they were written.
+// TestNamesSort: sorted by name, segments are in the order in which they were written.
 func TestNamesSort(t *testing.T) {
 	c := newManagerLab(t)
 	c.to.Segment.Keep = 3
@@ -235,8 +235,7 @@ func TestNamesSort(t *testing.T) {
 	}
 }
 
-// TestKeepOne: a segment that is not finished is not removed under the hands of who
-// finishes it.
+// TestKeepOne: the manager does not delete a segment that is not sealed.
 func TestKeepOne(t *testing.T) {
 	c := newManagerLab(t)
 	c.to.Segment.Keep = 1
@@ -270,8 +269,7 @@ func TestKeepOne(t *testing.T) {
 	}
 }
 
-// TestSegmentRemoved: somebody removes a segment that is not complete. That is
-// theirs to do, and no reason to fail.
+// TestSegmentRemoved: the manager does not fail when a user removes an incomplete segment.
 func TestSegmentRemoved(t *testing.T) {
 	c := newManagerLab(t)
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
@@ -293,7 +291,8 @@ func TestSegmentRemoved(t *testing.T) {
 	}
 }
 
-// TestStoreTellsOfHeads: what has the name of a segment and no head that can be read is counted for status.
+// TestStoreTellsOfHeads: the manager counts files with a segment's name and no readable head for
+// the status.
 func TestStoreTellsOfHeads(t *testing.T) {
 	c := newManagerLab(t)
 	whole := labSegment(t, 5)
@@ -311,8 +310,8 @@ func TestStoreTellsOfHeads(t *testing.T) {
 	}
 }
 
-// TestStoreAmongStrangers: names of segments that are no segments, and cannot be,
-// are no reason not to start, and nothing is written through them.
+// TestStoreAmongStrangers: the manager starts although other files and directories have names of
+// segments, and does not write through them.
 func TestStoreAmongStrangers(t *testing.T) {
 	c := newManagerLab(t)
 	const stamp = "md-20260102T030405Z-"

@@ -30,7 +30,8 @@ type Manifest struct {
 }
 
 const (
-	// minReserve and maxReserve bound extendBy. If the newest segment is lost, the log skips that many positions at most.
+	// minReserve and maxReserve bound extendBy. If the newest segment is lost, the log skips at most
+	// that many positions.
 	minReserve, maxReserve = 1 << 16, 1 << 22
 	// manifestInterval is the time between updates, and manifestWriteInterval between writes without a flush.
 	manifestInterval, manifestWriteInterval = 10 * time.Millisecond, 50 * time.Millisecond
@@ -38,20 +39,20 @@ const (
 	manifestFlushIdle = time.Second
 )
 
-// Room is how many more messages may get positions, where position is the last one assigned. The
+// Room returns how many more messages may get positions; position is the last one assigned. The
 // worker calls it.
 func (m *Manifest) Room(position uint64) int {
 	return int(m.reserved.Load() - 1 - position)
 }
 
-// open begins to keep the manifest. The segments are recovered. It returns the number of the next
-// segment: next or higher.
+// open creates or continues the manifest, after the segments are recovered. It returns the number
+// of the next segment: next or higher.
 func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 	path := s.to.File
 	if s.ring != nil {
 		path = s.to.Device
 		if s.ring.created {
-			m.End.Manifest = nil // of the ring that was replaced
+			m.End.Manifest = nil // it belongs to the ring that was replaced
 		}
 	}
 	now, err := journal.Resume(path, m.End, uint64(next))
@@ -79,7 +80,7 @@ func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 	return now.After(), nil
 }
 
-// nextPosition is a lower bound of the position of the next record.
+// nextPosition returns a lower bound of the position of the next record.
 func (m *Manifest) nextPosition() uint64 { return m.End.Next + m.Durable() }
 
 // addSegment adds a segment whose name is durable.
@@ -104,7 +105,7 @@ func (m *Manifest) update(change func(*journal.Manifest)) error {
 	})
 }
 
-// tick writes what has changed.
+// tick extends the reserved positions if half are used, and writes the durable position.
 func (m *Manifest) tick(now time.Time) error {
 	used, next := m.End.Next+m.Received(), m.nextPosition()
 	last := m.keeper.Now()
@@ -131,7 +132,7 @@ func (m *Manifest) tick(now time.Time) error {
 	return nil
 }
 
-// close records whether the run ended in order.
+// close records whether the run ended cleanly.
 func (m *Manifest) close(orderly bool) error {
 	orderly = orderly && m.Received() == m.Durable()
 	err := m.update(func(n *journal.Manifest) {
@@ -180,7 +181,8 @@ func (s *Manager) retryNoSpace(do func() error) error {
 	}
 }
 
-// fail ends the flow as a failed flush does: what comes from now on is not acknowledged as durable.
+// fail ends the flow as a failed flush does: messages after this point are not acknowledged as
+// durable.
 func (s *Manager) fail(err error) {
 	if s.failure.CompareAndSwap(nil, &err) {
 		s.log.Error("no more data becomes durable", "err", err)
@@ -200,7 +202,7 @@ func (s *Manager) trimManifest(oldest int) bool {
 	return true
 }
 
-// openManifest begins to keep a log's manifest and returns the number of the next segment.
+// openManifest opens a log's manifest and returns the number of the next segment.
 func (s *Manager) openManifest(number int) (int, error) {
 	if s.manifest == nil {
 		return number, nil
@@ -212,8 +214,8 @@ func (s *Manager) openManifest(number int) (int, error) {
 	return max(number, int(least)), err
 }
 
-// addToManifest adds a segment to a log's manifest. Nothing in it may be acknowledged as durable
-// before.
+// addToManifest adds a segment to a log's manifest. Before that, no message in the segment may be
+// acknowledged as durable.
 func (s *Manager) addToManifest(next *Segment) error {
 	if s.manifest == nil {
 		return nil
@@ -229,7 +231,7 @@ func (s *Manager) closeManifest() error {
 	return s.manifest.close(len(s.sealErrors) == 0 && s.failure.Load() == nil)
 }
 
-// inManifest reports whether a log's manifest has a segment.
+// inManifest reports whether a log's manifest contains a segment.
 func (s *Manager) inManifest(number int) bool {
 	return s.manifest != nil && s.manifest.End.Manifest != nil && s.manifest.End.Manifest.Names(uint64(number))
 }

@@ -47,8 +47,8 @@ func (n names) list() ([]pcapng.Named, error) {
 	return found, nil
 }
 
-// commitName renames a prepared file to its final name, made of a time, and returns that. The
-// single file of a capture has it already.
+// commitName renames a prepared file to its final name, which contains a time, and returns that
+// name. The single file of a capture already has its name.
 func (n names) commitName(next *Segment, at time.Time, exact bool) (final string, err error) {
 	switch {
 	case n.rotation != nil:

@@ -67,7 +67,7 @@ func groupID(name string) (int, error) {
 
 // apply sets the mode and the owner of an open file.
 func (o *owner) apply(fd int) error {
-	if o.mode != 0 { // before chown, which may take the right to do it
+	if o.mode != 0 { // before chown, after which the process may lose the right to chmod
 		if err := unix.Fchmod(fd, uint32(o.mode)); err != nil {
 			return fmt.Errorf("give it mode %04o: %w", uint32(o.mode), err)
 		}
@@ -80,7 +80,7 @@ func (o *owner) apply(fd int) error {
 	return nil
 }
 
-// permissionHint is the remedy where the process may not change owners.
+// permissionHint returns the remedy if the process may not change owners.
 func permissionHint(err error) string {
 	if errors.Is(err, unix.EPERM) {
 		return " (start the daemon as root with this setting in its file, run as that user, or name a group that this one is in)"

@@ -12,13 +12,13 @@ import (
 const (
 	// unboundedSize is the size of a segment without a fixed size.
 	unboundedSize = 1 << 60
-	// preallocation is how much of an unbounded file is allocated before it is written. Writes into
-	// allocated space are faster than writes that extend the file.
+	// preallocation is the space that is allocated ahead in an unbounded file. Writes into allocated
+	// space are faster than writes that extend the file.
 	preallocation = 256 << 20
 )
 
 // replaceExact checks the file that the capture will replace, as tcpdump does. It must be a regular
-// file that nobody writes.
+// file that no other process writes.
 func (s *Manager) replaceExact() error {
 	if !s.to.Exact || s.to.Opened != "" {
 		return nil
@@ -35,15 +35,15 @@ func (s *Manager) replaceExact() error {
 	return s.names.removeStale(s.to.File)
 }
 
-// exactPrepared is the path of the single capture file before it has its name.
+// exactPrepared returns the path of the single capture file before it has its final name.
 func (s *Manager) exactPrepared() string {
 	dir, base := filepath.Split(s.to.File)
 	return filepath.Join(dir, fmt.Sprintf(".%s-%d.next", base, os.Getpid()))
 }
 
 // preallocate allocates space of an unbounded segment before the worker needs it, until the segment
-// is sealed or the manager closes. With a free-space reserve the worker may write no further.
-// Without one it writes until the disk is full.
+// is sealed or the manager closes. With a free-space reserve the worker may write only into
+// allocated space. Without one it writes until the disk is full.
 func (s *Manager) preallocate(seg *Segment) {
 	defer s.running.Done()
 	f, err := seg.openToPreallocate()
@@ -76,7 +76,7 @@ func (s *Segment) openToPreallocate() (*os.File, error) {
 	return s.reopenBuffered()
 }
 
-// preallocateTo allocates more when the worker has used half, and reports whether to go on.
+// preallocateTo allocates more when the worker has used half, and reports whether to continue.
 func (s *Manager) preallocateTo(seg *Segment, f *os.File, allocated *uint64) bool {
 	seg.growing.Lock()
 	defer seg.growing.Unlock()
@@ -105,7 +105,7 @@ func (s *Manager) preallocateTo(seg *Segment, f *os.File, allocated *uint64) boo
 // minStep is the least extension of a file above the reserve.
 const minStep = 1 << 20
 
-// nextStep is by how much a file may be extended now; 0: there is no space.
+// nextStep returns by how much a file may be extended now; 0: there is no space.
 func (s *Manager) nextStep() uint64 {
 	defer s.space.lock()()
 	err := s.reclaim(minStep)
@@ -126,7 +126,7 @@ func (s *Manager) setNoStep(err error) bool {
 	return true
 }
 
-// stopPreallocation waits until the file is not being extended, and keeps it so.
+// stopPreallocation waits until no extension of the file is in progress, and prevents further ones.
 func (s *Segment) stopPreallocation() {
 	s.growing.Lock()
 	defer s.growing.Unlock()

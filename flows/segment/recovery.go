@@ -31,7 +31,7 @@ func (s *Manager) sealSegments() {
 	}
 }
 
-// notifyComplete passes a complete segment on to the indexer and to Config.Complete.
+// notifyComplete passes a complete segment to the indexer and to Config.Complete.
 func (s *Manager) notifyComplete(path string) {
 	if s.indexer != nil {
 		s.indexer.add(path)
@@ -50,7 +50,7 @@ func (s *Manager) closeTarget(full *Segment) error {
 	return full.Target.Close()
 }
 
-// seal writes the end marker behind a segment's last batch, and truncates the file. A damaged
+// seal writes the end marker after a segment's last batch, and truncates the file. A damaged
 // segment is recovered instead.
 func (s *Manager) seal(full *Segment) error {
 	if s.ring != nil {
@@ -80,8 +80,8 @@ func (s *Manager) seal(full *Segment) error {
 	return f.Sync()
 }
 
-// writeEnd writes the end marker, a batch without packets, so that the next start need not read the
-// segment. It returns the segment's end.
+// writeEnd writes the end marker, a batch without packets. With it the next start need not read the
+// segment. writeEnd returns the segment's end.
 func writeEnd(f io.WriterAt, b pcapng.Batch) (end int64, err error) {
 	b.Length, b.Durable = b.Align, b.Offset
 	last := make([]byte, b.Align)
@@ -124,8 +124,8 @@ func (s *Manager) recover() (int, error) {
 	return number, nil
 }
 
-// recoverOne recovers a segment that is not complete. It removes a prepared one that was never
-// written to, and leaves a file alone that only has the name of a segment.
+// recoverOne recovers an incomplete segment. It removes a prepared segment that was never written
+// to. It leaves a file alone that only has the name of a segment.
 func (s *Manager) recoverOne(e pcapng.Named) error {
 	f, err := s.names.open(e.Path, os.O_RDWR)
 	if errors.Is(err, os.ErrPermission) && isComplete(e.Path) {
@@ -157,7 +157,7 @@ func (s *Manager) recoverOne(e pcapng.Named) error {
 	return err
 }
 
-// isComplete reports whether a file that can only be read is a complete segment.
+// isComplete reports whether a read-only file is a complete segment.
 func isComplete(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -172,8 +172,8 @@ func isComplete(path string) bool {
 	return done && err == nil
 }
 
-// recoverPrepared recovers a segment that has no final name. It gives it one, or removes it when it
-// holds nothing.
+// recoverPrepared recovers a segment without a final name. It gives the segment its final name, or
+// removes it if it holds nothing.
 func (s *Manager) recoverPrepared(f *os.File, e pcapng.Named) error {
 	report, err := s.recoverFile(f, e.Path)
 	switch {
@@ -181,7 +181,7 @@ func (s *Manager) recoverPrepared(f *os.File, e pcapng.Named) error {
 		return s.names.remove(e.Path)
 	case err != nil:
 		return err
-	case report.Batches == 0 && !s.inManifest(e.Number): // nothing was captured into it
+	case report.Batches == 0 && !s.inManifest(e.Number): // no packet was captured into it
 		return s.names.remove(e.Path)
 	}
 	info, err := f.Stat()
@@ -227,7 +227,7 @@ func markRecovered(f pcapng.File, r pcapng.Report) error {
 	return errors.Join(err, f.Sync())
 }
 
-// endMarker describes the end marker behind what recovery kept.
+// endMarker returns the end marker for the batches that recovery kept.
 func endMarker(r pcapng.Report) pcapng.Batch {
 	b := pcapng.Batch{
 		Segment: r.Segment, Align: r.Align, Sequence: r.Batches + r.MissingBatches + 1,
@@ -264,7 +264,7 @@ func (s *Manager) prune() {
 	}
 }
 
-// removals counts deleted segments by the setting that asked for it.
+// removals counts deleted segments by the setting that required it.
 type removals struct{ keep, keepFree atomic.Uint64 }
 
 func (r *removals) status() map[string]uint64 {
@@ -282,8 +282,8 @@ func (s *Manager) removeSegment(path string, count *atomic.Uint64) bool {
 	return true
 }
 
-// failing are the errors with which the kernel reports that a disk failed (blk_errors in block/blk-
-// core.c).
+// failing are the errors with which the kernel reports that a disk failed (blk_errors in
+// block/blk-core.c).
 var failing = []unix.Errno{unix.EIO, unix.ENODATA, unix.EREMOTEIO, unix.ETIMEDOUT, unix.ENOLINK, unix.ENODEV, unix.EILSEQ, unix.EBADE}
 
 // advise adds a remedy to an error of Open.

@@ -62,10 +62,10 @@ func (s *Manager) openDevice() (generation int, err error) {
 }
 
 // dropCaches drops the device's pages from the page cache. Commands to an NVMe character device
-// bypass it, so that its pages are stale. Dirty pages stay: the manager wrote none.
+// bypass the cache, so its pages are stale. Dirty pages stay; the manager wrote none.
 func (d *ringDevice) dropCaches() { d.dropCache(0, 0) }
 
-// dropCache drops n bytes at an offset; n = 0: up to the end.
+// dropCache drops n bytes at an offset; n = 0 means up to the end.
 func (d *ringDevice) dropCache(at, n uint64) { ring.Refresh(d.file, at, n) }
 
 // findRing finds the ring on the device, or creates one where the device holds nothing.
@@ -91,7 +91,7 @@ func (s *Manager) findRing(d *ringDevice) error {
 	return err
 }
 
-// continueRing goes on with an existing ring. It repairs a damaged superblock.
+// continueRing continues an existing ring. It repairs a damaged superblock.
 func (s *Manager) continueRing(d *ringDevice, found ring.Found) error {
 	d.Ring = found.Ring
 	if found.Damage == nil {
@@ -115,7 +115,7 @@ func (s *Manager) holdsCapture(d *ringDevice) bool {
 }
 
 // recoverRing recovers the segments of a ring that were not sealed, and returns the next
-// generation. It reads the newest MaxOpen segments only: older ones were sealed.
+// generation. It reads only the newest MaxOpen segments: older ones are sealed.
 func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 	all, err := d.Generations(d.file)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 			next = g
 		}
 	}
-	if n := len(damaged); n > 0 { // existing batches have its number
+	if n := len(damaged); n > 0 { // its batches have that number
 		next = max(next, damaged[n-1]+1)
 	}
 	d.earlier = slices.DeleteFunc(all, func(g uint64) bool { return g >= next })
@@ -150,9 +150,9 @@ func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 	return next, err
 }
 
-// recoverSlot recovers a segment unless it is sealed. A generation that was prepared and never
-// written to can be used again, except by the run after its own: that would number its packets as
-// that run did.
+// recoverSlot recovers a segment unless it is sealed. It reports whether the generation was prepared
+// and never written to. Such a generation can be used again, unless it is the first one of its run:
+// the next run would then assign the same packet numbers as that run.
 func (s *Manager) recoverSlot(d *ringDevice, generation uint64) (unused bool, err error) {
 	c, err := pcapng.Closed(d.Slot(d.file, generation), int64(d.Size))
 	if err != nil {
@@ -229,5 +229,5 @@ func (s *Manager) reserveSlot() bool {
 	}
 }
 
-// freeSlot frees a slot that is not written any more.
+// freeSlot frees a slot that is no longer written.
 func (s *Manager) freeSlot() { <-s.ring.slots }

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// shelf is a store on a device, without a flow.
+// ringLab is a manager on a device, without a flow.
 type ringLab struct {
 	to  config.To
 	log bytes.Buffer
@@ -31,7 +31,7 @@ func (s *ringLab) open(t *testing.T) (*Manager, error) {
 	return Open(Config{To: s.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&s.log, nil))})
 }
 
-// mustOpen opens the store and takes a segment.
+// mustOpen opens the manager and acquires a segment.
 func (s *ringLab) mustOpen(t *testing.T) (*Manager, *Segment) {
 	t.Helper()
 	st, err := s.open(t)
@@ -47,8 +47,7 @@ func acquire(t *testing.T, s *Manager) (seg *Segment) {
 	return seg
 }
 
-// write writes a batch of two packets, numbered from n on in the run, to a segment,
-// past the flow.
+// write writes a batch of two packets to a segment directly, numbered from n in the run.
 func (s *ringLab) write(t *testing.T, seg *Segment, n uint64) {
 	t.Helper()
 	out := make([]byte, pcapng.MinMarkLen)
@@ -74,12 +73,12 @@ func (s *ringLab) write(t *testing.T, seg *Segment, n uint64) {
 	seg.Last.Packets = n + 2
 }
 
-// abandon closes a store as a crash does: nothing of its segments is completed.
+// crash closes a manager as a crash does: it completes no segment.
 func (s *Manager) crash(t *testing.T) {
 	t.Helper()
 	close(s.stop)
 	select {
-	case <-s.ready: // its supplier does not discard it, and waits to hear when it was taken
+	case <-s.ready: // prepareSegments does not discard it, and waits for the time of acquisition
 		s.activated <- time.Now()
 	case <-time.After(100 * time.Millisecond):
 	}
@@ -90,8 +89,8 @@ func (s *Manager) crash(t *testing.T) {
 	}
 }
 
-// TestRingRecovers leaves a segment without its end, twice, and one that was never
-// written to.
+// TestRingRecovers: a ring recovers segments without an end marker, and reuses a generation that
+// was never written to.
 func TestRingRecovers(t *testing.T) {
 	s := newRingLab(t)
 	st, seg := s.mustOpen(t)
@@ -109,7 +108,7 @@ func TestRingRecovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	unused := seg.Number + 1
-	for range 10 { // starts that capture nothing use nothing up
+	for range 10 { // starts without a capture use no generation
 		st, err := s.open(t)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +130,7 @@ func TestRingRecovers(t *testing.T) {
 	}
 }
 
-// TestRingWaitsForSlots: no slot is begun again while its last segment is in use.
+// TestRingWaitsForSlots: the manager does not reuse a slot while its last segment is in use.
 func TestRingWaitsForSlots(t *testing.T) {
 	s := newRingLab(t)
 	st, seg := s.mustOpen(t)
@@ -157,7 +156,7 @@ func TestRingWaitsForSlots(t *testing.T) {
 	}
 }
 
-// TestRingRefuses opens a store on devices that hold something else.
+// TestRingRefuses: the manager refuses devices that hold other data.
 func TestRingRefuses(t *testing.T) {
 	s := newRingLab(t)
 	st, err := s.open(t)

@@ -16,24 +16,24 @@ import (
 	"github.com/unifiedd/unifiedd/internal/strftime"
 )
 
-// rotation names the files of a capture that rotates as by tcpdump's -C, -G and -W. Each file is
+// rotation names the files of a capture that rotates as with tcpdump's -C, -G and -W. Each file is
 // prepared under a hidden name. It replaces the file of its final name when it is acquired.
 type rotation struct {
 	config.Rotate
 	path  string // with Every a strftime format
 	mu    sync.Mutex
-	since time.Time // that names the current files
-	index int       // of the last file of that time
+	since time.Time // the time in the names of the current files
+	index int       // of the last file with that time
 	files []pcapng.Named
 }
 
-// prepared is the path of a file before it is acquired.
+// prepared returns the path of a file before it is acquired.
 func (t *rotation) prepared(number int) string {
 	dir, base := filepath.Split(t.path)
 	return filepath.Join(dir, fmt.Sprintf(".%s-%d-%06d.next", base, os.Getpid(), number))
 }
 
-// preparedSize is the size that is allocated: at least enough for any packet. Sealing truncates the
+// preparedSize returns the size to allocate: at least enough for any packet. Sealing truncates the
 // file.
 func (t *rotation) preparedSize() uint64 {
 	if t.Size == 0 {
@@ -43,7 +43,7 @@ func (t *rotation) preparedSize() uint64 {
 }
 
 // next returns the path of the next file, which begins at a time. In a ring it is the path of the
-// oldest.
+// oldest file.
 func (t *rotation) next(number int, at time.Time) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,13 +61,13 @@ func (t *rotation) next(number int, at time.Time) string {
 	return path
 }
 
-// ring reports whether a fixed number of files is overwritten again and again.
+// ring reports whether the capture overwrites a fixed number of files in rotation.
 func (t *rotation) ring() bool { return t.Files > 0 && t.Size > 0 }
 
-// isLast reports whether the file of a number is the last one.
+// isLast reports whether the file with a number is the last one.
 func (t *rotation) isLast(number int) bool { return t.Files > 0 && t.Size == 0 && number >= t.Files }
 
-// name is what tcpdump calls a file: the nth of a time.
+// name returns tcpdump's name for the nth file of a time.
 func (t *rotation) name(at time.Time, nth int) string {
 	path := t.path
 	if t.Every > 0 {
@@ -103,7 +103,7 @@ func (t *rotation) commitName(n names, next *Segment, at time.Time) (string, err
 	return final, n.rename(next.preparedPath, final)
 }
 
-// open checks the path of the first file, and removes files that killed processes prepared and did
+// open checks the path of the first file. It removes files that killed processes prepared and did
 // not use.
 func (t *rotation) open(n names) error {
 	if strings.Contains(filepath.Dir(t.path), "%") && t.Every > 0 {
@@ -132,11 +132,11 @@ func (n names) removeStale(path string) error {
 	return nil
 }
 
-// removeUnused removes a prepared file that nobody writes and that has no packets.
+// removeUnused removes a prepared file if no process writes it and it has no packets.
 func (n names) removeUnused(name string) error {
 	f, err := n.open(name, os.O_RDWR)
 	if err != nil {
-		return nil // not ours to open
+		return nil // the process may not open it
 	}
 	defer f.Close()
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {

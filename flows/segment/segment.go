@@ -20,8 +20,8 @@ import (
 // ones that are not durable yet.
 const MaxOpen = 16
 
-// Segment is one capture file, or one slot of a ring. The worker owns it from Acquire to Retire,
-// and the manager before and after. The exported fields are the worker's to change.
+// Segment is one capture file, or one slot of a ring. The worker owns it from Acquire to Retire.
+// The manager owns it before and after. The worker may change the exported fields.
 type Segment struct {
 	preparedPath string // before it has its final name
 	Number       int
@@ -41,13 +41,13 @@ type Segment struct {
 	Reached   atomic.Uint64          // copy of Next for preallocate
 	allowed   atomic.Uint64          // offset up to which preallocate lets the worker write
 	growing   sync.Mutex             // guards sealed; held while the file is extended
-	sealed    bool                   // the file may not be extended any more
-	Last      Position               // behind the segment's last batch, once it is full
-	Damaged   bool                   // batches are missing: recover it instead of sealing it
+	sealed    bool                   // the file may not be extended
+	Last      Position               // end of the segment's last batch, once the segment is full
+	Damaged   bool                   // batches are missing: recover instead of sealing
 	finalPath atomic.Pointer[string] // nil: not renamed yet
 }
 
-// Path is the segment's present path. Any goroutine may call it.
+// Path returns the segment's current path. Any goroutine may call it.
 func (s *Segment) Path() string {
 	if p := s.finalPath.Load(); p != nil {
 		return *p
@@ -55,10 +55,11 @@ func (s *Segment) Path() string {
 	return s.preparedPath
 }
 
-// NameDurable reports whether the segment has its final name, durably. Any goroutine may call it.
+// NameDurable reports whether the segment has its final name, and the name is durable. Any
+// goroutine may call it.
 func (s *Segment) NameDurable() bool { return s.finalPath.Load() != nil }
 
-// Fits reports whether a batch of n bytes and the end marker behind it fit.
+// Fits reports whether a batch of n bytes fits, with the end marker after it.
 func (s *Segment) Fits(n uint64) bool {
 	limit := s.size
 	if s.Unbounded() {
@@ -72,14 +73,14 @@ func (s *Segment) Fits(n uint64) bool {
 // Unbounded reports whether the segment has no fixed size.
 func (s *Segment) Unbounded() bool { return s.size == unboundedSize }
 
-// Durable reports whether all batches and the name are durable, where the flow is durable up to a
+// Durable reports whether all batches and the name are durable. durable is the flow's durable
 // position.
 func (s *Segment) Durable(durable Position) bool {
 	return durable.Number >= s.Last.Number && s.NameDurable()
 }
 
 // Batch describes the next batch. durable is the offset up to which the segment is durable, and
-// packets are those of the flow before the batch.
+// packets is the number of the flow's packets before the batch.
 func (s *Segment) Batch(durable, packets uint64) pcapng.Batch {
 	return pcapng.Batch{
 		Segment: s.id, Align: s.align, Sequence: s.Sequence + 1,
@@ -101,8 +102,8 @@ type Position struct {
 	Packets uint64   // of the flow up to here
 	Bytes   uint64   // of those packets
 	Newest  uint64   // time of the newest of them, in nanoseconds since 1970
-	Segment *Segment // that holds the batch; nil: a stream
-	End     uint64   // offset in the segment behind the batch
+	Segment *Segment // contains the batch; nil: a stream
+	End     uint64   // offset of the batch's end in the segment
 }
 
 // Status converts the position for the flow's status.
@@ -115,8 +116,8 @@ func (m Position) Status() status.Position {
 	return at
 }
 
-// errInUse is matched when another process writes a file. Its capture must be neither recovered nor
-// replaced.
+// errInUse is matched when another process writes a file. The manager neither recovers nor replaces
+// such a file.
 var errInUse = errors.New("another process writes it")
 
 // lockTimeout is how long the kernel may take to close the files of a killed process. Files of an
@@ -124,7 +125,7 @@ var errInUse = errors.New("another process writes it")
 var lockTimeout = 5 * time.Second
 
 // lockFile locks an open file until it is closed, so that no other daemon recovers or replaces it.
-// File systems without locks give no protection.
+// On file systems without locks there is no protection.
 func lockFile(fd int) error {
 	for end := time.Now().Add(lockTimeout); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
@@ -142,7 +143,7 @@ func lockFile(fd int) error {
 func (s *Segment) reopenBuffered() (*os.File, error) { return reopenBuffered(s.Target) }
 
 // reopenBuffered opens a target again without direct I/O. For an NVMe character device it opens the
-// block device. It goes by the open descriptor, since the path may name another file by now.
+// block device. It uses the open descriptor, because the path may name another file now.
 func reopenBuffered(t *nvme.Target) (*os.File, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", t.BlockFD()), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -161,7 +162,7 @@ func (s *Segment) writeHead(head []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// isRemoved reports whether a file has no name any more.
+// isRemoved reports whether a file has no name.
 func isRemoved(f *os.File) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0

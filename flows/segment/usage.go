@@ -14,8 +14,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// usage returns what the segments of an open run hold, as of when the disk last answered in time.
-// newest returns the time of the newest packet written. Any goroutine may call it.
+// usage returns the contents of the segments of an open run, as of the last time that the disk
+// answered within the timeout. newest returns the time of the newest packet written. Any goroutine
+// may call it.
 func (s *Manager) usage(newest func() uint64) (*status.Usage, error) {
 	if s.to.Exact {
 		return nil, nil
@@ -36,8 +37,8 @@ func (s *Manager) readUsage(newest uint64) (*status.Usage, error) {
 }
 
 // Observe adds the segments to a flow's status. newest returns the time of the newest packet
-// written, in nanoseconds since 1970. Any goroutine may call it. It waits for the disk for
-// statTimeout at most.
+// written, in nanoseconds since 1970. Any goroutine may call it. It waits for the disk, at most
+// statTimeout.
 func (s *Manager) Observe(to *status.Flow, newest func() uint64) (err error) {
 	to.Removed, to.Floor, to.Segments = s.removed.status(), s.space.status(), s.acquired.Load()
 	if s.indexer != nil {
@@ -55,13 +56,14 @@ type usageCache struct {
 	usage   *status.Usage
 	err     error
 	reading chan struct{} // closed when the reader is done; nil: none runs
-	ended   bool          // no reader may start
+	ended   bool          // no new reader may start
 }
 
 // statTimeout is how long status waits for the disk.
 const statTimeout = 200 * time.Millisecond
 
-// take starts a reader unless one runs, waits for it for a while and returns the last result.
+// take starts a reader unless one runs, waits for it at most statTimeout and returns the last
+// result.
 func (v *usageCache) take(look func() (*status.Usage, error)) (*status.Usage, error) {
 	select {
 	case <-v.start(look):
@@ -72,7 +74,7 @@ func (v *usageCache) take(look func() (*status.Usage, error)) (*status.Usage, er
 	return v.usage, v.err
 }
 
-// start starts a reader unless one runs. The channel is closed when it is done.
+// start starts a reader unless one runs. The returned channel is closed when the reader is done.
 func (v *usageCache) start(look func() (*status.Usage, error)) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -88,7 +90,7 @@ func (v *usageCache) start(look func() (*status.Usage, error)) <-chan struct{} {
 	return v.reading
 }
 
-// end waits for the reader and lets no other start. The disk can be closed then.
+// end waits for the reader and prevents further ones. Then the disk can be closed.
 func (v *usageCache) end() {
 	v.mu.Lock()
 	v.ended = true
@@ -125,7 +127,7 @@ func (s *Manager) fileUsage(h *status.Usage) error {
 	}
 	for _, e := range found {
 		var st unix.Stat_t
-		if e.Prepared || unix.Stat(e.Path, &st) != nil { // deleted since
+		if e.Prepared || unix.Stat(e.Path, &st) != nil { // deleted in the meantime
 			continue
 		}
 		h.Segments++
@@ -138,7 +140,7 @@ func (s *Manager) fileUsage(h *status.Usage) error {
 	return nil
 }
 
-// newestInFiles is the time of the last packet in the files, which are complete.
+// newestInFiles returns the time of the last packet in the files, which are complete.
 func (s *Manager) newestInFiles() uint64 {
 	found, err := s.names.list()
 	if err != nil {
@@ -165,8 +167,8 @@ func timesOf(path string, read func(io.ReaderAt, int64) (pcapng.Times, error)) (
 	return read(f, size)
 }
 
-// usage describes the ring of a run that acquired so many segments. A slot's old packets are gone
-// once it is prepared again.
+// usage describes the ring of a run that acquired taken segments. Preparing a slot removes its old
+// packets.
 func (d *ringDevice) usage(h *status.Usage, taken uint64) (err error) {
 	begun, oldest := d.prepared.Load(), uint64(0)
 	h.Ring = &status.Ring{Slots: d.Slots, SegmentBytes: d.Size}
@@ -180,7 +182,7 @@ func (d *ringDevice) usage(h *status.Usage, taken uint64) (err error) {
 		if oldest == 0 {
 			oldest, err = d.firstTime(g)
 		}
-		if err != nil && !errors.Is(err, os.ErrClosed) { // closed: the flow has ended since
+		if err != nil && !errors.Is(err, os.ErrClosed) { // closed: the flow has ended
 			return err
 		}
 	}
@@ -188,7 +190,7 @@ func (d *ringDevice) usage(h *status.Usage, taken uint64) (err error) {
 	return nil
 }
 
-// firstTime is the time of a generation's first packet. It is read once.
+// firstTime returns the time of a generation's first packet. It reads the time once.
 func (d *ringDevice) firstTime(generation uint64) (ns uint64, err error) {
 	d.oldest.Lock()
 	defer d.oldest.Unlock()
@@ -201,7 +203,8 @@ func (d *ringDevice) firstTime(generation uint64) (ns uint64, err error) {
 	return ns, err
 }
 
-// generations are those of earlier runs and of this one, which acquired so many segments.
+// generations returns the generations of earlier runs and of this run, which acquired taken
+// segments.
 func (d *ringDevice) generations(taken uint64) []uint64 {
 	all := d.earlier[:len(d.earlier):len(d.earlier)]
 	for g := d.first; g < d.first+taken; g++ {
@@ -210,7 +213,7 @@ func (d *ringDevice) generations(taken uint64) []uint64 {
 	return all
 }
 
-// newestTime is the time of the last packet of the earlier segments, which are complete.
+// newestTime returns the time of the last packet in the earlier segments, which are complete.
 func (d *ringDevice) newestTime() (ns uint64, err error) {
 	d.dropCaches()
 	for i := len(d.earlier) - 1; i >= 0 && ns == 0 && err == nil; i-- {

@@ -21,7 +21,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// clientsWait is what a disk that does not answer means for clients.
+// clientsWait is the effect on clients while the disk does not answer.
 const clientsWait = "clients wait"
 
 // Blocks serves the blocks of a file or device to RDMA clients:
@@ -60,16 +60,16 @@ func (s *Blocks) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst)
 // Deadline implements worker.Poller.
 func (s *Blocks) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
-// Begin lets clients connect.
+// Begin starts to accept clients.
 func (s *Blocks) Begin() error {
 	s.serving.Start(s.serve)
 	return nil
 }
 
-// Done implements pipeline.Flow: a server never is.
+// Done implements pipeline.Flow. A server is never done.
 func (s *Blocks) Done() bool { return false }
 
-// Traffic counts the requests that were served.
+// Traffic returns the requests served, and their bytes.
 func (s *Blocks) Traffic() (packets, bytes uint64) {
 	st := s.server.Stats()
 	return st.Served, st.Bytes
@@ -89,10 +89,10 @@ func (s *Blocks) Check(now time.Time) (waits, ends error) {
 // Trouble implements pipeline.Flow.
 func (s *Blocks) Trouble() error { return nil }
 
-// StopReceiving ends all connections. Requests under way are not answered.
+// StopReceiving ends all connections. The server does not answer requests in progress.
 func (s *Blocks) StopReceiving() error { return s.serving.Wait() }
 
-// Drain implements pipeline.Flow: nothing is left to do.
+// Drain implements pipeline.Flow. There is nothing to drain.
 func (s *Blocks) Drain(time.Time, uint64) (bool, error) { return true, nil }
 
 // Diagnose implements pipeline.Flow.
@@ -104,10 +104,10 @@ func (s *Blocks) Pending() int { return int(s.server.Stats().Disk.InFlight) }
 // CloseQueue implements pipeline.Flow.
 func (s *Blocks) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
 
-// CountLost counts nothing: a client knows that its request was not answered.
+// CountLost counts nothing, because a client knows which requests were not answered.
 func (s *Blocks) CountLost(*status.Flow) {}
 
-// OpenBlocks opens a block server. It serves nobody before Begin.
+// OpenBlocks opens a block server. It accepts clients after Begin.
 func OpenBlocks(e *pipeline.Env) (*pipeline.Run, error) {
 	s := &Blocks{err: e.Err, log: e.Log, book: e.Book, do: e.Do, secure: e.Shared.Credentials != nil}
 	path := cmp.Or(e.Flow.From.Device, e.Flow.From.File)
@@ -144,8 +144,8 @@ func (s *Blocks) openServer(e *pipeline.Env) (err error) {
 	return err
 }
 
-// permitAll admits peers whose certificate has one of the names to all blocks. It is nil, which
-// admits all, without names.
+// permitAll returns a function that permits all blocks to peers whose certificate has one of the
+// names. Without names it returns nil, which admits all peers.
 func permitAll(names []string) func(connect.Peer, protocol.Hello) (blocks.Range, error) {
 	may := device.Permit(names)
 	if may == nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
-// TestHostKeys: a configuration may name each group that there is, and a file of keys that others can read is refused.
+// TestHostKeys: a configuration may name every Diffie-Hellman group, and the server refuses a key
+// file that other users can read.
 func TestHostKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	const line = "nqn.2026-01.com.example:host DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:\n"

@@ -16,15 +16,15 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
-// namespace is a disk that is served to NVMe hosts, or one that was removed and is still in use.
+// namespace is a disk that the flow serves to NVMe hosts, or a removed one that is still in use.
 type namespace struct {
 	config.Served
 	disk     *nvme.Target
-	released atomic.Bool // the server does not use it any more
-	removed  bool        // the configuration does not have it any more
+	released atomic.Bool // the server no longer uses it
+	removed  bool        // it is no longer in the configuration
 }
 
-// namespaces are those of a flow. Any goroutine may call the methods.
+// namespaces are the namespaces of a flow. Any goroutine may call the methods.
 type namespaces struct {
 	mu    sync.Mutex
 	all   []*namespace
@@ -34,8 +34,8 @@ type namespaces struct {
 // deviceWait is how long the kernel may take to close a disk of a killed process.
 const deviceWait = 5 * time.Second
 
-// open opens the disks of namespaces that are not open. It changes nothing else before set. After
-// an error nothing more is open than before.
+// open opens the disks of namespaces that are not open. It changes nothing else; the caller calls
+// set for that. After an error it closes the disks that it has opened.
 func (v *namespaces) open(namespaces []config.Served, force bool) (all []*namespace, err error) {
 	for _, n := range namespaces {
 		one := v.find(n)
@@ -65,7 +65,7 @@ func (v *namespaces) find(n config.Served) *namespace {
 	return nil
 }
 
-// set makes all the namespaces of a configuration. Others become removed ones.
+// set replaces the namespaces by those of a configuration. The others become removed ones.
 func (v *namespaces) set(to *config.To, all []*namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,7 +82,7 @@ func (v *namespaces) set(to *config.To, all []*namespace) {
 	v.all = all
 }
 
-// closeNew closes disks that open has opened and that were not set.
+// closeNew closes disks that open has opened, if set was not called for them.
 func (v *namespaces) closeNew(all []*namespace) (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -94,7 +94,7 @@ func (v *namespaces) closeNew(all []*namespace) (err error) {
 	return err
 }
 
-// closeReleased closes the disks of removed namespaces that the server does not use any more.
+// closeReleased closes the disks of removed namespaces that the server no longer uses.
 func (v *namespaces) closeReleased() (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -118,14 +118,14 @@ func (v *namespaces) close() (err error) {
 	return err
 }
 
-// subsystems are the names of the subsystems.
+// subsystems returns the names of the subsystems.
 func (v *namespaces) subsystems() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.names
 }
 
-// size is the size of the first disk in bytes.
+// size returns the size of the first disk in bytes.
 func (v *namespaces) size() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -135,7 +135,7 @@ func (v *namespaces) size() uint64 {
 	return v.all[0].disk.Size()
 }
 
-// status describes each namespace, with what the server has counted.
+// status returns each namespace with the server's counters.
 func (v *namespaces) status(counted []nvmet.NamespaceStats) (all []status.Namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *NVMe) list(to *config.To) []config.Served {
 	return append([]config.Served{{Subsystem: to.Subsystem, Namespace: s.first}}, to.Served()...)
 }
 
-// subsystems returns what the server serves.
+// subsystems returns the subsystems for the server.
 func (s *NVMe) subsystems(to *config.To, all []*namespace) []nvmet.Subsystem {
 	list := []nvmet.Subsystem{s.subsystem(to.Subsystem, to.Hosts, to.AllowAnyHost, all)}
 	for i := range to.Subsystems {
@@ -180,7 +180,7 @@ func (s *NVMe) subsystem(nqn string, hosts []string, any bool, all []*namespace)
 	return sub
 }
 
-// Update exchanges the namespaces and hosts. After an error nothing has changed.
+// Update replaces the namespaces and hosts. After an error nothing has changed.
 func (s *NVMe) Update(to config.To) error {
 	all, err := s.namespaces.open(s.list(&to), to.Force)
 	if err != nil {
@@ -193,14 +193,14 @@ func (s *NVMe) Update(to config.To) error {
 	return s.namespaces.closeReleased()
 }
 
-// exchange has the server use these namespaces and the hosts of to. It returns how many hosts that
-// ended.
+// exchange makes the server use these namespaces and the hosts of to. It returns the number of
+// hosts whose connection this ended.
 func (s *NVMe) exchange(to *config.To, all []*namespace) (ended int, err error) {
 	err = s.do(func() (err error) { ended, err = s.server.Change(s.subsystems(to, all)); return err })
 	return ended, err
 }
 
-// ReadKeys reads the file of keys again. changed reports whether it has other keys than those in use.
+// ReadKeys reads the key file again. changed reports whether its keys differ from those in use.
 func (s *NVMe) ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {
 	if to.Keys == "" || s.keys == nil {
 		return nil, false, nil
@@ -209,8 +209,8 @@ func (s *NVMe) ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed boo
 	return keys, err == nil && !maps.EqualFunc(keys, s.keys, dhchap.Keys.Equal), err
 }
 
-// UseKeys uses other keys, and returns how many sessions that ended: those of hosts whose key is gone
-// or is another one.
+// UseKeys replaces the keys. It returns how many sessions this ended: those of hosts whose key is
+// removed or changed.
 func (s *NVMe) UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error) {
 	before := s.keys
 	s.keys = keys

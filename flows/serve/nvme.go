@@ -39,7 +39,7 @@ type NVMe struct {
 	err        *pipeline.FirstError
 	log        *slog.Logger
 	device     *device.RDMA
-	first      config.Namespace // the flow's from
+	first      config.Namespace // the flow's own file or device
 	namespaces namespaces
 	keys       map[string]dhchap.Keys
 	group      dhchap.Group
@@ -70,16 +70,16 @@ func (s *NVMe) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
 // Deadline implements worker.Poller.
 func (s *NVMe) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
-// Begin lets hosts connect.
+// Begin starts to accept hosts.
 func (s *NVMe) Begin() error {
 	s.serving.Start(s.serve)
 	return nil
 }
 
-// Done implements pipeline.Flow: a server never is.
+// Done implements pipeline.Flow. A server is never done.
 func (s *NVMe) Done() bool { return false }
 
-// Traffic counts commands and the bytes they moved.
+// Traffic returns the number of commands, and the bytes that they transferred.
 func (s *NVMe) Traffic() (packets, bytes uint64) {
 	st := s.server.Stats()
 	return st.Commands, st.Read.Bytes + st.Written.Bytes
@@ -102,11 +102,11 @@ func (s *NVMe) Check(now time.Time) (waits, ends error) {
 // Trouble implements pipeline.Flow.
 func (s *NVMe) Trouble() error { return nil }
 
-// StopReceiving ends all connections. A host sends what was not answered again on another path, or
-// when it is connected again.
+// StopReceiving ends all connections. A host resends unanswered commands on another path, or after
+// it has reconnected.
 func (s *NVMe) StopReceiving() error { return s.serving.Wait() }
 
-// Drain implements pipeline.Flow: nothing is left to do.
+// Drain implements pipeline.Flow. There is nothing to drain.
 func (s *NVMe) Drain(time.Time, uint64) (bool, error) { return true, nil }
 
 // Diagnose implements pipeline.Flow.
@@ -118,10 +118,10 @@ func (s *NVMe) Pending() int { return int(s.server.Stats().Disk.InFlight) }
 // CloseQueue implements pipeline.Flow.
 func (s *NVMe) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
 
-// CountLost counts nothing: a host knows that its command was not answered.
+// CountLost counts nothing, because a host knows which commands were not answered.
 func (s *NVMe) CountLost(*status.Flow) {}
 
-// OpenNVMe opens an NVMe-oF target. It serves no host before Begin.
+// OpenNVMe opens an NVMe-oF target. It accepts hosts after Begin.
 func OpenNVMe(e *pipeline.Env) (*pipeline.Run, error) {
 	s := &NVMe{err: e.Err, log: e.Log, book: e.Book, do: e.Do, nqn: e.Flow.To.Subsystem}
 	path := cmp.Or(e.Flow.From.Device, e.Flow.From.File)
@@ -146,7 +146,8 @@ func OpenNVMe(e *pipeline.Env) (*pipeline.Run, error) {
 	return pipeline.NewRun(e, s, numa.OfPath(path), numa.Unknown), nil
 }
 
-// inCapsule is how many bytes of data a command capsule holds. Shorter writes need no RDMA READ.
+// inCapsule is the number of data bytes in a command capsule. Writes up to that length need no RDMA
+// READ.
 const inCapsule = 4096
 
 func (s *NVMe) openServer(e *pipeline.Env) (err error) {
@@ -165,7 +166,8 @@ func (s *NVMe) openServer(e *pipeline.Env) (err error) {
 	return err
 }
 
-// hostKeys reads the keys by which hosts authenticate. They are nil if hosts need not.
+// hostKeys reads the keys by which hosts authenticate. It returns nil if hosts need not
+// authenticate.
 func hostKeys(to *config.To) (map[string]dhchap.Keys, dhchap.Group, error) {
 	if to.Keys == "" {
 		return nil, dhchap.Null, nil
@@ -178,8 +180,8 @@ func hostKeys(to *config.To) (map[string]dhchap.Keys, dhchap.Group, error) {
 	return keys, group, err
 }
 
-// namespaceUUID is the UUID of a namespace, made of its name, so that it is always the same
-// (version 8, RFC 9562).
+// namespaceUUID returns the UUID of a namespace. It is derived from the namespace's name, so it
+// never changes (version 8, RFC 9562).
 func namespaceUUID(nqn string, id uint32) [16]byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s namespace %d", nqn, id))
 	u := [16]byte(sum[:])
@@ -204,7 +206,7 @@ func (s *NVMe) listen(e *pipeline.Env) (err error) {
 	return err
 }
 
-// openManager opens the connection manager of the kernel, or of RoCE in software.
+// openManager opens the connection manager of the kernel, or of software RoCE.
 func openManager(d rdma.Device) (cm.Manager, error) {
 	if soft, is := d.(*roce.Device); is {
 		return rocecm.Open(soft, rocecm.Config{})
@@ -257,7 +259,7 @@ func rejectedBy(counted map[fabrics.RejectReason]uint64) map[string]uint64 {
 	return all
 }
 
-// hostsOf adds up the counters of controllers by host.
+// hostsOf adds up the counters of controllers for each host.
 func hostsOf(controllers []nvmet.HostStats) (all []status.Host) {
 	for _, c := range controllers {
 		i := slices.IndexFunc(all, func(h status.Host) bool { return h.Name == c.NQN })

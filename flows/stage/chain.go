@@ -17,12 +17,12 @@ type Chain struct {
 	steps []step
 }
 
-// step is a Step as it is applied.
+// step is a compiled Step.
 type step struct {
 	kind   kind
 	set    *setter
 	offset int
-	number uint64 // of the last packet which was counted
+	number uint64 // of the last packet that was counted
 	counts counters
 }
 
@@ -70,8 +70,8 @@ func (s *step) compile(from *Step) (err error) {
 	return err
 }
 
-// Apply changes a packet in place. The bytes are those from its Ethernet header on; of a packet in several
-// frames, those of the first, which has the headers. The time is in nanoseconds since 1970.
+// Apply changes a packet in place. packet begins with the Ethernet header. If the packet has several frames,
+// packet is the first of them, which has the headers. now is in nanoseconds since 1970.
 func (c *Chain) Apply(packet []byte, now uint64) {
 	if len(c.steps) == 0 {
 		return

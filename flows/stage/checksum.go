@@ -4,8 +4,8 @@ import "encoding/binary"
 
 var be = binary.BigEndian
 
-// delta is what replacing the old bytes by new ones, of the same even length, adds to the sum that a
-// checksum is the complement of (RFC 1624, equation 3). It does not overflow for lengths up to 64 KiB.
+// delta returns what is added to a sum when new bytes replace old ones of the same even length. A checksum is
+// the complement of that sum (RFC 1624, equation 3). delta does not overflow for lengths up to 64 KiB.
 func delta(old, new []byte) uint32 {
 	var d uint32
 	for i := 0; i+1 < len(old) && i+1 < len(new); i += 2 {
@@ -14,7 +14,7 @@ func delta(old, new []byte) uint32 {
 	return d
 }
 
-// swapped is a delta of bytes which begin at an odd place of what is summed: their halves belong to
+// swapped converts the delta of bytes that begin at an odd offset of the summed data: their halves belong to
 // other words (RFC 1071, byte order independence).
 func swapped(d uint32) uint32 {
 	s := fold(d)

@@ -8,8 +8,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// FuzzApply: whatever the bytes are, nothing outside of the headers and the places of numbers changes, and the
-// sums which checksums are made of stay what they were.
+// FuzzApply: whatever the bytes are, a chain changes only the headers and the places of numbers, and keeps
+// the sums that checksums are made of.
 func FuzzApply(f *testing.F) {
 	f.Add(udp4(f), uint16(3))
 	f.Add(udp6(f), uint16(0))
@@ -35,7 +35,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// mayChange tells whether a byte is of a field that is set.
+// mayChange reports whether a byte belongs to a field that is set, or to a checksum.
 func mayChange(p []byte, i, offset int) bool {
 	v := look(p)
 	in := func(at, n int) bool { return at > 0 && i >= at && i < at+n }
@@ -47,7 +47,8 @@ func mayChange(p []byte, i, offset int) bool {
 		in(v.transport, 4) || in(v.field, 2) || v.transport > 0 && in(sums, 8)
 }
 
-// checkSums checks that each sum with its checksum is what it was, whether it was right or wrong.
+// checkSums checks that each checksum, added to the data that it covers, has the same sum as before, whether
+// it was right or wrong.
 func checkSums(t *testing.T, before, after []byte) {
 	t.Helper()
 	v := look(before)
@@ -74,7 +75,7 @@ func checkSums(t *testing.T, before, after []byte) {
 	}
 }
 
-// covered is the sum of addresses, transport header and payload, of what there is of them.
+// covered is the sum of addresses, transport header and payload, as far as p has them.
 func covered(p []byte, v *view) uint16 {
 	addresses := p[v.ip+12 : v.ip+20]
 	if v.v6 {
@@ -83,7 +84,7 @@ func covered(p []byte, v *view) uint16 {
 	return total(append(bytes.Clone(addresses), p[v.transport:]...))
 }
 
-// same makes the two forms of zero one.
+// same maps the two forms of zero to one.
 func same(sum uint16) uint16 {
 	if sum == 0xffff {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// everything are steps that change all there is.
+// everything is a chain that changes every field.
 func everything(t tester) *Chain {
 	return mustChain(t, Step{Set: &Set{
 		MACSource: someMACs[0], MACDestination: someMACs[1], VLAN: 5, PortSource: 7, PortDestination: 8,
@@ -13,7 +13,7 @@ func everything(t tester) *Chain {
 	}}, Step{Sequence: &Sequence{}}, Step{Timestamp: &Timestamp{Offset: 8}})
 }
 
-// TestNoAllocation: neither packets nor messages cost memory.
+// TestNoAllocation: changing packets and adding messages does not allocate.
 func TestNoAllocation(t *testing.T) {
 	c, p := everything(t), insert(udp4(t), 12, 0x81, 0, 0, 1)
 	s, err := NewSum(Float32)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fields are what a test's packet is made of. The same fields with others in their place are what a
-// changed packet has to be, all its checksums computed again.
+// fields describe a packet of a test. A packet that a Set changes must equal the packet that is built from
+// the changed fields, with all checksums computed again.
 type fields struct {
 	tags       int
 	vlan       int
@@ -44,7 +44,7 @@ func drawFields(t *rapid.T, protos ...layers.IPProtocol) *fields {
 
 func drawMAC(t *rapid.T) net.HardwareAddr { return rapid.SliceOfN(rapid.Byte(), 6, 6).Draw(t, "mac") }
 
-// drawIP draws addresses which are close to all ones and all zeroes more often than others.
+// drawIP draws addresses that are close to all ones and all zeroes more often than others.
 func drawIP(t *rapid.T, v4 bool) netip.Addr {
 	b := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0xff, 0x12, 0xfe, 1}), 16, 16).Draw(t, "ip")
 	if v4 {
@@ -78,7 +78,7 @@ func (f *fields) build(t tester) []byte {
 	return p
 }
 
-// etherType is that of IP.
+// etherType returns the EtherType of the packet's version of IP.
 func (f *fields) etherType() layers.EthernetType {
 	if f.ips[0].Is4() {
 		return layers.EthernetTypeIPv4
@@ -102,7 +102,7 @@ func (f *fields) link() []gopacket.SerializableLayer {
 	return all
 }
 
-// network is IP with what is between it and its payload, and that.
+// network returns IP with its options or extension headers, and the layers above.
 func (f *fields) network() (all, above []gopacket.SerializableLayer) {
 	if f.ips[0].Is4() {
 		ip := &layers.IPv4{

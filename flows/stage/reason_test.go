@@ -20,18 +20,18 @@ func udp6(t tester) []byte {
 	return f.build(t)
 }
 
-// with is a packet with bytes put into it.
+// with overwrites bytes of a packet.
 func with(p []byte, at int, b ...byte) []byte {
 	copy(p[at:], b)
 	return p
 }
 
-// insert is a packet with bytes put between others.
+// insert inserts bytes into a packet.
 func insert(p []byte, at int, b ...byte) []byte {
 	return bytes.Join([][]byte{p[:at], b, p[at:]}, nil)
 }
 
-// TestReasons: what is not changed is counted by the reason.
+// TestReasons: a step counts a packet that it does not change by the reason.
 func TestReasons(t *testing.T) {
 	set4 := Step{Set: &Set{IPDestination: netip.MustParseAddr("10.9.9.9")}}
 	set6 := Step{Set: &Set{IPDestination: netip.MustParseAddr("2001:db8::9")}}
@@ -106,7 +106,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestSome: what can be set is, where something else cannot.
+// TestSome: a step sets the fields that it can set, even if it cannot set others.
 func TestSome(t *testing.T) {
 	c := mustChain(t, Step{Set: &Set{MACSource: someMACs[1], VLAN: 9, IPSource: netip.MustParseAddr("10.9.9.9"), PortSource: 3}})
 	p := with(udp6(t), 6, 0, 0, 0, 0, 0, 0)
@@ -120,7 +120,7 @@ func TestSome(t *testing.T) {
 	}
 }
 
-// TestTag: priority and drop eligibility stay.
+// TestTag: setting the VLAN keeps priority and drop eligibility.
 func TestTag(t *testing.T) {
 	p := insert(udp4(t), 12, 0x81, 0, 0xf0, 1)
 	mustChain(t, Step{Set: &Set{VLAN: 0xabc}}).Apply(p, 0)
@@ -139,7 +139,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRefused: steps which mean nothing.
+// TestRefused: New refuses steps that mean nothing.
 func TestRefused(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")
 	tests := map[string]Step{

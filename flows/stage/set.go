@@ -17,9 +17,9 @@ type Set struct {
 	PortDestination           int
 }
 
-// setter is a Set as it is applied.
+// setter is a compiled Set.
 type setter struct {
-	link, network, ports bool // what there is to set
+	link, network, ports bool // groups that have a field to set
 	v6                   bool
 	macSource            []byte // nil: stays
 	macDestination       []byte
@@ -35,7 +35,7 @@ const (
 	maxPort = 65535
 )
 
-// compile checks a Set.
+// compile checks a Set and prepares it.
 func (s *Set) compile() (*setter, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func bytesOf(ip netip.Addr) []byte {
 	return ip.AsSlice()
 }
 
-// apply changes what it can of a packet, and counts.
+// apply sets the fields that it can set, and counts.
 func (s *setter) apply(p []byte, v *view, n *counters) {
 	if r := s.broken(v); r != Changed {
 		n.count(r)
@@ -94,7 +94,7 @@ func (s *setter) apply(p []byte, v *view, n *counters) {
 	}
 }
 
-// broken is why nothing at all is set.
+// broken returns why no field at all can be set, or Changed.
 func (s *setter) broken(v *view) Reason {
 	inside := s.network || s.ports
 	switch {
@@ -108,7 +108,7 @@ func (s *setter) broken(v *view) Reason {
 	return Changed
 }
 
-// setLink sets what is in front of IP, and whether it did.
+// setLink sets Ethernet addresses and the VLAN, and reports whether it set any.
 func (s *setter) setLink(p []byte, v *view, n *counters) bool {
 	copy(p[:6], s.macDestination)
 	copy(p[6:12], s.macSource)
@@ -124,7 +124,7 @@ func (s *setter) setLink(p []byte, v *view, n *counters) bool {
 	return changed
 }
 
-// setNetwork sets addresses, and whether it did.
+// setNetwork sets IP addresses, and reports whether it did.
 func (s *setter) setNetwork(p []byte, v *view, n *counters) bool {
 	switch {
 	case v.network != Changed:
@@ -155,7 +155,7 @@ func (s *setter) setAddresses(p []byte, v *view) {
 	v.adjust(p, d)
 }
 
-// replace overwrites a field and is the delta; nil leaves it.
+// replace overwrites a field and returns the delta. It leaves the field if by is nil.
 func replace(field, by []byte) uint32 {
 	if by == nil {
 		return 0
@@ -165,7 +165,7 @@ func replace(field, by []byte) uint32 {
 	return d
 }
 
-// setPorts sets ports, and whether it did.
+// setPorts sets ports, and reports whether it did.
 func (s *setter) setPorts(p []byte, v *view, n *counters) bool {
 	switch {
 	case v.network != Changed:
@@ -184,7 +184,7 @@ func (s *setter) setPorts(p []byte, v *view, n *counters) bool {
 	return false
 }
 
-// replacePort overwrites a port and is the delta; 0 leaves it.
+// replacePort overwrites a port and returns the delta. It leaves the port if by is 0.
 func replacePort(field []byte, by uint16) uint32 {
 	if by == 0 {
 		return 0

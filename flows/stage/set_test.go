@@ -40,7 +40,7 @@ func drawSet(t *rapid.T, v4 bool) *Set {
 	return s
 }
 
-// with is what the fields are after a Set.
+// with returns the fields after a Set.
 func (f fields) with(s *Set) *fields {
 	for i, mac := range []net.HardwareAddr{s.MACSource, s.MACDestination} {
 		if mac != nil {
@@ -63,7 +63,7 @@ func (f fields) with(s *Set) *fields {
 	return &f
 }
 
-// TestSetAgainstGopacket: a packet whose fields were set is byte for byte the one that is built with these
+// TestSetAgainstGopacket: a packet after a Set is byte for byte the packet that gopacket builds with these
 // fields, with all checksums computed again.
 func TestSetAgainstGopacket(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -79,7 +79,8 @@ func TestSetAgainstGopacket(t *testing.T) {
 	})
 }
 
-// TestStampAgainstGopacket: numbers in the payload, also at odd places.
+// TestStampAgainstGopacket: a packet with numbers in its payload, also at odd offsets, is the packet that
+// gopacket builds.
 func TestStampAgainstGopacket(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFields(t, layers.IPProtocolUDP)
@@ -101,7 +102,7 @@ func TestStampAgainstGopacket(t *testing.T) {
 	})
 }
 
-// TestAllOnes: where UDP's checksum comes out as 0 it is written as all ones, which is not the same as none.
+// TestAllOnes: a UDP checksum that comes out as 0 is written as all ones, since 0 means that there is none.
 func TestAllOnes(t *testing.T) {
 	f := &fields{ips: [2]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}, proto: layers.IPProtocolUDP, macs: someMACs, ports: [2]uint16{1, 2}}
 	found := 0
@@ -146,7 +147,7 @@ func cut(p []byte, at int) (first, later []byte) {
 	return first, later
 }
 
-// total is the sum of 16-bit words that checksums are the complement of (RFC 1071), the plain way.
+// total returns the sum of 16-bit words, computed the plain way. A checksum is its complement (RFC 1071).
 func total(b []byte) uint16 {
 	var sum uint64
 	for i, c := range b {
@@ -162,7 +163,8 @@ func total(b []byte) uint16 {
 	return uint16(sum)
 }
 
-// TestFragments: what is set in both fragments is, put together, what is set in the whole.
+// TestFragments: setting fields in both fragments of a packet gives the fragments of the packet with these
+// fields.
 func TestFragments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFields(t, layers.IPProtocolTCP, layers.IPProtocolUDP)
@@ -184,7 +186,7 @@ func TestFragments(t *testing.T) {
 	})
 }
 
-// TestCutOff: a packet which ends within its headers is not touched, one that ends later is changed all the same.
+// TestCutOff: a packet that ends within its headers is not touched. A packet that ends later is changed.
 func TestCutOff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFields(t, layers.IPProtocolTCP, layers.IPProtocolUDP)

@@ -2,7 +2,8 @@ package stage
 
 import "fmt"
 
-// Sequence writes a number that counts the packets it was written to, from 1, at Offset bytes into the UDP payload: 8 bytes, big-endian.
+// Sequence writes a number at Offset bytes into the UDP payload: 8 bytes, big-endian. The number counts, from
+// 1, the packets that it was written to.
 type Sequence struct {
 	Offset int
 }
@@ -17,7 +18,7 @@ const (
 	maxOffset = 65507 - stampLen // of the longest UDP payload
 )
 
-// checkOffset refuses places no payload has.
+// checkOffset refuses offsets that no UDP payload has.
 func checkOffset(kind string, offset int) error {
 	if offset < 0 || offset > maxOffset {
 		return fmt.Errorf("%s: offset %d is not from 0 to %d", kind, offset, maxOffset)
@@ -25,7 +26,7 @@ func checkOffset(kind string, offset int) error {
 	return nil
 }
 
-// place is where in the packet the offset into the payload is, or why it is not there.
+// place returns the position in the packet of an offset into the payload, or the reason why there is none.
 func (v *view) place(p []byte, offset int) (int, Reason) {
 	switch {
 	case v.network != Changed:
@@ -56,7 +57,7 @@ func (v *view) place(p []byte, offset int) (int, Reason) {
 	}
 }
 
-// stamp writes a number into the payload, and says why not.
+// stamp writes a number into the payload. It returns Changed, or the reason why it did not.
 func stamp(p []byte, v *view, offset int, number uint64) Reason {
 	at, why := v.place(p, offset)
 	if why != Changed {

@@ -8,11 +8,11 @@ import (
 
 var le = binary.LittleEndian
 
-// Type is what messages that are added consist of. Elements are little-endian, one behind the other.
+// Type is the type of a message's elements. They are little-endian, one after the other.
 type Type string
 
-// The types. Integers wrap around; floats are rounded once per addition (IEEE 754), so that their sum depends on
-// the order in which messages are added.
+// The types. Integers wrap around; floats are rounded once per addition (IEEE 754), so that their sum depends
+// on the order in which messages are added.
 const (
 	Int32   Type = "int32"
 	Int64   Type = "int64"
@@ -20,7 +20,7 @@ const (
 	Float64 Type = "float64"
 )
 
-// Size is how many bytes an element has; 0 for a type which does not exist.
+// Size is how many bytes an element has; 0 for an unknown type.
 func (t Type) Size() int {
 	switch t {
 	case Int32, Float32:
@@ -45,7 +45,7 @@ func NewSum(of Type) (*Sum, error) {
 	return &Sum{of: of}, nil
 }
 
-// Whole reports whether a message has whole elements only. Where it does not that is counted.
+// Whole reports whether a message has whole elements only. If it does not, Whole counts that.
 func (s *Sum) Whole(message []byte) bool {
 	if len(message)%s.of.Size() != 0 {
 		s.counts.count(BrokenElement)
@@ -54,8 +54,9 @@ func (s *Sum) Whole(message []byte) bool {
 	return true
 }
 
-// Add adds each element of src to that of dst. Where the lengths differ, or the last element is cut off, it changes
-// nothing, counts why, and is false. Of messages in several frames whole elements must be in each.
+// Add adds each element of src to that of dst. If the lengths differ, or the last element is cut off, Add
+// changes nothing, counts the reason and returns false. If messages have several frames, each frame must have
+// whole elements.
 func (s *Sum) Add(dst, src []byte) bool {
 	if len(dst) != len(src) {
 		s.counts.count(OtherLength)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// encode puts elements one behind the other, with the bits of each.
+// encode writes elements of size bytes one after the other, each with its bits.
 func encode(size int, bits []uint64) (b []byte) {
 	for _, v := range bits {
 		for i := range size {
@@ -19,7 +19,7 @@ func encode(size int, bits []uint64) (b []byte) {
 	return b
 }
 
-// plain are the additions as Go has them.
+// plain are the additions in Go's own arithmetic.
 var plain = map[Type]func(a, b uint64) uint64{
 	Int32: func(a, b uint64) uint64 { return uint64(uint32(int32(a) + int32(b))) },
 	Int64: func(a, b uint64) uint64 { return uint64(int64(a) + int64(b)) },

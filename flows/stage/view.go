@@ -8,7 +8,7 @@ const (
 	typeVLAN    = 0x8100
 	typeQinQ    = 0x88a8
 	typeOldQinQ = 0x9100
-	mostTags    = 4 // which are looked behind
+	mostTags    = 4 // that lookLink skips
 
 	protoTCP     = 6
 	protoUDP     = 17
@@ -18,25 +18,25 @@ const (
 	protoUDPLite = 136
 )
 
-// view is where the headers of a packet are. It looks at nothing outside of the packet.
+// view says where the headers of a packet are.
 type view struct {
 	link    Reason // what is wrong up to the EtherType
 	network Reason // what is wrong with the header of IP
-	carried Reason // what is wrong with what it carries
+	carried Reason // what is wrong with the header that IP carries
 
-	tag       int // of the outermost VLAN, the place of its number; 0: none
+	tag       int // where the number of the outermost VLAN is; 0: none
 	ip        int // where the header of IP begins; 0: none
-	transport int // where its header begins; 0: none, or not in this fragment
-	field     int // where its checksum is; 0: none which covers the addresses
-	end       int // of the packet of IP, which may be behind that of the bytes
+	transport int // where the transport header begins; 0: none, or not in this fragment
+	field     int // where the transport's checksum is; 0: none that covers the addresses
+	end       int // of the IP packet, which may be beyond the end of the bytes
 	proto     uint8
 	v6        bool
-	later     bool // a fragment but the first
-	routed    bool // where it goes in the end is elsewhere
-	sealed    bool // by an authentication header
+	later     bool // a fragment other than the first
+	routed    bool // its final destination is not in the IP header
+	sealed    bool // protected by an authentication header
 }
 
-// look finds the headers.
+// look finds the headers. It reads nothing outside of the packet.
 func look(p []byte) view {
 	var v view
 	kind, at := v.lookLink(p)
@@ -63,7 +63,7 @@ func look(p []byte) view {
 	return v
 }
 
-// lookLink finds the tag and what the packet is.
+// lookLink finds the outermost tag, the EtherType behind the tags, and where the next header begins.
 func (v *view) lookLink(p []byte) (kind uint16, at int) {
 	for at = etherHeader; at <= etherHeader+4*mostTags; at += 4 {
 		if len(p) < at {
@@ -81,7 +81,8 @@ func (v *view) lookLink(p []byte) (kind uint16, at int) {
 	return 0, at // more tags than there are uses for
 }
 
-// needs are how many bytes of a transport header reach the end of its checksum, which is in the last two.
+// needs returns how many bytes of a transport header there are up to the end of its checksum, which is in the
+// last two; 0: no checksum covers the addresses.
 func needs(proto uint8, v6 bool) int {
 	switch proto {
 	case protoTCP:

@@ -3,10 +3,10 @@ package stage
 const (
 	ipv4Header = 20
 	ipv6Header = 40
-	mostNext   = 8 // extension headers which are looked behind
+	mostNext   = 8 // extension headers that follow skips
 )
 
-// Options of IPv4 which route (RFC 791), and headers of IPv6 which are followed by others (RFC 8200).
+// Options of IPv4, with those that route (RFC 791), and headers of IPv6 that other headers follow (RFC 8200).
 const (
 	optionEnd    = 0
 	optionNone   = 1
@@ -18,7 +18,7 @@ const (
 	destinations = 60
 )
 
-// lookIPv4 looks at what begins with a header of IPv4. The places it finds count from there.
+// lookIPv4 parses bytes that begin with a header of IPv4. The places it finds count from there.
 func (v *view) lookIPv4(p []byte) Reason {
 	if len(p) < ipv4Header {
 		return Truncated
@@ -59,7 +59,7 @@ func sourceRouted(options []byte) bool {
 	return false
 }
 
-// lookIPv6 looks at what begins with a header of IPv6. The places it finds count from there.
+// lookIPv6 parses bytes that begin with a header of IPv6. The places it finds count from there.
 func (v *view) lookIPv6(p []byte) Reason {
 	switch {
 	case len(p) < ipv6Header:
@@ -75,7 +75,7 @@ func (v *view) lookIPv6(p []byte) Reason {
 	return v.follow(p, p[6])
 }
 
-// follow goes behind the extension headers.
+// follow skips the extension headers.
 func (v *view) follow(p []byte, next uint8) Reason {
 	at := ipv6Header
 	for range mostNext {

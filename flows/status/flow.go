@@ -6,18 +6,20 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// Flow is one flow: what it received, where it went, what was lost and why, who copied how much,
-// and how much is durable.
+// Flow is one flow: packets received and forwarded, losses and their reasons, copies, and the
+// durable position.
 type Flow struct {
 	Name string `json:"name"`
-	Kind string `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma, rdma-rdma, or with null for an end to measure the other alone
+	// Kind is network-storage, rdma-storage, network-rdma, storage-rdma or rdma-rdma, or has null for a
+	// generated or discarded end.
+	Kind string `json:"kind"`
 	// State is the state of a flow.
 	State State     `json:"state"`
 	Since time.Time `json:"since"`           // of the state
-	Error string    `json:"error,omitempty"` // why it failed, or what it is waiting for
+	Error string    `json:"error,omitempty"` // why the flow failed, or what it waits for
 	From  string    `json:"from"`
 	To    string    `json:"to"`
-	// ConfiguredAs has the alternative names by which the configuration has interfaces, by their first names.
+	// ConfiguredAs maps first names of interfaces to the alternative names in the configuration.
 	ConfiguredAs map[string]string `json:"configured_as,omitempty"`
 
 	Worker string `json:"worker"`
@@ -28,37 +30,37 @@ type Flow struct {
 	FilterCounts []FilterCount `json:"filter_counts,omitempty"` // of the user's own program
 
 	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
-	WhyNot      string   `json:"why_not,omitempty"`        // if it was not
-	Steered     []string `json:"steered,omitempty"`        // rules of ours in the card, and the queue of each
-	NotSteered  string   `json:"not_steered,omitempty"`    // why there are none, where they were preferred
-	TagsLost    bool     `json:"vlan_tags_lost,omitempty"` // the card takes them out of packets
-	CardClock   bool     `json:"card_clock"`               // times are the card's, of packets it has one for
-	PTPClock    *int     `json:"ptp_clock,omitempty"`      // which clock that is, /dev/ptpN, if the driver says
-	NoCardClock string   `json:"no_card_clock,omitempty"`  // why not, where it was preferred
-	NoArrival   string   `json:"no_arrival,omitempty"`     // why times are those at which the worker took packets
-	CardStamped uint64   `json:"card_stamped"`             // packets with a time of the card
+	WhyNot      string   `json:"why_not,omitempty"`        // if it was not granted
+	Steered     []string `json:"steered,omitempty"`        // the flow's rules in the card, and the queue of each
+	NotSteered  string   `json:"not_steered,omitempty"`    // why there are none, if steering is preferred
+	TagsLost    bool     `json:"vlan_tags_lost,omitempty"` // the card removes VLAN tags from packets
+	CardClock   bool     `json:"card_clock"`               // times are the card's, for packets that it stamped
+	PTPClock    *int     `json:"ptp_clock,omitempty"`      // N in /dev/ptpN, if the driver reports it
+	NoCardClock string   `json:"no_card_clock,omitempty"`  // why not, if it is preferred
+	NoArrival   string   `json:"no_arrival,omitempty"`     // why times are those of reading by the worker
+	CardStamped uint64   `json:"card_stamped"`             // packets that the card stamped
 	MultiBuffer bool     `json:"multi_buffer"`             // long packets span frames
 	Attach      string   `json:"attach"`                   // driver or generic
-	Beside      string   `json:"beside,omitempty"`         // whose dispatcher the XDP program is in
+	Beside      string   `json:"beside,omitempty"`         // the dispatcher that the XDP program joined
 	Ring        int      `json:"ring,omitempty"`           // entries of each ring of a receive queue
 	Left        []uint32 `json:"left_queues,omitempty"`    // queues whose traffic stays with the kernel
-	Mirrors     []string `json:"mirrors,omitempty"`        // directions that copies are taken of, instead of the packets
+	Mirrors     []string `json:"mirrors,omitempty"`        // mirrored directions; the host keeps the packets
 
-	CardNode *int     `json:"card_node,omitempty"` // NUMA nodes, where the kernel says
+	CardNode *int     `json:"card_node,omitempty"` // NUMA nodes, if the kernel reports them
 	DiskNode *int     `json:"disk_node,omitempty"`
-	Far      []string `json:"far,omitempty"` // what is on another node than the region
+	Far      []string `json:"far,omitempty"` // devices on another NUMA node than the region
 
-	Interfaces []Interface `json:"interfaces,omitempty"` // where there are several
+	Interfaces []Interface `json:"interfaces,omitempty"` // if there are several
 
 	Packets uint64  `json:"packets"` // received from the rings
 	Bytes   uint64  `json:"bytes"`
 	PPS     float64 `json:"packets_per_second"` // over the last second
 	BPS     float64 `json:"bits_per_second"`
 
-	// Offered = Passed + Packets + Waiting + Dropped + Missing, but for those of
-	// Dropped that Packets has already: beyond_count and write_failed.
+	// Offered = Passed + Packets + Waiting + Dropped + Missing. The reasons beyond_count and
+	// write_failed in Dropped do not count here: Packets includes them.
 	Offered uint64            `json:"offered"` // arrived at the interface
-	Missing int64             `json:"missing"` // zero at rest; the counters are read one after the other
+	Missing int64             `json:"missing"` // 0 at rest; counters are not read at the same instant
 	Waiting uint64            `json:"waiting"` // in the receive rings now
 	Passed  map[string]uint64 `json:"passed"`  // left to the kernel, by reason
 	Dropped map[string]uint64 `json:"dropped"` // lost, by reason
@@ -66,31 +68,31 @@ type Flow struct {
 	Written Position          `json:"written"` // prefix without a gap
 	Durable Position          `json:"durable"`
 	Held    *Usage            `json:"held,omitempty"`             // nil: one file, or a stream
-	Removed map[string]uint64 `json:"removed_segments,omitempty"` // complete segments that made room, by what asked for it
-	Floor   *FreeSpace        `json:"floor,omitempty"`            // nil: nothing is kept free
+	Removed map[string]uint64 `json:"removed_segments,omitempty"` // complete segments deleted, by setting
+	Floor   *FreeSpace        `json:"floor,omitempty"`            // nil: no free-space reserve
 	Cut     *Truncated        `json:"cut,omitempty"`              // nil: packets are kept whole
-	Index   *Index            `json:"index,omitempty"`            // nil: segments have none
+	Index   *Index            `json:"index,omitempty"`            // nil: segments have no index
 
-	CopiedBytes map[string]uint64 `json:"copied_bytes"`        // by us, by reason
+	CopiedBytes map[string]uint64 `json:"copied_bytes"`        // by unifiedd, by reason
 	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device
 	DiskBytes   uint64            `json:"disk_bytes"`
 	DiskErrors  map[string]uint64 `json:"disk_errors"`     // writes and flushes that failed, by reason
-	Stalls      uint64            `json:"stalls"`          // rounds in which the disk was too slow to take more
-	Refused     uint64            `json:"refused_wakeups"` // the kernel refused, while the interface was down
+	Stalls      uint64            `json:"stalls"`          // rounds in which the disk was blocked
+	Refused     uint64            `json:"refused_wakeups"` // wake-ups refused while the interface was down
 	Segments    uint64            `json:"segments"`
 
-	Receives   *Receives        `json:"receives,omitempty"` // messages of RDMA clients, which count as packets
+	Receives   *Receives        `json:"receives,omitempty"` // messages of RDMA clients; they count as packets
 	Sends      *Sends           `json:"sends,omitempty"`    // to RDMA peers
-	Blocks     *Blocks          `json:"blocks,omitempty"`   // to RDMA clients who ask; requests served count as packets
-	Hosts      *Hosts           `json:"hosts,omitempty"`    // to NVMe hosts, whose commands count as packets
-	Replay     *Replay          `json:"replay,omitempty"`   // packets of captures that are sent, which count as packets once they are
+	Blocks     *Blocks          `json:"blocks,omitempty"`   // to RDMA clients; requests served count as packets
+	Hosts      *Hosts           `json:"hosts,omitempty"`    // to NVMe hosts; commands count as packets
+	Replay     *Replay          `json:"replay,omitempty"`   // captures; sent packets count as packets
 	Stages     []Stage          `json:"stages,omitempty"`
 	Log        *Log             `json:"log,omitempty"`
 	Level      *Watermarks      `json:"level,omitempty"`       // nil: blocks are served
-	Generated  *Generated       `json:"generated,omitempty"`   // packets that the flow makes, which count as packets
-	Discarded  *Discarded       `json:"discarded,omitempty"`   // nil: the flow goes somewhere
+	Generated  *Generated       `json:"generated,omitempty"`   // generated packets; they count as packets
+	Discarded  *Discarded       `json:"discarded,omitempty"`   // nil: the flow discards nothing
 	FrameTimes *FrameTimes      `json:"frame_times,omitempty"` // nil: blocks are served
-	Latency    *latency.Summary `json:"latency,omitempty"`     // from when a message or request came until it is acknowledged or answered; nil: none was, or it is not told
+	Latency    *latency.Summary `json:"latency,omitempty"`     // from arrival to acknowledgement or answer
 }
 
 // Position is a place in a flow's output.
@@ -101,19 +103,19 @@ type Position struct {
 	Offset  uint64 `json:"offset"` // in File
 }
 
-// Interface is one of several interfaces that a flow takes packets from. The sums are the flow's.
+// Interface is one of several interfaces from which a flow takes packets. The flow has the sums.
 type Interface struct {
 	Name     string            `json:"name"`
 	ZeroCopy bool              `json:"zero_copy"`
 	Offered  uint64            `json:"offered"`  // packets that arrived
-	Received uint64            `json:"received"` // of those, from the rings
+	Received uint64            `json:"received"` // packets received from the rings
 	Dropped  map[string]uint64 `json:"dropped"`  // lost, by reason
 }
 
-// Rule is a rule of a flow's filter, and what it has matched since it was set.
+// Rule is a rule of a flow's filter, with counters since the rule was set.
 type Rule struct {
 	Name    string `json:"name"`
-	Match   string `json:"match,omitempty"` // as it was understood; empty: every packet
+	Match   string `json:"match,omitempty"` // as parsed; empty: every packet
 	Action  string `json:"action"`
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
@@ -125,51 +127,52 @@ type FilterCount struct {
 	Value uint64 `json:"value"`
 }
 
-// Stage is the counters of a stage.
+// Stage has the counters of a stage.
 type Stage struct {
 	Kind    string            `json:"kind"`
-	Changed uint64            `json:"changed"` // packets that it changed, or messages that it added
-	Left    map[string]uint64 `json:"left"`    // packets that it left as they were, by reason
+	Changed uint64            `json:"changed"` // packets changed, or messages added
+	Left    map[string]uint64 `json:"left"`    // packets left unchanged, by reason
 }
 
-// Watermarks is how many frames a flow holds between its ends, those of extents counted each.
+// Watermarks is the number of frames in flight between source and sink. Each frame of an extent
+// counts.
 type Watermarks struct {
 	Held   int64   `json:"held"`
-	Most   int64   `json:"most"`           // that it ever held
-	High   int     `json:"high,omitempty"` // with so many it takes no more from its source, 0: it takes what there is,
-	Low    int     `json:"low,omitempty"`  // until there are so few
-	Pauses uint64  `json:"pauses"`         // how often that was
-	Paused float64 `json:"paused_seconds"` // and how long
+	Most   int64   `json:"most"`           // largest number so far
+	High   int     `json:"high,omitempty"` // the flow stops receiving here; 0: never
+	Low    int     `json:"low,omitempty"`  // and continues here
+	Pauses uint64  `json:"pauses"`         // times that receiving stopped
+	Paused float64 `json:"paused_seconds"` // total time stopped
 }
 
-// FrameTimes is how long packets took through a flow, from when they arrived.
+// FrameTimes has the times from a packet's arrival to its processing.
 type FrameTimes struct {
-	Submitted *latency.Distribution `json:"submitted,omitempty"` // until the device at the other end was told of them
-	Done      *latency.Distribution `json:"done,omitempty"`      // until they were written, acknowledged by a peer, or discarded
+	Submitted *latency.Distribution `json:"submitted,omitempty"` // until the sink passed them to its device
+	Done      *latency.Distribution `json:"done,omitempty"`      // until written, acknowledged or discarded
 }
 
-// Generated is the end of a flow that makes packets, which count as received.
+// Generated is the source of a flow that generates packets. They count as received.
 type Generated struct {
 	Length uint32 `json:"length"` // bytes of each
-	Rate   uint64 `json:"rate"`   // a second; 0: as many as are taken
+	Rate   uint64 `json:"rate"`   // per second; 0: as many as the sink takes
 }
 
-// Discarded is what was discarded, where that is a flow's end.
+// Discarded is the sink of a flow that discards everything.
 type Discarded struct {
 	Packets uint64 `json:"packets"` // or messages
 	Bytes   uint64 `json:"bytes"`
 }
 
-// State is where a flow is in its life.
+// State is the state of a flow.
 type State string
 
 // The states of a flow.
 const (
 	Stopped State = "stopped"
 	Running State = "running"
-	Waiting State = "waiting" // running, and something outside must mend: Error says what
+	Waiting State = "waiting" // running, and waiting for an outside cause in Error
 	Failed  State = "failed"
-	Done    State = "done" // took the packets it was to take
+	Done    State = "done" // took as many packets as configured
 )
 
 // Up reports whether a flow in this state runs.

@@ -4,16 +4,17 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// Replay is what was sent of captures. Packets given to the device count as packets of the flow.
+// Replay is the source of a flow that sends captures. Packets that the device has taken count as
+// packets of the flow.
 type Replay struct {
 	Pace     string                `json:"pace"`
 	Captures int                   `json:"captures"`           // files
-	Played   uint64                `json:"played"`             // that were sent to their ends, each time that they were
-	File     string                `json:"file"`               // that is being sent
-	Offset   int64                 `json:"offset"`             // in it
+	Played   uint64                `json:"played"`             // files sent to their end, once per loop
+	File     string                `json:"file"`               // current file
+	Offset   int64                 `json:"offset"`             // in File
 	Late     uint64                `json:"late"`               // packets that left later than allowed
-	Allowed  int64                 `json:"allowed_ns"`         // that is
-	Lateness *latency.Distribution `json:"lateness,omitempty"` // from a packet's time until the device had taken it; nil: none had one
-	Paused   float64               `json:"paused_seconds"`     // for which the interface was down, and time stood still
-	Unsent   uint64                `json:"unsent"`             // packets that the interface dropped, from whoever they were
+	Allowed  int64                 `json:"allowed_ns"`         // how late a packet may leave
+	Lateness *latency.Distribution `json:"lateness,omitempty"` // from due time to device; nil: no due times
+	Paused   float64               `json:"paused_seconds"`     // interface down; due times shift by this
+	Unsent   uint64                `json:"unsent"`             // dropped by the interface, of any sender
 }

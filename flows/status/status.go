@@ -1,13 +1,13 @@
-// Package status has the documents that a daemon gives about itself: the JSON of
-// `unifiedd status --json` and of the page /status. Field names and meanings in
-// JSON are stable. Counters count from the start of a flow.
+// Package status has the documents in which a daemon reports its status: the JSON of `unifiedd
+// status --json` and of the page /status. Field names and meanings in JSON are stable. Counters
+// count from the start of a flow.
 package status
 
 import (
 	"time"
 )
 
-// Daemon is the status of a running daemon. It is the JSON of `unifiedd status --json`; counters
+// Daemon is the status of a running daemon. It is the JSON of `unifiedd status --json`. Counters
 // count from the start of the flow.
 type Daemon struct {
 	Version string    `json:"version"`
@@ -18,18 +18,17 @@ type Daemon struct {
 	Region  Region       `json:"region"`
 	Workers []Worker     `json:"workers"`
 	Flows   []Flow       `json:"flows"`
-	RDMA    []RDMADevice `json:"rdma_devices,omitempty"` // that are open
+	RDMA    []RDMADevice `json:"rdma_devices,omitempty"` // open devices
 }
 
-// Region is the region and who holds its frames. The owners' counts add up
-// to Frames.
+// Region is the region and the owners of its frames. The owners' counts add up to Frames.
 type Region struct {
 	Bytes      uint64           `json:"bytes"`
 	Pages      string           `json:"pages"`
-	Ordinary   bool             `json:"ordinary_pages"` // configured fall-back, slower
+	Ordinary   bool             `json:"ordinary_pages"` // the configured fall-back, slower
 	FrameSize  uint32           `json:"frame_size"`
 	Frames     int64            `json:"frames"`
-	Nodes      map[int]uint64   `json:"nodes,omitempty"` // bytes by NUMA node, where they really are
+	Nodes      map[int]uint64   `json:"nodes,omitempty"` // bytes on each NUMA node, as measured
 	Owners     map[string]int64 `json:"owners"`
 	Registered []string         `json:"registered"`
 }
@@ -46,8 +45,8 @@ type Worker struct {
 	Away Stall `json:"away"`
 }
 
-// Stall is how long a worker did not look at its flows.
+// Stall has the periods in which a worker polled none of its flows.
 type Stall struct {
-	Count   uint64        `json:"count"`      // times of 20 ms and more
+	Count   uint64        `json:"count"`      // periods of at least 20 ms
 	Longest time.Duration `json:"longest_ns"` // so far
 }

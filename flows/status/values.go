@@ -5,7 +5,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/numa"
 )
 
-// Node converts a NUMA node for a document, which leaves an unknown one out.
+// Node converts a NUMA node for a document. It returns nil for an unknown node.
 func Node(node int) *int {
 	if node == numa.Unknown {
 		return nil
@@ -13,7 +13,8 @@ func Node(node int) *int {
 	return &node
 }
 
-// RefusedBy converts counts of refused messages. It has every reason, also those that did not occur.
+// RefusedBy converts counts of refused messages. The result has all reasons, including those with
+// count 0.
 func RefusedBy(counted map[protocol.Reason]uint64) map[string]uint64 {
 	all := map[string]uint64{}
 	for _, reason := range protocol.Reasons() {

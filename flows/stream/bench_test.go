@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// BenchmarkMessages is what a sender and a receiver do together, with payloads that are not looked at: each is acknowledged as soon as
-// it is there.
+// BenchmarkMessages measures a sender and a receiver together. The receiver does not read payloads,
+// and acknowledges each message as soon as it arrives.
 func BenchmarkMessages(b *testing.B) {
 	for _, size := range []int{64, 1984} {
 		for _, check := range []bool{false, true} {
@@ -80,7 +80,7 @@ func benchMessages(b *testing.B, size int, check bool) {
 	b.ReportMetric(float64(k.stats().Progress)/float64(b.N), "progress/op")
 }
 
-// quickRound acknowledges what comes.
+// quickRound acknowledges every message that has arrived.
 func (k *sink) quickRound() bool {
 	n := k.r.Recv(k.buf[:])
 	if n > 0 {

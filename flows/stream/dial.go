@@ -17,9 +17,9 @@ import (
 )
 
 // Run connects the sender, and reconnects until ctx ends. It waits from 100 ms to 5 s between
-// attempts, longer with each failure. Only attaching and detaching a connection happens on the
-// worker's thread, through do. The error says that the worker has ended, or that a queue pair
-// cannot be closed.
+// attempts, longer with each failure. Run uses the worker's thread, through do, only to attach and
+// detach a connection. The error says that the worker has ended, or that a queue pair cannot be
+// closed.
 func (s *Sender) Run(ctx context.Context, do Doer) error {
 	var wait backoff
 	defer s.stats.enter(SenderStopped, nil)
@@ -67,8 +67,8 @@ func (s *Sender) tell(cause error) {
 	s.config.Log.Log(context.Background(), level, "no connection to the receiver: trying again", "sender", s.config.Name, "address", s.config.Address, "cause", cause)
 }
 
-// connection makes one connection and returns when it ends. It reports whether messages were
-// acknowledged meanwhile.
+// connection makes one connection and returns when it ends. It reports whether the receiver
+// acknowledged messages during the connection.
 func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error) {
 	s.stats.enter(SenderConnecting, nil)
 	var from uint64
@@ -98,8 +98,8 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	return s.stats.acknowledged.Load() > before, errors.Join(primaryCause(err, cause), s.end(do, l))
 }
 
-// primaryCause chooses the cause to report for the end of a connection: what the receiver said over
-// TCP, or else the first error over RDMA.
+// primaryCause chooses the cause to report for the end of a connection: the reason that the
+// receiver gave over TCP, or else the first error over RDMA.
 func primaryCause(heard, cause error) error {
 	if _, ok := errors.AsType[*saidError](heard); ok || cause == nil {
 		return heard
@@ -201,7 +201,7 @@ func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 	return s.config.Endpoint.SettingsTo(ctx, s.config.Address)
 }
 
-// maxFinalMessages is how long the receiver may take to say why it ends.
+// maxFinalMessages is the time that the receiver may take to send its reason for the end.
 const maxFinalMessages = 200 * time.Millisecond
 
 // watch waits for the end of a connection, and returns the receiver's reason.
@@ -226,7 +226,7 @@ type saidError struct{ text string }
 
 func (e *saidError) Error() string { return "the receiver says: " + e.text }
 
-// listen reads what the receiver says until it closes the connection.
+// listen reads the receiver's messages until it closes the connection.
 func listen(conn *connect.Conn) error {
 	said := ""
 	for {
@@ -268,7 +268,7 @@ func (b *backoff) sleep(ctx context.Context) {
 	}
 }
 
-// printable removes from a peer's text what does not belong in a log.
+// printable removes characters from a peer's text that must not be in a log.
 func printable(text []byte) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -278,5 +278,5 @@ func printable(text []byte) string {
 	}, string(text[:min(len(text), mostWords)]))
 }
 
-// mostWords bounds the bytes that are kept of it.
+// mostWords is the maximum length of that text in bytes.
 const mostWords = 200

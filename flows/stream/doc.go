@@ -8,19 +8,19 @@
 //	       ◀─ SEND: progress: acknowledged, limit ──── Acknowledge, Supply
 //
 // Sessions. A sender draws a random session number and numbers its messages from 1.
-// When a connection breaks the sender reconnects with the same session, learns the
-// next sequence, and goes on from there. Nothing is lost or repeated while both
-// programs run.
+// When a connection breaks the sender reconnects with the same session, gets the next
+// sequence, and continues from there. Nothing is lost or repeated while both programs
+// run.
 //
-// Credits. A sender sends up to the limit that it was told. The sum of all limits
-// never exceeds the posted receives. Credits say nothing about what becomes of a
-// message: a slow disk holds frames, and when all are held the senders wait. An
-// acknowledgement is the receiving flow's promise (protocol.Durability) for a message
-// and all before it, and is independent of credits.
+// Credits. A sender sends up to the limit from the receiver. The sum of all limits
+// never exceeds the posted receives. Credits depend only on free frames: a slow disk
+// holds frames, and when it holds all of them the senders wait. An acknowledgement is
+// the receiving flow's promise (protocol.Durability) for a message and all before it.
+// It is independent of credits.
 //
-// Hostile peers. Every message is validated before anybody sees it. A peer that
-// breaks the rules is told the reason and disconnected. Its frames become receives
-// again.
+// Hostile peers. The receiver validates every message before it passes it on. It sends
+// a peer that breaks the rules the reason, and disconnects it. The peer's frames become
+// receives again.
 //
 // Threads. The methods that move frames, Poll, Kick and Acknowledge belong to the
 // worker's thread. They do not block, lock or allocate. Serve and Run wait for peers

@@ -14,7 +14,7 @@ import (
 )
 
 // Doer runs a function on the worker's thread between two rounds, and waits for it. It returns the
-// function's error, or one that says that the worker has ended.
+// error of the function, or an error that says that the worker has ended.
 type Doer func(func() error) error
 
 // Endpoint is an RDMA device with the region registered. All streams over the device share it. It
@@ -45,8 +45,8 @@ func (e *Endpoint) open() (err error) {
 	return err
 }
 
-// Close ends the registration. Streams must be closed before. If something is left the error names
-// it, and Close may be called again.
+// Close ends the registration. Streams must be closed before. If something is still open, the error
+// names it, and Close may be called again.
 func (e *Endpoint) Close() error {
 	if e.Memory != nil {
 		if err := e.Memory.Close(); err != nil {
@@ -63,17 +63,18 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
-// Parameters of queue pairs. The timeout for an ACK is 268 ms, with six retries, so that a busy machine
-// is not taken for a dead one; the TCP connection reports a dead one earlier. Retries after receiver-not-ready have no limit: the other
-// side's worker posts the receives, and it may sleep longer than the device counts.
+// Parameters of queue pairs. The timeout for an ACK is 268 ms, with six retries, so that a busy
+// machine is not mistaken for a dead one; the TCP connection reports a dead one earlier. Retries
+// after receiver-not-ready have no limit: the worker of the other side posts the receives, and it
+// may sleep for longer than the device retries.
 const (
 	ackTimeout = 16
 	ackRetries = 6
 	rnrRetries = 7
 )
 
-// Settings returns how to connect a queue pair to a peer, from the device's address that leads
-// there. The zero Addr stands for any peer.
+// Settings returns the settings for a queue pair to a peer. They use the device's address with a
+// route to the peer. The zero Addr stands for any peer.
 func (e *Endpoint) Settings(peer netip.Addr) (connect.Settings, error) {
 	s := connect.Defaults()
 	s.Port, s.Timeout, s.Retries, s.RNRRetries = e.Port, ackTimeout, ackRetries, rnrRetries
@@ -103,9 +104,9 @@ func (e *Endpoint) SettingsTo(ctx context.Context, address string) (connect.Sett
 	return e.Settings(found[0].WithZone(""))
 }
 
-// CheckGID refuses a peer whose queue pair has another address than its connection: it could make
-// us send packets to a third machine. A connection from this machine may name any of its addresses.
-// GIDs of InfiniBand are no IP addresses and are not checked.
+// CheckGID refuses a peer whose queue pair has another address than its connection. Such a peer
+// could make this machine send packets to a third one. A connection from this machine may name any
+// of its addresses. CheckGID does not check GIDs of InfiniBand, which are not IP addresses.
 func (e *Endpoint) CheckGID(q *connect.Request) error {
 	port, err := e.Device.Port(e.Port)
 	if err != nil {

@@ -5,17 +5,18 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Result says what became of a message.
+// Result is the outcome of a message.
 type Result struct {
-	Token        uint64 // as it was given to Send
+	Token        uint64 // as passed to Send
 	Acknowledged bool   // false: it was abandoned
-	// Position is the position in the receiver's log of the last message that the same acknowledgement covers; 0 without a log.
+	// Position is the position in the receiver's log of the last message that the same
+	// acknowledgement covers; 0 without a log.
 	Position uint64
 }
 
-// sendQueue holds the messages of a sender in slots: those that wait, in order; those in flight,
-// which have consecutive numbers; and the results that have not been taken. It knows no queue
-// pairs, and belongs to one thread.
+// sendQueue holds the messages of a sender in slots: messages that wait, in order; messages in
+// flight, which have consecutive numbers; and results that the caller has not taken. It does not
+// know queue pairs, and belongs to one thread.
 //
 // Numbers begin at 1 and never start again. The sequence that a peer sees is the number minus the
 // number before its session.
@@ -41,7 +42,7 @@ type outgoing struct {
 	length   uint32 // of the payload
 	checksum uint32
 	origin   protocol.Origin // of a relayed message
-	elements uint32          // scatter/gather elements, with the header's
+	elements uint32          // scatter/gather elements, including the header's
 }
 
 func newOutbox(depth int) sendQueue {
@@ -63,7 +64,7 @@ func powerOfTwo(n int) int {
 	return size
 }
 
-// room reports whether another message fits. A result takes room until it is taken.
+// room reports whether another message fits. A result occupies its slot until the caller takes it.
 func (b *sendQueue) room() bool { return len(b.free) > int(b.made-b.told) }
 
 // push adds a waiting message and returns its slot. There must be room.

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOutbox compares an outbox with three lists.
+// TestOutbox: a send queue behaves like three lists.
 func TestOutbox(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		depth := rapid.IntRange(1, 9).Draw(t, "depth")

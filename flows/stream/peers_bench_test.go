@@ -10,7 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// BenchmarkIdlePeers is what a receiver's round costs that takes a few messages of one peer, with others connected that send nothing.
+// BenchmarkIdlePeers measures a receiver's round that receives a few messages of one peer while
+// other connected peers send nothing.
 func BenchmarkIdlePeers(b *testing.B) {
 	for _, peers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) { benchIdlePeers(b, peers) })
@@ -63,7 +64,7 @@ func benchIdlePeers(b *testing.B, peers int) {
 			from.hands.Give(frames)
 		})
 	})
-	all := true // are polled
+	all := true // poll the idle senders, too
 	acked := 0
 	var results [64]Result
 	from.each(func() bool {

@@ -13,25 +13,26 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// raw is a peer of a receiver that sends what the test likes. It is the test's goroutine's.
+// raw is a peer of a receiver that sends whatever the test wants. It belongs to the test's
+// goroutine.
 type raw struct {
 	*side
 	session  uint64
 	next     uint64            // sequence of the next message
-	limit    uint64            // as the receiver said last
-	credits  []protocol.Credit // for the next messages, where they are written
-	granted  uint64            // sequence that the next credit is for
+	limit    uint64            // from the receiver's last progress message
+	credits  []protocol.Credit // for the next messages: where to write them
+	granted  uint64            // sequence of the next credit
 	acked    uint64
 	pair     rdma.QueuePair
 	sent     rdma.CompletionQueue
 	came     rdma.CompletionQueue
 	conn     *connect.Conn
 	remote   protocol.Hello
-	frames   []umem.Frame // rawSends to be sent, of rawSendBytes each, and one where progress lands
+	frames   []umem.Frame // rawSends for sends, of rawSendBytes each, and one for progress messages
 	posted   int
-	under    int // sends that are not completed
+	under    int // sends without a completion
 	broken   rdma.Status
-	textDone chan string // what the receiver said over TCP in the end
+	textDone chan string // the last text that the receiver sent over TCP
 }
 
 const (
@@ -39,7 +40,7 @@ const (
 	rawReceives = 16 // of a frame
 )
 
-// hello is a good one.
+// hello returns a valid hello.
 func hello(session uint64) protocol.Hello {
 	return protocol.Hello{Role: protocol.RoleAppend, Flow: "log", Message: protocol.HeaderLen, Session: session, Next: 1}
 }
@@ -54,7 +55,7 @@ func (s *side) dial(address string, h protocol.Hello) *raw {
 	return p
 }
 
-// tryDial is dial of one that may be refused.
+// tryDial is dial for a peer that the receiver may refuse.
 func (s *side) tryDial(address string, h protocol.Hello, c connect.Config) (*raw, error) {
 	s.Helper()
 	p := &raw{side: s, session: h.Session, textDone: make(chan string, 1)}
@@ -71,7 +72,7 @@ func (s *side) tryDial(address string, h protocol.Hello, c connect.Config) (*raw
 	return p, nil
 }
 
-// prepare makes the queue pair, with receives posted, that goes with the test.
+// prepare makes the queue pair and posts receives. The queue pair is closed at the end of the test.
 func (p *raw) prepare() {
 	p.Helper()
 	book := p.region.NewBook("raw peer")
@@ -109,7 +110,7 @@ func (p *raw) connect(address string, h protocol.Hello, c connect.Config) (err e
 	return err
 }
 
-// landing is where progress lands.
+// landing returns the memory of a receive for progress messages.
 func (p *raw) landing(n uint64) umem.Frame {
 	return umem.Frame{Addr: p.frames[2*rawSends].Addr + n*protocol.MaxGrantLen, Len: protocol.MaxGrantLen}
 }
@@ -146,27 +147,27 @@ func (p *raw) close() {
 	<-p.textDone
 }
 
-// message is the bytes of a message.
+// message returns the bytes of a message.
 func (p *raw) message(sequence uint64, payload []byte) []byte {
 	b := make([]byte, protocol.HeaderLen, protocol.HeaderLen+len(payload))
 	protocol.PutData(b, &protocol.Data{Sequence: sequence, Session: p.session, Length: uint32(len(payload)), Checksum: protocol.Checksum(payload)})
 	return append(b, payload...)
 }
 
-// post sends bytes, of at most two frames. It waits while the queue is full.
+// post sends b, which takes at most two frames. It waits while the queue is full.
 func (p *raw) post(b []byte) {
 	p.Helper()
 	p.request(b, rdma.SendRequest{Op: rdma.Send})
 }
 
-// request has a request of bytes done.
+// request posts a work request for b. It waits while the queue is full.
 func (p *raw) request(b []byte, r rdma.SendRequest) {
 	p.Helper()
 	p.await("room to send", func() bool { return p.under < rawSends })
 	p.start(b, r)
 }
 
-// start has a request done, for which there is room. It takes no completions.
+// start posts a work request for b. The queue must have room. It does not poll for completions.
 func (p *raw) start(b []byte, r rdma.SendRequest) {
 	p.Helper()
 	first := umem.Frame{Addr: p.frames[2*(p.posted%rawSends)].Addr}
@@ -182,7 +183,7 @@ func (p *raw) start(b []byte, r rdma.SendRequest) {
 	p.under++
 }
 
-// send sends the next messages with a payload of so many bytes, as the limit allows.
+// send sends the next count messages with payloads of size bytes, as the limit allows.
 func (p *raw) send(count, size int) {
 	p.Helper()
 	for range count {
@@ -196,7 +197,7 @@ func (p *raw) send(count, size int) {
 	}
 }
 
-// payload is that of a message.
+// payload returns the payload of a message.
 func payload(sequence uint64, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -205,7 +206,7 @@ func payload(sequence uint64, size int) []byte {
 	return b
 }
 
-// poll takes what came, and returns the last progress message if it is the last word.
+// poll processes completions. It returns the last progress message if that is a final message.
 func (p *raw) poll() (last protocol.Progress) {
 	p.Helper()
 	var done [32]rdma.WorkCompletion
@@ -236,7 +237,8 @@ func (p *raw) poll() (last protocol.Progress) {
 	return last
 }
 
-// await waits until something is so, of what progress says. It does not wait for one that was ended, and says why that was.
+// await waits until so returns true, which progress messages can cause. If the receiver ends the
+// connection, the test fails with the receiver's reason.
 func (p *raw) await(what string, so func() bool) {
 	p.Helper()
 	testenv.Wait(p, 20*time.Second, what, func() bool { p.poll(); return so() || p.heard() })
@@ -244,21 +246,21 @@ func (p *raw) await(what string, so func() bool) {
 		if so() {
 			return
 		}
-		p.poll() // what came with the end, or is flushed by it
+		p.poll() // the end may have brought messages, or flushed them
 	}
 	text := <-p.textDone
 	p.textDone <- text
 	p.Fatalf("session %d waits for %s, and its connection has ended: it hears %q, and its queue pair has met %v", p.session, what, text, p.broken)
 }
 
-// awaitAcked waits for the acknowledgement of all that was sent.
+// awaitAcked waits until the receiver has acknowledged every sent message.
 func (p *raw) awaitAcked() {
 	p.Helper()
 	p.await("acknowledgements", func() bool { return p.acked == p.next-1 })
 }
 
-// ended waits until the receiver has ended the connection, and returns its last words: of the queue pair and of the
-// TCP connection.
+// ended waits until the receiver has ended the connection. It returns the receiver's reason: the
+// status of the final message, and the text from the TCP connection.
 func (p *raw) ended() (status protocol.Reason, text string) {
 	p.Helper()
 	testenv.Wait(p, 20*time.Second, "the receiver to end the connection", func() bool {

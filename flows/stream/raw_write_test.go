@@ -7,14 +7,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// writer is a hello of one that can write.
+// writer returns the hello of a peer that can write.
 func writer(session uint64) protocol.Hello {
 	h := hello(session)
 	h.Capabilities = protocol.CapabilityWrite
 	return h
 }
 
-// progress reads a message of the receiver's, and keeps the credits that come with it.
+// progress parses a progress message from the receiver, and stores the credits in it.
 func (p *raw) progress(message []byte) (protocol.Progress, protocol.Reason) {
 	p.Helper()
 	if k, _ := protocol.KindOf(message); k != protocol.KindGrant {
@@ -50,7 +50,7 @@ func (p *raw) credit() protocol.Credit {
 	return c
 }
 
-// write writes bytes where a credit says.
+// write performs op with b at the address of a credit.
 func (p *raw) write(b []byte, c protocol.Credit, op rdma.Op) {
 	p.Helper()
 	r := rdma.SendRequest{Op: op, RemoteAddr: c.Addr, RKey: c.RKey}
@@ -60,5 +60,5 @@ func (p *raw) write(b []byte, c protocol.Credit, op rdma.Op) {
 	p.request(b, r)
 }
 
-// good is the next message.
+// good returns the next message, valid, with a payload of size bytes.
 func (p *raw) good(size int) []byte { return p.message(p.next, payload(p.next, size)) }

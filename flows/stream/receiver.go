@@ -24,11 +24,11 @@ import (
 // session gets that number while a message of this one is not acknowledged, even if its peer is
 // disconnected.
 //
-// Supply Peers times Window frames, plus those that the flow keeps, to give each peer its whole
-// window. With fewer frames each peer can still send one message at a time, if there is one frame
-// for each of Peers.
+// Supply Peers times Window frames, plus the frames that the flow keeps, to give each peer its
+// whole window. With fewer frames each peer can still send one message at a time, if there is one
+// frame for each of Peers.
 //
-// A receive that a peer had begun to fill when it vanished returns when its queue pair is closed.
+// If a peer vanishes while it fills a receive, the receive returns when the queue pair is closed.
 // The kernel's Soft-RoCE (seen with Linux 7.2) loses it if the receives are shared. The port then
 // keeps the frame until Close, and one credit has no receive behind it, so that one peer may have
 // to wait for others.
@@ -43,18 +43,18 @@ type Receiver struct {
 
 	slots        []slot  // by the port's number of the queue pair
 	peers        []*peer // attached
-	news         slotSet // peers that may need a progress message, or have changed counters
+	news         slotSet // peers that may need a progress message, or whose counters changed
 	wants        slotSet // peers that may get more credits
 	turn         int     // the slot where the next credits begin
 	needy        int     // the slot where the search for a peer without credits begins
 	sessions     sessions
 	participants []participant
 	posted       int // receives without a message
-	available    int // those of posted that no peer has a credit for
+	available    int // those of posted for which no peer has a credit
 
 	own    *umem.Holder // of the frames
-	frames []umem.Frame // of each slot, for progress messages,
-	tells  int          // which so many may be in flight
+	frames []umem.Frame // by slot: for progress messages
+	tells  int          // progress messages of a slot that may be in flight
 	lasts  slotSet      // peers whose final one is in flight
 	polls  int          // calls since the last message
 	short  bool         // a progress message had no room
@@ -117,7 +117,7 @@ func (r *Receiver) openPort() (err error) {
 		p.Spread = uint64(c.Landing) + uint64(c.Message)
 	}
 	defer func() {
-		if r.port == nil { // which closes them otherwise
+		if r.port == nil { // otherwise the port closes them
 			err = errors.Join(err, closeQueues(p.Shared, p.SendCQ, p.ReceiveCQ))
 		}
 	}()
@@ -132,7 +132,7 @@ func (r *Receiver) openPort() (err error) {
 	}
 	r.shared, r.queues = p.Shared, [2]rdma.CompletionQueue{p.SendCQ, p.ReceiveCQ}
 	port := p
-	p.Shared, p.SendCQ, p.ReceiveCQ = nil, nil, nil // the port closes them, also when it does not open
+	p.Shared, p.SendCQ, p.ReceiveCQ = nil, nil, nil // the port closes them, even if it fails to open
 	r.port, err = msg.Open(port)
 	return err
 }
@@ -161,8 +161,8 @@ func (r *Receiver) Recv(dst []umem.Frame) int {
 	return r.ready.pop(dst)
 }
 
-// Supply posts receives into frames and extents, and gives peers credits for them. It returns how
-// many it took.
+// Supply posts receives into frames and extents, and gives peers credits for them. It returns the
+// number of frames and extents that it used.
 func (r *Receiver) Supply(empty []umem.Frame) int {
 	if r.closed {
 		return 0
@@ -208,9 +208,9 @@ func (r *Receiver) Poll(now time.Time) error {
 	return err
 }
 
-// speak sends progress messages. It reaps completions afterwards, and only if nothing has arrived
-// for two rounds or if it must: an empty poll makes the device send its ACKs in a system call of
-// their own, while a message to the peer would carry them along.
+// speak sends progress messages. Afterwards it polls for their completions, but only if nothing has
+// arrived for two rounds or if it must. An empty poll makes the device send its ACKs in a separate
+// system call, while a message to the peer would carry them along.
 func (r *Receiver) speak(now time.Time) error {
 	r.short = false
 	said := r.stats.own.progress
@@ -219,8 +219,8 @@ func (r *Receiver) speak(now time.Time) error {
 	return r.kick(r.stats.own.progress - said)
 }
 
-// kick posts what is queued. If the device can batch, progress messages to several peers are sent
-// together.
+// kick posts the queued requests. If the device can batch, it sends progress messages to several
+// peers together.
 func (r *Receiver) kick(told uint64) error {
 	if told > 1 && r.batcher != nil {
 		r.batcher.Begin()
@@ -239,8 +239,8 @@ func (r *Receiver) recycle() {
 	}
 }
 
-// Kick posts what Supply has queued. Poll does the same; Kick is for a worker that supplies after
-// Poll.
+// Kick posts the receives that Supply has queued. Poll does the same; Kick is for a worker that
+// supplies after Poll.
 func (r *Receiver) Kick() error {
 	if r.closed {
 		return errClosed
@@ -274,7 +274,7 @@ func (r *Receiver) Idle() bool {
 var errClosed = errors.New("the receiver is closed")
 
 // Close ends all peers and gives all frames back to the region. Serve must have returned before.
-// After an error it may be called again.
+// After an error Close may be called again.
 func (r *Receiver) Close() error {
 	if r.closed {
 		return nil
@@ -287,7 +287,7 @@ func (r *Receiver) Close() error {
 	return nil
 }
 
-// closeParts closes grants, then queue pairs, then the registration that windows were bound to.
+// closeParts closes grants, then queue pairs, then the registration to which windows were bound.
 func (r *Receiver) closeParts() error {
 	var errs []error
 	for _, p := range r.peers {
@@ -319,5 +319,5 @@ func (r *Receiver) giveAll() {
 	r.slots, r.peers = nil, nil
 }
 
-// quantum is the number of credits that justifies a progress message of its own.
+// quantum is the number of credits that justifies a separate progress message.
 func (r *Receiver) quantum() uint64 { return uint64(max(1, r.config.Window/4)) }

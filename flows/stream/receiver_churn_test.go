@@ -9,8 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// testChurn: peers of all kinds come and go at once. In the end every session that kept to the rules has all it sent, and no
-// receive and no credit is lost, as sink.close finds.
+// testChurn: peers of all kinds connect and leave at the same time. Afterwards a new peer gets its
+// whole window, and no receive and no credit is lost, as sink.close checks.
 func testChurn(t *testing.T, g *rig) {
 	c := receiverConfig()
 	k := g.far.newSink(c, c.Peers*c.Window-5)
@@ -25,7 +25,7 @@ func testChurn(t *testing.T, g *rig) {
 			for range testenv.Fewer(rounds) {
 				p, err := g.near.tryDial(k.address, hello(session), connect.Config{})
 				if err != nil {
-					continue // the place of the one before is not free yet
+					continue // the slot of the earlier connection is not free yet
 				}
 				p.churn(rand.IntN(6))
 			}
@@ -37,7 +37,7 @@ func testChurn(t *testing.T, g *rig) {
 	p.awaitAcked()
 }
 
-// churn sends some messages and ends in one way or another.
+// churn sends some messages and ends the connection in one of several ways.
 func (p *raw) churn(way int) {
 	p.send(rand.IntN(40), 200)
 	switch way {
@@ -47,7 +47,7 @@ func (p *raw) churn(way int) {
 		attacks[rand.IntN(len(attacks))].do(p)
 		p.ended()
 	case 2:
-		p.post(p.message(1<<40, nil)) // and leaves
+		p.post(p.message(1<<40, nil)) // and leaves without waiting
 	case 3:
 		if err := p.pair.Modify(errorState()); err != nil {
 			p.Error(err)

@@ -4,11 +4,12 @@ import (
 	"math/bits"
 )
 
-// Credits. A posted receive is promised to at most one peer: available counts those that are not promised. The number of messages
-// that a peer may still send is limit - taken.
+// Credits. The receiver promises a posted receive to at most one peer; available counts the others.
+// A peer may still send limit - taken messages.
 
-// grant gives credits for available receives: first one to each peer that has none, then the rest
-// in turn, up to a window each. One receive is reserved for each peer that is not connected yet.
+// grant gives credits for available receives. Each peer without a credit first gets one. Then the
+// peers get the rest by turns, up to a window each. One receive is reserved for each peer that is
+// not connected yet.
 func (r *Receiver) grant() {
 	r.grantFirst()
 	for spare := r.spare(); spare > 0; spare = r.spare() {
@@ -28,8 +29,8 @@ func (r *Receiver) may(p *peer) int {
 }
 
 // grantFirst gives one credit to each peer that has none. It begins after the peer that got the
-// last one: a peer that uses its credit at once gets no second one before the others have had their
-// first. The flow may need the others' messages before it can give frames back.
+// last one. A peer that uses its credit at once therefore gets a second one only after the others
+// have got their first. The flow may need the others' messages before it can give frames back.
 func (r *Receiver) grantFirst() {
 	first := r.needy
 	for _, part := range r.around(first) {
@@ -52,7 +53,7 @@ func (r *Receiver) around(first int) [2]part {
 }
 
 // wanting returns the peer of a slot if it may get more credits. Otherwise it removes the slot from
-// wants, until that changes.
+// wants until that changes.
 func (r *Receiver) wanting(slot int) *peer {
 	p := r.slots[slot].peer
 	if p == nil || !p.state.takes() || r.may(p) <= 0 {
@@ -64,7 +65,7 @@ func (r *Receiver) wanting(slot int) *peer {
 
 func (r *Receiver) spare() int { return r.available - (r.config.Peers - len(r.peers)) }
 
-// grantRound gives each peer a few credits, and reports whether one took some.
+// grantRound gives each peer a few credits. It reports whether a peer took some.
 func (r *Receiver) grantRound(spare int) (given bool) {
 	r.turn++
 	for _, part := range r.around(r.turn) {
@@ -89,7 +90,7 @@ func (r *Receiver) give(p *peer, n int) {
 	r.news.add(p.slot)
 }
 
-// takeBack revokes a peer's credits. Frames that it may write return when it is detached.
+// takeBack revokes a peer's credits. Frames that the peer may write return when it is detached.
 func (r *Receiver) takeBack(p *peer) {
 	r.news.add(p.slot)
 	if p.granted != nil {

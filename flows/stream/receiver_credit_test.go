@@ -2,8 +2,9 @@ package stream
 
 import "testing"
 
-// TestCreditsForWhoWaits: one receive after the other comes to peers that have no credit, of which the first uses its own at
-// once. The others get theirs all the same.
+// TestCreditsForWhoWaits: receives arrive one at a time, and the first peer uses its credit at
+// once. The receiver still gives each of the other peers a credit before it gives the first peer a
+// second one.
 func TestCreditsForWhoWaits(t *testing.T) {
 	r := &Receiver{config: ReceiverConfig{Window: 8, Peers: 4}, slots: make([]slot, 4), news: newSlotSet(4), wants: newSlotSet(4)}
 	for i := range r.slots {

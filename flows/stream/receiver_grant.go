@@ -10,14 +10,16 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Receiving by WRITE. With ReceiverConfig.Write a credit is a frame or extent. It is granted to the peer, which writes one message
-// into it and reports it by an immediate. The grant is then revoked, and the message is read only after that: the peer cannot change it any more.
+// Receiving by WRITE. With ReceiverConfig.Write a credit is a frame or extent. The receiver grants
+// it to the peer. The peer writes one message into it and reports it by an immediate. The receiver
+// then revokes the grant, and only afterwards reads the message, because the peer can no longer
+// change it.
 //
 // Sequences after session.taken: up to asked the grants are being revoked; up to came the immediate
-// has arrived; up to peer.saidLimit the peer knows the address; up to made the frame is granted; up to peer.limit there is a frame. The slot of a sequence is
-// the sequence modulo the window.
+// has arrived; up to peer.saidLimit the peer knows the address; up to made the frame is granted; up
+// to peer.limit there is a frame. The slot of a sequence is the sequence modulo the window.
 
-// granted is what one peer may write into.
+// granted is the memory that one peer may write.
 type granted struct {
 	grants            *mr.Cache
 	slots             []writable
@@ -49,8 +51,8 @@ func (g *granted) close() error {
 // grantRequests bounds the work requests for the grants of one peer in flight.
 const grantRequests = 64
 
-// openWrites takes what receiving by WRITE needs: frames for the receives that immediates consume,
-// a holder for what peers may write, and a registration for binding windows.
+// openWrites takes the resources for receiving by WRITE: frames for the receives that immediates
+// consume, a holder for frames that peers may write, and a registration for binding windows.
 func (r *Receiver) openWrites() (err error) {
 	c := &r.config
 	r.free = newFrameRing(r.depth)
@@ -83,8 +85,8 @@ func (r *Receiver) newGrants(q rdma.QueuePair) (*mr.Cache, error) {
 		Register: r.bindable == nil})
 }
 
-// keep takes frames for messages to be written into, as long as there is room, and gives peers
-// credits for them.
+// keep takes frames into which peers will write, until one lacks room, and gives peers credits for
+// them.
 func (r *Receiver) keep(empty []umem.Frame) int {
 	for n, f := range empty {
 		start, room := r.region.Start(f)
@@ -111,7 +113,8 @@ func (r *Receiver) assign(p *peer, n int) {
 	}
 }
 
-// unassign takes back the frames that a peer has not written. It has no access to them any more.
+// unassign takes back the frames that a peer has not written. The peer must no longer have access
+// to them.
 func (r *Receiver) unassign(p *peer) {
 	for ; p.limit > p.session.taken; p.limit-- {
 		f := p.granted.at(p.limit).frame
@@ -140,16 +143,16 @@ func (r *Receiver) extend(p *peer) {
 	}
 }
 
-// endGrant handles a grant that could not be made or revoked: it is tried again later, or the peer
-// is lost.
+// endGrant handles a failure to make or revoke a grant. If the grants are busy, the receiver tries
+// again later; otherwise it loses the peer.
 func (r *Receiver) endGrant(p *peer, err error) {
 	if err != nil && !errors.Is(err, mr.ErrBusy) {
 		r.lose(p, err)
 	}
 }
 
-// absorbNotes processes immediates, and messages whose grants are revoked, and returns how many
-// there were.
+// absorbNotes processes immediates, and messages whose grants are revoked. It returns the number of
+// both.
 func (r *Receiver) absorbNotes() (moved int) {
 	r.reap()
 	n := r.port.Recv(r.batch[:])
@@ -181,7 +184,7 @@ func (r *Receiver) note(f umem.Frame) {
 	}
 }
 
-// written records that a peer has written so many bytes into a slot, if it may.
+// written records that a peer has written length bytes into a slot, if the peer may do that.
 func (r *Receiver) written(p *peer, slot uint32, length uint64) protocol.Reason {
 	g := p.granted
 	next, window := g.number(g.came+1), uint32(len(g.slots))
@@ -201,7 +204,7 @@ func (r *Receiver) written(p *peer, slot uint32, length uint64) protocol.Reason 
 }
 
 // handOut revokes the grants of messages that have arrived, and accepts messages whose grants are
-// revoked. It reports whether there was one.
+// revoked. It returns the number of accepted messages.
 func (r *Receiver) handOut(p *peer) (moved int) {
 	g := p.granted
 	if g.ended {
@@ -232,8 +235,8 @@ func (r *Receiver) unreachable(p *peer) bool {
 	return next <= g.asked && (g.ended || g.grants.Revoked(g.at(next).frame.Addr))
 }
 
-// takeWritten checks the next message, which nobody can change any more, and passes it on or ends
-// the peer.
+// takeWritten checks the next message, which the peer can no longer change. It passes the message
+// on or ends the peer.
 func (r *Receiver) takeWritten(p *peer) bool {
 	s := p.session
 	f := p.granted.at(s.taken + 1).frame
@@ -284,7 +287,8 @@ func (r *Receiver) waits() bool {
 	return false
 }
 
-// credits appends the peer's next credits to its progress message, and returns the length.
+// credits writes the peer's progress message with its next credits into message, and returns the
+// length.
 func (r *Receiver) credits(p *peer, message []byte, m *protocol.Progress) uint32 {
 	g := p.granted
 	n := uint32(min(g.made-p.saidLimit, protocol.MaxCredits))
@@ -301,7 +305,7 @@ func (r *Receiver) credits(p *peer, message []byte, m *protocol.Progress) uint32
 	return protocol.HeaderLen + n*protocol.CreditLen
 }
 
-// inspect ends a peer whose queue pair is in Error although no request of ours failed: its device
+// inspect ends a peer whose queue pair is in Error although no local request failed: its device
 // tried an access that was not granted.
 func (r *Receiver) inspect(p *peer) error {
 	if r.closed || p.state.ended() || p.stopped {

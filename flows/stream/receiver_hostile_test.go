@@ -19,7 +19,8 @@ func errorState() (rdma.Attributes, rdma.Mask) {
 	return rdma.Attributes{State: rdma.Error}, rdma.MaskState
 }
 
-// attacks are what a peer does after three good messages, and why it is ended.
+// attacks are the things that a hostile peer does after three good messages, each with the reason
+// for which the receiver ends it.
 var attacks = []struct {
 	name string
 	why  protocol.Reason
@@ -41,8 +42,8 @@ var attacks = []struct {
 	{"longer than a receive", protocol.TooLong, func(p *raw) { p.post(p.message(p.next, payload(p.next, 5000))) }},
 }
 
-// testHostile: a peer that breaks the rules is told why and ended, its frames are receives again, and another peer goes on. Its
-// session may come back.
+// testHostile: the receiver sends a peer that breaks the rules the reason, and ends it. The peer's
+// frames become receives again, other peers are not affected, and the session can reconnect.
 func testHostile(t *testing.T, g *rig) {
 	c := receiverConfig()
 	frames := c.Peers * c.Window
@@ -58,9 +59,9 @@ func testHostile(t *testing.T, g *rig) {
 		p.send(3, 50)
 		p.awaitAcked()
 		a.do(p)
-		p.post(p.message(p.next, nil)) // too late
+		p.post(p.message(p.next, nil)) // sent after the violation
 		status, text := p.ended()
-		if text != a.why.Error() || status != a.why && status != protocol.None { // the queue pair may be beyond words
+		if text != a.why.Error() || status != a.why && status != protocol.None { // the queue pair may be in Error
 			t.Errorf("%s: the peer hears %v, %q, not %v", a.name, status, text, a.why)
 		}
 		wrong[a.why]++
@@ -82,7 +83,8 @@ func testHostile(t *testing.T, g *rig) {
 	testenv.Wait(t, 10*time.Second, "all frames to be receives", func() bool { return k.stats().Posted == int64(frames) })
 }
 
-// testFlood: a peer that sends on and on beyond its credit is ended, and takes no receive from others for long.
+// testFlood: the receiver ends a peer that keeps sending beyond its credit. Other peers lose
+// receives to it only for a short time.
 func testFlood(t *testing.T, g *rig) {
 	c := receiverConfig()
 	frames := c.Peers * c.Window
@@ -102,7 +104,8 @@ func testFlood(t *testing.T, g *rig) {
 	testenv.Wait(t, 10*time.Second, "all frames to be receives", func() bool { return k.stats().Posted == int64(frames) })
 }
 
-// offers has the side's machine offer a queue pair at an address, and returns the refusal. Nothing is led.
+// offers dials address with a queue pair at another address, and returns the refusal. It does not
+// connect the queue pair.
 func (s *side) offers(address string, at netip.Addr, h protocol.Hello) (err error) {
 	s.Helper()
 	e := connect.End{Settings: connect.Defaults(), Elsewhere: true,
@@ -118,7 +121,8 @@ func (s *side) offers(address string, at netip.Addr, h protocol.Hello) (err erro
 	return err
 }
 
-// testGIDs: a peer is refused whose queue pair is at another address than its connection comes from, unless that is allowed.
+// testGIDs: the receiver refuses a peer whose queue pair has another address than its connection,
+// unless allow_any_gid is set.
 func testGIDs(t *testing.T, g *rig) {
 	third := netip.AddrFrom4([4]byte{10, 77, 0, 99})
 	c := receiverConfig()
@@ -140,7 +144,8 @@ func testGIDs(t *testing.T, g *rig) {
 	}
 }
 
-// testHellos: peers that want something else, or may not, are refused before they have anything.
+// testHellos: the receiver refuses a peer whose hello does not match the flow or that Permit
+// refuses, and makes no session for it.
 func testHellos(t *testing.T, g *rig) {
 	c := receiverConfig()
 	c.Permit = func(_ connect.Peer, h protocol.Hello) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// testAllocations: a round with messages, acknowledgements and progress allocates nothing.
+// testAllocations: a round with messages, acknowledgements and progress does not allocate.
 func testAllocations(t *testing.T, g *rig) {
 	if umem.Invariants {
 		t.Skip("checking every pass of a frame allocates, and so does the race detector")
@@ -17,7 +17,7 @@ func testAllocations(t *testing.T, g *rig) {
 	c := receiverConfig()
 	k := g.far.newSink(c, c.Peers*c.Window)
 	p := g.near.dial(k.address, hello(1))
-	k.on(func() { k.rounds = nil }) // the test polls it itself
+	k.on(func() { k.rounds = nil }) // the test polls the receiver itself
 	var buf [batchSize]umem.Frame
 	last, now := uint64(0), time.Now()
 	round := func() {
@@ -43,8 +43,8 @@ func testAllocations(t *testing.T, g *rig) {
 	}
 }
 
-// testLateCredits: a peer that comes while there are no receives is connected without credits, and gets some when there are
-// again.
+// testLateCredits: a peer that connects while there are no receives gets no credits. It gets some
+// when there are receives again.
 func testLateCredits(t *testing.T, g *rig) {
 	c := receiverConfig()
 	c.Peers = 2

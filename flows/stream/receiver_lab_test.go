@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// newVerbsRig has both sides on one device of libibverbs.
+// newVerbsRig makes a rig with both sides on one device of libibverbs.
 func newVerbsRig(t testing.TB) *rig {
 	t.Helper()
 	testenv.Leaks(t)
@@ -26,7 +26,7 @@ func newVerbsRig(t testing.TB) *rig {
 	return &rig{TB: t, near: newSide(t, m, open), far: newSide(t, m, open)}
 }
 
-// TestReceiverVerbs is TestReceiver over such a device.
+// TestReceiverVerbs: TestReceiver passes over a device of libibverbs.
 func TestReceiverVerbs(t *testing.T) {
 	g := newVerbsRig(t)
 	for _, c := range receiverParts {
@@ -34,7 +34,7 @@ func TestReceiverVerbs(t *testing.T) {
 	}
 }
 
-// standsFor leaves out, in the short form, the parts that others stand for: the guest is slow.
+// standsFor skips a part in the short form if other parts cover it: the guest is slow.
 func standsFor(t *testing.T, part string) {
 	t.Helper()
 	switch part {

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
-// roll takes senders of a receiver with participants.
+// roll adds senders to a receiver with participants.
 type roll struct {
 	*testing.T
 	r      *Receiver
@@ -23,7 +23,7 @@ func newRoll(t *testing.T, participants int) *roll {
 	return o
 }
 
-// comes is what attach does with a sender.
+// comes adds a sender, as attach does.
 func (o *roll) comes(w sender) (*session, error) {
 	index, begins, err := o.r.identify(&w)
 	if err != nil {
@@ -43,7 +43,8 @@ func (o *roll) has(s *session, index int, current bool) {
 	}
 }
 
-// TestParticipants: a participant is known by certificate and number, and keeps its index when it begins a session.
+// TestParticipants: the receiver identifies a participant by its certificate and number. The
+// participant keeps its index when it begins a session.
 func TestParticipants(t *testing.T) {
 	o := newRoll(t, 2)
 	refused := func(w sender, reason protocol.Reason, words string) {
@@ -80,7 +81,7 @@ func TestParticipants(t *testing.T) {
 	if s, err := o.comes(sender{session: 5, next: 9, participant: 1}); s != again || err != nil {
 		t.Errorf("it comes back: %+v, %v", s, err)
 	}
-	other, err := o.comes(sender{session: 6, participant: 4}) // in the place of who owes and is owed nothing
+	other, err := o.comes(sender{session: 6, participant: 4}) // replaces an idle participant
 	if err != nil {
 		t.Fatal(err)
 	}

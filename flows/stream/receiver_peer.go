@@ -16,7 +16,7 @@ type state uint32
 
 const (
 	attached  state = iota // the port has its queue pair; the connection is not established yet
-	connected              // it may be sent to
+	connected              // the receiver may send to it
 	ending                 // the final message is being sent
 	failed                 // its queue pair is in Error
 	gone                   // the queue pair is closed
@@ -41,24 +41,24 @@ type peer struct {
 	slot    int
 	state   state
 	limit   uint64   // up to which it may send
-	replays int      // in a row
+	replays int      // consecutive ones
 	moved   bool     // a message has arrived since the last Poll
 	stopped bool     // its queue pair was put into Error
-	granted *granted // what it may write; nil if it sends
+	granted *granted // frames that it may write; nil if it sends
 
-	saidLimit        uint64 // the last limit that the peer was told
+	saidLimit        uint64 // the last limit that was sent to the peer
 	saidAcknowledged uint64
 	again            bool // the last progress message must be repeated
 	final            bool // the final message is posted
 
 	reason protocol.Reason // of the refusal; None if it was not refused
-	cause  error           // of its end; other goroutines may read it once over is closed
+	cause  error           // of its end; other goroutines may read it after over is closed
 	over   chan struct{}   // closed when it ends
-	away   chan struct{}   // closed when it is detached; of the goroutine that serves it
-	said   chan struct{}   // closed when the final message has arrived, or cannot
+	away   chan struct{}   // closed when it is detached, by the goroutine that serves it
+	said   chan struct{}   // closed when the final message has arrived, or cannot arrive
 }
 
-// enter changes the state and publishes it.
+// enter changes the state and publishes the new one.
 func (p *peer) enter(s state) {
 	p.state = s
 	p.session.count.state.Store(uint32(s))
@@ -78,7 +78,7 @@ var (
 	errFailed   = errors.New("its queue pair failed")
 )
 
-// ErrOwner refuses a session that belongs to another certificate.
+// ErrOwner refuses a session that a peer with another certificate began.
 var ErrOwner = fmt.Errorf("%w: the session was begun by another", protocol.NotPermitted)
 
 // grantedLimit returns how many messages the peer may still send.
@@ -92,8 +92,8 @@ func (p *peer) sendableCredits() uint64 {
 	return p.limit
 }
 
-// attach takes over a queue pair in INIT for a sender, with its grants if it writes, and gives the
-// peer its first credits.
+// attach takes over a queue pair in INIT for a sender, together with its grants if it writes. It
+// gives the peer its first credits.
 func (r *Receiver) attach(q rdma.QueuePair, g *mr.Cache, w *sender, now int64) (*peer, error) {
 	switch {
 	case r.closed:
@@ -162,7 +162,7 @@ func (r *Receiver) activate(p *peer) error {
 	return nil
 }
 
-// refuse ends a peer that broke the protocol. It is told the reason if that is possible.
+// refuse ends a peer that broke the protocol, and sends it the reason if possible.
 func (r *Receiver) refuse(p *peer, why protocol.Reason) {
 	if p.state.ended() {
 		return
@@ -177,13 +177,13 @@ func (r *Receiver) finish(p *peer, why protocol.Reason) {
 		return
 	}
 	if p.final = p.state != connected; p.final {
-		p.saidAll() // there is no way to send it
+		p.saidAll() // the final message cannot be sent
 	}
 	p.reason = why
 	r.over(p, ending, why)
 }
 
-// lose ends a peer whose queue pair failed. If it was being ended already, the first cause stays.
+// lose ends a peer whose queue pair failed. If the peer was already ending, the first cause stays.
 func (r *Receiver) lose(p *peer, cause error) {
 	switch {
 	case p.state == ending:
@@ -197,7 +197,7 @@ func (r *Receiver) lose(p *peer, cause error) {
 	}
 }
 
-// over makes the goroutine that serves the peer take it down.
+// over makes the goroutine that serves the peer take down its connection.
 func (r *Receiver) over(p *peer, s state, cause error) {
 	if r.takeBack(p); s == failed {
 		p.saidAll()
@@ -209,9 +209,10 @@ func (r *Receiver) over(p *peer, s state, cause error) {
 	close(p.over)
 }
 
-// Reject refuses a message from Recv: neither it nor any after it was processed. The peer is told
-// the reason, ended, and counted as refused. When it reconnects it is asked for that message again.
-// The caller must drop the later messages of the session that Recv has returned or still returns.
+// Reject refuses a message from Recv: the flow processed neither it nor any later one. The receiver
+// sends the peer the reason, ends it and counts it as refused. When the peer reconnects, it must
+// begin with that message. The caller must drop the later messages of the session that Recv has
+// returned or still returns.
 func (r *Receiver) Reject(session uint16, sequence uint64, why protocol.Reason) {
 	s := r.sessions.at(session)
 	if s == nil || sequence <= s.acknowledged || sequence > s.taken {

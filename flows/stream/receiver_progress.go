@@ -8,19 +8,18 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// slot is a place for one queue pair. It has a frame from which progress messages are sent, one
-// place after the other, so that the next message need not wait until the device is done with the
-// one before. When all places are in flight, the next message is sent later with the state of that
-// time.
+// slot is a place for one queue pair. Its frame has places for progress messages, which are used in
+// turn, so that the next message need not wait until the device has sent the one before. When all
+// places are in flight, the next message is sent later, with the state of that time.
 type slot struct {
 	told int   // progress messages sent
 	peer *peer // nil: free
 }
 
 const (
-	// mostTold bounds the progress messages in flight to a peer. RoCE in software acknowledges 16 at once, and a few
-	// more complete later. With one more request they fill a send queue of 32, which stays in the cache. With grants the
-	// frame has room for fewer.
+	// mostTold bounds the progress messages in flight to a peer. RoCE in software acknowledges 16
+	// at once, and a few more complete later. With one more request they fill a send queue of 32,
+	// which stays in the cache. With grants the frame has room for fewer.
 	mostTold = 31
 	// tellEvery is the number of messages per signaled one.
 	tellEvery = 8
@@ -42,8 +41,8 @@ func (c *ReceiverConfig) tells() int {
 	return max(2, min(mostTold, room, completions))
 }
 
-// requests returns the requests of a queue pair besides progress messages: those of grants, and one
-// spare.
+// requests returns the number of requests of a queue pair in addition to progress messages: those
+// of grants, and one spare.
 func (c *ReceiverConfig) requests() int {
 	if c.Write {
 		return 1 + grantRequests
@@ -51,7 +50,7 @@ func (c *ReceiverConfig) requests() int {
 	return 1
 }
 
-// takeSlots takes the frames that progress messages are sent from.
+// takeSlots takes the frames for progress messages.
 func (r *Receiver) takeSlots() (err error) {
 	c := &r.config
 	if r.own, err = c.Worker.Book().NewHolder(umem.OwnerRDMA, "receiver "+c.Name); err != nil {
@@ -70,9 +69,9 @@ func (r *Receiver) place(slot int) uint64 {
 	return r.frames[slot].Addr + uint64(r.slots[slot].told%r.tells)*uint64(r.config.progressBytes())
 }
 
-// Acknowledge says that the messages of a session up to sequence have the configured Durability,
-// and the position of the last one in the log. The next Poll tells the peer. An acknowledgement is
-// never taken back, and sequences that have not arrived are not acknowledged.
+// Acknowledge says that the messages of a session up to sequence have the configured Durability.
+// position is the position of the last one in the log. The next Poll sends that to the peer. The
+// receiver never revokes an acknowledgement, and ignores sequences that have not arrived.
 func (r *Receiver) Acknowledge(session uint16, sequence, position uint64) {
 	s := r.sessions.at(session)
 	if s == nil || sequence <= s.acknowledged || sequence > s.taken {
@@ -106,8 +105,8 @@ func (p *peer) due(quantum uint64) bool {
 }
 
 // sendProgress sends the progress messages that are due, and publishes the peers' counters. Its
-// cost depends on the peers with changes and not on those connected, except for peers that write,
-// whose grants are checked each time.
+// cost depends on the number of peers with changes, not on the number of connected peers. It checks
+// the grants of peers that write each time.
 func (r *Receiver) sendProgress(now time.Time) {
 	end := len(r.slots)
 	for n := r.news.next(0, end); n >= 0; n = r.news.next(n+1, end) {
@@ -129,7 +128,7 @@ func (r *Receiver) sendProgress(now time.Time) {
 	}
 }
 
-// tell sends a peer the newest state, unless too many older messages are in flight.
+// tell sends a peer the newest state, unless too many older progress messages are in flight.
 func (r *Receiver) tell(p *peer) {
 	slot, s := &r.slots[p.slot], p.session
 	if r.port.UnderWay(p.slot) >= r.tells {
@@ -182,7 +181,7 @@ func (r *Receiver) untold(slot int) {
 }
 
 // sendFailed ends a peer whose queue pair failed while a progress message was in flight. If the
-// message was only flushed and no request of ours failed before, the peer's device tried an access
+// message was only flushed, and no local request failed before, the peer's device tried an access
 // that was not granted: see inspect.
 func (r *Receiver) sendFailed(p *peer) {
 	cause := r.port.Cause(p.slot)

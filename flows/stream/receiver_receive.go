@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// absorb processes what has arrived at the port, and returns how much that was.
+// absorb processes the completions of the port, and returns their number.
 func (r *Receiver) absorb() int {
 	switch {
 	case r.closed:
@@ -32,7 +32,7 @@ func (r *Receiver) absorb() int {
 	return n
 }
 
-// take decides whether a message is passed on.
+// take decides whether to pass a message on.
 func (r *Receiver) take(f umem.Frame) bool {
 	p := r.peerOf(f)
 	switch {
@@ -52,7 +52,7 @@ func (r *Receiver) take(f umem.Frame) bool {
 	return r.admit(p, &d, f)
 }
 
-// peerOf returns the peer of a frame, nil if it is gone.
+// peerOf returns the peer of a frame, or nil if it no longer exists.
 func (r *Receiver) peerOf(f umem.Frame) *peer {
 	n := int(r.region.Side(f).Queue)
 	if n >= len(r.slots) {
@@ -61,7 +61,7 @@ func (r *Receiver) peerOf(f umem.Frame) *peer {
 	return r.slots[n].peer
 }
 
-// check checks a message by itself.
+// check checks a message without its context.
 func (r *Receiver) check(message []byte) (protocol.Data, protocol.Reason) {
 	if uint64(len(message)) > uint64(r.config.Message) {
 		return protocol.Data{}, protocol.TooLong
@@ -110,11 +110,12 @@ func (r *Receiver) accept(p *peer, f umem.Frame) {
 	r.region.Side(f).Queue = s.number
 }
 
-// replaysMost bounds the replays in a row. A sender that ignores the hello stays below, an attack
-// does not.
+// replaysMost is the maximum number of consecutive replays. A sender that ignores the hello stays
+// below it, an attack does not.
 const replaysMost = 1 << 14
 
-// replayed drops a message that was accepted before. Its sender gets a progress message again.
+// replayed drops a message that was accepted before. It makes the receiver send a progress message
+// again.
 func (r *Receiver) replayed(p *peer) {
 	r.stats.own.replays++
 	p.again = true
@@ -124,18 +125,19 @@ func (r *Receiver) replayed(p *peer) {
 	}
 }
 
-// receiveFailed ends a peer whose queue pair failed while receiving: because of a message that is
-// too long, or by itself. If we ended it ourselves the cause is known already.
+// receiveFailed ends a peer whose queue pair failed while receiving, because of a message that is
+// too long or for another reason. If the receiver itself ended the peer, the cause is known
+// already.
 func (r *Receiver) receiveFailed(p *peer) {
 	if p == nil || p.state.ended() || p.stopped {
 		return
 	}
 	cause := r.port.Cause(p.slot)
-	if p.granted != nil && (errors.Is(cause, rdma.LocalAccess) || errors.Is(cause, rdma.RemoteAccess) || errors.Is(cause, rdma.LocalQPOperation)) { // the second is Soft-RoCE's word for it
+	if p.granted != nil && (errors.Is(cause, rdma.LocalAccess) || errors.Is(cause, rdma.RemoteAccess) || errors.Is(cause, rdma.LocalQPOperation)) { // Soft-RoCE reports the second
 		r.refuse(p, protocol.NotGranted)
 		return
 	}
-	if errors.Is(cause, rdma.LocalLength) || errors.Is(cause, rdma.LocalQPOperation) { // the latter is Soft-RoCE's word for it
+	if errors.Is(cause, rdma.LocalLength) || errors.Is(cause, rdma.LocalQPOperation) { // Soft-RoCE reports the latter
 		r.refuse(p, protocol.TooLong)
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestReject: a message that the flow rejects was not taken, nor those behind it. Its sender hears the reason, and sends them again on its next
-// connection; nothing stays owed to it.
+// TestReject: the receiver does not take a message that the flow rejects, nor any later one. It
+// sends the reason to the sender, which sends these messages again on its next connection.
 func TestReject(t *testing.T) {
 	g := newRig(t)
 	c := receiverConfig()
@@ -22,7 +22,7 @@ func TestReject(t *testing.T) {
 			case rejected == 0 && d.Sequence == 3:
 				rejected++
 				k.r.Reject(session, d.Sequence, protocol.BadLength)
-				k.r.Reject(session, 2, protocol.BadLength) // it is acknowledged
+				k.r.Reject(session, 2, protocol.BadLength) // has no effect: message 2 is acknowledged
 			case rejected == 0 || k.next[session]+1 == d.Sequence:
 				k.look(f)
 			}

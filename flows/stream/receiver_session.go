@@ -12,13 +12,13 @@ import (
 type session struct {
 	id      uint64
 	number  uint16 // in the table; Side.Queue of its messages
-	owner   string // name of the certificate that began it; empty without TLS
+	owner   string // name of the certificate with which it began; empty without TLS
 	ownerID uint64 // its protocol.OwnerOf
 	// participant is one of the senders whose messages a flow combines. Its certificate's name and the
 	// number in its hello identify it, so that it keeps its index when it restarts with a new session.
 	participant  int    // index, if there are participants
-	first        uint64 // taken at the beginning of this run
-	taken        uint64 // the highest sequence accepted; all up to it are
+	first        uint64 // value of taken at the beginning of this run
+	taken        uint64 // the highest sequence accepted; all earlier ones are accepted, too
 	acknowledged uint64
 	position     uint64 // in the log, of the last acknowledged one
 	peer         *peer  // nil: not connected
@@ -26,28 +26,29 @@ type session struct {
 	count        sessionCounters
 }
 
-// idle reports whether the session may be forgotten: it is not connected, and all its messages are
-// acknowledged.
+// idle reports whether the receiver may forget the session: it is not connected, and all its
+// messages are acknowledged.
 func (s *session) idle() bool { return s.peer == nil && s.acknowledged == s.taken }
 
-// used reports whether a message was accepted in this run. If not, Next finds the session again as
-// it was.
+// used reports whether a message was accepted in this run. If not, Next returns the same state
+// again.
 func (s *session) used() bool { return s.taken != s.first }
 
-// sessions holds the sessions of this run, by ID and by number. Their number is bounded. A new
-// session takes the place of the one that was quiet for longest: one that sent nothing in this run,
-// or else one that sent nothing for sessionTime. A sender whose session is forgotten may send
-// messages twice, so if neither exists the new session is refused.
+// sessions holds the sessions of this run, by ID and by number. Their number is limited. A new
+// session replaces the one that was quiet for longest: a session that sent nothing in this run, or
+// else one that sent nothing for sessionTime. A sender whose session is forgotten may send messages
+// twice. If neither exists, the receiver therefore refuses the new session.
 type sessions struct {
 	byID map[uint64]*session
 	list []*session // by number
 	most int
 }
 
-// sessionsMost is the number of sessions that are remembered at least, connected or not.
+// sessionsMost is the least limit of the number of sessions, connected or not.
 const sessionsMost = 1024
 
-// sessionTime is how long a session is remembered at least after its last message.
+// sessionTime is the time for which the receiver at least remembers a session after its last
+// message.
 const sessionTime = time.Hour
 
 func newSessions(peers int) sessions {
@@ -62,7 +63,7 @@ func (t *sessions) at(number uint16) *session {
 	return t.list[number]
 }
 
-// place returns a number for a new session. If the table is full, oldest is the session to forget.
+// place returns a number for a new session. If the table is full, the caller must forget oldest.
 func (t *sessions) place() (number int, oldest *session, ok bool) {
 	if len(t.list) < t.most {
 		t.list = append(t.list, nil)
@@ -84,7 +85,7 @@ func (t *sessions) place() (number int, oldest *session, ok bool) {
 	return int(oldest.number), oldest, true
 }
 
-// Session returns who began a known session, and the last accepted sequence. It belongs to the
+// Session returns the owner of a known session, and the last accepted sequence. It belongs to the
 // worker's thread.
 func (r *Receiver) Session(id uint64) (owner string, taken uint64, known bool) {
 	if s := r.sessions.byID[id]; s != nil {
@@ -102,8 +103,8 @@ func (r *Receiver) OwnerID(number uint16) uint64 {
 	return 0
 }
 
-// sessionOf returns the session with an ID, and makes it if it is not known. from is where its
-// sender can continue.
+// sessionOf returns the session with an ID, and makes it if it is not known. from is the sequence
+// at which its sender can continue.
 func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, error) {
 	t := &r.sessions
 	if s := t.byID[id]; s != nil {
@@ -136,8 +137,9 @@ func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, er
 	return s, nil
 }
 
-// participant is one of those whose messages a flow combines. It is known by its certificate's name and the number in its hello, so
-// that it stays the same when it starts again with a new session.
+// participant is one of the senders whose messages a flow combines. The name of its certificate and
+// the number in its hello identify it, so that it stays the same when it restarts with a new
+// session.
 type participant struct {
 	owner   string
 	number  uint32
@@ -154,20 +156,20 @@ func (p *participant) String() string {
 	return fmt.Sprintf("participant %d of %q", p.number, p.owner)
 }
 
-// gone reports whether the participant may be forgotten: it is not connected, and all its messages
-// are acknowledged.
+// gone reports whether the receiver may forget the participant: it is not connected, and all its
+// messages are acknowledged.
 func (p *participant) gone() bool { return p.session.idle() }
 
-// sender is what a connecting peer says of itself.
+// sender is the identity of a connecting peer, from its hello and its certificate.
 type sender struct {
 	session, next uint64 // of the hello
 	participant   uint32 // of the hello
 	owner         string // name of its certificate
-	name          string // for people
+	name          string // for logs and status
 }
 
-// identify returns the index of the participant that a sender is, and whether it begins a new
-// session. It changes nothing. Without ReceiverConfig.Participants the index is -1.
+// identify returns the index of the participant that a sender is, and whether the sender begins a
+// new session. It changes nothing. Without ReceiverConfig.Participants the index is -1.
 func (r *Receiver) identify(w *sender) (index int, begins bool, err error) {
 	if r.config.Participants == 0 {
 		return -1, false, nil
@@ -214,7 +216,7 @@ func (r *Receiver) vacancy() (index int, begins bool, err error) {
 	return 0, false, fmt.Errorf("%w: all %d participants are known, and connected or owed acknowledgements: %v", protocol.Busy, len(r.participants), r.known())
 }
 
-// joins records that a sender is the participant with an index from now on, with a new session.
+// joins records that a sender is the participant with an index from now on, and has a new session.
 func (r *Receiver) joins(index int, w *sender, s *session) {
 	p := participant{owner: w.owner, number: w.participant, session: s}
 	if index == len(r.participants) {

@@ -9,8 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
-// TestSessionsBound: of the sessions that are neither connected nor owed an acknowledgement, the one that was quiet for longest
-// makes room for a new one.
+// TestSessionsBound: a new session replaces the session that was quiet for longest. The receiver
+// keeps sessions that are connected or have messages without an acknowledgement.
 func TestSessionsBound(t *testing.T) {
 	r := &Receiver{sessions: newSessions(1)}
 	asked := 0
@@ -43,7 +43,7 @@ func TestSessionsBound(t *testing.T) {
 	}
 }
 
-// TestSessionOwner: a session is its owner's.
+// TestSessionOwner: only the owner of a session can continue or replace it.
 func TestSessionOwner(t *testing.T) {
 	r := &Receiver{sessions: newSessions(1)}
 	r.config.setDefaults()
@@ -60,7 +60,8 @@ func TestSessionOwner(t *testing.T) {
 	}
 }
 
-// TestSessionZero: a flow that expects sequence 0 is an error of the flow.
+// TestSessionZero: if the flow's Next returns sequence 0, the receiver reports an error of the
+// flow.
 func TestSessionZero(t *testing.T) {
 	r := &Receiver{sessions: newSessions(1)}
 	r.config.Next = func(uint64, string) (uint64, error) { return 0, nil }
@@ -69,7 +70,8 @@ func TestSessionZero(t *testing.T) {
 	}
 }
 
-// TestSessionResumes: who keeps no messages has a session that it does not know go on where its sender can.
+// TestSessionResumes: with Resume, a session that the receiver does not know continues where its
+// sender can.
 func TestSessionResumes(t *testing.T) {
 	for _, c := range []struct {
 		resume           bool
@@ -83,7 +85,8 @@ func TestSessionResumes(t *testing.T) {
 	}
 }
 
-// TestSessionsOfNobody: sessions that sent nothing take no place of one that did, and those that sent a short while ago are kept.
+// TestSessionsOfNobody: sessions that sent nothing do not replace a session that sent messages. The
+// receiver keeps sessions that sent a short time ago.
 func TestSessionsOfNobody(t *testing.T) {
 	r := &Receiver{sessions: newSessions(16)}
 	r.config.Next = func(uint64, string) (uint64, error) { return 101, nil }

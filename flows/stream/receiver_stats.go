@@ -22,7 +22,7 @@ const (
 
 // sessionCounters are the counters that Stats reports of a session.
 type sessionCounters struct {
-	messages, bytes uint64                    // the worker's
+	messages, bytes uint64                    // counted by the worker
 	shown           [shownAll]counter.Counter // published by the worker when they change
 	state           atomic.Uint32
 	name            string // of the last connection's peer, under Receiver.mu
@@ -42,7 +42,7 @@ type receiverStats struct {
 	own     ownCounters
 	shown   [8]counter.Counter
 	posted  atomic.Int64
-	refused [256]atomic.Uint64 // by Reason; written by anybody
+	refused [256]atomic.Uint64 // by Reason; any goroutine writes it
 }
 
 // publish publishes counters that have changed.
@@ -55,7 +55,7 @@ func (r *Receiver) publish() {
 	}
 }
 
-// publish publishes what has changed of a session.
+// publish publishes the changed counters of a session.
 func (p *peer) publish(now time.Time) {
 	s := p.session
 	if p.moved {
@@ -85,7 +85,7 @@ type ReceiverStats struct {
 	Posted            int64                      // receives, or frames to be written, without a message
 	Granted           uint64                     // frames that peers may write now (with Write)
 	Grants            uint64                     // grants made so far
-	Sessions          []SessionStats             // the known ones, by number
+	Sessions          []SessionStats             // the known sessions, by number
 }
 
 // SessionStats are the counters of one session, over all its connections.

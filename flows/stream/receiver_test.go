@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// sink is a flow that takes messages from a receiver, checks and acknowledges them.
+// sink is a flow that receives messages, checks them and acknowledges them.
 type sink struct {
 	*loop
 	r       *Receiver
@@ -24,22 +24,22 @@ type sink struct {
 	stats   func() ReceiverStats
 
 	// The thread's:
-	looks    func(umem.Frame)  // at each message
-	hold     bool              // frames are kept
-	silent   bool              // nothing is acknowledged
+	looks    func(umem.Frame)  // called for each message
+	hold     bool              // keep the frames
+	silent   bool              // acknowledge nothing
 	held     []umem.Frame      // kept
-	next     map[uint16]uint64 // by session: the sequence that is to come
+	next     map[uint16]uint64 // by session: the next expected sequence
 	messages int
 	wrong    string
 	buf      [batchSize]umem.Frame
 }
 
-// receiverConfig is what most tests have.
+// receiverConfig returns the configuration of most tests.
 func receiverConfig() ReceiverConfig {
 	return ReceiverConfig{Name: "test", Flow: "log", Message: 1024, Window: 16, Peers: 4, Landing: 100, Durability: protocol.Durable, Check: true, Events: true}
 }
 
-// newSink opens a receiver, supplies it with so many frames, and serves.
+// newSink opens a receiver, supplies it with frames, and serves.
 func (s *side) newSink(c ReceiverConfig, frames int) *sink {
 	s.Helper()
 	k := &sink{loop: s.newLoop("sink"), served: make(chan error, 1), frames: frames, next: map[uint16]uint64{}}
@@ -99,7 +99,7 @@ func (k *sink) close() {
 	k.endServe()
 	k.on(func() {
 		k.rounds = nil
-		k.round() // frames of peers that were ended last are receives again
+		k.round() // frames of the peers that ended last become receives again
 		if r := k.r; !k.Failed() && (r.available != r.posted || r.posted+len(k.held) != k.frames || r.ready.len()+r.back.len()+len(r.peers) != 0) {
 			k.Errorf("without peers there are %d receives of %d frames, of which %d are held and %d promised to nobody", r.posted, k.frames, len(k.held), r.available)
 		}
@@ -131,7 +131,7 @@ func (k *sink) round() bool {
 	return n > 0
 }
 
-// look checks a message, and acknowledges it.
+// look checks a message and acknowledges it.
 func (k *sink) look(f umem.Frame) {
 	b, session := k.region.Bytes(f), k.region.Side(f).Queue
 	d, reason := protocol.ParseData(b)
@@ -150,7 +150,7 @@ func (k *sink) look(f umem.Frame) {
 	}
 }
 
-// release gives frames that were kept to the receiver.
+// release gives the kept frames back to the receiver.
 func (k *sink) release() {
 	k.on(func() {
 		k.hold = false
@@ -159,7 +159,7 @@ func (k *sink) release() {
 	})
 }
 
-// got waits until so many messages came.
+// got waits until n messages have arrived.
 func (k *sink) got(n int) {
 	k.Helper()
 	testenv.Wait(k, 20*time.Second, "messages", func() bool {
@@ -182,7 +182,7 @@ func (k *sink) state(session uint64, want string) {
 	})
 }
 
-// receiverParts are what a receiver is tested for, on any two machines.
+// receiverParts are the tests of a receiver. They run on any rig.
 var receiverParts = []struct {
 	name string
 	f    func(*testing.T, *rig)
@@ -211,7 +211,7 @@ func TestReceiver(t *testing.T) {
 	}
 }
 
-// stall dials and says nothing more: Serve does not wait for those.
+// stall dials and sends no hello. Serve must not wait for such a connection.
 func (k *sink) stall() {
 	k.Helper()
 	k.ns.Do(k, func() {
@@ -221,7 +221,8 @@ func (k *sink) stall() {
 	})
 }
 
-// testOne: one peer's messages come in order, go into the stats, and are acknowledged with their place.
+// testOne: the messages of one peer arrive in order, the statistics count them, and the receiver
+// acknowledges them with their position.
 func testOne(t *testing.T, g *rig) {
 	k := g.far.newSink(receiverConfig(), 64)
 	p := g.near.dial(k.address, hello(7))
@@ -245,7 +246,8 @@ func testOne(t *testing.T, g *rig) {
 
 func (k *sink) descriptor() (fd int) { k.on(func() { fd = k.r.FD() }); return fd }
 
-// testManyPeers: several peers at once have messages of their own, and each its window when there are frames for that.
+// testManyPeers: several peers send their own messages at the same time. Each gets its whole window
+// if there are enough frames.
 func testManyPeers(t *testing.T, g *rig) {
 	c := receiverConfig()
 	k := g.far.newSink(c, c.Peers*c.Window)
@@ -274,17 +276,18 @@ func testManyPeers(t *testing.T, g *rig) {
 	}
 }
 
-// testCredits: while frames are held peers wait, with few frames each is sure of one, and newcomers are welcome.
+// testCredits: while the flow holds frames, peers wait. With few frames each peer still gets one
+// credit, and a new peer can connect.
 func testCredits(t *testing.T, g *rig) {
 	c := receiverConfig()
 	k := g.far.newSink(c, 10)
 	k.on(func() { k.hold = true })
 	p := g.near.dial(k.address, hello(1))
-	if want := uint32(10 - 3); p.remote.Window != want { // one is kept for each peer that may come
+	if want := uint32(10 - 3); p.remote.Window != want { // one frame is reserved for each peer that may still connect
 		t.Fatalf("the first window is %d, not %d", p.remote.Window, want)
 	}
 	p.send(7, 10)
-	p.awaitAcked() // which is no matter of frames
+	p.awaitAcked() // acknowledgements need no free frames
 	if p.limit != 7 {
 		t.Errorf("the limit is %d with all frames held", p.limit)
 	}
@@ -303,7 +306,8 @@ func testCredits(t *testing.T, g *rig) {
 	k.got(88)
 }
 
-// testAcknowledgement is cumulative, no matter of credits, and not for what never came.
+// testAcknowledgement: an acknowledgement is cumulative and independent of credits. The receiver
+// ignores an acknowledgement of messages that have not arrived.
 func testAcknowledgement(t *testing.T, g *rig) {
 	k := g.far.newSink(receiverConfig(), 64)
 	k.on(func() { k.silent = true })
@@ -328,8 +332,8 @@ func testAcknowledgement(t *testing.T, g *rig) {
 	testenv.Wait(t, 10*time.Second, "nothing to be left to do", func() (idle bool) { k.on(func() { idle = k.r.Idle() }); return idle })
 }
 
-// testComesBack: a session goes on where it was after its peer was away, and acknowledgements of messages that came before
-// reach it. What it sends twice is dropped.
+// testComesBack: a session continues after its peer reconnects. The peer gets the acknowledgements
+// of earlier messages, and the receiver drops messages that the peer sends twice.
 func testComesBack(t *testing.T, g *rig) {
 	k := g.far.newSink(receiverConfig(), 64)
 	k.on(func() { k.silent = true })
@@ -358,7 +362,8 @@ func testComesBack(t *testing.T, g *rig) {
 	}
 }
 
-// testReplaced: a session that comes by another connection has it, and what the old one sent is not lost.
+// testReplaced: a new connection of a session replaces the old one. Messages from the old
+// connection are not lost.
 func testReplaced(t *testing.T, g *rig) {
 	k := g.far.newSink(receiverConfig(), 64)
 	old := g.near.dial(k.address, hello(5))
@@ -376,7 +381,8 @@ func testReplaced(t *testing.T, g *rig) {
 	k.got(20)
 }
 
-// testKilled: a peer that is gone in the middle of a message leaves nothing, and others go on.
+// testKilled: if a peer vanishes in the middle of a message, its frames become receives again, and
+// other peers continue.
 func testKilled(t *testing.T, g *rig) {
 	c := receiverConfig()
 	k := g.far.newSink(c, c.Peers*c.Window)
@@ -393,7 +399,8 @@ func testKilled(t *testing.T, g *rig) {
 	testenv.Wait(t, 10*time.Second, "all frames to be receives", func() bool { return k.stats().Posted == int64(c.Peers*c.Window) })
 }
 
-// testClosing: who is connected when serving ends is told, after what it sent is acknowledged.
+// testClosing: when serving ends, the receiver acknowledges the messages of a connected peer and
+// sends it the reason.
 func testClosing(t *testing.T, g *rig) {
 	k := g.far.newSink(receiverConfig(), 64)
 	p := g.near.dial(k.address, hello(1))

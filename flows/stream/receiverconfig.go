@@ -18,45 +18,59 @@ type ReceiverConfig struct {
 	Worker *umem.Holder
 	// Flow is the name that peers must ask for. A peer that names no flow gets this one.
 	Flow string
-	// Message is the longest message in bytes, header included. Each supplied frame or extent has room for it from Landing on.
+	// Message is the longest message in bytes, header included. Each supplied frame or extent has
+	// room for it from Landing on.
 	Message uint32
 	// Window is how many messages a peer may have in flight.
 	Window int
-	// Unacknowledged bounds the messages of a session that are sent or promised and not acknowledged; 0: no
-	// bound. It is for flows that give frames back only when they have messages of all peers.
+	// Unacknowledged limits the messages of a session that are sent or promised and not
+	// acknowledged; 0: no limit. It is for flows that give frames back only when they have messages
+	// of all peers.
 	Unacknowledged int
 	// Peers is the largest number of peers at a time.
 	Peers int
 	// Landing is the offset of a message in a frame or extent.
 	Landing uint32
-	// Spread lets messages land at different offsets from Landing on, if extents have room for that (msg.Config.Spread).
+	// Spread lets messages land at different offsets from Landing on, if extents have room for that
+	// (msg.Config.Spread).
 	Spread bool
 	// Durability is what an acknowledgement means.
 	Durability protocol.Durability
 	// Check verifies the checksums of payloads.
 	Check bool
-	// Write makes peers write their messages (WRITE with immediate) into frames that are granted to them one by one, instead of sending them.
-	// It takes another Peers times Window frames, and requires Check: otherwise a peer could claim an earlier content of the frame as its message.
+	// Write makes peers write their messages (WRITE with immediate) into frames, instead of sending
+	// them. The receiver grants the frames one by one. Write takes another Peers times Window
+	// frames. It requires Check: otherwise a peer could pass off old contents of the frame as its
+	// message.
 	Write bool
-	// Permit refuses a peer by returning an error, whose text the peer gets. Nil permits all. Several goroutines call it.
+	// Permit refuses a peer by returning an error, whose text the peer gets. Nil permits all.
+	// Several goroutines call it.
 	Permit func(peer connect.Peer, h protocol.Hello) error
 	// AllowAnyGID lets a peer's queue pair have another address than its connection.
 	AllowAnyGID bool
-	// Next returns the next sequence of a session that this Receiver does not know, because it is from an earlier run or was forgotten: one past
-	// the last acknowledged one. An error refuses a session of another owner. A nil Next means 1. It is called on the worker's thread and must not block.
+	// Next returns the next sequence of a session that this Receiver does not know, because it is
+	// from an earlier run or was forgotten. That is one past the last acknowledged sequence. An
+	// error refuses a session of another owner. A nil Next means 1. It is called on the worker's
+	// thread and must not block.
 	Next func(session uint64, owner string) (uint64, error)
-	// Forgotten is called when a session is forgotten, with its last acknowledged sequence. From then on Next is called for it. It is called on
-	// the worker's thread, and must not block.
+	// Forgotten is called when the receiver forgets a session, with its last acknowledged sequence.
+	// From then on the receiver calls Next for it. Forgotten is called on the worker's thread, and
+	// must not block.
 	Forgotten func(session uint64, owner string, acknowledged uint64)
-	// Resume lets a session that neither this Receiver nor Next knows continue where its sender says. It is for a flow that keeps no messages and passes them on with
-	// their origins: acknowledged messages are elsewhere.
+	// Resume lets a session that neither this Receiver nor Next knows continue at the sequence that
+	// its sender states. It is for a flow that keeps no messages and passes them on with their
+	// origins: acknowledged messages are elsewhere.
 	Resume bool
-	// Origins accepts messages with an origin. The flow must accept each origin's messages only once.
+	// Origins accepts messages with an origin. The flow must accept each origin's messages only
+	// once.
 	Origins bool
-	// Participants is the number of senders whose messages are combined; 0: they are not. Each must identify itself by its certificate or the number in
-	// its hello, has one session at a time, and keeps its index in a new session. A session of an earlier run is refused if something of it is acknowledged.
+	// Participants is the number of senders whose messages are combined; 0: messages are not
+	// combined. Each must identify itself by its certificate or the number in its hello, has one
+	// session at a time, and keeps its index in a new session. The receiver refuses a session of an
+	// earlier run if any of its messages is acknowledged.
 	Participants int
-	// Joins is called when the participant with an index begins a session. It is called on the worker's thread and must not block.
+	// Joins is called when the participant with an index begins a session. It is called on the
+	// worker's thread and must not block.
 	Joins func(index int)
 	// Events makes FD poll readable for messages.
 	Events bool

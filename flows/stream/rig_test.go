@@ -13,13 +13,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// rig is two machines, as it were: network namespaces joined by a veth pair, each with a region and a device.
+// rig simulates two machines: network namespaces joined by a veth pair, each with a region and a
+// device.
 type rig struct {
 	testing.TB
-	near, far *side // of senders, of receivers
+	near, far *side // of senders and of receivers
 }
 
-// writing is the rig for a part of its test in which messages are written.
+// writing returns the rig for a part of its test in which senders write messages.
 func (g *rig) writing(t testing.TB) *rig {
 	g = g.with(t)
 	g.far.writes = true
@@ -32,10 +33,11 @@ type side struct {
 	ns     machine
 	region *umem.Region
 	at     *Endpoint
-	writes bool // receivers grant memory to be written
+	writes bool // receivers grant memory that peers write
 }
 
-// newRig makes both machines. At the end of the test nothing is left of them, and every frame is in its pool.
+// newRig makes both machines. The end of the test removes them, and checks that every frame is in
+// its pool.
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	testenv.Root(t)
@@ -54,13 +56,13 @@ func newRig(t testing.TB) *rig {
 	return g
 }
 
-// machine is where a side is: a namespace, or this machine, and the address there.
+// machine is the place of a side, a namespace or this machine, and its address.
 type machine struct {
-	in *testenv.Namespace // nil: here
+	in *testenv.Namespace // nil: this machine
 	IP netip.Addr
 }
 
-// Do is testenv.Namespace's.
+// Do runs f in the namespace, see testenv.Namespace.
 func (m machine) Do(t testing.TB, f func()) {
 	t.Helper()
 	if m.in == nil {
@@ -70,14 +72,14 @@ func (m machine) Do(t testing.TB, f func()) {
 	m.in.Do(t, f)
 }
 
-// with is the rig for a part of its test.
+// with returns the rig for a part of its test.
 func (g *rig) with(t testing.TB) *rig {
 	near, far := *g.near, *g.far
 	near.TB, far.TB = t, t
 	return &rig{TB: t, near: &near, far: &far}
 }
 
-// newSide opens a region, and a device there.
+// newSide opens a region and a device on a machine.
 func newSide(t testing.TB, m machine, open func(*umem.Region) (rdma.Device, error)) *side {
 	t.Helper()
 	s := &side{TB: t, ns: m}
@@ -103,7 +105,7 @@ func (s *side) must(err error) {
 	}
 }
 
-// closeRegion finds all frames in the pool.
+// closeRegion checks that all frames are in the pool, and closes the region.
 func (s *side) closeRegion() {
 	s.Helper()
 	count, err := s.region.Audit()
@@ -113,18 +115,19 @@ func (s *side) closeRegion() {
 	s.must(s.region.Close())
 }
 
-// loop is a worker: a thread that does rounds, and between them what it is asked to.
+// loop is a worker: a thread that runs rounds and, between them, the functions that a test passes
+// to it.
 type loop struct {
 	*side
 	hands    *umem.Holder
 	commands chan func()
-	rounds   []func() (moved bool) // the thread's
+	rounds   []func() (moved bool) // used by the thread
 	end      chan struct{}
 	done     chan struct{}
 }
 
-// newLoop starts a worker with hands of its own. It ends with the test, with no frames left in its hands; end ends it
-// before.
+// newLoop starts a worker with its own holder. The worker ends with the test, or earlier by end. No
+// frames may be left in its holder then.
 func (s *side) newLoop(name string) *loop {
 	s.Helper()
 	l := &loop{side: s, commands: make(chan func()), end: make(chan struct{}), done: make(chan struct{})}
@@ -185,16 +188,17 @@ func (l *loop) do(f func() error) error {
 	}
 }
 
-// run has f done on the worker's thread.
+// on runs f on the worker's thread.
 func (l *loop) on(f func()) {
 	l.Helper()
 	l.must(l.do(func() error { f(); return nil }))
 }
 
-// each has round called in every round from now on. It reports whether something moved.
+// each makes the worker call round in every round from now on. round reports whether it did some
+// work.
 func (l *loop) each(round func() bool) { l.on(func() { l.rounds = append(l.rounds, round) }) }
 
-// take takes frames of the pool into the worker's hands.
+// take takes frames from the pool into the worker's holder.
 func (l *loop) take(n int) []umem.Frame {
 	l.Helper()
 	fs := make([]umem.Frame, n)

@@ -13,20 +13,20 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// A ring of four slots, as a program in another language would have one.
+// The geometry of a ring of four slots, as a program in another language may use it.
 const (
 	ringSlots = 4
 	ringSize  = 1024
 )
 
-// ring is a receiver that has messages written into slots of one piece of memory, by hand.
+// ring is a receiver that grants slots of one piece of memory. The test controls every step.
 type ring struct {
 	*impostor
 	memory umem.Frame
 	grant  rdma.MemoryRegion
 }
 
-// newRing registers the memory.
+// newRing makes a ring and registers its memory.
 func (s *side) newRing() *ring {
 	s.Helper()
 	return s.ringAt(s.newImpostor())
@@ -43,7 +43,7 @@ func (s *side) ringAt(m *impostor) *ring {
 	return g
 }
 
-// again is the same receiver for its next connection.
+// again returns the same receiver for its next connection.
 func (g *ring) again() *ring {
 	g.Helper()
 	m := &impostor{raw: &raw{side: g.side, textDone: make(chan string, 1)}, listener: g.listener}
@@ -51,7 +51,7 @@ func (g *ring) again() *ring {
 	return g.side.ringAt(m)
 }
 
-// meet takes a sender that is to write, from a sequence on.
+// meet accepts a sender that must write, from a sequence on.
 func (g *ring) meet(next uint64) {
 	g.Helper()
 	g.answer(func(h *protocol.Hello) []byte {
@@ -67,7 +67,7 @@ func (g *ring) give(first, acknowledged, limit uint64, slot, count uint32) {
 		RKey: g.grant.RKey(), Slot: slot, Count: count, Size: ringSize})
 }
 
-// say sends a grant with credits. Header and credits are in order, whatever they say.
+// say sends a grant with credits. It encodes header and credits correctly, whatever their values.
 func (m *impostor) say(g *protocol.Grant, all ...protocol.Credit) {
 	m.Helper()
 	b := make([]byte, protocol.HeaderLen+len(all)*protocol.CreditLen)
@@ -80,7 +80,7 @@ func (m *impostor) say(g *protocol.Grant, all ...protocol.Credit) {
 	m.start(b, rdma.SendRequest{Op: rdma.Send})
 }
 
-// take waits for the next message, which must be in that slot and of that sequence.
+// take waits for the next message, and checks its slot and its sequence.
 func (g *ring) take(slot uint32, sequence uint64) {
 	g.Helper()
 	var c [1]rdma.WorkCompletion
@@ -99,8 +99,8 @@ func (g *ring) take(slot uint32, sequence uint64) {
 	g.expect(c[0].ID)
 }
 
-// testRing: messages are written into the slots of a ring, one after the other, no more than are free. A grant that comes twice mints nothing, and
-// credits end with their connection.
+// testRing: a sender writes its messages into the slots of a ring in order, and never more than are
+// free. A repeated grant gives no new credits, and credits end with their connection.
 func testRing(t *testing.T, g *rig) {
 	r := g.far.newRing()
 	p := g.near.newSource(senderConfig(r.listener.Addr().String()))
@@ -110,7 +110,7 @@ func testRing(t *testing.T, g *rig) {
 	for n := range uint32(4) {
 		r.take(n, uint64(n+1))
 	}
-	r.give(1, 0, 100, 0, 4) // again, with another limit
+	r.give(1, 0, 100, 0, 4) // the same grant again, with another limit
 	r.give(5, 4, 100, 0, 1)
 	r.take(0, 5)
 	s := p.stats("the sender to wait for slots", func(s SenderStats) bool { return s.Acknowledged == 4 && s.Credit == 0 })
@@ -122,7 +122,7 @@ func testRing(t *testing.T, g *rig) {
 	for n := range uint32(4) {
 		r.take((n+1)%4, uint64(n+6))
 	}
-	r.give(10, 9, 13, 1, 3) // and never taken: the connection ends
+	r.give(10, 9, 13, 1, 3) // never acknowledged: the connection ends
 	for n := range uint32(3) {
 		r.take(n+1, uint64(n+10))
 	}
@@ -133,7 +133,7 @@ func testRing(t *testing.T, g *rig) {
 
 	r = r.again()
 	r.meet(12)
-	r.give(8, 11, 100, 0, 4) // an old one
+	r.give(8, 11, 100, 0, 4) // an old grant
 	r.give(12, 11, 100, 2, 2)
 	r.take(2, 12)
 	r.take(3, 13)
@@ -145,7 +145,7 @@ func testRing(t *testing.T, g *rig) {
 	p.endRun()
 }
 
-// testSenderGrants: grants that cannot be are not believed, and the status says what it was.
+// testSenderGrants: a sender rejects an invalid grant, and its status names the error.
 func testSenderGrants(t *testing.T, g *rig) {
 	one := protocol.Credit{Addr: 1 << 20, RKey: 1, Count: 1, Size: 1024}
 	with := func(change func(*protocol.Credit)) (c protocol.Credit) { c = one; change(&c); return c }

@@ -23,16 +23,17 @@ type SenderConfig struct {
 	Address  string       // of the receiver: host and TCP port
 	Flow     string       // the flow there; empty: any
 	Connect  connect.Config
-	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at each attempt.
+	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at
+	// each attempt.
 	Settings    *connect.Settings
 	Durability  protocol.Durability // the least that an acknowledgement must mean; a receiver that promises less is refused. 0: anything
 	Participant uint32              // the number of this sender if the receiver combines several; 0: none
 	Depth       int                 // bound of messages without a result, or with Spares of those not acknowledged; at most 65536 with Spares; default 1024
 	Message     uint32              // the longest message in bytes, header included
 	Frames      int                 // the most frames of a message; default 3
-	Method      Method              // how messages reach the receiver; one that wants another method is refused
-	// Spares is how many messages more than Depth may be sent if that many are acknowledged. Done then reports messages later, after a few more were sent,
-	// which costs fewer completions.
+	Method      Method              // how messages reach the receiver; a receiver that wants another method is refused
+	// Spares is the number of messages that may be sent beyond Depth if that many are acknowledged.
+	// Done then reports messages later, after a few more were sent, which costs fewer completions.
 	Spares int
 	Events bool         // FD polls readable for events
 	Times  *SenderTimes // records latencies; nil: not recorded
@@ -50,15 +51,15 @@ const (
 	messageBytes = protocol.MaxGrantLen // of a receive
 )
 
-// Sender delivers every message once and in order to one receiver, over as many connections as it
-// takes.
+// Sender delivers every message once and in order to one receiver, over as many connections as
+// necessary.
 //
 // Run connects, in its own goroutine. All other methods except Stats belong to the worker's thread.
 // They do not block, and allocate nothing while a connection lasts.
 //
-// A sent message is borrowed: its frames keep their owner and must not change until Done reports
-// the message. Done reports it when the receiver has acknowledged it and the device is done with
-// its frames.
+// The sender borrows the frames of a message: they keep their owner and must not change until Done
+// reports the message. Done reports it when the receiver has acknowledged it and the device no
+// longer needs its frames.
 type Sender struct {
 	config SenderConfig
 	holder *umem.Holder
@@ -78,23 +79,23 @@ type Sender struct {
 	fresh  uint64     // highest number ever posted
 	// link is a connected queue pair.
 	link     *link // nil: not connected
-	ending   *link // is being closed: the device may still read what was posted on it
-	giveUp   bool  // abandon all messages once none is posted
+	ending   *link // being closed: the device may still read its posted messages
+	giveUp   bool  // abandon all messages when none is posted
 	session  uint64
 	begun    uint64 // number before the session's first message
 	gap      bool   // the session misses messages, so the next connection needs a new session
 	sent     uint64 // highest number posted on the link
 	done     uint64 // numbers up to it have completed
 	confirm  uint64 // highest number acknowledged
-	counted  uint64 // the highest of those that was counted
+	counted  uint64 // the highest acknowledged number that was counted
 	position uint64 // of confirm in the receiver's log, if it has one
 	limit    uint64 // highest number that may be sent
 	requests [sendBatch]rdma.SendRequest
-	elements []rdma.SGE // of those
+	elements []rdma.SGE // elements of these requests
 	polled   [sendBatch]rdma.WorkCompletion
 	posts    [receives]rdma.ReceiveRequest // receives to post again
 	landings [receives]rdma.SGE
-	heards   int           // the number of those
+	heards   int           // number of these receives
 	broken   chan struct{} // filled when the link has failed
 	stats    senderStats
 }
@@ -112,8 +113,8 @@ type link struct {
 }
 
 // OpenSender makes a sender and takes frames from the region for headers. The receiver need not
-// exist yet. It may be called from any thread while no other uses the worker's book. The caller
-// closes the sender.
+// exist yet. OpenSender may be called from any thread while no other thread uses the worker's book.
+// The caller closes the sender.
 func OpenSender(c SenderConfig) (*Sender, error) {
 	s := &Sender{config: c, opened: time.Now(), broken: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
@@ -196,7 +197,7 @@ func (s *Sender) takeOwn() error {
 	return nil
 }
 
-// framesFor returns how many frames n pieces of so many bytes take.
+// framesFor returns the number of frames for n pieces of the given size.
 func (s *Sender) framesFor(n int, bytes uint32) int {
 	each := int(s.region.FrameSize() / bytes)
 	return (n + each - 1) / each
@@ -218,7 +219,8 @@ func (s *Sender) piece(of []umem.Frame, n int, bytes uint32) uint64 {
 // Connected reports whether messages can be posted.
 func (s *Sender) Connected() bool { return s.link != nil && s.link.cause == nil }
 
-// Fits reports whether a message of so many frames and bytes of payload can be sent at all.
+// Fits reports whether a message with this number of frames and of payload bytes can be sent at
+// all.
 func (s *Sender) Fits(frames int, length uint32) bool {
 	return frames <= s.config.Frames && uint64(length)+protocol.HeaderLen <= uint64(s.config.Message)
 }
@@ -261,7 +263,8 @@ func (s *Sender) elementsOf(slot uint32) []rdma.SGE {
 func (s *Sender) Done(dst []Result) int { return s.out.take(dst) }
 
 // Acknowledged returns how many of the posted messages are acknowledged or abandoned, and the
-// position in the receiver's log. Done reports them once the device is done with them, too.
+// position in the receiver's log. Done reports a message only when the device no longer needs its
+// frames either.
 func (s *Sender) Acknowledged() (messages, position uint64) { return s.confirm, s.position }
 
 // Room reports whether Send takes another message.
@@ -269,7 +272,7 @@ func (s *Sender) Room() bool {
 	return !s.giveUp && s.out.room() && (s.config.Spares == 0 || s.unacknowledged() < s.config.Depth)
 }
 
-// flight returns how many messages have a number and are not acknowledged.
+// flight returns the number of messages that have a number and are not acknowledged.
 func (s *Sender) flight() uint64 { return s.out.last - max(s.confirm, s.out.first-1) }
 
 // unacknowledged returns how many queued messages are not acknowledged.
@@ -277,7 +280,7 @@ func (s *Sender) unacknowledged() int {
 	return s.out.waiting.len() + int(s.flight())
 }
 
-// Depth returns the bound of messages without a result, or with Spares of those not acknowledged.
+// Depth returns the limit of messages without a result, or with Spares of those not acknowledged.
 func (s *Sender) Depth() int { return s.config.Depth }
 
 // Oldest returns the token of the message that Drop would remove.
@@ -294,8 +297,7 @@ func (s *Sender) Drop() (token uint64, ok bool) {
 }
 
 // Abandon gives up all messages that are not acknowledged, and the connection. Done reports them as
-// soon as nothing is posted any more; until then nothing can be sent. The receiver then gets a new
-// session.
+// soon as nothing is posted; until then nothing can be sent. The receiver then gets a new session.
 func (s *Sender) Abandon() {
 	s.giveUp = true
 	switch {
@@ -319,8 +321,8 @@ var errAbandoned = errors.New("the receiver was too slow, and was given up")
 func (s *Sender) Queued() int { return s.config.slots() - len(s.out.free) + int(s.out.made-s.out.told) }
 
 // Close gives the sender's frames back. Run must have returned before. Messages that are not
-// acknowledged are lost, and the sender does not use their frames any more. After an error it may
-// be called again.
+// acknowledged are lost, and the sender stops using their frames. After an error Close may be
+// called again.
 func (s *Sender) Close() error {
 	var errs []error
 	for _, l := range []*link{s.link, s.ending} {

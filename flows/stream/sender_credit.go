@@ -9,10 +9,10 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// maxCredits bounds the unused credits that are stored, a power of two.
+// maxCredits is the maximum number of unused credits; it is a power of two.
 const maxCredits = 4096
 
-// credits are what a receiver has granted on one link, one for each message.
+// credits are the credits that a receiver has granted on one link, one for each message.
 type credits struct {
 	items      [maxCredits]protocol.Credit
 	head, tail uint32
@@ -20,10 +20,10 @@ type credits struct {
 	next       uint64 // sequence of the next credit
 }
 
-// newCredits makes an empty set for a receiver with that hello.
+// newCredits makes an empty set for a receiver that sent this hello.
 func newCredits(h *protocol.Hello) *credits { return &credits{size: h.Message, next: h.Next} }
 
-// add adds the credits of a message. A credit that is known already is ignored.
+// add adds the credits of a message. It ignores credits that it already has.
 func (c *credits) add(message []byte, g *protocol.Grant) protocol.Reason {
 	all, sequence := protocol.CreditsOf(message, g.Credits), g.First
 	for ; len(all) > 0; all = all[protocol.CreditLen:] {
@@ -39,7 +39,7 @@ func (c *credits) add(message []byte, g *protocol.Grant) protocol.Reason {
 	return protocol.None
 }
 
-// one adds one credit, which counts from sequence on.
+// one adds one credit, which is for the messages from sequence on.
 func (c *credits) one(one protocol.Credit, sequence uint64) protocol.Reason {
 	end := sequence + uint64(one.Count)
 	switch {
@@ -60,8 +60,7 @@ func (c *credits) one(one protocol.Credit, sequence uint64) protocol.Reason {
 	return protocol.None
 }
 
-// remoteAddress turns a request into the WRITE of the next message, for which there must be a
-// credit.
+// remoteAddress turns a request into the WRITE of the next message. There must be a credit for it.
 func (c *credits) remoteAddress(r *rdma.SendRequest) {
 	one := &c.items[c.head%maxCredits]
 	r.Op, r.RemoteAddr, r.RKey = rdma.WriteImmediate, one.Addr, one.RKey
@@ -74,11 +73,11 @@ func (c *credits) remoteAddress(r *rdma.SendRequest) {
 }
 
 // errForgot means that the receiver has lost messages that it had acknowledged: it reconnected with
-// a lower sequence. The sender does not have them any more either, so a new session begins.
+// a lower sequence. The sender no longer has them either, so it begins a new session.
 var errForgot = errors.New("the receiver does not have what it acknowledged before")
 
-// attach takes over a link, and continues with what the receiver expects next. It refuses a link on
-// which the session cannot continue.
+// attach takes over a link, and continues with the sequence that the receiver expects next. It
+// refuses a link on which the session cannot continue.
 func (s *Sender) attach(l *link, h protocol.Hello) error {
 	if s.gap {
 		return errAbandoned
@@ -111,20 +110,21 @@ func (s *Sender) follows(next uint64) error {
 	return nil
 }
 
-// detach lets go of a link, which its caller closes, and returns why it failed: the receiver may
-// just have said so.
+// detach gives up a link, which the caller closes. It returns the cause of the link's failure. It
+// first processes the messages that have arrived, because the receiver may have just sent the
+// cause.
 func (s *Sender) detach() (cause error) {
-	_, _ = s.drain() // an error is reported again
+	_, _ = s.drain() // an error is reported later
 	_, _ = s.take()
-	s.heards = 0 // its receives go with the link
+	s.heards = 0 // the link's receives end with it
 	cause, s.ending, s.link = s.link.cause, s.link, nil
 	return cause
 }
 
-// released is called when nothing is posted any more.
+// released is called when nothing is posted.
 func (s *Sender) released() {
 	s.ending = nil
-	for n := 1; n > 0; { // removes the old queue pair's completions: another one may get its number
+	for n := 1; n > 0; { // remove the old queue pair's completions: another one may get its number
 		var err error
 		if n, err = s.queue.Poll(s.polled[:]); err != nil {
 			break // Poll reports the error

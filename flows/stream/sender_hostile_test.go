@@ -11,11 +11,11 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// impostor is a receiver that says what the test likes, to the first that dials.
+// impostor is a receiver that sends whatever the test wants. It serves the first sender that dials.
 type impostor struct {
 	*raw
 	listener *connect.Listener
-	access   rdma.Access // of the sender to memory that is granted
+	access   rdma.Access // the sender's access to granted memory
 }
 
 func (s *side) newImpostor() *impostor {
@@ -31,7 +31,7 @@ func (s *side) newImpostor() *impostor {
 	return m
 }
 
-// answer takes one sender, with a hello made of a good one.
+// answer accepts one sender. change makes the hello to send from a valid one.
 func (m *impostor) answer(change func(*protocol.Hello) []byte) {
 	m.Helper()
 	q, err := m.listener.Accept(context.Background())
@@ -61,7 +61,8 @@ func (m *impostor) told(h *protocol.Hello) []byte {
 	return b
 }
 
-// testSenderImpostors: what cannot be is not believed, and the status says what it was. The sender tries again.
+// testSenderImpostors: a sender rejects an invalid hello or progress message, its status names the
+// error, and it tries again.
 func testSenderImpostors(t *testing.T, g *rig) {
 	with := func(change func(*protocol.Hello)) func(*impostor, *protocol.Hello) []byte {
 		return func(m *impostor, h *protocol.Hello) []byte {
@@ -72,7 +73,7 @@ func testSenderImpostors(t *testing.T, g *rig) {
 	for _, c := range []struct {
 		want  string
 		hello func(*impostor, *protocol.Hello) []byte
-		say   func(*protocol.Progress) []byte // nil: progress that is good, but for what hello says
+		say   func(*protocol.Progress) []byte // makes the progress message; nil: only the hello is wrong
 	}{
 		{"does not begin as one", func(*impostor, *protocol.Hello) []byte { return []byte("how do you do?") }, nil},
 		{"no receiver of messages", with(func(h *protocol.Hello) { h.Role = protocol.RoleBlocks }), nil},
@@ -116,7 +117,7 @@ func put(p *protocol.Progress) []byte {
 	return b
 }
 
-// TestForemost: of several causes the one that says most is told.
+// TestForemost: of several causes the sender reports the most informative one.
 func TestForemost(t *testing.T) {
 	said, flush, other := &saidError{"no"}, &rdma.OpError{Status: rdma.WorkFlushed}, errors.New("other")
 	for _, c := range []struct{ heard, cause, want error }{

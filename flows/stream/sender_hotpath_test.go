@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// testSenderAllocations: sending, progress and what is done with make no garbage.
+// testSenderAllocations: sending, progress and completed messages do not allocate.
 func testSenderAllocations(t *testing.T, g *rig) {
 	if umem.Invariants {
 		t.Skip("checking every pass of a frame allocates, and so does the race detector")
@@ -20,7 +20,7 @@ func testSenderAllocations(t *testing.T, g *rig) {
 	k.on(func() { k.tokens = make([]uint64, 0, 1<<20) })
 	p := g.near.newSource(senderConfig(k.address))
 	p.stats("a connection", connectedNow)
-	p.on(func() { p.rounds = nil }) // the test polls it itself
+	p.on(func() { p.rounds = nil }) // the test polls the sender itself
 	text := payload(1, 300)
 	message := make([]umem.Frame, 3)
 	for i := range message {
@@ -32,7 +32,7 @@ func testSenderAllocations(t *testing.T, g *rig) {
 	round := func() {
 		for range 8 {
 			if p.s.Send(message, 300, sum, firstStamp+token, token) {
-				token += 256 // the payload is that of each of those
+				token += 256 // the payload repeats after 256 tokens
 			}
 		}
 		if err := p.s.Kick(); err != nil {
@@ -60,12 +60,12 @@ func testSenderAllocations(t *testing.T, g *rig) {
 	}
 }
 
-// testSenderDescriptor: whoever waits for the descriptor misses nothing, and it is quiet when there is nothing.
+// testSenderDescriptor: the descriptor is readable whenever the sender has work, and only then.
 func testSenderDescriptor(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))
 	p.stats("a connection", connectedNow)
-	p.on(func() { p.rounds = nil }) // the test polls it itself
+	p.on(func() { p.rounds = nil }) // the test polls the sender itself
 	ready := func(limit time.Duration) bool {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.s.FD()), Events: unix.POLLIN}}, int(limit.Milliseconds()))
 		for err == unix.EINTR {
@@ -86,7 +86,8 @@ func testSenderDescriptor(t *testing.T, g *rig) {
 	testenv.Wait(t, 20*time.Second, "the descriptor to be quiet", func() bool { p.round(); return !ready(0) })
 }
 
-// BenchmarkSend sends messages of 1 KiB to a receiver that checks and acknowledges them, on a thread of its own.
+// BenchmarkSend sends messages of 1 KiB to a receiver on its own thread, which checks and
+// acknowledges them.
 func BenchmarkSend(b *testing.B) {
 	g := newRig(b)
 	c := receiverConfig()
@@ -122,7 +123,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// swallow takes messages and acknowledges them. It never sleeps.
+// swallow receives messages and acknowledges them. It never sleeps.
 func (k *taker) swallow() bool {
 	n := k.r.Recv(k.buf[:])
 	for _, f := range k.buf[:n] {

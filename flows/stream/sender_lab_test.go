@@ -4,7 +4,7 @@ package stream
 
 import "testing"
 
-// TestSenderVerbs is TestSender over a device of libibverbs.
+// TestSenderVerbs: TestSender passes over a device of libibverbs.
 func TestSenderVerbs(t *testing.T) {
 	g := newVerbsRig(t)
 	for _, c := range senderParts {

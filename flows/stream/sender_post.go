@@ -17,7 +17,7 @@ func (s *Sender) Kick() error {
 	return nil
 }
 
-// post posts batch after batch.
+// post posts waiting messages in batches.
 func (s *Sender) post() {
 	for s.Connected() {
 		n := s.batch()
@@ -57,8 +57,8 @@ func (s *Sender) asks(n int) bool {
 	return s.config.Spares == 0 || 2*(s.sent+uint64(n)-s.done) > uint64(s.limits.send)
 }
 
-// granted returns the last message that the receiver has memory for. It limits only a sender that
-// writes.
+// granted returns the number of the last message for which the receiver has granted memory. It
+// limits only a sender that writes.
 func (s *Sender) granted() uint64 {
 	if c := s.link.credits; c != nil {
 		return s.begun + c.next - 1

@@ -9,9 +9,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Poll processes messages of the receiver and completions, and posts what is possible then. now is
-// the time for latencies, which are as exact as Poll is frequent. The error says that the device is
-// gone.
+// Poll processes messages of the receiver and completions. Then it posts as many messages as it
+// can. now is the time for latencies, which are as exact as Poll is frequent. The error says that
+// the device is gone.
 func (s *Sender) Poll(now time.Time) error {
 	s.now, s.wall = int64(now.Sub(s.opened)), now.UnixNano()
 	n, err := s.take()
@@ -31,8 +31,9 @@ func (s *Sender) rests() bool {
 	return s.Connected() && s.out.waiting.len() == 0 && s.sent == s.out.last && !s.stats.stale
 }
 
-// take processes all completions, arms the queue, and returns how many there were. Receives are
-// posted again only at the end: so a receiver that sends without pause cannot keep the worker here.
+// take processes all completions, arms the queue, and returns the number of completions. It posts
+// receives again only at the end, so that a receiver that sends without pause cannot keep the
+// worker here.
 func (s *Sender) take() (total int, err error) {
 	if s.link == nil {
 		return 0, s.event.quiet(s.queue)
@@ -135,7 +136,7 @@ func (s *Sender) read(message []byte) (protocol.Progress, protocol.Reason) {
 	return g.Progress, r
 }
 
-// mostAhead bounds a limit, so that it cannot overflow.
+// mostAhead is the greatest permitted limit. It prevents an overflow.
 const mostAhead = 1 << 62
 
 // errNonsense is a protocol error of the peer. The error wraps a protocol.Reason, too.
@@ -143,7 +144,7 @@ var errNonsense = errors.New("the peer's answer is invalid")
 
 func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", errNonsense, r) }
 
-// flushed reports whether an error only follows from an earlier one.
+// flushed reports whether an error is only a consequence of an earlier one.
 func flushed(err error) bool { return errors.Is(err, rdma.WorkFlushed) }
 
 // FD returns a descriptor that polls readable when Poll has work; -1 without Events and after
@@ -161,8 +162,8 @@ type arming struct {
 }
 
 // again is called when the queue was found empty; came says that it had completions before. It arms
-// the queue, and reports whether it must be polled again. If the queue is armed and was empty, it
-// consumes the event of completions that were polled before the event.
+// the queue, and reports whether the caller must poll it again. If the queue is armed and was
+// empty, it consumes the event of completions that were polled before the event.
 func (a *arming) again(q rdma.CompletionQueue, came bool) (bool, error) {
 	events, err := q.Acknowledge()
 	if err != nil || a.armed && events == 0 && !came {
@@ -173,7 +174,7 @@ func (a *arming) again(q rdma.CompletionQueue, came bool) (bool, error) {
 	return a.armed, err
 }
 
-// quiet consumes events of a queue that need not wake anybody at the moment.
+// quiet consumes events of a queue that need not wake a thread now.
 func (a *arming) quiet(q rdma.CompletionQueue) error {
 	if !a.armed {
 		return nil

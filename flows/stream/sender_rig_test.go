@@ -13,7 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// source is a flow that sends messages, whose tokens are 1, 2, 3, with what sinks expect in them.
+// source is a flow that sends messages with the tokens 1, 2, 3 and so on, and with payloads that
+// sinks expect.
 type source struct {
 	*loop
 	s      *Sender
@@ -23,21 +24,21 @@ type source struct {
 	// The thread's:
 	frames []umem.Frame            // free ones
 	under  map[uint64][]umem.Frame // by token
-	want   uint64                  // tokens up to it are to be sent
+	want   uint64                  // send the tokens up to this one
 	sent   uint64
 	acked  uint64 // the last token that was acknowledged
-	gone   uint64 // how many were given up
+	gone   uint64 // number of abandoned messages
 	wrong  string
 	buf    [8]Result
 	room   []byte
 }
 
-// senderConfig is what most tests have, with a sink's address.
+// senderConfig returns the configuration of most tests, with a sink's address.
 func senderConfig(address string) SenderConfig {
 	return SenderConfig{Name: "test", Address: address, Flow: "log", Message: 1024, Depth: 64, Events: true}
 }
 
-// newSource opens a sender, and runs it.
+// newSource opens a sender and runs it.
 func (s *side) newSource(c SenderConfig) *source {
 	s.Helper()
 	k := &source{loop: s.newLoop("source"), ran: make(chan error, 1), under: map[uint64][]umem.Frame{}, room: make([]byte, c.Message)}
@@ -143,10 +144,10 @@ func (k *source) done(r Result) {
 	k.acked = r.Token
 }
 
-// more has so many more messages sent.
+// more makes the source send n more messages.
 func (k *source) more(n uint64) { k.on(func() { k.want += n }) }
 
-// await waits until all messages are done with.
+// await waits until all messages have a result.
 func (k *source) await() {
 	k.Helper()
 	defer func() {
@@ -163,7 +164,7 @@ func (k *source) await() {
 	}
 }
 
-// stats waits for stats as wanted.
+// stats waits until so accepts the statistics.
 func (k *source) stats(what string, so func(SenderStats) bool) SenderStats {
 	k.Helper()
 	var s SenderStats
@@ -178,15 +179,15 @@ func (k *source) stats(what string, so func(SenderStats) bool) SenderStats {
 
 func connectedNow(s SenderStats) bool { return s.State == SenderConnected }
 
-// taker is a sink for messages of sources, whose stamps say their tokens.
+// taker is a sink for messages of sources, whose stamps contain their tokens.
 type taker struct {
 	*sink
-	tokens []uint64 // of messages that came; the thread's
+	tokens []uint64 // of received messages; used by the thread
 }
 
 const firstStamp = 1e18
 
-// newTaker opens a receiver with so many frames.
+// newTaker opens a receiver with a number of frames.
 func (s *side) newTaker(c ReceiverConfig, frames int) *taker {
 	s.Helper()
 	k := &taker{sink: s.newSink(c, frames)}
@@ -194,7 +195,7 @@ func (s *side) newTaker(c ReceiverConfig, frames int) *taker {
 	return k
 }
 
-// look checks a message, which comes once and behind those before it.
+// look checks a message. Each must arrive once and after the earlier ones.
 func (k *taker) look(f umem.Frame) {
 	b, session := k.region.Bytes(f), k.region.Side(f).Queue
 	d, reason := protocol.ParseData(b)
@@ -213,7 +214,7 @@ func (k *taker) look(f umem.Frame) {
 	}
 }
 
-// whole checks that the messages from one on came, all of them.
+// whole checks that all messages from one token on arrived.
 func (k *taker) whole(from uint64) {
 	k.Helper()
 	k.on(func() {
@@ -226,7 +227,7 @@ func (k *taker) whole(from uint64) {
 	})
 }
 
-// serveAt has the receiver serve again, at an address.
+// serveAt makes the receiver serve again, at an address.
 func (k *taker) serveAt(address string) {
 	k.Helper()
 	var l *connect.Listener
@@ -239,6 +240,6 @@ func (k *taker) serveAt(address string) {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel
-	<-k.served // what endServe left there
+	<-k.served // the result that endServe left there
 	go func() { k.served <- errors.Join(k.r.Serve(ctx, l, k.do), l.Close()) }()
 }

@@ -26,7 +26,8 @@ type SenderStats struct {
 	State   string // one of the above
 	// Cause is why the last connection ended or failed; empty while connected.
 	Cause string
-	// Peer is the name in the receiver's certificate, empty without TLS. Durability is what its acknowledgements mean. Both are of the last connection.
+	// Peer is the name in the receiver's certificate, empty without TLS. Durability is what its
+	// acknowledgements mean. Both are of the last connection.
 	Peer       string
 	Durability protocol.Durability
 	// Method is the method of the last connection; empty before the first.
@@ -54,8 +55,8 @@ type senderCounters struct {
 	posted, bytes, acknowledged, resent, dropped, forgotten, sessions uint64
 }
 
-// senderStats is what other goroutines read. The worker publishes changes once a round, Run the
-// rest.
+// senderStats is the data that other goroutines read. The worker publishes its changes once a
+// round; Run publishes the rest.
 type senderStats struct {
 	count        senderCounters
 	stale        bool // something changed without a completion; worker only
@@ -151,9 +152,9 @@ func (s *Sender) Stats() SenderStats {
 	}
 }
 
-// SenderTimes records how long messages took since they arrived: since the stamp of Send, or since
-// Send was called if the stamp is no time of the system's clock (umem.Side). Senders of one worker
-// may share one; any goroutine may read it.
+// SenderTimes records the time that messages take since they arrived: since the stamp of Send, or
+// since the call of Send if the stamp is not a time of the system's clock (umem.Side). Senders of
+// one worker may share one; any goroutine may read it.
 type SenderTimes struct {
 	Submitted latency.Shared // until the first transmission was posted
 	Done      latency.Shared // until the acknowledgement of each receiver
@@ -181,7 +182,7 @@ func (s *Sender) submitted() {
 	run.End()
 }
 
-// finished records the messages from one number, exclusive, to another.
+// finished records the latencies of the messages after number from, up to number to.
 func (s *Sender) finished(from, to uint64) {
 	if s.config.Times == nil {
 		return
@@ -193,7 +194,7 @@ func (s *Sender) finished(from, to uint64) {
 	run.End()
 }
 
-// since returns the time from then to now; 0 if the clock was set back meanwhile.
+// since returns the time from then to now, or 0 if the clock was set back in between.
 func since(now, then uint64) uint64 {
 	if now < then {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
-// senderParts are what a sender is tested for, on any two machines.
+// senderParts are the tests of a sender. They run on any rig.
 var senderParts = []struct {
 	name string
 	f    func(*testing.T, *rig)
@@ -38,7 +38,8 @@ func TestSender(t *testing.T) {
 	}
 }
 
-// testSenderOne: messages of several frames arrive in order, are acknowledged in order, and are counted.
+// testSenderOne: messages of several frames arrive in order, the receiver acknowledges them in
+// order, and the sender counts them.
 func testSenderOne(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))
@@ -57,7 +58,8 @@ func testSenderOne(t *testing.T, g *rig) {
 	}
 }
 
-// testSenderBeforeReceiver: the receiver comes late. What was sent waits, up to the depth, and the cause is told.
+// testSenderBeforeReceiver: if the receiver starts late, messages wait, up to the depth, and the
+// sender reports the cause.
 func testSenderBeforeReceiver(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	address := k.address
@@ -73,14 +75,15 @@ func testSenderBeforeReceiver(t *testing.T, g *rig) {
 	k.got(100)
 }
 
-// single is for a test that counts credits.
+// single returns the configuration for a test that counts credits.
 func single() ReceiverConfig {
 	c := receiverConfig()
 	c.Peers = 1
 	return c
 }
 
-// testSenderSlowReceiver: without credits nothing is sent, and with them everything.
+// testSenderSlowReceiver: without credits the sender sends nothing. When credits return it sends
+// every message.
 func testSenderSlowReceiver(t *testing.T, g *rig) {
 	k := g.far.newTaker(single(), 16)
 	k.on(func() { k.hold = true })
@@ -94,7 +97,8 @@ func testSenderSlowReceiver(t *testing.T, g *rig) {
 	k.whole(1)
 }
 
-// testSenderComesBack: while messages flow, the connection ends again and again, by either side; each message comes once.
+// testSenderComesBack: while messages flow, either side ends the connection several times. Each
+// message arrives once.
 func testSenderComesBack(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))
@@ -118,7 +122,7 @@ func testSenderComesBack(t *testing.T, g *rig) {
 	}
 }
 
-// testSenderQueuePairFails: the sender's queue pair goes into error below it; it comes back.
+// testSenderQueuePairFails: if the sender's queue pair enters Error, the sender reconnects.
 func testSenderQueuePairFails(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))
@@ -134,8 +138,9 @@ func testSenderQueuePairFails(t *testing.T, g *rig) {
 	k.whole(1)
 }
 
-// testSenderLateAcknowledgement: what the receiver took and did not acknowledge is not sent again when the sender comes back, and is
-// acknowledged then.
+// testSenderLateAcknowledgement: a receiver takes messages and does not acknowledge them before the
+// connection ends. After the reconnect the sender does not send them again, and the receiver
+// acknowledges them.
 func testSenderLateAcknowledgement(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	k.on(func() { k.silent = true })
@@ -152,7 +157,8 @@ func testSenderLateAcknowledgement(t *testing.T, g *rig) {
 	}
 }
 
-// testSenderForgotten: the receiver begins again without what it acknowledged. The sender says so, and goes on in a new session.
+// testSenderForgotten: a receiver starts without the messages that it acknowledged. The sender
+// counts them as forgotten and continues in a new session.
 func testSenderForgotten(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))
@@ -173,7 +179,8 @@ func testSenderForgotten(t *testing.T, g *rig) {
 	k2.whole(31)
 }
 
-// testSenderSpares: with more messages at the device than Depth, all arrive and are acknowledged in time; the last are told of when the connection ends.
+// testSenderSpares: with more posted messages than Depth, all arrive and are acknowledged in time.
+// Done reports the last ones when the connection ends.
 func testSenderSpares(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	c := senderConfig(k.address)
@@ -196,7 +203,8 @@ func testSenderSpares(t *testing.T, g *rig) {
 	k.whole(1)
 }
 
-// testSenderReceives: what came by a connection that ends, and was not posted again, is not posted by the next.
+// testSenderReceives: receives of an ended connection that were not posted again are not posted on
+// the next connection.
 func testSenderReceives(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))
@@ -219,7 +227,8 @@ func testSenderReceives(t *testing.T, g *rig) {
 	k.whole(1)
 }
 
-// testSenderDrop: what was never posted can be dropped, the oldest first, and leaves no gap.
+// testSenderDrop: the sender can drop messages that were never posted, the oldest first. That
+// leaves no gap.
 func testSenderDrop(t *testing.T, g *rig) {
 	k := g.far.newTaker(single(), 16)
 	k.on(func() { k.hold = true })
@@ -245,7 +254,8 @@ func testSenderDrop(t *testing.T, g *rig) {
 	}
 }
 
-// testSenderAbandon: everything is given up, with and without a connection, and a new session begins.
+// testSenderAbandon: Abandon gives up every message, with and without a connection, and a new
+// session begins.
 func testSenderAbandon(t *testing.T, g *rig) {
 	k := g.far.newTaker(single(), 16)
 	k.on(func() { k.hold, k.silent = true, true })
@@ -275,7 +285,8 @@ func testSenderAbandon(t *testing.T, g *rig) {
 	}
 }
 
-// testSenderRefused: receivers that cannot be the right one are not sent to, and the status says why.
+// testSenderRefused: a sender does not send to a receiver that does not match its configuration,
+// and its status says why.
 func testSenderRefused(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	for want, change := range map[string]func(*SenderConfig){
@@ -297,7 +308,8 @@ func testSenderRefused(t *testing.T, g *rig) {
 	}
 }
 
-// testSenderOpen: what cannot be is refused in words, and nothing is kept.
+// testSenderOpen: OpenSender refuses an invalid configuration with a clear error, and keeps
+// nothing.
 func testSenderOpen(t *testing.T, g *rig) {
 	l := g.near.newLoop("test")
 	for want, change := range map[string]func(*SenderConfig){
@@ -319,7 +331,7 @@ func testSenderOpen(t *testing.T, g *rig) {
 	}
 }
 
-// TestBackoff: the time between attempts doubles, up to five seconds, and is not the same for all.
+// TestBackoff: the time between attempts doubles, up to five seconds, and has jitter.
 func TestBackoff(t *testing.T) {
 	var b backoff
 	for _, middle := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {

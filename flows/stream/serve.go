@@ -15,16 +15,16 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/mr"
 )
 
-// Serve accepts peers until ctx ends, and then ends all peers and tells them that the receiver is
-// closing. It closes the Listener, and returns when the last peer is gone; the error is nil if ctx
-// ended. Only one Serve runs at a time. do must work, and the worker must call Poll, until Serve
-// has returned. Close takes down what is left.
+// Serve accepts peers until ctx ends. It then ends all peers and sends them the reason that the
+// receiver is closing. It closes the Listener, and returns when the last peer is gone; the error is
+// nil if ctx ended. Only one Serve runs at a time. do must work, and the worker must call Poll,
+// until Serve has returned. Close takes down the rest.
 func (r *Receiver) Serve(ctx context.Context, l *connect.Listener, do Doer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	v := &server{Receiver: r, ctx: ctx, do: do}
 	err := v.accept(l)
 	cancel()
-	end := l.Close() // ends its handshakes, too
+	end := l.Close() // also ends its handshakes
 	v.all.Wait()
 	if err = errors.Join(err, end); err != nil {
 		return fmt.Errorf("serve receiver %s: %w", r.config.Name, err)
@@ -46,8 +46,8 @@ func (v *server) accept(l *connect.Listener) error {
 	}
 }
 
-// server is what the goroutines of Serve share. They use the Receiver's methods through do, except
-// those that any goroutine may call.
+// server is the common state of the goroutines of Serve. They call the Receiver's methods through
+// do, except those that any goroutine may call.
 type server struct {
 	*Receiver
 	ctx context.Context
@@ -90,13 +90,13 @@ func (v *server) serve(q *connect.Request) {
 	}
 }
 
-// reasonOf returns the protocol's word for an error, or "none" if it has none.
+// reasonOf returns the text of the protocol.Reason in an error, or "none".
 func reasonOf(err error) string {
 	why, _ := errors.AsType[protocol.Reason](err)
 	return why.String()
 }
 
-// turnAway refuses a request unless it is answered.
+// turnAway refuses a request, unless it was answered already.
 func (v *server) turnAway(q *connect.Request, err error) {
 	if why, is := errors.AsType[protocol.Reason](err); is {
 		v.stats.refused[why].Add(1)
@@ -104,7 +104,7 @@ func (v *server) turnAway(q *connect.Request, err error) {
 	_ = q.Refuse(err.Error()) // fails only if the request was answered already
 }
 
-// greet reads a peer's hello, and returns why it is refused.
+// greet reads a peer's hello. The error says why the peer is refused.
 func (v *server) greet(q *connect.Request) (protocol.Hello, error) {
 	h, err := protocol.ParseHello(q.Remote().Hello)
 	if err == nil {
@@ -145,8 +145,8 @@ func (c *ReceiverConfig) admits(h *protocol.Hello) error {
 	return nil
 }
 
-// connect makes a queue pair for a peer and connects it. An earlier connection of its session is
-// gone by then.
+// connect makes a queue pair for a peer and connects it. First it waits until an earlier connection
+// of the session is gone.
 func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect.Conn, error) {
 	owner := q.Peer().Name
 	if err := v.supersede(h.Session, owner); err != nil {
@@ -193,7 +193,7 @@ func nameOf(p connect.Peer) string {
 	return p.Addr.String()
 }
 
-// supersede ends the connection that the session has, and waits until it is gone.
+// supersede ends the present connection of the session, and waits until it is gone.
 func (v *server) supersede(session uint64, owner string) error {
 	old, err := ask(v.do, func() (*peer, error) { return v.replace(session, owner) })
 	if err != nil || old == nil {
@@ -245,12 +245,13 @@ func (v *server) answer(q *connect.Request, p *peer, e connect.End) (conn *conne
 }
 
 const (
-	// finalMessageTime is how long a peer has to receive the final message and those before it: a packet that is lost
-	// is retransmitted within a third of it.
+	// finalMessageTime is how long a peer has to receive the final message and those before it: a
+	// packet that is lost is retransmitted within a third of it.
 	finalMessageTime = time.Second
-	// byeTime bounds the same over TCP.
+	// byeTime is the same limit for TCP.
 	byeTime = time.Second
-	// restTime is the time between Error and close of a queue pair: the device completes in it what it had begun.
+	// restTime is the time between Error and close of a queue pair. In this time the device
+	// completes the operations that it had begun.
 	restTime = 10 * time.Millisecond
 	// lookTime is the interval between two checks of the queue pair of a peer that writes.
 	lookTime = 250 * time.Millisecond
@@ -261,8 +262,8 @@ var (
 	errTalks = errors.New("the peer says something after its hello, which nothing is expected of")
 )
 
-// watch waits for the end of a peer, and returns the cause. It tells the peer the reason if it is
-// still connected.
+// watch waits for the end of a peer, and returns the cause. If the peer is still connected, watch
+// sends it the reason.
 func (v *server) watch(p *peer, conn *connect.Conn) error {
 	left := make(chan error, 1)
 	v.all.Go(func() { left <- hear(conn) })
@@ -290,8 +291,8 @@ func (v *server) watch(p *peer, conn *connect.Conn) error {
 	return p.cause
 }
 
-// look queries the queue pair of a peer that writes: if its device refuses an access, no completion
-// reports it.
+// look queries the state of the queue pair of a peer that writes. If the device refuses an access,
+// no completion reports that.
 func (v *server) look(p *peer) error {
 	if p.granted == nil {
 		return nil
@@ -299,7 +300,7 @@ func (v *server) look(p *peer) error {
 	return v.do(func() error { return v.inspect(p) })
 }
 
-// hear waits until the peer says goodbye or closes the connection.
+// hear waits until the peer sends a message, which is an error, or closes the connection.
 func hear(conn *connect.Conn) error {
 	_, err := conn.Receive()
 	switch {

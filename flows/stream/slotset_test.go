@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSlotSet: a set goes through what is in it, in order, between any two slots.
+// TestSlotSet: a set returns its members in order, between any two slots.
 func TestSlotSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.IntRange(1, 200).Draw(t, "slots")

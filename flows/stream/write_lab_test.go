@@ -4,7 +4,7 @@ package stream
 
 import "testing"
 
-// TestWritesVerbs is TestWrites over a device of libibverbs, and a part of TestSenderWrites.
+// TestWritesVerbs: TestWrites, and a part of TestSenderWrites, pass over a device of libibverbs.
 func TestWritesVerbs(t *testing.T) {
 	g := newVerbsRig(t)
 	for _, c := range senderParts {

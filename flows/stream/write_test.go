@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestSenderWrites is TestSender with a receiver that has messages written.
+// TestSenderWrites: TestSender passes with a receiver that grants memory and has messages written.
 func TestSenderWrites(t *testing.T) {
 	g := newRig(t)
 	for _, c := range senderParts {
@@ -21,7 +21,8 @@ func TestSenderWrites(t *testing.T) {
 	}
 }
 
-// writes are what a peer that is to write does after three good messages, and why it is ended.
+// writes are the things that a peer that must write does after three good messages, each with the
+// reason for which the receiver ends it.
 var writes = []struct {
 	name string
 	why  protocol.Reason
@@ -95,7 +96,8 @@ var writes = []struct {
 
 const poison = 0x5a
 
-// poisoned is a sink whose frames, and many more, have a known content outside of what may be granted.
+// poisoned is a sink with known contents in its frames, outside of the grants, and in many other
+// frames.
 type poisoned struct {
 	*sink
 	supplied, guards []umem.Frame
@@ -121,7 +123,7 @@ func (s *side) newPoisoned(c ReceiverConfig, frames int) *poisoned {
 	return k
 }
 
-// untouched checks all that nobody was granted.
+// untouched checks that all memory outside of grants is unchanged.
 func (k *poisoned) untouched(what string) {
 	k.Helper()
 	whole := func(b []byte) bool {
@@ -145,8 +147,9 @@ func (k *poisoned) untouched(what string) {
 	}
 }
 
-// testHostileWrites: a peer that writes what or where it must not is told why and ended; nothing is changed outside of what it was granted,
-// its frames are granted again, and another peer goes on. Its session may come back.
+// testHostileWrites: the receiver ends a peer that writes something or somewhere it must not, and
+// sends it the reason. Memory outside of its grants does not change, its frames are granted again,
+// other peers are not affected, and the session can reconnect.
 func testHostileWrites(t *testing.T, g *rig) {
 	c := receiverConfig()
 	frames := c.Peers * c.Window
@@ -161,7 +164,7 @@ func testHostileWrites(t *testing.T, g *rig) {
 		a.do(p)
 		status, text := p.ended()
 		if a.name == "a credit twice" && text == protocol.BadSequence.Error() {
-			a.why = protocol.BadSequence // the slot was granted again meanwhile, for a later message
+			a.why = protocol.BadSequence // the slot was already granted again, for a later message
 		}
 		if text != a.why.Error() || status != a.why && status != protocol.None {
 			t.Errorf("%s: the peer hears %v, %q, not %v", a.name, status, text, a.why)
@@ -186,7 +189,8 @@ func testHostileWrites(t *testing.T, g *rig) {
 	k.allBack(frames, c.Window)
 }
 
-// allBack waits until all frames are there to be written, as many as granted of them by somebody.
+// allBack waits until all frames are available for writing, and peers have grants for granted of
+// them.
 func (k *sink) allBack(frames, granted int) {
 	k.Helper()
 	testenv.Wait(k, 10*time.Second, "all frames to be granted again", func() bool {
@@ -195,8 +199,8 @@ func (k *sink) allBack(frames, granted int) {
 	})
 }
 
-// testOthersGrant: what one peer was granted another cannot write to, where grants are windows of a queue pair. Elsewhere they hold for the
-// whole protection domain.
+// testOthersGrant: a peer cannot write into memory that is granted to another peer, if grants are
+// windows of a queue pair. On other devices a grant is valid for the whole protection domain.
 func testOthersGrant(t *testing.T, g *rig) {
 	if !g.far.at.Device.Capabilities().WindowsType2 {
 		return
@@ -214,7 +218,8 @@ func testOthersGrant(t *testing.T, g *rig) {
 	good.awaitAcked()
 }
 
-// testNoCredit: with all frames held there is nothing to write to, and an immediate without a credit ends its sender.
+// testNoCredit: while the flow holds all frames, the peer gets no credit. The receiver ends a peer
+// that sends an immediate without a credit.
 func testNoCredit(t *testing.T, g *rig) {
 	c := receiverConfig()
 	c.Peers = 1
@@ -235,7 +240,8 @@ func testNoCredit(t *testing.T, g *rig) {
 	k.allBack(4, 0)
 }
 
-// testVanishes: a client that goes away in the middle of writing leaves nothing of it, and its frames go to others.
+// testVanishes: if a client vanishes while it writes, no part of its message remains, and its
+// frames go to other clients.
 func testVanishes(t *testing.T, g *rig) {
 	c := receiverConfig()
 	c.Peers = 2
@@ -245,7 +251,7 @@ func testVanishes(t *testing.T, g *rig) {
 	for n := range 4 {
 		p := g.near.dial(k.address, writer(uint64(10+n)))
 		p.peek(1)
-		if n%2 == 0 { // a part of a message is there
+		if n%2 == 0 { // the frame has a part of a message
 			p.write(p.good(900)[:500], p.peek(1), rdma.Write)
 			p.await("it to be written", func() bool { return p.under == 0 })
 		} else {
@@ -261,7 +267,8 @@ func testVanishes(t *testing.T, g *rig) {
 	testenv.Wait(t, 10*time.Second, "all frames to be there", func() bool { return k.stats().Posted == int64(frames) })
 }
 
-// testMustWrite: one who cannot write is refused where messages are to be written, and a sender that will not, or must, says so.
+// testMustWrite: a receiver that has messages written refuses a peer that cannot write. A sender
+// whose method does not match the receiver's reports that.
 func testMustWrite(t *testing.T, g *rig) {
 	k := g.far.newSink(receiverConfig(), 64)
 	_, err := g.near.tryDial(k.address, hello(3), connect.Config{})
@@ -287,7 +294,7 @@ func testMustWrite(t *testing.T, g *rig) {
 	}
 }
 
-// writeParts are what receivers of written messages are tested for, on any two machines.
+// writeParts are the tests of receivers of written messages. They run on any rig.
 var writeParts = []struct {
 	name string
 	f    func(*testing.T, *rig)

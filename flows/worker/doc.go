@@ -1,6 +1,6 @@
-// Package worker runs flows on OS threads of their own.
+// Package worker runs flows on dedicated OS threads.
 //
-// A Worker polls its flows in turn. When none has anything to do it spins,
-// sleeps or waits for an event, as configured. It counts stalls: times for which
-// it polled no flow. Control work runs on the thread by Do, between two rounds.
+// A Worker polls its flows in turn. When none has anything to do, it spins, sleeps or waits for an
+// event, as configured. It counts stalls: periods in which it polled no flow. Do runs control work
+// on the thread, between two rounds.
 package worker

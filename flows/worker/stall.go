@@ -9,19 +9,19 @@ import (
 )
 
 // stalls records for how long a worker polled none of its flows: other threads or the hypervisor
-// had the CPU, or a system call took long. Packets wait in rings meanwhile, and are lost when those
-// are full.
+// had the CPU, or a system call took long. During a stall packets wait in rings, and are lost when
+// the rings are full.
 type stalls struct {
 	since   time.Time       // last round; owned by the worker
 	count   counter.Counter // stalls of minStall or longer
 	longest atomic.Uint64   // nanoseconds, the longest
 }
 
-// minStall is the shortest stall that counts: a ring of 4096 entries is full after 20 ms of 200,000
-// packets a second.
+// minStall is the shortest stall that counts. At 200,000 packets per second, a ring of 4096 entries
+// is full after 20 ms.
 const minStall = 20 * time.Millisecond
 
-// note records the time since the last round, less a wait that was set.
+// note records the time since the last round, less the wait that was set.
 func (a *stalls) note(now time.Time, set time.Duration) {
 	away := now.Sub(a.since) - set
 	a.since = now
@@ -43,12 +43,12 @@ func (a *stalls) status() status.Stall {
 	return status.Stall{Count: a.count.Load(), Longest: time.Duration(a.longest.Load())}
 }
 
-// quantum is how long a worker's thread has run without letting the Go scheduler run other
-// goroutines. After 10 ms the scheduler signals the thread. Until the thread yields, sysmon retakes
-// its P in every system call, wakes another thread that finds nothing to do, and looks again every
-// 20 µs (retake in runtime/proc.go). That costs a worker that waits a thousand times a second more
-// than all its work. A worker that yields in time is left alone. A worker that hardly works must
-// not yield: its P is best taken at once, so that sysmon sleeps too.
+// quantum is how long a worker's thread has run without a yield to the Go scheduler. After 10 ms
+// the scheduler signals the thread. Until the thread yields, sysmon retakes its P in every system
+// call, wakes another thread that finds nothing to do, and checks again every 20 µs (retake in
+// runtime/proc.go). For a worker that waits a thousand times a second, that costs more than all its
+// work. The scheduler does not disturb a worker that yields in time. A worker that hardly works
+// must not yield: sysmon should take its P at once, so that sysmon sleeps too.
 type quantum struct{ started, last time.Time }
 
 // maxQuantum is less than the scheduler's quantum (forcePreemptNS).

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestAbsences: times away are counted from 20 ms on, without what a worker was set to wait.
+// TestAbsences: a stall counts from 20 ms on, without the time that the worker was set to wait.
 func TestAbsences(t *testing.T) {
 	var a stalls
 	now := time.Unix(1000, 0)
@@ -39,7 +39,8 @@ func TestAbsences(t *testing.T) {
 	}
 }
 
-// TestWorkerAbsent: a worker that is kept from its flows says for how long, in each way of waiting.
+// TestWorkerAbsent: a worker that could not poll its flows reports for how long, with every way of
+// waiting.
 func TestWorkerAbsent(t *testing.T) {
 	for _, wait := range []config.Wait{config.WaitSleep, config.WaitSpin, config.WaitPoll} {
 		c := config.NewWorker("w")
@@ -61,7 +62,8 @@ func TestWorkerAbsent(t *testing.T) {
 	}
 }
 
-// TestTimeSlice: a worker that is busy yields before its time slice ends, however often it looks, and one that waits long between rounds never.
+// TestTimeSlice: a busy worker yields before the end of its quantum, however often it checks; a
+// worker with long waits between rounds never yields.
 func TestTimeSlice(t *testing.T) {
 	for every, want := range map[time.Duration]int{
 		time.Microsecond: 125, time.Millisecond: 125, 3 * time.Millisecond: 111, maxQuantum: 0, 100 * time.Millisecond: 0,
@@ -83,7 +85,7 @@ func TestTimeSlice(t *testing.T) {
 	}
 }
 
-// TestTimeSliceOverdue: a worker that had no time to wait yields the first time it has.
+// TestTimeSliceOverdue: a worker that had no time to wait yields the first time that it has.
 func TestTimeSliceOverdue(t *testing.T) {
 	now := time.Now()
 	s := quantum{last: now, started: now}

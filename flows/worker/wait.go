@@ -30,7 +30,7 @@ type spinWaiter struct{}
 
 func (spinWaiter) wait([]Poller) {}
 
-// sleepWaiter sleeps a set time, so that packets are taken in batches and not one by one.
+// sleepWaiter sleeps for a fixed time, so that the worker takes packets in batches.
 type sleepWaiter struct{ duration unix.Timespec }
 
 // wait uses a raw system call, so that the thread keeps its P. Releasing and reacquiring a P costs
@@ -38,7 +38,7 @@ type sleepWaiter struct{ duration unix.Timespec }
 func (s sleepWaiter) wait([]Poller) { rawSleep(&s.duration) }
 
 // pollWaiter sleeps until a descriptor is readable, the deadline of a flow passes, or a command
-// comes.
+// arrives.
 type pollWaiter struct {
 	wake *eventfd
 	set  []unix.PollFd
@@ -80,7 +80,7 @@ func newEventfd() (*eventfd, error) {
 	return &eventfd{fd: fd}, nil
 }
 
-// signal makes the descriptor readable. A full counter already is.
+// signal makes the descriptor readable. If the counter is full, the descriptor is readable already.
 func (e *eventfd) signal() {
 	one := [8]byte{1}
 	_, _ = unix.Write(e.fd, one[:])

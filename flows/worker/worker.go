@@ -19,20 +19,18 @@ import (
 
 // Poller is a flow as its worker sees it. All methods run on the worker's thread, and none blocks.
 type Poller interface {
-	// Poll moves what there is to move, and reports whether more is waiting
-	// already.
+	// Poll moves available data, and reports whether more is already waiting.
 	Poll(now time.Time) (more bool)
 	// FDs appends the descriptors that become readable when there is something to do.
 	FDs(dst []unix.PollFd) []unix.PollFd
-	// Deadline is when to call Poll again though no descriptor is
-	// readable.
+	// Deadline returns when to call Poll again even if no descriptor is readable.
 	Deadline(now time.Time) time.Time
 }
 
 // Worker is one OS thread that polls its flows in turn. Nothing else runs on it.
 type Worker struct {
 	config config.Worker
-	node   *int // NUMA node to stay on, where the configuration names no CPU
+	node   *int // NUMA node to stay on, if the configuration names no CPU
 	wait   waiter
 
 	commands chan func() // run between rounds
@@ -47,11 +45,11 @@ type Worker struct {
 	stopping atomic.Bool
 	done     chan struct{}
 	once     sync.Once
-	err      error // of Close
+	err      error // result of Close
 }
 
-// New starts a worker. One without a configured CPU stays on the CPUs of node, unless that is nil.
-// The caller closes it.
+// New starts a worker. A worker without a configured CPU stays on the CPUs of node, unless node is
+// nil. The caller closes it.
 func New(c config.Worker, node *int) (*Worker, error) {
 	wake, err := newEventfd()
 	if err != nil {
@@ -70,7 +68,7 @@ func New(c config.Worker, node *int) (*Worker, error) {
 	return w, nil
 }
 
-// run is the thread.
+// run runs on the worker's thread.
 func (w *Worker) run(started chan<- error) {
 	defer close(w.done)
 	runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
@@ -109,8 +107,8 @@ func (w *Worker) idleWait() (set time.Duration) {
 	return 0
 }
 
-// pin keeps the thread on the configured CPU, or on those CPUs of the node that the process may
-// use. A node without CPUs is ignored.
+// pin keeps the thread on the configured CPU, or on the CPUs of the node that the process may use.
+// It ignores a node without CPUs.
 func (w *Worker) pin() error {
 	if w.config.CPU != nil {
 		return w.pinTo(fmt.Sprintf("CPU %d", *w.config.CPU), []int{*w.config.CPU})
@@ -142,7 +140,7 @@ func (w *Worker) pinTo(where string, cpus []int) error {
 	return nil
 }
 
-// Node is the NUMA node of the thread, or numa.Unknown.
+// Node returns the NUMA node of the thread, or numa.Unknown.
 func (w *Worker) Node() int {
 	switch {
 	case w.config.CPU != nil:
@@ -192,15 +190,15 @@ func (w *Worker) Do(f func() error) error {
 // Config is the worker's configuration.
 func (w *Worker) Config() config.Worker { return w.config }
 
-// Rounds is how often the worker has polled all flows.
+// Rounds returns how often the worker has polled all flows.
 func (w *Worker) Rounds() uint64 { return w.rounds.Load() }
 
-// Add has the worker poll p from the next round on. Any goroutine may call it.
+// Add makes the worker poll p from the next round on. Any goroutine may call it.
 func (w *Worker) Add(p Poller) error {
 	return w.Do(func() error { w.pollers = append(w.pollers, p); return nil })
 }
 
-// Remove has the worker poll p no more. Any goroutine may call it.
+// Remove makes the worker stop polling p. Any goroutine may call it.
 func (w *Worker) Remove(p Poller) error {
 	return w.Do(func() error { w.remove(p); return nil })
 }

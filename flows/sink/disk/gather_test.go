@@ -8,8 +8,9 @@ import (
 	"github.com/unifiedd/unifiedd/flows/segment"
 )
 
-// TestGathers: a log's messages wait for more while a write is under way, and while a flush is where nobody waits for that; then the disk's
-// completion is what the worker waits for, and not the batch's age.
+// TestGathers: a log gathers messages while a write is under way, and during a flush if
+// acknowledgements do not wait for the flush; the worker then waits for the disk, not for the age
+// of the batch.
 func TestGathers(t *testing.T) {
 	for _, one := range []struct {
 		acknowledge      config.Acknowledge

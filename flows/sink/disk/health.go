@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// diagnose adds to the error that ended the flow what the kernel reports about its disk, and what
-// to do. It waits for the kernel, so the worker must not call it.
+// diagnose adds to the error that ended the flow what the kernel reports about the disk, and a
+// remedy. It waits for the kernel, so the worker must not call it.
 func (o *segmentWriter) diagnose(err error) error {
 	failed := o.failedTarget.Load()
 	if failed == nil {
@@ -32,6 +32,6 @@ const (
 	// healthWait is how long the kernel may take from the first failed operation until it reports that
 	// a disk is gone.
 	healthWait = 500 * time.Millisecond
-	// healthPoll is the time between two looks for that.
+	// healthPoll is the time between two checks for that report.
 	healthPoll = 50 * time.Millisecond
 )

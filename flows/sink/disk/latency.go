@@ -9,9 +9,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// latencyTracker remembers when packets arrived until they are written. Packets are numbered from 1
-// in the order in which they are put into batches, as the tracker numbers them. It belongs to the
-// worker's thread.
+// latencyTracker stores the arrival times of packets until they are written. It numbers packets
+// from 1 in the order in which they enter batches, as the tracker does. It belongs to the worker's
+// thread.
 type latencyTracker struct {
 	region    *umem.Region
 	at        []uint64 // by number, a ring: nanoseconds since 1970
@@ -21,16 +21,16 @@ type latencyTracker struct {
 	times     pipeline.FrameTimes
 }
 
-// maxPackets bounds the ring. Of more packets in flight the oldest are not recorded.
+// maxPackets bounds the ring. If more packets are in flight, the oldest are not recorded.
 const maxPackets = 1 << 18
 
-// newLatencyTracker remembers most packets at most.
+// newLatencyTracker returns a tracker for at most most packets.
 func newLatencyTracker(region *umem.Region, most uint64) latencyTracker {
 	size := uint64(1) << bits.Len64(min(most, maxPackets)-1)
 	return latencyTracker{region: region, at: make([]uint64, size)}
 }
 
-// put notes whole packets that a batch has taken.
+// put records the arrival of whole packets that a batch has taken.
 func (a *latencyTracker) put(fs []umem.Frame, now time.Time) {
 	mask, at := uint64(len(a.at)-1), uint64(now.UnixNano())
 	begins := true
@@ -53,7 +53,7 @@ func (a *latencyTracker) record(t *tracker) {
 	a.upTo(&a.written, t.written.Packets, now, &a.times.Done)
 }
 
-// upTo records the packets up to a number.
+// upTo records the packets up to number to.
 func (a *latencyTracker) upTo(from *uint64, to, now uint64, times *latency.Shared) {
 	if kept := uint64(len(a.at)); a.last > kept {
 		*from = max(*from, a.last-kept)

@@ -15,23 +15,23 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// minRecord is about how long the record of a short packet is in the packed layout, in bytes.
+// minRecord is the approximate length of a short packet's record in the packed layout, in bytes.
 const minRecord = 96
 
-// Config is what a writer needs to know beside the configuration of its flow.
+// Config is what a writer needs in addition to the configuration of its flow.
 type Config struct {
 	Free       *umem.FreeList // of the source: frames come from it and return to it
-	Heads      *umem.FreeList // frames for block headers in front of packets in extents; nil: Free
+	Heads      *umem.FreeList // frames for block headers before packets in extents; nil: Free
 	Interfaces []pcapng.Interface
 	Directions []pcapng.Direction         // of packets, by interface; nil: unknown
 	Statistics func() []pcapng.Statistics // of the source; nil: none
 	Manifest   *segment.Manifest          // of a log; nil: a capture
 
 	Gather        bool // packets wait in a batch while the disk is at work
-	GatherFlushes bool // flushes count as work
+	GatherFlushes bool // a flush counts as work
 }
 
-// FramesInFlight is how many frames of the source the disk has at once: those of writes in place.
+// FramesInFlight returns how many frames of the source the disk has at once, for writes in place.
 func FramesInFlight(to config.To) int {
 	if to.Layout == config.LayoutSlot {
 		return layout.MaxWrites * layout.MaxWriteFrames
@@ -39,7 +39,7 @@ func FramesInFlight(to config.To) int {
 	return 0
 }
 
-// Node is the NUMA node of the disk that a flow writes to; numa.Unknown for a stream.
+// Node returns the NUMA node of the disk that a flow writes to; numa.Unknown for a stream.
 func Node(e *pipeline.Env) int {
 	to := e.Flow.To
 	switch {
@@ -51,7 +51,7 @@ func Node(e *pipeline.Env) int {
 	return numa.OfPath(filepath.Dir(to.File))
 }
 
-// New makes a writer, which has no output until Open.
+// New returns a writer. It has no output until Open.
 func New() *Writer { return &Writer{} }
 
 // Open opens the output: segments on a disk, or the stream.
@@ -106,7 +106,7 @@ func (w *Writer) openSegments(e *pipeline.Env, c Config) (err error) {
 	return nil
 }
 
-// newLayout makes the layout of a disk.
+// newLayout returns the layout for a disk.
 func (w *Writer) newLayout(e *pipeline.Env, c Config) (layout.Layout, error) {
 	manager := w.segments.manager
 	quarter := manager.Size() / 4
@@ -142,7 +142,7 @@ func (w *Writer) layoutConfig(e *pipeline.Env, c Config) layout.Config {
 	return layout.Config{Region: e.Region, Free: free, Copies: &w.copied, SnapLen: &w.snapLen}
 }
 
-// openStream begins a stream.
+// openStream opens a stream.
 func (w *Writer) openStream(e *pipeline.Env, c Config) error {
 	extents, err := e.TakeExtents()
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// progress publishes how far a writer's output is written and durable.
+// progress publishes the written and durable positions of a writer's output.
 type progress struct {
 	mu               sync.Mutex
 	written, durable segment.Position
-	total            uint64 // packets written, also behind a gap
+	total            uint64 // packets written, including those after a gap
 }
 
-// publish copies the positions if they have moved. It takes the lock once per batch at most.
+// publish copies the positions if they have changed. It takes the lock at most once per batch.
 func (p *progress) publish(t *tracker) {
 	if p.total == t.packetsWritten && p.written.Number == t.written.Number && p.durable.Number == t.durable.Number {
 		return
@@ -31,21 +31,21 @@ func (p *progress) read() (written, durable status.Position) {
 	return p.written.Status(), p.durable.Status()
 }
 
-// newest is the time of the newest packet written; 0: none.
+// newest returns the time of the newest packet written; 0: none.
 func (p *progress) newest() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.written.Newest
 }
 
-// packetsDurable is how many packets are durable, the first ones.
+// packetsDurable returns the number of durable packets, a prefix.
 func (p *progress) packetsDurable() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.durable.Packets
 }
 
-// packetsWritten is how many packets are written, also behind a gap.
+// packetsWritten returns the number of packets written, including those after a gap.
 func (p *progress) packetsWritten() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

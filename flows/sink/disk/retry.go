@@ -9,24 +9,24 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// retryQueue holds batches for which the disk had no space. They are written to the same place
-// again until there is some. It belongs to the worker's thread.
+// retryQueue holds batches that the full disk refused. It writes them again to the same place until
+// the disk has space. It belongs to the worker's thread.
 type retryQueue struct {
 	frames  []umem.Frame // whole messages; their Side has the place
-	keeping bool         // the message that is coming back is kept
+	keeping bool         // the current failed message is kept
 	last    uint64       // number of the last batch without space
 	next    time.Time    // of the next attempt
 	trouble atomic.Pointer[error]
 }
 
-// full reports whether a batch failed for want of space that somebody may free. A device that is
-// gone has no space either.
+// full reports whether a batch failed for lack of space that can be freed. A device that is gone
+// also reports no space; that does not count.
 func (o *segmentWriter) full(number uint64, err error) bool {
 	_, ring := o.manager.Numbers()
 	return segment.NoSpace(err) && (!ring || o.track.ring[number%queueDepth].Segment.Target.Health() == nil)
 }
 
-// keepForRetry keeps a frame that came back because the disk is full, and reports whether it did.
+// keepForRetry keeps the frame of a failed write if the disk is full, and reports whether it did.
 // All frames of a message come back with the same error.
 func (o *segmentWriter) keepForRetry(f umem.Frame) bool {
 	if f.Options&umem.Failed == 0 {
@@ -47,7 +47,7 @@ func (o *segmentWriter) keepForRetry(f umem.Frame) bool {
 	return true
 }
 
-// reportNoSpace publishes which write has no space, once each time the disk is full.
+// reportNoSpace publishes which write found no space, once each time the disk fills up.
 func (o *segmentWriter) reportNoSpace(number uint64, err error) {
 	if o.retries.trouble.Load() != nil {
 		return
@@ -58,7 +58,7 @@ func (o *segmentWriter) reportNoSpace(number uint64, err error) {
 	o.retries.trouble.Store(&err)
 }
 
-// retry sends kept batches again, once in a while, and ends the report when all are written.
+// retry sends kept batches again from time to time, and ends the report when all are written.
 func (o *segmentWriter) retry(now time.Time) {
 	u := &o.retries
 	if u.last != 0 && o.track.written.Number >= u.last {

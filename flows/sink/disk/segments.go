@@ -13,14 +13,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// segmentWriter is the output that writes batches to segments, one after the other, and tracks how
-// far they are written and durable. It belongs to the worker's thread.
+// segmentWriter is the output that writes batches to segments, one after the other, and tracks
+// which of them are written and durable. It belongs to the worker's thread.
 type segmentWriter struct {
 	region  *umem.Region
 	queue   *nvme.Queue
 	layout  layout.Layout
 	manager *segment.Manager
-	every   time.Duration // begin a new segment after this time; 0: when full
+	every   time.Duration // begin a new segment after this time; 0: only when full
 	sync    time.Duration // time between flushes; 0: flush full segments only
 
 	track        tracker
@@ -50,8 +50,8 @@ func (o *segmentWriter) submit(now time.Time) (bool, error) {
 	return o.send(size), nil
 }
 
-// place makes the current segment one that a batch of size bytes fits into. It returns false while
-// there is none.
+// place ensures that the current segment has space for a batch of size bytes. It returns false
+// while no segment has.
 func (o *segmentWriter) place(size uint64, now time.Time) (bool, error) {
 	opened := now
 	if s := o.current; s != nil && !o.due(now) {
@@ -63,11 +63,11 @@ func (o *segmentWriter) place(size uint64, now time.Time) (bool, error) {
 			return false, nil
 		}
 		if o.manager.Rotates() {
-			opened = s.Opened // files of one time share it in their names
+			opened = s.Opened // files with the same time have the same name and an index
 		}
 	}
 	if len(o.retired)+2 > segment.MaxOpen {
-		return false, nil // wait until one of them is durable
+		return false, nil // wait until one of the retired segments is durable
 	}
 	next := o.manager.Acquire(opened)
 	if next == nil {
@@ -88,7 +88,8 @@ func (o *segmentWriter) place(size uint64, now time.Time) (bool, error) {
 	return next.Fits(size), nil
 }
 
-// due reports whether it is time for a new segment. After the last one the flow is done.
+// due reports whether it is time for a new segment. If the current segment is the last one, it
+// marks the flow as complete instead.
 func (o *segmentWriter) due(now time.Time) bool {
 	if o.every == 0 || o.current.Sequence == 0 || now.Sub(o.current.Opened) < o.every {
 		return false
@@ -129,7 +130,7 @@ func (o *segmentWriter) send(size uint64) bool {
 	return true
 }
 
-// reap takes back the frames that the disk is done with, and returns why a write failed.
+// reap takes back frames from the disk, and returns the error of a failed write.
 func (o *segmentWriter) reap() (err error) {
 	for {
 		n := o.queue.Reap(o.reaped[:])
@@ -150,7 +151,7 @@ func (o *segmentWriter) reap() (err error) {
 	}
 }
 
-// written notes that the batch is written whose first frame is f.
+// written records that the batch whose first frame is f is written.
 func (o *segmentWriter) written(f umem.Frame) error {
 	side := o.region.Side(f)
 	number := side.Token
@@ -169,13 +170,13 @@ func (o *segmentWriter) written(f umem.Frame) error {
 func (o *segmentWriter) explain(number uint64, err error) error {
 	m := o.track.ring[number%queueDepth]
 	o.failedTarget.CompareAndSwap(nil, m.Segment.Target)
-	if _, ring := o.manager.Numbers(); ring { // what the kernel knows says more than what it answered
+	if _, ring := o.manager.Numbers(); ring { // the kernel's state says more than the error of the write
 		err = cmp.Or(m.Segment.Target.Health(), err)
 	}
 	return fmt.Errorf("write to %s before offset %d: %w; the packets of that write are lost and counted", m.Segment.Path(), m.Segment.Base+m.End, err)
 }
 
-// settle takes back what is written or flushed, retires durable segments and starts the next flush
+// settle takes back finished writes and flushes, retires durable segments and starts the next flush
 // if one is due.
 func (o *segmentWriter) settle(now time.Time) error {
 	if err := o.reap(); err != nil {
@@ -231,7 +232,7 @@ func (o *segmentWriter) flush(now time.Time) error {
 		return nil
 	}
 	if err := o.queue.Flush(s.Index, upTo.Number); err != nil {
-		return nil // the queue is full: try again next round
+		return nil // the queue is full: try again in the next round
 	}
 	o.flushed, o.flushing, o.nextSync = false, upTo, now.Add(o.sync)
 	o.flushing.Segment = s
@@ -247,8 +248,8 @@ func (o *segmentWriter) close(now time.Time) (bool, error) {
 	return len(o.retired) == 0 && o.track.idle(), nil
 }
 
-// trouble is what keeps batches from being written, or the next segment from being ready. Any
-// goroutine may call it.
+// trouble returns the reason why batches cannot be written, or why the next segment is not ready.
+// Any goroutine may call it.
 func (o *segmentWriter) trouble() error {
 	if why := o.retries.trouble.Load(); why != nil {
 		return *why
@@ -264,8 +265,8 @@ func (o *segmentWriter) setLayout(l layout.Layout) { o.layout = l }
 
 func (o *segmentWriter) fd() int { return o.queue.FD() }
 
-// abandon gives the segments of a flow that failed back to the manager, which keeps what reached
-// the disk. The queue is closed.
+// abandon gives the segments of a failed flow back to the manager. The manager keeps the batches
+// that reached the disk. The queue is closed.
 func (o *segmentWriter) abandon() error {
 	o.retire()
 	for _, s := range o.retired {

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// TestSegmentsWait: with as many segments not yet durable as the disk's queue takes,
-// packets wait for one of them; that is no reason to fail.
+// TestSegmentsWait: when the disk's queue has as many segments as it takes, packets wait until one
+// is durable, and the flow does not fail.
 func TestSegmentsWait(t *testing.T) {
 	o := &segmentWriter{retired: make([]*segment.Segment, segment.MaxOpen-1)}
 	if ok, err := o.place(1, time.Now()); ok || err != nil {
@@ -22,8 +22,7 @@ func TestSegmentsWait(t *testing.T) {
 	}
 }
 
-// TestSegmentNotBegun: a segment that the disk's queue does not take is finished and
-// closed all the same.
+// TestSegmentNotBegun: the manager finishes and closes a segment that the disk's queue refused.
 func TestSegmentNotBegun(t *testing.T) {
 	testenv.Leaks(t)
 	to := config.To{File: testenv.DiskDir(t) + "/md", Segment: config.Segment{Size: config.MiB}, Prepare: config.PrepareAllocate, Layout: config.LayoutPacked}
@@ -34,7 +33,7 @@ func TestSegmentNotBegun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &segmentWriter{manager: s, queue: &nvme.Queue{}} // a queue without places
+	o := &segmentWriter{manager: s, queue: &nvme.Queue{}} // a queue that takes no target
 	testenv.Wait(t, 5*time.Second, "a segment", func() bool { _, err = o.place(1, time.Now()); return err != nil })
 	if !strings.Contains(err.Error(), "begin segment") {
 		t.Error(err)

@@ -4,15 +4,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Statistics are encoded Interface Statistics Blocks that wait to be written, in parts: each part
-// goes first in a batch.
+// Statistics are encoded Interface Statistics Blocks that wait to be written. They are split into
+// parts; each part is at the start of a batch.
 type Statistics struct {
 	parts [][]byte
-	next  int // the worker's
+	next  int // next part; the worker's
 }
 
-// maxStatistics is the most bytes of statistics in one batch: what a head of one frame has room
-// for.
+// maxStatistics is the largest number of bytes of statistics in one batch. They fit a head of one
+// frame.
 const maxStatistics = 3 << 10
 
 // add appends a block.
@@ -34,7 +34,7 @@ func NewStatistics(all []pcapng.Statistics) *Statistics {
 	return s
 }
 
-// collectStatistics has the worker put the source's statistics into the next batches.
+// collectStatistics makes the worker put the source's statistics into the next batches.
 func (w *Writer) collectStatistics() {
 	if w.statistics == nil {
 		return
@@ -44,14 +44,14 @@ func (w *Writer) collectStatistics() {
 	}
 }
 
-// WriteStatistics has the worker put statistics into the next batches, which no other call may be
-// writing. Any goroutine may call it.
+// WriteStatistics makes the worker put statistics into the next batches. No other call may be in
+// progress. Any goroutine may call it.
 func (w *Writer) WriteStatistics(s *Statistics) {
 	s.next = 0
 	w.notes.Store(s)
 }
 
-// writeNotes puts the next part of the statistics into the open batch, which must be empty, and
+// writeNotes puts the next part of the statistics into the open batch, which must be empty. It
 // reports whether it could.
 func (w *Writer) writeNotes(s *Statistics) bool {
 	if !w.layout.Note(s.parts[s.next]) {

@@ -28,8 +28,8 @@ func (w *Writer) Observe(s *status.Flow) error {
 	return w.segments.manager.Observe(s, w.progress.newest)
 }
 
-// CountLost implements pipeline.Sink. What the source accepted and a flow that failed has not written
-// is lost, once nothing is in flight.
+// CountLost implements pipeline.Sink. In a failed flow with nothing in flight, packets that the
+// source accepted and the flow has not written are lost.
 func (w *Writer) CountLost(s *status.Flow, accepted uint64) {
 	s.Dropped["write_failed"] = 0
 	if w.err.Get() != nil {

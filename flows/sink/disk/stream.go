@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// stream is the output that writes batches to an io.Writer, such as standard output. The writer
-// blocks on its own goroutine.
+// stream is the output that writes batches to an io.Writer, such as standard output. It calls the
+// io.Writer on a goroutine, because writes may block.
 type stream struct {
 	region *umem.Region
 	layout layout.Layout
@@ -39,7 +39,7 @@ func openStream(w io.Writer, head []byte, region *umem.Region, l layout.Layout) 
 	return s, nil
 }
 
-// write is the goroutine. After an error it writes nothing more.
+// write runs on the goroutine. After an error it writes nothing more.
 func (p *stream) write(w io.Writer) {
 	defer close(p.ended)
 	var err error
@@ -61,7 +61,7 @@ func (p *stream) submit(time.Time) (bool, error) {
 	packets, bytes := p.layout.Count()
 	f := p.layout.Seal(pcapng.Batch{})[0]
 	p.track.submit(nil, p.track.submitted.End+uint64(f.Len), uint64(packets), bytes)
-	p.out <- f // has room for all there can be
+	p.out <- f // never blocks: the channel has space for all batches
 	p.layout.Reset()
 	return true, nil
 }
@@ -97,7 +97,7 @@ func (p *stream) setLayout(l layout.Layout) { p.layout = l }
 
 func (p *stream) fd() int { return -1 }
 
-// Close ends the goroutine once the writer returns.
+// Close ends the goroutine when the io.Writer returns.
 func (p *stream) Close() error {
 	p.once.Do(func() { close(p.out) })
 	<-p.ended

@@ -2,7 +2,7 @@ package disk
 
 import "github.com/unifiedd/unifiedd/flows/segment"
 
-// queueDepth is the most batches in flight to the output; a power of two.
+// queueDepth is the largest number of batches in flight to the output; a power of two.
 const queueDepth = 256
 
 // tracker follows batches from submission to durability. Writes complete in any order; written and
@@ -15,7 +15,7 @@ type tracker struct {
 	written   segment.Position   // all batches up to this one are written
 	durable   segment.Position   // all batches up to this one are on stable storage
 
-	packetsWritten uint64 // in all written batches, also behind a gap
+	packetsWritten uint64 // in all written batches, including those after a gap
 }
 
 // room reports whether another batch may be submitted.
@@ -24,7 +24,7 @@ func (t *tracker) room() bool { return t.submitted.Number-t.written.Number < que
 // idle reports whether everything submitted is written.
 func (t *tracker) idle() bool { return t.submitted.Number == t.written.Number }
 
-// submit notes a batch of packets and bytes that ends at end of the segment.
+// submit records a batch of packets and bytes that ends at end of the segment.
 func (t *tracker) submit(s *segment.Segment, end, packets, bytes uint64) {
 	t.submitted.Number++
 	t.submitted.Packets += packets
@@ -34,7 +34,7 @@ func (t *tracker) submit(s *segment.Segment, end, packets, bytes uint64) {
 	t.ring[i], t.done[i], t.packets[i] = t.submitted, false, packets
 }
 
-// complete notes that a batch is written.
+// complete records that a batch is written.
 func (t *tracker) complete(number uint64) {
 	t.done[number%queueDepth] = true
 	t.packetsWritten += t.packets[number%queueDepth]
@@ -47,7 +47,7 @@ func (t *tracker) complete(number uint64) {
 	}
 }
 
-// durableIn is the offset up to which a segment is known to be durable.
+// durableIn returns the offset up to which a segment is durable.
 func (t *tracker) durableIn(s *segment.Segment) uint64 {
 	if t.durable.Segment == s {
 		return t.durable.End

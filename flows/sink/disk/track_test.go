@@ -8,14 +8,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows/segment"
 )
 
-// model is what track must say, kept the slow way.
+// model is a simple and slow tracker with the expected results.
 type model struct {
-	marks     []segment.Position // of every batch, the first has number 1
+	marks     []segment.Position // of every batch; the first has number 1
 	packets   []uint64
 	done      []bool
-	written   int // batches in front of the first gap
+	written   int // batches before the first gap
 	durable   int
-	flushing  int // what the flush under way covers; 0: none is
+	flushing  int // batches that the flush under way covers; 0: none is
 	packetsIn uint64
 }
 
@@ -27,7 +27,7 @@ func (m *model) complete(i int) {
 	}
 }
 
-// waiting are the batches on their way.
+// waiting returns the batches in flight.
 func (m *model) waiting() (all []int) {
 	for i := m.written; i < len(m.done); i++ {
 		if !m.done[i] {
@@ -37,7 +37,7 @@ func (m *model) waiting() (all []int) {
 	return all
 }
 
-// at is the mark behind n batches.
+// at returns the position after n batches.
 func (m *model) at(n int) segment.Position {
 	if n == 0 {
 		return segment.Position{}
@@ -45,8 +45,8 @@ func (m *model) at(n int) segment.Position {
 	return m.marks[n-1]
 }
 
-// TestTrack completes batches in random orders, with random segments and flushes,
-// and compares both positions with the model after every step.
+// TestTrack: after every step, both positions equal the model's, for random orders of completion,
+// segments and flushes.
 func TestTrack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tr tracker
@@ -112,7 +112,7 @@ func (m *model) compare(t *rapid.T, tr *tracker, seen *progress) {
 	}
 }
 
-// TestTrackWindow fills the queue and completes it backwards.
+// TestTrackWindow: the tracker takes a full queue that completes in reverse order.
 func TestTrackWindow(t *testing.T) {
 	var tr tracker
 	s := &segment.Segment{}

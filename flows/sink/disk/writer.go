@@ -33,13 +33,13 @@ type Writer struct {
 	gatherFlushes bool // flushes count as work
 
 	blocked bool            // in this round
-	stalls  counter.Counter // rounds in which packets had to wait for the disk
+	stalls  counter.Counter // rounds in which packets waited for the disk
 
 	progress progress
 	times    latencyTracker
 
 	statistics func() []pcapng.Statistics // of the source; nil: it has none
-	notes      atomic.Pointer[Statistics] // that wait to be written
+	notes      atomic.Pointer[Statistics] // waiting to be written
 	lastNotes  bool                       // the final statistics were collected
 }
 
@@ -48,17 +48,19 @@ type output interface {
 	// submit sends the open batch, if there is one. It returns false when it cannot take the batch
 	// now; the batch stays open.
 	submit(now time.Time) (bool, error)
-	// settle takes back what is done, and returns why something failed.
+	// settle takes back finished work, and returns the error if any of it failed.
 	settle(now time.Time) error
-	// kick wakes the device if it asked for it.
+	// kick wakes the device if it needs that.
 	kick() error
-	// close is called until it returns true, after the last batch: everything is then durable.
+	// close is called after the last batch, repeatedly until it returns true. Then everything is
+	// durable.
 	close(now time.Time) (bool, error)
-	// tracker is how far the output has come.
+	// tracker returns the progress of the output.
 	tracker() *tracker
 	// setLayout exchanges the layout.
 	setLayout(l layout.Layout)
-	// fd polls readable when settle may have something to do; negative: never.
+	// fd returns a descriptor that is readable when settle may have something to do. A negative one is
+	// never readable.
 	fd() int
 }
 
@@ -105,8 +107,8 @@ func (w *Writer) Blocked() bool { return w.blocked }
 // InFlight implements pipeline.Sink: the extents of batches.
 func (w *Writer) InFlight() int { return w.layout.ExtentFrames() }
 
-// submit sends the open batch. If an empty one takes nothing, memory is short until the output gives
-// some back.
+// submit sends the open batch. If an empty batch takes no packet, memory is short until the output
+// returns some.
 func (w *Writer) submit(now time.Time) bool {
 	if w.layout.Size() == 0 {
 		w.blocked = true
@@ -122,8 +124,8 @@ func (w *Writer) submit(now time.Time) bool {
 	return ok && err == nil
 }
 
-// Flush implements pipeline.Sink. Statistics that wait go first in a batch, so that the open one is
-// sent: under steady traffic it would never be empty by itself.
+// Flush implements pipeline.Sink. Statistics that wait must be first in a batch, so Flush sends the
+// open batch: under steady traffic it would never be empty otherwise.
 func (w *Writer) Flush(open bool, now time.Time) {
 	if w.gathers() {
 		return
@@ -142,8 +144,8 @@ func (w *Writer) flushNow(open bool, now time.Time) {
 	}
 }
 
-// gathers reports whether packets wait for more, since the disk is at work: messages of many clients
-// are then few writes. A full batch is sent all the same.
+// gathers reports whether packets wait for more because the disk is at work. Messages of many
+// clients then need few writes. A full batch is sent anyway.
 func (w *Writer) gathers() bool {
 	if !w.gather || w.segments == nil {
 		return false
@@ -159,8 +161,8 @@ func (w *Writer) Kick() {
 	w.progress.publish(t)
 }
 
-// Drain implements pipeline.Sink: everything is written and durable, with the final statistics behind
-// it.
+// Drain implements pipeline.Sink. It returns true when everything is written and durable, including
+// the final statistics.
 func (w *Writer) Drain(now time.Time) (bool, error) {
 	if !w.lastNotes {
 		w.collectStatistics()
@@ -184,8 +186,8 @@ func (w *Writer) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
-// Deadline implements pipeline.Sink. A blocked writer is polled again soon: not everything that it
-// waits for makes its descriptor readable. A batch that gathers waits for the disk.
+// Deadline implements pipeline.Sink. A blocked writer is polled again soon, because not every event
+// that it waits for makes its descriptor readable. A batch that gathers waits for the disk.
 func (w *Writer) Deadline(now time.Time) time.Time {
 	switch {
 	case w.blocked:
@@ -199,10 +201,10 @@ func (w *Writer) Deadline(now time.Time) time.Time {
 // Begin implements pipeline.Sink.
 func (w *Writer) Begin() error { return nil }
 
-// Full implements pipeline.Sink: there are as many files as there are to be.
+// Full implements pipeline.Sink. It reports whether the last file is full.
 func (w *Writer) Full() bool { return w.segments != nil && w.segments.complete.Load() }
 
-// Check implements pipeline.Sink. It also has statistics written.
+// Check implements pipeline.Sink. It also triggers writing of statistics.
 func (w *Writer) Check(now time.Time) (waits, ends error) {
 	w.collectStatistics()
 	if w.segments == nil {
@@ -238,7 +240,8 @@ func (w *Writer) Pending() int {
 	return int(w.segments.queue.Stats().InFlight)
 }
 
-// Close implements pipeline.Sink: the kernel has bound the block queue to the worker's thread.
+// Close implements pipeline.Sink. It runs on the worker's thread, because the kernel has bound the
+// block queue to that thread.
 func (w *Writer) Close() error {
 	if w.segments == nil {
 		return nil
@@ -249,30 +252,30 @@ func (w *Writer) Close() error {
 // Announce implements pipeline.Sink.
 func (w *Writer) Announce() []any { return nil }
 
-// Shrink implements pipeline.Sink. A stream has its daemon for itself.
+// Shrink implements pipeline.Sink. A stream never shrinks, because its daemon has no other flow.
 func (w *Writer) Shrink(q pipeline.Quota) (over bool) {
 	p, ok := w.layout.(*layout.Packed)
 	return ok && w.holder != nil && p.ReleaseExcess(w.holder, max(q.Extents, pipeline.MinExtents))
 }
 
-// PacketsWritten is how many packets are written, the first ones, for the worker's thread.
+// PacketsWritten returns the number of packets written, a prefix. It is for the worker's thread.
 func (w *Writer) PacketsWritten() uint64 { return w.out.tracker().written.Packets }
 
-// PacketsDurable is how many packets are durable, the first ones, for the worker's thread.
+// PacketsDurable returns the number of durable packets, a prefix. It is for the worker's thread.
 func (w *Writer) PacketsDurable() uint64 { return w.out.tracker().durable.Packets }
 
 // DurableShown is PacketsDurable for other goroutines. It may lag by a round.
 func (w *Writer) DurableShown() uint64 { return w.progress.packetsDurable() }
 
-// MaxBatch is the most bytes of a batch that is written in one piece to a segment of the region's
-// disk: a quarter of a segment.
+// MaxBatch returns the largest length of a batch that is written in one piece to a segment: a
+// quarter of a segment.
 func (w *Writer) MaxBatch() uint64 { return w.segments.manager.Size() / 4 }
 
 // Align is the alignment of batches in bytes.
 func (w *Writer) Align() uint32 { return w.segments.manager.Align() }
 
-// WrapLayout replaces the layout by one around it, before packets come: to watch where frames go. The
-// worker's thread calls it.
+// WrapLayout replaces the layout by a wrapper of it, to watch where frames go. It must be called
+// before packets arrive, on the worker's thread.
 func (w *Writer) WrapLayout(wrap func(layout.Layout) layout.Layout) {
 	w.layout = wrap(w.layout)
 	w.out.setLayout(w.layout)

@@ -1,3 +1,3 @@
-// Package peers is the sink that sends packets or messages to RDMA peers from
-// where they landed, each to one peer or to several.
+// Package peers is the sink that sends packets or messages to RDMA peers from the frames in which
+// they landed. Each goes to one peer or to several.
 package peers

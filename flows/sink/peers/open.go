@@ -12,16 +12,16 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Config is what a sink needs to know beside the configuration of its flow.
+// Config is what a sink needs in addition to the configuration of its flow.
 type Config struct {
-	Free   *umem.FreeList // for frames that no peer needs any more
-	Length uint32         // most bytes of a packet, or of a message's payload
-	Frames int            // most frames of one
-	Queue  int            // most of them under way to each peer
-	Relay  bool           // the batches are messages: payloads are sent, with the origins of the messages
+	Free   *umem.FreeList // for frames that no peer needs
+	Length uint32         // largest length of a packet or a message's payload
+	Frames int            // most frames of a packet or message
+	Queue  int            // most of them in flight to each peer
+	Relay  bool           // batches have messages; payloads are sent with their origins
 }
 
-// Open makes a sender for each peer. Nobody is connected before Begin.
+// Open makes a sender for each peer. The senders connect after Begin.
 func Open(e *pipeline.Env, c Config) (s *Sink, err error) {
 	to := &e.Flow.To
 	s = &Sink{region: e.Region, do: e.Do, relay: c.Relay, free: c.Free, err: e.Err}

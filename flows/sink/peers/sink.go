@@ -17,8 +17,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Sink sends packets or messages to RDMA peers from where they landed, after the flow's stages. It
-// implements pipeline.Sink.
+// Sink sends packets or messages to RDMA peers from the frames in which they landed, after the
+// flow's stages have changed them. It implements pipeline.Sink.
 type Sink struct {
 	region *umem.Region
 	device *device.RDMA
@@ -26,25 +26,25 @@ type Sink struct {
 	do     stream.Doer
 	names  []string // of the peers
 	stages *pipeline.Stages
-	relay  bool           // the batches are messages, whose payloads are sent with their origins
-	free   *umem.FreeList // for frames that no peer needs any more
+	relay  bool           // batches have messages; payloads are sent with their origins
+	free   *umem.FreeList // for frames that no peer needs
 	freed  [2 * pipeline.Burst]umem.Frame
 	err    *pipeline.FirstError
 	dials  pipeline.Service
 	times  stream.SenderTimes // of all peers
 
 	blocked bool            // in this round
-	stalls  counter.Counter // rounds in which something had to wait for peers
+	stalls  counter.Counter // rounds in which something waited for peers
 
 	tokens [pipeline.Burst]uint64
 	passed uint64 // messages that enough peers have acknowledged
 
-	lastAcknowledged uint64    // while draining: acknowledgements until now
-	lastProgress     time.Time // and when the last came
+	lastAcknowledged uint64    // while draining: acknowledgements so far
+	lastProgress     time.Time // time of the last acknowledgement
 }
 
-// lingerTimeout is how long the peers of a flow that ends may be silent. What they have not
-// acknowledged by then is given up.
+// lingerTimeout is how long the peers of an ending flow may be silent. Then the sink abandons
+// unacknowledged messages.
 const lingerTimeout = 2 * time.Second
 
 // Reap implements pipeline.Sink.
@@ -63,13 +63,13 @@ func (s *Sink) Reap(now time.Time) {
 	}
 }
 
-// Write implements pipeline.Sink. Stages change each packet once: b.Prepared says how many frames of
-// the batch they have changed.
+// Write implements pipeline.Sink. Stages change each packet once: b.Prepared is the number of
+// frames of the batch that they have changed.
 func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	whole := umem.Whole(b.Held())
 	fresh := b.Frames[b.Prepared:whole]
 	if s.relay {
-		for i := range fresh { // peers get payloads, with headers of their own
+		for i := range fresh { // peers get payloads, with new headers
 			fresh[i].Addr += protocol.HeaderLen
 			fresh[i].Len -= protocol.HeaderLen
 		}
@@ -84,7 +84,7 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	return done == whole
 }
 
-// offer hands whole packets to the fanout and returns how many frames it took.
+// offer passes whole packets to the fanout and returns how many frames it took.
 func (s *Sink) offer(fs []umem.Frame) (done int) {
 	for done < len(fs) {
 		n, _ := umem.PacketLen(fs[done:])
@@ -114,7 +114,8 @@ func (s *Sink) Block() {
 // Blocked implements pipeline.Sink.
 func (s *Sink) Blocked() bool { return s.blocked }
 
-// Acknowledged is how many messages enough peers have acknowledged, for the worker's thread.
+// Acknowledged returns how many messages enough peers have acknowledged. It is for the worker's
+// thread.
 func (s *Sink) Acknowledged() uint64 {
 	for {
 		n := s.fan.Acknowledged(s.tokens[:])
@@ -125,7 +126,7 @@ func (s *Sink) Acknowledged() uint64 {
 	}
 }
 
-// Delivered reports whether peers have everything, for the worker's thread.
+// Delivered reports whether peers have everything. It is for the worker's thread.
 func (s *Sink) Delivered() bool { return s.fan.Idle() }
 
 // Flush implements pipeline.Sink.
@@ -134,10 +135,11 @@ func (s *Sink) Flush(bool, time.Time) {}
 // Kick implements pipeline.Sink.
 func (s *Sink) Kick() { s.err.Note(s.fan.Kick()) }
 
-// InFlight implements pipeline.Sink: the source counts all frames.
+// InFlight implements pipeline.Sink. It returns 0, because the source counts all frames.
 func (s *Sink) InFlight() int { return 0 }
 
-// Drain implements pipeline.Sink: peers have acknowledged everything, or nothing for a while.
+// Drain implements pipeline.Sink. It returns true when peers have acknowledged everything, or
+// nothing for a while.
 func (s *Sink) Drain(now time.Time) (bool, error) {
 	if !s.fan.Idle() && now.Sub(s.progress(now)) < lingerTimeout {
 		return false, nil
@@ -145,7 +147,7 @@ func (s *Sink) Drain(now time.Time) (bool, error) {
 	return s.dials.Stop(), nil
 }
 
-// progress is when peers last acknowledged anything.
+// progress returns the time of the last acknowledgement by any peer.
 func (s *Sink) progress(now time.Time) time.Time {
 	acknowledged := uint64(0)
 	for _, p := range s.fan.Stats() {
@@ -160,8 +162,8 @@ func (s *Sink) progress(now time.Time) time.Time {
 // FDs implements pipeline.Sink.
 func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd { return s.fan.FDs(dst) }
 
-// Deadline implements pipeline.Sink. A blocked sink is polled again soon: what peers have room for
-// makes their descriptors readable, and time that passes does not.
+// Deadline implements pipeline.Sink. A blocked sink is polled again soon: descriptors signal new
+// room at peers, but not the passing of time.
 func (s *Sink) Deadline(now time.Time) time.Time {
 	if s.blocked {
 		return now.Add(time.Millisecond)
@@ -169,7 +171,7 @@ func (s *Sink) Deadline(now time.Time) time.Time {
 	return now.Add(worker.MaxWait)
 }
 
-// Begin implements pipeline.Sink: peers are connected, and again when they are lost.
+// Begin implements pipeline.Sink. It connects peers, and reconnects them when they are lost.
 func (s *Sink) Begin() error {
 	s.dials.Start(func(ctx context.Context) error { return s.fan.Run(ctx, s.do) })
 	return nil
@@ -178,7 +180,8 @@ func (s *Sink) Begin() error {
 // Full implements pipeline.Sink.
 func (s *Sink) Full() bool { return false }
 
-// Check implements pipeline.Sink. The flow waits for a missing peer, and goes on with the others.
+// Check implements pipeline.Sink. It returns an error for a missing peer as one to wait for. The
+// flow continues with the other peers.
 func (s *Sink) Check(time.Time) (waits, ends error) {
 	if err := s.dials.Err(); err != nil {
 		return nil, err
@@ -199,7 +202,7 @@ func (s *Sink) missing() error {
 	return nil
 }
 
-// PeerError says that a peer is not connected.
+// PeerError is the error for a peer that is not connected.
 type PeerError struct{ Name, Address, Cause string }
 
 func (e *PeerError) Error() string {
@@ -237,7 +240,8 @@ func (s *Sink) Observe(to *status.Flow) error {
 	return nil
 }
 
-// CountLost implements pipeline.Sink: the fanout has counted what peers did not get.
+// CountLost implements pipeline.Sink. It counts nothing, because the fanout counts the messages
+// that peers did not get.
 func (s *Sink) CountLost(*status.Flow, uint64) {}
 
 // Shrink implements pipeline.Sink.

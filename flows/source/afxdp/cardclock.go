@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// clocks is how many clocks the packets of an interface may have times of.
+// clocks returns the number of clocks that may stamp the packets of an interface.
 func clocks(g xdp.Granted) uint32 {
 	if g.CardClock {
 		return 2

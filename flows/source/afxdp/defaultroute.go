@@ -8,11 +8,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hostroute"
 )
 
-// ErrTakeOver is matched when a flow would cut the host off its default route.
+// ErrTakeOver is matched when a flow would take all packets from the interface of the default
+// route.
 var ErrTakeOver = errors.New("the host would be cut off")
 
 // checkTakeOver refuses a flow that receives everything from the interface of the default route,
-// unless it is told to.
+// unless the configuration permits it.
 func checkTakeOver(c config.From) error {
 	if !c.TakesAll() || c.TakeOver || c.Mirror != "" {
 		return nil

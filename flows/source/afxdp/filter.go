@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// selection is what the XDP program of a flow selects packets of a link type by.
+// selection returns the criteria by which a flow's XDP program selects packets of a link type.
 func selection(from config.From, of linktype.Type) (s bpf.Selection, err error) {
 	switch {
 	case from.Object.File != "":
@@ -36,8 +36,8 @@ func rules(list []config.Rule, of linktype.Type) ([]bpf.Rule, error) {
 	return all, nil
 }
 
-// SetFilter exchanges the filter of a running flow; before is the old one. Each packet meets one of
-// the two, and counters go on. After an error the old one stays.
+// SetFilter replaces the filter of a running flow; before is the old filter. One of the two filters
+// decides on each packet, and the counters continue. After an error the old filter stays.
 func (s *Source) SetFilter(from, before config.From) error {
 	if err := checkTakeOver(from); err != nil {
 		return err
@@ -45,12 +45,13 @@ func (s *Source) SetFilter(from, before config.From) error {
 	return s.net.SetFilter(from, before)
 }
 
-// SetRank changes the position in which a flow is asked among those that share its interfaces.
+// SetRank changes the position of a flow among the flows that share its interfaces. The XDP program
+// asks flows in the order of their positions.
 func (s *Source) SetRank(rank int) error {
 	return s.net.each(func(i *xdp.Interface) error { return i.Rank(rank) })
 }
 
-// observeFilter adds what the filter has counted.
+// observeFilter adds the filter's counters to a status.
 func (s *Source) observeFilter(to *status.Flow) error {
 	counted, err := s.net.Selected()
 	for _, r := range counted.Rules {

@@ -9,10 +9,10 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// interfaces are those that a flow receives from, at least one.
+// interfaces are the interfaces that a flow receives from, at least one.
 type interfaces []*xdp.Interface
 
-// each calls do for every interface, also after an error.
+// each calls do for every interface, even after an error.
 func (all interfaces) each(do func(*xdp.Interface) error) error {
 	var errs []error
 	for _, i := range all {
@@ -21,7 +21,7 @@ func (all interfaces) each(do func(*xdp.Interface) error) error {
 	return errors.Join(errs...)
 }
 
-// Name is the interfaces' names.
+// Name returns the interfaces' names.
 func (all interfaces) Name() string {
 	names := make([]string, len(all))
 	for i := range all {
@@ -30,10 +30,10 @@ func (all interfaces) Name() string {
 	return strings.Join(names, ", ")
 }
 
-// Node is the NUMA node of the first.
+// Node returns the NUMA node of the first interface.
 func (all interfaces) Node() int { return all[0].Node() }
 
-// Start has packets come from every interface, or from none.
+// Start makes every interface deliver packets. After an error none does.
 func (all interfaces) Start() error {
 	for n, i := range all {
 		if err := i.Start(); err != nil {
@@ -43,13 +43,13 @@ func (all interfaces) Start() error {
 	return nil
 }
 
-// Stop has packets pass to the kernel again.
+// Stop makes packets pass to the kernel again.
 func (all interfaces) Stop() error {
 	return all.each(func(i *xdp.Interface) error { return i.Stop() })
 }
 
-// Check returns what is wrong with an interface. An error that ends the flow comes before one that
-// it waits for.
+// Check returns an error of an interface. It prefers an error that ends the flow to one that the
+// flow waits out.
 func (all interfaces) Check() (waits error) {
 	for _, i := range all {
 		err := i.Check()
@@ -80,7 +80,7 @@ func (all interfaces) SetFilter(from, before config.From) error {
 	return nil
 }
 
-// Granted is what every interface was granted.
+// Granted returns what the kernel granted to all interfaces.
 func (all interfaces) Granted() xdp.Granted {
 	g := all[0].Granted()
 	for _, i := range all[1:] {
@@ -92,7 +92,7 @@ func (all interfaces) Granted() xdp.Granted {
 	return g
 }
 
-// Unbound are the queues whose packets stay with the kernel.
+// Unbound returns the queues whose packets stay with the kernel.
 func (all interfaces) Unbound() (left []uint32) {
 	for _, i := range all {
 		left = append(left, i.Unbound()...)
@@ -100,7 +100,7 @@ func (all interfaces) Unbound() (left []uint32) {
 	return left
 }
 
-// observeLedger adds what became of every packet that reached the interfaces, in sum and for each.
+// observeLedger adds the ledger to a status: the sum over all interfaces, and the counters of each.
 func (all interfaces) observeLedger(s *status.Flow) error {
 	for _, i := range all {
 		l, err := i.Ledger()
@@ -127,14 +127,14 @@ func (all interfaces) observeLedger(s *status.Flow) error {
 	return nil
 }
 
-// Selected adds up what the filters of all interfaces have counted.
+// Selected returns the sum of the counters of all interfaces' filters.
 func (all interfaces) Selected() (sum xdp.Selected, err error) {
 	for _, i := range all {
 		one, err := i.Selected()
 		if err != nil {
 			return sum, err
 		}
-		if len(sum.Rules) != len(one.Rules) || len(sum.Own) != len(one.Own) { // the first, or the program is gone from some
+		if len(sum.Rules) != len(one.Rules) || len(sum.Own) != len(one.Own) { // the first interface, or one that lost its program
 			sum = one
 			continue
 		}

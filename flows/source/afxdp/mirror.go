@@ -12,14 +12,15 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// directionsOf are the directions of each setting.
+// directionsOf maps each setting to directions.
 var directionsOf = map[config.Mirror][]mirror.Direction{
 	config.MirrorBoth:    {mirror.Ingress, mirror.Egress},
 	config.MirrorIngress: {mirror.Ingress},
 	config.MirrorEgress:  {mirror.Egress},
 }
 
-// openMirror opens the mirror of a flow that receives copies, and sets in x where they arrive.
+// openMirror opens the mirror of a flow that receives copies. It sets in x the interface where they
+// arrive.
 func (s *Source) openMirror(e *pipeline.Env, x *xdp.Config) (err error) {
 	from := e.Flow.From
 	if from.Mirror == "" {
@@ -37,7 +38,7 @@ func (s *Source) openMirror(e *pipeline.Env, x *xdp.Config) (err error) {
 	return nil
 }
 
-// describeQueue returns the interface whose packets a queue has, and a description.
+// describeQueue returns the interface whose packets arrive at a queue, and a description.
 func (s *Source) describeQueue(iface string, queue uint32) (name, description string) {
 	if s.mirror == nil {
 		return iface, fmt.Sprintf("%s queue %d", iface, queue)
@@ -45,8 +46,8 @@ func (s *Source) describeQueue(iface string, queue uint32) (name, description st
 	return iface, fmt.Sprintf("%s %s, copies", iface, mirror.Direction(queue))
 }
 
-// Directions are the directions of mirrored packets, by interface number in a capture. It is nil
-// without a mirror.
+// Directions returns the directions of mirrored packets, by interface number in a capture. It
+// returns nil without a mirror.
 func (s *Source) Directions() []pcapng.Direction {
 	if s.mirror == nil {
 		return nil
@@ -64,7 +65,7 @@ func (s *Source) Directions() []pcapng.Direction {
 	return all
 }
 
-// mirrored names the mirrored directions.
+// mirrored returns the names of the mirrored directions.
 func (s *Source) mirrored() (words []string) {
 	for _, d := range s.mirror.Directions() {
 		words = append(words, d.String())
@@ -72,7 +73,7 @@ func (s *Source) mirrored() (words []string) {
 	return words
 }
 
-// checkInterfaces returns the errors of xdp.Interface.Check, also for a mirrored interface.
+// checkInterfaces returns the errors of xdp.Interface.Check. It also checks a mirrored interface.
 func (s *Source) checkInterfaces() error {
 	if s.mirror != nil {
 		switch name, up, err := s.mirror.Check(); {
@@ -85,7 +86,7 @@ func (s *Source) checkInterfaces() error {
 	return s.net.Check()
 }
 
-// stopMirror ends the mirroring. An interface that is gone is not mirrored any more.
+// stopMirror ends the mirroring. If the mirrored interface is gone, it returns no error.
 func (s *Source) stopMirror() error {
 	if s.mirror == nil {
 		return nil
@@ -93,8 +94,8 @@ func (s *Source) stopMirror() error {
 	return s.mirror.Stop()
 }
 
-// observeMirror adds the copies that were lost before they reached the interface on which they are
-// captured.
+// observeMirror adds the copies that were lost before they reached the interface that captures
+// them.
 func (s *Source) observeMirror(to *status.Flow) error {
 	if s.mirror == nil {
 		return nil

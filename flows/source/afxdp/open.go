@@ -19,9 +19,9 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// maxFragments is more than the most frames one packet has. XDP passes on 45 fragments of a page at
-// most (what MAX_SKB_FRAGS can be, net/Kconfig) and the linear part; the kernel copies that into
-// frames that hold 1792 bytes or more.
+// maxFragments is more than the largest number of frames of a packet. XDP passes on at most 45
+// fragments of a page (the largest MAX_SKB_FRAGS, net/Kconfig) and the linear part. The kernel
+// copies that into frames that hold 1792 bytes or more.
 const maxFragments = 128
 
 // Open opens the interfaces of a flow. Their rings are empty until Fill.
@@ -61,8 +61,8 @@ func Open(e *pipeline.Env) (*Source, error) {
 	return s, nil
 }
 
-// openInterface opens one interface. Its first queue has the ID id in captures; the next interface's
-// is returned.
+// openInterface opens one interface. Its first queue has the ID id in captures. It returns the ID
+// for the next interface.
 func (s *Source) openInterface(e *pipeline.Env, x xdp.Config, id uint32) (uint32, error) {
 	name := x.Interface
 	if s.mirror == nil && device.WantsInPlace(e.Shared.Config, name) {
@@ -87,14 +87,14 @@ func (s *Source) openInterface(e *pipeline.Env, x xdp.Config, id uint32) (uint32
 	return id, s.openSteering(e, name)
 }
 
-// linkType is what packets of a flow's interface begin with. Only Ethernet interfaces are mirrored.
+// linkType returns the link type of a flow's interface. Only Ethernet interfaces can be mirrored.
 func linkType(c config.Flow) (linktype.Type, error) {
 	if c.From.Mirror != "" {
 		return linktype.Ethernet, nil
 	}
 	d, err := netdev.Find(c.From.All()[0])
 	switch {
-	case errors.Is(err, netdev.ErrNotFound): // opening it returns the error
+	case errors.Is(err, netdev.ErrNotFound): // opening the interface returns the error
 		return linktype.Ethernet, nil
 	case err != nil:
 		return 0, err
@@ -140,8 +140,8 @@ func interfaceConfig(c config.Flow, h *umem.Holder, link linktype.Type) (xdp.Con
 	return x, nil
 }
 
-// MaxPacket is the most bytes of a packet of the flow's interface: its MTU, an Ethernet header and
-// two VLAN tags.
+// MaxPacket returns the largest length of a packet on the flow's interface in bytes: its MTU, an
+// Ethernet header and two VLAN tags.
 func (s *Source) MaxPacket() (uint32, error) {
 	link, err := netlink.LinkByName(s.from.Interface)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Source) MaxPacket() (uint32, error) {
 	return uint32(link.Attrs().MTU + 14 + 2*4), nil
 }
 
-// RingFrames is how many frames the rings of all queues hold.
+// RingFrames returns the number of frames that the rings of all queues hold.
 func (s *Source) RingFrames() (frames int) {
 	for i := range s.queues {
 		frames += s.queues[i].port.Limits().Supply
@@ -158,8 +158,8 @@ func (s *Source) RingFrames() (frames int) {
 	return frames
 }
 
-// Fill takes the flow's quota of frames and fills the rings. Beside those the rest of the flow needs
-// least frames, and can use most.
+// Fill takes the flow's quota of frames and fills the rings. In addition to the rings' frames, the
+// rest of the flow needs at least least frames, and can use at most most.
 func (s *Source) Fill(e *pipeline.Env, least, most int) error {
 	rings := s.RingFrames()
 	least, most = least+rings, most+2*rings
@@ -170,7 +170,7 @@ func (s *Source) Fill(e *pipeline.Env, least, most int) error {
 	if got < least {
 		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(s.queues), s.ring, least)
 	}
-	return e.Do(func() error { // on the thread on which other flows fill the queues
+	return e.Do(func() error { // on the thread that fills the queues for other flows too
 		for range rings/len(s.queues)/pipeline.Burst + 1 {
 			s.Supply()
 		}
@@ -178,8 +178,8 @@ func (s *Source) Fill(e *pipeline.Env, least, most int) error {
 	})
 }
 
-// Interfaces describes the interfaces of a capture: one for each queue. A queue of a card with its
-// own clock has a second, for packets with times of that clock.
+// Interfaces describes the interfaces of a capture, one for each queue. If the card has a clock,
+// each queue has a second one, for packets that the card's clock stamps.
 func (s *Source) Interfaces() (all []pcapng.Interface) {
 	for i := range s.queues {
 		q := &s.queues[i]
@@ -202,7 +202,7 @@ func (s *Source) Interfaces() (all []pcapng.Interface) {
 	return all
 }
 
-// shortened cuts a filter to what fits the head of a capture.
+// shortened truncates a filter to the length that fits the head of a capture.
 func shortened(filter string) string {
 	const ellipsis = " ..."
 	if len(filter) <= pcapng.MaxText {

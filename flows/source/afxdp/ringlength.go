@@ -7,9 +7,9 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// ringLength is the length of each ring: as configured, or else the longest for which the flow's
-// quota of frames suffices. The longer the rings are, the longer the worker may stall before packets
-// are lost.
+// ringLength returns the length of each ring: the configured one, or the longest for which the
+// flow's quota of frames suffices. With longer rings the worker may stall longer before packets are
+// lost.
 func ringLength(e *pipeline.Env, names []string) (int, error) {
 	from := e.Flow.From
 	if from.Ring != 0 {
@@ -29,8 +29,9 @@ func ringLength(e *pipeline.Env, names []string) (int, error) {
 	return longestRing(ringQuota(e), queues), nil
 }
 
-// ringQuota is how many frames the rings may have. The other half is for flows that a reload adds,
-// except in unifiedd capture, which has one flow. Writes in place have as many frames as the rings.
+// ringQuota returns the number of frames that the rings may have. The other half is for flows that
+// a reload adds; unifiedd capture has one flow and keeps no such half. Writes in place have as many
+// frames as the rings.
 func ringQuota(e *pipeline.Env) int {
 	frames := e.Shared.Quota.Frames - 2*layout.MaxWriteFrames
 	if !e.Flow.To.Exact {
@@ -42,7 +43,8 @@ func ringQuota(e *pipeline.Env) int {
 	return frames
 }
 
-// longestRing is the longest ring for which the frames suffice, or else the shortest there is.
+// longestRing returns the longest ring for which the frames suffice, or the shortest permitted
+// ring.
 func longestRing(frames, queues int) int {
 	ring := config.MaxRing
 	for ring > config.MinRing && ring*queues > frames {

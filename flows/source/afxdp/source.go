@@ -21,11 +21,11 @@ import (
 type Source struct {
 	from     config.From
 	net      interfaces
-	mirror   *mirror.Mirror // copies of another interface's packets; nil: packets are taken from the host
+	mirror   *mirror.Mirror // copies another interface's packets; nil: no mirror
 	queues   []queue
 	steering steering
 	ring     int // entries of each ring
-	first    int // the queue that is served first in this round
+	first    int // the first queue of this round
 	free     umem.FreeList
 	total    int          // frames, wherever they are
 	least    int          // how many of them the source needs
@@ -41,7 +41,7 @@ type Source struct {
 	refused  counter.Counter // wake-ups that the kernel refused
 	complete atomic.Bool     // limit packets are received
 
-	lastPackets, lastRound uint64 // while draining: packets received, and the round in which the last came
+	lastPackets, lastRound uint64 // while draining: packets received, and the round of the last one
 }
 
 // queue is one receive queue and its batch.
@@ -60,7 +60,7 @@ func (s *Source) Free() *umem.FreeList { return &s.free }
 // Node is the NUMA node of the first interface.
 func (s *Source) Node() int { return s.net[0].Node() }
 
-// Receive implements pipeline.Source. Each round begins with another queue.
+// Receive implements pipeline.Source. Each round begins with the next queue.
 func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
 	for i := range s.queues {
 		more = s.receiveQueue(&s.queues[(s.first+i)%len(s.queues)], sink, open, now) || more
@@ -102,8 +102,8 @@ func (s *Source) count(fs []umem.Frame) {
 	s.bytes.Add(bytes)
 }
 
-// admit frees the packets beyond the limit among frames just received, and returns how many frames
-// are left.
+// admit frees packets beyond the limit that were just received, and returns how many frames are
+// left.
 func (s *Source) admit(q *queue, fs []umem.Frame) int {
 	keep := 0
 	for _, f := range fs {
@@ -147,8 +147,8 @@ func (s *Source) InFlight() int {
 	return s.total - here
 }
 
-// Kick implements pipeline.Source. What the kernel refuses is counted; Check tells whether the
-// interface is down or gone.
+// Kick implements pipeline.Source. It counts wake-ups that the kernel refuses. Check reports
+// whether the interface is down or gone.
 func (s *Source) Kick(time.Time) {
 	for i := range s.queues {
 		if s.queues[i].port.Kick() != nil {
@@ -181,8 +181,8 @@ func (s *Source) idle() bool {
 	return true
 }
 
-// Drained implements pipeline.Source: a whole round, after the one that may be under way, has
-// brought nothing.
+// Drained implements pipeline.Source. It returns true when a whole round has received nothing. The
+// round under way does not count.
 func (s *Source) Drained(rounds uint64) bool {
 	if now := s.packets.Load(); now != s.lastPackets || s.lastRound == 0 || !s.idle() {
 		s.lastPackets, s.lastRound = now, rounds
@@ -193,7 +193,7 @@ func (s *Source) Drained(rounds uint64) bool {
 // Leave implements pipeline.Source.
 func (s *Source) Leave() bool { return true }
 
-// Begin implements pipeline.Source: packets come to the flow from now on.
+// Begin implements pipeline.Source. The interfaces begin to deliver packets to the flow.
 func (s *Source) Begin() error {
 	err := s.net.Start()
 	if err == nil && s.mirror != nil {
@@ -202,8 +202,8 @@ func (s *Source) Begin() error {
 	return err
 }
 
-// StopReceiving implements pipeline.Source: packets pass to the kernel again. An interface that is
-// gone brings none.
+// StopReceiving implements pipeline.Source. Packets pass to the kernel again. If an interface is
+// gone, there is nothing to stop.
 func (s *Source) StopReceiving(bool) error {
 	if err := s.stopMirror(); err != nil {
 		return err

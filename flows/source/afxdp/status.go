@@ -42,7 +42,7 @@ func (s *Source) Announce() []any {
 	return append(a, "host_no_longer_sees", Unseen(s.from))
 }
 
-// Unseen says which packets the host does not see while a flow receives.
+// Unseen describes the packets that the host does not receive while the flow runs.
 func Unseen(from config.From) string {
 	if from.Wanted() == "" {
 		return "everything arriving on " + strings.Join(from.All(), ", ")
@@ -75,7 +75,7 @@ func (s *Source) Observe(to *status.Flow) error {
 	return errors.Join(s.observeFilter(to), s.observeLedger(to), s.observeMirror(to))
 }
 
-// observeClock says whose times the packets have.
+// observeClock adds which clock stamps the packets.
 func observeClock(to *status.Flow, g xdp.Granted) {
 	to.CardClock = g.CardClock
 	if g.CardClock && g.PTPClock >= 0 {
@@ -89,7 +89,7 @@ func observeClock(to *status.Flow, g xdp.Granted) {
 	}
 }
 
-// observeLedger says what became of every packet that reached the interfaces.
+// observeLedger adds the ledger of the interfaces to a status.
 func (s *Source) observeLedger(to *status.Flow) error {
 	if err := s.net.observeLedger(to); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Source) observeLedger(to *status.Flow) error {
 	return nil
 }
 
-// CountLost implements pipeline.Source: what the rings still held is lost.
+// CountLost implements pipeline.Source. The packets still in the rings are lost.
 func (s *Source) CountLost(to *status.Flow) {
 	to.Dropped["not_received"], to.Waiting = to.Waiting, 0
 }

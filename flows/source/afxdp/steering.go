@@ -10,17 +10,17 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// steering is how cards steer a flow's packets to its queues.
+// steering describes how cards steer a flow's packets to its queues.
 type steering struct {
 	rules  []string // for the status
-	whyNot string   // the reason, where steering was preferred and the card has none
+	whyNot string   // why the card does not steer, if steering is preferred
 }
 
-// SteeringDir is the directory of the notes about a daemon's rules in cards.
+// SteeringDir returns the directory in which a daemon records its rules in cards.
 func SteeringDir(c *config.Config) string { return filepath.Dir(c.Control.Socket) }
 
-// openSteering has the card of an interface steer the flow's packets to its queues, if that is
-// configured.
+// openSteering makes the card of an interface steer the flow's packets to its queues, if the
+// configuration asks for it.
 func (s *Source) openSteering(e *pipeline.Env, name string) error {
 	from := e.Flow.From
 	if from.Steer == "" {

@@ -1,2 +1,2 @@
-// Package generator is a source that makes packets, to measure a sink alone.
+// Package generator is a source that generates packets, to measure a sink alone.
 package generator

@@ -16,11 +16,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Source makes packets, so that a sink can be measured alone: UDP packets of one length to the
-// discard port, each with its number. It implements pipeline.Source.
+// Source generates packets, to measure a sink alone: UDP packets of one length to the discard port,
+// each with its number. It implements pipeline.Source.
 //
-// With a rate each packet has its time, and is stamped with it. Packets whose time has come wait as
-// they would in a card's ring; those that find the ring full are lost.
+// With a rate, each packet has a due time as its timestamp. Due packets wait as in a card's ring.
+// Packets that become due while the ring is full are lost.
 type Source struct {
 	region *umem.Region
 	batch  pipeline.Batch
@@ -29,29 +29,30 @@ type Source struct {
 	least  int // how many of them the source needs
 	holder *umem.Holder
 	length uint32 // of a packet
-	rate   uint64 // packets a second; 0: as many as are taken
+	rate   uint64 // packets per second; 0: as many as the sink takes
 	limit  uint64 // packets to make; 0: no limit
 
 	begun   atomic.Int64 // nanoseconds since 1970; 0: not yet
 	stopped atomic.Bool
 
 	packets counter.Counter // made
-	waiting counter.Counter // whose time has come
+	waiting counter.Counter // due and not generated yet
 	late    counter.Counter // lost
 }
 
 const (
-	// ringSize is how many packets wait at most.
+	// ringSize is the largest number of packets that wait.
 	ringSize = 16384
-	// packetOffset is where in its frame a packet is: where a card puts those that are written in place.
+	// packetOffset is the offset of a packet in its frame. It is the offset at which a card puts
+	// packets that are written in place.
 	packetOffset = umem.PacketHeadroom + layout.InPlaceHeadroom
 	// headerLen is the length of an Ethernet, an IPv4 and a UDP header.
 	headerLen = 14 + 20 + 8
-	// ports is how many source ports the packets have in turn.
+	// ports is the number of source ports, which the packets use in rotation.
 	ports = 64
 )
 
-// New makes a source, which has no frames until Fill.
+// New returns a source. It has no frames until Fill.
 func New(e *pipeline.Env) *Source {
 	from := &e.Flow.From
 	return &Source{
@@ -60,7 +61,8 @@ func New(e *pipeline.Env) *Source {
 	}
 }
 
-// Fill takes the flow's quota of frames. The rest of the flow needs least of them, and can use most.
+// Fill takes the flow's quota of frames. The rest of the flow needs at least least of them, and can
+// use at most most.
 func (s *Source) Fill(e *pipeline.Env, least, most int) error {
 	least, most = 2*pipeline.Burst+least, 2*pipeline.Burst+most
 	frames := make([]umem.Frame, min(most, max(least, e.Shared.Quota.Frames)))
@@ -70,7 +72,7 @@ func (s *Source) Fill(e *pipeline.Env, least, most int) error {
 	if s.total < least {
 		return fmt.Errorf("the region has %d free frames; generated packets need %d at least: raise region.size", s.total, least)
 	}
-	for _, f := range frames { // they have other flows' bytes
+	for _, f := range frames { // they contain bytes of other flows
 		start, room := s.region.Start(f)
 		clear(s.region.At(start, room))
 	}
@@ -80,7 +82,7 @@ func (s *Source) Fill(e *pipeline.Env, least, most int) error {
 // Free returns the list of free frames. The sink pushes frames to it on the worker's thread.
 func (s *Source) Free() *umem.FreeList { return &s.free }
 
-// Receive implements pipeline.Source: it makes packets.
+// Receive implements pipeline.Source. It generates packets.
 func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
 	n := s.due(now)
 	if !sink.Write(&s.batch, now) || !open {
@@ -93,7 +95,7 @@ func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more boo
 	return sink.Write(&s.batch, now) && n == pipeline.Burst
 }
 
-// due is how many packets may be made now.
+// due returns the number of packets that may be generated now.
 func (s *Source) due(now time.Time) int {
 	made, begun := s.packets.Load(), s.begun.Load()
 	switch {
@@ -107,7 +109,8 @@ func (s *Source) due(now time.Time) int {
 	return pipeline.Burst
 }
 
-// queue is how many packets wait after ns nanoseconds. Those for which the ring has no room are lost.
+// queue returns the number of packets that wait after ns nanoseconds. It counts packets without
+// space in the ring as lost.
 func (s *Source) queue(ns int64, made uint64) uint64 {
 	late := s.late.Load()
 	passed := s.timesPassed(ns)
@@ -123,18 +126,18 @@ func (s *Source) queue(ns int64, made uint64) uint64 {
 	return n
 }
 
-// timesPassed is how many packets' times have passed after ns nanoseconds.
+// timesPassed returns the number of packets that are due after ns nanoseconds.
 func (s *Source) timesPassed(ns int64) uint64 {
 	seconds, rest := uint64(max(ns, 0))/1e9, uint64(max(ns, 0))%1e9
 	return seconds*s.rate + rest*s.rate/1e9
 }
 
-// timeOf is the time of a packet, in nanoseconds after the first's.
+// timeOf returns the due time of a packet, in nanoseconds after the first packet's.
 func (s *Source) timeOf(number uint64) uint64 {
 	return number/s.rate*1e9 + number%s.rate*1e9/s.rate
 }
 
-// make makes n packets.
+// make generates n packets.
 func (s *Source) make(n int, now time.Time) {
 	made, stamp := s.packets.Load(), uint64(now.UnixNano())
 	first, begun := made+s.late.Load(), uint64(s.begun.Load())
@@ -157,8 +160,8 @@ func (s *Source) make(n int, now time.Time) {
 	}
 }
 
-// write writes a packet's headers and number. The frame may have had a record or a changed packet
-// since its last use.
+// write writes a packet's headers and number. A record or a stage may have overwritten them since
+// the frame's last use.
 func (s *Source) write(f umem.Frame, number uint64) {
 	b := s.region.At(f.Addr, headerLen+8)
 	putHeaders(b, s.length)
@@ -184,7 +187,7 @@ func (s *Source) Leave() bool { return true }
 // FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, _ bool) []unix.PollFd { return dst }
 
-// Deadline implements pipeline.Source: the time of the next packet.
+// Deadline implements pipeline.Source. It is the due time of the next packet.
 func (s *Source) Deadline(now time.Time) time.Time {
 	begun := s.begun.Load()
 	switch {
@@ -239,7 +242,7 @@ func (s *Source) Observe(to *status.Flow) error {
 	return nil
 }
 
-// CountLost implements pipeline.Source: packets that waited when the flow ended are lost.
+// CountLost implements pipeline.Source. Packets that still waited when the flow ended are lost.
 func (s *Source) CountLost(to *status.Flow) {
 	to.Dropped["not_generated"] += to.Waiting
 	to.Waiting = 0

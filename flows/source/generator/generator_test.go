@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestTimes: packets have their times, wait as long as the ring has room, and are lost beyond.
+// TestTimes: packets are due at their times, wait while the ring has space, and are lost when it is
+// full.
 func TestTimes(t *testing.T) {
 	g := Source{rate: 3000}
 	for _, n := range []uint64{0, 1, 2, 2999, 3000, 12345678} {

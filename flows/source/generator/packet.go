@@ -2,8 +2,8 @@ package generator
 
 import "encoding/binary"
 
-// putHeaders writes the headers of a packet of length bytes, between two hosts with addresses for
-// documentation (RFC 5737), to the discard port. The UDP checksum is 0, which IPv4 allows.
+// putHeaders writes the headers of a packet of length bytes to the discard port, between two hosts
+// with documentation addresses (RFC 5737). The UDP checksum is 0, which IPv4 permits.
 func putHeaders(b []byte, length uint32) {
 	copy(b, headers[:])
 	ip, udp := uint16(length-14), uint16(length-34)
@@ -12,14 +12,14 @@ func putHeaders(b []byte, length uint32) {
 	binary.BigEndian.PutUint16(b[38:], udp)
 }
 
-// headers are the headers but for lengths, checksum and source port.
+// headers are the headers, without lengths, checksum and source port.
 var headers = [headerLen]byte{
-	0x02, 0, 0, 0, 0, 0x02, 0x02, 0, 0, 0, 0, 0x01, 0x08, 0x00, // Ethernet, between addresses of local use
-	0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, // IPv4, not to be fragmented
+	0x02, 0, 0, 0, 0, 0x02, 0x02, 0, 0, 0, 0, 0x01, 0x08, 0x00, // Ethernet, between locally administered addresses
+	0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, // IPv4, don't fragment
 	0, 0, 0, 9, 0, 0, 0, 0, // UDP
 }
 
-// headerSum is the sum of the words of the IPv4 header but for its length.
+// headerSum is the sum of the words of the IPv4 header, without its length.
 var headerSum = sumWords(headers[14:34])
 
 func sumWords(b []byte) (sum uint32) {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxPending is the most messages of a flow without an acknowledgement; a power of two. With as
-	// many no more are received.
+	// maxPending is the largest number of messages of a flow without an acknowledgement; a power of
+	// two. At that number the source stops receiving.
 	maxPending = 1 << 16
-	// maxSkipped is the most messages without a position and without an acknowledgement; a power of
-	// two.
+	// maxSkipped is the largest number of messages without a position and without an acknowledgement;
+	// a power of two.
 	maxSkipped = 1 << 12
 )
 
-// acknowledger acknowledges messages in the order in which they came, and gives each message of a
-// log its position. It belongs to the worker's thread.
+// acknowledger acknowledges messages in their order of arrival, and assigns positions to the
+// messages of a log. It belongs to the worker's thread.
 type acknowledger struct {
 	region   *umem.Region
 	err      *pipeline.FirstError
@@ -48,14 +48,15 @@ type pendingAck struct {
 	session  uint16
 }
 
-// skippedAck is a message that the log has already. It is acknowledged after the messages before it.
+// skippedAck is a message that the log already has. It is acknowledged after the messages before
+// it.
 type skippedAck struct {
 	after    uint64 // messages with a position before it
 	sequence uint64
 	session  uint16
 }
 
-// room is how many more messages may be numbered.
+// room returns how many more messages may be numbered.
 func (a *acknowledger) room() int {
 	return min(maxPending-int(a.received-a.acknowledged), maxSkipped-int(a.skips-a.skipsDone))
 }
@@ -65,13 +66,13 @@ func (a *acknowledger) complete() bool {
 	return a.acknowledged == a.received && a.skipsDone == a.skips
 }
 
-// skip notes a message that gets no position. There is room.
+// skip records a message that gets no position. The caller has checked that there is room.
 func (a *acknowledger) skip(session uint16, sequence uint64) {
 	a.skipped[a.skips%maxSkipped] = skippedAck{a.received, sequence, session}
 	a.skips++
 }
 
-// number notes the messages and writes their positions into them, where they landed.
+// number records the messages and writes their positions into them in place.
 func (a *acknowledger) number(messages []umem.Frame, now time.Time) {
 	received := now.UnixNano()
 	for _, f := range messages {
@@ -117,7 +118,7 @@ func (a *acknowledger) acknowledgeSkipped(to *stream.Receiver) {
 	}
 }
 
-// publish shows other goroutines how far it has come.
+// publish copies the positions for other goroutines.
 func (a *acknowledger) publish() {
 	a.receivedShown.Set(a.received)
 	a.acknowledgedShown.Set(a.acknowledged)

@@ -9,19 +9,20 @@ import (
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
-// dedup has a log take each message of a session once, also when the session comes back after a
-// restart, or by a relay: after a restart a relay has a new session, and its clients send again what
-// it had not acknowledged. It belongs to the worker's thread; any goroutine may read the counters.
+// dedup makes a log take each message of a session once. The session may come back after a restart,
+// or through a relay. A relay has a new session after a restart, and its clients resend messages
+// that the relay had not acknowledged. dedup belongs to the worker's thread; any goroutine may read
+// the counters.
 type dedup struct {
-	earlier    journal.Sessions // newest sessions of the log on disk, and those that were forgotten since
+	earlier    journal.Sessions // newest sessions of the log on disk, and forgotten origins
 	origins    map[uint64]*origin
 	recent     [256]*origin      // cache, by the low bits of the session
-	expected   map[uint16]uint64 // by session number: the refused message, which comes again
+	expected   map[uint16]uint64 // by session number: the refused message, which the client resends
 	duplicates counter.Counter
 	refused    counter.Counter
 }
 
-// origin is how far the session of a relay's client has come.
+// origin is the progress of a session of a relay's client.
 type origin struct {
 	session, last uint64
 	owner         uint64 // of the relay's session: see protocol.OwnerOf
@@ -29,13 +30,13 @@ type origin struct {
 }
 
 const (
-	// maxOrigins is how many origins are remembered.
+	// maxOrigins is the largest number of origins in memory.
 	maxOrigins = 1 << 16
-	// originTime is how long an origin is remembered at least after its last message.
+	// originTime is the least time that an origin stays in memory after its last message.
 	originTime = time.Hour
 )
 
-// last is the last message of a session that the log has.
+// last returns the last message of a session that the log has.
 func (d *dedup) last(session uint64) journal.Mark {
 	if o := d.origins[session]; o != nil {
 		return journal.Mark{Sequence: o.last, Owner: o.owner}
@@ -43,8 +44,9 @@ func (d *dedup) last(session uint64) journal.Mark {
 	return d.earlier.Last(session)
 }
 
-// next is the sequence expected of a session that comes back. It must have the owner it had. A
-// session that is in the log without an owner, from before there was TLS, is anybody's.
+// next returns the sequence that is expected of a session that comes back. The session must have
+// the same owner as before. If the log has no owner for it, because it is from before TLS was
+// configured, any owner may continue it.
 func (d *dedup) next(session uint64, owner string) (uint64, error) {
 	m := d.last(session)
 	if m.Owner != 0 && m.Owner != protocol.OwnerOf(owner) {
@@ -53,15 +55,15 @@ func (d *dedup) next(session uint64, owner string) (uint64, error) {
 	return m.Sequence + 1, nil
 }
 
-// forgotten notes how far a session has come that the receiver forgets.
+// forgotten records the progress of a session that the receiver forgets.
 func (d *dedup) forgotten(session uint64, owner string, acknowledged uint64) {
 	if acknowledged > d.earlier.Last(session).Sequence {
 		d.earlier.Note(session, journal.Mark{Sequence: acknowledged, Owner: protocol.OwnerOf(owner)})
 	}
 }
 
-// removeDuplicates removes from the batch, from first on, the messages of relays that the log has
-// and those that it must refuse. The client sends those behind a refused one again.
+// removeDuplicates removes messages of relays from the batch, starting at first: those that the log
+// has, and those that it refuses. The client resends the messages after a refused one.
 func (s *Source) removeDuplicates(first int, now time.Time) {
 	b, kept := &s.batch, first
 	for _, f := range b.Frames[first:b.Len] {
@@ -77,8 +79,8 @@ func (s *Source) removeDuplicates(first int, now time.Time) {
 	b.Len = kept
 }
 
-// isNew reports whether the log has to take a message. One that it has is acknowledged after the
-// messages before it.
+// isNew reports whether the log must take a message. A message that the log has is acknowledged
+// after the messages before it.
 func (s *Source) isNew(from protocol.Origin, session uint16, sequence uint64, now time.Time) bool {
 	d := s.dedup
 	if n := d.expected[session]; n != 0 && sequence != n && sequence != 1 {
@@ -105,8 +107,8 @@ func (s *Source) isNew(from protocol.Origin, session uint16, sequence uint64, no
 	return true
 }
 
-// originOf returns the state of an origin. It belongs to the owner of the session that brought it
-// first.
+// originOf returns the state of an origin. An origin belongs to the owner of the session that first
+// delivered one of its messages.
 func (s *Source) originOf(id uint64, session uint16, now time.Time) (*origin, protocol.Reason) {
 	d := s.dedup
 	owner := s.receiver.OwnerID(session)
@@ -127,8 +129,8 @@ func (s *Source) originOf(id uint64, session uint16, now time.Time) (*origin, pr
 	return o, protocol.None
 }
 
-// newOrigin begins to remember an origin. If there are too many it forgets those that were not used
-// for long.
+// newOrigin adds an origin. If the table is full, it removes origins that were not used for
+// originTime.
 func (s *Source) newOrigin(id, owner uint64, now time.Time) (*origin, protocol.Reason) {
 	d := s.dedup
 	before := d.earlier.Last(id)
@@ -152,8 +154,8 @@ func (s *Source) newOrigin(id, owner uint64, now time.Time) (*origin, protocol.R
 	return o, protocol.None
 }
 
-// forget moves origins that were not used since a time to the sessions of the log, and reports
-// whether there was one.
+// forget moves origins that were not used since a time to the sessions of the log. It reports
+// whether it moved any.
 func (d *dedup) forget(since int64) (any bool) {
 	for id, o := range d.origins {
 		if o.used < since {

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// newLog is a source that receives messages of relays, over a region of its own.
+// newLog returns a source that receives messages of relays, with its own region.
 func newLog(t *testing.T, before map[uint64]uint64) *Source {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
 	if err != nil {
@@ -27,7 +27,7 @@ func newLog(t *testing.T, before map[uint64]uint64) *Source {
 	return l
 }
 
-// receive has messages of origins arrive in the session of a relay.
+// receive delivers messages of origins in the session of a relay.
 func (l *Source) receive(number uint16, first uint64, origins ...protocol.Origin) {
 	l.batch.Len = 0
 	for i, o := range origins {
@@ -41,7 +41,8 @@ func (l *Source) receive(number uint16, first uint64, origins ...protocol.Origin
 	l.acks.number(l.batch.Held(), time.Unix(1000, 0))
 }
 
-// TestOnce: what a relay sends again in another session of its own is recorded once, under the session and the sequence of its client.
+// TestOnce: a log records a message once, under the client's session and sequence, when a relay
+// resends it in another session.
 func TestOnce(t *testing.T) {
 	l := newLog(t, map[uint64]uint64{7: 10})
 	l.receive(0, 1, protocol.Origin{Session: 7, Sequence: 10}, protocol.Origin{Session: 7, Sequence: 11}, protocol.Origin{Session: 8, Sequence: 1}, protocol.Origin{Session: 7, Sequence: 12})
@@ -52,12 +53,12 @@ func TestOnce(t *testing.T) {
 	if why != protocol.None || d.Session != 7 || d.Sequence != 12 || d.Position != 3 || d.Origin != (protocol.Origin{}) {
 		t.Errorf("the record is %+v (%v)", d, why)
 	}
-	l.receive(1, 1, protocol.Origin{Session: 7, Sequence: 11}, protocol.Origin{Session: 7, Sequence: 12}, protocol.Origin{Session: 7, Sequence: 13}) // the relay's next run
+	l.receive(1, 1, protocol.Origin{Session: 7, Sequence: 11}, protocol.Origin{Session: 7, Sequence: 12}, protocol.Origin{Session: 7, Sequence: 13}) // the relay has restarted
 	if l.acks.received != 4 || l.dedup.duplicates.Load() != 3 || l.free.Len() != 3 || l.dedup.last(7).Sequence != 13 {
 		t.Errorf("%d are recorded, %d were there, %d frames are free, the session is at %d", l.acks.received, l.dedup.duplicates.Load(), l.free.Len(), l.dedup.last(7))
 	}
 	l.acks.acknowledgeSkipped(l.receiver)
-	if l.acks.skipsDone != 1 { // the first has nothing in front of it, the others have records that are not safe
+	if l.acks.skipsDone != 1 { // nothing precedes the first one; the records before the others are not safe yet
 		t.Errorf("%d messages without a record are acknowledged", l.acks.skipsDone)
 	}
 	l.acks.acknowledge(l.receiver, 4, time.Unix(1000, 0))
@@ -66,7 +67,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestOnceOwner: an origin belongs to the certificate whose relay brought it first; what another brings is refused, and what is behind it.
+// TestOnceOwner: an origin belongs to the certificate whose relay first delivered its messages; the
+// log refuses a message from another certificate, and the messages after it.
 func TestOnceOwner(t *testing.T) {
 	l := newLog(t, nil)
 	l.receive(0, 1, protocol.Origin{Session: 7, Sequence: 1})
@@ -77,7 +79,8 @@ func TestOnceOwner(t *testing.T) {
 	}
 }
 
-// TestOnceFull: a full table forgets who was not there for long, else refuses who is new.
+// TestOnceFull: a full table removes origins that were not used for long; if there are none, it
+// refuses new origins.
 func TestOnceFull(t *testing.T) {
 	l := newLog(t, nil)
 	now := time.Unix(100000, 0)

@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	// layoutExtents are left to a packed layout.
+	// layoutExtents is the number of extents that are left to a packed layout.
 	layoutExtents = 4
-	// landing is the offset in a frame or extent at which messages land. A block header fits before
-	// it, at an offset where direct I/O may begin.
+	// landing is the offset in a frame or extent at which messages land. There is space for a block
+	// header before it, at an offset where direct I/O may begin.
 	landing = pcapng.PacketHeaderLen
 )
 
-// Config is what a source needs to know beside the configuration of its flow.
+// Config is what a source needs in addition to the configuration of its flow.
 type Config struct {
-	MinReserve int // frames or extents that the rest of the flow needs for messages
-	MaxReserve int // and that it can use
+	MinReserve int // frames or extents that the rest of the flow needs
+	MaxReserve int // and the most that it can use
 	Durability protocol.Durability
 	Spread     bool // messages may land anywhere in an extent
 	Numbered   bool // messages get positions
 	Log        *Log // nil: not a log
-	Relay      bool // what is not acknowledged counts as lost at the end
-	Resume     bool // an unknown session goes on where its client says
+	Relay      bool // messages without an acknowledgement count as lost at the end
+	Resume     bool // an unknown session continues where its client says
 	Origins    bool // relays name the origins of their messages
 
 	// Joins is called for each participant that begins a session, in flows that combine the messages
-	// of all clients: none may be ahead of the acknowledgements by more than its window.
+	// of all clients. No participant may be ahead of the acknowledgements by more than its window.
 	Joins func(participant int)
 }
 
@@ -46,7 +46,8 @@ type Log struct {
 	End         journal.End // of the log when the run begins
 }
 
-// Open opens the device, takes frames for messages and listens for clients. Clients wait until Begin.
+// Open opens the device, takes frames for messages and listens for clients. Clients wait until
+// Begin.
 func Open(e *pipeline.Env, c Config) (*Source, error) {
 	from := &e.Flow.From
 	s := &Source{region: e.Region, holder: e.Holder, do: e.Do, method: from.Method, relay: c.Relay, log: c.Log}
@@ -83,22 +84,22 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 	return s, s.listen(e)
 }
 
-// KeepOwners has the log keep the owner of each message.
+// KeepOwners makes the log record the owner of each message.
 func (s *Source) KeepOwners() { s.acks.owners = s.receiver.OwnerID }
 
-// AcknowledgeUpTo sets when messages are acknowledged: safe is how many messages of the run are as
-// safe as was promised. Without it every received message is acknowledged at once. delivered reports
-// whether the sink has delivered everything; nil: it always does.
+// AcknowledgeUpTo sets when messages are acknowledged. safe returns how many messages of the run
+// have the guaranteed durability. Without this call every message is acknowledged when it is
+// received. delivered reports whether the sink has delivered everything; nil: it always has.
 func (s *Source) AcknowledgeUpTo(safe func() uint64, delivered func() bool) {
 	s.safe, s.delivered = safe, delivered
 }
 
-// LimitPositions has the source receive no more messages than may follow a position.
+// LimitPositions limits the messages that the source receives: room returns how many may follow a
+// position.
 func (s *Source) LimitPositions(room func(position uint64) int) { s.room = room }
 
-// takeFrames takes the frames or extents that messages land in: as many as all clients may send
-// without waiting, so that a new client finds a receive whatever the others do, and the reserve for
-// the rest of the flow.
+// takeFrames takes the frames or extents for messages: the windows of all clients, so that a new
+// client finds a receive whatever the others do, and the reserve for the rest of the flow.
 func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	from := &e.Flow.From
 	s.window, s.each = from.Window*from.Clients, 1
@@ -107,7 +108,7 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	if !InFrames(e.Region, from.Message) {
 		s.long, s.each = true, int(e.Region.ExtentSize()/uint64(e.Region.FrameSize()))
 		take, quota, kind = e.Holder.TakeExtents, e.Shared.Quota.Extents-layoutExtents, "extents"
-		least = from.Clients + c.MinReserve // extents are few: each client has one at least, and not its window
+		least = from.Clients + c.MinReserve // extents are few: each client has at least one, not its whole window
 	}
 	frames := make([]umem.Frame, min(most, max(least, quota)))
 	s.total = take(frames)
@@ -125,18 +126,20 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	return nil
 }
 
-// reserveOf is how many of the extents that clients are not sure of the rest of the flow gets. With
-// few of them a round moves few messages, and each round has its system calls.
+// reserveOf returns how many extents the rest of the flow gets, out of those that are not
+// guaranteed to clients. With few extents a round moves few messages, and each round costs system
+// calls.
 func (c *Config) reserveOf(extents int) int {
 	return max(c.MinReserve, min(c.MaxReserve, extents/2))
 }
 
-// InFrames reports whether messages with such payloads land in frames. Longer ones land in extents.
+// InFrames reports whether messages with payloads up to this size land in frames. Longer ones land
+// in extents.
 func InFrames(r *umem.Region, message config.Size) bool {
 	return (&config.Region{Frame: int(r.FrameSize())}).InFrame(message)
 }
 
-// listen has clients wait at the address until the flow begins.
+// listen opens the listener. Clients wait until the flow begins.
 func (s *Source) listen(e *pipeline.Env) (err error) {
 	s.secure = e.Shared.Credentials != nil
 	c := connect.Config{Credentials: e.Shared.Credentials, Failed: device.LogFailures(e.Log)}

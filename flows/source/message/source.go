@@ -30,22 +30,22 @@ type Source struct {
 	do       stream.Doer
 
 	free   umem.FreeList // frames or extents that messages may land in
-	total  int           // how many there are, wherever they are
-	each   int           // how many of the region's frames one of them has
+	total  int           // how many there are, in any state
+	each   int           // region frames in one of them
 	least  int           // how many the source needs
 	long   bool          // they are extents
 	holder *umem.Holder  // of the worker's frames
-	window int           // how many are to be posted as receives
-	posted int           // how many are
+	window int           // receives to keep posted
+	posted int           // receives posted now
 	batch  pipeline.Batch
 
 	acks      acknowledger
-	dedup     *dedup                    // of messages that relays send again; nil: none
+	dedup     *dedup                    // finds messages that relays send again; nil: none
 	early     bool                      // acknowledge before the sink gets the messages
 	safe      func() uint64             // messages that may be acknowledged; nil: all received
 	room      func(position uint64) int // messages that may follow a position; nil: no limit
 	delivered func() bool               // the sink has delivered everything; nil: it always does
-	relay     bool                      // CountLost counts what is not acknowledged
+	relay     bool                      // CountLost counts messages without an acknowledgement
 	log       *Log                      // nil: not a log
 	combiner  Combiner                  // nil: messages are passed on one by one
 
@@ -54,13 +54,13 @@ type Source struct {
 	bytes   counter.Counter
 	serving pipeline.Service
 
-	lastPackets, lastRound uint64 // while draining: messages received, and the round in which the last came
+	lastPackets, lastRound uint64 // while draining: messages received, and the round of the last one
 }
 
-// Combiner combines the messages of all clients. Its methods run on the worker's thread, but for
+// Combiner combines the messages of all clients. Its methods run on the worker's thread, except
 // Observe.
 type Combiner interface {
-	// Receive takes messages from the source and passes what they make to the sink.
+	// Receive takes messages from the source and passes the results to the sink.
 	Receive(sink pipeline.Sink, now time.Time) (more bool)
 	// Acknowledge acknowledges the messages whose combinations were delivered.
 	Acknowledge(now time.Time)
@@ -68,22 +68,22 @@ type Combiner interface {
 	Observe(to *status.Flow)
 }
 
-// Combine has c receive the messages.
+// Combine makes c receive the messages.
 func (s *Source) Combine(c Combiner) { s.combiner = c }
 
 // Free returns the list of free frames. The sink pushes frames to it on the worker's thread.
 func (s *Source) Free() *umem.FreeList { return &s.free }
 
-// Spare is how many frames or extents messages may use beside those that are to be posted.
+// Spare returns how many frames or extents messages may use in addition to the posted ones.
 func (s *Source) Spare() int { return s.total - s.window }
 
 // InExtents reports whether messages land in extents.
 func (s *Source) InExtents() bool { return s.long }
 
-// Received is how many messages of this run were numbered. Any goroutine may call it.
+// Received returns how many messages of this run were numbered. Any goroutine may call it.
 func (s *Source) Received() uint64 { return s.acks.receivedShown.Load() }
 
-// Acknowledged is how many of them are acknowledged, for the worker's thread.
+// Acknowledged returns how many of them are acknowledged. It is for the worker's thread.
 func (s *Source) Acknowledged() uint64 { return s.acks.acknowledged }
 
 // OwnerID returns the owner of a session: see protocol.OwnerOf.
@@ -95,8 +95,8 @@ func (s *Source) Secure() bool { return s.secure }
 // Receiver returns the receiver, for the worker's thread.
 func (s *Source) Receiver() *stream.Receiver { return s.receiver }
 
-// Receive implements pipeline.Source. It receives no more messages than can be numbered, and leaves
-// enough frames for clients to send, however slow the sink is.
+// Receive implements pipeline.Source. It receives only messages that can be numbered. It leaves
+// enough frames for clients to send, even if the sink is slow.
 func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
 	if s.combiner != nil {
 		return s.combiner.Receive(sink, now)
@@ -124,8 +124,8 @@ func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more boo
 	return sink.Write(&s.batch, now) && more
 }
 
-// Take receives messages into the batch, most at most. first is how many the batch had before; more
-// reports whether others may be waiting. The worker's thread calls it.
+// Take receives at most most messages into the batch. first is the number of messages that the
+// batch had before; more reports whether others may be waiting. It is for the worker's thread.
 func (s *Source) Take(most int) (first int, more bool) {
 	b := &s.batch
 	first = b.Len
@@ -144,14 +144,14 @@ func (s *Source) Take(most int) (first int, more bool) {
 	return first, got > 0 && got == want
 }
 
-// Batch returns the messages that were received and not passed on, for the worker's thread.
+// Batch returns the messages that were received and not passed on. It is for the worker's thread.
 func (s *Source) Batch() *pipeline.Batch { return &s.batch }
 
-// acknowledgeNow tells clients what is received before anything is done about the disk, whose calls
-// take longer than the rest of the round.
+// acknowledgeNow acknowledges received messages before the sink submits I/O, because the system
+// calls for the disk take longer than the rest of the round.
 func (s *Source) acknowledgeNow(now time.Time) {
 	s.acks.acknowledge(s.receiver, s.acks.received, now)
-	s.Supply() // so that credits go with the acknowledgements
+	s.Supply() // sends credits with the acknowledgements
 	s.acks.err.Note(s.receiver.Poll(now))
 }
 
@@ -179,11 +179,11 @@ func (s *Source) AcknowledgeOne(session uint16, sequence uint64, received int64,
 	s.acks.acknowledged++
 }
 
-// away is how many frames of messages are neither free nor posted.
+// away returns how many frames of messages are neither free nor posted.
 func (s *Source) away() int { return s.total - s.free.Len() - s.posted }
 
-// InFlight implements pipeline.Source. Watermarks do not stop a combiner: what it waits for may come
-// last.
+// InFlight implements pipeline.Source. Watermarks do not stop a combiner, because the message that
+// it waits for may arrive last.
 func (s *Source) InFlight() int {
 	if s.combiner != nil {
 		return 0
@@ -191,7 +191,7 @@ func (s *Source) InFlight() int {
 	return (s.away() - s.batch.Len) * s.each
 }
 
-// Supply implements pipeline.Source: it posts receives.
+// Supply implements pipeline.Source. It posts receives.
 func (s *Source) Supply() {
 	for !s.stopped.Load() && s.posted < s.window {
 		n := min(s.free.Len(), s.window-s.posted, 2*pipeline.Burst)
@@ -203,13 +203,14 @@ func (s *Source) Supply() {
 	}
 }
 
-// Kick implements pipeline.Source: acknowledgements and credits are sent.
+// Kick implements pipeline.Source. It sends acknowledgements and credits.
 func (s *Source) Kick(now time.Time) {
 	s.acks.err.Note(s.receiver.Poll(now))
 	s.acks.publish()
 }
 
-// FDs implements pipeline.Source. The descriptor also has news that a blocked sink does not hold up.
+// FDs implements pipeline.Source. The descriptor stays in the list while the sink is blocked,
+// because it also signals other events.
 func (s *Source) FDs(dst []unix.PollFd, _ bool) []unix.PollFd {
 	if fd := s.receiver.FD(); fd >= 0 {
 		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
@@ -220,7 +221,7 @@ func (s *Source) FDs(dst []unix.PollFd, _ bool) []unix.PollFd {
 // Deadline implements pipeline.Source.
 func (s *Source) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
-// Drained implements pipeline.Source: a whole round has brought nothing.
+// Drained implements pipeline.Source. It returns true when a whole round has received nothing.
 func (s *Source) Drained(rounds uint64) bool {
 	if now := s.packets.Load(); now != s.lastPackets || s.lastRound == 0 || s.batch.Len > 0 {
 		s.lastPackets, s.lastRound = now, rounds
@@ -228,8 +229,9 @@ func (s *Source) Drained(rounds uint64) bool {
 	return rounds >= s.lastRound+2
 }
 
-// Leave implements pipeline.Source. Clients have their acknowledgements, and are told that the flow
-// ends. What the sink could not deliver is not acknowledged, and clients still have it.
+// Leave implements pipeline.Source. It returns true when clients have their acknowledgements and
+// know that the flow ends. Messages that the sink could not deliver are not acknowledged; clients
+// still have them.
 func (s *Source) Leave() bool {
 	if s.delivered == nil && !s.acks.complete() {
 		return false
@@ -240,14 +242,14 @@ func (s *Source) Leave() bool {
 	return s.serving.Stop()
 }
 
-// Begin implements pipeline.Source: clients may connect.
+// Begin implements pipeline.Source. Clients may connect.
 func (s *Source) Begin() error {
 	s.serving.Start(func(ctx context.Context) error { return s.receiver.Serve(ctx, s.listener, s.do) })
 	return nil
 }
 
-// StopReceiving implements pipeline.Source: clients get no more credits. Those of a flow that failed
-// are told at once.
+// StopReceiving implements pipeline.Source. Clients get no more credits. If the flow failed, the
+// source ends their connections at once.
 func (s *Source) StopReceiving(failed bool) error {
 	if failed {
 		s.serving.Stop()

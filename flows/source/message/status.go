@@ -63,7 +63,8 @@ func clientStatus(s *stream.SessionStats) status.Client {
 	return c
 }
 
-// CountLost implements pipeline.Source. A relay's clients still have what is not acknowledged.
+// CountLost implements pipeline.Source. A relay's clients still have the messages that are not
+// acknowledged.
 func (s *Source) CountLost(to *status.Flow) {
 	if s.relay {
 		to.Dropped["not_acknowledged"] = s.acks.receivedShown.Load() - s.acks.acknowledgedShown.Load()
