@@ -10,8 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// SpinPoster is a queue pair of a provider that can wait and post in one call, because each call
-// costs.
+// SpinPoster is a queue pair whose provider can wait and post in one call. Two calls cost more.
 type SpinPoster interface {
 	// SpinPost: see the function of the package.
 	SpinPost(from CompletionQueue, dst []WorkCompletion, limit time.Duration, requests []SendRequest, sges []SGE) (completed, posted int, err error)
@@ -19,8 +18,8 @@ type SpinPoster interface {
 
 // SpinPost waits for completions of a queue, as Spin does. If all of them are successes, it posts
 // requests to a queue pair of the same device, as PostSend does. It is for a program that knows its
-// next message before the last one has arrived: what it does with the completions then does not
-// delay the peer. If a completion failed nothing is posted. It does not allocate.
+// next message before the last one has arrived: the peer does not wait while the program processes
+// the completions. If a completion failed, SpinPost posts nothing. It does not allocate.
 func SpinPost(q QueuePair, from CompletionQueue, dst []WorkCompletion, limit time.Duration, requests []SendRequest, sges []SGE) (completed, posted int, err error) {
 	if s, ok := q.(SpinPoster); ok {
 		return s.SpinPost(from, dst, limit, requests, sges)
@@ -46,11 +45,12 @@ type Exchanger interface {
 	Exchange(x *Exchange, limit time.Duration) error
 }
 
-// Exchange is a ping-pong of messages, all sent by the same request. Each round waits for the peer's message and posts the request at once. The bookkeeping
-// is done while the peer has its turn.
+// Exchange is a ping-pong of messages, all sent by the same request. Each round waits for the
+// peer's message and posts the request at once. It does its bookkeeping while the peer prepares its
+// answer.
 //
-// It waits for a completion of Came. If Came is nil it waits for the byte Number at Word, and if Word is nil, too, for
-// the completion of the previous request.
+// It waits for a completion of Came. If Came is nil, it waits for the byte Number at Word. If Word
+// is nil too, it waits for the completion of the previous request.
 type Exchange struct {
 	Request SendRequest     // signaled
 	Element SGE             // of the request
@@ -59,9 +59,9 @@ type Exchange struct {
 	Open    int             // requests without a completion
 
 	Came  CompletionQueue  // not Sent
-	Again []ReceiveRequest // posted each time that as many messages have arrived
+	Again []ReceiveRequest // posted again whenever as many messages have arrived
 	Into  []SGE            // of the receives
-	Taken int              // messages whose receives are not posted again yet
+	Taken int              // messages whose receives are not posted again
 
 	Word   *uint32 // in memory of the region
 	Shift  uint    // of the byte in the word
@@ -77,10 +77,11 @@ type Exchange struct {
 // QueuePairConfig.Loans. The ID of a completion is the address of the message's first byte.
 type Lender interface {
 	QueuePair
-	// Loaned returns frames of messages, in the order of their completions, and their number. All frames of a
-	// message but the last have More set; a message without bytes has none. Addr and Len cover the bytes. They are the
-	// caller's to read and write until Return, and stay in the device's book. No more arrive than
-	// QueuePairConfig.Loans says before some are returned. It does not block or allocate.
+	// Loaned returns frames of messages, in the order of their completions, and their number.
+	// All frames of a message but the last have More set; a message without bytes has none.
+	// Addr and Len cover the bytes. The caller may read and write the frames until Return; they
+	// stay in the device's book. If as many frames are on loan as QueuePairConfig.Loans allows,
+	// none arrive until some are returned. It does not block or allocate.
 	Loaned(dst []umem.Frame) int
 	// Return ends loans in any order. A frame may be returned after the queue pair was closed, but not after
 	// its device was. It panics if more frames are returned than are on loan.
@@ -96,17 +97,17 @@ type Member interface {
 }
 
 // Progresser is a device that works on the threads of its callers. Posting and polling drive it. A
-// program that waits for something else, such as a peer's WRITE to arrive in memory, calls Progress
-// while it waits. It takes a moment, does not block, and may be called from any goroutine.
+// program that waits for something else, such as a peer's WRITE to memory, calls Progress while it
+// waits. Progress is short, does not block, and may be called from any goroutine.
 type Progresser interface {
 	Progress()
 }
 
-// Batcher is a device that can send what is posted to several queue pairs at once, if each send
-// costs a system call.
+// Batcher is a device that can send requests of several queue pairs at once, if each send costs a
+// system call.
 type Batcher interface {
-	// Begin makes requests that are posted from now on wait, also those of other threads. End sends them. Both take
-	// a moment, do not block, and may be called from any goroutine. End must follow Begin soon.
+	// Begin holds back requests that any thread posts from now on. End sends them. Both are
+	// short, do not block, and may be called from any goroutine. End must follow Begin soon.
 	Begin()
 	End()
 }

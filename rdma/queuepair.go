@@ -91,11 +91,11 @@ type Address struct {
 	Port         uint8 // of our device
 }
 
-// State is that of a queue pair: enum ibv_qp_state, with its numbers.
+// State is the state of a queue pair: enum ibv_qp_state, with its numbers.
 type State uint32
 
 const (
-	Reset          State = 0 // as made
+	Reset          State = 0 // newly made
 	Init           State = 1 // receives may be posted
 	ReadyToReceive State = 2 // RTR
 	ReadyToSend    State = 3 // RTS
@@ -116,7 +116,7 @@ func (s State) String() string {
 // ErrState means that the state of a queue pair does not allow a change or an operation.
 var ErrState = errors.New("wrong state")
 
-// needs are the attributes that a change of state requires and permits.
+// needs has the attributes that a change of state requires and permits.
 type needs struct{ required, optional Mask }
 
 type change struct {
@@ -214,12 +214,12 @@ func (m Mask) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Access is rights to registered memory, and what a queue pair lets its peer do: enum
-// ibv_access_flags. A peer can do what both allow.
+// Access is rights to registered memory, or the rights that a queue pair gives its peer: enum
+// ibv_access_flags. A peer has only the rights that both allow.
 type Access uint32
 
 const (
-	LocalWrite   Access = 1 << 0 // the device may write it: receives, READ data
+	LocalWrite   Access = 1 << 0 // the device may write to it: receives, READ data
 	RemoteWrite  Access = 1 << 1
 	RemoteRead   Access = 1 << 2
 	RemoteAtomic Access = 1 << 3
@@ -336,9 +336,9 @@ func ParseMTU(bytes int) (MTU, error) {
 	return 0, fmt.Errorf("path MTU %d: it must be 256, 512, 1024, 2048 or 4096", bytes)
 }
 
-// overhead is what RoCE v2 over IPv6 adds to a packet after Ethernet's header: IPv6 (40), UDP (8),
-// base transport header (12), the largest extended headers (28), ICRC (4), minus what Soft-RoCE
-// does not count. drivers/infiniband/sw/rxe/rxe_param.h has 80.
+// overhead is the length that RoCE v2 over IPv6 adds to a packet after Ethernet's header: IPv6
+// (40), UDP (8), base transport header (12), the largest extended headers (28), ICRC (4), minus the
+// part that Soft-RoCE does not count. drivers/infiniband/sw/rxe/rxe_param.h has 80.
 const overhead = 80
 
 // FitsInterface returns the largest MTU that fits a network interface with this MTU, 0 if none

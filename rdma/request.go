@@ -36,7 +36,7 @@ type Flags uint32
 const (
 	Fence     Flags = 1 << 0 // starts after earlier READs and atomics are complete
 	Signaled  Flags = 1 << 1 // success gives a completion; failure always does
-	Solicited Flags = 1 << 2 // the peer's completion wakes those that wait for solicited ones only
+	Solicited Flags = 1 << 2 // the peer's completion wakes waiters for solicited completions
 	Inline    Flags = 1 << 3 // the bytes are copied when it is posted, from memory registered whole
 )
 
@@ -117,8 +117,8 @@ const (
 	HasInvalidated CompletionFlags = 1 << 3 // the peer invalidated one of our rkeys
 )
 
-// WorkCompletion says how one work request ended. It has the layout of struct ibv_wc. If the status
-// is not Success, only ID, Status, VendorError and QPN are valid.
+// WorkCompletion is the outcome of one work request. It has the layout of struct ibv_wc. If the
+// status is not Success, only ID, Status, VendorError and QPN are valid.
 type WorkCompletion struct {
 	ID          uint64
 	Status      Status

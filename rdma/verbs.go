@@ -70,10 +70,10 @@ type Capabilities struct {
 	MaxMemoryWindows     int
 	Atomics              bool // atomic at least with respect to the same device
 	WindowsType2         bool
-	LocalAcknowledgement uint8 // delay: 4.096 µs << it
+	LocalAcknowledgement uint8 // delay: 4.096 µs << this
 }
 
-// LinkLayer is what lies below a port.
+// LinkLayer is the link layer of a port.
 type LinkLayer uint8
 
 const (
@@ -112,8 +112,8 @@ type Port struct {
 // ProtectionDomain groups objects that may be used together.
 type ProtectionDomain interface {
 	Device() Device
-	// Register registers a whole region: address 0 of it is the first byte of the
-	// region's data. The region has the domain among its registrations until Close.
+	// Register registers a whole region: its address 0 is the first byte of the region's data.
+	// The region counts the domain among its registrations until Close.
 	Register(r *umem.Region, a Access) (MemoryRegion, error)
 	// RegisterPart registers length bytes of the region from addr, with the same addresses:
 	// for grants on devices without memory windows.
@@ -169,8 +169,9 @@ type CompletionQueue interface {
 	// Spin polls until there is a completion or the limit has passed: with
 	// a limit of microseconds it replaces many calls of Poll by one.
 	Spin(dst []WorkCompletion, limit time.Duration) (int, error)
-	// Arm requests one event at the next completion, or (solicited) at the next that its
-	// sender marked so or that failed. Earlier completions give no event: poll again after Arm.
+	// Arm requests one event at the next completion. With solicited, only a completion that its
+	// sender marked as solicited, or that failed, gives the event. Earlier completions give no
+	// event: poll again after Arm.
 	Arm(solicited bool) error
 	// FD polls readable when there is an event; -1 without Events.
 	FD() int
@@ -194,9 +195,9 @@ type QueuePairConfig struct {
 	RecvSGEs    int
 	InlineBytes int  // the longest request with Inline
 	SignalAll   bool // every send request is Signaled
-	// Loans is how many frames may be on loan at a time: SENDs are delivered in the frames in which they arrived, there are no
-	// receives, and the queue pair is a Lender. 0: SENDs go into posted receives. The error is ErrUnsupported
-	// if the device cannot.
+	// Loans is how many frames may be on loan at a time. The queue pair is then a Lender: it
+	// delivers SENDs in the frames in which they arrived, and has no receives. 0: SENDs go into
+	// posted receives. The error is ErrUnsupported if the device cannot.
 	Loans int
 }
 
@@ -210,9 +211,10 @@ type QueuePair interface {
 	Modify(a Attributes, given Mask) error
 	// Query returns the device's attributes of the queue pair.
 	Query() (Attributes, error)
-	// PostSend posts requests in order. Each takes its elements from the front of what
-	// its predecessors left of sges. It returns how many the device took: the others stay the
-	// caller's, and the error says why the next was refused. It does not allocate unless it fails.
+	// PostSend posts requests in order. Each takes its elements from the front of those that
+	// its predecessors left of sges. It returns the number of requests that the device took.
+	// The caller keeps the others, and the error says why the device refused the next one. It
+	// does not allocate unless it fails.
 	PostSend(requests []SendRequest, sges []SGE) (int, error)
 	// PostReceive is PostSend for receives.
 	PostReceive(requests []ReceiveRequest, sges []SGE) (int, error)
@@ -220,8 +222,8 @@ type QueuePair interface {
 	// BindWindows, and gives the rights to the peer of this queue pair. The window has its new rkey at
 	// once; its completion is BindDone.
 	Bind(id uint64, w MemoryWindow, m MemoryRegion, addr, length uint64, a Access, f Flags) error
-	// Close destroys the queue pair. Outstanding requests are never completed: their memory is
-	// the caller's again when Close returns.
+	// Close destroys the queue pair. Outstanding requests never complete: when Close returns,
+	// the caller owns their memory again.
 	Close() error
 }
 
@@ -249,10 +251,10 @@ func GIDOf(a netip.Addr) GID { return a.As16() }
 // Addr returns the GID as an IP address, as an IPv4 address if it is mapped.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// IsZero reports whether the GID is that of an empty entry.
+// IsZero reports whether the GID is an empty entry.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// Is4 reports whether it is an IPv4 address.
+// Is4 reports whether the GID is an IPv4 address.
 func (g GID) Is4() bool { return g.Addr().Is4() }
 
 // IsLinkLocal reports whether the address is valid on one link only.
@@ -403,7 +405,7 @@ const (
 	Fatal                    Status = 19
 	ResponseTimeout          Status = 20
 	General                  Status = 21
-	Statuses                        = 22 // how many there are
+	Statuses                        = 22 // number of statuses
 )
 
 // statusTexts have the name of libibverbs, what it means, and what to check.

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// TestLayouts holds the types that are handed over as they are to the sizes they have in C.
+// TestLayouts: types that the provider passes to C unchanged have the sizes of their C types.
 func TestLayouts(t *testing.T) {
 	if n := unsafe.Sizeof(WorkCompletion{}); n != 48 {
 		t.Errorf("struct ibv_wc has 48 bytes, WorkCompletion %d", n)
@@ -26,7 +26,7 @@ func TestCheckChange(t *testing.T) {
 		from, to State
 		given    Mask
 		state    bool   // the error is ErrState
-		says     string // in the error; empty: there is none
+		says     string // text of the error; empty: no error
 	}{
 		{"RC to INIT", RC, Reset, Init, MaskState | MaskPKeyIndex | MaskPort | MaskAccess, false, ""},
 		{"UD to INIT without a Q_Key", UD, Reset, Init, MaskState | MaskPKeyIndex | MaskPort, false, "QKEY is missing"},
@@ -118,7 +118,7 @@ func TestOpError(t *testing.T) {
 	}
 }
 
-// TestNames: every number a device may give has a text.
+// TestNames: every number that a device may return has a text.
 func TestNames(t *testing.T) {
 	for s := Success; s < Statuses; s++ {
 		if means, _ := s.Meaning(); means == "" || !strings.HasPrefix(s.String(), "IBV_WC_") {

@@ -1,6 +1,6 @@
 package cm
 
-// The commands of rdma_user_cm.h that are used here.
+// The commands of rdma_user_cm.h that this package uses.
 const (
 	cmdCreate     = 0
 	cmdDestroy    = 1
@@ -43,7 +43,8 @@ type create struct {
 	_             [5]uint8
 }
 
-// destroy is answered by the number of the identifier's events that were consumed.
+// destroy removes an identifier. The answer is the number of the identifier's events that were
+// consumed.
 type destroy struct {
 	header
 	response uint64
@@ -51,8 +52,8 @@ type destroy struct {
 	_        uint32
 }
 
-// socket is a struct sockaddr_storage: the family in the byte order of the host, a port in
-// that of the network, and what follows from the family.
+// socket is a struct sockaddr_storage: the family in host byte order, a port in network byte order,
+// and the rest, which depends on the family.
 type socket struct {
 	family uint16
 	port   [2]uint8
@@ -95,7 +96,7 @@ type queried struct {
 	_           [2]uint32
 }
 
-// parameters are those of a connection that is requested or accepted, and of events.
+// parameters are the parameters of a connection that is requested or accepted, and of events.
 type parameters struct {
 	qpn, _              uint32
 	private             [most + 1]uint8
@@ -160,7 +161,7 @@ type getEvent struct {
 	response uint64
 }
 
-// reported is an event. Its parameters lie in a union with longer ones of datagrams.
+// reported is an event. Its parameters are in a union with longer ones for datagrams.
 type reported struct {
 	uid        uint64
 	id         uint32
@@ -189,7 +190,7 @@ type path struct {
 	_          uint8
 }
 
-// state is the attributes for a change of a queue pair's state: struct ib_uverbs_qp_attr.
+// state holds the attributes for a state change of a queue pair: struct ib_uverbs_qp_attr.
 type state struct {
 	mask, _, _, mtu, _, _            uint32
 	receivePSN, sendPSN, qpn, _      uint32

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// layouts are our types by C's names of them and of their fields, in order; "-" has no
-// name there, or none that matters.
+// layouts lists our types by C's names for them and for their fields, in order; "-" stands for a
+// field without a name in C, or with one that does not matter.
 var layouts = []struct {
 	c      string
 	of     any
@@ -48,7 +48,7 @@ var layouts = []struct {
 	{"struct sockaddr_in", socket{}, "sin_family sin_port -"},
 }
 
-// numbers are those of ours that are the kernel's.
+// numbers lists our constants that are the kernel's.
 var numbers = map[string]uint64{
 	"RDMA_USER_CM_ABI_VERSION": abiVersion, "RDMA_MAX_PRIVATE_DATA": most + 1, "RDMA_USER_CM_CMD_CREATE_ID": cmdCreate,
 	"RDMA_USER_CM_CMD_DESTROY_ID": cmdDestroy, "RDMA_USER_CM_CMD_RESOLVE_ROUTE": cmdRoute, "RDMA_USER_CM_CMD_CONNECT": cmdConnect,
@@ -60,7 +60,7 @@ var numbers = map[string]uint64{
 	"sizeof(struct __kernel_sockaddr_storage)": uint64(unsafe.Sizeof(socket{})),
 }
 
-// TestHeaders holds our types and numbers to the kernel's headers that are installed.
+// TestHeaders: our types and constants agree with the installed headers of the kernel.
 func TestHeaders(t *testing.T) {
 	want := map[string]uint64{}
 	for name, n := range numbers {
@@ -85,7 +85,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// layout adds what is to be asked of a type. The header in front of a command is not the command's.
+// layout adds the expected layout of a type. The header before a command is not part of the C type.
 func layout(t *testing.T, want map[string]uint64, c string, of reflect.Type, names []string) {
 	t.Helper()
 	first, front := 0, uint64(0)
@@ -106,7 +106,7 @@ func layout(t *testing.T, want map[string]uint64, c string, of reflect.Type, nam
 	}
 }
 
-// runC compiles a program of these statements, and returns what it prints.
+// runC compiles a C program of these statements, and returns its output.
 func runC(t *testing.T, statements string) string {
 	t.Helper()
 	source, program := filepath.Join(t.TempDir(), "ask.c"), filepath.Join(t.TempDir(), "ask")

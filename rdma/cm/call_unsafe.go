@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// command is a pointer to a type of abi.go that begins with a header. It has no pointers, and no padding
-// that is not named.
+// command is a pointer to a type of abi.go that begins with a header. The type has no pointers and
+// no unnamed padding.
 type command[C any] interface {
 	*C
 	head() *header
@@ -16,11 +16,11 @@ type command[C any] interface {
 
 func (h *header) head() *header { return h }
 
-// order gives the kernel a command without an answer.
+// order passes the kernel a command without an answer.
 func order[C any, P command[C]](fd int, number uint32, c P) error { return write(fd, number, c, 0) }
 
-// ask gives the kernel a command with an answer. The command's field response gets the answer's
-// address. The answer is pinned until the kernel has written it.
+// ask passes the kernel a command with an answer. The command's field response gets the address of
+// the answer, which is pinned until the kernel has written it.
 func ask[C, A any, P command[C]](fd int, number uint32, c P, response *uint64, answer *A) error {
 	var pins runtime.Pinner
 	defer pins.Unpin()

@@ -117,7 +117,7 @@ func (c *Channel) all() (all []*identifier) {
 	return all
 }
 
-// do calls f with the descriptor, which is not closed meanwhile.
+// do calls f with the descriptor, which stays open until f returns.
 func (c *Channel) do(f func(fd int) error) error {
 	var failed error
 	if err := c.raw.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
@@ -142,8 +142,8 @@ func (c *Channel) Open() int {
 	return len(c.ids)
 }
 
-// Close ends everything that was made from the channel. Peers are told, and open requests are
-// refused. Queue pairs are not closed.
+// Close ends everything that was made from the channel. The kernel informs connected peers and
+// refuses open requests. Queue pairs are not closed.
 func (c *Channel) Close() error {
 	var errs []error
 	for _, i := range c.all() {

@@ -10,7 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestConnect: both sides know of each other what they say, messages go both ways, and the end is seen.
+// TestConnect: two sides connect, get each other's private data and addresses, exchange messages,
+// and notice the end.
 func TestConnect(t *testing.T) {
 	r := newRig(t)
 	r.connects()
@@ -50,7 +51,8 @@ func (r *rig) connects() {
 	r.ends(x, y, a, b)
 }
 
-// ends: one side closes, the other one sees it, and what is outstanding is flushed.
+// ends checks the end of a connection: one side closes, the other notices, and outstanding requests
+// are flushed.
 func (r *rig) ends(x, y *side, a, b Conn) {
 	r.t.Helper()
 	y.receive(0)
@@ -69,7 +71,7 @@ func (r *rig) ends(x, y *side, a, b Conn) {
 	closed(r.t, b)
 }
 
-// heard: private data comes with zeros behind it.
+// heard checks private data, which arrives followed by zeros.
 func heard(t *testing.T, got []byte, want string, most int) {
 	t.Helper()
 	if len(got) != most || string(bytes.TrimRight(got, "\x00")) != want {

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestNoModule: a kernel without the module is rdma.ErrUnsupported and says how to load it; rights that are missing
-// are not.
+// TestNoModule: without the kernel module, the error is rdma.ErrUnsupported and says how to load
+// it. Missing permission is another error.
 func TestNoModule(t *testing.T) {
 	for _, errno := range []error{unix.ENOENT, unix.ENXIO, unix.ENODEV} {
 		err := openError(&fs.PathError{Op: "open", Path: node, Err: errno})
@@ -51,7 +51,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// TestEvents: of what the kernel reports only that is taken over which is meant.
+// TestEvents: eventOf copies only the fields that are valid for each kind of event.
 func TestEvents(t *testing.T) {
 	r := reported{uid: 1, event: uint32(Rejected), status: int32(ReasonConsumer), parameters: parameters{length: most, reads: 3, remoteReads: 4}}
 	for i := range r.parameters.private {
@@ -71,7 +71,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestErrors: an event is an error that can be matched and looked up.
+// TestErrors: an event becomes an error that programs can match and users can look up.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		of    event

@@ -14,8 +14,8 @@ type conn struct {
 }
 
 // newConn passes a queue pair to the channel's goroutine, which puts it into ERR at the end of the
-// connection. An iWARP device has changed its state by now; querying the state makes its driver
-// notice.
+// connection. An iWARP device has already changed the queue pair's state; querying the state makes
+// its driver notice.
 func newConn(i *identifier, p DeviceAddress, q rdma.QueuePair, private []byte) (Conn, error) {
 	if _, err := q.State(); err != nil {
 		return nil, err

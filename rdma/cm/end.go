@@ -35,7 +35,7 @@ func Defaults(q rdma.QueuePair) End {
 	return End{Queue: q, Reads: 1, RemoteReads: 1, Retries: 6, RNRRetries: 6, MinRNRTimer: 12, Timeout: 14}
 }
 
-// Check is for managers. It refuses what no connection can have.
+// Check is for managers. It refuses values that no connection can have.
 func (e *End) Check() error {
 	switch {
 	case e.Queue == nil || e.Queue.Config().Transport != rdma.RC:

@@ -12,7 +12,7 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrRejected means that the peer, or its kernel, refused the connection: Error.Reason.
 	ErrRejected = errors.New("rejected")
-	// ErrUnreachable means that nothing answers at an address, or that no device leads there.
+	// ErrUnreachable means that no peer answers at an address, or that no device leads there.
 	ErrUnreachable = errors.New("unreachable")
 	// ErrDisconnected means that the peer ended the connection, or died.
 	ErrDisconnected = errors.New("the peer has disconnected")
@@ -20,14 +20,14 @@ var (
 	ErrDeviceGone = errors.New("the device is gone")
 )
 
-// Error is a connection that failed or ended. It wraps one of the errors above, and the kernel's
-// errno if there is one.
+// Error is the error of a connection that failed or ended. It wraps one of the errors above, and
+// the kernel's errno if there is one.
 type Error struct {
 	Step  string
 	Event EventKind
 	Kind  error
 	Errno unix.Errno
-	// Reason is why it was rejected; InfiniBand and RoCE only.
+	// Reason is why the peer rejected the connection; InfiniBand and RoCE only.
 	Reason Reason
 	// Private is the private data of a peer that rejects: untrusted.
 	Private []byte
@@ -89,7 +89,7 @@ func (e *event) failure(step string) error {
 	return err
 }
 
-// refusal is a command that the kernel refused.
+// refusal is the error of a command that the kernel refused.
 func refusal(step string, err error) error {
 	remedy := remedies[errnoOf(err)]
 	if remedy != "" {

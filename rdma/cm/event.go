@@ -27,7 +27,7 @@ const (
 var eventNames = [...]string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST", "CONNECT_RESPONSE", "CONNECT_ERROR",
 	"UNREACHABLE", "REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL", "MULTICAST_JOIN", "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT"}
 
-// String is librdmacm's name.
+// String returns librdmacm's name.
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
 		return "RDMA_CM_EVENT_" + eventNames[k]
@@ -39,19 +39,19 @@ func (k EventKind) String() string {
 type event struct {
 	kind   EventKind
 	id     uint32 // the kernel's identifier
-	uid    uint64 // ours; for a request that of the listener
+	uid    uint64 // ours; for a request, the listener's
 	status int32  // a negative errno, or why a peer rejects
-	// said is what the peer has announced, from our point of view.
+	// said holds the values that the peer has announced, from our point of view.
 	said said
 }
 
-// said is what the peer says of a connection, as seen from here.
+// said holds the values that a peer announces for a connection, from our point of view.
 type said struct {
 	private            []byte
 	reads, remoteReads uint8
 }
 
-// eventOf translates what the kernel reported.
+// eventOf translates an event of the kernel.
 func eventOf(r *reported) event {
 	p := &r.parameters
 	e := event{kind: EventKind(r.event), id: r.id, uid: r.uid, status: r.status}

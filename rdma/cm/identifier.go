@@ -76,14 +76,14 @@ func (i *identifier) happens(e event) {
 		i.come(e)
 	case Disconnected, DeviceRemoval:
 		why := e.failure("connection")
-		i.note(why) // before anything is flushed
+		i.note(why) // before any request is flushed
 		i.leave()
 		i.finish(why)
 	case AddressChange, TimewaitExit, MulticastJoin, MulticastError:
 	default:
 		select {
 		case i.answers <- e:
-		default: // nobody waits for the step any more
+		default: // no call waits for the step now
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (i *identifier) come(e event) {
 	_ = i.channel.destroy(e.id)
 }
 
-// note records once why it has ended.
+// note records why the connection has ended. Only the first reason counts.
 func (i *identifier) note(why error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -117,8 +117,8 @@ func (i *identifier) finish(why error) {
 	i.once.Do(func() { close(i.done) })
 }
 
-// leave flushes what is outstanding on the queue pair, and tells or answers the peer. It does
-// nothing if the queue pair or the connection are gone already.
+// leave flushes outstanding requests of the queue pair, and informs or answers the peer. It does
+// nothing if the queue pair or the connection is already gone.
 func (i *identifier) leave() {
 	i.mu.Lock()
 	queue := i.queue
@@ -157,7 +157,7 @@ func (i *identifier) why() error {
 	return i.cause
 }
 
-// close destroys the kernel's identifier, once. A connection ends by that, and the peer is told.
+// close destroys the kernel's identifier, once. This ends a connection and informs the peer.
 func (i *identifier) close() error {
 	i.finish(ErrClosed)
 	i.mu.Lock()

@@ -45,8 +45,8 @@ func (i *identifier) prepare(q rdma.QueuePair, access rdma.Access) error {
 	return change(q, a, given|rdma.MaskAccess|rdma.MaskPKeyIndex)
 }
 
-// lead brings a queue pair from INIT to RTS, with what both sides have announced. An iWARP device
-// does that itself when it is connected, and the kernel knows no path for it.
+// lead brings a queue pair from INIT to RTS, with the values that both sides have announced. An
+// iWARP device does that itself when it is connected, and the kernel has no path for it.
 func (i *identifier) lead(e *End, s said) error {
 	a, given, err := i.attributes(rdma.ReadyToReceive)
 	if err != nil {

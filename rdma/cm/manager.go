@@ -7,20 +7,20 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Manager connects queue pairs by IP address and port. There is the kernel's ([Channel]), and that
-// of RoCE in software (package rdma/roce/cm). All methods may be called from any goroutine,
-// except that one goroutine at a time uses a Route or a Request.
+// Manager connects queue pairs by IP address and port. There are two: the kernel's ([Channel]), and
+// that of RoCE in software (package rdma/roce/cm). All methods may be called from any goroutine,
+// except that one goroutine at a time may use a Route or a Request.
 type Manager interface {
-	// Listen listens on an address, or on all addresses of RDMA devices if it is unspecified ("[::]:7174" includes IPv4).
-	// If the port is 0 the manager chooses one. backlog is how many requests may wait; more are refused. 0 means
-	// DefaultBacklog.
+	// Listen listens on an address, or on all addresses of RDMA devices if it is unspecified
+	// ("[::]:7174" includes IPv4). If the port is 0 the manager chooses one. backlog is how many
+	// requests may wait; the manager refuses more. 0 means DefaultBacklog.
 	Listen(at netip.AddrPort, backlog int) (Listener, error)
 	// Resolve finds the device and the port that lead to an address. ctx limits the time.
 	Resolve(ctx context.Context, p Path) (Route, error)
 	// Open returns how many routes, listeners, requests and connections are not closed.
 	Open() int
-	// Close ends everything that was made from the manager. Peers are told, and open requests are
-	// refused. Queue pairs are not closed.
+	// Close ends everything that was made from the manager. It informs connected peers and refuses
+	// open requests. Queue pairs are not closed.
 	Close() error
 }
 
@@ -34,7 +34,7 @@ type Listener interface {
 	Close() error
 }
 
-// Request is a peer that wants to connect. It must be answered by Accept, Reject or Close.
+// Request is a peer's request to connect. The caller must answer it by Accept, Reject or Close.
 type Request interface {
 	// Private returns the private data of the peer's program: untrusted, with zeros after it (see the package). It is
 	// the caller's to keep.
@@ -46,8 +46,8 @@ type Request interface {
 	// Reads returns how many outstanding READs and atomics of ours the peer allows, and how many of its own it
 	// wants.
 	Reads() (ours, theirs uint8)
-	// Prepare leads a queue pair from RESET to INIT, where receives can be posted. The peer may do
-	// through it what access says.
+	// Prepare brings a queue pair from RESET to INIT, where receives can be posted. access is the
+	// peer's access to memory through it.
 	Prepare(q rdma.QueuePair, access rdma.Access) error
 	// Accept connects a queue pair in INIT with the peer's, and brings it to RTS. It returns when the
 	// peer is ready. If it fails the queue pair may be in any state and must be closed or reset, and the
@@ -63,8 +63,8 @@ type Request interface {
 type Route interface {
 	// Address returns the device for the queue pair.
 	Address() DeviceAddress
-	// Prepare leads a queue pair from RESET to INIT, where receives can be posted. The peer may do
-	// through it what access says.
+	// Prepare brings a queue pair from RESET to INIT, where receives can be posted. access is the
+	// peer's access to memory through it.
 	Prepare(q rdma.QueuePair, access rdma.Access) error
 	// Connect connects a queue pair in INIT with the listener's, and brings it to RTS. If it
 	// fails the queue pair may be in any state and must be closed or reset, and the route must be
@@ -84,10 +84,10 @@ type Conn interface {
 	// Done is closed when the connection has ended. Before that the queue pair is put into ERR, so that everything
 	// outstanding is flushed. It is not closed if the peer's machine is dead: then work requests fail.
 	Done() <-chan struct{}
-	// Err returns nil while the connection exists, and then why it has ended: ErrDisconnected, ErrDeviceGone or ErrClosed. It
-	// is set before anything is flushed.
+	// Err returns nil while the connection exists, and then why it has ended: ErrDisconnected,
+	// ErrDeviceGone or ErrClosed. It is set before any request is flushed.
 	Err() error
-	// Close ends the connection: the queue pair is put into ERR, so that everything outstanding is flushed, and the peer is
-	// told. It waits some seconds at most for the peer's answer.
+	// Close ends the connection: it puts the queue pair into ERR, so that everything outstanding is
+	// flushed, and informs the peer. It waits at most some seconds for the peer's answer.
 	Close() error
 }

@@ -20,8 +20,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestRefusals: each way in which a connection does not come about has an error that says why, and
-// leaves nothing behind.
+// TestRefusals: each failed connection has an error that says why, and leaves nothing behind.
 func TestRefusals(t *testing.T) {
 	r := newRig(t)
 	for _, c := range []struct {
@@ -41,7 +40,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// refused is the error of a connection that did not come about.
+// refused checks the error of a connection that failed.
 func (r *rig) refused(err error, kind error, reason Reason, part string) *Error {
 	r.t.Helper()
 	var e *Error
@@ -71,7 +70,8 @@ func rejected(r *rig) {
 	}
 }
 
-// notAnswered: the context bounds it where nobody answers a request. Closing the listener refuses it.
+// notAnswered: if no program answers a request, the context bounds the wait. Closing the listener
+// refuses the request.
 func notAnswered(r *rig) {
 	l := r.listen()
 	x := r.side()
@@ -91,7 +91,7 @@ func notAnswered(r *rig) {
 	}
 }
 
-// listenerClosed: requests that wait are refused as the listener is closed, and Accept says so.
+// listenerClosed: closing the listener refuses waiting requests, and Accept fails.
 func listenerClosed(r *rig) {
 	l := r.listen()
 	x := r.side()
@@ -112,7 +112,7 @@ func listenerClosed(r *rig) {
 	}
 }
 
-// backlogFull: a listener that nobody serves keeps no more requests than it is for.
+// backlogFull: a listener keeps no more waiting requests than its backlog.
 func backlogFull(r *rig) {
 	l := testenv.Opened(r.t, func() (Listener, error) { return r.channel.Listen(netip.AddrPortFrom(here, port), 2) })
 	errs := make(chan error, 6)
@@ -155,7 +155,7 @@ func noSuchAddress(r *rig) {
 	}
 }
 
-// noDevice: no device has that address, from or to.
+// noDevice: no device has the local address, or none leads to the remote one.
 func noDevice(r *rig) {
 	for _, p := range []Path{{To: netip.MustParseAddrPort("127.0.0.1:1"), From: netip.MustParseAddr("127.0.0.1")},
 		{To: netip.AddrPortFrom(here, port), From: elsewhere}, {To: netip.MustParseAddrPort("[fe80::1%no-such-card]:1")}} {
@@ -179,7 +179,7 @@ func inUse(r *rig) {
 	}
 }
 
-// wrongQueuePairs are refused before the kernel hears of them.
+// wrongQueuePairs: the package refuses unsuitable queue pairs before it calls the kernel.
 func wrongQueuePairs(r *rig) {
 	x, route := r.side(), testenv.Opened(r.t, r.route)
 	c := x.config()
@@ -223,7 +223,7 @@ func givenUp(r *rig) {
 	}
 }
 
-// cancelled: nothing waits beyond its context.
+// cancelled: no call waits longer than its context.
 func cancelled(r *rig) {
 	l := r.listen()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -236,7 +236,7 @@ func cancelled(r *rig) {
 	}
 }
 
-// TestHostilePrivateData: whatever a peer says comes as it is, and no more of it.
+// TestHostilePrivateData: private data of a peer arrives unchanged, and without further bytes.
 func TestHostilePrivateData(t *testing.T) {
 	long(t, "TestConnect has private data")
 	r := newRig(t)
@@ -253,7 +253,7 @@ func TestHostilePrivateData(t *testing.T) {
 	}
 }
 
-// pairSaying is pair with other private data.
+// pairSaying does the same as pair with other private data.
 func (r *rig) pairSaying(x, y *side, ours, theirs string) (Conn, Conn) {
 	r.t.Helper()
 	l := r.listen()
@@ -266,7 +266,7 @@ func (r *rig) pairSaying(x, y *side, ours, theirs string) (Conn, Conn) {
 	return a, b.conn
 }
 
-// TestManyConnections: connections come and go, by turns ended by either side, and nothing is left.
+// TestManyConnections: connections that either side ends, by turns, leave nothing behind.
 func TestManyConnections(t *testing.T) {
 	long(t, "a connection comes and goes in TestConnect")
 	r := newRig(t)
@@ -303,7 +303,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestChannelClosed: what was made from a channel ends with it.
+// TestChannelClosed: closing a channel ends everything that was made from it.
 func TestChannelClosed(t *testing.T) {
 	long(t, "a connection is closed in TestConnect")
 	r := newRig(t)
@@ -338,7 +338,8 @@ func TestChannelClosed(t *testing.T) {
 	}
 }
 
-// TestPeerKilled: a process that dies is a peer that has disconnected, and what waits for it is flushed.
+// TestPeerKilled: if the peer's process dies, the connection ends as disconnected and outstanding
+// requests are flushed.
 func TestPeerKilled(t *testing.T) {
 	long(t, "a peer leaves in TestConnect")
 	r := newRig(t)
@@ -347,7 +348,7 @@ func TestPeerKilled(t *testing.T) {
 	answer := r.answer(l, y.accept(""))
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestMain$")
 	cmd.Env = append(os.Environ(), victim+"="+r.device.Name())
-	in, err := cmd.StdinPipe() // which it waits for
+	in, err := cmd.StdinPipe() // the peer waits for it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const (
 	ReasonConsumer     Reason = 28 // the program rejected it
 )
 
-// reasonTexts are the specification's names, and what to check.
+// reasonTexts are the specification's names, and hints what to check.
 var reasonTexts = map[Reason]struct{ name, check string }{
 	ReasonNoQueuePair:  {"no queue pair available", "the peer's limits"},
 	ReasonNoResources:  {"no resources", "that the peer's program takes requests as fast as they come"},

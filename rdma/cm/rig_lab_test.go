@@ -24,10 +24,11 @@ type rig struct {
 	region  *umem.Region
 	memory  rdma.MemoryRegion
 	channel *Channel
-	at      netip.Addr // where it listens
+	at      netip.Addr // where the listener listens
 }
 
-// here and here6 are addresses of the device, and elsewhere one on its link that nobody has.
+// here and here6 are addresses of the device, and elsewhere is an address on its link that no host
+// has.
 var here, here6, elsewhere = netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("fd79::1"), netip.MustParseAddr("10.79.0.9")
 
 const port = 7471
@@ -53,7 +54,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// long leaves a test to make lab where something else shows most of the same in the short form.
+// long skips a test in the short form if another test there covers most of it. make lab runs it.
 func long(t *testing.T, shown string) {
 	t.Helper()
 	if testing.Short() {
@@ -90,7 +91,7 @@ func (s *side) config() rdma.QueuePairConfig {
 	return rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.cq, ReceiveCQ: s.cq, SendDepth: 16, RecvDepth: 16, InlineBytes: 64}
 }
 
-// again makes a new queue pair in place of the one that was.
+// again replaces the queue pair by a new one.
 func (s *side) again() {
 	s.t.Helper()
 	if err := s.qp.Close(); err != nil {
@@ -138,7 +139,7 @@ func (s *side) want(status rdma.Status) rdma.WorkCompletion {
 	return got[0]
 }
 
-// within is a context for one step.
+// within returns a context for one step.
 func (r *rig) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Within(d))
 	r.t.Cleanup(cancel)
@@ -154,14 +155,14 @@ func (r *rig) listen() Listener {
 	return testenv.Opened(r.t, func() (Listener, error) { return r.channel.Listen(netip.AddrPortFrom(r.at, port), 0) })
 }
 
-// accepted is what became of a request.
+// accepted is the outcome of a request.
 type accepted struct {
 	conn    Conn
 	request Request
 	err     error
 }
 
-// answer has a listener do something with the next request.
+// answer accepts the next request of a listener and calls f with it.
 func (r *rig) answer(l Listener, f func(Request) (Conn, error)) <-chan accepted {
 	done, ctx := make(chan accepted, 1), r.within(20*time.Second)
 	go func() {
@@ -175,10 +176,11 @@ func (r *rig) answer(l Listener, f func(Request) (Conn, error)) <-chan accepted 
 	return done
 }
 
-// all is every right of a peer's.
+// all is the access of a peer with every right.
 const all = rdma.RemoteRead | rdma.RemoteWrite | rdma.RemoteAtomic
 
-// accept is to be done with a request: a side is prepared, has a receive, and is connected.
+// accept returns a function that accepts a request: it prepares the side, posts a receive, and
+// connects.
 func (s *side) accept(private string) func(Request) (Conn, error) {
 	ctx := s.within(20 * time.Second)
 	return func(r Request) (Conn, error) {
@@ -192,7 +194,7 @@ func (s *side) accept(private string) func(Request) (Conn, error) {
 	}
 }
 
-// connect is the other side of accept.
+// connect is the active side's counterpart of accept.
 func (s *side) connect(private string) (Conn, error) {
 	s.t.Helper()
 	route, err := s.route()
@@ -233,7 +235,7 @@ func (r *rig) pair(x, y *side) (Conn, Conn) {
 	return a, b.conn
 }
 
-// closed closes connections, which works more than once.
+// closed closes connections twice, which must work.
 func closed(t *testing.T, all ...Conn) {
 	t.Helper()
 	for range 2 {
@@ -245,7 +247,7 @@ func closed(t *testing.T, all ...Conn) {
 	}
 }
 
-// over waits until a connection is over.
+// over waits until a connection has ended.
 func over(t *testing.T, c Conn) error {
 	t.Helper()
 	select {
@@ -256,7 +258,7 @@ func over(t *testing.T, c Conn) error {
 	return c.Err()
 }
 
-// descriptors is how many this process has open.
+// descriptors returns the number of descriptors that this process has open.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")

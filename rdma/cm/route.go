@@ -70,7 +70,7 @@ func (r *route) address(ctx context.Context, p Path) (err error) {
 	return r.order(ctx, "find the device", func(fd int) error { return order(fd, cmdAddress, &command) }, AddressResolved)
 }
 
-// order gives a command and waits for its event.
+// order passes a command to the kernel and waits for its event.
 func (r *route) order(ctx context.Context, what string, command func(fd int) error, want ...EventKind) error {
 	step := r.step + ": " + what
 	if err := r.identifier.channel.do(command); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// beVictim connects, and closes nothing.
+// beVictim connects, and then closes nothing.
 func beVictim(name string) error {
 	device, err := verbs.Provider{}.Open(name)
 	if err != nil {

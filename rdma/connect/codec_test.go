@@ -21,7 +21,7 @@ func sample() Offer {
 	}
 }
 
-// TestOfferBytes holds the layout: a change needs another Version.
+// TestOfferBytes: the layout of an offer does not change. A change needs another Version.
 func TestOfferBytes(t *testing.T) {
 	o := sample()
 	want := "02031080" + "0007" + "0000" + "00000011" + "00ccf920" + "11111111" + "00000000000000000000ffff0a630001" +
@@ -53,7 +53,7 @@ func TestOfferThereAndBack(t *testing.T) {
 	}
 }
 
-// manyGrants have the longest names there can be.
+// manyGrants returns n grants with names of the maximum length.
 func manyGrants(n int) (all []Grant) {
 	for i := range n {
 		name := strings.Repeat("x", MaxGrantName-1) + string(rune('0'+i))
@@ -102,7 +102,7 @@ func TestOfferRefused(t *testing.T) {
 	}
 }
 
-// TestOfferCutShort: no beginning of an offer is one.
+// TestOfferCutShort: DecodeOffer refuses each truncated offer.
 func TestOfferCutShort(t *testing.T) {
 	o := sample()
 	b := AppendOffer(nil, &o)
@@ -141,7 +141,8 @@ func TestReadMessageRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecodeOffer: what is taken is what was meant, down to the last byte, and within limits.
+// FuzzDecodeOffer: DecodeOffer accepts only offers within the limits, and encoding them again gives
+// the same bytes.
 func FuzzDecodeOffer(f *testing.F) {
 	o := sample()
 	f.Add(AppendOffer(nil, &o))
@@ -161,7 +162,7 @@ func FuzzDecodeOffer(f *testing.F) {
 	})
 }
 
-// FuzzReadMessage: whatever a peer sends, one message is taken or refused with a reason.
+// FuzzReadMessage: for any input, readMessage returns one message or an error with a reason.
 func FuzzReadMessage(f *testing.F) {
 	var b bytes.Buffer
 	o := sample()

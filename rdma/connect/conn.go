@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepAlive notices a peer whose machine is gone after twenty seconds of silence, and
-// unacknowledged after as long, where something was sent to it.
+// keepAlive detects a dead machine after twenty seconds of silence. unacknowledged is the same
+// limit for data that the peer does not acknowledge.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 const unacknowledged = 20 * time.Second
 
-// watch makes the kernel give up a peer that does not acknowledge: TCP_USER_TIMEOUT, tcp(7).
-// Without it that takes a quarter of an hour.
+// watch makes the kernel give up on a peer that does not acknowledge: TCP_USER_TIMEOUT, tcp(7). By
+// default that takes a quarter of an hour.
 func watch(conn net.Conn) {
 	c, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -52,10 +52,10 @@ func (c *Conn) Peer() Peer { return c.peer }
 // Remote returns the peer's offer. The caller must not change it.
 func (c *Conn) Remote() *Offer { return &c.remote }
 
-// Path returns what both sides agreed on.
+// Path returns the values that both sides agreed on.
 func (c *Conn) Path() Path { return c.path }
 
-// SetDeadline limits Send and Receive, as that of net.Conn.
+// SetDeadline limits Send and Receive, as SetDeadline of net.Conn does.
 func (c *Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
 
 // Send sends at most MaxHello bytes as one message.
@@ -98,7 +98,7 @@ func (c *Conn) wrap(step string, err error) error {
 // byeTime bounds how long Close waits for a peer that does not read.
 const byeTime = time.Second
 
-// Close says goodbye and closes. It is no error that the peer is gone already.
+// Close says goodbye and closes the connection. It returns no error if the peer is already gone.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		if c.credentials != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// journal has what happened, in order.
+// journal records events in order.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -25,7 +25,8 @@ func (j *journal) add(line string) {
 	j.lines = append(j.lines, line)
 }
 
-// recorder is a queue pair that can only be led: it holds to the rules of changes, and writes them down.
+// recorder is a queue pair that only changes its state. It checks the rules for changes and records
+// them.
 type recorder struct {
 	rdma.QueuePair
 	name  string
@@ -49,7 +50,7 @@ func (r *recorder) Modify(a rdma.Attributes, given rdma.Mask) error {
 	return nil
 }
 
-// end is an End in INIT whose way is written down.
+// end makes an End in INIT whose state changes are recorded.
 func end(log *journal, name string, p Parameters) End {
 	return End{Queue: &recorder{name: name, of: p, state: rdma.Init, log: log}, Settings: Defaults(), Parameters: p, Hello: []byte(name)}
 }
@@ -91,7 +92,7 @@ type result struct {
 	err  error
 }
 
-// waitFor waits for a count that other goroutines make.
+// waitFor waits until the listener has counted n failures with a reason.
 func waitFor(t *testing.T, l *Listener, r Reason, n uint64) {
 	t.Helper()
 	for limit := time.Now().Add(10 * time.Second); l.Failures()[r] < n; time.Sleep(time.Millisecond) {
@@ -108,8 +109,8 @@ func wantReason(t *testing.T, err error, r Reason, says string) {
 	}
 }
 
-// TestOrder: the server's queue pair can receive and send before the client's is told of it, and
-// the client's before the server goes on.
+// TestOrder: the server's queue pair is in RTS before the client's changes, and the client's is in
+// RTS before the server's Accept returns.
 func TestOrder(t *testing.T) {
 	for _, transport := range []rdma.Transport{rdma.RC, rdma.UC, rdma.UD} {
 		log := new(journal)
@@ -145,7 +146,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// talk exchanges messages both ways and ends in good order.
+// talk exchanges messages in both directions and closes in good order.
 func talk(t *testing.T, a, b *Conn) {
 	t.Helper()
 	for _, c := range [][2]*Conn{{a, b}, {b, a}} {
@@ -170,7 +171,7 @@ func talk(t *testing.T, a, b *Conn) {
 	}
 }
 
-// TestServerWaitsForReady: with the answer under way the server does not go on before the client says so.
+// TestServerWaitsForReady: Accept does not return until the client says that it is ready.
 func TestServerWaitsForReady(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	l := listen(t, Config{})
@@ -194,7 +195,7 @@ func TestServerWaitsForReady(t *testing.T) {
 	}
 }
 
-// raw is a client's session of its own making.
+// raw connects a client session whose messages the test writes itself.
 func raw(t *testing.T, l *Listener) *session {
 	t.Helper()
 	conn, err := net.Dial("tcp", l.Addr().String())
@@ -231,7 +232,7 @@ func TestTransportsDiffer(t *testing.T) {
 	wantReason(t, (<-server).err, ReasonRefused, "compare the offers")
 }
 
-// TestDeviceRefuses: either side's device may not take what was agreed; the other side hears of it.
+// TestDeviceRefuses: if one side's device refuses the agreed values, the other side gets a refusal.
 func TestDeviceRefuses(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	for _, broken := range []string{"server", "client"} {

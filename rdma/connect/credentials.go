@@ -18,8 +18,8 @@ type Credentials struct {
 	live live
 }
 
-// protocol is the ALPN name. It prevents a redirected connection from being accepted with a
-// certificate of another service.
+// protocol is the ALPN name. With it, a redirected connection is not accepted with a certificate of
+// another service.
 const protocol = "unifiedd-rdma"
 
 // LoadCredentials reads PEM files: our certificate (with the intermediate ones), its key, and the
@@ -57,7 +57,7 @@ func (c *Credentials) config() *tls.Config {
 type wrap func(net.Conn, *tls.Config) *tls.Conn
 
 // secure makes the connection a TLS one if there are credentials, and authenticates the peer. name
-// is that of a server.
+// is the server's name.
 func (s *session) secure(c *Credentials, as wrap, name string) error {
 	if c == nil {
 		s.peer.Plain = true
@@ -80,14 +80,14 @@ func (s *session) secure(c *Credentials, as wrap, name string) error {
 	return nil
 }
 
-// hint tells a peer that speaks this protocol without TLS what is missing.
+// hint tells a peer that uses this protocol without TLS that TLS is required.
 func (s *session) hint(err error) {
 	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:len(magic)]) == magic {
 		_ = writeMessage(s.conn, kindRefuse, []byte("TLS is wanted here: configure certificates"))
 	}
 }
 
-// explain adds to errors of TLS what they mean here.
+// explain adds to TLS errors what they mean here.
 func explain(err error) error {
 	if is[tls.RecordHeaderError](err) {
 		return fmt.Errorf("%w: the peer speaks no TLS (configure certificates on it, too)", err)
@@ -98,7 +98,8 @@ func explain(err error) error {
 // Peer is the identity of the other side.
 type Peer struct {
 	Addr net.Addr
-	// Plain says that the peer is not authenticated, and that others in the network can read and change messages.
+	// Plain means that the peer is not authenticated, and that others in the network can read and
+	// change messages.
 	Plain bool
 	// Name is the name in the peer's certificate: its first URI, else its first DNS name, else its
 	// common name. Certificate is the whole certificate.

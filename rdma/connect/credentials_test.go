@@ -15,7 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// credentials of a host, good on loopback, that trust another authority, or the same.
+// credentials makes credentials for a host, valid on loopback. They trust the authority given,
+// which may be another one than their own.
 func credentials(t *testing.T, a *authority.Authority, name string, trusted *authority.Authority, change ...func(*x509.Certificate)) *Credentials {
 	t.Helper()
 	certificate, key := a.Issue(t, name, change...)
@@ -26,7 +27,8 @@ func credentials(t *testing.T, a *authority.Authority, name string, trusted *aut
 	return made
 }
 
-// TestMutualTLS: each side learns from the certificate who the other is, and that it is TLS 1.3.
+// TestMutualTLS: each side learns the other's name from its certificate, and the connection uses
+// TLS 1.3.
 func TestMutualTLS(t *testing.T) {
 	a := authority.New(t)
 	spiffe := func(c *x509.Certificate) {
@@ -50,7 +52,8 @@ func TestMutualTLS(t *testing.T) {
 	talk(t, client, c)
 }
 
-// TestTLSRefuses: whoever is not of the authority, or is not who was dialled, or speaks none.
+// TestTLSRefuses: a handshake fails if the peer's certificate is of another authority, has another
+// name or has expired, or if one side does not use TLS.
 func TestTLSRefuses(t *testing.T) {
 	a, other := authority.New(t), authority.New(t)
 	good := credentials(t, a, "good", a)
@@ -79,8 +82,8 @@ func TestTLSRefuses(t *testing.T) {
 	}
 }
 
-// TestTLSAsksForMore: a client without a certificate, one of another protocol, and one of an older
-// version, all of whom the server itself is fine for.
+// TestTLSAsksForMore: the server refuses clients without a certificate, with another protocol, or
+// with an older TLS version, even if they accept the server.
 func TestTLSAsksForMore(t *testing.T) {
 	a := authority.New(t)
 	good := credentials(t, a, "good", a)

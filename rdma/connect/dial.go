@@ -8,7 +8,7 @@ import (
 )
 
 // Dial connects the queue pair of an End with that of the Listener at address. Before, the queue
-// pair must be in INIT, with receives posted for what the peer sends first; afterwards it is in
+// pair must be in INIT, with receives posted for the peer's first messages; afterwards it is in
 // RTS. If Dial fails the queue pair may be in any state and must be closed or reset; the error is
 // an *Error. The caller closes the Conn.
 func Dial(ctx context.Context, address string, e End, c Config) (*Conn, error) {

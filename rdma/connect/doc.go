@@ -23,9 +23,9 @@
 // (FirstByteTime, TLSTime, OfferTime) and number (MaxPending, MaxPendingPerAddress). If there are too many, a newer one
 // replaces an older one that is not authenticated. Listener.Failures counts them.
 //
-// Security. With [Credentials] it is TLS 1.3, and both sides show a certificate of the same authority. Grants should
-// depend on Peer.Name. Without, anybody in the network can read and change everything, including rkeys: Peer.Plain is
-// true then. RDMA itself is never encrypted.
+// Security. With [Credentials] it is TLS 1.3, and both sides show a certificate of the same authority. Grants
+// should depend on Peer.Name. Without credentials, every host in the network can read and change everything,
+// including rkeys: Peer.Plain is true then. RDMA itself is never encrypted.
 //
 // After the handshake the connection stays open for small messages, and to detect that the peer is gone
 // ([Conn.Receive]).

@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestElsewhere: queue pairs that are connected by other means are left as they are, and what is said arrives.
+// TestElsewhere: with Elsewhere the handshake exchanges offers and does not change the queue pairs.
 func TestElsewhere(t *testing.T) {
 	var log journal
 	l := listen(t, Config{})

@@ -6,8 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Limits of an offer. A message that is longer than these limits allow is refused
-// by its length.
+// Limits of an offer. A receiver refuses a longer message by its length.
 const (
 	MaxGrants    = 64
 	MaxGrantName = 63   // bytes
@@ -27,7 +26,7 @@ type Grant struct {
 type Offer struct {
 	Parameters Parameters
 	Grants     []Grant
-	Hello      []byte // the program's own, at most MaxHello bytes
+	Hello      []byte // of the program, at most MaxHello bytes
 }
 
 // Grant finds a grant by name.

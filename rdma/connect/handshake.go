@@ -42,8 +42,8 @@ type End struct {
 	Parameters Parameters
 	Grants     []Grant
 	Hello      []byte
-	// Elsewhere says that the handshake does not connect the queue pairs: they are connected afterwards
-	// by other means, such as package cm. Both sides must set it.
+	// Elsewhere means that the handshake does not connect the queue pairs: they are connected
+	// afterwards by other means, such as package cm. Both sides must set it.
 	Elsewhere bool
 }
 
@@ -96,7 +96,7 @@ func interrupted(err error) bool {
 	return r == ReasonTimeout || r == ReasonTLS || r == ReasonCancelled
 }
 
-// refuse tells the peer why the connection ends, if it still can, and fails.
+// refuse sends the peer the reason for the end of the connection, if it still can, and fails.
 func (s *session) refuse(step string, err error) error {
 	if s.ctx.Err() != nil {
 		return s.fail(step, err)
@@ -111,14 +111,14 @@ func (s *session) refuse(step string, err error) error {
 	return s.fail(step, err)
 }
 
-// Limits of what a peer may still send while it is told that the connection ends.
+// Limits of the data that a peer may still send after it was refused.
 const (
 	lingerTime  = 200 * time.Millisecond
 	lingerBytes = 1 << 16
 )
 
-// linger reads what the peer has still sent. Closing with unread data would reset the connection,
-// and the peer would lose our last message.
+// linger reads the data that the peer has still sent. Closing with unread data would reset the
+// connection, and the peer would lose our last message.
 func (s *session) linger() {
 	if c, ok := s.conn.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite()

@@ -16,13 +16,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestGarbage: whatever comes instead of an offer is counted by its reason, and the peer is told.
+// TestGarbage: the listener counts each invalid first message by its reason, and sends the peer a
+// refusal.
 func TestGarbage(t *testing.T) {
 	short := AppendOffer(nil, &Offer{})
 	for _, c := range []struct {
 		send   string
 		reason Reason
-		told   string // empty: nothing
+		told   string // empty: no refusal
 	}{
 		{"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + strings.Repeat("x", 1000), ReasonFormat, "is not this exchange"},
 		{magic + "\x02\x01\x00\x04abcd", ReasonVersion, "speaks version 2"},
@@ -45,7 +46,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestPeerVanishes at each point of the handshake.
+// TestPeerVanishes: the listener reports a peer that closes the connection, at any point of the
+// handshake.
 func TestPeerVanishes(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	l := listen(t, Config{})
@@ -64,7 +66,8 @@ func TestPeerVanishes(t *testing.T) {
 	waitFor(t, l, ReasonClosed, 2)
 }
 
-// TestSilence: a peer that says nothing, or one byte at a time, is let go when its time is over, and one that comes meanwhile does not wait for that.
+// TestSilence: the listener ends a connection that sends nothing, or one byte at a time, when its
+// time is over. Other peers do not wait for that.
 func TestSilence(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	l := listen(t, Config{})
@@ -104,13 +107,14 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestUnanswered: a request that the program does not answer ends with the time, and its place is free.
+// TestUnanswered: a request that the program does not answer ends at the timeout, and its place
+// becomes free.
 func TestUnanswered(t *testing.T) {
 	_, theirs := pair(rdma.RC)
 	failed := make(chan error, 2)
 	const limit = 500 * time.Millisecond
 	l := listen(t, Config{Timeout: limit, Failed: func(err error) { failed <- err }})
-	for range 2 { // not accepted, then accepted and forgotten
+	for range 2 { // not accepted, then accepted and not answered
 		dialled := make(chan error, 1)
 		go func() {
 			_, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
@@ -134,7 +138,7 @@ func TestUnanswered(t *testing.T) {
 
 func TestDialGivesUp(t *testing.T) {
 	_, theirs := pair(rdma.RC)
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +154,7 @@ func TestDialGivesUp(t *testing.T) {
 	wantReason(t, err, ReasonNetwork, "connection refused")
 }
 
-// TestCloseEndsHandshakes, and what waits for them.
+// TestCloseEndsHandshakes: closing a listener ends its handshakes and the calls that wait for them.
 func TestCloseEndsHandshakes(t *testing.T) {
 	l := listen(t, Config{})
 	raw(t, l)
@@ -168,7 +172,7 @@ func TestCloseEndsHandshakes(t *testing.T) {
 	waitFor(t, l, ReasonCancelled, 1)
 }
 
-// TestPeerGone: a connection that breaks is an error, not a goodbye.
+// TestPeerGone: Receive returns an error, and not io.EOF, if the connection breaks.
 func TestPeerGone(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	l := listen(t, Config{})
@@ -186,7 +190,7 @@ func TestPeerGone(t *testing.T) {
 	}
 }
 
-// TestKeepAlive: both sides notice a machine that is gone, whether they say something or not.
+// TestKeepAlive: both sides detect a dead machine, whether they send data or not.
 func TestKeepAlive(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	l := listen(t, Config{})
@@ -215,7 +219,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// TestThousand connects and disconnects a thousand times, and nothing is left of it.
+// TestThousand: a thousand connections leave nothing behind.
 func TestThousand(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	l := listen(t, Config{})

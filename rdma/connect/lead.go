@@ -10,9 +10,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Prepare brings a queue pair from RESET to INIT, where receives can be posted. It returns what a
-// peer must know of it: with a random packet sequence number, and for datagrams a random Q_Key if
-// the settings have none.
+// Prepare brings a queue pair from RESET to INIT, where receives can be posted. It returns the
+// parameters that the peer needs, with a random packet sequence number, and for datagrams a random
+// Q_Key if the settings have none.
 func Prepare(d rdma.Device, q rdma.QueuePair, s Settings) (Parameters, error) {
 	p, err := describe(d, q, s)
 	if err != nil {
@@ -55,7 +55,7 @@ func usable(port rdma.Port, gid rdma.GID) error {
 	return nil
 }
 
-// reads returns how many READs to ask for of those that the device supports.
+// reads returns how many READs to request, at most as many as the device supports.
 func reads(want uint8, can int) uint8 {
 	return min(want, uint8(min(max(can, 0), math.MaxUint8)))
 }

@@ -15,7 +15,7 @@ func pair(t rdma.Transport) (local, remote Parameters) {
 	return local, remote
 }
 
-// TestWayIsLegal: what is given at each step is what the transport needs there and nothing else.
+// TestWayIsLegal: each state change gives exactly the attributes that the transport requires.
 func TestWayIsLegal(t *testing.T) {
 	s := Defaults()
 	for _, transport := range []rdma.Transport{rdma.RC, rdma.UC, rdma.UD} {
@@ -36,7 +36,7 @@ func TestWayIsLegal(t *testing.T) {
 	}
 }
 
-// TestAttributes: numbers of the peer's go where the peer's belong.
+// TestAttributes: the peer's parameters become the right attributes.
 func TestAttributes(t *testing.T) {
 	s := Defaults()
 	s.GID = rdma.GIDEntry{GID: rdma.GIDOf(netip.MustParseAddr("10.0.0.1")), Index: 3}
@@ -60,7 +60,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestAddressByLID: without a GID of ours there is none in the address.
+// TestAddressByLID: without a local GID, the address has none.
 func TestAddressByLID(t *testing.T) {
 	s := Defaults()
 	_, remote := pair(rdma.RC)

@@ -74,7 +74,7 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	}
 }
 
-// Close ends listening, and every incomplete handshake. Connections stay.
+// Close ends listening, and every incomplete handshake. Established connections stay.
 func (l *Listener) Close() error {
 	l.cancel()
 	err := l.tcp.Close()

@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Parameters are what a peer must know of a queue pair.
+// Parameters are the values of a queue pair that its peer needs.
 type Parameters struct {
 	Transport rdma.Transport
 	QPN       uint32 // 24 bits
@@ -14,8 +14,8 @@ type Parameters struct {
 	GID       rdma.GID
 	LID       uint16   // on InfiniBand
 	MTU       rdma.MTU // the largest of its port
-	// MaxReads is how many outstanding READs and atomics it wants, MaxRemoteReads how
-	// many of the peer's it accepts.
+	// MaxReads is how many outstanding READs and atomics this side wants, MaxRemoteReads how many
+	// of the peer's it accepts.
 	MaxReads, MaxRemoteReads uint8
 	QKey                     uint32 // of datagrams
 }
@@ -48,7 +48,7 @@ func (p *Parameters) Check() error {
 	return nil
 }
 
-// Path is what two queue pairs agree on, from the view of one of them.
+// Path is the result of the agreement of two queue pairs, from the view of one of them.
 type Path struct {
 	MTU rdma.MTU
 	// MaxReads is how many of our READs and atomics may be outstanding, MaxRemoteReads how many of the peer's.

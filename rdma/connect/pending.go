@@ -17,7 +17,8 @@ import (
 const (
 	// MaxPending bounds the handshakes of all addresses.
 	MaxPending = 512
-	// MaxPendingPerAddress bounds those of one address; for IPv6, unless link-local, of one network of 64 bits.
+	// MaxPendingPerAddress bounds the handshakes of one address; for IPv6, unless link-local, of
+	// one network of 64 bits.
 	MaxPendingPerAddress = 64
 	// FirstByteTime is the time until the first byte.
 	FirstByteTime = time.Second
@@ -30,14 +31,15 @@ const (
 // pending is a connection whose handshake is not complete. The set's lock guards heard and proven.
 type pending struct {
 	host   netip.Prefix // the address that it counts for
-	heard  bool         // a byte has come
+	heard  bool         // a byte has arrived
 	proven bool         // the authority has signed its certificate
 	end    context.CancelCauseFunc
 	stage  *time.Timer // ends it if the current step takes too long
 }
 
 // pendingSet bounds the handshakes in progress. If there are too many, a newer one replaces an
-// older one, so that a peer that sends its offer at once is served, whatever others hold.
+// older one. So the listener serves a peer that sends its offer at once, however many connections
+// others hold.
 type pendingSet struct {
 	mu  sync.Mutex
 	set *addrlimit.Set[*pending]
@@ -47,7 +49,7 @@ func newPendingSet() pendingSet {
 	return pendingSet{set: addrlimit.New[*pending](MaxPending, MaxPendingPerAddress)}
 }
 
-// lateError is a step that took too long.
+// lateError means that a step took too long.
 type lateError struct {
 	what  string
 	limit time.Duration
@@ -56,7 +58,7 @@ type lateError struct {
 func (e *lateError) Error() string        { return fmt.Sprintf("%s took longer than %v", e.what, e.limit) }
 func (e *lateError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// limitError is a connection for which there is no place.
+// limitError means that there is no place for a connection.
 type limitError struct {
 	reason Reason
 	text   string
@@ -69,8 +71,8 @@ var (
 	errLimit        = &limitError{ReasonLimit, fmt.Sprintf("%d connections are in their handshake, which is the most", MaxPending)}
 )
 
-// add adds a connection, in place of another one if there are too many. The error says why there is
-// no place.
+// add adds a connection. If there are too many, it replaces another one. The error says why there
+// is no place.
 func (s *pendingSet) add(p *pending) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

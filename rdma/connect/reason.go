@@ -19,20 +19,21 @@ const (
 	ReasonFormat    Reason = "format"     // the peer broke the protocol
 	ReasonTimeout   Reason = "timeout"    // the peer was silent
 	ReasonClosed    Reason = "closed"     // the peer closed the connection
-	ReasonCancelled Reason = "cancelled"  // the caller ended it
+	ReasonCancelled Reason = "cancelled"  // the caller ended the connection
 	ReasonRefused   Reason = "refused"    // one of the programs refused
-	ReasonQueuePair Reason = "queue_pair" // the device refused what was agreed
+	ReasonQueuePair Reason = "queue_pair" // the device refused the agreed values
 	ReasonNetwork   Reason = "network"    // anything else
-	// ReasonAddressLimit and ReasonLimit: too many handshakes of the peer's address, or in all, were in progress.
+	// ReasonAddressLimit and ReasonLimit: too many handshakes were in progress from the peer's
+	// address, or in all.
 	ReasonAddressLimit Reason = "address_limit"
 	ReasonLimit        Reason = "limit"
 )
 
-// Reasons are all reasons.
+// Reasons lists all reasons.
 var Reasons = []Reason{ReasonTLS, ReasonVersion, ReasonFormat, ReasonTimeout, ReasonClosed, ReasonCancelled, ReasonRefused, ReasonQueuePair, ReasonNetwork,
 	ReasonAddressLimit, ReasonLimit}
 
-// Error is a connection that failed.
+// Error is the error of a connection that failed.
 type Error struct {
 	Reason Reason
 	Peer   string // address
@@ -68,7 +69,7 @@ func malformed(format string, args ...any) error {
 	return &formatError{fmt.Sprintf(format, args...)}
 }
 
-// deviceError is what the device refused.
+// deviceError is an error of the device.
 type deviceError struct{ err error }
 
 func (e *deviceError) Error() string { return e.err.Error() }

@@ -16,10 +16,10 @@ type live struct {
 	conns map[*Conn]proof
 }
 
-// proof is how a peer was authenticated.
+// proof describes how a peer was authenticated.
 type proof struct {
 	chain  []*x509.Certificate // its certificate first
-	server string              // the name it must be for; empty: it is a client
+	server string              // the name that it must be valid for; empty: the peer is a client
 }
 
 var errRevoked = &tlsError{errors.New("the peer's certificate is not valid any more, by the authority that has been loaded since")}
@@ -35,8 +35,8 @@ func (c *Credentials) current() *Credentials {
 }
 
 // Replace makes all handshakes from now on use other credentials. It ends the connections whose
-// peers' certificates these do not accept: they fail with ReasonTLS. It returns those peers. It may
-// be called from any goroutine.
+// peers' certificates the new credentials do not accept: they fail with ReasonTLS. It returns those
+// peers. It may be called from any goroutine.
 func (c *Credentials) Replace(next *Credentials) (ended []Peer) {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
@@ -57,8 +57,8 @@ func (c *Credentials) Same(other *Credentials) bool {
 	return slices.EqualFunc(now.Certificate.Certificate, other.Certificate.Certificate, slices.Equal[[]byte]) && now.Authority.Equal(other.Authority)
 }
 
-// track adds a connection whose handshake is done. The credentials may have been replaced since it
-// began.
+// track adds a connection whose handshake is complete. The credentials may have been replaced since
+// it began.
 func (c *Credentials) track(conn *Conn, p proof) error {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *proof) verify(authority *x509.CertPool) error {
 	return err
 }
 
-// revoke ends a connection whose peer is not accepted any more. It does not wait for the peer.
+// revoke ends a connection whose peer is no longer accepted. It does not wait for the peer.
 func (c *Conn) revoke() {
 	c.revoked.Store(true)
 	if t, ok := c.conn.(*tls.Conn); ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// trusting are credentials that accept peers of several authorities.
+// trusting makes credentials that accept peers of several authorities.
 func trusting(t *testing.T, own *Credentials, all ...*authority.Authority) *Credentials {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -23,8 +23,8 @@ func trusting(t *testing.T, own *Credentials, all ...*authority.Authority) *Cred
 	return &Credentials{Certificate: own.Certificate, Authority: pool}
 }
 
-// TestReplace: credentials that are replaced end the connections of peers that the new ones do not
-// accept, at once, and no others. Handshakes use the new ones.
+// TestReplace: Replace ends at once the connections of peers that the new credentials do not
+// accept, and no others. Later handshakes use the new credentials.
 func TestReplace(t *testing.T) {
 	a, b := authority.New(t), authority.New(t)
 	own := credentials(t, a, "server", a)
@@ -76,7 +76,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceOfClient: a client leaves a server whose authority it does not accept any more.
+// TestReplaceOfClient: Replace also ends a client's connection to a server whose authority it no
+// longer accepts.
 func TestReplaceOfClient(t *testing.T) {
 	a, b := authority.New(t), authority.New(t)
 	ours, theirs := pair(rdma.RC)

@@ -78,7 +78,7 @@ func (r *Request) Refuse(why string) error {
 }
 
 // Accept connects the queue pair of an End with the peer's. Before, the queue pair must be in INIT,
-// with receives posted for what the peer sends first; afterwards it is in RTS. It returns when the
+// with receives posted for the peer's first messages; afterwards it is in RTS. It returns when the
 // peer can receive. If it fails the queue pair may be in any state and must be closed or reset; the
 // error is an *Error. The caller closes the Conn.
 func (r *Request) Accept(e End) (*Conn, error) {

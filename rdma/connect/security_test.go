@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestSecurityTable: SECURITY.md says what a peer may hold that has proven nothing, as the constants have it.
+// TestSecurityTable: SECURITY.md states the limits for peers that are not authenticated, as the
+// constants have them.
 func TestSecurityTable(t *testing.T) {
 	text, err := os.ReadFile("../../SECURITY.md")
 	if err != nil {
@@ -29,7 +30,8 @@ func TestSecurityTable(t *testing.T) {
 	}
 }
 
-// TestAwaitByte: what has come is still there to be read, and who says nothing is waited for no longer than FirstByteTime.
+// TestAwaitByte: AwaitByte leaves the byte to be read, and waits for a silent peer no longer than
+// FirstByteTime.
 func TestAwaitByte(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

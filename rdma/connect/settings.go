@@ -9,13 +9,14 @@ import (
 type Settings struct {
 	Port      uint8 // of the device, from 1
 	PKeyIndex uint16
-	// GID is the local one, see rdma.ChooseGID. Without one, on InfiniBand, packets are addressed by LID.
+	// GID is the local one, see rdma.ChooseGID. If it is zero, as on InfiniBand, packets are
+	// addressed by LID.
 	GID          rdma.GIDEntry
 	Access       rdma.Access // what the peer may do through the queue pair
 	MTU          rdma.MTU    // the largest to use; 0: the port's
 	MaxReads     uint8       // outstanding READs and atomics in each direction, if the device supports as many
 	Timeout      uint8       // for an ACK, 4.096 µs << Timeout; 0: no timeout
-	Retries      uint8       // at most 7, which Soft-RoCE takes for no limit
+	Retries      uint8       // at most 7, which Soft-RoCE treats as no limit
 	RNRRetries   uint8       // at most 7; 7: no limit
 	MinRNRTimer  uint8       // how long senders to us wait after receiver-not-ready
 	HopLimit     uint8
@@ -24,8 +25,8 @@ type Settings struct {
 	QKey         uint32 // of datagrams; 0: a random one
 }
 
-// Defaults returns settings for a network that works: a timeout of 67 ms for an ACK with six
-// retries, and six retries of 0.64 ms after receiver-not-ready.
+// Defaults returns settings for a healthy network: a timeout of 67 ms for an ACK with six retries,
+// and six retries of 0.64 ms after receiver-not-ready.
 func Defaults() Settings {
 	return Settings{Port: 1, MaxReads: 16, Timeout: 14, Retries: 6, RNRRetries: 6, MinRNRTimer: 12, HopLimit: 64}
 }
@@ -39,8 +40,8 @@ func (s *Settings) AddressOf(remote Parameters) rdma.Address {
 	return a
 }
 
-// toInit, toReceive and toSend are what to give a queue pair of a transport on its way, in
-// the order of their names. rdma.CheckChange has what each transport needs.
+// toInit, toReceive and toSend return the attributes for each state change of a queue pair.
+// rdma.CheckChange lists the attributes that each transport requires.
 func (s *Settings) toInit(t rdma.Transport, qkey uint32) (rdma.Attributes, rdma.Mask) {
 	a := rdma.Attributes{State: rdma.Init, PKeyIndex: s.PKeyIndex, Port: s.Port}
 	if t == rdma.UD {

@@ -15,10 +15,11 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// promptly is how long a good peer may take to connect beside any number of others: far less than the time after which those are let go.
+// promptly is how long a good peer may take to connect beside any number of bad ones: far less than
+// the time after which the bad ones end.
 const promptly = 600 * time.Millisecond
 
-// flood opens connections to a listener, each of which says something.
+// flood opens n connections to a listener, each of which sends the same bytes.
 func flood(t *testing.T, l *Listener, n int, says []byte) {
 	t.Helper()
 	for range n {
@@ -27,11 +28,12 @@ func flood(t *testing.T, l *Listener, n int, says []byte) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		_, _ = conn.Write(says) // the listener may have closed it by now
+		_, _ = conn.Write(says) // the listener may already have closed it
 	}
 }
 
-// TestStarve: connections that say nothing, or only begin to, do not keep a good peer of the same address waiting, with and without TLS.
+// TestStarve: connections that send nothing, or only a first part, do not delay a good peer of the
+// same address, with and without TLS.
 func TestStarve(t *testing.T) {
 	a := authority.New(t)
 	dns := credentials(t, a, "starve", a)
@@ -78,7 +80,7 @@ func TestStarve(t *testing.T) {
 	}
 }
 
-// TestTLSTime: a peer that begins with TLS and does not go on is let go.
+// TestTLSTime: the listener ends a connection that starts TLS and does not continue within TLSTime.
 func TestTLSTime(t *testing.T) {
 	a := authority.New(t)
 	l := listen(t, Config{Credentials: credentials(t, a, "server", a)})
@@ -90,7 +92,8 @@ func TestTLSTime(t *testing.T) {
 	}
 }
 
-// TestProvenStays: a peer with a certificate keeps its place, whoever else comes from its address.
+// TestProvenStays: a peer with a certificate keeps its place, however many connections its address
+// opens.
 func TestProvenStays(t *testing.T) {
 	a := authority.New(t)
 	good := credentials(t, a, "good", a)
@@ -122,7 +125,7 @@ func TestProvenStays(t *testing.T) {
 	}
 }
 
-// TestPendingSet: which connections go where there are too many.
+// TestPendingSet: if there are too many connections, the set replaces the right ones.
 func TestPendingSet(t *testing.T) {
 	s := newPendingSet()
 	gone := map[*pending]error{}
@@ -168,7 +171,7 @@ func TestPendingSet(t *testing.T) {
 	}
 }
 
-// TestCloseEndsSilent: closing a listener does not wait for connections that say nothing.
+// TestCloseEndsSilent: closing a listener does not wait for silent connections.
 func TestCloseEndsSilent(t *testing.T) {
 	l := listen(t, Config{})
 	flood(t, l, 10, nil)

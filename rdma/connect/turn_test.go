@@ -8,15 +8,15 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestOutOfTurn: a message that is said again, or late, or by the wrong side is the end of that
-// connection, and the queue pairs of others are not led by it.
+// TestOutOfTurn: a message that is repeated, late or from the wrong side ends its connection. The
+// listener counts the connection as connected only if the handshake was complete.
 func TestOutOfTurn(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	offer := AppendOffer(nil, &Offer{Parameters: theirs})
 	for _, c := range []struct {
-		then []kind // of what the client says behind its offer
+		then []kind // the kinds that the client sends after its offer
 		says string
-		late bool // the handshake is over before
+		late bool // the handshake is complete before
 	}{
 		{[]kind{kindOffer}, "offer instead of ready", false},
 		{[]kind{kindAnswer}, "answer instead of ready", false},
@@ -56,8 +56,8 @@ func (s *session) say(t *testing.T, k kind, body []byte) {
 	}
 }
 
-// TestServerOutOfTurn: the same of a server's messages, of which none leads the client's queue pair but
-// one answer.
+// TestServerOutOfTurn: a server's message out of turn also ends the connection. Only one answer
+// changes the client's queue pair.
 func TestServerOutOfTurn(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	answer := AppendOffer(nil, &Offer{Parameters: ours})
@@ -72,7 +72,7 @@ func TestServerOutOfTurn(t *testing.T) {
 		if c.first == kindAnswer && err == nil {
 			_, err = conn.Receive()
 			_ = conn.Close()
-			steps -= 2 // RTR and RTS
+			steps -= 2 // for RTR and RTS
 		}
 		wantReason(t, err, ReasonFormat, c.says)
 		if steps != 0 {
@@ -81,7 +81,8 @@ func TestServerOutOfTurn(t *testing.T) {
 	}
 }
 
-// speaks is a server that takes one connection, and says messages of those kinds to whatever comes.
+// speaks runs a server that accepts one connection and sends messages of the given kinds, whatever
+// the client sends.
 func speaks(t *testing.T, kinds []kind, body []byte) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -26,7 +26,7 @@ const (
 	kindAnswer kind = 2 // the server's offer
 	kindReady  kind = 3 // the client can receive
 	kindRefuse kind = 4 // the sender refuses, with a text
-	kindText   kind = 5 // the program's own
+	kindText   kind = 5 // of the program
 	kindBye    kind = 6 // the sender closes the connection in good order
 )
 
@@ -86,10 +86,10 @@ func readMessage(r io.Reader) (kind, []byte, error) {
 	return k, body, err
 }
 
-// perftestVersion is how perftest's programs begin.
+// perftestVersion matches the first message of perftest's programs.
 var perftestVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\x00`)
 
-// stranger returns what a peer seems to speak instead.
+// stranger returns an error that says which protocol a peer seems to use.
 func stranger(begin []byte) error {
 	switch {
 	case begin[0] == 0x16:

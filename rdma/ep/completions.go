@@ -2,24 +2,25 @@ package ep
 
 import "github.com/unifiedd/unifiedd/rdma"
 
-// Completions are a completion queue, and a buffer for what it gives.
+// Completions has a completion queue and a buffer for its completions.
 type Completions struct {
 	Queue rdma.CompletionQueue
 	Buf   [64]rdma.WorkCompletion
 	armed bool // the queue will signal its next completion
-	came  bool // completions came since it was armed: it has signalled, or is about to
+	came  bool // completions arrived since the queue was armed: it has signalled, or is about to
 }
 
-// Poll takes completions into Buf and returns how many.
+// Poll polls completions into Buf and returns their number.
 func (c *Completions) Poll() (int, error) {
 	n, err := c.Queue.Poll(c.Buf[:])
 	c.came = c.came || n > 0
 	return n, err
 }
 
-// Arm arms the queue if wanted is set: it then signals its next completion. If the queue was not armed before, Arm
-// returns true, and the caller must poll again. woken says that the caller was woken. Asking whether the queue has
-// signalled is a system call, so Arm asks only then, or after completions came.
+// Arm arms the queue if wanted is set: it then signals its next completion. If the queue was not
+// armed before, Arm returns true, and the caller must poll again. woken means that an event woke
+// the caller. It takes a system call to ask whether the queue has signalled, so Arm asks only if
+// woken is set or completions arrived.
 func (c *Completions) Arm(wanted, woken bool) (again bool, err error) {
 	if c.armed && (c.came || woken) {
 		events, err := c.Queue.Acknowledge()

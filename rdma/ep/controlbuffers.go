@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ControlBuffers are numbered buffers of one size, in frames that are for nothing else.
+// ControlBuffers are numbered buffers of one size, in frames that have no other use.
 type ControlBuffers struct {
 	region *umem.Region
 	frames []umem.Frame

@@ -14,7 +14,7 @@ type PostList struct {
 	ReceiveSGEs []rdma.SGE
 }
 
-// NewPostList makes a list with room for so many requests and elements.
+// NewPostList makes a list with room for these numbers of requests and elements.
 func NewPostList(sends, sendSGEs, receives, receiveSGEs int) PostList {
 	return PostList{
 		Sends: make([]rdma.SendRequest, 0, sends), SendSGEs: make([]rdma.SGE, 0, sendSGEs),
@@ -28,8 +28,8 @@ func (l *PostList) Receive(id uint64, sges ...rdma.SGE) {
 	l.ReceiveSGEs = append(l.ReceiveSGEs, sges...)
 }
 
-// Post posts what the list has, and empties it. Receives go first: they are for what the peer sends
-// when it sees the sends.
+// Post posts the requests of the list and empties it. It posts receives first: the peer may send
+// into them as soon as it receives the sends.
 func (l *PostList) Post(q rdma.QueuePair) error {
 	if len(l.Receives) > 0 {
 		if _, err := q.PostReceive(l.Receives, l.ReceiveSGEs); err != nil {
@@ -51,8 +51,9 @@ func (l *PostList) Reset() {
 	l.Sends, l.SendSGEs, l.Receives, l.ReceiveSGEs = l.Sends[:0], l.SendSGEs[:0], l.Receives[:0], l.ReceiveSGEs[:0]
 }
 
-// WorkID makes the ID of a work request: an index, and the generation of the session that posted it.
-// Sessions are used again, and completions of an earlier one must not be taken for the present one's.
+// WorkID makes the ID of a work request: an index, and the generation of the session that posted
+// it. Sessions are used again, and a completion of an earlier session must not count for the
+// present one.
 func WorkID(generation uint32, index int) uint64 {
 	return uint64(generation)<<32 | uint64(uint32(index))
 }

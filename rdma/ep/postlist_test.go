@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestWorkID: the parts of an ID come back, also at their bounds.
+// TestWorkID: split returns the parts of an ID, also at their limits.
 func TestWorkID(t *testing.T) {
 	for _, generation := range []uint32{0, 1, math.MaxUint32} {
 		for _, index := range []int{0, 1, 1 << 20, math.MaxUint32} {
@@ -18,7 +18,7 @@ func TestWorkID(t *testing.T) {
 	}
 }
 
-// TestPostListAllocatesNothing: a list that is used again makes no garbage.
+// TestPostListAllocatesNothing: a list that is used again does not allocate.
 func TestPostListAllocatesNothing(t *testing.T) {
 	l := NewPostList(4, 4, 4, 8)
 	one := rdma.SGE{Length: 64}

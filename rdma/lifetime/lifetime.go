@@ -1,5 +1,6 @@
-// Package lifetime orders the ends of verbs objects. A queue pair is made in a protection domain and from completion queues; none of them
-// may be closed while the queue pair uses it. The packages rdma/verbs and rdma/roce keep an Object in each of their verbs objects.
+// Package lifetime makes verbs objects end in the right order. A queue pair is made in a protection
+// domain and from completion queues. None of them may be closed while the queue pair uses it. The
+// packages rdma/verbs and rdma/roce keep an Object in each of their verbs objects.
 package lifetime
 
 import (
@@ -10,10 +11,12 @@ import (
 	"sync/atomic"
 )
 
-// Object is the lifetime of one verbs object. The zero value is open and has no name and no parents.
+// Object is the lifetime of one verbs object. The zero value is open and has no name and no
+// parents.
 //
-// The methods may be called from any goroutine, except where they say otherwise. A thread that holds the lock of an object, in WhileOpen or
-// Close, may call methods of the object's parents, but not of the objects that use it.
+// Any goroutine may call the methods, except where they say otherwise. A thread that holds the lock
+// of an object, in WhileOpen or Close, may call methods of the object's parents, but not of the
+// objects that use it.
 type Object struct {
 	mu      sync.Mutex
 	closed  bool
@@ -22,8 +25,9 @@ type Object struct {
 	users   map[*Object]bool
 }
 
-// Begin names the object and makes it a user of its parents: they cannot be closed before it. It fails if a parent is closed, and then
-// the object uses none of them. It is called once, before any other thread has the object.
+// Begin names the object and makes it a user of its parents: they cannot be closed before it. If a
+// parent is closed, Begin fails and the object uses none of them. It is called once, before any
+// other thread has the object.
 func (o *Object) Begin(name string, parents ...*Object) error {
 	o.SetName(name)
 	for _, p := range parents {
@@ -57,7 +61,7 @@ func (o *Object) AddParent(p *Object) error {
 	return err
 }
 
-// RemoveParent ends the use of p. The same thread rule as for AddParent holds.
+// RemoveParent ends the use of p. The thread rule of AddParent holds.
 func (o *Object) RemoveParent(p *Object) {
 	o.parents = slices.DeleteFunc(o.parents, func(q *Object) bool { return q == p })
 	p.mu.Lock()
@@ -65,14 +69,16 @@ func (o *Object) RemoveParent(p *Object) {
 	delete(p.users, o)
 }
 
-// Release ends the use of all parents. It is for a caller whose object could not be made after Begin; Close calls it by itself.
+// Release ends the use of all parents. It is for a caller that could not make its object after
+// Begin. Close calls Release itself.
 func (o *Object) Release() {
 	for len(o.parents) > 0 {
 		o.RemoveParent(o.parents[0])
 	}
 }
 
-// WhileOpen calls f with the object's lock held, so that it is not closed meanwhile. It fails if the object is closed.
+// WhileOpen calls f and holds the object's lock, so that no other thread closes the object. It
+// fails if the object is closed.
 func (o *Object) WhileOpen(f func() error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,8 +91,9 @@ func (o *Object) WhileOpen(f func() error) error {
 // ClosedError returns the error of a call to an object that is closed.
 func (o *Object) ClosedError() error { return fmt.Errorf("%v is closed", o) }
 
-// Close calls destroy and releases the parents. If the object is closed already it does nothing. It fails, and the object stays open, if
-// another object uses it, which the error names, or if destroy fails, whose error it wraps.
+// Close calls destroy and releases the parents. If the object is closed already, it does nothing.
+// It fails if another object uses it, with an error that names that object, or if destroy fails,
+// with an error that wraps the cause. The object then stays open.
 func (o *Object) Close(destroy func() error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

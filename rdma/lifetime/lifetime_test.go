@@ -41,7 +41,7 @@ func TestParentsCloseLast(t *testing.T) {
 	wantError(t, device.WhileOpen(closeNothing), "device is closed")
 }
 
-// An object that could not be made uses none of its parents.
+// An object whose creation fails uses none of its parents.
 func TestFailedBegin(t *testing.T) {
 	open, closed := object(t, "open"), object(t, "closed")
 	wantError(t, closed.Close(closeNothing), "<nil>")
@@ -79,7 +79,7 @@ func TestParentsChange(t *testing.T) {
 	wantError(t, second.Close(closeNothing), "close second: window must be closed before")
 }
 
-// Of threads that make an object and one that closes its parent, each sees the other's result or its own.
+// When one thread makes an object and another closes its parent, exactly one of them succeeds.
 func TestRace(t *testing.T) {
 	for range 200 {
 		parent := object(t, "parent")

@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// Unit is what bandwidth is given in.
+// Unit is the unit of bandwidth.
 type Unit uint64
 
 const (
 	MB Unit = 1 << 20     // "MB" of perftest: 1048576 bytes
-	Gb Unit = 125_000_000 // bytes that are a gigabit
+	Gb Unit = 125_000_000 // bytes in a gigabit
 )
 
 func (u Unit) String() string {
@@ -21,10 +21,10 @@ func (u Unit) String() string {
 	return "MB/sec"
 }
 
-// second is in the ticks that times are counted in.
+// second is one second in the unit of the times.
 const second = 1_000_000_000
 
-// peakLimit is the number of messages beyond which perftest looks for no peak.
+// peakLimit is the number of messages above which perftest computes no peak.
 const peakLimit = 20_000
 
 // Bandwidth is a row of a bandwidth table.
@@ -32,26 +32,26 @@ type Bandwidth struct {
 	Bytes      uint64 // of a message
 	Iterations uint64
 	Unit       Unit
-	Peak       float64 // of the best stretch between a post and a completion; 0: not looked for
+	Peak       float64 // of the best interval from a post to a completion; 0: not computed
 	Average    float64
 	Rate       float64 // millions of messages a second
 }
 
-// Transfer is what was measured of messages going one way. Times are in nanoseconds.
+// Transfer has the measurements of messages in one direction. Times are in nanoseconds.
 type Transfer struct {
 	Bytes uint64 // of a message
 	Unit  Unit
-	// Posted has for each message when it was posted.
+	// Posted has the time when each message was posted.
 	Posted []uint64
-	// Completed has for each message with a completion (each Moderation-th, and the last) when
-	// that was polled. The other places are not looked at.
+	// Completed has the time when the completion of each message was polled, for each message
+	// that has one (each Moderation-th, and the last). The other entries are ignored.
 	Completed []uint64
-	// Moderation is how many messages one completion stands for; 0 is 1.
+	// Moderation is the number of messages for each completion; 0 means 1.
 	Moderation int
 }
 
-// Bandwidth computes the row, with its peak where there are no more messages than
-// PeakLimit. Looking for it takes as many steps as pairs of a message and a completion.
+// Bandwidth computes the row. It computes the peak only if there are at most PeakLimit messages,
+// because the number of steps is the number of pairs of a message and a completion.
 func (t Transfer) Bandwidth() (Bandwidth, error) {
 	n := len(t.Posted)
 	if n == 0 || n != len(t.Completed) {
@@ -65,8 +65,8 @@ func (t Transfer) Bandwidth() (Bandwidth, error) {
 	return b, nil
 }
 
-// best is the least time per message, cut to whole nanoseconds but at least one, from any
-// post to any completion.
+// best returns the least time per message from any post to any completion, cut to whole nanoseconds
+// and at least one.
 func (t Transfer) best() uint64 {
 	step, last := max(t.Moderation, 1), len(t.Posted)-1
 	best := uint64(math.MaxUint64)
@@ -79,7 +79,7 @@ func (t Transfer) best() uint64 {
 	return max(best, 1)
 }
 
-// span is the row of messages of which only the first post and the last completion are known.
+// span returns the row for messages of which only the first post and the last completion are known.
 func span(size, messages uint64, unit Unit, posted, completed uint64) (Bandwidth, error) {
 	if completed <= posted {
 		return Bandwidth{}, errors.New("bandwidth: the last completion is not after the first post")
@@ -90,7 +90,7 @@ func span(size, messages uint64, unit Unit, posted, completed uint64) (Bandwidth
 		Average: float64(size) * n * second / (ticks * float64(unit)), Rate: n * second / (ticks * 1e6)}, nil
 }
 
-// Both is the row of a test in both directions: ours and the peer's together.
+// Both returns the row of a test in both directions: ours and the peer's together.
 func (b Bandwidth) Both(peer Bandwidth) Bandwidth {
 	b.Peak += peer.Peak
 	b.Average += peer.Average

@@ -1,5 +1,5 @@
 package measure
 
-// counter reads the processor's time stamp counter, which on processors of the last fifteen
-// years goes on evenly and is the same on all of a machine.
+// counter reads the processor's time stamp counter. On processors of the last fifteen years it has
+// a constant rate and is the same on all processors of a machine.
 func counter() uint64

@@ -6,5 +6,5 @@ import "time"
 
 var epoch = time.Now()
 
-// counter is the system's clock where the processor's is not to be had.
+// counter reads the system's clock where the processor's counter is not available.
 func counter() uint64 { return uint64(time.Since(epoch)) }

@@ -2,7 +2,7 @@ package measure
 
 import "encoding/json"
 
-// MarshalJSON gives the columns by their names, with units, and the way that was measured.
+// MarshalJSON writes the columns by their names, with units, and the way of the test.
 func (l Latency) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Bytes      uint64  `json:"bytes"`
@@ -19,7 +19,7 @@ func (l Latency) MarshalJSON() ([]byte, error) {
 	}{l.Bytes, l.Iterations, l.Way.String(), l.Min, l.Max, l.Typical, l.Average, l.Stdev, l.Deviation, l.P99, l.P999})
 }
 
-// MarshalJSON gives the columns by their names, and the unit of the first two.
+// MarshalJSON writes the columns by their names, and the unit of the first two.
 func (b Bandwidth) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Bytes      uint64  `json:"bytes"`

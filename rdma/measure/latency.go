@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Way is what the time between two posts of a latency test is.
+// Way is the kind of a latency test: it says which part of the time between two posts counts.
 type Way int
 
 const (
-	// OneWay is for SEND and WRITE, where the peer answers with a message of its own before
-	// the next is posted: half of the time counts.
+	// OneWay is for SEND and WRITE. The peer answers with its own message before the next is
+	// posted, so half of the time counts.
 	OneWay Way = 2
 	// RoundTrip is for READ and atomics.
 	RoundTrip Way = 1
@@ -24,10 +24,10 @@ func (w Way) String() string {
 	return "round trip"
 }
 
-// tail is how many of the largest times are left out of the average and the percentiles.
+// tail is how many of the largest times the average and the percentiles leave out.
 const tail = 2
 
-// minPosted is the fewest points in time that a latency can be computed from.
+// minPosted is the smallest number of points in time that give a latency.
 const minPosted = tail + 2
 
 // Latency is a row of a latency table. Times are in microseconds.
@@ -36,11 +36,11 @@ type Latency struct {
 	Iterations uint64
 	Way        Way
 	Min        float64
-	Max        float64 // the smallest of those that are left out
+	Max        float64 // the smallest of the times that are left out
 	Typical    float64 // median
 	Average    float64
 	// Stdev is the deviation as perftest computes it, from differences and squares cut to whole
-	// numbers: for times that differ by less than a microsecond it is 0.
+	// numbers. It is 0 for times that differ by less than a microsecond.
 	Stdev float64
 	// Deviation is the standard deviation.
 	Deviation float64

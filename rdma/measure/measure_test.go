@@ -114,7 +114,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDeviation: perftest's is cut to whole microseconds, the other is not.
+// TestDeviation: perftest's deviation is cut to whole microseconds, the standard deviation is not.
 func TestDeviation(t *testing.T) {
 	l, err := NewLatency(2, RoundTrip, []uint64{0, 1000, 3000, 5000, 7000})
 	if err != nil || l.Stdev != 0 || l.Deviation != 0.5 {

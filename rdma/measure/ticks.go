@@ -2,12 +2,12 @@ package measure
 
 import "time"
 
-// Ticks keeps points in time for as little as one reading of the processor's own counter each,
-// where it has one that programs may read, and else of the system's clock.
+// Ticks records points in time. Each costs one reading of the processor's counter, if programs may
+// read it, and otherwise of the system's clock.
 type Ticks struct {
 	at     []uint64
 	next   int
-	counts uint64 // of the counter when it was made
+	counts uint64 // the counter when Ticks was made
 	began  time.Time
 }
 
@@ -16,7 +16,7 @@ func NewTicks(n int) *Ticks {
 	return &Ticks{at: make([]uint64, n), counts: counter(), began: time.Now()}
 }
 
-// Now keeps this moment behind those kept before. Nil keeps none.
+// Now appends the present time. A nil Ticks records nothing.
 func (t *Ticks) Now() {
 	if t == nil {
 		return
@@ -25,12 +25,12 @@ func (t *Ticks) Now() {
 	t.next++
 }
 
-// At keeps this moment in place i.
+// At stores the present time in place i.
 func (t *Ticks) At(i int) { t.at[i] = counter() }
 
-// Nanoseconds are the points since NewTicks, 0 for places that were not filled. The counter is
-// compared with the system's clock over the whole time, which must not be too short: a call
-// after a millisecond is within a part in a thousand.
+// Nanoseconds returns the points since NewTicks, and 0 for places that were not filled. It compares
+// the counter with the system's clock over the whole time, which must not be too short: a call
+// after a millisecond is accurate to one part in a thousand.
 func (t *Ticks) Nanoseconds() []uint64 {
 	each := float64(time.Since(t.began).Nanoseconds()) / float64(counter()-t.counts)
 	all := make([]uint64, len(t.at))

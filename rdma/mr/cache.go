@@ -23,30 +23,31 @@ type Registration struct {
 // again.
 var ErrBusy = errors.New("too many grants are being made or revoked")
 
-// Config configures a [Cache], which closes nothing of it.
+// Config configures a [Cache]. The Cache closes nothing in it.
 type Config struct {
 	QueuePair rdma.QueuePair // connected to the peer
 	Domain    rdma.ProtectionDomain
 	Region    *umem.Region
-	// Memory is the whole region, registered with LocalWrite and BindWindows. It is closed after the grants.
+	// Memory is the whole region, registered with LocalWrite and BindWindows. The caller closes
+	// it after the grants.
 	Memory rdma.MemoryRegion
-	// Most bounds the grants at a time, with those that are released and kept.
+	// Most limits the number of grants, including released ones that are kept.
 	Most int
-	// Requests bounds the work requests of the send queue that they use; at least 2.
-	// Each has a completion.
+	// Requests limits the work requests of the Cache in the send queue; at least 2. Each has a
+	// completion.
 	Requests int
 	// Register makes registrations even if the device has memory windows.
 	Register bool
 }
 
-// Cache has the rights of one peer to parts of a region. Each can be revoked by itself. If the
-// device has memory windows of type 2, a grant is a window, which is bound by the peer's queue pair
-// and valid only for it. Otherwise it is a registration, which is made and ended by system calls
-// and is valid for every queue pair of the protection domain.
+// Cache has the rights of one peer to parts of a region. Each grant can be revoked separately. If
+// the device has memory windows of type 2, a grant is a window. The peer's queue pair binds it, and
+// it is valid only for that queue pair. Otherwise a grant is a registration. System calls make and
+// end it, and it is valid for every queue pair of the protection domain.
 //
-// A released grant is kept, and found again when the same part is granted with the same rights. The
-// peer keeps its access until the grant is revoked. That also happens to the grant that was
-// released longest ago when another one needs its place.
+// The Cache keeps a released grant, and uses it again when the same part is granted with the same
+// rights. The peer keeps its access until the grant is revoked. If a new grant needs a place, the
+// Cache revokes the grant that was released longest ago.
 //
 // A Cache belongs to the thread that posts to the queue pair. That thread must pass each completion
 // of the send queue to Done first.
@@ -57,7 +58,7 @@ type Cache struct {
 	free    []int32
 	idle    list
 	queued  []rdma.SendRequest // to invalidate windows, not posted yet
-	flying  int                // requests queued or posted, without a completion
+	flying  int                // requests that are queued or posted and have no completion
 	began   time.Time
 	stats   stats
 	closed  bool
@@ -70,7 +71,7 @@ type entry struct {
 	state        state
 	window       rdma.MemoryWindow // belongs to the place
 	part         rdma.MemoryRegion
-	newer, older int32 // in the list of released ones
+	newer, older int32 // in the list of released grants
 	made, ended  int64 // times of posting its requests, in nanoseconds since New
 }
 
@@ -123,15 +124,15 @@ func (g *Cache) openWindows() error {
 	return nil
 }
 
-// Requests is the most work requests that the cache has in the send queue.
+// Requests returns the largest number of work requests that the cache has in the send queue.
 func (g *Cache) Requests() int { return g.config.Requests }
 
 // Windows reports whether grants are memory windows.
 func (g *Cache) Windows() bool { return !g.config.Register }
 
 // Grant grants length bytes of the region from addr. There is at most one grant from an address. A
-// SEND posted to the queue pair afterwards may tell the peer of it. The error is ErrBusy if a
-// later call may succeed.
+// SEND that is posted to the queue pair afterwards may announce it to the peer. The error is
+// ErrBusy if a later call may succeed.
 func (g *Cache) Grant(addr, length uint64, a rdma.Access) (Registration, error) {
 	if n := g.places.find(addr); n >= 0 {
 		e := &g.entries[n]
@@ -162,7 +163,8 @@ func (g *Cache) handOut(n int32) {
 	e.state = granted
 }
 
-// newGrant makes a grant in a free place, or in that of the grant released longest ago.
+// newGrant makes a grant in a free place, or in the place of the grant that was released longest
+// ago.
 func (g *Cache) newGrant(addr, length uint64, a rdma.Access) (Registration, error) {
 	if len(g.free) == 0 {
 		if g.idle.oldest < 0 {
@@ -186,7 +188,7 @@ func (g *Cache) newGrant(addr, length uint64, a rdma.Access) (Registration, erro
 	return e.Registration, nil
 }
 
-// Release keeps a grant for later. The peer could still use it.
+// Release keeps a grant for later use. The peer can still access the part.
 func (g *Cache) Release(addr uint64) {
 	n := g.places.find(addr)
 	if n < 0 || g.entries[n].state != granted {
@@ -259,8 +261,8 @@ func (g *Cache) Close() error {
 	return errors.Join(errs...)
 }
 
-// The ID of a request of a Cache has grantID in its low 16 bits, which no ID of a port has, above
-// that the kind, and the place in the high 32 bits.
+// The ID of a request of a Cache has grantID in its low 16 bits. No ID of a port has that value
+// there. Above it is the kind, and the place is in the high 32 bits.
 const grantID = 0xffff
 
 const (
@@ -316,7 +318,7 @@ func (g *Cache) register(n int32) error {
 	return nil
 }
 
-// end revokes a grant, at once or by a request.
+// end revokes a grant, either at once or by a request.
 func (g *Cache) end(n int32, kind uint64) error {
 	e := &g.entries[n]
 	e.ended = g.now()
@@ -397,7 +399,8 @@ func (t *table) home(addr uint64) uint32 {
 	return uint32(addr*0x9e3779b97f4a7c15>>32) & uint32(len(t.keys)-1)
 }
 
-// slot returns where the address is, or would be. At least half of all slots are empty.
+// slot returns the slot that has the address, or the empty one for it. At least half of all slots
+// are empty.
 func (t *table) slot(addr uint64) uint32 {
 	i := t.home(addr)
 	for t.vals[i] != 0 && t.keys[i] != addr {
@@ -414,8 +417,8 @@ func (t *table) add(addr uint64, place int32) {
 	t.keys[i], t.vals[i] = addr, place+1
 }
 
-// remove empties the slot of an address, and moves up later entries that would not be found any
-// more.
+// remove empties the slot of an address. It moves up later entries that a search would no longer
+// find.
 func (t *table) remove(addr uint64) {
 	mask := uint32(len(t.keys) - 1)
 	hole := t.slot(addr)
@@ -428,7 +431,7 @@ func (t *table) remove(addr uint64) {
 	t.vals[hole] = 0
 }
 
-// list is the released grants in the order of their release.
+// list has the released grants in the order of their release.
 type list struct{ oldest, newest int32 }
 
 func newList() list { return list{-1, -1} }
@@ -458,7 +461,7 @@ func (l *list) remove(entries []entry, n int32) {
 	}
 }
 
-// counters are written only by the thread of the grants.
+// counters has the counters that only the thread of the grants writes.
 type counters struct {
 	hits, misses, evictions, failed, outstanding uint64
 	making, revoking                             latencySum
@@ -473,7 +476,7 @@ func (l *latencySum) add(nanoseconds int64) {
 	l.most = max(l.most, uint64(nanoseconds))
 }
 
-// stats is what other goroutines read.
+// stats has the counters that other goroutines read.
 type stats struct {
 	count counters
 	shown [11]counter.Counter
@@ -491,7 +494,7 @@ func (s *stats) publish() {
 	}
 }
 
-// Latency says how often something was done, how long that took in sum, and the longest time.
+// Latency has the number of operations, the sum of their times, and the longest time.
 type Latency struct {
 	Count    uint64
 	Sum, Max time.Duration
@@ -502,10 +505,10 @@ type Stats struct {
 	Hits        uint64 // grants found again after Release
 	Misses      uint64 // grants made
 	Evictions   uint64 // grants revoked because another needed the place
-	Failed      uint64 // failed requests, with flushed ones
+	Failed      uint64 // failed requests, including flushed ones
 	Outstanding uint64 // grants in use now
-	// Making is the time from the request to its completion, or of the call that
-	// registers. Revoking is the same for the end, evictions included.
+	// Making is the time from the request to its completion, or the time of the call that
+	// registers. Revoking is the same for revocations, including evictions.
 	Making, Revoking Latency
 }
 

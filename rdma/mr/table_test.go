@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestGrantTable holds the table to a map, under all numbers of entries it has room for.
+// TestGrantTable: the table behaves like a map at every number of entries that it has room for.
 func TestGrantTable(t *testing.T) {
 	for most := 1; most < 40; most++ {
 		table, want := newTable(most), map[uint64]int32{}

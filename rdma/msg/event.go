@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// event is the descriptor behind a port's FD: an epoll(7) over the descriptors of both
-// completion queues and an eventfd, which is set while the port itself has something to return.
+// event is the descriptor of a port's FD: an epoll(7) instance over the descriptors of both
+// completion queues and an eventfd. The eventfd is set while the port has frames or completions to
+// return.
 type event struct {
 	poll  int // the epoll's descriptor; -1: none
 	fd    int // the eventfd's
 	set   bool
-	armed [2]bool // the queues will give an event at their next completion
+	armed [2]bool // the queue will give an event at its next completion
 	one   [8]byte // what setting it writes
 	was   [8]byte // what clearing it reads
 	err   error
@@ -44,13 +45,13 @@ func (e *event) open(queues ...rdma.CompletionQueue) (err error) {
 	return nil
 }
 
-// tell makes the descriptor poll readable exactly while there is something to return. asked
-// says that the caller polled for completions: an event may have woken it
-// that came later than its completion.
+// tell makes the descriptor poll readable exactly while there is something to return. asked means
+// that the caller polled for completions: it may have woken from an event that arrived after the
+// completion itself.
 func (p *Port) tell(asked bool) { p.event.tell(&p.sent, &p.came, p.drained.len() > 0, asked) }
 
-// tell has both queues armed, looks at them again after that, and shows whether there are
-// completions or, as the port knows, something else.
+// tell arms both queues that are empty and polls them again. It sets the eventfd if there are
+// completions, or if other is set because the port has something else to return.
 func (e *event) tell(sent, came *completions, other, asked bool) {
 	if e.poll < 0 {
 		return
@@ -115,7 +116,7 @@ func (e *event) close() error {
 // batchSize bounds the completions of one poll.
 const batchSize = 64
 
-// completions are those of one queue that were polled and not used yet.
+// completions are completions that were polled from one queue and not used yet.
 type completions struct {
 	queue rdma.CompletionQueue
 	buf   [batchSize]rdma.WorkCompletion
@@ -148,8 +149,8 @@ func (c *completions) fill() bool {
 	return n > 0
 }
 
-// last reports whether all are used of a poll that did not fill the buffer: the queue was empty
-// then.
+// last reports whether the caller has used all completions of a poll that did not fill the buffer.
+// The queue was empty then.
 func (c *completions) last() bool { return c.at == c.n && c.n < len(c.buf) }
 
 // left reports whether some were polled and not used.

@@ -35,7 +35,7 @@ type Port struct {
 	senders []*sender // nil: detached
 	loose   []Peer    // owned by the port, and not attached yet
 	byQPN   numbers
-	waiting []*sender // those with requests for Kick; some may be detached
+	waiting []*sender // senders with requests for Kick; some may be detached
 	broken  []int     // queue pairs whose SendControl failed, for Broken
 	receive receiver
 	drained frameQueue // sent or failed frames for Reap
@@ -183,7 +183,7 @@ func (p *Port) Kick() error {
 	return p.fault()
 }
 
-// postAll posts what is queued. What the device does not take now is tried again by the next Kick.
+// postAll posts all queued requests. The next Kick retries those that the device does not take.
 func (p *Port) postAll() error {
 	var errs []error
 	left := p.waiting[:0]
@@ -203,7 +203,7 @@ func (p *Port) postAll() error {
 	return errors.Join(errs...)
 }
 
-// queue adds a sender to those that Kick posts.
+// queue adds a sender to the senders that Kick posts.
 func (p *Port) queue(s *sender) {
 	if !s.waits {
 		s.waits = true
@@ -230,8 +230,9 @@ func (p *Port) Wake() {
 // waits for Reap; -1 without Events, and after Close.
 func (p *Port) FD() int { return p.event.poll }
 
-// Limits returns the port's limits. It holds as many frames for sending as its send completion
-// queue is deep, and of each queue pair as many messages as its send queue is deep.
+// Limits returns the port's limits. The port holds at most as many frames for sending as its send
+// completion queue has entries, and for each queue pair as many messages as its send queue has
+// entries.
 func (p *Port) Limits() umem.Limits {
 	l := umem.Limits{Supply: p.receive.depth, Send: p.sendMax}
 	for _, s := range p.senders {
@@ -249,7 +250,7 @@ func (p *Port) Limits() umem.Limits {
 	return l
 }
 
-// Close destroys the queue pairs and gives every frame back to the region. After an error it may be
+// Close destroys the queue pairs and returns every frame to the region. After an error it may be
 // called again.
 func (p *Port) Close() error {
 	if p.gone {
@@ -257,7 +258,7 @@ func (p *Port) Close() error {
 	}
 	p.closed = true
 	if err := p.closeParts(); err != nil {
-		// The frames are not given back: the device may still write to them.
+		// The region does not get the frames back: the device may still write to them.
 		return fmt.Errorf("close RDMA port %s: %w", p.config.Name, err)
 	}
 	p.gone = true
@@ -294,8 +295,8 @@ func closeQueues(queues ...rdma.CompletionQueue) error {
 	return errors.Join(errs...)
 }
 
-// Config says what a port is made of. The port owns everything in it but Worker and Memory, and
-// closes it, also if Open fails.
+// Config has the parts of a port. The port owns all of them except Worker and Memory, and closes
+// them, even if Open fails.
 type Config struct {
 	Name   string            // for errors and status
 	Worker *umem.Holder      // holds the frames outside the port
@@ -314,9 +315,10 @@ type Config struct {
 	// Landing is the offset of a message in a supplied frame or extent.
 	// The network header of a datagram lies before it and needs GRHBytes.
 	Landing uint32
-	// Spread lets messages land at different multiples of 4096 bytes after Landing, in extents with room for that. It is the length of the longest message with its
-	// landing. The length of an extent is a power of two, so messages that all lie at the beginning would share few sets of the processor's caches.
-	// 0: always at Landing.
+	// Spread makes messages begin at different multiples of 4096 bytes after Landing, in
+	// extents that have room for it. It is the length of the longest message including its
+	// landing. The length of an extent is a power of two, so messages that all begin at its
+	// start would share few sets of the processor's caches. 0: always at Landing.
 	Spread uint64
 	// Events makes FD poll readable for completions, at the cost of arming the queues.
 	Events bool
@@ -329,8 +331,9 @@ type Peer struct {
 	QPN, QKey uint32             // of the peer; datagrams only
 	// Message is the longest message in bytes: the port's maximum, or the MTU for datagrams.
 	Message uint64
-	// Grants are the peer's grants that are made with the queue pair; nil: none. The port processes their completions, and leaves
-	// their requests room in the send queue. The caller closes them before the queue pair is closed.
+	// Grants are the peer's grants that are made with the queue pair; nil: none. The port
+	// processes their completions, and keeps room for their requests in the send queue. The
+	// caller closes them before the queue pair.
 	Grants *mr.Cache
 }
 
@@ -372,11 +375,11 @@ func (c *Config) checkPeer(q Peer) error {
 	return nil
 }
 
-// SendControl queues a SEND of bytes at an address of the region. The bytes belong to the caller
-// and to no frame that Reap returns. They must not change until UnderWay says that the request is
-// done. A request with told false is known to be done when a later signaled one is; each
-// signalEvery-th request, and one that fills the queue, is signaled in any case. It returns false
-// if there is no room now, or no such queue pair. Stats do not count such messages.
+// SendControl queues a SEND of bytes at an address of the region. The caller owns the bytes, and
+// Reap returns no frame for them. They must not change until UnderWay says that the request is
+// done. If told is false, the request counts as done when a later signaled one completes. Each
+// signalEvery-th request, and one that fills the queue, is always signaled. SendControl returns
+// false if there is no room now, or no such queue pair. Stats do not count such messages.
 func (p *Port) SendControl(number int, addr uint64, length uint32, told bool) bool {
 	s := p.senderOf(number)
 	if p.closed || s == nil {
@@ -413,7 +416,7 @@ func (p *Port) Broken(dst []int) int {
 	return n
 }
 
-// breaks records a failed request that has no frame to report it.
+// breaks records a failed request that has no frame to report the failure.
 func (p *Port) breaks(number int, c *rdma.WorkCompletion) {
 	s := p.senders[number]
 	if _, _, frames := readID(c.ID); c.Status != rdma.Success && frames == 0 && !s.broken {
@@ -460,7 +463,7 @@ type Stats struct {
 	Received, BytesReceived uint64                 // messages, and bytes of them
 	Immediates              uint64                 // messages with an immediate
 	Sent, BytesSent         uint64                 // messages that completed, and bytes of them
-	Refused                 uint64                 // messages that cannot be sent at all
+	Refused                 uint64                 // messages that can never be sent
 	Inlined                 uint64                 // bytes copied into work requests, see Inline
 	Failed                  map[rdma.Status]uint64 // failed completions
 }

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiver is the receive queue of a port: that of its one queue pair, or the shared one.
+// receiver is the receive queue of a port: the queue of its only queue pair, or the shared one.
 type receiver struct {
 	target interface {
 		PostReceive([]rdma.ReceiveRequest, []rdma.SGE) (int, error)
 	}
 	depth   int
-	held    int // frames: queued, posted, or completed and not received
+	held    int // frames that are queued, posted, or completed and not received
 	landing uint32
 	front   uint32 // bytes of a network header before the landing
 	spread  uint64 // Config.Spread
@@ -52,8 +52,8 @@ func (r *receiver) queue(start, room uint64) {
 // page is the unit of shifts.
 const page = 4096
 
-// shift returns how far after its usual offset a message lands in an extent. Neighbouring extents
-// differ.
+// shift returns how far after its usual offset a message begins in an extent. It differs between
+// neighbouring extents.
 func (r *receiver) shift(start, room uint64) uint64 {
 	if r.spread == 0 || r.spread > room {
 		return 0
@@ -62,7 +62,7 @@ func (r *receiver) shift(start, room uint64) uint64 {
 	return start / room % places * page
 }
 
-// post posts what is queued. What the device does not take stays queued.
+// post posts the queued receives. Those that the device does not take stay queued.
 func (r *receiver) post() error {
 	if len(r.queued) == 0 {
 		return nil
@@ -149,9 +149,9 @@ func (p *Port) receiveOne(c *rdma.WorkCompletion) umem.Frame {
 	return f
 }
 
-// Send queues messages, each for the queue pair in the Side.Queue of its first frame. It stops at a
-// message whose queue pair has no room. A message that cannot be sent at all returns from Reap with
-// an error.
+// Send queues messages. Side.Queue of a message's first frame selects the queue pair. It stops at a
+// message whose queue pair has no room. Reap returns messages that can never be sent, with an
+// error.
 func (p *Port) Send(full []umem.Frame) int {
 	if p.closed {
 		return 0
@@ -170,7 +170,7 @@ func (p *Port) Send(full []umem.Frame) int {
 	return taken
 }
 
-// chain returns the number of frames of the first message.
+// chain returns the number of frames in the first message.
 func chain(fs []umem.Frame) int {
 	for n := range fs {
 		if !fs[n].Continues() {
@@ -180,7 +180,7 @@ func chain(fs []umem.Frame) int {
 	return len(fs)
 }
 
-// sendOne queues one message, unless there is no room for it now.
+// sendOne queues one message. It returns false if there is no room now.
 func (p *Port) sendOne(message []umem.Frame) bool {
 	number := int(p.region.Side(message[0]).Queue)
 	if len(p.senders) == 1 {
@@ -210,7 +210,7 @@ func (p *Port) sendOne(message []umem.Frame) bool {
 	return true
 }
 
-// measure returns the length of a message, or why it cannot be sent.
+// measure returns the length of a message, or the reason why it cannot be sent.
 func (s *sender) measure(r *umem.Region, message []umem.Frame) (length uint64, errno unix.Errno) {
 	for _, f := range message {
 		start, room := r.Start(f)
@@ -225,7 +225,7 @@ func (s *sender) measure(r *umem.Region, message []umem.Frame) (length uint64, e
 	return length, 0
 }
 
-// refuse returns a message with an error.
+// refuse makes Reap return a message with an error.
 func (p *Port) refuse(message []umem.Frame, errno unix.Errno) {
 	p.stats.count.refused++
 	for _, f := range message {
@@ -262,7 +262,7 @@ func (p *Port) collect() {
 func (p *Port) sendDone(c *rdma.WorkCompletion) {
 	number := p.byQPN.find(c.QPN)
 	if number < 0 {
-		return // of a detached queue pair, whose frames were returned then
+		return // of a detached queue pair; Detach returned its frames
 	}
 	s := p.senders[number]
 	if c.Status != rdma.Success {

@@ -2,7 +2,8 @@ package msg
 
 import "testing"
 
-// TestShift: messages of neighbouring extents land at different places, all of which have room for the longest.
+// TestShift: the port places messages in neighbouring extents at different offsets, and the longest
+// message fits after each.
 func TestShift(t *testing.T) {
 	const room, message = 256 << 10, 28 + 64 + 4096
 	r := receiver{landing: 28, spread: message}

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sender is the send queue of one of a port's queue pairs. Its frames lie in order in a ring. The
-// ID of a work request says which of them belong to it, so that one signaled completion returns the
-// frames of all requests before it.
+// sender is the send queue of one of a port's queue pairs. A ring keeps its frames in order. The ID
+// of a work request identifies its frames, so that one signaled completion returns the frames of
+// all requests before it.
 type sender struct {
 	Peer
 	qpn     uint32
@@ -22,7 +22,7 @@ type sender struct {
 	inline  uint64
 
 	frameQueue
-	made    uint32           // frames before it are in requests
+	made    uint32           // frames before it belong to requests
 	form    rdma.SendRequest // of a SEND
 	posted  uint16           // work requests, with queued ones
 	done    uint16
@@ -72,7 +72,7 @@ func (s *sender) underWay() int { return int(s.posted - s.done) }
 // full reports whether there is no room for another request.
 func (s *sender) full() bool { return s.underWay() >= s.room }
 
-// request makes a request of the next waiting frames, which are one message.
+// request makes a request of the next waiting frames. They form one message.
 func (s *sender) request(r rdma.SendRequest, frames int, length uint64) {
 	for range frames {
 		f := s.at(s.made)
@@ -87,7 +87,7 @@ func (s *sender) request(r rdma.SendRequest, frames int, length uint64) {
 	s.add(r, frames, length)
 }
 
-// control makes a request of bytes that belong to no frame.
+// control makes a request for bytes outside the frames that Reap returns.
 func (s *sender) control(r rdma.SendRequest, addr uint64, length uint32) {
 	s.sges = append(s.sges, rdma.SGE{Addr: s.base + addr, Length: length, LKey: s.lkey})
 	r.SGEs = 1
@@ -114,8 +114,8 @@ func (s *sender) signal(r *rdma.SendRequest) {
 	s.signals, s.owed = 0, 0
 }
 
-// post posts what is queued. The last request is signaled if frames wait for it. What the device
-// does not take stays queued.
+// post posts the queued requests. It signals the last one if frames wait for its completion.
+// Requests that the device does not take stay queued.
 func (s *sender) post() error {
 	if s.owed > 0 {
 		s.signal(&s.queued[len(s.queued)-1])
@@ -223,7 +223,8 @@ func (t *numbers) set(senders []*sender) {
 	}
 }
 
-// slot returns where the QPN is, or would be. At least half of all slots are empty.
+// slot returns the slot that has the QPN, or the empty one for it. At least half of all slots are
+// empty.
 func (t *numbers) slot(qpn uint32) uint32 {
 	mask := uint32(len(t.keys) - 1)
 	i := qpn * 0x9e3779b1 >> 7 & mask

@@ -61,7 +61,7 @@ func Example() {
 
 	frames := make([]umem.Frame, 2)
 	worker.Take(frames)
-	receiver.Supply(frames[1:]) // the device owns the frame now
+	receiver.Supply(frames[1:]) // the device owns the frame from here
 	if err := receiver.Kick(); err != nil {
 		log.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func Example() {
 	worker.Give(frames)
 }
 
-// newPort makes what a port of messages needs, which then owns it.
+// newPort makes the parts of a port for messages. The port that is opened from them owns them.
 func newPort(device rdma.Device, domain rdma.ProtectionDomain, memory rdma.MemoryRegion, worker *umem.Holder) msg.Config {
 	c := msg.Config{Name: "example", Worker: worker, Memory: memory}
 	for _, queue := range []*rdma.CompletionQueue{&c.SendCQ, &c.ReceiveCQ} {

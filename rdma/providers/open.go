@@ -9,14 +9,15 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// SoftPrefix begins the name of a device that is RoCE v2 in software on the interface behind it.
+// SoftPrefix begins the name of a device that is RoCE v2 in software. The interface follows it.
 const SoftPrefix = "roce:"
 
-// Soft is the interface of a device with RoCE in software, and whether the name is that of one.
+// Soft returns the interface of a device with RoCE in software, and whether the name is that of
+// such a device.
 func Soft(name string) (iface string, is bool) { return strings.CutPrefix(name, SoftPrefix) }
 
-// Open opens a device. The configuration is for RoCE in software alone, which has its queues in
-// the region named there. The device is the caller's to close, before the region.
+// Open opens a device. The configuration is only for RoCE in software, which puts its queues into
+// the region that the configuration names. The caller closes the device before the region.
 func Open(name string, c roce.Config) (rdma.Device, error) {
 	iface, is := Soft(name)
 	if !is {

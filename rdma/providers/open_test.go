@@ -18,7 +18,7 @@ func TestSoft(t *testing.T) {
 	}
 }
 
-// TestNoInterface: a name without an interface is refused with the form of one.
+// TestNoInterface: Open refuses a name without an interface, and the error shows the right form.
 func TestNoInterface(t *testing.T) {
 	if _, err := Open("roce:", roce.Config{}); err == nil || !strings.Contains(err.Error(), "roce:eth1") {
 		t.Errorf("the error is %v", err)

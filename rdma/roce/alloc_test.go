@@ -7,7 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestNoAllocations moves messages of each kind, gathered and copied, placed and lent, and allocates nothing on the way.
+// TestNoAllocations: sending and receiving messages of each kind allocates nothing, whether they
+// are gathered or copied, placed or loaned.
 func TestNoAllocations(t *testing.T) {
 	g := newRig(t, rigOptions{mtu: 4200})
 	for name, c := range map[string]struct {
@@ -45,7 +46,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// copyAll has packets sent copied, or as they were.
+// copyAll makes the devices copy all payloads they send, or gather them again.
 func (g *rig) copyAll(on bool) {
 	for _, s := range g.sides {
 		s.dev.locked(func() { s.dev.datapath.gathers = !on })
@@ -97,7 +98,7 @@ func (m *messenger) exchange() {
 // wait waits for a completion.
 func (m *messenger) wait(e *end) {
 	for range 10_000_000 {
-		m.a.dev.Progress() // there is one processor for all goroutines
+		m.a.dev.Progress() // one processor runs all goroutines
 		m.b.dev.Progress()
 		n, err := e.cq.Poll(m.got[:])
 		switch {

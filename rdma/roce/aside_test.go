@@ -9,16 +9,17 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// TestSetAside: a message behind an acknowledgement is taken before that, and then the acknowledgement, if it is whole; both are shown and their frames go on.
+// TestSetAside: the device processes a message before the ACK in front of it, and then the ACK if
+// its ICRC is right. Both give completions, and their frames leave the ring.
 func TestSetAside(t *testing.T) {
 	g := newRig(t, rigOptions{})
-	g.timeout = 20 // 4 s: nothing is sent twice
+	g.timeout = 20 // 4 s: no packet is sent twice
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
 	for _, s := range g.sides {
-		s.dev.progressLoop.stop() // nobody else drives the devices
+		s.dev.progressLoop.stop() // from here only the test drives the devices
 	}
 	a.receive(0, a.sge(0, 64))
-	b.send(rdma.SendRequest{ID: 4, Op: rdma.Send}, b.sge(0, 64)) // the path is known from then on
+	b.send(rdma.SendRequest{ID: 4, Op: rdma.Send}, b.sge(0, 64)) // resolves the path
 	a.want(0, rdma.Received, rdma.Success)
 	a.dev.progress(posting)
 	b.want(4, rdma.SendDone, rdma.Success)
@@ -29,7 +30,7 @@ func TestSetAside(t *testing.T) {
 		f()
 		a.dev.publish(polling)
 	}
-	empty := func() { // what of the meeting came late
+	empty := func() { // waits for late packets
 		if c, err := a.cq.Spin(make([]rdma.WorkCompletion, 1), time.Millisecond); c != 0 || err != nil {
 			t.Fatalf("%d completions, %v", c, err)
 		}
@@ -41,7 +42,7 @@ func TestSetAside(t *testing.T) {
 		a.receive(2, a.sge(64, 64))
 		a.send(rdma.SendRequest{ID: 3, Op: rdma.Send}, a.sge(0, 64))
 		b.want(1, rdma.Received, rdma.Success)
-		b.dev.locked(b.dev.datapath.engine.Release) // and so sends the acknowledgement
+		b.dev.locked(b.dev.datapath.engine.Release) // sends the delayed ACK
 		b.send(rdma.SendRequest{ID: 4, Op: rdma.Send}, b.sge(0, 64))
 		testenv.Wait(t, 10*time.Second, "an acknowledgement and a message", m.several)
 		broken := i == rounds-1

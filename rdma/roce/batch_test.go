@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestBatch posts to several queue pairs between Begin and End: nothing leaves before, and all of it afterwards.
+// TestBatch: requests posted between Begin and End leave at End, and none before.
 func TestBatch(t *testing.T) {
 	g := newRig(t, rigOptions{mtu: 4200})
 	var from, to [3]*end

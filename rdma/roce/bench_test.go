@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// BenchmarkPingPong is half a round trip between two namespaces, both ends spinning.
+// BenchmarkPingPong measures half a round trip between two namespaces, while both ends spin.
 func BenchmarkPingPong(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -30,7 +30,7 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// pingPong is two ends that send each other messages in turns.
+// pingPong is two ends that send messages to each other by turns.
 type pingPong struct{ x, y player }
 
 type player struct {
@@ -149,7 +149,7 @@ func pin(b *testing.B, cpu int) func() {
 	}
 }
 
-// BenchmarkBandwidth has one end write to the other, which does nothing but look now and then.
+// BenchmarkBandwidth measures WRITEs from one end to the other, which only polls from time to time.
 func BenchmarkBandwidth(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -188,7 +188,7 @@ func BenchmarkBandwidth(b *testing.B) {
 	}
 }
 
-// stream has n requests made, with many under way.
+// stream makes n requests, with many outstanding at a time.
 func (e *end) stream(to *end, op rdma.Op, size, n int) {
 	const most = 16
 	requests := []rdma.SendRequest{{Op: op, SGEs: 1, RemoteAddr: to.base + 1<<20, RKey: to.memory.RKey()}}

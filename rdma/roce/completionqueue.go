@@ -48,7 +48,7 @@ func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 func (q *completionQueue) Depth() int { return q.cq.Depth() }
 
 // Poll returns completions. If there are none it drives the device, unless another thread does, and
-// looks again.
+// then polls again.
 func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	n, err := q.cq.Poll(dst)
 	if n != 0 || err != nil || len(dst) == 0 || q.dev.idle(&q.idle) {
@@ -62,7 +62,7 @@ func (q *completionQueue) look(dst []rdma.WorkCompletion) (int, error) {
 	q.dev.progress(polling)
 	n, err := q.cq.Poll(dst)
 	if n == 0 && err == nil && q.dev.owes.Load() && q.dev.batches.Load() == 0 {
-		q.dev.progress(posting) // the packet was not for this queue, so its owner will post nothing that could carry the ACK
+		q.dev.progress(posting) // for another queue: no request of this program will carry the ACK
 	}
 	return n, err
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // datapath is the engine with its sockets and frames. One thread at a time drives it: the one that
-// has the device's lock.
+// holds the device's lock.
 type datapath struct {
 	engine *transport.Engine
 	keys   *transport.Keys
@@ -52,8 +52,8 @@ func (m *datapath) now() transport.Time {
 	return m.clock
 }
 
-// poll receives. It does the rest of the work only if nothing arrived. ACKs wait for the next call,
-// or for a message of the program, whichever is first.
+// poll receives packets. It does the rest of the work only if none arrived. ACKs wait for the next
+// call, or for a message of the program, whichever is first.
 func (m *datapath) poll() {
 	several := m.several() && !m.defersACK()
 	m.answer(several)
@@ -79,8 +79,8 @@ func (m *datapath) round() {
 // maxBursts bounds the time of one send.
 const maxBursts = 8
 
-// send sends as long as there is room, requests before ACKs. All that can wait is done after the
-// packets have been given to the kernel.
+// send sends as long as there is room, requests before ACKs. It does all work that can wait after
+// the kernel has the packets.
 func (m *datapath) send() {
 	m.owes = false
 	for range maxBursts {
@@ -141,7 +141,7 @@ func (m *datapath) handleDeadline() {
 }
 
 // retryTransmit reaps sent packets and makes the kernel continue with the others. A kernel that had
-// no room gives no notice when it has room again.
+// no room does not say when it has room again.
 func (m *datapath) retryTransmit() {
 	m.reap()
 	if m.unreaped() {
@@ -159,7 +159,8 @@ func (m *datapath) kick(p *xdp.Port) {
 
 var _ rdma.Batcher = (*Device)(nil)
 
-// Begin implements rdma.Batcher. A thread that has other work before End may still send what waits.
+// Begin implements rdma.Batcher. A thread that has other work before End may still send the posted
+// requests.
 func (d *Device) Begin() { d.batches.Add(1) }
 
 // End implements rdma.Batcher. It sends even if other threads have not called End yet.

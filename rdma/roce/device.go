@@ -28,8 +28,8 @@ type Device struct {
 	progressLoop progressLoop
 	groups       groups // under lock
 
-	// management holds the counters of connection managers: of the one that is open, and the sums of
-	// those that were.
+	// management holds the counters of connection managers: those of the open one, and the sums of
+	// the closed ones.
 	management management
 
 	ports    []*xdp.Port
@@ -63,7 +63,7 @@ func (d *Device) Name() string { return d.title }
 // Granted says how the kernel moves packets: with or without copies, in one part or several.
 func (d *Device) Granted() xdp.Granted { return d.iface.Granted() }
 
-// softVendor is the vendor that Soft-RoCE reports. There is no number for vendors of software.
+// softVendor is the vendor that Soft-RoCE reports. Software has no vendor number.
 const softVendor = 0xffffff
 
 // Capabilities returns the limits.
@@ -254,7 +254,8 @@ func (d *Device) ownCounters() (list []Counter) {
 	return list
 }
 
-// management is what the device's connection manager counts: that which is open, and those that were.
+// management holds the counters of the device's connection managers: those of the open one, and the
+// sums of the closed ones.
 type management struct {
 	mu     sync.Mutex
 	read   func() []Counter

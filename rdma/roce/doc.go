@@ -12,13 +12,13 @@
 //	progress loop:  deadlines          └─ rx, tx        packets (wire) and sockets (xdp)
 //
 // Progress. No thread moves packets by itself: posting and polling do it on the
-// program's thread, under a lock that nobody waits for. A thread that finds it taken
+// program's thread, under a lock that they never wait for. A thread that finds it taken
 // leaves its work to the holder. While no program polls, the progress loop watches
 // sockets and deadlines, so that programs may sleep (CompletionQueue.Arm).
 //
 // Acknowledgements. An answer is sent before the ACK of its request, and before any
-// bookkeeping. A peer that goes on without waiting gets one ACK for several messages,
-// up to 32. Deferred ACKs are sent when nothing has come for some tens of microseconds,
+// bookkeeping. A peer that does not wait for ACKs gets one ACK for several messages,
+// up to 32. Deferred ACKs are sent when nothing has arrived for some tens of microseconds,
 // or for milliseconds while no program polls.
 //
 // Copies. A packet is sent from where its payload lies, with headers beside it, if the

@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestSleeper has a program that sleeps until its completion queue wakes it, again and again, while the other end
-// polls.
+// TestSleeper: each message wakes a program that sleeps until its completion queue is readable,
+// while the other end polls.
 func TestSleeper(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
@@ -27,7 +27,7 @@ func TestSleeper(t *testing.T) {
 			t.Fatalf("%d completions before a message, %v", n, err)
 		}
 		if i%7 == 0 {
-			time.Sleep(5 * time.Millisecond) // longer than programs are left alone
+			time.Sleep(5 * time.Millisecond) // longer than the loop leaves the device to programs
 		}
 		a.send(rdma.SendRequest{ID: i, Op: rdma.Send}, a.sge(0, 64))
 		readable(t, b.cq.FD())
@@ -82,8 +82,8 @@ func readable(t *testing.T, fd int) {
 	t.Fatal("no event came in 10 s")
 }
 
-// TestPassive reads and writes the memory of a program that does nothing at all, and has a message acknowledged that its
-// program took and then said nothing more.
+// TestPassive: a peer can read and write the memory of a program that does nothing, and gets an ACK
+// for a message after which the program does not poll.
 func TestPassive(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
@@ -96,11 +96,12 @@ func TestPassive(t *testing.T) {
 	}
 	b.receive(1, b.sge(0, 64))
 	a.send(rdma.SendRequest{ID: 2, Op: rdma.Send}, a.sge(0, 64))
-	b.want(1, rdma.Received, rdma.Success) // and polls no more
+	b.want(1, rdma.Received, rdma.Success) // the program does not poll after this
 	a.want(2, rdma.SendDone, rdma.Success)
 }
 
-// TestPeerVanishes closes the device that a queue pair is connected to: what is outstanding fails, and the rest is flushed.
+// TestPeerVanishes: if the peer's queue pair is closed, the first outstanding request fails and the
+// others are flushed.
 func TestPeerVanishes(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	g.timeout = 12
@@ -125,7 +126,7 @@ func TestPeerVanishes(t *testing.T) {
 	a.want(10, 0, rdma.WorkFlushed)
 }
 
-// TestLinkEvents sets the peer's end down and up, and is told.
+// TestLinkEvents: the device reports when its link goes down and up.
 func TestLinkEvents(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a := g.sides[0]
@@ -141,7 +142,7 @@ func TestLinkEvents(t *testing.T) {
 	}
 }
 
-// event waits for one, and leaves out others.
+// event waits for an event and skips others.
 func (s *side) event(want rdma.EventKind) {
 	s.Helper()
 	testenv.Wait(s, 10*time.Second, want.String(), func() bool {
@@ -151,7 +152,8 @@ func (s *side) event(want rdma.EventKind) {
 	})
 }
 
-// TestInterfaceGone deletes the interface: queue pairs are in error, and everything can be closed.
+// TestInterfaceGone: if the interface is deleted, queue pairs enter ERR, and everything can be
+// closed.
 func TestInterfaceGone(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
@@ -164,7 +166,7 @@ func TestInterfaceGone(t *testing.T) {
 	b.want(5, 0, rdma.WorkFlushed)
 }
 
-// TestNewMAC gives the peer another MAC address while a queue pair is connected.
+// TestNewMAC: a connected queue pair uses the new MAC address of its peer.
 func TestNewMAC(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
@@ -187,7 +189,7 @@ func TestNewMAC(t *testing.T) {
 	exchange()
 }
 
-// TestRefused asks for what there is not.
+// TestRefused: the device refuses objects that it cannot make, with an error that says why.
 func TestRefused(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	s := g.sides[0]
@@ -233,7 +235,7 @@ func TestRefused(t *testing.T) {
 	s.counted()
 }
 
-// loans tries to make a queue pair that may have so many.
+// loans tries to make a queue pair with n loans.
 func (s *side) loans(n int) error {
 	cq := made(s.rig, func() (rdma.CompletionQueue, error) {
 		return s.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 8})

@@ -7,9 +7,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Messages of one packet that nothing is queued before take a fast path (see package transport). The cost of such a message is mostly
-// cache misses: the kernel's part of the previous message has evicted most of our code and data. The fast path therefore touches
-// little, and leaves all that can wait until the program has its completion or the packet has left.
+// A message of one packet takes a fast path if nothing is queued before it (see package transport).
+// The cost of such a message is mostly cache misses: the kernel's part of the previous message has
+// evicted most of our code and data. The fast path therefore touches little memory. It leaves all
+// work that can wait until the program has its completion or the packet has left.
 
 // maxLooked bounds the frames that have been processed and are still in a queue's ring.
 const maxLooked = 8
@@ -75,8 +76,8 @@ func (m *datapath) finishReceive() {
 	}
 }
 
-// deferACK keeps the ACK at the head of the queue, if there is one, for finishReceive to process. A
-// message behind it need not wait for that.
+// deferACK keeps the ACK at the head of the queue, if there is one, for finishReceive to process.
+// So a message behind it does not wait for it.
 func (m *datapath) deferACK(q *queue) bool {
 	b, ok := m.front(q)
 	if !ok || m.hasDeferred || !m.mine || !m.envelope.Repeats(b) || !wire.Acknowledges(b[m.envelope.Transport:]) {

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// The memory of each side: a slot for each request, to be sent from or to arrive in; slots to be read, and those that READs and atomics
-// bring theirs to; a word.
+// The memory of each side has four parts: a slot for each request, to send from or to receive in;
+// slots for READs to read; slots for the results of READs and atomics; and a word for atomics.
 const (
 	slotBytes = 32 << 10
 	slots     = 32
@@ -24,9 +24,11 @@ const (
 	mostOpen  = 8
 )
 
-// TestBadNetwork has a queue pair do what was drawn, over real sockets and a network that loses, duplicates, delays, corrupts, cuts and
-// answers for others, and compares both memories with a simple reference: each request once and in order, or a prefix of them and the right failure. It
-// goes on for UNIFIEDD_SECONDS, with a new queue pair for each seed, from UNIFIEDD_SEED on.
+// TestBadNetwork: random requests over real sockets and a bad network are executed once and in
+// order, or a prefix is and the next one fails with the right status. The network loses,
+// duplicates, delays, corrupts and truncates packets and adds false ACKs. The test compares both
+// memories with a simple reference. It runs for UNIFIEDD_SECONDS, with a new queue pair for each
+// seed, from UNIFIEDD_SEED on.
 func TestBadNetwork(t *testing.T) {
 	testenv.Leaks(t)
 	first := setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
@@ -49,19 +51,19 @@ func TestBadNetwork(t *testing.T) {
 	}
 }
 
-// bad is what was done over a bad network.
+// bad counts the requests over a bad network and their outcome.
 type bad struct {
 	rounds, requests, bytes uint64
 	statuses                map[rdma.Status]int
 }
 
-// job is a request and where it goes.
+// job is a request of a given length.
 type job struct {
 	op     rdma.Op
 	length int
 }
 
-// round connects two queue pairs, does what the seed says, and checks what came of it.
+// round connects two queue pairs, runs the requests of a seed, and checks the outcome.
 func (b *bad) round(g *rig, r *relay, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	r.setRates(rnd)
@@ -85,13 +87,13 @@ func (b *bad) round(g *rig, r *relay, seed uint64) {
 		}
 	}
 	good := b.work(from, to, jobs)
-	g.must(to.qp.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState)) // what still comes is dropped
+	g.must(to.qp.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState)) // drops later packets
 	came := to.arrived(jobs)
 	b.rounds++
 	check(from, to, jobs, ours, theirs, good, came)
 }
 
-// work posts the requests, some at a time, and says how many succeeded: those in front.
+// work posts the requests, some at a time, and returns how many succeeded before the first failure.
 func (b *bad) work(from, to *end, jobs []job) (good int) {
 	posted := 0
 	for done := range jobs {
@@ -128,7 +130,8 @@ func (e *end) start(to *end, i int, j job) {
 	e.send(r, e.sge(at, j.length))
 }
 
-// arrived takes the messages that came, and says how many SENDs they were: each as it was sent, in order.
+// arrived takes the messages that arrived, checks that they are the SENDs in order, and returns
+// their number.
 func (e *end) arrived(jobs []job) (came int) {
 	g, at := e.rig, 0
 	var got [64]rdma.WorkCompletion
@@ -151,7 +154,8 @@ func (e *end) arrived(jobs []job) (came int) {
 	return came
 }
 
-// check compares both memories with what the requests in front must have made of them, and those behind may have.
+// check compares both memories with the expected result: requests that succeeded have taken effect,
+// and later ones may have.
 func check(from, to *end, jobs []job, ours, theirs []byte, good, came int) {
 	word := binary.NativeEndian.Uint64(theirs[wordAt:])
 	fewest, sends := word, 0
@@ -192,7 +196,8 @@ func check(from, to *end, jobs []job, ours, theirs []byte, good, came int) {
 	}
 }
 
-// land puts data into what a memory should be, of requests that did not succeed as much as there is of it.
+// land adds the data of a request to the expected memory. If the request did not succeed, it adds
+// only the bytes that have arrived.
 func land(e *end, want []byte, at int, data []byte, done bool) {
 	now := e.at(uint64(at), len(data))
 	for i := range data {

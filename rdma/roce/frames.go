@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// framePool holds the empty frames of the device that the kernel does not have.
+// framePool holds the empty frames of the device that are not in the kernel's rings.
 type framePool struct {
 	empty   []umem.Frame // for receiving
 	headers []umem.Frame // for headers of sent packets: kept apart, so that ACKs can be sent when all else is lent
@@ -39,7 +39,7 @@ func (m *datapath) grow(n int) error {
 	return nil
 }
 
-// shrink gives n frames back to the region; those on loan when they are returned.
+// shrink gives n frames back to the region. Frames on loan follow when the program returns them.
 func (m *datapath) shrink(n int) {
 	s := &m.pool
 	s.want -= n

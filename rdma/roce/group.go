@@ -10,8 +10,8 @@ import (
 )
 
 // groups are the multicast groups that the interface joins for queue pairs. The kernel joins a
-// group by a socket that never receives. It answers IGMP and MLD queries, and makes the card accept
-// the group's packets.
+// group through a socket that never receives. The kernel then answers IGMP and MLD queries, and
+// makes the card accept the group's packets.
 type groups struct {
 	sockets [2]int // of IPv4 and IPv6, in the interface's network namespace; -1: none
 	index   int    // of the interface
@@ -42,7 +42,7 @@ func (g *groups) close() error {
 	return errors.Join(errs...)
 }
 
-// join joins a group once more.
+// join counts another member of a group. The first one makes the interface join it.
 func (g *groups) join(group rdma.GID) error {
 	if g.members[group] == 0 {
 		if err := g.set(group, unix.IP_ADD_MEMBERSHIP, unix.IPV6_JOIN_GROUP); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestGroups sends datagrams to multicast groups, to queue pairs that are in them and to none.
+// TestGroups: a datagram to a multicast group reaches the queue pairs that are attached to it, and
+// none after Detach.
 func TestGroups(t *testing.T) {
 	for name, c := range map[string]struct {
 		rigOptions

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestPostWhileOthersLook posts requests and sleeps until they are complete, while somebody else has the device's lock most of the
-// time to read its counters: what the one leaves to the other is done.
+// TestPostWhileOthersLook: posted requests complete while another thread holds the device's lock
+// most of the time to read counters. The holder of the lock does the work that the poster leaves.
 func TestPostWhileOthersLook(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
@@ -41,12 +41,12 @@ func TestPostWhileOthersLook(t *testing.T) {
 	}
 }
 
-// TestNoRoomInTheKernel sends more than the kernel has room for, to a peer that takes packets in its own time: what did not leave with one
-// system call leaves with another, without a timeout.
+// TestNoRoomInTheKernel: if the kernel has no room for all packets, the rest leave with a later
+// system call, without a timeout.
 func TestNoRoomInTheKernel(t *testing.T) {
 	g := newRig(t, rigOptions{})
-	g.timeout = 0 // for ever
-	// With GRO there is a poll that can have a thread.
+	g.timeout = 0 // no timeout
+	// GRO gives the interface a NAPI poll, which can run in a thread.
 	g.pair.B.Run(t, "ethtool", "-K", g.pair.B.Ifname, "gro", "on")
 	g.pair.B.Run(t, "unshare", "--mount", "sh", "-c", "mount -t sysfs none /sys && echo 1 >/sys/class/net/"+g.pair.B.Ifname+"/threaded")
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
@@ -62,8 +62,8 @@ func TestNoRoomInTheKernel(t *testing.T) {
 	}
 }
 
-// TestAway has nobody drive a device for longer than its timeout, while many packets come, and then the acknowledgement that it waits for: that
-// was there in time.
+// TestAway: if no thread drives the device for longer than a timeout, an ACK that arrived in time
+// behind many packets still counts as in time.
 func TestAway(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	g.timeout = 8 // 1 ms

@@ -19,7 +19,8 @@ func lender(loans int) rdma.QueuePairConfig {
 	return c
 }
 
-// TestLoans hands messages on in the frames that they came in, of one packet and of several, and counts frames all the way.
+// TestLoans: the program gets messages, of one packet or several, in the frames that they arrived
+// in, and every frame has an owner.
 func TestLoans(t *testing.T) {
 	g := newRig(t, rigOptions{mtu: 4200})
 	a, b := g.connected(lender(32), rdma.MTU2048)
@@ -46,7 +47,7 @@ func TestLoans(t *testing.T) {
 	}
 }
 
-// bytes is what lies in frames.
+// bytes returns the contents of frames.
 func (s *side) bytes(fs []umem.Frame) (all []byte) {
 	for _, f := range fs {
 		all = append(all, s.region.Bytes(f)...)
@@ -54,7 +55,7 @@ func (s *side) bytes(fs []umem.Frame) (all []byte) {
 	return all
 }
 
-// counted finds every frame with somebody.
+// counted checks that every frame has an owner.
 func (s *side) counted() {
 	s.Helper()
 	s.dev.lock.Lock()
@@ -68,7 +69,8 @@ func (s *side) counted() {
 	}
 }
 
-// TestLoansLimit keeps all that may be on loan: the sender waits, and acknowledgements go on.
+// TestLoansLimit: if all loans are in use, the sender waits, and other queue pairs still receive
+// ACKs.
 func TestLoansLimit(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a, b := g.connected(lender(8), rdma.MTU1024)
@@ -101,7 +103,8 @@ func TestLoansLimit(t *testing.T) {
 	b.counted()
 }
 
-// TestLoansOutlive returns frames after their queue pair was closed, and leaves others to the device's Close.
+// TestLoansOutlive: frames can be returned after their queue pair is closed, and the device's Close
+// takes back the others.
 func TestLoansOutlive(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a, b := g.connected(lender(8), rdma.MTU1024)
@@ -122,7 +125,8 @@ func TestLoansOutlive(t *testing.T) {
 	}
 }
 
-// TestLoanToDisk writes a message to a file with direct I/O from where it arrived.
+// TestLoanToDisk: a message can be written to a file with direct I/O from the frames that it
+// arrived in.
 func TestLoanToDisk(t *testing.T) {
 	g := newRig(t, rigOptions{mtu: 4200})
 	a, b := g.connected(lender(8), rdma.MTU2048)

@@ -14,7 +14,8 @@ func gidOf(text string) rdma.GID { return rdma.GIDOf(netip.MustParseAddr(text)) 
 
 type tags = [wire.MaxTags]wire.Tag
 
-// TestNotFor holds destinations and tags against addresses on several VLANs, two of them with the same address.
+// TestNotFor: notFor matches destinations and VLAN tags with addresses on several VLANs, two of
+// which have the same address.
 func TestNotFor(t *testing.T) {
 	five, six := wire.Tag{Type: 0x8100, TCI: 5}, wire.Tag{Type: 0x88a8, TCI: 6}
 	bare, on5, on65, both := gidOf("10.0.0.1"), gidOf("10.0.5.1"), gidOf("fe80::5"), gidOf("10.0.9.1")
@@ -25,7 +26,7 @@ func TestNotFor(t *testing.T) {
 		to       rdma.GID
 		tags     tags
 		why      counter
-		stripped counter // of a card that takes tags out
+		stripped counter // expected for a card that strips tags
 	}{
 		{bare, tags{}, 0, 0}, {bare, tags{priority}, 0, 0}, {bare, tags{five}, otherVLAN, otherVLAN},
 		{on5, tags{five}, 0, 0}, {on5, tags{urgent}, 0, 0}, {on5, tags{priority, five}, 0, 0}, {on5, tags{}, otherVLAN, 0}, {on5, tags{six}, otherVLAN, otherVLAN},
@@ -35,7 +36,7 @@ func TestNotFor(t *testing.T) {
 		{group, tags{}, 0, 0}, {group, tags{five}, 0, 0}, {group, tags{{Type: 0x8100, TCI: 9}}, otherVLAN, otherVLAN},
 		{gidOf("10.0.0.2"), tags{}, notOurs, notOurs}, {gidOf("10.0.0.2"), tags{five}, notOurs, notOurs},
 	} {
-		for _, at := range []int{0, 2, 4, 9} { // whichever came last
+		for _, at := range []int{0, 2, 4, 9} { // the index of the previous match does not matter
 			e := &wire.Envelope{Destination: c.to, Tags: c.tags}
 			m.at, m.stripped = at, false
 			why := m.notFor(e)
@@ -48,7 +49,8 @@ func TestNotFor(t *testing.T) {
 	}
 }
 
-// TestOtherVLAN has packets on another VLAN, right otherwise, reach no queue pair; those with no more than a priority do.
+// TestOtherVLAN: a packet on another VLAN reaches no queue pair. A packet whose tag has only a
+// priority does.
 func TestOtherVLAN(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	b := g.sides[1].newEnd(config(rdma.UD))
@@ -69,7 +71,7 @@ func TestOtherVLAN(t *testing.T) {
 	b.want(1, rdma.Received, rdma.Success)
 }
 
-// datagram is a packet of 16 bytes from A to a queue pair of B's.
+// datagram returns a packet of 16 bytes from A to a queue pair of B.
 func (g *rig) datagram(b *end, on tags) []byte {
 	path := wire.Path{Source: g.sides[0].gid.GID, Destination: b.gid.GID, SourceMAC: [6]byte(g.pair.A.MAC), DestinationMAC: [6]byte(g.pair.B.MAC), Tags: on,
 		SourcePort: 0xc000, HopLimit: 64}
@@ -83,7 +85,7 @@ func (g *rig) datagram(b *end, on tags) []byte {
 	return frame
 }
 
-// count is one of a device's counters.
+// count returns one of a device's counters.
 func count(d *Device, name string) uint64 {
 	for _, c := range d.Counters() {
 		if c.Name == name {

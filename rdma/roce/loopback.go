@@ -66,7 +66,8 @@ type local struct {
 	vlan vlan
 }
 
-// vlan is the tags of packets on a VLAN, without what of them does not say which; zero: they have none.
+// vlan holds the tags of packets on a VLAN, without the bits that do not identify it; zero: no
+// tags.
 type vlan [wire.MaxTags]wire.Tag
 
 // vlanMask masks the VLAN number in a tag.

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// TestModeOnVeth: the program is in front of the kernel's stack.
+// TestModeOnVeth: on a veth pair, the XDP program runs in generic mode.
 func TestModeOnVeth(t *testing.T) {
 	for _, s := range newRig(t, rigOptions{}).sides {
 		if mode := s.dev.iface.Granted().Mode; mode != bpf.Generic {
@@ -21,7 +21,8 @@ func TestModeOnVeth(t *testing.T) {
 	}
 }
 
-// TestZeroCopyOnVeth: who requires it hears that the driver has none, and not that the mode of the program excludes it.
+// TestZeroCopyOnVeth: if zero copy is required, the error says that the driver does not support it,
+// and not that the program's mode excludes it.
 func TestZeroCopyOnVeth(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 )
 
-// Modify changes the state. If the peer's address is given it waits until the route there is known.
+// Modify changes the state. If the peer's address is given, it waits until the route is known.
 func (q *queuePair) Modify(a rdma.Attributes, given rdma.Mask) error {
 	return q.life.WhileOpen(func() error { return q.modify(&a, given) })
 }
@@ -35,7 +35,7 @@ func (q *queuePair) modify(a *rdma.Attributes, given rdma.Mask) (err error) {
 	return err
 }
 
-// check finds errors before the network is asked for a route, so that a bad call does not wait.
+// check finds errors before Modify resolves a route, so that a bad call does not wait.
 func (q *queuePair) check(a *rdma.Attributes, given rdma.Mask) error {
 	to := q.qp.State()
 	if given&rdma.MaskState != 0 {

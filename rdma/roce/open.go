@@ -76,7 +76,8 @@ func (d *Device) openBook() (err error) {
 	return err
 }
 
-// ours selects the packets that the device receives. ARP, neighbour discovery and the rest go to the kernel.
+// ours selects the packets that the device receives. ARP, neighbour discovery and all other packets
+// go to the kernel.
 var ours = fmt.Sprintf("udp dst port %[1]d or (vlan and udp dst port %[1]d) or (vlan and udp dst port %[1]d)", wire.Port)
 
 // partsOfPacket is the number of parts per packet that the size of the ring allows for.
@@ -96,9 +97,9 @@ func (d *Device) openSockets() error {
 	return err
 }
 
-// mode returns where the XDP program runs. On a veth pair that is generic mode: the packets belong
-// to the kernel already, and reach the program earlier before its stack than in the driver, which
-// has a ring and a poll of its own for XDP.
+// mode returns where the XDP program runs. On a veth pair that is generic mode: the kernel
+// already has the packets. They reach the program sooner in front of the kernel's stack than in the
+// driver, which has its own ring and poll for XDP.
 func (d *Device) mode() bpf.Mode {
 	if d.net.Veth() && d.config.Policy != xdp.Require {
 		return bpf.Generic
@@ -255,15 +256,17 @@ type Config struct {
 	Send int
 	// Policy reports whether the kernel may copy packets on their way.
 	Policy xdp.Policy
-	// CopyBelow is the payload in bytes below which a packet is sent in one piece, with a copy, and not gathered from where it lies:
-	// each part costs the kernel or the card a little. Default 1024 where the kernel copies, 256 where it does not. Less than 0: nothing.
+	// CopyBelow is the payload in bytes below which a packet is copied into one piece, and not
+	// gathered from where its payload lies: each part costs the kernel or the card a little.
+	// Default 1024 if the kernel copies, 256 if it does not. Less than 0: no packet is copied.
 	CopyBelow int
-	// QueuePairs is the most there can be at once; default 1024.
+	// QueuePairs is the largest number of queue pairs at a time; default 1024.
 	QueuePairs int
-	// Keys is the most registrations and memory windows together; default 4096.
+	// Keys is the largest number of registrations and memory windows together; default 4096.
 	Keys int
-	// Headroom is how many bytes stay free in front of each packet. Default 202: behind the kernel's 256 and the headers of an IPv4
-	// SEND the payload lies at a multiple of 512, fit for direct I/O.
+	// Headroom is how many bytes stay free before each packet. Default 202: the payload of an IPv4
+	// SEND then begins at a multiple of 512, after the kernel's 256 bytes and the headers, as
+	// direct I/O requires.
 	Headroom *uint32
 }
 
@@ -289,8 +292,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Frames returns how many frames a device takes from the region, if its interface has so many
-// receive queues and its driver needs no more. Queue pairs with loans take more.
+// Frames returns how many frames a device takes from the region, if its interface has that number
+// of receive queues and its driver needs no more. Queue pairs with loans take more.
 func (c Config) Frames(queues int) int64 {
 	c.setDefaults()
 	return int64(queues*c.Receive) + int64(c.Send) + loopbackFrames

@@ -15,12 +15,12 @@ import (
 type path struct {
 	template wire.Template
 	loopback bool // the peer is the device itself
-	// lead is what a path was made from. It is kept so that the path can be made again when the network
-	// changes.
+	// lead holds the inputs of the path. It is kept so that the path can be made again when the
+	// network changes.
 	lead *pathSource
 }
 
-// pathSource is what a path was made of.
+// pathSource holds the inputs of a path.
 type pathSource struct {
 	kept          *network.TrackedRoute
 	address       rdma.Address
@@ -31,7 +31,7 @@ type pathSource struct {
 const resolveTimeout = 4 * time.Second
 
 // resolve finds the route to an address, for packets between two queue pairs; 0 stands for any. It
-// waits for the network.
+// blocks while the kernel resolves the neighbour.
 func (d *Device) resolve(ctx context.Context, a *rdma.Address, local, remote uint32) (path, error) {
 	if a.GID.IsZero() {
 		return path{}, fmt.Errorf("the peer's GID is missing: there are no LIDs on Ethernet")
@@ -120,7 +120,7 @@ func (d *Device) linkChanged(up bool) {
 func (d *Device) routeChanged(k *network.TrackedRoute) {
 	w, err := k.Route()
 	if err != nil {
-		return // WayLost has counted it
+		return // RouteLost has counted it
 	}
 	d.locked(func() {
 		for i := range d.datapath.paths {
@@ -135,7 +135,7 @@ func (d *Device) routeChanged(k *network.TrackedRoute) {
 
 // gone puts all queue pairs into ERR, because the interface was removed.
 func (d *Device) gone() {
-	d.progressLoop.poll = d.progressLoop.poll[:sockets] // its sockets would poll readable for ever
+	d.progressLoop.poll = d.progressLoop.poll[:sockets] // otherwise its sockets would always poll readable
 	d.events.add(rdma.Event{Kind: rdma.DeviceFatal})
 	d.locked(func() {
 		for q := range d.pairs {

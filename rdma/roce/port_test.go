@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
 
-// TestMessagePort holds ports of messages on a device to the contract of ports. Both ends are on one device, since the suite has one
-// region; between them is all of a device but the wire.
+// TestMessagePort: message ports on a device keep the contract of ports. Both ends are on one
+// device, since the suite has one region. Only the wire between two devices is missing.
 func TestMessagePort(t *testing.T) {
 	g := newRig(t, rigOptions{mtu: 4200})
 	s := g.sides[0]
@@ -23,7 +23,7 @@ func TestMessagePort(t *testing.T) {
 					t.Skip("not in the short form, where RC shows most of it")
 				}
 				if c.Name == "Allocations" && umem.Invariants {
-					continue // the race detector has system calls allocate
+					continue // with the race detector, system calls allocate
 				}
 				t.Run(c.Name, func(t *testing.T) {
 					on := *g
@@ -38,7 +38,7 @@ func TestMessagePort(t *testing.T) {
 	}
 }
 
-// worker gives the side hands of its own, empty as the suite wants them.
+// worker gives the side its own holder, empty as the suite expects it.
 func (s *side) worker(of *side) {
 	s.Helper()
 	var err error
@@ -50,7 +50,7 @@ func (s *side) worker(of *side) {
 
 const (
 	portDepth = 64
-	landing   = 128 // bytes of a frame in front of a message
+	landing   = 128 // bytes of a frame before a message
 )
 
 func (s *side) link(transport rdma.Transport) *porttest.Link {
@@ -69,7 +69,7 @@ func (s *side) link(transport rdma.Transport) *porttest.Link {
 	return l
 }
 
-// portConfig is what a port takes, which closes it.
+// portConfig makes the configuration of a port. The port closes the objects in it.
 func (s *side) portConfig(name string, transport rdma.Transport) msg.Config {
 	s.Helper()
 	c := msg.Config{Name: name, Worker: s.hands, Memory: s.memory, Landing: landing, Events: true, Datagrams: transport == rdma.UD,
@@ -92,7 +92,7 @@ func (s *side) queue(depth int) rdma.CompletionQueue {
 	return q
 }
 
-// join leads a port's queue pair to another one.
+// join takes a port's queue pair to RTS, connected to another one.
 func (s *side) join(p *msg.Peer, to rdma.QueuePair) {
 	s.Helper()
 	p.QPN, p.QKey = to.QPN(), qkey
@@ -109,8 +109,8 @@ func (s *side) openPort(c msg.Config) *msg.Port {
 	return p
 }
 
-// TestSendControl: bytes that are in no frame of the port's are sent as messages; how many the device is done with is known by those it tells of;
-// and a queue pair on which that fails is told of once.
+// TestSendControl: a port can send messages from memory outside of its frames. Only a message with
+// a completion tells it how many are done. It reports a failed queue pair once.
 func TestSendControl(t *testing.T) {
 	s := newRig(t, rigOptions{mtu: 4200}).sides[0]
 	a, b := s.portConfig("a", rdma.RC), s.portConfig("b", rdma.RC)

@@ -14,12 +14,12 @@ import (
 
 // progressLoop is the goroutine that drives a device while no program does: it handles deadlines,
 // sends ACKs, and receives packets for programs that sleep until an event. While programs poll the
-// device, it does not watch the sockets, so that packets do not wake it. It then only checks now
-// and then whether the programs still poll.
+// device, it does not watch the sockets, so that packets do not wake it. It then only checks from
+// time to time whether the programs still poll.
 type progressLoop struct {
 	dev    *Device
 	mtu    rdma.MTU      // of the port when the device was opened
-	up     bool          // the link works, as the program was told
+	up     bool          // the link state that the program was told
 	signal signal        // wakes it from watch
 	nudge  chan struct{} // wakes it from rest
 	timer  *time.Timer   // of rest
@@ -172,7 +172,7 @@ func (m *datapath) deadline() transport.Time {
 		return 1
 	}
 	at := forever
-	if m.unreaped() { // nothing says when the card is done
+	if m.unreaped() { // the card does not report when it is done
 		at = m.now().After(yieldInterval)
 	}
 	if due, ok := m.engine.NextDeadline(); ok {
@@ -193,8 +193,8 @@ const (
 	all                 // everything
 )
 
-// progress does the work, and the work of other threads that arrived meanwhile. A thread that finds
-// the lock taken leaves its work to the holder of the lock, and does not wait.
+// progress does the work, and the work that other threads leave in the meantime. A thread that
+// finds the lock taken leaves its work to the holder of the lock, and does not wait.
 func (d *Device) progress(w work) {
 	for {
 		if !d.lock.TryLock() {
@@ -238,7 +238,7 @@ const (
 )
 
 // idle reports whether there is nothing to do. It does not take the lock. count belongs to the
-// caller who polls: the number of times in a row that this was so.
+// thread that polls: the number of consecutive calls that found nothing.
 func (d *Device) idle(count *uint32) bool {
 	if d.owes.Load() || d.hasPackets() {
 		*count = 0
@@ -293,7 +293,7 @@ func (d *Device) publish(w work) {
 }
 
 // locked waits for the lock and calls f with it. It then does the work that f and other threads
-// left.
+// have left.
 func (d *Device) locked(f func()) {
 	d.lock.Lock()
 	f()
@@ -301,8 +301,8 @@ func (d *Device) locked(f func()) {
 	d.progress(all)
 }
 
-// unlock releases the lock after something that left no work, and does the work that other threads
-// left meanwhile.
+// unlock releases the lock when the holder has left no work, and does the work that other threads
+// have left in the meantime.
 func (d *Device) unlock() {
 	d.lock.Unlock()
 	if d.missed.Load() {
@@ -312,7 +312,8 @@ func (d *Device) unlock() {
 
 // flushACKs sends the ACKs that were already delayed when it was last called. So an ACK is sent in
 // time even if a program polls too seldom, or never finds its rings empty. If another thread has
-// the lock, the next one that drives the device does it: waiting for the lock would cost a wake-up.
+// the lock, the next thread that drives the device sends them: waiting for the lock would cost a
+// wake-up.
 func (d *Device) flushACKs() {
 	if !d.lock.TryLock() {
 		d.relieves.Store(true)
@@ -325,9 +326,9 @@ func (d *Device) flushACKs() {
 	}
 }
 
-// awaited reports whether a program may sleep until a completion comes. It checks the armed queues
-// and not turns: the program may have posted something after it armed a queue, which counts as a
-// turn.
+// awaited reports whether a program may sleep until a completion arrives. It checks the armed
+// queues and not turns: the program may have posted something after it armed a queue, which counts
+// as a turn.
 func (d *Device) awaited() bool {
 	if d.eventful.Load() == 0 {
 		return false

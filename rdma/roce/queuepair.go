@@ -29,8 +29,8 @@ var (
 	_ rdma.Member = (*queuePair)(nil)
 )
 
-// NewQueuePair makes a queue pair in RESET. One with Loans takes as many frames from the region, to
-// make up for those on loan.
+// NewQueuePair makes a queue pair in RESET. With Loans it takes that many frames from the region,
+// to make up for those on loan.
 func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 	return p.newQueuePair(c, 0)
 }
@@ -116,7 +116,7 @@ func (q *queuePair) Query() (a rdma.Attributes, err error) {
 	return a, err
 }
 
-// PostSend posts requests, and sends as much of them as possible at once.
+// PostSend posts requests, and sends as many of their packets as possible at once.
 func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int, error) {
 	if len(requests) == 1 && q.dev.batches.Load() == 0 && q.dev.post(q.qp, &requests[0], sges) {
 		return 1, nil
@@ -174,7 +174,7 @@ func (q *queuePair) Close() error {
 	return q.life.Close(func() error {
 		q.dev.locked(func() {
 			m := &q.dev.datapath
-			m.round() // sends what the peer waits for
+			m.round() // sends the packets that the peer waits for
 			for group := range q.groups {
 				q.detach(group)
 			}

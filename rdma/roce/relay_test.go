@@ -23,13 +23,14 @@ const (
 	delay // behind the next ones
 	flip  // a bit
 	cut
-	haunt // an acknowledgement is followed by one of what was never sent
+	haunt // an ACK is followed by a false one, for packets that were never sent
 	kinds
 )
 
 var faultNames = [kinds]string{"lost", "duplicated", "reordered", "corrupted", "truncated", "ghosts"}
 
-// relay is a bad network between two interfaces: it carries frames from each to the other, and does to packets of RoCE what was drawn.
+// relay is a bad network between two interfaces: it carries frames from each to the other, and
+// applies random faults to RoCE packets.
 type relay struct {
 	testing.TB
 	rates   [kinds]atomic.Uint64 // of each, in ten thousand
@@ -66,7 +67,7 @@ func newRelay(t testing.TB, seed uint64, a, b *testenv.End) *relay {
 	return r
 }
 
-// tap is a socket that has all that comes to an interface, and sends what is written as it is.
+// tap opens a socket that receives all packets of an interface, and sends frames unchanged.
 func tap(t testing.TB, e *testenv.End) (fd int) {
 	all := int(unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8)
 	e.Do(t, func() {
@@ -133,7 +134,7 @@ func (w *way) carry(frame []byte) {
 	}
 }
 
-// put sends a packet, or part of it, or another.
+// put sends a packet, part of it, or a changed one.
 func (w *way) put(frame []byte) {
 	own := append([]byte(nil), frame...)
 	if w.happens(flip) {
@@ -161,7 +162,7 @@ func (w *way) release() {
 	w.held = w.held[:0]
 }
 
-// ghost is an acknowledgement made of another, with a packet number far from any that is waited for.
+// ghost turns an ACK into a false one, whose packet number is far from any that the peer expects.
 func (w *way) ghost(frame []byte, e *wire.Envelope, h *wire.Header) []byte {
 	own := append([]byte(nil), frame...)
 	h.PSN = h.PSN.Add([2]int{-1000, 1000}[w.rnd.IntN(2)] * (1 + w.rnd.IntN(1000)))
@@ -171,7 +172,7 @@ func (w *way) ghost(frame []byte, e *wire.Envelope, h *wire.Header) []byte {
 	return own
 }
 
-// send writes a frame; where there is no room for it, it is lost.
+// send writes a frame. If there is no room for it, the frame is lost.
 func (w *way) send(frame []byte) {
 	if _, err := unix.Write(w.to, frame); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.ENETDOWN) {
 		w.Error(fmt.Errorf("%d bytes: %w", len(frame), err))
@@ -185,7 +186,7 @@ func (r *relay) setRates(rnd *rand.Rand) {
 	}
 }
 
-// newBadRig is two devices with a bad network between them.
+// newBadRig makes two devices with a bad network between them.
 func newBadRig(t testing.TB, seed uint64, o rigOptions) (*rig, *relay) {
 	testenv.Root(t)
 	apart := testenv.PairOptions{MTU: o.mtu, NoAddresses: true}

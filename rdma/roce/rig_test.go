@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// rig is two devices, each in a network namespace with a region of its own, joined by a veth pair.
+// rig is two devices, each in its own network namespace with its own region, joined by a veth pair.
 type rig struct {
 	testing.TB
 	pair    *testenv.Pair
@@ -20,7 +20,7 @@ type rig struct {
 	timeout uint8 // of queue pairs; a busy datapath needs more than a network does
 }
 
-// side is a device with what most tests need.
+// side is a device with the objects that most tests need.
 type side struct {
 	*rig
 	ns     *testenv.End
@@ -31,7 +31,7 @@ type side struct {
 	gid    rdma.GIDEntry
 	book   *umem.Book
 	hands  *umem.Holder
-	base   uint64 // of an extent of extentBytes, which is the test's
+	base   uint64 // of an extent of extentBytes for the test
 }
 
 const extentBytes = 16 << 20
@@ -51,7 +51,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	return newRigOn(t, testenv.NewPair(t, testenv.PairOptions{MTU: o.mtu, Queues: o.queues, IPv6: o.ipv6}), o)
 }
 
-// newRigOn has the namespaces joined already.
+// newRigOn makes a rig in namespaces that are already joined.
 func newRigOn(t testing.TB, pair *testenv.Pair, o rigOptions) *rig {
 	g := &rig{TB: t, timeout: 16, pair: pair}
 	for i, e := range []*testenv.End{&g.pair.A, &g.pair.B} {
@@ -91,7 +91,7 @@ func (g *rig) newSide(e *testenv.End, o rigOptions) *side {
 	return s
 }
 
-// open opens the device, and closes it with the test.
+// open opens the device, and closes it at the end of the test.
 func (s *side) open(c Config) {
 	s.Helper()
 	c.Region = s.region
@@ -108,7 +108,7 @@ func (s *side) open(c Config) {
 	s.Cleanup(func() { s.must(s.dev.Close()) })
 }
 
-// rest gives the test's frames back, and finds all of them in the pool.
+// rest gives the test's frames back, and checks that all frames are in the pool.
 func (s *side) rest(extent []umem.Frame) {
 	s.Helper()
 	s.hands.Give(extent)
@@ -127,7 +127,7 @@ func (g *rig) must(err error) {
 	}
 }
 
-// made makes a thing that is closed at the end of the test.
+// made makes an object and closes it at the end of the test.
 func made[T interface{ Close() error }](g *rig, f func() (T, error)) T {
 	g.Helper()
 	thing, err := f()
@@ -145,7 +145,7 @@ type end struct {
 	cq rdma.CompletionQueue
 }
 
-// config is what most tests have.
+// config returns the configuration that most tests use.
 func config(t rdma.Transport) rdma.QueuePairConfig {
 	return rdma.QueuePairConfig{Transport: t, SendDepth: 64, RecvDepth: 64, SendSGEs: 4, RecvSGEs: 4, InlineBytes: 128, SignalAll: true}
 }
@@ -163,7 +163,7 @@ func (s *side) newEnd(c rdma.QueuePairConfig) *end {
 
 const qkey = 0x11111111
 
-// attributes are those of all states, from which tweaks change some.
+// attributes returns the attributes for all states. Tests change some of them.
 func attributes(to *side, remote uint32, mtu rdma.MTU, from *side) rdma.Attributes {
 	return rdma.Attributes{Port: 1, Access: rdma.Remote, QKey: qkey, PathMTU: mtu, RemoteQPN: remote, ReceivePSN: 0xfffffe, SendPSN: 0xfffffe,
 		Address: rdma.Address{GID: to.gid.GID, GIDIndex: uint8(from.gid.Index)}, MaxReads: 8, MaxRemoteReads: 8, MinRNRTimer: 1, Timeout: from.timeout, Retries: 6, RNRRetries: 6}
@@ -233,7 +233,7 @@ func (e *end) receive(id uint64, sges ...rdma.SGE) {
 	}
 }
 
-// completion polls until there is one.
+// completion polls until there is a completion.
 func (e *end) completion() rdma.WorkCompletion {
 	e.Helper()
 	var got [1]rdma.WorkCompletion
@@ -260,7 +260,7 @@ func (e *end) want(id uint64, k rdma.Kind, status rdma.Status) rdma.WorkCompleti
 	return c
 }
 
-// show is what the device counted.
+// show lists the device's counters that are not zero.
 func (d *Device) show() (text string) {
 	for _, c := range d.Counters() {
 		if c.Value != 0 {
@@ -270,7 +270,7 @@ func (d *Device) show() (text string) {
 	return text
 }
 
-// await waits for something that comes without a completion.
+// await drives the device until f returns true.
 func (s *side) await(f func() bool) {
 	s.Helper()
 	testenv.Wait(s, 10*time.Second, "it", func() bool { s.dev.Progress(); return f() })

@@ -67,7 +67,8 @@ func (m *datapath) received(q *queue, n int) {
 	m.refill(supplyAt)
 }
 
-// A queue is refilled at once when supplyAt frames are missing, and when there is time when supplyLater are.
+// received refills queues that miss at least supplyAt frames. afterBurst, which has more time,
+// refills those that miss supplyLater.
 const (
 	supplyAt    = 64
 	supplyLater = 8
@@ -187,7 +188,7 @@ func (m *datapath) intact(chain []umem.Frame, from, to int) bool {
 	return c.Intact()
 }
 
-// view returns where length bytes lie that begin at offset in the packet.
+// view returns the part of the packet's frames that holds length bytes from offset on.
 func (m *datapath) view(chain []umem.Frame, offset, length int) []umem.Frame {
 	begin := m.viewed
 	for i := 0; length > 0; i++ {

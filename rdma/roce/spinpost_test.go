@@ -7,8 +7,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestSpinPost answers messages in the call that waits for them: at once where that is one packet, and else as PostSend does. What came and
-// the answer are whole; nothing is answered where nothing came or where something failed.
+// TestSpinPost: SpinPost sends an answer in the call that receives the message: at once if it is
+// one packet, otherwise as PostSend does. Message and answer arrive intact. SpinPost posts nothing
+// if no message arrives or a completion failed.
 func TestSpinPost(t *testing.T) {
 	g := newRig(t, rigOptions{mtu: 4200})
 	a, b := g.connected(config(rdma.RC), rdma.MTU4096)
@@ -55,13 +56,14 @@ func TestSpinPost(t *testing.T) {
 	}
 }
 
-// TestSpinPostTimesOut: who waits in SpinPost alone drives deadlines, too, and is told when the peer is not there any more.
+// TestSpinPostTimesOut: a thread in SpinPost also handles deadlines, and gets RetryExceeded if the
+// peer is gone.
 func TestSpinPostTimesOut(t *testing.T) {
 	g := newRig(t, rigOptions{})
-	g.timeout = 12 // all of them take half a second
+	g.timeout = 12 // all timeouts together take half a second
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
 	g.pair.B.Run(t, "ip", "link", "set", g.pair.B.Ifname, "down")
-	a.dev.progressLoop.stop() // nobody else drives the device
+	a.dev.progressLoop.stop() // from here only the test drives the device
 	a.send(rdma.SendRequest{ID: 1, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey()}, a.sge(0, 8))
 	got := make([]rdma.WorkCompletion, 4)
 	again := rdma.SendRequest{ID: 2, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey(), SGEs: 1}

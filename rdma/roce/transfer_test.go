@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// operations are those that tests go through, by what the sender's completion says.
+// operations are the operations under test, with the kind of the sender's completion.
 var operations = []struct {
 	op   rdma.Op
 	done rdma.Kind
@@ -16,7 +16,7 @@ var operations = []struct {
 	{rdma.Send, rdma.SendDone}, {rdma.SendImmediate, rdma.SendDone}, {rdma.Write, rdma.WriteDone}, {rdma.WriteImmediate, rdma.WriteDone}, {rdma.Read, rdma.ReadDone},
 }
 
-// TestTransfer moves messages of many sizes by each operation, transport and MTU, and compares each byte.
+// TestTransfer: messages of many sizes arrive intact, by each operation, transport and MTU.
 func TestTransfer(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -52,7 +52,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// transfer sends messages of sizes around the edges of packets and frames, from odd places to odd places.
+// transfer sends messages of sizes around the limits of packets and frames, from odd addresses to
+// odd addresses.
 func (g *rig) transfer(a, b *end, mtu rdma.MTU) {
 	m := mtu.Bytes()
 	for i, size := range []int{0, 1, 3, 63, 64, m - 1, m, m + 1, 2*m + 7, 4096, 3*4096 + 5, 64*m + 1} {
@@ -79,7 +80,7 @@ func (g *rig) transfer(a, b *end, mtu rdma.MTU) {
 	}
 }
 
-// expect waits until a message has come, and both know.
+// expect waits until a message has arrived and both ends have their completions.
 func (g *rig) expect(a, b *end, r rdma.SendRequest, done rdma.Kind, size int) {
 	g.Helper()
 	if r.Op != rdma.Read && r.Op != rdma.Write {
@@ -90,12 +91,12 @@ func (g *rig) expect(a, b *end, r rdma.SendRequest, done rdma.Kind, size int) {
 		}
 	}
 	a.want(r.ID, done, rdma.Success)
-	if a.qp.Config().Transport != rdma.RC && r.Op == rdma.Write { // nobody says when it is there
+	if a.qp.Config().Transport != rdma.RC && r.Op == rdma.Write { // no completion says when it has arrived
 		b.await(func() bool { return b.value("packets_received") == a.value("packets_sent") })
 	}
 }
 
-// TestAtomics adds and swaps in the peer's memory.
+// TestAtomics: atomics change the word in the peer's memory and return its old value.
 func TestAtomics(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
@@ -117,7 +118,7 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// TestDatagrams sends datagrams both ways, with the network header in front.
+// TestDatagrams: datagrams arrive in both directions, behind their network header.
 func TestDatagrams(t *testing.T) {
 	for name, o := range map[string]rigOptions{"IPv4": {}, "IPv6": {ipv6: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-// sender is the source address in the network header at a place.
+// sender returns the source address in the network header at an offset.
 func (e *end) sender(offset uint64) rdma.GID {
 	grh := e.at(offset, rdma.GRHBytes)
 	if e.gid.GID.Is4() {
@@ -161,7 +162,7 @@ func (e *end) handle(to *side) rdma.AddressHandle {
 	})
 }
 
-// TestMany has queue pairs of all transports move data at once.
+// TestMany: queue pairs of all transports transfer data at the same time.
 func TestMany(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	type two struct{ a, b *end }
@@ -191,7 +192,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestOwnAddress has both ends of a connection on one device.
+// TestOwnAddress: both ends of a connection can be on one device.
 func TestOwnAddress(t *testing.T) {
 	g := newRig(t, rigOptions{mtu: 4200})
 	s := g.sides[0]
@@ -215,7 +216,7 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-// value is one of the device's counters.
+// value returns one of the device's counters.
 func (s *side) value(name string) uint64 {
 	s.Helper()
 	for _, c := range s.dev.Counters() {

@@ -12,7 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestVLAN has two queue pairs talk on a VLAN, whose packets without its tag, or with another, are not taken.
+// TestVLAN: two queue pairs exchange messages on a VLAN. The device drops packets without the
+// VLAN's tag or with another one.
 func TestVLAN(t *testing.T) {
 	if out, err := exec.Command("modprobe", "8021q").CombinedOutput(); err != nil {
 		t.Fatalf("load the module 8021q: %v\n%s", err, out)

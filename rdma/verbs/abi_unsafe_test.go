@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// layouts are our types that C reads or writes as they are, by C's names of them and of
-// their fields, in order.
+// layouts lists our types that C reads or writes directly, with C's names for them and for their
+// fields, in order.
 var layouts = []struct {
 	c      string
 	of     any
@@ -27,7 +27,7 @@ var layouts = []struct {
 	{"struct ibv_wc", rdma.WorkCompletion{}, "wr_id status opcode vendor_err byte_len imm_data qp_num src_qp wc_flags pkey_index slid sl dlid_path_bits"},
 }
 
-// numbers are the numbers of ours that are libibverbs', too.
+// numbers lists our constants that have the same value in libibverbs.
 var numbers = map[string]uint64{
 	"IBV_QPT_RC": uint64(rdma.RC), "IBV_QPT_UC": uint64(rdma.UC), "IBV_QPT_UD": uint64(rdma.UD),
 
@@ -71,7 +71,7 @@ var numbers = map[string]uint64{
 	"sizeof(struct ibv_grh)": rdma.GRHBytes,
 }
 
-// TestHeaders holds our types and numbers to the headers that are installed.
+// TestHeaders: our types and constants agree with the installed headers.
 func TestHeaders(t *testing.T) {
 	var asks strings.Builder
 	want := map[string]uint64{}
@@ -112,7 +112,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestAlignments: what C makes of an address of ours is aligned.
+// TestAlignments: addresses that C casts to its own types are aligned.
 func TestAlignments(t *testing.T) {
 	for _, n := range []uintptr{unsafe.Alignof(rdma.SendRequest{}), unsafe.Alignof(rdma.ReceiveRequest{}), unsafe.Alignof(rdma.SGE{}), unsafe.Alignof(rdma.WorkCompletion{})} {
 		if n != 8 {
@@ -121,7 +121,7 @@ func TestAlignments(t *testing.T) {
 	}
 }
 
-// runC compiles a program of these statements with the headers, and returns what it prints.
+// runC compiles a C program of these statements with the headers, and returns its output.
 func runC(t *testing.T, statements string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
-// addressHandle is a way to a peer, and its place in the table of the domain.
+// addressHandle is a route to a peer, and its place in the table of the domain.
 type addressHandle struct {
 	life lifetime.Object
 	pd   *domain
@@ -56,7 +56,7 @@ func (h *addressHandle) make(a rdma.Address) (err error) {
 	return nil
 }
 
-// routeRemedies are for what the kernel says that looks up the way to a peer.
+// routeRemedies are remedies for the kernel's errors when it looks up the route to a peer.
 var routeRemedies = map[unix.Errno]string{
 	unix.ENETUNREACH:  "no route leads to the peer's address: check addresses and routes of the interface",
 	unix.EHOSTUNREACH: "the peer's address does not answer to ARP or neighbour discovery: check that it is up and on this link",
@@ -78,10 +78,10 @@ func (h *addressHandle) Close() error {
 	})
 }
 
-// hops is the hop limit where none is given.
+// hops is the default hop limit.
 const hops = 64
 
-// address makes what libibverbs has of an address, of a port of ours that it names.
+// address converts an address to the form of libibverbs. The address names a port of the device.
 func (d *device) address(a rdma.Address) (C.struct_ibv_ah_attr, error) {
 	to := C.struct_ibv_ah_attr{
 		dlid: C.uint16_t(a.LID), sl: C.uint8_t(a.SL), src_path_bits: C.uint8_t(a.PathBits), static_rate: C.uint8_t(a.StaticRate),

@@ -14,15 +14,15 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestRefusals: what cannot be is refused, with an error that says why, and what can be goes
-// on.
+// TestRefusals: an impossible call fails with an error that says why, and the object still works
+// afterwards.
 func TestRefusals(t *testing.T) {
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"states": wrongStates, "full": fullQueues, "elements": elements, "operations": wrongOperations, "inline": wrongInline,
 		"changes": wrongChanges, "registrations": wrongRegistrations, "registrations ended": endedRegistrations, "sizes": wrongSizes, "ports": wrongPorts, "closing": closing, "closed": closed})
 }
 
-// refused: the error is that one, and says that.
+// refused checks that an error wraps another one and contains a text.
 func refused(t *testing.T, err, is error, says string) {
 	t.Helper()
 	if err == nil || is != nil && !errors.Is(err, is) || !strings.Contains(err.Error(), says) {
@@ -53,7 +53,7 @@ func wrongStates(b *bench) {
 	refused(b.t, err, rdma.ErrState, "from RTS on")
 }
 
-// fullQueues: a full queue says how many it took, and those are done.
+// fullQueues: a full queue returns how many requests it accepted, and those complete.
 func fullQueues(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	c := x.qp.Config()
@@ -67,7 +67,7 @@ func fullQueues(b *bench) {
 	for i := range sends {
 		sends[i] = rdma.SendRequest{ID: uint64(i), Op: rdma.Write, Flags: rdma.Signaled, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr()}
 	}
-	// One that takes long keeps the others waiting.
+	// A long request keeps the others waiting.
 	x.send(rdma.SendRequest{ID: 1000, Op: rdma.Write, Flags: rdma.Signaled, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr() + destination}, b.sge(source, 1<<20))
 	n, err = x.qp.PostSend(sends, nil)
 	if err != nil {
@@ -90,7 +90,7 @@ func elements(b *bench) {
 	refused(b.t, err, unix.EINVAL, fmt.Sprintf("it takes %d elements", c.SendSGEs))
 	_, err = x.qp.PostReceive([]rdma.ReceiveRequest{{SGEs: uint32(len(many))}}, many)
 	refused(b.t, err, unix.EINVAL, "at most")
-	// The second wants more than the first has left: the first is posted.
+	// The second request needs more elements than the first leaves: only the first is posted.
 	pair := []rdma.SendRequest{{ID: 1, Op: rdma.Write, SGEs: 1, Flags: rdma.Signaled, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr() + destination}, {Op: rdma.Write, SGEs: 2}}
 	n, err := x.qp.PostSend(pair, many[:2])
 	refused(b.t, err, unix.EINVAL, "left of the list")
@@ -129,7 +129,8 @@ func wrongOperations(b *bench) {
 	refused(b.t, err, unix.EINVAL, "multiples of 8")
 }
 
-// wrongInline: inline data is read by the library, so what is not in the region must not reach it.
+// wrongInline: the library reads inline data, so the provider refuses addresses outside of the
+// region.
 func wrongInline(b *bench) {
 	x, _ := b.pair(config(rdma.RC))
 	size := b.memory.Length()
@@ -181,7 +182,8 @@ func wrongRegistrations(b *bench) {
 	refused(b.t, err, nil, "RDMA device "+b.dev.Name())
 }
 
-// endedRegistrations: a registration ends once, not under a window, and of its keys nothing is left.
+// endedRegistrations: a registration ends once, and not while a window is bound to it. Its keys are
+// then invalid.
 func endedRegistrations(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	m := b.register(rdma.EveryAccess)
@@ -208,7 +210,7 @@ func endedRegistrations(b *bench) {
 	again.want(3, b.local(rdma.LocalQPOperation))
 }
 
-// wrongPorts: there is one port, which has number 1.
+// wrongPorts: the device has one port, number 1.
 func wrongPorts(b *bench) {
 	for _, number := range []uint8{0, 2, 255} {
 		_, err := b.dev.Port(number)
@@ -255,7 +257,7 @@ func wrongSizes(b *bench) {
 	refused(b.t, err, nil, "1 to")
 }
 
-// closing: what is used stays, and the error names what uses it.
+// closing: an object in use cannot be closed, and the error names its user.
 func closing(b *bench) {
 	e := b.end(config(rdma.RC))
 	name := fmt.Sprintf("RC queue pair %d", e.qp.QPN())
@@ -270,7 +272,7 @@ func closing(b *bench) {
 	}
 }
 
-// closed: what is closed is of no use, and does no harm.
+// closed: calls on closed objects fail and do no harm.
 func closed(b *bench) {
 	e := b.end(config(rdma.RC))
 	if err := errors.Join(e.qp.Close(), e.cq.Close()); err != nil {

@@ -22,11 +22,11 @@ type completionQueue struct {
 	life   lifetime.Object
 	dev    *device
 	cq     *C.struct_ibv_cq
-	number C.uintptr_t // cq as the data path has it
+	number C.uintptr_t // cq as the data path uses it
 	depth  atomic.Int64
-	soft   bool // of Soft-RoCE
+	soft   bool // a queue of Soft-RoCE
 	fd     int
-	asked  int // how many events there may be: how often it was armed since; of the thread that polls
+	asked  int // upper bound of unread events: times armed since the last read; owned by the polling thread
 }
 
 func (q *completionQueue) String() string { return q.life.String() }

@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestConnections: ports connect over TCP, pass a message and are closed, a thousand times, and nothing
-// is left of them: no descriptor, nothing of the device's, no frame.
+// TestConnections: a thousand times, ports connect over TCP, pass a message and close. They leave
+// no descriptor, object of the device or frame behind.
 func TestConnections(t *testing.T) {
 	p := newPortBench(t)
 	l, err := connect.Listen(t.Context(), "127.0.0.1:0", connect.Config{})
@@ -36,8 +36,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// connection makes two ports that are connected, of which the second hangs up first, in the middle of
-// receiving.
+// connection makes two connected ports. The second one closes first, in the middle of receiving.
 func (p *portBench) connection(l *connect.Listener) {
 	p.t.Helper()
 	s := portShape{transport: rdma.RC}
@@ -74,7 +73,7 @@ func (p *portBench) connection(l *connect.Listener) {
 	}
 }
 
-// connecting is the queue pair of a port that is to be, in INIT.
+// connecting returns the queue pair for a port, in INIT.
 func (p *portBench) connecting(c msg.Config) connect.End {
 	p.t.Helper()
 	e := connect.End{Queue: c.QueuePairs[0].QueuePair, Settings: connect.Defaults()}

@@ -8,20 +8,21 @@ import (
 )
 
 // Counter is one of a port's counters, by the kernel's name for it
-// (Documentation/ABI/stable/sysfs-class-infiniband). They count from the time the device
-// was made, and may be reset by others.
+// (Documentation/ABI/stable/sysfs-class-infiniband). Counters start when the device is made, and
+// other programs may reset them.
 type Counter struct {
 	Name string
-	// Value is in what the name says, of port_rcv_data and port_xmit_data in units of four bytes.
+	// Value is in the unit that the name says; port_rcv_data and port_xmit_data are in units of
+	// four bytes.
 	Value uint64
-	// Hardware says that it is one of the device's own (hw_counters), and not one that all
-	// InfiniBand ports have. Soft-RoCE has only these.
+	// Hardware means that the counter is one of the device's own (hw_counters), and not one that
+	// all InfiniBand ports have. Soft-RoCE has only these.
 	Hardware bool
 }
 
-// ReadCounters reads the counters of a port, sorted by name, those all ports have
-// first. Those that the device lacks are left out. It allocates, and reads a file for each.
-// The kernel caches a device's own counters: see [CountersLifespan].
+// ReadCounters reads the counters of a port, sorted by name; those that all ports have come first.
+// It omits counters that the device lacks. It allocates, and reads a file for each counter. The
+// kernel caches a device's own counters: see [CountersLifespan].
 func ReadCounters(device string, port uint8) ([]Counter, error) {
 	dir, err := portDir(device, port)
 	if err != nil {
@@ -38,9 +39,9 @@ func ReadCounters(device string, port uint8) ([]Counter, error) {
 	return append(common, own...), nil
 }
 
-// CountersLifespan is how long the kernel answers with the hardware counters that it read from a port
-// before (hw_counters/lifespan, 10 ms by default). Wait that long to count what was just sent. It is 0
-// for a device without such counters.
+// CountersLifespan returns how long the kernel caches the hardware counters of a port
+// (hw_counters/lifespan, 10 ms by default). To count packets that were just sent, wait that long.
+// It is 0 for a device without such counters.
 func CountersLifespan(device string, port uint8) (time.Duration, error) {
 	dir, err := portDir(device, port)
 	if err != nil {
@@ -92,7 +93,7 @@ func readCounters(dir string, hardware bool) ([]Counter, error) {
 	var counters []Counter
 	for _, name := range names {
 		value, err := strconv.ParseUint(read(dir, name), 10, 64)
-		if err != nil || name == "lifespan" { // how long the kernel keeps what it read
+		if err != nil || name == "lifespan" { // how long the kernel caches counters
 			continue
 		}
 		counters = append(counters, Counter{name, value, hardware})

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// copied is what Linux 7 has of a Soft-RoCE device over which ibv_rc_pingpong has sent
-// 50 messages of 4 packets each way: with the acknowledgements 500 packets.
+// copied is a copy of the counters of a Soft-RoCE device on Linux 7 after ibv_rc_pingpong sent 50
+// messages of 4 packets each way: with the ACKs 500 packets.
 const copied = "testdata/class"
 
 func TestReadCounters(t *testing.T) {
@@ -32,8 +32,8 @@ func TestReadCounters(t *testing.T) {
 	}
 }
 
-// TestReadOddCounters: what is no number is left out, and so is how old numbers may be. A
-// directory that is not there has none.
+// TestReadOddCounters: ReadCounters omits files without a number and the lifespan. A missing
+// directory has no counters.
 func TestReadOddCounters(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -28,11 +28,11 @@ type device struct {
 	ctx   *C.struct_ibv_context
 	fd    int // of events
 	caps  rdma.Capabilities
-	// atZero says that regions can be registered at address 0.
+	// atZero means that regions can be registered at address 0.
 	atZero bool
-	// windows says that there are memory windows that hold a peer to their bounds.
+	// windows means that the device has memory windows and enforces their bounds.
 	windows bool
-	pairs   atomic.Int32 // queue pairs that are open
+	pairs   atomic.Int32 // open queue pairs
 }
 
 func (d *device) String() string { return d.life.String() }
@@ -109,9 +109,9 @@ func (d *device) readCapabilities() error {
 	return nil
 }
 
-// softRoCE is the vendor that Soft-RoCE gives as its own (drivers/infiniband/sw/rxe/rxe_param.h).
-// Through a window of its a peer reaches all of the registration that the window is
-// bound to: check_rkey in rxe_resp.c (6.1 to 7.2) looks at no other bounds.
+// softRoCE is the vendor that Soft-RoCE reports (drivers/infiniband/sw/rxe/rxe_param.h). Through a
+// window of Soft-RoCE a peer can access the whole registration that the window is bound to:
+// check_rkey in rxe_resp.c (6.1 to 7.2) checks no other bounds.
 const softRoCE = 0xffffff
 
 func (d *device) Port(number uint8) (p rdma.Port, err error) {
@@ -122,7 +122,7 @@ func (d *device) Port(number uint8) (p rdma.Port, err error) {
 	return p, err
 }
 
-// hasPort refuses numbers that no port has.
+// hasPort refuses the numbers of ports that the device does not have.
 func (d *device) hasPort(number uint8) error {
 	if number < 1 || number > d.caps.Ports {
 		return fmt.Errorf("%v has no port %d: they are numbered from 1 to %d", d, number, d.caps.Ports)
@@ -146,7 +146,7 @@ func (d *device) port(number uint8) (rdma.Port, error) {
 	}, nil
 }
 
-// portState is the name of an enum ibv_port_state, as the kernel has it in sysfs.
+// portState returns the name of an enum ibv_port_state, as the kernel writes it in sysfs.
 func portState(n int) string {
 	names := []string{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}
 	if n >= 0 && n < len(names) {
@@ -163,7 +163,7 @@ func (d *device) GIDs(port uint8) (table []rdma.GIDEntry, err error) {
 	return table, err
 }
 
-// gids asks libibverbs for all places at once, and reads sysfs where it is too old.
+// gids reads all entries through libibverbs at once, or from sysfs if the library is too old.
 func (d *device) gids(port uint8) ([]rdma.GIDEntry, error) {
 	if err := d.hasPort(port); err != nil {
 		return nil, err

@@ -14,13 +14,13 @@
 // libibverbs reads inline data itself, so the lkey of its elements must be that of a whole region
 // (Register).
 //
-// Devices. What the kernel tells about RDMA devices without libibverbs (state, addresses,
-// counters) is read from /sys/class/infiniband; see [Ports] and [ReadCounters].
+// Devices. The package reads state, addresses and counters of RDMA devices from
+// /sys/class/infiniband, without libibverbs; see [Ports] and [ReadCounters].
 //
 // Memory windows. Soft-RoCE has them, but lets a peer access memory beyond their bounds. So none
 // are made there (ErrUnsupported). A window stays with the queue pair that bound it last. Close it
 // before that queue pair, or invalidate it and bind it with another one.
 //
-// Limits. Tests had Soft-RoCE and no other device. Queue pairs over an InfiniBand link layer
-// (addressed by LID, P_Key) and iWARP are in the code and untested.
+// Limits. The tests ran on Soft-RoCE and no other device. The code for queue pairs over an
+// InfiniBand link layer (addressed by LID, P_Key) and for iWARP is untested.
 package verbs

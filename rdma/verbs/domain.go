@@ -23,7 +23,7 @@ type domain struct {
 	dev    *device
 	pd     *C.struct_ibv_pd
 	tables *C.struct_ud_tables
-	// The places of the tables.
+	// handles and memories are the free places of the tables.
 	handles, memories places
 }
 
@@ -32,7 +32,7 @@ func (p *domain) String() string { return p.life.String() }
 var _ rdma.ProtectionDomain = (*domain)(nil)
 
 func (d *device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
-	// Handle 0 is none, so that a request that forgot it is refused.
+	// Handle 0 is reserved, so that a request without a handle is refused.
 	p := &domain{dev: d}
 	p.handles = places{what: "address handles", next: 1, end: C.UD_HANDLES}
 	p.memories = places{what: "registered regions", end: C.UD_MEMORIES}
@@ -69,7 +69,7 @@ func (p *domain) Close() error {
 type places struct {
 	what      string
 	mu        sync.Mutex
-	free      []uint32 // given out before
+	free      []uint32 // returned after use
 	next, end uint32
 }
 

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusal is an error of the device, its driver or the kernel: the step, the object that it was tried with, why it failed, and what can be
-// done about it.
+// refusal is an error of the device, its driver or the kernel. It names the step, the object, the
+// cause and the remedy.
 func refusal(step string, with fmt.Stringer, errno unix.Errno, remedies map[unix.Errno]string) error {
 	return fmt.Errorf("%s: %v: %w", step, with, explain(errno, remedies))
 }
 
-// explain adds to an error number what can be done about it.
+// explain adds the remedy to an error number.
 func explain(errno unix.Errno, remedies map[unix.Errno]string) error {
 	remedy, ok := remedies[errno]
 	if !ok {
@@ -27,7 +27,7 @@ func explain(errno unix.Errno, remedies map[unix.Errno]string) error {
 	return fmt.Errorf("%w (%s)", errno, remedy)
 }
 
-// remediesOfAll are for what means the same at each step.
+// remediesOfAll are remedies for errors that mean the same at each step.
 var remediesOfAll = map[unix.Errno]string{
 	unix.ENODEV:     "the device is gone",
 	unix.EIO:        "the device is gone, or failed: see the kernel's log",
@@ -38,7 +38,7 @@ var remediesOfAll = map[unix.Errno]string{
 	unix.ENOSYS:     "the device's driver cannot",
 }
 
-// memlock is the limit on pinned memory, in words.
+// memlock describes the limit on pinned memory.
 func memlock() string {
 	limit, err := Memlock()
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestEvents: what one can wait for comes, and only then.
+// TestEvents: a program gets the events that it waits for, and no others.
 func TestEvents(t *testing.T) {
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"completions": completionEvents, "several": severalEvents, "solicited": solicitedEvents, "shared queue": sharedQueueEvents, "port": portEvents,
@@ -34,7 +34,7 @@ func (e *end) arm(solicited bool) {
 	}
 }
 
-// event waits for an event of the completion queue, and takes it.
+// event waits for an event of the completion queue, and acknowledges it.
 func (e *end) event() {
 	e.t.Helper()
 	if !readable(e.cq.FD(), 10*time.Second) {
@@ -68,14 +68,14 @@ func completionEvents(b *bench) {
 	y.noEvent()
 	y.arm(false)
 	x.sendTo(y, 0)
-	y.event() // one, however many completions follow
+	y.event() // one event, for any number of completions
 	x.sendTo(y, 0)
 	y.noEvent()
 	y.want(7, rdma.Success)
 	y.want(7, rdma.Success)
 }
 
-// severalEvents: those that were not taken add up, and being armed twice is being armed once.
+// severalEvents: events that are not acknowledged add up, and arming twice gives one event.
 func severalEvents(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	for range 3 {
@@ -98,8 +98,8 @@ func severalEvents(b *bench) {
 	}
 }
 
-// solicitedEvents: the sender says what is waited for. (A failure should be, too, but is not by
-// Soft-RoCE.)
+// solicitedEvents: only a solicited message causes an event. (A failure should cause one too, but
+// does not on Soft-RoCE.)
 func solicitedEvents(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	y.arm(true)
@@ -139,7 +139,8 @@ func (b *bench) occurs(want rdma.EventKind) rdma.Event {
 	return rdma.Event{}
 }
 
-// sharedQueueEvents: receives for several queue pairs are in one queue, and an event says when few are left.
+// sharedQueueEvents: several queue pairs take receives from one queue, and an event says when few
+// are left.
 func sharedQueueEvents(b *bench) {
 	shared := testenv.Opened(b.t, func() (rdma.SharedReceiveQueue, error) {
 		return b.pd.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: 16, SGEs: 1})
@@ -179,7 +180,7 @@ func sharedQueueEvents(b *bench) {
 	}
 }
 
-// portEvents: the card's link is the port's.
+// portEvents: the state of the port follows the link of the card.
 func portEvents(b *bench) {
 	link, err := netlink.LinkByName(card)
 	if err != nil {
@@ -208,7 +209,7 @@ func portEvents(b *bench) {
 	}
 }
 
-// overrun: a completion queue with no room is an event.
+// overrun: a full completion queue causes an event.
 func overrun(b *bench) {
 	x, y := b.end(config(rdma.RC)), b.end(config(rdma.RC))
 	small := testenv.Opened(b.t, func() (rdma.CompletionQueue, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// talkers are two ends with a queue of their own for requests, and receives posted.
+// talkers makes two ends with separate send completion queues, and posts receives.
 func talkers(b *bench) (x, y *end) {
 	b.t.Helper()
 	c := config(rdma.RC)
@@ -34,7 +34,8 @@ func talkers(b *bench) (x, y *end) {
 	return x, y
 }
 
-// exchange is so many rounds of a request of an end's, which begins to post or not.
+// exchange returns an Exchange of several rounds of one operation. begins says whether the end
+// posts first.
 func (e *end) exchange(op rdma.Op, rounds int, begins bool) *rdma.Exchange {
 	x := &rdma.Exchange{Request: rdma.SendRequest{ID: 4, Op: op, SGEs: 1, Flags: rdma.Signaled, RKey: e.b.memory.RKey(), RemoteAddr: e.b.memory.Addr() + destination},
 		Element: e.b.sge(source, 8), Sent: e.qp.Config().SendCQ, Ahead: 4, Rounds: rounds, Begun: begins, Posted: make([]uint64, rounds)}
@@ -47,7 +48,7 @@ func (e *end) exchange(op rdma.Op, rounds int, begins bool) *rdma.Exchange {
 	return x
 }
 
-// finish calls until all rounds are done.
+// finish calls Exchange until all rounds are done.
 func (e *end) finish(x *rdma.Exchange) error {
 	for end := time.Now().Add(20 * time.Second); x.Rounds > 0; {
 		if err := e.qp.(rdma.Exchanger).Exchange(x, 5*time.Millisecond); err != nil {
@@ -60,7 +61,7 @@ func (e *end) finish(x *rdma.Exchange) error {
 	return nil
 }
 
-// both has two ends do their parts at once, and holds what they noted to what they did.
+// both runs the exchanges of two ends at once, and checks the times that they recorded.
 func both(t *testing.T, x, y *end, of, answer *rdma.Exchange) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -75,7 +76,8 @@ func both(t *testing.T, x, y *end, of, answer *rdma.Exchange) {
 	}
 }
 
-// exchanges: more messages to and fro than there are receives, bytes whose number starts again, and requests that nobody answers.
+// exchanges: Exchange works with more messages than receives, with message numbers that wrap, and
+// with READs, which the peer does not answer by a message.
 func exchanges(b *bench) {
 	const rounds = 300
 	x, y := talkers(b)
@@ -107,7 +109,7 @@ func exchanges(b *bench) {
 	}
 }
 
-// word has the last four of eight bytes, and last the very last, which are all 0.
+// word returns the last four of eight bytes, and last the last byte. Both clear all eight.
 func (e *end) word(addr uint64) *uint32 {
 	return (*uint32)(unsafe.Pointer(&e.zero(addr)[4]))
 }
@@ -120,7 +122,8 @@ func (e *end) zero(addr uint64) []byte {
 	return b
 }
 
-// failedExchanges: nothing comes for a while, which is no error; what comes is a failure; what is asked for makes no sense.
+// failedExchanges: Exchange returns no error if no message arrives in time. It fails if a
+// completion does, or if the request is invalid.
 func failedExchanges(b *bench) {
 	x, y := talkers(b)
 	pong := y.exchange(rdma.Send, 2, false)

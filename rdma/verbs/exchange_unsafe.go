@@ -37,7 +37,7 @@ func (q *queuePair) Exchange(x *rdma.Exchange, limit time.Duration) error {
 	return q.stopped(x, why, c.posted, &wc[0])
 }
 
-// exchange is x as C has it, checked.
+// exchange checks x and converts it for C.
 func (q *queuePair) exchange(x *rdma.Exchange) (c C.struct_ud_exchange, err error) {
 	sent, ok := x.Sent.(*completionQueue)
 	came, _ := x.Came.(*completionQueue)
@@ -63,7 +63,7 @@ func (q *queuePair) exchange(x *rdma.Exchange) (c C.struct_ud_exchange, err erro
 	if came != nil {
 		c.came = came.number
 	}
-	// The words lie in a region, which the Go runtime knows nothing of.
+	// The words are in a region, which the Go runtime does not manage.
 	c.word, c.last = C.uintptr_t(uintptr(unsafe.Pointer(x.Word))), C.uintptr_t(uintptr(unsafe.Pointer(x.Last)))
 	if x.Begun {
 		c.begun = 1
@@ -74,7 +74,7 @@ func (q *queuePair) exchange(x *rdma.Exchange) (c C.struct_ud_exchange, err erro
 	return c, nil
 }
 
-// stopped is the error of an exchange that came back early.
+// stopped returns the error of an exchange that ended early.
 func (q *queuePair) stopped(x *rdma.Exchange, why C.enum_ud_stopped, p C.struct_ud_posted, wc *rdma.WorkCompletion) error {
 	switch why {
 	case C.UD_FAILED:

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestPortsOfExtents: a message of an extent goes into an extent, by a message port.
+// TestPortsOfExtents: a message port delivers a message as long as an extent into an extent.
 func TestPortsOfExtents(t *testing.T) {
 	p := newPortBench(t)
 	p.region = testenv.Opened(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: 8 << 20, Extents: 4}) })
@@ -28,7 +28,7 @@ func TestPortsOfExtents(t *testing.T) {
 	})
 }
 
-// extents passes two extents full from a to b.
+// extents sends two full extents from a to b.
 func (p *portBench) extents(a, b umem.Port) {
 	p.t.Helper()
 	fs := make([]umem.Frame, 4)
@@ -50,7 +50,7 @@ func (p *portBench) extents(a, b umem.Port) {
 	p.wantBack(a, "sent", 2, nil)
 }
 
-// received takes messages that a sent to b.
+// received receives messages that a sent to b.
 func (p *portBench) received(a, b umem.Port, n int) (got []umem.Frame) {
 	p.t.Helper()
 	fs := make([]umem.Frame, n)

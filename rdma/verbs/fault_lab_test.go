@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestFaults: each fault has the status that a user would look up, at the ends that it concerns, and
-// what was outstanding behind it is flushed.
+// TestFaults: each fault gives the documented status at the ends that it concerns, and flushes the
+// requests posted after it.
 func TestFaults(t *testing.T) {
 	b := newBench(t, everything)
 	tests := map[string]func(*bench){"flush order": flushes, "nobody there": nobody, "receiver not ready": notReady, "receive too short": tooShort,
@@ -28,7 +28,7 @@ func TestFaults(t *testing.T) {
 type fault struct {
 	change func(b *bench, r *rdma.SendRequest, s *rdma.SGE)
 	want   rdma.Status
-	local  bool // the peer sees nothing of it
+	local  bool // the peer does not notice
 }
 
 var faults = map[string]fault{
@@ -89,9 +89,9 @@ func (b *bench) fault(f fault) {
 	}
 }
 
-// local is how Soft-RoCE ends a request that fails on its own side, when it first looks at
-// the memory. Since 6.3 the queue pair is in error before the completion is made, and the cause is lost.
-// For memory with a wrong lkey 6.1 says LocalQPOperation, and not LocalProtection.
+// local returns the status of a request that fails on Soft-RoCE's own side when it first looks at
+// the memory. Since 6.3 the queue pair is in error before the completion is made, so the cause is
+// lost. For memory with a wrong lkey, 6.1 reports LocalQPOperation and not LocalProtection.
 func (b *bench) local(s rdma.Status) rdma.Status {
 	if labenv.Kernel(b.t) == labenv.Linux61 {
 		return s
@@ -106,9 +106,9 @@ func (e *end) state(want rdma.State) {
 	}
 }
 
-// flushes: behind the one that failed all come back in the order they were posted, those posted later
-// too, and a queue pair that was reset works again. (Soft-RoCE is not told of receives posted later,
-// and keeps them.)
+// flushes: requests after a failed one are flushed in the order of posting, also those posted
+// later, and the queue pair works again after a reset. (The kernel does not tell Soft-RoCE of
+// receives posted later, so it keeps them.)
 func flushes(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	for id := range uint64(5) {
@@ -119,7 +119,7 @@ func flushes(b *bench) {
 	bad.LKey += 0x100
 	requests, sges := []rdma.SendRequest{{ID: 0, Op: rdma.Send, SGEs: 1}}, []rdma.SGE{bad}
 	for id := uint64(1); id < 10; id++ {
-		requests = append(requests, rdma.SendRequest{ID: id, Op: rdma.Send, SGEs: 1}) // not signaled: failing, they are told anyhow
+		requests = append(requests, rdma.SendRequest{ID: id, Op: rdma.Send, SGEs: 1}) // not signaled, but failures complete
 		sges = append(sges, b.sge(source, 8))
 	}
 	if n, err := x.qp.PostSend(requests, sges); n != len(requests) || err != nil {
@@ -147,7 +147,7 @@ func flushes(b *bench) {
 	x.transfer(y, rdma.Send, 4096)
 }
 
-// nobody: a peer that does not answer is noticed when the retries are used up.
+// nobody: if the peer does not answer, the request fails when the retries are used up.
 func nobody(b *bench) {
 	x := b.end(config(rdma.RC))
 	x.connect(0xfffffe)
@@ -160,11 +160,11 @@ func notReady(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send}, b.sge(source, 8))
 	x.want(1, rdma.ReceiverNotReadyExceeded)
-	y.state(rdma.ReadyToSend) // it is not its fault
+	y.state(rdma.ReadyToSend) // the peer is not at fault
 }
 
-// tooShort: Soft-RoCE ends both sides as if the receive were malformed, where a card would
-// say RemoteInvalidRequest and LocalLength.
+// tooShort: if the receive is too short, Soft-RoCE fails both sides as if the receive were
+// malformed. A card would report RemoteInvalidRequest and LocalLength.
 func tooShort(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	y.receive(70, b.sge(destination, 100))
@@ -183,7 +183,8 @@ func receiveRights(b *bench) {
 	y.want(70, rdma.LocalQPOperation)
 }
 
-// lostAnswers: what comes back has nowhere to go. The peer has done its part, and goes on.
+// lostAnswers: a request fails if its local memory cannot take the answer. The peer has executed
+// it, and stays connected.
 func lostAnswers(b *bench) {
 	for _, op := range []rdma.Op{rdma.Read, rdma.FetchAdd, rdma.CompareSwap} {
 		x, y := b.pair(config(rdma.RC))
@@ -196,7 +197,7 @@ func lostAnswers(b *bench) {
 	}
 }
 
-// lateReceive: a message that no receive was posted for is sent again until there is one.
+// lateReceive: a message without a receive is sent again until there is one.
 func lateReceive(b *bench) {
 	x, y := b.end(config(rdma.RC)), b.end(config(rdma.RC))
 	x.connectWith(y.qp.QPN(), 7)
@@ -208,7 +209,7 @@ func lateReceive(b *bench) {
 	y.want(7, rdma.Success)
 }
 
-// pairRights: what the memory allows and the queue pair does not is no valid request.
+// pairRights: a request is invalid if the memory allows it and the queue pair does not.
 func pairRights(b *bench) {
 	for _, op := range []rdma.Op{rdma.Write, rdma.Read, rdma.FetchAdd, rdma.CompareSwap} {
 		x, y := b.end(config(rdma.RC)), b.end(config(rdma.RC))
@@ -221,8 +222,8 @@ func pairRights(b *bench) {
 	}
 }
 
-// lostDatagrams: a datagram with a wrong Q_Key, or to nobody, or that no receive is posted for, is
-// gone without a word, and the next one arrives.
+// lostDatagrams: a datagram with a wrong Q_Key, to no queue pair, or without a posted receive is
+// lost without an error, and the next one arrives.
 func lostDatagrams(b *bench) {
 	x, y := b.end(config(rdma.UD)), b.end(config(rdma.UD))
 	x.connect(0)

@@ -14,10 +14,10 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/mr"
 )
 
-// granting is a queue pair that grants and another that uses the grants.
+// granting is a queue pair that grants access, and another one that uses the grants.
 type granting struct {
 	*bench
-	x, y   *end // y is who is granted to
+	x, y   *end // y gets the grants
 	grants *mr.Cache
 	got    [8]rdma.WorkCompletion
 }
@@ -42,7 +42,7 @@ func (g *granting) grant(addr, length uint64, a rdma.Access) mr.Registration {
 	return to
 }
 
-// wait tries again while requests are under way.
+// wait repeats f while it returns ErrBusy.
 func (g *granting) wait(what string, f func() error) {
 	g.t.Helper()
 	g.until(what, func() bool {
@@ -54,7 +54,7 @@ func (g *granting) wait(what string, f func() error) {
 	})
 }
 
-// until polls without a rest, so that latencies are those of the device.
+// until polls without sleeping, so that latencies are those of the device.
 func (g *granting) until(what string, cond func() bool) {
 	g.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
@@ -68,7 +68,7 @@ func (g *granting) until(what string, cond func() bool) {
 	}
 }
 
-// take gives the grants their completions.
+// take passes completions to the grants.
 func (g *granting) take() {
 	g.t.Helper()
 	n, err := g.x.cq.Poll(g.got[:])
@@ -91,8 +91,8 @@ func (g *granting) revoke(addr uint64) {
 	g.until("the end of a grant", func() bool { return g.grants.Revoked(addr) })
 }
 
-// bound waits until all binds are complete: a peer that is not told by a SEND might be
-// too early.
+// bound waits until all binds are complete: a peer that learns of a grant without a SEND might use
+// it too early.
 func (g *granting) bound(n uint64) {
 	g.t.Helper()
 	g.until("grants to be made", func() bool {
@@ -101,20 +101,20 @@ func (g *granting) bound(n uint64) {
 	})
 }
 
-// use has the peer use a grant, and wants a status.
+// use makes the peer use a grant, and checks the status.
 func (g *granting) use(op rdma.Op, to mr.Registration, at uint64, length uint32, want rdma.Status) {
 	g.t.Helper()
 	g.y.send(rdma.SendRequest{ID: 5, Op: op, Flags: rdma.Signaled, RemoteAddr: to.Addr + at, RKey: to.RKey}, g.sge(destination, length))
 	g.y.want(5, want)
 }
 
-// TestGrants: parts of a region that a peer may reach, until they are revoked.
+// TestGrants: a peer may access parts of a region until the grants are revoked.
 func TestGrants(t *testing.T) {
 	newBench(t, everything).run(map[string]func(*bench){"use": grantsUsed, "another": grantsOfAnother, "busy": grantsBusy, "allocate": grantsAllocate,
 		"latency": grantLatency})
 }
 
-// grantsUsed: what a peer can do with a grant, and what not, one queue pair each.
+// grantsUsed: what a peer may do with a grant, and what it may not; each with its own queue pair.
 func grantsUsed(b *bench) {
 	const rw = rdma.RemoteWrite | rdma.RemoteRead
 	for _, register := range []bool{false, true} {
@@ -151,8 +151,8 @@ func grantsUsed(b *bench) {
 	}
 }
 
-// beyond is what becomes of a request beyond a grant. The bounds of Soft-RoCE's windows do
-// not hold, which is why there are none but in tests.
+// beyond returns the status of a request beyond a grant. Soft-RoCE does not enforce the bounds of
+// windows, so only tests use them.
 func (g *granting) beyond() rdma.Status {
 	if g.grants.Windows() {
 		return rdma.Success
@@ -160,7 +160,7 @@ func (g *granting) beyond() rdma.Status {
 	return rdma.RemoteAccess
 }
 
-// granted is a grant of 1000 bytes from 4096.
+// granted grants 1000 bytes from 4096 on.
 func (g *granting) granted(a rdma.Access) mr.Registration {
 	g.t.Helper()
 	g.grants.Publish()
@@ -170,7 +170,7 @@ func (g *granting) granted(a rdma.Access) mr.Registration {
 	return to
 }
 
-// evicts wants the grant released longest ago to end for want of room.
+// evicts checks that the grant that was released longest ago ends when there is no room.
 func (g *granting) evicts(a rdma.Access) {
 	g.t.Helper()
 	var to []mr.Registration
@@ -202,7 +202,7 @@ func (g *granting) evicts(a rdma.Access) {
 	}
 }
 
-// grantsOfAnother: a window is good for the peer of its queue pair only.
+// grantsOfAnother: only the peer of its queue pair can use a window.
 func grantsOfAnother(b *bench) {
 	g := b.granting(4, 8, false)
 	if !g.grants.Windows() {
@@ -214,7 +214,7 @@ func grantsOfAnother(b *bench) {
 	g.use(rdma.Write, to, 0, 8, rdma.Success)
 }
 
-// grantsBusy: no more requests than allowed, and none is forgotten.
+// grantsBusy: the cache posts no more requests than allowed, and loses none.
 func grantsBusy(b *bench) {
 	g := b.granting(64, 4, false)
 	busy := 0
@@ -233,7 +233,7 @@ func grantsBusy(b *bench) {
 	}
 }
 
-// grantsAllocate: a window is bound, revoked, kept and found again without allocation.
+// grantsAllocate: a window is bound, revoked, kept and reused without allocation.
 func grantsAllocate(b *bench) {
 	g := b.granting(4, 8, false)
 	if n := testing.AllocsPerRun(100, g.round); n > 0 {
@@ -241,7 +241,7 @@ func grantsAllocate(b *bench) {
 	}
 }
 
-// round makes a grant, finds it again and revokes it.
+// round makes a grant, reuses it and revokes it.
 func (g *granting) round() {
 	for range 2 {
 		if _, err := g.grants.Grant(4096, 4096, rdma.RemoteWrite); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestNoLibrary: a library that is not there, or is another one, is an error that says
-// what to install.
+// TestNoLibrary: a missing or wrong library gives an error that says what to install.
 func TestNoLibrary(t *testing.T) {
 	for name, want := range map[string]string{"libibverbs-that-is-not-there.so.1": "libibverbs-that-is-not-there.so.1", "libc.so.6": "lacks ibv_get_device_list"} {
 		err := load(name)
@@ -21,8 +20,8 @@ func TestNoLibrary(t *testing.T) {
 	}
 }
 
-// TestDeviceThatIsNotThere: the error says what there is, or how to get one. A kernel
-// without RDMA is another error.
+// TestDeviceThatIsNotThere: the error for a missing device names the existing ones, or says how to
+// make one. A kernel without RDMA gives another error.
 func TestDeviceThatIsNotThere(t *testing.T) {
 	_, err := Provider{}.Open("no-such-device")
 	if err == nil || !strings.Contains(err.Error(), "modprobe") {

@@ -79,13 +79,13 @@ func newTables() (*C.struct_ud_tables, error) {
 
 func freeTables(t *C.struct_ud_tables) { C.free(unsafe.Pointer(t)) }
 
-// Addresses as the data path has them.
+// Addresses as the data path uses them.
 func (p *domain) address() C.uintptr_t             { return C.uintptr_t(uintptr(unsafe.Pointer(p.tables))) }
 func addressOfQP(qp *C.struct_ibv_qp) C.uintptr_t  { return C.uintptr_t(uintptr(unsafe.Pointer(qp))) }
 func addressOfCQ(cq *C.struct_ibv_cq) C.uintptr_t  { return C.uintptr_t(uintptr(unsafe.Pointer(cq))) }
 func addressOfSRQ(s *C.struct_ibv_srq) C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(s))) }
 
-// registerMemory is ibv_reg_mr_iova2, or ibv_reg_mr where atIOVA is false.
+// registerMemory calls ibv_reg_mr_iova2, or ibv_reg_mr if atIOVA is false.
 func registerMemory(pd *C.struct_ibv_pd, mem []byte, iova uint64, atIOVA bool, a rdma.Access) (*C.struct_ibv_mr, unix.Errno) {
 	var mr *C.struct_ibv_mr
 	at := C.int(0)
@@ -96,5 +96,5 @@ func registerMemory(pd *C.struct_ibv_pd, mem []byte, iova uint64, atIOVA bool, a
 	return mr, unix.Errno(errno)
 }
 
-// addressOfMemory is where memory lies in this process.
+// addressOfMemory returns the address of memory in this process.
 func addressOfMemory(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&mem[0]))) }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memlock is how many bytes of memory this process may pin for devices (RLIMIT_MEMLOCK),
-// math.MaxUint64 without a limit. A region must fit in it.
+// Memlock returns how many bytes of memory this process may pin for devices (RLIMIT_MEMLOCK);
+// math.MaxUint64 means no limit. A region must fit in it.
 func Memlock() (uint64, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {

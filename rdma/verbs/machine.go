@@ -12,11 +12,12 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Machine is what this machine has of what RDMA takes, for people to look at.
+// Machine describes what this machine has for RDMA, for people to read.
 type Machine struct {
 	Library error // why libibverbs cannot be used; nil: it can
 	Modules []Module
-	// Memlock is the limit on pinned memory in bytes, math.MaxUint64: none. Regions must fit.
+	// Memlock is the limit on pinned memory in bytes; math.MaxUint64 means no limit. Regions must
+	// fit.
 	Memlock uint64
 	Devices []Found // sorted by name
 }
@@ -25,19 +26,19 @@ type Machine struct {
 type Module struct {
 	Name   string
 	For    string // what it is needed for
-	Loaded bool   // or built in
+	Loaded bool   // as a module or built in
 }
 
-// Found is a device the kernel has.
+// Found is a device of the kernel.
 type Found struct {
 	Name         string
-	Err          error // why it cannot be opened; nil: it can, and Capabilities is good
+	Err          error // why it cannot be opened; nil: it can, and Capabilities is valid
 	Capabilities rdma.Capabilities
 	Ports        []FoundPort
 }
 
-// FoundPort is a port of a device. Of a device that cannot be opened it has what the kernel tells:
-// number, state, link layer and LIDs.
+// FoundPort is a port of a device. If the device cannot be opened, it has only the kernel's
+// information: number, state, link layer and LIDs.
 type FoundPort struct {
 	rdma.Port
 	GIDs []rdma.GIDEntry
@@ -45,17 +46,17 @@ type FoundPort struct {
 	// is its MTU in bytes.
 	Interface    string
 	InterfaceMTU int
-	Advice       []string // what could be better, and how
+	Advice       []string // possible improvements, and how to make them
 }
 
-// modules are the parts of the kernel that verbs need, by something that is there with them.
+// modules are the kernel modules that verbs need, each with a file that exists while it is loaded.
 var modules = []struct{ name, use, sign string }{
 	{"ib_uverbs", "RDMA from programs", "/sys/class/infiniband_verbs"},
 	{"rdma_ucm", "connections by rdma_cm", "/sys/class/misc/rdma_cm"},
 	{"rdma_rxe", "Soft-RoCE: RDMA devices of any network interface", "/sys/module/rdma_rxe"},
 }
 
-// Examine finds the devices of the machine. It opens each for a moment.
+// Examine finds the devices of the machine. It opens each one briefly.
 func Examine() (Machine, error) {
 	m := Machine{}
 	names, err := KernelDevices()
@@ -99,7 +100,7 @@ func examinePort(name string, device rdma.Device, number uint8) FoundPort {
 	var p FoundPort
 	if device != nil {
 		p.Port, _ = device.Port(number)
-		p.Number = number // whatever else could not be told
+		p.Number = number // even if the rest is unknown
 		p.GIDs, _ = device.GIDs(number)
 	} else {
 		p.Port = kernelPort(name, number)
@@ -115,7 +116,7 @@ func examinePort(name string, device rdma.Device, number uint8) FoundPort {
 	return p
 }
 
-// kernelPort is what the kernel tells about a port.
+// kernelPort returns the kernel's information about a port.
 func kernelPort(name string, number uint8) rdma.Port {
 	p := rdma.Port{Number: number}
 	dir, err := portDir(name, number)
@@ -134,7 +135,7 @@ func kernelPort(name string, number uint8) rdma.Port {
 	return p
 }
 
-// number16 reads 0x12, or gives 0.
+// number16 parses a number such as 0x12. It returns 0 for anything else.
 func number16(text string) uint16 {
 	n, err := strconv.ParseUint(text, 0, 16)
 	if err != nil {
@@ -164,7 +165,7 @@ func (p *FoundPort) advise() {
 	}
 }
 
-// remedy is for a port that is not active.
+// remedy returns the remedy for a port that is not active.
 func (p *FoundPort) remedy() string {
 	switch {
 	case p.LinkLayer == rdma.LinkInfiniBand && p.State == "INIT":
@@ -175,7 +176,7 @@ func (p *FoundPort) remedy() string {
 	return "set its network interface up, and look at the cable"
 }
 
-// enough is the smallest MTU of an interface that carries packets of that many bytes.
+// enough returns the smallest interface MTU that carries packets of that many bytes.
 func enough(m rdma.MTU) int {
 	mtu := m.Bytes()
 	for rdma.FitsInterface(mtu) < m && mtu < math.MaxUint16 {

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// examined: what is told of the machine is so.
+// examined: Examine describes the machine correctly.
 func examined(b *bench) {
 	m, err := Examine()
 	if err != nil || m.Library != nil || len(m.Devices) != 1 {
@@ -36,7 +36,7 @@ func examined(b *bench) {
 	}
 }
 
-// counted: what is sent is counted, though the kernel may say so late.
+// counted: the kernel counts sent packets, though it may update the counter late.
 func counted(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	before := counter(b.t, b.dev.Name(), "sent_pkts")

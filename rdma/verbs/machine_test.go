@@ -36,7 +36,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestHostileNames: a user's name of a device leads nowhere else.
+// TestHostileNames: a device name from a user cannot lead to files outside of the device's
+// directory.
 func TestHostileNames(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../../etc", "a/b"} {
 		if _, err := ReadGIDs(name, 1); err == nil {

@@ -28,9 +28,9 @@ type memoryRegion struct {
 	length uint64
 	access rdma.Access
 	held   *umem.Registration
-	// place is in the table of memories; -1: in none.
+	// place is the index in the table of memories; -1: not in it.
 	place int
-	base  uint64 // of the region, in this process
+	base  uint64 // address of the region in this process
 }
 
 func (m *memoryRegion) String() string { return m.life.String() }
@@ -117,7 +117,7 @@ func (m *memoryRegion) Close() error {
 	return m.life.Close(func() error {
 		m.hide()
 		if errno := C.ud_dereg_mr(m.mr); errno != 0 {
-			m.show() // it stays what it was
+			m.show() // the registration still exists
 			return explain(unix.Errno(errno), map[unix.Errno]string{
 				unix.EINVAL: windowsLeft, unix.EBUSY: windowsLeft})
 		}

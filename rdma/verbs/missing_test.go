@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestMissing: a build without libibverbs says so, and how to get one with it.
+// TestMissing: a build without libibverbs reports that, and how to build with it.
 func TestMissing(t *testing.T) {
 	_, err1 := Provider{}.Devices()
 	_, err2 := Provider{}.Open("rxe0")

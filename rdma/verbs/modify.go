@@ -24,7 +24,7 @@ func (q *queuePair) State() (s rdma.State, err error) {
 	return s, err
 }
 
-// state asks for the state and the port.
+// state queries the state and the port.
 func (q *queuePair) state() (rdma.State, uint8, error) {
 	a, err := q.query(rdma.MaskState | rdma.MaskPort)
 	return rdma.State(a.qp_state), uint8(a.port_num), err
@@ -38,7 +38,7 @@ func (q *queuePair) query(asked rdma.Mask) (a C.struct_ibv_qp_attr, err error) {
 	return a, nil
 }
 
-// queried are the attributes that Query asks for.
+// queried are the attributes that Query requests.
 const queried = rdma.MaskState | rdma.MaskAccess | rdma.MaskPKeyIndex | rdma.MaskPort | rdma.MaskQKey | rdma.MaskAddress | rdma.MaskPathMTU |
 	rdma.MaskTimeout | rdma.MaskRetries | rdma.MaskRNRRetries | rdma.MaskReceivePSN | rdma.MaskMaxReads | rdma.MaskMinRNRTimer |
 	rdma.MaskSendPSN | rdma.MaskMaxRemoteReads | rdma.MaskRemoteQPN
@@ -109,8 +109,8 @@ func (q *queuePair) attributes(a rdma.Attributes, given rdma.Mask, port uint8) (
 	return to, err
 }
 
-// checkMTU refuses a path MTU that the port does not carry. Soft-RoCE would take it and
-// then send nothing.
+// checkMTU refuses a path MTU that the port does not carry. Soft-RoCE would accept it and then send
+// nothing.
 func (q *queuePair) checkMTU(a *rdma.Attributes, given rdma.Mask, port uint8) error {
 	if given&rdma.MaskPathMTU == 0 {
 		return nil

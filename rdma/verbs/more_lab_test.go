@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestMore: what is neither a transfer nor a fault.
+// TestMore: tests that concern neither transfers nor faults.
 func TestMore(t *testing.T) {
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"windows": windows, "allocations": allocations, "answers": answers, "exchanges": exchanges,
@@ -20,8 +20,8 @@ func TestMore(t *testing.T) {
 		"device": capabilities, "machine": examined, "counters": counted, "GIDs": gidTables, "churn": churn, "handles": handles, "drain": drain})
 }
 
-// windows: a window is bound, reached, invalidated by either side, and bound again with another key. That
-// Soft-RoCE does not hold a peer to its bounds is why there are none but in tests.
+// windows: a window is bound, used, invalidated by either side, and bound again with another key.
+// Soft-RoCE does not enforce the bounds, so only tests use its windows.
 func windows(b *bench) {
 	dev := b.dev.(*device)
 	dev.windows = false
@@ -69,7 +69,7 @@ func windows(b *bench) {
 	}
 }
 
-// window is one that y has bound, for x.
+// window is a window that y has bound for x.
 type window struct {
 	x, y *end
 	w    rdma.MemoryWindow
@@ -81,7 +81,7 @@ func (b *bench) bound() *window {
 	b.t.Helper()
 	of := &window{addr: b.memory.Addr() + destination}
 	of.x, of.y = b.pair(config(rdma.RC))
-	of.w = testenv.Opened(b.t, b.pd.NewWindow) // to be closed before the queue pair
+	of.w = testenv.Opened(b.t, b.pd.NewWindow) // must be closed before the queue pair
 	of.bind()
 	return of
 }
@@ -97,7 +97,7 @@ func (w *window) bind() {
 	w.rkey = w.w.RKey()
 }
 
-// invalidate ends what was bound. A window must be so before it is bound again.
+// invalidate ends a binding. A window must be invalidated before it is bound again.
 func (w *window) invalidate() {
 	w.y.t.Helper()
 	w.y.send(rdma.SendRequest{ID: 5, Op: rdma.LocalInvalidate, Flags: rdma.Signaled, Immediate: rdma.Invalidate(w.rkey)})
@@ -112,7 +112,7 @@ func (w *window) reach(want rdma.Status) {
 	w.x.want(1, want)
 }
 
-// allocations: none on the way of a message and of its answer, which is posted as soon as the message is there.
+// allocations: SpinPost allocates nothing to receive a message and to send the answer.
 func allocations(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	sends := []rdma.SendRequest{{Op: rdma.Send, SGEs: 1, Flags: rdma.Signaled}}
@@ -136,7 +136,7 @@ func allocations(b *bench) {
 				failed++
 			}
 		}
-		for n := 0; n < 2; { // sent, and answered
+		for n := 0; n < 2; { // the SEND and the answer
 			more, _ := x.cq.Spin(got, 200*time.Microsecond)
 			n += more
 		}
@@ -155,7 +155,8 @@ func allocations(b *bench) {
 	}
 }
 
-// answers: none where what came is a failure, where nothing came, or where there is none to give.
+// answers: SpinPost posts no answer if a completion failed, if no message arrived, or if there is
+// no answer.
 func answers(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	answer := []rdma.SendRequest{{ID: 9, Op: rdma.Send, SGEs: 1, Flags: rdma.Signaled}}
@@ -178,8 +179,8 @@ func answers(b *bench) {
 	y.quiet()
 }
 
-// realAddresses: with a libibverbs that cannot register at address 0 all works the same, from
-// the addresses that the registration has.
+// realAddresses: with a libibverbs that cannot register at address 0, everything works from the
+// address of the registration.
 func realAddresses(b *bench) {
 	dev := b.dev.(*device)
 	dev.atZero = false
@@ -204,7 +205,7 @@ func realAddresses(b *bench) {
 	}
 }
 
-// resize: what is in a completion queue stays in it.
+// resize: completions stay in a queue that is resized.
 func resize(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	for id := range uint64(5) {
@@ -224,7 +225,7 @@ func resize(b *bench) {
 	x.want(5, rdma.Success)
 }
 
-// sendTo0 sends, and has seen the message arrive.
+// sendTo0 sends a message and waits until it has arrived.
 func (x *end) sendTo0(y *end) {
 	y.receive(7, x.b.sge(destination, 64))
 	x.send(rdma.SendRequest{ID: 5, Op: rdma.Send, Flags: rdma.Signaled}, x.b.sge(source, 8))
@@ -262,7 +263,7 @@ func capabilities(b *bench) {
 	refused(b.t, err, nil, b.dev.Name())
 }
 
-// gidTables: libibverbs and sysfs have the same.
+// gidTables: libibverbs and sysfs return the same table.
 func gidTables(b *bench) {
 	one, err1 := b.dev.GIDs(1)
 	two, err2 := ReadGIDs(b.dev.Name(), 1)
@@ -271,7 +272,7 @@ func gidTables(b *bench) {
 	}
 }
 
-// churn: connections come and go, and take nothing with them.
+// churn: connections that open and close leave nothing behind.
 func churn(b *bench) {
 	for range times(50) {
 		b.t.Run("", func(t *testing.T) {
@@ -282,7 +283,7 @@ func churn(b *bench) {
 	}
 }
 
-// handles: numbers of address handles are used again, and one that is closed is none.
+// handles: numbers of closed address handles are reused, and a closed one is refused.
 func handles(b *bench) {
 	to := rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index), Port: 1}
 	first := testenv.Opened(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
@@ -306,8 +307,8 @@ func handles(b *bench) {
 	refused(b.t, err, nil, "no port 2")
 }
 
-// drain: what is posted in SQD waits, and goes on in RTS. (Soft-RoCE looks for work only when more
-// is posted.)
+// drain: requests posted in SQD wait until RTS. (Soft-RoCE looks for work only when more is
+// posted.)
 func drain(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	x.modify(rdma.Attributes{State: rdma.SendDrained}, 0)

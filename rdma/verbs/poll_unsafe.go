@@ -23,7 +23,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// spin is the longest time in C at once. From 10 ms on the Go scheduler has given the thread's place away and looks no more after the call; each shorter one makes it look
+// spin is the longest time in one call of C. After 10 ms the Go scheduler has already taken the
+// thread's P, so it does not look at the thread again. It would look after each shorter call
 // (runtime.retake).
 const spin = 20 * time.Millisecond
 
@@ -50,7 +51,7 @@ func (q *completionQueue) Spin(dst []rdma.WorkCompletion, limit time.Duration) (
 	return n, err
 }
 
-// spin is Spin for a short time.
+// spin implements Spin for at most the duration spin.
 func (q *completionQueue) spin(dst []rdma.WorkCompletion, limit time.Duration) (int, error) {
 	if q.number == 0 || len(dst) == 0 {
 		return 0, q.usable()
@@ -63,15 +64,15 @@ func (q *completionQueue) spin(dst []rdma.WorkCompletion, limit time.Duration) (
 	return int(n), nil
 }
 
-// bounded is a time to spend in C.
+// bounded bounds a time to spend in C.
 func bounded(limit time.Duration) C.uint32_t { return C.uint32_t(max(0, min(limit, spin))) }
 
 // kernelInvalidated is IB_WC_WITH_INVALIDATE of the kernel's include/rdma/ib_verbs.h, which
-// Soft-RoCE gives in place of IBV_WC_WITH_INV. Programs know that bit for a checksum, which Soft-RoCE has
-// none of.
+// Soft-RoCE sets in place of IBV_WC_WITH_INV. In libibverbs this bit stands for a checksum, which
+// Soft-RoCE does not have.
 const kernelInvalidated rdma.CompletionFlags = 1 << 2
 
-// fixFlags gives completions of Soft-RoCE the flag they should have.
+// fixFlags corrects the flags in completions of Soft-RoCE.
 func (q *completionQueue) fixFlags(got []rdma.WorkCompletion) {
 	if !q.soft {
 		return
@@ -101,8 +102,8 @@ func (q *completionQueue) Arm(solicited bool) error {
 	return nil
 }
 
-// Acknowledge asks the kernel for as many events as there may be, so that the one of a queue that was armed once costs one call and not another that finds no
-// more.
+// Acknowledge requests only as many events as there may be. So a queue that was armed once costs
+// one system call, without a second one that finds no event.
 func (q *completionQueue) Acknowledge() (int, error) {
 	if q.number == 0 {
 		return 0, q.life.ClosedError()
@@ -113,12 +114,12 @@ func (q *completionQueue) Acknowledge() (int, error) {
 	most := max(q.asked, 1)
 	n := int(C.ud_acknowledge(q.number, C.int(most)))
 	if q.asked = max(0, q.asked-n); n < most {
-		q.asked = min(q.asked, 1) // no more came: it is armed once, if at all
+		q.asked = min(q.asked, 1) // there were no more: it is armed at most once
 	}
 	return n, nil
 }
 
-// room is how many completions C may give.
+// room returns how many completions C may write.
 func room(dst []rdma.WorkCompletion) C.int { return C.int(min(len(dst), math.MaxInt32)) }
 
 func (q *completionQueue) usable() error {

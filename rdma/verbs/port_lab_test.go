@@ -36,10 +36,10 @@ func TestMessagePortContract(t *testing.T) {
 	}
 }
 
-// byPairs is what shows in the short form what ports have in common.
+// byPairs names the test that covers, in the short form, the behaviour common to all ports.
 const byPairs = "a port of three queue pairs shows it"
 
-// ofDatagrams are the cases in which it shows that messages are datagrams.
+// ofDatagrams are the cases whose outcome depends on messages being datagrams.
 var ofDatagrams = []string{"Data", "Failure", "Close", "Random"}
 
 func (s portShape) name() string {
@@ -49,7 +49,7 @@ func (s portShape) name() string {
 func (p *portBench) contract(t *testing.T, s portShape) {
 	for _, c := range porttest.Cases() {
 		if c.Name == "Poll" && !s.events {
-			continue // there is nothing to sleep on
+			continue // without events there is no descriptor to wait on
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			if s.transport == rdma.UD && !slices.Contains(ofDatagrams, c.Name) {
@@ -61,7 +61,7 @@ func (p *portBench) contract(t *testing.T, s portShape) {
 	}
 }
 
-// messageLink is two ports as the suite tests them.
+// messageLink makes two ports for the contract's suite.
 func (p *portBench) messageLink(s portShape) *porttest.Link {
 	l := p.link(func(l *porttest.Link) { l.Sender, l.Receiver = p.open(s) })
 	if s.transport == rdma.UD {
@@ -74,13 +74,14 @@ func (p *portBench) messageLink(s portShape) *porttest.Link {
 	return l
 }
 
-// TestMessagePort: what a port does that is no port's duty.
+// TestMessagePort: behaviour of message ports beyond the contract of ports.
 func TestMessagePort(t *testing.T) {
 	newPortBench(t).run(map[string]func(*portBench){"side": messageSide, "no receive": messageNoReceive, "too long": messageTooLong, "no peer": messageNoPeer,
 		"flushed": messageFlushed, "detach": messageDetach, "alone": messageAlone, "counters": messageCounters, "config": messageConfig})
 }
 
-// messageSide: what a received frame's side entry tells.
+// messageSide: the side entry of a received frame names the queue pair, and for datagrams has a
+// block.
 func messageSide(base *portBench) {
 	t := base.t
 	for _, s := range []portShape{{transport: rdma.RC, pairs: 3}, {transport: rdma.UD, pairs: 3}} {
@@ -130,7 +131,7 @@ func (p *portBench) mustSend(by umem.Port, full []umem.Frame) {
 	}
 }
 
-// messageNoReceive: a peer that posts no receives.
+// messageNoReceive: the peer posts no receives.
 func messageNoReceive(p *portBench) {
 	t := p.t
 	a, b := p.open(portShape{transport: rdma.RC, rnr: 1})
@@ -153,8 +154,8 @@ func wantCause(t *testing.T, p *msg.Port, number int, want rdma.Status) {
 	}
 }
 
-// messageTooLong: the port refuses what is longer than the queue pair takes, and the
-// peer what is longer than its receive.
+// messageTooLong: the port refuses a message that is too long for the queue pair, and the peer one
+// that is too long for its receive.
 func messageTooLong(p *portBench) {
 	t := p.t
 	s := portShape{transport: rdma.RC}
@@ -175,7 +176,7 @@ func messageTooLong(p *portBench) {
 	}
 }
 
-// tooLongForReceive wants what Soft-RoCE says, or the statuses of the specification.
+// tooLongForReceive expects the statuses of the specification, or those of Soft-RoCE.
 func (p *portBench) tooLongForReceive(a, b *msg.Port) {
 	p.t.Helper()
 	at, to := rdma.RemoteInvalidRequest, rdma.LocalLength
@@ -191,7 +192,7 @@ func (p *portBench) tooLongForReceive(a, b *msg.Port) {
 	p.worker.Give(append(sent, got...))
 }
 
-// wantBack wants frames that were sent back failed.
+// wantBack checks that frames return from a failed send.
 func (p *portBench) wantBack(a umem.Port, what string, n int, want error) {
 	p.t.Helper()
 	fs := take(p.t, "the frames back of "+what, n, a, a.Reap)
@@ -199,7 +200,7 @@ func (p *portBench) wantBack(a umem.Port, what string, n int, want error) {
 	p.worker.Give(fs)
 }
 
-// chained makes one message of frames.
+// chained makes one message out of frames.
 func chained(fs []umem.Frame) []umem.Frame {
 	for i := range fs[:len(fs)-1] {
 		fs[i].Options |= umem.More
@@ -207,7 +208,7 @@ func chained(fs []umem.Frame) []umem.Frame {
 	return fs
 }
 
-// messageNoPeer: a peer whose queue pair is in error, or is gone.
+// messageNoPeer: the peer's queue pair is in error, or is closed.
 func messageNoPeer(base *portBench) {
 	t := base.t
 	s := portShape{transport: rdma.RC}
@@ -250,15 +251,15 @@ func (p *portBench) unanswered(a *msg.Port) {
 	wantCause(p.t, a, 0, rdma.RetryExceeded)
 }
 
-// messageFlushed: a queue pair that fails with sends and receives outstanding gives all
-// of them back, and those of others of the same port are not concerned.
+// messageFlushed: a failed queue pair returns all outstanding frames, and the port's other queue
+// pairs still work.
 func messageFlushed(p *portBench) {
 	t := p.t
 	s := portShape{transport: rdma.RC, pairs: 2, rnr: 7}
 	ca, cb := p.config("a", s), p.config("b", s)
 	p.join(&ca, &cb, s)
 	a, b := p.openPort(ca), p.openPort(cb)
-	full := p.frames(20, 100) // there are no receives: all wait
+	full := p.frames(20, 100) // there are no receives, so all wait
 	p.mustSend(a, full)
 	if err := ca.QueuePairs[0].QueuePair.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState); err != nil {
 		t.Fatal(err)
@@ -269,7 +270,7 @@ func messageFlushed(p *portBench) {
 	p.passes(a, b, 1)
 }
 
-// passes sends a message by a queue pair of a's to b.
+// passes sends a message from one of a's queue pairs to b.
 func (p *portBench) passes(a, b *msg.Port, number uint16) {
 	p.t.Helper()
 	p.supply(b, 1)
@@ -282,8 +283,8 @@ func (p *portBench) passes(a, b *msg.Port, number uint16) {
 	p.wantBack(a, "sent", 1, nil)
 }
 
-// messageDetach: queue pairs come and go, with frames outstanding, and the port and its
-// other queue pairs go on.
+// messageDetach: queue pairs can be attached and detached with frames outstanding, and the port and
+// its other queue pairs still work.
 func messageDetach(p *portBench) {
 	t := p.t
 	s := portShape{transport: rdma.RC, pairs: 2}
@@ -316,7 +317,7 @@ func (p *portBench) mustDetach(a *msg.Port, number int) {
 	}
 }
 
-// attach adds to both ports a queue pair, as number 0.
+// attach adds a queue pair to both ports, as number 0.
 func (p *portBench) attach(a, b *msg.Port, ca, cb *msg.Config, s portShape) {
 	p.t.Helper()
 	x, y := p.peer(ca, s), p.peer(cb, s)
@@ -328,7 +329,7 @@ func (p *portBench) attach(a, b *msg.Port, ca, cb *msg.Config, s portShape) {
 	}
 }
 
-// messageAlone: to a port with a receive queue of its own nothing can be attached.
+// messageAlone: a port with its own receive queue accepts no further queue pairs.
 func messageAlone(p *portBench) {
 	t := p.t
 	s := portShape{transport: rdma.RC}
@@ -343,7 +344,7 @@ func messageAlone(p *portBench) {
 	}
 }
 
-// messageCounters: what a port counts.
+// messageCounters: a port counts messages and bytes in each direction.
 func messageCounters(p *portBench) {
 	t := p.t
 	a, b := p.open(portShape{transport: rdma.RC})
@@ -364,7 +365,7 @@ func messageCounters(p *portBench) {
 	}
 }
 
-// messageConfig: what msg.Open refuses, closing what it was given.
+// messageConfig: msg.Open refuses an invalid configuration, and closes the objects in it.
 func messageConfig(p *portBench) {
 	t := p.t
 	rc, ud := portShape{transport: rdma.RC}, portShape{transport: rdma.UD}
@@ -389,7 +390,7 @@ func messageConfig(p *portBench) {
 			whole := config
 			c.spoil(&config)
 			port, err := msg.Open(config)
-			if err := whole.SendCQ.Close(); err != nil { // which a config without it does not close
+			if err := whole.SendCQ.Close(); err != nil { // a config without it leaves it open
 				t.Error(err)
 			}
 			if err == nil {

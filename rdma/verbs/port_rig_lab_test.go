@@ -17,17 +17,17 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// portShape is what ports of messages are tested as.
+// portShape describes the message ports under test.
 type portShape struct {
 	transport rdma.Transport
-	pairs     int // queue pairs, of which the last carries the messages; 0: one, without a shared receive queue
+	pairs     int // the last one carries the messages; 0: one, without a shared receive queue
 	events    bool
 	rnr       uint8 // RNRRetries
 }
 
 const portDepth = 64
 
-// landing is where messages land in frames of tests.
+// landing is the offset of messages in the frames of tests.
 const landing = 128
 
 // portBench is a bench with a worker on its region.
@@ -39,20 +39,19 @@ type portBench struct {
 func newPortBench(t *testing.T) *portBench {
 	t.Helper()
 	p := &portBench{bench: newBench(t, everything)}
-	wire(t, "virtio1") // up only while the other is
+	wire(t, "virtio1") // this card is up only while the other one is
 	return p.on(t)
 }
 
-// run runs tests that share the device, in the order of their names, each with a worker of
-// its own.
+// run runs tests that share the device, in the order of their names, each with its own worker.
 func (p *portBench) run(tests map[string]func(*portBench)) {
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		p.t.Run(name, func(t *testing.T) { tests[name](p.on(t)) })
 	}
 }
 
-// wire sets up the card at the other end of the wire, without which what the kernel
-// sends on its own stays in the bench's card until its driver complains.
+// wire sets up the card at the other end of the wire. Without it, packets that the kernel sends
+// stay in the bench's card until its driver complains.
 func wire(t *testing.T, card string) {
 	t.Helper()
 	link, err := netlink.LinkByName(card)
@@ -65,7 +64,7 @@ func wire(t *testing.T, card string) {
 	t.Cleanup(func() { _ = netlink.LinkSetDown(link) })
 }
 
-// on gives a subtest a worker of its own, whose frames are all back at the end.
+// on gives a subtest its own worker, and checks at the end that all of its frames are back.
 func (p *portBench) on(t *testing.T) *portBench {
 	t.Helper()
 	of := &portBench{bench: p.bench.on(t)}
@@ -95,8 +94,9 @@ func (p *portBench) queue(depth int, events bool) rdma.CompletionQueue {
 	return q
 }
 
-// config makes what a port of the shape takes, with queue pairs that are not connected. One of them alone
-// takes as much as the port: Soft-RoCE rounds 64 completions up, and on Linux 6.1 not 64 requests.
+// config makes the configuration of a port, with queue pairs that are not connected. A single one
+// takes as many requests as the port: Soft-RoCE rounds 64 completions up, and on Linux 6.1 does not
+// round 64 requests up.
 func (p *portBench) config(name string, s portShape) msg.Config {
 	p.t.Helper()
 	c := msg.Config{Name: name, Worker: p.worker, Memory: p.memory, Landing: landing, Events: s.events, Datagrams: s.transport == rdma.UD,
@@ -148,8 +148,8 @@ func (p *portBench) joinPeers(x, y *msg.Peer, s portShape) {
 	p.connectTo(y.QueuePair, x.QueuePair.QPN(), s.rnr)
 }
 
-// connectTo leads a queue pair to RTS. With no number of retries the peer is waited for
-// without end.
+// connectTo takes a queue pair to RTS. If rnr is 0, it retries without a limit while the peer is
+// not ready.
 func (p *portBench) connectTo(q rdma.QueuePair, peer uint32, rnr uint8) {
 	p.t.Helper()
 	if rnr == 0 {
@@ -159,7 +159,7 @@ func (p *portBench) connectTo(q rdma.QueuePair, peer uint32, rnr uint8) {
 	e.connectWith(peer, rnr)
 }
 
-// open makes two ports that are connected.
+// open makes two connected ports.
 func (p *portBench) open(s portShape) (a, b *msg.Port) {
 	p.t.Helper()
 	ca, cb := p.config("a", s), p.config("b", s)
@@ -190,8 +190,8 @@ func (p *portBench) link(open func(*porttest.Link)) *porttest.Link {
 	return l
 }
 
-// frames takes frames from the pool, with views of that many bytes at the landing, which
-// go back at the end of the test.
+// frames takes frames from the pool, with views of length bytes at the landing. They return at the
+// end of the test.
 func (p *portBench) frames(n int, length uint32) []umem.Frame {
 	p.t.Helper()
 	fs := make([]umem.Frame, n)
@@ -205,20 +205,20 @@ func (p *portBench) frames(n int, length uint32) []umem.Frame {
 	return fs
 }
 
-// take calls a verb until it gave that many frames.
+// take calls a verb until it has returned n frames.
 func take(t *testing.T, what string, n int, p umem.Port, verb func([]umem.Frame) int) []umem.Frame {
 	t.Helper()
 	fs := make([]umem.Frame, n)
 	got := 0
 	testenv.Wait(t, 20*time.Second, what, func() bool {
-		_ = p.Kick() // of a port that failed it says so
+		_ = p.Kick() // of a port that failed it returns an error
 		got += verb(fs[got:])
 		return got == n
 	})
 	return fs
 }
 
-// wantErr holds frames to an error, nil for none.
+// wantErr checks the error in frames; nil for none.
 func wantErr(t *testing.T, what string, fs []umem.Frame, want error) {
 	t.Helper()
 	for i, f := range fs {

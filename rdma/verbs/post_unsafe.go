@@ -24,11 +24,11 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
-// first is the address of a list in the form C has it. Both forms have one layout, which
-// a test holds to the headers, and no pointers; C does not keep the address.
+// first returns the address of a list in C's form. Both forms have the same layout, which a test
+// compares with the headers, and no pointers. C does not keep the address.
 func first[To, From any](list []From) *To { return (*To)(unsafe.Pointer(unsafe.SliceData(list))) }
 
-// count is the length of a list as C has it. What is beyond it is posted by another call.
+// count returns the length of a list for C. Another call posts the rest of a longer list.
 func count[T any](list []T) C.uint32_t { return C.uint32_t(min(len(list), math.MaxInt32)) }
 
 func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int, error) {
@@ -76,7 +76,7 @@ func (q *sharedQueue) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SG
 	return int(p.taken), nil
 }
 
-// sendError returns why the first request that was not taken was refused.
+// sendError returns why the first request that was not accepted was refused.
 func (q *queuePair) sendError(taken, why int, requests []rdma.SendRequest) error {
 	if taken == len(requests) {
 		return fmt.Errorf("post %d sends: %v has them, but the device was not told: %w", taken, q, unix.Errno(why))
@@ -111,7 +111,7 @@ func (q *queuePair) receiveError(why int) error {
 	return queueError(&q.life, why, q.config.RecvDepth, q.config.RecvSGEs)
 }
 
-// queueError is for what all queues of work requests refuse.
+// queueError returns the errors that all queues of work requests have in common.
 func queueError(q *lifetime.Object, why, depth, sges int) error {
 	switch why {
 	case C.UD_SHORT_LIST:

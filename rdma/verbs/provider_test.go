@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLinksNoLibrary: a program starts where libibverbs is not installed.
+// TestLinksNoLibrary: a program starts on a machine without libibverbs.
 func TestLinksNoLibrary(t *testing.T) {
 	name, err := os.Executable()
 	if err != nil {

@@ -21,7 +21,7 @@ type queuePair struct {
 	life   lifetime.Object
 	pd     *domain
 	qp     *C.struct_ibv_qp
-	number C.uintptr_t // qp as the data path has it
+	number C.uintptr_t // qp as the data path uses it
 	tables C.uintptr_t // the domain's, likewise
 	qpn    uint32
 	config rdma.QueuePairConfig
@@ -54,7 +54,7 @@ func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 	return q, nil
 }
 
-// QueuePairs is how many are open.
+// QueuePairs returns the number of open queue pairs.
 func (d *device) QueuePairs() int { return int(d.pairs.Load()) }
 
 // wants describes the requested sizes.
@@ -63,8 +63,8 @@ func (q *queuePair) wants() string {
 	return fmt.Sprintf("asked for were %d and %d requests, of %d and %d elements, with %d bytes inline", c.SendDepth, c.RecvDepth, c.SendSGEs, c.RecvSGEs, c.InlineBytes)
 }
 
-// queuePairParts checks a config and makes of it what libibverbs is asked for, and what
-// must stay while the queue pair does.
+// queuePairParts checks a config and converts it for libibverbs. It also returns the objects that
+// must stay open while the queue pair is.
 func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (*C.struct_ibv_qp_init_attr, []*lifetime.Object, error) {
 	if err := p.checkSizes(c); err != nil {
 		return nil, nil, err
@@ -92,7 +92,7 @@ func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (*C.struct_ibv_qp_init_
 	return a, parts, nil
 }
 
-// checkSizes holds the sizes to the device's limits.
+// checkSizes compares the sizes with the device's limits.
 func (p *domain) checkSizes(c *rdma.QueuePairConfig) error {
 	if !c.Transport.Allows(rdma.Send) {
 		return fmt.Errorf("%v is none of RC, UC and UD", c.Transport)

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// bench is a Soft-RoCE device with a region registered whole.
+// bench is a Soft-RoCE device with a region that is registered as a whole.
 type bench struct {
 	t      *testing.T
 	dev    rdma.Device
@@ -26,13 +26,13 @@ type bench struct {
 	mtu    rdma.MTU
 }
 
-// card is what the device is made of.
+// card is the interface under the device.
 const card = "virtio0"
 
-// here is the address of the card, and elsewhere one that nobody has.
+// here is the address of the card, and elsewhere is an address that no host has.
 var here, elsewhere = netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("10.79.0.9")
 
-// newBench makes a device on a card, and a region of that many bytes.
+// newBench makes a device on a card, and a region of size bytes.
 func newBench(t *testing.T, size uint64) *bench {
 	t.Helper()
 	testenv.Leaks(t)
@@ -40,7 +40,7 @@ func newBench(t *testing.T, size uint64) *bench {
 	b := &bench{t: t}
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
 	b.dev = testenv.Opened(t, func() (rdma.Device, error) { return Provider{}.Open(name) })
-	b.dev.(*device).windows = true // tests use those of Soft-RoCE, as far as they go
+	b.dev.(*device).windows = true // tests use those of Soft-RoCE, within their limits
 	b.pd = testenv.Opened(t, b.dev.NewProtectionDomain)
 	b.region = testenv.Opened(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: size}) })
 	b.memory = b.register(rdma.LocalWrite | rdma.Remote | rdma.BindWindows)
@@ -59,7 +59,7 @@ func newBench(t *testing.T, size uint64) *bench {
 	return b
 }
 
-// on is the bench for a subtest, at whose end what it makes is closed.
+// on returns the bench for a subtest. The subtest closes what it makes.
 func (b *bench) on(t *testing.T) *bench {
 	of := *b
 	of.t = t
@@ -78,8 +78,8 @@ func (b *bench) register(a rdma.Access) rdma.MemoryRegion {
 	return testenv.Opened(b.t, func() (rdma.MemoryRegion, error) { return b.pd.Register(b.region, a) })
 }
 
-// long leaves a test to make lab where something else shows the same in the short form, or
-// most of it.
+// long skips a test in the short form if another test there covers the same, or most of it. make
+// lab runs it.
 func long(t *testing.T, shown string) {
 	t.Helper()
 	if shown != "" && testing.Short() {
@@ -87,7 +87,7 @@ func long(t *testing.T, shown string) {
 	}
 }
 
-// times is how often to do what is the same each time: a tenth in the short form.
+// times returns how often to repeat the same work: a tenth in the short form.
 func times(n int) int {
 	if testing.Short() {
 		return max(n/10, 1)
@@ -101,11 +101,11 @@ type end struct {
 	b    *bench
 	qp   rdma.QueuePair
 	cq   rdma.CompletionQueue
-	to   rdma.GID // of the peer; zero: the bench's own
-	bare bool     // the peer has no right to memory through it
+	to   rdma.GID // the peer's; zero: the bench's own
+	bare bool     // the peer has no access to memory through it
 }
 
-// config is what most tests have.
+// config returns the configuration that most tests use.
 func config(transport rdma.Transport) rdma.QueuePairConfig {
 	return rdma.QueuePairConfig{Transport: transport, SendDepth: 64, RecvDepth: 64, SendSGEs: 4, RecvSGEs: 4, InlineBytes: 128}
 }
@@ -145,10 +145,10 @@ func (e *end) toInit() {
 	e.modify(a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess)
 }
 
-// connect leads the queue pair to RTS, with a peer of that number here.
+// connect takes the queue pair to RTS, connected to queue pair peer on this device.
 func (e *end) connect(peer uint32) { e.t.Helper(); e.connectWith(peer, 1) }
 
-// connectWith is connect with so many tries where the peer has no receive.
+// connectWith does the same as connect, with rnr retries while the peer has no receive.
 func (e *end) connectWith(peer uint32, rnr uint8) {
 	e.t.Helper()
 	e.toInit()
@@ -172,7 +172,7 @@ func (e *end) connectWith(peer uint32, rnr uint8) {
 	}
 }
 
-// fill writes bytes that tell where they belong, and returns them.
+// fill writes bytes that depend on their address, and returns them.
 func (b *bench) fill(addr uint64, length uint32) []byte {
 	bytes := b.region.At(addr, uint64(length))
 	for i := range bytes {
@@ -181,7 +181,7 @@ func (b *bench) fill(addr uint64, length uint32) []byte {
 	return bytes
 }
 
-// pair makes two ends that are connected.
+// pair makes two connected ends.
 func (b *bench) pair(c rdma.QueuePairConfig) (*end, *end) {
 	b.t.Helper()
 	x, y := b.end(c), b.end(c)
@@ -221,13 +221,13 @@ func (e *end) completion() rdma.WorkCompletion {
 		if n == 1 {
 			return got[0]
 		}
-		time.Sleep(100 * time.Microsecond) // Soft-RoCE needs a processor as well
+		time.Sleep(100 * time.Microsecond) // Soft-RoCE also needs a processor
 	}
 	e.t.Fatal("no completion came in 10 s")
 	return got[0]
 }
 
-// want waits for one completion and holds it to an ID and a status.
+// want waits for one completion and checks its ID and status.
 func (e *end) want(id uint64, status rdma.Status) rdma.WorkCompletion {
 	e.t.Helper()
 	c := e.completion()
@@ -240,7 +240,7 @@ func (e *end) want(id uint64, status rdma.Status) rdma.WorkCompletion {
 	return c
 }
 
-// quiet: no completion comes in a while.
+// quiet checks that no completion arrives for a while.
 func (e *end) quiet() {
 	e.t.Helper()
 	var got [1]rdma.WorkCompletion

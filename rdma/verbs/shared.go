@@ -21,7 +21,7 @@ type sharedQueue struct {
 	life   lifetime.Object
 	pd     *domain
 	srq    *C.struct_ibv_srq
-	number C.uintptr_t // srq as the data path has it
+	number C.uintptr_t // srq as the data path uses it
 	config rdma.SharedReceiveQueueConfig
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestSilence: peers that say nothing any more, and links that carry nothing. What is
-// outstanding comes back within a time that follows from Timeout and Retries.
+// TestSilence: if the peer or the link goes silent, outstanding requests return within the time
+// given by Timeout and Retries.
 func TestSilence(t *testing.T) {
 	b := newBench(t, everything)
 	wire(t, "virtio1")
@@ -23,7 +23,7 @@ func TestSilence(t *testing.T) {
 		"peer closed":   closedPeer})
 }
 
-// silent makes a queue pair whose peer is somewhere on the wire, and does not answer.
+// silent makes a queue pair whose peer is on the wire and does not answer.
 func (b *bench) silent() *end {
 	b.t.Helper()
 	link, err := netlink.LinkByName(card)
@@ -42,8 +42,8 @@ func (b *bench) silent() *end {
 	return x
 }
 
-// outstanding posts three requests and two receives, wants the first request to fail with the
-// status, and all others flushed.
+// outstanding posts three requests and two receives, and checks that the first request fails with
+// the status and all others are flushed.
 func (x *end) outstanding(op rdma.Op, want rdma.Status) {
 	x.t.Helper()
 	x.receive(10, x.b.sge(destination, 64))
@@ -54,7 +54,7 @@ func (x *end) outstanding(op rdma.Op, want rdma.Status) {
 	x.lost(want)
 }
 
-// lost takes what comes back of that: sends and receives, each in order.
+// lost checks the returned sends and receives, each in order.
 func (x *end) lost(want rdma.Status) {
 	x.t.Helper()
 	begin := time.Now()
@@ -81,8 +81,8 @@ func (x *end) lost(want rdma.Status) {
 func silentPeer(b *bench)      { b.silent().outstanding(rdma.Send, rdma.RetryExceeded) }
 func silentUnderRead(b *bench) { b.silent().outstanding(rdma.Read, rdma.RetryExceeded) }
 
-// linkDown: Soft-RoCE does not wait for a card that is down, but ends what is to be sent at once, as a
-// mistake of our own side. Who only receives hears nothing.
+// linkDown: if the card is down, Soft-RoCE does not wait, but fails requests at once as local
+// errors. A side that only receives notices nothing.
 func linkDown(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	x.transfer(y, rdma.Send, 4096)
@@ -100,8 +100,8 @@ func linkDownAway(b *bench) {
 	x.outstanding(rdma.Write, b.local(rdma.LocalQPOperation))
 }
 
-// linkUp: once the card is up again queue pairs that had nothing to send go on, and those that failed do
-// when they are connected again.
+// linkUp: once the card is up again, queue pairs that had nothing to send still work, and those
+// that failed work after they are connected again.
 func linkUp(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	other, of := b.pair(config(rdma.RC))
@@ -118,8 +118,9 @@ func linkUp(b *bench) {
 	x.transfer(y, rdma.Send, 4096)
 }
 
-// closedPeer: the peer closes its queue pair while WRITEs and READs of it are under way. Those that were
-// done are, the next has the cause, and the others are flushed; another pair is not concerned.
+// closedPeer: the peer closes its queue pair while WRITEs and READs are outstanding. Completed ones
+// stay successful, the next one has the cause, and the others are flushed. Another pair still
+// works.
 func closedPeer(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	other, of := b.pair(config(rdma.RC))
@@ -129,7 +130,7 @@ func closedPeer(b *bench) {
 		gone <- y.qp.Close()
 	}()
 	w := underWay{end: x}
-	for more := 4; more > 0; { // once it is closed
+	for more := 4; more > 0; { // four more after it is closed
 		select {
 		case err := <-gone:
 			if err != nil {
@@ -151,11 +152,12 @@ func closedPeer(b *bench) {
 	other.transfer(of, rdma.Write, 4096)
 }
 
-// underWay are WRITEs and READs, up to 16, of which one is to fail and those behind it are flushed.
+// underWay holds up to 16 outstanding WRITEs and READs. One of them must fail, and those after it
+// must be flushed.
 type underWay struct {
 	*end
 	posted, done uint64
-	status       rdma.Status // of the next one
+	status       rdma.Status // expected for the next one
 }
 
 func (w *underWay) post() {
@@ -173,7 +175,7 @@ func (w *underWay) take() {
 	c := w.completion()
 	switch {
 	case w.status == rdma.Success && c.Status == rdma.RetryExceeded:
-		w.status = rdma.WorkFlushed // of those behind it
+		w.status = rdma.WorkFlushed // expected for those after it
 	case c.Status != w.status:
 		w.t.Errorf("request %d: %v, want %v", w.done, c.Status, w.status)
 	}

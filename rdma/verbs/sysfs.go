@@ -15,11 +15,12 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// class is where the kernel says of its RDMA devices: Documentation/ABI/stable/sysfs-class-infiniband.
+// class is the directory with the kernel's RDMA devices:
+// Documentation/ABI/stable/sysfs-class-infiniband.
 const class = "/sys/class/infiniband"
 
-// KernelDevices lists the RDMA devices the kernel has, whether libibverbs has a driver for
-// them or not.
+// KernelDevices lists the RDMA devices of the kernel, whether libibverbs has a driver for them or
+// not.
 func KernelDevices() ([]string, error) {
 	names, err := list(class)
 	if err != nil {
@@ -40,7 +41,7 @@ func list(dir string) (names []string, err error) {
 	return names, err
 }
 
-// ReadGIDs reads the places of a port's GID table that are in use.
+// ReadGIDs reads the used entries of a port's GID table.
 func ReadGIDs(device string, port uint8) ([]rdma.GIDEntry, error) {
 	dir, err := portDir(device, port)
 	if err != nil {
@@ -60,7 +61,7 @@ func ReadGIDs(device string, port uint8) ([]rdma.GIDEntry, error) {
 	return table, nil
 }
 
-// portDir is the directory of a port. The name is a user's.
+// portDir returns the directory of a port. The name comes from a user.
 func portDir(device string, port uint8) (string, error) {
 	if device == "" || device == "." || device == ".." || strings.Contains(device, "/") {
 		return "", fmt.Errorf("RDMA device %q: that is no device's name", device)
@@ -68,7 +69,7 @@ func portDir(device string, port uint8) (string, error) {
 	return filepath.Join(class, device, "ports", strconv.Itoa(int(port))), nil
 }
 
-// readGID reads one place; ok is false for an empty one.
+// readGID reads one entry; ok is false if it is empty.
 func readGID(dir, place string) (e rdma.GIDEntry, ok bool) {
 	index, err1 := strconv.Atoi(place)
 	addr, err2 := netip.ParseAddr(read(dir, "gids", place))
@@ -80,7 +81,7 @@ func readGID(dir, place string) (e rdma.GIDEntry, ok bool) {
 		e.Interface = card.Index
 	}
 	if e.Type == rdma.InfiniBand && e.Interface != 0 {
-		e.Type = rdma.RoCE1 // the kernel has one name for both
+		e.Type = rdma.RoCE1 // the kernel uses one name for both
 	}
 	return e, true
 }
@@ -92,7 +93,7 @@ func gidType(text string) rdma.GIDType {
 	return rdma.InfiniBand
 }
 
-// read is a file without the space around it, "" where it cannot be read.
+// read returns the content of a file without surrounding space; "" if it cannot be read.
 func read(path ...string) string {
 	text, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {

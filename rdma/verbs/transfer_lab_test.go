@@ -13,22 +13,22 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Where tests have their bytes: the source, and, far enough away, the destination.
+// Addresses of the tests' data: the source, and the destination at a safe distance.
 const (
 	source      = 0
 	destination = 4 << 20
 	everything  = 8 << 20
 )
 
-// TestTransfers: what one end sends arrives at the other, whatever the way.
+// TestTransfers: data that one end sends arrives at the other, for each kind of request.
 func TestTransfers(t *testing.T) {
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"operations": operations, "pieces": pieces, "inline": inline, "unsignaled": unsignaled, "fence": fence,
 		"atomics": atomics, "datagrams": datagrams, "batches": batches})
 }
 
-// allSizes are those of transfers: in the short form none, some of a packet, and more packets than
-// are under way at once.
+// allSizes returns the sizes of transfers. The short form has no bytes, part of a packet, and more
+// packets than can be outstanding at once.
 func allSizes() []uint32 {
 	if testing.Short() {
 		return []uint32{0, 255, 1 << 20}
@@ -36,7 +36,7 @@ func allSizes() []uint32 {
 	return []uint32{0, 1, 255, 4096, 65537, 1 << 20}
 }
 
-// operations: every operation that a transport allows, with every size.
+// operations: every operation that a transport allows works with every size.
 func operations(b *bench) {
 	for _, c := range []struct {
 		transport rdma.Transport
@@ -57,15 +57,14 @@ func operations(b *bench) {
 	}
 }
 
-// on is the end for a subtest.
+// on returns the end for a subtest.
 func (e *end) on(t *testing.T) *end {
 	of := *e
 	of.t, of.b = t, e.b.on(t)
 	return &of
 }
 
-// transfer moves bytes by one operation of x, and looks at them and at the completions of
-// both ends.
+// transfer moves bytes by one operation of x, and checks them and the completions of both ends.
 func (x *end) transfer(y *end, op rdma.Op, size uint32) {
 	x.t.Helper()
 	b := x.b
@@ -90,7 +89,7 @@ func (x *end) transfer(y *end, op rdma.Op, size uint32) {
 		y.received(op, size)
 	}
 	same := func() bool { return bytes.Equal(got[:size], want) && got[size] == 0xee }
-	if op == rdma.Write && x.qp.Config().Transport == rdma.UC { // its completion says that it was sent, and no more
+	if op == rdma.Write && x.qp.Config().Transport == rdma.UC { // its completion says only that it was sent
 		testenv.Wait(x.t, 2*time.Second, "the WRITE to arrive", same)
 	}
 	if !same() {
@@ -101,7 +100,7 @@ func (x *end) transfer(y *end, op rdma.Op, size uint32) {
 var kinds = map[rdma.Op]rdma.Kind{rdma.Send: rdma.SendDone, rdma.SendImmediate: rdma.SendDone, rdma.Write: rdma.WriteDone,
 	rdma.WriteImmediate: rdma.WriteDone, rdma.Read: rdma.ReadDone}
 
-// received holds the completion of a receive to the operation.
+// received checks the completion of a receive for the operation.
 func (y *end) received(op rdma.Op, size uint32) {
 	y.t.Helper()
 	c := y.want(7, rdma.Success)
@@ -118,7 +117,7 @@ func (y *end) received(op rdma.Op, size uint32) {
 	}
 }
 
-// pieces: both sides give their memory in several pieces, of different sizes.
+// pieces: both sides give their memory in several elements of different sizes.
 func pieces(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	var want []byte
@@ -145,7 +144,7 @@ func pieces(b *bench) {
 	}
 }
 
-// inline: the bytes are those at the time of posting, and the memory is free at once.
+// inline: inline data is copied at the time of posting, so its memory can be reused at once.
 func inline(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	want := append(bytes.Clone(b.fill(source+100, 20)), b.fill(source+5000, 77)...)
@@ -159,7 +158,7 @@ func inline(b *bench) {
 	}
 }
 
-// unsignaled: what is not signaled completes without a word, what is after it tells.
+// unsignaled: unsignaled requests give no completion, and the next signaled one does.
 func unsignaled(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	for id := range uint64(4) {
@@ -176,7 +175,7 @@ func unsignaled(b *bench) {
 	x.quiet()
 }
 
-// fence: a SEND behind a fence carries what the READ before it brought.
+// fence: a SEND with a fence carries the data of the READ before it.
 func fence(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	const size = 65536
@@ -195,7 +194,7 @@ func fence(b *bench) {
 	}
 }
 
-// atomics: what was there comes back, and what is there then is right.
+// atomics: an atomic returns the old value and stores the right new one.
 func atomics(b *bench) {
 	x, _ := b.pair(config(rdma.RC))
 	word := func(addr uint64) uint64 { return binary.NativeEndian.Uint64(b.region.At(addr, 8)) }
@@ -222,7 +221,8 @@ func atomics(b *bench) {
 	}
 }
 
-// datagrams: any size up to the MTU arrives behind its network header, with who sent it.
+// datagrams: datagrams of all sizes up to the MTU arrive behind their network header, with the
+// sender.
 func datagrams(b *bench) {
 	x, y := b.end(config(rdma.UD)), b.end(config(rdma.UD))
 	x.connect(0)
@@ -254,8 +254,8 @@ func datagrams(b *bench) {
 	}
 }
 
-// batches: one call posts more than go to the device at once, and says how many a
-// full queue took; all of those are done, in order.
+// batches: one call can post more requests than the driver takes at once. It returns how many a
+// full queue accepted, and those complete in order.
 func batches(b *bench) {
 	c := config(rdma.RC)
 	c.SendDepth, c.RecvDepth = 150, 300

@@ -23,7 +23,7 @@ type memoryWindow struct {
 	pd   *domain
 	mw   *C.struct_ibv_mw
 	rkey atomic.Uint32
-	with *lifetime.Object // the queue pair that it was bound with last
+	with *lifetime.Object // the queue pair that it was last bound with
 }
 
 func (w *memoryWindow) String() string { return w.life.String() }
@@ -72,8 +72,9 @@ func (q *queuePair) Bind(id uint64, w rdma.MemoryWindow, m rdma.MemoryRegion, ad
 	})
 }
 
-// bind has the queue pair stay until the window is closed, or bound with another: a device may
-// wait for the window to go, before the queue pair does, for ever. Window and memory are locked.
+// bind makes the queue pair stay open until the window is closed or bound with another one: a
+// device may wait forever if the queue pair is destroyed before the window. Window and memory are
+// locked.
 func (w *memoryWindow) bind(q *queuePair, id uint64, m *memoryRegion, addr, length uint64, a rdma.Access, f rdma.Flags) error {
 	if w.with == &q.life {
 		return w.post(q, id, m, addr, length, a, f)

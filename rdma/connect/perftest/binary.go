@@ -2,11 +2,11 @@ package perftest
 
 import "encoding/binary"
 
-// BinaryBytes is how long a key is with option -R: struct pingpong_dest of perftest's src/perftest_resources.h, of
-// which all numbers are big-endian.
+// BinaryBytes is the length of a key with option -R: struct pingpong_dest of perftest's
+// src/perftest_resources.h. All of its numbers are big-endian.
 const BinaryBytes = 56
 
-// Binary is the key as the programs send it with option -R.
+// Binary returns the key as the programs send it with option -R.
 func (k *Key) Binary() []byte {
 	b := make([]byte, BinaryBytes)
 	for i, n := range []uint32{uint32(k.LID), uint32(k.Reads), k.QPN, k.PSN, k.RKey} {
@@ -18,8 +18,8 @@ func (k *Key) Binary() []byte {
 	return b
 }
 
-// KeyOfBinary is the inverse of Binary, and of anything shorter the zero Key. Numbers that do not fit their fields
-// lose what is beyond; Parameters checks the rest.
+// KeyOfBinary is the inverse of Binary. It returns the zero Key for shorter input. It truncates
+// numbers that do not fit their fields; Parameters checks the rest.
 func KeyOfBinary(b []byte) (k Key) {
 	if len(b) < BinaryBytes {
 		return k

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestBinary: a key of option -R is laid out as the programs have it.
+// TestBinary: a key of option -R has the layout of the programs.
 func TestBinary(t *testing.T) {
 	gid, err := rdma.ParseGID("10.79.0.1")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// TestMeet: with -R both sides of a conversation connect between two turns, and keys are binary.
+// TestMeet: with -R both sides connect between two turns, and keys are binary.
 func TestMeet(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

@@ -9,10 +9,10 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Version is what we say ours is.
+// Version is the version that we report.
 const Version = "6.06"
 
-// Versions of peers that are spoken with: from 5.70, and before 6.28.
+// The versions of peers that are supported: from 5.70, and before 6.28.
 const (
 	firstVersion = 5.70
 	tooNew       = 6.28
@@ -20,24 +20,25 @@ const (
 
 const versionBytes = 16
 
-// Defaults of what both sides take the larger of.
+// Defaults of the values that both sides raise to the larger one.
 const (
 	cycleBuffer = 4096
 	cacheLine   = 64
 )
 
-// maxCycle and maxLine are the largest that are agreed to.
+// maxCycle and maxLine are the largest values that we accept.
 const (
 	maxCycle = 1 << 26
 	maxLine  = 1 << 16
 )
 
-// Agreed is what both sides found in Begin.
+// Agreed is the result of Begin.
 type Agreed struct {
 	PeerVersion string
 	MTU         rdma.MTU
-	// In bandwidth tests messages shorter than CycleBuffer go to one address after the other, as
-	// many bytes apart as lines of CacheLine bytes hold one, until CycleBuffer bytes are used.
+	// In bandwidth tests, messages shorter than CycleBuffer go to successive addresses, until
+	// CycleBuffer bytes are used. The distance between two addresses is the message size, rounded
+	// up to a multiple of CacheLine.
 	CycleBuffer, CacheLine uint32
 }
 
@@ -47,10 +48,10 @@ func encodeVersion() []byte {
 	return b
 }
 
-// versionText is a version and the zero byte behind it; what follows that is nobody's.
+// versionText matches a version and the zero byte after it. The bytes after that have no meaning.
 var versionText = regexp.MustCompile(`^([0-9]+\.[0-9]+)\x00`)
 
-// decodeVersion reads a version and refuses those that are not spoken with.
+// decodeVersion reads a version and refuses unsupported ones.
 func decodeVersion(b []byte) (string, error) {
 	found := versionText.FindSubmatch(b)
 	if found == nil {
@@ -69,7 +70,7 @@ func decodeVersion(b []byte) (string, error) {
 	return text, nil
 }
 
-// larger reads the peer's number and takes the larger one.
+// larger reads the peer's number and returns the larger one.
 func larger(what string, ours, most uint32, b []byte) (uint32, error) {
 	theirs := binary.BigEndian.Uint32(b)
 	if theirs > most {
@@ -80,7 +81,7 @@ func larger(what string, ours, most uint32, b []byte) (uint32, error) {
 
 func encodeMTU(m rdma.MTU) []byte { return []byte{'0' + byte(m), 0} }
 
-// smaller reads the peer's MTU and takes the smaller one.
+// smaller reads the peer's MTU and returns the smaller one.
 func smaller(ours rdma.MTU, b []byte) (rdma.MTU, error) {
 	theirs := rdma.MTU(b[0] - '0')
 	if theirs.Bytes() == 0 || b[1] != 0 {

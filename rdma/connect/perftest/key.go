@@ -10,32 +10,33 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// Lengths of a key on the wire, with the zero byte at its end. On Ethernet both sides have a GID.
+// Lengths of a key on the wire, including the zero byte at its end. On Ethernet both sides have a
+// GID.
 const (
 	keyBytes    = 59
 	keyGIDBytes = 108
 )
 
-// Key is what one side says of a queue pair.
+// Key describes a queue pair of one side.
 type Key struct {
 	LID uint16
-	// Reads is how many READs and atomics of the peer's may be outstanding. The peer has as many.
+	// Reads is how many READs and atomics of the peer may be outstanding. The peer uses that many.
 	Reads uint16
 	QPN   uint32
 	PSN   uint32
 	RKey  uint32
-	Addr  uint64 // first that the peer reaches, for Session.Reach bytes
+	Addr  uint64 // first address that the peer may access, for Session.Reach bytes
 	GID   rdma.GID
-	SRQN  uint32 // of a shared receive queue for transports that are not spoken here
+	SRQN  uint32 // of a shared receive queue, for transports that this package does not support
 }
 
-// KeyOf is the key of a queue pair of ours and of memory that the peer may reach; tests
-// of SEND have none.
+// KeyOf returns the key of a queue pair of ours and of memory that the peer may access. Tests of
+// SEND have no memory.
 func KeyOf(p connect.Parameters, rkey uint32, addr uint64) Key {
 	return Key{LID: p.LID, Reads: uint16(max(p.MaxRemoteReads, 1)), QPN: p.QPN, PSN: p.PSN, RKey: rkey, Addr: addr, GID: p.GID}
 }
 
-// Parameters are a peer's. ours is our key, of whose Reads the peer makes use.
+// Parameters returns the parameters of a peer. ours is our key; the peer uses its Reads.
 func (k *Key) Parameters(t rdma.Transport, mtu rdma.MTU, ours Key) (connect.Parameters, error) {
 	p := connect.Parameters{Transport: t, QPN: k.QPN, PSN: k.PSN, GID: k.GID, LID: k.LID, MTU: mtu,
 		MaxReads: uint8(min(ours.Reads, 255)), MaxRemoteReads: uint8(min(k.Reads, 255))}
@@ -45,7 +46,7 @@ func (k *Key) Parameters(t rdma.Transport, mtu rdma.MTU, ours Key) (connect.Para
 	return p, p.Check()
 }
 
-// Encode is the text as the programs print and parse it.
+// Encode returns the text that the programs print and parse.
 func (k *Key) Encode() []byte {
 	b := fmt.Appendf(nil, "%04x:%04x:%06x:%06x:%08x:%016x:", k.LID, k.Reads, k.QPN, k.PSN, k.RKey, k.Addr)
 	if k.GID.IsZero() {
@@ -57,7 +58,7 @@ func (k *Key) Encode() []byte {
 	return fmt.Appendf(b, "%08x:\x00", k.SRQN)
 }
 
-// DecodeKey reads exactly what Encode makes, and refuses all else.
+// DecodeKey reads exactly the output of Encode, and refuses all other input.
 func DecodeKey(b []byte) (Key, error) {
 	var k Key
 	if len(b) == keyBytes || len(b) == keyGIDBytes {
@@ -78,13 +79,14 @@ func DecodeKey(b []byte) (Key, error) {
 	return k, nil
 }
 
-// number reads hexadecimal digits; of anything else it makes a number with other digits.
+// number parses hexadecimal digits. For other input it returns a number whose digits differ from
+// the input.
 func number(b []byte) uint64 {
 	n, _ := strconv.ParseUint(string(b), 16, 64)
 	return n
 }
 
-// sameFamily refuses what the programs refuse, too: an IPv4 GID on one side and an IPv6 one on the other.
+// sameFamily refuses an IPv4 GID on one side and an IPv6 one on the other, as the programs do.
 func sameFamily(a, b Key) error {
 	if a.GID.Is4() != b.GID.Is4() {
 		return errors.New("one side has an IPv4 GID and the other has none: choose the same kind (option -x of perftest)")

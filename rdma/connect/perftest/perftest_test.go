@@ -17,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
-// recording is a transcript of testdata, and what its programs were.
+// recording describes a transcript in testdata and its programs.
 type recording struct {
 	name string
 	test Test
@@ -32,7 +32,7 @@ var recordings = []recording{
 	{"read_lat", ReadLatency, false, 1}, {"read_bw_b", ReadBandwidth, true, 1}, {"atomic_lat", AtomicLatency, false, 1}, {"atomic_bw", AtomicBandwidth, false, 1},
 }
 
-// heard has what a side said in a transcript: its keys, each once, and its report.
+// heard holds the keys, each once, and the report that a side sent in a transcript.
 type heard struct {
 	keys   []Key
 	report Report
@@ -87,8 +87,8 @@ func run(ctx context.Context, conn net.Conn, c Config, ours heard, lead func([]K
 	return theirs, errors.Join(err, conn.Close())
 }
 
-// TestAgainstRecordedPrograms: in either role we say, byte for byte and in order, what the programs said, and
-// hear what they meant.
+// TestAgainstRecordedPrograms: in either role, our side sends the same bytes in the same order as
+// the recorded programs, and decodes theirs correctly.
 func TestAgainstRecordedPrograms(t *testing.T) {
 	for _, r := range recordings {
 		all, err := transcript.Read("testdata/" + r.name + ".txt")
@@ -117,7 +117,7 @@ func TestAgainstRecordedPrograms(t *testing.T) {
 	}
 }
 
-// TestReportOfARow: what a client's report has is what its table shows.
+// TestReportOfARow: a client's report has the values of its table.
 func TestReportOfARow(t *testing.T) {
 	all, err := transcript.Read("testdata/write_bw.txt")
 	if err != nil {
@@ -132,7 +132,8 @@ func TestReportOfARow(t *testing.T) {
 	}
 }
 
-// TestOursTogether: every test, with ours on both sides, in both directions where there is bandwidth.
+// TestOursTogether: our client and our server complete every test, in both directions where the
+// test allows it.
 func TestOursTogether(t *testing.T) {
 	for test := SendLatency; test <= AtomicBandwidth; test++ {
 		for _, both := range []bool{false, true} {
@@ -160,7 +161,7 @@ func TestOursTogether(t *testing.T) {
 	}
 }
 
-// TestAgreement: of MTUs the smaller, of the other sizes the larger.
+// TestAgreement: both sides choose the smaller MTU and the larger of the other sizes.
 func TestAgreement(t *testing.T) {
 	a, b := tcpPair(t)
 	go func() {
@@ -228,7 +229,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestLeadFails: the error of the device is the caller's own, and the peer gets no second key.
+// TestLeadFails: Exchange returns the device's error unchanged, and sends the peer no second key.
 func TestLeadFails(t *testing.T) {
 	a, b := tcpPair(t)
 	if _, err := a.Write([]byte(version + sizes + "3\x00" + gidKey)); err != nil {
@@ -242,7 +243,7 @@ func TestLeadFails(t *testing.T) {
 	}
 }
 
-// TestReads: each side has as many READs outstanding as the other says.
+// TestReads: each side has as many READs outstanding as the other side allows.
 func TestReads(t *testing.T) {
 	theirs, ours := Key{QPN: 20, LID: 1, Reads: 1}, Key{Reads: 128}
 	p, err := theirs.Parameters(rdma.RC, rdma.MTU1024, ours)
@@ -264,7 +265,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestDefaults are those of the programs' help.
+// TestDefaults: the defaults are those in the programs' help.
 func TestDefaults(t *testing.T) {
 	for test, want := range map[Test]Traffic{SendLatency: {2, 1000, 1, 512, 100}, WriteBandwidth: {65536, 5000, 128, 512, 1},
 		AtomicBandwidth: {8, 1000, 128, 512, 100}, ReadBandwidth: {65536, 1000, 128, 512, 1}} {
@@ -288,7 +289,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzDecodeKey: what is taken is the one text that says it.
+// FuzzDecodeKey: DecodeKey accepts only the one text that Encode makes for a key.
 func FuzzDecodeKey(f *testing.F) {
 	f.Add([]byte(gidKey))
 	f.Add([]byte("0001:0080:000017:45a437:00000877:000055e1b405e000:00000000\x00"))
@@ -300,7 +301,8 @@ func FuzzDecodeKey(f *testing.F) {
 	})
 }
 
-// FuzzSession: whatever a client sends, a server of any test ends with an error or in good order.
+// FuzzSession: for any input from a client, a server of any test ends with an error or in good
+// order.
 func FuzzSession(f *testing.F) {
 	for _, r := range recordings {
 		all, err := transcript.Read("testdata/" + r.name + ".txt")
@@ -322,7 +324,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// spoken is a connection on which all has been said.
+// spoken is a connection whose input is complete from the start.
 type spoken struct {
 	net.Conn
 	in *bytes.Reader

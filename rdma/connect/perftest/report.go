@@ -7,9 +7,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
-// Report is what one side of a bandwidth test measured. In a test in one direction the server
-// measures nothing: the programs send whatever is in their memory then, and a report from one
-// means nothing.
+// Report holds the results of one side of a bandwidth test. In a test in one direction the server
+// measures nothing: the programs send whatever is in their memory, so a server's report means
+// nothing.
 type Report struct {
 	Size       uint64
 	Iterations uint64
@@ -18,17 +18,17 @@ type Report struct {
 	Rate       float64 // millions of messages a second
 }
 
-// ReportOf has the row of a table.
+// ReportOf returns the report for a row of a table.
 func ReportOf(b measure.Bandwidth) Report {
 	return Report{Size: b.Bytes, Iterations: b.Iterations, Peak: b.Peak, Average: b.Average, Rate: b.Rate}
 }
 
-// Bandwidth is the report as a row, in the unit that both sides were started with.
+// Bandwidth returns the report as a row, in the unit that both sides were started with.
 func (r Report) Bandwidth(u measure.Unit) measure.Bandwidth {
 	return measure.Bandwidth{Bytes: r.Size, Iterations: r.Iterations, Unit: u, Peak: r.Peak, Average: r.Average, Rate: r.Rate}
 }
 
-// words are what is exchanged, one after the other, big-endian.
+// words returns the values in the order in which they are sent, big-endian.
 func (r Report) words() [5]uint64 {
 	return [5]uint64{r.Size, r.Iterations, math.Float64bits(r.Peak), math.Float64bits(r.Average), math.Float64bits(r.Rate)}
 }

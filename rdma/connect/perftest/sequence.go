@@ -1,16 +1,17 @@
 package perftest
 
-// sequence is how a test's steps differ. A turn is a key of the first queue pair, there and back.
+// sequence describes how the steps of a test differ. In a turn, each side sends the key of the
+// first queue pair.
 type sequence struct {
-	before  bool // a turn before the keys of all
-	between bool // a turn after queue pairs are led, before the keys of all again
-	after   bool // a turn after those
+	before  bool // a turn before all keys are exchanged
+	between bool // a turn after queue pairs are connected, before all keys are exchanged again
+	after   bool // a turn after all keys are exchanged again
 	start   bool // a turn when receives are posted
 	report  bool // in one direction: a turn, then reports
 	done    bool // a turn, then "done", at the end
 }
 
-// sequences are as the programs' main functions have them.
+// sequences are taken from the programs' main functions.
 var sequences = map[Test]sequence{
 	SendLatency:     {between: true, start: true, done: true},
 	SendBandwidth:   {between: true, start: true, done: true},

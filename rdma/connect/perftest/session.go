@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect/internal/timed"
 )
 
-// Role is which side we are.
+// Role is the role of our side.
 type Role int
 
 const (
@@ -21,19 +21,19 @@ const (
 	Server
 )
 
-// Config says what test it is. Both sides must be started with the same.
+// Config describes the test. Both sides must be started with the same.
 type Config struct {
 	Test Test
 	Role Role
-	MTU  rdma.MTU // the largest that our port takes
-	// Both is a bandwidth test in both directions at once.
+	MTU  rdma.MTU // the largest that our port supports
+	// Both selects a bandwidth test in both directions at once.
 	Both bool
-	// Manager is option -R: the connection given to Begin is itself a queue pair, on which each Write is a SEND, and
-	// queue pairs are connected in Meet.
+	// Manager is option -R: the connection given to Begin is itself a queue pair, on which each
+	// Write is a SEND, and the queue pairs are connected in Meet.
 	Manager bool
 }
 
-// Session is a conversation with a program of perftest's. One goroutine uses it at a time.
+// Session is a conversation with a perftest program. One goroutine at a time may use it.
 type Session struct {
 	conn   net.Conn
 	config Config
@@ -41,8 +41,8 @@ type Session struct {
 	keys   []Key
 }
 
-// Begin agrees on versions and sizes over a connection. It stays the caller's to close, and is
-// no good for anything else after an error.
+// Begin agrees on versions and sizes over a connection. The caller closes the connection, and
+// cannot use it for anything else after an error.
 func Begin(ctx context.Context, conn net.Conn, c Config) (*Session, error) {
 	s := &Session{conn: conn, config: c}
 	return s, s.step(ctx, "agree on versions and sizes", s.begin)
@@ -77,10 +77,11 @@ func (s *Session) size(what string, ours, most uint32) (uint32, error) {
 	return larger(what, ours, most, b)
 }
 
-// Agreed is what Begin found.
+// Agreed returns the result of Begin.
 func (s *Session) Agreed() Agreed { return s.agreed }
 
-// Meet has both sides of option -R connect their queue pairs, the server by waiting: it is to listen before.
+// Meet makes both sides of option -R connect their queue pairs. The server waits for the client, so
+// it must listen before.
 func (s *Session) Meet(ctx context.Context, connect func() error) error {
 	turn := func(name string) error {
 		return s.step(ctx, name, func() error {
@@ -97,12 +98,14 @@ func (s *Session) Meet(ctx context.Context, connect func() error) error {
 	return turn("wait until both have connected")
 }
 
-// Reach is how many bytes from Key.Addr a peer reads or writes in a test with messages of size bytes.
+// Reach returns how many bytes from Key.Addr on a peer reads or writes in a test with messages of
+// size bytes.
 func (s *Session) Reach(size uint64) uint64 { return max(size, uint64(s.agreed.CycleBuffer)) }
 
-// Exchange tells keys, one for each of as many queue pairs on both sides, and leads ours when the
-// peer's are known. They are in INIT before. The programs' servers of a bandwidth
-// test in one direction go only to RTR; RTS does as well.
+// Exchange exchanges keys, one for each queue pair; both sides must have the same number. It calls
+// lead to connect our queue pairs when the peer's keys are known. The queue pairs must be in INIT
+// before. The programs' servers of a bandwidth test in one direction go only to RTR; RTS works as
+// well.
 func (s *Session) Exchange(ctx context.Context, keys []Key, lead func(remote []Key) error) ([]Key, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("perftest: there is no queue pair")
@@ -137,23 +140,24 @@ func (s *Session) Exchange(ctx context.Context, keys []Key, lead func(remote []K
 	})
 }
 
-// Start waits until both sides are ready for messages; where the peer sends, receives are posted
-// before it. Tests in which one side does nothing have no such step, and it returns at once.
+// Start waits until both sides are ready for messages. If the peer sends, the caller must post
+// receives before. For tests in which one side does nothing there is no such step, and Start
+// returns at once.
 func (s *Session) Start(ctx context.Context) error {
 	return s.step(ctx, "wait until both are ready", func() error {
 		return s.turnIf(sequences[s.config.Test].start || s.config.Both)
 	})
 }
 
-// Sync is one turn: the programs take it with option -a, for all sizes, between those of ib_send_lat (before
-// each) and ib_send_bw (before and after each).
+// Sync is one turn. With option -a, for all sizes, the programs take it between the sizes:
+// ib_send_lat before each, ib_send_bw before and after each.
 func (s *Session) Sync(ctx context.Context) error {
 	return s.step(ctx, "wait for the peer", func() error { return s.turnIf(true) })
 }
 
-// Finish ends a test when its messages are complete. A server without a part in them waits here for the
-// client to have done, so the context should allow for that. The report returned is
-// the peer's, of tests that have one.
+// Finish ends a test when its messages are complete. A server that takes no part in them waits here
+// until the client has finished, so the context should allow for that. The report returned is the
+// peer's, for tests that have one.
 func (s *Session) Finish(ctx context.Context, mine Report) (peer Report, err error) {
 	order := sequences[s.config.Test]
 	err = s.step(ctx, "finish", func() error {
@@ -173,13 +177,13 @@ func (s *Session) Finish(ctx context.Context, mine Report) (peer Report, err err
 	return peer, err
 }
 
-// byeTime is how long the peer's last word is waited for. Nothing depends on it.
+// byeTime is how long to wait for the peer's last message. Nothing depends on it.
 const byeTime = time.Second
 
 var bye = []byte("done\x00")
 
-// done is the last turn. Both sides write, and close without a look at what the other wrote: it is
-// taken here so that closing does not reset the connection under the peer.
+// done is the last turn. Both sides write, and close without looking at the other's message. done
+// reads it, so that closing does not reset the connection under the peer.
 func (s *Session) done() error {
 	if err := s.turnIf(true); err != nil || s.config.Manager {
 		return err
@@ -194,7 +198,7 @@ func (s *Session) done() error {
 	return nil
 }
 
-// turnIf is a turn, or nothing.
+// turnIf takes a turn if it is wanted.
 func (s *Session) turnIf(wanted bool) error {
 	if !wanted {
 		return nil
@@ -203,7 +207,7 @@ func (s *Session) turnIf(wanted bool) error {
 	return err
 }
 
-// turn tells one key and hears one.
+// turn sends one key and receives one.
 func (s *Session) turn(k Key) (Key, error) {
 	if s.config.Manager {
 		b, err := s.exchange(k.Binary())
@@ -216,7 +220,7 @@ func (s *Session) turn(k Key) (Key, error) {
 	return DecodeKey(b)
 }
 
-// all tells every key.
+// all exchanges all keys.
 func (s *Session) all() ([]Key, error) {
 	remote := make([]Key, len(s.keys))
 	for i, k := range s.keys {
@@ -228,8 +232,8 @@ func (s *Session) all() ([]Key, error) {
 	return remote, nil
 }
 
-// exchange writes and reads as many bytes, in the order of our role, each with one call: the programs take no
-// message in parts.
+// exchange writes mine and reads the same number of bytes, in the order of our role. It writes with
+// one call: the programs do not accept a message in parts.
 func (s *Session) exchange(mine []byte) ([]byte, error) {
 	theirs := make([]byte, len(mine))
 	if s.config.Role == Server {
@@ -248,7 +252,7 @@ func (s *Session) exchange(mine []byte) ([]byte, error) {
 	return theirs, nil
 }
 
-// step does one with the context's time, and names it in an error.
+// step runs one step within the context's time, and names the step in an error.
 func (s *Session) step(ctx context.Context, name string, do func() error) error {
 	release := timed.Bind(ctx, s.conn)
 	err := do()

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// What the programs take for granted unless told otherwise.
+// Defaults that the programs assume.
 const (
 	Port = 18515      // TCP
 	QKey = 0x11111111 // of datagrams
@@ -31,7 +31,7 @@ const (
 
 var programs = []string{"ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw", "ib_atomic_lat", "ib_atomic_bw"}
 
-// String is the program's name.
+// String returns the program's name.
 func (t Test) String() string {
 	if t >= 0 && int(t) < len(programs) {
 		return programs[t]
@@ -39,7 +39,7 @@ func (t Test) String() string {
 	return fmt.Sprintf("test %d", int(t))
 }
 
-// ParseTest reads a program's name, with or without "ib_".
+// ParseTest parses a program's name, with or without "ib_".
 func ParseTest(s string) (Test, error) {
 	if i := slices.Index(programs, "ib_"+strings.TrimPrefix(s, "ib_")); i >= 0 {
 		return Test(i), nil
@@ -50,21 +50,22 @@ func ParseTest(s string) (Test, error) {
 // Latency reports whether the test measures latency, and not bandwidth.
 func (t Test) Latency() bool { return t%2 == 0 }
 
-// Traffic is what both sides must be started with.
+// Traffic holds the values that both sides must be started with.
 type Traffic struct {
 	Size       int // bytes of a message
 	Iterations int
 	SendDepth  int
-	RecvDepth  int // of SEND
-	// Moderation is how many messages of a bandwidth test one completion stands for, where they have no
-	// more than ModerationSize bytes; for longer ones it is 1.
+	RecvDepth  int // for SEND
+	// Moderation is how many messages of a bandwidth test one completion stands for, if they have
+	// at most ModerationSize bytes. For longer messages it is 1.
 	Moderation int
 }
 
-// ModerationSize is the longest message for which the programs ask for fewer completions than messages.
+// ModerationSize is the longest message for which the programs request fewer completions than
+// messages.
 const ModerationSize = 8192
 
-// Defaults are what the programs do without options.
+// Defaults returns the values that the programs use without options.
 func (t Test) Defaults() Traffic {
 	d := Traffic{Size: 65536, Iterations: 1000, SendDepth: 128, RecvDepth: 512, Moderation: 1}
 	switch t {
@@ -84,9 +85,9 @@ func (t Test) Defaults() Traffic {
 	return d
 }
 
-// Settings are how the programs connect a queue pair of the test: they retry seven times, wait for
-// receives for ever, and have as many READs or atomics outstanding as the device can. The GID is for
-// the caller to choose.
+// Settings returns the settings of the programs for a queue pair of the test: seven retries, no
+// limit for receiver-not-ready, and as many outstanding READs or atomics as the device supports.
+// The caller chooses the GID.
 func (t Test) Settings() connect.Settings {
 	s := connect.Defaults()
 	s.Retries, s.RNRRetries, s.HopLimit, s.QKey, s.MaxReads = 7, 7, 255, QKey, 1

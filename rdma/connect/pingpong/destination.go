@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// What the programs take for granted unless told otherwise.
+// Defaults that the programs assume.
 const (
 	Port       = 18515        // TCP
 	Size       = 4096         // bytes of a message
@@ -20,10 +20,10 @@ const (
 	QKey       = 0x11111111   // of datagrams
 )
 
-// Bytes is the length of a destination on the wire, with the zero byte at its end.
+// Bytes is the length of a destination on the wire, including the zero byte at its end.
 const Bytes = 52
 
-// Destination is what one side says of its queue pair.
+// Destination describes the queue pair of one side.
 type Destination struct {
 	LID uint16 // 0 on Ethernet
 	QPN uint32
@@ -31,12 +31,12 @@ type Destination struct {
 	GID rdma.GID
 }
 
-// Encode is the text, as the programs print and parse it.
+// Encode returns the text that the programs print and parse.
 func (d *Destination) Encode() []byte {
 	return fmt.Appendf(nil, "%04x:%06x:%06x:%x\x00", d.LID, d.QPN, d.PSN, d.GID[:])
 }
 
-// Decode reads exactly what Encode makes, and refuses all else.
+// Decode reads exactly the output of Encode, and refuses all other input.
 func Decode(b []byte) (Destination, error) {
 	var d Destination
 	if len(b) == Bytes {
@@ -49,19 +49,20 @@ func Decode(b []byte) (Destination, error) {
 	return d, nil
 }
 
-// number reads hexadecimal digits; of anything else it makes a number with other digits.
+// number parses hexadecimal digits. For other input it returns a number whose digits differ from
+// the input.
 func number(b []byte) uint32 {
 	n, _ := strconv.ParseUint(string(b), 16, 32)
 	return uint32(n)
 }
 
-// Of is the destination of a queue pair of ours.
+// Of returns the destination of a queue pair of ours.
 func Of(p connect.Parameters) Destination {
 	return Destination{LID: p.LID, QPN: p.QPN, PSN: p.PSN, GID: p.GID}
 }
 
-// Parameters are a peer's with what the programs take for granted; the MTU is that which our side
-// was started with.
+// Parameters returns the parameters of a peer, with the values that the programs assume. mtu is the
+// MTU that our side was started with.
 func (d *Destination) Parameters(t rdma.Transport, mtu rdma.MTU) connect.Parameters {
 	p := connect.Parameters{Transport: t, QPN: d.QPN, PSN: d.PSN, GID: d.GID, LID: d.LID, MTU: mtu, MaxReads: 1, MaxRemoteReads: 1}
 	if t == rdma.UD {
@@ -70,8 +71,8 @@ func (d *Destination) Parameters(t rdma.Transport, mtu rdma.MTU) connect.Paramet
 	return p
 }
 
-// Settings are how the programs connect a queue pair: they retry seven times, wait for receives
-// for ever, and let the peer do nothing but SEND. The GID is for the caller to choose.
+// Settings returns the settings of the programs for a queue pair: seven retries, no limit for
+// receiver-not-ready, and no access of the peer but SEND. The caller chooses the GID.
 func Settings() connect.Settings {
 	s := connect.Defaults()
 	s.MTU, s.MaxReads, s.Retries, s.RNRRetries, s.HopLimit, s.QKey = MTU, 1, 7, 7, 1, QKey

@@ -11,15 +11,15 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect/internal/timed"
 )
 
-// done is the client's last word.
+// done is the client's last message.
 var done = []byte("done\x00")
 
-// Lead is what leads our queue pair to RTS, when it is time: connect.Lead with the peer's parameters.
+// Lead takes our queue pair to RTS: connect.Lead with the peer's parameters.
 type Lead func(remote connect.Parameters) error
 
-// Client exchanges destinations with a server over a connection, which stays the caller's to
-// close. Our queue pair is in INIT before, with receives posted, and led when the peer's is
-// known. The context's end ends it.
+// Client exchanges destinations with a server over a connection, which the caller closes. Our queue
+// pair must be in INIT before, with receives posted. Client calls lead when it knows the peer's
+// destination. It returns early if ctx ends.
 func Client(ctx context.Context, conn net.Conn, local connect.Parameters, lead Lead) (connect.Parameters, error) {
 	defer timed.Bind(ctx, conn)()
 	d := Of(local)
@@ -39,8 +39,8 @@ func Client(ctx context.Context, conn net.Conn, local connect.Parameters, lead L
 	return remote, nil
 }
 
-// Server is the other side of Client. It leads our queue pair before it tells the client where it
-// is, so that the client can send at once.
+// Server is the server's side of Client. It calls lead before it sends our destination, so that the
+// client can send at once.
 func Server(ctx context.Context, conn net.Conn, local connect.Parameters, lead Lead) (connect.Parameters, error) {
 	defer timed.Bind(ctx, conn)()
 	remote, err := read(conn, local)
@@ -77,7 +77,7 @@ func read(conn net.Conn, local connect.Parameters) (connect.Parameters, error) {
 	return remote, remote.Check()
 }
 
-// failed names a step. Where the context is over, that is the cause.
+// failed names a step. If the context has ended, that is the cause.
 func failed(ctx context.Context, step string, err error) error {
 	return fmt.Errorf("pingpong: %s: %w", step, timed.Cause(ctx, err))
 }

@@ -40,15 +40,15 @@ func tcpPair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// play has the recorded program on one end of a connection.
+// play plays the recorded program on one end of a connection.
 func play(all transcript.Transcript, conn net.Conn, as transcript.Side) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- all.Play(conn, as) }()
 	return done
 }
 
-// TestAgainstRecordedPrograms: in either role we say, byte for byte and in order, what the programs said, and
-// hear what they meant.
+// TestAgainstRecordedPrograms: in either role, our side sends the same bytes in the same order as
+// the recorded programs, and decodes theirs correctly.
 func TestAgainstRecordedPrograms(t *testing.T) {
 	for name, transport := range recorded {
 		all, c, s := read2(t, name)
@@ -72,8 +72,8 @@ func TestAgainstRecordedPrograms(t *testing.T) {
 	}
 }
 
-// TestServerLeadsFirst: before the server's address is on the way its queue pair is led, and if that fails
-// the client gets none.
+// TestServerLeadsFirst: the server's queue pair is in RTS before the server sends its destination.
+// If that fails, the client gets no destination.
 func TestServerLeadsFirst(t *testing.T) {
 	_, c, s := read2(t, "rc")
 	a, b := tcpPair(t)
@@ -136,7 +136,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestSettings are those that the programs' sources have.
+// TestSettings: the settings are those in the programs' sources.
 func TestSettings(t *testing.T) {
 	s := Settings()
 	if s.Timeout != 14 || s.Retries != 7 || s.RNRRetries != 7 || s.MinRNRTimer != 12 || s.MTU.Bytes() != 1024 || s.MaxReads != 1 || s.QKey != 0x11111111 || s.Access != 0 {
@@ -144,7 +144,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// FuzzDecode: what is taken is the one text that says it.
+// FuzzDecode: Decode accepts only the one text that Encode makes for a destination.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("0000:000012:456c8f:00000000000000000000ffff0a630001\x00"))
 	f.Add([]byte("000g:000012:456c8f:00000000000000000000ffff0a630001\n"))

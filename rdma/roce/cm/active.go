@@ -84,8 +84,8 @@ func (m *machine) storeREP(c *connection) {
 }
 
 // sendRTU sends the RTU after our queue pair is ready. It returns false if the connection has
-// ended. From now on the end of the connection puts the queue pair into ERR; before, its program
-// owns it and may use it for another connection.
+// ended. From now on, the end of the connection puts the queue pair into ERR. Before, the program
+// owns the queue pair and may use it for another connection.
 func (m *machine) sendRTU(c *connection, q rdma.QueuePair) bool {
 	if c.state != repReceived {
 		return false

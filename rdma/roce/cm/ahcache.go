@@ -17,8 +17,8 @@ type peerPath struct {
 	local, remote rdma.GID
 }
 
-// remoteKey identifies something of a peer by its number: a communication ID, or a queue pair. A
-// card chooses its own numbers, and is only believed about those that it sends from its own
+// remoteKey identifies an object of a peer by its number: a communication ID or a queue pair. A
+// card chooses its own numbers. The manager believes it only about numbers sent from its own
 // address.
 type remoteKey struct {
 	from   rdma.GID
@@ -26,9 +26,9 @@ type remoteKey struct {
 	number uint32
 }
 
-// handleCache holds the address handles of peers, which take time to resolve. The least recently
-// used one is closed when there is no room. A message is processed only after the address of its
-// sender is resolved. So a forged address costs one lookup, and nothing more.
+// handleCache holds the address handles of peers, which take time to resolve. It closes the least
+// recently used one when there is no room. The manager processes a message only after the address
+// of its sender is resolved. So a forged address costs one lookup, and nothing more.
 type handleCache struct {
 	device  *roce.Device
 	domain  rdma.ProtectionDomain
@@ -59,7 +59,7 @@ type cachedHandle struct {
 const (
 	// maxLookups bounds the lookups at a time. A new one replaces the oldest.
 	maxLookups = 128
-	// maxLookupsPerNetwork bounds those of one network: 24 bits of IPv4, 64 of IPv6.
+	// maxLookupsPerNetwork bounds the lookups of one network: 24 bits of IPv4, 64 of IPv6.
 	maxLookupsPerNetwork = 64
 	// LookupTime bounds the time of a lookup.
 	LookupTime = 3 * time.Second
@@ -78,7 +78,7 @@ func newHandleCache(d *roce.Device, news func()) handleCache {
 }
 
 // find returns the handle of a peer, and starts a lookup if there is none. A lookup for our own
-// program is never replaced by others.
+// program is never replaced by another.
 func (s *handleCache) find(w peerPath, ours bool) (*cachedHandle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

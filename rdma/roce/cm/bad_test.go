@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestBadNetwork: whatever is lost, doubled and late, both sides agree in the end on what is connected, and nothing is left
-// of what is over.
+// TestBadNetwork: even if messages are lost, duplicated or delayed, both sides finally agree on
+// which connections exist. Connections that have ended leave nothing behind.
 func TestBadNetwork(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {
@@ -28,7 +28,8 @@ func TestBadNetwork(t *testing.T) {
 	}
 }
 
-// trouble has both hosts connect, and end a part of it, over a bad network; and the rest over a good one.
+// trouble makes both hosts open connections and end some of them over a bad network, and end the
+// rest over a good one.
 func (w *world) trouble() {
 	w.Helper()
 	var all [2][]*connection
@@ -61,7 +62,7 @@ func (w *world) trouble() {
 	}
 }
 
-// agree: what is connected on one side is so on the other one, with the same numbers.
+// agree checks that a connection on one side also exists on the other, with the same numbers.
 func (w *world) agree() {
 	w.Helper()
 	stand := 0

@@ -38,7 +38,7 @@ type connection struct {
 	tries    uint8          // retransmissions left
 	deadline instant
 	limit    instant // when a half-open connection ends, even if retransmissions are left
-	// probe is the question to a peer whether it still has a connection.
+	// probe is the state of the query whether the peer still has the connection.
 	probe probe
 	at    int // index in timers
 
@@ -72,7 +72,7 @@ type answer struct {
 func (c *connection) tell(a answer) {
 	select {
 	case c.answers <- a:
-	default: // nobody waits for the step any more
+	default: // no call waits for the step now
 	}
 }
 
@@ -105,16 +105,17 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// Limits of half-open connections. Their peer has not proven that it receives what we send: an RTU or an MRA does, because it names our communication ID. SECURITY.md
-// states them.
+// Limits of half-open connections. The peer of a half-open connection has not proven that it
+// receives our messages: an RTU or an MRA proves it, because it names our communication ID.
+// SECURITY.md states them.
 const (
-	// maxHalfOpen bounds them for all addresses together.
+	// maxHalfOpen bounds the half-open connections of all addresses together.
 	maxHalfOpen = 128
-	// maxHalfOpenPerAddress bounds them for one IPv4 address or IPv6 network of 64 bits.
+	// maxHalfOpenPerAddress bounds those of one IPv4 address or IPv6 network of 64 bits.
 	maxHalfOpenPerAddress = 32
 	// HalfOpenTime is how long a peer may take to send the RTU. (Config.Service bounds how long a program may take to accept.)
 	HalfOpenTime = 10 * time.Second
-	// halfOpenDREQs is how often the end of its connection is sent to such a peer.
+	// halfOpenDREQs is how often a DREQ is sent to such a peer when its connection ends.
 	halfOpenDREQs = 3
 )
 
@@ -163,23 +164,27 @@ func (l *listener) purge() {
 	}
 }
 
-// A REQ may name a remote queue pair that is already connected. Either the peer has restarted, or the REQ is forged. To find out,
-// the manager probes the peer by a message that only the peer can answer, because the answer names both communication IDs. If the peer was the active side, the probe is
-// the REP again. A peer that has the connection answers it by an RTU; no answer means that it is gone. If the peer was the passive side, the probe is a DREQ for another queue
-// pair. A peer that has the connection ignores it; one that does not answers by a DREP. Linux does both: cm_dup_rep_handler and
-// cm_dreq_handler in drivers/infiniband/core/cm.c.
+// A REQ may name a remote queue pair that is already connected. Either the peer has restarted, or
+// the REQ is forged. To find out, the manager sends the peer a probe: a message that only the peer
+// can answer, because the answer names both communication IDs. If the peer was the active side, the
+// probe repeats the REP. A peer that has the connection answers by an RTU; a peer that does not
+// answer is gone. If the peer was the passive side, the probe is a DREQ for another queue pair. A
+// peer that has the connection ignores it; a peer that does not have it answers by a DREP. Linux
+// does both: cm_dup_rep_handler and cm_dreq_handler in drivers/infiniband/core/cm.c.
 const (
 	// ProbeTries is the number of messages of a probe.
 	ProbeTries = 3
 	// ProbeWait is how long to wait for each answer.
 	ProbeWait = time.Second
-	// ProbeRest is the time from the end of a probe to the beginning of the next one of the same connection.
+	// ProbeRest is the time from the end of a probe to the start of the next one of the same
+	// connection.
 	ProbeRest = 5 * time.Second
-	// RestartLimit bounds how long a peer is refused that has restarted with the same queue pair: ProbeRest, one probe, and time-wait.
+	// RestartLimit bounds how long the manager refuses a peer that has restarted with the same
+	// queue pair: ProbeRest, one probe, and time-wait.
 	RestartLimit = ProbeRest + ProbeTries*ProbeWait + 9*time.Second
 )
 
-// probe is a question to the peer of a connection whether it still has it.
+// probe is a query to the peer of a connection whether it still has the connection.
 type probe struct {
 	running bool // it is running
 	tries   uint8
@@ -187,8 +192,8 @@ type probe struct {
 	after   instant // when the next may begin
 }
 
-// probePeer processes a REQ that names the queue pair of connection c. c stays until its peer is
-// known to be gone.
+// probePeer processes a REQ that names the queue pair of connection c. c stays until the manager
+// knows that its peer is gone.
 func (m *machine) probePeer(w peerPath, c *connection) {
 	m.counts.add(stale)
 	m.refuseREQ(w, cm.ReasonStale, nil)

@@ -14,15 +14,15 @@
 // Connections are RC, to services of the port space TCP.
 //
 // Limits. Waiting requests are bounded by each listener's backlog, connections by
-// Config.Connections; address handles and queued messages have bounds of their own. What
-// exceeds them is refused or dropped, and counted. A request from an address that does
+// Config.Connections; address handles and queued messages have their own bounds. The
+// manager refuses or drops the excess, and counts it. A request from an address that does
 // not answer ARP costs one lookup, which newer ones replace. A connection that the peer
-// has not confirmed ends after HalfOpenTime, or gives way to newer ones.
+// has not confirmed ends after HalfOpenTime, or a newer one replaces it.
 //
 // Trust. Nothing is encrypted, and the address is all that identifies a peer. A message
 // counts for a connection only from the address of its peer, to ours, with both random
-// identifiers. A REQ has none of ours and may be forged: it ends no connection. The peer
-// is asked first (ProbeTries), and only one that does not answer is gone.
+// identifiers. A REQ has none of ours and may be forged: it ends no connection. The
+// manager probes the peer first (ProbeTries), and only a peer that does not answer is gone.
 //
 // Threads are as in package cm.
 package cm

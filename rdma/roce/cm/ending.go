@@ -128,8 +128,8 @@ func (m *machine) timeOut(c *connection) {
 	c.tell(a)
 }
 
-// enterTimeWait puts a connection into time-wait, in which late messages are recognised. The oldest one is
-// removed if there are too many.
+// enterTimeWait puts a connection into time-wait, in which the manager recognises late messages. It
+// removes the oldest one if there are too many.
 func (m *machine) enterTimeWait(c *connection) {
 	c.state = timeWait
 	m.proven(c)

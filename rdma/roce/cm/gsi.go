@@ -136,7 +136,7 @@ func (m *gsiQP) resume() error {
 	return m.qp.Modify(rdma.Attributes{State: rdma.ReadyToSend}, rdma.MaskState|m.firstPSN())
 }
 
-// firstPSN returns the mask for the PSN of sends, which is required only the first time.
+// firstPSN returns the mask for the PSN of sends, which Modify requires only the first time.
 func (m *gsiQP) firstPSN() rdma.Mask {
 	if s, _ := m.qp.State(); s == rdma.ReadyToReceive {
 		return rdma.MaskSendPSN
@@ -202,8 +202,8 @@ func (m *gsiQP) place(g rdma.GID) (uint8, bool) {
 	return 0, false
 }
 
-// take passes on received messages, and records which were sent. It reports whether there was
-// anything.
+// take passes on received messages, and records which messages were sent. It reports whether there
+// was anything.
 func (m *gsiQP) take(to recipient) (some bool, err error) {
 	for {
 		n, err := m.cq.Poll(m.done[:])
@@ -244,14 +244,14 @@ func (m *gsiQP) completed(c *rdma.WorkCompletion, to recipient) error {
 	return m.expect(i)
 }
 
-// recipient receives messages, and is told of those that are lost.
+// recipient receives messages, and counts those that are lost.
 type recipient interface {
 	came(w peerPath, b []byte)
 	dropped(why counter)
 }
 
-// arrive passes on a message once the address of its sender is resolved. If it cannot be resolved
-// the message is dropped: nobody could be answered.
+// arrive passes on a message once the address of its sender is resolved. It drops the message if
+// the address cannot be resolved, because the manager could not answer it.
 func (m *gsiQP) arrive(w peerPath, b []byte, to recipient) {
 	l, err := m.handles.find(w, false)
 	switch {
@@ -280,8 +280,8 @@ func (m *gsiQP) awaits(l *cachedHandle) {
 	}
 }
 
-// send sends a message once the address is resolved. It reports whether there was room. to is told
-// if the address cannot be resolved.
+// send sends a message once the address is resolved. It reports whether there was room. It calls
+// to.dropped if the address cannot be resolved.
 func (m *gsiQP) send(d *datagram, to recipient) bool {
 	if len(m.posted) >= sends {
 		return false
@@ -329,7 +329,7 @@ func (m *gsiQP) post(l *cachedHandle, d *datagram) bool {
 	return true
 }
 
-// release passes on, and sends, the messages whose lookups have ended.
+// release passes on the received messages whose lookups have ended, and sends those that waited.
 func (m *gsiQP) release(to recipient) {
 	left := m.waiting[:0]
 	for _, l := range m.waiting {

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
-// forged is a request as a peer may make it up.
+// forged returns a request with numbers that a peer may choose freely.
 func (h *host) forged(id, qpn uint32, guid uint64) mad.Message {
 	w := h.way()
 	from := mad.Address{From: netip.AddrPortFrom(w.remote.Addr(), 1), To: w.local.Addr()}
@@ -18,7 +18,7 @@ func (h *host) forged(id, qpn uint32, guid uint64) mad.Message {
 		PKey: wholePartition, MTU: rdma.MTU1024, Primary: mad.Path{Local: w.remote, Remote: w.local}}}
 }
 
-// told has a host take a message, and returns what it answers.
+// told makes a host receive a message, and returns its answers.
 func (h *host) told(m mad.Message) (answers []mad.Message) {
 	var b [mad.Size]byte
 	m.Encode(&b)
@@ -34,7 +34,7 @@ func (h *host) told(m mad.Message) (answers []mad.Message) {
 	return answers
 }
 
-// TestJudged: each request that cannot be has its reason.
+// TestJudged: a host rejects each impossible request with the right reason.
 func TestJudged(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -65,13 +65,13 @@ func TestJudged(t *testing.T) {
 	}
 }
 
-// TestAlternate: a path that stands in for the first is refused.
+// TestAlternate: a host rejects a request with an alternate path.
 func TestAlternate(t *testing.T) {
 	h := newWorld(t, 1, quick).hosts[0]
 	m := h.forged(5, 17, 6)
 	var b [mad.Size]byte
 	m.Encode(&b)
-	b[24+100] = 0xfe // its address
+	b[24+100] = 0xfe // the address of the alternate path
 	h.machine.receive(h.way(), b[:])
 	var a mad.Message
 	if len(h.out) != 1 || a.Decode(h.out[0].bytes[:]) != mad.WellFormed || cm.Reason(a.Reason) != reasonAlternate {
@@ -79,7 +79,8 @@ func TestAlternate(t *testing.T) {
 	}
 }
 
-// TestFlood: however many ask, as many wait as the listener has room for, and the others hear that there is none.
+// TestFlood: a listener keeps as many waiting requests as it has room for, and the host rejects the
+// others.
 func TestFlood(t *testing.T) {
 	h := newWorld(t, 1, quick).hosts[0]
 	room := cap(h.listener.requests)
@@ -92,7 +93,7 @@ func TestFlood(t *testing.T) {
 	if len(h.locals) != room || len(h.remotes) != room || len(h.pairs) != 0 || h.counts.own[full] != uint64(5000-room) {
 		t.Errorf("%d connections, %d and %d; %d refused", len(h.locals), len(h.remotes), len(h.pairs), h.counts.own[full])
 	}
-	// Programs that reject at once leave time-waits, which are bounded too.
+	// A program that rejects at once leaves connections in time-wait, whose number is bounded too.
 	for i := range uint32(5000) {
 		if i >= uint32(room) {
 			h.told(h.forged(1<<20+i, 1<<20+i, 6))
@@ -103,7 +104,7 @@ func TestFlood(t *testing.T) {
 	if most := h.config.Connections; len(h.waits) != most || len(h.locals) != most || h.counts.own[cut] == 0 {
 		t.Errorf("%d wait, %d connections", len(h.waits), len(h.locals))
 	}
-	for range 2 * maxOut { // nobody sends what is to be sent
+	for range 2 * maxOut { // no thread sends the queued messages
 		var b [mad.Size]byte
 		m := h.forged(3, 1, 6)
 		m.Encode(&b)
@@ -114,7 +115,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// connects has a host connected with the other one, which asked.
+// connects makes a host the passive side of an established connection.
 func (h *host) connects(id, qpn uint32) *connection {
 	h.Helper()
 	h.told(h.forged(id, qpn, 6))
@@ -129,7 +130,7 @@ func (h *host) connects(id, qpn uint32) *connection {
 	return c
 }
 
-// passes lets time pass, and returns what the host says then.
+// passes lets time pass, and returns the messages that the host sends then.
 func (h *host) passes(span time.Duration) (said []mad.Message) {
 	h.machine.now += instant(span)
 	h.tick()
@@ -144,8 +145,9 @@ func (h *host) passes(span time.Duration) (said []mad.Message) {
 	return said
 }
 
-// TestClaimed: a request with the queue pair of a connection that stands is refused, and the peer is asked whether it still has it. The connection ends only
-// where the peer is silent, and is not asked again at once.
+// TestClaimed: a host rejects a request with the queue pair of an established connection and probes
+// the peer. The connection ends only if the peer does not answer, and the next probe has to wait
+// for ProbeRest.
 func TestClaimed(t *testing.T) {
 	h := newWorld(t, 1, quick).hosts[0]
 	c := h.connects(5, 17)
@@ -153,7 +155,7 @@ func TestClaimed(t *testing.T) {
 	if len(got) != 2 || cm.Reason(got[0].Reason) != cm.ReasonStale || got[1].Kind != mad.REP || got[1].Remote != 5 || c.state != connected {
 		t.Fatalf("%+v", got)
 	}
-	for i := range uint32(100) { // a flood has the peer asked no more often
+	for i := range uint32(100) { // a flood causes no more probes
 		if got = h.told(h.forged(100+i, 17, 6)); len(got) != 1 {
 			t.Fatalf("%+v", got)
 		}
@@ -179,13 +181,14 @@ func TestClaimed(t *testing.T) {
 	}
 }
 
-// TestRestarted: a peer that has restarted with the same queue pair is let in within RestartLimit, even when it was asked for a moment before.
+// TestRestarted: a host accepts a peer that has restarted with the same queue pair within
+// RestartLimit, even if it probed the peer just before.
 func TestRestarted(t *testing.T) {
-	for _, response := range []uint8{10, 21, 31} { // that the peer says it may take
+	for _, response := range []uint8{10, 21, 31} { // the response time that the peer announces
 		h := newWorld(t, 1, quick).hosts[0]
 		h.connects(5, 17).timeout = response
 		h.told(h.forged(9, 17, 6))
-		h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: h.remotes[remoteKey{h.way().remote, 6, 5}].local}) // it has it still
+		h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: h.remotes[remoteKey{h.way().remote, 6, 5}].local}) // the peer still has the connection
 		waited := time.Duration(0)
 		for id := uint32(100); len(h.listener.requests) == 0; id++ {
 			h.told(h.forged(id, 17, 6))
@@ -198,7 +201,8 @@ func TestRestarted(t *testing.T) {
 	}
 }
 
-// TestClaimedOfServer: the side that asked for a connection asks by a DREQ of no queue pair, which only a peer without the connection answers.
+// TestClaimedOfServer: the active side probes by a DREQ for no queue pair, which only a peer
+// without the connection answers.
 func TestClaimedOfServer(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		w := newWorld(t, 1, quick)
@@ -223,7 +227,8 @@ func TestClaimedOfServer(t *testing.T) {
 	}
 }
 
-// TestForgedREJ: a REJ that names the identifier of the request alone ends nothing that is established.
+// TestForgedREJ: a REJ that names only the communication ID of the request does not end an
+// established connection.
 func TestForgedREJ(t *testing.T) {
 	h := newWorld(t, 1, quick).hosts[0]
 	c := h.connects(5, 17)
@@ -241,7 +246,8 @@ func TestForgedREJ(t *testing.T) {
 	}
 }
 
-// TestHalfOpen: requests whose peers do not confirm give way to newer ones, by address and in all, and end in time.
+// TestHalfOpen: newer requests replace unconfirmed ones, per address and in total, and unconfirmed
+// ones end in time.
 func TestHalfOpen(t *testing.T) {
 	h := newWorld(t, 1, Config{Connections: 1024, Response: 10, Lifetime: 8, Retries: 15, Service: 14}).hosts[0]
 	h.listener.requests = make(chan *connection, 64)
@@ -283,7 +289,7 @@ func TestHalfOpen(t *testing.T) {
 	if h.halfOpen.Len() != 0 {
 		t.Errorf("%d are half open still", h.halfOpen.Len())
 	}
-	m := h.forged(5000, 5000, 6) // nobody accepts this one
+	m := h.forged(5000, 5000, 6) // no program accepts this one
 	h.told(m)
 	if h.halfOpen.Len() != 1 {
 		t.Fatal(h.halfOpen.Len())
@@ -293,7 +299,7 @@ func TestHalfOpen(t *testing.T) {
 	}
 }
 
-// TestForeign: what does not come from the peer, or names other numbers, changes nothing.
+// TestForeign: a message that is not from the peer, or names other numbers, changes nothing.
 func TestForeign(t *testing.T) {
 	h := newWorld(t, 1, quick).hosts[0]
 	h.told(h.forged(5, 17, 6))
@@ -320,7 +326,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// FuzzMachine: whatever comes, what is kept is bounded, and a connection that is not named stays.
+// FuzzMachine: whatever messages arrive, the state of a machine is bounded, and no timer stays
+// forever.
 func FuzzMachine(f *testing.F) {
 	for k := mad.REQ; k <= mad.SIDRREP; k++ {
 		f.Add([]byte{byte(k), 0, 1, 2, byte(k), 5, 1, 2})
@@ -342,9 +349,9 @@ func FuzzMachine(f *testing.F) {
 			}
 			h.told(m)
 			h.do(func() {})
-			w.mail = nil // the other host is not there
+			w.mail = nil // the other host does not exist
 			if reason%5 == 0 {
-				if c := h.connect(); c != nil { // else there are as many as may be
+				if c := h.connect(); c != nil { // nil if there are already as many as allowed
 					all[0] = append(all[0], c)
 				}
 			}

@@ -29,9 +29,9 @@ type machine struct {
 	// timers is a heap of the connections with a deadline.
 	timers   timers
 	waits    []*connection               // in time-wait, the oldest first
-	halfOpen *addrlimit.Set[*connection] // see MaxHalfOpen
+	halfOpen *addrlimit.Set[*connection] // see maxHalfOpen
 	out      []datagram                  // messages to send
-	over     []*connection               // ended, and their program does not know yet
+	over     []*connection               // ended connections that their programs do not know of yet
 	in       mad.Message
 	counts   counts
 }
@@ -77,8 +77,8 @@ func (m *machine) indexRemote(c *connection) {
 	m.remotes[remoteKey{c.peerPath.remote, c.guid, c.remote}] = c
 }
 
-// pair records the queue pair of a peer that is not half-open any more. If another connection had
-// that queue pair it loses it.
+// indexPair records the queue pair of a peer that is no longer half-open. If another connection had
+// that queue pair, that connection ends.
 func (m *machine) indexPair(c *connection) {
 	key := remoteKey{c.peerPath.remote, c.guid, c.theirs.qpn}
 	if other := m.pairs[key]; other != nil && other.state == connected {
@@ -184,8 +184,8 @@ func (m *machine) post(w peerPath, message *mad.Message) {
 	m.counts.sent[message.Kind.Index()]++
 }
 
-// say sends a message of a connection and retransmits it until it is answered; with tries 0 it does
-// not retransmit.
+// sendRetried sends a message of a connection and retransmits it until the peer answers; with tries
+// 0 it does not retransmit.
 func (m *machine) sendRetried(c *connection, message *mad.Message, tries uint8, wait instant) {
 	message.Transaction, message.Local, message.Remote = c.transaction, c.local, c.remote
 	message.Encode(&c.last)
@@ -198,7 +198,7 @@ func (m *machine) sendRetried(c *connection, message *mad.Message, tries uint8, 
 	m.timers.set(c, at)
 }
 
-// repeat sends the last message of a connection again.
+// retransmit sends the last message of a connection again.
 func (m *machine) retransmit(c *connection) {
 	if len(m.out) >= maxOut {
 		m.counts.add(queueFull)
@@ -254,7 +254,7 @@ func (m *Manager) why(c *connection) error {
 	return c.cause
 }
 
-// end ends a connection that its program closes, once.
+// end ends a connection that its program closes. It is called once.
 func (m *Manager) end(c *connection) {
 	m.do(func(x *machine) {
 		m.held--
@@ -262,13 +262,13 @@ func (m *Manager) end(c *connection) {
 	})
 }
 
-// prepare brings a queue pair to INIT.
+// bringToInit brings a queue pair to INIT.
 func bringToInit(q rdma.QueuePair, access rdma.Access) error {
 	a := rdma.Attributes{State: rdma.Init, Port: 1, Access: access & rdma.Remote}
 	return change(q, a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess)
 }
 
-// leadUp brings a queue pair from INIT to RTS, with what both sides have announced.
+// bringToRTS brings a queue pair from INIT to RTS, with the values that both sides have announced.
 func bringToRTS(c *connection, e *cm.End, ours endpoint) error {
 	a := rdma.Attributes{State: rdma.ReadyToReceive, Address: c.path(), PathMTU: c.mtu, RemoteQPN: c.theirs.qpn, ReceivePSN: ours.psn, MinRNRTimer: e.MinRNRTimer,
 		MaxRemoteReads: min(e.RemoteReads, c.peerState.remoteReads), SendPSN: c.theirs.psn, MaxReads: min(e.Reads, c.peerState.reads), Timeout: c.timeout, Retries: c.retries,
@@ -291,7 +291,7 @@ func change(q rdma.QueuePair, a rdma.Attributes, given rdma.Mask) error {
 	return nil
 }
 
-// most refuses private data that is too long.
+// checkPrivate refuses private data that is too long.
 func checkPrivate(data []byte, most int) error {
 	if len(data) > most {
 		return fmt.Errorf("private data of %d bytes: at most %d", len(data), most)

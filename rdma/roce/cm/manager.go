@@ -68,7 +68,7 @@ func open(d *roce.Device, c Config) (*Manager, error) {
 	return m, nil
 }
 
-// mtu returns the port's MTU.
+// mtu returns the port's MTU; 0 if the port cannot be queried.
 func (m *Manager) mtu() rdma.MTU {
 	p, err := m.device.Port(1)
 	if err != nil {
@@ -109,7 +109,7 @@ func (m *Manager) run() {
 	}
 }
 
-// fail ends everything, because the device is gone.
+// fail ends all connections and listeners, because the device is gone.
 func (m *Manager) fail(why error) {
 	m.mu.Lock()
 	m.failure = why
@@ -153,8 +153,8 @@ func (m *Manager) came(w peerPath, b []byte) {
 	m.machine.receive(w, b)
 }
 
-// serve handles deadlines, reports ended connections, and sends messages. It returns when it must
-// be called again.
+// serve handles deadlines, reports ended connections, and sends messages. It returns the time of
+// its next call.
 func (m *Manager) serve() instant {
 	m.mu.Lock()
 	m.machine.now = m.clock()
@@ -216,7 +216,7 @@ func (m *Manager) sleep(until instant) {
 		t := unix.NsecToTimespec(int64(max(0, until-m.clock())))
 		limit = &t
 	}
-	_, _ = unix.Ppoll(poll, limit, nil) // after EINTR the caller goes round once more
+	_, _ = unix.Ppoll(poll, limit, nil) // after EINTR the caller calls round again
 }
 
 // Open returns how many routes, listeners, requests and connections are not closed.
@@ -252,12 +252,12 @@ func (m *Manager) close() error {
 	m.stop.Store(true)
 	m.wake.signal()
 	<-m.ended
-	m.serve() // sends what is left
+	m.serve() // sends the remaining messages
 	m.device.Manage(nil)
 	return errors.Join(m.gsi.close(), m.wake.close())
 }
 
-// shut refuses everything new, and returns the listeners.
+// shut makes the manager refuse everything new, and returns the listeners.
 func (m *Manager) shut() []*listener {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -265,7 +265,7 @@ func (m *Manager) shut() []*listener {
 	return slices.Clone(m.listeners)
 }
 
-// settle waits until peers have confirmed, for a second at most.
+// settle waits until the peers have confirmed, for at most a second.
 func (m *Manager) settle(all []*connection) {
 	limit := time.NewTimer(closeTimeout)
 	defer limit.Stop()
@@ -296,9 +296,11 @@ func (m *Manager) usable() error {
 type Config struct {
 	// Connections bounds the connections at a time, including those being set up; default 1024.
 	Connections int
-	// Response is the time to answer a message, ours and the peers', without Lifetime; default 19, which is 2.1 s.
+	// Response is the time to answer a message, for us and for the peers, without Lifetime; default
+	// 19, which is 2.1 s.
 	Response uint8
-	// Lifetime is the time of a packet in the network; default 16, which is 0.27 s, as the kernel has it for RoCE.
+	// Lifetime is the time of a packet in the network; default 16, which is 0.27 s, the kernel's
+	// value for RoCE.
 	Lifetime uint8
 	// Retries is how often a message is retransmitted, at most 15; default 15.
 	Retries uint8
@@ -354,7 +356,7 @@ const (
 	probes                       // probes begun, because a request named a connected queue pair
 	probesHeld                   // such requests within ProbeRest
 	probesAlive                  // probes of peers that still have the connection
-	probesGone                   // probes of peers that do not: the connection was ended
+	probesGone                   // probes of peers without the connection, which then ended
 	full                         // requests refused because the listener or the manager had no room
 	addressLimit                 // half-open connections ended for newer ones of their address
 	halfOpenLimit                // half-open connections ended for newer ones of other addresses

@@ -9,7 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
 
-// TestConnect: both sides know of each other what they say, messages go both addresses, and the end is seen, over IPv4 and IPv6.
+// TestConnect: two ends connect over IPv4 and IPv6, get each other's private data and addresses,
+// exchange messages, and notice the end.
 func TestConnect(t *testing.T) {
 	for name, ipv6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// pairs connects two ends, has them talk, and ends it.
+// pairs connects two ends, exchanges messages, and ends the connection.
 func (r *rig) pairs(x, y *end) {
 	r.Helper()
 	l := y.listen(0)
@@ -58,7 +59,8 @@ func (r *rig) pairs(x, y *end) {
 	}
 }
 
-// ends: one side closes, the other one sees it, and what is outstanding is flushed.
+// ends checks the end of a connection: one side closes, the other notices, and outstanding requests
+// are flushed.
 func (r *rig) ends(x, y *end, a, b cm.Conn) {
 	r.Helper()
 	if a.Err() != nil || b.Err() != nil {
@@ -81,7 +83,7 @@ func (r *rig) ends(x, y *end, a, b cm.Conn) {
 	}
 }
 
-// heard: private data comes with zeros behind it.
+// heard checks private data, which arrives followed by zeros.
 func heard(t *testing.T, got []byte, want string, most int) {
 	t.Helper()
 	if len(got) != most || string(bytes.TrimRight(got, "\x00")) != want {

@@ -124,7 +124,8 @@ func (m *machine) sendREJ(c *connection, about mad.About, reason cm.Reason, priv
 	m.post(c.peerPath, &message)
 }
 
-// sendREP sends a REP; false: the connection has ended. The queue pair is ready to receive.
+// sendREP sends a REP. It returns false if the connection has ended. The queue pair is ready to
+// receive.
 func (m *machine) sendREP(c *connection, e *cm.End, ours endpoint) bool {
 	if c.state != reqReceived {
 		return false
@@ -156,8 +157,8 @@ func (m *machine) receiveRTU(c *connection) {
 	}
 }
 
-// listener returns the listener of a port and address. One that names the address comes before one
-// for all addresses.
+// listener returns the listener of a port and address. A listener for that address comes before a
+// listener for all addresses.
 func (m *machine) listener(port uint16, on netip.Addr) (found *listener) {
 	for _, l := range m.ports[port] {
 		switch {
@@ -170,8 +171,8 @@ func (m *machine) listener(port uint16, on netip.Addr) (found *listener) {
 	return found
 }
 
-// takes reports whether the listener's unspecified address includes an address: that of IPv6
-// includes all.
+// takes reports whether the listener's unspecified address includes an address: the unspecified
+// IPv6 address includes all.
 func (l *listener) takes(on netip.Addr) bool {
 	return l.at.Addr() == netip.IPv6Unspecified() || l.at.Addr() == netip.IPv4Unspecified() && on.Is4()
 }

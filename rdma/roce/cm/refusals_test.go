@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
 
-// TestRefusals: each way in which a connection does not come about has an error that says why, and leaves nothing behind.
+// TestRefusals: each failed connection has an error that says why, and leaves nothing behind.
 func TestRefusals(t *testing.T) {
 	r := newRig(t, false, Config{Response: 14, Lifetime: 10})
 	x, y := r.sides[0], r.sides[1]
@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 	testenv.Wait(t, 10*time.Second, "everything to be over", func() bool { return x.manager.Open()+y.manager.Open() == 0 })
 }
 
-// refused is the error of a connection that did not come about.
+// refused checks the error of a connection that failed.
 func refused(t *testing.T, err error, kind error, reason cm.Reason) *cm.Error {
 	t.Helper()
 	var e *cm.Error
@@ -82,7 +82,8 @@ func backlogFull(t *testing.T, x, y *side) {
 	refused(t, <-first, cm.ErrRejected, cm.ReasonConsumer)
 }
 
-// givenUpByPeer: who asks gives up before it is answered. The request is over for the program that takes it.
+// givenUpByPeer: if the active side gives up before the answer, the listener does not return its
+// request.
 func givenUpByPeer(t *testing.T, x, y *side) {
 	l, e := y.listen(0), x.newEnd()
 	route, err := x.manager.Resolve(x.within(10*time.Second), cm.Path{To: netip.AddrPortFrom(y.ip, port)})
@@ -107,7 +108,7 @@ func givenUpByPeer(t *testing.T, x, y *side) {
 	}
 }
 
-// listenerClosed: those who wait for requests hear that none comes.
+// listenerClosed: Accept fails when the listener is closed.
 func listenerClosed(t *testing.T, _, y *side) {
 	l := y.listen(0)
 	time.AfterFunc(20*time.Millisecond, func() { _ = l.Close() })
@@ -133,7 +134,8 @@ func inUse(t *testing.T, _, y *side) {
 	}
 }
 
-// noSuchAddress: one that no route leads to. (One on the link that does not answer takes the kernel three seconds.)
+// noSuchAddress: an address without a route is unreachable. (For an address on the link that does
+// not answer, the kernel takes three seconds.)
 func noSuchAddress(t *testing.T, x, _ *side) {
 	_, err := x.newEnd().connect(netip.MustParseAddr("192.0.2.1"), "")
 	if e := refused(t, err, cm.ErrUnreachable, 0); e.Event != cm.AddressError {
@@ -154,7 +156,8 @@ func tooMuchSaid(t *testing.T, x, y *side) {
 	}
 }
 
-// vanished: a peer that does not say that it ends is given up, and so is one that never answered.
+// vanished: a connection to a manager that closed ends, and one to a peer that does not answer
+// fails by timeout.
 func vanished(t *testing.T, x, y *side) {
 	l := y.listen(0)
 	e, f := x.newEnd(), y.newEnd()
@@ -164,7 +167,7 @@ func vanished(t *testing.T, x, y *side) {
 		t.Fatal(err)
 	}
 	b := <-answer
-	if err := y.manager.Close(); err != nil { // tells
+	if err := y.manager.Close(); err != nil { // the manager sends DREQs
 		t.Error(err)
 	}
 	if err := over(t, a); !errors.Is(err, cm.ErrDisconnected) {
@@ -176,7 +179,7 @@ func vanished(t *testing.T, x, y *side) {
 	if err := errors.Join(a.Close(), b.conn.Close(), l.Close()); err != nil {
 		t.Error(err)
 	}
-	_, err = x.newEnd().connect(y.ip, "") // nobody has queue pair 1 there
+	_, err = x.newEnd().connect(y.ip, "") // no manager has queue pair 1 there
 	if !errors.Is(err, cm.ErrUnreachable) || !errors.Is(err, unix.ETIMEDOUT) {
 		t.Errorf("who never answers: %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// rig is two devices with their managers, each in a network namespace of its own.
+// rig is two devices with their managers, each in its own network namespace.
 type rig struct {
 	*testing.T
 	sides [2]*side
@@ -30,7 +30,7 @@ type side struct {
 	memory  rdma.MemoryRegion
 	book    *umem.Book
 	hands   *umem.Holder
-	base    uint64 // of memory that is the test's
+	base    uint64 // of memory for the test
 	manager *Manager
 }
 
@@ -53,7 +53,7 @@ func newRig(t *testing.T, ipv6 bool, c Config) *rig {
 	return r
 }
 
-// made makes a thing that is closed at the end of the test.
+// made makes an object and closes it at the end of the test.
 func made[T interface{ Close() error }](r *rig, f func() (T, error)) T {
 	r.Helper()
 	thing, err := f()
@@ -99,7 +99,7 @@ func (s *side) open(e *testenv.End, c Config) {
 	s.manager = made(s.rig, func() (*Manager, error) { return Open(s.dev, c) })
 }
 
-// rest finds all frames in the pool in the end.
+// rest checks that all frames are in the pool at the end.
 func (s *side) rest(extent []umem.Frame) {
 	s.hands.Give(extent)
 	if err := s.book.Close(); err != nil {
@@ -164,7 +164,7 @@ func (e *end) want(status rdma.Status) {
 	}
 }
 
-// show is what the device counted.
+// show lists the device's counters that are not zero.
 func (s *side) show() (text string) {
 	for _, c := range s.dev.Counters() {
 		if c.Value != 0 {
@@ -174,7 +174,7 @@ func (s *side) show() (text string) {
 	return text
 }
 
-// counted is one counter.
+// counted returns one counter.
 func (s *side) counted(name string) uint64 {
 	for _, c := range s.dev.Counters() {
 		if c.Name == name {
@@ -185,7 +185,7 @@ func (s *side) counted(name string) uint64 {
 	return 0
 }
 
-// within is a context for one step.
+// within returns a context for one step.
 func (r *rig) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Within(d))
 	r.Cleanup(cancel)
@@ -197,13 +197,13 @@ func (s *side) listen(backlog int) cm.Listener {
 	return made(s.rig, func() (cm.Listener, error) { return s.manager.Listen(netip.AddrPortFrom(s.ip, port), backlog) })
 }
 
-// accepted is what became of a request.
+// accepted is the outcome of a request.
 type accepted struct {
 	conn cm.Conn
 	err  error
 }
 
-// answer has a listener do something with the next request.
+// answer accepts the next request of a listener and calls f with it.
 func (s *side) answer(l cm.Listener, f func(cm.Request) (cm.Conn, error)) <-chan accepted {
 	done, ctx := make(chan accepted, 1), s.within(30*time.Second)
 	go func() {
@@ -217,7 +217,7 @@ func (s *side) answer(l cm.Listener, f func(cm.Request) (cm.Conn, error)) <-chan
 	return done
 }
 
-// accept is to be done with a request.
+// accept returns a function that accepts a request with this end.
 func (e *end) accept(private string) func(cm.Request) (cm.Conn, error) {
 	ctx := e.within(30 * time.Second)
 	return func(r cm.Request) (cm.Conn, error) {
@@ -231,7 +231,7 @@ func (e *end) accept(private string) func(cm.Request) (cm.Conn, error) {
 	}
 }
 
-// connect is the other side of accept.
+// connect is the active side's counterpart of accept.
 func (e *end) connect(to netip.Addr, private string) (cm.Conn, error) {
 	e.Helper()
 	route, err := e.manager.Resolve(e.within(30*time.Second), cm.Path{To: netip.AddrPortFrom(to, port)})
@@ -248,7 +248,7 @@ func (e *end) connect(to netip.Addr, private string) (cm.Conn, error) {
 	return route.Connect(e.within(30*time.Second), ours)
 }
 
-// over waits until a connection is over.
+// over waits until a connection has ended.
 func over(t testing.TB, c cm.Conn) error {
 	t.Helper()
 	select {

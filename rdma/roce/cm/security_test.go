@@ -11,7 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
-// TestSecurityTable: SECURITY.md says what a peer may hold that has proven nothing, as the constants have it.
+// TestSecurityTable: SECURITY.md states the limits for peers that are not authenticated, as the
+// constants have them.
 func TestSecurityTable(t *testing.T) {
 	text, err := os.ReadFile("../../../SECURITY.md")
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
-// world is two machines and the network between them, with a clock of its own.
+// world is two machines, the network between them, and a clock.
 type world struct {
 	testing.TB
 	rnd   *rand.Rand
 	now   instant
 	hosts [2]*host
 	mail  []letter
-	rates struct{ lose, double, delay int } // in a hundred
+	rates struct{ lose, double, delay int } // in percent
 }
 
 // host is a machine with programs that use it.
@@ -29,23 +29,23 @@ type host struct {
 	listener *listener
 	qpn      uint32
 	plans    []plan
-	ends     []*connection // that are, or were, connected
+	ends     []*connection // connections that are, or were, established
 }
 
-// letter is a message under way.
+// letter is a message in flight.
 type letter struct {
 	datagram
 	to int
 	at instant
 }
 
-// plan is something that a program does later.
+// plan is a later action of a program.
 type plan struct {
 	at instant
 	do func()
 }
 
-// number is a queue pair of which only the number matters: none is led here.
+// number is a queue pair with only a number. Its state never changes.
 type number struct {
 	rdma.QueuePair
 	qpn uint32
@@ -54,7 +54,7 @@ type number struct {
 func (n number) QPN() uint32                  { return n.qpn }
 func (n number) Config() rdma.QueuePairConfig { return rdma.QueuePairConfig{Transport: rdma.RC} }
 
-// quick has short times, so that little of the world's time passes.
+// quick has short times, so that tests take little time of the world's clock.
 var quick = Config{Connections: 64, Response: 10, Lifetime: 8, Retries: 15, Service: 14}
 
 const millisecond instant = 1e6
@@ -71,14 +71,14 @@ func newWorld(t testing.TB, seed uint64, c Config) *world {
 	return w
 }
 
-// way is that from a host to the other one.
+// way returns the path from a host to the other one.
 func (h *host) way() peerPath {
 	return peerPath{local: rdma.GIDOf(h.ip), remote: rdma.GIDOf(h.other().ip)}
 }
 
 func (h *host) other() *host { return h.hosts[1-h.number] }
 
-// do has the machine do something, and what it says go into the network.
+// do makes the machine do something, and passes its messages to the network.
 func (h *host) do(f func()) {
 	h.machine.now = h.world.now
 	f()
@@ -92,7 +92,7 @@ func (h *host) do(f func()) {
 	h.over = nil
 }
 
-// carry has a message come to the other host: once, or not, or twice, now or later.
+// carry delivers a message to the other host: once, twice or not at all, now or later.
 func (h *host) carry(d datagram) {
 	for range 1 + h.draw(h.rates.double) - h.draw(h.rates.lose) {
 		l := letter{d, 1 - h.number, h.world.now + millisecond/10}
@@ -103,7 +103,7 @@ func (h *host) carry(d datagram) {
 	}
 }
 
-// draw is 1 as often in a hundred, or else 0.
+// draw returns 1 with a probability of rate percent, otherwise 0.
 func (w *world) draw(rate int) int {
 	if w.rnd.IntN(100) < rate {
 		return 1
@@ -111,7 +111,7 @@ func (w *world) draw(rate int) int {
 	return 0
 }
 
-// later has a program do something after up to so long.
+// later makes a program do something after a random time of up to most.
 func (h *host) later(most instant, f func()) {
 	h.plans = append(h.plans, plan{h.world.now + instant(h.rnd.Int64N(int64(most))), f})
 }
@@ -123,7 +123,7 @@ func (h *host) end(reads uint8) *cm.End {
 	return &e
 }
 
-// connect has a program ask the other host.
+// connect makes a program send a REQ to the other host.
 func (h *host) connect() (c *connection) {
 	h.do(func() {
 		if c = h.add(h.way()); c != nil {
@@ -133,7 +133,7 @@ func (h *host) connect() (c *connection) {
 	return c
 }
 
-// serve has programs do what there is to do: requests are answered, and answers.
+// serve makes programs do what is due: decide on requests and react to answers.
 func (h *host) serve(all []*connection) {
 	for len(h.listener.requests) > 0 {
 		c := <-h.listener.requests
@@ -156,7 +156,7 @@ func (h *host) serve(all []*connection) {
 	}
 }
 
-// decide accepts, or rejects now and then.
+// decide accepts a request, or sometimes rejects it.
 func (h *host) decide(c *connection) {
 	h.do(func() {
 		if h.draw(20) == 1 {
@@ -170,7 +170,7 @@ func (h *host) decide(c *connection) {
 	})
 }
 
-// run lets so much time pass.
+// run lets time pass.
 func (w *world) run(span instant, all *[2][]*connection) {
 	for end := w.now + span; ; {
 		at := w.next()
@@ -186,7 +186,7 @@ func (w *world) run(span instant, all *[2][]*connection) {
 	}
 }
 
-// next is when something happens.
+// next returns when the next thing happens.
 func (w *world) next() instant {
 	at := never
 	for _, l := range w.mail {
@@ -201,7 +201,7 @@ func (w *world) next() instant {
 	return at
 }
 
-// step does what is due.
+// step does everything that is due.
 func (w *world) step() {
 	due := func(at instant) bool { return at <= w.now }
 	mail := w.mail

@@ -5,18 +5,20 @@ import (
 	"net/netip"
 )
 
-// Port space of services that are known by IP address and port, as connections are, in a service identifier (RDMA_PS_TCP).
+// Port space, in a service identifier (RDMA_PS_TCP), of services that IP address and port identify,
+// as connections are.
 const spaceTCP = 0x0106
 
 // ServiceID returns the service ID of a port.
 func ServiceID(port uint16) uint64 { return spaceTCP<<16 | uint64(port) }
 
-// PortOf is the contrary; ok is false of another service.
+// PortOf returns the port of a service ID. ok is false for an ID from another port space.
 func PortOf(service uint64) (port uint16, ok bool) {
 	return uint16(service), service>>16 == spaceTCP
 }
 
-// AddressBytes is how many bytes of a REQ's private data say who asks whom, in front of the program's.
+// AddressBytes is the number of bytes at the front of a REQ's private data that identify both
+// sides. The program's private data follows.
 const AddressBytes = 36
 
 // Address has the IP addresses of both sides: struct cma_hdr of the kernel, annex A11. The
@@ -26,7 +28,7 @@ type Address struct {
 	To   netip.Addr
 }
 
-// Append writes it. Both are IPv4, or both IPv6.
+// Append appends the encoded address to b. Both IP addresses are IPv4, or both IPv6.
 func (a Address) Append(b []byte) []byte {
 	version := byte(6)
 	if a.From.Addr().Is4() {
@@ -45,7 +47,7 @@ func appendIP(b []byte, ip netip.Addr) []byte {
 	return append(b, ip.AsSlice()...)
 }
 
-// DecodeAddress reads it; ok is false where there is none of a version that is known.
+// DecodeAddress decodes an address. ok is false if there is none, or if its version is unknown.
 func DecodeAddress(b []byte) (a Address, ok bool) {
 	if len(b) < AddressBytes || b[0] != 0 {
 		return a, false

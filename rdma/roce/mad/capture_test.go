@@ -14,14 +14,15 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// seen is a message of the kernel's, and the packet that it came in.
+// seen is a message from a kernel, and the packet that contained it.
 type seen struct {
 	bytes    []byte
 	from, to netip.Addr
 	message  Message
 }
 
-// kernelMessages are those between two hosts with Soft-RoCE (package wire's testdata/README.md).
+// kernelMessages returns the messages between two hosts with Soft-RoCE (package wire's
+// testdata/README.md).
 func kernelMessages(t *testing.T) (all []seen) {
 	t.Helper()
 	f, err := os.Open("../wire/testdata/two-hosts.pcap")
@@ -59,7 +60,8 @@ func kernelMessages(t *testing.T) (all []seen) {
 	}
 }
 
-// TestKernelMessages: what two kernels say to each other is understood, and written again to the byte.
+// TestKernelMessages: Decode understands the messages of two kernels, and Encode writes the same
+// bytes.
 func TestKernelMessages(t *testing.T) {
 	all := kernelMessages(t)
 	var order []string
@@ -72,14 +74,14 @@ func TestKernelMessages(t *testing.T) {
 			t.Errorf("message %d, %v, is written as\n% x\nand was\n% x", i, s.message.Kind, again, s.bytes)
 		}
 	}
-	// Two connections, whose ends are asked for by both sides at once, and one more.
+	// Two connections, which both sides end at the same time, and one more.
 	const want = "req rep rtu req rep rtu dreq drep dreq dreq drep drep req rep rtu dreq drep"
 	if got := strings.Join(order, " "); got != want {
 		t.Errorf("%s\nare not\n%s", got, want)
 	}
 }
 
-// TestKernelConnects has what tshark reads of the first connection.
+// TestKernelConnects: Decode returns the values that tshark reads from the first connection.
 func TestKernelConnects(t *testing.T) {
 	all := kernelMessages(t)
 	a, b := netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("10.77.0.2")

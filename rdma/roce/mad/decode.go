@@ -2,7 +2,8 @@ package mad
 
 import "github.com/unifiedd/unifiedd/rdma"
 
-// Decode reads a MAD. Private is a part of b afterwards. The message is good only where it is WellFormed.
+// Decode reads a MAD. Private is then a part of b. The message is valid only if the result is
+// WellFormed.
 func (m *Message) Decode(b []byte) Malformed {
 	if why := check(b); why != WellFormed {
 		return why
@@ -51,7 +52,7 @@ func check(b []byte) Malformed {
 	return WellFormed
 }
 
-// low are as many lower bits of a byte.
+// low returns that many lower bits of a byte.
 func low(b byte, bits int) byte { return b & (1<<bits - 1) }
 
 func (r *Request) decode(b []byte) {

@@ -1,6 +1,7 @@
 package mad
 
-// Encode writes a message. Fields with more bits than there is room for lose the upper ones, and private data that is longer than the kind's is cut.
+// Encode writes a message. It cuts off the upper bits of fields that are too large, and the end of
+// private data that is longer than the kind's.
 func (m *Message) Encode(to *[Size]byte) {
 	clear(to[:])
 	to[0], to[1], to[2], to[3] = baseVersion, class, classVersion, methodSend

@@ -2,10 +2,11 @@ package mad
 
 import "encoding/binary"
 
-// Size is the bytes of a MAD, whatever is in it.
+// Size is the length of a MAD in bytes, the same for every message.
 const Size = 256
 
-// QueuePair is the number of the queue pair that MADs of connection managers go from and to, and QKey its Q_Key.
+// QueuePair is the number of the queue pair from and to which connection managers send MADs, and
+// QKey its Q_Key.
 const (
 	QueuePair = 1
 	QKey      = 0x80010000
@@ -26,26 +27,26 @@ var be = binary.BigEndian
 type Kind uint16
 
 const (
-	REQ     Kind = 0x10 // asks for a connection
-	MRA     Kind = 0x11 // received, and the answer takes a while
-	REJ     Kind = 0x12 // no
+	REQ     Kind = 0x10 // requests a connection
+	MRA     Kind = 0x11 // the message arrived, and the answer takes a while
+	REJ     Kind = 0x12 // refuses
 	REP     Kind = 0x13 // the answer to a REQ
 	RTU     Kind = 0x14 // the answer to a REP: ready to use
-	DREQ    Kind = 0x15 // asks for the end
-	DREP    Kind = 0x16 // the answer to that
-	SIDRREQ Kind = 0x17 // asks for the queue pair of a service of datagrams
-	SIDRREP Kind = 0x18 // the answer to that
+	DREQ    Kind = 0x15 // requests the end of the connection
+	DREP    Kind = 0x16 // the answer to a DREQ
+	SIDRREQ Kind = 0x17 // requests the queue pair of a datagram service
+	SIDRREP Kind = 0x18 // the answer to a SIDR_REQ
 )
 
 var kindNames = [...]string{"req", "mra", "rej", "rep", "rtu", "dreq", "drep", "sidr_req", "sidr_rep"}
 
-// Kinds is how many there are; Index counts them from 0.
+// Kinds is the number of kinds; Index counts them from 0.
 const Kinds = len(kindNames)
 
-// Index is a dense number, less than Kinds for a kind that Decode lets pass.
+// Index returns a dense number, less than Kinds for a kind that Decode accepts.
 func (k Kind) Index() int { return int(k) - int(REQ) }
 
-// String is a name fit for a metric.
+// String returns a name that a metric can use.
 func (k Kind) String() string {
 	if i := k.Index(); i >= 0 && i < Kinds {
 		return kindNames[i]
@@ -53,10 +54,12 @@ func (k Kind) String() string {
 	return "other"
 }
 
-// privates are where private data begins in the message of each kind; it goes to the end.
+// privates has the offset of private data in the message of each kind. Private data extends to the
+// end.
 var privates = [Kinds]int{140, 10, 84, 36, 8, 12, 8, 16, 96}
 
-// MostPrivate is how many bytes of private data a message of the kind has. They are always there, filled up with zeros.
+// MostPrivate returns how many bytes of private data a message of the kind has. They are always
+// present, padded with zeros.
 func (k Kind) MostPrivate() int { return Size - headerBytes - privates[k.Index()] }
 
 // Malformed is the reason why a MAD is invalid.
@@ -64,12 +67,12 @@ type Malformed uint8
 
 const (
 	WellFormed Malformed = iota
-	Length               // it has not Size bytes
+	Length               // the length is not Size
 	Version              // of the base, or of the class
-	Class                // another one than that of connection managers
-	Method               // another one than Send
-	Attribute            // no kind of message that is known here
-	// Reasons is how many there are, WellFormed among them.
+	Class                // a class other than that of connection managers
+	Method               // a method other than Send
+	Attribute            // an unknown kind of message
+	// Reasons is the number of reasons, including WellFormed.
 	Reasons
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// sample is a message of a kind with something in each of its fields.
+// sample returns a message of a kind with a value in each of its fields.
 func sample(k Kind, r *rand.Rand) Message {
 	private := make([]byte, k.MostPrivate())
 	for i := range private {
@@ -50,7 +50,7 @@ func sample(k Kind, r *rand.Rand) Message {
 	return m
 }
 
-// TestThereAndBack: no field is over another, and none is lost.
+// TestThereAndBack: no field overlaps another, and Decode returns every field that Encode wrote.
 func TestThereAndBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for k := REQ; k <= SIDRREP; k++ {
@@ -109,7 +109,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestAckTimeout has sums that the kernel's function gives.
+// TestAckTimeout: AckTimeout returns the values of the kernel's function.
 func TestAckTimeout(t *testing.T) {
 	for _, c := range []struct{ delay, lifetime, want uint8 }{{0, 16, 17}, {15, 16, 17}, {16, 16, 18}, {17, 16, 18}, {18, 16, 19}, {20, 16, 20}, {31, 31, 31}, {0, 0, 2}} {
 		if got := AckTimeout(c.delay, c.lifetime); got != c.want {
@@ -121,7 +121,8 @@ func TestAckTimeout(t *testing.T) {
 	}
 }
 
-// FuzzDecode: what is a message is written as one that says the same.
+// FuzzDecode: Encode writes every message that Decode accepts, and Decode reads the same message
+// back.
 func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for k := REQ; k <= SIDRREP; k++ {
@@ -136,7 +137,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		var again [Size]byte
-		m.Request.Alternate = false // is read, and never written
+		m.Request.Alternate = false // Decode reads it, and Encode does not write it
 		m.Encode(&again)
 		if why := back.Decode(again[:]); why != WellFormed || !reflect.DeepEqual(m, back) {
 			t.Fatalf("%v\n%+v is\n%+v", why, m, back)

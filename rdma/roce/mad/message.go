@@ -2,23 +2,24 @@ package mad
 
 import "github.com/unifiedd/unifiedd/rdma"
 
-// Message is one message of any kind. What its kind has not is zero, or ignored.
+// Message is one message of any kind. Fields that its kind does not have are zero, or ignored.
 type Message struct {
 	Kind        Kind
 	Transaction uint64
-	Local       uint32 // identifier of who sends; of SIDR messages that of the request
-	Remote      uint32 // identifier of who gets it; a REQ and SIDR messages have none
+	Local       uint32 // identifier of the sender; in SIDR messages, of the request
+	Remote      uint32 // identifier of the receiver; a REQ and SIDR messages have none
 	Request     Request
 	Reply       Reply
 	About       About    // MRA, REJ
-	Timeout     uint8    // MRA: how long the answer takes at most, 4.096 µs << it
+	Timeout     uint8    // MRA: the longest time for the answer, 4.096 µs << this
 	Reason      uint16   // REJ
 	Info        [72]byte // REJ: more about the reason
 	InfoBytes   uint8    // at most 72
-	RemoteQPN   uint32   // DREQ: the queue pair of who gets it
+	RemoteQPN   uint32   // DREQ: the receiver's queue pair
 	Status      uint8    // SIDR_REP
 	ServiceID   uint64   // SIDR messages
-	// Private is the private data: as much as the kind has, in the bytes that were decoded. To be sent it may be shorter.
+	// Private is the private data. After Decode it has all that the kind has, within the
+	// decoded bytes. For Encode it may be shorter.
 	Private []byte
 }
 
@@ -36,12 +37,12 @@ type Request struct {
 	ServiceID      uint64
 	GUID           uint64 // of the sender's card
 	QPN            uint32
-	PSN            uint32 // the one that the receiver begins with
+	PSN            uint32 // the first PSN that the receiver sends
 	QKey           uint32
-	Responder      uint8  // responder resources: READs and atomics of the peer's that the sender takes
-	Initiator      uint8  // initiator depth: those that it wants to have outstanding
-	RemoteResponse uint8  // how long the receiver may take to answer, 4.096 µs << it
-	LocalResponse  uint8  // and how long the sender takes at most
+	Responder      uint8  // responder resources: how many of the peer's READs and atomics the sender accepts
+	Initiator      uint8  // initiator depth: how many READs and atomics the sender may have outstanding
+	RemoteResponse uint8  // the longest time for the receiver to answer, 4.096 µs << this
+	LocalResponse  uint8  // the longest time for the sender to answer, likewise
 	Transport      uint8  // 0: RC, 1: UC
 	FlowControl    bool   // end to end
 	Retries        uint8  // for packets of the connection
@@ -65,7 +66,7 @@ type Path struct {
 	HopLimit            uint8
 	SL                  uint8 // service level, 4 bits
 	SubnetLocal         bool
-	AckTimeout          uint8 // for acknowledgements of the sender's, 4.096 µs << it
+	AckTimeout          uint8 // for acknowledgements from the sender, 4.096 µs << this
 }
 
 // Reply has the fields of a REP.
@@ -73,12 +74,12 @@ type Reply struct {
 	QKey        uint32
 	QPN         uint32
 	PSN         uint32
-	Responder   uint8 // as of a Request
+	Responder   uint8 // as in a Request
 	Initiator   uint8
-	AckDelay    uint8 // of the sender's card, 4.096 µs << it
-	Failover    uint8 // whether the alternate path was taken
+	AckDelay    uint8 // of the sender's card, 4.096 µs << this
+	Failover    uint8 // whether the sender accepts the alternate path
 	FlowControl bool
-	RNRRetries  uint8 // for packets of the receiver's
+	RNRRetries  uint8 // for packets from the receiver
 	Shared      bool
 	GUID        uint64
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// TestTshark has somebody else read what is written: each field is where the specification has it. (Flow label and rate, which share four bytes, it
-// reads from three of them and from the first; TestThereAndBack has them.)
+// TestTshark: tshark, an independent decoder, reads each field where the specification has it.
+// (Flow label and rate share four bytes. tshark reads them from three of these bytes and from the
+// first. TestThereAndBack tests them.)
 func TestTshark(t *testing.T) {
 	local, remote := netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("10.77.0.2")
 	address := Address{netip.AddrPortFrom(local, 40001), remote}
@@ -58,7 +59,7 @@ func TestTshark(t *testing.T) {
 	}
 }
 
-// capture is packets in the format of libpcap, and what tshark has read of them.
+// capture has packets in the format of libpcap, and the fields that tshark reads from them.
 type capture struct {
 	bytes  []byte
 	fields map[string][]string
@@ -90,7 +91,7 @@ func (c *capture) add(t *testing.T, from, to netip.Addr, m *Message) {
 	c.bytes = append(c.bytes, b[:n]...)
 }
 
-// read is a field of each packet, empty where it has none.
+// read returns a field of each packet, empty for packets without it.
 func (c *capture) read(t *testing.T, name string) []string {
 	t.Helper()
 	if c.fields == nil {
@@ -99,7 +100,7 @@ func (c *capture) read(t *testing.T, name string) []string {
 	return c.fields[name]
 }
 
-// all are the fields of infiniband.cm that are looked at.
+// all has the fields of infiniband.cm that the test compares.
 const all = `req req.serviceid.dport req.localcaguid req.localqpn req.responderres req.initdepth req.remoteresptout req.localresptout req.startpsn req.retrcount req.rnrretrcount
 	req.pkey req.pppmtu req.maxcmretr req.srq req.prim_locallid req.prim_remotelid req.prim_tfcclass req.prim_hoplim req.prim_sl
 	req.prim_localacktout req.ip_cm.ipv req.ip_cm.sport req.ip_cm.sip4 req.ip_cm.dip4 rep rep.remotecommid rep.localqpn rep.startpsn rep.respres rep.initdepth rep.tgtackdelay

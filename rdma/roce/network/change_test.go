@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestLinkChanges: what an administrator does to an interface is told, and is so when it is told.
+// TestLinkChanges: Next reports each change of an interface, and Link returns the reported state.
 func TestLinkChanges(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
@@ -23,7 +23,7 @@ func TestLinkChanges(t *testing.T) {
 	set := func(want Link, args ...string) {
 		t.Helper()
 		p.A.Run(t, "ip", append([]string{"link", "set", p.A.Ifname}, args...)...)
-		for got := (Link{}); got != want; { // a carrier comes late
+		for got := (Link{}); got != want; { // the carrier may change later
 			if got = next(t, i, LinkChanged).Link; got != i.Link() {
 				t.Errorf("told %+v, is %+v", got, i.Link())
 			}
@@ -43,7 +43,7 @@ func TestLinkChanges(t *testing.T) {
 	}
 	want.Up = true
 	set(want, "up")
-	p.B.SetDown(t) // takes our carrier
+	p.B.SetDown(t) // the other end loses its carrier
 	want.Up = false
 	if got := next(t, i, LinkChanged).Link; got != want {
 		t.Errorf("without a carrier: %+v, want %+v", got, want)
@@ -52,7 +52,8 @@ func TestLinkChanges(t *testing.T) {
 	wantError(t, "without a carrier", err, errInterfaceDown)
 }
 
-// TestAddressChanges: addresses keep their places, leave holes, and fill them.
+// TestAddressChanges: addresses keep their index in the table, and a new one takes the first free
+// index.
 func TestAddressChanges(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
@@ -97,7 +98,7 @@ func TestAddressChanges(t *testing.T) {
 	is(link, "10.77.3.1", "", "10.77.0.9")
 	nothing(t, i)
 
-	// One that another host has already is in doubt for good.
+	// An address that another host already has never enters the table.
 	p.A.Run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/"+p.A.Ifname+"/accept_dad")
 	p.A.Run(t, "ip", "address", "add", "fd77::2/64", "dev", p.A.Ifname)
 	testenv.Wait(t, 5*time.Second, "the address to be found taken", func() bool {
@@ -113,7 +114,7 @@ func TestAddressChanges(t *testing.T) {
 	is()
 }
 
-// TestGone: an interface that is deleted is gone for good.
+// TestGone: a deleted interface stays gone, even if a new one gets its name.
 func TestGone(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
@@ -150,12 +151,12 @@ func TestGone(t *testing.T) {
 	nothing(t, i)
 }
 
-// TestOverrun: what was not heard because there was too much of it is read.
+// TestOverrun: if the kernel's messages overflow the socket, the Interface reads everything again.
 func TestOverrun(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	i := openIn(t, p.A.Namespace, p.A.Ifname)
-	if err := i.watch.socket.SetReceiveBufferSize(1, false); err != nil { // the kernel makes it the least there is
+	if err := i.watch.socket.SetReceiveBufferSize(1, false); err != nil { // the kernel sets its minimum
 		t.Fatal(err)
 	}
 	var batch strings.Builder
@@ -170,14 +171,14 @@ func TestOverrun(t *testing.T) {
 		g := i.GIDs()
 		return len(g) == 1 && g[0].GID == gid("10.66.0.1") && i.Counters().Overruns > 0
 	})
-	// Among so many, one neighbour is found at once.
+	// It finds one neighbour among that many at once.
 	if w := resolve(t, i, "10.66.0.1", "10.77.5.5"); w.DestinationMAC.String() != "02:00:00:00:00:01" {
 		t.Errorf("%+v", w)
 	}
 	t.Logf("%+v", i.Counters())
 }
 
-// TestClose: once for all, with calls under way, and nothing works afterwards.
+// TestClose: concurrent calls of Close all succeed, and later calls fail.
 func TestClose(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})

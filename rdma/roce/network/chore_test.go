@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestChore: it is done once for a swarm of changes, no sooner than they settle, and rests in proportion.
+// TestChore: a refresh runs once for a group of changes, after they have settled, and then pauses
+// in proportion to the time that it took.
 func TestChore(t *testing.T) {
 	var c pendingRefresh
 	done := 0
@@ -37,7 +38,7 @@ func TestChore(t *testing.T) {
 	if done != 1 {
 		t.Errorf("done %d times", done)
 	}
-	// Wanted while it is done, it rests first.
+	// A refresh requested while one runs waits for the pause.
 	c.due = time.Now()
 	c.do(func() { c.want(); time.Sleep(10 * time.Millisecond) })
 	if rest := time.Until(c.by(far)); rest < 50*time.Millisecond {

@@ -14,7 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestOpenRefuses: names without an interface, and interfaces without Ethernet.
+// TestOpenRefuses: Open fails for names without an interface, and for interfaces that are not
+// Ethernet.
 func TestOpenRefuses(t *testing.T) {
 	testenv.Leaks(t)
 	ns := testenv.NewNamespace(t)
@@ -30,7 +31,8 @@ func TestOpenRefuses(t *testing.T) {
 	wantError(t, "open lo", open("lo"), ErrNotEthernet)
 }
 
-// TestResolveRefuses: destinations without a way, and sources that are not there.
+// TestResolveRefuses: Resolve fails for destinations without a route and for sources that do not
+// exist.
 func TestResolveRefuses(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
@@ -61,7 +63,8 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// TestResolveUnanswered: the kernel gives up, the caller does, and the Interface is closed.
+// TestResolveUnanswered: Resolve ends when its context does, when the kernel gives up, and when the
+// Interface is closed.
 func TestResolveUnanswered(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
@@ -80,7 +83,7 @@ func TestResolveUnanswered(t *testing.T) {
 		}
 	})
 	for from, to := range map[string]string{"10.77.0.1": "10.77.0.10", "fd77::1": "fd77::10"} {
-		for range 2 { // asked for anew when it has failed before
+		for range 2 { // the second time, the kernel asks again after a failure
 			_, err := tryResolve(t, i, from, to)
 			wantError(t, to, err, errUnanswered)
 		}
@@ -103,7 +106,8 @@ func within(t *testing.T, limit time.Duration, f func(context.Context)) {
 	f(ctx)
 }
 
-// TestWithoutPermission: a thread that may not have the kernel ask finds only whom the kernel knows.
+// TestWithoutPermission: a thread without CAP_NET_ADMIN can resolve only the neighbours that the
+// kernel knows.
 func TestWithoutPermission(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
@@ -113,7 +117,7 @@ func TestWithoutPermission(t *testing.T) {
 	p.A.Run(t, "ip", "neighbour", "change", "10.77.0.2", "nud", "stale", "dev", p.A.Ifname)
 	ended := make(chan error, 2)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for _, to := range []string{"10.77.0.2", "10.77.0.3"} {
 			err := withoutNetAdmin()
 			if err == nil {

@@ -24,8 +24,9 @@ type Interface struct {
 	ended   chan struct{} // closed when the goroutine watch ends
 	once    sync.Once     // of Close
 	counter counters
-	// order is held from a question to the kernel about a tracked route until the answer is stored, and while the kernel's
-	// messages about neighbours are stored. So an older answer never overwrites a newer one. It is taken before mu.
+	// order is held from a query about a tracked route until the answer is stored, and while the
+	// kernel's messages about neighbours are stored. So an older answer never overwrites a newer
+	// one. It is taken before mu.
 	order sync.Mutex
 
 	mu       sync.Mutex
@@ -201,7 +202,7 @@ type Local struct {
 	Tags [wire.MaxTags]wire.Tag // of packets on its VLAN, the outer one first
 }
 
-// Locals returns the addresses that GIDs has entries for. The slice is the caller's.
+// Locals returns the addresses in the table of GIDs. The slice is the caller's.
 func (i *Interface) Locals() (all []Local) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -223,7 +224,7 @@ func (i *Interface) placeName(place int) string {
 	return fmt.Sprintf("%v on %s", from.gid, i.link(from.link).name)
 }
 
-// link returns the link with an index that the table has addresses of. The caller holds the lock.
+// link returns the link with an index that the table refers to. The caller holds the lock.
 func (i *Interface) link(index int) link {
 	for _, l := range i.links {
 		if l.index == index {
@@ -235,10 +236,10 @@ func (i *Interface) link(index int) link {
 
 // Counters count what happened since Open.
 type Counters struct {
-	Overruns uint64 // messages of the kernel were lost because the socket's buffer was full, and all was read again
+	Overruns uint64 // full socket buffers, which lost messages: everything was read again
 	Rereads  uint64 // times that links and addresses were read again
 	Looks    uint64 // checks of the neighbours of tracked routes
-	Failures uint64 // failed questions to the kernel, which are asked again later; missing permission included
+	Failures uint64 // failed queries to the kernel, which are repeated later; includes missing permission
 }
 
 // counters are incremented by watch and by Track.
@@ -267,19 +268,19 @@ func (c *counters) failed(err error) {
 var (
 	// ErrInterfaceGone: the interface was deleted or moved to another network namespace, or never existed.
 	ErrInterfaceGone = errors.New("interface is gone")
-	// ErrInterfaceDown: the interface is set down or has no carrier.
+	// errInterfaceDown: the interface is set down or has no carrier.
 	errInterfaceDown = errors.New("interface is down")
 	// ErrNotEthernet: the interface is not an Ethernet interface.
 	ErrNotEthernet = errors.New("not an Ethernet interface")
-	// ErrSource: the entry of the GID table is empty, or its address family is not the peer's.
+	// errSource: the entry of the GID table is empty, or its address family is not the peer's.
 	errSource = errors.New("source address does not fit")
-	// ErrNoRoute: the kernel has no route to the peer, or the route uses another interface.
+	// errNoRoute: the kernel has no route to the peer, or the route uses another interface.
 	errNoRoute = errors.New("no route")
-	// ErrUnanswered: the peer, or the gateway to it, does not answer to ARP or neighbour discovery.
+	// errUnanswered: the peer, or the gateway to it, does not answer ARP or neighbour discovery.
 	errUnanswered = errors.New("neighbour does not answer")
-	// ErrPermission: the process may not make the kernel resolve a neighbour.
+	// errPermission: the process may not make the kernel resolve a neighbour.
 	errPermission = errors.New("not permitted")
-	// ErrClosed: the Interface was closed.
+	// errClosed: the Interface was closed.
 	errClosed = errors.New("interface is closed")
 )
 

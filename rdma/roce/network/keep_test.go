@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// kept is a way that is kept until the end of the test.
+// kept tracks a route until the end of the test.
 func kept(t *testing.T, i *Interface, from, to string) *TrackedRoute {
 	t.Helper()
 	k, err := i.Track(resolve(t, i, from, to))
@@ -21,7 +21,7 @@ func kept(t *testing.T, i *Interface, from, to string) *TrackedRoute {
 	return k
 }
 
-// now is a kept way without a fault.
+// now returns a tracked route, which must not be lost.
 func now(t *testing.T, k *TrackedRoute) Route {
 	t.Helper()
 	w, err := k.Route()
@@ -31,7 +31,7 @@ func now(t *testing.T, k *TrackedRoute) Route {
 	return w
 }
 
-// hasty makes the kernel's waits for neighbours short.
+// hasty shortens the kernel's timeouts for neighbours.
 func hasty(t *testing.T, e *testenv.End) {
 	t.Helper()
 	e.Do(t, func() {
@@ -45,7 +45,8 @@ func hasty(t *testing.T, e *testenv.End) {
 	})
 }
 
-// TestKeptNeighbour: a peer whose MAC changes without a word, which falls silent, and which comes back.
+// TestKeptNeighbour: a tracked route is lost when its peer stops answering, and returns with the
+// peer's new MAC.
 func TestKeptNeighbour(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
@@ -59,7 +60,7 @@ func TestKeptNeighbour(t *testing.T) {
 		nothing(t, i)
 		mac := MAC(p.B.MAC)
 		mac[4]++
-		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "arp", "off") // so that nothing is told to us
+		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "arp", "off") // hides the new MAC
 		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "address", mac.String())
 		if c := next(t, i, RouteLost); c.Tracked != k {
 			t.Errorf("%+v", c)
@@ -79,7 +80,8 @@ func TestKeptNeighbour(t *testing.T) {
 	}
 }
 
-// TestKeptEntry: the kernel forgets the neighbour, and is told that it is in use; a permanent entry stays one.
+// TestKeptEntry: if the kernel deletes the neighbour's entry, the Interface makes the kernel
+// resolve it again. A permanent entry stays permanent.
 func TestKeptEntry(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
@@ -108,7 +110,8 @@ func TestKeptEntry(t *testing.T) {
 	}
 }
 
-// TestKeptRoute: a peer behind a gateway, then behind another, then nowhere, then on the link; the source goes.
+// TestKeptRoute: a tracked route follows the kernel's routes from one gateway to another. It is
+// lost without a route, and when its source address is removed.
 func TestKeptRoute(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
@@ -157,7 +160,8 @@ func TestKeptRoute(t *testing.T) {
 	wantError(t, "without its source", err, errSource)
 }
 
-// TestKeptOwn: ways that need no neighbour: to a group and to oneself. What they have of the interface follows it.
+// TestKeptOwn: routes to a group and to the interface itself need no neighbour, and follow its MTU
+// and MAC.
 func TestKeptOwn(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
@@ -182,7 +186,7 @@ func TestKeptOwn(t *testing.T) {
 	}
 }
 
-// TestManyWays: hundreds of ways change at once, while others are looked for.
+// TestManyWays: Next reports each of hundreds of routes that change at once, and reports each once.
 func TestManyWays(t *testing.T) {
 	testenv.Leaks(t)
 	const ways = 300

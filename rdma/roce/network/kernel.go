@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel asks the kernel, one question at a time. Its sockets are in the network namespace of the thread that made
-// them.
+// kernel queries the kernel, one query at a time. Its sockets are in the network namespace of the
+// thread that made them.
 type kernel struct {
 	mu     sync.Mutex
 	handle *netlink.Handle // nil: closed
-	// sockets has one for the questions that handle has no method for.
+	// sockets holds one socket for the queries that handle has no method for.
 	sockets map[int]*nl.SocketHandle
 }
 
@@ -33,7 +33,7 @@ func newKernel() (*kernel, error) {
 	return &kernel{handle: handle, sockets: map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: socket}}}, nil
 }
 
-// close may be called again.
+// close may be called several times.
 func (k *kernel) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -45,7 +45,7 @@ func (k *kernel) close() {
 	k.sockets[unix.NETLINK_ROUTE].Close()
 }
 
-// ask runs f while the sockets are open.
+// ask calls f while the sockets are open. Only one f runs at a time.
 func (k *kernel) ask(f func(*netlink.Handle) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,10 +55,10 @@ func (k *kernel) ask(f func(*netlink.Handle) error) error {
 	return f(k.handle)
 }
 
-// listings is how often a listing is asked for again that was changed while it was read.
+// listings is how often a listing that changed while it was read is repeated.
 const listings = 20
 
-// list asks for listings until one is whole.
+// list repeats a listing until it is complete.
 func (k *kernel) list(f func(*netlink.Handle) error) (err error) {
 	for range listings {
 		if err = k.ask(f); !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -19,7 +19,7 @@ type MAC [6]byte
 
 func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
 
-// macOf is the MAC of a hardware address; ok is false where it is none.
+// macOf returns the MAC in a hardware address; ok is false if the address is not a MAC.
 func macOf(a net.HardwareAddr) (m MAC, ok bool) {
 	if len(a) != len(m) {
 		return m, false
@@ -27,18 +27,18 @@ func macOf(a net.HardwareAddr) (m MAC, ok bool) {
 	return MAC(a), true
 }
 
-// link is an interface as it was when it was read.
+// link is the state of an interface when it was read.
 type link struct {
 	index int
 	name  string
 	mac   MAC
 	mtu   int  // bytes
-	up    bool // administratively, and with a carrier
+	up    bool // set up, and with a carrier
 	tags  [wire.MaxTags]wire.Tag
 	veth  bool // an end of a veth pair
 }
 
-// linkOf is an interface; ok is false of one that is not Ethernet.
+// linkOf returns the state of an interface; ok is false if it is not Ethernet.
 func linkOf(l netlink.Link) (k link, ok bool) {
 	a := l.Attrs()
 	k = link{index: a.Index, name: a.Name, mtu: a.MTU, up: a.RawFlags&unix.IFF_LOWER_UP != 0, veth: l.Type() == "veth"}
@@ -46,7 +46,7 @@ func linkOf(l netlink.Link) (k link, ok bool) {
 	return k, ok && a.EncapType == "ether"
 }
 
-// links reads the interface of the index and, behind it, the VLANs on it.
+// links reads the interface with an index and the VLANs on it. The interface comes first.
 func (k *kernel) links(index int) (stack []link, err error) {
 	var all []netlink.Link
 	err = k.list(func(h *netlink.Handle) error {
@@ -67,7 +67,8 @@ func (k *kernel) links(index int) (stack []link, err error) {
 	return withVLANs([]link{base}, all), nil
 }
 
-// withVLANs appends the VLANs on the interfaces of a stack, and those on these, as far as a packet has room for tags.
+// withVLANs appends the VLANs on the interfaces of a stack, and the VLANs on these, as far as a
+// packet has room for tags.
 func withVLANs(stack []link, all []netlink.Link) []link {
 	for n := 0; n < len(stack); n++ {
 		for _, l := range all {
@@ -79,8 +80,8 @@ func withVLANs(stack []link, all []netlink.Link) []link {
 	return stack
 }
 
-// onTop is the VLAN l, if it is one on the interface below. One that was moved to another namespace names
-// its parent there.
+// onTop returns the VLAN l if it is one on the interface below. A VLAN that was moved to another
+// namespace names its parent in that namespace.
 func onTop(below link, l netlink.Link) (link, bool) {
 	v, isVLAN := l.(*netlink.Vlan)
 	free := slices.Index(below.tags[:], wire.Tag{})
@@ -93,7 +94,7 @@ func onTop(below link, l netlink.Link) (link, bool) {
 	return k, ok
 }
 
-// tci is the VLAN's number and the priority it gives to packets that have none of their own.
+// tci returns the VLAN's number, with the priority that it gives to packets without one.
 func tci(v *netlink.Vlan) uint16 {
 	return uint16(v.EgressQosMap[0]&7)<<13 | uint16(v.VlanId&0xfff)
 }
@@ -104,8 +105,8 @@ type address struct {
 	gid  rdma.GID
 }
 
-// addresses reads those of the links that can be sent from, in the order in which they
-// come into an empty table.
+// addresses reads the addresses of the links that packets can be sent from, in the order in which
+// they enter an empty table.
 func (k *kernel) addresses(of []link) (found []address, err error) {
 	var all []netlink.Addr
 	err = k.list(func(h *netlink.Handle) error {
@@ -121,8 +122,8 @@ func (k *kernel) addresses(of []link) (found []address, err error) {
 	return found, nil
 }
 
-// usable are the addresses of a link that are those of one host and are no longer, or never were, in doubt.
-// Two that differ in the length of their prefix alone are one.
+// usable returns the addresses of a link that identify one host and are not waiting for duplicate
+// address detection or rejected by it. Two that differ only in the length of their prefix are one.
 func usable(index int, all []netlink.Addr) (found []address) {
 	const doubtful = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED
 	for _, a := range all {
@@ -145,8 +146,8 @@ func isHost(ip netip.Addr) bool {
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// inOrder sorts addresses of a link as cards have them: that of the link first, then IPv4, then IPv6. See
-// drivers/infiniband/core/roce_gid_mgmt.c.
+// inOrder sorts the addresses of a link as cards do: the link-local one first, then IPv4, then
+// IPv6. See drivers/infiniband/core/roce_gid_mgmt.c.
 func inOrder(a []address) []address {
 	slices.SortStableFunc(a, func(x, y address) int { return cmp.Compare(turn(x.gid), turn(y.gid)) })
 	return a
@@ -162,7 +163,7 @@ func turn(g rdma.GID) int {
 	return 2
 }
 
-// groupMAC is the Ethernet address of a group: RFC 1112, section 6.4, and RFC 2464, section 7.
+// groupMAC returns the Ethernet address of a group: RFC 1112, section 6.4, and RFC 2464, section 7.
 func groupMAC(group rdma.GID) (MAC, error) {
 	a := group.Addr()
 	switch {

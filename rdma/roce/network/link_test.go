@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// vlan is a VLAN interface as the kernel lists it.
+// vlan returns a VLAN interface as the kernel lists it.
 func vlan(index, parent, id int, protocol netlink.VlanProtocol) *netlink.Vlan {
 	v := &netlink.Vlan{LinkAttrs: netlink.NewLinkAttrs(), VlanId: id}
 	v.Index, v.ParentIndex, v.VlanProtocol, v.EncapType = index, parent, protocol, "ether"
@@ -17,7 +17,7 @@ func vlan(index, parent, id int, protocol netlink.VlanProtocol) *netlink.Vlan {
 	return v
 }
 
-// TestVLANs: which VLANs are on an interface, and what their tags are.
+// TestVLANs: withVLANs finds the VLANs on an interface and their tags, and no other interfaces.
 func TestVLANs(t *testing.T) {
 	elsewhere := vlan(7, 1, 70, netlink.VLAN_PROTOCOL_8021Q)
 	elsewhere.NetNsID = 0
@@ -29,9 +29,9 @@ func TestVLANs(t *testing.T) {
 		vlan(4, 3, 40, netlink.VLAN_PROTOCOL_8021Q), // a third tag
 		prioritised,
 		vlan(2, 1, 20, netlink.VLAN_PROTOCOL_8021AD),
-		vlan(5, 9, 50, netlink.VLAN_PROTOCOL_8021Q),                       // on another
+		vlan(5, 9, 50, netlink.VLAN_PROTOCOL_8021Q),                       // on another interface
 		&netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{ParentIndex: 1}},    // no VLAN
-		&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: 6, Name: "d"}}, // not on any
+		&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: 6, Name: "d"}}, // not on any interface
 		elsewhere, odd,
 	}
 	got := withVLANs([]link{{index: 1}}, all)

@@ -41,7 +41,7 @@ func (n neighbour) idle() bool {
 	return n.state == netlink.NUD_NONE || n.state&(netlink.NUD_STALE|netlink.NUD_FAILED) != 0
 }
 
-// silent reports whether the kernel has stopped asking.
+// silent reports whether the kernel has given up resolving the neighbour.
 func (n neighbour) silent() bool { return n.state&netlink.NUD_FAILED != 0 }
 
 // neighbour looks up one entry: RTM_GETNEIGH with an address, neigh_get in net/core/neighbour.c.
@@ -96,8 +96,8 @@ func (k *kernel) use(of neighbourKey) error {
 	return nil
 }
 
-// look returns the state of a neighbour before the kernel is told that it is in use, and tells the
-// kernel. If the process has no permission for that, the state must suffice.
+// look reads the state of a neighbour, and tells the kernel that the neighbour is in use. If the
+// process has no permission for that, look fails unless the state is valid.
 func (k *kernel) look(of neighbourKey) (neighbour, error) {
 	n, err := k.neighbour(of)
 	if err == nil && n.idle() {
@@ -129,8 +129,8 @@ func neighbourError(step string, of neighbourKey, err error) error {
 // kernel does not know the MAC of the next hop, Resolve makes it ask and waits: until ctx ends, or
 // the kernel gives up, by default after three seconds.
 //
-// The error names the peer and the remedy, and is one of ErrSource, ErrNoRoute, ErrUnanswered,
-// ErrInterfaceDown, ErrInterfaceGone, ErrPermission and ErrClosed. When ctx ends it is
+// The error names the peer and the remedy, and is one of errSource, errNoRoute, errUnanswered,
+// errInterfaceDown, ErrInterfaceGone, errPermission and errClosed. When ctx ends it is
 // errUnanswered and the context's error.
 func (i *Interface) Resolve(ctx context.Context, place int, destination rdma.GID) (Route, error) {
 	w, err := i.resolve(ctx, place, destination)
@@ -166,8 +166,8 @@ func (i *Interface) lead(place int, destination rdma.GID) (Route, error) {
 	return w, err
 }
 
-// begin returns the part of a route that depends on the source only. If the destination is an
-// address of the source's host it returns all of it.
+// begin returns the part of a route that depends only on the source. If the destination is an
+// address of the source's host, it returns the whole route.
 func (i *Interface) begin(place int, destination rdma.GID) (Route, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -220,7 +220,7 @@ func (i *Interface) await(ctx context.Context, of neighbourKey) (MAC, error) {
 	return n.mac, err
 }
 
-// wait returns when the neighbour's entry may have changed. It fails when it will not change.
+// wait returns when the neighbour's entry may have changed. It fails if the entry will not change.
 func (i *Interface) wait(ctx context.Context, news *waiter, n neighbour) error {
 	const remedy = "(check that it is up and on this link)"
 	if n.silent() {
@@ -260,13 +260,14 @@ func (i *Interface) forget(w *waiter) {
 }
 
 const (
-	// settle is how long to collect changes before reading again: they come in groups.
+	// settle is how long to collect changes before a refresh: they come in groups.
 	settle = 5 * time.Millisecond
-	// share bounds the time spent on reading: at most 1/share of all time, however often it is requested.
+	// share bounds the time spent on refreshes: at most 1/share of all time, however often they are
+	// requested.
 	share = 10
 )
 
-// pendingRefresh says when to read something again that the kernel reported as changed.
+// pendingRefresh says when to refresh something that the kernel reported as changed.
 type pendingRefresh struct {
 	due  time.Time // zero: not requested
 	rest time.Time // not before this time
@@ -274,7 +275,7 @@ type pendingRefresh struct {
 
 func (c *pendingRefresh) wanted() bool { return !c.due.IsZero() }
 
-// want requests it after the changes have settled.
+// want requests a refresh after the changes have settled.
 func (c *pendingRefresh) want() {
 	if !c.wanted() {
 		c.due = time.Now().Add(settle)
@@ -284,7 +285,7 @@ func (c *pendingRefresh) want() {
 	}
 }
 
-// by returns the earlier of t and the time when it is due.
+// by returns the earlier of t and the time when the refresh is due.
 func (c *pendingRefresh) by(t time.Time) time.Time {
 	if c.wanted() && c.due.Before(t) {
 		return c.due
@@ -292,7 +293,7 @@ func (c *pendingRefresh) by(t time.Time) time.Time {
 	return t
 }
 
-// do calls f if it is due. f may request it again.
+// do calls f if the refresh is due. f may request another one.
 func (c *pendingRefresh) do(f func()) {
 	begun := time.Now()
 	if !c.wanted() || begun.Before(c.due) {

@@ -6,7 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestResolveNeighbours: peers on the link over IPv4 and both kinds of IPv6 addresses, first asked for and then known.
+// TestResolveNeighbours: Resolve finds peers on the link over IPv4 and both kinds of IPv6
+// addresses, first by asking and then from the neighbour table.
 func TestResolveNeighbours(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})

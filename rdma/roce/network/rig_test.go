@@ -33,7 +33,7 @@ func openIn(t *testing.T, ns *testenv.Namespace, name string) *Interface {
 
 func gid(s string) rdma.GID { return rdma.GIDOf(netip.MustParseAddr(s)) }
 
-// place is that of an address, which must be in the table.
+// place returns the index of an address, which must be in the table.
 func place(t *testing.T, i *Interface, a string) int {
 	t.Helper()
 	for _, e := range i.GIDs() {
@@ -45,7 +45,7 @@ func place(t *testing.T, i *Interface, a string) int {
 	return 0
 }
 
-// resolve finds a way that must be there.
+// resolve finds a route, which must exist.
 func resolve(t *testing.T, i *Interface, from, to string) Route {
 	t.Helper()
 	w, err := tryResolve(t, i, from, to)
@@ -71,10 +71,10 @@ func wantError(t *testing.T, what string, got, want error) {
 	t.Logf("%s: %v", what, got)
 }
 
-// refresh is how often the tests look at ways that are kept.
+// refresh is the interval in which the tests check tracked routes.
 const refresh = 30 * time.Millisecond
 
-// next waits for a change, which must be of a kind, and returns it.
+// next waits for a change of a given kind and returns it.
 func next(t *testing.T, i *Interface, want What) Change {
 	t.Helper()
 	c := await(t, i, want.String())
@@ -100,7 +100,7 @@ func await(t *testing.T, i *Interface, what string) (c Change) {
 	return c
 }
 
-// nothing checks that there is no change, and that the FD says so.
+// nothing checks that there is no change, and that the FD is not readable.
 func nothing(t *testing.T, i *Interface) {
 	t.Helper()
 	if c, ok := i.Next(); ok {
@@ -108,7 +108,7 @@ func nothing(t *testing.T, i *Interface) {
 	}
 	poll := []unix.PollFd{{Fd: int32(i.FD()), Events: unix.POLLIN}}
 	n, err := unix.Poll(poll, 0)
-	for err == unix.EINTR { // the Go runtime signals threads that run for long
+	for err == unix.EINTR { // the Go runtime sends signals to threads that run for long
 		n, err = unix.Poll(poll, 0)
 	}
 	if n != 0 || err != nil {
@@ -116,7 +116,7 @@ func nothing(t *testing.T, i *Interface) {
 	}
 }
 
-// ipBatch runs many commands of ip(8), one a line.
+// ipBatch runs many commands of ip(8), one per line.
 func ipBatch(t *testing.T, e *testenv.End, commands string) {
 	t.Helper()
 	cmd := e.Command("ip", "-batch", "-")

@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// Route says how packets get from an entry of the interface's GID table to a peer: what wire.Path
-// needs to know of Ethernet.
+// Route says how packets get from an entry of the interface's GID table to a peer: the part of a
+// wire.Path that depends on Ethernet.
 type Route struct {
 	Place               int // index of the source in the GID table
 	Source, Destination rdma.GID
@@ -26,13 +26,12 @@ type Route struct {
 	// MTU is the longest packet in bytes, with the IP header and without Ethernet's: the interface's, or
 	// less if the kernel's route says so.
 	MTU int
-	// HopLimit is what the kernel would send with.
+	// HopLimit is the hop limit that the kernel would use.
 	HopLimit uint8
-	// Local says that the peer's address is one of this interface. Packets to it must not
-	// be sent.
+	// Local means that the peer's address is one of this interface. Packets to it must not be sent.
 	Local bool
-	// NextHop has DestinationMAC: the peer or the gateway. It is not valid for groups and for
-	// Local routes.
+	// NextHop is the peer or the gateway, which has DestinationMAC. It is not valid for groups and
+	// for Local routes.
 	NextHop netip.Addr
 
 	link int // index of the interface that has the source address
@@ -94,8 +93,8 @@ func (w *Route) follow(r *netlink.Route) error {
 	case r.LinkIndex != w.link:
 		return noRoute(fmt.Errorf("%w over this interface: it leads out of another", errNoRoute), destination)
 	case destination.Is4() && r.Table == unix.RT_TABLE_UNSPEC:
-		// If the interface is given and IPv4 has no route, the kernel takes every destination for a neighbour:
-		// ip_route_output_key_hash_rcu in net/ipv4/route.c.
+		// If the interface is given and IPv4 has no route, the kernel treats every destination as a
+		// neighbour: ip_route_output_key_hash_rcu in net/ipv4/route.c.
 		return noRoute(errNoRoute, destination)
 	}
 	w.NextHop = nextHop(r, destination)
@@ -147,7 +146,7 @@ type TrackedRoute struct {
 	// All below are guarded by the Interface's lock.
 	route  Route
 	err    error // why the peer is not reachable
-	next   Route // according to the kernel's routes now; its MAC may not be known yet. Zero: no route
+	next   Route // according to the kernel's routes now; its MAC may still be unknown. Zero: no route
 	queued bool  // in reported.routes
 
 	lastRoute    Route
@@ -156,7 +155,7 @@ type TrackedRoute struct {
 
 // Track keeps a route up to date. It checks the neighbour every ten seconds, as the kernel would if
 // it sent packets there itself. Next reports when headers must change (RouteChanged) and when the
-// peer is not reachable (RouteLost). The caller drops the route after use. The error is ErrClosed
+// peer is not reachable (RouteLost). The caller drops the route after use. The error is errClosed
 // or ErrInterfaceGone.
 func (i *Interface) Track(w Route) (*TrackedRoute, error) {
 	k := &TrackedRoute{of: i, route: w, next: w, lastRoute: w}
@@ -185,14 +184,14 @@ func (k *TrackedRoute) Route() (Route, error) {
 	return k.route, k.err
 }
 
-// Drop ends tracking. Next reports nothing of the route afterwards. Dropping again does nothing.
+// Drop ends tracking. Next reports nothing about the route afterwards. Dropping again does nothing.
 func (k *TrackedRoute) Drop() {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
 	delete(k.of.tracked, k)
 }
 
-// difference returns what Next should report of a route. The caller holds the lock.
+// difference returns what Next should report about a route. The caller holds the lock.
 func (k *TrackedRoute) difference() What {
 	switch lost := k.err != nil; {
 	case lost && !k.lostReported:
@@ -203,7 +202,7 @@ func (k *TrackedRoute) difference() What {
 	return 0
 }
 
-// tell queues a route if there is something to report. The caller holds the lock.
+// tell queues a route for Next if there is something to report. The caller holds the lock.
 func (i *Interface) tell(k *TrackedRoute) {
 	if !k.queued && k.difference() != 0 {
 		k.queued = true
@@ -253,7 +252,7 @@ func (i *Interface) reroute(k *TrackedRoute) {
 	}
 }
 
-// follow sets what the kernel's routes say now. It takes effect when the MAC of the next hop is
+// follow stores the route that the kernel has now. It takes effect when the MAC of the next hop is
 // known.
 func (i *Interface) follow(k *TrackedRoute, w Route) {
 	i.mu.Lock()
@@ -289,7 +288,7 @@ func (i *Interface) learn(of neighbourKey, n neighbour) (again bool) {
 		if w.of == of {
 			select {
 			case w.come <- struct{}{}:
-			default: // it has a notice already
+			default: // it already has a notice
 			}
 		}
 	}
@@ -302,8 +301,8 @@ func (i *Interface) learn(of neighbourKey, n neighbour) (again bool) {
 	return again
 }
 
-// learn reports whether the kernel must be told again that the neighbour is in use. That is so when
-// the kernel has deleted the entry, and when it got no answer at the neighbour's old MAC: it then
+// learn reports whether the kernel must be told again that the neighbour is in use. That is so if
+// the kernel has deleted the entry, or if it got no answer from the neighbour's old MAC: it then
 // asks by broadcast.
 func (k *TrackedRoute) learn(n neighbour) bool {
 	switch {

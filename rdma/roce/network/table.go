@@ -6,13 +6,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// MaxGIDs is how many places a table has: what an address's GIDIndex can name. Addresses beyond wait for a hole.
+// MaxGIDs is the number of entries of a table: as many as an address's GIDIndex can name. Further
+// addresses wait for a free entry.
 const MaxGIDs = 256
 
-// table is a table of GIDs. A hole is the zero address.
+// table is a table of GIDs. The zero address marks a free entry.
 type table []address
 
-// update has the table hold what is there: an address that was there keeps its place.
+// update makes the table equal to the present addresses. An address that was there keeps its index.
 func (t *table) update(now []address) {
 	for i, a := range *t {
 		if !slices.Contains(now, a) {
@@ -26,7 +27,7 @@ func (t *table) update(now []address) {
 	}
 }
 
-// add puts an address into the first hole, or behind the last.
+// add puts an address into the first free entry, or appends it.
 func (t *table) add(a address) {
 	if i := slices.Index(*t, address{}); i >= 0 {
 		(*t)[i] = a
@@ -35,7 +36,7 @@ func (t *table) add(a address) {
 	}
 }
 
-// entries are the places in use.
+// entries returns the entries in use.
 func (t table) entries() []rdma.GIDEntry {
 	all := make([]rdma.GIDEntry, 0, len(t))
 	for i, a := range t {
@@ -46,12 +47,13 @@ func (t table) entries() []rdma.GIDEntry {
 	return all
 }
 
-// entry is the address at a place.
+// entry returns the entry for an address at an index.
 func (a address) entry(place int) rdma.GIDEntry {
 	return rdma.GIDEntry{GID: a.gid, Index: place, Type: rdma.RoCE2, Interface: a.link}
 }
 
-// at is the address at a place; ok is false of a hole, and of what is no place.
+// at returns the address at an index; ok is false if the entry is free or the index is out of
+// range.
 func (t table) at(place int) (a address, ok bool) {
 	if place < 0 || place >= len(t) || t[place] == (address{}) {
 		return address{}, false
@@ -59,7 +61,7 @@ func (t table) at(place int) (a address, ok bool) {
 	return t[place], true
 }
 
-// has reports whether an address is that of any of the links.
+// has reports whether one of the links has an address.
 func (t table) has(g rdma.GID) bool {
 	return slices.ContainsFunc(t, func(a address) bool { return a.link != 0 && a.gid == g })
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// TestResolveVLANs: addresses of VLANs, and of VLANs on VLANs, bring their tags, MTU and MAC.
+// TestResolveVLANs: routes from addresses of VLANs, and of VLANs on VLANs, have their tags, MTU and
+// MAC.
 func TestResolveVLANs(t *testing.T) {
 	testenv.Leaks(t)
 	vlanModule(t)
@@ -78,7 +79,8 @@ func vlanModule(t *testing.T) {
 	}
 }
 
-// TestSameAsSoftRoCE: the table has the GIDs that the kernel's own RoCE has on the interface and on a VLAN.
+// TestSameAsSoftRoCE: the table has the same GIDs as the kernel's Soft-RoCE on the interface and on
+// a VLAN.
 func TestSameAsSoftRoCE(t *testing.T) {
 	vlanModule(t)
 	device := labenv.SoftRoCE(t, "virtio0", "10.79.0.1/24", "fd79::1/64")
@@ -113,19 +115,19 @@ func TestSameAsSoftRoCE(t *testing.T) {
 	})
 }
 
-// kernelGIDs is the table of an RDMA device of the kernel, sorted.
+// kernelGIDs returns the GID table of an RDMA device of the kernel, sorted.
 func kernelGIDs(t *testing.T, device string) (all []string) {
 	t.Helper()
 	port := "/sys/class/infiniband/" + device + "/ports/1/"
 	for n := range 16 {
 		kind, err := os.ReadFile(fmt.Sprint(port, "gid_attrs/types/", n))
 		if err != nil {
-			continue // an empty place
+			continue // a free entry
 		}
 		text, err1 := os.ReadFile(fmt.Sprint(port, "gids/", n))
 		on, err2 := os.ReadFile(fmt.Sprint(port, "gid_attrs/ndevs/", n))
 		if err := errors.Join(err1, err2); err != nil {
-			continue // it has just gone
+			continue // it was removed just now
 		}
 		g, err := rdma.ParseGID(strings.TrimSpace(string(text)))
 		if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// refreshEvery is the interval between two checks of tracked routes. The entry of a neighbour that
-// is not used becomes stale after 15 to 45 seconds.
+// refreshEvery is the interval between two checks of tracked routes. The entry of an unused
+// neighbour becomes stale after 15 to 45 seconds.
 const refreshEvery = 10 * time.Second
 
 // watch is the goroutine that receives messages from the kernel. No other goroutine uses its
@@ -151,7 +151,7 @@ func (w *watch) hearNeighbour(m *syscall.NetlinkMessage) {
 	}
 }
 
-// parent returns the index of the interface that a message's interface lies on; 0: none.
+// parent returns the index of the interface below a message's interface; 0: none.
 func parent(message []byte) int {
 	if len(message) < unix.SizeofIfInfomsg {
 		return 0
@@ -174,7 +174,7 @@ func (i *Interface) hasLink(index int) bool {
 	return slices.ContainsFunc(i.links, func(l link) bool { return l.index == index })
 }
 
-// rereadLinks reads links and addresses, which routes depend on. What cannot be read is tried again
+// rereadLinks reads links and addresses, which routes depend on. If that fails, it tries again
 // later.
 func (w *watch) rereadLinks() {
 	err := w.i.reread()
@@ -236,7 +236,7 @@ func (w What) String() string {
 	return "unknown"
 }
 
-// Change is a difference between the present state and the state reported before.
+// Change is a difference between the present state and the state that was reported last.
 type Change struct {
 	What    What
 	Link    Link          // of LinkChanged
@@ -249,11 +249,11 @@ type reported struct {
 	gone   bool
 	link   Link
 	table  table
-	routes []*TrackedRoute // those that may have something to report
+	routes []*TrackedRoute // the routes that may have something to report
 }
 
 // FD returns a descriptor that polls readable while Next may have a change. It belongs to the
-// Interface: do not read or close it. After Close it is -1.
+// Interface: the caller must not read or close it. After Close it is -1.
 func (i *Interface) FD() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -345,11 +345,11 @@ var one = binary.NativeEndian.AppendUint64(nil, 1)
 // raise cannot fail: a counter that is full is readable already.
 func (e *event) raise() { _, _ = unix.Write(e.fd, one) }
 
-// lower cannot fail: if the counter is empty there is nothing to lower. One thread at a time calls
+// lower cannot fail: if the counter is zero there is nothing to lower. One thread at a time calls
 // it.
 func (e *event) lower() { _, _ = unix.Read(e.fd, e.count[:]) }
 
-// close may be called again.
+// close may be called several times.
 func (e *event) close() error {
 	if e.fd < 0 {
 		return nil

@@ -2,15 +2,15 @@ package transport
 
 import "github.com/unifiedd/unifiedd/rdma/roce/wire"
 
-// ackCoalescing delays ACKs so that one can stand for several, without making a peer wait that
-// needs them. It learns how many ACKs a peer can do without: the peer has gone on sending without
-// so many before. Now and then it tries twice as many. When a peer stops, the number is halved at
-// once.
+// ackCoalescing delays ACKs so that one ACK can acknowledge several messages, but does not delay a
+// peer that waits for its ACK. It learns how many ACKs a peer can do without: the number without
+// which the peer has continued to send. From time to time it tries twice as many. When a peer stops
+// sending, ackCoalescing halves the number at once.
 type ackCoalescing struct {
 	held     int      // delayed ACKs
 	since    wire.PSN // the expected PSN after the packet of the first one
 	old      int      // held when FlushACKs was last called
-	most     int      // ACKs that one stands for: the peer went on without so many
+	most     int      // ACKs that one stands for: without these the peer continued to send
 	vain     int      // the number of the last try that made the peer stop; 0: none did
 	stopped  bool     // the last time there were fewer than expected
 	untried  int      // messages until the next try of more
@@ -66,8 +66,8 @@ func (q *QueuePair) wanted() int {
 	return q.most
 }
 
-// grow records that the peer went on without more ACKs than before. The next try comes soon only if
-// the number is beyond all that made the peer stop.
+// grow records that the peer continued to send with fewer ACKs than before. The next try comes soon
+// only if the number is larger than every number that made the peer stop.
 func (q *QueuePair) grow() {
 	if q.most = q.held; q.most >= q.vain {
 		q.vain, q.interval = 0, firstTry
@@ -78,8 +78,8 @@ func (q *QueuePair) grow() {
 // HasDeferredACKs reports whether ACKs are delayed.
 func (e *Engine) HasDeferredACKs() bool { return e.lists[holding].n > 0 }
 
-// Release makes the next Send give all delayed ACKs. It is called when nothing has arrived for a
-// while.
+// Release makes the next Send send all delayed ACKs. The caller calls it when no packet has arrived
+// for a while.
 func (e *Engine) Release() {
 	for l := &e.lists[holding]; l.n > 0; {
 		if q := l.next(); q.holds() {
@@ -88,9 +88,9 @@ func (e *Engine) Release() {
 	}
 }
 
-// FlushACKs releases the ACKs that were already delayed when it was last called, and reports
-// whether there were some. So it bounds the delay of a queue pair while others keep the device
-// busy. A peer that has gone on since is slow and has not stopped, so nothing is learned from it.
+// FlushACKs releases the ACKs that were already delayed at its previous call, and reports whether
+// there were any. So it bounds the delay of a queue pair while others keep the device busy. A peer
+// that has sent since then is slow and has not stopped, so ackCoalescing learns nothing from it.
 func (e *Engine) FlushACKs() (some bool) {
 	l := &e.lists[holding]
 	for range l.n {
@@ -110,8 +110,8 @@ func (e *Engine) FlushACKs() (some bool) {
 	return some
 }
 
-// yield releases the delayed ACKs. The first time, the peer may just have had no more to send. If
-// it happens twice in a row, or with no more ACKs than most during a try, the peer has stopped.
+// yield releases the delayed ACKs. The first time, the peer may just have had nothing left to send.
+// If it happens twice in a row, or during a try with no more ACKs than most, the peer has stopped.
 func (q *QueuePair) yield() {
 	if q.stopped || q.untried < 0 && q.held >= q.most {
 		q.vain, q.interval = max(q.held+1, q.wanted()), min(2*q.interval, lastTry)
@@ -121,8 +121,8 @@ func (q *QueuePair) yield() {
 	q.acknowledge()
 }
 
-// repeated acknowledges what was received before. A peer that retransmits what was not acknowledged
-// yet has not gone on.
+// repeated acknowledges a packet that was received before. A peer that retransmits packets which
+// are not acknowledged yet has not continued to send.
 func (q *QueuePair) repeated() {
 	if q.holds() {
 		q.yield()
@@ -131,5 +131,5 @@ func (q *QueuePair) repeated() {
 	q.acknowledge()
 }
 
-// holds reports whether ACKs are delayed and the next Send does not give them.
+// holds reports whether ACKs are delayed and the next Send does not send them.
 func (q *QueuePair) holds() bool { return q.held > 0 && !q.ack }

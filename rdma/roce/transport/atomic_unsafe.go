@@ -5,9 +5,8 @@ import (
 	"unsafe"
 )
 
-// wordAt returns the word of the region at addr, which the caller has checked and which is a
-// multiple of 8. The region begins at a page, so the word is aligned. Several engines may use it at
-// once.
+// wordAt returns the word of the region at addr. The caller has checked addr, which is a multiple
+// of 8. The region begins at a page, so the word is aligned. Several engines may use it at once.
 func wordAt(data []byte, addr uint64) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&data[addr : addr+8][0]))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// direct is two engines side by side in one region, without a wire between them: what one gives the
-// other takes at once, where it lies.
+// direct is two engines in one region, without a wire between them: each engine receives the
+// other's packets at once, from the memory that they were sent from.
 type direct struct {
 	region  *umem.Region
 	engines [2]*Engine
@@ -84,7 +84,7 @@ func (d *direct) poll(t tb, side int) (n int) {
 	}
 }
 
-// round posts a batch of messages and goes on until all are complete.
+// round posts a batch of messages and polls until all are complete.
 func (d *direct) round(t tb, requests []rdma.SendRequest, receives []rdma.ReceiveRequest, sges, into []rdma.SGE) {
 	if len(receives) > 0 {
 		if _, err := d.pairs[1].PostReceive(receives, into); err != nil {
@@ -103,7 +103,7 @@ func (d *direct) round(t tb, requests []rdma.SendRequest, receives []rdma.Receiv
 	}
 }
 
-// batchOf is n requests of one kind, and receives for those that take one.
+// batchOf returns n requests of one kind, and n receives if the operation needs them.
 func (d *direct) batchOf(o rdma.Op, n, length int) (requests []rdma.SendRequest, receives []rdma.ReceiveRequest, sges, into []rdma.SGE) {
 	for i := range n {
 		requests = append(requests, rdma.SendRequest{ID: uint64(i), Op: o, SGEs: 1, RemoteAddr: 1 << 20, RKey: d.key, Compare: 1})
@@ -148,7 +148,7 @@ func BenchmarkOne(b *testing.B) {
 	}
 }
 
-// TestAllocations has nothing allocate once everything has been done once.
+// TestAllocations: once each operation has run, repeating it allocates nothing.
 func TestAllocations(t *testing.T) {
 	for _, o := range benchmarked {
 		t.Run(o.String(), func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestLoanAllocations is that with frames lent and returned, and with losses.
+// TestLoanAllocations: receiving in loaned frames allocates nothing, even when packets are lost.
 func TestLoanAllocations(t *testing.T) {
 	c := QueuePairConfig{QueuePairConfig: rdma.QueuePairConfig{Loans: 64}}
 	d := newDirect(t, c, options{})
@@ -169,7 +169,7 @@ func TestLoanAllocations(t *testing.T) {
 	var fs [64]umem.Frame
 	round := 0
 	n := testing.AllocsPerRun(100, func() {
-		if round++; round%2 == 0 { // those packets are lost
+		if round++; round%2 == 0 { // the link loses those packets
 			if _, err := d.pairs[0].PostSend(requests[:1], sges); err != nil {
 				t.Fatal(err)
 			}

@@ -152,8 +152,8 @@ func (q *QueuePair) rest(now Time, s wire.Syndrome) {
 	q.engine.timers.set(q, now.After(wire.RNRDelay(s.Value())))
 }
 
-// missed asks again for a lost answer, because a later one arrived. It does so once until something
-// new arrives.
+// missed requests a lost answer again, because a later one arrived. It does so only once
+// until something new is acknowledged.
 func (q *QueuePair) missed(now Time) {
 	if q.recovering || q.resting {
 		return
@@ -299,8 +299,7 @@ func (q *QueuePair) retire(s rdma.Status) {
 	}
 }
 
-// reap completes from the oldest on the requests that have no packets, and the one that failed
-// locally.
+// reap completes, oldest first, the requests that have no packets and the one that failed locally.
 func (q *QueuePair) reap() {
 	for q.head != q.fresh {
 		w := q.sq.work(q.head)
@@ -324,8 +323,8 @@ func (q *QueuePair) failHead(s rdma.Status) {
 	}
 }
 
-// depart completes requests of UC and UD whose packets have left, and reports whether others have
-// not.
+// depart completes the UC and UD requests whose packets have left, and reports whether others still
+// wait for that.
 func (q *QueuePair) depart() bool {
 	for q.head != q.cursor {
 		w := q.sq.work(q.head)
@@ -401,7 +400,8 @@ func (q *QueuePair) sendFailed() {
 	q.flushSends()
 }
 
-// rung does what the program has asked for since: send or flush requests, take back frames.
+// rung does the work that the program has requested since the last call: it sends or flushes
+// requests and takes back frames.
 func (q *QueuePair) rung() {
 	e := q.engine
 	if q.loans != nil {

@@ -52,7 +52,7 @@ func NewCompletionQueue(depth int) (*CompletionQueue, error) {
 func (c *CompletionQueue) Depth() int { return int(c.depth) }
 
 // Poll takes completions and returns their number. It does not block or allocate. The error is
-// ErrOverrun, after the last completion that was not lost.
+// errOverrun, after the last completion that was not lost.
 func (c *CompletionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	head := c.head.Load()
 	n := min(int(c.tail.Load()-head), len(dst))
@@ -81,7 +81,7 @@ func (c *CompletionQueue) lost(wanted int) error {
 }
 
 // Arm requests one wake-up at the next completion, or at the next that is solicited or an error.
-// Completions that are already in the queue cause none: poll again after Arm.
+// Completions that are already in the queue cause none: the caller must poll again after Arm.
 func (c *CompletionQueue) Arm(solicited bool) {
 	if solicited {
 		c.armed.CompareAndSwap(idle, solicitedCompletion) // a request for any completion stays
@@ -113,9 +113,9 @@ func (c *CompletionQueue) put(w *rdma.WorkCompletion, solicited bool) bool {
 	return true
 }
 
-// show makes completions visible to a program that polls. It does not check for one that sleeps, as
-// publish does: that needs a barrier between the store here and the load of what Arm stores, and
-// the barrier waits until all earlier stores have reached the cache.
+// show makes completions visible to a program that polls. Unlike publish, it does not check for a
+// program that sleeps: that check needs a barrier between the store here and the load of the word
+// that Arm stores, and the barrier waits until all earlier stores have reached the cache.
 func (c *CompletionQueue) show() { release.Store32(&c.tail, c.next) }
 
 // publish makes completions visible, and reports whether a sleeping program must be woken.

@@ -41,7 +41,8 @@ func TestDatagrams(t *testing.T) {
 	w.clean()
 }
 
-// TestDatagramsDropped sends what is not taken.
+// TestDatagramsDropped: the receiver drops and counts datagrams that it cannot accept; a datagram
+// longer than the MTU fails at the sender.
 func TestDatagramsDropped(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{transport: rdma.UD})
@@ -62,7 +63,7 @@ func TestDatagramsDropped(t *testing.T) {
 	try(UnknownQueuePair, 0, 0x1111, 4)
 	try(TooLong, b.Number(), 0x1111, 11)
 	try(NoGroup, multicast, 0x1111, 4)
-	send(t, a, rdma.SendRequest{ID: 2, Op: rdma.Send, Handle: ah, RemoteQPN: b.Number(), RemoteQKey: 1 << 31}, from.sge(0, 10)) // stands for a's own
+	send(t, a, rdma.SendRequest{ID: 2, Op: rdma.Send, Handle: ah, RemoteQPN: b.Number(), RemoteQKey: 1 << 31}, from.sge(0, 10)) // 1 << 31: use a's own Q_Key
 	w.run(time.Millisecond)
 	to.want(t, "7 receive 50")
 	from.done = nil
@@ -71,7 +72,7 @@ func TestDatagramsDropped(t *testing.T) {
 	from.want(t, "3 IBV_WC_LOC_LEN_ERR")
 }
 
-// TestHandleGone ends an address handle that a request waits for.
+// TestHandleGone: a posted request fails if its address handle is closed before the packet is sent.
 func TestHandleGone(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{transport: rdma.UD})
@@ -82,7 +83,8 @@ func TestHandleGone(t *testing.T) {
 	w.ends[0].want(t, "3 IBV_WC_LOC_QP_OP_ERR")
 }
 
-// TestGroup gives one datagram to three queue pairs of four, one of which has frames lent.
+// TestGroup: the three queue pairs attached to a group receive a datagram to it, one of them in a
+// loaned frame; a fourth, which is not attached, receives nothing.
 func TestGroup(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	from, to := w.ends[0], w.ends[1]

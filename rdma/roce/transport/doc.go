@@ -12,18 +12,18 @@
 // queue and [CompletionQueue] are rings with one writer and one reader, so that posting
 // and polling need no lock.
 //
-// Memory. [Keys] are asked for each packet: a right that ends also ends for the rest of
-// a message in flight. Packets to send point at the payload. Received payloads are
+// Memory. The engine checks [Keys] for each packet: a right that ends also ends for the
+// rest of a message in flight. Packets to send point at the payload. Received payloads are
 // copied once (CopiedBytes), or loaned in the frames they arrived in
 // (rdma.QueuePairConfig.Loans).
 //
-// Order. What a message brings is visible to the program when Receive returns. Progress
-// acknowledges it later, behind what was posted meanwhile: an answer is sent before the
-// ACK. Several messages may get one ACK (Config.Hold).
+// Order. A received message is visible to the program when Receive returns. Progress
+// acknowledges it later, after the requests posted in the meantime: an answer is sent
+// before the ACK. Several messages may get one ACK (Config.Hold).
 //
 // Fast path. An RC message in one packet takes a shorter path: a [FastSend] posts it, a
-// [FastReceive] receives it. Whatever is not simple takes the normal path, and nothing has
-// changed then.
+// [FastReceive] receives it. If the fast path refuses a message, it has changed nothing, and
+// the message takes the normal path.
 //
 // Hostile peers. Packets from a wrong address, for an unknown queue pair or with an
 // unexpected sequence number change nothing. Each is counted by a [Drop].

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Limits of what can be asked for.
+// Limits of requests and queues.
 const (
 	MaxDepth       = 1 << 15 // requests of a queue
 	MaxCompletions = 1 << 20 // of a completion queue
@@ -21,8 +21,7 @@ const (
 	maxQueuePairs = 1 << 16
 )
 
-// Config says how to make an engine. The zero value of each number but QueuePairs selects a
-// default.
+// Config says how to make an engine. If a number other than QueuePairs is zero, a default applies.
 type Config struct {
 	Region *umem.Region
 	Keys   *Keys // of this region
@@ -41,8 +40,8 @@ type Config struct {
 	// AckEvery is the number of packets after which one asks for an ACK, besides the last of
 	// each message; default 32, and at most half the window.
 	AckEvery int
-	// Hold is how many ACKs of a queue pair one may stand for, with a peer that goes on
-	// without them; default 1: no delay.
+	// Hold is the largest number of ACKs of a queue pair that one ACK may stand for, if the peer
+	// continues to send without them; default 1: no delay.
 	Hold int
 	// Burst is how many packets in a row a queue pair may send while others wait; default 16.
 	Burst int
@@ -66,7 +65,7 @@ type Engine struct {
 	lists   [concerns]pairList
 	groups  map[rdma.GID][]*QueuePair
 
-	completions []*CompletionQueue // with something to publish
+	completions []*CompletionQueue // completion queues with something to publish
 	wakes       []*CompletionQueue
 	events      []rdma.Event
 	freed       []umem.Frame // returned from loans
@@ -181,8 +180,8 @@ func (e *Engine) Progress(now Time, out []Packet) int {
 }
 
 // Send writes packets to send to out, in order, and returns their number. Requests come before
-// ACKs, for which room is reserved. What does not fit waits for the next call. Await must follow,
-// when the packets are on their way.
+// ACKs, for which room is reserved. Packets that do not fit wait for the next call. The caller must
+// call Await once the packets are on their way.
 func (e *Engine) Send(out []Packet) int {
 	e.answerBells()
 	reserve := 0
@@ -205,7 +204,7 @@ func (e *Engine) Await(now Time) {
 	}
 }
 
-// Busy reports whether Send would have packets, without a look at what was posted since the last
+// Busy reports whether Send would have packets. It does not look at requests posted since the last
 // call.
 func (e *Engine) Busy() bool { return e.lists[sending].n+e.lists[answering].n > 0 }
 
@@ -226,7 +225,7 @@ func (e *Engine) NextDeadline() (at Time, ok bool) {
 }
 
 // Transmitted reports that the next n of the packets that Send returned have left: nothing reads
-// their memory any more. Requests of UC and UD complete by that.
+// their memory from now on. This completes requests of UC and UD.
 func (e *Engine) Transmitted(n int) {
 	e.left = min(e.left+uint64(n), e.given)
 	l := &e.lists[departing]
@@ -296,7 +295,7 @@ func (e *Engine) Wakes(dst []*CompletionQueue) int { return takeFront(&e.wakes, 
 // Quiet reports whether Events, Wakes and Freed have nothing.
 func (e *Engine) Quiet() bool { return len(e.events)+len(e.wakes)+len(e.freed) == 0 }
 
-// Freed takes frames that Receive had kept. They are the caller's again.
+// Freed takes frames that Receive had kept. The caller owns them again.
 func (e *Engine) Freed(dst []umem.Frame) int { return takeFront(&e.freed, dst) }
 
 // takeFront moves as much as fits from the front of a list.
@@ -315,8 +314,8 @@ func (e *Engine) event(k rdma.EventKind, qpn uint32) {
 	e.events = append(e.events, rdma.Event{Kind: k, QPN: qpn})
 }
 
-// handles are the address handles: ways to peers for datagrams. Each is one word, written by the
-// engine's thread and read by those that post.
+// handles are the address handles: paths to peers for datagrams. Each is one word. The engine's
+// thread writes it, and threads that post read it.
 type handles struct {
 	words []atomic.Uint64
 	free  []uint32
@@ -347,8 +346,8 @@ func (e *Engine) NewAddressHandle(d Domain, p Peer) (id uint32, err error) {
 	return id, nil
 }
 
-// CloseAddressHandle ends a handle. Requests that name it are refused, and those already posted
-// fail.
+// CloseAddressHandle ends a handle. From now on, PostSend refuses requests that name it, and
+// requests already posted fail.
 func (e *Engine) CloseAddressHandle(id uint32) {
 	h := &e.handles
 	if uint64(id) < uint64(len(h.words)) && h.words[id].Swap(0) != 0 {
@@ -372,7 +371,7 @@ type pairList struct {
 	of      listKind
 }
 
-// listKind is what the queue pairs in a list have to do.
+// listKind says what work the queue pairs in a list have.
 type listKind uint8
 
 const (
@@ -423,7 +422,7 @@ func (r *pairList) remove(q *QueuePair) {
 // Counter is the index of a counter of an engine.
 type Counter uint8
 
-// The counters besides drops. In brackets is the name of Soft-RoCE's counter.
+// The counters other than drops. Brackets hold the name of Soft-RoCE's counter.
 const (
 	PacketsSent        Counter = iota // returned by Send [sent_pkts]
 	PacketsReceived                   // given to Receive [rcvd_pkts]

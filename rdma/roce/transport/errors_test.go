@@ -9,14 +9,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// failure is one request that goes wrong, in the middle of others.
+// failure is one request that fails, posted between others.
 type failure struct {
 	name    string
-	tweak   func(*rdma.Attributes) // of both
-	receive bool                   // the peer posts one of 100 bytes
+	tweak   func(*rdma.Attributes) // of both ends
+	receive bool                   // the peer posts a receive of 100 bytes
 	request func(w *world) (rdma.SendRequest, []rdma.SGE)
 	status  rdma.Status // of the request
-	there   string      // how the peer's receive ends; "": it is not taken, and flushed
+	there   string      // of the peer's receive; "": flushed unused; "-": the peer sees no error
 	event   rdma.EventKind
 }
 
@@ -67,7 +67,8 @@ var failures = []failure{
 	}, rdma.LocalQPOperation, "-", 0},
 }
 
-// TestFailures has each failure end the queue pair: what was in front succeeds, what is behind is flushed.
+// TestFailures: each failure ends the queue pair. Requests posted before the failed one succeed;
+// those after it are flushed.
 func TestFailures(t *testing.T) {
 	for _, f := range failures {
 		t.Run(f.name, func(t *testing.T) {
@@ -101,7 +102,7 @@ func (w *world) fail(f failure, a, b *QueuePair) {
 	unchanged(t, to, same)
 }
 
-// checkThere looks at the responder.
+// checkThere checks the responder.
 func (w *world) checkThere(f failure, b *QueuePair) {
 	t, to := w.t, w.ends[1]
 	wanted, state := []string{"6 receive 0"}, rdma.Error
@@ -122,13 +123,14 @@ func (w *world) checkThere(f failure, b *QueuePair) {
 	}
 }
 
-// unchanged checks that the memory is what it was, but for receives that took the first packets of a message.
+// unchanged checks that the memory has not changed. It skips the receives, which may hold the first
+// packets of a message.
 func unchanged(t tb, e *end, want []byte) {
 	t.Helper()
 	same(t, "memory", e.memory(1024, extentSize-1024), want[1024:])
 }
 
-// TestReceiveMemory has a receive whose memory is not there.
+// TestReceiveMemory: a SEND to a receive with an invalid key fails at both ends.
 func TestReceiveMemory(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{})
@@ -139,7 +141,7 @@ func TestReceiveMemory(t *testing.T) {
 	w.ends[1].want(t, "7 IBV_WC_LOC_PROT_ERR")
 }
 
-// TestRevoked has a right end while messages use it.
+// TestRevoked: a WRITE or READ fails if the registration ends while its packets are in flight.
 func TestRevoked(t *testing.T) {
 	for _, o := range []rdma.Op{rdma.Write, rdma.Read} {
 		t.Run(o.String(), func(t *testing.T) {
@@ -166,7 +168,7 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestWorksInError posts to queue pairs in error.
+// TestWorksInError: a queue pair in Error flushes requests and receives, also those posted later.
 func TestWorksInError(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{})
@@ -179,7 +181,7 @@ func TestWorksInError(t *testing.T) {
 	w.ends[0].want(t, "2 IBV_WC_WR_FLUSH_ERR", "1 IBV_WC_WR_FLUSH_ERR", "3 IBV_WC_WR_FLUSH_ERR", "4 IBV_WC_WR_FLUSH_ERR")
 }
 
-// TestReset forgets what is posted, and the queue pair works again afterwards.
+// TestReset: Reset discards posted requests, and the queue pair works again after reconnecting.
 func TestReset(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{})

@@ -6,20 +6,20 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Most messages are one packet of RC with nothing before it, and nothing is wrong. The fast path does for
-// them what PostSend, Progress and Receive would do, and leaves everything else to these.
+// Most messages are one RC packet that arrives in order and without errors. The fast path does for
+// them what PostSend, Progress and Receive would do. It leaves everything else to those.
 
 // FastReceive is a message in one packet that is being received: Match returns it, Place places its
-// payload, and Finish ends it. Between Place and Finish only a FastSend may use the engine; a build with
-// -tags invariants panics otherwise. The zero value is no message.
+// payload, and Finish ends it. Between Place and Finish only a FastSend may use the engine; a build
+// with -tags invariants panics otherwise. The zero value stands for no message.
 type FastReceive struct {
 	q *QueuePair
 	h *wire.Only
 }
 
-// Match returns the message if it is what its queue pair expects next: one packet of length bytes from an
-// IP address. ok is false where there is none, or the fast path cannot receive it. h must stay unchanged
-// until Finish.
+// Match returns the message if it is the one that its queue pair expects next: one packet of length
+// bytes from an IP address. ok is false if there is no such queue pair, or if the fast path cannot
+// receive the message. h must stay unchanged until Finish.
 func (e *Engine) Match(h *wire.Only, from *rdma.GID, length int) (p FastReceive, ok bool) {
 	q := e.find(h.DestQPN)
 	if q == nil || q.config.Transport != rdma.RC || !q.alive || h.PSN != q.expected || q.message.kind != wire.NoKind || length > int(q.mtu) {
@@ -32,8 +32,9 @@ func (e *Engine) Match(h *wire.Only, from *rdma.GID, length int) (p FastReceive,
 	return FastReceive{q, h}, true
 }
 
-// Place places the payload of a packet whose ICRC is right, and shows the message to the program that polls.
-// If it returns false nothing has changed, and Engine.Receive is to have the packet.
+// Place places the payload of a packet whose ICRC is right, and makes the message visible to the
+// program that polls. If it returns false, nothing has changed and the caller must pass the packet
+// to Engine.Receive.
 func (p FastReceive) Place(payload []byte) bool {
 	placed := false
 	if p.h.Write {
@@ -47,11 +48,11 @@ func (p FastReceive) Place(payload []byte) bool {
 	return placed
 }
 
-// IsOpen reports whether p is a message that Place has placed and Finish has not finished.
+// IsOpen reports whether Place has placed the message and Finish has not finished it.
 func (p FastReceive) IsOpen() bool { return p.q != nil }
 
-// Finish ends what Place began. Publish, Progress or Receive, one of which follows, wakes a program that
-// sleeps until the message comes.
+// Finish ends what Place began. Publish, Progress or Receive, one of which must follow, wakes a
+// program that sleeps until the message arrives.
 func (p FastReceive) Finish() {
 	q, h := p.q, p.h
 	if umem.Invariants {
@@ -90,7 +91,7 @@ func (q *QueuePair) fastWrite(h *wire.Only, payload []byte) bool {
 	return true
 }
 
-// fastSend places a SEND in a receive and completes that.
+// fastSend places a SEND in a receive and completes the receive.
 func (q *QueuePair) fastSend(h *wire.Only, payload []byte) bool {
 	cq := q.config.ReceiveCQ
 	if !cq.room(1) {
@@ -134,20 +135,21 @@ func (q *QueuePair) fill(payload []byte) (id uint64, ok bool) {
 // fastFlags are the flags of requests on the fast path.
 const fastFlags = rdma.Signaled | rdma.Solicited | rdma.Inline
 
-// FastSend is a message in one packet that is being posted: TrySend returns it, the caller sends its packet,
-// and Finish ends it. Nothing else may use the queue pair in between.
+// FastSend is a message in one packet that is being posted: TrySend returns it, the caller sends
+// its packet, and Finish ends it. Nothing else may use the queue pair in between.
 type FastSend struct {
 	Header  wire.Only
-	Payload []byte // where it lies in the region
+	Payload []byte // in the region, not copied
 
 	q    *QueuePair
 	r    *rdma.SendRequest
 	sges []rdma.SGE
 }
 
-// TrySend begins to post a request whose elements are the first of sges. ok is false where the request is no
-// message in one packet of most bytes at most, other packets are before it, or it cannot be posted: PostSend
-// is for that. The thread that posts calls it while the engine is that thread's.
+// TrySend begins to post a request whose elements are the first of sges. ok is false if the request
+// is not a message in one packet of at most most bytes, if other packets must be sent before it, or
+// if it cannot be posted; the caller then uses PostSend. Only the thread that posts calls it, and
+// only while that thread has the engine.
 func (q *QueuePair) TrySend(r *rdma.SendRequest, sges []rdma.SGE, most uint32) (p FastSend, ok bool) {
 	if r.SGEs != 1 || len(sges) == 0 || r.Op != rdma.Send && r.Op != rdma.Write || r.Flags&^fastFlags != 0 || !q.sendsNext() {
 		return p, false
@@ -162,7 +164,7 @@ func (q *QueuePair) TrySend(r *rdma.SendRequest, sges []rdma.SGE, most uint32) (
 	return p, true
 }
 
-// sendsNext reports whether what is posted now may be sent at once, and there is room for it.
+// sendsNext reports whether a request posted now may be sent at once, and there is room for it.
 func (q *QueuePair) sendsNext() bool {
 	if q.State() != rdma.ReadyToSend || q.config.Transport != rdma.RC || q.resting {
 		return false
@@ -191,7 +193,7 @@ func (q *QueuePair) readable(r *rdma.SendRequest, s *rdma.SGE) (payload []byte, 
 	return data[s.Addr : s.Addr+n], true
 }
 
-// Finish ends what TrySend began: the packet is sent.
+// Finish ends what TrySend began: it counts the packet as sent.
 func (p *FastSend) Finish() {
 	q, r, payload := p.q, p.r, p.Payload
 	e, at := q.engine, q.sq.next

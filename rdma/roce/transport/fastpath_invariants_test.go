@@ -4,7 +4,8 @@ package transport
 
 import "testing"
 
-// TestFastPathIsExclusive: a build with invariants panics where the engine is used between Place and Finish.
+// TestFastPathIsExclusive: a build with invariants panics if the engine is used between Place and
+// Finish.
 func TestFastPathIsExclusive(t *testing.T) {
 	e := &Engine{fastOpen: true}
 	for name, use := range map[string]func(){"Receive": func() { e.Receive(0, nil) }, "Progress": func() { e.Progress(0, nil) }} {

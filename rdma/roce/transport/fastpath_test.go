@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// handFast is hand, the fast path where that is possible.
+// handFast does the same as hand, but uses the fast path where it can.
 func (e *end) handFast() {
 	for i := range e.arrivals {
 		if !e.fastReceive(&e.arrivals[i]) {
@@ -18,7 +18,7 @@ func (e *end) handFast() {
 	}
 }
 
-// fastReceive takes a packet the fast path, and reports whether it could.
+// fastReceive receives a packet through the fast path, and reports whether it could.
 func (e *end) fastReceive(a *Arrival) bool {
 	if len(a.Payload) > 1 || a.Congested {
 		return false
@@ -44,7 +44,8 @@ func (e *end) fastReceive(a *Arrival) bool {
 	return true
 }
 
-// fastPost posts a request the fast path and puts its packet on the link, and reports whether it could.
+// fastPost posts a request through the fast path, puts its packet on the link, and reports whether
+// it could.
 func (e *end) fastPost(q *QueuePair, r rdma.SendRequest, s rdma.SGE) bool {
 	r.SGEs = 1
 	p, ok := q.TrySend(&r, []rdma.SGE{s}, 2048)
@@ -64,8 +65,8 @@ func (e *end) fastPost(q *QueuePair, r rdma.SendRequest, s rdma.SGE) bool {
 	return true
 }
 
-// TestFastPath sends messages in one packet the fast path and the other in turns: both ends are told the same, have the same bytes and count the
-// same.
+// TestFastPath: messages in one packet give the same completions, bytes and counters on the fast
+// path as on the normal path.
 func TestFastPath(t *testing.T) {
 	var told [2]string
 	for i, short := range []bool{false, true} {
@@ -88,7 +89,7 @@ func TestFastPath(t *testing.T) {
 	}
 }
 
-// only sends a message, and says what it brought.
+// only sends a message and returns the completions at both ends as text.
 func (w *world) only(a, b *QueuePair, r rdma.SendRequest, size int) string {
 	from, to := w.ends[0], w.ends[1]
 	want := from.fill(0, size, byte(r.ID))
@@ -101,7 +102,7 @@ func (w *world) only(a, b *QueuePair, r rdma.SendRequest, size int) string {
 		if !from.fastPost(a, r, from.sge(0, size)) {
 			w.t.Errorf("%v of %d bytes: refused", r.Op, size)
 		}
-		clear(from.memory(0, size)) // of one inline and of one that has left
+		clear(from.memory(0, size)) // the payload was copied inline, or has left
 		copy(from.memory(0, size), want)
 	} else {
 		send(w.t, a, r, from.sge(0, size))
@@ -118,7 +119,8 @@ func (w *world) only(a, b *QueuePair, r rdma.SendRequest, size int) string {
 	return said + "\n"
 }
 
-// TestNotOnly: what is not so simple goes the other way, and nothing has changed before.
+// TestNotOnly: the fast path refuses every request and packet that it cannot handle, and changes
+// nothing.
 func TestNotOnly(t *testing.T) {
 	w := newWorld(t, 1, Config{Window: 2})
 	a, b := w.pair(options{psn: 7})

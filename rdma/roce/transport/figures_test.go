@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// figures are what was tried, and what came of it.
+// figures count what the models did and how their requests ended.
 type figures struct {
 	models, restarts, requests, bytes uint64
 	faults                            [kinds]uint64
@@ -17,7 +17,7 @@ type figures struct {
 	malformed                         uint64
 }
 
-// known is of all models since the test began.
+// known holds the figures of all models since the test began.
 var known figures
 
 func (f *figures) add(m *model) {
@@ -63,7 +63,7 @@ func (f *figures) String() string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// sends are the completions of requests that were planned.
+// sends returns the completions of planned requests.
 func (s *side) sends() []rdma.WorkCompletion {
 	return slices.DeleteFunc(slices.Clone(s.done), func(c rdma.WorkCompletion) bool {
 		return c.ID > 100 || c.Status == rdma.Success && c.Kind >= rdma.Received

@@ -14,7 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestForged throws packets at a queue pair that it must not take: nothing changes.
+// TestForged: a queue pair drops packets with a wrong address, number, partition, transport or
+// sequence number, and its state and memory do not change.
 func TestForged(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{psn: 1000})
@@ -40,10 +41,10 @@ func TestForged(t *testing.T) {
 	}
 	stale := good
 	stale.Header.PSN -= 5
-	to.Receive(w.now, []Arrival{stale}) // is acknowledged again, and changes nothing
+	to.Receive(w.now, []Arrival{stale}) // the responder acknowledges it again and changes nothing
 	ahead := good
 	ahead.Header.PSN += 5
-	to.Receive(w.now, []Arrival{ahead}) // is asked for once
+	to.Receive(w.now, []Arrival{ahead}) // the responder requests the missing packets once
 	same(t, "memory", to.memory(0, 4096), memory)
 	if b.expected != before.expected || b.msn != before.msn {
 		t.Errorf("%+v", b.responder)
@@ -53,7 +54,8 @@ func TestForged(t *testing.T) {
 	from.want(t, "0 WRITE")
 }
 
-// forgeries are packets that look as if they came from the peer, in place: each would do something.
+// forgeries returns packets that look as if the peer had sent them, with the expected sequence
+// numbers. Each would have an effect.
 func forgeries(from, to *end, q *QueuePair) (all []Arrival) {
 	for _, o := range []wire.Opcode{wire.RCSendFirst, wire.RCSendOnly, wire.RCSendOnlyImmediate, wire.RCSendOnlyInvalidate, wire.RCWriteFirst, wire.RCWriteOnly,
 		wire.RCWriteOnlyImmediate, wire.RCReadRequest, wire.RCCompareSwap, wire.RCFetchAdd, wire.RCAcknowledge, wire.RCReadResponseOnly, wire.RCAtomicAcknowledge} {
@@ -76,7 +78,7 @@ func forgeries(from, to *end, q *QueuePair) (all []Arrival) {
 	return all
 }
 
-// victims are two queue pairs of one end that have receives posted and requests outstanding.
+// victims makes two queue pairs of one end that have receives posted and requests outstanding.
 func victims(t *testing.T) (w *world, qs [2]*QueuePair) {
 	w = newWorld(t, 1, Config{})
 	from, to := w.ends[0], w.ends[1]
@@ -95,7 +97,7 @@ func victims(t *testing.T) (w *world, qs [2]*QueuePair) {
 	return w, qs
 }
 
-// picture is all that an end's queue pairs know, and its memory.
+// picture describes the whole state of an end's queue pairs, and its memory.
 func (e *end) picture() string {
 	e.poll()
 	s := fmt.Sprintf("%x %v %v", sha256.Sum256(e.memory(0, extentSize)), len(e.done), len(e.got))
@@ -107,8 +109,8 @@ func (e *end) picture() string {
 	return s
 }
 
-// TestForgedElsewhere has packets that would do something come from another address, to another queue pair, with another partition or of another
-// transport: no queue pair changes, no byte is written, nothing is answered.
+// TestForgedElsewhere: a packet from another address, to another queue pair, with another partition
+// or of another transport changes no queue pair, writes no byte and gets no answer.
 func TestForgedElsewhere(t *testing.T) {
 	w, qs := victims(t)
 	from, to := w.ends[0], w.ends[1]
@@ -135,8 +137,8 @@ func TestForgedElsewhere(t *testing.T) {
 	}
 }
 
-// TestForgedPSN has requests that would do something come with packet numbers that are not to come now: what the queue pair expects stays
-// what it is, no byte is written, no receive taken, and the answer is one acknowledgement or NAK, or none.
+// TestForgedPSN: a request with an unexpected packet number changes neither the expected number nor
+// the memory, and takes no receive. The responder sends at most one ACK or NAK.
 func TestForgedPSN(t *testing.T) {
 	for _, off := range []int{1, 2, 1000, 1<<23 - 1, -1, -2, -1000, -1<<23 + 1} {
 		w, qs := victims(t)
@@ -146,7 +148,7 @@ func TestForgedPSN(t *testing.T) {
 		before, requester, memory := q.responder, q.requester, sum()
 		for _, a := range forgeries(from, to, q) {
 			if a.Header.Opcode.IsResponse() {
-				continue // TestGhosts
+				continue // TestGhosts covers responses
 			}
 			a.Header.PSN = q.expected.Add(off)
 			to.Receive(w.now, []Arrival{a})
@@ -167,8 +169,9 @@ func TestForgedPSN(t *testing.T) {
 	}
 }
 
-// TestWrongKey has each request that names a key come where it is expected, with one that grants nothing: the peer is told so, once, the
-// queue pair and what is posted to it fail, the program has an event; no byte is written or read, and no other queue pair notices.
+// TestWrongKey: a request with a key that grants nothing gets one NAK. The queue pair and
+// everything posted to it fail, and the program gets an event. No byte is written or read, and no
+// other queue pair changes.
 func TestWrongKey(t *testing.T) {
 	for _, o := range []wire.Opcode{wire.RCWriteFirst, wire.RCWriteOnly, wire.RCWriteOnlyImmediate, wire.RCReadRequest, wire.RCCompareSwap, wire.RCFetchAdd} {
 		w, qs := victims(t)
@@ -195,7 +198,7 @@ func TestWrongKey(t *testing.T) {
 		if fmt.Sprint(to.got) != fmt.Sprint([]rdma.Event{{Kind: rdma.QueuePairAccess, QPN: q.qpn}}) || q.State() != rdma.Error {
 			t.Errorf("%v: events %v, in %v", o, to.got, q.State())
 		}
-		to.Receive(w.now, []Arrival{a}) // again: it is not even answered
+		to.Receive(w.now, []Arrival{a}) // the same packet again gets no answer
 		if n := to.Progress(w.now, to.out[:]); n != 0 {
 			t.Errorf("%v: a queue pair in error answers %d packets", o, n)
 		}
@@ -206,8 +209,8 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// TestLateDuplicateRead has the link bring the request of an answered READ again, together with the next request that
-// takes its place: that is no request too many.
+// TestLateDuplicateRead: the responder accepts a new READ that arrives together with a duplicate of
+// an answered one. The duplicate does not count against the limit of outstanding READs.
 func TestLateDuplicateRead(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{tweak: func(a *rdma.Attributes) { a.MaxReads, a.MaxRemoteReads = 1, 1 }})
@@ -228,7 +231,7 @@ func TestLateDuplicateRead(t *testing.T) {
 	}
 }
 
-// TestCongestion tells the peer of marks, and not of each.
+// TestCongestion: the receiver sends a CNP for packets that are marked CE, but not one for each.
 func TestCongestion(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{})

@@ -10,12 +10,12 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// victim is an end that takes what it is thrown.
+// victim is an end that receives arbitrary packets.
 type victim struct {
 	w     *world
 	pairs []*QueuePair
 	small uint32 // the key of 4096 bytes that the peer may reach
-	was   []byte // the registered memory
+	was   []byte // contents of the registered memory before
 }
 
 // newVictim makes an end where the peer may reach a part of the memory.
@@ -52,7 +52,7 @@ func (v *victim) begin(t tb) {
 	e.Progress(w.now, e.out[:])
 }
 
-// end closes the queue pairs, and looks for frames that nobody has.
+// end closes the queue pairs and checks that no frame is lost.
 func (v *victim) end(t tb) {
 	for _, e := range v.w.ends {
 		for place := range e.slots {
@@ -69,8 +69,9 @@ func (v *victim) end(t tb) {
 	v.pairs, e.done, e.got = v.pairs[:0], e.done[:0], e.got[:0]
 }
 
-// throw cuts input into packets: each is a word on which queue pair, how many packet numbers from the expected one, and how long it is,
-// and then headers and payload as they are on the wire, of which the fields that would have it dropped at once are put right.
+// throw cuts input into packets. Each begins with four bytes: the queue pair, the distance from the
+// expected packet number, and the length. Headers and payload follow in wire format. throw corrects
+// the fields that would make the engine drop the packet at once.
 func (v *victim) throw(input []byte) {
 	e := v.w.ends[0]
 	for len(input) > 4 {
@@ -118,7 +119,7 @@ func (v *victim) throwOne(e *end, q *QueuePair, which byte, off int, b []byte) {
 	e.hand()
 }
 
-// check looks for bytes written where nobody may.
+// check checks that no byte outside of the granted memory has changed.
 func (v *victim) check(t tb) {
 	e := v.w.ends[0]
 	now := e.memory(0, extentSize)
@@ -130,8 +131,8 @@ func (v *victim) check(t tb) {
 	}
 }
 
-// FuzzReceive throws whole packets at queue pairs of all transports: nothing is written outside of what was granted, no
-// frame is lost, nothing panics.
+// FuzzReceive: arbitrary packets to queue pairs of all transports write nothing outside of the
+// granted memory, lose no frame and cause no panic.
 func FuzzReceive(f *testing.F) {
 	for o := range 256 {
 		h := wire.Header{Opcode: wire.Opcode(o), RKey: 2, DMALength: 1024, AckReq: true, Syndrome: wire.ACK}

@@ -7,13 +7,13 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// holder is a sender of messages in one packet, and a receiver that keeps acknowledgements of them back.
+// holder is a sender of messages in one packet, and a receiver that delays their ACKs.
 type holder struct {
 	*testing.T
 	w    *world
 	a, b *QueuePair
 	sent uint64
-	acks uint64 // as of the last look
+	acks uint64 // at the last call of expect
 }
 
 func newHolder(t *testing.T, c Config) *holder {
@@ -24,7 +24,7 @@ func newHolder(t *testing.T, c Config) *holder {
 
 func (h *holder) receiver() *end { return h.w.ends[1] }
 
-// message sends n, one after the other.
+// message sends n messages, one after the other.
 func (h *holder) message(n int) {
 	from, to := h.w.ends[0], h.receiver()
 	for range n {
@@ -34,7 +34,8 @@ func (h *holder) message(n int) {
 	}
 }
 
-// expect is how many acknowledgements there were since it was called last, and how many messages were completed by all.
+// expect checks how many ACKs were sent since its last call, and how many messages are complete in
+// all.
 func (h *holder) expect(what string, acks, completed uint64) {
 	h.Helper()
 	h.w.run(20 * time.Microsecond)
@@ -48,7 +49,7 @@ func (h *holder) expect(what string, acks, completed uint64) {
 	h.acks = n
 }
 
-// patient has the receiver try until it says so many at once.
+// patient sends messages until one ACK of the receiver stands for most of them.
 func (h *holder) patient(most int) {
 	for h.b.most < most {
 		h.message(1)
@@ -59,7 +60,8 @@ func (h *holder) patient(most int) {
 	}
 }
 
-// TestHold: a peer that goes on without acknowledgements gets one for two, once it was tried, and then for more, up to as many as are configured.
+// TestHold: a peer that continues to send without ACKs gets one ACK for two messages after a try,
+// and later one for more, up to Config.Hold.
 func TestHold(t *testing.T) {
 	h := newHolder(t, Config{Hold: 8})
 	h.message(firstTry)
@@ -77,7 +79,7 @@ func TestHold(t *testing.T) {
 	h.expect("no more than that", 10*firstTry/8, h.sent)
 }
 
-// TestHoldPackets: acknowledgements wait for no more packets than a peer can do without.
+// TestHoldPackets: ACKs are delayed for at most a quarter of the window.
 func TestHoldPackets(t *testing.T) {
 	h := newHolder(t, Config{Hold: 8, Window: 16})
 	h.patient(5)
@@ -85,8 +87,9 @@ func TestHoldPackets(t *testing.T) {
 	h.expect("four packets behind the first", 10, h.sent)
 }
 
-// TestHoldStops: what is kept back is owed when nothing comes for a while; a peer that does not come as far as before has paused, or stopped if that is
-// so again: then less is kept back.
+// TestHoldStops: the receiver sends delayed ACKs when nothing has arrived for a while. A peer that
+// stops early once has paused, and the receiver delays as many ACKs as before. If it stops early
+// twice in a row, the receiver delays fewer.
 func TestHoldStops(t *testing.T) {
 	h := newHolder(t, Config{Hold: 8})
 	h.patient(8)
@@ -107,7 +110,8 @@ func TestHoldStops(t *testing.T) {
 	h.expect("and no more", 1, h.sent)
 }
 
-// TestHoldTries: a peer that waits for each acknowledgement is tried ever more seldom, and waits once.
+// TestHoldTries: a peer that waits for each ACK has to wait once for each try, and the tries become
+// ever rarer.
 func TestHoldTries(t *testing.T) {
 	h := newHolder(t, Config{Hold: 8})
 	for interval := firstTry; interval <= 4*firstTry; interval *= 2 {
@@ -120,7 +124,8 @@ func TestHoldTries(t *testing.T) {
 	}
 }
 
-// TestHoldTriesFew: so is one that waits when several are kept back, though fewer do.
+// TestHoldTriesFew: the tries also become rarer for a peer that continues without a few ACKs but
+// waits without more.
 func TestHoldTriesFew(t *testing.T) {
 	for _, stop := range []int{2, 3, 5, 7} {
 		h := newHolder(t, Config{Hold: 8})
@@ -140,12 +145,12 @@ func TestHoldTriesFew(t *testing.T) {
 	}
 }
 
-// TestHoldRepeats: a peer that repeats a message instead of going on is told at once, and not tried again soon.
+// TestHoldRepeats: a peer that repeats a message gets its ACK at once, and the next try comes late.
 func TestHoldRepeats(t *testing.T) {
 	h := newHolder(t, Config{Hold: 8})
 	h.message(firstTry + 1)
 	h.expect("the last is kept back", firstTry, h.sent-1)
-	h.w.run(time.Second) // its sender's coalescing ends
+	h.w.run(time.Second) // the sender times out and sends again
 	h.expect("it came again", 1, h.sent)
 	h.message(2 * firstTry)
 	h.expect("one after the other", 2*firstTry, h.sent)
@@ -160,7 +165,8 @@ func TestHoldRepeats(t *testing.T) {
 	}
 }
 
-// TestRelieve: what is kept back from one call of Relieve to the next is given, and not what came between them.
+// TestRelieve: FlushACKs sends the ACKs that were already delayed at its previous call, and not
+// those delayed since.
 func TestRelieve(t *testing.T) {
 	h := newHolder(t, Config{Hold: 4})
 	h.patient(4)

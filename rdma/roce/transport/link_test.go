@@ -13,17 +13,17 @@ type fault int
 
 const (
 	loss      fault = iota
-	duplicate       // it comes twice, the second time up to 50 µs later
-	reorder         // it comes up to 20 µs later than it should
-	corrupt         // one bit of it is another
-	truncate        // it ends somewhere
-	ghost           // an acknowledgement comes in front of it that the peer never sent
+	duplicate       // the packet arrives twice, the second time up to 50 µs later
+	reorder         // the packet arrives up to 20 µs later than it should
+	corrupt         // one bit is inverted
+	truncate        // the packet is cut off somewhere
+	ghost           // an ACK or answer that the peer never sent arrives before the packet
 	kinds
 )
 
 var faultNames = [kinds]string{"lost", "duplicated", "reordered", "corrupted", "truncated", "ghosts"}
 
-// faults are how likely each is, by itself: 0 to 1.
+// faults holds the probability of each fault, independent of the others: 0 to 1.
 type faults [kinds]float64
 
 // bytesOnWire is a frame that is on its way.
@@ -75,7 +75,7 @@ func (l *link) happens(f fault) bool {
 	return true
 }
 
-// carry takes a frame, which stays the caller's, on its way.
+// carry puts a copy of a frame on its way. The frame stays the caller's.
 func (l *link) carry(now Time, to int, frame []byte) {
 	if l.happens(loss) {
 		return

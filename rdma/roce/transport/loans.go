@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// loans are the frames of received messages that the program has until it returns them. There are
-// two rings, each with as many places as frames may be on loan, so neither is ever full.
+// loans are the frames of received messages that are on loan to the program. There are two rings,
+// each with as many places as frames may be on loan, so neither is ever full.
 type loans struct {
 	out   []umem.Frame // to the program
 	back  []umem.Frame // from it
@@ -111,8 +111,8 @@ func (q *QueuePair) Return(frames []umem.Frame) {
 	q.engine.ring(q.slot)
 }
 
-// recall takes back what the program has not taken, when the queue pair is closed. The program does
-// not use the queue pair meanwhile.
+// recall takes back the frames that the program has not taken, when the queue pair is closed. The
+// program must not use the queue pair at the same time.
 func (l *loans) recall(to []umem.Frame) []umem.Frame {
 	to = l.collect(l.abandon(to))
 	for head := l.head.Load(); head != l.whole; head++ {

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestLoans hands on messages in the frames that they arrived in: no byte is copied.
+// TestLoans: the program gets messages in the frames that they arrived in, and no byte is copied.
 func TestLoans(t *testing.T) {
 	w := newWorld(t, 1, Config{MTU: rdma.MTU4096})
 	a, b := w.pair(options{loans: 64, mtu: rdma.MTU4096})
@@ -44,7 +44,8 @@ func TestLoans(t *testing.T) {
 	}
 }
 
-// TestLoansExhausted pushes back when as many frames are lent as may be, until some come back.
+// TestLoansExhausted: when all frames are on loan, the receiver sends RNR NAKs until the program
+// returns some.
 func TestLoansExhausted(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{loans: 3, tweak: func(a *rdma.Attributes) { a.MinRNRTimer = 10 }})
@@ -78,7 +79,7 @@ func TestLoansExhausted(t *testing.T) {
 	b.Return(fs[:2])
 }
 
-// TestLoansTooLong refuses a message that can never be lent.
+// TestLoansTooLong: the receiver refuses a message that needs more frames than it may ever lend.
 func TestLoansTooLong(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{loans: 3})
@@ -91,7 +92,7 @@ func TestLoansTooLong(t *testing.T) {
 	}
 }
 
-// TestLoansAfterClose gives back what the program has not taken when the queue pair goes.
+// TestLoansAfterClose: closing a queue pair returns the frames that the program has not taken.
 func TestLoansAfterClose(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{loans: 8})

@@ -37,7 +37,7 @@ type entry struct {
 	parent       uint32 // of a window: the place of its registration
 }
 
-// errWindows says that memory windows are bound to a registration.
+// errWindows means that memory windows are bound to a registration.
 var errWindows = errors.New("memory windows are bound to it: invalidate or close them before")
 
 const maxKeys = 1<<24 - 1
@@ -183,7 +183,8 @@ type binding struct {
 	access       rdma.Access
 }
 
-// bind lets the peer of a queue pair use a window. A window of type 2 must not be bound already.
+// bind lets the peer of a queue pair use a window. The window, which is of type 2, must not be
+// bound already.
 func (k *Keys) bind(d Domain, qpn uint32, b binding) bool {
 	e, parent := k.at(b.key>>8), k.of(b.parent)
 	if e == nil || !e.window || e.key != 0 || e.domain != d || parent == nil || parent.window {

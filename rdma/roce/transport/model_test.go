@@ -13,26 +13,27 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// The registered memory of each end, by use: of its own requests, and of the peer's.
+// The registered memory of each end, by use: first for its own requests, then for those of the
+// peer.
 const (
-	sources    = 0         // of what is sent and written; does not change
-	landings   = 64 << 10  // of READs and atomics
-	readable   = 320 << 10 // by the peer; does not change
-	writable   = 384 << 10 // by the peer, each place once
+	sources    = 0         // data to send and write; does not change
+	landings   = 64 << 10  // for READs and atomics
+	readable   = 320 << 10 // the peer may read it; does not change
+	writable   = 384 << 10 // the peer may write it, each place once
 	receivable = 640 << 10
 	counters   = 1000 << 10 // eight words for atomics
 )
 
-// planned is a request and what the reference says of it.
+// planned is a request and its expected result.
 type planned struct {
 	rdma.SendRequest
 	source, length int
-	landing        int    // of READs and atomics
-	target         int    // at the peer
-	data           []byte // that is sent, written or read, or was at the target of an atomic
+	landing        int    // for READs and atomics
+	target         int    // in the peer's memory
+	data           []byte // the data to send, write or read, or the value at the target of an atomic
 }
 
-// side is an end with what is planned for it.
+// side is an end with its planned requests.
 type side struct {
 	*end
 	q        *QueuePair
@@ -42,9 +43,9 @@ type side struct {
 	taken    int   // receives posted
 	words    [][8]uint64
 	before   []byte
-	messages [][]byte // that came in frames
+	messages [][]byte // messages that arrived in loaned frames
 	held     []umem.Frame
-	gone     bool // its queue pair was closed in the middle
+	gone     bool // its queue pair was closed during the test
 }
 
 // plan draws n requests and executes them on the reference: one after the other, each once.
@@ -83,7 +84,7 @@ func drawLength(t *rapid.T) int {
 	return rapid.OneOf(rapid.SampledFrom([]int{0, 1, 255, 256, 257, 1024, 4096, 4097}), rapid.IntRange(0, 6000)).Draw(t, "length")
 }
 
-// pickRead reads what does not change: what was there, or what a WRITE in front of it brings.
+// pickRead picks data that does not change: the initial data, or the data of an earlier WRITE.
 func (p *planned) pickRead(t *rapid.T, from, to *side) {
 	p.target = readable + rapid.IntRange(0, 32<<10).Draw(t, "target")
 	p.data = to.before[p.target:][:p.length]
@@ -105,14 +106,14 @@ func (p *planned) execute(t *rapid.T, words *[8]uint64) {
 	}
 }
 
-// takesReceive reports whether the request completes a receive of the peer's.
+// takesReceive reports whether the request completes a receive of the peer.
 func (p *planned) takesReceive() bool {
 	return p.Op == rdma.Send || p.Op == rdma.SendImmediate || p.Op == rdma.WriteImmediate
 }
 
 func (p *planned) isWrite() bool { return p.Op == rdma.Write || p.Op == rdma.WriteImmediate }
 
-// postSome posts the next n requests, as far as the queue takes them.
+// postSome posts the next n requests, as far as the queue has room.
 func (s *side) postSome(n int) {
 	for ; n > 0 && s.posted < len(s.requests) && !s.gone; n-- {
 		p := &s.requests[s.posted]
@@ -146,7 +147,7 @@ func (s *side) postReceives(n int) {
 	}
 }
 
-// takeFrames takes messages out of frames, and returns those frames a few steps later.
+// takeFrames takes messages out of loaned frames, and returns those frames a few steps later.
 func (s *side) takeFrames(most int) {
 	if s.q.loans == nil || s.gone {
 		return
@@ -166,8 +167,9 @@ func (s *side) takeFrames(most int) {
 	}
 }
 
-// TestModel has two queue pairs do what was drawn over a link that does what was drawn, and compares
-// with the reference: everything once and in order, or a prefix and the right failure.
+// TestModel: two queue pairs run random requests over a link with random faults. Each request is
+// executed once and in order, as in the reference, or a prefix is and the next fails with the right
+// status.
 func TestModel(t *testing.T) {
 	check(t, checkModel)
 }
@@ -179,7 +181,7 @@ func checkModel(t *rapid.T) {
 	m.check(t, m.link.faults == faults{} && m.sides[0].q.Query().RNRRetries == 7)
 }
 
-// model is a world with two queue pairs that have something to do.
+// model is a world with two queue pairs and their planned requests.
 type model struct {
 	*world
 	options
@@ -200,7 +202,7 @@ func drawModel(t *rapid.T) *model {
 	o.tweak = drawAttributes(t)
 	a, b := w.pair(o)
 	a.most, b.most = rapid.IntRange(1, 9).Draw(t, "most"), rapid.IntRange(1, 9).Draw(t, "most")
-	w.soon = a.Query().Retries == 0 // who may not send again has to be answered in time
+	w.soon = a.Query().Retries == 0 // a sender without retries needs its ACK before the timeout
 	m := &model{w, o, [2]*side{newSide(w.ends[0], a), newSide(w.ends[1], b)}}
 	for i, s := range m.sides {
 		plan(t, rapid.IntRange(0, 20).Draw(t, "requests"), s, m.sides[1-i])
@@ -208,7 +210,7 @@ func drawModel(t *rapid.T) *model {
 	return m
 }
 
-// check compares with the reference.
+// check compares the outcome with the reference.
 func (m *model) check(t *rapid.T, patient bool) {
 	for i, s := range m.sides {
 		checkSide(t, s, m.sides[1-i], patient)
@@ -241,7 +243,7 @@ func newSide(e *end, q *QueuePair) *side {
 	return s
 }
 
-// act posts and lets time go by, as drawn.
+// act posts requests and lets time pass, at random.
 func (m *model) act(t *rapid.T) {
 	for range rapid.IntRange(0, 20).Draw(t, "actions") {
 		s := m.sides[rapid.IntRange(0, 1).Draw(t, "side")]
@@ -252,7 +254,7 @@ func (m *model) act(t *rapid.T) {
 	}
 }
 
-// finish has everything posted, and lets time go by until nothing happens any more.
+// finish posts everything that is left, and lets time pass until nothing happens.
 func (m *model) finish() {
 	for range 40 {
 		for _, s := range m.sides {
@@ -264,7 +266,7 @@ func (m *model) finish() {
 	}
 }
 
-// checkSide compares what came of one side's requests, there and at its peer.
+// checkSide compares the outcome of one side's requests, at that side and at its peer.
 func checkSide(t *rapid.T, from, to *side, patient bool) {
 	good := from.checkSends(t, patient)
 	came := to.checkReceives(t, from.requests, good)
@@ -272,7 +274,8 @@ func checkSide(t *rapid.T, from, to *side, patient bool) {
 	to.checkMemory(t, from, good, came)
 }
 
-// checkSends looks at the completions of requests: all, in order, a prefix good. It returns how many were.
+// checkSends checks the completions of requests: all are there, in order, and only a prefix
+// succeeded. It returns the length of the prefix.
 func (s *side) checkSends(t *rapid.T, patient bool) (good int) {
 	sends := s.sends()
 	if len(sends) > s.posted || !s.gone && (len(sends) != s.posted || s.posted != len(s.requests)) {
@@ -284,7 +287,7 @@ func (s *side) checkSends(t *rapid.T, patient bool) (good int) {
 			t.Fatalf("end %d: completion %d is of request %d", s.index, i+1, c.ID)
 		case c.Status == rdma.Success && good == i:
 			good++
-		case patient: // nothing may go wrong
+		case patient: // nothing may fail
 			t.Fatalf("end %d: request %d ended with %v", s.index, i+1, c.Status)
 		case good == i && (c.Status == rdma.RetryExceeded || c.Status == rdma.ReceiverNotReadyExceeded):
 		case c.Status == rdma.WorkFlushed:
@@ -295,8 +298,8 @@ func (s *side) checkSends(t *rapid.T, patient bool) (good int) {
 	return good
 }
 
-// checkReceives looks at the messages that came: those of the peer's requests, in order, at least those it was told of. It
-// returns how many there were.
+// checkReceives checks the messages that arrived: they are those of the peer's requests, in order,
+// and at least those that completed at the peer. It returns their number.
 func (s *side) checkReceives(t *rapid.T, requests []planned, good int) (came int) {
 	var wanted []planned
 	least := 0
@@ -351,7 +354,7 @@ func (s *side) checkReceive(t *rapid.T, p *planned, c *rdma.WorkCompletion, n in
 	same(t, "message", got, p.data)
 }
 
-// checkLandings looks at what READs and atomics brought.
+// checkLandings checks the data that READs and atomics returned.
 func (s *side) checkLandings(t *rapid.T, good int) {
 	now := s.memory(0, extentSize)
 	for i, p := range s.requests {
@@ -364,7 +367,8 @@ func (s *side) checkLandings(t *rapid.T, good int) {
 	}
 }
 
-// settle checks a place that is to have data, or part of it if the request failed, and then makes it what it was.
+// settle checks that a place holds data, or part of it if the request failed, and then restores the
+// original bytes.
 func (s *side) settle(t *rapid.T, what string, now []byte, at int, data []byte, done bool) {
 	got, was := now[at:][:len(data)], s.before[at:][:len(data)]
 	for i := range got {
@@ -375,7 +379,8 @@ func (s *side) settle(t *rapid.T, what string, now []byte, at int, data []byte, 
 	copy(got, was)
 }
 
-// checkMemory looks at what the peer's requests did here, and at all they should not have done.
+// checkMemory checks the results of the peer's requests in this side's memory, and that nothing
+// else changed.
 func (s *side) checkMemory(t *rapid.T, from *side, good, came int) {
 	now := s.memory(0, extentSize)
 	atomics, doneAtomics := 0, 0
@@ -390,7 +395,7 @@ func (s *side) checkMemory(t *rapid.T, from *side, good, came int) {
 		}
 	}
 	s.checkWords(t, from.words[doneAtomics:atomics+1], now)
-	for i := range min(came+1, len(s.receives)) { // of the last one part may have come
+	for i := range min(came+1, len(s.receives)) { // the next receive may hold part of a message
 		copy(now[s.receives[i]:][:6000], s.before[s.receives[i]:])
 	}
 	if !bytes.Equal(now[readable:], s.before[readable:]) {
@@ -401,8 +406,8 @@ func (s *side) checkMemory(t *rapid.T, from *side, good, came int) {
 	}
 }
 
-// checkWords compares the words of atomics with those the reference had at some time between what
-// the peer was told of and all it asked for.
+// checkWords checks that the words of atomics equal those of the reference at some time: not before
+// the last atomic that completed at the peer, and not after the last one that it posted.
 func (s *side) checkWords(t *rapid.T, possible [][8]uint64, now []byte) {
 	var words [8]uint64
 	for i := range words {

@@ -11,8 +11,8 @@ import (
 // MaxPieces bounds the pieces of a packet's payload, and the elements of a work request.
 const MaxPieces = 16
 
-// Peer identifies the path to a peer. The caller chooses the number, and gets it back with each
-// packet.
+// Peer identifies the path to a peer. The caller chooses the number. The engine returns it with
+// each packet.
 type Peer uint32
 
 // Piece is a run of bytes in the region.
@@ -33,9 +33,9 @@ type Packet struct {
 	Pieces [MaxPieces]Piece
 	// Inline is memory of the engine, valid until its next call. The caller copies it.
 	Inline []byte
-	// Again marks a retransmission. The request may complete and the program may use its memory for something
-	// else while the packet still waits for the card, so the caller should copy it. The peer would
-	// detect changed bytes by the ICRC, and has received the right ones before.
+	// Again marks a retransmission. The request may complete and the program may reuse its memory
+	// while the packet still waits for the card, so the caller should copy it. The peer would
+	// detect changed bytes by the ICRC, and has already received the right ones.
 	Again bool
 }
 
@@ -47,8 +47,8 @@ type Arrival struct {
 	// Payload is the payload without padding: part of one frame, or of several in
 	// order, none of them empty; nil without payload.
 	Payload []umem.Frame
-	GRH     []byte // rdma.GRHBytes of it (wire.Envelope.PutGRH), looked at where it is a datagram
-	// Congested says that a router has marked it CE.
+	GRH     []byte // rdma.GRHBytes of it (wire.Envelope.PutGRH); only datagrams use it
+	// Congested means that a router has marked the packet CE.
 	Congested bool
 
 	// Kept is set by Engine.Receive: the frames of Payload are on loan now, and return
@@ -68,8 +68,8 @@ func (a *Arrival) length() (n uint64) {
 }
 
 // Receive processes packets in the order in which they arrived, and marks those whose frames it
-// keeps. Completions are visible when it returns. ACKs and answers wait for Send, so that a program
-// that answers a message before that sends its answer before the ACK.
+// keeps. Completions are visible when it returns. ACKs and answers wait for Send: if a program
+// answers a message before Send, its answer is sent before the ACK.
 func (e *Engine) Receive(now Time, batch []Arrival) {
 	e.notFast()
 	e.counts.add(PacketsReceived, uint64(len(batch)))

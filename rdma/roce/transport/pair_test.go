@@ -51,7 +51,7 @@ func (w *world) pair(o options) (a, b *QueuePair) {
 	return qs[0], qs[1]
 }
 
-// connect leads a queue pair to RTS.
+// connect takes a queue pair to RTS.
 func (w *world) connect(q *QueuePair, peer rdma.GID, number uint32, o options) {
 	w.t.Helper()
 	a := rdma.Attributes{Port: 1, QKey: 0x1111, Access: rdma.Remote, PathMTU: o.mtu, RemoteQPN: number, Address: rdma.Address{GID: peer}, ReceivePSN: o.psn,
@@ -70,7 +70,7 @@ type rung struct {
 	given rdma.Mask
 }
 
-// ladder is what leads a queue pair to RTS.
+// ladder returns the steps that take a queue pair to RTS.
 func ladder(t rdma.Transport) []rung {
 	switch t {
 	case rdma.UD:
@@ -100,7 +100,7 @@ func receiveInto(t tb, q *QueuePair, id uint64, sges ...rdma.SGE) {
 	}
 }
 
-// want compares what has completed at an end with what should have, and forgets it.
+// want compares the completions at an end with the expected ones, and discards them.
 func (e *end) want(t tb, wanted ...string) {
 	t.Helper()
 	var got []string
@@ -113,7 +113,7 @@ func (e *end) want(t tb, wanted ...string) {
 	}
 }
 
-// show is a completion in short: id, and what of it is good.
+// show describes a completion: its ID, and its status or its valid fields.
 func show(c *rdma.WorkCompletion) string {
 	switch {
 	case c.Status != rdma.Success:

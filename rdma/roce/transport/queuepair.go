@@ -17,7 +17,7 @@ type QueuePairConfig struct {
 	Domain    Domain
 	SendCQ    *CompletionQueue
 	ReceiveCQ *CompletionQueue
-	Shared    *ReceiveQueue // instead of a receive queue of its own
+	Shared    *ReceiveQueue // used in place of a receive queue of the queue pair's own
 	// FreshReads answers a READ that the peer requests again from its middle with a FIRST packet, as the
 	// specification requires. Otherwise the answer begins with a MIDDLE packet, as Soft-RoCE does and expects.
 	FreshReads bool
@@ -132,7 +132,7 @@ func (e *Engine) place(number uint32) (uint32, error) {
 // Number returns the queue pair number, of 24 bits.
 func (q *QueuePair) Number() uint32 { return q.qpn }
 
-// Config returns what was granted.
+// Config returns the configuration as granted.
 func (q *QueuePair) Config() QueuePairConfig { return q.config }
 
 // Peer returns the path to the peer of a connected queue pair.
@@ -226,8 +226,8 @@ func (q *QueuePair) Modify(a rdma.Attributes, given rdma.Mask, peer Peer) error 
 	return nil
 }
 
-// checkLimits refuses what an engine does not support: too many READs and atomics, more than one
-// P_Key, a path MTU that the port does not carry.
+// checkLimits refuses attributes that an engine does not support: too many READs and atomics, more
+// than one P_Key, a path MTU larger than the port's.
 func (q *QueuePair) checkLimits(a *rdma.Attributes, given rdma.Mask) error {
 	most := q.engine.config.MTU
 	switch {
@@ -323,7 +323,7 @@ func (q *QueuePair) Query() rdma.Attributes {
 	return a
 }
 
-// reset discards all state but loans. The program does not post meanwhile.
+// reset discards all state but loans. The program must not post at the same time.
 func (q *QueuePair) reset() {
 	q.state.Store(uint32(rdma.Reset))
 	q.engine.timers.clear(q)

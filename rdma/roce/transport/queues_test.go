@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestPostRefused has requests that are not taken; what is in front of them is.
+// TestPostRefused: PostSend refuses an invalid request, and accepts the requests before it.
 func TestPostRefused(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{inline: 32})
@@ -59,7 +59,7 @@ func TestPostRefused(t *testing.T) {
 
 func (e *end) engine() *Engine { return e.Engine }
 
-// TestQueuesFull fills queues, and finds room again when requests complete.
+// TestQueuesFull: a full queue refuses requests, and accepts new ones after the old ones complete.
 func TestQueuesFull(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{depth: 5})
@@ -87,7 +87,8 @@ func TestQueuesFull(t *testing.T) {
 	}
 }
 
-// TestOverrun has more completions than a completion queue takes: that is told, and the end of the queue pair.
+// TestOverrun: if a completion queue is too small, Poll returns an error after the completions that
+// fit, the program gets events, and the queue pair fails.
 func TestOverrun(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	e := w.ends[0]
@@ -120,7 +121,7 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestOverrunUnacknowledged does not acknowledge the message whose completion was lost.
+// TestOverrunUnacknowledged: the receiver does not acknowledge a message whose completion was lost.
 func TestOverrunUnacknowledged(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	from, to := w.ends[0], w.ends[1]
@@ -145,7 +146,8 @@ func TestOverrunUnacknowledged(t *testing.T) {
 	}
 }
 
-// TestArm wakes once per arming, those that wait for solicited ones by those only.
+// TestArm: each Arm causes one wake-up. A queue armed for solicited completions wakes the program
+// only for those and for errors.
 func TestArm(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{})
@@ -177,7 +179,8 @@ func TestArm(t *testing.T) {
 	}
 }
 
-// TestSharedReceives has two queue pairs take receives from one queue, with an event when few are left.
+// TestSharedReceives: two queue pairs take receives from one queue, and the program gets an event
+// when few are left.
 func TestSharedReceives(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	shared, err := NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: 8, SGEs: 1})
@@ -212,7 +215,8 @@ func TestSharedReceives(t *testing.T) {
 	}
 }
 
-// TestDrained completes what was posted, tells so, and has what is posted then wait.
+// TestDrained: in SendDrained, requests posted before complete and the program gets an event.
+// Requests posted later wait for RTS.
 func TestDrained(t *testing.T) {
 	w := newWorld(t, 1, Config{Window: 2})
 	a, b := w.pair(options{})
@@ -234,7 +238,7 @@ func TestDrained(t *testing.T) {
 	from.want(t, "3 WRITE")
 }
 
-// TestModify refuses what does not fit, and shows what was given.
+// TestModify: Query returns the attributes that were set, and Modify refuses invalid ones.
 func TestModify(t *testing.T) {
 	w := newWorld(t, 1, Config{MTU: rdma.MTU1024})
 	a, b := w.pair(options{psn: 77})
@@ -264,7 +268,7 @@ func TestModify(t *testing.T) {
 	}
 }
 
-// TestNumbers makes and closes queue pairs: numbers do not come again at once.
+// TestNumbers: the number of a closed queue pair is not reused at once.
 func TestNumbers(t *testing.T) {
 	w := newWorld(t, 1, Config{QueuePairs: 3, Shard: 2, ShardBits: 2})
 	e := w.ends[0]
@@ -298,7 +302,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestNumbersOfAnotherGeneration: a process' first numbers are not those of another one.
+// TestNumbersOfAnotherGeneration: the first numbers of a process differ from those of a process
+// with another generation.
 func TestNumbersOfAnotherGeneration(t *testing.T) {
 	seen := map[uint32]bool{}
 	for _, generation := range []uint32{0, 1 << 20, 1<<32 - 2} {
@@ -317,7 +322,8 @@ func TestNumbersOfAnotherGeneration(t *testing.T) {
 	}
 }
 
-// TestSpecialNumber makes the queue pair of connection managers.
+// TestSpecialNumber: an engine has at most one queue pair with number 1, that of connection
+// managers.
 func TestSpecialNumber(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	e := w.ends[0]
@@ -337,7 +343,7 @@ func TestSpecialNumber(t *testing.T) {
 	}
 }
 
-// TestNames gives each count a name of its own.
+// TestNames: each counter and drop reason has a unique name.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for c := Counter(0); c < Counters; c++ {

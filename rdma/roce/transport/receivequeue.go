@@ -19,7 +19,7 @@ type ReceiveQueue struct {
 	mask     uint32
 	perSlot  uint32
 	shared   bool
-	limit    atomic.Int64 // an event when fewer receives are left; 0: none
+	limit    atomic.Int64 // an event is due when fewer receives are left; 0: none
 	_        line
 	tail     atomic.Uint32 // written by the program: one past the last receive
 	next     uint32        // program only: tail plus what is not published
@@ -46,7 +46,7 @@ func NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (*ReceiveQueue, erro
 	return r, nil
 }
 
-// Config returns what was granted.
+// Config returns the configuration as granted.
 func (r *ReceiveQueue) Config() rdma.SharedReceiveQueueConfig {
 	return rdma.SharedReceiveQueueConfig{Depth: int(r.mask) + 1, SGEs: int(r.perSlot)}
 }
@@ -139,7 +139,7 @@ func (r *ReceiveQueue) empty() bool {
 	return r.first == r.known
 }
 
-// publish makes visible to the program what was taken.
+// publish makes the taken receives visible to the program.
 func (r *ReceiveQueue) publish() {
 	if r.head.Load() != r.first {
 		release.Store32(&r.head, r.first)
@@ -155,15 +155,15 @@ func (r *ReceiveQueue) below() bool {
 	return r.limit.CompareAndSwap(limit, 0)
 }
 
-// discard removes all receives. The program does not post meanwhile.
+// discard removes all receives. The program must not post at the same time.
 func (r *ReceiveQueue) discard() {
 	r.first = r.tail.Load()
 	r.known = r.first
 	r.publish()
 }
 
-// scatter copies payload to elements of ours, from offset on, and reports whether all of their
-// memory was accessible. They have room for it.
+// scatter copies payload to our elements, from offset on, and reports whether all of their memory
+// was accessible. The elements have room for the payload.
 func (e *Engine) scatter(d Domain, sges []rdma.SGE, offset uint64, payload []umem.Frame) bool {
 	for i := range payload {
 		f := &payload[i]
@@ -175,7 +175,7 @@ func (e *Engine) scatter(d Domain, sges []rdma.SGE, offset uint64, payload []ume
 	return true
 }
 
-// scatterBytes is scatter from one slice.
+// scatterBytes does the same as scatter for one slice.
 func (e *Engine) scatterBytes(d Domain, sges []rdma.SGE, offset uint64, from []byte) bool {
 	for i := 0; len(from) > 0; i++ {
 		s := &sges[i]

@@ -4,8 +4,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// reply is what is kept of the peer's READ or atomic, to answer it now and again. IBTA
-// specification, volume 1, 9.7.5.1.
+// reply is a READ or atomic of the peer, kept to answer it now and again later. IBTA specification,
+// volume 1, 9.7.5.1.
 type reply struct {
 	kind        wire.Kind // ReadRequest, CompareSwap or FetchAdd; NoKind: none is kept
 	pending     bool      // it must be answered, from next on
@@ -20,7 +20,7 @@ type reply struct {
 	msn         uint32
 }
 
-// replies is a ring of the last ones.
+// replies is a ring of the latest replies.
 type replies struct {
 	ring    []reply
 	oldest  int // the place of the next one
@@ -32,10 +32,10 @@ func (r *replies) clear() {
 	r.oldest, r.pending = 0, 0
 }
 
-// keepReplies makes room for n.
+// keepReplies makes room for n replies.
 func (r *responder) keepReplies(n int) { r.replies = replies{ring: make([]reply, n)} }
 
-// full reports whether the oldest has not been answered: the peer has more requests outstanding
+// full reports whether the oldest reply has not been sent: the peer has more requests outstanding
 // than it may.
 func (r *replies) full() bool {
 	return len(r.ring) == 0 || r.ring[r.oldest].pending && !r.ring[r.oldest].again
@@ -54,7 +54,7 @@ func (r *replies) add(p reply) {
 	}
 }
 
-// front returns the oldest that must be sent, nil if there is none.
+// front returns the oldest reply that must be sent, nil if there is none.
 func (r *replies) front() *reply {
 	if r.pending == 0 {
 		return nil
@@ -76,7 +76,7 @@ func (r *replies) done(p *reply) {
 	r.pending--
 }
 
-// drop discards the pending ones.
+// drop discards the pending replies.
 func (r *replies) drop() {
 	for i := range r.ring {
 		r.ring[i].pending = false

@@ -51,7 +51,7 @@ func (q *QueuePair) reload() {
 	q.doublings, q.recovering = 0, false
 }
 
-// drain makes requests that are posted from now on wait.
+// drain makes requests wait that are posted from now on.
 func (q *QueuePair) drain() {
 	q.drainAt, q.drained = q.sq.tail.Load(), false
 }
@@ -70,7 +70,7 @@ func (e *Engine) sendRequests(out []Packet) (n int) {
 	return n
 }
 
-// send writes packets of requests to out until it is full or there are no more for now.
+// send writes packets of requests to out until it is full or no packet can be sent now.
 func (q *QueuePair) send(out []Packet) (n int) {
 	for n < len(out) && q.next() {
 		if q.sendOne(&out[n]) {
@@ -218,7 +218,7 @@ func packets(length, mtu uint32) int { return int(max(1, (uint64(length)+uint64(
 
 // await sets the deadline for the next ACK: the timeout T, and after timeouts in a row 2T and then
 // 4T, the longest that the specification allows. So a peer that is slower than T for a while does
-// not get ever more duplicates. IBTA specification, volume 1, 9.7.6.1.3.
+// not get more and more duplicates. IBTA specification, volume 1, 9.7.6.1.3.
 func (q *QueuePair) await(now Time) {
 	if d := wire.AckTimeout(q.attrs.Timeout); d != 0 {
 		q.engine.timers.set(q, now.After(d<<q.doublings))
@@ -228,7 +228,7 @@ func (q *QueuePair) await(now Time) {
 // maxDoublings makes 4T of T.
 const maxDoublings = 2
 
-// checkDrained gives one event when all that was posted before SendDrained is done.
+// checkDrained raises one event when all requests posted before SendDrained are complete.
 func (q *QueuePair) checkDrained() {
 	if q.State() == rdma.SendDrained && !q.drained && q.head == q.drainAt {
 		q.drained = true
@@ -236,7 +236,7 @@ func (q *QueuePair) checkDrained() {
 	}
 }
 
-// keyIn returns the rkey in the immediate of a request with invalidate.
+// keyIn returns the rkey in the immediate data of a request with invalidate.
 func keyIn(b [4]byte) uint32 { return binary.NativeEndian.Uint32(b[:]) }
 
 // sendOne writes the next packet of the request at cursor, and reports whether it could.
@@ -339,7 +339,7 @@ func (q *QueuePair) putMessage(p *Packet, r *rdma.SendRequest, w *work) rdma.Sta
 }
 
 // putDatagram writes the destination of a datagram, and reports whether its handle still exists. A
-// Q_Key with the highest bit stands for the queue pair's own.
+// Q_Key with the highest bit set stands for the queue pair's own.
 func (q *QueuePair) putDatagram(p *Packet, r *rdma.SendRequest) (ok bool) {
 	h := &p.Header
 	h.DestQPN, h.QKey, h.SourceQPN = r.RemoteQPN&mask24, r.RemoteQKey, q.qpn

@@ -26,7 +26,7 @@ type responder struct {
 	at      wire.PSN      // of refused
 }
 
-// message is one that is coming in.
+// message is a message that is being received.
 type message struct {
 	kind   wire.Kind // Send or Write, NoKind between messages
 	length uint32    // bytes received
@@ -42,7 +42,7 @@ func (r *responder) begin(expected wire.PSN) {
 	r.replies.clear()
 }
 
-// silence clears everything that was to be sent.
+// silence clears everything that was still to be sent.
 func (r *responder) silence() {
 	r.ack, r.held, r.missing, r.nakked, r.unready, r.refused = false, 0, false, false, false, 0
 	r.replies.clear()
@@ -109,7 +109,7 @@ func (q *QueuePair) again(h *wire.Header) {
 	q.engine.lists[answering].add(q)
 }
 
-// refuse sends a NAK. Any but receiver-not-ready is the end of the queue pair.
+// refuse sends a NAK. Any NAK but receiver-not-ready ends the queue pair.
 func (q *QueuePair) refuse(v nakCode) {
 	e, c := q.engine, &consequences[v]
 	e.drop(c.drop)
@@ -203,8 +203,8 @@ func (q *QueuePair) ready(a *Arrival, n uint64) nakCode {
 	return accepted
 }
 
-// readyToLend checks whether so many frames can be lent for a message of at least length bytes, and
-// the message can be completed.
+// readyToLend checks whether this number of frames can be lent for a message of at least length
+// bytes, and whether the message can be completed.
 func (q *QueuePair) readyToLend(frames int, length uint64) nakCode {
 	switch {
 	case uint64(q.loans.coming())+uint64(frames) > uint64(q.loans.limit) || length > MaxMessage:
@@ -296,7 +296,7 @@ func (q *QueuePair) keep(p reply) {
 	q.engine.lists[answering].add(q)
 }
 
-// takeAtomic executes an atomic. The old value is kept for a repeated request.
+// takeAtomic executes an atomic. It keeps the old value to answer a repeated request.
 func (q *QueuePair) takeAtomic(h *wire.Header) nakCode {
 	switch {
 	case q.attrs.Access&rdma.RemoteAtomic == 0 || q.replies.full() || h.VA%8 != 0:
@@ -315,8 +315,8 @@ func (q *QueuePair) takeAtomic(h *wire.Header) nakCode {
 	return accepted
 }
 
-// takeWrite processes a packet of a WRITE. The key is checked with each packet: it may have been
-// closed between two.
+// takeWrite processes a packet of a WRITE. It checks the key with each packet, because the key may
+// be closed between two packets.
 func (q *QueuePair) takeWrite(a *Arrival) nakCode {
 	m, h, n := &q.message, &a.Header, a.length()
 	if q.attrs.Access&rdma.RemoteWrite == 0 {
@@ -416,7 +416,7 @@ func (q *QueuePair) putReply(to *Packet, p *reply) bool {
 	}
 	if p.next == p.last {
 		q.replies.done(p)
-		if p.last.Add(1) == q.expected { // this answer is an ACK as well
+		if p.last.Add(1) == q.expected { // this answer is also an ACK
 			q.ack, q.held = false, 0
 		}
 	}
@@ -482,8 +482,9 @@ const (
 	verdicts
 )
 
-// consequences are what follows from each nakCode: the NAK, the status of the receive that was taken for the message,
-// the counter, and the event of the queue pair. IBTA specification, volume 1, 9.9.3 and table 60.
+// consequences holds for each nakCode: the NAK, the status of the receive that was taken for the
+// message, the counter, and the event of the queue pair. IBTA specification, volume 1, 9.9.3 and
+// table 60.
 var consequences = [verdicts]struct {
 	syndrome wire.Syndrome
 	status   rdma.Status

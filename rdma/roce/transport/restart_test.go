@@ -9,7 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// What a new connection beside an old one sends, and where in the registered memory it arrives.
+// The messages of a new connection that runs beside an old one, and their place in the registered
+// memory.
 const (
 	late      = 1004 << 10
 	lateBytes = 2000
@@ -17,9 +18,10 @@ const (
 	lateID    = 1 << 40
 )
 
-// TestPeerRestarts ends the queue pair of one side in the middle of what two do, and at once connects two others, of which that side's
-// has the number of the one that is gone: as after a restart. The old peer is told that nobody answers; the new one gets what it was sent,
-// once and in order, although packets of the old connection come with its number.
+// TestPeerRestarts: one side closes its queue pair during a transfer and opens a new one with the
+// same number, as after a restart. Requests of the old peer fail when its retries are exceeded. The
+// new peer gets its messages once and in order, although packets of the old connection arrive with
+// its number.
 func TestPeerRestarts(t *testing.T) {
 	check(t, checkRestart)
 }
@@ -43,7 +45,7 @@ func checkRestart(t *rapid.T) {
 	known.restarts++
 }
 
-// vanish closes the side's queue pair, and sees to it that the next one has its number.
+// vanish closes the side's queue pair, and makes the next one get its number.
 func (s *side) vanish() (number uint32) {
 	s.takeFrames(0)
 	s.gone = true
@@ -59,7 +61,7 @@ type news struct {
 	lengths  []int
 }
 
-// begin posts receives at one side and SENDs to them at the other.
+// begin posts receives at one side and SENDs to them at the other side.
 func (m *model) begin(t *rapid.T, from int, q, peer *QueuePair) *news {
 	n := &news{from: m.sides[from], to: m.sides[1-from]}
 	for i := range lateSends {
@@ -71,7 +73,8 @@ func (m *model) begin(t *rapid.T, from int, q, peer *QueuePair) *news {
 	return n
 }
 
-// check finds the messages there, all that the sender was told of, and takes out what is of them.
+// check checks that the messages have arrived, at least those that completed at the sender, and
+// removes their completions and data.
 func (n *news) check(t *rapid.T) {
 	good, came := 0, 0
 	for _, c := range n.from.take(lateID + 100) {
@@ -98,7 +101,7 @@ func (n *news) check(t *rapid.T) {
 	copy(n.to.memory(late, lateSends*lateBytes), n.to.before[late:])
 }
 
-// take takes completions out whose IDs are from first on and fewer than a hundred more.
+// take removes and returns the completions with the hundred IDs from first on.
 func (s *side) take(first uint64) (taken []rdma.WorkCompletion) {
 	s.done = slices.DeleteFunc(s.done, func(c rdma.WorkCompletion) bool {
 		if c.ID < first || c.ID >= first+100 {

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// loseOnce has the link lose the nth packet of an opcode.
+// loseOnce makes the link lose the nth packet of an opcode.
 func (w *world) loseOnce(o wire.Opcode, nth int) {
 	seen := 0
 	w.link.each = func(_ int, h *wire.Header) bool {
@@ -21,19 +21,20 @@ func (w *world) loseOnce(o wire.Opcode, nth int) {
 	}
 }
 
-// loseAll has the link lose all packets of a kind.
+// loseAll makes the link lose all packets of a kind.
 func (w *world) loseAll(k wire.Kind) {
 	w.link.each = func(_ int, h *wire.Header) bool { return h.Opcode.Kind() == k }
 }
 
-// TestLoss loses one packet of each kind, and looks at how it was noticed.
+// TestLoss: the requester recovers from the loss of any one packet with one retry, and counts how
+// it noticed the loss.
 func TestLoss(t *testing.T) {
 	for _, c := range []struct {
 		lost    wire.Opcode
 		nth     int
 		op      rdma.Op
-		noticed Counter // by the requester
-		behind  bool    // a WRITE follows
+		noticed Counter // how the requester notices
+		behind  bool    // a WRITE follows the request
 	}{
 		{wire.RCSendFirst, 1, rdma.Send, SequenceNAKs, false},
 		{wire.RCSendMiddle, 3, rdma.Send, SequenceNAKs, false},
@@ -67,7 +68,7 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// tenPackets does a message of ten packets, or an atomic, and checks what came of it.
+// tenPackets runs a message of ten packets, or an atomic, and checks the result.
 func (w *world) tenPackets(o rdma.Op, a, b *QueuePair, behind bool) {
 	t, from, to := w.t, w.ends[0], w.ends[1]
 	const n = 10*1024 - 3
@@ -99,7 +100,8 @@ func (w *world) tenPackets(o rdma.Op, a, b *QueuePair, behind bool) {
 	}
 }
 
-// TestRetriesExceeded has nothing come back.
+// TestRetriesExceeded: a request without any ACK fails after the configured number of retries,
+// whose timeouts double up to four times the first.
 func TestRetriesExceeded(t *testing.T) {
 	for _, retries := range []uint8{0, 1, 3, 7} {
 		w := newWorld(t, 1, Config{})
@@ -123,8 +125,8 @@ func TestRetriesExceeded(t *testing.T) {
 	}
 }
 
-// TestWaitsGrow looks at when a packet is sent again of which nothing is heard: after T, 2T, 4T, and no longer; and after T again once
-// something was heard.
+// TestWaitsGrow: a requester that hears nothing sends a packet again after T, 2T, 4T and then every
+// 4T. After an ACK it starts with T again.
 func TestWaitsGrow(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{})
@@ -138,9 +140,9 @@ func TestWaitsGrow(t *testing.T) {
 		return deaf
 	}
 	send(t, a, rdma.SendRequest{ID: 1, Op: rdma.Write})
-	w.run(16 * wire.AckTimeout(8)) // sent at 0, 1, 3, 7, 11 and 15
+	w.run(16 * wire.AckTimeout(8)) // sent at 0, 1, 3, 7, 11 and 15 timeouts
 	deaf = false
-	w.run(5 * wire.AckTimeout(8)) // at 19, and that arrives
+	w.run(5 * wire.AckTimeout(8)) // sent at 19 timeouts, and this one arrives
 	deaf, last = true, w.now
 	send(t, a, rdma.SendRequest{ID: 2, Op: rdma.Write})
 	w.run(5 * wire.AckTimeout(8))
@@ -157,7 +159,8 @@ func ints(all []time.Duration) (n []int) {
 	return n
 }
 
-// TestRetriesReload loses every other acknowledgement for longer than retries would last.
+// TestRetriesReload: each ACK restores the retries, so the loss of every other ACK does not end the
+// connection.
 func TestRetriesReload(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{depth: 32, tweak: func(a *rdma.Attributes) { a.Retries = 1 }})
@@ -178,7 +181,7 @@ func TestRetriesReload(t *testing.T) {
 	}
 }
 
-// TestForEver waits for an acknowledgement without a timeout.
+// TestForEver: a queue pair without a timeout waits for an ACK without a limit.
 func TestForEver(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{tweak: func(a *rdma.Attributes) { a.Timeout = 0 }})
@@ -190,7 +193,8 @@ func TestForEver(t *testing.T) {
 	}
 }
 
-// TestReceiverNotReady posts the receive late, or never.
+// TestReceiverNotReady: a SEND succeeds if the peer posts a receive in time, and fails when its RNR
+// retries are exceeded.
 func TestReceiverNotReady(t *testing.T) {
 	for _, c := range []struct {
 		retries uint8
@@ -224,7 +228,8 @@ func TestReceiverNotReady(t *testing.T) {
 	}
 }
 
-// TestWriteImmediateNotReady refuses the last packet only.
+// TestWriteImmediateNotReady: without a receive, the responder refuses only the last packet of a
+// WRITE with immediate data.
 func TestWriteImmediateNotReady(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{tweak: func(a *rdma.Attributes) { a.MinRNRTimer = 10 }})
@@ -242,7 +247,7 @@ func TestWriteImmediateNotReady(t *testing.T) {
 	}
 }
 
-// TestReordered has packets overtake each other: everything arrives, with few waits.
+// TestReordered: all messages arrive if packets overtake each other, with few timeouts.
 func TestReordered(t *testing.T) {
 	w := newWorld(t, 3, Config{})
 	w.link.faults[reorder] = 0.2
@@ -255,7 +260,8 @@ func TestReordered(t *testing.T) {
 	}
 }
 
-// TestGhosts gives the requester acknowledgements of what it never sent, and of what was acknowledged long ago.
+// TestGhosts: the requester ignores responses to packets that it never sent, or that were
+// acknowledged long ago.
 func TestGhosts(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{psn: 100})
@@ -280,7 +286,7 @@ func TestGhosts(t *testing.T) {
 	from.want(t, "1 WRITE")
 }
 
-// TestBadResponses gives the requester answers that do not fit.
+// TestBadResponses: a response that does not match its request fails that request.
 func TestBadResponses(t *testing.T) {
 	for _, c := range []struct {
 		op     rdma.Op
@@ -299,7 +305,8 @@ func TestBadResponses(t *testing.T) {
 	}
 }
 
-// TestLateMemory has the memory for a READ go before the answer comes.
+// TestLateMemory: a READ fails if the registration of its local memory ends before the answer
+// arrives.
 func TestLateMemory(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{})
@@ -313,7 +320,8 @@ func TestLateMemory(t *testing.T) {
 	from.want(t, "2 IBV_WC_LOC_PROT_ERR")
 }
 
-// TestMemoryGoesWhileSending has the memory of a SEND go when part of it is sent; what was in front succeeds.
+// TestMemoryGoesWhileSending: a SEND fails if the registration of its memory ends while it is being
+// sent. Requests before it succeed.
 func TestMemoryGoesWhileSending(t *testing.T) {
 	w := newWorld(t, 1, Config{Window: 4})
 	a, b := w.pair(options{})

@@ -11,8 +11,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// check checks a property with what rapid draws. With UNIFIEDD_SECONDS it does so for as long, with one seed after the other from UNIFIEDD_SEED
-// on; the one that fails is said by rapid, and UNIFIEDD_SEED with it begins there.
+// check checks a property with rapid's random input. If UNIFIEDD_SECONDS is set, it tries one seed
+// after the other for that time, from UNIFIEDD_SEED on. rapid reports the seed that fails; setting
+// UNIFIEDD_SEED to it repeats the failure.
 func check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	seconds := setting.Number(t, "UNIFIEDD_SECONDS", 0)
@@ -30,7 +31,7 @@ func check(t *testing.T, property func(*rapid.T)) {
 	t.Log(&known)
 }
 
-// set sets a flag of rapid's for the test.
+// set sets a flag of rapid for the duration of the test.
 func set(t *testing.T, name string, value uint64) {
 	t.Helper()
 	was := flag.Lookup(name).Value.String()

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// sizes are around the borders of packets.
+// sizes are message lengths around the limits of packets.
 var sizes = []int{0, 1, 3, 64, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097, 65536, 200001}
 
 func TestSend(t *testing.T) {
@@ -28,7 +28,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// sendOne sends a message of n bytes, from three elements to two.
+// sendOne sends a message of n bytes from three elements into two.
 func (w *world) sendOne(a, b *QueuePair, id uint64, n int) {
 	t, from, to := w.t, w.ends[0], w.ends[1]
 	want := from.fill(0, n, byte(id))

@@ -45,7 +45,7 @@ type work struct {
 	ticket      uint64 // of UC and UD: Engine.given after the last packet
 }
 
-// stage is how far a request has come.
+// stage says how far a request has progressed.
 type stage uint8
 
 const (
@@ -112,7 +112,7 @@ func (s *sendQueue) elements(i uint32) []rdma.SGE {
 	return s.slotSGEs(i & s.mask)[:s.request(i).SGEs]
 }
 
-// discard removes all requests. The program does not post meanwhile.
+// discard removes all requests. The program must not post at the same time.
 func (s *sendQueue) discard() uint32 {
 	tail := s.tail.Load()
 	s.head.Store(tail)

@@ -4,14 +4,14 @@ import (
 	"time"
 )
 
-// timers holds the deadlines of queue pairs in a heap, by the time to look at each. A deadline that
-// is extended keeps its place in the heap until that place comes first: so an ACK only writes one
-// word.
+// timers holds the deadlines of queue pairs in a heap, ordered by the time to look at each. A
+// deadline that is extended keeps its place in the heap until it reaches the front, so an ACK only
+// writes one word.
 type timers struct {
 	heap []*QueuePair
 }
 
-// timer is the part of a queue pair.
+// timer is the part of timers that each queue pair has.
 type timer struct {
 	deadline Time // never: there is none
 	look     Time // its key in the heap

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// clean checks that nothing had to be said twice.
+// clean checks that no packet was repeated.
 func (w *world) clean() {
 	w.t.Helper()
 	for _, e := range w.ends {
@@ -45,7 +45,7 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
-// writeOne writes with immediate, to an odd address.
+// writeOne sends a WRITE with immediate data to an odd address.
 func (w *world) writeOne(a, b *QueuePair, id uint64, n int) {
 	t, from, to := w.t, w.ends[0], w.ends[1]
 	want := from.fill(0, n, byte(id))
@@ -94,7 +94,8 @@ func TestAtomics(t *testing.T) {
 	w.clean()
 }
 
-// TestMixed posts many requests of all kinds at once, some without completions, with inline data.
+// TestMixed: requests of all kinds, posted at once, arrive intact, also without completions and
+// with inline data.
 func TestMixed(t *testing.T) {
 	w := newWorld(t, 1, Config{Window: 8})
 	a, b := w.pair(options{depth: 64, inline: 64, quiet: true})
@@ -121,13 +122,13 @@ func TestMixed(t *testing.T) {
 	if n := binary.NativeEndian.Uint64(to.memory(200000, 8)); n != 10 {
 		t.Errorf("added %d times, want 10", n)
 	}
-	if n := from.Count(CopiedBytes); n != 10*(5000+8+50) { // READs, what the atomics found, inline data
+	if n := from.Count(CopiedBytes); n != 10*(5000+8+50) { // READs, results of atomics, inline data
 		t.Errorf("%d bytes were copied", n)
 	}
 	w.clean()
 }
 
-// TestReadsOutstanding looks at how many READs are asked for before the first is answered.
+// TestReadsOutstanding: the requester has at most MaxReads READs outstanding.
 func TestReadsOutstanding(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{tweak: func(a *rdma.Attributes) { a.MaxReads = 2 }})
@@ -153,7 +154,7 @@ func TestReadsOutstanding(t *testing.T) {
 	}
 }
 
-// TestFence has a WRITE behind a READ wait for it, or not.
+// TestFence: a WRITE waits for the READ before it only if it has the Fence flag.
 func TestFence(t *testing.T) {
 	for _, fence := range []rdma.Flags{0, rdma.Fence} {
 		w := newWorld(t, 1, Config{})
@@ -174,7 +175,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestAnswerBeforeAcknowledgement has the receiver answer at once: its message goes first.
+// TestAnswerBeforeAcknowledgement: if the receiver answers at once, its message leaves before the
+// ACK.
 func TestAnswerBeforeAcknowledgement(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{})
@@ -201,7 +203,7 @@ func TestAnswerBeforeAcknowledgement(t *testing.T) {
 	}
 }
 
-// TestCoalesced counts the acknowledgements of messages that came in one batch.
+// TestCoalesced: messages that arrive in one batch get one ACK.
 func TestCoalesced(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{depth: 32})

@@ -19,7 +19,8 @@ func TestUnreliable(t *testing.T) {
 	w.clean()
 }
 
-// TestUnreliableLoss loses a packet of the middle message of three: that message is gone, its receive stays.
+// TestUnreliableLoss: if a packet of a UC message is lost, the receiver loses only that message and
+// keeps its receive for the next one.
 func TestUnreliableLoss(t *testing.T) {
 	for _, o := range []wire.Opcode{wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast} {
 		for _, loans := range []int{0, 20} {
@@ -56,7 +57,8 @@ func TestUnreliableLoss(t *testing.T) {
 	}
 }
 
-// TestUnreliableRefused drops what is not allowed, and goes on.
+// TestUnreliableRefused: a UC receiver drops messages that it cannot accept, and accepts later
+// ones.
 func TestUnreliableRefused(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{transport: rdma.UC})
@@ -77,7 +79,8 @@ func TestUnreliableRefused(t *testing.T) {
 	}
 }
 
-// TestSendError has a send of UC fail: receives go on, and RTS is reached again.
+// TestSendError: a UC queue pair whose send failed still receives, and Modify can take it back to
+// RTS.
 func TestSendError(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, b := w.pair(options{transport: rdma.UC})
@@ -101,7 +104,7 @@ func TestSendError(t *testing.T) {
 	from.want(t, "6 WRITE")
 }
 
-// TestTransmitted has a request of UC complete when its packets have left, and not sooner.
+// TestTransmitted: a UC request completes once all of its packets have left.
 func TestTransmitted(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	a, _ := w.pair(options{transport: rdma.UC})

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestWindow binds a window, has the peer use it, and ends it both ways.
+// TestWindow: a peer can use a bound window until either end invalidates it.
 func TestWindow(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		w := newWorld(t, 1, Config{})
@@ -49,7 +49,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// windowEnded binds it again, then checks that the key of the time before is void and rights are kept to.
+// windowEnded binds the window again, then checks that the previous key is invalid and that the
+// access rights are enforced.
 func (w *world) windowEnded(a, b *QueuePair, win *Window) {
 	t, from, to := w.t, w.ends[0], w.ends[1]
 	old := win.RKey()
@@ -68,7 +69,7 @@ func (w *world) windowEnded(a, b *QueuePair, win *Window) {
 	}
 }
 
-// TestWindowRefused has binds that fail, and windows used by those they are not for.
+// TestWindowRefused: an invalid bind fails and ends the queue pair.
 func TestWindowRefused(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -96,7 +97,8 @@ func TestWindowRefused(t *testing.T) {
 	}
 }
 
-// TestWindowOfAnother has the peer of another queue pair use a window.
+// TestWindowOfAnother: the peer of another queue pair cannot use a window, and a window's key is
+// not an lkey.
 func TestWindowOfAnother(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	_, b := w.pair(options{})
@@ -116,7 +118,7 @@ func TestWindowOfAnother(t *testing.T) {
 	}
 }
 
-// TestKeyGenerations uses one place of the table again and again: no old key is good.
+// TestKeyGenerations: when a place in the table is reused, all of its old keys are invalid.
 func TestKeyGenerations(t *testing.T) {
 	k, err := NewKeys(1<<20, 1)
 	must(t, err)

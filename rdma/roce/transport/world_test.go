@@ -14,10 +14,10 @@ import (
 const (
 	testDomain Domain = 1
 	extentSize        = 1 << 20
-	ringFrames        = 256 // of each end, for packets to arrive in
+	ringFrames        = 256 // for received packets of each end
 )
 
-// tb is what the tests here need of a *testing.T, *testing.B or *rapid.T.
+// tb is the part of *testing.T, *testing.B and *rapid.T that these tests need.
 type tb interface {
 	Helper()
 	Error(...any)
@@ -27,23 +27,25 @@ type tb interface {
 	Cleanup(func())
 }
 
-// world is two ends and a link between them, with a clock of its own.
+// world is two ends, a link between them, and a clock.
 type world struct {
 	t     tb
 	now   Time
 	link  *link
 	ends  [2]*end
-	batch int // the most packets that an end is given at once
-	// relieves has acknowledgements that are kept back go out when nothing comes, now or a while later. Whoever waits for them may have taken them for lost by then, and send again,
-	// unless soon has them go out before: at late, which is 0 where nothing is kept back.
+	batch int // the largest number of packets given to an end at once
+	// relieves makes ends send delayed ACKs when no packet arrives, at once or a while later. By
+	// then the peer may have timed out and sent again. If soon is set, ends send them no later
+	// than late, which is before that timeout. late is 0 if no ACK is delayed.
 	relieves, soon bool
 	late           Time
-	short          bool // messages in one packet go the shorter way, where they can
-	// between is called for an end after Receive and in front of Progress, for a program to act.
+	short          bool // messages in one packet use the fast path where possible
+	// between, if set, is called for an end after Receive and before Progress, so that a program
+	// can act.
 	between func(e *end)
 }
 
-// end is an engine with a region of its own, and what a provider does around it.
+// end is an engine with its own region, and the work that a provider does around it.
 type end struct {
 	*Engine
 	w        *world
@@ -128,7 +130,7 @@ func must(t tb, err error) {
 	}
 }
 
-// close audits the frames: all must be in the ring, or lent and known to be.
+// close audits the frames: each must be in the ring or on loan.
 func (e *end) close(t tb, extents []umem.Frame) {
 	if _, err := e.region.Audit(); err != nil {
 		t.Error(err)
@@ -158,7 +160,7 @@ func (e *end) close(t tb, extents []umem.Frame) {
 	}
 }
 
-// collect puts frames that came back into the ring again.
+// collect puts returned frames into the ring again.
 func (e *end) collect() {
 	var fs [64]umem.Frame
 	for n := e.Freed(fs[:]); n > 0; n = e.Freed(fs[:]) {
@@ -170,7 +172,7 @@ func (e *end) collect() {
 	}
 }
 
-// memory is n bytes of the registered extent.
+// memory returns n bytes of the registered extent.
 func (e *end) memory(offset, n int) []byte { return e.data[e.base+uint64(offset):][:n:n] }
 
 func (e *end) sge(offset, n int) rdma.SGE {
@@ -200,7 +202,7 @@ func (e *end) transmit() (moved bool) {
 	return n > 0
 }
 
-// frame is the packet as it is on the wire.
+// frame returns the packet in wire format.
 func (e *end) frame(p *Packet) []byte {
 	payload := bytes.Clone(p.Inline)
 	for _, piece := range p.Pieces[:p.Count] {
@@ -239,7 +241,7 @@ func (w *world) receive() (moved bool) {
 	return moved
 }
 
-// land has a frame arrive at an end, which takes those that came when they are enough.
+// land delivers a frame to an end. The end processes its frames once there are batch of them.
 func (w *world) land(to int, frame []byte) {
 	e := w.ends[to]
 	if e.land(frame); len(e.arrivals) >= w.batch {
@@ -247,7 +249,8 @@ func (w *world) land(to int, frame []byte) {
 	}
 }
 
-// ghost is an acknowledgement from an end, or an answer, of packets that the peer has never sent, or of which it was told long ago.
+// ghost returns an ACK, NAK or answer to packets that the peer never sent, or that were
+// acknowledged long ago.
 func (e *end) ghost() []byte {
 	rnd, peer := e.w.link.rnd, e.w.ends[1-e.index]
 	h := wire.Header{PKey: wire.DefaultPKey, MigReq: true, Syndrome: ghosts[rnd.IntN(len(ghosts))], MSN: uint32(rnd.IntN(mask24))}
@@ -265,7 +268,7 @@ func (e *end) ghost() []byte {
 
 var ghosts = []wire.Syndrome{wire.ACK, wire.ACK, wire.NAKSequence, wire.NAKInvalidRequest, wire.NAKRemoteAccess, wire.NAKRemoteOperation, wire.RNRNAK(1), 0x5f}
 
-// land puts a frame where a card would, and reads it.
+// land parses a frame and places it where a card would.
 func (e *end) land(b []byte) {
 	var env wire.Envelope
 	if m := env.Parse(b, len(b)); m != wire.WellFormed {
@@ -324,7 +327,8 @@ func (e *end) placeTwo(a *Arrival, view umem.Frame, payload []byte) {
 	a.Payload = []umem.Frame{view, second}
 }
 
-// hand gives the engine what has landed, and takes back what it does not keep.
+// hand gives the engine the packets that have arrived, and takes back the frames that it does not
+// keep.
 func (e *end) hand() {
 	if len(e.arrivals) == 0 {
 		return
@@ -352,7 +356,7 @@ func (e *end) hand() {
 	}
 }
 
-// step does what can be done at this moment, and reports whether there was anything.
+// step does all the work that is possible now, and reports whether there was any.
 func (w *world) step() bool {
 	moved := w.receive()
 	for _, e := range w.ends {
@@ -377,8 +381,8 @@ func (e *end) poll() {
 	}
 }
 
-// run goes on until nothing is left to happen, or for a time. What is left are
-// deadlines only as far as they come within it.
+// run continues until nothing is left to do, or for limit. It advances the clock to the next
+// deadline only if that is within limit.
 func (w *world) run(limit time.Duration) {
 	end := w.now.After(limit)
 	for w.now < end {
@@ -393,10 +397,10 @@ func (w *world) run(limit time.Duration) {
 	}
 }
 
-// keeps is how long at most an acknowledgement is kept back that is to go out soon: less than any timeout of the tests.
+// keeps is the longest delay of an ACK if soon is set. It is less than any timeout of the tests.
 const keeps = 50 * time.Microsecond
 
-// relieve reports whether an end had acknowledgements to give that it kept back.
+// relieve makes ends send their delayed ACKs, and reports whether there were any.
 func (w *world) relieve() (any bool) {
 	kept := false
 	for _, e := range w.ends {
@@ -417,7 +421,7 @@ func (w *world) relieve() (any bool) {
 	return any
 }
 
-// next is when the next thing happens.
+// next returns when the next thing happens.
 func (w *world) next() (at Time, ok bool) {
 	if len(w.link.onWay) > 0 {
 		at, ok = w.link.onWay[0].at, true

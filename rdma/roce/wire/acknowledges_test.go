@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAcknowledges: it says of packets that are in order what Header says, and reads nothing behind the end of others.
+// TestAcknowledges: for a valid packet it agrees with Header, and for others it reads nothing
+// beyond their end.
 func TestAcknowledges(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	said := map[bool]int{}

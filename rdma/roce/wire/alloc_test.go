@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// TestNoAllocations: neither sending nor receiving makes garbage, of any kind of packet.
+// TestNoAllocations: sending and receiving a packet of any kind does not allocate.
 func TestNoAllocations(t *testing.T) {
 	frame, payload := make([]byte, 512), make([]byte, 64)
 	for _, ipv6 := range []bool{false, true} {
@@ -26,7 +26,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestRefusalsDoNotAllocate: nor does what is refused.
+// TestRefusalsDoNotAllocate: refusing a packet does not allocate.
 func TestRefusalsDoNotAllocate(t *testing.T) {
 	template := benchTemplate(t, false)
 	frame := make([]byte, 256)

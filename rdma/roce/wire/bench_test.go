@@ -8,7 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// benchPath is a path of the IP version between addresses for documentation.
+// benchPath returns a path of the IP version, between addresses that are reserved for
+// documentation.
 func benchPath(ipv6 bool) *Path {
 	source, destination := "192.0.2.1", "192.0.2.2"
 	if ipv6 {
@@ -29,7 +30,7 @@ func benchTemplate(tb testing.TB, ipv6 bool) *Template {
 	return &t
 }
 
-// send writes a packet with payload, whose header says Opcode and PSN, as a transport does.
+// send writes a packet with the opcode and PSN of h and the payload, as a transport does.
 func send(frame []byte, t *Template, id uint16, h *Header, payload []byte) int {
 	h.Pad = Pad(len(payload))
 	n := t.Put(frame, id, h.Opcode.HeaderBytes()+len(payload)+int(h.Pad)+ICRCBytes)
@@ -39,7 +40,7 @@ func send(frame []byte, t *Template, id uint16, h *Header, payload []byte) int {
 	return n + c.Finish(frame[n:], h.Pad)
 }
 
-// receive takes a packet apart, as a transport does.
+// receive parses, checks and decodes a packet, as a transport does.
 func receive(frame []byte, e *Envelope, h *Header, mtu int) Malformed {
 	if m := e.Parse(frame, len(frame)); m != WellFormed {
 		return m
@@ -71,7 +72,8 @@ func benchmark(b *testing.B, do func(b *testing.B, t *Template, h *Header, paylo
 	}
 }
 
-// BenchmarkSend writes envelope, headers, payload (copied, which a transport need not) and ICRC.
+// BenchmarkSend writes envelope, headers, payload and ICRC. It copies the payload, as a transport
+// need not.
 func BenchmarkSend(b *testing.B) {
 	benchmark(b, func(b *testing.B, t *Template, h *Header, payload []byte) {
 		frame := make([]byte, 4400)

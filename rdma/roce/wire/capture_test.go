@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// decoded is all that this package says of a packet.
+// decoded has all values that this package decodes from a packet.
 type decoded struct {
 	Envelope
 	Header
@@ -35,7 +35,7 @@ func decode(t *testing.T, frame []byte) (d decoded) {
 	return d
 }
 
-// row is what the golden files have of the packet: the columns of tshark.
+// row returns the packet's values in the columns of tshark, as the golden files have them.
 func (d *decoded) row() map[string]string {
 	row := map[string]string{
 		"eth.dst": net.HardwareAddr(d.DestinationMAC[:]).String(), "eth.src": net.HardwareAddr(d.SourceMAC[:]).String(),
@@ -44,7 +44,7 @@ func (d *decoded) row() map[string]string {
 		"infiniband.bth.se": fmt.Sprint(btoi(d.Solicited)), "infiniband.bth.m": fmt.Sprint(btoi(d.MigReq)), "infiniband.bth.a": fmt.Sprint(btoi(d.AckReq)),
 		"infiniband.bth.destqp": fmt.Sprintf("0x%06x", d.DestQPN), "infiniband.bth.psn": fmt.Sprint(uint32(d.PSN)),
 	}
-	if d.Opcode != CNP { // whose ICRC tshark does not name
+	if d.Opcode != CNP { // tshark does not name the ICRC of a CNP
 		row["infiniband.invariant.crc"] = fmt.Sprintf("0x%08x", d.icrc)
 	}
 	d.networkRow(row)
@@ -99,7 +99,8 @@ func (d *decoded) extensionRow(row map[string]string) {
 	}
 }
 
-// checkRow compares with tshark's line. It says the length of what it does not take for a protocol of its own, with the padding.
+// checkRow compares with tshark's line. For a payload that tshark does not recognise as a protocol,
+// its length includes the padding.
 func (d *decoded) checkRow(t *testing.T, want map[string]string) {
 	t.Helper()
 	got := d.row()
@@ -118,7 +119,8 @@ func (d *decoded) checkRow(t *testing.T, want map[string]string) {
 	}
 }
 
-// checkEncode encodes the packet again: envelope and trailer by the template of its path, the header by itself.
+// checkEncode encodes the packet again: the template of its path writes envelope and trailer,
+// Encode the header.
 func (d *decoded) checkEncode(t *testing.T, frame []byte) {
 	t.Helper()
 	path := Path{Source: d.Source, Destination: d.Destination, SourceMAC: d.SourceMAC, DestinationMAC: d.DestinationMAC, Tags: d.Tags,
@@ -139,7 +141,8 @@ func (d *decoded) checkEncode(t *testing.T, frame []byte) {
 	}
 }
 
-// checkCapture decodes every packet, compares it with what tshark says, checks its ICRC and encodes it.
+// checkCapture decodes every packet, compares it with tshark's output, checks its ICRC and encodes
+// it.
 func checkCapture(t *testing.T, capture, golden string) (all []decoded) {
 	t.Helper()
 	packets, rows := readPcap(t, capture), readRows(t, golden)
@@ -158,7 +161,7 @@ func checkCapture(t *testing.T, capture, golden string) (all []decoded) {
 	return all
 }
 
-// TestCapture: two Soft-RoCE hosts are understood, and spoken like.
+// TestCapture: this package decodes the packets of two Soft-RoCE hosts, and encodes the same bytes.
 func TestCapture(t *testing.T) {
 	all := checkCapture(t, "testdata/two-hosts.pcap", "testdata/two-hosts.csv")
 	if len(all) != 517 {

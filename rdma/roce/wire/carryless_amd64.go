@@ -2,7 +2,7 @@ package wire
 
 import "golang.org/x/sys/cpu"
 
-// folds reports whether the processor has what carryless needs.
+// folds reports whether the processor has the instructions of carryless.
 var folds = cpu.X86.HasPCLMULQDQ && cpu.X86.HasSSSE3 && cpu.X86.HasSSE41
 
 // carryless takes n bytes from p on by the processor's carry-less multiplication. In the first masked bytes, a multiple of 16 and at most

@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// TestWithoutCarryless has tables do what the processor cannot.
+// TestWithoutCarryless: without the processor's instructions, the tables compute the same ICRC.
 func TestWithoutCarryless(t *testing.T) {
 	defer func(was bool) { folds = was }(folds)
 	folds = false

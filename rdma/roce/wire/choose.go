@@ -2,9 +2,9 @@ package wire
 
 import "github.com/unifiedd/unifiedd/rdma"
 
-// RequestOpcode is the opcode of a request's packet: the first of its message, the last, both
-// or neither. ok is false where the transport has no such packet. READs and atomics
-// are one packet, whatever first and last say.
+// RequestOpcode returns the opcode of a request's packet: the first of its message, the last, both
+// or neither. ok is false if the transport has no such packet. READs and atomics are one packet,
+// whatever the values of first and last.
 func RequestOpcode(t rdma.Transport, op rdma.Op, first, last bool) (o Opcode, ok bool) {
 	if !t.Allows(op) {
 		return 0, false
@@ -27,12 +27,12 @@ func RequestOpcode(t rdma.Transport, op rdma.Op, first, last bool) (o Opcode, ok
 	return o, op != rdma.LocalInvalidate
 }
 
-// ReadResponseOpcode is the opcode of a packet that answers a READ.
+// ReadResponseOpcode returns the opcode of a packet that answers a READ.
 func ReadResponseOpcode(first, last bool) Opcode {
 	return [...]Opcode{RCReadResponseMiddle, RCReadResponseLast, RCReadResponseFirst, RCReadResponseOnly}[position(first, last)]
 }
 
-// place of a packet in its message: 0 middle, 1 last, 2 first, 3 only.
+// place is the place of a packet in its message: 0 middle, 1 last, 2 first, 3 only.
 type place uint8
 
 func position(first, last bool) (p place) {
@@ -45,7 +45,7 @@ func position(first, last bool) (p place) {
 	return p
 }
 
-// of is the RC opcode of a SEND or WRITE at that place.
+// of returns the RC opcode of a SEND or WRITE at that place.
 func (p place) of(op rdma.Op) Opcode {
 	switch op {
 	case rdma.SendImmediate:

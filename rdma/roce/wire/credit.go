@@ -7,8 +7,8 @@ const noCredits = 31
 var creditTable = [noCredits]uint32{0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
 	3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768}
 
-// credits is how many more requests the responder has receives for, of the code of an ACK;
-// limited is false where it does not say.
+// credits returns how many more requests the responder has receives for, from the code of an ACK.
+// limited is false if the code sets no limit.
 func credits(code uint8) (n uint32, limited bool) {
 	code &= uint8(valueMask)
 	if code == noCredits {

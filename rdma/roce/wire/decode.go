@@ -15,8 +15,8 @@ const (
 )
 
 // Decode reads the headers at the front of b, which begins with the base transport header, and
-// returns how many bytes they are. b need not have more than the headers. Unless the
-// result is WellFormed, h is left as it was and n is 0. b is not kept.
+// returns their length. b may end after the headers. Unless the result is WellFormed, h is
+// unchanged and n is 0. Decode does not keep b.
 func (h *Header) Decode(b []byte) (n int, m Malformed) {
 	if len(b) < BTHBytes {
 		return 0, HeaderShort

@@ -1,8 +1,8 @@
 package wire
 
-// Encode writes the headers to the front of b and returns how many bytes they are,
-// Opcode.HeaderBytes: b must have that many, and MaxHeaderBytes always do. Bits of a field beyond
-// those it has on the wire are not written. An opcode that is not known writes nothing.
+// Encode writes the headers to the front of b and returns their length, Opcode.HeaderBytes. b must
+// have that many bytes; MaxHeaderBytes always suffice. Encode does not write bits of a field beyond
+// those on the wire. It writes nothing for an unknown opcode.
 func (h *Header) Encode(b []byte) int {
 	t := &table[h.Opcode]
 	if t.bytes == 0 {

@@ -7,7 +7,7 @@ const (
 	Port = 4791
 	// MaxEnvelopeBytes is the longest envelope: two VLAN tags and IPv6.
 	MaxEnvelopeBytes = ethernetBytes + MaxTags*tagBytes + ipv6Bytes + udpBytes
-	// MaxTags is how many VLAN tags may stand in front of the IP header.
+	// MaxTags is the largest number of VLAN tags in front of the IP header.
 	MaxTags = 2
 
 	ethernetBytes = 14
@@ -16,7 +16,7 @@ const (
 	ipv6Bytes     = 40
 	udpBytes      = 8
 
-	// minTransport is a packet without payload and extension headers.
+	// minTransport is the length of a packet without payload and extension headers.
 	minTransport = BTHBytes + ICRCBytes
 
 	protocolUDP = 17
@@ -24,14 +24,14 @@ const (
 	typeIPv6    = 0x86dd
 )
 
-// Tag is a VLAN tag. One whose Type is 0 is not there.
+// Tag is a VLAN tag. A Type of 0 means that the tag is absent.
 type Tag struct {
 	Type uint16 // 0x8100, 0x88a8 or 0x9100
 	TCI  uint16 // priority and VLAN number
 }
 
-// Envelope is what stands in front of the base transport header, of a packet that came. Offsets are from
-// the first byte of the Ethernet header.
+// Envelope has the headers in front of the base transport header of a received packet. Offsets are
+// from the first byte of the Ethernet header.
 type Envelope struct {
 	Source, Destination       rdma.GID // an IPv4 address is mapped
 	SourceMAC, DestinationMAC [6]byte
@@ -42,7 +42,7 @@ type Envelope struct {
 	Length    int // bytes from the base transport header through the ICRC, as UDP says
 
 	FlowLabel    uint32 // IPv6: 20 bits
-	SourcePort   uint16 // where the sender's path through the network comes from
+	SourcePort   uint16 // selects the path through the network
 	TrafficClass uint8  // DSCP and ECN
 	HopLimit     uint8
 	IPv6         bool
@@ -53,11 +53,11 @@ const (
 	NotECT = 0 // routers drop the packet rather than mark it
 	ECT1   = 1
 	ECT0   = 2 // routers may mark the packet
-	CE     = 3 // a router has
+	CE     = 3 // a router has marked it
 )
 
-// DSCP is the class of service: 6 bits.
+// DSCP returns the class of service: 6 bits.
 func (e *Envelope) DSCP() uint8 { return e.TrafficClass >> 2 }
 
-// ECN is NotECT, ECT0, ECT1 or CE.
+// ECN returns NotECT, ECT0, ECT1 or CE.
 func (e *Envelope) ECN() uint8 { return e.TrafficClass & CE }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// sample is a packet of one kind or the other, with as many tags.
+// sample returns a packet of one IP version or the other, with that many tags.
 func sample(t testing.TB, ipv6 bool, tags int) []byte {
 	path := benchPath(ipv6)
 	for i := range tags {
@@ -26,7 +26,7 @@ const (
 	udp6 = ipAt + ipv6Bytes
 )
 
-// mend makes an IPv4 header checksum right.
+// mend corrects an IPv4 header checksum.
 func mend(frame []byte) {
 	be.PutUint16(frame[ipAt+10:], 0)
 	be.PutUint16(frame[ipAt+10:], ^fold(sum(frame[ipAt:udp4])))
@@ -34,7 +34,7 @@ func mend(frame []byte) {
 
 func set16(frame []byte, at int, v uint16) { be.PutUint16(frame[at:], v) }
 
-// TestParseRefuses has what is wrong with a packet and what is said of it.
+// TestParseRefuses: Parse refuses each kind of invalid packet and returns the reason.
 func TestParseRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		ipv6 bool
@@ -93,7 +93,7 @@ func TestParseChecksum(t *testing.T) {
 	}
 }
 
-// TestParseTags: none, one, two, and one too many.
+// TestParseTags: Parse accepts none, one and two tags, and refuses three.
 func TestParseTags(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		for tags := range 3 {
@@ -116,7 +116,7 @@ func TestParseTags(t *testing.T) {
 	}
 }
 
-// TestParseCut: a frame cut anywhere is refused, and padding behind the packet is not part of it.
+// TestParseCut: Parse refuses a frame that is cut anywhere, and ignores padding after the packet.
 func TestParseCut(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		frame := sample(t, ipv6, 1)
@@ -138,7 +138,8 @@ func TestParseCut(t *testing.T) {
 	}
 }
 
-// TestParseFirstBuffer: of a packet in several buffers the first is enough, if it has the headers; the length is of all.
+// TestParseFirstBuffer: Parse needs only the first buffer of a packet in several, if it has the
+// headers; the length is that of the whole packet.
 func TestParseFirstBuffer(t *testing.T) {
 	frame := sample(t, false, 0)
 	var whole, e Envelope
@@ -151,7 +152,7 @@ func TestParseFirstBuffer(t *testing.T) {
 	}
 }
 
-// TestTrafficClass: what was asked for arrives, and the two halves of it.
+// TestTrafficClass: Parse returns the DSCP, ECN and flow label that the path set.
 func TestTrafficClass(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		path := benchPath(ipv6)
@@ -190,7 +191,7 @@ func TestTemplateRefuses(t *testing.T) {
 	}
 }
 
-// TestPutGRH: forty bytes in front of a datagram, whatever the version of IP.
+// TestPutGRH: PutGRH writes forty bytes in front of a datagram, for IPv4 and IPv6.
 func TestPutGRH(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		frame := sample(t, ipv6, 1)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// seedPackets are a packet of each opcode, and those that TestParseRefuses begins with.
+// seedPackets returns a packet of each opcode, and the packets that TestParseRefuses begins with.
 func seedPackets(f *testing.F) (frames [][]byte) {
 	seen := map[byte]bool{}
 	for _, name := range []string{"testdata/two-hosts.pcap", "testdata/opcodes.pcap"} {
@@ -20,7 +20,8 @@ func seedPackets(f *testing.F) (frames [][]byte) {
 	return append(frames, sample(f, false, 2), sample(f, true, 2), nil)
 }
 
-// FuzzDecode: whatever the bytes, what is a header is written the same again, and its payload lies within the packet.
+// FuzzDecode: for any bytes, Encode writes a decoded header unchanged, and the payload lies within
+// the packet.
 func FuzzDecode(f *testing.F) {
 	for _, frame := range seedPackets(f) {
 		var e Envelope
@@ -49,7 +50,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzParse: whatever the frame, what is parsed lies within it, and a template of its path writes the same envelope.
+// FuzzParse: for any frame, the parsed parts lie within it, and a template of its path writes the
+// same envelope.
 func FuzzParse(f *testing.F) {
 	for _, frame := range seedPackets(f) {
 		f.Add(frame, 0, true)
@@ -74,7 +76,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzReader: of a packet behind another, of which it is the same but for some bytes, a Reader says what Envelope does.
+// FuzzReader: for a packet that differs from the one before in some bytes, a Reader returns the
+// same as Envelope.
 func FuzzReader(f *testing.F) {
 	for _, frame := range seedPackets(f) {
 		for _, at := range []uint16{0, 13, 15, 17, 23, 25, 30, 35, 37, 39} {
@@ -101,13 +104,13 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// checkTemplate compares what is written with what was parsed, but for what a receiver leaves alone: reserved flags, checksums of
-// UDP, bytes between IP's length and UDP's.
+// checkTemplate compares a written envelope with a parsed one, except for the parts that a receiver
+// ignores: reserved flags, checksums of UDP, bytes between IP's length and UDP's.
 func checkTemplate(t *testing.T, e *Envelope, frame []byte) {
 	p := Path{e.Source, e.Destination, e.SourceMAC, e.DestinationMAC, e.Tags, e.SourcePort, e.TrafficClass, e.HopLimit, e.FlowLabel}
 	template, err := NewTemplate(&p)
 	if err != nil {
-		return // a source port that we do not take
+		return // a source port that NewTemplate refuses
 	}
 	var b [MaxEnvelopeBytes + minTransport]byte
 	n := template.Put(b[:], be.Uint16(frame[e.Network+4:]), e.Length)
@@ -117,7 +120,7 @@ func checkTemplate(t *testing.T, e *Envelope, frame []byte) {
 	}
 }
 
-// checkTrailer mends the ICRC and finds it right, by the long way too.
+// checkTrailer corrects the ICRC, and compares it with the plain computation.
 func checkTrailer(t *testing.T, packet []byte) {
 	n := len(packet) - ICRCBytes
 	Begin(packet[:n]).Finish(packet[n:], 0)

@@ -5,8 +5,8 @@ import "encoding/binary"
 const (
 	// BTHBytes is the length of the base transport header.
 	BTHBytes = 12
-	// MaxHeaderBytes is the longest that a base transport header and its extension
-	// headers are together: those of an atomic.
+	// MaxHeaderBytes is the greatest length of a base transport header with its extension
+	// headers: those of an atomic.
 	MaxHeaderBytes = 40
 	// CNPBytes is the length of a CNP's payload, all of it zero and ignored.
 	CNPBytes = 16
@@ -14,7 +14,7 @@ const (
 	DefaultPKey = 0xffff
 )
 
-// be is how everything but the ICRC is written.
+// be is the byte order of everything but the ICRC.
 var be = binary.BigEndian
 
 // Header is the base transport header of a packet and every extension header it may have.
@@ -22,7 +22,7 @@ var be = binary.BigEndian
 // by Encode. The transport version is not a field: it is zero.
 type Header struct {
 	Opcode    Opcode
-	Pad       uint8 // bytes of padding behind the payload, 0 to 3
+	Pad       uint8 // bytes of padding after the payload, 0 to 3
 	Solicited bool  // wakes a completion queue armed for solicited completions
 	MigReq    bool  // path migration state: set
 	FECN      bool  // not used by RoCE v2, which marks congestion in the IP header
@@ -45,7 +45,7 @@ type Header struct {
 	// AETH and AtomicAckETH.
 	Syndrome Syndrome
 	MSN      uint32 // 24 bits: messages that the responder has completed
-	Original uint64 // what was there before the atomic
+	Original uint64 // the value before the atomic
 
 	Immediate  [4]byte // as the sender gave it
 	Invalidate uint32  // the rkey to invalidate
@@ -57,7 +57,7 @@ type Header struct {
 
 // Reserved are a header's reserved bits, in the lower bits of each.
 type Reserved struct {
-	BTH4 uint8 // six, beside FECN and BECN
-	BTH8 uint8 // seven, beside AckReq
+	BTH4 uint8 // six, next to FECN and BECN
+	BTH8 uint8 // seven, next to AckReq
 	DETH uint8 // eight, in front of SourceQPN
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestHeaderKeepsEveryBit: whatever bytes are a header are written the same again, reserved bits and all, and nothing
-// behind them is touched.
+// TestHeaderKeepsEveryBit: Encode writes every decoded header unchanged, including reserved bits,
+// and changes no byte after it.
 func TestHeaderKeepsEveryBit(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range 256 {
@@ -54,7 +54,8 @@ func checkHeader(t *testing.T, b []byte) bool {
 	return true
 }
 
-// TestDecodeRefuses: each opcode at each length too short, versions, opcodes.
+// TestDecodeRefuses: Decode refuses each opcode at every length that is too short, other versions
+// and unknown opcodes.
 func TestDecodeRefuses(t *testing.T) {
 	b := make([]byte, MaxHeaderBytes)
 	for i := range 256 {
@@ -82,7 +83,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestEncodeMasks: what does not fit into its bits does not spill into others.
+// TestEncodeMasks: a value that is too large for its field does not change other fields.
 func TestEncodeMasks(t *testing.T) {
 	for i := range 256 {
 		h := Header{Opcode: Opcode(i), Pad: 0xff, DestQPN: ^uint32(0), PSN: ^PSN(0), MSN: ^uint32(0), SourceQPN: ^uint32(0), Reserved: Reserved{0xff, 0xff, 0}}

@@ -11,11 +11,12 @@ const ICRCBytes = 4
 const (
 	// residue is the CRC over anything that ends in its own CRC.
 	residue ICRC = 0x2144df1c
-	// longEnough is from how many bytes on hash/crc32 uses the processor's instructions for it, on amd64.
+	// longEnough is the length from which hash/crc32 uses the processor's CRC instructions, on
+	// amd64.
 	longEnough = 64
 )
 
-// le is how the ICRC is written.
+// le is the byte order of the ICRC.
 var le = binary.LittleEndian
 
 // ICRC is the invariant CRC of a packet up to some byte: CRC-32 of IEEE 802.3 over the packet from
@@ -28,8 +29,8 @@ var le = binary.LittleEndian
 type ICRC uint32
 
 // Begin computes the CRC over packet, which begins with the IP header and has at least the base
-// transport header and at most the whole packet. Its lengths must be the final ones. An IPv4
-// header must have no options. For a packet that is too short the ICRC is 0.
+// transport header and at most the whole packet. Its lengths must be the final ones. An IPv4 header
+// must have no options. For a packet that is too short the ICRC is 0.
 func Begin(packet []byte) ICRC {
 	ipv6 := len(packet) > 0 && packet[0]>>4 == 6
 	if folds {
@@ -49,10 +50,11 @@ func Begin(packet []byte) ICRC {
 	return 0
 }
 
-// atOnce is how many bytes of a packet are taken one block after the other: of more, hash/crc32 takes several blocks at once.
+// atOnce is the largest number of bytes that are processed block by block. For more, hash/crc32
+// processes several blocks at once.
 const atOnce = 256
 
-// foldFront is Begin of a packet in whose first masked bytes some are ones.
+// foldFront computes the CRC like Begin, for a packet in whose first masked bytes some are ones.
 func foldFront(packet []byte, ones *byte, masked int) ICRC {
 	if n := len(packet); n < atOnce {
 		return ICRC(^carryless(uint32(afterOnes), ones, masked, &packet[0], n))
@@ -60,7 +62,7 @@ func foldFront(packet []byte, ones *byte, masked int) ICRC {
 	return ICRC(^carryless(uint32(afterOnes), ones, masked, &packet[0], masked)).Add(packet[masked:])
 }
 
-// Add takes the CRC over what follows in the packet.
+// Add adds the bytes that follow in the packet.
 func (c ICRC) Add(b []byte) ICRC {
 	if len(b) >= longEnough {
 		return ICRC(crc32.Update(uint32(c), crc32.IEEETable, b))
@@ -78,7 +80,8 @@ func (c ICRC) Add(b []byte) ICRC {
 	return ICRC(^r)
 }
 
-// Finish writes pad bytes of zeros and the ICRC to the front of b, and returns how many bytes they are: at most 7.
+// Finish writes pad bytes of zeros and the ICRC to the front of b, and returns their number: at
+// most 7.
 func (c ICRC) Finish(b []byte, pad uint8) int {
 	n, r := int(pad&padMask), ^register(c)
 	for i := range n {
@@ -89,7 +92,7 @@ func (c ICRC) Finish(b []byte, pad uint8) int {
 	return n + ICRCBytes
 }
 
-// Intact says, once the CRC was taken over a packet through its ICRC, whether that was the right one.
+// Intact reports whether the ICRC was right. The CRC must cover the packet through its ICRC.
 func (c ICRC) Intact() bool { return c == residue }
 
 // Check reports whether the ICRC of a packet in one piece is right. The packet begins with the IP header and ends with the

@@ -17,8 +17,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// vectors are packets of others, from the IP header on, out of test/contrib/roce.uts of scapy (its second CNP, made by hand,
-// has an ICRC that its authors could not reproduce).
+// vectors has packets of other implementations, from the IP header on, from test/contrib/roce.uts
+// of scapy. (Its second CNP, made by hand, has an ICRC that its authors could not reproduce.)
 var vectors = map[string]string{
 	"IPv4 UC": "45010040047840004011b4d5c0a80007c0a80007 c00012b7002caca2 2460ffff000000d300cf1710 " +
 		"4630818be28935d90e9a95505401be885e500000 78f353f3",
@@ -49,8 +49,9 @@ func TestICRCVectors(t *testing.T) {
 	}
 }
 
-// TestICRCOfRoCE1: RoCE v1 has a global route header, masked like IPv6, and no UDP: only the sum is the same. A WRITE_ONLY
-// of five bytes and its acknowledgement, captured; from the same file.
+// TestICRCOfRoCE1: the CRC of RoCE v1 has the same sum: its global route header is masked like
+// IPv6, and it has no UDP. The packets are a captured WRITE_ONLY of five bytes and its
+// acknowledgement, from the same file.
 func TestICRCOfRoCE1(t *testing.T) {
 	const addresses = "00000000000000000000ffff0f000002 00000000000000000000ffff0f000002"
 	for _, text := range []string{
@@ -66,7 +67,7 @@ func TestICRCOfRoCE1(t *testing.T) {
 	}
 }
 
-// plain is the ICRC the long way: a copy with ones, and nothing but hash/crc32.
+// plain computes the ICRC from a copy with ones, with nothing but hash/crc32.
 func plain(packet []byte) uint32 {
 	c := append([]byte{255, 255, 255, 255, 255, 255, 255, 255}, packet...)
 	p, ip := c[8:], 20
@@ -80,7 +81,7 @@ func plain(packet []byte) uint32 {
 	return crc32.ChecksumIEEE(c)
 }
 
-// TestICRCInPieces: however a packet is cut, its ICRC is that of the whole.
+// TestICRCInPieces: the ICRC of a packet in pieces is that of the whole packet, wherever it is cut.
 func TestICRCInPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -111,7 +112,8 @@ func TestICRCInPieces(t *testing.T) {
 	}
 }
 
-// TestICRCIsOfWhatStays: a flipped bit is seen, unless it is of what changes on the way.
+// TestICRCIsOfWhatStays: Check detects each flipped bit, except in fields that may change on the
+// way.
 func TestICRCIsOfWhatStays(t *testing.T) {
 	for name, text := range vectors {
 		packet := unhex(t, text)
@@ -136,7 +138,7 @@ func TestICRCIsOfWhatStays(t *testing.T) {
 	}
 }
 
-// TestICRCOfLittle: what is too short is not intact.
+// TestICRCOfLittle: Check refuses packets that are too short.
 func TestICRCOfLittle(t *testing.T) {
 	for first := range 256 {
 		for n := range 61 {

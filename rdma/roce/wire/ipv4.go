@@ -6,7 +6,7 @@ const (
 	fragmentMask = 0x3fff // more fragments, and the offset
 	dontFragment = 0x4000
 
-	// mapped is where in a GID an IPv4 address is, behind two bytes of ones.
+	// mapped is the offset of an IPv4 address in a GID, after two bytes of ones.
 	mapped = 12
 )
 
@@ -55,7 +55,7 @@ func sum(b []byte) (s uint64) {
 	return s
 }
 
-// fold brings a sum down to 16 bits.
+// fold reduces a sum to 16 bits.
 func fold(s uint64) uint16 {
 	s = s>>32 + s&0xffffffff
 	s = s>>16 + s&0xffff

@@ -27,8 +27,8 @@ func (e *Envelope) parseIPv6(packet []byte, length int) Malformed {
 	return e.parseUDP(packet, ipv6Bytes, room)
 }
 
-// refuseNext says what is wrong with a next header that is not UDP. The numbers are IANA's "IPv6 Extension
-// Header Types".
+// refuseNext returns the reason to refuse a next header that is not UDP. The numbers are IANA's
+// "IPv6 Extension Header Types".
 func refuseNext(header uint8) Malformed {
 	switch header {
 	case 44:

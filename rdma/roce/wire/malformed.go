@@ -2,47 +2,47 @@ package wire
 
 import "fmt"
 
-// Malformed is the reason why a packet is invalid. It is small, so that a receiver counts in an
-// array of Reasons, and calls String only where the counts are read.
+// Malformed is the reason why a packet is invalid. It is a small number: a receiver counts in an
+// array of Reasons, and calls String only when the counts are read.
 type Malformed uint8
 
 const (
-	// WellFormed is that nothing was found.
+	// WellFormed means that no fault was found.
 	WellFormed Malformed = iota
 
-	// Of the envelope.
+	// Faults of the envelope.
 
 	NotRoCE     // some other protocol, or another UDP port
 	FrameShort  // the frame ends within the Ethernet, VLAN, IP or UDP header
 	VLANDepth   // more than two VLAN tags
-	IPVersion   // the IP header is not of the version that the ethertype says
+	IPVersion   // the version of the IP header differs from the ethertype
 	IPOptions   // IPv4 options
 	IPExtension // IPv6 extension headers
 	IPFragment  // a piece of a packet
-	IPLength    // the IP length is beyond the frame's, or too short
+	IPLength    // the IP length is beyond the frame's end, or too short
 	IPChecksum  // of IPv4's header
-	IPAddress   // an IPv6 address that is an IPv4 one, mapped: it would pass for a peer's over IPv4
+	IPAddress   // an IPv6 address that is a mapped IPv4 address: it would be taken for a peer's over IPv4
 	UDPLength   // beyond the IP length, or without room for BTH and ICRC
 
-	// ICRCWrong is that the packet changed on its way, or that it is no RoCE. Never returned, but
-	// here to be counted with the others.
+	// ICRCWrong means that the packet changed on its way, or is not RoCE. Nothing here returns
+	// it. It exists so that a receiver can count it with the others.
 	ICRCWrong
 
-	// Of the headers.
+	// Faults of the headers.
 
 	HeaderShort      // the packet ends within its headers, padding or ICRC
-	TransportVersion // the base transport header has another version than 0
+	TransportVersion // the version of the base transport header is not 0
 	OpcodeUnknown
 	PadWrong // padding that does not make the payload a multiple of four
 
-	// Of the payload.
+	// Faults of the payload.
 
-	PayloadUnexpected // of a packet that has none
+	PayloadUnexpected // for a packet that has none
 	PayloadPartial    // a FIRST or MIDDLE without exactly the path MTU
-	PayloadMissing    // a LAST without any
+	PayloadMissing    // a LAST without payload
 	PayloadLong       // more than the path MTU
 
-	// Reasons is how many there are, WellFormed among them.
+	// Reasons is the number of reasons, including WellFormed.
 	Reasons
 )
 
@@ -55,7 +55,7 @@ var reasonNames = [Reasons]string{
 	PayloadUnexpected: "payload_unexpected", PayloadPartial: "payload_partial", PayloadMissing: "payload_missing", PayloadLong: "payload_long",
 }
 
-// String is a name fit for a metric's label: lower case and underscores.
+// String returns a name that a metric's label can use: lower case and underscores.
 func (m Malformed) String() string {
 	if m < Reasons {
 		return reasonNames[m]

@@ -1,7 +1,7 @@
 package wire
 
-// beginIPv4 takes the CRC over IPv4, UDP and base transport header, in words of eight bytes, the first in the lowest bits. All bits that may
-// change on the way are ones.
+// beginIPv4 computes the CRC over IPv4, UDP and base transport header, in words of eight bytes, the
+// first in the lowest bits. All bits that may change on the way count as ones.
 func beginIPv4(p []byte) register {
 	_ = p[ipv4Bytes+udpBytes+BTHBytes-1]
 	r := afterOnes
@@ -9,10 +9,11 @@ func beginIPv4(p []byte) register {
 	r = r.word(le.Uint64(p[8:]) | 0xffff00ff)  // time to live, header checksum
 	r = r.word(le.Uint64(p[16:]))              // destination address, UDP ports
 	r = r.word(le.Uint64(p[24:]) | 0xffff0000) // UDP checksum
-	return r.word(le.Uint64(p[32:]) | 0xff)    // FECN, BECN and the bits beside them
+	return r.word(le.Uint64(p[32:]) | 0xff)    // FECN, BECN and the bits next to them
 }
 
-// beginIPv6 is the same over IPv6, UDP and the first eight bytes of the base transport header.
+// beginIPv6 computes the same over IPv6, UDP and the first eight bytes of the base transport
+// header.
 func beginIPv6(p []byte) register {
 	_ = p[ipv6Bytes+udpBytes+BTHBytes-1]
 	r := afterOnes
@@ -22,10 +23,10 @@ func beginIPv6(p []byte) register {
 	r = r.word(le.Uint64(p[24:]))
 	r = r.word(le.Uint64(p[32:]))
 	r = r.word(le.Uint64(p[40:]) | 0xffff<<48)  // UDP checksum
-	return r.word(le.Uint64(p[48:]) | 0xff<<32) // FECN, BECN and the bits beside them
+	return r.word(le.Uint64(p[48:]) | 0xff<<32) // FECN, BECN and the bits next to them
 }
 
-// The bits that are ones in the front of a packet, byte by byte.
+// The bits that count as ones in the front of a packet, byte by byte.
 const (
 	masked4 = 48
 	masked6 = 64

@@ -51,7 +51,8 @@ func TestSyndrome(t *testing.T) {
 	}
 }
 
-// TestTables looks at the ends, the doublings between, and numbers that others have written down.
+// TestTables: timers, credits and timeouts have their first and last values, double between them,
+// and match published numbers.
 func TestTables(t *testing.T) {
 	for code, want := range map[uint8]time.Duration{
 		0: 655360 * time.Microsecond, 1: 10 * time.Microsecond, 5: 60 * time.Microsecond, 12: 640 * time.Microsecond, 14: 1280 * time.Microsecond,

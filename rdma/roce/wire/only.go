@@ -1,16 +1,17 @@
 package wire
 
-// Only is the headers of a message of RC in one packet, SEND_ONLY or WRITE_ONLY: what most packets are where a
-// microsecond matters. They are few words, which are read and written without Header and its table.
+// Only has the headers of an RC message in one packet, SEND_ONLY or WRITE_ONLY. Most packets for
+// which a microsecond matters are of these kinds. The headers are few words, so Only reads and
+// writes them without Header and its table.
 type Only struct {
-	Write     bool // and not a SEND
+	Write     bool // a WRITE, not a SEND
 	Solicited bool
 	AckReq    bool
 	Pad       uint8
 	DestQPN   uint32 // 24 bits
 	PSN       PSN
 
-	// Of a WRITE.
+	// WRITE only.
 	VA        uint64
 	RKey      uint32
 	DMALength uint32
@@ -18,11 +19,11 @@ type Only struct {
 
 const (
 	rethBytes = 16
-	// fullMember is the bit of a P_Key that says so.
+	// fullMember is the bit of a P_Key for full membership.
 	fullMember = 0x8000
 )
 
-// HeaderBytes is how many bytes Encode writes.
+// HeaderBytes returns how many bytes Encode writes.
 func (o *Only) HeaderBytes() int {
 	if o.Write {
 		return BTHBytes + rethBytes
@@ -30,9 +31,9 @@ func (o *Only) HeaderBytes() int {
 	return BTHBytes
 }
 
-// Decode reads the headers of a packet whose transport part, from the base transport header through the ICRC, is b, and
-// returns where its payload begins and how many bytes that has. It is not ok where the packet is of another kind, or something is
-// wrong or unusual: Header.Decode is for that.
+// Decode reads the headers of a packet. b is the transport part, from the base transport header
+// through the ICRC. Decode returns the offset and the length of the payload. ok is false if the
+// packet is of another kind, invalid or unusual: use Header.Decode for it.
 func (o *Only) Decode(b []byte) (from, length int, ok bool) {
 	if len(b) < BTHBytes+ICRCBytes {
 		return 0, 0, false
@@ -59,13 +60,14 @@ func (o *Only) Decode(b []byte) (from, length int, ok bool) {
 	return from, length, flags&versionMask == 0 && uint16(first>>32)|fullMember == DefaultPKey && length >= 0 && o.Pad == Pad(length)
 }
 
-// Acknowledges reports whether a packet whose transport part is b is an acknowledgement of RC that all is well, if it is in order.
+// Acknowledges reports whether a valid packet is a positive acknowledgement of RC. b is the
+// transport part.
 func Acknowledges(b []byte) bool {
 	return len(b) > BTHBytes && Opcode(b[0]) == RCAcknowledge && Syndrome(b[BTHBytes]).IsACK()
 }
 
-// Encode writes the headers to the front of b, as Header.Encode does of the same, and returns HeaderBytes, which b must
-// have. Bits beyond those on the wire are not written.
+// Encode writes the headers to the front of b, with the same bytes as Header.Encode. It returns
+// HeaderBytes, and b must have that many. It does not write bits beyond those on the wire.
 func (o *Only) Encode(b []byte) int {
 	n := o.HeaderBytes()
 	b = b[:n]

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOnly: of whatever bytes Only takes Header says the same, of which it takes all that are messages in one packet without anything unusual; and both
-// write the same.
+// TestOnly: Only and Header decode the same values and write the same bytes, and Only accepts every
+// single-packet message without unusual fields.
 func TestOnly(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	took := 0
@@ -29,7 +29,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// checkOnly reads a packet both ways, and reports whether it is one of Only's.
+// checkOnly decodes a packet with both, and reports whether Only accepts it.
 func checkOnly(t *testing.T, b []byte) bool {
 	t.Helper()
 	var o Only

@@ -1,11 +1,11 @@
 package wire
 
-// Opcode is the first byte of the base transport header: the transport in its upper three
-// bits (0 RC, 1 UC, 3 UD, 4 congestion notification), what the packet does in the lower five.
+// Opcode is the first byte of the base transport header. The upper three bits are the transport (0
+// RC, 1 UC, 3 UD, 4 congestion notification), the lower five the operation.
 type Opcode uint8
 
-// Opcodes, with the numbers of include/rdma/ib_pack.h. FLUSH and atomic WRITE (0x1c, 0x1d) are
-// not spoken.
+// Opcodes, with the numbers of include/rdma/ib_pack.h. FLUSH and atomic WRITE (0x1c, 0x1d) are not
+// supported.
 const (
 	RCSendFirst          Opcode = 0x00
 	RCSendMiddle         Opcode = 0x01
@@ -52,15 +52,15 @@ const (
 	CNP Opcode = 0x81
 )
 
-// Kind is what a packet is part of. Packets of one message have the same kind.
+// Kind is the operation that a packet belongs to. Packets of one message have the same kind.
 type Kind uint8
 
 const (
-	NoKind            Kind = iota // of an opcode that is not spoken
+	NoKind            Kind = iota // of an opcode that is not supported
 	Send                          // a SEND
 	Write                         // an RDMA WRITE
-	ReadRequest                   // asks for an RDMA READ
-	ReadResponse                  // brings the data of one
+	ReadRequest                   // requests an RDMA READ
+	ReadResponse                  // has the data of an RDMA READ
 	Acknowledge                   // an ACK or NAK
 	AtomicAcknowledge             // the answer to an atomic
 	CompareSwap
@@ -74,8 +74,8 @@ func (o Opcode) Known() bool { return table[o].bytes != 0 }
 // Kind returns the operation that the packet belongs to.
 func (o Opcode) Kind() Kind { return table[o].kind }
 
-// HeaderBytes is the length of the base transport header and the extension headers together, 0
-// of an opcode that is not known.
+// HeaderBytes returns the length of the base transport header with the extension headers, or 0 for
+// an unknown opcode.
 func (o Opcode) HeaderBytes() int { return int(table[o].bytes) }
 
 // Starts reports whether the packet is the first or only one of its message.

@@ -87,7 +87,7 @@ func TestOpcodes(t *testing.T) {
 	}
 }
 
-// TestRequestOpcode: what is asked for is what the opcode says it is.
+// TestRequestOpcode: RequestOpcode returns an opcode that has the requested properties.
 func TestRequestOpcode(t *testing.T) {
 	kinds := map[rdma.Op]Kind{
 		rdma.Send: Send, rdma.SendImmediate: Send, rdma.SendInvalidate: Send, rdma.Write: Write, rdma.WriteImmediate: Write,

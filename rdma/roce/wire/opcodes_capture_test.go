@@ -9,10 +9,11 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/opcodes.pcap anew; opcodes.csv is to be made of it then")
 
-// tagged are the VLAN tags of the packets of the second capture, in turn.
+// tagged has the VLAN tags that the packets of the second capture use in rotation.
 var tagged = [][MaxTags]Tag{{}, {{0x8100, 5}}, {{0x88a8, 7}, {0x8100, 0x6009}}}
 
-// everyOpcode has a packet of every opcode over IPv4 and IPv6, with no two fields that are the same.
+// everyOpcode returns a packet of every opcode over IPv4 and IPv6. No two fields have the same
+// value.
 func everyOpcode(t *testing.T) (packets [][]byte) {
 	for i := range 512 {
 		o := Opcode(i / 2)
@@ -35,7 +36,7 @@ func everyOpcode(t *testing.T) (packets [][]byte) {
 	return packets
 }
 
-// distinct is a header whose fields differ from each other.
+// distinct returns a header whose fields differ from each other.
 func distinct(o Opcode) *Header {
 	u := uint32(o)
 	return &Header{
@@ -47,7 +48,8 @@ func distinct(o Opcode) *Header {
 	}
 }
 
-// somePayload has the length that the opcode asks for on a path with an MTU of 256 bytes.
+// somePayload returns a payload with the length that the opcode requires on a path with an MTU of
+// 256 bytes.
 func somePayload(o Opcode, i int) []byte {
 	switch {
 	case !o.CarriesPayload():
@@ -60,7 +62,7 @@ func somePayload(o Opcode, i int) []byte {
 	return bytes.Repeat([]byte{0x5a}, 1+i%23)
 }
 
-// TestEveryOpcode: an independent decoder reads from our packets what we wrote.
+// TestEveryOpcode: an independent decoder reads from our packets the values that we wrote.
 func TestEveryOpcode(t *testing.T) {
 	const name = "testdata/opcodes.pcap"
 	want := writePcap(everyOpcode(t))
@@ -81,7 +83,7 @@ func TestEveryOpcode(t *testing.T) {
 	}
 }
 
-// present clears the fields that the opcode has not.
+// present clears the fields that the opcode does not have.
 func present(h *Header) *Header {
 	o, w := h.Opcode, *h
 	if !o.HasDETH() {

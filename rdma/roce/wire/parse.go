@@ -1,8 +1,8 @@
 package wire
 
 // Parse reads the envelope of a packet of length bytes. frame has the first of them: all, or the
-// first buffer of a packet in several, which must have all headers. Bytes beyond UDP's length are
-// padding. e is valid only if the result is WellFormed. frame is not kept.
+// first buffer of a packet in several buffers, which must have all headers. Bytes beyond UDP's
+// length are padding. e is valid only if the result is WellFormed. Parse does not keep frame.
 //
 // Parse does not check the UDP checksum: the ICRC covers the packet.
 func (e *Envelope) Parse(frame []byte, length int) Malformed {
@@ -21,7 +21,7 @@ func (e *Envelope) Parse(frame []byte, length int) Malformed {
 	return NotRoCE
 }
 
-// parseEthernet reads the Ethernet header and the tags, and returns the type behind them.
+// parseEthernet reads the Ethernet header and the tags, and returns the type after them.
 func (e *Envelope) parseEthernet(frame []byte) (ethertype uint16, m Malformed) {
 	if len(frame) < ethernetBytes {
 		return 0, FrameShort
@@ -46,8 +46,8 @@ func isTag(ethertype uint16) bool {
 	return ethertype == 0x8100 || ethertype == 0x88a8 || ethertype == 0x9100
 }
 
-// parseUDP reads the UDP header behind the IP header. room is how many bytes IP says it and what
-// follows it are.
+// parseUDP reads the UDP header after the IP header. room is the length of the UDP header and
+// everything after it, according to IP.
 func (e *Envelope) parseUDP(packet []byte, ip, room int) Malformed {
 	udp := packet[ip : ip+udpBytes]
 	n := int(be.Uint16(udp[4:]))

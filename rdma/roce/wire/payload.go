@@ -1,9 +1,9 @@
 package wire
 
-// PayloadLen is how many bytes of payload a packet has, whose transport part, from the
-// base transport header through the ICRC, is total bytes long (Envelope.Length). It
-// begins Opcode.HeaderBytes behind the base transport header. The reasons are HeaderShort and PadWrong; the
-// length is 0 with them.
+// PayloadLen returns the length of a packet's payload in bytes. total is the length of its
+// transport part, from the base transport header through the ICRC (Envelope.Length). The payload
+// begins Opcode.HeaderBytes after the start of the base transport header. The reasons are
+// HeaderShort and PadWrong; the length is then 0.
 func (h *Header) PayloadLen(total int) (int, Malformed) {
 	n := total - h.Opcode.HeaderBytes() - int(h.Pad) - ICRCBytes
 	switch {
@@ -15,12 +15,12 @@ func (h *Header) PayloadLen(total int) (int, Malformed) {
 	return n, WellFormed
 }
 
-// Pad is how many bytes of zeros follow a payload of n bytes.
+// Pad returns how many bytes of zeros follow a payload of n bytes.
 func Pad(n int) uint8 { return uint8(-n & padMask) }
 
 // CheckPayload reports whether a packet may have a payload of n bytes on a path with that MTU in
-// bytes: none without payload, exactly the MTU in what other packets of the message follow, at
-// least a byte in the last of several, and never more than the MTU. IBTA
+// bytes. It must be 0 for an opcode without payload, exactly the MTU for a packet that others of the
+// message follow, and at least one byte for the last of several. It is never more than the MTU. IBTA
 // specification, volume 1, 9.2 and 9.4; a CNP is the same on every path.
 func CheckPayload(o Opcode, n, mtu int) Malformed {
 	t := &table[o]

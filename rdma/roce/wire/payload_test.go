@@ -31,7 +31,8 @@ func TestPayloadLen(t *testing.T) {
 	}
 }
 
-// TestCheckPayload is the column "payload" of the table of opcodes in the specification: none, exactly the MTU, 1 to the MTU, 0 to the MTU.
+// TestCheckPayload: CheckPayload accepts the lengths in the column "payload" of the specification's
+// table of opcodes: none, exactly the MTU, 1 to the MTU, 0 to the MTU.
 func TestCheckPayload(t *testing.T) {
 	for _, r := range []struct {
 		least, most int
@@ -71,7 +72,7 @@ func TestCheckPayload(t *testing.T) {
 	}
 }
 
-// TestReasons: every reason has a name of its own, fit for a label.
+// TestReasons: every reason has a different name, which a label can use.
 func TestReasons(t *testing.T) {
 	seen := map[string]bool{}
 	for m := range Reasons {

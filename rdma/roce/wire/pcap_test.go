@@ -32,7 +32,7 @@ func readPcap(t testing.TB, name string) (packets [][]byte) {
 	return packets
 }
 
-// writePcap is the contrary.
+// writePcap writes such a capture.
 func writePcap(packets [][]byte) []byte {
 	b := le.AppendUint32(nil, pcapMagic)
 	b = le.AppendUint16(le.AppendUint16(b, 2), 4)
@@ -46,7 +46,7 @@ func writePcap(packets [][]byte) []byte {
 	return b
 }
 
-// readRows returns the lines of a golden file, by the names in its first line.
+// readRows returns the lines of a golden file. The first line names the columns.
 func readRows(t *testing.T, name string) (rows []map[string]string) {
 	t.Helper()
 	b, err := os.ReadFile(name)

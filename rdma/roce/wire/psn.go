@@ -5,10 +5,10 @@ package wire
 // specification, volume 1, 9.7.1.
 type PSN uint32
 
-// MakePSN is the lower 24 bits of v.
+// MakePSN returns the lower 24 bits of v.
 func MakePSN(v uint32) PSN { return PSN(v & mask24) }
 
-// Add is the number n packets on, or back where n is negative.
+// Add returns the number n packets ahead, or back if n is negative.
 func (p PSN) Add(n int) PSN { return PSN(uint32(int64(p)+int64(n)) & mask24) }
 
 // Distance returns by how many packets p is ahead of q, from -1<<23 to 1<<23-1; it is negative if

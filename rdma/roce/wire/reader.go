@@ -1,14 +1,14 @@
 package wire
 
 // Reader parses the envelopes of packets that mostly follow one another on the same path. It does
-// not parse again what is equal to the last packet. The zero Reader is ready.
+// not parse the parts that are equal to the last packet again. The zero Reader is ready to use.
 type Reader struct {
 	Envelope
-	front [ethernetBytes + ipv4Bytes]byte // of the last packet, where it was IPv4 without tags
+	front [ethernetBytes + ipv4Bytes]byte // of the last packet, if it was IPv4 without tags
 	known bool
 }
 
-// Parse is Envelope.Parse.
+// Parse returns the same as Envelope.Parse.
 func (r *Reader) Parse(frame []byte, length int) Malformed {
 	if r.repeats(frame, length) {
 		return WellFormed
@@ -20,10 +20,12 @@ func (r *Reader) Parse(frame []byte, length int) Malformed {
 	return m
 }
 
-// Repeats is Parse of a packet in one piece where it is on the path of the last one and in order, and reports whether it is.
+// Repeats parses a packet in one piece if it is valid and on the path of the last one, and reports
+// whether it is.
 func (r *Reader) Repeats(frame []byte) bool { return r.repeats(frame, len(frame)) }
 
-// repeats reports whether the packet has the same addresses and all else that Envelope has as the last one, and is in order.
+// repeats reports whether the packet is valid, and equals the last one in its addresses and all
+// other fields of Envelope.
 func (r *Reader) repeats(frame []byte, length int) bool {
 	const ip, udp = ethernetBytes, ethernetBytes + ipv4Bytes
 	if !r.known || len(frame) < udp+udpBytes {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestReaderIsEnvelope: whatever came before, a Reader says of a packet what Envelope does.
+// TestReaderIsEnvelope: after any packet, a Reader returns the same as Envelope.
 func TestReaderIsEnvelope(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var samples [][]byte

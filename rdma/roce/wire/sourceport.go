@@ -5,9 +5,9 @@ const (
 	portBits      = 14
 )
 
-// SourcePort is the UDP source port of packets between two queue pairs, the same in both directions, 0xc000 to
-// 0xffff. Routers and cards spread packets over paths and queues by it. flowLabel is that of the
-// path, 0 where it has none. rdma_get_udp_sport in include/rdma/ib_verbs.h.
+// SourcePort returns the UDP source port of packets between two queue pairs, the same in both
+// directions, 0xc000 to 0xffff. Routers and cards use it to spread packets over paths and queues.
+// flowLabel is that of the path, 0 if it has none. rdma_get_udp_sport in include/rdma/ib_verbs.h.
 func SourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
 	if flowLabel == 0 {
 		flowLabel = flowLabelOf(localQPN, remoteQPN)
@@ -24,8 +24,8 @@ func flowLabelOf(localQPN, remoteQPN uint32) uint32 {
 	return uint32(v) & flowLabelMask
 }
 
-// softSourcePort is the port that Soft-RoCE takes for all packets of a queue pair, whoever the
-// peer is. rxe_qp_init_req in drivers/infiniband/sw/rxe/rxe_qp.c.
+// softSourcePort returns the port that Soft-RoCE uses for all packets of a queue pair, for every
+// peer. rxe_qp_init_req in drivers/infiniband/sw/rxe/rxe_qp.c.
 func softSourcePort(localQPN uint32) uint16 {
 	const goldenRatio = 0x61c88647 // include/linux/hash.h
 	return uint16(localQPN*goldenRatio>>(32-portBits)) | minSourcePort

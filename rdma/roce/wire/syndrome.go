@@ -13,8 +13,8 @@ const (
 	classNAK  Syndrome = 0x60
 	valueMask Syndrome = 0x1f
 
-	// ACK is an acknowledgement that grants as many messages as the sender likes: end-to-end
-	// credits are not kept.
+	// ACK is an acknowledgement that does not limit the sender's messages: end-to-end credits
+	// are not supported.
 	ACK Syndrome = classACK | noCredits
 
 	NAKSequence         = classNAK // a packet is missing: its PSN is the NAK's
@@ -24,19 +24,21 @@ const (
 	NAKInvalidRDRequest = classNAK | 4
 )
 
-// RNRNAK is the negative acknowledgement that asks the requester to come again after RNRDelay(timer).
+// RNRNAK returns the negative acknowledgement that asks the requester to try again after
+// RNRDelay(timer).
 func RNRNAK(timer uint8) Syndrome { return classRNR | Syndrome(timer)&valueMask }
 
-// IsACK reports whether all is well.
+// IsACK reports whether it is a positive acknowledgement.
 func (s Syndrome) IsACK() bool { return s&classMask == classACK }
 
 // IsRNR reports whether the receiver is not ready; Value is the timer code.
 func (s Syndrome) IsRNR() bool { return s&classMask == classRNR }
 
-// IsNAK reports whether it is one of the NAKs, known or not, and no RNR NAK.
+// IsNAK reports whether it is a NAK, known or not, other than an RNR NAK.
 func (s Syndrome) IsNAK() bool { return s&classMask == classNAK }
 
-// Value is the lower five bits: a credit code for Credits, a timer code for RNRDelay, or the NAK's.
+// Value returns the lower five bits: a credit code for Credits, a timer code for RNRDelay, or the
+// NAK's.
 func (s Syndrome) Value() uint8 { return uint8(s & valueMask) }
 
 var nakNames = [...]string{"NAK_SEQUENCE", "NAK_INVALID_REQUEST", "NAK_REMOTE_ACCESS", "NAK_REMOTE_OPERATION", "NAK_INVALID_RD_REQUEST"}

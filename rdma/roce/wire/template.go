@@ -6,14 +6,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Path is what all packets from one queue pair to another have in common in front of the base
-// transport header.
+// Path has the parts of the envelope that are the same for all packets from one queue pair to
+// another.
 type Path struct {
 	Source, Destination       rdma.GID // both IPv6, or both IPv4 and mapped
 	SourceMAC, DestinationMAC [6]byte
 	Tags                      [MaxTags]Tag // the outer first
 	SourcePort                uint16       // see SourcePort: 0xc000 to 0xffff
-	TrafficClass              uint8        // DSCP, and ECN: ECT0 where congestion marks are heeded
+	TrafficClass              uint8        // DSCP, and ECN: ECT0 if the sender reacts to congestion marks
 	HopLimit                  uint8
 	FlowLabel                 uint32 // IPv6: 20 bits
 }
@@ -25,8 +25,8 @@ var (
 	errTags       = errors.New("a VLAN tag has a type other than 0x8100, 0x88a8 and 0x9100, or follows a missing one")
 )
 
-// Template is the envelope of the packets on a path, made once. For a packet, what changes is patched:
-// lengths, the IPv4 identification and header checksum.
+// Template is the envelope of the packets on a path, computed once. Put changes only the lengths,
+// the IPv4 identification and the header checksum for each packet.
 type Template struct {
 	bytes   [MaxEnvelopeBytes]byte
 	length  uint8
@@ -90,7 +90,7 @@ func (t *Template) putEthernet(p *Path) []byte {
 	return b[2:]
 }
 
-// putIPv4 writes the header but for what Put writes, and returns its sum.
+// putIPv4 writes the header except for the fields that Put writes, and returns its sum.
 func putIPv4(b []byte, p *Path) uint64 {
 	b[0], b[1] = 0x45, p.TrafficClass
 	be.PutUint16(b[6:], dontFragment)
@@ -109,19 +109,19 @@ func putIPv6(b []byte, p *Path) []byte {
 	return b[ipv6Bytes:]
 }
 
-// Bytes is the length of the envelope, and the offset of the base transport header.
+// Bytes returns the length of the envelope, which is the offset of the base transport header.
 func (t *Template) Bytes() int { return int(t.length) }
 
-// Network is the offset of the IP header, where the ICRC begins.
+// Network returns the offset of the IP header, where the ICRC begins.
 func (t *Template) Network() int { return int(t.network) }
 
 // untagged4 is the length of most envelopes: Ethernet, IPv4 and UDP.
 const untagged4 = ethernetBytes + ipv4Bytes + udpBytes
 
-// Put writes the envelope of a packet to the front of b, which has room for Bytes, and returns
-// Bytes. transport is how many bytes follow: base transport header, extension headers, payload, padding and ICRC,
-// at most 65,507. id is the identification of the IPv4 header, which should differ
-// between packets; IPv6 has none.
+// Put writes the envelope of a packet to the front of b, which must have room for Bytes, and
+// returns Bytes. transport is the number of bytes that follow: base transport header, extension
+// headers, payload, padding and ICRC, at most 65,507. id is the identification of the IPv4 header,
+// which should differ between packets. IPv6 has none.
 func (t *Template) Put(b []byte, id uint16, transport int) int {
 	if t.length == untagged4 {
 		*(*[untagged4]byte)(b) = [untagged4]byte(t.bytes[:])

@@ -29,8 +29,7 @@ const (
 	bare   = starts | ends // without payload
 )
 
-// extensions are the extension headers in the order in which they stand on the wire, with
-// their lengths in bytes.
+// extensions has the extension headers in their order on the wire, with their lengths in bytes.
 var extensions = [...]struct {
 	part  parts
 	bytes uint8
@@ -46,14 +45,14 @@ type traits struct {
 
 func (t *traits) has(p parts) bool { return t.parts&p == p }
 
-// operation is a row of the tables below: what the lower five bits of an opcode mean.
+// operation is a row of the tables below: the meaning of the lower five bits of an opcode.
 type operation struct {
 	name  string
 	kind  Kind
 	parts parts
 }
 
-// connected are the operations of RC; UC has those before the READs.
+// connected has the operations of RC. UC has those before the READs.
 var connected = [32]operation{
 	RCSendFirst:          {"SEND_FIRST", Send, first},
 	RCSendMiddle:         {"SEND_MIDDLE", Send, middle},

@@ -1,4 +1,4 @@
-// Package timed ends what waits on a connection when a context ends.
+// Package timed ends blocked reads and writes of a connection when a context ends.
 package timed
 
 import (
@@ -10,12 +10,13 @@ import (
 )
 
 // Bind makes reads and writes of the connection fail once the context ends, until the returned
-// function is called. That reports whether it came before the context's end.
+// function is called. That function reports whether it was called before the context ended.
 func Bind(ctx context.Context, conn net.Conn) (release func() bool) {
 	return context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// Cause is the context's end where that is why something failed, and else the error.
+// Cause returns the error of a failed step: the cause of the context's end if it has ended,
+// otherwise err.
 func Cause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {

@@ -1,5 +1,5 @@
-// Package transcript plays one side of a recorded TCP conversation of two programs against
-// ours, over a real connection. It is for tests.
+// Package transcript plays one side of a recorded TCP conversation of two programs against our
+// implementation, over a real connection. It is for tests.
 package transcript
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Side is who wrote a line.
+// Side is the side that wrote a line.
 type Side string
 
 const (
@@ -21,7 +21,7 @@ const (
 	Server Side = "server"
 )
 
-// Line is what one side wrote at once.
+// Line is data that one side wrote at once.
 type Line struct {
 	From  Side
 	Bytes []byte
@@ -30,8 +30,8 @@ type Line struct {
 // Transcript is a conversation in order.
 type Transcript []Line
 
-// Read reads a file of lines: the side, and what it wrote as a Go string. Lines that begin with #
-// say where it comes from.
+// Read reads a file of lines: the side, and its data as a Go string. Lines that begin with #
+// describe the source.
 func Read(name string) (Transcript, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -52,7 +52,7 @@ func Read(name string) (Transcript, error) {
 	return all, nil
 }
 
-// By has what one side wrote.
+// By returns the data that one side wrote.
 func (t Transcript) By(s Side) (all [][]byte) {
 	for _, l := range t {
 		if l.From == s {
@@ -65,8 +65,9 @@ func (t Transcript) By(s Side) (all [][]byte) {
 // timeout is how long Play waits for the other side.
 const timeout = 10 * time.Second
 
-// Play is one side of the conversation: it writes what that side wrote, when it was its turn, and holds
-// what it reads to what the other side wrote. At the end it closes, and nothing may be left over.
+// Play plays one side of the conversation. It writes that side's data in turn, and compares the
+// data that it reads with the other side's. At the end it closes the connection; the peer must not
+// send more.
 func (t Transcript) Play(conn net.Conn, as Side) error {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
