@@ -184,7 +184,8 @@ const (
 	// NoSocket packets were left to the kernel: wanted, and short enough, but no
 	// socket is bound to their queue; in a dispatcher also those that were to be dropped there.
 	NoSocket = Verdict(captureVerdictVERDICT_NO_SOCKET)
-	// Unclear packets were left to the kernel: the user's program returned what means nothing.
+	// Unclear packets were left to the kernel: the user's program returned a value that has no
+	// meaning.
 	Unclear = Verdict(captureVerdictVERDICT_UNCLEAR)
 	// Dropped packets reach neither a socket nor the kernel, by a rule or the user's program.
 	Dropped = Verdict(captureVerdictVERDICT_DROPPED)
@@ -243,14 +244,14 @@ func (c Counters) Total() Counter {
 // Seats is how many selections one program may serve.
 const Seats = 16
 
-// Slotted is a selection with a slot: a number from 0 to [Seats]-1 under which the program has sockets
-// and counters for who wants these packets.
+// Slotted is a selection with a slot, a number from 0 to [Seats]-1. The program has sockets and counters for
+// each slot.
 type Slotted struct {
 	Seat int
 	Selection
 }
 
-// table has the selections of a program, in the order in which they are asked.
+// table has the selections of a program, in the order in which the program evaluates them.
 type table struct {
 	Selection       // of the only one, or the rules of all
 	seats     []int // of each rule; nil: the first slot
@@ -261,8 +262,8 @@ type table struct {
 // oneTable is the table of a program with one selection.
 func oneTable(s Selection) table { return table{Selection: s, all: []Slotted{{Selection: s}}} }
 
-// newTable puts selections behind each other: the first rule of all that matches a packet decides, and a
-// filter is a rule that takes.
+// newTable puts the rules of all selections into one list: the first rule that matches a packet decides. A
+// filter counts as a rule whose action is Take.
 func newTable(all []Slotted) (table, error) {
 	if len(all) == 1 && all[0].Seat == 0 {
 		return oneTable(all[0].Selection), nil
@@ -301,7 +302,7 @@ func (t *table) seat(rule int) int {
 	return t.seats[rule]
 }
 
-// rulesOf are the rules that a slot was given, and their numbers.
+// rulesOf returns the rules of a slot and their numbers.
 func (t *table) rulesOf(seat int) (rules []Rule, numbers []int) {
 	first := 0
 	for _, one := range t.all {
@@ -313,11 +314,12 @@ func (t *table) rulesOf(seat int) (rules []Rule, numbers []int) {
 	return nil, nil
 }
 
-// ruleNumbers is how many numbers there are for rules, with 0: as RULE_BITS of unifiedd.bpf.c say.
+// ruleNumbers is how many numbers there are for rules, including 0: RULE_BITS of unifiedd.bpf.c.
 const ruleNumbers = 256
 
-// number gives the rules numbers: those that stay, which are the same slice, the ones they had, others such as none had, since packets
-// may still meet the old table. It returns the latter.
+// number gives the rules numbers. A slot whose rules are the same slice keeps their numbers. All other rules
+// get numbers that the old table does not use, since the program may still apply that table to packets. It
+// returns the new numbers.
 func (t *table) number(old *table) (fresh []int) {
 	var taken [ruleNumbers]bool
 	taken[0] = true
@@ -342,7 +344,7 @@ func (t *table) number(old *table) (fresh []int) {
 	return fresh
 }
 
-// clearRules has rules of these numbers counted from nothing.
+// clearRules resets the counters of the rules with these numbers to zero.
 func (p *Program) clearRules(numbers []int) error {
 	nothing := make([]captureCounter, len(p.buffer))
 	for _, n := range numbers {
@@ -353,9 +355,9 @@ func (p *Program) clearRules(numbers []int) error {
 	return nil
 }
 
-// Arrange exchanges all selections for others, asked in this order: the first rule that matches a packet
-// decides for whom it is, and what none matches is left to the kernel. It is Select otherwise. A program of the user's own is
-// for one selection alone.
+// Arrange replaces all selections. The program evaluates them in this order: the first rule that matches a
+// packet decides which slot gets it. The kernel gets the packets that no rule matches. Otherwise Arrange
+// works as Select does. A program of the user's own must be the only selection.
 func (p *Program) Arrange(all []Slotted) error {
 	t, err := newTable(all)
 	if err != nil {

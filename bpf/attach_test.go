@@ -45,8 +45,8 @@ func now(t testing.TB) uint64 {
 	return uint64(ts.Nano())
 }
 
-// awaitTotal waits until the program has seen n packets, and gives more of them
-// a moment to show up.
+// awaitTotal waits until the program has seen n packets, and then a moment longer, in case more
+// arrive.
 func awaitTotal(t testing.TB, p *Program, n int) Counters {
 	t.Helper()
 	testenv.Wait(t, 10*time.Second, "packets to be counted", func() bool {
@@ -106,7 +106,7 @@ func redirectsCountsAndStamps(t *testing.T, mode Mode) {
 	}
 }
 
-// checkStamps looks at the packets the socket had room for.
+// checkStamps checks the timestamps of the packets that the socket had room for.
 func checkStamps(t *testing.T, socket *xskSocket, frames [][]byte, start uint64) {
 	t.Helper()
 	packets, stamps := socket.received()
@@ -181,8 +181,8 @@ func TestCloseTakesTheProgramOff(t *testing.T) {
 	}
 }
 
-// crashIn tells a child of the test to attach to the interface of this name and
-// wait for its end.
+// crashIn is set for a child process of the test: it attaches to the interface of this name and
+// waits until it is killed.
 const crashIn = "UNIFIEDD_TEST_CRASH_INTERFACE"
 
 func TestCrashTakesTheProgramOff(t *testing.T) {
@@ -262,8 +262,8 @@ type xdpContext struct {
 	Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32
 }
 
-// TestMetadataRefusalIsSeen runs the program over a packet that has as much
-// metadata already as the kernel allows, so that there is no room for more.
+// TestMetadataRefusalIsSeen runs the program on a packet that already has the most metadata that
+// the kernel allows, so that there is no room for more.
 func TestMetadataRefusalIsSeen(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	socket := newXSK(t, &pair.B, 0)
@@ -286,8 +286,8 @@ func TestMetadataRefusalIsSeen(t *testing.T) {
 	}
 }
 
-// runFullMeta runs with the most metadata that this kernel lets in: 32 bytes
-// before Linux 6.7, what fits the headroom since.
+// runFullMeta runs the program with the most metadata that this kernel accepts: 32 bytes before
+// Linux 6.7, and as much as fits the headroom since.
 func runFullMeta(t *testing.T, p *Program, packet []byte) {
 	t.Helper()
 	var err error
@@ -301,7 +301,7 @@ func runFullMeta(t *testing.T, p *Program, packet []byte) {
 	t.Fatal(err)
 }
 
-// attachAndWait is the child: it has the program on the interface until it is
+// attachAndWait is the child process: its program stays on the interface until the process is
 // killed.
 func attachAndWait(t *testing.T, name string) {
 	p := mustLoad(t, Config{Timestamps: true})

@@ -39,7 +39,7 @@ func (p *Program) sum(of *ebpf.Map, index uint32) (c Counter, err error) {
 	return c, nil
 }
 
-// ownCounters is the map of a user's program that is shown.
+// ownCounters is the name of the map of a user's program whose counters are reported.
 const ownCounters = "counters"
 
 // mostCounters is how many counters a user's program may show.
@@ -60,8 +60,8 @@ func (o *Object) checkCounters(m *ebpf.MapSpec) error {
 	return nil
 }
 
-// OwnCounters are those of the user's program, summed up over all CPUs, since that came into
-// force: its map counters, if it has one.
+// OwnCounters returns the counters of the user's program, summed over all CPUs, since the program
+// came into force. They are in its map "counters", if it has one.
 func (p *Program) OwnCounters() ([]OwnCounter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,8 +95,8 @@ func (p *Program) sumOwn(index uint32) (sum uint64, err error) {
 	return sum, err
 }
 
-// counterNames are what the counters are called: by the constants of the enum that is the
-// key, or else by their index.
+// counterNames returns the names of the counters: the constants of the enum that is the key, or
+// else their indices.
 func counterNames(m *ebpf.MapSpec) []string {
 	names := make([]string, m.MaxEntries)
 	for i := range names {

@@ -9,8 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestDeviceRefused asks for the card's clock where that makes no sense, or nobody has
-// one.
+// TestDeviceRefused: Load refuses the card's clock where the configuration excludes it or the card
+// has none.
 func TestDeviceRefused(t *testing.T) {
 	for _, c := range []Config{{Queues: 1, Device: 1}, {Queues: 1, Device: -1, Timestamps: true}, {Queues: 1, Device: 1 << 40, Timestamps: true}} {
 		if p, err := Load(c); err == nil {
@@ -26,8 +26,8 @@ func TestDeviceRefused(t *testing.T) {
 	}
 }
 
-// TestDeviceOnly attaches a program that is bound to an interface, there and elsewhere,
-// and exchanges its filter from a thread in another namespace.
+// TestDeviceOnly attaches a program that is bound to an interface, to that interface and to another
+// one. It replaces the filter from a thread in another namespace.
 func TestDeviceOnly(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	other := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

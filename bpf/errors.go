@@ -13,8 +13,8 @@ import (
 
 // Errors to be matched with errors.Is.
 var (
-	// ErrOccupied: another XDP program is on the interface. The error is a
-	// *[ForeignError] where the kernel says which.
+	// ErrOccupied: another XDP program is on the interface. The error is a *[ForeignError] if the
+	// kernel names the program.
 	ErrOccupied = errors.New("another XDP program is attached")
 	// ErrNoDriverMode: the driver of the interface has no native XDP.
 	ErrNoDriverMode = errors.New("driver has no native XDP")
@@ -41,7 +41,7 @@ type ForeignError struct {
 	Interface string // name of the interface
 	ID        uint32 // of the other program
 	Name      string // of the other program, or "" when it may not be read
-	Mode      Mode   // how it is attached, Any when the kernel says several ways
+	Mode      Mode   // how it is attached; Any if the kernel reports several modes
 	LinkID    uint32 // of the bpf_link that holds it, 0 when attached by netlink
 	// Dispatcher: the other program is a dispatcher of libxdp, which ours could join.
 	Dispatcher bool
@@ -70,7 +70,7 @@ func (e *ForeignError) remedy() string {
 	return e.off()
 }
 
-// off is how to take the program off.
+// off says how to remove the program.
 func (e *ForeignError) off() string {
 	off := map[Mode]string{Driver: "xdpdrv", Generic: "xdpgeneric"}[e.Mode]
 	if off == "" {
@@ -82,7 +82,7 @@ func (e *ForeignError) off() string {
 // Is reports whether target is [ErrOccupied].
 func (e *ForeignError) Is(target error) bool { return target == ErrOccupied }
 
-// RefusedError has what the verifier refused. It matches [ErrRefused].
+// RefusedError says what the verifier refused. It matches [ErrRefused].
 type RefusedError struct {
 	// Filter is the expression that was compiled in, "" when there was none.
 	Filter string
@@ -93,16 +93,16 @@ type RefusedError struct {
 	cause error
 }
 
-// tooManyBranches replaces the verifier's text where that is lost.
+// tooManyBranches replaces the verifier's text, which is lost in this case.
 const tooManyBranches = "more than 8192 branches wait to be walked"
 
-// How much of the verifier's log is worth showing, and of that of a user's own program.
+// How much of the verifier's log an error shows: in general, and for a user's own program.
 const (
 	logLines    = 4
 	ownLogLines = 40
 )
 
-// filterText is how much of a filter is worth showing.
+// filterText is how much of a filter an error shows.
 const filterText = 120
 
 // Error names the filter, the verifier's words, and the remedy.
@@ -137,8 +137,8 @@ func loadError(err error, s *Selection) error {
 		return &RefusedError{Filter: s.String(), Own: s.Own, Lines: lastWords(verifier.Log, s.Own), cause: err}
 	}
 	if errors.Is(err, unix.EFAULT) {
-		// What check_cond_jmp_op of the verifier answers when its stack of
-		// branches still to be walked is full; the log does not come with it.
+		// check_cond_jmp_op of the verifier returns this when its stack of pending branches is
+		// full. The kernel returns no log with it.
 		return &RefusedError{Filter: s.String(), Own: s.Own, Lines: []string{tooManyBranches}, cause: err}
 	}
 	if errors.Is(err, os.ErrPermission) {

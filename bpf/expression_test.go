@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// randomTest is a primitive of tcpdump's about the pools that packets are made of.
+// randomTest is a tcpdump primitive about the pools from which packets are made.
 func randomTest(r *rand.Rand) string {
 	dir := pick(r, []string{"", "src ", "dst "})
 	switch r.IntN(13) {

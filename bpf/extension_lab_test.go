@@ -28,7 +28,7 @@ func find(t *testing.T, end *testenv.End) (d *dispatcher.Interface) {
 	return d
 }
 
-// joined loads a program and has it join the dispatcher at the end.
+// joined loads a program, which joins the dispatcher at the end.
 func joined(t *testing.T, end *testenv.End, c Config) *Program {
 	t.Helper()
 	c.Dispatcher = find(t, end)
@@ -39,7 +39,7 @@ func joined(t *testing.T, end *testenv.End, c Config) *Program {
 	return p
 }
 
-// to are n packets to a port.
+// to returns n packets to a port.
 func to(pair *testenv.Pair, port uint16, n int) (frames [][]byte) {
 	for i := range n {
 		frames = append(frames, testenv.UDP(&pair.A, &pair.B, port, uint64(i), 100))
@@ -47,8 +47,9 @@ func to(pair *testenv.Pair, port uint16, n int) (frames [][]byte) {
 	return frames
 }
 
-// TestDispatchedBesideOthers: our packets reach the socket, those that others drop nobody, and all others the kernel; also after the selection has
-// changed, and without us.
+// TestDispatchedBesideOthers: the socket receives our packets. Packets that another program drops reach
+// neither socket nor kernel. The kernel receives all others. This also holds after the selection has changed,
+// and after our program has left.
 func TestDispatchedBesideOthers(t *testing.T) {
 	for _, generic := range []bool{false, true} {
 		t.Run(map[bool]string{false: "driver", true: "generic"}[generic], func(t *testing.T) { dispatchedBesideOthers(t, generic) })
@@ -118,8 +119,9 @@ func dispatchedBesideOthers(t *testing.T, generic bool) {
 	})
 }
 
-// TestDispatchedUnstamped: where libxdp's own dispatchers call no programs that change packets, ours writes no timestamps, and says so, so that libxdp's
-// tools can go on with it; elsewhere it does.
+// TestDispatchedUnstamped: where libxdp's own dispatchers call no programs that change packets, ours writes
+// no timestamps and reports that, so that libxdp's tools keep working with it. Elsewhere it writes
+// timestamps.
 func TestDispatchedUnstamped(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
@@ -149,7 +151,8 @@ func TestDispatchedUnstamped(t *testing.T) {
 	}
 }
 
-// TestDispatchedDead: a rule that drops does so as long as there are sockets, so no longer than the process.
+// TestDispatchedDead: a rule drops packets only while there are sockets, and so no longer than the process
+// lives.
 func TestDispatchedDead(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
@@ -172,8 +175,9 @@ func TestDispatchedDead(t *testing.T) {
 	}
 }
 
-// TestDispatchedFragments: the dispatcher takes packets of several buffers if all of its programs do, so a large MTU leaves out those that do not. xdp-loader
-// says of none that it does; of ours it keeps, when it exchanges the dispatcher, what we said.
+// TestDispatchedFragments: the dispatcher accepts packets of several buffers only if all of its programs do.
+// So a large MTU excludes programs that do not. xdp-loader never declares this for its own programs. When it
+// exchanges the dispatcher, it keeps the declaration of ours.
 func TestDispatchedFragments(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
@@ -205,8 +209,8 @@ func TestDispatchedFragments(t *testing.T) {
 	}
 }
 
-// lengthen gives both ends an MTU of 9000. The dispatcher that the program is in goes off the interface and comes back meanwhile, since
-// veth of Linux 6.12, unlike 7, keeps to the limit that it has set for the program before.
+// lengthen gives both ends an MTU of 9000. It takes the dispatcher off the interface for the change and puts
+// it back: veth of Linux 6.12, unlike 7, keeps the limit that it set for the earlier program.
 func lengthen(t *testing.T, pair *testenv.Pair, p *Program) {
 	t.Helper()
 	id, err := p.Dispatched()
@@ -239,7 +243,7 @@ func lengthen(t *testing.T, pair *testenv.Pair, p *Program) {
 	put(d.FD())
 }
 
-// TestDispatchedMode: the dispatcher's mode is what there is.
+// TestDispatchedMode: attaching in another mode than the dispatcher's is an error.
 func TestDispatchedMode(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)

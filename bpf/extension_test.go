@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestDispatchedDevice: a program for the card's clock cannot be in a dispatcher.
+// TestDispatchedDevice: a program that reads the card's clock cannot join a dispatcher.
 func TestDispatchedDevice(t *testing.T) {
 	_, err := Load(Config{Queues: 1, Dispatcher: new(dispatcher.Interface), Timestamps: true, Device: 1})
 	if err == nil || !strings.Contains(err.Error(), "card's clock") {
@@ -23,7 +23,8 @@ func TestDispatchedDevice(t *testing.T) {
 	}
 }
 
-// TestDispatchedNotAsked: who does not ask to join hears that there is a dispatcher, and how to join it.
+// TestDispatchedNotAsked: the error for a program that does not ask to join names the dispatcher and says how
+// to join it.
 func TestDispatchedNotAsked(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	setXDP(t, &pair.B, likeDispatcher(t), 0)
@@ -38,7 +39,7 @@ func TestDispatchedNotAsked(t *testing.T) {
 	}
 }
 
-// likeDispatcher is a program that says of itself what libxdp's dispatchers do.
+// likeDispatcher is a program with the type information of libxdp's dispatchers.
 func likeDispatcher(t *testing.T) *ebpf.Program {
 	t.Helper()
 	testenv.Root(t)
@@ -65,7 +66,7 @@ func likeDispatcher(t *testing.T) *ebpf.Program {
 	return p
 }
 
-// loadChanged is Load of a program that has the interface for itself, but for what change does to it.
+// loadChanged loads a program that has the interface to itself, after change has edited it.
 func loadChanged(t *testing.T, c Config, change func(*ebpf.CollectionSpec)) *Program {
 	t.Helper()
 	testenv.Root(t)
@@ -97,7 +98,8 @@ func loadChanged(t *testing.T, c Config, change func(*ebpf.CollectionSpec)) *Pro
 	return p
 }
 
-// TestUnstamped: without its calls for room the program finds none for timestamps, says so, and does with packets what it did.
+// TestUnstamped: a program without its calls for headroom writes no timestamps, reports that, and decides on
+// packets as before.
 func TestUnstamped(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	p := loadChanged(t, Config{Queues: 1, Timestamps: true}, func(spec *ebpf.CollectionSpec) {
@@ -129,7 +131,8 @@ func TestUnstamped(t *testing.T) {
 	}
 }
 
-// TestDispatchedDrops: in a dispatcher, where it may be there longer than its process, the program drops packets only of queues with a socket.
+// TestDispatchedDrops: in a dispatcher, where the program may outlive its process, it drops packets only of
+// queues with a socket.
 func TestDispatchedDrops(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	p := loadChanged(t, Config{Queues: 1, Rules: []Rule{{Name: "all", Action: Drop}}}, func(spec *ebpf.CollectionSpec) {
@@ -162,7 +165,7 @@ func TestDispatchedDrops(t *testing.T) {
 	}
 }
 
-// calling is how often a program asks for room in front of a packet.
+// calling counts how often a program asks for room in front of a packet.
 func calling(program asm.Instructions) (n int) {
 	for _, ins := range program {
 		if ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnXdpAdjustMeta {

@@ -39,8 +39,7 @@ func newForeign(t *testing.T) *ebpf.Program {
 	return p
 }
 
-// attachForeign attaches it in the given way, and says how the error must
-// describe it.
+// attachForeign attaches the program in the given way, and returns how the error must describe it.
 var attachForeign = map[string]func(*testing.T, *testenv.End, *ebpf.Program) (mode Mode, linked bool, remedy string){
 	"netlink": func(t *testing.T, end *testenv.End, p *ebpf.Program) (Mode, bool, string) {
 		setXDP(t, end, p, 0)
@@ -130,7 +129,7 @@ func TestRemedyWorks(t *testing.T) {
 	if err := attachTo(t, p, &pair.B, Driver); err != nil {
 		t.Errorf("after %q: %v", remedy, err)
 	}
-	// And nobody replaces ours by accident.
+	// Other tools do not replace our program by accident.
 	if out, err := pair.B.Command(words[0], words[1:]...).CombinedOutput(); err == nil {
 		t.Errorf("%q took our program off: %s", remedy, out)
 	}

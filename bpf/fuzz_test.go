@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
-// FuzzFilter holds any filter the kernel loads against the matcher, over any packet.
+// FuzzFilter compares any filter that the kernel loads with the matcher, on any packet.
 func FuzzFilter(f *testing.F) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, text := range expressions(f, "expressions.txt") {
@@ -15,7 +15,8 @@ func FuzzFilter(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, packet []byte) {
 		e, err := filter.Parse(text)
-		// What is not a packet for BPF_PROG_TEST_RUN, or a filter too slow to load.
+		// Skip anything that BPF_PROG_TEST_RUN does not accept as a packet, and filters that take
+		// too long to load.
 		if err != nil || len(text) > 500 || len(packet) < 14 || len(packet) > 3000 {
 			return
 		}

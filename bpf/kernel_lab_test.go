@@ -8,8 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestOnThisKernel runs on the kernels of the lab what depends on a kernel's verifier:
-// programs of filters, rules, and users' own.
+// TestOnThisKernel runs the tests that depend on a kernel's verifier on the kernels of the lab:
+// filters, rules, and users' own programs.
 func TestOnThisKernel(t *testing.T) {
 	testenv.Long(t, "the same tests run on this machine's kernel in their whole form")
 	for name, run := range map[string]func(*testing.T){

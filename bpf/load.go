@@ -17,7 +17,7 @@ import (
 // statusMap is the section with the words that user space maps.
 const statusMap = ".bss"
 
-// maps are what all instances of the program share.
+// maps are the maps that all instances of the program share.
 type maps struct {
 	sockets  *ebpf.Map
 	counters *ebpf.Map
@@ -68,7 +68,7 @@ func (c Config) prepare(s *table) (*ebpf.CollectionSpec, error) {
 // onlyProgram is the name of the one program of a prepared collection.
 const onlyProgram = "capture"
 
-// variant is the program that fits the configuration, bound to the device if it asks one.
+// variant selects the program that fits the configuration, bound to the device if there is one.
 func (c Config) variant(spec *ebpf.CollectionSpec) *ebpf.ProgramSpec {
 	if c.Device == 0 {
 		return spec.Programs[captureProgUnifieddCapture]
@@ -96,8 +96,8 @@ func (c Config) setConstants(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// load puts a prepared program into the kernel, on the maps given or, when there
-// are none, on new ones. The caller closes the collection.
+// load loads a prepared program into the kernel, with the given maps or, if there are none, with
+// new ones. The caller closes the collection.
 func (c *Config) load(spec *ebpf.CollectionSpec, s *Selection, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	if c.Dispatcher != nil {
 		return c.loadExtension(spec, s, shared)
@@ -156,7 +156,7 @@ const (
 	ownSymbol    = "unifiedd_own"
 )
 
-// The functions that filters with protochain call, the first of them.
+// The functions that filters with protochain call, first the one that they call directly.
 const (
 	chainSymbol = "unifiedd_chain"
 	stepSymbol  = "unifiedd_step"
@@ -180,7 +180,7 @@ func errNoFunction(symbol string) error {
 	return errors.New("replace the filter: the compiled program has no function " + symbol)
 }
 
-// without leaves out those of the functions that nothing calls, which the verifier refuses.
+// without removes those of the functions that nothing calls, since the verifier refuses them.
 func without(program asm.Instructions, names ...string) asm.Instructions {
 	for _, name := range names {
 		if start, end := function(program, name); start >= 0 && !calls(program, name) {
@@ -214,8 +214,8 @@ func function(program asm.Instructions, name string) (start, end int) {
 	return start, len(program)
 }
 
-// extend makes the prepared program one that a dispatcher calls. Whether that gets packets of several buffers is the dispatcher's
-// matter, and not the program's.
+// extend turns the prepared program into one that a dispatcher calls. The dispatcher, not the program,
+// decides whether it gets packets of several buffers.
 func extend(spec *ebpf.CollectionSpec) error {
 	program := spec.Programs[onlyProgram]
 	program.Type, program.AttachType = ebpf.Extension, ebpf.AttachNone
@@ -226,9 +226,9 @@ func extend(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// loadExtension loads the program for the dispatcher on the interface, so that the kernel says
+// loadExtension loads the program for the dispatcher on the interface, so that the kernel checks
 // what that dispatcher accepts. A dispatcher whose functions change no packets accepts no program
-// that writes timestamps; it then gets one that does not.
+// that writes timestamps; loadExtension then loads one that does not.
 func (c *Config) loadExtension(spec *ebpf.CollectionSpec, s *Selection, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	target, err := c.Dispatcher.Target()
 	if err != nil {
@@ -257,7 +257,8 @@ func (c *Config) loadExtension(spec *ebpf.CollectionSpec, s *Selection, shared m
 	return collection, nil
 }
 
-// unstamped has the program find no room for timestamps, without asking.
+// unstamped removes the calls that make room for timestamps; the program then behaves as if there
+// were none.
 func unstamped(program asm.Instructions) asm.Instructions {
 	for i := range program {
 		if ins := &program[i]; ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnXdpAdjustMeta {
@@ -293,16 +294,16 @@ func (p *Program) join(ifindex int, mode Mode) error {
 // InDispatcher reports whether the program was loaded to join a dispatcher.
 func (p *Program) InDispatcher() bool { return p.config.Dispatcher != nil }
 
-// Unstamped reports whether timestamps were asked for that the program cannot write, since the dispatcher takes none
-// that does.
+// Unstamped reports whether timestamps were requested that the program cannot write, since the dispatcher
+// accepts no program that does.
 func (p *Program) Unstamped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.config.Timestamps && p.config.unstamped
 }
 
-// Dispatched returns the ID of the dispatcher on the interface, if this program is in it: other
-// processes may exchange it. It is 0 if the program is in none. Errors are those of package
+// Dispatched returns the ID of the dispatcher on the interface if this program is in it, else 0.
+// Other processes may exchange the dispatcher, and so change the ID. Errors are those of package
 // dispatcher.
 func (p *Program) Dispatched() (id uint32, err error) {
 	p.mu.Lock()

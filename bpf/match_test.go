@@ -16,8 +16,8 @@ func TestMatcherAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestMatchesWhatIsLeftOfPackets: lengths are those on the wire, and what was not kept
-// rejects.
+// TestMatchesWhatIsLeftOfPackets: on a truncated packet the matcher uses the length on the wire,
+// and a test of bytes that were cut off rejects the packet.
 func TestMatchesWhatIsLeftOfPackets(t *testing.T) {
 	p := pad(ethernet(poolMAC[0], poolMAC[1], nil, 0x0800, ipv4("10.0.0.1", "10.0.0.2", 6, 0, 0, ports(1, 80))))
 	for text, want := range map[string]bool{
@@ -30,7 +30,7 @@ func TestMatchesWhatIsLeftOfPackets(t *testing.T) {
 	}
 }
 
-// FuzzMatcher: no packet makes it panic.
+// FuzzMatcher: no packet makes the matcher panic.
 func FuzzMatcher(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 20 {

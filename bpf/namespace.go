@@ -7,13 +7,13 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// namespace is a network namespace that is needed again, by whatever thread; its zero
-// value is any.
+// namespace is a network namespace that later calls need, from any thread. Its zero value stands
+// for any namespace.
 type namespace struct{ fd *netns.NsHandle }
 
-// home is the calling thread's namespace, where the program is bound to a device:
-// the kernel looks that up in the namespace of whoever loads the program, also
-// when it is one with another filter.
+// home returns the calling thread's namespace if the program is bound to a device. The kernel looks
+// up the device in the namespace of the thread that loads the program. That also applies to later
+// loads with another filter.
 func (c Config) home() (namespace, error) {
 	if c.Device == 0 {
 		return namespace{}, nil
@@ -25,8 +25,8 @@ func (c Config) home() (namespace, error) {
 	return namespace{&fd}, nil
 }
 
-// do calls f on a thread in the namespace. Only where that is another than the calling
-// thread's it takes CAP_SYS_ADMIN.
+// do calls f on a thread in the namespace. It needs CAP_SYS_ADMIN only if that is not the calling
+// thread's namespace.
 func (n namespace) do(f func() error) error {
 	if n.fd == nil {
 		return f()
@@ -43,7 +43,7 @@ func (n namespace) do(f func() error) error {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := netns.Set(*n.fd)
 		if err != nil {
 			err = fmt.Errorf("enter the interface's network namespace: %w (grant CAP_SYS_ADMIN)", err)

@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Object is an XDP program of the user's own, in an ELF object, which decides what becomes
-// of packets. It is linked into the program of this package as a function. It does not
-// change once it is read and may be used from any goroutine.
+// Object is an XDP program of the user's own, in an ELF object, which decides about packets. It is
+// linked into the program of this package as a function. An Object does not change after it is
+// read, and any goroutine may use it.
 type Object struct {
 	file, program string
 	elf           []byte
 	fragments     bool
 }
 
-// ErrObject says that an ELF object cannot be used as a filter; the error's text says why.
+// ErrObject means that an ELF object cannot be used as a filter. The error's text has the reason.
 var ErrObject = errors.New("object cannot be a filter")
 
-// ReadObject reads an ELF object and looks whether its program of that name can be a filter:
-// whether the verifier accepts it Load says. Errors match [ErrObject], or are those of reading the file.
+// ReadObject reads an ELF object and checks that its program of that name can be a filter. Whether the
+// verifier accepts it, Load reports. Errors match [ErrObject], or are those of reading the file.
 func ReadObject(file, program string) (*Object, error) {
 	elf, err := os.ReadFile(file)
 	if err != nil {
@@ -43,8 +43,8 @@ func ReadObject(file, program string) (*Object, error) {
 	return o, nil
 }
 
-// Fragments reports whether the program takes packets that fill several buffers: whether it is
-// in section xdp.frags.
+// Fragments reports whether the program accepts packets that fill several buffers, that is, whether
+// it is in section xdp.frags.
 func (o *Object) Fragments() bool { return o.fragments }
 
 // String names the program and its file.
@@ -57,7 +57,7 @@ func (o *Object) wrong(format string, a ...any) error {
 	return fmt.Errorf("%w: %s: %s", ErrObject, o, fmt.Sprintf(format, a...))
 }
 
-// read reads the object again, for a caller who changes it, and checks it.
+// read reads the object again, for a caller that changes it, and checks it.
 func (o *Object) read() (*ebpf.CollectionSpec, *ebpf.ProgramSpec, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(o.elf))
 	if err != nil {
@@ -73,7 +73,7 @@ func (o *Object) read() (*ebpf.CollectionSpec, *ebpf.ProgramSpec, error) {
 	return spec, p, nil
 }
 
-// programs are the names of those in an object, in order.
+// programs returns the names of the programs in an object, in order.
 func programs(spec *ebpf.CollectionSpec) (names []string) {
 	for name := range spec.Programs {
 		names = append(names, name)
@@ -109,7 +109,7 @@ const (
 	changes     = "and a filter leaves the packet as it is"
 )
 
-// forbidden are helpers that a filter must not call, and why.
+// forbidden are the helpers that a filter must not call, each with the reason.
 var forbidden = map[asm.BuiltinFunc]string{
 	asm.FnRedirect: decidesOnly, asm.FnRedirectMap: decidesOnly, asm.FnTailCall: decidesOnly,
 	asm.FnXdpAdjustHead: changes, asm.FnXdpAdjustMeta: changes, asm.FnXdpAdjustTail: changes, asm.FnXdpStoreBytes: changes,
@@ -135,7 +135,7 @@ func (o *Object) checkMaps(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// ownPrefix is put before the names of what is the user's in a program.
+// ownPrefix is put before the names of the user's functions and maps in a program.
 const ownPrefix = "own_"
 
 // join links the user's program into ours. Its functions and maps are added under new names, and

@@ -31,8 +31,8 @@ func datagram(port uint16) []byte {
 	return pad(ethernet(poolMAC[0], poolMAC[1], nil, 0x0800, ipv4("10.0.0.1", "10.0.0.2", 17, 0, 0, ports(1, port))))
 }
 
-// TestOwnProgramDecides: what the user's program returns becomes of packets, and it counts
-// them itself.
+// TestOwnProgramDecides: the return value of the user's program decides about a packet, and the
+// program's own counters are reported.
 func TestOwnProgramDecides(t *testing.T) {
 	own := mustRead(t, "by_port")
 	p := mustLoad(t, Config{Own: own, MultiBuffer: own.Fragments(), Timestamps: true})
@@ -48,8 +48,8 @@ func TestOwnProgramDecides(t *testing.T) {
 	}
 }
 
-// TestSelectionsTakeTurns: each way to select takes the place of each other, and the verdicts'
-// counters go on.
+// TestSelectionsTakeTurns: Select can replace any kind of selection by any other, and the verdicts'
+// counters continue.
 func TestSelectionsTakeTurns(t *testing.T) {
 	p := mustLoad(t, Config{})
 	rules := []Rule{{"first", mustParse(t, "udp dst port 7003"), Take}}
@@ -84,8 +84,8 @@ func TestSelectionsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestOwnProgramRefused: the errors say what is wrong and what to do, and the selection
-// before stays.
+// TestOwnProgramRefused: the error names the mistake and the remedy, and the earlier selection
+// stays.
 func TestOwnProgramRefused(t *testing.T) {
 	for program, want := range map[string]string{
 		"by_prot":    "there is no such program (there is: by_port, moves_head, of_socket, one_buffer, reads_behind)",
@@ -116,7 +116,8 @@ func TestOwnProgramRefused(t *testing.T) {
 	}
 }
 
-// TestOwnObjectIsChecked: licence, type information and maps, in objects that are changed.
+// TestOwnObjectIsChecked: ReadObject checks the licence, type information and maps of modified
+// objects.
 func TestOwnObjectIsChecked(t *testing.T) {
 	for what, c := range map[string]struct {
 		change func([]byte) []byte
@@ -142,8 +143,8 @@ func TestOwnObjectIsChecked(t *testing.T) {
 	}
 }
 
-// mapOf gives the map of one type another: in the type information, a type is the length of an
-// array behind the type of its elements and that of its index.
+// mapOf changes the type of a map. The type information encodes the map type as the length of an
+// array, which follows the element type and the index type.
 func mapOf(t *testing.T, elf []byte, from, to ebpf.MapType) []byte {
 	t.Helper()
 	const array = 3 << 24
@@ -159,7 +160,8 @@ func mapOf(t *testing.T, elf []byte, from, to ebpf.MapType) []byte {
 	return nil
 }
 
-// TestFirstRuleDecides, with each action, and counts what it matches.
+// TestFirstRuleDecides: for each action, the first rule that matches a packet decides and counts
+// it.
 func TestFirstRuleDecides(t *testing.T) {
 	p := mustLoad(t, Config{Rules: []Rule{
 		{"left", mustParse(t, "udp dst port 2"), Leave},
@@ -183,7 +185,7 @@ func TestFirstRuleDecides(t *testing.T) {
 	}
 }
 
-// TestManyRules: as many as there may be, the last of which matches every packet.
+// TestManyRules: MaxRules rules work, and the last one matches every packet.
 func TestManyRules(t *testing.T) {
 	rules := make([]Rule, MaxRules)
 	for i := range rules {

@@ -18,7 +18,7 @@ var (
 
 func pick[T any](r *rand.Rand, pool []T) T { return pool[r.IntN(len(pool))] }
 
-// join puts the parts of a packet one behind the other.
+// join concatenates the parts of a packet.
 func join(parts ...[]byte) []byte {
 	var all []byte
 	for _, p := range parts {
@@ -29,7 +29,7 @@ func join(parts ...[]byte) []byte {
 
 func be16(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }
 
-// ethernet begins a packet; tags are pairs of a type and a number.
+// ethernet returns the beginning of a packet; tags are pairs of a type and a number.
 func ethernet(dst, src string, tags [][2]uint16, ethertype uint16, payload []byte) []byte {
 	p := []byte(dst + src)
 	for _, t := range tags {
@@ -99,7 +99,7 @@ func arp(sender, target string) []byte {
 	return join(m, make([]byte, 6), netip.MustParseAddr(target).AsSlice())
 }
 
-// pad makes a packet as long as the shortest on a wire.
+// pad pads a packet to the shortest length on a wire.
 func pad(p []byte) []byte {
 	return append(p, make([]byte, max(0, 60-len(p)))...)
 }
@@ -109,7 +109,7 @@ func randomPlain(r *rand.Rand) []byte {
 	return pad(randomEthernet(r, nil, randomPlain6))
 }
 
-// randomAny is a packet with anything in it, perhaps cut short.
+// randomAny is a packet with any content, perhaps truncated.
 func randomAny(r *rand.Rand) []byte {
 	var tags [][2]uint16
 	for range r.IntN(4) {
@@ -160,7 +160,7 @@ func randomExtended6(r *rand.Rand) []byte {
 	return ipv6(pick(r, pool6), pick(r, pool6), next, payload)
 }
 
-// label is one of MPLS; last: what is behind it is no label.
+// label is an MPLS label; last says that no label follows.
 func label(number uint32, last bool) []byte {
 	v := number<<12 | 64
 	if last {
@@ -188,15 +188,15 @@ func randomIP(r *rand.Rand) (ethertype uint16, packet []byte) {
 	return 0x0800, ipv4(pick(r, pool4), pick(r, pool4), pick(r, poolProto), r.IntN(3), 0, randomSegment(r))
 }
 
-// randomSegment is what may be behind an IP header, with anything in it.
+// randomSegment is any payload of an IP header.
 func randomSegment(r *rand.Rand) []byte {
 	b := join(randomPorts(r), make([]byte, r.IntN(40)))
 	b[pick(r, []int{0, 0, 12, 13, 20})] = pick(r, []byte{0x20, 0x50, 2, 8, 16, 18, 128})
 	return b
 }
 
-// randomLayered is a packet in LLC, MPLS, PPPoE or Geneve, perhaps behind a tag, and
-// perhaps cut short.
+// randomLayered is a packet in LLC, MPLS, PPPoE or Geneve, perhaps after a tag, and perhaps
+// truncated.
 func randomLayered(r *rand.Rand) []byte {
 	var tags [][2]uint16
 	if r.IntN(5) == 0 {
@@ -231,7 +231,7 @@ func randomInside(r *rand.Rand, dst, src string, tags [][2]uint16, ethertype uin
 	return randomLLC(r, dst, src, tags)
 }
 
-// randomGeneve is a UDP packet with an IP packet in it, perhaps in Ethernet.
+// randomGeneve is a UDP packet with an inner IP packet, perhaps in Ethernet.
 func randomGeneve(r *rand.Rand, ethertype uint16, ip []byte) []byte {
 	network := pick(r, []uint32{11, 12})
 	inner := join(geneve(ethertype, network, r.IntN(3)), ip)
@@ -254,8 +254,8 @@ func randomLLC(r *rand.Rand, dst, src string, tags [][2]uint16) []byte {
 	return join([]byte(dst+src), ethernet("", "", tags, 0, nil)[:4*len(tags)], p[12:])
 }
 
-// frames have a length in place of a type and LLC behind it, or the type of a protocol
-// that comes in LLC too.
+// frames have a length in place of a type, followed by LLC, or the type of a protocol that also
+// occurs in LLC.
 func frames(r *rand.Rand) (list [][]byte) {
 	frame := func(kind uint16, start ...byte) {
 		list = append(list, ethernet(pick(r, poolMAC), pick(r, poolMAC), nil, kind, append(start, make([]byte, 46-len(start))...)))
@@ -281,7 +281,7 @@ func frames(r *rand.Rand) (list [][]byte) {
 	return list
 }
 
-// typical are packets that the examples in manuals are about.
+// typical are packets like those in the manuals' examples.
 func typical() (list [][]byte) {
 	four := func(proto byte, payload []byte) []byte { return ipv4("10.0.0.1", "10.0.0.2", proto, 0, 0, payload) }
 	add := func(kind uint16, payload []byte, tags ...[2]uint16) {
@@ -337,8 +337,8 @@ func typical() (list [][]byte) {
 	return list
 }
 
-// malformed are packets that break rules: every beginning of some, headers that say they
-// are shorter or longer than they are, and random bytes behind the types that are known.
+// malformed are packets that break rules: every beginning of some packets, headers with lengths
+// that are too short or too long, and random bytes after the known types.
 func malformed(r *rand.Rand) (packets [][]byte) {
 	whole := ethernet(poolMAC[0], poolMAC[1], nil, 0x0800, ipv4("10.0.0.1", "10.0.0.2", 6, 1, 0, ports(1234, 80)))
 	six := ethernet(poolMAC[0], poolMAC[1], nil, 0x86dd, ipv6("2001:db8::1", "2001:db8::2", 0, join(option(44, 1), fragment6(6, 0, true), ports(53, 80))))

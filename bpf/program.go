@@ -20,26 +20,26 @@ type Program struct {
 	maps   maps
 	home   namespace // where Load ran, of a program that is bound to a device
 
-	// refused is the word the XDP program sets when it could not write a
-	// timestamp; after Close it is one of ours with the last value.
+	// refused is the word that the XDP program sets when it could not write a timestamp. After
+	// Close it is a word of ours with the last value.
 	refused atomic.Pointer[atomic.Uint32]
 
 	mu      sync.Mutex
 	mapped  *mappedWord
 	program *ebpf.Program // the instance that runs; nil when closed
-	current               // what belongs to it alone
+	current               // not shared with other instances
 	link    attachment    // nil while not attached
 	mode    Mode          // of link
 	buffer  []captureCounter
 }
 
-// attachment has the program on its interface: a bpf_link, or a place in a dispatcher.
+// attachment keeps the program on its interface: a bpf_link, or a place in a dispatcher.
 type attachment interface {
 	Update(*ebpf.Program) error
 	Close() error
 }
 
-// newProgram takes what it needs out of the collection, the word and the namespace.
+// newProgram takes the program, the word and the namespace from the collection.
 func newProgram(c Config, s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection, refused *mappedWord, home namespace) (*Program, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -68,15 +68,15 @@ func newProgram(c Config, s table, spec *ebpf.CollectionSpec, collection *ebpf.C
 // Once true it stays true.
 func (p *Program) MetaRefused() bool { return p.refused.Load().Load() != 0 }
 
-// Replace exchanges the filter; nil wants all packets. It is Select of that.
+// Replace replaces the filter; nil accepts all packets. It calls Select.
 func (p *Program) Replace(expr *filter.Expr) error { return p.Select(Selection{Filter: expr}) }
 
-// Select exchanges the selection. Each packet meets the old or the new one. Counters continue;
-// those of rules and of the user's program belong to the selection and begin at zero. After an
-// error the old selection stays. Errors are those of [Load].
+// Select replaces the selection. Each packet meets either the old or the new one. The verdicts'
+// counters continue. Counters of rules and of the user's program belong to the selection and start
+// at zero. After an error the old selection stays. Errors are those of [Load].
 func (p *Program) Select(s Selection) error { return p.change(oneTable(s)) }
 
-// change has the program decide by another table.
+// change makes the program use another table.
 func (p *Program) change(s table) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *Program) change(s table) error {
 	return p.exchange(collection.DetachProgram(onlyProgram), newCurrent(s, spec, collection))
 }
 
-// prepare returns the compiled program with another table, whose rules have numbers.
+// prepare returns the compiled program with another table, whose rules have their numbers.
 func (p *Program) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -122,9 +122,8 @@ func (p *Program) exchange(program *ebpf.Program, its current) error {
 	return errors.Join(old.Close(), was.close())
 }
 
-// Close takes the program off its interface and gives everything back. A second
-// call does nothing. No call of MetaRefused may be running; later ones are
-// answered with the last value.
+// Close takes the program off its interface and releases everything. A second call does nothing. No
+// call of MetaRefused may be running; later calls return the last value.
 func (p *Program) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,8 +155,8 @@ const MaxQueues = 4096
 
 // Config says what [Load] loads. The zero value is not valid: Queues is needed.
 type Config struct {
-	// Queues is the number of receive queues of the interface, 1 to
-	// [MaxQueues]. Packets of queues from there on are left to the kernel.
+	// Queues is the number of receive queues of the interface, 1 to [MaxQueues]. The kernel
+	// receives the packets of higher queues.
 	Queues int
 	// MultiBuffer lets the driver hand over packets that fill several of its
 	// buffers. Many drivers refuse a program without it on an interface with a
@@ -169,19 +168,20 @@ type Config struct {
 	MaxLen uint32
 	// Timestamps writes the time of arrival in front of each redirected packet.
 	Timestamps bool
-	// Device, where not 0, is the index of the interface whose driver the program
-	// asks for the time of the card's own clock as well. The program can then be
-	// attached to that interface only, and in driver mode only. Load must run on a
-	// thread in the network namespace of the interface. Needs Timestamps and Linux 6.3.
+	// Device, if not 0, is the index of the interface whose driver the program also asks for the
+	// time of the card's own clock. The program can then be attached to that interface only, and in
+	// driver mode only. Load must run on a thread in the network namespace of the interface. Needs
+	// Timestamps and Linux 6.3.
 	Device int
-	// Dispatcher is libxdp's dispatcher on the interface, or nil. The program joins it beside
-	// those of others. The Program owns it after Load. Device must then be 0. Where the dispatcher
-	// calls no programs that change packets, there are no timestamps, and MetaRefused is true from
-	// the first packet on: those of xdp-tools before 1.5.5, and Linux enforces it since 6.13.
+	// Dispatcher is libxdp's dispatcher on the interface, or nil. The program joins it as one of
+	// several. The Program owns the Dispatcher after Load. Device must then be 0. Some dispatchers
+	// call no programs that change packets: those of xdp-tools before 1.5.5, and Linux enforces it
+	// since 6.13. There the program writes no timestamps, and MetaRefused is true from the first
+	// packet on.
 	Dispatcher *dispatcher.Interface
-	// Priority is the program's among those of the dispatcher: programs with lower ones run first.
+	// Priority is the program's priority in the dispatcher: programs with lower ones run first.
 	Priority uint32
-	// Filter, Rules and Own are a [Selection]: which packets are wanted.
+	// Filter, Rules and Own are a [Selection]: the packets to accept.
 	Filter *filter.Expr
 	Rules  []Rule
 	Own    *Object
@@ -205,7 +205,7 @@ func (c Config) check() error {
 	return s.check()
 }
 
-// current is what one instance of the program does not share with others.
+// current is the state that one instance of the program does not share with others.
 type current struct {
 	decides  table
 	own      *ebpf.Map // the counters of the user's program; nil: it has none
@@ -223,12 +223,12 @@ func newCurrent(s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection)
 
 func (c *current) close() error { return c.own.Close() }
 
-// SetSocket gives the packets of a receive queue to the AF_XDP socket fd, which
-// must be bound to that queue. The kernel takes its own reference to the
-// socket, and forgets it when the socket is closed; fd stays the caller's.
+// SetSocket directs the packets of a receive queue to the AF_XDP socket fd, which must be bound to
+// that queue. The kernel takes its own reference to the socket, and drops it when the socket is
+// closed. The caller still owns fd.
 func (p *Program) SetSocket(queue uint32, fd int) error { return p.SetSocketOf(0, queue, fd) }
 
-// SetSocketOf is SetSocket for the packets of a seat.
+// SetSocketOf is SetSocket for the packets of a slot.
 func (p *Program) SetSocketOf(seat int, queue uint32, fd int) error {
 	return p.onSockets(seat, queue, "give queue %d a socket: %w", func(sockets *ebpf.Map) error {
 		return sockets.Update(p.place(seat, queue), uint32(fd), ebpf.UpdateAny)
@@ -239,7 +239,7 @@ func (p *Program) SetSocketOf(seat int, queue uint32, fd int) error {
 // queue without a socket stays as it is.
 func (p *Program) ClearSocket(queue uint32) error { return p.ClearSocketOf(0, queue) }
 
-// ClearSocketOf is ClearSocket for the packets of a seat.
+// ClearSocketOf is ClearSocket for the packets of a slot.
 func (p *Program) ClearSocketOf(seat int, queue uint32) error {
 	return p.onSockets(seat, queue, "take the socket of queue %d: %w", func(sockets *ebpf.Map) error {
 		if err := sockets.Delete(p.place(seat, queue)); !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -263,7 +263,7 @@ func (p *Program) onSockets(seat int, queue uint32, format string, f func(*ebpf.
 	return nil
 }
 
-// place is where in the map of sockets the one of a queue is.
+// place is the index of a queue's socket in the map of sockets.
 func (p *Program) place(seat int, queue uint32) uint32 { return uint32(seat*p.config.Queues) + queue }
 
 func (p *Program) checkQueue(seat int, queue uint32) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// bare are packets as an interface without Ethernet headers has them.
+// bare are packets of an interface without Ethernet headers.
 func bare(r *rand.Rand, n int) (packets [][]byte) {
 	for len(packets) < n {
 		for _, p := range [][]byte{randomPlain(r), randomAny(r), randomLayered(r)} {
@@ -21,8 +21,8 @@ func bare(r *rand.Rand, n int) (packets [][]byte) {
 	return packets
 }
 
-// TestRawAgreesWithTcpdump asks tcpdump for its verdict on packets of link type RAW: which expressions it refuses, of which it says that
-// they reject all packets, and what the others accept.
+// TestRawAgreesWithTcpdump compares with tcpdump on packets of link type RAW: which expressions it refuses,
+// for which it says that they reject all packets, and which packets the others accept.
 func TestRawAgreesWithTcpdump(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 6))
 	packets := bare(r, 500)

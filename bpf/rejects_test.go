@@ -19,7 +19,8 @@ import (
 // dlt is what tcpdump -y calls a link type.
 var dlt = map[linktype.Type]string{linktype.Ethernet: "EN10MB", linktype.RawIP: "RAW"}
 
-// theirVerdict asks tcpdump to compile an expression: whether it refuses it, and whether because nothing can match.
+// theirVerdict asks tcpdump to compile an expression. It returns whether tcpdump refuses it, and whether
+// because no packet can match.
 func theirVerdict(t *testing.T, of linktype.Type, text string) (refused, rejects bool, says string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -31,7 +32,7 @@ func theirVerdict(t *testing.T, of linktype.Type, text string) (refused, rejects
 	return err != nil, strings.Contains(out.String(), "rejects all packets"), strings.TrimSpace(out.String())
 }
 
-// oneOf are tests that contradict each other often.
+// oneOf returns tests that often contradict each other.
 func oneOf(r *rand.Rand) string {
 	field := pick(r, []string{"ip[8]", "ip[9]", "ip6[6]", "tcp[13]", "udp[0:2]", "icmp[0]", "ether[12:2]", "ether[0]", "ip[0]", "ip[12:4]", "len", "tcp[0:2]", "arp[6:2]", "ip[6:2]"})
 	n := pick(r, []int{0, 1, 2, 5, 6, 16, 17, 40, 60, 64, 80, 128, 255, 256, 1500, 2048, 0x86dd, 65535, 70000})
@@ -50,7 +51,7 @@ func oneOf(r *rand.Rand) string {
 	return randomTest(r)
 }
 
-// contradiction joins a few of them, mostly with and.
+// contradiction joins a few of these tests, mostly with and.
 func contradiction(r *rand.Rand, depth int) string {
 	if depth == 0 || r.IntN(4) == 0 {
 		return oneOf(r)
@@ -66,8 +67,8 @@ func contradiction(r *rand.Rand, depth int) string {
 	return strings.Join(parts, pick(r, []string{" and ", " and ", " and ", " or "}))
 }
 
-// TestRejectsWhatTcpdumpRejects: an expression of which tcpdump says that it rejects all packets is refused here, and one that is refused here
-// accepts no packet in tcpdump's judgement either.
+// TestRejectsWhatTcpdumpRejects: Parse refuses each expression that tcpdump reports as rejecting all packets.
+// If Parse refuses an expression, tcpdump accepts no packet with it either.
 func TestRejectsWhatTcpdumpRejects(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 6))
 	var packets [][]byte

@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
-// spliceRules returns the program with one function more for each rule, and a filter
-// function that asks them in turn.
+// spliceRules returns the program with one more function for each rule, and a filter function that
+// calls them in order.
 func spliceRules(program asm.Instructions, t *table) (asm.Instructions, error) {
 	start, _ := function(program, filterSymbol)
 	if start < 0 || btf.FuncMetadata(&program[start]) == nil {
@@ -37,14 +37,14 @@ func spliceRules(program asm.Instructions, t *table) (asm.Instructions, error) {
 
 func ruleSymbol(i int) string { return fmt.Sprintf("%s_%d", filterSymbol, i) }
 
-// askRules is the body of the filter function: the action of the first rule that matches, and
-// the rule's number, from 1, and seat. Without one the packet is left.
+// askRules is the body of the filter function. It returns the action of the first rule that
+// matches, the rule's number, from 1, and the slot. If no rule matches, the kernel gets the packet.
 func askRules(t *table) asm.Instructions {
 	const packet, length, result = asm.R6, asm.R7, asm.R0 // the first two stay over calls
 	body := asm.Instructions{asm.Mov.Reg(packet, asm.R1), asm.Mov.Reg(length, asm.R2)}
 	for i, r := range t.Rules {
 		goOn := asm.JEq.Imm(result, 0, "")
-		goOn.Offset = 2 // over the two behind it
+		goOn.Offset = 2 // skips the next two
 		body = append(body,
 			asm.Mov.Reg(asm.R1, packet),
 			asm.Mov.Reg(asm.R2, length),
@@ -68,8 +68,8 @@ type RuleCounter struct {
 	Counter
 }
 
-// RuleCounters are what each rule of the selection in force has matched since that came into
-// force; nil where it has no rules.
+// RuleCounters returns how many packets each rule of the current selection has matched since the
+// selection came into force; nil if it has no rules.
 func (p *Program) RuleCounters() ([]RuleCounter, error) { return p.RuleCountersOf(0) }
 
 // RuleCountersOf returns the counters of the selection of a slot.
@@ -94,35 +94,35 @@ func (p *Program) RuleCountersOf(seat int) ([]RuleCounter, error) {
 // MaxRules bounds the rules of a Selection.
 const MaxRules = 64
 
-// Selection says which packets are wanted, in one of three ways: an expression, rules, or
-// a program of the user's own. The zero value wants every packet.
+// Selection says which packets to accept, in one of three ways: an expression, rules, or a program
+// of the user's own. The zero value accepts every packet.
 type Selection struct {
-	// Filter accepts the packets that are wanted. Nil accepts all of them.
+	// Filter accepts the wanted packets. Nil accepts all packets.
 	Filter *filter.Expr
-	// Rules are asked in order, and the first that matches a packet decides. What none
-	// matches is left to the kernel. At most [MaxRules].
+	// Rules are evaluated in order, and the first that matches a packet decides. The kernel gets
+	// packets that no rule matches. At most [MaxRules].
 	Rules []Rule
 	// Own is the program that decides.
 	Own *Object
 }
 
-// Rule decides on some packets, which it counts.
+// Rule decides about the packets that it matches, and counts them.
 type Rule struct {
 	Name   string
 	Match  *filter.Expr // nil matches every packet
 	Action Action
 }
 
-// Action is what becomes of packets.
+// Action says what happens to a packet.
 type Action uint8
 
 // The actions. The numbers are those of enum decision in unifiedd.bpf.c.
 const (
-	// Leave leaves them to the kernel.
+	// Leave leaves packets to the kernel.
 	Leave Action = iota
-	// Take hands them to the socket of their queue.
+	// Take passes packets to the socket of their queue.
 	Take
-	// Drop drops them: neither the socket nor the kernel gets them.
+	// Drop drops packets: neither the socket nor the kernel gets them.
 	Drop
 )
 
@@ -131,10 +131,10 @@ func (a Action) String() string {
 	return [...]string{Leave: "leave", Take: "take", Drop: "drop"}[min(a, Drop)]
 }
 
-// decisionBits is how far the number of a rule stands above its action.
+// decisionBits is the bit position of the rule's number, above its action.
 const decisionBits = 8
 
-// seatShift is how far the slot stands above both.
+// seatShift is the bit position of the slot, above both.
 const seatShift = 16
 
 // check checks the selection.
@@ -159,7 +159,7 @@ func (s *Selection) check() error {
 	return nil
 }
 
-// String is the selection for messages; empty where every packet is wanted.
+// String describes the selection for messages; empty if it accepts every packet.
 func (s *Selection) String() string {
 	switch {
 	case s.Own != nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// mustParse parses a filter that has to be right.
+// mustParse parses a filter that must be valid.
 func mustParse(t testing.TB, text string) *filter.Expr {
 	t.Helper()
 	e, err := filter.Parse(text)
@@ -47,9 +47,9 @@ func mustCount(t testing.TB, p *Program) Counters {
 	return c
 }
 
-// run runs the loaded program over a packet without an interface, and returns
-// which counter it moved. The counter must have grown by just this packet, and
-// what is neither redirected nor dropped must be passed on.
+// run runs the loaded program on a packet without an interface, and returns which counter changed.
+// That counter must have grown by exactly this packet. A packet that is neither redirected nor
+// dropped must be passed to the kernel.
 func run(t testing.TB, p *Program, packet []byte) Verdict {
 	t.Helper()
 	const xdpDrop, xdpPass, xdpRedirect = 1, 2, 4
@@ -82,8 +82,8 @@ func run(t testing.TB, p *Program, packet []byte) Verdict {
 	return got
 }
 
-// accepts reports what the filter in the kernel says of a packet. The program
-// has no socket, so packets it wants are counted as having none.
+// accepts reports whether the filter in the kernel accepts a packet. The program has no socket, so
+// accepted packets count as NoSocket.
 func accepts(t testing.TB, p *Program, packet []byte) bool {
 	t.Helper()
 	switch v := run(t, p, packet); v {

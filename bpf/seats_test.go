@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestSeats: of several selections the first with a rule that matches decides, its slot counts, and what
-// nobody decides on is left. Seats go on counting while they are arranged otherwise.
+// TestSeats: of several selections, the first with a rule that matches decides, and its slot counts the
+// packet. The kernel gets packets that no selection matches. The slots' counters continue when Arrange
+// changes the order.
 func TestSeats(t *testing.T) {
 	p := mustLoad(t, Config{Queues: 2})
 	web := Slotted{7, Selection{Rules: []Rule{
@@ -58,7 +59,7 @@ func TestSeats(t *testing.T) {
 		t.Errorf("%v, %v", rules, err)
 	}
 	one := Slotted{5, Selection{Rules: []Rule{{Name: "rest", Action: Take}}}}
-	for range ruleNumbers + 10 { // more rules than there are numbers come and go beside those that stay
+	for range ruleNumbers + 10 { // more new rules than numbers, while other rules stay
 		one.Rules = slices.Clone(one.Rules)
 		if err := p.Arrange([]Slotted{web, one}); err != nil {
 			t.Fatal(err)
@@ -89,7 +90,7 @@ func seatCounters(t *testing.T, p *Program) (all [Seats]Counters) {
 	return all
 }
 
-// TestSeatsRefused: what cannot be arranged changes nothing.
+// TestSeatsRefused: Arrange changes nothing when it returns an error.
 func TestSeatsRefused(t *testing.T) {
 	p := mustLoad(t, Config{Queues: 1})
 	udp := Selection{Filter: mustParse(t, "udp")}

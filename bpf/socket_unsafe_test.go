@@ -15,8 +15,7 @@ const (
 	ringSize  = 64
 )
 
-// xskSocket is the least AF_XDP socket that receives: ringSize chunks, given to
-// the kernel once.
+// xskSocket is a minimal AF_XDP socket that receives: the kernel gets ringSize chunks once.
 type xskSocket struct {
 	fd   int
 	umem []byte

@@ -68,7 +68,7 @@ func tcpdump(t *testing.T, file, expression string) []int {
 	return accepted
 }
 
-// expressions are those of the file, without what says where they come from.
+// expressions returns the expressions of the file, without the comments that name their sources.
 func expressions(t testing.TB, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
@@ -84,8 +84,8 @@ func expressions(t testing.TB, file string) []string {
 	return list
 }
 
-// verdicts compares what the loaded program, the matcher and tcpdump say of packets, and
-// returns how many are accepted. Packets shorter than a header do not reach programs.
+// verdicts compares the loaded program, the matcher and tcpdump on packets, and returns how many
+// they accept. The program does not get packets shorter than a header.
 func verdicts(t *testing.T, p *Program, text, file string, packets [][]byte) (accepted int) {
 	t.Helper()
 	return verdictsOf(t, p, linktype.Ethernet, text, file, packets)
@@ -105,7 +105,8 @@ func verdictsOf(t *testing.T, p *Program, of linktype.Type, text, file string, p
 		t.Errorf("%q: %v", text, err)
 		return 0
 	}
-	// Dropping tells what is accepted from what is not without a look at counters.
+	// With Drop the return value shows whether the program accepts a packet, and no counters need
+	// to be read.
 	if err := p.Select(Selection{Rules: []Rule{{Match: e, Action: Drop}}}); err != nil {
 		t.Errorf("%q: %v", text, err)
 		return 0
@@ -128,7 +129,7 @@ func verdictsOf(t *testing.T, p *Program, of linktype.Type, text, file string, p
 	return len(want)
 }
 
-// drops reports whether the program drops a packet; else it passes it.
+// drops reports whether the program drops a packet instead of passing it.
 func drops(t *testing.T, p *Program, packet []byte) bool {
 	t.Helper()
 	const xdpDrop, xdpPass = 1, 2
@@ -139,9 +140,8 @@ func drops(t *testing.T, p *Program, packet []byte) bool {
 	return action == xdpDrop
 }
 
-// TestAgreesWithTcpdump asks tcpdump, and so libpcap, for its verdict on the same
-// packets: whole ones and ones cut anywhere, with tags, labels, options, fragments,
-// extension headers, and nonsense.
+// TestAgreesWithTcpdump compares with tcpdump, and so libpcap, on the same packets: whole and
+// truncated ones, with tags, labels, options, fragments, extension headers, and random bytes.
 func TestAgreesWithTcpdump(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	packets := malformed(r)
@@ -167,8 +167,7 @@ func TestAgreesWithTcpdump(t *testing.T) {
 	}
 }
 
-// TestRandomExpressionsAgreeWithTcpdump does the same for expressions of all tests that
-// nest at random.
+// TestRandomExpressionsAgreeWithTcpdump does the same for random nested expressions of all tests.
 func TestRandomExpressionsAgreeWithTcpdump(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 6))
 	var packets [][]byte
@@ -182,8 +181,8 @@ func TestRandomExpressionsAgreeWithTcpdump(t *testing.T) {
 	}
 }
 
-// TestPrintsWhatMeansTheSame: what an expression is shown back as means to tcpdump what the
-// expression means here.
+// TestPrintsWhatMeansTheSame: the printed form of an expression means the same to tcpdump as the
+// expression does here.
 func TestPrintsWhatMeansTheSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 6))
 	var packets [][]byte
@@ -209,7 +208,8 @@ func TestPrintsWhatMeansTheSame(t *testing.T) {
 	}
 }
 
-// TestManual: each form of the manual is taken or refused as by tcpdump, and means the same.
+// TestManual: Parse accepts or refuses each form of the manual as tcpdump does, with the same
+// meaning.
 func TestManual(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 6))
 	packets := [][]byte{
@@ -234,8 +234,8 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestRefusesWhatTcpdumpRefuses: mistakes are mistakes to both. What only this project
-// refuses is listed in a file of its own.
+// TestRefusesWhatTcpdumpRefuses: Parse refuses each expression that tcpdump refuses. A file of its
+// own lists expressions that only this project refuses.
 func TestRefusesWhatTcpdumpRefuses(t *testing.T) {
 	file := writePcap(t, nil)
 	for name, theirs := range map[string]bool{"refused.txt": true, "refused_here.txt": false} {

@@ -29,9 +29,9 @@ func mapWord(m *ebpf.Map, offset uint32) (*mappedWord, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Sound: the mapping begins at a page and outlives every use of word (close
-	// forbids later ones), the offset is aligned and inside of it, and memory
-	// that the Go heap does not own never moves.
+	// This is sound. The mapping begins at a page and outlives every use of word (close forbids
+	// later ones). The offset is aligned and inside the mapping. Memory that the Go heap does not
+	// own never moves.
 	return &mappedWord{memory, (*atomic.Uint32)(unsafe.Pointer(&memory[offset]))}, nil
 }
 

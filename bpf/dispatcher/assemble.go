@@ -16,11 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// functionName is the function of a dispatcher that a program takes the place of.
+// functionName is the function of a dispatcher that a program replaces.
 func functionName(n int) string { return fmt.Sprintf("prog%d", n) }
 
-// load makes a dispatcher as the format says, in the kernel. With changes its functions are such as may change packets: since Linux 6.13 a
-// program that does (bpf_xdp_adjust_meta and the like) can take the place of no other.
+// load loads a dispatcher with this format into the kernel. With changes, its functions are ones that may
+// change packets: since Linux 6.13 a program that changes packets (bpf_xdp_adjust_meta and the like) can
+// replace no other function.
 func load(f *format, changes bool) (*ebpf.Program, error) {
 	value, err := f.bytes()
 	if err != nil {
@@ -48,9 +49,10 @@ func load(f *format, changes bool) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// instructions calls the functions one after the other. The result of a function is the result of
-// the program, unless the bit of its action says that the next function is called. After the last
-// function that result is XDP_PASS. The map is read so that it belongs to the program.
+// instructions calls the functions one after the other. If the bit of a function's result is set in
+// its actions, the next function runs. Otherwise that result is the result of the program. After
+// the last function the result is XDP_PASS. The instructions read the map so that it belongs to the
+// program.
 func instructions(f *format, config int, changes bool) asm.Instructions {
 	const packet, result, bit, pass = asm.R6, asm.R0, asm.R1, 2
 	out := "out"
@@ -102,9 +104,9 @@ func described(first asm.Instruction, name string) asm.Instruction {
 	})
 }
 
-// build makes a dispatcher with these programs. If no program changes packets, neither do its
-// functions, as in older releases of libxdp: the tools that made the dispatcher before accept such
-// a dispatcher.
+// build makes a dispatcher with these programs. If no program changes packets, the dispatcher's
+// functions do not either, as in older releases of libxdp: the tools that made the old dispatcher
+// accept the new one.
 func build(members []*member) (*built, error) {
 	f := newFormat(members)
 	b, err := fill(f, members, false)
@@ -181,9 +183,9 @@ func (f *files) pin(ifindex int, b *built) error {
 	return nil
 }
 
-// pinLink pins a link. For a program of ours, whose link must end with the process, it pins the
-// program in place of the link. libxdp's tools remove the pin of a link before that of its
-// program, and stop if it is missing, but do not check what it is.
+// pinLink pins a link. The link of one of our programs must end with the process, so pinLink pins
+// the program in its place. libxdp's tools remove the pin of a link before that of its program.
+// They stop if the pin is missing, but do not check what it pins.
 func (b *built) pinLink(n int, path string) error {
 	if m := b.members[n]; m.own {
 		return pinProgram(m.program, path)
@@ -191,7 +193,7 @@ func (b *built) pinLink(n int, path string) error {
 	return b.links[n].Pin(path)
 }
 
-// take gives the link of the program that is ours, if there is one, to the caller.
+// take transfers the link of our program, if there is one, to the caller.
 func (b *built) take() link.Link {
 	n := slices.IndexFunc(b.members, func(m *member) bool { return m.own })
 	if n < 0 {
@@ -211,18 +213,18 @@ func pinProgram(p *ebpf.Program, path string) error {
 	return errors.Join(c.Pin(path), c.Close())
 }
 
-// Most is how many programs a dispatcher has room for.
+// Most is how many programs fit into a dispatcher.
 const Most = 10
 
 const (
 	programName = "xdp_dispatcher" // of every dispatcher
 	magic       = 'X' + 'D' + 'P'
 	version     = 2
-	proceed     = 31 // what a function returns that no program is in the place of: the next one runs
+	proceed     = 31 // result of a function that no program replaces: the next one runs
 )
 
-// format is the value of a dispatcher's map, struct xdp_dispatcher_config of libxdp. Of the programs each has
-// an element of the arrays.
+// format is the value of a dispatcher's map, struct xdp_dispatcher_config of libxdp. Each program has one
+// element of each array.
 type format struct {
 	Magic, Version, Programs, Fragments uint8
 	Actions, Priorities, Flags          [Most]uint32
@@ -253,8 +255,8 @@ func newFormat(members []*member) *format {
 	return f
 }
 
-// open gives the dispatcher with this id, and what its map says. The caller closes it. Errors match ErrOther,
-// ErrVersion, ErrPermission, or fs.ErrNotExist where there is no such program.
+// open returns the dispatcher with this id, and the value of its map. The caller closes it. Errors match
+// ErrOther, ErrVersion, ErrPermission, or fs.ErrNotExist where there is no such program.
 func open(id ebpf.ProgramID) (*ebpf.Program, *format, error) {
 	p, err := ebpf.NewProgramFromID(id)
 	if errors.Is(err, fs.ErrPermission) {
@@ -295,7 +297,7 @@ func formatOf(p *ebpf.Program) (*format, error) {
 	return parse(value)
 }
 
-// remedy is what to do about a dispatcher that cannot be joined.
+// remedy says what to do about a dispatcher that a program cannot join.
 const remedy = "unload its programs, as with xdp-loader unload, and load them with a libxdp of protocol version 2"
 
 // parse reads the value of a dispatcher's map. Before version 2 it had no magic number.
@@ -313,7 +315,7 @@ func parse(value []byte) (*format, error) {
 	return f, nil
 }
 
-// Is reports whether a program is a dispatcher, of whatever version, as far as the kernel tells.
+// Is reports whether a program is a dispatcher of any version, as far as the kernel tells.
 func Is(id uint32) bool {
 	p, _, err := open(ebpf.ProgramID(id))
 	_ = p.Close()

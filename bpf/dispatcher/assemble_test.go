@@ -13,7 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// mustLoad loads a dispatcher of n functions, whose results have the next one called if their bits are among actions.
+// mustLoad loads a dispatcher of n functions. The next function runs if the bit of a function's result is set
+// in actions.
 func mustLoad(t *testing.T, n int, actions uint32, changes bool) *ebpf.Program {
 	t.Helper()
 	testenv.Root(t)
@@ -29,8 +30,9 @@ func mustLoad(t *testing.T, n int, actions uint32, changes bool) *ebpf.Program {
 	return p
 }
 
-// TestAssembled: dispatchers of all lengths are accepted, and have a function with a type for each program. Where no program is in their place functions
-// return 31, which has the next one called, and behind the last the packet passes.
+// TestAssembled: the kernel accepts dispatchers of all lengths, and each has a typed function for each
+// program. A function that no program replaces returns 31, after which the next function runs. After the last
+// function the packet passes.
 func TestAssembled(t *testing.T) {
 	for n := 1; n <= Most; n++ {
 		for _, changes := range []bool{false, true} {
@@ -81,7 +83,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestReplace: a dispatcher is exchanged for another only where it still is the one on the interface.
+// TestReplace: replace succeeds only if the old dispatcher is still on the interface.
 func TestReplace(t *testing.T) {
 	b := newBench(t)
 	b.forge(b.plain("other"))
@@ -108,7 +110,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceRefused: the driver's own words are kept.
+// TestReplaceRefused: the error has the driver's own words.
 func TestReplaceRefused(t *testing.T) {
 	testenv.Leaks(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})

@@ -6,23 +6,23 @@ import "errors"
 var (
 	// ErrOther: the program on the interface is no dispatcher.
 	ErrOther = errors.New("the XDP program is no dispatcher of libxdp")
-	// ErrVersion: the dispatcher is of a version of the protocol that is not known here.
+	// ErrVersion: the dispatcher has a version of the protocol that this package does not know.
 	ErrVersion = errors.New("dispatcher of another version")
 	// ErrFull: the dispatcher has no room for another program.
 	ErrFull = errors.New("the dispatcher is full")
 	// ErrNoFiles: there is no BPF file system where libxdp pins programs.
 	ErrNoFiles = errors.New("no BPF file system")
-	// ErrNoPins: the programs of the dispatcher are not pinned where libxdp pins them.
+	// ErrNoPins: the programs of the dispatcher are not pinned in libxdp's directory.
 	ErrNoPins = errors.New("the dispatcher's programs are not pinned")
 	// ErrPermission: a capability is missing.
 	ErrPermission = errors.New("not permitted")
 	// ErrLocked means that another process keeps libxdp's directory locked.
 	ErrLocked = errors.New("locked by another process")
-	// ErrRefused: the driver does not take the new dispatcher. The old one stays.
+	// ErrRefused: the driver refuses the new dispatcher. The old one stays.
 	ErrRefused = errors.New("the driver refuses the dispatcher")
-	// ErrGone: the program was taken out of the dispatcher, or the dispatcher off the interface.
+	// errGone: the program was taken out of the dispatcher, or the dispatcher off the interface.
 	errGone = errors.New("the program is no longer in the dispatcher")
-	// ErrBusy: others exchanged the dispatcher again and again.
+	// ErrBusy: other processes exchanged the dispatcher in every attempt.
 	ErrBusy = errors.New("the dispatcher is being exchanged by others")
 )
 

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootVariable names another place for the BPF file system than defaultRoot, as it does to libxdp.
+// rootVariable is the environment variable that overrides defaultRoot, the place of the BPF file
+// system. libxdp reads the same variable.
 const (
 	rootVariable = "LIBXDP_BPFFS"
 	defaultRoot  = "/sys/fs/bpf"
@@ -67,7 +68,7 @@ func (f *files) lock() error {
 	}
 }
 
-// close gives the lock back.
+// close releases the lock.
 func (f *files) close() error { return unix.Close(f.fd) }
 
 // fileError adds a remedy to an error of a file.
@@ -81,10 +82,12 @@ func fileError(step string, err error) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// markName is the pattern of names of marks; libxdp looks at names that begin with dispatch- only.
+// markName is the pattern of the names of marks. libxdp considers only names that begin with
+// dispatch-.
 const markName = "unifiedd-%d"
 
-// mark says that a program is of this process, as long as that lives: a directory, locked.
+// mark is a locked directory. It says that a program belongs to this process as long as the process
+// lives.
 type mark struct {
 	path string
 	fd   int
@@ -129,7 +132,7 @@ func (m *mark) close() error {
 	return errors.Join(os.Remove(m.path), unix.Close(m.fd))
 }
 
-// abandon leaves the mark to whoever finds it: the program is dead from here on.
+// abandon unlocks the mark and leaves the directory. From then on the program counts as dead.
 func (m *mark) abandon() error {
 	if m == nil {
 		return nil
@@ -137,7 +140,7 @@ func (m *mark) abandon() error {
 	return unix.Close(m.fd)
 }
 
-// dead reports whether the program is one of ours, and its process gone.
+// dead reports whether the program is one of ours whose process has ended.
 func (f *files) dead(id ebpf.ProgramID) bool {
 	fd, err := lockMark(f.markPath(id))
 	if err != nil {
@@ -151,7 +154,7 @@ func (f *files) dead(id ebpf.ProgramID) bool {
 func (f *files) removeStale() {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
-		return // what is left costs nothing
+		return // stale marks cost nothing
 	}
 	for _, e := range entries {
 		var id ebpf.ProgramID
@@ -166,8 +169,9 @@ func (f *files) removeStale() {
 	}
 }
 
-// Sweep takes the programs of processes that are gone out of the dispatchers in the network namespace of the calling thread, as the next to join there would: for
-// who outlives a process of ours. Where there is no BPF file system, or no such program, it does nothing.
+// Sweep removes the programs of dead processes from the dispatchers in the network namespace of the calling
+// thread. The next Join there would do the same; Sweep is for a process that outlives one of ours. Without a
+// BPF file system or such a program it does nothing.
 func Sweep() error {
 	err := locked(func(f *files) error {
 		f.removeStale()
@@ -183,7 +187,8 @@ func Sweep() error {
 	return err
 }
 
-// removeStaleFiles takes dead programs out of the dispatcher with the directory of that name, if it is on an interface.
+// removeStaleFiles removes dead programs from the dispatcher with the directory of that name, if it is on an
+// interface.
 func (f *files) removeStaleFiles(name string) error {
 	var ifindex int
 	var id ebpf.ProgramID
@@ -192,7 +197,7 @@ func (f *files) removeStaleFiles(name string) error {
 	}
 	i, err := Find(ifindex)
 	if err != nil || i == nil {
-		return nil // it is of another namespace, or gone
+		return nil // it is in another namespace, or no longer exists
 	}
 	defer i.Close()
 	if on, err := i.look(); err != nil || on.id != id {

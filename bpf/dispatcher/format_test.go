@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestFormat: the value of the map is 124 bytes, where libxdp has them.
+// TestFormat: the value of the map has 124 bytes, and its fields are where libxdp puts them.
 func TestFormat(t *testing.T) {
 	f := newFormat([]*member{
 		{Settings: Settings{Priority: 10, Actions: 1 << 2, Fragments: true}},
@@ -35,7 +35,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestFormatRefused: what is of another version is refused by that, and with a remedy.
+// TestFormatRefused: the error for a map of another version names the version and a remedy.
 func TestFormatRefused(t *testing.T) {
 	value, err := newFormat(nil).bytes()
 	if err != nil {
@@ -55,7 +55,7 @@ func TestFormatRefused(t *testing.T) {
 	}
 }
 
-// TestInOrder: programs are in the order in which libxdp has them.
+// TestInOrder: inOrder puts programs into the order that libxdp uses.
 func TestInOrder(t *testing.T) {
 	at := func(priority uint32, name, tag string) *member {
 		return &member{Settings: Settings{Priority: priority}, name: name, tag: tag}
@@ -68,7 +68,8 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// TestWholeNames: names that the kernel cuts off are, as libxdp's are, those in the program's types, where it has any.
+// TestWholeNames: where the kernel truncates a name, the name comes from the program's type information, if
+// it has any, as in libxdp.
 func TestWholeNames(t *testing.T) {
 	testenv.Root(t)
 	for name, want := range map[string]string{"short": "short", "exactly_fifteen": "exactly_fifteen", "one_that_is_longer": "one_that_is_longer"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// bench is an interface with libxdp's tools at work.
+// bench is an interface on which libxdp's tools are used.
 type bench struct {
 	*testing.T
 	*testenv.Libxdp
@@ -26,7 +26,7 @@ func newBench(t *testing.T) *bench {
 	return &bench{t, testenv.NewLibxdp(t, &pair.B)}
 }
 
-// plain is a program as it is not in a dispatcher.
+// plain is an ordinary XDP program, not one for a dispatcher.
 func (b *bench) plain(name string) *ebpf.Program {
 	b.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -39,7 +39,8 @@ func (b *bench) plain(name string) *ebpf.Program {
 	return p
 }
 
-// forge puts a dispatcher on the interface, and pins programs as if they were in it, which takes a kernel that loads such.
+// forge puts a dispatcher on the interface, and pins programs as if they were in it. So a test can run on a
+// kernel that loads no extensions.
 func (b *bench) forge(programs ...*ebpf.Program) (id ebpf.ProgramID) {
 	b.Helper()
 	var members []*member
@@ -77,7 +78,7 @@ func (b *bench) forge(programs ...*ebpf.Program) (id ebpf.ProgramID) {
 	return m.id
 }
 
-// on is the program on the interface.
+// on is the id of the program on the interface.
 func (b *bench) on() (id uint32) {
 	b.Helper()
 	b.End.Do(b, func() {
@@ -92,7 +93,7 @@ func (b *bench) on() (id uint32) {
 
 var ordinary = Settings{Priority: DefaultPriority, Actions: DefaultActions, Fragments: true}
 
-// find looks for the dispatcher.
+// find looks for the dispatcher on the interface.
 func (b *bench) find() (i *Interface, err error) {
 	b.Helper()
 	b.End.Do(b, func() { i, err = Find(b.End.Index) })
@@ -110,7 +111,7 @@ func (b *bench) mustFind() *Interface {
 	return i
 }
 
-// attach puts a program on the interface, as somebody would who knows no dispatcher.
+// attach puts a program on the interface without a dispatcher.
 func (b *bench) attach(p *ebpf.Program) {
 	b.Helper()
 	b.End.Do(b, func() {

@@ -33,8 +33,9 @@ const (
 	nested        = 1 << 15
 )
 
-// Find looks for a dispatcher on the interface with this index in the network namespace of the calling thread. Nil, and no error, means
-// that there is no program. Errors match ErrOther where there is another program, ErrVersion or ErrPermission. The caller closes the Interface.
+// Find looks for a dispatcher on the interface with this index in the network namespace of the calling
+// thread. A nil Interface and a nil error mean that the interface has no program. Errors match ErrOther where
+// there is another program, ErrVersion or ErrPermission. The caller closes the Interface.
 func Find(ifindex int) (*Interface, error) {
 	iface, err := net.InterfaceByIndex(ifindex)
 	if err != nil {
@@ -53,7 +54,7 @@ func Find(ifindex int) (*Interface, error) {
 	return i, nil
 }
 
-// find looks whether there is a dispatcher.
+// find reports whether there is a dispatcher.
 func (i *Interface) find() (bool, error) {
 	for range tries {
 		on, err := i.look()
@@ -70,7 +71,7 @@ func (i *Interface) find() (bool, error) {
 	return false, i.about(ErrBusy)
 }
 
-// about puts the interface before an error.
+// about puts the interface in front of an error.
 func (i *Interface) about(err error) error {
 	if err == nil {
 		return nil
@@ -78,10 +79,10 @@ func (i *Interface) about(err error) error {
 	return fmt.Errorf("libxdp's dispatcher on %s: %w", i.name, err)
 }
 
-// Generic reports whether the dispatcher runs in generic mode, and not in the driver.
+// Generic reports whether the dispatcher runs in generic mode instead of in the driver.
 func (i *Interface) Generic() bool { return i.generic }
 
-// Close gives the socket back. The program that joined stays.
+// Close closes the socket. A program that joined stays in the dispatcher.
 func (i *Interface) Close() {
 	if i != nil {
 		i.socket.Close()
@@ -138,11 +139,11 @@ func parseAttached(value []byte) (on attached, err error) {
 	return on, nil
 }
 
-// modeFlags are those with which a program is exchanged for another in a mode.
+// modeFlags are the flags with which replace exchanges a program, by mode.
 var modeFlags = map[uint8]uint32{nl.XDP_ATTACHED_DRV: unix.XDP_FLAGS_DRV_MODE, nl.XDP_ATTACHED_SKB: unix.XDP_FLAGS_SKB_MODE}
 
-// replace puts a program in the place of the dispatcher, nil: none. The error is errChanged when that is not there any more, else it wraps the
-// kernel's.
+// replace puts a program in the place of the dispatcher; nil removes the dispatcher. The error is errChanged
+// if the dispatcher is no longer there; otherwise it wraps the kernel's.
 func (i *Interface) replace(old *present, p *ebpf.Program) error {
 	fd := int32(-1)
 	if p != nil {

@@ -28,7 +28,7 @@ func (b *bench) seated(p *ebpf.Program, others ...*ebpf.Program) *Slot {
 	return s
 }
 
-// nothingLeft fails the test where there is a program on the interface, or a pin or mark anywhere.
+// nothingLeft fails the test if a program is on the interface, or a pin or mark exists.
 func (b *bench) nothingLeft() {
 	b.Helper()
 	if id := b.on(); id != 0 {
@@ -39,7 +39,7 @@ func (b *bench) nothingLeft() {
 	}
 }
 
-// TestLastLeaves: the last program takes the dispatcher with it. A second time there is nothing to do.
+// TestLastLeaves: when the last program leaves, the dispatcher goes too. A second Close does nothing.
 func TestLastLeaves(t *testing.T) {
 	b := newBench(t)
 	s := b.seated(b.plain("unifiedd_a"))
@@ -57,7 +57,8 @@ func TestLastLeaves(t *testing.T) {
 	}
 }
 
-// TestLeavesAlone: what others have put in the place of the dispatcher stays.
+// TestLeavesAlone: Close leaves a program alone that others have put in the place of the
+// dispatcher.
 func TestLeavesAlone(t *testing.T) {
 	b := newBench(t)
 	s := b.seated(b.plain("unifiedd_a"))
@@ -74,7 +75,8 @@ func TestLeavesAlone(t *testing.T) {
 	}
 }
 
-// TestTakenOut: others have exchanged the dispatcher for one without the program.
+// TestTakenOut: after others have exchanged the dispatcher for one without the program, the slot
+// reports that.
 func TestTakenOut(t *testing.T) {
 	b := newBench(t)
 	s := b.seated(b.plain("unifiedd_a"), b.plain("other"))
@@ -95,12 +97,12 @@ func TestTakenOut(t *testing.T) {
 	}
 }
 
-// marks are those in libxdp's directory.
+// marks lists the marks in libxdp's directory.
 func (b *bench) marks() []string {
 	return slices.DeleteFunc(b.Pins(b), func(name string) bool { return !strings.HasPrefix(name, "unifiedd-") })
 }
 
-// TestSweep: the programs of processes that are gone are taken out, those of others stay.
+// TestSweep: Sweep removes the programs of dead processes and leaves all others.
 func TestSweep(t *testing.T) {
 	b := newBench(t)
 	sweep := func() {
@@ -125,7 +127,7 @@ func TestSweep(t *testing.T) {
 	s.mark = nil
 }
 
-// TestSweepMarks: marks of programs that are no more go, whatever became of them.
+// TestSweepMarks: removeStale removes the marks of programs that no longer exist.
 func TestSweepMarks(t *testing.T) {
 	b := newBench(t)
 	s := b.seated(b.plain("unifiedd_a"), b.plain("other"))
@@ -152,7 +154,7 @@ func TestSweepMarks(t *testing.T) {
 	}
 }
 
-// TestInterfaceDeleted: with the interface its dispatcher goes, and what is ours of its pins.
+// TestInterfaceDeleted: the interface takes its dispatcher with it, and Close removes our pins.
 func TestInterfaceDeleted(t *testing.T) {
 	b := newBench(t)
 	s := b.seated(b.plain("unifiedd_a"), b.plain("other"))
@@ -165,7 +167,8 @@ func TestInterfaceDeleted(t *testing.T) {
 	}
 }
 
-// TestLiving: a new dispatcher has the programs of others and of processes that live, but not the one that leaves.
+// TestLiving: a new dispatcher has the programs of others and of living processes, but not the one that
+// leaves.
 func TestLiving(t *testing.T) {
 	b := newBench(t)
 	f, err := openFiles()

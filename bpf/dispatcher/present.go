@@ -18,8 +18,8 @@ type present struct {
 	members []*member
 }
 
-// read reads the dispatcher on the interface; nil: there is no program. The caller closes it. Errors match errChanged, those of
-// open, and ErrNoPins.
+// read reads the dispatcher on the interface; nil if there is no program. The caller closes it. Errors match
+// errChanged, those of open, and ErrNoPins.
 func (i *Interface) read(f *files) (_ *present, err error) {
 	on, err := i.look()
 	if err != nil || on.id == 0 {
@@ -49,7 +49,7 @@ func (i *Interface) read(f *files) (_ *present, err error) {
 	return d, nil
 }
 
-// changed is errChanged for a program that is gone.
+// changed returns errChanged in place of an error that says that a program no longer exists.
 func changed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return errChanged
@@ -118,7 +118,7 @@ type member struct {
 	own       bool // a slot holds its link, and no pin does
 }
 
-// newMember asks what order the program has among others; the program stays the caller's.
+// newMember finds the program's place in the order of programs. The caller still owns the program.
 func newMember(p *ebpf.Program, s Settings) (*member, error) {
 	info, err := p.Info()
 	if err != nil {
@@ -138,8 +138,8 @@ func inOrder(members []*member) {
 	})
 }
 
-// Probe tries whether the kernel lets this process load a program that a dispatcher calls, an extension: kernels may be locked down against
-// such, or be without a BPF compiler.
+// Probe tries whether the kernel lets this process load an extension, that is, a program that a dispatcher
+// calls. A locked-down kernel, or one without a BPF compiler, refuses it.
 func Probe() error {
 	d, err := load(newFormat([]*member{{}}), false)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refused checks an error: its kind, unless that is nil, and that it names the interface and what is to be done.
+// refused checks an error: its kind, unless that is nil, and that it names the interface and a remedy.
 func (b *bench) refused(err, kind error, words ...string) {
 	b.Helper()
 	if err == nil || kind != nil && !errors.Is(err, kind) {
@@ -28,7 +28,7 @@ func (b *bench) refused(err, kind error, words ...string) {
 	}
 }
 
-// refusesToJoin checks that a program cannot join, and that all is as it was.
+// refusesToJoin checks that a program cannot join, and that the attempt changes nothing.
 func (b *bench) refusesToJoin(kind error, words ...string) {
 	b.Helper()
 	i, pins, on := b.mustFind(), b.Pins(b), b.on()
@@ -39,7 +39,8 @@ func (b *bench) refusesToJoin(kind error, words ...string) {
 	}
 }
 
-// TestFindNothing: without a program there is nothing to join, and no error.
+// TestFindNothing: on an interface without a program Find returns neither a dispatcher nor an
+// error.
 func TestFindNothing(t *testing.T) {
 	b := newBench(t)
 	if i, err := b.find(); i != nil || err != nil {
@@ -47,7 +48,7 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
-// TestFindOther: a program that is no dispatcher.
+// TestFindOther: Find refuses a program that is no dispatcher.
 func TestFindOther(t *testing.T) {
 	b := newBench(t)
 	b.attach(b.plain("somebody_elses"))
@@ -58,7 +59,7 @@ func TestFindOther(t *testing.T) {
 	}
 }
 
-// TestFindNamesake: a program that is called as dispatchers are, and has no map as they have.
+// TestFindNamesake: Find refuses a program that has a dispatcher's name and not its map.
 func TestFindNamesake(t *testing.T) {
 	b := newBench(t)
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: ".rodata", Type: ebpf.Hash, KeySize: 4, ValueSize: 124, MaxEntries: 1, Flags: unix.BPF_F_RDONLY_PROG})
@@ -79,7 +80,7 @@ func TestFindNamesake(t *testing.T) {
 	b.refused(err, ErrOther, "its map is another")
 }
 
-// TestFindOtherVersions: dispatchers of versions before and after.
+// TestFindOtherVersions: Find refuses dispatchers of earlier and later versions.
 func TestFindOtherVersions(t *testing.T) {
 	for want, f := range map[string]format{"before 2": {Magic: 1, Version: 1}, "version: 3": {Magic: magic, Version: 3}} {
 		b := newBench(t)
@@ -97,7 +98,7 @@ func TestFindOtherVersions(t *testing.T) {
 	}
 }
 
-// TestFindGeneric: whether the dispatcher runs in the driver is told.
+// TestFindGeneric: Generic reports whether the dispatcher runs in generic mode.
 func TestFindGeneric(t *testing.T) {
 	b := newBench(t)
 	b.forge(b.plain("other"))
@@ -106,7 +107,7 @@ func TestFindGeneric(t *testing.T) {
 	}
 }
 
-// TestFull: ten programs are all there is room for.
+// TestFull: a dispatcher has room for ten programs; one more gets an error.
 func TestFull(t *testing.T) {
 	b := newBench(t)
 	var all []*ebpf.Program
@@ -117,7 +118,7 @@ func TestFull(t *testing.T) {
 	b.refusesToJoin(ErrFull, "10 programs", "xdp-loader unload")
 }
 
-// TestNoFiles: without a BPF file system nothing can be pinned.
+// TestNoFiles: without a BPF file system a program cannot join.
 func TestNoFiles(t *testing.T) {
 	b := newBench(t)
 	b.forge(b.plain("other"))
@@ -129,7 +130,7 @@ func TestNoFiles(t *testing.T) {
 	}
 }
 
-// TestNoPins: a dispatcher whose programs cannot be had stays as it is.
+// TestNoPins: a dispatcher whose programs are not pinned stays unchanged.
 func TestNoPins(t *testing.T) {
 	b := newBench(t)
 	id := b.forge(b.plain("other"), b.plain("other"))
@@ -139,14 +140,14 @@ func TestNoPins(t *testing.T) {
 	b.refusesToJoin(ErrNoPins, "prog1-prog", "load them again")
 }
 
-// TestNoProgram: what the kernel does not take for a dispatcher's program leaves nothing behind.
+// TestNoProgram: when the kernel refuses a program for the dispatcher, Join leaves nothing behind.
 func TestNoProgram(t *testing.T) {
 	b := newBench(t)
 	b.forge(b.plain("other"))
 	b.refusesToJoin(nil, "other", "into the dispatcher")
 }
 
-// TestLocked: somebody keeps the directory locked.
+// TestLocked: Join fails while another process keeps the directory locked.
 func TestLocked(t *testing.T) {
 	b := newBench(t)
 	b.forge(b.plain("other"))
@@ -161,7 +162,7 @@ func TestLocked(t *testing.T) {
 	b.refusesToJoin(ErrLocked, b.Dir, "fuser")
 }
 
-// TestPermission: without CAP_SYS_ADMIN the kernel gives nobody somebody else's program.
+// TestPermission: without CAP_SYS_ADMIN the kernel gives no access to another process's program.
 func TestPermission(t *testing.T) {
 	b := newBench(t)
 	b.forge(b.plain("other"))

@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asUser runs f in the interface's namespace on a thread of an ordinary user that has some capabilities, and no others.
+// asUser runs f in the interface's namespace, on a thread of an ordinary user that has these capabilities
+// only.
 func (b *bench) asUser(capabilities []int, f func() error) (err error) {
 	b.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		b.End.Do(b, func() {
 			if err = becomeUser(capabilities); err == nil {
 				err = f()
@@ -26,7 +27,7 @@ func (b *bench) asUser(capabilities []int, f func() error) (err error) {
 	return err
 }
 
-// becomeUser makes the calling thread one of an ordinary user.
+// becomeUser makes the calling thread one of an ordinary user with these capabilities.
 func becomeUser(capabilities []int) error {
 	const user = 65534
 	if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
@@ -43,11 +44,12 @@ func becomeUser(capabilities []int) error {
 	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0])
 }
 
-// usual are the capabilities that a daemon has anyway.
+// usual are the capabilities that a daemon keeps without a dispatcher, too.
 var usual = []int{unix.CAP_NET_RAW, unix.CAP_NET_ADMIN, unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_IPC_LOCK}
 
-// TestAsDaemon: an ordinary user with the capabilities that a daemon keeps for it, which are two more than usual, finds a dispatcher, pins and leaves, though all
-// there is root's. (CAP_SYS_ADMIN is also what goes back to the thread's namespace.)
+// TestAsDaemon: an ordinary user with the capabilities that a daemon keeps for a dispatcher, two more than
+// usual, can find a dispatcher, join and leave, though root owns all files. (The thread also needs
+// CAP_SYS_ADMIN to return to its namespace.)
 func TestAsDaemon(t *testing.T) {
 	b := newBench(t)
 	s, p := b.seated(b.plain("unifiedd_a")), b.plain("unifiedd_b")
@@ -80,7 +82,7 @@ func TestAsDaemon(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestAsDaemonWithout: without one of them it is told which, and nothing is changed.
+// TestAsDaemonWithout: without one of these capabilities the error names it, and nothing changes.
 func TestAsDaemonWithout(t *testing.T) {
 	b := newBench(t)
 	s := b.seated(b.plain("unifiedd_a"))

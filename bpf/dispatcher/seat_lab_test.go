@@ -25,7 +25,7 @@ func newLoaded(t *testing.T, programs ...string) *bench {
 	return b
 }
 
-// program loads one that lets everything pass.
+// program loads a program that passes every packet.
 func (b *bench) program(i *Interface, name string) *ebpf.Program {
 	b.Helper()
 	target, err := i.Target()
@@ -69,7 +69,7 @@ func (b *bench) awaitGone(id ebpf.ProgramID) {
 	})
 }
 
-// TestProbe: the lab's kernels take programs for dispatchers.
+// TestProbe: the lab's kernels load programs for dispatchers.
 func TestProbe(t *testing.T) {
 	testenv.Root(t)
 	if err := Probe(); err != nil {
@@ -77,7 +77,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestJoin: libxdp's tools list the program among theirs, where its priority and name put it, and when it has left have what they had.
+// TestJoin: libxdp's tools list the program among theirs, at the place that its priority and name give. After
+// it has left, they list their own programs as before.
 func TestJoin(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass, testenv.OtherDeny)
 	i := b.mustFind()
@@ -116,7 +117,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinLongNames: programs whose names the kernel cuts off to the same are in the order in which libxdp's tools, which know the whole names, put them too.
+// TestJoinLongNames: programs whose truncated names are equal are in the same order as with libxdp's tools,
+// which know the whole names.
 func TestJoinLongNames(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
@@ -132,8 +134,10 @@ func TestJoinLongNames(t *testing.T) {
 	}
 }
 
-// TestJoinChanges: a program that changes packets joins a dispatcher whose functions do, as those of xdp-tools 1.5.5 and newer. Where the kernel keeps to
-// that, tools whose functions do not (1.3.1) can put it into none of theirs, leave what is there, and can go on when it has left.
+// TestJoinChanges: a program that changes packets joins a dispatcher whose functions do so too, as those of
+// xdp-tools 1.5.5 and newer. Where the kernel enforces this, tools whose functions do not change packets
+// (1.3.1) cannot add the program to their dispatcher. They leave the present one as it is, and work again
+// after the program has left.
 func TestJoinChanges(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
@@ -192,7 +196,7 @@ func (b *bench) changing(i *Interface, name string) (*ebpf.Program, error) {
 	})
 }
 
-// exchangeChanging puts a dispatcher whose functions change packets in the place of the one that is there, with the same programs.
+// exchangeChanging replaces the dispatcher by one whose functions change packets, with the same programs.
 func (b *bench) exchangeChanging(i *Interface) {
 	b.Helper()
 	err := locked(func(f *files) error {
@@ -211,7 +215,8 @@ func (b *bench) exchangeChanging(i *Interface) {
 	}
 }
 
-// TestOthersChange: others add and remove theirs, and even ours.
+// TestOthersChange: the program stays when other processes add and remove theirs, and the slot
+// notices when one removes ours.
 func TestOthersChange(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
@@ -248,7 +253,7 @@ func TestOthersChange(t *testing.T) {
 	}
 }
 
-// s2 is a program of a dispatcher that is loaded again for it.
+// s2 is a program for a dispatcher that is loaded for it and removed again.
 func s2(b *bench, i *Interface) *ebpf.Program {
 	b.Helper()
 	b.Load(b, testenv.OtherPass)
@@ -257,7 +262,7 @@ func s2(b *bench, i *Interface) *ebpf.Program {
 	return p
 }
 
-// TestLastOfOthersLeaves: the last program takes the dispatcher with it.
+// TestLastOfOthersLeaves: when the last program leaves, the dispatcher goes too.
 func TestLastOfOthersLeaves(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass)
 	s := b.join(b.mustFind(), "unifiedd_a")
@@ -277,7 +282,7 @@ func TestLastOfOthersLeaves(t *testing.T) {
 	b.awaitGone(s.in)
 }
 
-// TestDead: a program whose process is gone is left out at the next exchange; that of one which lives is not.
+// TestDead: the next exchange drops the program of a dead process and keeps that of a living one.
 func TestDead(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()

@@ -13,10 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tries is how often something is begun again that others came between.
+// tries is how often an operation starts again after other processes exchanged the dispatcher
+// during it.
 const tries = 10
 
-// Function is one of a dispatcher that has programs in it. A program is loaded to take its place; then it can take that of every other.
+// Function is a function of every dispatcher that has programs. A program is loaded as a replacement of this
+// function, and can then replace every other one.
 const Function = "prog0"
 
 // Slot is the place of a program in the dispatcher of an interface.
@@ -34,7 +36,7 @@ type place struct {
 	link link.Link      // to its function; nil: others hold it by a pin
 }
 
-// close takes the program off the function.
+// close detaches the program from the function.
 func (p *place) close() error {
 	if p.link == nil {
 		return nil
@@ -44,8 +46,8 @@ func (p *place) close() error {
 	return err
 }
 
-// Target is the dispatcher that is on the interface, to load a program for: as an extension of its function [Function].
-// The caller closes it.
+// Target returns the dispatcher on the interface. The caller loads its program as an extension of the
+// dispatcher's [Function]. The caller closes it.
 func (i *Interface) Target() (*ebpf.Program, error) {
 	for range tries {
 		on, err := i.look()
@@ -63,9 +65,9 @@ func (i *Interface) Target() (*ebpf.Program, error) {
 	return nil, i.about(ErrBusy)
 }
 
-// Join puts a program into the dispatcher, for as long as the Seat is not closed. The program and the Interface stay the caller's, and the
-// latter must be open as long as the seat. Errors match those of this package, or wrap the kernel's where the
-// driver refuses the dispatcher.
+// Join puts a program into the dispatcher until the caller closes the Slot. The caller still owns the program
+// and the Interface, and keeps the Interface open as long as the slot. Errors match those of this package, or
+// wrap the kernel's if the driver refuses the dispatcher.
 func (i *Interface) Join(p *ebpf.Program, s Settings) (*Slot, error) {
 	seat := &Slot{on: i, settings: s}
 	if err := seat.exchange(p); err != nil {
@@ -77,8 +79,8 @@ func (i *Interface) Join(p *ebpf.Program, s Settings) (*Slot, error) {
 // Update exchanges the program for another. On error the old one stays.
 func (s *Slot) Update(p *ebpf.Program) error { return s.on.about(s.exchange(p)) }
 
-// Close takes the program out of the dispatcher, if it still is there. A dispatcher that nobody is in is taken off. After an
-// error the program counts as dead, and a second call does nothing.
+// Close takes the program out of the dispatcher, if it is still there. If the dispatcher is then empty, Close
+// removes it from the interface. After an error the program counts as dead, and a second call does nothing.
 func (s *Slot) Close() error {
 	if s.mark == nil {
 		return nil
@@ -103,7 +105,7 @@ func (s *Slot) leave(f *files) error {
 	return os.Remove(s.mark.path)
 }
 
-// Here is the program on the interface, a dispatcher, if the slot's program is in it; else 0.
+// Here is the id of the dispatcher on the interface if it has the slot's program; otherwise 0.
 func (s *Slot) Here() (id uint32, err error) {
 	err = locked(func(f *files) error {
 		d, err := s.on.read(f)
@@ -113,7 +115,7 @@ func (s *Slot) Here() (id uint32, err error) {
 		if d.has(s.id) {
 			id = uint32(d.on.id)
 		}
-		if d != nil && d.on.id != s.in { // nothing runs in the one before any more
+		if d != nil && d.on.id != s.in { // nothing runs in the earlier one
 			err = s.place.close()
 			s.place = place{d.on.id, s.takeOverLink(f, d)}
 		}
@@ -125,7 +127,8 @@ func (s *Slot) Here() (id uint32, err error) {
 	return id, s.on.about(err)
 }
 
-// takeOverLink takes over the link by which others have the program run in a dispatcher of theirs, so that it goes with this process; nil: it stays theirs.
+// takeOverLink takes over the link with which another process attached the program to its dispatcher, so that
+// the link ends with this process. It returns nil if that fails.
 func (s *Slot) takeOverLink(f *files, d *present) link.Link {
 	n := slices.IndexFunc(d.members, func(m *member) bool { return m.id == s.id })
 	if n < 0 {
@@ -144,7 +147,7 @@ func (s *Slot) takeOverLink(f *files, d *present) link.Link {
 	return l
 }
 
-// exchange puts a program in the place of the slot's, if there is one.
+// exchange replaces the slot's program, or adds p if there is none.
 func (s *Slot) exchange(p *ebpf.Program) error {
 	in, err := newMember(p, s.settings)
 	if err != nil {
@@ -161,14 +164,16 @@ func (s *Slot) exchange(p *ebpf.Program) error {
 		if err != nil {
 			return errors.Join(err, fresh.close())
 		}
-		// Of a program that is out: what cannot be removed says that it is dead.
+		// The old program is out of the dispatcher. If its mark stays, the closed mark says that
+		// the program is dead.
 		_, _ = s.mark.close(), s.place.close()
 		s.mark, s.id, s.place = fresh, in.id, next
 		return nil
 	})
 }
 
-// locked runs f with libxdp's directory locked, and again when others have exchanged the dispatcher meanwhile.
+// locked runs f with libxdp's directory locked. It runs f again if another process exchanged the dispatcher
+// during the call.
 func locked(f func(*files) error) error {
 	dir, err := openFiles()
 	if err != nil {
@@ -208,8 +213,8 @@ func (i *Interface) exchange(f *files, out ebpf.ProgramID, in *member) (at place
 	if at, err = i.put(f, old, members); err != nil {
 		return at, err
 	}
-	// From here on it is done. A packet that is in the old dispatcher still meets all of its programs. What cannot be removed does nothing, and
-	// xdp-loader clean removes it.
+	// The exchange is complete here. A packet that is still in the old dispatcher runs through all of its
+	// programs. Files that cannot be removed do no harm; xdp-loader clean removes them.
 	barrier()
 	_ = os.RemoveAll(f.pins(i.index, old.on.id))
 	for _, m := range dead {
@@ -218,14 +223,16 @@ func (i *Interface) exchange(f *files, out ebpf.ProgramID, in *member) (at place
 	return at, nil
 }
 
-// barrier waits until every processor has left the XDP program that it was in (MEMBARRIER_CMD_GLOBAL is synchronize_rcu). A kernel that does not offer it
-// may have a few packets pass by the programs of a dispatcher that was just exchanged.
+// barrier waits until every processor has left the XDP program that it was running (MEMBARRIER_CMD_GLOBAL is
+// synchronize_rcu). On a kernel without it, a few packets may bypass the programs of a dispatcher that was
+// just exchanged.
 func barrier() {
 	const global = 1 // MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h
 	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 }
 
-// living are those of the programs that stay, without one, and those whose processes are gone.
+// living sorts the programs, apart from out, into those that stay and those whose processes have
+// ended.
 func (f *files) living(members []*member, out ebpf.ProgramID) (stay, dead []*member) {
 	for _, m := range members {
 		switch {
@@ -239,7 +246,7 @@ func (f *files) living(members []*member, out ebpf.ProgramID) (stay, dead []*mem
 	return stay, dead
 }
 
-// put puts a dispatcher with these programs in the place of the old one; without any, none.
+// put replaces the old dispatcher by one with these programs, or removes it if there are none.
 func (i *Interface) put(f *files, old *present, members []*member) (at place, err error) {
 	if len(members) == 0 {
 		return at, i.replace(old, nil)
@@ -249,7 +256,7 @@ func (i *Interface) put(f *files, old *present, members []*member) (at place, er
 	if err != nil {
 		return at, err
 	}
-	defer func() { _ = b.close() }() // descriptors alone, which the kernel closes whatever it says
+	defer func() { _ = b.close() }() // closes only descriptors, and the kernel closes them even on error
 	if err := f.pin(i.index, b); err != nil {
 		return at, err
 	}

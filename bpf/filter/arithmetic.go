@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// term is a number to calculate with.
+// term is an arithmetic expression.
 type term struct {
 	sign   byte   // an operator of instr; 0 a number, L the length, [ bytes of the packet, n negation
 	number uint32 // of 0; the size of [
@@ -68,7 +68,7 @@ func (r relation) String() string {
 	return fmt.Sprintf("%s %s %s", r.left, sign, r.right)
 }
 
-// lower tests that the layers are there that bytes are taken from, and compares.
+// lower tests that the packet has the layers that the terms read, and compares the terms.
 func (r relation) lower(g *generator) cond {
 	v := valuer{generator: g, word: g.words}
 	how := relations[r.sign]
@@ -88,17 +88,16 @@ func (r relation) lower(g *generator) cond {
 	return all(append(checks, c)...)
 }
 
-// maxWords is how many words of scratch memory there are.
+// maxWords is the number of words of scratch memory.
 const maxWords = 16
 
-// valuer makes code of terms, and what has to hold before the code is run.
+// valuer generates the code of terms, and the checks that must pass before that code runs.
 type valuer struct {
 	*generator
 	word uint32 // the next free
 }
 
-// constant is the value of a term without bytes of the packet, of a number that can
-// be calculated now.
+// constant returns the value of a term that reads no bytes of the packet and can be calculated now.
 func (t *term) constant() (uint32, bool) {
 	switch t.sign {
 	case 0:
@@ -117,8 +116,8 @@ func (t *term) constant() (uint32, bool) {
 	return calculate(t.sign, a, b)
 }
 
-// value is code that brings a term to A. As in libpcap, an operator wants only what is
-// on its left to be there.
+// value returns code that loads a term into A. As in libpcap, for an operator only the layers of
+// its left side must exist.
 func (v *valuer) value(t *term) (code []instr, checks []cond) {
 	if n, ok := t.constant(); ok {
 		return []instr{{op: opNumber, k: n}}, nil
@@ -140,7 +139,7 @@ func (v *valuer) value(t *term) (code []instr, checks []cond) {
 	return append(code, instr{op: opMathX, sign: t.sign}), checks
 }
 
-// both is code that brings one term to A and another to X.
+// both returns code that loads one term into A and another into X.
 func (v *valuer) both(a, x *term) (code []instr, checksA, checksX []cond) {
 	first, checksA := v.value(a)
 	word := v.take()
@@ -159,7 +158,7 @@ func (v *valuer) take() uint32 {
 	return v.word - 1
 }
 
-// bytes is code that brings bytes of the packet to A.
+// bytes returns code that loads bytes of the packet into A.
 func (v *valuer) bytes(t *term) (code []instr, checks []cond) {
 	index, constant := t.kids[0].constant()
 	if !constant {

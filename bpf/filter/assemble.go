@@ -21,13 +21,13 @@ const (
 	regKept    = asm.R6 // the context, over a call
 )
 
-// Where in the frame the length and the words of scratch memory are kept.
+// Where the stack frame has the length and the words of scratch memory.
 const (
 	frameLength = -8
 	frameWords  = -16
 )
 
-// chainSymbol is the function of the XDP program that goes over headers.
+// chainSymbol is the function of the XDP program that walks over headers.
 const chainSymbol = "unifiedd_chain"
 
 // Instructions compiles the expression to the body of
@@ -56,7 +56,7 @@ func (e *Expr) Instructions() (asm.Instructions, error) {
 	return a.ins, nil
 }
 
-// compiled is the program of an expression, the empty one's too.
+// compiled returns the program of an expression. For the empty expression it accepts everything.
 func (e *Expr) compiled() program {
 	if e.All() {
 		return program{entry: accept}
@@ -64,7 +64,7 @@ func (e *Expr) compiled() program {
 	return e.program
 }
 
-// jump is an instruction that goes to a block, and the slot it stands in.
+// jump is an instruction that jumps to a block, and the slot of the instruction.
 type jump struct {
 	ins   int
 	slot  int
@@ -90,8 +90,8 @@ func (a *assembler) add(ins ...asm.Instruction) {
 	}
 }
 
-// begin reads the context, keeps the length if it is asked for, and clears the words
-// that may be read before they are written.
+// begin reads the context, keeps the length if a test needs it, and clears the words that may be
+// read before they are written.
 func (a *assembler) begin(blocks []block) {
 	uses, words := map[opcode]bool{}, uint32(0)
 	for _, b := range blocks {
@@ -128,7 +128,7 @@ func (a *assembler) packet(context asm.Register) {
 
 func wordAt(word uint32) int16 { return frameWords - 4*int16(word) }
 
-// end returns accept or reject.
+// end returns from the function: accept or reject.
 func (a *assembler) end(way int) {
 	result := int32(0)
 	if way == accept {
@@ -155,7 +155,7 @@ func (a *assembler) jump(ins asm.Instruction, block int) {
 	a.add(ins)
 }
 
-// block adds the code of a block and both ways out of it.
+// block adds the code of a block and both of its exits.
 func (a *assembler) block(i int, b block) {
 	a.starts[i] = a.slots
 	if a.have = a.known[i]; a.have == math.MaxInt {
@@ -177,8 +177,8 @@ func (a *assembler) block(i int, b block) {
 	a.branch(block{&l, b.yes, b.no}, i+1)
 }
 
-// comparesRaw reports whether bytes of the packet, under masks perhaps, are compared
-// for being equal: then the number is turned here, and not each packet's bytes.
+// comparesRaw reports whether the leaf tests bytes of the packet, possibly masked, for equality.
+// The compiler then swaps the constant once, instead of the bytes of each packet.
 func comparesRaw(l *leaf) bool {
 	if l.how != equal || l.withX || len(l.code) == 0 {
 		return false
@@ -195,8 +195,8 @@ func comparesRaw(l *leaf) bool {
 	return seen
 }
 
-// network turns a number to the order of the bytes that code loads last, as this
-// machine reads them.
+// network converts a number to the byte order in which this machine reads the bytes that code loads
+// last.
 func network(v uint32, code []instr) uint32 {
 	var b [4]byte
 	for _, i := range code {
@@ -285,7 +285,7 @@ func (a *assembler) mathX(sign byte) {
 	a.add(operations[sign].Reg32(regA, regX))
 }
 
-// load brings size bytes at k to a register.
+// load loads size bytes at k into a register.
 func (a *assembler) load(to asm.Register, k uint32, size uint8, raw bool) {
 	if k > maxOffset-4 {
 		a.never(to)
@@ -300,14 +300,14 @@ func (a *assembler) load(to asm.Register, k uint32, size uint8, raw bool) {
 	a.order(to, size, raw)
 }
 
-// never rejects the packet, because the bytes lie beyond every possible end. The code after it is
-// for the verifier, which does not know the length.
+// never rejects the packet, because the bytes lie beyond every possible end. The code after it
+// satisfies the verifier, which does not know the length.
 func (a *assembler) never(to asm.Register) {
 	a.add(asm.Mov.Imm32(to, 0))
 	a.rejectUnless(asm.JGT.Reg(regData, regEnd, ""))
 }
 
-// loadAtX brings size bytes at X and k to A.
+// loadAtX loads size bytes at X and k into A.
 func (a *assembler) loadAtX(i instr, raw bool) {
 	if i.k > maxOffset-4 {
 		a.never(regA)
@@ -321,14 +321,14 @@ func (a *assembler) loadAtX(i instr, raw bool) {
 	a.order(regA, i.size, raw)
 }
 
-// order makes a number of bytes in network order.
+// order converts a number from network byte order.
 func (a *assembler) order(reg asm.Register, size uint8, raw bool) {
 	if !raw && size > 1 {
 		a.add(asm.HostTo(asm.BE, reg, sizes[size]))
 	}
 }
 
-// chain calls the function that goes over headers, which spoils all registers.
+// chain calls the function that walks over headers, which overwrites all registers.
 func (a *assembler) chain(i instr) {
 	six := int32(0)
 	if i.six {
@@ -340,7 +340,7 @@ func (a *assembler) chain(i instr) {
 	a.rejectUnless(asm.JLE.Imm32(regA, math.MaxUint8, ""))
 }
 
-// operators are the jumps for a comparison that fails and one that holds.
+// operators are the jumps for a comparison that fails, and for one that holds.
 var operators = map[compare][2]asm.JumpOp{
 	equal:   {asm.JNE, asm.JEq},
 	atLeast: {asm.JLT, asm.JGE},
@@ -359,10 +359,10 @@ func (l *leaf) compared(holds bool) asm.Instruction {
 	return o.Imm32(regA, int32(l.value), "")
 }
 
-// branch compares and goes both ways out of the block; next is the block that
-// follows. A way that ends the function does so right here, and the jump leads
-// on: the verifier walks the straight path first, so a list of alternatives has
-// few paths waiting however long it is, and its jumps are short.
+// branch compares and adds both exits of the block; next is the block that follows. An exit that
+// ends the function does so right here, and the jump goes to the next test. The verifier walks the
+// straight path first. So even a long list of alternatives has few pending paths, and its jumps are
+// short.
 func (a *assembler) branch(b block, next int) {
 	switch {
 	case b.yes < 0 && b.no < 0:

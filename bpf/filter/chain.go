@@ -1,6 +1,6 @@
 package filter
 
-// maxChain is how many headers are gone over, as in unifiedd_chain of unifiedd.bpf.c.
+// maxChain is how many headers are followed, as in unifiedd_chain of unifiedd.bpf.c.
 const maxChain = 32
 
 // IPv6 extension headers.
@@ -12,9 +12,9 @@ const (
 	protoDstOpts = 60
 )
 
-// chain finds the protocol behind the headers of an IP packet at k, or stops at the
-// one wanted. It is what libpcap's code does, which takes the length of an
-// authentication header for the place of the next. Not ok: the packet ends.
+// chain finds the protocol behind the headers of an IP packet at k, or stops at the wanted one. It
+// does the same as libpcap's code, which takes the length of an authentication header for the place
+// of the next header. Not ok: the packet ends first.
 func chain(packet []byte, i instr) (proto uint32, ok bool) {
 	at := func(offset uint32) uint32 {
 		if uint64(offset) >= uint64(len(packet)) || offset > maxOffset {

@@ -1,7 +1,7 @@
 package filter
 
-// opcode is what an instruction does. They are those of classic BPF: an accumulator
-// A, an index register X, and words of scratch memory.
+// opcode is the operation of an instruction, as in classic BPF: an accumulator A, an index register
+// X, and words of scratch memory.
 type opcode uint8
 
 const (
@@ -22,8 +22,8 @@ const (
 	opChain                   // A = the protocol at the end of the headers at k; see chain
 )
 
-// instr is one instruction. A load behind the end of the packet, and a division by
-// zero, end the filter: it rejects the packet.
+// instr is one instruction. A load beyond the end of the packet and a division by zero end the
+// filter, which then rejects the packet.
 type instr struct {
 	op   opcode
 	sign byte  // of opMath and opMathX: + - * / % & | ^, or l and r for shifts
@@ -42,7 +42,7 @@ const (
 	atLeast
 )
 
-// leaf is one test: code that brings something to A, and a comparison.
+// leaf is one test: code that loads A, and a comparison.
 type leaf struct {
 	code  []instr
 	how   compare
@@ -51,8 +51,8 @@ type leaf struct {
 	id    int // the same for the same code, 0 for code that may differ from itself
 }
 
-// cond is an expression over comparisons: what a test means. Its kids are evaluated from left to
-// right, and no further than needed. An and without kids is true.
+// cond is a boolean expression over comparisons. Its kids are evaluated from left to right, and no
+// further than needed. An and without kids is true.
 type cond struct {
 	op   op
 	kids []cond
@@ -63,9 +63,8 @@ func all(kids ...cond) cond { return cond{op: opAnd, kids: kids} }
 func any(kids ...cond) cond { return cond{op: opOr, kids: kids} }
 func none(c cond) cond      { return cond{op: opNot, kids: []cond{c}} }
 
-// pure reports whether code gives the same whenever it is run on a packet, which it
-// does when it goes over no headers and leaves the first words alone, which are kept for
-// good.
+// pure reports whether code always computes the same from a packet. It does if it follows no
+// headers and uses none of the first words, which keep their values.
 func pure(code []instr, words uint32) bool {
 	for _, i := range code {
 		switch i.op {

@@ -2,21 +2,20 @@ package filter
 
 import "slices"
 
-// Where a block may go besides to another block.
+// Targets of a block besides other blocks.
 const (
 	accept = -1
 	reject = -2
 )
 
-// block makes one test and continues with another block, or ends. It continues with later blocks
-// only.
+// block makes one test. Then it continues with another block, always a later one, or ends.
 type block struct {
 	*leaf
 	yes, no int
 }
 
-// program is a compiled expression: its blocks, and the one to begin with, or the end
-// when there are none. The zero value is not valid.
+// program is a compiled expression: its blocks, and the entry, which is the result when there are
+// no blocks. The zero value is not valid.
 type program struct {
 	blocks []block
 	entry  int
@@ -29,8 +28,8 @@ func compile(c cond) program {
 	return shorten(b.finish(entry))
 }
 
-// compiler collects blocks from the last to the first, so that both ways out of
-// a block are known when it is made.
+// compiler collects blocks from the last to the first, so that both exits of a block are known when
+// it is created.
 type compiler struct {
 	blocks []block
 }

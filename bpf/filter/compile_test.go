@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// compiled returns the instructions of an expression that has to be right.
+// compiled returns the instructions of an expression that must be valid.
 func compiled(t testing.TB, text string) (asm.Instructions, error) {
 	t.Helper()
 	e, err := Parse(text)
@@ -20,8 +20,8 @@ func compiled(t testing.TB, text string) (asm.Instructions, error) {
 }
 
 func TestCodeIsShort(t *testing.T) {
-	// Counted by hand: two to find the packet, then for each test five to see that it is
-	// long enough, where that is not known yet, a load, a jump, and two to return.
+	// Counted by hand: two instructions find the packet. Each test has five that check the length,
+	// where it is not known yet, a load, and a jump. Two return.
 	for text, want := range map[string]int{
 		"":                           2,
 		"ip":                         2 + 5 + 4 + 2,

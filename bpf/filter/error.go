@@ -13,7 +13,7 @@ var ErrTooLarge = errors.New("filter too large")
 // ErrRejectsAll is matched by the errors for expressions that no packet satisfies.
 var ErrRejectsAll = errors.New("expression rejects all packets")
 
-// rejectsAllText is tcpdump's text for that, and what to look for.
+// rejectsAllText is tcpdump's text for such an expression, and the usual cause.
 const rejectsAllText = "expression rejects all packets: its tests contradict each other, or test fields that packets of this link type do not have"
 
 // Error is a mistake in an expression, with its place.
@@ -25,13 +25,13 @@ type Error struct {
 	cause    error
 }
 
-// Offset is the byte in the expression at which it stops making sense.
+// Offset is the byte in the expression at which the mistake was found.
 func (e *Error) Offset() int { return e.offset }
 
-// Suggestion is what was perhaps meant instead of the text at Offset, or "".
+// Suggestion is a likely replacement for the text at Offset, or "".
 func (e *Error) Suggestion() string { return e.suggest }
 
-// Unwrap returns [ErrTooLarge] or [ErrRejectsAll] where that is the reason, else nil.
+// Unwrap returns [ErrTooLarge] or [ErrRejectsAll] if that is the reason, else nil.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Error returns the place, the problem, what was expected, and a suggestion.

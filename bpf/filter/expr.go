@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/need"
 )
 
-// Limits of an expression. They bound the work of [Parse] and the recursion over
-// what it returns; whether the kernel accepts the result is for its verifier.
+// Limits of an expression. They bound the work of [Parse] and the depth of recursion over its
+// result. Whether the kernel accepts the result, its verifier decides.
 const (
 	// MaxText is the longest expression, in bytes.
 	MaxText = 4 << 20
@@ -27,14 +27,14 @@ type Expr struct {
 	program program
 }
 
-// Fits reports whether the expression is about packets of a link type.
+// Fits reports whether the expression applies to packets of a link type.
 func (e *Expr) Fits(of linktype.Type) bool { return e.All() || e.link == of }
 
-// All reports whether the expression is empty, which accepts every packet.
+// All reports whether the expression is empty, so that it accepts every packet.
 func (e *Expr) All() bool { return e.root == nil }
 
-// String prints the expression as it was understood: abbreviations written out,
-// groups in parentheses. Parsing it gives an expression that prints the same.
+// String prints the expression as it was parsed: abbreviations written out, groups in parentheses.
+// The printed text parses to an expression that prints the same.
 func (e *Expr) String() string {
 	if e.All() {
 		return ""
@@ -65,7 +65,7 @@ type node struct {
 	depth  int
 }
 
-// moves reports whether a test changes the offset for later tests.
+// moves says how a test changes the offset for later tests.
 type moves uint8
 
 const (
@@ -83,8 +83,8 @@ func leafNode(offset int, text string, test func(*generator) cond) *node {
 	return &node{op: opTest, test: test, text: text, offset: offset, depth: 1}
 }
 
-// join makes one node of two, in their order. A chain of the same operator is
-// one flat node, so that long lists stay shallow.
+// join joins two nodes in their order. A chain of the same operator is one flat node, so that long
+// lists stay shallow.
 func join(o op, left, right *node) *node {
 	if left.op != o {
 		left = &node{op: o, kids: []*node{left}, depth: left.depth + 1}

@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// place is an offset in the packet: a number, or a number behind a word of scratch
-// memory, which only geneve makes.
+// place is an offset in the packet: a number, or a number relative to a word of scratch memory,
+// which only geneve needs.
 type place struct {
 	variable bool
 	word     uint32
@@ -28,24 +28,24 @@ const (
 	linkRaw // none: the packet begins with the header of IPv4 or IPv6
 )
 
-// generator spells out tests, in the order of the text. Where headers lie depends on
-// the tests before: each vlan, mpls, pppoes and geneve moves what follows, whatever
-// operator is between and whether the test holds, as in libpcap.
+// generator translates tests, in the order of the text. The places of headers depend on the tests
+// before: each vlan, mpls, pppoes and geneve moves all later headers, whatever operator is between
+// and whether the test holds, as in libpcap.
 type generator struct {
 	link     link
 	header   place // the link layer's header
 	linkType place // the type in it
-	payload  place // what is behind it
-	network  int   // the network layer's header, behind payload; grows with labels
+	payload  place // the link layer's payload
+	network  int   // the network layer's header, relative to payload; grows with labels
 	labels   int   // of MPLS
 	geneve   bool
-	words    uint32 // of scratch memory in use for good
+	words    uint32 // of scratch memory that keep their values
 	ids      map[string]int
 	err      *Error
 	offset   int // of the test
 }
 
-// newGenerator makes a generator for packets of a link type that [ParseFor] takes.
+// newGenerator returns a generator for packets of a link type that [ParseFor] accepts.
 func newGenerator(of linktype.Type) *generator {
 	g := &generator{ids: map[string]int{}}
 	if of == linktype.RawIP {
@@ -64,7 +64,7 @@ func (g *generator) noneHere(what string) cond {
 	return g.fail(what+" after pppoes", "this test before pppoes")
 }
 
-// fail keeps the first error; the cond it returns is never used then.
+// fail keeps the first error. The returned cond is never used.
 func (g *generator) fail(problem, expected string) cond {
 	if g.err == nil {
 		g.err = &Error{offset: g.offset, problem: problem, expected: expected}
@@ -72,7 +72,7 @@ func (g *generator) fail(problem, expected string) cond {
 	return cond{op: opAnd}
 }
 
-// lower spells out a node.
+// lower translates a node.
 func (g *generator) lower(n *node) cond {
 	if n.op == opTest {
 		g.offset = n.offset
@@ -90,7 +90,7 @@ func (g *generator) leaf(code []instr, how compare, value uint32) cond {
 	return cond{leaf: &leaf{code: code, how: how, value: value, id: g.id(code)}}
 }
 
-// leafX makes a test of code that brings something to A and X.
+// leafX makes a test of code that loads A and X.
 func (g *generator) leafX(code []instr, how compare) cond {
 	return cond{leaf: &leaf{code: code, how: how, withX: true, id: g.id(code)}}
 }
@@ -113,7 +113,7 @@ func (g *generator) id(code []instr) int {
 	return id
 }
 
-// load brings size bytes at a place to A.
+// load loads size bytes at a place into A.
 func load(at place, size int) []instr {
 	if !at.variable {
 		return []instr{{op: opLoad, size: uint8(size), k: at.offset}}
@@ -126,7 +126,8 @@ func (g *generator) is(at place, size int, value uint32) cond {
 	return g.leaf(load(at, size), equal, value)
 }
 
-// masked tests that a field has a value under a mask. What no mask covers is not read.
+// masked tests that a field has a value under a mask. It does not read bytes that the mask does not
+// cover.
 func (g *generator) masked(at place, size int, value, mask uint32) cond {
 	switch mask {
 	case 0:
@@ -145,13 +146,13 @@ func (g *generator) bits(at place, size int, bits uint32) cond {
 // field is an offset after the header of the network layer.
 func (g *generator) field(offset int) place { return g.payload.plus(g.network + offset) }
 
-// upper is code that brings size bytes behind the IPv4 header to A.
+// upper returns code that loads size bytes after the IPv4 header into A.
 func (g *generator) upper(offset, size int) []instr {
 	return append(g.headerToX(), instr{op: opLoadAtX, size: uint8(size), k: g.field(offset).offset})
 }
 
-// headerToX brings the length of the IPv4 header to X, with the word the payload is
-// behind, if it is.
+// headerToX loads the length of the IPv4 header into X, plus the word that the payload is relative
+// to, if there is one.
 func (g *generator) headerToX() []instr {
 	at := g.field(0)
 	if !at.variable {

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 )
 
-// rangeOf is where a quantity lies.
+// rangeOf returns the range of a quantity.
 func (s *values) rangeOf(q quantity) between {
 	if s.left--; s.left < 0 {
 		return whole
@@ -27,7 +27,7 @@ func (s *values) rangeOf(q quantity) between {
 	return between{max(r.low, b.value), min(r.high, b.value|^b.mask)}
 }
 
-// calculated is where the result of a calculation lies: all numbers where it may wrap.
+// calculated returns the range of a calculation's result: all numbers if it may wrap.
 func calculated(sign byte, a, b between) between {
 	wide := func(low, high uint64) between {
 		if high > uint64(whole.high) {
@@ -62,7 +62,7 @@ func calculated(sign byte, a, b between) between {
 	return whole
 }
 
-// bitsOf are the bits of a quantity that are known.
+// bitsOf returns the known bits of a quantity.
 func (s *values) bitsOf(q quantity) known {
 	if s.left--; s.left < 0 {
 		return known{}
@@ -88,7 +88,7 @@ func (s *values) bitsOf(q quantity) known {
 	return known{b.mask | noted.mask, b.value | noted.value}
 }
 
-// with are the known bits of a calculation with a number.
+// with returns the known bits of a calculation with a number.
 func (b known) with(sign byte, n uint32) known {
 	switch sign {
 	case '&':
@@ -108,7 +108,8 @@ func (b known) with(sign byte, n uint32) known {
 	return known{b.mask>>-left | ^(^uint32(0) >> -left), b.value >> -left}
 }
 
-// shift is by how many bits a calculation moves those of the other number to the left, if that is all it does.
+// shift returns by how many bits a calculation moves the bits of its other operand to the left; not ok if it
+// does anything else.
 func shift(sign byte, n uint32) (left int, ok bool) {
 	switch {
 	case sign == 'l' && n < 32:
@@ -123,7 +124,7 @@ func shift(sign byte, n uint32) (left int, ok bool) {
 	return 0, false
 }
 
-// within notes that a quantity lies in a range, and reports whether it may.
+// within notes that a quantity lies in a range, and reports whether that is possible.
 func (s *values) within(q quantity, r between) bool {
 	now := s.rangeOf(q)
 	r = between{max(r.low, now.low), min(r.high, now.high)}
@@ -145,7 +146,7 @@ func (s *values) within(q quantity, r between) bool {
 	return s.learn(q, known{mask, r.low & mask}) && s.backwards(q, r)
 }
 
-// backwards notes what the range of a sum says of its first part.
+// backwards notes what the range of a sum implies for its first operand.
 func (s *values) backwards(q quantity, r between) bool {
 	d := &s.all[q]
 	if d.kind != computed || d.sign != '+' && d.sign != '-' {
@@ -164,7 +165,8 @@ func (s *values) backwards(q quantity, r between) bool {
 	return true
 }
 
-// exclude notes that a quantity is not a number, and reports whether it may be another.
+// exclude notes that a quantity differs from a number, and reports whether another value is
+// possible.
 func (s *values) exclude(q quantity, n uint32) bool {
 	r := s.rangeOf(q)
 	switch {
@@ -186,7 +188,8 @@ func (s *values) exclude(q quantity, n uint32) bool {
 	return true
 }
 
-// consistent reports whether every range that was noted still has a number in it, now that more is known of its parts.
+// consistent reports whether every noted range still has a number in it, now that more is known of its
+// operands.
 func (s *values) consistent() bool {
 	for q := range s.ranges {
 		if r := s.rangeOf(q); r.low > r.high || r.low == r.high && s.not[ruledOut{q, r.low}] {
@@ -196,7 +199,7 @@ func (s *values) consistent() bool {
 	return true
 }
 
-// learn notes bits of a quantity, and of what it is computed from, and reports whether they go together with those known.
+// learn notes bits of a quantity and of its operands, and reports whether they agree with the known ones.
 func (s *values) learn(q quantity, b known) bool {
 	now := s.bitsOf(q)
 	switch {
@@ -216,7 +219,7 @@ func (s *values) learn(q quantity, b known) bool {
 	return s.spread(&s.all[q], b)
 }
 
-// spread notes what the bits of a quantity say of those it is computed from.
+// spread notes what the bits of a quantity imply for its operands.
 func (s *values) spread(d *definition, b known) bool {
 	if d.kind == loaded {
 		for i := range uint32(d.size) {

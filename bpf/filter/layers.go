@@ -50,8 +50,8 @@ func (g *generator) pppoesIs(session int) cond {
 
 const genevePort = 6081
 
-// geneveIs tests for Geneve over UDP, and finds where its options end. What is inside
-// may be Ethernet or begin with the network layer.
+// geneveIs tests for Geneve over UDP, and finds the end of its options. The inner packet may be
+// Ethernet or begin with the network layer.
 func (g *generator) geneveIs(network int) cond {
 	words := g.words
 	g.words += 3
@@ -88,8 +88,8 @@ func (g *generator) geneveHeader(network int, field func(offset, size int) []ins
 	return all(c, g.leaf(append(field(4, 4), instr{op: opMath, sign: '&', k: 0xffffff00}), equal, uint32(network)<<8))
 }
 
-// geneveEnd keeps, for a header that starts at A, the places of the type, of the link
-// layer and of its payload. It always holds, but where the packet ends too early.
+// geneveEnd keeps, for a header that starts at A, the places of the type, of the link layer and of
+// its payload. It always holds, unless the packet ends too early.
 func (g *generator) geneveEnd(start []instr, words uint32) cond {
 	typeAt, headerAt, payloadAt := words, words+1, words+2
 	code := append(start, instr{op: opAToX},

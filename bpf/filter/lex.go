@@ -49,7 +49,7 @@ var joiners = map[string]kind{"and": and, "or": or, "not": not}
 // lex cuts the expression into tokens; the last one is of kind end.
 func lex(text string) ([]token, error) {
 	var tokens []token
-	inside := 0 // so many brackets
+	inside := 0 // number of open brackets
 	for at := 0; at < len(text); {
 		if strings.IndexByte(" \t\r\n", text[at]) >= 0 {
 			at++
@@ -89,9 +89,8 @@ func next(text string, at int, inside bool) (token, error) {
 	return token{}, &Error{offset: at, problem: fmt.Sprintf("unexpected character %q", r)}
 }
 
-// wordLength is the length of the word that text begins with, 0 if it begins with
-// none. Addresses with colons are words outside of brackets; a network's length is a
-// part of the word.
+// wordLength is the length of the word that text begins with, 0 if it begins with none. Outside of
+// brackets, addresses with colons are words. The length of a network is part of the word.
 func wordLength(text string, inside bool) int {
 	if text[0] == '\\' {
 		return escapedLength(text)
@@ -112,7 +111,7 @@ func wordLength(text string, inside bool) int {
 	return n
 }
 
-// nameLength is the length of letters and digits, with points, and dashes inside.
+// nameLength is the length of letters and digits, with dots and inner dashes.
 func nameLength(text string) int {
 	if !isLetter(text[0]) && !isDigit(text[0]) {
 		return 0
@@ -121,7 +120,7 @@ func nameLength(text string) int {
 	return len(strings.TrimRight(text[:n], "_-"))
 }
 
-// escapedLength is the length of a name behind a backslash, which is no keyword.
+// escapedLength is the length of a name after a backslash, which makes it no keyword.
 func escapedLength(text string) int {
 	if n := run(text[1:], func(c byte) bool { return strings.IndexByte(" !()\t\r\n[]&|", c) < 0 }); n > 0 {
 		return 1 + n
@@ -129,7 +128,7 @@ func escapedLength(text string) int {
 	return 0
 }
 
-// looksLikeAddress distinguishes addresses with colons, also mistaken ones, from a number followed
+// looksLikeAddress distinguishes addresses with colons, even malformed ones, from a number followed
 // by a size.
 func looksLikeAddress(text string) bool {
 	_, err := netip.ParseAddr(text)

@@ -21,7 +21,7 @@ var (
 
 const lookupTimeout = 5 * time.Second
 
-// hostNamed are the addresses of a host, by the resolver of this machine, each once.
+// hostNamed returns the addresses of a host from the resolver of this machine, each once.
 func hostNamed(name string) ([]netip.Addr, error) {
 	ctx, end := context.WithTimeout(context.Background(), lookupTimeout)
 	defer end()
@@ -54,7 +54,7 @@ func fields(file string, each func([]string) bool) {
 	}
 }
 
-// protocolNamed is the number of a protocol of IP, as getprotobyname(3) has it.
+// protocolNamed returns the number of an IP protocol, as getprotobyname(3) does.
 func protocolNamed(name string) (number int, ok bool) {
 	fields(protocolsFile, func(f []string) bool {
 		n, err := strconv.ParseUint(f[1], 10, 8)
@@ -66,7 +66,7 @@ func protocolNamed(name string) (number int, ok bool) {
 	return number, ok
 }
 
-// networkNamed is the address of a network, as getnetbyname(3) has it.
+// networkNamed returns the address of a network, as getnetbyname(3) does.
 func networkNamed(name string) (address uint32, ok bool) {
 	fields(networksFile, func(f []string) bool {
 		if f[0] == name || slices.Contains(f[2:], name) {
@@ -77,7 +77,7 @@ func networkNamed(name string) (address uint32, ok bool) {
 	return address, ok
 }
 
-// etherNamed is the Ethernet address of a host, as ether_hostton(3) has it.
+// etherNamed returns the Ethernet address of a host, as ether_hostton(3) does.
 func etherNamed(name string) (mac [6]byte, ok bool) {
 	fields(ethersFile, func(f []string) bool {
 		if f[1] == name {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestNames reads every form of name that there is in place of a number or an address.
+// TestNames parses every kind of name that can stand in place of a number or an address.
 func TestNames(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 			continue
 		}
 		got := e.String()
-		if got != want && text != "host localhost" { // ::1 as well, where the machine says so
+		if got != want && text != "host localhost" { // also ::1, if the machine's hosts file has it
 			t.Errorf("Parse(%q) prints %q, want %q", text, got, want)
 		}
 	}

@@ -2,8 +2,8 @@ package filter
 
 import "encoding/binary"
 
-// maxOffset bounds where a filter reads, as the XDP program does, whose verifier needs
-// a bound. No header is behind it, and neither are the first buffers of drivers.
+// maxOffset bounds the offsets that a filter reads, as in the XDP program, whose verifier needs a
+// bound. No header, and no driver's first buffer, extends beyond it.
 const maxOffset = 0x7fff
 
 // Matcher evaluates an expression on whole packets, as the compiled filter does. It
@@ -16,11 +16,11 @@ type Matcher struct {
 	words   [maxWords]uint32
 }
 
-// Matcher returns what evaluates the expression.
+// Matcher returns a Matcher for the expression.
 func (e *Expr) Matcher() *Matcher { return &Matcher{program: e.compiled()} }
 
-// Match reports whether the expression accepts an Ethernet frame. It keeps
-// nothing of it and allocates nothing.
+// Match reports whether the expression accepts an Ethernet frame. It keeps no reference to the
+// frame and does not allocate.
 func (m *Matcher) Match(frame []byte) bool { return m.MatchCut(frame, len(frame)) }
 
 // MatchCut is Match for a frame of length bytes of which only the beginning was kept. A test of

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// number reads a number as C does: decimal, 0x and hexadecimal, 0 and octal; or one
-// of the names of libpcap.
+// number reads a number as C does (decimal, hexadecimal after 0x, octal after 0), or one of
+// libpcap's names.
 func number(text string) (uint32, bool) {
 	if n, ok := constants[text]; ok {
 		return n, true
@@ -23,7 +23,7 @@ func number(text string) (uint32, bool) {
 	return uint32(n), err == nil
 }
 
-// constants are names for numbers: places in headers, types of messages, flags.
+// constants are names for numbers: offsets in headers, types of messages, flags.
 var constants = map[string]uint32{
 	"icmptype": 0, "icmpcode": 1, "icmp6type": 0, "icmp6code": 1, "tcpflags": 13,
 	"icmp-echoreply": 0, "icmp-unreach": 3, "icmp-sourcequench": 4, "icmp-redirect": 5, "icmp-echo": 8,
@@ -61,8 +61,8 @@ var etherProtocols = map[string]int{
 // isoProtocols are the names after iso proto.
 var isoProtocols = map[string]int{"clnp": 0x81, "esis": 0x82, "isis": isoISIS}
 
-// service returns the number of a port with a name, and the protocol it is a port of,
-// anyNumber if of several.
+// service returns the port number of a name and its protocol, or anyNumber if it has several
+// protocols.
 func service(name string) (port, proto int, ok bool) {
 	proto = 0
 	for network, number := range map[string]int{"tcp": protoTCP, "udp": protoUDP} {

@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/need"
 )
 
-// Needs returns properties that every packet has which the expression accepts, as far as they are
-// known. It allocates; the result belongs to the caller.
+// Needs returns properties of every packet that the expression accepts, as far as they are known.
+// It allocates; the caller owns the result.
 func (e *Expr) Needs() need.Need {
 	if e.All() || shifts(e.root, true) {
 		return need.Need{}
@@ -44,10 +44,10 @@ func (n *node) kidsNeed() (all []need.Need) {
 	return all
 }
 
-// maxPortNeeds is the longest range of ports that is looked for one by one.
+// maxPortNeeds is the longest range of ports that Needs splits into single ports.
 const maxPortNeeds = 64
 
-// portNeed is the need of a test of ports.
+// portNeed returns the need of a test of ports.
 func portNeed(proto, low, high int) need.Need {
 	if high-low >= maxPortNeeds {
 		return need.Need{}
@@ -66,7 +66,7 @@ func portNeed(proto, low, high int) need.Need {
 	return need.Both(one, protocolNeed(proto))
 }
 
-// addressNeed is the need of a test of a host.
+// addressNeed returns the need of a test of a host.
 func addressNeed(prefix netip.Prefix) need.Need {
 	if !prefix.IsSingleIP() {
 		return need.Need{}
@@ -78,8 +78,8 @@ func protocolNeed(number int) need.Need {
 	return need.Need{Kind: need.Protocol, Number: uint16(number)}
 }
 
-// linkNeed is the need of a test of the link layer's payload. It is empty for a protocol that an
-// ethertype is not the only way to express.
+// linkNeed returns the need of a test of the link layer's payload. It is empty for a protocol that
+// can be expressed in other ways than by an ethertype.
 func linkNeed(number int) need.Need {
 	if number < etherLeast || number == etherATALK || number == etherAARP {
 		return need.Need{}
@@ -87,7 +87,7 @@ func linkNeed(number int) need.Need {
 	return need.Need{Kind: need.EtherType, Number: uint16(number)}
 }
 
-// wordNeed is the need of a protocol without a value.
+// wordNeed returns the need of a protocol without a value.
 func wordNeed(word string) need.Need {
 	if n, ok := etherProtocols[word]; ok {
 		return linkNeed(n)

@@ -2,7 +2,7 @@ package filter
 
 import "encoding/binary"
 
-// Ethertypes with a meaning here.
+// The ethertypes that filters know.
 const (
 	etherIPv4   = 0x0800
 	etherARP    = 0x0806
@@ -18,7 +18,7 @@ const (
 	etherLeast  = 1501   // numbers below are lengths
 )
 
-// Service access points of LLC, which linkType takes in place of ethertypes.
+// Service access points of LLC, which linkType accepts in place of ethertypes.
 const (
 	sapIP      = 0x06
 	sapSTP     = 0x42
@@ -27,7 +27,7 @@ const (
 	sapISO     = 0xfe
 )
 
-// Protocols with a meaning here.
+// The protocols that filters know.
 const (
 	protoICMP     = 1
 	protoTCP      = 6
@@ -37,13 +37,13 @@ const (
 	protoSCTP     = 132
 )
 
-// pppTypes are what PPP calls ethertypes and access points.
+// pppTypes maps ethertypes and access points to PPP's protocol numbers.
 var pppTypes = map[int]uint32{
 	etherIPv4: 0x21, etherIPv6: 0x57, etherATALK: 0x29, 0x6003: 0x27, 0x0600: 0x25,
 	sapISO: 0x23, sapSTP: 0x31, sapIPX: 0x2b, etherMPLS: 0x281,
 }
 
-// linkIs tests what is in the link layer's payload: an ethertype, or an access point.
+// linkIs tests the type of the link layer's payload: an ethertype, or an access point.
 func (g *generator) linkIs(number int) cond {
 	if g.labels > 0 {
 		return g.labelledIs(number)
@@ -74,7 +74,7 @@ func (g *generator) linkIs(number int) cond {
 	return g.is(g.linkType, 2, uint32(number))
 }
 
-// versionIs tests what a packet without a link layer's header is, by the version of IP. It can be nothing else.
+// versionIs tests a packet without a link layer header by its IP version. Such a packet can be nothing else.
 func (g *generator) versionIs(number int) cond {
 	switch number {
 	case etherIPv4:
@@ -88,7 +88,7 @@ func (g *generator) versionIs(number int) cond {
 // isLLC tests that the type is a length.
 func (g *generator) isLLC() cond { return none(g.leaf(load(g.linkType, 2), atLeast, etherLeast)) }
 
-// snap tests for a SNAP header of an organization and a protocol of its.
+// snap tests for a SNAP header with an organization and one of its protocols.
 func (g *generator) snap(organization, protocol uint32) cond {
 	return all(g.is(g.payload.plus(4), 4, organization<<16|protocol), g.is(g.payload, 4, 0xaaaa0300|organization>>16))
 }
@@ -102,8 +102,7 @@ func (g *generator) labelledIs(number int) cond {
 	return all(g.masked(g.field(-2), 1, 1, 1), g.masked(g.field(0), 1, version, 0xf0))
 }
 
-// protoIs tests the protocol in IPv4, IPv6, or both. In IPv6 one fragment header may
-// be in front.
+// protoIs tests the protocol in IPv4, IPv6, or both. In IPv6 one fragment header may precede it.
 func (g *generator) protoIs(family, number int) cond {
 	v := uint32(number)
 	switch family {
@@ -171,7 +170,7 @@ func (g *generator) macIs(d direction, mac [6]byte) cond {
 	})
 }
 
-// ethernet makes a test of an Ethernet header. In geneve there may be none.
+// ethernet makes a test of an Ethernet header. Inside geneve there may be no such header.
 func (g *generator) ethernet(test func() cond) cond {
 	switch {
 	case g.link != linkEthernet:
@@ -197,24 +196,24 @@ func (g *generator) portIs(proto int, d direction, low, high uint32) cond {
 	return any(all(g.linkIs(etherIPv6), any(six...)), all(g.linkIs(etherIPv4), any(four...)))
 }
 
-// ports6 looks for no extension headers.
+// ports6 does not skip extension headers.
 func (g *generator) ports6(proto int, d direction, low, high uint32) cond {
 	return all(g.is(g.field(6), 1, uint32(proto)), d.ends(40, 42, func(offset int) cond {
 		return g.within(load(g.field(offset), 2), low, high)
 	}))
 }
 
-// ports4 wants no fragment but the first.
+// ports4 matches no fragment but the first.
 func (g *generator) ports4(proto int, d direction, low, high uint32) cond {
 	return all(g.is(g.field(9), 1, uint32(proto)), g.first(), d.ends(0, 2, func(offset int) cond {
 		return g.within(g.upper(offset, 2), low, high)
 	}))
 }
 
-// first tests that an IPv4 packet is no fragment, or the first.
+// first tests that an IPv4 packet is not a later fragment.
 func (g *generator) first() cond { return none(g.bits(g.field(6), 2, 0x1fff)) }
 
-// within tests that code gives a number from low to high.
+// within tests that the result of code is between low and high.
 func (g *generator) within(code []instr, low, high uint32) cond {
 	if low == high {
 		return g.leaf(code, equal, low)

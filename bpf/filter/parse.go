@@ -55,7 +55,7 @@ type parser struct {
 	tokens     []token
 	at         int
 	primitives int
-	committed  int // how far what was read can be nothing but a calculation
+	committed  int // up to here the text can only be a calculation
 	// last holds the qualifiers that a value without any takes, if valid.
 	last qualifiers
 }
@@ -110,7 +110,7 @@ func (p *parser) expression(depth int) (*node, error) {
 	}
 }
 
-// term reads what may stand on either side of an operator.
+// term reads one operand of and or or.
 func (p *parser) term(depth int) (*node, error) {
 	t := p.peek()
 	if depth > MaxDepth {

@@ -2,14 +2,13 @@ package filter
 
 import "fmt"
 
-// binding is how tight the operators bind, as in libpcap, where % and ^ take
-// whatever is behind them.
+// binding is the precedence of the operators, as in libpcap, where % and ^ bind everything that
+// follows.
 var binding = map[string]int{"|": 1, "&": 2, "<<": 3, ">>": 3, "+": 4, "-": 4, "*": 5, "/": 5, "%": 6, "^": 6}
 
 var shiftSigns = map[string]byte{"<<": 'l', ">>": 'r'}
 
-// relation reads a comparison of two terms, if there is one; else it takes nothing
-// and returns nil.
+// relation reads a comparison of two terms. If there is none, it consumes nothing and returns nil.
 func (p *parser) relation(depth int) (*node, error) {
 	start, last := p.at, p.last
 	t := p.peek()
@@ -40,7 +39,7 @@ func (p *parser) relation(depth int) (*node, error) {
 	return nil, nil
 }
 
-// startsTerm reports whether what follows may be a number to calculate with.
+// startsTerm reports whether the next token may begin a term.
 func (p *parser) startsTerm() bool {
 	t := p.peek()
 	switch t.kind {
@@ -59,7 +58,7 @@ func (p *parser) startsTerm() bool {
 
 func isLength(text string) bool { return text == "len" || text == "length" }
 
-// calculation reads terms joined by operators that bind at least so tight.
+// calculation reads terms joined by operators whose precedence is at least this.
 func (p *parser) calculation(least, depth int) (*term, error) {
 	left, err := p.operandTerm(depth)
 	if err != nil {

@@ -97,7 +97,7 @@ func init() { // the readers name the table through the parser
 	}
 }
 
-// numbered reads a word and, if there is one, the number behind it.
+// numbered reads a word and, if there is one, the number after it.
 func numbered(expected string, most uint32, moves moves, test func(*generator, int) cond) func(*parser) (*node, error) {
 	return func(p *parser) (*node, error) {
 		name, t, value := p.take(), p.peek(), anyNumber
@@ -139,7 +139,7 @@ func sized(sign string, how compare, negated bool) func(*parser) (*node, error) 
 	}
 }
 
-// llc reads llc and, if there is one, the kind of frame behind it.
+// llc reads llc and, if there is one, the kind of frame after it.
 func (p *parser) llc() (*node, error) {
 	name, t := p.take(), p.peek()
 	text, kind := "llc", [2]uint32{}

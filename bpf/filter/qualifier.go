@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// direction is the end of a packet that a test compares: source or destination.
+// direction says which end of a packet a test compares: source or destination.
 type direction uint8
 
 const (

@@ -1,6 +1,7 @@
 package filter
 
-// quantity is a number that code computes from a packet, the same for the same computation. 0 is none.
+// quantity is a number that code computes from a packet. The same computation has the same quantity. 0 is
+// none.
 type quantity int32
 
 // definition says how a quantity is computed.
@@ -15,10 +16,10 @@ type definition struct {
 type kindOf uint8
 
 const (
-	anything kindOf = iota // k tells one from another
+	anything kindOf = iota // k distinguishes them
 	constant
 	length
-	loaded   // size bytes of the packet at k behind a
+	loaded   // size bytes of the packet at a + k
 	computed // a sign b
 	asked    // 1 if a compares with b as k says, else 0
 )
@@ -31,19 +32,19 @@ var whole = between{0, 1<<32 - 1}
 // known are the bits of a number that are known: those in mask are as in value.
 type known struct{ mask, value uint32 }
 
-// cell is a byte of the packet, at a constant or behind a quantity.
+// cell is a byte of the packet, at a constant offset or one relative to a quantity.
 type cell struct {
 	base quantity
 	at   uint32
 }
 
-// number of a quantity that it is not.
+// ruledOut is a number that a quantity does not have.
 type ruledOut struct {
 	of quantity
 	n  uint32
 }
 
-// values are the quantities of a program and what is known of them on the way that is being tried.
+// values has the quantities of a program, and the facts about them on the current path.
 type values struct {
 	all    []definition
 	ids    map[definition]quantity
@@ -52,7 +53,7 @@ type values struct {
 	cells  map[cell]known
 	not    map[ruledOut]bool
 	words  [maxWords]quantity
-	trail  []func() // takes back what was noted, the last first
+	trail  []func() // undo the notes, the last one first
 	left   int      // how much may still be looked at
 }
 
@@ -72,7 +73,7 @@ func (s *values) undo(to int) {
 	}
 }
 
-// note sets a key of a map until undo takes it back.
+// note sets a key of a map until undo restores it.
 func note[K comparable, V interface{}](s *values, in map[K]V, key K, value V) {
 	old, had := in[key]
 	s.trail = append(s.trail, func() {
@@ -85,7 +86,7 @@ func note[K comparable, V interface{}](s *values, in map[K]V, key K, value V) {
 	in[key] = value
 }
 
-// of is the quantity with a definition.
+// of returns the quantity with a definition.
 func (s *values) of(d definition) quantity {
 	if q, ok := s.ids[d]; ok {
 		return q
@@ -97,7 +98,7 @@ func (s *values) of(d definition) quantity {
 
 func (s *values) constant(n uint32) quantity { return s.of(definition{kind: constant, k: n}) }
 
-// fresh returns a quantity of which nothing is known.
+// fresh returns a quantity without known facts.
 func (s *values) fresh() quantity { return s.of(definition{kind: anything, k: uint32(len(s.all))}) }
 
 // number is the value of a constant.
@@ -106,7 +107,8 @@ func (s *values) number(q quantity) (uint32, bool) {
 	return d.k, d.kind == constant
 }
 
-// math is a calculation. What divides by zero accepts no packet, so that its value does not matter.
+// math returns a calculation. A division by zero accepts no packet, so that its value does not
+// matter.
 func (s *values) math(sign byte, a, b quantity) quantity {
 	x, isX := s.number(a)
 	y, isY := s.number(b)
@@ -119,7 +121,7 @@ func (s *values) math(sign byte, a, b quantity) quantity {
 	return s.of(definition{kind: computed, sign: sign, a: a, b: b})
 }
 
-// run brings the code of a test to what A and X are in the end.
+// run returns what A and X are after the code of a test.
 func (s *values) run(code []instr) (a, x quantity) {
 	a, x = s.fresh(), s.fresh()
 	for i := range code {
@@ -156,14 +158,14 @@ func (s *values) run(code []instr) (a, x quantity) {
 			x = a
 		case opXToA:
 			a = x
-		default: // opChain: of headers that are gone over nothing is known
+		default: // opChain: nothing is known about the headers
 			a = s.fresh()
 		}
 	}
 	return a, x
 }
 
-// loadAt is a load of bytes of the packet relative to X.
+// loadAt returns a load of bytes of the packet relative to X.
 func (s *values) loadAt(x quantity, n *instr) quantity {
 	if base, ok := s.number(x); ok {
 		return s.of(definition{kind: loaded, size: n.size, k: base + n.k})

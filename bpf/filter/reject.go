@@ -1,29 +1,30 @@
 package filter
 
-// rejectsAll reports whether it is proven that no packet is accepted: every path to acceptance
-// contradicts itself. A program with too many paths counts as accepting some.
+// rejectsAll reports whether it is proven that the program accepts no packet: every path to
+// acceptance contradicts itself. A program with too many paths counts as one that accepts some.
 func (p program) rejectsAll() bool {
 	s := search{program: p, values: newValues(maxVisits)}
 	return !s.mayAccept()
 }
 
-// maxVisits bounds how many blocks and quantities a search looks at. For most expressions the first way that is tried accepts.
+// maxVisits bounds how many blocks and quantities a search visits. For most expressions the first path
+// already accepts.
 const maxVisits = 1 << 20
 
-// search looks for a way to accept that does not contradict itself. Ways are tried one after the other, and what is known on
-// one is taken back before the next.
+// search looks for a path to acceptance that does not contradict itself. It tries one path after the other,
+// and undoes the facts of one before the next.
 type search struct {
 	program
 	*values
 	stack []visit
 }
 
-// visit is a block on the way that is being tried.
+// visit is a block on the current path.
 type visit struct {
 	at       int
-	before   int      // what was known in front of the block, as a length of the trail
+	before   int      // the facts known before the block, as a length of the trail
 	after    int      // and once its code has run
-	a, x     quantity // what it compares
+	a, x     quantity // the compared quantities
 	branches []bool
 }
 
@@ -60,7 +61,7 @@ func (s *search) mayAccept() bool {
 	return false
 }
 
-// Orders in which the results of a test are tried.
+// Orders in which the search tries the results of a test.
 var (
 	yesFirst = []bool{true, false}
 	noFirst  = []bool{false, true}
@@ -77,7 +78,7 @@ func (s *search) push(at int) {
 	s.stack = append(s.stack, v)
 }
 
-// assume adds what an answer of a test says to what is known, and reports whether it goes together.
+// assume adds the facts that an answer of a test implies, and reports whether they are consistent.
 func (s *search) assume(l *leaf, a, x quantity, answer bool) bool {
 	if !l.withX {
 		return s.compare(l.how, a, l.value, answer)
@@ -88,7 +89,7 @@ func (s *search) assume(l *leaf, a, x quantity, answer bool) bool {
 	return s.compareTerms(l.how, a, x, answer)
 }
 
-// compare adds how a term compares with a number.
+// compare adds the fact how a quantity compares with a number.
 func (s *search) compare(how compare, a quantity, n uint32, answer bool) bool {
 	r := whole
 	switch {
@@ -110,7 +111,8 @@ func (s *search) compare(how compare, a quantity, n uint32, answer bool) bool {
 	return s.within(a, r)
 }
 
-// compareTerms is compare with another term, of which only the range is known. The same question has the same answer.
+// compareTerms is compare with another quantity, of which only the range is known. The same question has the
+// same answer.
 func (s *search) compareTerms(how compare, a, x quantity, answer bool) bool {
 	if a == x {
 		return answer == (how != above)

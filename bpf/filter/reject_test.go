@@ -10,7 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// TestRejectsAll: what contradicts itself is refused with tcpdump's words, and what only looks so is not.
+// TestRejectsAll: Parse refuses an expression that contradicts itself, with tcpdump's words. It accepts one
+// that only looks contradictory.
 func TestRejectsAll(t *testing.T) {
 	for _, text := range []string{
 		"icmp and vlan", "ip and ip6", "tcp src port 1024 and udp", "ip6 and udp[10] & 1 != 0",
@@ -41,7 +42,8 @@ func TestRejectsAll(t *testing.T) {
 	}
 }
 
-// TestLinkTypes: what only Ethernet has is refused with its name for packets without it, as are link types that are not known.
+// TestLinkTypes: for packets without Ethernet headers, Parse refuses a test of something that only Ethernet
+// has, and names it. It also refuses unknown link types.
 func TestLinkTypes(t *testing.T) {
 	for text, says := range map[string]string{
 		"ether host 02:00:00:00:00:01": "no Ethernet addresses", "broadcast": "no Ethernet addresses", "multicast": "no Ethernet addresses",
@@ -60,7 +62,7 @@ func TestLinkTypes(t *testing.T) {
 	}
 }
 
-// TestRejectsInTime: long expressions are read in a time that is bounded, whether or not they contradict themselves.
+// TestRejectsInTime: Parse needs a bounded time for a long expression, contradictory or not.
 func TestRejectsInTime(t *testing.T) {
 	hosts := func(of, n int) string {
 		var all []string

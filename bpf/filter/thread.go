@@ -2,7 +2,7 @@ package filter
 
 import "slices"
 
-// fact is what is known of the code with this id: how it compares with value.
+// fact says how the code with this id compares with value.
 type fact struct {
 	id    int
 	how   compare
@@ -10,24 +10,22 @@ type fact struct {
 	holds bool
 }
 
-// maxFacts is how many facts are kept on a way. What is known first stays: it is the
-// type of the frame, which most tests ask for again.
+// maxFacts is how many facts are kept on a path. The first facts stay: they are about the type of
+// the frame, which most later tests check again.
 const maxFacts = 12
 
-// threader sends every way past the tests whose answer is known on it. A test that is
-// left out has been made on the way with the same code, so that nothing is read that
-// was not read before.
+// threader routes every path past the tests whose answer is known on it. A path leaves out a test
+// only if it has already run the same code, so it reads no additional bytes.
 type threader struct {
 	program
 	facts   [][]fact // at the start of each block that is reached
 	reached []bool
 }
 
-// shorten takes out what makes no difference, until there is nothing more. It leaves out
-// a test whose answers lead to the same place, and with it what the test would have
-// read, as libpcap does: for a packet that ends in front of that, it is part of what an
-// expression means. With protochain libpcap leaves everything in, so neither is anything
-// left out here.
+// shorten removes tests that make no difference, until none is left. It removes a test whose two
+// answers lead to the same place, and with it the test's read, as libpcap does. The read is part of
+// the meaning of an expression: it rejects a packet that ends too early. With protochain libpcap
+// removes nothing, and neither does shorten.
 func shorten(p program) program {
 	for whole := chains(p); ; {
 		before := len(p.blocks)
@@ -46,7 +44,7 @@ func chains(p program) bool {
 	})
 }
 
-// collapse leads ways past tests whose answer makes no difference.
+// collapse routes paths past tests whose answer makes no difference.
 func collapse(p program) program {
 	past := func(to int) int {
 		for to >= 0 && p.blocks[to].yes == p.blocks[to].no && !p.blocks[to].keeps() {
@@ -61,13 +59,12 @@ func collapse(p program) program {
 	return p
 }
 
-// keeps reports whether a test leaves something behind that later ones may ask for.
+// keeps reports whether a test stores something that later tests may read.
 func (l *leaf) keeps() bool {
 	return l.id == 0 && slices.ContainsFunc(l.code, func(i instr) bool { return i.op == opKeep })
 }
 
-// thread shortens the ways through a program and takes out the blocks that no way
-// leads to any more.
+// thread shortens the paths through a program and removes the blocks that no path reaches.
 func thread(p program) program {
 	t := &threader{program: p, facts: make([][]fact, len(p.blocks)), reached: make([]bool, len(p.blocks))}
 	t.reach(p.entry, nil)
@@ -83,7 +80,7 @@ func thread(p program) program {
 	return t.compact()
 }
 
-// follow goes to the next block whose answer is not known, and brings the facts there.
+// follow goes to the next block whose answer is not known, and passes the facts to it.
 func (t *threader) follow(to int, facts []fact) int {
 	for to >= 0 {
 		answer, known := decide(facts, t.blocks[to])
@@ -100,8 +97,8 @@ func (t *threader) follow(to int, facts []fact) int {
 	return to
 }
 
-// reach notes that a way with these facts leads to a block: what holds there is what
-// holds on all its ways.
+// reach notes that a path with these facts leads to a block. A fact holds there only if it holds on
+// all paths to the block.
 func (t *threader) reach(to int, facts []fact) {
 	switch {
 	case to < 0:
@@ -126,7 +123,7 @@ func common(a, b []fact) []fact {
 	return both
 }
 
-// learn adds what an answer of a block says.
+// learn adds the fact that an answer of a block implies.
 func learn(facts []fact, b *block, answer bool) []fact {
 	if b.id == 0 || len(facts) == maxFacts {
 		return facts
@@ -134,7 +131,7 @@ func learn(facts []fact, b *block, answer bool) []fact {
 	return append(facts[:len(facts):len(facts)], fact{b.id, b.how, b.value, answer})
 }
 
-// decide answers a block from facts.
+// decide derives the answer of a block from facts.
 func decide(facts []fact, b block) (answer, known bool) {
 	if b.id == 0 {
 		return false, false
@@ -151,7 +148,7 @@ func decide(facts []fact, b block) (answer, known bool) {
 	return false, false
 }
 
-// compact takes out the blocks that are not reached.
+// compact removes the blocks that no path reaches.
 func (t *threader) compact() program {
 	place := make([]int, len(t.blocks))
 	var kept []block

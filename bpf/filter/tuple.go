@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Tuple is what cards can compare a packet with: all that is set must be so. A zero is anything.
+// Tuple is a rule that cards can compare a packet with: every field that is set must match. A zero
+// field matches anything.
 type Tuple struct {
 	EtherType        uint16
 	Version          uint8 // of IP
@@ -20,10 +21,10 @@ type Tuple struct {
 	VLAN             uint16
 }
 
-// MaxTuples is how many tuples an expression may come to.
+// MaxTuples is the most tuples of an expression.
 const MaxTuples = 64
 
-// Protocols of IP whose ports are known.
+// The IP protocols whose ports a tuple can have.
 const (
 	ProtoTCP  = 6
 	ProtoUDP  = 17
@@ -49,7 +50,7 @@ func (e *Expr) Tuples() ([]Tuple, error) {
 	return few(e.root, unique(whole))
 }
 
-// few refuses too many, and none.
+// few returns an error for too many tuples, and for none.
 func few(n *node, all []Tuple) ([]Tuple, error) {
 	switch {
 	case len(all) == 0:
@@ -69,7 +70,7 @@ func unique(all []Tuple) (kept []Tuple) {
 	return kept
 }
 
-// first is where the node begins.
+// first returns the offset at which the node begins.
 func (n *node) first() int {
 	if n.op == opTest {
 		return n.offset
@@ -120,7 +121,7 @@ func crossed(a, b []Tuple) (all []Tuple) {
 	return all
 }
 
-// and is what fits both; ok is false where nothing does.
+// and returns the tuple of packets that fit both; ok is false if no packet does.
 func (t Tuple) and(u Tuple) (_ Tuple, ok bool) {
 	ok = same(&t.EtherType, u.EtherType) && same(&t.Version, u.Version) && same(&t.Proto, u.Proto) &&
 		same(&t.SrcPort, u.SrcPort) && same(&t.DstPort, u.DstPort) && same(&t.SrcMAC, u.SrcMAC) && same(&t.DstMAC, u.DstMAC) &&
@@ -136,7 +137,7 @@ func same[T comparable](a *T, b T) bool {
 	return b == any || *a == b
 }
 
-// narrow makes a network the smaller of two, one of which is in the other.
+// narrow sets a network to the smaller of two, if one contains the other.
 func narrow(a *netip.Prefix, b netip.Prefix) bool {
 	if !b.IsValid() || a.IsValid() && !a.Overlaps(b) {
 		return !b.IsValid()
@@ -147,7 +148,7 @@ func narrow(a *netip.Prefix, b netip.Prefix) bool {
 	return true
 }
 
-// whole completes a tuple by what a card must know: the version of IP and the transport.
+// whole adds the fields that a card needs: the version of IP and the transport.
 func (t Tuple) whole() (all []Tuple) {
 	protos, versions := []uint8{t.Proto}, []uint8{t.Version}
 	if t.Proto == 0 && (t.SrcPort != 0 || t.DstPort != 0) {
@@ -166,14 +167,14 @@ func (t Tuple) whole() (all []Tuple) {
 	return all
 }
 
-// oneWord are tests of one word.
+// oneWord has the tests that are one word.
 var oneWord = map[string]Tuple{
 	"ip": {Version: 4}, "ip6": {Version: 6}, "arp": {EtherType: 0x0806}, "rarp": {EtherType: 0x8035},
 	"tcp": {Proto: ProtoTCP}, "udp": {Proto: ProtoUDP}, "sctp": {Proto: ProtoSCTP}, "icmp": {Version: 4, Proto: 1}, "icmp6": {Version: 6, Proto: 58},
 	"igmp": {Version: 4, Proto: 2}, "ah": {Proto: 51}, "esp": {Proto: 50}, "pim": {Proto: 103}, "vrrp": {Version: 4, Proto: 112},
 }
 
-// testTuples reads a test as Parse prints it; nil: cards cannot say that.
+// testTuples reads a test as Parse prints it; nil if cards cannot express it.
 func testTuples(words []string) []Tuple {
 	if len(words) == 1 {
 		if t, ok := oneWord[words[0]]; ok {

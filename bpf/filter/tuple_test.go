@@ -71,7 +71,7 @@ func TestTuplesRefused(t *testing.T) {
 	}
 }
 
-// TestTuplesCover: what an expression accepts fits one of its tuples.
+// TestTuplesCover: a packet that an expression accepts fits one of its tuples.
 func TestTuplesCover(t *testing.T) {
 	tests := []string{"ip", "udp", "tcp", "port 5", "src port 5", "dst port 6", "host 10.0.0.1", "dst net 10.0.0.0/30", "udp src port 6", "portrange 5-6", "ether proto 0x88b5"}
 	rapid.Check(t, func(t *rapid.T) {

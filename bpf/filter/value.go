@@ -46,7 +46,7 @@ func (q qualifiers) value(t token) (*node, error) {
 	return q.protocol(t)
 }
 
-// wrong is the error for a value that is not what the qualifiers ask for.
+// wrong is the error for a value that does not fit the qualifiers.
 func (q qualifiers) wrong(t token, suggest string) error {
 	return &Error{offset: t.offset, problem: t.String() + " is not a value for " + q.kind,
 		expected: q.expected(), suggest: suggest}
@@ -121,8 +121,8 @@ func (q qualifiers) mac(t token) (*node, error) {
 	return leafNode(t.offset, q.text("host", net.HardwareAddr(mac[:]).String()), func(g *generator) cond { return g.macIs(q.dir, mac) }), nil
 }
 
-// parseMAC reads six numbers of up to two digits with the same sign between them, or
-// twelve digits, perhaps with a point behind each four.
+// parseMAC reads six numbers of up to two digits, all separated by the same sign, or twelve digits,
+// optionally with a dot after each four.
 func parseMAC(text string) (mac [6]byte, ok bool) {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(":-.", r) })
 	switch {
@@ -179,7 +179,7 @@ func strayBits(t token, suggest string) error {
 	return &Error{offset: t.offset, problem: t.String() + " has bits set after its length", suggest: suggest}
 }
 
-// address4 makes the test of an IPv4 address or network. A shortened address is a network, also
+// address4 makes the test of an IPv4 address or network. A shortened address is a network, even
 // after host.
 func (q qualifiers) address4(t token) (*node, error) {
 	text, length, sized := strings.Cut(t.text, "/")
@@ -239,8 +239,8 @@ func (q qualifiers) maskedNet(t, m token) (*node, error) {
 	}), nil
 }
 
-// lonely reads a number without points as libpcap does: the first bytes of a network,
-// or a whole address.
+// lonely reads a number without dots as libpcap does: the first bytes of a network, or a whole
+// address.
 func lonely(kind, text string) (address uint32, bits int, ok bool) {
 	address, ok = number(text)
 	bits = 32
@@ -272,8 +272,8 @@ func (g *generator) family(proto string) int {
 	return anyNumber
 }
 
-// parseIPv4 reads up to four numbers with points between them, the first bytes of an
-// address, and how many bits they are.
+// parseIPv4 reads up to four numbers separated by dots, the first bytes of an address, and returns
+// how many bits they are.
 func parseIPv4(text string) (address uint32, bits int, ok bool) {
 	for part := range strings.SplitSeq(text, ".") {
 		n, err := strconv.ParseUint(part, 10, 8)
@@ -298,8 +298,9 @@ func (q qualifiers) ports(t token) (*node, error) {
 	return q.portNode(t, proto, low, low)
 }
 
-// portRange reads two ports with a dash between; names may have dashes, too. Ports of two protocols, or of none in particular, make a range
-// of any; as in libpcap, the lower may come last.
+// portRange reads two ports with a dash between; names may have dashes, too. Two ports of different
+// protocols, or of none in particular, make a range of any protocol. As in libpcap, the lower port may come
+// last.
 func (q qualifiers) portRange(t token) (*node, error) {
 	if q.kind != "portrange" {
 		return nil, q.wrong(t, "portrange "+t.text)
@@ -326,7 +327,7 @@ func (q qualifiers) portRange(t token) (*node, error) {
 	return nil, why
 }
 
-// portRangeOf makes the test of a range whose ports are of two protocols.
+// portRangeOf makes the test of a range whose ports have two protocols.
 func (q qualifiers) portRangeOf(t token, low, high, proto, other int) (*node, error) {
 	if proto != other {
 		proto = anyNumber
@@ -341,12 +342,12 @@ func (q qualifiers) portRangeOf(t token, low, high, proto, other int) (*node, er
 	return q.portNode(t, proto, low, high)
 }
 
-// ofOther is the error for ports whose names are those of another protocol.
+// ofOther is the error for ports whose names belong to another protocol.
 func ofOther(t token, proto int, wanted string) error {
 	return &Error{offset: t.offset, problem: fmt.Sprintf("%s is a port of %s, not of %s", t, nameOf(ipProtocols, proto), wanted), expected: "its number"}
 }
 
-// port reads one port, by number or name, and the protocol it is of.
+// port reads one port, by number or name, and the protocol that it belongs to.
 func (q qualifiers) port(t token) (port, proto int, err error) {
 	proto = anyNumber
 	if q.proto != "" {
@@ -382,7 +383,7 @@ func (q qualifiers) portNode(t token, proto, low, high int) (*node, error) {
 	}).needing(portNeed(proto, low, high)), nil
 }
 
-// protocol makes the test of a protocol, of the family in front of proto.
+// protocol makes the test of a protocol, within the family in front of proto.
 func (q qualifiers) protocol(t token) (*node, error) {
 	names, most := ipProtocols, uint32(255)
 	switch q.proto {

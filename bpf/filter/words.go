@@ -2,7 +2,7 @@ package filter
 
 import "slices"
 
-// aliases are other words for the same.
+// aliases maps words to others with the same meaning.
 var aliases = map[string]string{
 	"link": "ether", "ppp": "ether", "slip": "ether", "fddi": "ether", "tr": "ether", "wlan": "ether",
 }
@@ -49,15 +49,15 @@ var abbreviations = map[string]func(*generator) cond{
 	"psnp":    func(g *generator) cond { return g.isisIs(26, 27) },
 }
 
-// llcKinds are the words behind llc, with the value and the mask of the control field.
+// llcKinds are the words after llc, with the value and the mask of the control field.
 var llcKinds = map[string][2]uint32{
 	"s": {0x01, 0x03}, "u": {0x03, 0x03}, "rr": {0x01, 0x0f}, "rnr": {0x05, 0x0f}, "rej": {0x09, 0x0f},
 	"ui": {0x03, 0xef}, "ua": {0x63, 0xef}, "disc": {0x43, 0xef}, "sabme": {0x6f, 0xef}, "test": {0xe3, 0xef},
 	"xid": {0xaf, 0xef}, "frmr": {0x87, 0xef}, "i": {0x00, 0x01},
 }
 
-// refused are libpcap's words for what is not in an Ethernet frame, or not in the
-// packet at all, with what to do.
+// refused are libpcap's words for things that are not in an Ethernet frame, or not in a packet at
+// all, with a remedy.
 var refused = map[string]string{
 	"inbound":  "a packet does not say its direction: a capture takes what is received, and with --mirror what is chosen there",
 	"outbound": "a packet does not say its direction: a capture takes what is sent only with --mirror",
@@ -100,7 +100,7 @@ func makeStarters() []string {
 	return list
 }
 
-// suggestible are the words with a meaning in some place that are worth proposing.
+// suggestible are the words that are worth suggesting: they have a meaning in some place.
 var suggestible = slices.DeleteFunc(append([]string{"and", "or", "not"}, starters...), func(w string) bool { return len(w) < 3 && w != "ip" && w != "or" })
 
 // suggest returns the word nearest to text, or "" when none is near.
@@ -114,8 +114,8 @@ func suggest(text string) string {
 	return best
 }
 
-// distance is the number of bytes to add, drop, change, or swap with their
-// neighbour, to make b of a. Words longer than any of ours are simply far.
+// distance is the number of bytes to add, drop, change, or swap with their neighbour, to turn a
+// into b. Words longer than any of ours count as far.
 func distance(a, b string) int {
 	if len(a) > 16 {
 		return len(a)

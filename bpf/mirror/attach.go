@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach has a program see what passes one hook of an interface, before all others there, until it is undone.
+// attach runs a program at one hook of an interface, before all others there, until it is undone.
 func (m *Mirror) attach(p *ebpf.Program, index int, d Direction, undo *cleanup) error {
 	if m.filters {
 		return m.attachFilter(p, index, d, undo)
@@ -35,8 +35,9 @@ func (m *Mirror) attach(p *ebpf.Program, index int, d Direction, undo *cleanup) 
 	return err
 }
 
-// attachFilter is attach before Linux 6.6: a filter of the clsact qdisc, which is made where none
-// is. The filter's name says whose it is, and whether the qdisc is ours.
+// attachFilter is attach before Linux 6.6. It adds a filter to the clsact qdisc, and adds the qdisc
+// if there is none. The filter's name has the mirror's number and says whether a mirror made the
+// qdisc.
 func (m *Mirror) attachFilter(p *ebpf.Program, index int, d Direction, undo *cleanup) error {
 	made, err := m.provideQdisc(index)
 	if err != nil {

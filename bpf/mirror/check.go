@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// Check reports what the interface is called now and whether it is up. Errors match ErrGone, or ErrDetached
-// when packets should be copied and are not.
+// Check returns the interface's present name and whether it is up. Errors match ErrGone, or ErrDetached when
+// packets should be copied and are not.
 func (m *Mirror) Check() (name string, up bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -24,7 +24,7 @@ func (m *Mirror) Check() (name string, up bool, err error) {
 	return a.Name, a.Flags&net.FlagUp != 0, nil
 }
 
-// checkAttached looks whether the programs are where Start put them. m.mu is held.
+// checkAttached checks that the programs are where Start put them. m.mu is held.
 func (m *Mirror) checkAttached() error {
 	if m.attached == nil {
 		return nil

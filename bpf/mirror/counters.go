@@ -2,16 +2,17 @@ package mirror
 
 import "fmt"
 
-// Counters are copies that were lost on their way, since Open.
+// Counters count the copies that were lost since Open.
 type Counters struct {
-	// Failed are packets the kernel had no memory or no queue for to copy. One is a packet as the host
-	// has it, which may be as long as many of the MTU.
+	// Failed counts packets for whose copy the kernel had no memory or no queue. One of them is a packet as
+	// the host has it, which may be as long as many packets of the MTU.
 	Failed uint64
-	// Full are copies for which the pair's ring was full, or that were longer than the MTU when the mirror was opened.
+	// Full counts copies for which the pair's ring was full, or that were longer than the MTU when the mirror
+	// was opened.
 	Full uint64
 }
 
-// Counters reads them. Of a closed mirror they are the last.
+// Counters reads the counters. For a closed mirror it returns the last values.
 func (m *Mirror) Counters() (Counters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -22,7 +23,7 @@ func (m *Mirror) Counters() (Counters, error) {
 	return m.counters, err
 }
 
-// count reads the counters, as far as possible.
+// count reads the counters that can be read.
 func (m *Mirror) count() error {
 	var words [directions]uint64
 	if err := m.failed.Lookup(uint32(0), &words); err != nil {

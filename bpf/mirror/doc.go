@@ -1,5 +1,5 @@
-// Package mirror copies the traffic of an interface to a virtual one. A capture of that one does
-// not take the traffic from the host.
+// Package mirror copies the traffic of an interface to a virtual one. A capture of the virtual
+// interface does not take the traffic from the host.
 //
 //	eth0 ──┬── arrives ─▶ host          a program of a few instructions at tc's two hooks
 //	       └── leaves  ◀─ host          clones each packet
@@ -7,27 +7,27 @@
 //	             ▼  queue 0: arrived, queue 1: leaves
 //	        ufd-mir0 ══ ufd-cap0 ─▶ XDP program and AF_XDP sockets of the caller
 //
-// The pair is a veth pair, since XDP treats a clone there like any packet. Each direction has its
-// own queue, which preserves the direction. The end that copies enter has no offloads. So the
-// kernel does for a copy what the card does for the packet: it segments to the MTU (TSO, GRO),
+// The pair is a veth pair, since XDP on a veth treats a clone like any packet. Each direction has
+// its own queue, which preserves the direction. The end at which copies enter has no offloads. So
+// the kernel does for a copy what the card does for the packet: it segments to the MTU (TSO, GRO),
 // computes checksums and inserts VLAN tags. Packets that the caller's XDP program passes on reach
-// the other end, where a program drops them: the host receives nothing twice.
+// the other end, where a program drops them. So the host receives no packet twice.
 //
-// The program runs first at both hooks. It sees arriving packets before other programs there drop
-// or redirect them, and what the host sends before other programs there do.
+// The program runs first at both hooks. It sees arriving packets before other programs drop or
+// redirect them. The same holds for packets that the host sends.
 //
 // # Lifetime
 //
 // On Linux 6.6 and newer, links (tcx) hold the programs and end with the process. On older kernels
 // they are filters of a clsact qdisc, which stay when a process is killed. The veth pair always
 // stays. Both have a number in their names. The owner of a number has a socket of that name in the
-// same network namespace, which ends with its process. sweep removes what has no owner; [Open]
-// calls it.
+// same network namespace, which ends with its process. sweep removes links, filters and pairs
+// without an owner; [Open] calls it.
 //
 // # Threads
 //
 // Open and sweep use the network namespace of the calling thread. Any goroutine may call the
 // methods.
 //
-// It takes CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and Linux 6.1.
+// It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and Linux 6.1.
 package mirror

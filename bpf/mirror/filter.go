@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterName is a filter's; own says that a mirror made the qdisc, too.
+// filterName returns the name of a filter; own says that a mirror also made the qdisc.
 func filterName(number int, own bool) string {
 	if own {
 		return fmt.Sprintf("unifiedd-mirror-%d+clsact", number)
@@ -24,15 +24,15 @@ func parseFilterName(name string) (number int, own, ok bool) {
 	return number, own, err == nil && name == filterName(number, false)
 }
 
-// found is a filter of a mirror.
+// found is a filter that belongs to a mirror.
 type found struct {
 	*netlink.BpfFilter
 	number int
 	own    bool
 }
 
-// filters are those of mirrors on an interface, and how many others there are. An interface without
-// clsact has none.
+// filters returns the filters of mirrors on an interface, and the number of other filters. An
+// interface without clsact has none.
 func filters(h *netlink.Handle, index int) (ours []found, others int, err error) {
 	link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}}
 	for d := range directions {
@@ -59,7 +59,7 @@ func filters(h *netlink.Handle, index int) (ours []found, others int, err error)
 	return ours, others, nil
 }
 
-// ownsQdisc reports whether a mirror made the interface's clsact. The last one removes it.
+// ownsQdisc reports whether a mirror made the interface's clsact. The last mirror removes it.
 func (m *Mirror) ownsQdisc(index int) bool {
 	ours, _, _ := filters(m.handle, index)
 	for _, f := range ours {
@@ -75,8 +75,8 @@ func (m *Mirror) removeFilters(index int) error {
 	return takeOff(m.handle, index, func(number int) bool { return number == m.slot.number })
 }
 
-// takeOff removes the filters of some mirrors, and clsact behind them where one of those made it and
-// nothing else is in it.
+// takeOff removes the filters of some mirrors. It also removes clsact if one of these mirrors made it and it
+// has no other filter.
 func takeOff(h *netlink.Handle, index int, whose func(number int) bool) error {
 	ours, others, err := filters(h, index)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestOnThisKernel mirrors on the kernels of the lab, of which some have no links for tc programs.
+// TestOnThisKernel runs the mirror tests on the kernels of the lab. Some of these have no links for
+// tc programs.
 func TestOnThisKernel(t *testing.T) {
 	testenv.Long(t, "the same tests run on this machine's kernel")
 	for name, run := range map[string]func(*testing.T){

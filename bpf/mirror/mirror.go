@@ -15,7 +15,7 @@ import (
 type Config struct {
 	// Interface is the name of an Ethernet interface, or of the loopback.
 	Interface string
-	// Directions are those to be copied, each once.
+	// Directions are the directions to copy, each once.
 	Directions []Direction
 	// Promiscuous makes the interface receive packets for other hosts too.
 	Promiscuous bool
@@ -43,7 +43,7 @@ type Mirror struct {
 	counters Counters // when last read
 }
 
-// cleanup has the functions that undo what was done, in order.
+// cleanup has functions that each undo one step, in order.
 type cleanup []func() error
 
 func (c *cleanup) add(undo func() error) { *c = append(*c, undo) }
@@ -58,8 +58,8 @@ func (c *cleanup) run() error {
 	return errors.Join(errs...)
 }
 
-// Open makes the pair. It removes first what mirrors of processes that were killed left in the
-// network namespace.
+// Open makes the pair. First it removes mirrors that killed processes have left in the network
+// namespace.
 func Open(c Config) (_ *Mirror, err error) {
 	m := &Mirror{name: c.Interface, directions: c.Directions, filters: c.filters}
 	defer func() {
@@ -93,7 +93,7 @@ func Open(c Config) (_ *Mirror, err error) {
 	return m, m.loadCopiers()
 }
 
-// find looks up what is to be mirrored, and how long its packets are.
+// find looks up the interface to mirror, and the length of its packets.
 func (m *Mirror) find() (mtu int, err error) {
 	l, err := m.handle.LinkByName(m.name)
 	if err != nil {
@@ -105,13 +105,13 @@ func (m *Mirror) find() (mtu int, err error) {
 		return 0, fmt.Errorf("%w: it is of type %q (mirror the interface below it)", errNotEthernet, a.EncapType)
 	}
 	m.index = a.Index
-	if a.EncapType == "loopback" { // what leaves arrives, at once
+	if a.EncapType == "loopback" { // every packet that leaves also arrives
 		m.directions = []Direction{Ingress}
 	}
 	return a.MTU, nil
 }
 
-// linkError gives a missing interface its type.
+// linkError makes the error for a missing interface match ErrGone.
 func linkError(err error) error {
 	if errors.As(err, new(netlink.LinkNotFoundError)) || errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("%w, or never was in this network namespace (see: ip link)", ErrGone)
@@ -153,7 +153,7 @@ func (m *Mirror) loadCopiers() (err error) {
 	return nil
 }
 
-// Start has packets copied. It must run in the network namespace of Open.
+// Start begins to copy packets. It must run in the network namespace of Open.
 func (m *Mirror) Start() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *Mirror) Start() error {
 	return nil
 }
 
-// Stop ends the copying. Copies that were made may still arrive.
+// Stop stops copying. Earlier copies may still arrive.
 func (m *Mirror) Stop() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,21 +174,21 @@ func (m *Mirror) Stop() error {
 	return m.attached.run()
 }
 
-// Interface is the name of the interface on which copies arrive: on queue 0 of what arrived, on
-// queue 1 of what the host sent.
+// Interface is the name of the interface on which copies arrive: on queue 0 the copies of packets
+// that arrived, on queue 1 of packets that the host sent.
 func (m *Mirror) Interface() string { return farName(m.slot.number) }
 
-// Directions are those that are copied. Of the loopback it is Ingress alone: each packet arrives
-// that leaves.
+// Directions returns the directions that are copied. For the loopback that is Ingress alone, since
+// every packet that leaves it also arrives.
 func (m *Mirror) Directions() []Direction { return m.directions }
 
-// Close ends the copying and removes everything. A second call does nothing.
+// Close stops copying and removes everything. A second call does nothing.
 func (m *Mirror) Close() error {
 	err := m.Stop()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.closed && m.failed != nil {
-		_ = m.count() // what can no longer be read stays as it was
+		_ = m.count() // counters that cannot be read keep their last values
 	}
 	m.closed = true
 	return errors.Join(err, m.undo.run())

@@ -11,10 +11,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// forms are how programs are attached: by links, and as before Linux 6.6.
+// forms are the ways to attach programs: links, and filters as before Linux 6.6.
 var forms = map[string]bool{"links": false, "filters": true}
 
-// open mirrors end B in both directions, until the test ends.
+// open mirrors end B in both directions until the test ends.
 func open(t *testing.T, p *testenv.Pair, filters bool) (m *Mirror) {
 	t.Helper()
 	p.B.Do(t, func() {
@@ -46,8 +46,8 @@ func nothingLeft(t *testing.T, p *testenv.Pair) {
 	}
 }
 
-// TestMirror: a ping and its answers arrive and leave, are copied each to the queue of its direction, and
-// nothing is left behind.
+// TestMirror: the mirror copies a ping and its answers, each to the queue of its direction, and Close leaves
+// nothing behind.
 func TestMirror(t *testing.T) {
 	testenv.Root(t)
 	for form, filters := range forms {
@@ -97,8 +97,8 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestTwoMirrors: two mirror one interface, and the end of one is nothing to the other. A clsact
-// that was there before stays.
+// TestTwoMirrors: two mirrors of one interface are independent: closing one does not affect the
+// other. An earlier clsact stays.
 func TestTwoMirrors(t *testing.T) {
 	testenv.Root(t)
 	for form, filters := range forms {
@@ -129,7 +129,7 @@ func TestTwoMirrors(t *testing.T) {
 	}
 }
 
-// TestDetached: somebody takes the programs off.
+// TestDetached: Check reports that another process has detached the programs.
 func TestDetached(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
@@ -150,7 +150,7 @@ func TestDetached(t *testing.T) {
 	}
 }
 
-// TestGone: the interface is removed while it is mirrored.
+// TestGone: Check reports that the mirrored interface was removed.
 func TestGone(t *testing.T) {
 	testenv.Root(t)
 	for form, filters := range forms {
@@ -183,7 +183,7 @@ func TestRefuses(t *testing.T) {
 	nothingLeft(t, p)
 }
 
-// mirrored names an interface for a child process that mirrors it until it is killed.
+// mirrored is set for a child process: it mirrors the interface of this name until it is killed.
 const mirrored = "UNIFIEDD_MIRRORED"
 
 func TestMain(m *testing.M) {
@@ -207,7 +207,7 @@ func TestMain(m *testing.M) {
 	time.Sleep(time.Hour)
 }
 
-// TestKilled: what the mirror of a process that was killed leaves is swept away, and nothing of one that lives.
+// TestKilled: sweep removes the mirror of a killed process and leaves mirrors of living ones alone.
 func TestKilled(t *testing.T) {
 	testenv.Root(t)
 	for form, filters := range forms {
@@ -234,7 +234,7 @@ func TestKilled(t *testing.T) {
 			}
 			_ = child.Process.Kill()
 			_ = child.Wait()
-			if said == "links" { // which are gone already
+			if said == "links" { // which ended with the process
 				if got := p.B.Run(t, "tc", "filter", "show", "dev", p.B.Ifname, "ingress"); strings.Contains(got, "ufd_mirror") {
 					t.Errorf("a program is left: %s", got)
 				}
@@ -245,7 +245,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// awaitOutput starts a command, which is killed at the end of the test, and waits until it says something.
+// awaitOutput starts a command and waits until it prints something. The end of the test kills it.
 func awaitOutput(t *testing.T, c *exec.Cmd) string {
 	t.Helper()
 	out, err := c.StdoutPipe()

@@ -7,12 +7,13 @@ import (
 	"github.com/unifiedd/unifiedd/internal/genl"
 )
 
-// offloads are left to the kernel for copies. Otherwise they would be missing in the capture, and
-// a tag beside the packet would be lost. Without checksums there is no segmentation either
-// (netdev_fix_features, net/core/dev.c), so copies are segmented to the MTU.
+// offloads are left to the kernel for copies. Otherwise the capture would miss their results, and
+// lose a tag that is stored beside the packet. Without checksum offload there is no segmentation
+// offload either (netdev_fix_features, net/core/dev.c), so copies are segmented to the MTU.
 var offloads = []string{"tx-checksum-ip-generic", "tx-checksum-sctp", "tx-vlan-hw-insert", "tx-vlan-stag-hw-insert"}
 
-// offloadsOff has the kernel do for what an interface sends what it would leave to a card.
+// offloadsOff makes the kernel do for packets that an interface sends what it would leave to a
+// card.
 func offloadsOff(index int) error {
 	header := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
 	header.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_INDEX, nl.Uint32Attr(uint32(index)))

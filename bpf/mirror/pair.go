@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxMTU is the longest a veth has (ETH_MAX_MTU, include/uapi/linux/if_ether.h). The loopback's packets
-// of 65536 bytes pass it, since there is room for a VLAN tag.
+// maxMTU is the largest MTU of a veth (ETH_MAX_MTU, include/uapi/linux/if_ether.h). The loopback's packets of
+// 65536 bytes pass, since there is room for a VLAN tag.
 const maxMTU = 65535
 
-// pair is the two ends of a veth, by their numbers.
+// pair is the two ends of a veth, by their indices.
 type pair struct {
 	near int // copies enter here
 	far  int // and arrive here
@@ -21,7 +21,7 @@ type pair struct {
 func nearName(number int) string { return fmt.Sprintf("ufd-mir%d", number) }
 func farName(number int) string  { return fmt.Sprintf("ufd-cap%d", number) }
 
-// makePair makes the veth, down, and with nothing that would make the kernel send on it by itself.
+// makePair makes the veth. It is down, and configured so that the kernel does not send on it.
 func makePair(h *netlink.Handle, number int, of string, mtu int) (p pair, err error) {
 	near, far := nearName(number), farName(number)
 	mtu = min(mtu, maxMTU)
@@ -68,7 +68,7 @@ func (p pair) buffer(h *netlink.Handle) error {
 	})
 }
 
-// remedy is what to do about an error of the kernel, for people.
+// remedy says in plain words what to do about an error of the kernel.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -87,14 +87,14 @@ func quiet(h *netlink.Handle, link netlink.Link, of string) error {
 	if err := h.LinkSetARPOff(link); err != nil {
 		return err
 	}
-	// EAFNOSUPPORT and the like: a kernel without IPv6 gives no address.
+	// A kernel without IPv6 returns EAFNOSUPPORT or the like. It assigns no address.
 	if err := h.LinkSetIP6AddrGenMode(link, noAddresses); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
 	return h.LinkSetAlias(link, "unifiedd mirror of "+of)
 }
 
-// up lets copies pass.
+// up sets both ends up, so that copies pass.
 func (p pair) up(h *netlink.Handle) error {
 	for _, index := range []int{p.far, p.near} {
 		link, err := h.LinkByIndex(index)
@@ -108,7 +108,7 @@ func (p pair) up(h *netlink.Handle) error {
 	return nil
 }
 
-// remove removes both ends. A pair that is gone needs nothing.
+// remove removes both ends. It succeeds if the pair no longer exists.
 func (p pair) remove(h *netlink.Handle) error {
 	link, err := h.LinkByIndex(p.near)
 	if err == nil {

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// queueMapping is where struct __sk_buff of include/uapi/linux/bpf.h has the queue.
+	// queueMapping is the offset of the queue in struct __sk_buff of include/uapi/linux/bpf.h.
 	queueMapping = 12
-	// next lets the next program look, or the packet go on (TCX_NEXT, and TC_ACT_UNSPEC).
+	// next passes the packet to the next program or, after the last, on its way (TCX_NEXT, and
+	// TC_ACT_UNSPEC).
 	next = -1
 	// drop is TCX_DROP and TC_ACT_SHOT.
 	drop = 2
 )
 
 // copyTo is a program that sends a clone of each packet to an interface, to the queue of its
-// direction, and counts where that fails. The kernel takes the queue from the packet's own, plus
-// one; so it is set for the clone and put back.
+// direction, and counts failures. The kernel uses the packet's own queue plus one. So the program
+// sets that for the clone and restores it.
 func copyTo(index int, d Direction, failed int) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -57,7 +58,8 @@ func load(name string, code asm.Instructions) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// newCounters makes the map that programs count failures in: one value, a word for each direction.
+// newCounters makes the map in which programs count failures: one value, with a word for each
+// direction.
 func newCounters() (*ebpf.Map, error) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "ufd_failed", Type: ebpf.Array, KeySize: 4, ValueSize: 8 * uint32(directions), MaxEntries: 1})
 	if err != nil {

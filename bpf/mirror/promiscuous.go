@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen has the interface receive also what is not for this host. The kernel forgets it with the
+// listen makes the interface also receive packets for other hosts. The kernel ends this with the
 // socket, also after a crash.
 func (m *Mirror) listen() error {
-	// Of protocol zero the socket receives no packet itself.
+	// With protocol zero the socket itself receives no packet.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open a socket for promiscuous mode: %w", err)

@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slots is how many mirrors one network namespace has at most.
+// slots is the most mirrors in one network namespace.
 const slots = 64
 
 // slot is a number that one mirror of a network namespace owns. The kernel keeps the socket's name
-// apart for each namespace, and forgets it with the process.
+// per network namespace, and releases it with the process.
 type slot struct {
 	number int
 	fd     int
 }
 
-// takeSlot takes the lowest number that is free.
+// takeSlot takes the lowest free number.
 func takeSlot() (*slot, error) {
 	for n := range slots {
 		s, err := claim(n)
@@ -28,7 +28,7 @@ func takeSlot() (*slot, error) {
 	return nil, fmt.Errorf("all %d numbers for mirrors are taken in this network namespace (see: ip link, ss -xa)", slots)
 }
 
-// claim takes a number; nil: it has an owner.
+// claim takes a number; nil if it has an owner.
 func claim(number int) (*slot, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweep removes from the thread's network namespace what mirrors left there whose processes were
-// killed. Mirrors that are in use stay.
+// sweep removes mirrors of killed processes from the thread's network namespace. Mirrors that are
+// in use stay.
 func sweep() error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
