@@ -1,4 +1,4 @@
-# unifiedd: "make help" lists what there is to make.
+# unifiedd: "make help" lists the targets.
 
 SHELL    := /bin/bash
 PREFIX   ?= /usr/local
@@ -6,7 +6,7 @@ FUZZTIME ?= 60s
 KILLS    ?= 50
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//')
 STAMP    := main.version
-# What is built with cgo has RDMA in it where the headers are.
+# With cgo, programs include RDMA if its headers are installed.
 TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
@@ -89,8 +89,8 @@ test-roce-faults: setup-test ## RoCE in software over networks that lose, reorde
 test-roce-guest: setup-test ## the kernel's Soft-RoCE in a lab guest against RoCE in software here (root; KERNEL=6.1|6.12|7)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_LONG=1 UNIFIEDD_KERNEL=$(KERNEL) go test -count=1 -v -timeout 60m -run '^TestSoftRoCE$$' ./selftests/interop
 
-# The lab guest: docs/lab.md. The script has the rest from the environment, the commands
-# as they were given, with their dollar signs.
+# The lab guest: docs/lab.md. The script reads its other settings from the environment, so
+# that commands keep their dollar signs.
 override CMD  := $(value CMD)
 override CMD2 := $(value CMD2)
 export CMD CMD2 NODES RUN SHORT

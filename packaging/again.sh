@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# again.sh PACKAGE TEST: run one test twice more, and where test.sh has its package built for
-# the race detector once more in that build; or twice in the lab guest, where the package's
-# name has the line of the guest's kernel behind an @. TAGS, which are in GOFLAGS, too, are
-# test.sh's. build/again is there once a test has passed.
+# again.sh PACKAGE TEST: run one test twice more. If test.sh builds its package for the race
+# detector, run it once more in that build. If the package's name ends in @ and a line of
+# kernels, run the test twice in the lab guest with that kernel instead. test.sh sets TAGS,
+# which are also in GOFLAGS. build/again exists after a test has passed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=$1 test=$2
@@ -15,7 +15,7 @@ if [[ $package == *@* ]]; then
 	touch build/again
 	exit
 fi
-[[ $package == "$module"* ]] || exit 1 # another module, or what is no package
+[[ $package == "$module"* ]] || exit 1 # another module, or not a package
 tests=(go test -json -vet=off -timeout 9m -run "^$test\$")
 "${tests[@]}" -count=2 "$package"
 case ${package#"$module"} in

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh [TIME]: run every fuzz target of the tree for TIME (default 60s), one
-# after the other. Stops at the first that finds something; go test says where
-# the input was saved.
+# after the other. It stops at the first that finds a failure; go test prints
+# where it saved the input.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-60s}

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # lab-bench.sh LINE: compare with other programs in a guest with a kernel of LINE ("" is the
-# default), and between two. Its files are gone with the guest: the tests print each report between lines
-# that name its file, and here it is put into build/bench again.
+# default), and between two guests. Files in a guest do not outlive it. So the tests print each
+# report between lines that name its file, and this script writes it to build/bench.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build/bench
 go build -o build/lab ./selftests/lab
 
-# keep puts reports into files, and shows their tables and everything else. Lines of a pair of guests begin with the guest's number.
+# keep writes reports to files, and prints their tables and all other output. Lines of a pair of guests begin
+# with the guest's number.
 keep() {
 	awk '{ line = $0; sub(/^[12]\| /, "", line) }
 		line ~ /^-----END .*-----$/ { if (to) close(to); to = ""; next }
@@ -16,7 +17,7 @@ keep() {
 		{ print; fflush() }'
 }
 
-# pair compares between two guests, in both of which the same test runs.
+# pair compares between two guests. The same test runs in both.
 pair() {
 	go build -o build/lab-bench/ ./selftests/unified-rdma-test
 	go test -vet=off -c -tags lab -o build/lab-bench/roce.test ./internal/bench/roce
@@ -24,7 +25,8 @@ pair() {
 	build/lab -kernel "$1" -limit 100m -cmd "$both" -cmd2 "$both" | keep
 }
 
-# stolen is for how many hundredths of a second the host of this machine kept its processors: proc_stat(5). The guests do not see it.
+# stolen prints for how many hundredths of a second the host of this machine withheld processors:
+# proc_stat(5). The guests do not see it.
 stolen() { awk '/^cpu / { print $9 }' /proc/stat; }
 before=$(stolen)
 trap 'echo "The host of this machine had its processors for $((($(stolen) - before) / 100)) s of $SECONDS s times $(nproc) meanwhile."' EXIT

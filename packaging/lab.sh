@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # lab.sh LINE...: for each line of kernels ("" is the default) run the lab's tests in a
-# guest with it, with SHORT=1 in their short form, as events of go test -json; or, where
-# CMD says so, that command, with CMD2 in a second guest.
+# guest with such a kernel, and print the events of go test -json. SHORT=1 selects the short
+# form. If CMD is set, run that command instead, and CMD2 in a second guest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build

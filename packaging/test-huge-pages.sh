@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test-huge-pages.sh: the tests that use huge pages, beside a program that takes free huge
-# pages and gives them back, and changes the kernel's counter of them.
+# test-huge-pages.sh: run the tests that use huge pages. At the same time, another program
+# takes free huge pages, gives them back, and changes the kernel's counter of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build

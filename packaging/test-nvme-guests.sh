@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test-nvme-guests.sh LINE: an NVMe over Fabrics target in one guest and the kernel's initiator in
+# test-nvme-guests.sh LINE: run an NVMe over Fabrics target in one guest and the kernel's initiator in
 # another, with a kernel of LINE ("" is the default).
 set -euo pipefail
 cd "$(dirname "$0")/.."

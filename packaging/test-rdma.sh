@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test-rdma.sh LINE: unified-rdma-test between two guests with a kernel of LINE ("" is the
+# test-rdma.sh LINE: run unified-rdma-test between two guests with a kernel of LINE ("" is the
 # default): every transport, operation and size over the wire between them, its disk, latency
 # and bandwidth.
 set -euo pipefail

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# test.sh: every test and check, in several passes, with the time each took and one
+# test.sh: run every test and check, in several passes, with the time of each pass and one
 # summary. The checks of the tree (format, vet, staticcheck, generated files,
-# layering, cross build) are tests too, in internal/lint; so is that the machine is
-# as it was before. A short pass skips tests that say why, and the summary counts them.
+# layering, cross build) are also tests, in internal/lint. One more test checks that the
+# machine is in the same state as before. A short pass skips tests, which give the reason,
+# and the summary counts them.
 #
-# test.sh quick: what somebody at work wants after each change. It leaves out the lab
-# guest, the race detector, arm64, the checks of the tree, and each test's long form.
+# test.sh quick: for use after each change. It leaves out the lab guest, the race
+# detector, arm64, the checks of the tree, and each test's long form.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
 tags=$(packaging/tags.sh)
-# Without paths in what is built, other clones find it in the cache.
+# With -trimpath the build cache works across clones.
 export GOFLAGS="${GOFLAGS:-} -trimpath -tags=$tags"
 go build -o build/ ./internal/testsum ./internal/testenv/sweep
 go build -o build/ cmd/test2json
 
-# machine says what tests change on a machine and must give back: huge pages and
-# block devices, and of what others make, too, that which has our names.
+# machine lists the state of the machine that tests change and must restore: huge pages,
+# block devices, and those network devices, namespaces and mounts that have our names.
 machine() {
 	huge_pages
 	find /sys/block -name 'zram*' | sort
@@ -26,8 +27,9 @@ machine() {
 	grep -o " $TMPDIR[^ ]*" /proc/mounts || true
 }
 
-# huge_pages says how many of each size are reserved: what is surplus was given back by a
-# program that was killed, and the kernel takes it when the next one gives back its own.
+# huge_pages lists how many pages of each size are reserved, without surplus pages. Those
+# were given back after a program was killed, and the kernel frees them when the next
+# program gives back its own.
 huge_pages() {
 	local size
 	for size in /sys/kernel/mm/hugepages/*; do
@@ -35,8 +37,8 @@ huge_pages() {
 	done
 }
 
-# others reports whether tests that are not ours run: internal/testenv has a ledger
-# for each process, locked while that lives.
+# others reports whether another run of tests is active: internal/testenv has a ledger
+# for each process, which the process keeps locked while it lives.
 others() {
 	local ledger
 	for ledger in /run/unifiedd-testenv/ledger-*; do
@@ -45,15 +47,15 @@ others() {
 	return 1
 }
 
-# Tests and compilers have a directory for what is temporary of their own: what they
-# leave in it is noticed, and removed.
+# Tests and compilers get their own directory for temporary files. This script reports
+# and removes files that they leave there.
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/ut.XXXXXX")
 export TMPDIR
 chmod 755 "$TMPDIR" # tests give up root
 trap 'build/sweep || true; rm -rf "$TMPDIR"' EXIT
 trap 'exit 130' INT TERM HUP
 
-build/sweep # what killed tests left is not of this run
+build/sweep # remove what killed tests of earlier runs left
 shared=false
 others && shared=true
 before=$(machine)
@@ -78,8 +80,8 @@ waited_for() {
 	printf -v "$1" %d $(((stat[15] + stat[16]) / ticks))
 }
 
-# side_by_side LANE...: run them, functions, at the same time. What the first says is
-# seen at once, what the others say when all have ended.
+# side_by_side LANE...: run these functions at the same time. The output of the first
+# appears at once, that of the others when all have ended.
 side_by_side() {
 	local lane failed=0 running=()
 	for lane in "${@:2}"; do
@@ -97,11 +99,12 @@ side_by_side() {
 	return "$failed"
 }
 
-# packages KIND: those whose tests use no devices, by what they import
-# (internal/testenv makes devices); of the others those that use them through the
-# library, and those that run programs, which reserve huge pages for themselves and
-# would take what a test beside them has reserved, or measure. The tests of umem take
-# pages, too, more than there are, and those of internal/testenv count them.
+# packages KIND: list the packages of a kind. The tests of "pure" packages use no devices;
+# their imports show it (internal/testenv makes devices). The tests of "library" packages
+# use devices through the library. Those of "program" packages run programs or measure.
+# Programs reserve huge pages, and would take those that a concurrent test has reserved.
+# The tests of umem also take more pages than there are, and those of internal/testenv
+# count them.
 packages() {
 	go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
 		awk -v kind="$1" '{
@@ -114,8 +117,8 @@ packages() {
 		}'
 }
 
-# given_back is a test: whether the machine is as it was, when the kernel has had a
-# while for it, and nothing temporary is left.
+# given_back is a test. It passes if, within a few seconds, the machine is in the same
+# state as before, and no temporary files are left.
 given_back() {
 	local name=TestMachineIsAsItWas after left
 	echo "=== RUN   $name"
@@ -143,8 +146,8 @@ as_events() { # as_events COMMAND...: the output of a test, as events of its own
 	"$@" | build/test2json -p packaging
 }
 
-# What vet finds is found by internal/lint. The limit is for tests that hang: neither a
-# cold cache nor the other lanes may reach it.
+# internal/lint runs vet. The limit is for tests that hang. It is long enough for a cold
+# cache and the load of the other lanes.
 tests=(go test -json -vet=off -count=1 -timeout 25m)
 race=(-short -race -tags "invariants${tags:+,$tags}")
 raced=(./nvme ./rdma/roce/transport ./internal/pcapng ./cmd/unifiedd)
@@ -153,20 +156,20 @@ mapfile -t pure < <(packages pure)
 mapfile -t library < <(packages library | grep -vE '/(flows|nvme|bpf)$')
 mapfile -t program < <(packages program)
 
-# Of the programs: those that start lab guests of their own, and those that count the
-# machine's huge pages, and so have the machine for themselves.
+# The packages of programs that start their own lab guests, and those that count the
+# machine's huge pages and so must run alone.
 guests='/selftests/(interop|powercut)$'
 counting='/internal/testenv$|/umem$'
 mapfile -t own_guests < <(printf '%s\n' "${program[@]}" | grep -E "$guests")
 mapfile -t alone < <(printf '%s\n' "${program[@]}" | grep -E "$counting")
 mapfile -t programs < <(printf '%s\n' "${program[@]}" | grep -vE "$guests|$counting")
 
-# steps_aside has this lane run only while no other wants the processor. Tests that bound
-# times run in a lane that does not, and so do not notice it.
+# steps_aside makes this lane run only while no other needs the processor. Tests with
+# time limits run in a lane without it, and so are not affected.
 steps_aside() { chrt --idle --pid 0 "$BASHPID"; }
 
-# Everything that the lanes below run is compiled before they start: none bounds times
-# beside a compiler that does not step aside.
+# Everything that the lanes below run is compiled before they start. Otherwise tests with
+# time limits would compete with compilers of normal priority.
 compile() { go test -vet=off -c -o /dev/null ./... && go build -o /dev/null ./cmd/... ./selftests/unified-...; }
 
 # Device tests wait for the kernel most of the time, so several of them fit two processors.
@@ -214,7 +217,7 @@ computing() {
 	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]:1}" ./flows ./xdp "${raced[@]}" "${raced_alone[@]}"
 	pass "ownership checks and race detector, short: disks and programs" "${tests[@]}" -p 1 "${race[@]}" "${raced[@]}"
 	pass "ownership checks and race detector, short: cards and flows" races
-	# Apart, since go test runs packages one by one when it is asked for benchmarks.
+	# A separate pass, since go test with -bench runs packages one by one.
 	mapfile -t benchmarks < <(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 	pass "benchmarks, once" "${tests[@]}" -run '^$' -bench . -benchtime 1x "${benchmarks[@]}"
 	return "$status"
@@ -245,9 +248,9 @@ quick() {
 	return "$status"
 }
 
-# On a machine whose load is not ours alone a few tests that failed are run again, which
-# the summary says. Their pass has failed all the same: build/again says that what failed
-# in it was asked again and passed.
+# A machine may have other load, so a few failed tests run again, and the summary reports
+# that. Their pass still has a failed status. build/again then shows that the failed tests
+# ran again and passed.
 export TAGS=$tags
 rm -f build/again
 "${1:-whole}" | build/testsum -again packaging/again.sh -allow-skip '\bshort\b' -allow-skip '\bemulated\b' || {

@@ -1,7 +1,7 @@
 // Package addrlimit bounds what unauthenticated peers hold: in all, and for each network.
 //
-// At a bound, something older must go, so that a new peer always gets a place. The owner of a Set
-// chooses it: [Set.Full] returns the candidates.
+// At a bound, the owner of a Set removes something older, so that a new peer always gets a place.
+// [Set.Full] returns the candidates.
 //
 // A Set belongs to one goroutine at a time.
 package addrlimit
@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// Limit is a bound that is reached.
+// Limit says which bound was reached.
 type Limit uint8
 
 const (
@@ -32,7 +32,7 @@ type thing[T comparable] struct {
 	network netip.Prefix
 }
 
-// New makes a set of at most most things, and at most each things of one network.
+// New returns an empty set for at most most things in all, and at most each things of one network.
 func New[T comparable](most, each int) *Set[T] {
 	return &Set[T]{most: most, each: each, from: map[netip.Prefix]int{}}
 }
@@ -80,7 +80,8 @@ func (s *Set[T]) Add(it T, network netip.Prefix) {
 	s.from[network]++
 }
 
-// Busiest are the things of the network that has the most, the oldest first: of them one gives way where room is short elsewhere.
+// Busiest returns the things of the network that has the most, oldest first. The owner of the set removes one
+// of them when another resource is short.
 func (s *Set[T]) Busiest() []T { return s.of(s.busiest()) }
 
 // Has reports whether a thing is in the set.
@@ -88,7 +89,7 @@ func (s *Set[T]) Has(it T) bool {
 	return slices.ContainsFunc(s.things, func(t thing[T]) bool { return t.it == it })
 }
 
-// Remove takes a thing out, and reports whether it was in.
+// Remove removes a thing, and reports whether it was in the set.
 func (s *Set[T]) Remove(it T) bool {
 	at := slices.IndexFunc(s.things, func(t thing[T]) bool { return t.it == it })
 	if at < 0 {
@@ -102,8 +103,9 @@ func (s *Set[T]) Remove(it T) bool {
 	return true
 }
 
-// Host is the network that stands for one host: the IPv4 address, or the IPv6 network of 64 bits, of which a host may have all addresses. Of link-local
-// ones it is the address, since they are one network on all links.
+// Host returns the network that stands for one host: the IPv4 address, or the IPv6 network of 64 bits, all of
+// whose addresses one host may have. For a link-local address it is the address itself, since all link-local
+// addresses form one network on every link.
 func Host(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := a.BitLen()
@@ -113,7 +115,7 @@ func Host(a netip.Addr) netip.Prefix {
 	return prefix(a, bits)
 }
 
-// Link is the network that stands for the neighbours of a host: 24 bits of IPv4, 64 of IPv6.
+// Link returns the network that stands for the neighbours of a host: 24 bits of IPv4, 64 of IPv6.
 func Link(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	if a.Is4() {
@@ -122,7 +124,7 @@ func Link(a netip.Addr) netip.Prefix {
 	return prefix(a, 64)
 }
 
-// prefix is not valid of an address that is not.
+// prefix returns a prefix that is not valid if the address is not.
 func prefix(a netip.Addr, bits int) netip.Prefix {
 	p, _ := a.Prefix(bits)
 	return p

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFull: what must go for one more, by network and in all.
+// TestFull: Full names the limit that one more thing would exceed, of the network or in all, and
+// the things to remove.
 func TestFull(t *testing.T) {
 	s := New[int](5, 3)
 	a, b, c := Host(netip.MustParseAddr("10.0.0.1")), Host(netip.MustParseAddr("10.0.0.2")), Host(netip.MustParseAddr("10.0.0.3"))
@@ -37,7 +38,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestNetworks: what an address counts for.
+// TestNetworks: Host and Link map an address to the network that it counts for.
 func TestNetworks(t *testing.T) {
 	for from, want := range map[string][2]string{
 		"10.0.0.1":        {"10.0.0.1/32", "10.0.0.0/24"},
@@ -54,7 +55,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestBusiest: who gives way where room is short elsewhere.
+// TestBusiest: Busiest returns the things of the network that has the most.
 func TestBusiest(t *testing.T) {
 	s := New[int](5, 3)
 	if got := s.Busiest(); len(got) != 0 || s.Has(1) {

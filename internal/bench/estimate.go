@@ -8,25 +8,24 @@ import (
 // confidence is the confidence of each bound of an Estimate.
 const confidence = 0.95
 
-// Estimate is what paired ratios say about the true ratio.
+// Estimate is an estimate of the true ratio from paired ratios.
 type Estimate struct {
 	Ratio float64 `json:"ratio"` // Hodges-Lehmann estimate: the median of the means of all pairs of ratios
 	Low   float64 `json:"low"`   // the true ratio is above it with Confidence
 	High  float64 `json:"high"`  // the true ratio is below it with Confidence
 }
 
-// enoughPairs is the fewest ratios that bounds can be made of: with four, all on
-// one side of the truth is still as likely as 1 in 16.
+// enoughPairs is the fewest ratios that give bounds. With four, the chance that all are on one side
+// of the true ratio is still 1 in 16.
 const enoughPairs = 5
 
-// judge makes an estimate of ratios, all above zero. It inverts Wilcoxon's
-// signed-rank test: the bounds are order statistics of the Walsh averages (the means
-// of all pairs, each with itself too) of the logarithms, chosen by the exact
-// distribution of the test's statistic. That asks of the noise only that it strikes
-// both programs alike, so that a pair's ratio is as often too high by some factor as
-// too low; alternating the order of the runs sees to it. One wild pair moves the
-// bounds little. With fewer than five ratios there are no bounds: Low is zero
-// and High infinite. Without any, everything is NaN.
+// judge makes an estimate of ratios, all above zero. It inverts Wilcoxon's signed-rank test: the
+// bounds are order statistics of the Walsh averages (the means of all pairs, each with itself too)
+// of the logarithms, chosen by the exact distribution of the test's statistic. The test assumes
+// only that noise affects both programs alike, so that a pair's ratio is as often too high by some
+// factor as too low. Alternating the order of the runs ensures this. One wild pair moves the bounds
+// little. With fewer than five ratios there are no bounds: Low is zero and High infinite. Without
+// any, everything is NaN.
 //
 // M. Hollander, D. Wolfe, Nonparametric Statistical Methods, chapter 3.
 func judge(ratios []float64) Estimate {
@@ -42,7 +41,7 @@ func judge(ratios []float64) Estimate {
 	return e
 }
 
-// walsh is the sorted means of all pairs of the ratios' logarithms.
+// walsh returns the sorted means of all pairs of the ratios' logarithms.
 func walsh(ratios []float64) []float64 {
 	var w []float64
 	for i, a := range ratios {
@@ -54,9 +53,9 @@ func walsh(ratios []float64) []float64 {
 	return w
 }
 
-// signedRank is the critical value: the largest w with P(W <= w) <= alpha, where W is the sum of
-// those ranks 1 to n whose coin fell heads. That many Walsh averages lie outside the bound. It is
-// -1 if there is none.
+// signedRank returns the critical value: the largest w with P(W <= w) <= alpha, where W is the sum
+// of those ranks 1 to n whose coin fell heads. That many Walsh averages lie outside the bound. It
+// is -1 if there is none.
 func signedRank(n int, alpha float64) int {
 	p := 0.0
 	for w, share := range rankSums(n) {
@@ -67,8 +66,8 @@ func signedRank(n int, alpha float64) int {
 	return -1
 }
 
-// rankSums is the probability of each sum of the ranks 1 to n, each rank counted
-// with probability one half.
+// rankSums returns the probability of each sum of the ranks 1 to n, where each rank counts with
+// probability one half.
 func rankSums(n int) []float64 {
 	p := make([]float64, n*(n+1)/2+1)
 	p[0] = 1
@@ -83,13 +82,13 @@ func rankSums(n int) []float64 {
 	return p
 }
 
-// median of sorted values.
+// median returns the median of sorted values.
 func median(sorted []float64) float64 {
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// middle is the median of values in any order, NaN of none.
+// middle returns the median of values in any order; NaN if there are none.
 func middle(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()

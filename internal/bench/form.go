@@ -15,16 +15,15 @@ type Form struct {
 	Span   time.Duration // of each run
 }
 
-// The forms. Tests run the short one, which shows that everything works and
-// measures nothing.
+// The forms. Tests use the short one, which shows that everything works and is no measurement.
 var (
 	Short = Form{"short", 1, 200 * time.Millisecond}
 	Usual = Form{"usual", 9, time.Second}
 	Long  = Form{"long", 15, 2500 * time.Millisecond}
 )
 
-// FormVariable is the environment variable that names the form, and RoundsVariable the one that has a number of rounds other
-// than the form's.
+// FormVariable is the environment variable that names the form. RoundsVariable overrides the form's number of
+// rounds.
 const (
 	FormVariable   = "UNIFIEDD_BENCH"
 	RoundsVariable = "UNIFIEDD_BENCH_ROUNDS"

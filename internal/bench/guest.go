@@ -8,7 +8,7 @@ import (
 	"regexp"
 )
 
-// CasesVariable chooses cases by an expression that their names match, such as "node.*64".
+// CasesVariable selects cases by an expression that their names match, such as "node.*64".
 const CasesVariable = "UNIFIEDD_BENCH_CASES"
 
 // WantedCases returns the requested expression. Without one, all cases match.
@@ -20,8 +20,8 @@ func WantedCases() (*regexp.Regexp, error) {
 	return wanted, nil
 }
 
-// Print writes all forms of the report, each between lines that name its file. It is for machines of
-// which nothing is left but what they print.
+// Print writes all forms of the report, each between lines that name its file. It is for machines that keep
+// nothing but their output.
 func (r *Report) Print(w io.Writer, name string) error {
 	for _, part := range []struct {
 		ext   string

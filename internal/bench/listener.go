@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// listening is how the kernel lists the state of a socket that waits for anybody.
+// listening is the state of a socket that waits for peers, as the kernel lists it.
 var listening = map[string]string{"tcp": "0A", "udp": "07"}
 
-// Listens reports whether somebody waits at a port of tcp or udp in the calling thread's network
-// namespace: proc_net(5). Nothing is sent, which would be a client's first word.
+// Listens reports whether a socket listens at a port of tcp or udp in the calling thread's network
+// namespace: proc_net(5). It sends nothing, since the server would take that for a client's first
+// message.
 func Listens(protocol string, port int) bool {
 	for _, file := range []string{protocol, protocol + "6"} {
 		b, _ := os.ReadFile("/proc/thread-self/net/" + file) // without IPv6 the second is not there
@@ -26,8 +27,9 @@ func Listens(protocol string, port int) bool {
 	return false
 }
 
-// AwaitServer waits until a server is ready for a client. Its end comes through ended, and is put
-// back as nil for who waits for that.
+// AwaitServer waits until a server is ready for a client. If the server ends first, AwaitServer
+// takes the error from ended, returns it, and puts nil back for the goroutine that waits for the
+// end.
 func AwaitServer(ctx context.Context, ready func() bool, ended chan error) error {
 	for !ready() {
 		select {

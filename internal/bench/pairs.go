@@ -8,7 +8,7 @@ type Pair struct {
 	Theirs float64 `json:"theirs"`
 }
 
-// Direction says which values are good.
+// Direction says which values are better.
 type Direction string
 
 const (
@@ -18,11 +18,11 @@ const (
 
 // Comparison is one measure of one case of both programs.
 type Comparison struct {
-	Case   string    `json:"case"`          // what was done: "zram, random read of 4 KiB, depth 1"
-	Metric string    `json:"metric"`        // what was measured: "I/O per second"
+	Case   string    `json:"case"`          // the work: "zram, random read of 4 KiB, depth 1"
+	Metric string    `json:"metric"`        // the measured quantity: "I/O per second"
 	Unit   string    `json:"unit"`          // for people: "kIOPS", "µs"
 	Better Direction `json:"better"`        // which way is good
-	Bar    float64   `json:"bar,omitempty"` // what the ratio is held to; zero: nothing
+	Bar    float64   `json:"bar,omitempty"` // the bar for the ratio; zero: none
 	Pairs  []Pair    `json:"pairs"`         // one for each round
 }
 
@@ -38,8 +38,7 @@ func (c *Comparison) Ratios() []float64 {
 // Estimate returns the estimated ratio, ours over theirs.
 func (c *Comparison) Estimate() Estimate { return judge(c.Ratios()) }
 
-// Met reports whether the bar is met: by the bound that speaks against us. A
-// comparison without a bar always is.
+// Met reports whether the unfavourable bound meets the bar. A comparison without a bar always does.
 func (c *Comparison) Met() bool {
 	switch e := c.Estimate(); {
 	case c.Bar == 0:
@@ -51,8 +50,7 @@ func (c *Comparison) Met() bool {
 	}
 }
 
-// Medians is the median of each program's values, for people: the ratio of these is not the
-// estimate.
+// Medians returns the median of each program's values, for people. Their ratio is not the estimate.
 func (c *Comparison) Medians() Pair {
 	var ours, theirs []float64
 	for _, p := range c.Pairs {
@@ -72,8 +70,8 @@ func alternate(rounds int, ours, theirs func() error) error {
 	return nil
 }
 
-// Round calls each once, in turn, in round 0 the first of them first, in the next the second, and so
-// on, so that none gains from its place. It ends at the first error.
+// Round calls each program once. Round 0 starts with the first program, the next round with the second, and
+// so on, so that none has an advantage from its place. It ends at the first error.
 func Round(i int, programs ...func() error) error {
 	for k := range programs {
 		if err := programs[(i+k)%len(programs)](); err != nil {

@@ -39,8 +39,8 @@ func NewReport(title, ours, theirs string) *Report {
 		CPUs: runtime.NumCPU(), Start: time.Now().UTC().Truncate(time.Second), began: time.Now(), stolen: Stolen()}
 }
 
-// NoteLoad notes how busy the machine is, which bounds that lie far apart may come
-// from: proc_loadavg(5).
+// NoteLoad notes how busy the machine is: proc_loadavg(5). Other load may be the cause of bounds
+// that are far apart.
 func (r *Report) NoteLoad(when string) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if minute, _, ok := strings.Cut(string(text), " "); ok && err == nil {
@@ -74,7 +74,7 @@ func (r *Report) Table(w io.Writer) error {
 	return nil
 }
 
-// verdict is the bar and whether it is met.
+// verdict describes the bar and whether it is met.
 func verdict(c *Comparison) string {
 	sign, side, bound := "≥", "low", c.Estimate().Low
 	if c.Better == Less {
@@ -91,7 +91,7 @@ func verdict(c *Comparison) string {
 	return fmt.Sprintf("%s %s %.2f: missed", side, sign, c.Bar)
 }
 
-// number is v with three digits that count.
+// number prints v with three significant digits.
 func number(v float64) string {
 	if v == 0 || math.Abs(v) >= 100 {
 		return fmt.Sprintf("%.0f", v)
@@ -99,7 +99,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.*f", max(0, 2-int(math.Floor(math.Log10(math.Abs(v))))), v)
 }
 
-// bound is an end of an interval, which may be missing.
+// bound prints an end of an interval, which may be missing.
 func bound(v float64) string {
 	if !isKnown(v) {
 		return "-"
@@ -110,7 +110,7 @@ func bound(v float64) string {
 // Save writes dir/name.json, dir/name.svg and dir/name.txt, the table.
 func (r *Report) Save(dir, name string) error { return save(r, dir, name) }
 
-// paper is a report as it can be kept.
+// paper is a report that can be saved.
 type paper interface {
 	Table(io.Writer) error
 	JSON(io.Writer) error
@@ -129,8 +129,8 @@ func save(p paper, dir, name string) error {
 	return nil
 }
 
-// Finish prints the report and keeps it under that name: in build/bench, seen from the package of a contest, or
-// that of the short form, which measures nothing, in scratch.
+// Finish prints the report and saves it under that name: in build/bench, relative to the package of a
+// contest. The short form, which is no measurement, goes to scratch.
 func (r *Report) Finish(out io.Writer, form Form, scratch, name string) error {
 	r.noteHost()
 	return finish(r, out, form, scratch, name)
@@ -159,8 +159,7 @@ func saveFile(path string, write func(io.Writer) error) error {
 	return f.Close()
 }
 
-// assessed is a comparison with what follows from its pairs. Bounds that there are
-// none of are null.
+// assessed is a comparison and the results from its pairs. Missing bounds are null.
 type assessed struct {
 	Comparison
 	Ratio *float64 `json:"ratio"`
@@ -169,8 +168,8 @@ type assessed struct {
 	Met   bool     `json:"met"`
 }
 
-// JSON writes the report for programs: its fields, and for each comparison what
-// follows from its pairs.
+// JSON writes the report for programs: its fields, and for each comparison the results from its
+// pairs.
 func (r *Report) JSON(w io.Writer) error {
 	type plain Report
 	out := struct {
@@ -195,5 +194,5 @@ func known(v float64) *float64 {
 	return &v
 }
 
-// isKnown reports whether v is a ratio and no stand-in for a bound there is none of.
+// isKnown reports whether v is a ratio, and not a placeholder for a missing bound.
 func isKnown(v float64) bool { return v > 0 && !math.IsInf(v, 0) }

@@ -23,7 +23,7 @@ type Usage struct {
 	Switches     int64 // context switches, both kinds
 }
 
-// CPU is the processor time of both kinds.
+// CPU is the sum of user and system time.
 func (u Usage) CPU() time.Duration { return u.User + u.System }
 
 // Process is a program that was started.
@@ -34,8 +34,9 @@ type Process struct {
 	start          time.Time
 }
 
-// Start starts a program with all its threads on one CPU, ahead of other programs there where we
-// may (nice -20), or (cpu < 0) like any other. When the context ends it is killed. Wait must be called.
+// Start starts a program with all its threads on one CPU, with a higher priority than other programs there if
+// permitted (nice -20). If cpu < 0 it runs like any other program. The end of the context kills it. The
+// caller must call Wait.
 func Start(ctx context.Context, cpu int, name string, args ...string) (*Process, error) {
 	p := &Process{ctx: ctx, command: exec.CommandContext(ctx, name, args...), start: time.Now()}
 	p.command.Stdout, p.command.Stderr = &p.stdout, &p.stderr
@@ -47,7 +48,7 @@ func Start(ctx context.Context, cpu int, name string, args ...string) (*Process,
 
 // Interrupt asks the program to end, as Ctrl-C does.
 func (p *Process) Interrupt() {
-	_ = p.command.Process.Signal(os.Interrupt) // it may have ended by itself; Wait says how
+	_ = p.command.Process.Signal(os.Interrupt) // it may have ended already; Wait returns how
 }
 
 // Kill ends the program.
@@ -55,8 +56,8 @@ func (p *Process) Kill() {
 	_ = p.command.Process.Kill() // as with Interrupt
 }
 
-// Wait waits for the program's end and returns what it printed on standard output. What it printed on
-// standard error is in the error, which there is when it did not exit with status 0.
+// Wait waits for the program's end and returns its standard output. If the program did not exit with status
+// 0, Wait returns an error with its standard error.
 func (p *Process) Wait() (out []byte, u Usage, err error) {
 	err = p.command.Wait()
 	u = usage(p.command, time.Since(p.start))
@@ -75,9 +76,8 @@ func Run(ctx context.Context, cpu int, name string, args ...string) (out []byte,
 	return p.Wait()
 }
 
-// startOn starts a program on one CPU: a process inherits the affinity and the
-// priority of the thread that makes it. The thread is given up afterwards, so that
-// nothing else runs with them.
+// startOn starts a program on one CPU. A process inherits the affinity and the priority of the
+// thread that creates it. The thread ends afterwards, so that no other goroutine runs with them.
 func startOn(c *exec.Cmd, cpu int) error {
 	if cpu < 0 {
 		return c.Start()
@@ -94,7 +94,7 @@ func startOn(c *exec.Cmd, cpu int) error {
 	return <-done
 }
 
-// pin puts the calling thread on a CPU, ahead of others where that is allowed.
+// pin binds the calling thread to a CPU, with a higher priority than others if permitted.
 func pin(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)

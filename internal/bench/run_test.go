@@ -47,7 +47,7 @@ func TestRunEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends a program that says that it is there by a file.
+// TestInterrupt: Interrupt ends a program, after a file shows that it is running.
 func TestInterrupt(t *testing.T) {
 	there := filepath.Join(t.TempDir(), "there")
 	p, err := Start(t.Context(), -1, "sh", "-c", `trap 'echo bye; exit 0' INT; touch "$0"; while :; do sleep 0.01; done`, there)

@@ -22,7 +22,7 @@ func TestStolen(t *testing.T) {
 	}
 }
 
-// TestNoteHost: a report says how much the host had, of all processors.
+// TestNoteHost: a report has the share of all processors' time that the host took.
 func TestNoteHost(t *testing.T) {
 	r := example()
 	r.CPUs = 2

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The plot's measures in pixels. Text is at least 12 high, so that it can be read
-// where the plot is shown at half its size.
+// The plot's sizes in pixels. Text is at least 12 high, so that it is readable when the plot is
+// shown at half its size.
 const (
 	svgWidth  = 990
 	svgLabels = 400 // width of the column of labels
@@ -19,15 +19,15 @@ const (
 	svgBottom = 74
 )
 
-// plot places ratios on paper, by their logarithm: twice as much and half as much
-// are equally far from one.
+// plot places ratios on a logarithmic axis: twice as much and half as much are equally far from
+// one.
 type plot struct {
 	strings.Builder
 	low, high float64 // ratios at the ends of the axis
 }
 
-// SVG draws one row for each comparison: each pair's ratio as a dot, the estimate
-// and its bounds as a bar, and the bar it is held to as a mark.
+// SVG draws one row for each comparison: each pair's ratio as a dot, the estimate and its bounds as
+// a bar, and the bar to meet as a mark.
 func (r *Report) SVG(w io.Writer) error {
 	p := &plot{low: 0.8, high: 1.25}
 	for i := range r.Comparisons {
@@ -49,11 +49,11 @@ func (r *Report) SVG(w io.Writer) error {
 	return err
 }
 
-// widest is how far the axis goes from one in each direction. A pair in which the
-// machine did something else for a while would make everything else unreadable.
+// widest limits how far the axis goes from one in each direction. Otherwise a pair during which the
+// machine was busy would make everything else unreadable.
 const widest = 2.0
 
-// reach widens the axis to what a comparison has to show.
+// reach widens the axis for the values of a comparison.
 func (p *plot) reach(c *Comparison) {
 	for _, v := range append(c.Ratios(), c.Bar) {
 		if isKnown(v) {
@@ -62,7 +62,7 @@ func (p *plot) reach(c *Comparison) {
 	}
 }
 
-// x is where a ratio is, those outside the axis at its end.
+// x is the place of a ratio. Ratios outside the axis are at its end.
 func (p *plot) x(ratio float64) float64 {
 	at := math.Log(max(p.low, min(p.high, ratio))/p.low) / math.Log(p.high/p.low)
 	return svgLabels + at*(svgWidth-svgLabels-svgValues)
@@ -78,7 +78,7 @@ func (p *plot) line(x1, y1, x2, y2 float64, attributes string) {
 	fmt.Fprintf(p, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>`+"\n", x1, y1, x2, y2, attributes)
 }
 
-// axis draws a line for each round ratio, down to y.
+// axis draws a line for each round number, down to y.
 func (p *plot) axis(y int) {
 	last := math.Inf(-1)
 	for _, tick := range []float64{0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10} {
@@ -119,7 +119,7 @@ func (p *plot) row(c *Comparison, y int) {
 	p.text(svgWidth-svgValues+14, y+4, `fill="`+color+`"`, fmt.Sprintf("%.3f, %s is better", e.Ratio, c.Better))
 }
 
-// legend says what the marks are.
+// legend explains the marks.
 func (p *plot) legend(y int) {
 	p.text(16, y, `font-size="12" fill="#555"`,
 		fmt.Sprintf("grey dot: one pair · upright: estimate, in its bounds, each %.0f %% sure · dashed: the bar · red: bar missed · beyond the axis: at its end", 100*confidence))

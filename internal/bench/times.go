@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// Times is a report of how long things took, as histograms.
+// Times is a report of durations, as histograms.
 type Times struct {
 	Title  string    `json:"title"`
 	Kernel string    `json:"kernel"`
@@ -74,17 +74,17 @@ func brief(ns int64) time.Duration {
 	return d
 }
 
-// JSON prints all of it.
+// JSON prints all of the report.
 func (t *Times) JSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(t)
 }
 
-// The histograms' measures in pixels, beside those of ratios.
+// The sizes of histograms in pixels, in addition to those for ratios.
 const (
 	timesRow   = 90
-	timesFirst = 9  // the axis begins at so many doublings of a nanosecond
+	timesFirst = 9  // the axis begins at this power of two, in nanoseconds
 	timesLast  = 31 // and ends at these
 )
 
@@ -124,13 +124,13 @@ func (t *Times) SVG(w io.Writer) error {
 	return err
 }
 
-// timesX is where a power of two is, in nanoseconds; those outside the axis are at its end.
+// timesX is the place of a power of two nanoseconds. Powers outside the axis are at its end.
 func timesX(power int) float64 {
 	at := float64(max(timesFirst, min(timesLast, power))-timesFirst) / (timesLast - timesFirst)
 	return svgLabels + at*(svgWidth-svgLabels-40)
 }
 
-// Finish prints the report and keeps it, as Report.Finish does.
+// Finish prints the report and saves it, as Report.Finish does.
 func (t *Times) Finish(out io.Writer, form Form, scratch, name string) error {
 	return finish(t, out, form, scratch, name)
 }

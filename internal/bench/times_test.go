@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// TestTimes: a report of histograms says what is in them, in each form.
+// TestTimes: a report shows the contents of its histograms in each form.
 func TestTimes(t *testing.T) {
 	var s latency.Shared
 	for i := range uint64(1000) {

@@ -5,16 +5,16 @@ import (
 	"math/bits"
 )
 
-// clock is an interface of a pcapng section: its link type, and what its times count.
+// clock is an interface of a pcapng section: its link type, and the unit of its times.
 type clock struct {
 	link    uint32
 	snaplen uint32
 	binary  bool
-	power   uint8 // a second has 10, or 2, to the power of so many units
+	power   uint8 // a second has 10, or 2, to this power units
 	offset  int64 // seconds to be added
 }
 
-// describe reads an Interface Description Block. Without an option that says otherwise times are in microseconds.
+// describe reads an Interface Description Block. Times are in microseconds unless an option changes that.
 func (p *Parser) describe(b []byte) error {
 	if len(p.interfaces) == maxInterfaces {
 		return p.bad(errInterfaces)
@@ -24,7 +24,7 @@ func (p *Parser) describe(b []byte) error {
 	return nil
 }
 
-// options continues with an interface's option, or after them.
+// options continues with an interface's next option, or with what follows the options.
 func (p *Parser) options(at int64) {
 	if p.end-4-at < 4 {
 		p.close()
@@ -33,7 +33,7 @@ func (p *Parser) options(at int64) {
 	p.want(atOption, at, 4)
 }
 
-// option reads an option's header, and wants its value where that is of interest.
+// option reads an option's header, and asks for its value if the parser uses that.
 func (p *Parser) option(b []byte) error {
 	code, n := p.u16(b), int64(p.u16(b[2:]))
 	value := p.place + 4
@@ -55,10 +55,10 @@ func (p *Parser) option(b []byte) error {
 	return nil
 }
 
-// last is the interface that is described.
+// last is the interface whose description is being read.
 func (p *Parser) last() *clock { return &p.interfaces[len(p.interfaces)-1] }
 
-// Of resolutions: the finest that 64 bits can be divided by, in excess of nanoseconds.
+// The finest resolutions that 64-bit division can convert, in powers beyond nanoseconds.
 const maxPower10, maxPower2 = 9 + 19, 63
 
 func (p *Parser) resolution(v byte) error {
@@ -77,7 +77,8 @@ func (p *Parser) offset(seconds int64) error {
 	return nil
 }
 
-// time is a number of units in nanoseconds since 1970. What cannot be is the earliest or latest time that can.
+// time converts a number of units to nanoseconds since 1970. A time out of range becomes the earliest or
+// latest possible one.
 func (c *clock) time(units uint64) uint64 {
 	ns := c.nanoseconds(units)
 	if c.offset == 0 {
@@ -118,7 +119,7 @@ func (c *clock) nanoseconds(units uint64) uint64 {
 	return saturated(units, ten(9-c.power), 0)
 }
 
-// saturated is n times by and more, or as much as there can be.
+// saturated returns n*by+more, or the largest number if that overflows.
 func saturated(n, by, more uint64) uint64 {
 	high, low := bits.Mul64(n, by)
 	if high > 0 || low > math.MaxUint64-more {

@@ -11,7 +11,7 @@ type Packet struct {
 	Offset int64  // of its first byte in the file
 	Len    uint32 // bytes that are there
 	Orig   uint32 // bytes it had
-	Link   uint32 // LINKTYPE_ of what it was captured on
+	Link   uint32 // LINKTYPE_ of its interface
 	Time   uint64 // nanoseconds since 1970
 	Timed  bool   // it has a time
 }
@@ -20,11 +20,12 @@ type Packet struct {
 const linkEthernet = 1
 
 const (
-	// MaxLen is the longest packet in bytes, as it is libpcap's (MAXIMUM_SNAPLEN).
+	// MaxLen is the longest packet in bytes, the same as libpcap's (MAXIMUM_SNAPLEN).
 	MaxLen = 256 << 10
-	// MaxBlock is the longest block whose packet is told of when its end was read.
+	// MaxBlock is the longest block whose packet the parser reports only after it has read the
+	// block's end.
 	MaxBlock = 384 << 10
-	// maxLongBlock is the longest block with a packet, as it is libpcap's and Wireshark's.
+	// maxLongBlock is the longest block with a packet, the same as libpcap's and Wireshark's.
 	maxLongBlock = 16 << 20
 	// MaxWant is the most bytes that Want asks for.
 	MaxWant = 32
@@ -41,7 +42,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("at offset %d: %v", e.Offset, e.Reason) }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Reason }
 
 // ErrCut is the reason when a file ends in the middle of a packet or block.
@@ -61,11 +62,11 @@ var (
 	errInterfaces = errors.New("too many interfaces")
 )
 
-// Parser finds the packets of one file after the other. The zero value has none: call Begin.
+// Parser finds the packets of one file after the other. The zero value has no file: call Begin.
 type Parser struct {
-	// Growing files may have zeros where the next block is to be: they end there.
+	// Growing files may have zeros in place of the next block: the file then ends there.
 	Growing bool
-	// Extra is how many bytes the headers of a pcap file's packets are longer than usual, as Probe says.
+	// Extra is how many bytes longer than usual the packet headers of a pcap file are, from Probe.
 	Extra uint8
 
 	size  int64
@@ -86,7 +87,7 @@ type Parser struct {
 	swap       swapping
 }
 
-// step says which bytes a parser waits for.
+// step says which bytes a parser expects.
 type step uint8
 
 const (
@@ -103,17 +104,17 @@ const (
 	atTrailer
 )
 
-// Begin begins with a file of size bytes.
+// Begin begins a file of size bytes.
 func (p *Parser) Begin(size int64) {
 	*p = Parser{Growing: p.Growing, Extra: p.Extra, size: size, interfaces: p.interfaces[:0]}
 	p.want(atStart, 0, 4)
 }
 
-// Want says which bytes Give is to be given next; none at the end of the file.
+// Want says which bytes the next call of Give must get; n is 0 at the end of the file.
 func (p *Parser) Want() (place int64, n int) { return p.place, p.need }
 
-// Keep returns the offset from which on Want may ask for bytes, or the next packet from Give may
-// have bytes. Give returns a packet inside a block when it has the end of the block.
+// Keep returns an offset in the file. Later calls of Want, and the next packet from Give, need no
+// bytes before it. Give returns a packet inside a block when it has the end of the block.
 func (p *Parser) Keep() int64 {
 	if p.step == atTrailer && p.found {
 		return p.packet.Offset
@@ -128,8 +129,8 @@ func (p *Parser) want(s step, place int64, n int) {
 
 func (p *Parser) bad(reason error) error { return &Error{p.start, reason} }
 
-// Give takes the bytes that were wanted and reports whether they told where a packet is. The packet's own bytes need not have
-// been read. After an error it is not to be called again.
+// Give takes the bytes that Want asked for, and reports whether they locate a packet. The packet's own bytes
+// need not have been read. After an error the caller must not call Give again.
 func (p *Parser) Give(b []byte) (found Packet, ok bool, err error) {
 	if p.place+int64(p.need) > p.size {
 		return found, false, p.bad(ErrCut)
@@ -176,7 +177,7 @@ func (p *Parser) begin(b []byte) error {
 	return p.bad(errFormat)
 }
 
-// magic takes what a pcap file begins with, and reports whether it is that.
+// magic checks for the beginning of a pcap file, and reports whether it is one.
 func (p *Parser) magic(v uint32) bool {
 	p.fraction = 1000
 	switch v {
@@ -193,7 +194,7 @@ func (p *Parser) magic(v uint32) bool {
 	return true
 }
 
-// next continues after a block or record: with another one or at the end of the file.
+// next continues after a block or record: with the next one, or at the end of the file.
 func (p *Parser) next(at int64) {
 	p.start = at
 	p.want(atBlock, at, packetHeader)

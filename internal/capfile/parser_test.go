@@ -21,7 +21,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// read finds all packets of a file in memory, and fails where the parser goes back, looks outside, or tells of a packet that nobody had to keep.
+// read finds all packets of a file in memory. It fails if the parser goes back, reads outside of the file, or
+// reports a packet that Keep did not cover.
 func read(t testing.TB, file []byte, growing bool) (all []Packet, err error) {
 	t.Helper()
 	p := Parser{Growing: growing, Extra: Probe(bytes.NewReader(file), int64(len(file)))}
@@ -64,7 +65,7 @@ func read(t testing.TB, file []byte, growing bool) (all []Packet, err error) {
 	}
 }
 
-// sample is a few packets of several lengths with times a nanosecond apart, and more.
+// sample returns a few packets of several lengths with times a nanosecond apart, and more.
 func sample() (infos []gopacket.CaptureInfo, data [][]byte) {
 	at := time.Unix(1_700_000_000, 999_999_990)
 	for n := range 40 {
@@ -76,7 +77,7 @@ func sample() (infos []gopacket.CaptureInfo, data [][]byte) {
 	return infos, data
 }
 
-// TestAgainstWriters reads what other programs wrote: gopacket, and editcap in each format that it has.
+// TestAgainstWriters: the parser reads files of gopacket, and of editcap in each of its formats.
 func TestAgainstWriters(t *testing.T) {
 	infos, data := sample()
 	var file bytes.Buffer
@@ -111,7 +112,7 @@ func TestAgainstWriters(t *testing.T) {
 	}
 }
 
-// same compares what a file says with what was put into it.
+// same compares the packets of a file with those that were written to it.
 func same(t *testing.T, file []byte, infos []gopacket.CaptureInfo, data [][]byte, unit time.Duration) {
 	t.Helper()
 	all, err := read(t, file, false)
@@ -126,8 +127,8 @@ func same(t *testing.T, file []byte, infos []gopacket.CaptureInfo, data [][]byte
 	}
 }
 
-// TestByteOrders reads both formats in both orders, with every kind of block that has a packet, several sections, and times of
-// several resolutions.
+// TestByteOrders: the parser reads both formats in both byte orders, with every kind of block that has a
+// packet, several sections, and times of several resolutions.
 func TestByteOrders(t *testing.T) {
 	for _, o := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
 		t.Run(fmt.Sprint(o), func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestByteOrders(t *testing.T) {
 	}
 }
 
-// TestTimes converts times of each resolution, also such as are too large.
+// TestTimes: the parser converts times of each resolution, even those that are too large.
 func TestTimes(t *testing.T) {
 	for _, c := range []struct {
 		clock clock
@@ -191,7 +192,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestDamaged: what does not fit is an error that says where, after all packets in front of it.
+// TestDamaged: the parser returns all packets before a fault, and then an error with the fault's
+// place.
 func TestDamaged(t *testing.T) {
 	o := binary.LittleEndian
 	head := block(o, block(o, nil, blockSection, section(o)), blockInterface, description(o, 1, 0))
@@ -272,7 +274,7 @@ func FuzzParser(f *testing.F) {
 		if e != nil || err != nil || r.LinkType() != layers.LinkTypeEthernet {
 			return
 		}
-		for _, p := range all { // a whole pcap file: what another reader finds in it is there
+		for _, p := range all { // the packets of another reader are in a whole pcap file
 			data, ci, e := r.ReadPacketData()
 			if errors.Is(e, io.EOF) || e != nil {
 				return // it bounds lengths by the snapshot length
@@ -326,13 +328,14 @@ func oldFile(o binary.AppendByteOrder, magic uint32, data ...[]byte) []byte {
 	return append(oldHead(o, magic, 2, 4), oldPackets(o, 0, false, data...)...)
 }
 
-// oldHead is what a pcap file begins with.
+// oldHead is the header of a pcap file.
 func oldHead(o binary.AppendByteOrder, magic uint32, major, minor uint16) []byte {
 	b := o.AppendUint16(o.AppendUint16(o.AppendUint32(nil, magic), major), minor)
 	return o.AppendUint32(o.AppendUint32(append(b, make([]byte, 8)...), 65535), linkEthernet)
 }
 
-// oldPackets are the packets of a pcap file, with headers that are longer by extra bytes, and the lengths in either order.
+// oldPackets returns the packets of a pcap file. Their headers are longer by extra bytes and have their
+// lengths in either order.
 func oldPackets(o binary.AppendByteOrder, extra int, swapped bool, data ...[]byte) (b []byte) {
 	for n, d := range data {
 		b = o.AppendUint32(o.AppendUint32(b, 7+uint32(n)), 8+uint32(n))

@@ -1,6 +1,6 @@
 package capfile
 
-// Of pcap: what files begin with, and how long that and the header of a packet is.
+// Of pcap: the magic numbers of files, and the length of the file's header and of a packet's.
 const (
 	magicMicro    = 0xa1b2c3d4
 	magicNano     = 0xa1b23c4d
@@ -9,19 +9,20 @@ const (
 	magicIxiaSoft = 0x1c0001ab // of Ixia's software
 
 	headerLen     = 24
-	headerLenIxia = 28 // with the length of what follows
+	headerLenIxia = 28 // with the length of the following data
 	recordLen     = 16
 
-	linkMask = 0x03ffffff // of the link type; what is above tells of checksums
+	linkMask = 0x03ffffff // of the link type; the bits above describe checksums
 )
 
-// Versions of pcap before 2.3, and DG/UX's 543.0, have the two lengths of a packet in the other order; 2.3 has both orders.
+// Versions of pcap before 2.3, and DG/UX's 543.0, have the two lengths of a packet in reverse order. Version
+// 2.3 has both orders.
 const (
 	versionDGUX = 543
 	minorEither = 3
 )
 
-// swapping reports whether a packet's header has its two lengths in the other order.
+// swapping says whether packet headers have their two lengths in reverse order.
 type swapping uint8
 
 const (
@@ -49,7 +50,7 @@ func (p *Parser) header(b []byte) error {
 	return nil
 }
 
-// records continues with the header of a packet, or ends.
+// records continues with the next packet's header, or ends.
 func (p *Parser) records(at int64) {
 	p.start = at
 	p.want(atRecord, at, recordLen)
@@ -74,6 +75,6 @@ func (p *Parser) record(b []byte) (found Packet, ok bool, err error) {
 		return found, false, p.bad(ErrCut)
 	}
 	p.records(found.Offset + int64(found.Len))
-	found.Len = min(found.Len, found.Orig) // what is behind the packet is not of it
+	found.Len = min(found.Len, found.Orig) // bytes after the packet do not belong to it
 	return found, true, nil
 }

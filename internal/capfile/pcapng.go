@@ -2,7 +2,7 @@ package capfile
 
 import "encoding/binary"
 
-// Of pcapng: types of blocks, and how long they are at least.
+// Of pcapng: types of blocks, and their minimum lengths.
 const (
 	blockSection   = 0x0a0d0d0a
 	blockInterface = 1
@@ -20,7 +20,7 @@ const (
 	optionOffset     = 14
 )
 
-// block reads what a block begins with, and of one with a packet all that is in front of that.
+// block reads the beginning of a block and, if the block has a packet, everything up to the packet.
 func (p *Parser) block(b []byte) (found Packet, ok bool, err error) {
 	kind := binary.LittleEndian.Uint32(b) // of a section the same in both orders
 	if kind == blockSection {
@@ -91,10 +91,10 @@ func (p *Parser) longer(least uint32, s step, at int64, n int) error {
 	return nil
 }
 
-// close continues with the length at the end of a block.
+// close continues with the length at the end of the block.
 func (p *Parser) close() { p.want(atTrailer, p.end-4, 4) }
 
-// trailer holds the length at the end of a block against that at its beginning.
+// trailer compares the length at the end of a block with the one at its beginning.
 func (p *Parser) trailer(b []byte) (Packet, bool, error) {
 	if p.u32(b) != p.length {
 		return Packet{}, false, p.bad(errTrailer)
@@ -103,7 +103,7 @@ func (p *Parser) trailer(b []byte) (Packet, bool, error) {
 	return p.packet, p.found, nil
 }
 
-// section begins one: its interfaces are described again.
+// section begins a section, whose interfaces are described again.
 func (p *Parser) section(b []byte) error {
 	if major := p.u16(b); major != 1 {
 		return p.bad(errVersion)
@@ -130,7 +130,7 @@ func (p *Parser) enhanced(kind uint32, b []byte) (Packet, bool, error) {
 	return p.holds(packetHeader)
 }
 
-// simple reads a Simple Packet Block, which is of the first interface and has no time.
+// simple reads a Simple Packet Block, which belongs to the first interface and has no time.
 func (p *Parser) simple(length uint32) (Packet, bool, error) {
 	if len(p.interfaces) == 0 {
 		return Packet{}, false, p.bad(errInterface)
@@ -143,15 +143,15 @@ func (p *Parser) simple(length uint32) (Packet, bool, error) {
 	return p.holds(12)
 }
 
-// holds checks that a packet fits its block, after a header. A packet in a block longer than
-// MaxBlock, which options make it, is returned at once. Otherwise the whole block would have to be
-// kept until its end.
+// holds checks that a packet fits its block, after a header. Options can make a block longer than
+// MaxBlock. Its packet is returned at once, so that the caller need not keep the whole block until
+// its end.
 func (p *Parser) holds(header uint32) (found Packet, ok bool, err error) {
 	n := p.packet.Len
 	if n > MaxLen || p.length > maxLongBlock || (n+3)&^3 > p.length-header-4 {
 		return found, false, p.bad(errLength)
 	}
-	p.packet.Len = min(n, p.packet.Orig) // what is behind the packet is not of it
+	p.packet.Len = min(n, p.packet.Orig) // bytes after the packet do not belong to it
 	p.found = p.length <= MaxBlock
 	p.close()
 	return p.packet, !p.found, nil

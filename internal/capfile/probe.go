@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// How much longer the headers of packets are in files of patched libpcaps.
+// How much longer the packet headers are in files of patched libpcaps.
 const (
 	extraNokia    = 4  // with the usual magic number
 	extraModified = 8  // interface, protocol and kind of packet
@@ -19,7 +19,7 @@ const probed = 3
 
 // Probe returns how many bytes longer than usual the packet headers of a pcap file of size bytes
 // are, for Parser.Extra. Patched libpcaps wrote such files without a magic number of their own. So
-// Probe takes the length with which the first headers are plausible.
+// Probe returns the length with which the first headers are plausible.
 func Probe(r io.ReaderAt, size int64) (extra uint8) {
 	var b [headerLen]byte
 	if _, err := r.ReadAt(b[:], 0); err != nil {
@@ -45,7 +45,7 @@ func Probe(r io.ReaderAt, size int64) (extra uint8) {
 	return lengths[0]
 }
 
-// fits reports whether the first packets' headers make sense when they are that much longer.
+// fits reports whether the first packets' headers are plausible if they are longer by extra bytes.
 func (p *Parser) fits(r io.ReaderAt, extra uint8) bool {
 	var b [recordLen]byte
 	at := int64(headerLen)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestVariants reads what other programs read: every magic number, version and length of header that tcpdump or tshark takes, in
-// either byte order. tshark says what is in each.
+// TestVariants: the parser reads every magic number, version and header length that tcpdump or tshark
+// accepts, in either byte order, with the same result as tshark.
 func TestVariants(t *testing.T) {
 	data := [][]byte{frame(60), frame(61), frame(1514), frame(64)}
 	for _, o := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
@@ -51,13 +51,13 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// frame is an Ethernet packet of n bytes whose source address tells its length.
+// frame is an Ethernet packet of n bytes whose source address contains its length.
 func frame(n int) []byte {
 	b := append([]byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, byte(n >> 8), byte(n), 0x88, 0xb5}, bytes.Repeat([]byte{'E'}, n)...)
 	return b[:n]
 }
 
-// tshark is what tshark finds in a file.
+// tshark returns the packets that tshark finds in a file.
 func tshark(t *testing.T, file []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
@@ -85,7 +85,7 @@ func sections(o binary.AppendByteOrder, data [][]byte) (file []byte) {
 	return file
 }
 
-// longOptions is a file in which everything has comments that are longer than any packet.
+// longOptions is a file in which each block has comments longer than any packet.
 func longOptions(o binary.AppendByteOrder, data [][]byte) []byte {
 	var comments []byte
 	for range 20 {
@@ -102,7 +102,8 @@ func longOptions(o binary.AppendByteOrder, data [][]byte) []byte {
 	return file
 }
 
-// TestLongerThanItself: a packet has no more bytes than its own length, whatever is in the file behind it.
+// TestLongerThanItself: the captured length never exceeds the packet's own length, even if the file has more
+// bytes.
 func TestLongerThanItself(t *testing.T) {
 	o := binary.LittleEndian
 	old := oldFile(o, magicMicro, frame(76), frame(60))

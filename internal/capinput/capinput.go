@@ -1,8 +1,9 @@
-// Package capinput opens what capture files are read from: a regular file as it is, and what cannot be read at any place, which is
-// a compressed file or a pipe, as a copy in a temporary file that has no name.
+// Package capinput opens capture files for random access. It opens a regular file itself. A compressed file
+// or a pipe has no random access, so the package copies it to a temporary file without a name.
 //
-// Compressed are files that begin as those of gzip, zstd and lz4 do, which is what tshark reads; a file's name does not matter. The
-// temporary file is in $TMPDIR, or in /var/tmp, and leaves a twentieth of that disk free. It goes when it is closed.
+// A file is compressed if it begins like one of gzip, zstd or lz4, as in tshark; its name does not matter.
+// The temporary file is in $TMPDIR, or in /var/tmp, and leaves a twentieth of that disk free. Closing it
+// removes it.
 package capinput
 
 import (
@@ -22,17 +23,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Input is an open capture, to be read at any place. The caller closes it.
+// Input is an open capture with random access. The caller closes it.
 type Input struct {
 	*os.File
 	Copied int64 // bytes that were copied into a temporary file; 0: it is the file itself
-	Cut    error // why the copy ends before what it is of does; nil: it does not
+	Cut    error // why the copy is incomplete; nil: it is complete
 }
 
-// Standard is standard input. It is not opened again, which another user might not do, but read where it is.
+// Standard is standard input. Open does not open its path again, which another user might not be permitted to
+// do, but uses the open file.
 const Standard = "/dev/stdin"
 
-// Open opens a capture by its path, Standard for standard input. Reading from a pipe ends when ctx does.
+// Open opens a capture by its path, Standard for standard input. The end of ctx also ends reading from a
+// pipe.
 func Open(ctx context.Context, path string) (*Input, error) {
 	f, err := open(path)
 	if err != nil {
@@ -45,7 +48,7 @@ func Open(ctx context.Context, path string) (*Input, error) {
 	return in, err
 }
 
-// open opens a path without waiting for who writes to a FIFO, which reading does.
+// open opens a path. For a FIFO it does not wait for a writer; reading does.
 func open(path string) (*os.File, error) {
 	if path != Standard {
 		return os.Open(path)
@@ -57,7 +60,7 @@ func open(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "standard input"), nil
 }
 
-// prepare gives the file itself, or a copy of what is in it.
+// prepare returns the file itself, or a copy of its contents.
 func prepare(ctx context.Context, f *os.File) (*Input, error) {
 	info, err := f.Stat()
 	switch {
@@ -75,7 +78,8 @@ func prepare(ctx context.Context, f *os.File) (*Input, error) {
 	return nil, errors.New("it is neither a file nor a pipe")
 }
 
-// prepareRegular gives a regular file itself unless it is compressed, or was read from before it was handed to this process.
+// prepareRegular returns a regular file itself, unless it is compressed, or was partly read before this
+// process got it.
 func prepareRegular(f *os.File) (*Input, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -92,10 +96,10 @@ func prepareRegular(f *os.File) (*Input, error) {
 	return copyOf(f, f)
 }
 
-// decompressor reads what a program has compressed.
+// decompressor decompresses a stream.
 type decompressor func(io.Reader) (io.Reader, error)
 
-// formats are how compressed files begin.
+// formats are the first bytes of compressed files.
 var formats = []struct {
 	magic  []byte
 	reader decompressor
@@ -107,10 +111,12 @@ var formats = []struct {
 	{[]byte{0x04, 0x22, 0x4d, 0x18}, func(r io.Reader) (io.Reader, error) { return lz4.NewReader(r), nil }},
 }
 
-// mostWindow bounds the memory that decompression takes, as zstd(1) --long=31 can make a file ask for.
+// mostWindow bounds the memory of decompression, since zstd(1) --long=31 can make a file that needs this
+// much.
 const mostWindow = 2 << 30
 
-// compression finds out by its first bytes how something is compressed; nil: it is not.
+// compression returns the decompressor for a stream with these first bytes; nil if it is not
+// compressed.
 func compression(start []byte) decompressor {
 	for _, f := range formats {
 		if bytes.HasPrefix(start, f.magic) {
@@ -155,7 +161,7 @@ func copyOf(f *os.File, r io.Reader) (*Input, error) {
 	return in, err
 }
 
-// directory is where temporary files are made: not in /tmp, which is memory on many machines.
+// directory is the directory for temporary files. It is not /tmp, which is memory on many machines.
 func directory() string { return cmp.Or(os.Getenv("TMPDIR"), "/var/tmp") }
 
 // temporary makes a file without a name.
@@ -168,7 +174,7 @@ func temporary() (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir+"/(temporary)"), nil
 }
 
-// roomy writes to a file as long as a twentieth of its disk is free.
+// roomy writes to a file while a twentieth of its disk is free.
 type roomy struct {
 	*os.File
 	left int64 // bytes until the next look
@@ -178,7 +184,7 @@ type roomy struct {
 // errNoRoom says what to do about a full disk.
 var errNoRoom = errors.New("the disk would be full: name a directory with more room with TMPDIR")
 
-// lookEvery is how many bytes are written between two looks.
+// lookEvery is how many bytes are written between two checks.
 const lookEvery = 16 << 20
 
 func (w *roomy) Write(b []byte) (int, error) {
@@ -199,7 +205,7 @@ func (w *roomy) Write(b []byte) (int, error) {
 	return n, w.err
 }
 
-// ReadFrom hides that of os.File, which would pass Write by.
+// ReadFrom hides os.File's ReadFrom, which would bypass Write.
 func (w *roomy) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{w}, r) }
 
 // interruptible reads from a pipe until a context ends.
@@ -208,7 +214,7 @@ type interruptible struct {
 	ctx context.Context
 }
 
-// pollEvery is how often a reader looks at its context.
+// pollEvery is how often a reader checks its context.
 const pollEvery = 200 * time.Millisecond
 
 func (r *interruptible) Read(b []byte) (int, error) {

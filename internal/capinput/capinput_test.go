@@ -25,7 +25,8 @@ func some() []byte {
 	return b
 }
 
-// TestOpen reads what the tools people have for it compressed, in one part and in two, whatever its name is; a plain file as it is.
+// TestOpen: Open decompresses the output of the usual tools, in one part and in two, whatever the file's name
+// is. It opens a plain file as it is.
 func TestOpen(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dir, plain := t.TempDir(), some()
@@ -69,7 +70,7 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// TestCut: of a file whose end is missing there is what comes before that, and why it ends there.
+// TestCut: for a truncated file, the input has the data before the end, and Cut has the reason.
 func TestCut(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	cmd := exec.Command("gzip", "-c")
@@ -126,7 +127,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// TestNoRoom: a file that is longer than its compressed form lets one expect fills no disk.
+// TestNoRoom: a file that expands to more than the free space does not fill the disk.
 func TestNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {

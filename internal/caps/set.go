@@ -12,7 +12,7 @@ import (
 // linux/capability.h.
 type Set uint64
 
-// Capability numbers, as sets of one.
+// Capability numbers, as sets of one capability.
 const (
 	Chown       Set = 1 << unix.CAP_CHOWN
 	DACOverride Set = 1 << unix.CAP_DAC_OVERRIDE
@@ -42,7 +42,7 @@ var names = [unix.CAP_LAST_CAP + 1]string{
 // Has reports whether all capabilities of o are in s.
 func (s Set) Has(o Set) bool { return s&o == o }
 
-// Minus is what s has and o has not.
+// Minus returns the capabilities that are in s and not in o.
 func (s Set) Minus(o Set) Set { return s &^ o }
 
 // Numbers lists the capabilities, lowest first.
@@ -62,8 +62,8 @@ func (s Set) String() string {
 	return strings.Join(s.Names(), ", ")
 }
 
-// Names lists the capabilities by name, lowest number first. One this package
-// does not know is called CAP_ and its number.
+// Names lists the capabilities by name, lowest number first. An unknown one is called CAP_ and its
+// number.
 func (s Set) Names() []string {
 	var all []string
 	for _, n := range s.Numbers() {

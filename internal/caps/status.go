@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Status is what /proc/PID/status says about a thread's rights.
+// Status is the rights of a thread, from /proc/PID/status.
 type Status struct {
 	UID, GID    ID
 	Inheritable Set
@@ -23,10 +23,10 @@ type Status struct {
 	Seccomp     int  // 0: no filter of system calls, 1: strict, 2: filtered
 }
 
-// ID is the four numbers a thread has of a user or group.
+// ID is the four user or group numbers of a thread.
 type ID struct{ Real, Effective, Saved, FS uint32 }
 
-// Reach is all a thread may do or make itself able to do.
+// Reach returns all capabilities that a thread has or can make effective.
 func (s Status) Reach() Set {
 	return s.Effective | s.Permitted | s.Inheritable | s.Ambient
 }
@@ -61,8 +61,8 @@ func Threads() ([]Status, error) {
 	return all, nil
 }
 
-// ended reports whether a thread's file could not be read since the thread is no
-// more. Where it ended after the opening the kernel says so (proc_single_show in
+// ended reports whether a thread's file could not be read because the thread no longer exists. The
+// kernel returns another error if the thread ends after the file is open (proc_single_show in
 // fs/proc/base.c).
 func ended(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestThreadEnded ends a thread before its file is opened, and between that and the
-// reading, which the kernel answers in different words.
+// TestThreadEnded: ended recognises the kernel's two errors: the thread ended before its file was
+// opened, or between opening and reading.
 func TestThreadEnded(t *testing.T) {
 	name, f := endedThread(t)
 	defer f.Close()
@@ -27,8 +27,8 @@ func TestThreadEnded(t *testing.T) {
 	}
 }
 
-// endedThread opens the status file of a thread that is over. The first thread of a
-// process never is, so the goroutine that shall end is started from there if need be.
+// endedThread opens the status file of a thread that has ended. The first thread of a process never
+// ends while others run. So, if necessary, that thread starts the goroutine whose thread ends.
 func endedThread(t *testing.T) (name string, f *os.File) {
 	t.Helper()
 	done, opened := make(chan error), make(chan struct{})

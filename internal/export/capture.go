@@ -8,7 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// AddCapture exports a capture of another program, of size bytes, in the order of its packets. All in front of an error is exported.
+// AddCapture exports a capture of another program, of size bytes, in the order of its packets. It exports all
+// packets before an error.
 func (e *Exporter) AddCapture(f io.ReaderAt, size int64) error {
 	p := capfile.Parser{Extra: capfile.Probe(f, size)}
 	p.Begin(size)
@@ -52,7 +53,7 @@ func (e *Exporter) AddCapture(f io.ReaderAt, size int64) error {
 	}
 }
 
-// beginLink has the next packets be of an interface of a link type.
+// beginLink adds an interface of a link type for the next packets.
 func (e *Exporter) beginLink(link uint32) error {
 	raw, err := pcapng.AppendStreamHead(nil, pcapng.Section{}, []pcapng.Interface{{LinkType: uint16(link)}})
 	if err != nil {
@@ -72,7 +73,7 @@ type window struct {
 // windowLen is more than the longest packet.
 const windowLen = 1 << 20
 
-// at are n bytes at a place, until the next call.
+// at returns n bytes at a place. They are valid until the next call.
 func (w *window) at(place int64, n int) ([]byte, error) {
 	if place < w.from || place+int64(n) > w.from+int64(len(w.b)) {
 		if w.b = w.b[:cap(w.b)]; len(w.b) == 0 {

@@ -13,18 +13,19 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// Select says which packets are exported. The zero value is all of them.
+// Select says which packets to export. The zero value selects all of them.
 type Select struct {
 	From, To uint64    // nanoseconds since the epoch: from on, and before; 0: no bound
 	Filter   Filter    // nil: every packet
-	Need     need.Need // what Filter needs of Ethernet frames, for an index
+	Need     need.Need // the need of Filter for Ethernet frames, for an index
 }
 
-// Match reports whether a packet of that length is wanted. packet is what was kept of it, and must
+// Match reports whether a packet of that length is wanted. packet is the captured part, and must
 // not be retained.
 type Match func(packet []byte, length int) bool
 
-// Filter makes the Match for packets of a link type, or says why there is none.
+// Filter returns the Match for packets of a link type, or an error with the reason why there is
+// none.
 type Filter func(of linktype.Type) (Match, error)
 
 func (e *Exporter) wants(p *pcapng.Packet) bool {
@@ -32,7 +33,7 @@ func (e *Exporter) wants(p *pcapng.Packet) bool {
 	return p.Time >= s.From && (s.To == 0 || p.Time < s.To) && (e.match == nil || e.match(p.Data, int(p.OrigLen)))
 }
 
-// Summary is what an export has done.
+// Summary is the result of an export.
 type Summary struct {
 	Segments    uint64 // read
 	Batches     uint64 // read
@@ -40,7 +41,7 @@ type Summary struct {
 	Overwritten uint64 // segments that were overwritten while they were read, or before
 	Unreadable  uint64 // segments whose heads cannot be read
 	Outside     uint64 // segments that were not read, since they lie before or after the times asked for
-	Indexed     uint64 // segments of which an index said what to read
+	Indexed     uint64 // segments of which an index selected the parts to read
 	PassedOver  uint64 // batches of those that were not read
 	BadIndexes  uint64 // segments that were read whole, since their index is stale or damaged
 	WhyBad      error  // of the first of them
@@ -60,8 +61,8 @@ type Exporter struct {
 	kind       []byte            // link type and snapshot length of the first
 	local      []uint32          // of the segment being read, as numbered in the output
 	begun      bool
-	order      order // of what comes from several queues or interfaces
-	mixed      bool  // what is read now does
+	order      order // for packets of several queues or interfaces
+	mixed      bool  // the present segment has several
 	block      []byte
 	sum        Summary
 }
@@ -72,7 +73,7 @@ func New(w io.Writer, s Select) *Exporter {
 	return &Exporter{w: out, want: s, interfaces: map[string]uint32{}, order: order{w: out}}
 }
 
-// Close writes what is buffered, and returns the summary.
+// Close writes the buffered packets, and returns the summary.
 func (e *Exporter) Close() (Summary, error) {
 	err := e.order.flush()
 	e.sum.Late = e.order.late
@@ -150,7 +151,7 @@ func (e *Exporter) count(r pcapng.Report) {
 
 var errKinds = errors.New("its link type or snapshot length is not that of the segments before, which one file cannot have (export it apart)")
 
-// begin writes what of a segment's head is not in the output yet.
+// begin writes the parts of a segment's head that the output does not have yet.
 func (e *Exporter) begin(head pcapng.Head) error {
 	if !e.begun {
 		if err := e.compile(linkOf(head.Interfaces[0])); err != nil {
@@ -183,7 +184,7 @@ func (e *Exporter) begin(head pcapng.Head) error {
 	return nil
 }
 
-// compile has the filter be for packets of a link type.
+// compile compiles the filter for packets of a link type.
 func (e *Exporter) compile(of linktype.Type) (err error) {
 	if e.want.Filter != nil {
 		e.match, err = e.want.Filter(of)
@@ -191,13 +192,13 @@ func (e *Exporter) compile(of linktype.Type) (err error) {
 	return err
 }
 
-// linkOf is the link type in an Interface Description Block.
+// linkOf returns the link type in an Interface Description Block.
 func linkOf(raw []byte) linktype.Type { return linktype.Type(binary.LittleEndian.Uint16(raw[8:])) }
 
-// kindOf is the link type and the snapshot length in an Interface Description Block.
+// kindOf returns the link type and the snapshot length in an Interface Description Block.
 func kindOf(raw []byte) []byte { return raw[8:16] }
 
-// batch writes the packets of a batch that are wanted.
+// batch writes the wanted packets of a batch.
 func (e *Exporter) batch(_ pcapng.Batch, data []byte) error {
 	return pcapng.EachPacket(data, func(p pcapng.Packet) error {
 		e.sum.Seen++

@@ -30,7 +30,7 @@ func (e *Exporter) AddFile(f *os.File, size int64) error {
 	return e.addParts(f, size, found, parts)
 }
 
-// lookUp asks the index of a segment file.
+// lookUp reads the index of a segment file.
 func (e *Exporter) lookUp(f *os.File) (found index.Summary, parts []pcapng.Part, err error) {
 	x, err := index.Open(f)
 	if err != nil {

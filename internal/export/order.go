@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// orderStep is how many bytes of blocks come before some of them are written.
+	// orderStep is how many bytes of blocks are added before some are written.
 	orderStep = 8 << 20
-	// orderLimit is the most that are kept: about as much as the rings of a few queues, which is how far packets may be apart in a capture
-	// that are of one time.
+	// orderLimit is the most bytes of blocks in memory: about as many as the rings of a few queues hold. That
+	// is how far apart packets of one time may be in a capture.
 	orderLimit = 64 << 20
 )
 
@@ -30,13 +30,13 @@ type order struct {
 	late    uint64
 }
 
-// held is a packet's block.
+// held is a packet's block in memory.
 type held struct {
 	time, number uint64
 	at, length   int
 }
 
-// add takes over a packet's block, which stays the caller's.
+// add copies a packet's block. The caller still owns it.
 func (o *order) add(time uint64, block []byte) error {
 	o.held = append(o.held, held{time, o.next, len(o.blocks), len(block)})
 	o.blocks = append(o.blocks, block...)
@@ -48,7 +48,7 @@ func (o *order) add(time uint64, block []byte) error {
 	return o.step()
 }
 
-// step writes what is older than the newest by more than packets are out of order, or the older half.
+// step writes the packets that are older than the newest one by more than slack, or the older half.
 func (o *order) step() error {
 	o.sort()
 	n, _ := slices.BinarySearchFunc(o.held, o.newest-min(slack, o.newest), func(h held, t uint64) int { return cmp.Compare(h.time, t) })
@@ -58,20 +58,20 @@ func (o *order) step() error {
 	return o.write(n)
 }
 
-// flush writes all that is held.
+// flush writes all packets in memory.
 func (o *order) flush() error {
 	o.sort()
 	return o.write(len(o.held))
 }
 
-// sort orders packets by time, and those of one time as they came.
+// sort orders packets by time, and packets of one time as they came.
 func (o *order) sort() {
 	slices.SortFunc(o.held, func(a, b held) int {
 		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.number, b.number))
 	})
 }
 
-// write writes the first n of those held, and closes the ranks of the others.
+// write writes the first n packets in memory, and moves the others to the front.
 func (o *order) write(n int) error {
 	for _, h := range o.held[:n] {
 		if h.time < o.written {

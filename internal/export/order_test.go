@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOrder brings packets that are out of order by less than a second into the order of their times, those of one time as they came, with all
-// that is kept bounded; what comes later than that is counted, and not lost.
+// TestOrder: order sorts packets by time if they are out of order by less than a second. Packets of one time
+// stay in their order. The memory is bounded. A packet that comes later than that is counted and written.
 func TestOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var out bytes.Buffer
@@ -51,7 +51,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestOrderCountsLate: a packet from before what was written already is there, and counted.
+// TestOrderCountsLate: a packet that is older than one already written is written and counted.
 func TestOrderCountsLate(t *testing.T) {
 	var out bytes.Buffer
 	o := order{w: &out}

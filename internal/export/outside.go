@@ -9,13 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// slack is how far packets may be out of order, in nanoseconds: those of several queues are, by as much as a worker
-// sleeps.
+// slack is how far packets may be out of order, in nanoseconds. Packets of several queues are out of order by
+// as much as a worker sleeps.
 const slack = uint64(time.Second)
 
-// outside reports whether a segment cannot have wanted packets, from the time of its first packet
-// and the latest time of a packet in it. Zero: not known. If the clock was set back during the
-// segment, times descend; such a segment is read.
+// outside reports whether a segment cannot have wanted packets, given the time of its first packet
+// and the latest time in it. Zero means that a time is not known. If the clock was set back during
+// the segment, times descend; outside is then false.
 func (s *Select) outside(first, last uint64) bool {
 	switch {
 	case first == 0 || last != 0 && last < first:
@@ -26,10 +26,11 @@ func (s *Select) outside(first, last uint64) bool {
 	return last != 0 && last < s.From && s.From-last >= slack
 }
 
-// bounded reports whether times were given.
+// bounded reports whether the selection has times.
 func (s *Select) bounded() bool { return s.From != 0 || s.To != 0 }
 
-// inside leaves out the generations of a ring that lie outside the times asked for: each ends where the next begins.
+// inside removes the generations of a ring that lie outside the selected times. Each generation ends where
+// the next begins.
 func (e *Exporter) inside(f io.ReaderAt, r ring.Ring, all []uint64) (in []uint64, err error) {
 	if !e.want.bounded() {
 		return all, nil
@@ -57,7 +58,7 @@ func (e *Exporter) fileOutside(f io.ReaderAt, size int64) (bool, error) {
 	}
 	t, err := pcapng.ReadTimes(f, size)
 	if errors.Is(err, pcapng.ErrNotSegment) {
-		return false, nil // for who reads it to say
+		return false, nil // the reader will report the error
 	}
 	if err != nil || !e.want.outside(t.First, t.Last) {
 		return false, err

@@ -2,7 +2,7 @@ package export
 
 import "testing"
 
-// TestOutside: a segment is left out only when it lies outside by more than packets are out of order.
+// TestOutside: a segment is skipped only if it lies outside the selected times by more than slack.
 func TestOutside(t *testing.T) {
 	const s = slack
 	for name, c := range map[string]struct {

@@ -1,9 +1,9 @@
-// Package genl sends requests of generic netlink families, in the network namespace of the
-// calling thread.
+// Package genl sends requests of generic netlink families, in the network namespace of the calling
+// thread.
 //
-// It does not use the header of package nl, Genlmsg: that one sends two bytes of whatever lies
-// behind it in memory as the reserved bytes, and kernels refuse a request in which they are not
-// zero (genl_header_check in net/netlink/genetlink.c, Linux 6.1).
+// It does not use the header of package nl, Genlmsg: that one sends as reserved bytes two bytes
+// that follow it in memory, and kernels refuse a request in which they are not zero
+// (genl_header_check in net/netlink/genetlink.c, Linux 6.1).
 package genl
 
 import (

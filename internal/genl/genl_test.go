@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAsk asks the kernel for what every namespace has: the features of the loopback interface.
+// TestAsk: Ask returns the features of the loopback interface, which every namespace has.
 func TestAsk(t *testing.T) {
 	device := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
 	device.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_NAME, nl.ZeroTerminated("lo"))
@@ -24,7 +24,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestNoFamily: a family that the kernel does not have is an error that errors.Is knows.
+// TestNoFamily: the error for a family that the kernel does not have matches with errors.Is.
 func TestNoFamily(t *testing.T) {
 	if _, err := Ask("no_such_family", 1); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("got %v, want ENOENT", err)
@@ -34,7 +34,7 @@ func TestNoFamily(t *testing.T) {
 	}
 }
 
-// TestShortAnswer: an answer without a header is refused.
+// TestShortAnswer: Ask refuses an answer without a header.
 func TestShortAnswer(t *testing.T) {
 	if _, err := attributes("f", []byte{1, 2, 3}); err == nil {
 		t.Error("three bytes were taken for a header")

@@ -11,8 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Compare fails the test where got is not what the file has. With -update it writes the
-// file instead.
+// Compare fails the test if got differs from the file. With -update it writes the file instead.
 func Compare(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

@@ -1,6 +1,5 @@
-// Package hostroute looks whether the host's own traffic depends on an interface,
-// so that taking packets from it can be refused. It asks in the network namespace
-// of the calling thread.
+// Package hostroute finds out whether the host's own traffic depends on an interface, so that a
+// flow can refuse to take packets from it. It uses the network namespace of the calling thread.
 package hostroute
 
 import (
@@ -12,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Default reports whether an IPv4 or IPv6 default route of the main table goes
-// out of the interface, or of one that is stacked on it, such as a bridge. One that
-// is not there has none.
+// Default reports whether an IPv4 or IPv6 default route of the main table uses the interface, or
+// one that is stacked on it, such as a bridge. An interface that does not exist has no routes.
 func Default(name string) (bool, error) {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -30,8 +28,8 @@ func Default(name string) (bool, error) {
 	return carries, nil
 }
 
-// carriesDefault is Default of the interface with an index. Listings that were
-// interrupted by a change are good enough.
+// carriesDefault is Default for the interface with an index. A listing that a change interrupted is
+// good enough.
 func carriesDefault(index int) (bool, error) {
 	links, err := netlink.LinkList()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -56,8 +54,7 @@ func isDefault(r netlink.Route) bool {
 	return ones == 0
 }
 
-// leavesBy reports whether a route, or one of its next hops, has one of the
-// interfaces.
+// leavesBy reports whether a route, or one of its next hops, uses one of the interfaces.
 func leavesBy(r netlink.Route, on map[int]bool) bool {
 	return on[r.LinkIndex] ||
 		slices.ContainsFunc(r.MultiPath, func(hop *netlink.NexthopInfo) bool { return on[hop.LinkIndex] })

@@ -26,8 +26,8 @@ func TestDefault(t *testing.T) {
 	check("with several next hops", p.B.Ifname, true)
 }
 
-// TestDefaultByWayOf: a bridge and a macvlan receive what arrives at the interface
-// below.
+// TestDefaultByWayOf: a default route over a bridge or a macvlan counts for the interface below,
+// since that receives their packets.
 func TestDefaultByWayOf(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

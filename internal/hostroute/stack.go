@@ -6,9 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// stack is the interfaces whose packets come by way of the one with an index:
-// itself, the bridge, bond or team it is a port of, the VLANs and the like over it,
-// and so on upwards.
+// stack returns the interfaces whose packets come through the one with an index: itself, the
+// bridge, bond or team that it is a port of, the VLANs and the like over it, and so on upwards.
 func stack(index int, links []netlink.Link) map[int]bool {
 	on := map[int]bool{index: true}
 	for known := 0; known < len(on); {
@@ -26,11 +25,11 @@ func stack(index int, links []netlink.Link) map[int]bool {
 	return on
 }
 
-// over are the kinds of interface that receive by way of another. A veth names its
-// peer where these name what they lie on.
+// over are the kinds of interface that receive through another. For these, the parent index names
+// the interface below. For a veth it names the peer.
 var over = []string{"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"}
 
-// isOver reports whether an interface lies on one of the same network namespace.
+// isOver reports whether an interface is stacked on one of the same network namespace.
 func isOver(l netlink.Link) bool {
 	return l.Attrs().NetNsID < 0 && slices.Contains(over, l.Type())
 }

@@ -48,8 +48,7 @@ func (s Size) Dir(node int) string {
 	return filepath.Join("/sys/devices/system/node", fmt.Sprintf("node%d", node), "hugepages", name)
 }
 
-// UnsupportedError says that the machine has no pages of a size. It matches
-// errors.ErrUnsupported.
+// UnsupportedError means that the machine has no pages of a size. It matches errors.ErrUnsupported.
 type UnsupportedError struct{ Size Size }
 
 func (e *UnsupportedError) Error() string {
@@ -62,11 +61,11 @@ func (e *UnsupportedError) Error() string {
 // Is reports whether target is errors.ErrUnsupported.
 func (e *UnsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// Supported returns an *[UnsupportedError] where the kernel lists its sizes of huge page
-// and the size is not among them.
+// Supported returns an *[UnsupportedError] if the kernel lists its sizes of huge page and the size
+// is not among them.
 func Supported(s Size) error {
 	if _, err := os.Stat("/sys/kernel/mm"); err != nil {
-		return nil // without sysfs only trying tells
+		return nil // without sysfs only an attempt shows it
 	}
 	if _, err := os.Stat(s.Dir(-1)); errors.Is(err, os.ErrNotExist) {
 		return &UnsupportedError{s}
@@ -74,9 +73,9 @@ func Supported(s Size) error {
 	return nil
 }
 
-// Free returns how many pages are free, not counting those promised to a mapping already,
-// and how many there are, on one NUMA node or (node < 0) on the machine. Of a node the
-// kernel does not say what is promised.
+// Free returns how many pages are free, without those already promised to a mapping, and how many
+// there are, on one NUMA node or (node < 0) on the machine. For a node the kernel does not report
+// the promised pages.
 func Free(s Size, node int) (free, total uint64, err error) {
 	if err := Supported(s); err != nil {
 		return 0, 0, err
@@ -94,10 +93,10 @@ func Free(s Size, node int) (free, total uint64, err error) {
 	return free - min(promised, free), total, nil
 }
 
-// Reservation reads how many pages are reserved, and how many there are beyond that: those
-// whose reservation was taken back while they were in use. nr_hugepages is the sum when
-// read, and the first alone when written. It reads again when a page went away between the
-// two counters.
+// Reservation reads how many pages are reserved, and how many surplus pages there are: those whose
+// reservation was removed while they were in use. nr_hugepages is the sum of both when read, and
+// the first alone when written. Reservation reads again if a page disappears between the two
+// counters.
 func Reservation(s Size, node int) (reserved, surplus uint64, err error) {
 	dir := s.Dir(node)
 	for {
@@ -113,8 +112,8 @@ func Reservation(s Size, node int) (reserved, surplus uint64, err error) {
 	}
 }
 
-// readCount reads one counter. While a mapping goes away the kernel's promised pages are
-// below zero for a moment and shown without their sign; that counts as none.
+// readCount reads one counter. While the kernel removes a mapping, its counter of promised pages is
+// briefly negative and printed without the sign. readCount returns 0 for that.
 func readCount(file string) (uint64, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -1,6 +1,6 @@
 package hugetlb
 
-// SetPlace has notes lie where no others do, and returns what undoes that.
+// SetPlace sets a separate place for notes, and returns a function that restores the old one.
 func SetPlace(to string) (undo func()) {
 	before := place
 	place = to

@@ -8,11 +8,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/record"
 )
 
-// place is what the paths of notes begin with. Tests have a place of their own.
+// place is the beginning of the paths of notes. Tests use another one.
 var place = "/run/unifiedd-pages-"
 
-// Held is what a process added to the machine's huge pages, noted so that another can take
-// it back. The zero value has added nothing. It belongs to one goroutine.
+// Held is the huge pages that a process added to the machine. It is also noted in a file, so that
+// another process can take them back. The zero value has added nothing. It belongs to one
+// goroutine.
 type Held struct {
 	record *record.File // nil: nothing was added
 	raises []Raise
@@ -29,7 +30,7 @@ func (h *Held) Add(s Size, node int, pages uint64) error {
 	return nil
 }
 
-// note writes down a raise that is about to be made, or has been.
+// note writes down a raise before and after it is made.
 func (h *Held) note(r Raise) (err error) {
 	if h.record == nil {
 		if h.record, err = record.New(place); err != nil {
@@ -54,12 +55,12 @@ func (h *Held) Added() (n uint64) {
 	return n
 }
 
-// lateFree is how long the kernel may take to free the pages of a process or a device that
-// is gone.
+// lateFree is how long the kernel may take to free the pages of a process or a device that no
+// longer exists.
 const lateFree = 2 * time.Second
 
-// GiveBack takes away what was added, once. It first waits until that much is free, for up
-// to two seconds: pages in use would count as surplus until then. It takes the lock.
+// GiveBack removes the added pages, once. First it waits up to two seconds until that many are
+// free: pages in use would count as surplus until then. It takes the lock.
 func (h *Held) GiveBack() error {
 	for end := time.Now().Add(lateFree); !h.free() && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
@@ -84,7 +85,7 @@ func (h *Held) end(giveBack func(Raise) error) error {
 	return r.Remove()
 }
 
-// free reports whether what was added is free, or nobody can tell.
+// free reports whether as many pages as were added are free, or their number is not known.
 func (h *Held) free() bool {
 	for _, r := range h.raises {
 		if free, _, err := Free(r.Size, r.Node); err == nil && free < r.By {
@@ -94,7 +95,7 @@ func (h *Held) free() bool {
 	return true
 }
 
-// Sweep takes back what killed processes have left. Who may not read their notes leaves
+// Sweep takes back the pages of killed processes. A process that may not read their notes leaves
 // them alone. It takes the lock.
 func Sweep() error {
 	if err := record.Sweep(place, sweepOne); err != nil {
@@ -103,7 +104,7 @@ func Sweep() error {
 	return nil
 }
 
-// sweepOne takes back what one note says.
+// sweepOne takes back the pages of one note.
 func sweepOne(r *record.File) (done bool, err error) {
 	var all []Raise
 	if _, err := r.Get(&all); err != nil {

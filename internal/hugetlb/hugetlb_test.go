@@ -20,8 +20,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// holder is set in the environment of a process that adds four pages, says so, and waits to
-// be killed; where is its place for notes.
+// holder is set in the environment of a process that adds four pages, reports that, and waits until
+// it is killed. where is its place for notes.
 const holder, where = "HUGETLB_TEST_HOLDER", "HUGETLB_TEST_PLACE"
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func added(pages uint64) (*hugetlb.Held, error) {
 	return h, h.Add(hugetlb.MiB2, -1, pages)
 }
 
-// cancel gives back at once.
+// cancel gives the pages back at once.
 func cancel(h *hugetlb.Held) error {
 	unlock, err := hugetlb.Lock()
 	if err != nil {
@@ -65,7 +65,7 @@ func count(t *testing.T) (free, total uint64) {
 	return free, total
 }
 
-// ownPlace has notes lie where no others do, and returns where.
+// ownPlace sets a separate place for notes, and returns it.
 func ownPlace(t *testing.T) string {
 	t.Helper()
 	testenv.Root(t)
@@ -79,7 +79,7 @@ func notes(place string) []string {
 	return found
 }
 
-// sometime tries a few times: others may change the reservation in between.
+// sometime tries a few times, since other processes may change the reservation in between.
 func sometime(t *testing.T, try func() error) {
 	t.Helper()
 	var err error
@@ -91,7 +91,7 @@ func sometime(t *testing.T, try func() error) {
 	t.Error(err)
 }
 
-// TestGiveBack adds and gives back, twice, which is once.
+// TestGiveBack: GiveBack removes the added pages, and a second call does nothing.
 func TestGiveBack(t *testing.T) {
 	place := ownPlace(t)
 	sometime(t, func() error {
@@ -114,7 +114,7 @@ func TestGiveBack(t *testing.T) {
 	})
 }
 
-// TestAddUnnoted: what cannot be noted is not made.
+// TestAddUnnoted: Add adds no pages if it cannot write the note.
 func TestAddUnnoted(t *testing.T) {
 	testenv.Root(t)
 	for _, made := range []bool{false, true} {
@@ -138,9 +138,9 @@ func TestAddUnnoted(t *testing.T) {
 	}
 }
 
-// TestBesideSurplus adds and gives back while pages that were given back before are still
-// mapped. The kernel counts those on as surplus, and a count written back with them in it would
-// keep them for good.
+// TestBesideSurplus: the count is right after pages are added and given back while earlier pages,
+// already given back, are still mapped. The kernel counts those as surplus. If they were included
+// in a count that is written back, they would stay forever.
 func TestBesideSurplus(t *testing.T) {
 	ownPlace(t)
 	for _, early := range []bool{false, true} {
@@ -154,8 +154,8 @@ func TestBesideSurplus(t *testing.T) {
 	}
 }
 
-// besideSurplus adds a second time, before or after a first one is given back whose pages are
-// mapped. Made early, it is given back while they still are, else afterwards.
+// besideSurplus adds pages a second time, before or after it gives back a first set that is mapped.
+// If early, it gives back the second set while the first is still mapped, else afterwards.
 func besideSurplus(t *testing.T, early bool) (before, after uint64) {
 	t.Helper()
 	free, before := count(t)
@@ -194,7 +194,7 @@ func besideSurplus(t *testing.T, early bool) (before, after uint64) {
 	return before, after
 }
 
-// TestKilled kills a process that has added pages, and sweeps.
+// TestKilled: Sweep takes back the pages of a killed process.
 func TestKilled(t *testing.T) {
 	place := ownPlace(t)
 	sometime(t, func() error {
@@ -209,7 +209,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// killed has a process add pages and die, and counts pages before and afterwards.
+// killed runs a process that adds pages and is killed, and counts pages before and afterwards.
 func killed(t *testing.T, place string) (before, after uint64) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -235,7 +235,8 @@ func killed(t *testing.T, place string) (before, after uint64) {
 	return before, after
 }
 
-// TestKilledBetween: what was noted and not made is given back as far as it is there.
+// TestKilledBetween: Sweep takes back pages that were noted and only partly added, as far as they
+// exist.
 func TestKilledBetween(t *testing.T) {
 	place := ownPlace(t)
 	_, before := count(t)
@@ -255,7 +256,7 @@ func TestKilledBetween(t *testing.T) {
 	}
 }
 
-// TestSweepForeign: a note that makes no sense is named and changes nothing.
+// TestSweepForeign: Sweep names an invalid note in its error and changes nothing.
 func TestSweepForeign(t *testing.T) {
 	name := ownPlace(t) + "x"
 	if err := os.WriteFile(name, []byte("nonsense"), 0o600); err != nil {
@@ -266,8 +267,8 @@ func TestSweepForeign(t *testing.T) {
 	}
 }
 
-// TestLockOfTheMachine: the lock is the same in a network namespace with a sysfs of its own,
-// as `ip netns exec` makes it, and goes with its process.
+// TestLockOfTheMachine: the lock is the same in a network namespace with its own sysfs, as `ip
+// netns exec` makes it, and the kernel releases it with the process.
 func TestLockOfTheMachine(t *testing.T) {
 	testenv.Root(t)
 	const script = "mount -t sysfs sysfs /sys && flock -n /run/unifiedd-hugepages.lock true"

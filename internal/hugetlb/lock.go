@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPath is the file whose lock keeps other processes from changing a reservation. Only
-// root can open it, or any user could keep every daemon from starting. A file of the
-// kernel's would not do: each network namespace has a sysfs of its own.
+// lockPath is the file whose lock keeps other processes from changing a reservation. Only root can
+// open it. Otherwise any user could keep every daemon from starting. A file in sysfs is unsuitable,
+// since each network namespace has its own sysfs.
 const lockPath = "/run/unifiedd-hugepages.lock"
 
-// Lock waits for the lock of the machine, and returns what releases it. A process that
+// Lock waits for the lock of the machine, and returns a function that releases it. A process that
 // holds it must not call Lock again.
 func Lock() (unlock func(), err error) {
 	f, err := os.OpenFile(lockPath, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)

@@ -16,11 +16,11 @@ type Raise struct {
 	Made bool   // it is done; before, the kernel may have added a part
 }
 
-// Add adds free pages, and fills From, By and Made in. The caller holds the lock. note is told what is about
-// to change, and again when it has; an error of note's changes nothing. The reservation
-// grows by more where the kernel has surplus pages, since it makes those part of the
-// reservation before it looks for others (set_max_huge_pages in mm/hugetlb.c). Where the
-// kernel finds too little memory in one piece, nothing changes and the error is ENOMEM.
+// Add adds free pages, and sets From, By and Made. The caller holds the lock. Add calls note before the
+// change, and again after it. If note fails, nothing changes. If the kernel has surplus pages, the
+// reservation grows by more, since the kernel makes those part of the reservation before it allocates others
+// (set_max_huge_pages in mm/hugetlb.c). If the kernel finds too little contiguous memory, nothing changes and
+// the error is ENOMEM.
 func (r *Raise) Add(pages uint64, note func(Raise) error) error {
 	reserved, surplus, err := Reservation(r.Size, r.Node)
 	if err != nil {
@@ -49,9 +49,9 @@ func (r *Raise) Add(pages uint64, note func(Raise) error) error {
 	return nil
 }
 
-// GiveBack takes the pages off the reservation, those of a raise that was not made to its
-// end as far as they are there. It takes the lock. It is to be called once; the process
-// need not be the one that raised.
+// GiveBack removes the pages from the reservation. For a raise that was interrupted it removes
+// those that exist. It takes the lock. Call it once; another process than the one that raised may
+// call it.
 func (r Raise) GiveBack() error {
 	unlock, err := Lock()
 	if err != nil {
@@ -74,8 +74,8 @@ func (r Raise) giveBack() error {
 	return r.lower(n)
 }
 
-// lower takes n pages off the reservation. Those in use the kernel keeps as surplus until
-// they are free.
+// lower removes n pages from the reservation. The kernel keeps pages in use as surplus until they
+// are free.
 func (r Raise) lower(n uint64) error {
 	if n == 0 {
 		return nil

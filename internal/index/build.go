@@ -8,14 +8,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// leastBlock is the least bytes of a block, but for the last of a segment: reading less at once is hardly faster.
+// leastBlock is the minimum number of bytes in a block, except for the last one of a segment. Reading fewer
+// bytes at once is hardly faster.
 const leastBlock = 256 << 10
 
-// Builder makes the index of one segment of its batches, in their order.
+// Builder makes the index of one segment from its batches, in their order.
 type Builder struct {
 	w        io.WriterAt
-	ethernet []bool // by interface: of what others hold nothing is known
-	at       int64  // where the next section goes
+	ethernet []bool // by interface; packets of other link types are not parsed
+	at       int64  // offset of the next section
 	sum      Summary
 	section  section
 	open     block
@@ -24,7 +25,8 @@ type Builder struct {
 	raw      []byte
 }
 
-// newBuilder begins an index that is written to w, whose header comes last: what a crash leaves is none.
+// newBuilder begins an index that is written to w. The header comes last, so that the file is not a valid
+// index after a crash.
 func newBuilder(w io.WriterAt, head *pcapng.Head) *Builder {
 	b := &Builder{w: w, at: headerLen, sum: Summary{Segment: head.Segment.ID}}
 	for i := range head.Interfaces {
@@ -33,7 +35,7 @@ func newBuilder(w io.WriterAt, head *pcapng.Head) *Builder {
 	return b
 }
 
-// Add takes a batch and the packets in it.
+// Add adds a batch and its packets.
 func (b *Builder) Add(batch pcapng.Batch, data []byte) error {
 	if batch.Packets == 0 {
 		return nil
@@ -63,7 +65,7 @@ func (b *Builder) Add(batch pcapng.Batch, data []byte) error {
 	return nil
 }
 
-// add takes a packet.
+// add adds a packet.
 func (b *Builder) add(p *pcapng.Packet, number int) {
 	o := &b.open
 	o.first, o.last = min(o.first, p.Time), max(o.last, p.Time)
@@ -84,7 +86,7 @@ func (b *Builder) add(p *pcapng.Packet, number int) {
 	}
 }
 
-// closeBlock adds the open block to the section, and writes that once it is long.
+// closeBlock adds the open block to the section. It writes the section if that is long enough.
 func (b *Builder) closeBlock() error {
 	if b.open.packets == 0 {
 		return nil
@@ -118,7 +120,8 @@ func (b *Builder) closeSection() error {
 	return nil
 }
 
-// Close writes the rest and the header, and returns what is in the index. The report is of the reading that gave the batches.
+// Close writes the rest and the header, and returns the summary of the index. The report is from the reading
+// that provided the batches.
 func (b *Builder) Close(r pcapng.Report) (Summary, error) {
 	if err := b.closeBlock(); err != nil {
 		return b.sum, err

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/need"
 )
 
-// FuzzFind: whatever the bytes of an index, looking something up ends, with parts inside the segment or an error.
+// FuzzFind: for an index with any bytes, a query ends and returns parts inside the segment or an error.
 func FuzzFind(f *testing.F) {
 	s := section{blocks: []block{{offset: 4096, length: 512, packets: 1, first: 5, last: 9}, {offset: 4608, length: 512, packets: 1, first: 6, last: 8}}}
 	s.entries = append(s.entries, entry(short(hash1(kindPort, 80)), 1), entry(short(hash1(kindPort, 53)), 0))
@@ -51,7 +51,7 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// mended is an index whose length and checksums are right, if it has one section.
+// mended is an index with the right length and checksums, if it has one section.
 func mended(raw []byte) []byte {
 	raw = bytes.Clone(raw)
 	n := len(raw) - 4

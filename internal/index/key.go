@@ -24,7 +24,7 @@ func mix(h uint64) uint64 {
 func hash1(kind, a uint64) uint64    { return mix(mix(kind) ^ a) }
 func hash2(kind, a, b uint64) uint64 { return mix(hash1(kind, a) ^ b) }
 
-// hashPair is the hash of two addresses in either order, made of theirs.
+// hashPair is the hash of two addresses in either order, from the hashes of the addresses.
 func hashPair(a, b uint64) uint64 { return hash2(kindPair, min(a, b), max(a, b)) }
 
 func hash4(a []byte) uint64 { return hash1(kindAddress4, uint64(le.Uint32(a))) }
@@ -39,5 +39,5 @@ func hashAddress(a netip.Addr) uint64 {
 	return hash6(b[:])
 }
 
-// short is what an index keeps of a hash.
+// short is the part of a hash that an index keeps.
 func short(h uint64) uint32 { return uint32(h >> 32) }

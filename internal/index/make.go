@@ -18,15 +18,16 @@ import (
 // Unfinished ended the names of unfinished indexes in earlier releases.
 const Unfinished = ".new"
 
-// errNotClosed is matched when a segment is written yet, or was left by a crash.
+// errNotClosed is matched when a segment is still being written, or was left by a crash.
 var errNotClosed = errors.New("the segment is not closed: it is being written, or a crash left it, and the next start of its capture mends it")
 
-// Maker makes the index of a segment file beside it, as Make does, and returns the processor time that took. A process may have another process do it.
+// Maker makes the index of a segment file beside it, as Make does, and returns the processor time. It may use
+// another process.
 type Maker func(ctx context.Context, path string) (cpu time.Duration, err error)
 
-// Make makes the index of a segment file, beside it, and replaces an existing one. beside says
-// that a capture is running: what Make reads is then not kept in the page cache. If ctx ends, Make
-// stops and leaves nothing.
+// Make makes the index of a segment file, next to it, and replaces an existing one. beside says
+// that a capture is running: Make then does not keep the segment in the page cache. If ctx ends,
+// Make stops and leaves nothing.
 func Make(ctx context.Context, path string, beside bool) (sum Summary, err error) {
 	dir, name, err := newfile.Open(path)
 	if err != nil {
@@ -62,7 +63,7 @@ func Make(ctx context.Context, path string, beside bool) (sum Summary, err error
 	return sum, out.Commit()
 }
 
-// sameOwner gives a file to who owns another, if that is somebody else.
+// sameOwner gives a file the owner of another file, if they differ.
 func sameOwner(f *os.File, of os.FileInfo) error {
 	mine, err := f.Stat()
 	if err != nil {
@@ -79,7 +80,7 @@ func sameOwner(f *os.File, of os.FileInfo) error {
 	return nil
 }
 
-// forget is how much is read before it is dropped from the page cache.
+// forget is how many bytes are read before they are dropped from the page cache.
 const forget = 16 << 20
 
 func build(ctx context.Context, out io.WriterAt, segment *os.File, size int64, head *pcapng.Head, beside bool) (Summary, error) {

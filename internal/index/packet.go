@@ -10,12 +10,13 @@ const (
 
 	maxTags       = 4
 	maxExtensions = 8
-	// maxKeys is the most of a packet: ethertypes, VLANs, two addresses and their pair, two ports, the protocols.
+	// maxKeys is the most keys of a packet: ethertypes, VLANs, two addresses and their pair, two ports, the
+	// protocols.
 	maxKeys = 1 + maxTags + maxTags + 3 + 2 + maxExtensions + 2
 )
 
-// packet has the hashes of a packet's keys. It finds at least what filters find, those of tcpdump
-// and ours. Where the two may differ, it is not sure.
+// packet has the hashes of a packet's keys. It finds at least the keys that filters find, both
+// tcpdump's and ours. Where the two may differ, it marks the packet as not sure.
 type packet struct {
 	keys   [maxKeys]uint64
 	n      int
@@ -27,7 +28,7 @@ func (p *packet) add(h uint64) {
 	p.n++
 }
 
-// parse reads an Ethernet frame, or its kept beginning.
+// parse reads an Ethernet frame, or its captured beginning.
 func (p *packet) parse(b []byte) {
 	p.n, p.unsure = 0, false
 	if len(b) < 14 {
@@ -61,7 +62,7 @@ func isTag(ethertype uint16) bool {
 	return ethertype == 0x8100 || ethertype == 0x88a8 || ethertype == 0x9100
 }
 
-// addresses4 adds the addresses at two places, as far as they are there.
+// addresses4 adds the addresses at two places, as far as the packet has them.
 func (p *packet) addresses4(b []byte, source, destination int) {
 	if len(b) < source+4 {
 		return
@@ -123,7 +124,7 @@ func (p *packet) ipv6(b []byte) {
 	p.extensions(next, b[40:])
 }
 
-// extensions goes through the extension headers to the ports, behind as many as filters look.
+// extensions walks through as many extension headers as filters do, to the ports.
 func (p *packet) extensions(next byte, b []byte) {
 	for range maxExtensions + 1 {
 		if extensionLength(next, 0) == 0 {
@@ -131,7 +132,7 @@ func (p *packet) extensions(next byte, b []byte) {
 			return
 		}
 		if len(b) < 8 {
-			if len(b) > 0 { // the number of what follows may be there
+			if len(b) > 0 { // the number of the next header may be there
 				p.add(hash1(kindProtocol, uint64(b[0])))
 			}
 			return
@@ -146,7 +147,7 @@ func (p *packet) extensions(next byte, b []byte) {
 	}
 }
 
-// extensionLength is the bytes of an IPv6 extension header, or 0 if it is none.
+// extensionLength is the bytes of an IPv6 extension header, or 0 if the protocol is not one.
 func extensionLength(protocol, length byte) int {
 	switch protocol {
 	case 0, 43, 60:

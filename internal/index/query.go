@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Query selects packets by time and by what a filter needs.
+// Query selects packets by time and by a filter's need.
 type Query struct {
 	From, To uint64    // nanoseconds since the epoch: from on, and before; 0: no bound
 	Need     need.Need // the zero value: nothing
@@ -43,7 +43,7 @@ func (q *Query) find(s stored, parts []pcapng.Part) []pcapng.Part {
 	return parts
 }
 
-// meet is the set of blocks that have what is needed; nil: nothing is.
+// meet returns the set of blocks that have a need; nil means that nothing is needed.
 func (s *stored) meet(n *need.Need) set {
 	switch n.Kind {
 	case need.Nothing:
@@ -60,7 +60,8 @@ func (s *stored) meet(n *need.Need) set {
 	return s.having(hashNeed(n))
 }
 
-// all is the set of blocks that have all of some needs, and where two addresses are among them, the pair.
+// all returns the set of blocks that have all needs. If two needs are addresses, the blocks must also have
+// the pair.
 func (s *stored) all(kids []need.Need) set {
 	var found set
 	var pair []uint64
@@ -84,7 +85,7 @@ func both(a, b set) set {
 	return a
 }
 
-// having is the set of blocks that have a key, or one with the same short hash.
+// having returns the set of blocks that have a key, or one with the same short hash.
 func (s *stored) having(h uint64) set {
 	found, want := newSet(len(s.blocks)), short(h)
 	n := len(s.hashes) / 4
@@ -94,7 +95,7 @@ func (s *stored) having(h uint64) set {
 	return found
 }
 
-// hashNeed is the key of a need that has no kids.
+// hashNeed returns the key of a need without kids.
 func hashNeed(n *need.Need) uint64 {
 	switch n.Kind {
 	case need.Address:

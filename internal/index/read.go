@@ -10,10 +10,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// errStale is matched when an index is not of the segment as it is now.
+// errStale is matched when an index does not belong to the segment's present state.
 var errStale = errors.New("the index is not of this segment as it is now")
 
-// errDamaged is matched when the bytes of an index are not what they should be.
+// errDamaged is matched when the bytes of an index are not valid.
 var errDamaged = errors.New("the index is damaged")
 
 // Reader reads the index of one segment.
@@ -24,9 +24,9 @@ type Reader struct {
 	last int64 // where the blocks so far end
 }
 
-// Open opens the index beside a segment file, if it belongs to the segment in its present state.
-// fs.ErrNotExist: there is none. errStale, errDamaged: it cannot be used. The caller closes the
-// Reader.
+// Open opens the index next to a segment file, if it belongs to the segment in its present state.
+// The error fs.ErrNotExist means that there is no index; errStale and errDamaged mean that it
+// cannot be used. The caller closes the Reader.
 func Open(segment *os.File) (*Reader, error) {
 	f, err := os.Open(segment.Name() + Suffix)
 	if err != nil {
@@ -98,7 +98,7 @@ func stale(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errStale, fmt.Sprintf(format, args...))
 }
 
-// Find returns the parts of the segment that may hold packets that are wanted, in file order.
+// Find returns the parts of the segment that may have wanted packets, in file order.
 func (r *Reader) Find(q Query) (parts []pcapng.Part, err error) {
 	at := int64(headerLen)
 	for range r.sum.sections {
@@ -122,7 +122,8 @@ type stored struct {
 	places []byte // the number of a block for each, 2 bytes
 }
 
-// section reads and checks the section at an offset, and returns its length. It dies with the next call.
+// section reads and checks the section at an offset, and returns its length. The section is valid until the
+// next call.
 func (r *Reader) section(at int64) (s stored, n int64, err error) {
 	if r.sum.Bytes-at < int64(sectionLen(0, 0)) {
 		return s, 0, damaged(errNumbers)
@@ -175,7 +176,7 @@ func (r *Reader) split(blocks, entries int) (s stored, err error) {
 	return s, nil
 }
 
-// cut is the error of a file that became shorter during the call.
+// cut returns the error for a file that became shorter during the call.
 func cut(err error) error {
 	if err == io.EOF {
 		return damaged(errShort)

@@ -11,7 +11,7 @@ type section struct {
 
 func entry(hash uint32, block int) uint64 { return uint64(hash)<<32 | uint64(block) }
 
-// sort orders the entries by hash. Entries of one hash stay in the order of blocks.
+// sort orders the entries by hash. Entries of one hash stay in the order of their blocks.
 func (s *section) sort() {
 	if cap(s.scratch) < len(s.entries) {
 		s.scratch = make([]uint64, cap(s.entries))
@@ -34,7 +34,7 @@ func (s *section) sort() {
 	}
 }
 
-// encode sorts the entries and makes the bytes of the section in dst, which grows as needed.
+// encode sorts the entries and writes the bytes of the section to dst, which grows as needed.
 func (s *section) encode(dst []byte) []byte {
 	s.sort()
 	n := sectionLen(len(s.blocks), len(s.entries))

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSort: entries end in the order of their hashes, those of one hash in the order they came.
+// TestSort: sort orders entries by their hashes, and keeps the order of entries of one hash.
 func TestSort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s section
@@ -22,7 +22,8 @@ func TestSort(t *testing.T) {
 	})
 }
 
-// TestSeen: a hash is new once, also when the set has grown since, and again after it was cleared.
+// TestSeen: add reports a hash as new once, even after the set has grown, and again after it was
+// cleared.
 func TestSeen(t *testing.T) {
 	var s seen
 	for round := range 2 {

@@ -1,6 +1,6 @@
 package index
 
-// seen is a set of hashes, of the block that is open.
+// seen is the set of hashes in the open block.
 type seen struct {
 	slots []uint64 // 0: free
 	n     int
@@ -8,7 +8,7 @@ type seen struct {
 
 const (
 	leastSeen = 1 << 12
-	// mostSeen bounds the keys of a block: one with more is left to be looked at always.
+	// mostSeen bounds the keys of a block. Every query reads a block that has more.
 	mostSeen = 1 << 18
 )
 

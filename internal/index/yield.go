@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Yield lowers the priority of a process that does nothing else: its threads run when a processor
-// is idle, and read when a disk is. It ignores refusals of the system.
+// Yield lowers the priority of a process whose only task is an index: its threads run when a
+// processor is idle, and read when a disk is idle. It ignores errors.
 func Yield() {
 	runtime.GOMAXPROCS(1)
 	const (
 		whoProcess = 1
 		idleClass  = 3 << 13
 	)
-	for range 2 { // threads begun meanwhile are as who began them
+	for range 2 { // a thread started in between has its creator's priority
 		tasks, _ := os.ReadDir("/proc/self/task")
 		for _, t := range tasks {
 			id, _ := strconv.Atoi(t.Name())

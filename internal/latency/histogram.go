@@ -1,18 +1,19 @@
 package latency
 
-// Distribution is a summary, and how many times were how long.
+// Distribution is a summary, and the number of times in each bucket.
 type Distribution struct {
 	Summary
 	Buckets []Bucket `json:"buckets"` // those with something in them, in order
 }
 
-// Bucket is how many times were shorter than a power of two, and not shorter than the power before.
+// Bucket counts the times that are shorter than a power of two, and not shorter than the power
+// before.
 type Bucket struct {
 	Below int64 `json:"below_ns"`
 	Count int64 `json:"count"`
 }
 
-// Distribution sums up what was recorded so far; nil when there is nothing. Any goroutine may call it.
+// Distribution summarises the recorded times; nil if there are none. Any goroutine may call it.
 func (s *Shared) Distribution() *Distribution {
 	sum := s.Summary()
 	if sum == nil {
@@ -31,7 +32,7 @@ func (s *Shared) Distribution() *Distribution {
 	return d
 }
 
-// firstOf is the bucket of the shortest time of so many bits.
+// firstOf is the bucket of the shortest time with this number of bits.
 func firstOf(bits int) int {
 	switch {
 	case bits == 0:

@@ -1,9 +1,9 @@
-// Package latency collects how long things took, for the programs that measure.
+// Package latency collects latencies, for the programs that measure.
 package latency
 
 import "github.com/HdrHistogram/hdrhistogram-go"
 
-// most is the longest time told apart: a minute. Longer ones count as that.
+// most is the longest time that is recorded as it is: a minute. Longer times count as a minute.
 const most = 60e9
 
 // Histogram counts times in nanoseconds, to three digits. It belongs to one
@@ -18,7 +18,7 @@ func (h *Histogram) Record(ns uint64) {
 	_ = h.h.RecordValue(int64(min(ns, most))) // within range, it is always taken
 }
 
-// Summary is what is told of a histogram.
+// Summary is the reported values of a histogram.
 type Summary struct {
 	Count int64   `json:"count"`
 	Mean  float64 `json:"mean_ns"`
@@ -29,7 +29,7 @@ type Summary struct {
 	Max   int64   `json:"max_ns"`
 }
 
-// Summary sums up; nil when there is no histogram, or nothing in it.
+// Summary returns the summary; nil if there is no histogram, or it is empty.
 func (h *Histogram) Summary() *Summary {
 	if h == nil || h.h.TotalCount() == 0 {
 		return nil

@@ -1,7 +1,7 @@
 package latency
 
-// Run records times one after the other into a Shared, where many of them are alike: as long as they fall into one bucket, only the run is
-// written to. It belongs to the goroutine that records.
+// Run records times into a Shared one after the other, where adjacent times are often alike. While they fall
+// into one bucket, it writes only to the Run. It belongs to the goroutine that records.
 type Run struct {
 	to     *Shared
 	bucket int
@@ -11,7 +11,7 @@ type Run struct {
 	most   uint64
 }
 
-// Run begins one. End has what was recorded seen by others.
+// Run begins a run. Other goroutines see its times after End.
 func (s *Shared) Run() Run { return Run{to: s, bucket: -1, least: ^uint64(0)} }
 
 // Record counts one time in nanoseconds. It neither allocates nor locks.
@@ -25,7 +25,7 @@ func (r *Run) Record(ns uint64) {
 	r.least, r.most = min(r.least, ns), max(r.most, ns)
 }
 
-// flush counts the times of one bucket.
+// flush adds the collected times of one bucket to the Shared.
 func (r *Run) flush() {
 	if r.count > 0 {
 		r.to.counts[r.bucket].Add(r.count)

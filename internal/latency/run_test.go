@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRun: a run counts what recording one by one does.
+// TestRun: a run records the same as single calls of Record.
 func TestRun(t *testing.T) {
 	var alone, together Shared
 	random := rand.New(rand.NewPCG(1, 2))

@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
-// Shared counts times that one goroutine records while others read: to about three percent, up to a minute and a bit. The zero value is
-// empty.
+// Shared counts times that one goroutine records while others read. Its accuracy is about three percent, up
+// to slightly more than a minute. The zero value is empty.
 type Shared struct {
 	counts [buckets]counter.Counter
 	sum    counter.Counter
@@ -15,11 +15,11 @@ type Shared struct {
 	most   counter.Counter
 }
 
-// A power of two is cut into fine parts; times below fine are told apart one by one.
+// A power of two is divided into fine parts. Times below fine have a bucket each.
 const (
 	fineBits = 5
 	fine     = 1 << fineBits
-	powers   = 36 // the longest time told apart has so many bits
+	powers   = 36 // bits of the longest time with a bucket of its own
 	buckets  = (powers - fineBits + 1) * fine
 )
 
@@ -48,7 +48,7 @@ func bucketOf(ns uint64) int {
 	return min(power<<fineBits+int(ns>>power), buckets-1)
 }
 
-// middle is a time of a bucket.
+// middle is a time in the middle of a bucket.
 func middle(bucket int) int64 {
 	power := bucket>>fineBits - 1
 	if power <= 0 {
@@ -58,7 +58,7 @@ func middle(bucket int) int64 {
 	return low + int64(1)<<power/2
 }
 
-// Summary sums up what was recorded so far; nil when there is nothing. Any goroutine may call it.
+// Summary summarises the recorded times; nil if there are none. Any goroutine may call it.
 func (s *Shared) Summary() *Summary {
 	var counts [buckets]uint64
 	var total uint64

@@ -23,7 +23,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestBuckets: each time falls into a bucket whose middle is near, in order.
+// TestBuckets: each time falls into a bucket whose middle is near, and buckets are in order.
 func TestBuckets(t *testing.T) {
 	last := -1
 	for _, ns := range []uint64{0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 1000, 1 << 20, 1<<20 + 1<<15, 1<<35 + 5} {

@@ -12,8 +12,8 @@ const (
 	RawIP    Type = 101 // begins with the header of IPv4 or IPv6
 )
 
-// Like is the type itself, or raw IP for the other numbers of packets that begin with the header of IP: those of one version, and
-// those by which DLT_RAW went on some systems.
+// Like returns the type itself, or raw IP for the other types of packets that begin with an IP header: those
+// for one IP version, and the numbers that DLT_RAW has on some systems.
 func (t Type) Like() Type {
 	switch t {
 	case 12, 14, 228, 229:
@@ -22,7 +22,7 @@ func (t Type) Like() Type {
 	return t
 }
 
-// names are what tcpdump calls the types that captures have most often.
+// names are tcpdump's names for the most common types of captures.
 var names = map[Type]string{
 	0: "NULL", Ethernet: "EN10MB", 9: "PPP", 10: "FDDI", 50: "PPP_SERIAL", 51: "PPP_ETHER", RawIP: "RAW", 104: "C_HDLC",
 	105: "IEEE802_11", 107: "FRELAY", 108: "LOOP", 113: "LINUX_SLL", 117: "PFLOG", 119: "IEEE802_11_PRISM",

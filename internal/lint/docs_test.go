@@ -22,7 +22,7 @@ func readTree(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// TestTimeIsTheSame: every document that says how long make test takes says the same.
+// TestTimeIsTheSame: every document that says how long make test takes gives the same time.
 func TestTimeIsTheSame(t *testing.T) {
 	const time = "about a quarter of an hour"
 	for _, name := range []string{"README.md", "CONTRIBUTING.md"} {
@@ -34,7 +34,7 @@ func TestTimeIsTheSame(t *testing.T) {
 	}
 }
 
-// readAll is the text of all files that match.
+// readAll returns the text of all files that match.
 func readAll(t *testing.T, pattern ...string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(append([]string{root}, pattern...)...))
@@ -52,8 +52,7 @@ func readAll(t *testing.T, pattern ...string) string {
 	return all.String()
 }
 
-// sameNames fails the test where a document and the code do not name the same
-// things.
+// sameNames fails the test if a document and the code name different things.
 func sameNames(t *testing.T, document string, documented, real []string) {
 	t.Helper()
 	if len(real) == 0 {
@@ -71,7 +70,7 @@ func sameNames(t *testing.T, document string, documented, real []string) {
 	}
 }
 
-// tableKeys are the first cells of a document's tables that fit the expression.
+// tableKeys returns the first cells of a document's tables that match the expression.
 func tableKeys(text, expression string) (keys []string) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `("+expression+")` \\|").FindAllStringSubmatch(text, -1) {
 		keys = append(keys, m[1])
@@ -79,8 +78,8 @@ func tableKeys(text, expression string) (keys []string) {
 	return keys
 }
 
-// TestConfigurationIsDocumented: docs/configuration.md has every key of the sample
-// that shows every key, and no others.
+// TestConfigurationIsDocumented: docs/configuration.md has exactly the keys of the sample that
+// shows every key.
 func TestConfigurationIsDocumented(t *testing.T) {
 	var sample any
 	if err := yaml.Unmarshal([]byte(readTree(t, "flows", "config", "testdata", "full.yaml")), &sample); err != nil {
@@ -116,8 +115,8 @@ func leaves(node any, path string, keys map[string]bool) {
 	}
 }
 
-// TestMetricsAreDocumented: docs/metrics.md has every metric with its labels, and
-// no others.
+// TestMetricsAreDocumented: docs/metrics.md has exactly the metrics, with their labels, that the
+// program has.
 func TestMetricsAreDocumented(t *testing.T) {
 	text := readTree(t, "docs", "metrics.md")
 	var real []string
@@ -133,7 +132,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	sameNames(t, "docs/metrics.md", tableKeys(text, `unifiedd_[a-z_]+`), real)
 }
 
-// mostLines is how long a document may be, so that it stays what somebody reads.
+// mostLines is the longest that a document may be, so that people still read it.
 var mostLines = map[string]int{
 	"README.md": 150, "docs/architecture.md": 260, "docs/glossary.md": 120, "docs/configuration.md": 460, "docs/metrics.md": 350,
 	"docs/capture-format.md": 290, "docs/protocol.md": 380, "docs/filters.md": 195, "docs/layouts.md": 150, "docs/rdma.md": 275,
@@ -157,7 +156,7 @@ func TestDocumentLengths(t *testing.T) {
 	}
 }
 
-// TestDocumentLinks: what one document says of another is there.
+// TestDocumentLinks: each link from one document to another has a target.
 func TestDocumentLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+)(?:#[^)]*)?\)`)
 	for _, pattern := range []string{"*.md", filepath.Join("docs", "*.md")} {

@@ -9,8 +9,8 @@ import (
 // module is the import path of the repository.
 const module = "github.com/unifiedd/unifiedd"
 
-// layer is a part of the tree and the parts it may import besides itself and
-// internal. Parts are directories; the longest that fits a package is its part.
+// layer is a part of the tree and the parts that it may import besides itself and internal. Parts
+// are directories. A package belongs to the longest part that matches its path.
 type layer struct {
 	part string
 	may  []string
@@ -66,14 +66,14 @@ var layers = []layer{
 	{"cmd", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
 }
 
-// devices are the parts that move frames, and parts those that flows are made of.
+// devices are the parts that move frames. parts are the parts that make up a flow.
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
 		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
 )
 
-// inTests names what else the tests of a part may import: the real devices under it.
+// inTests has the additional parts that the tests of a part may import: the real devices under it.
 var inTests = map[string][]string{
 	"nvme":           {"xdp"},
 	"rdma/providers": {"rdma/connect", "rdma/msg"},
@@ -85,20 +85,19 @@ var inTests = map[string][]string{
 	"flows/nvmet":    {"rdma/roce", "rdma/providers"},
 }
 
-// onlyIn names modules of others that only one part may import.
+// onlyIn names third-party modules that only one part may import.
 var onlyIn = map[string]string{
 	"github.com/spf13/cobra": "cmd",
 }
 
-// testOnly names packages that no program may link. The tree's own are given
-// without the module path.
+// testOnly names packages that no program may link. The tree's own are given without the module
+// path.
 var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/ruledcard", module + "/umem/porttest",
 	module + "/rdma/connect/internal/transcript",
 	module + "/internal/testenv/captures", module + "/internal/golden",
 	module + "/selftests/daemon"}
 
-// partOf returns the layer a package of ours belongs to; ok is false for a
-// package outside every layer.
+// partOf returns the layer of one of our packages; ok is false for a package outside every layer.
 func partOf(path string) (layer, bool) {
 	rel := strings.TrimPrefix(path, module+"/")
 	var best layer
@@ -110,7 +109,7 @@ func partOf(path string) (layer, bool) {
 	return best, best.part != ""
 }
 
-// badImports names each import of p, in tests too, that points up or sideways.
+// badImports lists each import of p, including those of its tests, that points up or sideways.
 func badImports(p pkg) []string {
 	from, ok := partOf(p.ImportPath)
 	if !ok {
@@ -120,7 +119,7 @@ func badImports(p pkg) []string {
 	return slices.Concat(from.complaints(p, p.Imports), tests.complaints(p, slices.Concat(p.TestImports, p.XTestImports)))
 }
 
-// complaints names each of a package's imports that the layer refuses.
+// complaints lists each of a package's imports that the layer refuses.
 func (l layer) complaints(p pkg, imports []string) (bad []string) {
 	for _, path := range imports {
 		if why := l.refuses(path); why != "" {

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// pkg is what the rules need of go list's answer.
+// pkg has the fields of go list's output that the rules need.
 type pkg struct {
 	Name                               string
 	ImportPath                         string
@@ -21,8 +21,8 @@ type pkg struct {
 	TestGoFiles, XTestGoFiles          []string
 }
 
-// list returns the packages that match the patterns, seen from the root of the
-// module. Packages that do not build are listed all the same.
+// list returns the packages that match the patterns, relative to the root of the module. It also
+// lists packages that do not build.
 func list(patterns ...string) ([]pkg, error) {
 	cmd := exec.Command("go", append([]string{"list", "-e", "-json"}, patterns...)...)
 	cmd.Dir = filepath.Join("..", "..")

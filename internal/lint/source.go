@@ -17,9 +17,9 @@ const (
 	maxDocLines   = 40 // of a doc.go
 )
 
-// badSource names what is wrong with one file of the tree: an import of unsafe
-// in a file not named for it, a file or function that is too long, a private word.
-// Generated files may be anything; test files may be long.
+// badSource lists the faults of one file of the tree: an import of unsafe in a file not named for
+// it, a file or function that is too long, a private word. Generated files are not checked. Test
+// files may be long.
 func badSource(name string) ([]string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -73,7 +73,7 @@ func longFuncs(fset *token.FileSet, file *ast.File) []string {
 	return bad
 }
 
-// statements counts the statements of a function, and not the blocks that hold them.
+// statements counts the statements of a function, without the blocks that hold them.
 func statements(f *ast.FuncDecl) (n int) {
 	ast.Inspect(f, func(node ast.Node) bool {
 		switch node.(type) {

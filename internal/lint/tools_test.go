@@ -11,11 +11,11 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// root is the top of the module as the tests see it.
+// root is the root of the module, relative to the tests.
 var root = filepath.Join("..", "..")
 
-// run runs a program at dir to its end, with additions to the environment,
-// and returns what it printed; t fails when the program fails.
+// run runs a program in dir to its end, with additional environment variables, and returns its
+// output. If the program fails, the test fails.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, name), args...)
@@ -38,9 +38,10 @@ func TestGofmt(t *testing.T) {
 	}
 }
 
-// TestVetAndStaticcheck looks at everything, without what RDMA needs at what is there
-// instead, and with the invariants and the recorder of disks at the packages that have files for them. Half of
-// staticcheck's work is collecting garbage, which it may do later where there is room.
+// TestVetAndStaticcheck: vet and staticcheck find no fault. They check all packages. They also check the
+// files that replace RDMA where its libraries are missing, and packages with files for the invariants and the
+// recorder of disks. Half of staticcheck's work is garbage collection, so it may collect later if there is
+// memory.
 func TestVetAndStaticcheck(t *testing.T) {
 	room := []string{"GOGC=400", "GOMEMLIMIT=3GiB"}
 	for tags, packages := range map[string][]string{"lab,guest,verbs": {"./..."}, "lab": {"./rdma/verbs"},
@@ -56,11 +57,10 @@ func TestCrossBuildForArm64(t *testing.T) {
 	run(t, root, env, "go", "vet", "./...")
 }
 
-// generated matches what go generate makes in bpf.
+// generated matches the files that go generate makes in bpf.
 var generated = []string{"*_bpfe[bl].o", "*_bpfe[bl].go", "testdata/*.o"}
 
-// TestGenerated makes the generated files again in a copy of the module and
-// compares them with the ones that are committed.
+// TestGenerated: generating the files again in a copy of the module gives the committed files.
 func TestGenerated(t *testing.T) {
 	copied := t.TempDir()
 	for _, path := range []string{"go.mod", "go.sum", "bpf"} {
@@ -80,8 +80,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// compare fails the test when a generated file of the tree differs from the
-// one just made.
+// compare fails the test if a generated file of the tree differs from the new one.
 func compare(t *testing.T, kept, made string) {
 	t.Helper()
 	a, err1 := os.ReadFile(kept)
@@ -91,8 +90,7 @@ func compare(t *testing.T, kept, made string) {
 	}
 }
 
-// removeAll removes the files that match and fails the test when there are
-// none.
+// removeAll removes the files that match and fails the test if there are none.
 func removeAll(t *testing.T, pattern string) {
 	t.Helper()
 	names, _ := filepath.Glob(pattern)

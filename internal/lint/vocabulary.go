@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// privateNames are names that only this project used, and what the field says instead. docs/glossary.md has the words in use.
+// privateNames are names that only this project used, and the field's words for them. docs/glossary.md has
+// the words in use.
 var privateNames = map[string]string{
 	"adopt":      "take over, register or track",
 	"christen":   "commit the name",
@@ -45,7 +46,7 @@ var privateNames = map[string]string{
 	"weigh":      "charge",
 }
 
-// privateWords finds those names that are no English words of another, technical sense, in comments.
+// privateWords matches, in comments, those names that are not English words with another, technical sense.
 var privateWords = regexp.MustCompile(`\b(christen(s|ed)?|dozes?|farewells?|lament(s|ed)?|naps?|overhangs?|reels?|sated|sayable|shel(f|ves)|speechless|tardy)\b`)
 
 // badNames names the declarations and comments of a file that use a private word. A test file is not examined: its names stay in one package.

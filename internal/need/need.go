@@ -1,9 +1,10 @@
-// Package need is what filters and indexes have in common: what a packet must have to be accepted.
+// Package need has the type that filters and indexes share: the properties that a packet needs to
+// be accepted.
 package need
 
 import "net/netip"
 
-// Kind says what a [Need] is about.
+// Kind is the kind of a [Need].
 type Kind uint8
 
 const (
@@ -13,12 +14,13 @@ const (
 	Address               // as an IPv4, IPv6, ARP or RARP address at either end
 	Port                  // Number, as a port of TCP, UDP or SCTP at either end
 	Protocol              // Number, as an IP protocol, that of an IPv6 extension header too
-	EtherType             // Number, in front of or behind VLAN tags
+	EtherType             // Number, before or after VLAN tags
 	VLAN                  // Number, of a VLAN tag
 )
 
-// Need is what a packet must have for an expression to accept it, as far as that can be told without the packet: an index can
-// look for it. What has it need not be accepted. The zero value needs nothing.
+// Need is a property that a packet must have for an expression to accept it, as far as that is known without
+// the packet, so that an index can look for it. A packet with the property may still be rejected. The zero
+// value needs nothing.
 type Need struct {
 	Kind    Kind
 	Kids    []Need // of All and Any
@@ -26,7 +28,7 @@ type Need struct {
 	Number  uint16
 }
 
-// Both joins what is needed at once. Those of kids that need all of theirs become one list.
+// Both joins needs that must all be met. Kids that are such lists are merged into one list.
 func Both(kids ...Need) Need {
 	all := Need{Kind: All}
 	for _, k := range kids {

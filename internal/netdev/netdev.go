@@ -1,5 +1,6 @@
-// Package netdev looks network interfaces up: by the name of one or any of its alternative names, in the network namespace of
-// the calling thread. It says what their packets begin with, which the ARPHRD_ number of an interface tells.
+// Package netdev looks up network interfaces by their name or any alternative name, in the network namespace
+// of the calling thread. It also returns the link type of their packets, from the ARPHRD_ number of the
+// interface.
 package netdev
 
 import (
@@ -14,24 +15,25 @@ import (
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// maxName is how many bytes a name may have: those of an alternative name (ALTIFNAMSIZ less the zero, linux/if.h).
+// maxName is the longest name in bytes, that of an alternative name (ALTIFNAMSIZ less the zero, linux/if.h).
 const maxName = 127
 
-// ErrNotFound says that there is no interface of that name.
+// ErrNotFound means that there is no interface of that name.
 var ErrNotFound = errors.New("there is no such interface in this network namespace (see: ip link)")
 
-// Device is a network interface as it was when it was looked up.
+// Device is a network interface at the time of the lookup.
 type Device struct {
 	Name  string // the one in front of the alternative names
 	Index int
 	MTU   int
 	Encap string // the name of its ARPHRD_ number, as ip link shows it: ether, none, ipip
-	Kind  string // what made it, as ip -d link shows it: veth, tun, wireguard; device for a card
+	Kind  string // the kind that ip -d link shows: veth, tun, wireguard; device for a card
 	Link  linktype.Type
 	Known bool // Link is one that flows take
 }
 
-// ValidName says what is wrong with a name, as dev_valid_name in the kernel (net/core/dev.c) has it.
+// ValidName returns an error for an invalid name, by the rules of dev_valid_name in the kernel
+// (net/core/dev.c).
 func ValidName(name string) error {
 	bad := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':' }
 	switch {
@@ -62,7 +64,7 @@ func Find(name string) (Device, error) {
 	return Of(link), nil
 }
 
-// Of is the device of a link.
+// Of returns the device of a link.
 func Of(link netlink.Link) Device {
 	a := link.Attrs()
 	d := Device{Name: a.Name, Index: a.Index, MTU: a.MTU, Encap: a.EncapType, Kind: link.Type()}
@@ -79,8 +81,9 @@ func Of(link netlink.Link) Device {
 // unnamedRawIP is ARPHRD_RAWIP, which netlink has no name for.
 var unnamedRawIP = fmt.Sprintf("unknown%d", unix.ARPHRD_RAWIP)
 
-// linkOf is what packets begin with where the XDP program sees them, by the name that netlink gives an ARPHRD_ number. A type
-// is here only if that is the same on every kernel. In front of packets of gre and sit lies the header of the outer packet.
+// linkOf returns the link type of packets as the XDP program sees them, by netlink's name for an ARPHRD_
+// number. It knows only types that are the same on every kernel. Packets of gre and sit begin with the header
+// of the outer packet.
 func linkOf(encap string) (linktype.Type, bool) {
 	switch encap {
 	case "ether", "loopback":
@@ -91,13 +94,14 @@ func linkOf(encap string) (linktype.Type, bool) {
 	return 0, false
 }
 
-// Describe says what a device is, for errors: "tun0 (type none, tun)".
+// Describe describes a device for errors: "tun0 (type none, tun)".
 func (d Device) Describe() string { return fmt.Sprintf("%s (type %s, %s)", d.Name, d.Encap, d.Kind) }
 
-// ErrLinkType says that the packets of an interface do not begin with what is wanted.
+// ErrLinkType means that the packets of an interface do not have the required link type.
 var ErrLinkType = errors.New("link type does not fit")
 
-// NeedEthernet refuses a device whose packets do not begin with an Ethernet header; what says who wants them to.
+// NeedEthernet returns an error for a device whose packets do not begin with an Ethernet header. what names
+// the part that needs them to.
 func (d Device) NeedEthernet(what string) error {
 	switch {
 	case d.Known && d.Link == linktype.Ethernet:
@@ -108,7 +112,7 @@ func (d Device) NeedEthernet(what string) error {
 	return d.Unknown()
 }
 
-// Unknown is the error for a device whose packets begin with something that is not known.
+// Unknown returns an error for a device whose packets have an unknown link type.
 func (d Device) Unknown() error {
 	if d.Known {
 		return nil
@@ -116,8 +120,8 @@ func (d Device) Unknown() error {
 	return fmt.Errorf("%w: packets of %s begin with neither an Ethernet nor an IP header, so neither filters nor captures of them are possible (use the interface below it)", ErrLinkType, d.Describe())
 }
 
-// Sends says what keeps packets from being sent by the device as they are. Of those without Ethernet headers only tun hands on what it is
-// given: WireGuard and tunnels of the kernel ask for a protocol that comes with each packet, and AF_XDP gives none.
+// Sends returns an error if the device cannot send packets unchanged. Of the devices without Ethernet headers
+// only tun can. WireGuard and the kernel's tunnels need a protocol with each packet, and AF_XDP has none.
 func (d Device) Sends() error {
 	if d.Known && d.Link != linktype.Ethernet && d.Kind != "tun" {
 		return fmt.Errorf("%w: packets of %s have no Ethernet header, and the kernel drops those that are sent to it without a protocol (send by the interface below it)", ErrLinkType, d.Describe())

@@ -11,14 +11,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestLinkOf: what packets begin with is known of the types for which it is, and others are refused by their name.
+// TestLinkOf: linkOf knows the link types of the supported devices. The error for any other device names it.
 func TestLinkOf(t *testing.T) {
 	for _, c := range []struct {
 		encap, kind string
 		link        linktype.Type
 		known       bool
-		ethernet    string // what NeedEthernet says
-		sends       string // what Sends says
+		ethernet    string // NeedEthernet's error
+		sends       string // Sends' error
 	}{
 		{"ether", "veth", linktype.Ethernet, true, "", ""},
 		{"ether", "device", linktype.Ethernet, true, "", ""},
@@ -48,7 +48,7 @@ func TestLinkOf(t *testing.T) {
 	}
 }
 
-// says compares an error with what it is to say; empty: there is to be none.
+// says compares an error with the expected text; empty means that no error is expected.
 func says(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	switch {
@@ -58,7 +58,8 @@ func says(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// TestFind finds an interface by its name and by alternative names of any length, and says of what is not there that it is not.
+// TestFind: Find finds an interface by its name and by alternative names of any length. For a name that does
+// not exist it returns ErrNotFound.
 func TestFind(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	long := "the-alternative-name-of-an-interface-" + strings.Repeat("n", maxName-37)

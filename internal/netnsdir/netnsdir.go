@@ -1,9 +1,8 @@
-// Package netnsdir makes and removes network namespaces with a name under
-// /run/netns, as ip-netns(8) does. The first `ip netns add` after a boot mounts
-// /run/netns on itself. A namespace that was named before lies under that mount:
-// it cannot be unmounted by name any more, and its file cannot be removed. So
-// this package prepares the directory first, in the same way and under the same
-// lock as ip.
+// Package netnsdir makes and removes network namespaces with a name under /run/netns, as
+// ip-netns(8) does. The first `ip netns add` after a boot mounts /run/netns on itself. That mount
+// hides a namespace that was named before: it can no longer be unmounted by name, and its file
+// cannot be removed. So this package prepares the directory first, in the same way and under the
+// same lock as ip.
 package netnsdir
 
 import (
@@ -31,8 +30,8 @@ func New(name string) (netns.NsHandle, error) {
 	return netns.NewNamed(name)
 }
 
-// Delete removes the name. The namespace itself ends with its last process,
-// socket and handle. It is no error when the name is not there.
+// Delete removes the name. The namespace itself ends with its last process, socket and handle.
+// Delete succeeds if the name does not exist.
 func Delete(name string) error {
 	if _, err := os.Lstat(Path(name)); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -40,8 +39,8 @@ func Delete(name string) error {
 	return netns.DeleteNamed(name)
 }
 
-// prepare makes Dir a mount point that passes mounts on to other mount
-// namespaces. It holds an exclusive flock on the directory, which ip takes, too.
+// prepare makes Dir a mount point that propagates mounts to other mount namespaces. It holds an
+// exclusive flock on the directory, which ip also takes.
 func prepare() error {
 	if err := os.MkdirAll(Dir, 0o755); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestBeforeIP makes a namespace in a mount namespace where nobody has run
-// `ip netns add` since the boot. It must be removable after somebody has.
+// TestBeforeIP: a namespace that New made before the first `ip netns add` since the boot can be
+// removed after it.
 func TestBeforeIP(t *testing.T) {
 	testenv.Root(t)
 	result := make(chan error)
@@ -34,7 +34,7 @@ func beforeIP() error {
 	if err := unix.Mount("", "/", "none", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// A fresh /run hides what this machine has in /run/netns.
+	// A new /run hides the machine's own /run/netns.
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("mount an empty /run: %w", err)
 	}

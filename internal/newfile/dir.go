@@ -1,11 +1,11 @@
-// Package newfile makes, renames and removes files for a process with more rights than the owner
-// of their directory.
+// Package newfile makes, renames and removes files for a process with more rights than the owner of
+// their directory.
 //
-// A user who may write to a directory can put a link where a file is about to be made, and replace
-// the directory itself by a link between two calls. So a [Dir] is opened once, and everything in
-// it is named relative to it. A file is made only where nothing exists, and links are not
-// followed. [Replace] makes a file that gets its name when it is complete: until then an existing
-// file stays unchanged, and a killed process leaves nothing.
+// A user with write access to a directory can put a link at the path of a file that is about to be
+// made, and can replace the directory itself by a link between two calls. So a [Dir] is opened
+// once, and all calls use names relative to it. Create makes a file only if the name does not
+// exist, and no call follows links. [Replace] makes a file that gets its name when it is complete:
+// until then an existing file stays unchanged, and a killed process leaves nothing.
 package newfile
 
 import (
@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is an open directory. Its methods but Close may be called from any goroutine; names are of files right in it.
+// Dir is an open directory. Any goroutine may call its methods except Close. Names are of files directly in
+// the directory.
 type Dir struct {
 	fd   int
 	path string
@@ -32,7 +33,7 @@ func OpenDir(path string) (*Dir, error) {
 	return &Dir{fd, path}, nil
 }
 
-// Open opens the directory that a path is in, and says what it is called there.
+// Open opens the directory of a path, and returns the name of the path in it.
 func Open(path string) (d *Dir, name string, err error) {
 	d, err = OpenDir(filepath.Dir(path))
 	return d, filepath.Base(path), err
@@ -41,18 +42,18 @@ func Open(path string) (d *Dir, name string, err error) {
 // Close closes the directory.
 func (d *Dir) Close() error { return unix.Close(d.fd) }
 
-// Path is a path of a file in the directory that goes by what is open, for calls that take only a path. It is good as long as the
-// directory is open.
+// Path returns a path of a file in the directory for calls that accept only a path. The path refers to the
+// open directory and is valid while that is open.
 func (d *Dir) Path(name string) string {
 	return "/proc/self/fd/" + strconv.Itoa(d.fd) + "/" + name
 }
 
-// Create makes a file where nothing is.
+// Create makes a file if the name does not exist.
 func (d *Dir) Create(name string, perm os.FileMode) (*os.File, error) {
 	return d.open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, perm)
 }
 
-// OpenFile opens a file that is there, with flags of open(2). A link is refused.
+// OpenFile opens an existing file, with flags of open(2). It refuses a link.
 func (d *Dir) OpenFile(name string, flags int) (*os.File, error) { return d.open(name, flags, 0) }
 
 func (d *Dir) open(name string, flags int, perm os.FileMode) (*os.File, error) {
@@ -63,7 +64,7 @@ func (d *Dir) open(name string, flags int, perm os.FileMode) (*os.File, error) {
 	return os.NewFile(uintptr(fd), filepath.Join(d.path, name)), nil
 }
 
-// Mkdir makes a directory where nothing is, and opens it. What is opened is a directory, and no link.
+// Mkdir makes a directory if the name does not exist, and opens it. It refuses to open a link.
 func (d *Dir) Mkdir(name string, perm os.FileMode) (*os.File, error) {
 	if err := unix.Mkdirat(d.fd, name, uint32(perm.Perm())); err != nil {
 		return nil, d.error("make directory", name, err)
@@ -79,7 +80,7 @@ func (d *Dir) Rename(from, to string) error {
 // Remove removes a file, or the link that has its name.
 func (d *Dir) Remove(name string) error { return d.error("remove", name, unix.Unlinkat(d.fd, name, 0)) }
 
-// Stat describes the file of a name; for a link, the link itself.
+// Stat describes a file; for a link, the link itself.
 func (d *Dir) Stat(name string) (st unix.Stat_t, err error) {
 	err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	return st, d.error("look at", name, err)

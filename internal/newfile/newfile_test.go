@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are the files in a directory.
+// names returns the names of the files in a directory.
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -32,7 +32,8 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// TestReplace: the old file stays until the new one is complete, which then has its permissions; nothing else is ever there.
+// TestReplace: the old file stays until the new one is complete. The new one has the old one's permissions.
+// No other file ever appears.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -72,7 +73,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceNamed does the same where files cannot be without a name.
+// TestReplaceNamed does the same on a file system that does not support files without a name.
 func TestReplaceNamed(t *testing.T) {
 	at := t.TempDir()
 	path := filepath.Join(at, "file")
@@ -95,7 +96,8 @@ func TestReplaceNamed(t *testing.T) {
 	}
 }
 
-// TestLinks: no link is followed or replaced, and what a file is made in stays the directory that was opened.
+// TestLinks: no call follows or replaces a link, and files are made in the directory that was opened, even if
+// its path changes.
 func TestLinks(t *testing.T) {
 	dir := t.TempDir()
 	mallory, etc := filepath.Join(dir, "mallory"), filepath.Join(dir, "etc")

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is a file that takes its name when it is complete. It is closed by Commit or Discard.
+// File is a file that gets its name when it is complete. Commit or Discard closes it.
 type File struct {
 	*os.File
 	dir  *Dir
 	name string
-	made string // the name it has meanwhile; empty: none
+	made string // its temporary name; empty: none
 }
 
-// Replace begins a file that will have this path. An existing one must be a regular file, whose
+// Replace begins a file that will have this path. An existing file must be regular, and its
 // permissions are kept; otherwise they are perm.
 func Replace(path string, perm os.FileMode) (*File, error) {
 	d, name, err := Open(path)
@@ -29,7 +29,8 @@ func Replace(path string, perm os.FileMode) (*File, error) {
 	return f, errors.Join(err, d.Close())
 }
 
-// Replace is the function of that name for a file in the directory, which may be closed before the file is.
+// Replace is the function Replace for a file in the directory. The caller may close the directory before the
+// file.
 func (d *Dir) Replace(name string, perm os.FileMode) (*File, error) {
 	own, err := openat(d.fd, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -73,7 +74,8 @@ func (f *File) hidden() string {
 	return "." + f.name + "-" + hex.EncodeToString(b[:]) + ".new"
 }
 
-// Commit makes the file durable, gives it its name, in place of what has that, and closes it. After an error it is gone.
+// Commit makes the file durable, gives it its name, replaces an existing file, and closes it. After an error
+// the file no longer exists.
 func (f *File) Commit() error {
 	err := f.Sync()
 	if err == nil && f.made == "" {
@@ -95,7 +97,7 @@ func (f *File) Commit() error {
 	return errors.Join(err, f.discard())
 }
 
-// Discard gives the file up: what had its name stays as it was.
+// Discard drops the file. An existing file of that name stays unchanged.
 func (f *File) Discard() error { return f.discard() }
 
 func (f *File) discard() error {

@@ -1,5 +1,5 @@
-// Package numa returns the NUMA nodes of processors and devices, from /sys. Where the kernel does
-// not know the node it is [Unknown].
+// Package numa returns the NUMA nodes of processors and devices, from /sys. If the kernel does not
+// know the node, it is [Unknown].
 package numa
 
 import (
@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unknown is the node of what is of none in particular, or not known.
+// Unknown is the node of a device without a particular node, or whose node is not known.
 const Unknown = -1
 
-// root is where the kernel describes devices.
+// root is the kernel's directory of devices.
 const root = "/sys/devices"
 
-// Nodes lists the nodes that are online; none where the kernel knows of none.
+// Nodes lists the nodes that are online; none if the kernel lists none.
 func Nodes() []int {
 	list, _ := readList(root + "/system/node/online")
 	return list
 }
 
-// CPUs lists the processors of a node; a node of memory alone has none.
+// CPUs lists the processors of a node. A node with memory only has none.
 func CPUs(node int) ([]int, error) {
 	return readList(fmt.Sprintf("%s/system/node/node%d/cpulist", root, node))
 }
 
-// OfCPU is the node of a processor.
+// OfCPU returns the node of a processor.
 func OfCPU(cpu int) int {
 	found, err := filepath.Glob(fmt.Sprintf("%s/system/cpu/cpu%d/node[0-9]*", root, cpu))
 	if err != nil || len(found) != 1 {
@@ -38,7 +38,7 @@ func OfCPU(cpu int) int {
 	return number(strings.TrimPrefix(filepath.Base(found[0]), "node"))
 }
 
-// OfPCI is the node of a PCI device, by its address, such as 0000:03:00.0.
+// OfPCI returns the node of a PCI device, by its address, such as 0000:03:00.0.
 func OfPCI(address string) int {
 	if address == "" || strings.Contains(address, "/") {
 		return Unknown
@@ -46,8 +46,8 @@ func OfPCI(address string) int {
 	return readNumber("/sys/bus/pci/devices/" + address + "/numa_node")
 }
 
-// OfPath is the node of a device by its path in /dev, and of the disk that another path
-// lies on.
+// OfPath returns the node of a device by its path in /dev, or for any other path the node of its
+// disk.
 func OfPath(path string) int {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -67,11 +67,11 @@ func OfPath(path string) int {
 	return ofDevice(device, layers)
 }
 
-// layers is how many layers of stacked disks are followed.
+// layers is how many layers of stacked disks ofDevice follows.
 const layers = 4
 
-// ofDevice returns the node of a device or, if it has none, of its parent; for a virtual disk,
-// that of the disks or controllers below it if it is the same for all.
+// ofDevice returns the node of a device or, if it has none, of its parent. For a virtual disk it is
+// the node of the disks or controllers below, if all have the same.
 func ofDevice(device string, layers int) int {
 	if n := above(device); n != Unknown || layers == 0 {
 		return n
@@ -98,8 +98,9 @@ func ofDevice(device string, layers int) int {
 	return found
 }
 
-// behind returns the directory where the kernel lists the disks of a volume, or the controllers of
-// an NVMe subsystem: a namespace belongs to the subsystem when several controllers may have it.
+// behind returns the directory in which the kernel lists the disks of a volume, or the controllers
+// of an NVMe subsystem. A namespace is a device of the subsystem when several controllers may have
+// it.
 func behind(device string) []string {
 	patterns := []string{device + "/slaves/*"}
 	if dir := filepath.Dir(device); strings.Contains(dir, "/nvme-subsystem/") {
@@ -133,7 +134,7 @@ func number(s string) int {
 	return int(n)
 }
 
-// readList reads numbers as the kernel writes them: "0-3,8".
+// readList reads numbers in the kernel's form: "0-3,8".
 func readList(file string) ([]int, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -142,7 +143,7 @@ func readList(file string) ([]int, error) {
 	return parseList(strings.TrimSpace(string(b)))
 }
 
-// most bounds how many numbers a list may have.
+// most bounds the numbers in a list.
 const most = 1 << 16
 
 func parseList(text string) (list []int, err error) {

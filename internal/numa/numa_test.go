@@ -19,7 +19,7 @@ func TestParseList(t *testing.T) {
 	}
 }
 
-// TestMachine asks about this machine, whatever it is.
+// TestMachine: the functions work on any machine.
 func TestMachine(t *testing.T) {
 	for _, node := range Nodes() {
 		cpus, err := CPUs(node)

@@ -2,18 +2,20 @@ package pcapng
 
 import "encoding/binary"
 
-// Block types. The values are those of draft-ietf-opsawg-pcapng, section 11.1, but for TypeMark.
+// Block types. The values are those of draft-ietf-opsawg-pcapng, section 11.1, except for TypeMark.
 const (
 	TypeSection    = 0x0A0D0D0A
 	TypeInterface  = 1
 	TypeStatistics = 5
 	TypePacket     = 6
-	// TypeMark is ours: batch headers, bridges and padding. High bit: reserved for local use; the rest is PEN.
+	// TypeMark is our own type, for batch headers, bridges and padding. Its high bit is reserved for local
+	// use. The rest is PEN.
 	TypeMark = 0x80000000 | PEN
 )
 
 const (
-	// PEN is the Private Enterprise Number in options and marks: RFC 5612's for documentation, since none is assigned.
+	// PEN is the Private Enterprise Number in options and marks. It is RFC 5612's for documentation, since
+	// none is assigned.
 	PEN = 32473
 	// MaxBlockLen is the longest block read or written, in bytes. libpcap refuses blocks over 393,264.
 	MaxBlockLen = 384 << 10
@@ -41,7 +43,7 @@ func endBlock(dst []byte, start int) []byte {
 	return le.AppendUint32(dst, n)
 }
 
-// putFrame writes type, length and trailing length of the block that is dst, and zeros between.
+// putFrame writes type, length and trailing length of the block that fills dst, and zeros between.
 func putFrame(dst []byte, blockType uint32) {
 	n := uint32(len(dst))
 	clear(dst[8 : n-4])

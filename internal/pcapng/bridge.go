@@ -5,7 +5,7 @@ import "fmt"
 // maxBridge is the longest bridge in bytes, a multiple of every alignment and well under MaxBlockLen.
 const maxBridge = 256 << 10
 
-// hole deals with the bytes from start to end, between two good batches.
+// hole handles the bytes from start to end, between two good batches.
 func (r *recovery) hole(start, end int64) error {
 	bridged, err := r.isBridged(start, end)
 	if err != nil {
@@ -22,7 +22,7 @@ func (r *recovery) hole(start, end int64) error {
 	return r.bridge(start, end)
 }
 
-// isBridged reports whether bridges tile the range already.
+// isBridged reports whether bridges already tile the range.
 func (r *recovery) isBridged(start, end int64) (bool, error) {
 	for start < end {
 		b, k, ok, err := r.markAt(start)
@@ -50,7 +50,8 @@ func (r *recovery) bridge(start, end int64) error {
 	return nil
 }
 
-// writeBridge writes a mark's fields and the trailing length, and leaves what is between as it is: readers skip it.
+// writeBridge writes a mark's fields and the trailing length, and leaves the bytes between unchanged, since
+// readers skip them.
 func (r *recovery) writeBridge(offset int64, length uint32) error {
 	var mark [MinMarkLen]byte
 	le.PutUint32(mark[:], TypeMark)

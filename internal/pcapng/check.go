@@ -2,8 +2,8 @@ package pcapng
 
 import "errors"
 
-// checker checks blocks against what this package writes, which is a part of pcapng. Every
-// standard reader accepts what it accepts.
+// checker checks that blocks are ones that this package writes, which are a part of pcapng. Every
+// standard reader accepts the blocks that it accepts.
 type checker struct {
 	section    bool
 	interfaces uint32
@@ -100,7 +100,7 @@ func (c *checker) statistics(body []byte) error {
 	return checkOptions(body[12:], statisticsOption)
 }
 
-// checkMark lets pass an intact mark and anything of ours that does not claim to be one.
+// checkMark accepts an intact mark, and any block of ours that does not claim to be a mark.
 func checkMark(b Block) error {
 	if len(b.Body) < 4 || le.Uint32(b.Body) != PEN {
 		return errPadding
@@ -115,7 +115,7 @@ func checkMark(b Block) error {
 // claimsMark distinguishes a mark, intact or not, from padding.
 func claimsMark(b Block) bool { return len(b.Body) >= 8 && le.Uint32(b.Body[4:]) == magic }
 
-// checkOptions walks a list of options and asks ok for each. Behind the end option anything may follow.
+// checkOptions walks a list of options and calls ok for each. Any bytes may follow the end option.
 func checkOptions(list []byte, ok func(code uint16, value []byte) bool) error {
 	for len(list) >= 4 {
 		code, n := le.Uint16(list), uint64(le.Uint16(list[2:]))
@@ -135,7 +135,7 @@ func checkOptions(list []byte, ok func(code uint16, value []byte) bool) error {
 	return nil
 }
 
-// anyOption knows the options that may stand in every block.
+// anyOption accepts the options that may stand in every block.
 func anyOption(code uint16, value []byte) bool {
 	switch code {
 	case optComment, optLocal:
@@ -162,7 +162,7 @@ func interfaceOption(code uint16, value []byte) bool {
 	return false
 }
 
-// packetOption knows epb_flags, epb_dropcount, epb_packetid and epb_queue, which a later version may write.
+// packetOption accepts epb_flags, epb_dropcount, epb_packetid and epb_queue, which a later version may write.
 func packetOption(code uint16, value []byte) bool {
 	switch code {
 	case 2, 6:

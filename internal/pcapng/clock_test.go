@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCardClock: an interface whose times are of a card's clock says so in words that
-// standard readers show, and in a way that we read; its file does not tell its times.
+// TestCardClock: an interface whose times come from a card's clock has a description that standard
+// readers show and that this package recognises. ReadTimes returns no times for its file.
 func TestCardClock(t *testing.T) {
 	const words = "Times are of the clock of eth0 (/dev/ptp0) as it was."
 	plain := Interface{Name: "eth0", Description: "eth0 queue 0", LinkType: LinkTypeEthernet}

@@ -5,15 +5,15 @@ import (
 	"io"
 )
 
-// Closing says how a segment of a ring was left.
+// Closing says how a segment of a ring ended.
 type Closing struct {
 	Head    Head
 	Closed  bool   // ends in the mark that PutEnd makes, and from the head on each mark is where the one before ends
 	Batches uint64 // in front of the end, those that are lost too
 }
 
-// Closed looks whether a segment of a ring, in a slot of size bytes, was closed. It reads marks only. A slot without a
-// head is ErrNotSegment.
+// Closed returns how a segment of a ring, in a slot of size bytes, ended. It reads marks only. The error is
+// ErrNotSegment if the slot has no head.
 func Closed(f io.ReaderAt, size int64) (Closing, error) {
 	r := newReading(f, size)
 	r.numbered, r.w = true, smallWindow(f, size)

@@ -2,7 +2,7 @@ package pcapng
 
 import "strings"
 
-// Interface is what the head says of the interface with this index, which must be there.
+// Interface returns the head's description of the interface with this index, which must exist.
 func (h *Head) Interface(index int) Interface {
 	block := h.Interfaces[index]
 	f := Interface{LinkType: le.Uint16(block[8:]), SnapLen: le.Uint32(block[12:])}
@@ -30,7 +30,7 @@ func (h *Head) Interface(index int) Interface {
 	return f
 }
 
-// Comment returns the comment of the section; empty: none.
+// Comment returns the comment of the section; empty if there is none.
 func (h *Head) Comment() string {
 	var comments []string
 	_ = checkOptions(h.Section[24:len(h.Section)-4], func(code uint16, value []byte) bool { // known to be well-formed
@@ -42,7 +42,8 @@ func (h *Head) Comment() string {
 	return strings.Join(comments, "\n")
 }
 
-// OwnClock reports whether the times of the packets of the interface with this index, which must be there, are of a card's own clock.
+// OwnClock reports whether the times of the packets of the interface with this index, which must exist, are
+// from a card's own clock.
 func (h *Head) OwnClock(index int) (own bool) {
 	block := h.Interfaces[index]
 	_ = checkOptions(block[16:len(block)-4], func(code uint16, _ []byte) bool { // known to be well-formed

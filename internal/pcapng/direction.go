@@ -9,18 +9,18 @@ const (
 	Outbound Direction = 2 // the host sent it
 )
 
-// DirectionLen is how many bytes of a packet's block its direction takes. PacketBlockLen of so many bytes more has room
-// for it.
+// DirectionLen is how many bytes of a packet's block its direction takes. PacketBlockLen for a packet that is
+// longer by so many bytes has room for it.
 const DirectionLen = 8
 
-// PutDirectedTail is PutPacketTail with the packet's direction in front of the filling option. blockLen is what
-// PacketBlockLen gave for capLen + DirectionLen.
+// PutDirectedTail is PutPacketTail with the packet's direction before the filling option. blockLen is
+// PacketBlockLen of capLen + DirectionLen.
 func PutDirectedTail(dst []byte, capLen, blockLen uint32, d Direction) {
 	putPadOption(putDirection(beginTail(dst, capLen, blockLen), d))
 }
 
-// PutNumberedDirectedTail is PutDirectedTail with the packet's number in front, as in PutNumberedTail. blockLen is what
-// PacketBlockLen gave for capLen + NumberLen + DirectionLen.
+// PutNumberedDirectedTail is PutDirectedTail with the packet's number in front, as in PutNumberedTail.
+// blockLen is PacketBlockLen of capLen + NumberLen + DirectionLen.
 func PutNumberedDirectedTail(dst []byte, capLen, blockLen uint32, number uint64, d Direction) {
 	putPadOption(putDirection(putNumber(beginTail(dst, capLen, blockLen), number), d))
 }

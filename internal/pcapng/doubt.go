@@ -1,9 +1,9 @@
 package pcapng
 
-// maxDoubts bounds the batches that are told apart. A writer has far fewer in flight.
+// maxDoubts bounds the batches that are counted separately. A writer has far fewer in flight.
 const maxDoubts = 4096
 
-// doubts counts the packets of batches that no mark so far has called durable.
+// doubts counts the packets of batches that no mark so far has declared durable.
 type doubts struct {
 	batches []doubt // in file order
 	packets uint64
@@ -11,7 +11,7 @@ type doubts struct {
 
 type doubt struct{ end, packets uint64 }
 
-// add takes a batch that ends at the file offset end. With too many in doubt, the last ones share a fate.
+// add adds a batch that ends at the file offset end. If there are too many, the last ones are counted as one.
 func (d *doubts) add(end, packets uint64) {
 	d.packets += packets
 	if len(d.batches) < maxDoubts {

@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// Finished reports whether a segment of size bytes was closed properly: it ends in a batch without packets, as long
-// as the segment's alignment, that calls everything in front of it durable. It reads the head and the end only. A file
-// that is no segment of ours is not finished.
+// Finished reports whether a segment of size bytes was closed properly. Then it ends in a batch without
+// packets, as long as the segment's alignment, that declares everything before it durable. Finished reads
+// only the head and the end. A file that is not one of our segments is not finished.
 func Finished(f io.ReaderAt, size int64) (bool, error) {
 	r := newReading(f, size)
 	r.w = smallWindow(f, size)

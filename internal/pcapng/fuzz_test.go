@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// tiny is a segment small enough to fuzz quickly: three batches of two short packets, behind a plain head.
+// tiny is a segment small enough to fuzz quickly: three batches of two short packets, after a plain head.
 func tiny() *segment {
 	s := &segment{align: 512, id: SegmentID{1}}
 	head, err := AppendSegmentHead(nil, Section{}, []Interface{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Segment{ID: s.id, Align: 512})
@@ -32,7 +32,8 @@ func seeds() [][]byte {
 	return [][]byte{tiny().file, slot.file, holed.file, mended.data, append(tiny().file, make([]byte, 600)...), {}}
 }
 
-// mendChecksums gives every aligned mark a right checksum, or the fuzzer would never get behind it.
+// mendChecksums gives every aligned mark a correct checksum. Otherwise the fuzzer would never get
+// past it.
 func mendChecksums(file []byte) {
 	for at := 0; at+MinMarkLen <= len(file); at += 4 {
 		if le.Uint32(file[at:]) == TypeMark && le.Uint32(file[at+markMagic:]) == magic {
@@ -41,7 +42,8 @@ func mendChecksums(file []byte) {
 	}
 }
 
-// Whatever the bytes: a refusal leaves them alone, and anything else ends as a file that walk and Recover find good.
+// For any bytes: if Recover refuses the file, it leaves the file unchanged. Otherwise the result is a file
+// that walk and Recover accept.
 func FuzzRecover(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add(s, false)
@@ -70,7 +72,7 @@ func FuzzRecover(f *testing.F) {
 	})
 }
 
-// Whatever the bytes, walk ends, and the blocks it gave tile what it walked over.
+// For any bytes, walk ends, and its blocks tile the range that it walked over.
 func FuzzWalk(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add(s)

@@ -9,7 +9,8 @@ const (
 	MaxHeadLen = 1 << 20
 )
 
-// Section says who captured: the options of the Section Header Block. Empty texts are left out.
+// Section describes the capturing program and machine: the options of the Section Header Block.
+// Empty texts are left out.
 type Section struct {
 	Comment     string // the user's
 	Hardware    string // "Intel Xeon ..."
@@ -17,20 +18,20 @@ type Section struct {
 	Application string // "unifiedd 1.0"
 }
 
-// Interface is one captured queue. Empty texts and a zero speed are left out. Times are always in nanoseconds. Packets
-// with times of another clock are of another Interface.
+// Interface is one captured queue. Empty texts and a zero speed are left out. Times are always in
+// nanoseconds. Packets with times from another clock belong to another Interface.
 type Interface struct {
 	Name        string // "eth0"
 	Description string // "eth0 queue 3"
 	Filter      string // as the user wrote it
 	Comment     string // the user's
-	CardClock   string // where times are of the card's own clock: which, and what is known of it
+	CardClock   string // if times are from the card's own clock: which clock, and its known properties
 	Speed       uint64 // bits per second
 	SnapLen     uint32 // bytes; 0 is no limit. The same for all interfaces of a file, or libpcap refuses it
 	LinkType    uint16 // LinkTypeEthernet; the same for all, or libpcap refuses it
 }
 
-// Segment has what all batches of a file share.
+// Segment has the properties that all batches of a file share.
 type Segment struct {
 	ID          SegmentID
 	Align       uint32 // of batches, in bytes: a power of two, MinAlign to MaxAlign
@@ -48,12 +49,12 @@ const (
 	ifSpeed       = 8
 	ifTSResol     = 9
 	ifFilter      = 11
-	ifCardClock   = 0x8001 // of the range for local use: times are of the card's own clock; a comment says more
+	ifCardClock   = 0x8001 // range for local use: times are from the card's own clock; see comment
 
 	nanoseconds = 9 // if_tsresol: ten to the minus nine
 )
 
-// AppendStreamHead appends what a plain pcapng stream begins with: a section and its interfaces.
+// AppendStreamHead appends the beginning of a plain pcapng stream: a section and its interfaces.
 func AppendStreamHead(dst []byte, s Section, ifs []Interface) ([]byte, error) {
 	if err := checkHead(s, ifs); err != nil {
 		return nil, err
@@ -87,8 +88,8 @@ func AppendSegmentHead(dst []byte, s Section, ifs []Interface, seg Segment) ([]b
 	return dst, nil
 }
 
-// Rehead rewrites an intact head unit for another segment, with length bytes; nil: it does not
-// fit.
+// Rehead rewrites an intact head unit for another segment, with length bytes. It returns nil if the
+// head does not fit.
 func Rehead(head []byte, seg Segment, length int64) []byte {
 	used := len(head) - int(le.Uint32(head[len(head)-4:]))
 	if length > MaxHeadLen || length%int64(seg.Align) != 0 || length-int64(used) < MinMarkLen {
@@ -167,6 +168,6 @@ func appendInterface(dst []byte, f *Interface) []byte {
 		dst = appendText(dst, optComment, f.CardClock)
 		dst = appendOption(dst, ifCardClock, nil)
 	}
-	dst = appendText(dst, optComment, f.Comment) // behind the other: capinfos shows the first only
+	dst = appendText(dst, optComment, f.Comment) // after the other: capinfos shows only the first
 	return endBlock(appendEnd(dst), start)
 }

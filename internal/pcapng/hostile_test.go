@@ -28,7 +28,7 @@ func TestMarkWithImpossibleNumbers(t *testing.T) {
 	}
 }
 
-// A file that ends inside its last batch, wherever, loses that batch only.
+// A file that ends anywhere inside its last batch loses only that batch.
 func TestRecoverCutFile(t *testing.T) {
 	s := sample(512)
 	last := s.batches[4]
@@ -40,7 +40,7 @@ func TestRecoverCutFile(t *testing.T) {
 	}
 }
 
-// A mark inside a batch would be found by one scan and not by another.
+// One scan would find a mark inside a batch, and another would not. So Recover rejects the batch.
 func TestRecoverRejectsNestedMark(t *testing.T) {
 	s := sample(512)
 	end := len(s.file)
@@ -54,7 +54,7 @@ func TestRecoverRejectsNestedMark(t *testing.T) {
 	}
 }
 
-// What libpcap or Wireshark would refuse in a head makes the file none of ours.
+// Recover refuses a file whose head libpcap or Wireshark would refuse.
 func TestRecoverRefusesStrangeHeads(t *testing.T) {
 	section := appendSection(nil, Section{})
 	eth := appendInterface(nil, &Interface{LinkType: LinkTypeEthernet})

@@ -21,7 +21,8 @@ const (
 	markFirstPacket = 72
 	markCRC         = 80
 
-	// MinMarkLen is the shortest batch header in bytes: the packed layout's. The slot layout's is 512.
+	// MinMarkLen is the shortest batch header in bytes, used in the packed layout. The slot layout's has 512
+	// bytes.
 	MinMarkLen = 88
 
 	magic   = 0x4D444655 // "UFDM" in the file
@@ -40,9 +41,10 @@ const (
 	kindHead   kind = iota + 1 // ends the head unit; its offset is 0 and its length that of the unit
 	kindBatch                  // begins a batch
 	kindBridge                 // written by recovery over a hole, which is exactly this block
-	kindEnd                    // ends a segment of a ring, whose slot goes on
+	kindEnd                    // ends a segment of a ring; its slot is longer
 
-	// mended is set in the kind of what ends a segment that was recovered: what its writer put there may have gone on.
+	// mended is set in the kind of the mark that ends a recovered segment. Its writer may have ended it
+	// elsewhere, or not at all.
 	mended kind = 1 << 8
 )
 
@@ -58,23 +60,23 @@ type Batch struct {
 	Length      uint32 // bytes of the batch including the mark; a multiple of Align
 	Packets     uint32 // packet blocks in it
 	Durable     uint64 // file offset below which the writer knew everything to be durable
-	FirstPacket uint64 // number of its first packet; numbers count what was written, without gaps
-	Mended      bool   // it ends a segment that was recovered; its writer did not, or it is not what its writer left
+	FirstPacket uint64 // number of its first packet; numbers count the written packets, without gaps
+	Mended      bool   // ends a recovered segment, which its writer ended elsewhere or not at all
 }
 
-// completes reports whether the mark ends a segment with batches, all of which were durable.
+// completes reports whether the mark ends a segment with batches that are all durable.
 func (b *Batch) completes(k kind) bool {
 	return (k == kindEnd || k == kindBatch && b.Packets == 0 && b.Length == b.Align) && !b.Mended && b.Durable == b.Offset && b.Sequence > 1
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// PutBatchHeader makes dst, all of it, the mark that begins the batch b. len(dst) is a multiple of 4, MinMarkLen or
-// more: 512 in the slot layout, so that the packets behind it stay aligned.
+// PutBatchHeader fills dst with the mark that begins the batch b. len(dst) is a multiple of 4, MinMarkLen or
+// more: 512 in the slot layout, so that the packets after it stay aligned.
 func PutBatchHeader(dst []byte, b *Batch) { putMark(dst, b, kindBatch) }
 
-// PutEnd makes dst, all of it and as long as the segment's alignment, the mark that ends a segment of a ring. Of b it
-// takes what PutBatchHeader does; the sequence is one more than the last batch's.
+// PutEnd fills dst, which is as long as the segment's alignment, with the mark that ends a segment of a ring.
+// It uses the same fields of b as PutBatchHeader. The sequence is one more than the last batch's.
 func PutEnd(dst []byte, b *Batch) { putMark(dst, b, kindEnd) }
 
 func putMark(dst []byte, b *Batch, k kind) {
@@ -82,7 +84,8 @@ func putMark(dst []byte, b *Batch, k kind) {
 	putMarkFields(dst, b, k)
 }
 
-// putMarkFields writes what the CRC covers, given type and length in place, and the CRC.
+// putMarkFields writes the fields that the CRC covers, and the CRC. The type and the length are
+// already in place.
 func putMarkFields(dst []byte, b *Batch, k kind) {
 	le.PutUint32(dst[markPEN:], PEN)
 	le.PutUint32(dst[markMagic:], magic)
@@ -141,7 +144,7 @@ func markFields(src []byte) (b Batch) {
 	return b
 }
 
-// check reports whether the numbers can be true of any batch, so that sums of them cannot overflow.
+// check returns an error for numbers that no batch can have, so that later sums cannot overflow.
 func (b *Batch) check() error {
 	if !validAlign(b.Align) || b.Length == 0 || b.Length%b.Align != 0 || b.Offset%uint64(b.Align) != 0 ||
 		b.Offset > 1<<62 || b.FirstPacket > 1<<62 {

@@ -4,8 +4,9 @@ import (
 	"io"
 )
 
-// EachMark calls fn with every intact mark of a batch, or of a segment's end, that lies where it says it does, in the first bytes of a segment whose
-// head may be damaged. It ends when fn returns false.
+// EachMark calls fn with every intact mark, of a batch or of a segment's end, that lies at the offset it
+// names, in the first size bytes of a segment. The segment's head may be damaged. EachMark ends when fn
+// returns false.
 func EachMark(f io.ReaderAt, size int64, fn func(Batch) bool) error {
 	w := newWindow(f, size)
 	for at := int64(0); size-at >= MinMarkLen; at += MinAlign {

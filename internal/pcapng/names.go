@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// Names makes and recognises the paths of segment files that begin with a prefix: PREFIX-TIME-NUMBER.pcapng, and
-// .PREFIX-NUMBER.next for one prepared ahead, which has packets for as long as its name was not changed yet.
+// Names makes and recognises the paths of segment files with a prefix: PREFIX-TIME-NUMBER.pcapng, and
+// .PREFIX-NUMBER.next for one that is prepared. A prepared segment may already have packets if it was not
+// renamed yet.
 type Names struct {
 	Dir         string
 	base        string
 	final, next *regexp.Regexp
 }
 
-// NewNames is the names of what begins with a prefix: a directory and the beginning of a file's name.
+// NewNames returns the names for a prefix: a directory and the beginning of a file name.
 func NewNames(prefix string) Names {
 	dir, base := filepath.Split(prefix)
 	quoted := regexp.QuoteMeta(base)
@@ -30,23 +31,23 @@ func NewNames(prefix string) Names {
 	}
 }
 
-// likeSegment matches the end of every segment name in use.
+// likeSegment matches the end of every name of a segment in use.
 var likeSegment = regexp.MustCompile(`-\d{8}T\d{6}Z-\d{6,15}\.pcapng$`)
 
-// LikeSegment reports whether a path is one that a segment in use has.
+// LikeSegment reports whether a path is that of a segment in use.
 func LikeSegment(path string) bool { return likeSegment.MatchString(path) }
 
-// Prepared is the path of a segment that is prepared ahead.
+// Prepared is the path of a prepared segment.
 func (n Names) Prepared(number int) string {
 	return filepath.Join(n.Dir, fmt.Sprintf(".%s-%06d.next", n.base, number))
 }
 
-// Final is the path of a segment that was taken into use.
+// Final is the path of a segment in use.
 func (n Names) Final(number int, at time.Time) string {
 	return filepath.Join(n.Dir, fmt.Sprintf("%s-%s-%06d.pcapng", n.base, at.UTC().Format("20060102T150405Z"), number))
 }
 
-// Named is a file with the name of a segment.
+// Named is a file with a segment's name.
 type Named struct {
 	Path     string
 	Number   int
@@ -57,7 +58,7 @@ type Named struct {
 // links included. The error is that of reading the directory.
 func (n Names) List() ([]Named, error) { return n.ListAt(n.Dir) }
 
-// ListAt is List of the directory that a path leads to, which may be another path of Dir than the names have.
+// ListAt is List for the directory at a path, which may be another path of Dir.
 func (n Names) ListAt(dir string) ([]Named, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -76,7 +77,7 @@ func (n Names) ListAt(dir string) ([]Named, error) {
 	return all, nil
 }
 
-// parse reads a file's name; ok is false for what is no segment's.
+// parse parses a file name; ok is false if it is not a segment's.
 func (n Names) parse(name string) (_ Named, ok bool) {
 	m, prepared := n.final.FindStringSubmatch(name), false
 	if m == nil {

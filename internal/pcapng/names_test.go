@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestNames: names that were made are found, oldest first, and others are not.
+// TestNames: List returns files whose names Names made, oldest first, and no others.
 func TestNames(t *testing.T) {
 	dir := t.TempDir()
 	n := NewNames(filepath.Join(dir, "a.b"))

@@ -1,13 +1,13 @@
 package pcapng
 
-// Options of packets: their flags, and their number.
+// Options of packets: their flags and number.
 const (
 	epbFlags    = 2
 	epbPacketID = 5
 )
 
 const (
-	// PacketHeaderLen is the length in bytes of what stands in front of the packet in its block.
+	// PacketHeaderLen is the number of bytes before the packet in its block.
 	PacketHeaderLen = 28
 	// packetOverhead adds the trailing block length.
 	packetOverhead = PacketHeaderLen + 4
@@ -19,9 +19,9 @@ func PacketBlockLen(capLen, align uint32) uint32 {
 	return uint32(roundUp(packetOverhead+uint64(capLen), uint64(align)))
 }
 
-// PutPacketHeader writes the PacketHeaderLen bytes that stand directly in front of the packet. iface is the index of
-// its interface in the head, ns the time in nanoseconds since the epoch, capLen what is stored of origLen bytes,
-// blockLen what PacketBlockLen gave.
+// PutPacketHeader writes the PacketHeaderLen bytes directly before the packet. iface is the index of its
+// interface in the head, ns the time in nanoseconds since the epoch. The file stores capLen of origLen bytes.
+// blockLen is from PacketBlockLen.
 func PutPacketHeader(dst []byte, iface uint32, ns uint64, capLen, origLen, blockLen uint32) {
 	_ = dst[PacketHeaderLen-1]
 	le.PutUint32(dst, TypePacket)
@@ -36,14 +36,14 @@ func PutPacketHeader(dst []byte, iface uint32, ns uint64, capLen, origLen, block
 // PacketTailLen returns how many bytes PutPacketTail writes after the packet.
 func PacketTailLen(capLen, blockLen uint32) uint32 { return blockLen - PacketHeaderLen - capLen }
 
-// PutPacketTail writes what follows the packet, up to the end of its block: padding to 4 bytes, an option that fills
-// up to blockLen, and the block length again. dst starts right behind the packet. It writes PacketTailLen bytes, each
-// of them, and none beyond.
+// PutPacketTail writes the rest of the block after the packet: padding to 4 bytes, an option that fills up to
+// blockLen, and the block length again. dst starts directly after the packet. PutPacketTail writes every one
+// of PacketTailLen bytes, and none beyond.
 func PutPacketTail(dst []byte, capLen, blockLen uint32) {
 	putPadOption(beginTail(dst, capLen, blockLen))
 }
 
-// beginTail writes the tail without options and returns where those go.
+// beginTail writes the tail without options and returns the room for those.
 func beginTail(dst []byte, capLen, blockLen uint32) []byte {
 	n := PacketTailLen(capLen, blockLen)
 	dst = dst[:n]
@@ -52,7 +52,7 @@ func beginTail(dst []byte, capLen, blockLen uint32) []byte {
 	return dst[-capLen&3 : n-4]
 }
 
-// putPadOption makes the zeroed dst a list of options that say nothing. Four zeros are opt_endofopt.
+// putPadOption makes the zeroed dst a list of options without information. Four zeros are opt_endofopt.
 func putPadOption(dst []byte) {
 	switch n := len(dst); {
 	case n >= 12:
@@ -64,7 +64,8 @@ func putPadOption(dst []byte) {
 	}
 }
 
-// NumberLen is how many bytes of a packet's block its number takes. PacketBlockLen of so many bytes more has room for it.
+// NumberLen is how many bytes of a packet's block its number takes. PacketBlockLen for a packet that is
+// longer by so many bytes has room for it.
 const NumberLen = 12
 
 // PutNumberedTail is PutPacketTail with the packet's number (epb_packetid) before the option that
@@ -82,8 +83,8 @@ func putNumber(options []byte, number uint64) []byte {
 	return options[NumberLen:]
 }
 
-// PutPacket copies a packet into dst as a block of blockLen bytes (what PacketBlockLen gave for len(data)): the packed
-// layout, and streams. This is the one copy of that layout.
+// PutPacket copies a packet into dst as a block of blockLen bytes (PacketBlockLen of len(data)), for the
+// packed layout and for streams. This is the only copy in that layout.
 func PutPacket(dst []byte, iface uint32, ns uint64, data []byte, origLen, blockLen uint32) {
 	capLen := uint32(len(data))
 	PutPacketHeader(dst, iface, ns, capLen, origLen, blockLen)

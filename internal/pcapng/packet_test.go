@@ -24,7 +24,7 @@ func wantBytes(t *testing.T, got []byte, want string) {
 	}
 }
 
-// poisoned returns n bytes as a debug build leaves released frames.
+// poisoned returns n bytes as a debug build fills released frames.
 func poisoned(n int) []byte { return bytes.Repeat([]byte{0xCC}, n) }
 
 func TestPacketGolden(t *testing.T) {
@@ -59,7 +59,8 @@ func TestPacketBlockLen(t *testing.T) {
 	}
 }
 
-// Every byte of header and tail is written, and none outside: what was in the frame before reaches no disk.
+// The functions write every byte of header and tail, and none outside. So earlier contents of a frame do not
+// reach the disk.
 func TestPacketPoison(t *testing.T) {
 	for _, align := range []uint32{4, 512, 4096} {
 		for capLen := uint32(0); capLen <= 1600; capLen++ {
@@ -79,7 +80,7 @@ func TestPacketPoison(t *testing.T) {
 	}
 }
 
-// legitimatePoison counts the bytes of the lengths themselves that happen to be 0xCC.
+// legitimatePoison counts the bytes of the lengths that happen to be 0xCC.
 func legitimatePoison(blockLen, capLen uint32) int {
 	pad := uint32(0)
 	if opt := blockLen - PacketHeaderLen - 4 - uint32(roundUp(uint64(capLen), 4)); opt >= 12 {
@@ -145,7 +146,7 @@ func TestBatchHeaderGolden(t *testing.T) {
 	}
 }
 
-// Any flipped bit in what the checksum covers is seen.
+// parseMark detects any flipped bit in the bytes that the checksum covers.
 func TestBatchHeaderBitFlips(t *testing.T) {
 	dst := make([]byte, MinMarkLen)
 	PutBatchHeader(dst, &Batch{Align: 512, Length: 512})

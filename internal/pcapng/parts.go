@@ -2,11 +2,11 @@ package pcapng
 
 import "io"
 
-// Part is a piece of a segment: some of its batches, one behind the other, whole.
+// Part is a piece of a segment: several adjacent whole batches.
 type Part struct{ Offset, Length int64 }
 
-// ReadParts is Read of some parts of a segment only, which are in file order and do not overlap. A part that does not begin with
-// a batch has a torn one; whatever is counted is of these parts.
+// ReadParts is Read for some parts of a segment, which are in file order and do not overlap. A part that does
+// not begin with a batch has a torn one. The report covers these parts only.
 func ReadParts(f io.ReaderAt, size int64, parts []Part, fn func(b Batch, data []byte) error) (Report, error) {
 	r, err := quickScan(f, size)
 	if err != nil {

@@ -22,7 +22,7 @@ func drawSegment(t *rapid.T) *segment {
 	return s
 }
 
-// drawDamage harms some batches, each so that it cannot be good any more, and returns which.
+// drawDamage damages some batches so that they are no longer good, and returns which.
 func drawDamage(t *rapid.T, s *segment) (lost []int) {
 	for i, b := range s.batches {
 		whole := s.file[b.offset:][:b.length]
@@ -43,7 +43,7 @@ func drawDamage(t *rapid.T, s *segment) (lost []int) {
 	return lost
 }
 
-// drawTail appends what a crash can leave behind the last batch.
+// drawTail appends bytes that a crash can leave after the last batch.
 func drawTail(t *rapid.T, file []byte) []byte {
 	switch n := rapid.IntRange(0, 20000).Draw(t, "tail"); rapid.IntRange(0, 2).Draw(t, "kind") {
 	case 0:
@@ -54,7 +54,7 @@ func drawTail(t *rapid.T, file []byte) []byte {
 	return file
 }
 
-// expectedHoles are the runs of lost batches in front of a good one.
+// expectedHoles are the runs of lost batches before a good one.
 func expectedHoles(s *segment, lost []int) (holes []Hole, kept int64) {
 	gone := map[int]bool{}
 	for _, i := range lost {
@@ -73,7 +73,7 @@ func expectedHoles(s *segment, lost []int) (holes []Hole, kept int64) {
 	return holes, kept
 }
 
-// Whatever batches are lost, exactly the others remain, in order, and recovering again changes nothing.
+// Whichever batches are lost, Recover keeps exactly the others, in order. A second Recover changes nothing.
 func TestRecoverProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSegment(t)

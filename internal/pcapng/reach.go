@@ -2,10 +2,10 @@ package pcapng
 
 import "io"
 
-// Reach returns the offset after the last batch, found by following the marks from the head: the
-// readable part of a segment that is being written, or that a crash left. It reads each mark. The
-// last batches may not have reached the disk: zeros in place of a block end them. The error is
-// ErrNotSegment if there is no head.
+// Reach returns the offset after the last batch. It follows the marks from the head, and so finds
+// the readable part of a segment that is being written, or that a crash left. It reads each mark.
+// The last batches may not have reached the disk: Reach stops at zeros in place of a block. The
+// error is ErrNotSegment if there is no head.
 func Reach(f io.ReaderAt, size int64) (int64, error) {
 	r, err := quickScan(f, size)
 	if err != nil {

@@ -27,7 +27,8 @@ func (h *Head) severalClocks() bool {
 	})
 }
 
-// ReadHead reads the head unit of a segment of at most size bytes; ErrNotSegment when there is none.
+// ReadHead reads the head unit of a segment of at most size bytes. The error is ErrNotSegment if there is
+// none.
 func ReadHead(r io.ReaderAt, size int64) (Head, error) {
 	s := newReading(r, size)
 	s.w = smallWindow(r, size)
@@ -35,13 +36,13 @@ func ReadHead(r io.ReaderAt, size int64) (Head, error) {
 	return s.head, err
 }
 
-// maxBatch bounds the batches Read takes into memory; writers make none longer than an extent.
+// maxBatch bounds the batches that Read loads into memory. Writers make none longer than an extent.
 const maxBatch = 64 << 20
 
 // Read calls fn with each good batch of a segment, in order, and its bytes, which are valid during
 // the call. It checks as Recover does and changes nothing. It reads each batch once and checks it
 // in memory, so the file may be written during the call. It ends with fn's error, if there is one.
-// The report covers what was read.
+// The report covers the part that was read.
 func Read(r io.ReaderAt, size int64, o Options, fn func(b Batch, data []byte) error) (Report, error) {
 	s := newReading(r, size)
 	s.numbered, s.each = o.Numbered, fn
@@ -58,8 +59,8 @@ func newReading(r io.ReaderAt, size int64) *recovery {
 	return &recovery{f: readOnly{r}, dry: true, w: newWindow(r, size), report: Report{Size: size}}
 }
 
-// view returns the window for the blocks of a batch: on the file, or on a copy in memory. It is
-// nil for a batch that its mark contradicts.
+// view returns the window for the blocks of a batch: on the file, or on a copy in memory. It is nil
+// if the mark contradicts the batch.
 func (r *recovery) view(b *Batch, k kind, end int64) (*window, error) {
 	if r.each == nil || k != kindBatch {
 		return r.w, nil
@@ -80,7 +81,7 @@ func (r *recovery) view(b *Batch, k kind, end int64) (*window, error) {
 	return &window{r: r.f, end: end, buf: r.batch, off: int64(b.Offset)}, nil
 }
 
-// EachPacket calls fn with the packets of a batch that Read gave, and ends with its error.
+// EachPacket calls fn with the packets of a batch from Read, and ends with fn's error.
 func EachPacket(data []byte, fn func(Packet) error) error {
 	blocks := reader{w: &window{r: bytes.NewReader(nil), end: int64(len(data)), buf: data}, end: int64(len(data))}
 	for {

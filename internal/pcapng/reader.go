@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// errFormat is what errors.Is finds in every FormatError.
+// errFormat is the error that every FormatError matches.
 var errFormat = errors.New("not well-formed pcapng as unifiedd writes it")
 
 // FormatError is a mistake in the bytes of a file, with its place.
@@ -20,7 +20,7 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("capture file, block at offset %d: %v", e.Offset, e.Reason)
 }
 
-// Unwrap makes a FormatError an ErrFormat.
+// Unwrap makes a FormatError match errFormat.
 func (e *FormatError) Unwrap() []error { return []error{errFormat, e.Reason} }
 
 // Block is one block of a file.
@@ -36,7 +36,7 @@ func (b Block) Len() int { return len(b.raw) }
 
 // Packet is the contents of a packet block.
 type Packet struct {
-	Offset    int64 // of the block: in the file, or in the batch that EachPacket goes through
+	Offset    int64 // of the block: in the file, or in the batch of EachPacket
 	Interface uint32
 	Time      uint64 // nanoseconds since the epoch
 	OrigLen   uint32
@@ -60,7 +60,7 @@ func (b Block) Packet() (p Packet, ok bool) {
 	return p, true
 }
 
-// Number is the number that a packet block has as its first option; ok is false without.
+// Number returns the number that is a packet block's first option; ok is false if there is none.
 func (b Block) Number() (n uint64, ok bool) {
 	p, ok := b.Packet()
 	if !ok {
@@ -73,7 +73,7 @@ func (b Block) Number() (n uint64, ok bool) {
 	return le.Uint64(options[4:]), true
 }
 
-// reader steps through blocks. It trusts no length and never holds more than one window of the file.
+// reader steps through blocks. It validates every length and never holds more than one window of the file.
 type reader struct {
 	w        *window
 	pos, end int64
@@ -108,7 +108,7 @@ func (r *reader) Next() (Block, error) {
 	return b, nil
 }
 
-// length reads the length of the block at pos and checks it against what is left.
+// length reads the length of the block at pos and compares it with the rest of the file.
 func (r *reader) length() (int, error) {
 	if r.end-r.pos < minBlockLen {
 		return 0, r.bad(errCut)

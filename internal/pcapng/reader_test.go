@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// packet is one packet as an independent reader should see it.
+// packet is one packet as an independent reader should show it.
 type packet struct {
 	iface uint32
 	ns    uint64
@@ -27,7 +27,8 @@ var (
 	}
 )
 
-// testPacket is an Ethernet frame of n bytes that tools dissect without complaint, its content told by seed.
+// testPacket is an Ethernet frame of n bytes that tools dissect without complaint. seed determines its
+// contents.
 func testPacket(seed uint64, n int) packet {
 	data := make([]byte, n)
 	for i := range data {
@@ -48,7 +49,7 @@ func appendPacket(dst []byte, p packet, align uint32) []byte {
 	return dst
 }
 
-// checkIndependently has the usual programs read the file and compares what they see.
+// checkIndependently reads the file with the usual programs and compares their results.
 func checkIndependently(t *testing.T, file []byte, want []packet) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "capture.pcapng")
@@ -59,8 +60,8 @@ func checkIndependently(t *testing.T, file []byte, want []packet) {
 	checkPackets(t, path, want)
 }
 
-// checkPackets compares packets as Wireshark's reader sees them: editcap turns the file into a classic nanosecond
-// pcap, which has nothing but time, lengths and bytes; tshark tells the interfaces.
+// checkPackets compares packets as Wireshark's reader sees them. editcap turns the file into a classic
+// nanosecond pcap, which has only time, lengths and bytes. tshark reports the interfaces.
 func checkPackets(t *testing.T, path string, want []packet) {
 	t.Helper()
 	runTool(t, []string{"editcap", "-F", "nsecpcap", path, path + ".pcap"})
@@ -85,7 +86,7 @@ func checkPackets(t *testing.T, path string, want []packet) {
 	}
 }
 
-// nextClassic takes one packet off a classic nanosecond pcap.
+// nextClassic removes one packet from a classic nanosecond pcap.
 func nextClassic(b []byte) (p packet, rest []byte) {
 	if len(b) < 16 {
 		return p, nil
@@ -97,7 +98,8 @@ func nextClassic(b []byte) (p packet, rest []byte) {
 	return p, b[16+n:]
 }
 
-// checkTools runs the standard readers: each must exit 0, say nothing on standard error, and see n packets.
+// checkTools runs the standard readers. Each must exit with 0, print nothing on standard error, and see n
+// packets.
 func checkTools(t *testing.T, path string, n int) {
 	t.Helper()
 	for _, c := range []struct {
@@ -130,7 +132,7 @@ func runTool(t *testing.T, cmd []string) string {
 	return out.String()
 }
 
-// needed skips where a reader is not installed, and fails where it must be.
+// needed skips the test if a reader is not installed, and fails it if the reader is required.
 func needed(t *testing.T, program string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" || os.Getenv("UNIFIEDD_REQUIRE") == "1" {
@@ -139,7 +141,7 @@ func needed(t *testing.T, program string) {
 	t.Skipf("%s is not installed (apt install tshark tcpdump)", program)
 }
 
-// complaint reports whether standard error holds anything but the programs' usual greetings.
+// complaint reports whether standard error has anything but the programs' usual greetings.
 func complaint(stderr string) bool {
 	for line := range strings.Lines(stderr) {
 		if !strings.HasPrefix(line, "reading from file") && !strings.HasPrefix(line, "Running as user") {
@@ -149,7 +151,7 @@ func complaint(stderr string) bool {
 	return false
 }
 
-// Every size of pad option is accepted by every reader, in both layouts, behind a stream head.
+// Every reader accepts every size of pad option, in both layouts, after a stream head.
 func TestStreamReadsEverywhere(t *testing.T) {
 	file, err := AppendStreamHead(nil, testSection, testInterfaces)
 	if err != nil {
@@ -173,7 +175,8 @@ func TestStreamReadsEverywhere(t *testing.T) {
 	checkIndependently(t, file, want)
 }
 
-// The programs see the head as it was meant: names, filter, speed, resolution, and counters of the statistics block.
+// The programs show the head's values: names, filter, speed, resolution, and counters of the statistics
+// block.
 func TestHeadAsToolsSeeIt(t *testing.T) {
 	file, err := AppendSegmentHead(nil, testSection, testInterfaces, Segment{Align: 4096})
 	if err != nil {

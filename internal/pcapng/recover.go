@@ -7,10 +7,11 @@ import (
 	"io"
 )
 
-// ErrNotSegment says that a file is none that Recover may touch: it has no head unit of ours.
+// ErrNotSegment means that Recover must not change a file: it has no head unit of ours.
 var ErrNotSegment = errors.New("not a capture segment of unifiedd, left as it is")
 
-// File is what Recover needs of a file; *os.File has it, opened for reading and writing without O_DIRECT and O_APPEND.
+// File is the interface that Recover needs. An *os.File implements it, if it was opened for reading and
+// writing without O_DIRECT and O_APPEND.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
@@ -22,17 +23,17 @@ type File interface {
 // Options of Recover.
 type Options struct {
 	DryRun bool // find out and report, change nothing
-	// Numbered is for a segment of a ring: every packet must have the number that its batch's mark gives it, and the
-	// segment may end before the file does.
+	// Numbered is for a segment of a ring: every packet must have the number that follows from its batch's
+	// mark, and the segment may end before the file does.
 	Numbered bool
 }
 
 // Recover recovers a segment after a crash. It keeps every good batch, overwrites the gaps between
-// them with blocks that readers skip, truncates the file after the last, and flushes it, even if
-// nothing was wrong: what the report calls kept is durable. A file without one of our head units
-// is refused with ErrNotSegment. A second Recover, or one after a crash during the first, leaves
-// the same file. No other process may write the file during the call. After an error the report
-// covers what was done.
+// them with blocks that readers skip, truncates the file after the last one, and flushes it, even
+// if it found no fault. So the kept bytes of the report are durable. Recover refuses a file without
+// one of our head units with ErrNotSegment. A second Recover, or one after a crash during the
+// first, leaves the same file. No other process may write the file during the call. After an error
+// the report covers the completed part.
 func Recover(f File, o Options) (Report, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -63,12 +64,12 @@ type recovery struct {
 
 	good     int64  // end of the last good batch
 	sequence uint64 // of the last good batch
-	next     uint64 // number of the packet behind it
+	next     uint64 // number of the packet after it
 	bridged  bool   // we wrote a bridge
 	ending   Batch  // the mark with which the writer completed the segment; without a length: none was seen
 }
 
-// readHead checks the head unit and learns the segment from the mark that ends it.
+// readHead checks the head unit and reads the segment's properties from the mark at its end.
 func (r *recovery) readHead() error {
 	blocks := reader{w: r.w, end: min(r.report.Size, MaxHeadLen)}
 	for {
@@ -101,7 +102,7 @@ var errNoHead = errors.New("no head mark before the first record")
 
 func notSegment(reason error) error { return fmt.Errorf("%w: %w", ErrNotSegment, reason) }
 
-// takeHead begins with the head unit as the first good part of the file.
+// takeHead records the head unit as the first good part of the file.
 func (r *recovery) takeHead(b Block) error {
 	head, k, err := parseMark(b.raw)
 	end := b.Offset + int64(b.Len())

@@ -28,7 +28,8 @@ func TestRecoverCleanFileIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The usual crash: a batch never written, one torn in its middle, the last torn, and a preallocated tail.
+// The usual crash: one batch was never written, one is torn in its middle, the last one is torn, and the tail
+// is preallocated.
 func TestRecoverAfterCrash(t *testing.T) {
 	for _, align := range []uint32{512, 4096} {
 		s := sample(align)
@@ -59,7 +60,7 @@ func TestRecoverAfterCrash(t *testing.T) {
 	}
 }
 
-// Holes longer than a bridge become several, which every reader still takes.
+// Recover divides holes that are longer than a bridge into several, which every reader accepts.
 func TestRecoverLongHole(t *testing.T) {
 	s := newSegment(4096)
 	s.add(packedLayout, 0, testPacket(1, 100))
@@ -111,7 +112,7 @@ func TestRecoverRefuses(t *testing.T) {
 	}
 }
 
-// What looks like a batch and is none of this place in this segment is not taken.
+// Recover rejects a block that looks like a batch, but not one of this place in this segment.
 func TestRecoverRejectsImpostors(t *testing.T) {
 	for name, forge := range map[string]func(s *segment, b *Batch){
 		"another segment":  func(_ *segment, b *Batch) { b.Segment[5]++ },
@@ -142,7 +143,7 @@ func TestRecoverRejectsImpostors(t *testing.T) {
 	}
 }
 
-// A good batch of this very segment is not good where it does not belong.
+// Recover rejects a good batch of this segment at the wrong place.
 func TestRecoverRejectsReplay(t *testing.T) {
 	s := sample(512)
 	from, to := s.batches[4], s.batches[2]
@@ -157,7 +158,7 @@ func TestRecoverRejectsReplay(t *testing.T) {
 	}
 }
 
-// Blocks longer than libpcap takes are not good, however well they fit.
+// Recover rejects blocks longer than libpcap accepts, even if they fit exactly.
 func TestRecoverRejectsLongBlocks(t *testing.T) {
 	for _, n := range []int{MaxBlockLen + 4, 3 << 20} {
 		s := sample(512)
@@ -172,7 +173,7 @@ func TestRecoverRejectsLongBlocks(t *testing.T) {
 	}
 }
 
-// Blocks that a reader would complain about make the batch a bad one.
+// A block that a reader would complain about makes its batch a bad one.
 func TestRecoverRejectsBadRecords(t *testing.T) {
 	for name, forge := range map[string]func(packet []byte){
 		"unknown interface": func(p []byte) { le.PutUint32(p[8:], 3) },
@@ -210,7 +211,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 }
 
-// A crash at any step of recovery is mended by the next recovery, with the same result.
+// After a crash at any step of recovery, the next recovery gives the same result.
 func TestRecoverInterrupted(t *testing.T) {
 	damaged := sample(512)
 	damaged.wipe(1, 0)
@@ -238,7 +239,7 @@ func TestRecoverReportsReadErrors(t *testing.T) {
 	}
 }
 
-// A file of nothing but small holes costs no more memory than any other.
+// A file of nothing but small holes needs no more memory than any other.
 func TestRecoverBoundsItsReport(t *testing.T) {
 	s := newSegment(512)
 	var lost []int
@@ -259,7 +260,7 @@ func TestRecoverBoundsItsReport(t *testing.T) {
 	}
 }
 
-// On a real file a preallocated tail of many gigabytes costs nothing, and the readers take the result.
+// On a real file a preallocated tail of many gigabytes costs nothing, and the readers accept the result.
 func TestRecoverSparseTail(t *testing.T) {
 	s := sample(4096)
 	s.wipe(1, 0)

@@ -2,16 +2,16 @@ package pcapng
 
 import "fmt"
 
-// maxHoles bounds Report.Holes; a file with more has been in worse than a crash.
+// maxHoles bounds Report.Holes. A file with more has other damage than a crash causes.
 const maxHoles = 1024
 
-// Hole is a range of a segment between two good batches that holds no good one.
+// Hole is a range of a segment between two good batches that has no good batch.
 type Hole struct {
 	Offset, Length int64
 	Bridged        bool // by an earlier recovery
 }
 
-// Report says what Recover found, and did, or would do in a dry run.
+// Report says what Recover found and did, or would do in a dry run.
 type Report struct {
 	Segment    SegmentID
 	Align      uint32
@@ -29,24 +29,25 @@ type Report struct {
 	LastPacket  uint64 // number of the last packet kept; means nothing when Packets is 0
 
 	Torn           uint64 // batches whose mark was intact and whose blocks were not, or that came out of order
-	MissingBatches uint64 // lost in front of a good batch, told by the sequence
-	MissingPackets uint64 // lost in front of a good batch, told by the packet numbers
+	MissingBatches uint64 // lost before a good batch, by the sequence
+	MissingPackets uint64 // lost before a good batch, by the packet numbers
 
 	Holes             []Hole // the first 1024, in file order
 	HoleCount         uint64
 	HoleBytes         int64
-	PacketsBeforeHole uint64 // kept in front of the first hole; all of them when there is none
+	PacketsBeforeHole uint64 // kept before the first hole; all if there is no hole
 
 	Durable  uint64 // the highest offset any mark of this segment called durable
 	Doubtful uint64 // packets in good batches not called durable by a mark; a proper close made them durable all the same
 }
 
-// DurableLost says that bytes which the writer had called durable are not there: the disk did not keep its word.
+// DurableLost reports whether bytes are missing that the writer had declared durable. Then the disk has not
+// obeyed a flush.
 func (r *Report) DurableLost() bool {
 	return r.Durable > uint64(r.Kept) || len(r.Holes) > 0 && uint64(r.Holes[0].Offset) < r.Durable
 }
 
-// String is one line for a log.
+// String is the report as one line for a log.
 func (r *Report) String() string {
 	s := fmt.Sprintf("%d packets in %d batches, %d bytes", r.Packets, r.Batches, r.Kept)
 	if r.HoleCount > 0 {

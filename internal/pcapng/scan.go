@@ -43,7 +43,7 @@ func (r *recovery) step(pos int64) (next int64, err error) {
 	return end, r.take(&b, pos, end)
 }
 
-// end looks at the end of a segment of a ring, and says where to look next.
+// end checks the end mark of a segment of a ring, and returns the next offset to check.
 func (r *recovery) end(b *Batch) (next int64, err error) {
 	if !r.ends(b) && !r.lacks(b) {
 		return r.candidate(int64(b.Offset) + int64(r.report.Align))
@@ -61,17 +61,18 @@ func (r *recovery) end(b *Batch) (next int64, err error) {
 	return p.Size, err
 }
 
-// ends reports whether a mark ends the segment right behind the last good batch. Others are of an earlier use of the slot.
+// ends reports whether a mark ends the segment directly after the last good batch. Other marks are from an
+// earlier use of the slot.
 func (r *recovery) ends(b *Batch) bool {
 	return r.numbered && int64(b.Offset) == r.good && b.Sequence == r.sequence+1
 }
 
-// lacks reports whether a mark ends a segment that was complete, though the last batches are not there any more.
+// lacks reports whether a mark ends a complete segment whose last batches are missing.
 func (r *recovery) lacks(b *Batch) bool {
 	return r.numbered && b.completes(kindEnd) && int64(b.Offset) >= r.good && b.Sequence > r.sequence+1
 }
 
-// markAt reads a mark of this segment that is where it says it is.
+// markAt reads a mark of this segment that lies at the offset it names.
 func (r *recovery) markAt(pos int64) (b Batch, k kind, ok bool, err error) {
 	if r.report.Size-pos < MinMarkLen {
 		return b, 0, false, nil
@@ -118,7 +119,8 @@ func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
 	return packets == uint64(b.Packets) && r.inOrder(b), err
 }
 
-// records counts the packets behind a mark and checks every block there. The first packet has the number first.
+// records counts the packets after a mark and checks every block there. first is the number of the first
+// packet.
 func (r *recovery) records(blocks *reader, first uint64) (packets uint64, err error) {
 	for {
 		b, err := blocks.Next()
@@ -141,7 +143,7 @@ func (r *recovery) records(blocks *reader, first uint64) (packets uint64, err er
 	}
 }
 
-// record checks one block inside a batch, where a second mark has no place.
+// record checks one block inside a batch. A second mark is an error.
 func (r *recovery) record(b Block) error {
 	err := r.check.record(b)
 	if err == nil && b.Type == TypeMark && claimsMark(b) {
@@ -153,10 +155,10 @@ func (r *recovery) record(b Block) error {
 	return nil
 }
 
-// inOrder reports whether the batch comes behind the last good one in every count.
+// inOrder reports whether all numbers of the batch follow those of the last good one.
 func (r *recovery) inOrder(b *Batch) bool { return b.Sequence > r.sequence && b.FirstPacket >= r.next }
 
-// take counts a good batch, after bridging what lies between it and the one before.
+// take counts a good batch, after it bridges the gap to the batch before.
 func (r *recovery) take(b *Batch, pos, end int64) error {
 	if pos > r.good {
 		if err := r.hole(r.good, pos); err != nil {
@@ -164,7 +166,7 @@ func (r *recovery) take(b *Batch, pos, end int64) error {
 		}
 	}
 	p := &r.report
-	if r.numbered && p.Batches == 0 { // only the first batch says where the segment's numbers begin
+	if r.numbered && p.Batches == 0 { // only the first batch shows where the segment's numbers begin
 		r.next, p.FirstPacket = b.FirstPacket, b.FirstPacket
 	}
 	p.MissingBatches += b.Sequence - r.sequence - 1
@@ -181,7 +183,7 @@ func (r *recovery) take(b *Batch, pos, end int64) error {
 	return nil
 }
 
-// candidate finds the first aligned offset from pos on where a mark may begin, or the end.
+// candidate returns the first aligned offset from pos on where a mark may begin, or the end.
 func (r *recovery) candidate(pos int64) (int64, error) {
 	align := int64(r.report.Align)
 	for {

@@ -33,7 +33,7 @@ func newSegment(align uint32) *segment {
 	return s
 }
 
-// layout of a batch: the mark's length, and what blocks are rounded up to.
+// layout of a batch: the mark's length, and the multiple to which blocks are rounded up.
 type layout struct{ mark, block uint32 }
 
 var (
@@ -41,7 +41,7 @@ var (
 	packedLayout = layout{MinMarkLen, 4}
 )
 
-// add writes one batch which calls everything below durable.
+// add writes one batch that declares everything below durable.
 func (s *segment) add(l layout, durable uint64, packets ...packet) {
 	start := len(s.file)
 	s.file = append(s.file, poisoned(int(l.mark))...)
@@ -88,7 +88,7 @@ func sample(align uint32) *segment {
 	return s
 }
 
-// wipe zeroes a batch from byte from on, as if that part had not been written.
+// wipe zeroes a batch from byte from on, as if that part was never written.
 func (s *segment) wipe(i, from int) {
 	clear(s.file[s.batches[i].offset+from:][:s.batches[i].length-from])
 }
@@ -110,7 +110,7 @@ type memFile struct {
 	changes int
 	dirty   bool  // changed since the last Sync
 	failAt  int   // the step that fails, from 1; 0 is none
-	readErr error // of every read behind the head
+	readErr error // of every read after the head
 }
 
 var errInjected = errors.New("injected")
@@ -166,7 +166,7 @@ func (m *memFile) Sync() error {
 	return nil
 }
 
-// walked reads the packets of a file with walk.
+// walked returns the packets that walk reads from a file.
 func walked(t interface{ Fatal(...any) }, file []byte) (got []packet) {
 	err := walk(bytes.NewReader(file), int64(len(file)), func(b Block) error {
 		if p, ok := b.Packet(); ok {

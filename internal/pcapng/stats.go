@@ -14,7 +14,7 @@ type Statistics struct {
 	Start, End uint64 // of the capture
 	Received   uint64 // isb_ifrecv: seen by the interface
 	Dropped    uint64 // isb_ifdrop: lost by the interface for want of room
-	Accepted   uint64 // isb_filteraccept: what the filter let through
+	Accepted   uint64 // isb_filteraccept: packets that the filter accepted
 	OSDropped  uint64 // isb_osdrop: accepted, then lost before they reached us
 	Delivered  uint64 // isb_usrdeliv: delivered to us
 }
@@ -61,7 +61,7 @@ func appendTimeOption(dst []byte, code uint16, ns uint64) []byte {
 	return appendTime(le.AppendUint16(dst, 8), ns)
 }
 
-// appendTime appends a time as pcapng has it: the high 32 bits, then the low.
+// appendTime appends a time in pcapng's form: the high 32 bits, then the low.
 func appendTime(dst []byte, ns uint64) []byte {
 	return le.AppendUint32(le.AppendUint32(dst, uint32(ns>>32)), uint32(ns))
 }

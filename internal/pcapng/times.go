@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// Times are the times of the first packet of a segment and of the latest one, in nanoseconds since
-// the epoch; 0: not known. Between them, times ascend as the clock of the capture did, except for
-// packets of several queues that arrived together. They are not known where some packets have
+// Times are the times of a segment's first packet and of its latest one, in nanoseconds since the
+// epoch; 0 means not known. Between them, times ascend as the capture's clock did, except for
+// packets of several queues that arrived together. The times are not known if some packets have
 // times of a card's clock, whose epoch may differ.
 type Times struct {
 	Segment SegmentID
@@ -15,9 +15,9 @@ type Times struct {
 	Last    uint64 // the latest of the last batch with any, of a closed file
 }
 
-// ReadTimes reads the times at both ends of a segment of at most size bytes, and little else of it: the head, the
-// beginning of the first batch, and of a file that is closed the last batch. The segment may be written meanwhile; what
-// is in doubt is left out. ErrNotSegment when there is no head.
+// ReadTimes reads the times at both ends of a segment of at most size bytes. It reads little else: the head,
+// the beginning of the first batch, and, if the file is closed, the last batch. Another process may write the
+// segment during the call; a time in doubt is left out. The error is ErrNotSegment if there is no head.
 func ReadTimes(f io.ReaderAt, size int64) (t Times, err error) {
 	r, err := quickScan(f, size)
 	if err != nil {
@@ -48,8 +48,9 @@ func FirstTime(f io.ReaderAt, size int64) (t Times, err error) {
 	return t, err
 }
 
-// LatestTime is the latest time in the last batch with packets that marks lead to, one behind the other from the head
-// on: of a segment that was recovered or completed, the last of all. It reads each mark; 0 when there is no packet.
+// LatestTime is the latest time in the last batch with packets. It finds that batch by the marks, one after
+// the other from the head on. In a segment that was recovered or completed it is the latest of all. It reads
+// each mark. The time is 0 if there is no packet.
 func LatestTime(f io.ReaderAt, size int64) (uint64, error) {
 	r, err := quickScan(f, size)
 	if err != nil || r.head.severalClocks() {
@@ -75,7 +76,7 @@ func LatestTime(f io.ReaderAt, size int64) (uint64, error) {
 	return r.latest(&last)
 }
 
-// quickScan begins to read a segment of which only a little will be read.
+// quickScan begins a read of a small part of a segment.
 func quickScan(f io.ReaderAt, size int64) (*recovery, error) {
 	r := newReading(f, size)
 	r.w = smallWindow(f, size)
@@ -96,7 +97,7 @@ func (r *recovery) firstTime() (uint64, error) {
 	}
 }
 
-// timeIn is the time of the first packet of a batch that ends at end.
+// timeIn returns the time of the first packet of a batch that ends at end.
 func (r *recovery) timeIn(b *Batch, end int64) (uint64, error) {
 	blocks := reader{w: r.w, pos: int64(b.Offset), end: min(end, r.report.Size)}
 	for {
@@ -116,7 +117,7 @@ func (r *recovery) timeIn(b *Batch, end int64) (uint64, error) {
 	}
 }
 
-// lastTime is the latest time in the last batch of a closed file that has packets.
+// lastTime returns the latest time in the last batch of a closed file that has packets.
 func (r *recovery) lastTime() (uint64, error) {
 	b, ok, err := r.closing()
 	for ok && err == nil && b.Packets == 0 {
@@ -128,7 +129,7 @@ func (r *recovery) lastTime() (uint64, error) {
 	return r.latest(&b)
 }
 
-// closing is the batch without packets at the end of a closed file.
+// closing returns the batch without packets at the end of a closed file.
 func (r *recovery) closing() (b Batch, ok bool, err error) {
 	align := int64(r.report.Align)
 	if r.report.Size-align < r.good || r.report.Size%align != 0 {
@@ -138,7 +139,7 @@ func (r *recovery) closing() (b Batch, ok bool, err error) {
 	return b, ok && k == kindBatch && b.Packets == 0 && int64(b.Length) == align && b.Durable == b.Offset, err
 }
 
-// inFront is the batch right in front of another, whose sequence is one less.
+// inFront returns the batch directly before another, whose sequence is one less.
 func (r *recovery) inFront(of *Batch) (b Batch, ok bool, err error) {
 	align := int64(r.report.Align)
 	end := int64(of.Offset)
@@ -160,7 +161,7 @@ func (r *recovery) inFront(of *Batch) (b Batch, ok bool, err error) {
 	return b, false, nil
 }
 
-// latest is the latest time in a batch; 0 if it is not whole.
+// latest returns the latest time in a batch; 0 if the batch is not whole.
 func (r *recovery) latest(b *Batch) (ns uint64, err error) {
 	data := make([]byte, b.Length)
 	if _, err := r.f.ReadAt(data, int64(b.Offset)); err != nil {

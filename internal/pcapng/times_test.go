@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.ReaderAt
 	bytes int64
@@ -19,7 +19,7 @@ func (c *counted) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// times are those of a file.
+// times returns the times of a file.
 func times(t *testing.T, file []byte) Times {
 	t.Helper()
 	got, err := ReadTimes(bytes.NewReader(file), int64(len(file)))
@@ -29,7 +29,7 @@ func times(t *testing.T, file []byte) Times {
 	return got
 }
 
-// timed is a segment of n batches of four packets, closed if asked for.
+// timed returns a segment of n batches of four packets, closed on request.
 func timed(align uint32, n uint64, closed bool) (s *segment, first, last uint64) {
 	s = newSegment(align)
 	for i := range n {
@@ -55,7 +55,8 @@ func TestReadTimes(t *testing.T) {
 	}
 }
 
-// TestReadTimesOfLong: the last batch is found though it is longer than what is read at once, and little else is read.
+// TestReadTimesOfLong: ReadTimes finds the last batch even if that is longer than one read, and reads little
+// else.
 func TestReadTimesOfLong(t *testing.T) {
 	s := newSegment(512)
 	for i := range uint64(4) {
@@ -76,7 +77,7 @@ func TestReadTimesOfLong(t *testing.T) {
 	}
 }
 
-// TestLatestTime follows the marks, whether the segment is closed or not.
+// TestLatestTime: LatestTime follows the marks, whether the segment is closed or not.
 func TestLatestTime(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		s, first, last := timed(512, 9, closed)
@@ -94,7 +95,7 @@ func TestLatestTime(t *testing.T) {
 	}
 }
 
-// TestReadTimesInDoubt: what is damaged gives no time, and no error.
+// TestReadTimesInDoubt: ReadTimes returns neither a time nor an error for a damaged part.
 func TestReadTimesInDoubt(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil       func(*segment)

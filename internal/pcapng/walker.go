@@ -6,12 +6,12 @@ import (
 	"io"
 )
 
-// ErrReplaced says that the head of a segment is not the one that was there before: its slot has another segment.
+// ErrReplaced means that a segment's head has changed: its slot has another segment now.
 var ErrReplaced = errors.New("the segment was overwritten during the call")
 
-// Walker reads a segment batch by batch, also one that is being written: it reports when no good
-// batch follows, and may be asked again later. It checks as Recover does and changes nothing. It
-// belongs to one goroutine.
+// Walker reads a segment batch by batch, even while it is being written. It reports when no good
+// batch follows, and the caller may ask again later. It checks as Recover does and changes nothing.
+// It belongs to one goroutine.
 type Walker struct {
 	r    *recovery
 	head []byte // as it was found, of a numbered segment
@@ -22,13 +22,14 @@ type Walker struct {
 	last reached // in front of the batch that was given last
 }
 
-// reached is how far a walk has come.
+// reached is the position of a walk.
 type reached struct {
 	good                    int64
 	sequence, next, batches uint64
 }
 
-// NewWalker begins to read a segment of at most size bytes; numbered is as in Options. ErrNotSegment when there is no head.
+// NewWalker begins to read a segment of at most size bytes; numbered is as in Options. The error is
+// ErrNotSegment if there is no head.
 func NewWalker(f io.ReaderAt, size int64, numbered bool) (*Walker, error) {
 	w := &Walker{r: newReading(f, size)}
 	w.r.w, w.r.numbered = smallWindow(f, size), numbered
@@ -48,20 +49,20 @@ func NewWalker(f io.ReaderAt, size int64, numbered bool) (*Walker, error) {
 	return w, err
 }
 
-// Head is what the segment begins with. It is the caller's to read.
+// Head returns the segment's head. The caller may read it.
 func (w *Walker) Head() *Head { return &w.r.head }
 
 // Place returns the offset after the last batch.
 func (w *Walker) Place() int64 { return w.r.good }
 
-// Before is the offset behind the batch in front of the last one, where that could have been.
+// Before returns the offset after the second-last batch, if there can be one.
 func (w *Walker) Before() int64 { return w.last.good }
 
-// Grow says how many bytes the segment has now.
+// Grow sets the present size of the segment in bytes.
 func (w *Walker) Grow(size int64) { w.r.report.Size, w.r.w.end = size, size }
 
-// Next is the batch that follows the last one, with only bridges between, and its bytes, which die with the next call. io.EOF: there
-// is none, or not yet. ErrReplaced as of Skip.
+// Next returns the batch that follows the last one, with only bridges between, and its bytes, which are valid
+// until the next call. io.EOF means that there is none, or not yet. ErrReplaced is as in Skip.
 func (w *Walker) Next() (Batch, []byte, error) {
 	r := w.r
 	r.w.buf = r.w.buf[:0] // the file may have changed
@@ -93,8 +94,8 @@ func (w *Walker) follow() (bool, error) {
 	return true, r.take(&b, pos, end)
 }
 
-// Skip is the next good batch, whatever lies in front of it. io.EOF: there is none. ErrReplaced: the slot of a ring has another
-// segment by now.
+// Skip returns the next good batch, whatever lies before it. io.EOF means that there is none. ErrReplaced
+// means that the slot of a ring has another segment now.
 func (w *Walker) Skip() (Batch, []byte, error) {
 	r := w.r
 	r.w = newWindow(r.f, r.report.Size)
@@ -120,7 +121,7 @@ func (w *Walker) place() reached {
 	return reached{w.r.good, w.r.sequence, w.r.next, w.r.report.Batches}
 }
 
-// give is the batch, if it is still this segment's.
+// give returns the batch, if it still belongs to this segment.
 func (w *Walker) give() (Batch, []byte, error) {
 	if err := w.same(); err != nil {
 		return Batch{}, nil, err
@@ -143,7 +144,7 @@ func (w *Walker) same() error {
 	return nil
 }
 
-// orEOF is io.EOF without an error.
+// orEOF returns io.EOF if there is no error.
 func orEOF(err error) error {
 	if err == nil {
 		return io.EOF
@@ -151,8 +152,8 @@ func orEOF(err error) error {
 	return err
 }
 
-// Durable reports whether the writer knew that everything up to an offset and more was on stable storage, when it wrote one of the
-// batches behind the last one, or completed the segment. What recovery ends a segment with does not count.
+// Durable reports whether the writer knew that everything up to an offset and more was on stable storage,
+// when it wrote a later batch or completed the segment. The end mark of a recovery does not count.
 func (w *Walker) Durable(offset int64) (bool, error) {
 	probe := *w.r
 	probe.batch, probe.doubts, probe.report.Holes, probe.w = nil, doubts{}, nil, newWindow(w.r.f, w.r.report.Size)
@@ -171,9 +172,9 @@ func (w *Walker) Durable(offset int64) (bool, error) {
 	return err == nil && probe.ending.Durable > uint64(offset), err
 }
 
-// Completed returns the number that follows the segment's last packet, from the mark with which
-// its writer completed it, and the place of that mark. It is known after Next, Skip or Durable has
-// read the mark. Zeros: the segment has no packets, or the number is not known.
+// Completed returns the number that follows the segment's last packet, from the mark with which its
+// writer completed it, and the offset of that mark. It is known after Next, Skip or Durable has
+// read the mark. Zeros mean that the segment has no packets, or that the number is not known.
 func (w *Walker) Completed() (next uint64, place int64) {
 	return w.r.ending.FirstPacket, int64(w.r.ending.Offset)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// walkAll is the sequences of the batches that a walker gives.
+// walkAll returns the sequences of a walker's batches.
 func walkAll(t *testing.T, next func() (Batch, []byte, error)) (sequences []uint64) {
 	t.Helper()
 	for {
@@ -31,7 +31,8 @@ func newWalker(t *testing.T, f io.ReaderAt, size int) *Walker {
 	return w
 }
 
-// TestWalkWhileWritten: batches appear out of order, and are given in order as far as they are there.
+// TestWalkWhileWritten: batches are written out of order. The walker returns them in order, up to the first
+// missing one.
 func TestWalkWhileWritten(t *testing.T) {
 	s := sample(512)
 	whole := bytes.Clone(s.file)
@@ -96,7 +97,7 @@ func TestWalkRepeats(t *testing.T) {
 	}
 }
 
-// TestWalkDurable: what is durable is told by batches with packets, in front of it or behind a hole, and by the end that the writer made.
+// TestWalkDurable: Durable uses batches with packets, at once or after a hole, and the writer's end mark.
 func TestWalkDurable(t *testing.T) {
 	for _, mended := range []bool{false, true} {
 		walkDurable(t, mended)
@@ -138,7 +139,8 @@ func walkDurable(t *testing.T, mended bool) {
 	}
 }
 
-// TestMendedMarks: what is no end of a segment can not say that it was mended.
+// TestMendedMarks: parseMark accepts the flag for a recovered segment only in a batch or an end
+// mark.
 func TestMendedMarks(t *testing.T) {
 	b := Batch{Align: 512, Length: 512, Mended: true}
 	for k := kindHead; k <= kindEnd+1; k++ {
@@ -150,7 +152,7 @@ func TestMendedMarks(t *testing.T) {
 	}
 }
 
-// TestWalkReplaced: another segment is written where this one was.
+// TestWalkReplaced: the walker reports that another segment was written to the slot.
 func TestWalkReplaced(t *testing.T) {
 	s := sample(512)
 	w, err := NewWalker(bytes.NewReader(s.file), int64(len(s.file)), true)

@@ -5,14 +5,14 @@ import (
 	"io"
 )
 
-// windowLen is how much is read at once; it holds the longest block.
+// windowLen is how many bytes are read at once. The longest block fits.
 const windowLen = 1 << 20
 
 // window reads a file through one buffer.
 type window struct {
 	r   io.ReaderAt
 	end int64  // nothing is read from here on
-	buf []byte // what is at off
+	buf []byte // the bytes at off
 	off int64
 }
 
@@ -20,12 +20,13 @@ func newWindow(r io.ReaderAt, end int64) *window {
 	return &window{r: r, end: end, buf: make([]byte, 0, max(0, min(windowLen, end)))}
 }
 
-// smallWindow is for readers of a few scattered bytes.
+// smallWindow returns a window for readers of a few scattered bytes.
 func smallWindow(r io.ReaderAt, end int64) *window {
 	return &window{r: r, end: end, buf: make([]byte, 0, 4<<10)}
 }
 
-// bytes returns the n bytes at off, which must lie before end and be at most windowLen. They die with the next call.
+// bytes returns the n bytes at off, which must lie before end and be at most windowLen. They are valid until
+// the next call.
 func (w *window) bytes(off int64, n int) ([]byte, error) {
 	if off < w.off || off+int64(n) > w.off+int64(len(w.buf)) {
 		if err := w.fill(off, n); err != nil {
@@ -35,7 +36,7 @@ func (w *window) bytes(off int64, n int) ([]byte, error) {
 	return w.buf[off-w.off:][:n], nil
 }
 
-// rest returns what the window can show from off on, n bytes at least, under the same conditions.
+// rest returns the bytes in the window from off on, at least n, under the same conditions.
 func (w *window) rest(off int64, n int) ([]byte, error) {
 	if _, err := w.bytes(off, n); err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (w *window) rest(off int64, n int) ([]byte, error) {
 	return w.buf[off-w.off:], nil
 }
 
-// fill reads from off on, n bytes at least.
+// fill reads from off on, at least n bytes.
 func (w *window) fill(off int64, n int) error {
 	if n > cap(w.buf) {
 		w.buf = make([]byte, 0, n)

@@ -1,6 +1,7 @@
 //go:build !amd64 && !arm64
 
-// Package prefetch brings memory into the cache of the processor that asks. Here it does nothing.
+// Package prefetch brings memory into the cache of the calling processor. On this architecture it
+// does nothing.
 package prefetch
 
 // Begin does nothing.

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBeginDoesNotFault asks for the end of a mapping, for one that may not be read, and for nothing.
+// TestBeginDoesNotFault: Begin does not fault at the end of a mapping, on an unreadable mapping, or for nil.
 func TestBeginDoesNotFault(t *testing.T) {
 	page := unix.Getpagesize()
 	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -22,7 +22,7 @@ func TestBeginDoesNotFault(t *testing.T) {
 	Begin(nil)
 }
 
-// TestSpanDoesNotFault asks for the same, and for what wraps around.
+// TestSpanDoesNotFault: Span does not fault there either, nor for a range that wraps around.
 func TestSpanDoesNotFault(t *testing.T) {
 	page := unix.Getpagesize()
 	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)

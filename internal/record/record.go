@@ -1,5 +1,6 @@
-// Package record keeps files in which a process lists what it must give back. Each is locked while
-// its process lives, so that a later process finds the records of killed ones.
+// Package record keeps files in which a process lists the resources that it must give back. A
+// process locks its file as long as it lives, so that a later process can find the files of killed
+// ones.
 package record
 
 import (
@@ -13,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// most bounds how much of a record is read, in bytes.
+// most is the most bytes of a record that are read.
 const most = 1 << 20
 
-// File is one record, locked. Close unlocks it and leaves it where it is.
+// File is one locked record. Close unlocks it and leaves the file in place.
 type File struct{ *os.File }
 
 // New makes an empty record whose path begins with place.
@@ -34,7 +35,7 @@ func New(place string) (*File, error) {
 	}
 }
 
-// lock reports whether no other process has the record.
+// lock locks the record, and reports whether no other process has it locked.
 func (r *File) lock() bool {
 	for {
 		if err := unix.Flock(int(r.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != unix.EINTR {
@@ -43,15 +44,16 @@ func (r *File) lock() bool {
 	}
 }
 
-// current reports whether the file is still the one of its name.
+// current reports whether the file still has its name.
 func (r *File) current() bool {
 	a, err1 := r.Stat()
 	b, err2 := os.Lstat(r.Name())
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// Put notes what, instead of what was noted before. A process killed in between has noted either: up to a page, write(2) is not interrupted, and Get reads
-// the first value there is.
+// Put writes what in place of the earlier contents. If the process is killed during the call, the record has
+// either the old or the new contents: a write(2) of up to a page is not interrupted, and Get reads only the
+// first value.
 func (r *File) Put(what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -63,7 +65,8 @@ func (r *File) Put(what any) error {
 	return r.Truncate(int64(len(text)))
 }
 
-// Get reads what was noted, and reports whether anything was: a process may be killed before.
+// Get reads the contents, and reports whether there are any: a process may be killed before it
+// writes.
 func (r *File) Get(what any) (noted bool, err error) {
 	err = json.NewDecoder(io.NewSectionReader(r, 0, most)).Decode(what)
 	if errors.Is(err, io.EOF) {
@@ -75,8 +78,8 @@ func (r *File) Get(what any) (noted bool, err error) {
 // Remove deletes the record and closes it.
 func (r *File) Remove() error { return errors.Join(os.Remove(r.Name()), r.Close()) }
 
-// Sweep has give look at each record at place whose process is gone; it reports whether the record is done with, and is to go.
-// Those that this process may not read are left alone. Errors name the file.
+// Sweep calls give for each record at place whose process has ended. If give returns done, Sweep removes the
+// record. It leaves alone the records that this process may not read. Errors name the file.
 func Sweep(place string, give func(*File) (done bool, err error)) error {
 	names, err := filepath.Glob(place + "*")
 	if err != nil {

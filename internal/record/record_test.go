@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// made is a record that nobody else knows of.
+// made returns a record at a place of its own.
 func made(t *testing.T) *File {
 	t.Helper()
 	r, err := New(filepath.Join(t.TempDir(), "it."))
@@ -43,7 +43,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestKilledInPut: a process killed before it shortened the file has noted the new.
+// TestKilledInPut: if a process is killed before it truncates the file, the record has the new
+// value.
 func TestKilledInPut(t *testing.T) {
 	r := made(t)
 	put(t, r, "a long word", "and another")
@@ -74,7 +75,8 @@ func TestNothingNoted(t *testing.T) {
 	}
 }
 
-// TestSweep: a record is swept once its process is gone, again while it is not done with, and not once it is.
+// TestSweep: Sweep calls give for a record after its process has ended, again until give is done, and then no
+// longer.
 func TestSweep(t *testing.T) {
 	r := made(t)
 	put(t, r, "huge pages")
@@ -105,7 +107,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepNamesTheFile: what cannot be read is left, and the error says where and what to do.
+// TestSweepNamesTheFile: Sweep leaves an unreadable record alone, and the error names the file and
+// a remedy.
 func TestSweepNamesTheFile(t *testing.T) {
 	r := made(t)
 	if _, err := r.WriteAt([]byte("text"), 0); err != nil {

@@ -1,7 +1,7 @@
 //go:build (!amd64 && !arm64) || race
 
-// Package release stores with release order. Here it has what sync/atomic has, which is stronger and which the race
-// detector understands.
+// Package release stores with release order. On this architecture it uses sync/atomic, which is stronger, and
+// which the race detector understands.
 package release
 
 import "sync/atomic"
@@ -9,5 +9,5 @@ import "sync/atomic"
 // Store32 stores v.
 func Store32(word *atomic.Uint32, v uint32) { word.Store(v) }
 
-// Store64 likewise.
+// Store64 stores v.
 func Store64(word *atomic.Uint64, v uint64) { word.Store(v) }

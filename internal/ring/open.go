@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a device that may have a ring, or a file, for reading. Of an NVMe node (/dev/ngXnY) it is the block device of the same
-// disk. What the kernel has cached of a device is forgotten: commands to the node are written past it.
+// Open opens a device that may have a ring, or a file, for reading. For an NVMe node (/dev/ngXnY) it opens
+// the block device of the same disk. Open drops the kernel's cache of a device, because commands to the node
+// bypass it.
 func Open(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -32,12 +33,12 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Refresh forgets what the kernel has cached of n bytes from an offset on; 0: up to the end.
+// Refresh drops the kernel's cache of n bytes from an offset on; with n = 0, up to the end.
 func Refresh(f *os.File, at, n uint64) {
 	_ = unix.Fadvise(int(f.Fd()), int64(at), int64(n), unix.FADV_DONTNEED)
 }
 
-// openDisk opens the block device of a node, which it closes: /dev/nvme0n1 of /dev/ng0n1.
+// openDisk opens the block device of a node, and closes the node: /dev/nvme0n1 for /dev/ng0n1.
 func openDisk(path string, node *os.File) (*os.File, error) {
 	var st unix.Stat_t
 	err := errors.Join(unix.Fstat(int(node.Fd()), &st), node.Close())

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestOpen: a file is opened as it is; a character device that is no NVMe node is refused by name.
+// TestOpen: Open opens a file as it is. It refuses a character device that is not an NVMe node, and
+// names it.
 func TestOpen(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, []byte("ring"), 0o600); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// latest sorts generations, and leaves out those that were overwritten when the newest was begun: their heads can still
-// be there only if the disk did not keep its word.
+// latest sorts generations, and removes those that were overwritten before the newest began. Their heads can
+// still exist only if the disk did not obey a flush.
 func latest(all []uint64, slots uint64) []uint64 {
 	slices.Sort(all)
 	if len(all) == 0 {
@@ -20,10 +20,11 @@ func latest(all []uint64, slots uint64) []uint64 {
 	return slices.DeleteFunc(all, func(g uint64) bool { return newest-g >= slots })
 }
 
-// ErrOverwritten says that a segment was overwritten while it was read.
+// ErrOverwritten means that a segment was overwritten while it was read.
 var ErrOverwritten = errors.New("the segment was overwritten during the call")
 
-// Head is the head of a generation's segment; ErrOverwritten when another is in its slot.
+// Head returns the head of a generation's segment. The error is ErrOverwritten if its slot has
+// another segment.
 func (r Ring) Head(f io.ReaderAt, generation uint64) (pcapng.Head, error) {
 	head, err := pcapng.ReadHead(r.section(f, generation), int64(r.Size))
 	if errors.Is(err, pcapng.ErrNotSegment) || err == nil && head.Segment.ID != r.SegmentID(generation) {
@@ -32,10 +33,11 @@ func (r Ring) Head(f io.ReaderAt, generation uint64) (pcapng.Head, error) {
 	return head, err
 }
 
-// remainsLen is how much of a slot is searched for the rest of a segment without a head.
+// remainsLen is how many bytes of a slot are searched for the rest of a segment without a head.
 const remainsLen = 256 << 10
 
-// Remains is the newest generation of which batches are at the beginning of a generation's slot, whatever its head is; ok is false without any.
+// Remains returns the newest generation that has batches at the beginning of a generation's slot, whatever
+// the slot's head is; ok is false if there are none.
 func (r Ring) Remains(f io.ReaderAt, generation uint64) (g uint64, ok bool, err error) {
 	err = pcapng.EachMark(r.section(f, generation), int64(min(r.Size, remainsLen)), func(b pcapng.Batch) bool {
 		if b.Sequence == 1 && b.Packets == 0 {
@@ -62,7 +64,7 @@ func (r Ring) Damaged(f io.ReaderAt, found []uint64, oldest, newest uint64) (all
 			continue
 		}
 		if _, err := pcapng.ReadHead(r.section(f, g), int64(r.Size)); err == nil {
-			continue // begun meanwhile
+			continue // began during the call
 		} else if !errors.Is(err, pcapng.ErrNotSegment) {
 			return nil, err
 		}
@@ -77,8 +79,8 @@ func (r Ring) Damaged(f io.ReaderAt, found []uint64, oldest, newest uint64) (all
 	return all, nil
 }
 
-// Begin is the time of the first packet in a generation's segment, in nanoseconds since the epoch; 0 when there is none
-// yet, or the segment is not there any more.
+// Begin returns the time of the first packet in a generation's segment, in nanoseconds since the epoch. It is
+// 0 if there is no packet yet, or the segment no longer exists.
 func (r Ring) Begin(f io.ReaderAt, generation uint64) (uint64, error) {
 	times, err := pcapng.FirstTime(r.section(f, generation), int64(r.Size))
 	if errors.Is(err, pcapng.ErrNotSegment) || times.Segment != r.SegmentID(generation) {
@@ -87,8 +89,8 @@ func (r Ring) Begin(f io.ReaderAt, generation uint64) (uint64, error) {
 	return times.First, err
 }
 
-// Latest is the time of the last packet in a generation's segment, in nanoseconds since the epoch; 0 without packets.
-// The segment is complete.
+// Latest returns the time of the last packet in a generation's segment, in nanoseconds since the epoch; 0 if
+// there are no packets. The segment must be complete.
 func (r Ring) Latest(f io.ReaderAt, generation uint64) (uint64, error) {
 	return pcapng.LatestTime(r.section(f, generation), int64(r.Size))
 }
@@ -97,9 +99,10 @@ func (r Ring) section(f io.ReaderAt, generation uint64) *io.SectionReader {
 	return io.NewSectionReader(f, int64(r.Offset(generation)), int64(r.Size))
 }
 
-// Read calls fn with the good batches of a generation's segment, as pcapng.Read does. The ring may be written meanwhile:
-// a batch is given only if the segment's head is still in its slot after the batch was read, and was not touched
-// therefore. It ends with ErrOverwritten when it is not, and with fn's error.
+// Read calls fn with the good batches of a generation's segment, as pcapng.Read does. Another process may
+// write the ring during the call. Read passes a batch to fn only if, after it was read, the slot still has
+// the segment's head, so that the batch is unchanged. Otherwise Read ends with ErrOverwritten. It also ends
+// with fn's error.
 func (r Ring) Read(f io.ReaderAt, generation uint64, fn func(b pcapng.Batch, data []byte) error) (pcapng.Report, error) {
 	head, err := r.Head(f, generation)
 	if err != nil {

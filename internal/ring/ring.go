@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// Unit is what slots begin at multiples of, in bytes, and the least size of one.
+	// Unit is the minimum size of a slot in bytes. Slots begin at multiples of it.
 	Unit = 1 << 20
-	// MinSlots is the least number of slots: one being written, one prepared and one to be kept.
+	// MinSlots is the minimum number of slots: one being written, one prepared and one to keep.
 	MinSlots = 3
 	// MaxSlot is the largest size of a slot in bytes. It holds fewer packets than a generation has numbers.
 	MaxSlot = 2 << 40
-	// ManifestOffset is where the manifest of a log lies on a device, in front of the slots.
+	// ManifestOffset is the offset of a log's manifest on a device, before the slots.
 	ManifestOffset = 64 << 10
-	// margin is what is kept free of slots at both ends, in bytes.
+	// margin is how many bytes at each end of the device have no slots.
 	margin = 1 << 20
 	// maxDevice bounds sizes, so that no sum of them overflows.
 	maxDevice = 1 << 62
@@ -33,13 +33,13 @@ type Ring struct {
 	Slots  uint64
 }
 
-// SlotSize returns the size of slots for segments of that many bytes.
+// SlotSize returns the size of slots for segments of segment bytes.
 func SlotSize(segment uint64) uint64 { return (segment + Unit - 1) &^ (Unit - 1) }
 
 // errTooSmall is matched when a device has no room for a ring.
 var errTooSmall = errors.New("too small for a ring of segments")
 
-// plan is the ring that fits a device of so many bytes, without an id.
+// plan returns the ring that fits a device of device bytes, without an id.
 func plan(device, segment uint64) (Ring, error) {
 	size := SlotSize(segment)
 	switch {
@@ -54,7 +54,7 @@ func plan(device, segment uint64) (Ring, error) {
 	return Ring{Device: device, Size: size, Slots: (device - 2*margin) / size}, nil
 }
 
-// smaller says what would fit.
+// smaller suggests a size that would fit.
 func smaller(device uint64) string {
 	if device < 2*margin+MinSlots*Unit {
 		return "use a larger device"
@@ -62,7 +62,7 @@ func smaller(device uint64) string {
 	return fmt.Sprintf("use smaller segments, of %d bytes at most, or a larger device", (device-2*margin)/MinSlots&^(Unit-1))
 }
 
-// check reports whether the geometry can be true of a device of so many bytes.
+// check returns an error if no ring on a device of device bytes can have this geometry.
 func (r Ring) check(device uint64) error {
 	switch {
 	case r.Device > maxDevice || r.Size < Unit || r.Size > MaxSlot || r.Size%Unit != 0 || r.Slots < MinSlots ||
@@ -74,27 +74,28 @@ func (r Ring) check(device uint64) error {
 	return nil
 }
 
-// Offset is where the slot of a generation begins on the device.
+// Offset returns where the slot of a generation begins on the device.
 func (r Ring) Offset(generation uint64) uint64 { return margin + generation%r.Slots*r.Size }
 
-// SegmentID is the id of a generation's segment.
+// SegmentID returns the id of a generation's segment.
 func (r Ring) SegmentID(generation uint64) (id pcapng.SegmentID) {
 	copy(id[:8], r.ID[:])
 	le.PutUint64(id[8:], generation)
 	return id
 }
 
-// generation is what a segment's id names; ok is false for one of another ring.
+// generation returns the generation in a segment's id; ok is false for an id of another ring.
 func (r Ring) generation(id pcapng.SegmentID) (g uint64, ok bool) {
 	return le.Uint64(id[8:]), [8]byte(id[:8]) == r.ID
 }
 
-// A packet's number is the generation its run began with and a count. Numbers stay below 2^62, as pcapng wants them.
+// A packet's number consists of the generation that its run began with, and a count. Numbers stay below 2^62,
+// as pcapng requires.
 const (
 	countBits      = 36
 	generationBits = 25
 )
 
-// Base is the number of the first packet of a run that begins with a generation. Numbers come again after 2^25
-// generations, at places where nothing that old is left.
+// Base returns the number of the first packet of a run that begins with a generation. Numbers repeat after
+// 2^25 generations. By then no packet that old is left at their places.
 func Base(generation uint64) uint64 { return generation & (1<<generationBits - 1) << countBits }

@@ -25,7 +25,7 @@ func (d *disk) Sync() error { d.syncs++; return nil }
 
 const deviceSize = 6<<20 + 512
 
-// made is a ring of four slots of 1 MiB.
+// made returns a ring of four slots of 1 MiB.
 func made(t testing.TB) (*disk, Ring) {
 	t.Helper()
 	d := &disk{b: bytes.Repeat([]byte{0xa5}, deviceSize)}
@@ -82,7 +82,7 @@ func appendPacket(out []byte, number uint64) []byte {
 	return out
 }
 
-// numbers are what the packets of a generation hold.
+// numbers returns the numbers in the packets of a generation.
 func numbers(t testing.TB, d *disk, r Ring, generation uint64) (all []uint64) {
 	t.Helper()
 	_, err := r.Read(d, generation, func(_ pcapng.Batch, data []byte) error {
@@ -112,7 +112,8 @@ func TestRingIsFoundAgain(t *testing.T) {
 	}
 }
 
-// TestSuperblockIsMended damages the superblock, its copy, and both.
+// TestSuperblockIsMended: Mend repairs the superblock or its copy. If both are damaged, Find
+// returns ErrDamaged.
 func TestSuperblockIsMended(t *testing.T) {
 	for name, places := range map[string][]int{"superblock": {40}, "copy": {deviceSize - 4}, "both": {12, deviceSize - 4000}} {
 		d, r := made(t)
@@ -162,7 +163,7 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// TestGeometry: slots lie between the ends of the device and apart from each other, and ids name their generation.
+// TestGeometry: slots lie between the ends of the device and do not overlap, and ids have their generation.
 func TestGeometry(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		device := rapid.Uint64Range(5<<20, 1<<62).Draw(t, "device")
@@ -191,7 +192,7 @@ func TestGeometry(t *testing.T) {
 	})
 }
 
-// TestGenerations finds the newest segments in order, and what was left by another ring not at all.
+// TestGenerations: Generations returns the newest segments in order, and none of another ring.
 func TestGenerations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.Uint64Range(3, 9).Draw(t, "slots")
@@ -226,8 +227,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestOldBlocksUnderTornBatch: the first sector of each batch in turn is new and the rest is an older segment's, which
-// is well formed in every other way.
+// TestOldBlocksUnderTornBatch: a batch is rejected if only its first sector is new, and the rest belongs to
+// an older, otherwise well-formed segment.
 func TestOldBlocksUnderTornBatch(t *testing.T) {
 	for torn := range 3 {
 		d, r := made(t)
@@ -255,7 +256,7 @@ func TestOldBlocksUnderTornBatch(t *testing.T) {
 	}
 }
 
-// TestClosed tells segments that were ended from others.
+// TestClosed: Closed distinguishes segments that were ended from others.
 func TestClosed(t *testing.T) {
 	d, r := made(t)
 	put(t, d, r, 5, Base(5), 3, true)
@@ -276,7 +277,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestEndOutlastsBatches: where the last batches of a segment that was complete are damaged, recovery keeps its end, which tells of them.
+// TestEndOutlastsBatches: if the last batches of a complete segment are damaged, recovery keeps its end mark,
+// which shows that they are missing.
 func TestEndOutlastsBatches(t *testing.T) {
 	for lost := range 4 {
 		d, r := made(t)
@@ -299,7 +301,8 @@ func TestEndOutlastsBatches(t *testing.T) {
 	}
 }
 
-// TestOverwrittenWhileRead begins a new segment in the slot after the first batch was given.
+// TestOverwrittenWhileRead: Read returns ErrOverwritten if a new segment begins in the slot after
+// the first batch.
 func TestOverwrittenWhileRead(t *testing.T) {
 	d, r := made(t)
 	put(t, d, r, 5, Base(5), 3, true)
@@ -325,7 +328,8 @@ func TestSlotEnds(t *testing.T) {
 	}
 }
 
-// mendChecksums gives every aligned mark a right checksum, or the fuzzer would never get behind it.
+// mendChecksums gives every aligned mark a correct checksum. Otherwise the fuzzer would never get
+// past it.
 func mendChecksums(slot []byte) {
 	for at := 0; at+pcapng.MinMarkLen <= len(slot); at += 4 {
 		if le.Uint32(slot[at:]) == pcapng.TypeMark && string(slot[at+12:at+16]) == "UFDM" {
@@ -334,7 +338,8 @@ func mendChecksums(slot []byte) {
 	}
 }
 
-// FuzzRing: whatever is on a device, reading it ends, and packets have the numbers their batch promises.
+// FuzzRing: for any contents of a device, reading ends, and packets have the numbers that follow from their
+// batch's mark.
 func FuzzRing(f *testing.F) {
 	d, r := made(f)
 	at := put(f, d, r, 5, Base(5), 2, true)

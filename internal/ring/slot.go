@@ -8,14 +8,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Slot is a slot of a ring as a file of its own: nothing outside of it can be reached. It is a pcapng.File.
+// Slot is a slot of a ring as a separate file: it gives no access to bytes outside. It is a pcapng.File.
 type Slot struct {
 	f    File
 	base int64
 	size int64
 }
 
-// Slot is the slot of a generation.
+// Slot returns the slot of a generation.
 func (r Ring) Slot(f File, generation uint64) *Slot {
 	return &Slot{f: f, base: int64(r.Offset(generation)), size: int64(r.Size)}
 }
@@ -33,10 +33,10 @@ func (s *Slot) WriteAt(p []byte, off int64) (int, error) {
 	return s.f.WriteAt(p, s.base+off)
 }
 
-// errSeek means that a device does not know which parts were written.
+// errSeek means that a device cannot report which parts were written.
 var errSeek = errors.New("a slot has no holes")
 
-// Seek finds the slot's end, and nothing else.
+// Seek can only find the slot's end.
 func (s *Slot) Seek(offset int64, whence int) (int64, error) {
 	if whence != io.SeekEnd || offset != 0 {
 		return 0, errSeek
@@ -50,8 +50,8 @@ func (s *Slot) Truncate(int64) error { return nil }
 // Sync makes all writes durable.
 func (s *Slot) Sync() error { return s.f.Sync() }
 
-// Generations lists the generations of the segments on a ring, oldest first: those whose head is intact and where it
-// belongs.
+// Generations lists the generations of the segments on a ring, oldest first. It includes those whose head is
+// intact and in its own slot.
 func (r Ring) Generations(f io.ReaderAt) ([]uint64, error) {
 	var found []uint64
 	for slot := range r.Slots {
@@ -69,5 +69,5 @@ func (r Ring) Generations(f io.ReaderAt) ([]uint64, error) {
 	return latest(found, r.Slots), nil
 }
 
-// maxGeneration bounds generations, so that one more never overflows.
+// maxGeneration bounds generations, so that adding one never overflows.
 const maxGeneration = 1 << 62

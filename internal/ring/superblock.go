@@ -12,7 +12,7 @@ import (
 // SuperblockLen is the length in bytes of a superblock.
 const SuperblockLen = 4096
 
-// Byte positions in a superblock. The CRC covers all bytes in front of it.
+// Byte offsets in a superblock. The CRC covers all bytes before its own.
 const (
 	posVersion = 8
 	posID      = 16
@@ -28,7 +28,7 @@ const (
 var (
 	// ErrNone is matched when there is no ring.
 	ErrNone = errors.New("there is no capture ring")
-	// ErrDamaged is matched when there is a ring, and neither its superblock nor the copy is intact.
+	// ErrDamaged is matched when there is a ring, but both its superblock and the copy are damaged.
 	ErrDamaged = errors.New("the superblock of the capture ring and its copy are damaged")
 )
 
@@ -61,17 +61,17 @@ func decode(b []byte, device uint64) (r Ring, err error) {
 	return r, r.check(device)
 }
 
-// copyAt is where the copy of the superblock lies on a device of so many bytes.
+// copyAt returns the offset of the superblock's copy on a device of device bytes.
 func copyAt(device uint64) int64 { return int64(device - SuperblockLen) }
 
 // Found is a ring found on a device.
 type Found struct {
 	Ring
-	Damage error // what is wrong with the superblock or its copy; nil: both are intact and alike
+	Damage error // the fault of the superblock or its copy; nil: both are intact and equal
 }
 
-// Find finds the ring on a device of that many bytes. Without one the error matches ErrNone;
-// ErrDamaged means that there was a ring whose superblocks are not readable.
+// Find finds the ring on a device of device bytes. Without a ring the error matches ErrNone.
+// ErrDamaged means that there is a ring whose superblocks are not readable.
 func Find(f io.ReaderAt, device uint64) (Found, error) {
 	if device < 2*margin {
 		return Found{}, ErrNone
@@ -106,7 +106,7 @@ func about(what string, bad error) error {
 	return fmt.Errorf("%s: %w", what, bad)
 }
 
-// read reads the superblock at an offset. bad is a mistake in it, err an error of reading.
+// read reads the superblock at an offset. bad is a fault in it, err a read error.
 func read(f io.ReaderAt, at int64, device uint64) (r Ring, bad, err error) {
 	b := make([]byte, SuperblockLen)
 	if _, err := f.ReadAt(b, at); err != nil {
@@ -123,8 +123,8 @@ type File interface {
 	Sync() error
 }
 
-// Create makes a ring, with a new id, on a device of so many bytes. Both ends of the device are overwritten; the slots
-// are not, since nothing in them has the new id.
+// Create makes a ring, with a new id, on a device of device bytes. It overwrites both ends of the device. It
+// leaves the slots, since nothing in them has the new id.
 func Create(f File, device, segment uint64) (Ring, error) {
 	r, err := plan(device, segment)
 	if err != nil {
@@ -145,7 +145,8 @@ func Create(f File, device, segment uint64) (Ring, error) {
 	return r, r.Mend(f)
 }
 
-// Mend writes the superblock and its copy where they are not as they should be, one durably before the other.
+// Mend rewrites the superblock and its copy where they are damaged. It makes one durable before it writes the
+// other.
 func (r Ring) Mend(f File) error {
 	b, found := r.encode(), make([]byte, SuperblockLen)
 	for _, at := range []int64{copyAt(r.Device), 0} {

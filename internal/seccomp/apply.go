@@ -13,21 +13,20 @@ import (
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
-// environment is the variable that says what becomes of a call outside the list.
+// environment is the variable that sets the action for a call outside the list.
 const environment = "UNIFIEDD_SYSTEM_CALLS"
 
-// trap as value of environment ends the process at a call outside the list.
+// trap is the value of environment with which a call outside the list ends the process.
 const trap = "trap"
 
-// ErrUnsupported: this kernel filters no system calls, or there is no list for this
-// processor.
+// ErrUnsupported means that this kernel has no system call filter, or that there is no list for
+// this processor.
 var ErrUnsupported = errors.New("system calls cannot be filtered")
 
 // namespaces are the flags of clone(2) that make namespaces: include/uapi/linux/sched.h.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// Apply limits all threads of the process to the list, for good, and sets no_new_privs on
-// them.
+// Apply limits all threads of the process to the list permanently, and sets no_new_privs on them.
 func Apply() error {
 	here, err := arch.GetInfo("")
 	if err != nil {
@@ -46,8 +45,8 @@ func Apply() error {
 	return verify()
 }
 
-// verify checks every thread: where one cannot take the filter, seccomp(2) returns its
-// number, which the library takes for success.
+// verify checks every thread. If a thread cannot take the filter, seccomp(2) returns its number,
+// which the library takes for success.
 func verify() error {
 	threads, err := caps.Threads()
 	if err != nil {
@@ -61,7 +60,7 @@ func verify() error {
 	return nil
 }
 
-// refusal is the kernel's action at a call outside the list.
+// refusal is the kernel's action for a call outside the list.
 func refusal(mode string) seccomp.Action {
 	if mode == trap {
 		return seccomp.ActionTrap
@@ -97,7 +96,7 @@ func policy(here *arch.Info, refuse seccomp.Action) seccomp.Policy {
 	}
 }
 
-// with is a call with a condition on its first argument.
+// with returns a rule for a call with a condition on its first argument.
 func with(name string, op seccomp.Operation, value uint64) seccomp.NameWithConditions {
 	return seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: op, Value: value}}}
 }

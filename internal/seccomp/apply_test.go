@@ -20,7 +20,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
-// role says in the environment what a process started by a test does under the filter.
+// role is the environment variable that says what a process of a test does under the filter.
 const role = "SECCOMP_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func allowed() int {
 	return 0
 }
 
-// refused makes calls outside the list; each must fail with EPERM.
+// refused makes calls outside the list. Each must fail with EPERM.
 func refused() (status int) {
 	for name, call := range map[string]func() error{
 		"mount":       func() error { return unix.Mount("", "/", "", unix.MS_REMOUNT, "") },
@@ -122,8 +122,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTrap: with the mode of tests a call outside the list ends the process, with where it
-// was made.
+// TestTrap: in the mode of tests, a call outside the list ends the process with a traceback of the
+// call.
 func TestTrap(t *testing.T) {
 	out, err := play(t, "mount", trap)
 	if err == nil || !strings.Contains(out, "SIGSYS: bad system call") || !strings.Contains(out, "unix.Mount") {
@@ -131,7 +131,7 @@ func TestTrap(t *testing.T) {
 	}
 }
 
-// TestList: each name is of amd64 or arm64, and stands there once.
+// TestList: each name exists on amd64 or arm64, and is listed once.
 func TestList(t *testing.T) {
 	all := calls()
 	if n := len(slices.Compact(slices.Clone(all))); n != len(all) {
@@ -146,7 +146,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestPolicy runs the program as the kernel would, over every system call.
+// TestPolicy: the filter program, run over every system call, allows exactly the list.
 func TestPolicy(t *testing.T) {
 	a, err := arch.GetInfo("")
 	if err != nil {
@@ -184,7 +184,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// machine returns what runs an architecture's program over struct seccomp_data.
+// machine returns a function that runs an architecture's program on struct seccomp_data.
 func machine(t *testing.T, a *arch.Info) func(id, number uint32, arg uint64) uint32 {
 	t.Helper()
 	p := policy(a, refusal(""))
@@ -198,7 +198,7 @@ func machine(t *testing.T, a *arch.Info) func(id, number uint32, arg uint64) uin
 	}
 	return func(id, number uint32, arg uint64) uint32 {
 		data := make([]byte, 64)
-		// The machine reads big-endian words, and the kernel those of the processor.
+		// The machine reads big-endian words, while the kernel uses the processor's byte order.
 		put := func(at int, v uint32) {
 			data[at], data[at+1], data[at+2], data[at+3] = byte(v>>24), byte(v>>16), byte(v>>8), byte(v)
 		}

@@ -1,18 +1,16 @@
 // Package seccomp limits a process to the system calls unifiedd makes.
 //
-// calls is the one list of them, [Families] the one list of address families. The
-// systemd unit repeats both; a test compares them. [Apply] gives the list to the kernel
-// for all threads of the process, and checks that each thread has it. Programs started
-// later inherit it.
+// calls is the only list of them, and [Families] the only list of address families. The systemd
+// unit repeats both; a test compares them. [Apply] installs the list in the kernel for all threads
+// of the process, and checks that each thread has it. Programs started later inherit it.
 //
-// A call outside the list fails with EPERM, and the kernel logs it (type=1326 in the
-// audit log or in dmesg). With UNIFIEDD_SYSTEM_CALLS=trap in the environment such a call
-// ends the process with a traceback instead. Tests set it, so that a call missing from
-// the list fails a test.
+// A call outside the list fails with EPERM, and the kernel logs it (type=1326 in the audit log or
+// in dmesg). With UNIFIEDD_SYSTEM_CALLS=trap in the environment such a call ends the process with a
+// traceback instead. Tests set it, so that a call missing from the list fails a test.
 //
-// Namespaces cannot be made: clone(2) is refused their flags. clone3(2) passes its flags
-// in memory, which a filter cannot read; it fails with ENOSYS, and the C library uses
-// clone(2) then.
+// The filter forbids new namespaces: clone(2) with their flags fails. clone3(2) passes its flags in
+// memory, which a filter cannot read. So it fails with ENOSYS, and the C library then uses
+// clone(2).
 //
 // Needs Linux 4.14 (SECCOMP_FILTER_FLAG_LOG). Any goroutine may call Apply.
 package seccomp

@@ -2,8 +2,8 @@ package seccomp
 
 import "slices"
 
-// groups are the system calls by what they are for. Names that only one of amd64 and arm64
-// has are listed too. Calls that a shell script makes (capture -z runs one) are among them.
+// groups are the system calls by purpose. They include names that only one of amd64 and arm64 has,
+// and the calls of a shell script (capture -z runs one).
 var groups = [][]string{
 	// Memory: the region, its NUMA nodes, the Go heap.
 	{
@@ -27,7 +27,7 @@ var groups = [][]string{
 		"pause", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait",
 		"rt_tgsigqueueinfo", "sigaltstack", "signalfd", "signalfd4",
 	},
-	// Rights and limits. seccomp(2) only ever takes more away.
+	// Rights and limits. seccomp(2) can only restrict further.
 	{
 		"capget", "capset", "getegid", "geteuid", "getgid", "getgroups", "getresgid", "getresuid", "getrlimit", "getrusage", "getuid", "prlimit64",
 		"seccomp", "setrlimit", "sysinfo", "umask", "uname",
@@ -66,7 +66,7 @@ var groups = [][]string{
 	{"bpf", "io_uring_enter", "io_uring_register", "io_uring_setup"},
 }
 
-// calls are the names of all system calls that are allowed, sorted.
+// calls returns the names of all permitted system calls, sorted.
 func calls() []string {
 	all := slices.Concat(groups...)
 	slices.Sort(all)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// settings reads what the systemd unit says under a key.
+// settings returns the values of a key in the systemd unit.
 func settings(t *testing.T, key string) (words []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../packaging/unifiedd.service")
@@ -27,7 +27,7 @@ func settings(t *testing.T, key string) (words []string) {
 	return words
 }
 
-// TestUnit: the systemd unit allows the calls and the address families of the list.
+// TestUnit: the systemd unit permits the same calls and address families as the list.
 func TestUnit(t *testing.T) {
 	if got := settings(t, "SystemCallFilter"); !slices.Equal(got, calls()) {
 		t.Errorf("SystemCallFilter differs from the list; it must be, on as many lines as you like:\n%s", strings.Join(calls(), " "))
@@ -42,7 +42,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUnitExposure: systemd finds the unit as little exposed as SECURITY.md says.
+// TestUnitExposure: systemd's exposure rating of the unit is the one in SECURITY.md.
 func TestUnitExposure(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

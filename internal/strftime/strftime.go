@@ -1,4 +1,5 @@
-// Package strftime writes times as the C library's strftime does in the C locale: the conversions that names of files are made of.
+// Package strftime formats times as the C library's strftime does in the C locale. It has the conversions
+// that are useful in file names.
 package strftime
 
 import (
@@ -8,7 +9,7 @@ import (
 	"time"
 )
 
-// layouts are the conversions that package time has.
+// layouts are the conversions that package time supports.
 var layouts = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'e': "_2", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
 	'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January", 'h': "Jan", 'j': "002", 'z': "-0700", 'Z': "MST",
@@ -18,7 +19,7 @@ var layouts = map[byte]string{
 // literals are the conversions that stand for one fixed text.
 var literals = map[byte]string{'%': "%", 'n': "\n", 't': "\t"}
 
-// Check says which conversion of a pattern is not known.
+// Check returns an error that names an unknown conversion of a pattern.
 func Check(pattern string) error {
 	for i := 0; i < len(pattern); i++ {
 		if pattern[i] != '%' {
@@ -34,7 +35,7 @@ func Check(pattern string) error {
 	return nil
 }
 
-// Format writes a time by a pattern that Check accepts. What is not known stays as it is.
+// Format formats a time by a pattern that Check accepts. It copies an unknown conversion unchanged.
 func Format(pattern string, at time.Time) string {
 	var b strings.Builder
 	for i := 0; i < len(pattern); i++ {

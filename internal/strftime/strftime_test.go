@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestSameAsDate compares every conversion with what date(1) makes of it.
+// TestSameAsDate: every conversion gives the same as date(1).
 func TestSameAsDate(t *testing.T) {
 	var all []string
 	for c := range layouts {

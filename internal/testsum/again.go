@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxAgain is how many tests are run again. More that fail are no accident.
+// maxAgain is how many failed tests may run again. If more fail, the cause is not an accident.
 const maxAgain = 3
 
-// again repeats the failed tests, if they are few and each may have failed because of what ran
-// beside it. Those that pass move from s.failed to s.passing.
+// again repeats the failed tests, if they are few and other load may have been the cause of each
+// failure. Those that pass move from s.failed to s.passing.
 func (s *summary) again(run func(pkg, test string) (events []byte, err error)) {
 	whole := s.topLevel()
 	if len(whole) == 0 || len(whole) > maxAgain || slices.ContainsFunc(s.failed, failure.certain) {
@@ -36,9 +36,9 @@ func (s *summary) topLevel() (tests []result) {
 	return tests
 }
 
-// certain reports whether no other run can take back what a failure shows: something
-// that does not build, panics, never ends or races, and a benchmark, whose runs are no
-// tests.
+// certain reports whether no second run can disprove the failure. That holds for a package that
+// does not build, for a panic, a race, and a test that never ends. It also holds for a benchmark,
+// which a second run does not cover.
 func (f failure) certain() bool {
 	return !strings.HasPrefix(f.test, "Test") ||
 		strings.Contains(f.text, "DATA RACE") || strings.Contains(f.text, "panic: ")
@@ -55,7 +55,7 @@ func (s *summary) passes(run func(pkg, test string) ([]byte, error), r result) b
 		among(again.ended, r)-among(again.skipped, r) >= 2
 }
 
-// among counts the results of a test.
+// among counts how often a test is in results.
 func among(results []result, r result) (n int) {
 	for _, e := range results {
 		if e.pkg == r.pkg && e.test == r.test {
@@ -65,7 +65,7 @@ func among(results []result, r result) (n int) {
 	return n
 }
 
-// forgive moves the failures of a test and its subtests to those that have passed.
+// forgive moves the failures of a test and its subtests to the passed ones.
 func (s *summary) forgive(r result) {
 	left := s.failed[:0:0]
 	for _, f := range s.failed {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// ran are the events of a package with one test.
+// ran returns the events of a package with one test.
 func ran(pkg, test, action, said string) string {
 	return strings.NewReplacer("PKG", pkg, "TEST", test, "ACTION", action, "SAID", said).Replace(`{"Action":"start","Package":"PKG"}
 {"Action":"run","Package":"PKG","Test":"TEST"}
@@ -17,7 +17,8 @@ func ran(pkg, test, action, said string) string {
 `)
 }
 
-// summarizeAgain is summarize with a second run of what failed, and what was run.
+// summarizeAgain is summarize with a second run of the failed tests. It also returns which tests
+// ran again.
 func summarizeAgain(t *testing.T, events string, run func(pkg, test string) ([]byte, error)) (out string, good bool, asked []string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -33,7 +34,7 @@ func summarizeAgain(t *testing.T, events string, run func(pkg, test string) ([]b
 	return b.String(), good, asked
 }
 
-// passing is a second run in which everything passes, and the short form is left out.
+// passing is a second run in which everything passes. The test passes twice, and the short form skips it.
 func passing(pkg, test string) ([]byte, error) {
 	pass := ran(pkg, test, "pass", "fine")
 	return []byte(pass + pass + ran(pkg, test, "skip", "short")), nil
@@ -76,7 +77,7 @@ func TestAgainInVain(t *testing.T) {
 	}
 }
 
-// TestNotAgain has failures that no second run can take back.
+// TestNotAgain: failures that no second run can disprove do not run again.
 func TestNotAgain(t *testing.T) {
 	many := ran("a", "TestA", "fail", "") + ran("a", "TestB", "fail", "") + ran("a", "TestC", "fail", "") + ran("a", "TestD", "fail", "")
 	for name, events := range map[string]string{

@@ -4,15 +4,14 @@
 //
 //	N passed, N failed, N skipped
 //
-// Subtests and benchmarks count like tests. A package that fails without a failed test (it does
-// not build, panics or exits) counts as one failure, and so does a test that never ended. Lines
-// that are not JSON are passed on, so that one testsum can read several runs with headings between
-// them.
+// Subtests and benchmarks count like tests. A package that fails without a failed test (it does not
+// build, panics or exits) counts as one failure, and so does a test that never ended. Lines that
+// are not JSON are passed on, so that one testsum can read several runs with headings between them.
 //
-// With -again COMMAND a few failed tests run up to two more times, alone: the machine may have
-// been busy with the tests beside them. COMMAND gets the package and the test, and prints events
-// like those of go test. A test that then passes counts as passed, and is listed with its output
-// from the failure.
+// With -again COMMAND a few failed tests run up to two more times, alone: the machine may have been
+// busy with concurrent tests. COMMAND gets the package and the test, and prints events like those
+// of go test. A test that then passes counts as passed, and is listed with its output from the
+// failure.
 //
 // It exits with status 1 if anything failed or no test ran, and, if CI=true, if a test was skipped
 // for a reason that no -allow-skip expression matches.

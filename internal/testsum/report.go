@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// report prints what the whole of the runs came to and reports whether it is
-// good. strict is nil where skips are accepted; otherwise a skip must match one
-// of it.
+// report prints the result of all runs and reports whether it is good. strict is nil if skips are
+// accepted; otherwise a skip must match one of its expressions.
 func (s *summary) report(slowest int, strict []*regexp.Regexp) bool {
 	refused := s.listSkips(strict)
 	s.listSlowest(slowest)
@@ -29,8 +28,8 @@ func (s *summary) report(slowest int, strict []*regexp.Regexp) bool {
 	return len(s.failed) == 0 && refused == 0 && !none
 }
 
-// listSkips prints the skips, those with the same reason in one line, and returns how
-// many of them strict refuses.
+// listSkips prints the skips, one line for each reason, and returns how many of them strict
+// refuses.
 func (s *summary) listSkips(strict []*regexp.Regexp) (refused int) {
 	if len(s.skipped) > 0 {
 		fmt.Fprintln(s.out, "\nSkipped:")
@@ -54,7 +53,7 @@ func (s *summary) listSkips(strict []*regexp.Regexp) (refused int) {
 	return refused
 }
 
-// names are the names of tests, each with its package if that differs from the one before.
+// names returns the names of tests, each with its package if that differs from the one before.
 func names(tests []result) string {
 	var all []string
 	for i, r := range tests {
@@ -81,7 +80,7 @@ func (s *summary) listSlowest(n int) {
 // lastLines is how many lines of a failed test's output are repeated at the end.
 const lastLines = 15
 
-// list prints failures, each with the end of its output, which may be far above.
+// list prints failures, each with the end of its output, since the full output may be far above.
 func list(out io.Writer, heading string, failures []failure) {
 	if len(failures) > 0 {
 		fmt.Fprintf(out, "\n%s\n", heading)

@@ -35,7 +35,7 @@ func (r result) name() string { return r.pkg + "." + r.test }
 type summary struct {
 	out     io.Writer
 	running map[string]*pkg   // by import path
-	builds  map[string]string // what the compiler said, by import path
+	builds  map[string]string // the compiler's output, by import path
 	passed  int
 	ended   []result
 	skipped []result
@@ -66,7 +66,7 @@ func newPkg() *pkg {
 	return &pkg{output: make(map[string]*strings.Builder), open: make(map[string]bool)}
 }
 
-// read takes every line of r. Packages that never end have failed.
+// read reads every line of r. Packages that never end count as failed.
 func (s *summary) read(r io.Reader) error {
 	lines := bufio.NewReader(r)
 	for {
@@ -132,7 +132,7 @@ func (p *pkg) write(test, text string) {
 	p.output[test].WriteString(text)
 }
 
-// take returns the output of a test and forgets it.
+// take returns the output of a test and deletes it.
 func (p *pkg) take(test string) string {
 	b := p.output[test]
 	if b == nil {
@@ -180,8 +180,8 @@ func reason(text string) string {
 	return strings.Join(said, " ")
 }
 
-// endPackage counts what only the package's end tells: benchmarks, tests that
-// never ended, and a failure that is no test's.
+// endPackage counts results that are known only at the package's end: benchmarks, tests that never
+// ended, and a failure outside of any test.
 func (s *summary) endPackage(e event) {
 	p := s.pkg(e)
 	delete(s.running, e.Package)
@@ -199,8 +199,8 @@ func (s *summary) endPackage(e event) {
 	s.tell(e, p)
 }
 
-// endBenchmarks counts the benchmarks that printed a result, since nothing else says that one has
-// ended. It returns the output of the others: groups, which have no result of their own, and a
+// endBenchmarks counts the benchmarks that printed a result, since that is the only sign that one
+// has ended. It returns the output of the others: groups, which have no result of their own, and a
 // benchmark that ended the process.
 func (s *summary) endBenchmarks(p *pkg) (rest string) {
 	for _, name := range slices.Sorted(maps.Keys(p.open)) {

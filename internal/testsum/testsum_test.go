@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// runReal writes files as a module, runs go test -json on it, and returns what
-// testsum makes of the result.
+// runReal writes files as a module, runs go test -json on it, and returns testsum's summary.
 func runReal(t *testing.T, files map[string]string, strict []*regexp.Regexp) (string, bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +124,8 @@ func TestBenchmarks(t *testing.T) {
 	wantLast(t, out, "2 passed, 0 failed, 0 skipped")
 
 	out, ok = runReal(t, map[string]string{
-		// In another goroutine: while a benchmark's own unwinds, the main one may exit with status 0.
+		// In another goroutine, since the main goroutine may exit with status 0 while a benchmark's own
+		// goroutine unwinds.
 		"a/a_test.go": good + "func BenchmarkC(b *testing.B) { go panic(\"ouch\"); select {} }\n",
 		"b/b_test.go": good + "func BenchmarkC(b *testing.B) { b.Fatal(\"sorry\") }\n",
 	}, nil)

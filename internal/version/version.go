@@ -1,8 +1,8 @@
 // Package version says which build of the project a program is.
 //
-// The release is stamped into each program when it is linked, by
-// -ldflags "-X main.version=1.2.3", and handed to [Get]; the commit is the one the
-// Go tool recorded in the binary. Everything may be called from any goroutine.
+// The release is stamped into each program when it is linked, by -ldflags "-X main.version=1.2.3",
+// and passed to [Get]. The commit is the one that the Go tool recorded in the binary. Any goroutine
+// may call any function.
 package version
 
 import (
@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Info is a build and the kernel it runs on. Its JSON is that of
-// `unifiedd version --json`.
+// Info describes a build and the kernel that it runs on. Its JSON is that of `unifiedd version
+// --json`.
 type Info struct {
 	Version  string `json:"version"`          // "devel" unless stamped or installed as a module
 	Commit   string `json:"commit,omitempty"` // empty when built outside of a repository
@@ -27,8 +27,8 @@ type Info struct {
 	Kernel   string `json:"kernel"` // release, as uname -r prints it
 }
 
-// Get describes the running program. stamp is the release it was linked as, empty
-// if it was not stamped.
+// Get describes the running program. stamp is the release that was set when it was linked; empty if
+// none was.
 func Get(stamp string) Info {
 	i := Info{Version: stamp, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Kernel: kernel()}
 	if b, ok := debug.ReadBuildInfo(); ok {
@@ -40,7 +40,7 @@ func Get(stamp string) Info {
 	return i
 }
 
-// fill takes what the Go tool recorded in the program.
+// fill sets the fields that the Go tool recorded in the program.
 func (i *Info) fill(b *debug.BuildInfo) {
 	if i.Version == "" && b.Main.Version != "(devel)" {
 		i.Version = strings.TrimPrefix(b.Main.Version, "v")
@@ -57,7 +57,7 @@ func (i *Info) fill(b *debug.BuildInfo) {
 	}
 }
 
-// kernel is the release of the running kernel, empty if it does not say.
+// kernel returns the release of the running kernel; empty if it is not known.
 func kernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -66,7 +66,7 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// String is the build in one line.
+// String returns the build in one line.
 func (i Info) String() string {
 	commit := ""
 	if i.Commit != "" {

@@ -30,8 +30,9 @@ const (
 	cached    = 8 << 20 // bytes that are read over and over, from a cache twice as large
 )
 
-// TestAgainstLocalFio compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in build/bench. A missed bar
-// is in the table and no failure: on a busy machine it may say nothing about the program.
+// TestAgainstLocalFio compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in
+// build/bench. The table shows a missed bar; the test does not fail, since on a busy machine the cause may be
+// other load.
 func TestAgainstLocalFio(t *testing.T) {
 	form, err := bench.WantedForm()
 	if err != nil {
@@ -108,12 +109,12 @@ func (b *bed) contests(form bench.Form) (all []*contest.Contest[sample]) {
 	return all
 }
 
-// fio reads the file where it lies.
+// fio reads the file locally.
 func (b *bed) fio(ctx context.Context, size, depth int, span time.Duration) (sample, error) {
 	return run(ctx, clientCPU, readFio, fioArgs(b.tool, b.file, size, depth, span))
 }
 
-// besideSpinner is fio while the other processor is as busy as with ours.
+// besideSpinner runs fio while the other processor is as busy as it is with ours.
 func (b *bed) besideSpinner(ctx context.Context, size, depth int, span time.Duration) (s sample, err error) {
 	spinning, stop := context.WithCancel(ctx)
 	var spinner sync.WaitGroup
@@ -133,7 +134,8 @@ func (b *bed) besideSpinner(ctx context.Context, size, depth int, span time.Dura
 	return s, err
 }
 
-// ours reads over RDMA: from the disk alone, or what is kept of the first so many bytes.
+// ours reads over RDMA: from the disk, or (within > 0) from the cache, which then holds the first
+// within bytes.
 func (b *bed) ours(within int) reader {
 	return func(ctx context.Context, size, depth int, span time.Duration) (s sample, err error) {
 		ctx, stop := context.WithTimeout(ctx, time.Minute)
@@ -153,7 +155,7 @@ func (b *bed) ours(within int) reader {
 	}
 }
 
-// narrow has it read over a link of short packets.
+// narrow makes a reader use a link with short packets.
 func (b *bed) narrow(read reader) reader {
 	return func(ctx context.Context, size, depth int, span time.Duration) (sample, error) {
 		b.setMTU(narrowMTU)
@@ -162,8 +164,8 @@ func (b *bed) narrow(read reader) reader {
 	}
 }
 
-// steered has the client's packets received on its own CPU, as those of a card are, and not on the sender's: receive packet steering
-// (Documentation/networking/scaling.rst of the kernel).
+// steered makes the client's CPU receive the client's packets, as with a card, instead of the sender's CPU:
+// receive packet steering (Documentation/networking/scaling.rst of the kernel).
 func (b *bed) steered(read reader) reader {
 	return func(ctx context.Context, size, depth int, span time.Duration) (sample, error) {
 		b.steer(1 << clientCPU)
@@ -172,7 +174,7 @@ func (b *bed) steered(read reader) reader {
 	}
 }
 
-// steer says by a mask which CPUs receive the client's packets; 0: the sender's.
+// steer sets the mask of the CPUs that receive the client's packets; 0: the sender's CPU.
 func (b *bed) steer(cpus int) {
 	e := &b.pair.A
 	set := fmt.Sprintf("echo %x > /sys/class/net/%s/queues/rx-0/rps_cpus", cpus, e.Ifname)
@@ -193,7 +195,7 @@ type server struct {
 	ended   chan error
 }
 
-// serve starts one, and waits until it listens.
+// serve starts a server, and waits until it listens.
 func (b *bed) serve(ctx context.Context, cache int) (*server, error) {
 	b.pair.A.AwaitNoProgram(b.T)
 	b.pair.B.AwaitNoProgram(b.T)

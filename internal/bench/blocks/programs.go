@@ -11,13 +11,13 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
-// rateBar is what ours reads of what fio does.
+// rateBar is the least rate of ours, as a share of fio's.
 const rateBar = 0.9
 
-// reader reads for a while.
+// reader reads for a time span.
 type reader func(ctx context.Context, size, depth int, span time.Duration) (sample, error)
 
-// newContest makes one case of two programs: blocks of size bytes, so many at a time.
+// newContest makes one case of two programs: blocks of size bytes, depth requests in flight.
 func newContest(size, depth int, rival string, bar float64, span time.Duration, ours, theirs reader) *contest.Contest[sample] {
 	c := &contest.Contest[sample]{Name: fmt.Sprintf("%d KiB, depth %d, %s", size>>10, depth, rival)}
 	for _, read := range []reader{ours, theirs} {
@@ -52,7 +52,7 @@ func fioArgs(fio, file string, size, depth int, span time.Duration) []string {
 		"--bs=" + strconv.Itoa(size), "--iodepth=" + strconv.Itoa(depth), "--time_based", fmt.Sprintf("--runtime=%dms", span.Milliseconds())}
 }
 
-// verified is one in how many requests the client compares with what must be there: fio looks at none.
+// verified says that the client checks the contents of one in so many requests. fio checks none.
 const verified = 64
 
 // clientArgs is the command line of unified-flow-test, inside its namespace.
@@ -62,7 +62,8 @@ func clientArgs(program, netns, card, address string, size, depth int, span time
 		"-for", span.String(), "-verify", strconv.Itoa(verified)}
 }
 
-// What the client has room for: two rings of frames, and as many requests as are under way, longer than a frame.
+// The client's memory: two rings of frames, and room for the requests in flight, which are longer than a
+// frame.
 const (
 	clientRegion  = 96 << 20
 	clientExtents = 36

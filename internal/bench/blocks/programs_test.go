@@ -28,7 +28,7 @@ func TestReadResults(t *testing.T) {
 	}
 }
 
-// TestSameWork compares what the two are asked for.
+// TestSameWork: both command lines ask for the same work.
 func TestSameWork(t *testing.T) {
 	fio := strings.Join(fioArgs("fio", "/f", 65536, 32, time.Second), " ")
 	ours := strings.Join(clientArgs("p", "/n", "card", "host:1", 65536, 32, time.Second), " ")

@@ -14,7 +14,7 @@ type sample struct {
 	p50, p99, p99_9 float64 // of a request, in microseconds
 }
 
-// readOurs reads what unified-flow-test prints.
+// readOurs parses the output of unified-flow-test.
 func readOurs(out []byte) (s sample, err error) {
 	var r struct {
 		Messages, Seconds float64
@@ -30,7 +30,7 @@ func readOurs(out []byte) (s sample, err error) {
 	return sample{r.Messages / r.Seconds, micro(float64(l.P50)), micro(float64(l.P99)), micro(float64(l.P999))}, nil
 }
 
-// readFio reads the JSON of fio, in front of which it may have put warnings.
+// readFio parses the JSON of fio, which may have warnings in front of it.
 func readFio(out []byte) (s sample, err error) {
 	var all struct {
 		Jobs []struct {

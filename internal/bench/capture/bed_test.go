@@ -23,7 +23,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// bed is the machinery of a comparison: programs, a veth pair, a disk, and who counts idle time.
+// bed is the machinery of a comparison: programs, a veth pair, a disk, and a meter of idle time.
 type bed struct {
 	*testing.T
 	form   bench.Form
@@ -34,11 +34,11 @@ type bed struct {
 	sender string
 	told   []string // options of the sender, besides those that all beds give it
 	idle   meter
-	bar    float64       // what a packet may cost ours for one of stenotype's
+	bar    float64       // the most cost per packet of ours, relative to stenotype's
 	settle time.Duration // how long all wait at least, when the last packet is sent
 }
 
-// newBed is on a veth pair, with a soaker.
+// newBed returns a bed on a veth pair, with a soaker.
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	testenv.Root(t)
@@ -53,7 +53,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// plainBed has what is asked for, and no machinery yet.
+// plainBed returns a bed with its options, and no machinery yet.
 func plainBed(t *testing.T) *bed {
 	t.Helper()
 	form, err := bench.WantedForm()
@@ -70,7 +70,7 @@ func plainBed(t *testing.T) *bed {
 	return &bed{T: t, form: form, cases: cases}
 }
 
-// region is the most memory that ours has. The default of region.size is enough for the short form.
+// region is the size of our region. The default of region.size is enough for the short form.
 func (b *bed) region() uint64 {
 	if b.form == bench.Short {
 		return 256 << 20
@@ -78,7 +78,8 @@ func (b *bed) region() uint64 {
 	return 1 << 30
 }
 
-// advised is ours with the sleep that docs/layouts.md recommends for a worker that only captures. Extents have half of the region.
+// advised is ours with the sleep that docs/layouts.md recommends for a worker that only captures. Half of the
+// region is extents.
 func (b *bed) advised() contestant {
 	region := b.region()
 	return ours("unifiedd", b.daemon, "", "", fmt.Sprintf("workers: [{name: main, sleep: 1ms}]\nregion: {size: %dMiB, extents: %d}", region>>20, region>>21))
@@ -91,7 +92,7 @@ func (b *bed) must(err error) {
 	}
 }
 
-// span is for how long packets are sent to each contestant.
+// span is how long packets are sent to each contestant.
 func (b *bed) span() time.Duration {
 	switch b.form.Name {
 	case bench.Short.Name:
@@ -102,7 +103,7 @@ func (b *bed) span() time.Duration {
 	return 4 * time.Second
 }
 
-// rounds are at most five, unless another number is asked for.
+// rounds is at most five, unless another number is requested.
 func (b *bed) rounds() int {
 	if os.Getenv(bench.RoundsVariable) != "" {
 		return b.form.Rounds
@@ -110,7 +111,7 @@ func (b *bed) rounds() int {
 	return min(b.form.Rounds, 5)
 }
 
-// wanted are ours, and those of the others that are asked for with this work.
+// wanted returns ours, and the other contestants that are requested for this work.
 func (b *bed) wanted(w work, all []contestant) (some []contestant) {
 	some = all[:1:1]
 	for _, c := range all[1:] {
@@ -121,7 +122,8 @@ func (b *bed) wanted(w work, all []contestant) (some []contestant) {
 	return some
 }
 
-// compete has contestants do work in turn, round after round; ours is the first of them. It adds what came of it to the report.
+// compete runs the contestants alternately, round after round; ours is the first. It adds the result to the
+// report.
 func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	b.Helper()
 	all = b.wanted(w, all)
@@ -146,7 +148,8 @@ func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	}
 }
 
-// round has each contestant have the packets once, and a program that drops them twice: what both of its runs cost on average is what sending costs.
+// round sends the packets to each contestant once, and twice to a program that drops them. The average cost
+// of those two runs is the cost of sending.
 func (b *bed) round(c *contest, i int, all []contestant) {
 	b.Helper()
 	rest := b.rest()
@@ -165,7 +168,7 @@ func (b *bed) round(c *contest, i int, all []contestant) {
 	c.Samples[i] = last[:n]
 }
 
-// rest is the share of the processors that is busy while nothing is measured.
+// rest returns the share of the processors that is busy while no measurement runs.
 func (b *bed) rest() float64 {
 	b.Helper()
 	var share float64
@@ -174,7 +177,8 @@ func (b *bed) rest() float64 {
 	return share
 }
 
-// watch tells how long processors were busy while f ran, and returns the share of their time that the host had.
+// watch calls tell with how long the processors were busy while f ran. It returns the share of their time
+// that the host took.
 func (b *bed) watch(f func() error, tell func(busy, wall time.Duration)) (stolen float64, err error) {
 	before, err := b.idle.read()
 	if err != nil {
@@ -190,7 +194,7 @@ func (b *bed) watch(f func() error, tell func(busy, wall time.Duration)) (stolen
 	return float64(bench.Stolen()-was) / float64(wall) / float64(runtime.NumCPU()), err
 }
 
-// drop sends to nobody. The cost is that of sending.
+// drop sends packets to an XDP program that drops them. Its cost is that of sending.
 func (b *bed) drop(w work, rest float64) (s sample, err error) {
 	b.pair.B.AwaitNoProgram(b.T)
 	defer b.attachDrop().Close()
@@ -202,7 +206,8 @@ func (b *bed) drop(w work, rest float64) (s sample, err error) {
 	return s, err
 }
 
-// charge has what processors were busy with beyond the rest be the cost.
+// charge returns a function that sets the cost: the time for which the processors were busy, less
+// the rest.
 func (s *sample) charge(rest float64) func(busy, wall time.Duration) {
 	return func(busy, wall time.Duration) { s.cost = busy - time.Duration(rest*float64(wall)) }
 }
@@ -220,7 +225,7 @@ func (b *bed) begin(c contestant) (r *receiver, err error) {
 	return r, nil
 }
 
-// measure has one contestant have the packets, and counts those in its files.
+// measure sends the packets to one contestant, and counts those in its files.
 func (b *bed) measure(c contestant, w work, rest float64) (s sample, err error) {
 	r, err := b.begin(c)
 	if err != nil {
@@ -244,14 +249,14 @@ func (b *bed) measure(c contestant, w work, rest float64) (s sample, err error) 
 	return s, err
 }
 
-// send sends the packets of the form's span, and returns how many.
+// send sends packets for the form's span, and returns how many.
 func (b *bed) send(w work) (int, error) {
 	count := int(b.span().Seconds() * float64(w.rate))
 	_, err := b.sendCount(w, count)
 	return count, err
 }
 
-// sendCount sends so many packets, and returns for how long.
+// sendCount sends a number of packets, and returns how long that took.
 func (b *bed) sendCount(w work, count int) (time.Duration, error) {
 	var said struct {
 		Seconds float64 `json:"seconds"`
@@ -272,14 +277,14 @@ func (b *bed) sendCount(w work, count int) (time.Duration, error) {
 	return time.Duration(said.Seconds * float64(time.Second)), nil
 }
 
-// pinned makes commands of an end that run on one CPU.
+// pinned returns what makes commands of an end that run on one CPU.
 func (b *bed) pinned(e *testenv.End, cpu int) func(name string, args ...string) *exec.Cmd {
 	return func(name string, args ...string) *exec.Cmd {
 		return e.Command("taskset", append([]string{"-c", strconv.Itoa(cpu), name}, args...)...)
 	}
 }
 
-// attachDrop has an XDP program drop what comes to end B.
+// attachDrop attaches an XDP program that drops the packets that reach end B.
 func (b *bed) attachDrop() (l link.Link) {
 	b.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "drop", Type: ebpf.XDP, License: "Dual MIT/GPL",
@@ -298,7 +303,7 @@ func (b *bed) others() []contestant {
 	return []contestant{b.stenotype(stenoBlocks), netsniff(testenv.Tool(b, "netsniff-ng")), dumpcap(testenv.Tool(b, "dumpcap")), tcpdump(testenv.Tool(b, "tcpdump"))}
 }
 
-// stenotype is the one that make setup-test unpacks.
+// stenotype is the stenotype that make setup-test unpacks.
 func (b *bed) stenotype(blocks int) contestant {
 	root, err := filepath.Abs("../../../build/unpacked")
 	b.must(err)

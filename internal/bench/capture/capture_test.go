@@ -7,10 +7,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
-// rate is how many packets a second there are in contests: as many as all contestants take.
+// rate is the packets per second in contests. All contestants keep up with it.
 const rate = 200000
 
-// finish keeps a report, and says how it came about.
+// finish saves a report, and notes how it was measured.
 func (b *bed) finish(r *bench.Report, name string) {
 	b.Helper()
 	r.Notes = append([]string{
@@ -68,14 +68,15 @@ func TestAgainstLayouts(t *testing.T) {
 	b.finish(r, "capture-layouts")
 }
 
-// TestAgainstNoIndex compares a capture that has indexes made with one that has not: a segment has a fifth of the packets.
+// TestAgainstNoIndex compares a capture with indexes and one without. Each segment has a fifth of the
+// packets.
 func TestAgainstNoIndex(t *testing.T) {
 	b := newBed(t)
 	w := work{size: 1024, rate: rate}
 	segment := fmt.Sprintf("segment: {size: %dKiB}", max(1024, int(b.span().Seconds()*float64(w.rate*w.size)/5)>>10))
 	r := bench.NewReport("Indexes beside a capture", "unifiedd with to.index", "unifiedd")
 	with := ours("unifiedd", b.daemon, "", segment+", index: true", "")
-	with.settle = b.span()/2 + settles // indexes are made behind the capture
+	with.settle = b.span()/2 + settles // the daemon makes an index after its segment is full
 	b.compete(r, w, []contestant{with, ours("no index", b.daemon, "", segment, "")})
 	b.finish(r, "capture-index")
 }

@@ -16,13 +16,16 @@ import (
 //lab:program cmd/unifiedd
 //lab:program selftests/unified-xdp-test
 
-// cardRate is how many packets a second an emulated card and processor take from a sender beside all contestants.
+// cardRate is the packets per second that a sender can send to an emulated card while a contestant runs on
+// the emulated processor.
 const cardRate = 4000
 
-// cardBar is what a packet may cost ours for one of stenotype's where the card has zero copy.
+// cardBar is the most cost per packet of ours, relative to stenotype's, where the card has zero
+// copy.
 const cardBar = 1.0
 
-// cardRegion has the memory of ours, since guests are small, and naps after which a packet costs little of the emulated processor that wakes.
+// cardRegion sets our memory, since guests are small, and a sleep that is so long that wake-ups add little to
+// the cost of a packet on the emulated processor.
 const cardRegion = "workers: [{name: main, sleep: 10ms}]\nregion: {size: 128MiB, extents: 32}"
 
 // cardBlocks is the least memory that stenotype runs with, in MiB.
@@ -48,8 +51,8 @@ func TestAgainstStenotypeOnCard(t *testing.T) {
 	}
 }
 
-// newCardBed is on the igb cards of the guest, whose kernel tells how long it had nothing to do: a program that soaks up idle time would have the processors
-// that the emulator's own threads run on.
+// newCardBed returns a bed on the igb cards of the guest. The guest's kernel reports its idle time: a program
+// that soaks up idle time would take the processors that the emulator's own threads need.
 func newCardBed(t *testing.T) *bed {
 	t.Helper()
 	b := plainBed(t)

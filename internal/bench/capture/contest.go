@@ -11,17 +11,17 @@ import (
 	benchcontest "github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
-// The CPUs that have the receiver and the sender.
+// The CPUs of the receiver and the sender.
 const (
 	receiverCPU = 0
 	senderCPU   = 1
 )
 
-// work is what every contestant gets to do.
+// work is the work of every contestant.
 type work struct {
 	size int    // bytes of a packet
 	rate int    // packets a second
-	into string // what layout ours has; empty: its default
+	into string // our layout; empty: the default
 }
 
 func (w work) String() string {
@@ -41,10 +41,10 @@ type sample struct {
 	stolen float64       // share of the processors' time that this machine's host had
 }
 
-// perPacket is the cost of a packet in nanoseconds: at least one, since a ratio is made of it.
+// perPacket is the cost of a packet in nanoseconds: at least one, since it is used in a ratio.
 func (s sample) perPacket() float64 { return max(1, float64(s.cost)/float64(s.sent)) }
 
-// bytes is what the disk has for each packet that was not lost.
+// bytes is the bytes on the disk for each packet that was not lost.
 func (s sample) bytes() float64 { return max(1, float64(s.onDisk)/float64(max(1, s.sent-s.lost))) }
 
 // Bars: the cost of a packet, ours over theirs.
@@ -53,7 +53,7 @@ const (
 	bestBar      = 1.0 / 3 // of the best of all others
 )
 
-// contest is a case: contestants that do a work in turn, ours the first.
+// contest is a case: contestants that do the same work alternately, ours first.
 type contest struct {
 	work
 	names []string
@@ -90,7 +90,7 @@ func newContest(w work, bar float64, names []string) *contest {
 	return c
 }
 
-// notes has for each contestant what it cost, lost and wrote.
+// notes lists for each contestant its cost, its losses and the bytes it wrote.
 func (c *contest) notes() []string {
 	var notes []string
 	for i, name := range c.names {
@@ -109,7 +109,7 @@ func (c *contest) notes() []string {
 	return []string{c.Name + ": " + strings.Join(notes, "; ") + "."}
 }
 
-// lossless is an error when ours lost packets where another lost none.
+// lossless returns an error if ours lost packets and another contestant lost none.
 func (c *contest) lossless() error {
 	lost := make([]int, len(c.names))
 	for _, round := range c.Samples {

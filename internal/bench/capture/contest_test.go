@@ -9,8 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
-// TestContest: ratios are of our cost to each other's and to the best of those that are not stenotype, and a loss is told where
-// another had none.
+// TestContest: the ratios are our cost over each other's, and over the best of those that are not stenotype.
+// A loss is reported if another contestant had none.
 func TestContest(t *testing.T) {
 	c := newContest(work{size: 64, rate: 1000}, 1.2, []string{"ours", "stenotype", "slow", "slower"})
 	for range 5 {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// contestant is a program that captures from an interface, into files of a directory that is there and empty.
+// contestant is a program that captures from an interface, into files of an existing empty directory.
 type contestant struct {
 	name    string
 	command func(iface, dir string) ([]string, error)
-	ready   string        // it says that on standard error once packets reach it
-	settle  time.Duration // for so long it may keep what came last before it writes it
-	files   string        // what it writes, a pattern
+	ready   string        // its text on standard error when packets reach it
+	settle  time.Duration // how long it may keep the last packets before it writes them
+	files   string        // a pattern for the files that it writes
 	format  format
 	kill    bool // it is not asked to end
 }
 
-// settles is how long most programs are given for the last packets, before they are asked to end.
+// settles is how long most programs wait for the last packets before they are asked to end.
 const settles = 300 * time.Millisecond
 
-// longestSettle is the time that all of them have. They wait equally long, so that what else the machine does, which is not known well, costs
-// each as much as the traffic into a program that drops.
+// longestSettle is the wait of all of them. They wait equally long, so that the other load of the machine,
+// which is not known well, costs each as much as the traffic into a program that drops.
 func longestSettle(all []contestant) (longest time.Duration) {
 	for _, c := range all {
 		longest = max(longest, c.settle)
@@ -31,7 +31,8 @@ func longestSettle(all []contestant) (longest time.Duration) {
 	return longest
 }
 
-// ours is unifiedd with settings of the flow's ends and of the rest; empty: the defaults.
+// ours is unifiedd with settings for the ends of the flow and for the rest. Empty settings are the
+// defaults.
 func ours(name, program, from, to, rest string) contestant {
 	return contestant{name: name, ready: "flow runs", settle: settles, files: "cap-*.pcapng", format: readPcapng,
 		command: func(iface, dir string) ([]string, error) {
@@ -42,7 +43,7 @@ func ours(name, program, from, to, rest string) contestant {
 		}}
 }
 
-// more is what follows in a mapping.
+// more returns further keys of a mapping.
 func more(keys string) string {
 	if keys == "" {
 		return ""
@@ -50,9 +51,9 @@ func more(keys string) string {
 	return ", " + keys
 }
 
-// buffer is the memory the others keep packets in that they have not written, in MiB. What tcpdump and dumpcap take by
-// themselves is 2, which loses packets; stenotype takes 2048, and keeps them. Ours has as much in extents, but in the short
-// form, and its rings.
+// buffer is the memory of the others for packets that they have not written yet, in MiB. The default of
+// tcpdump and dumpcap is 2, which loses packets. stenotype uses its default of 2048. Ours has as much as
+// buffer in extents (except in the short form), and its rings.
 const buffer = 512
 
 // stenoBlocks is the default of stenotype.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// kernelMeter is the kernel's own account of idle time: proc_stat(5), in hundredths of a second.
+// kernelMeter reads the kernel's idle time: proc_stat(5), in hundredths of a second.
 type kernelMeter struct{ begun time.Time }
 
 func (m kernelMeter) read() (r reading, err error) {

@@ -2,7 +2,7 @@ package capture
 
 import "time"
 
-// Rates that are tried for the knee: from the first, each by so much higher.
+// Rates that knee tries: the first, and the factor between one and the next.
 const (
 	firstRate = 100000
 	rateStep  = 1.25
@@ -15,8 +15,9 @@ type attempt struct {
 	lost int
 }
 
-// knee is the highest rate at which a contestant lost nothing, of those that try, which is given what to send at, could send; 0: it lost at each.
-// A rate at which something was lost is tried once more. It ends where a rate loses twice, or the sender comes no higher.
+// knee returns the highest rate without loss; 0 if each rate lost packets. try sends at a rate and returns
+// the rate that the sender reached. knee tries a rate with a loss once more. It ends at a rate that loses
+// twice, or when the sender cannot send faster.
 func knee(first float64, try func(rate int) (attempt, error)) (best float64, err error) {
 	for rate := first; rate <= topRate; rate *= rateStep {
 		a, err := try(int(rate))
@@ -33,5 +34,5 @@ func knee(first float64, try func(rate int) (attempt, error)) (best float64, err
 	return best, nil
 }
 
-// kneeSpan is for how long packets are sent at each rate.
+// kneeSpan is how long packets are sent at each rate.
 const kneeSpan = time.Second

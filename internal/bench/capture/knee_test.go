@@ -10,7 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
-// TestKnee: the highest rate without loss is found, a single loss forgiven, and neither what the sender cannot send nor an error taken for one.
+// TestKnee: knee finds the highest rate without loss. It forgives a single loss. Neither a rate that the
+// sender cannot reach nor an error counts as the knee.
 func TestKnee(t *testing.T) {
 	const from = 1000
 	for name, c := range map[string]struct {
@@ -40,7 +41,7 @@ func TestKnee(t *testing.T) {
 	}
 }
 
-// TestAgainstKnees compares the highest rates at which nothing is lost.
+// TestAgainstKnees compares the highest rates without loss.
 func TestAgainstKnees(t *testing.T) {
 	b := newBed(t)
 	r := bench.NewReport("Packets to disk, the highest rate without loss", "unifiedd", "others")
@@ -78,7 +79,7 @@ func TestAgainstKnees(t *testing.T) {
 	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "capture-knees"))
 }
 
-// attempt has one contestant have packets at a rate.
+// attempt sends packets to one contestant at a rate.
 func (b *bed) attempt(c contestant, w work) (a attempt, err error) {
 	r, err := b.begin(c)
 	if err != nil {

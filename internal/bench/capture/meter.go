@@ -9,7 +9,8 @@ type meter interface{ read() (reading, error) }
 // processors since then.
 type reading struct{ wall, idle time.Duration }
 
-// busy is how long so many processors were busy between two readings, all added up, and how long that was.
+// busy returns how long the processors were busy between two readings, in sum, and the wall time between
+// them.
 func busy(from, to reading, processors int) (busy, wall time.Duration) {
 	wall = to.wall - from.wall
 	return time.Duration(processors)*wall - (to.idle - from.idle), wall

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// trickle are the packets whose way into the files is timed: so few that no buffer is full.
+// trickle is the work of the delay measurements: so few packets that no buffer becomes full.
 var trickle = work{size: 1024, rate: 100}
 
 const (
@@ -22,7 +22,7 @@ const (
 	waitLimit = 5 * time.Second // longer is not waited for
 )
 
-// TestAgainstDelays compares how long packets that came are not to be found in the files.
+// TestAgainstDelays compares how long after its arrival a packet appears in the files.
 func TestAgainstDelays(t *testing.T) {
 	b := newBed(t)
 	r := bench.NewReport("Packets to disk, until they can be read", "unifiedd", "others")
@@ -55,7 +55,7 @@ func TestAgainstDelays(t *testing.T) {
 	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "capture-delays"))
 }
 
-// delay is how long packets are not found in a contestant's files.
+// delay is how long packets take to appear in a contestant's files.
 func (b *bed) delay(c contestant) (took time.Duration, err error) {
 	r, err := b.begin(c)
 	if err != nil {
@@ -75,7 +75,8 @@ func (b *bed) delay(c contestant) (took time.Duration, err error) {
 	return took, nil
 }
 
-// readable is how many packets tcpdump finds in a contestant's files, which are being written; in stenotype's, which it does not read, we do.
+// readable is how many packets tcpdump finds in a contestant's files while they are written. It cannot read
+// stenotype's; this package reads those.
 func (b *bed) readable(r *receiver) (n int, err error) {
 	if r.of.name == "stenotype" {
 		found, err := r.found(trickled)

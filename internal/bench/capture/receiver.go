@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// receiver is a contestant that runs.
+// receiver is a running contestant.
 type receiver struct {
 	of    contestant
 	dir   string
@@ -46,8 +46,8 @@ func (s *said) String() string {
 	return strings.TrimSpace(s.text.String())
 }
 
-// launch starts a contestant on an interface, by a command that has everything but what to run, and waits until
-// packets reach it.
+// launch starts a contestant on an interface, and waits until packets reach it. command adds everything
+// except the program and its arguments.
 func launch(c contestant, iface, dir string, command func(name string, args ...string) *exec.Cmd) (*receiver, error) {
 	words, err := c.command(iface, dir)
 	if err != nil {
@@ -72,13 +72,13 @@ func launch(c contestant, iface, dir string, command func(name string, args ...s
 	return nil, errors.Join(err, r.end())
 }
 
-// end asks the program to end, and has what it wrote on stable storage.
+// end asks the program to end, and flushes its files to stable storage.
 func (r *receiver) end() error {
 	with := os.Interrupt
 	if r.of.kill {
 		with = os.Kill
 	}
-	_ = r.cmd.Process.Signal(with) // it may have ended by itself
+	_ = r.cmd.Process.Signal(with) // it may have ended already
 	select {
 	case err := <-r.ended:
 		if err != nil && !r.of.kill {

@@ -20,7 +20,7 @@ const (
 	magic      = 0x75786470
 )
 
-// seen is the packets that were found in files.
+// seen counts the packets that were found in files.
 type seen struct {
 	packets uint64   // that are not the kernel's own, numbered or not
 	words   []uint64 // a bit for each number
@@ -34,7 +34,7 @@ type seen struct {
 // newSeen expects numbers below n.
 func newSeen(n int) *seen { return &seen{words: make([]uint64, (n+63)/64)} }
 
-// add notes a packet.
+// add counts a packet.
 func (s *seen) add(p []byte) {
 	if len(p) < numberEnds || binary.BigEndian.Uint32(p[magicAt:]) != magic {
 		s.foreign++
@@ -64,7 +64,7 @@ func (s *seen) sound() error {
 // format reads the packets of one file.
 type format func(r io.Reader, each func(packet []byte)) error
 
-// read notes the packets of all files of a pattern.
+// read counts the packets of all files that match a pattern.
 func (s *seen) read(pattern string, f format) error {
 	files, err := filepath.Glob(pattern)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *seen) readFile(name string, f format) error {
 	return f(file, s.add)
 }
 
-// reader is one of gopacket's.
+// reader is a file reader of gopacket.
 type reader interface {
 	ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
 }

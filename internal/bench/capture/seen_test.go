@@ -12,7 +12,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// numbered is a packet as the sender makes it, as far as seen looks.
+// numbered is a packet of the sender, as far as seen reads it.
 func numbered(n uint64) []byte {
 	p := make([]byte, 64)
 	binary.BigEndian.PutUint32(p[magicAt:], magic)
@@ -20,7 +20,7 @@ func numbered(n uint64) []byte {
 	return p
 }
 
-// TestSeen: what is missing, there twice, of somebody else or never sent is told apart.
+// TestSeen: seen distinguishes packets that are missing, duplicate, foreign, or were never sent.
 func TestSeen(t *testing.T) {
 	s := newSeen(128)
 	for _, n := range []uint64{0, 1, 64, 127, 1} {
@@ -34,7 +34,8 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestFormats: numbers come back out of each kind of file, up to where one is cut.
+// TestFormats: the numbers can be read from each kind of file, up to the point where it is
+// truncated.
 func TestFormats(t *testing.T) {
 	var pcap, ng bytes.Buffer
 	p, n := pcapgo.NewWriterNanos(&pcap), (*pcapgo.NgWriter)(nil)

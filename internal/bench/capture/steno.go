@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// stenoBlock is the size of a block of a file of stenotype's. Each is a block of a ring of packet(7) as the
-// kernel filled it: struct tpacket_block_desc, then the packets, each behind a struct tpacket3_hdr.
+// stenoBlock is the size of a block of a stenotype file. Each block is a block of a packet(7) ring as the
+// kernel filled it: struct tpacket_block_desc, then the packets, each after a struct tpacket3_hdr.
 const stenoBlock = 1 << 20
 
 // readSteno reads a file of stenotype's.

@@ -14,11 +14,11 @@ type Contest[S any] struct {
 	Name     string
 	Programs []Run[S]
 	Measures []Measure[S]
-	// Samples has a row for each round, with a sample of each program.
+	// Samples has one row for each round, with one sample for each program.
 	Samples [][]S
 }
 
-// Run has a program do the work once, in processes of its own.
+// Run runs a program once, in new processes.
 type Run[S any] func(ctx context.Context) (S, error)
 
 // Measure compares one number of two programs.
@@ -29,12 +29,12 @@ type Measure[S any] struct {
 	Bar          float64 // 0: none
 	Ours, Theirs int     // index of the programs
 	Of           func(S) float64
-	// OfTheirs takes the number of theirs from a whole round, instead of Of and Theirs.
+	// OfTheirs computes the other number from a whole round, in place of Of and Theirs.
 	OfTheirs func(round []S) float64
 }
 
-// Round has every program do the work once. i is the number of the round: it says
-// which program is first.
+// Round runs every program once. i is the number of the round; it determines which program is
+// first.
 func (c *Contest[S]) Round(ctx context.Context, i int) error {
 	samples := make([]S, len(c.Programs))
 	turns := make([]func() error, len(c.Programs))

@@ -16,7 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// status has the fields of a daemon's status that are used.
+// status has the fields of a daemon's status that the measurements use.
 type status struct {
 	PID   int `json:"pid"`
 	Flows []struct {
@@ -41,7 +41,7 @@ type status struct {
 	} `json:"flows"`
 }
 
-// packets is how many all flows have taken, and those they have lost.
+// packets returns how many packets all flows have taken and lost.
 func (s *status) packets() (taken, lost uint64) {
 	for _, f := range s.Flows {
 		taken += f.Packets
@@ -52,7 +52,7 @@ func (s *status) packets() (taken, lost uint64) {
 	return taken, lost
 }
 
-// daemon is a unifiedd that runs.
+// daemon is a running unifiedd.
 type daemon struct {
 	program, socket string
 	command         *exec.Cmd
@@ -60,7 +60,8 @@ type daemon struct {
 	ended           chan error
 }
 
-// launch starts a daemon by a command that has everything but what to run, and waits until its flows are ready.
+// launch starts a daemon, and waits until its flows are ready. command adds everything except the program and
+// its arguments.
 func launch(program, dir, text string, command func(name string, args ...string) *exec.Cmd) (*daemon, error) {
 	file := filepath.Join(dir, "unifiedd.yaml")
 	d := &daemon{program: program, socket: filepath.Join(dir, "control.sock"), ended: make(chan error, 1)}
@@ -96,7 +97,7 @@ func (d *daemon) status() (s status, err error) {
 	return s, json.Unmarshal(out, &s)
 }
 
-// until waits until a daemon's status is as wanted.
+// until waits until ok accepts the daemon's status.
 func (d *daemon) until(what string, ok func(*status) bool) (s status, err error) {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if s, err = d.status(); err == nil && ok(&s) {
@@ -114,7 +115,7 @@ func (d *daemon) until(what string, ok func(*status) bool) (s status, err error)
 
 // stop ends the daemon.
 func (d *daemon) stop() error {
-	_ = d.command.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	_ = d.command.Process.Signal(syscall.SIGTERM) // it may have ended already
 	select {
 	case err := <-d.ended:
 		if err != nil {
@@ -127,7 +128,7 @@ func (d *daemon) stop() error {
 	}
 }
 
-// spent is the processor time of a process so far, by those of its threads that live.
+// spent is the processor time of a process so far, without threads that have ended.
 func spent(pid int) (sum time.Duration, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(files) == 0 {
@@ -148,7 +149,7 @@ func spent(pid int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// cost is the processor time of the daemon for a packet, over a span, and how many a second there were.
+// cost returns the daemon's processor time per packet over a span, and the packets per second.
 func (d *daemon) cost(span time.Duration) (ns, rate float64, err error) {
 	before, err := d.status()
 	if err != nil {

@@ -43,7 +43,7 @@ func newBed(t *testing.T, programs ...string) *bed {
 	return b
 }
 
-// launch starts a daemon at an end. It ends with the test, if it did not before.
+// launch starts a daemon at an end. The end of the test stops it if it still runs.
 func (b *bed) launch(e *testenv.End, text string) *daemon {
 	b.Helper()
 	d, err := launch(b.program["unifiedd"], b.TempDir(), text, func(name string, args ...string) *exec.Cmd { return e.Command(name, args...) })
@@ -61,7 +61,8 @@ func (b *bed) must(err error) {
 	}
 }
 
-// TestAgainstArrival measures how long packets take from when they arrive until the disk, or the RDMA device, is told of them, and until it is done with them.
+// TestAgainstArrival measures the time from the arrival of a packet until the flow submits it to the disk or
+// the RDMA device, and until that has completed it.
 func TestAgainstArrival(t *testing.T) {
 	b := newBed(t, "cmd/unifiedd", "selftests/unified-xdp-test")
 	r := bench.NewTimes("Frame in to device")
@@ -83,7 +84,7 @@ func TestAgainstArrival(t *testing.T) {
 	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "flow-times"))
 }
 
-// send sends packets from one interface to its fellow.
+// send sends packets from one interface to its peer.
 func (b *bed) send(e *testenv.End, iface string) int {
 	b.Helper()
 	const rate = 20000
@@ -96,7 +97,8 @@ func (b *bed) send(e *testenv.End, iface string) int {
 	return count
 }
 
-// taken adds what the first flow of a daemon says of packets, once it has taken them, and ends the daemon.
+// taken waits until the first flow of a daemon has taken its packets, adds its latencies, and ends the
+// daemon.
 func (b *bed) taken(r *bench.Times, d *daemon, name, done string, count int) {
 	b.Helper()
 	s, err := d.until("all to be taken", func(s *status) bool {
@@ -126,7 +128,7 @@ flows:
 	b.taken(r, d, "network to storage, "+layout+", "+wait, "written", b.send(&b.pair.A, b.pair.A.Ifname))
 }
 
-// toRDMA takes packets of another pair to a peer at end A, which discards them.
+// toRDMA sends packets of another pair to a peer at end A, which discards them.
 func (b *bed) toRDMA(r *bench.Times, wait string) {
 	b.Helper()
 	far := &b.pair.B
@@ -157,7 +159,7 @@ flows:
 	far.Run(b, "ip", "link", "del", "side0")
 }
 
-// growth is what a packet costs as something grows, against one of it.
+// growth is a case: the cost of a packet with several of something, relative to one.
 type growth struct {
 	what   string
 	counts []int
@@ -165,7 +167,7 @@ type growth struct {
 	launch func(n int) (*daemon, func())
 }
 
-// measure compares each count with one, in turn.
+// measure compares each count with one, alternately.
 func (b *bed) measure(r *bench.Report, g growth) {
 	b.Helper()
 	one := func(n int) (ns float64, err error) {
@@ -190,7 +192,8 @@ func (b *bed) measure(r *bench.Report, g growth) {
 	}
 }
 
-// TestAgainstOneFlow measures what a packet costs as flows grow from one to 16, with as many packets in all.
+// TestAgainstOneFlow measures the cost of a packet with one to 16 flows, with the same number of packets in
+// all.
 func TestAgainstOneFlow(t *testing.T) {
 	b := newBed(t, "cmd/unifiedd")
 	r := bench.NewReport("Flows of one worker", "several flows", "one flow")
@@ -225,7 +228,8 @@ func TestAgainstOneFlow(t *testing.T) {
 	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "flow-growth"))
 }
 
-// TestAgainstOneQueuePair measures what a message costs a flow as queue pairs grow from one to 256, with as many messages in all.
+// TestAgainstOneQueuePair measures the cost of a message with one to 256 queue pairs, with the same number of
+// messages in all.
 func TestAgainstOneQueuePair(t *testing.T) {
 	b := newBed(t, "cmd/unifiedd", "selftests/unified-flow-test")
 	r := bench.NewReport("Queue pairs of one flow", "several clients", "one client")
@@ -267,7 +271,7 @@ flows:
 	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "flow-queue-pairs"))
 }
 
-// clients starts so many, in one process.
+// clients starts n clients in one process.
 func (b *bed) clients(n, rate int, idle bool) *exec.Cmd {
 	b.Helper()
 	var args []string

@@ -13,15 +13,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// replicated is what one run with some peers did.
+// replicated is the result of one run with a number of peers.
 type replicated struct {
 	rate     float64 // messages per second that all peers have
 	p50, p99 float64 // from sending one until its acknowledgement, in microseconds
 	relay    float64 // processor time of the relay for a message, in nanoseconds
 }
 
-// TestAgainstOnePeer measures what it takes to have each message at one, two and three peers before it is acknowledged. Relay, peers and
-// client are processes of their own, and the peers flows of one daemon.
+// TestAgainstOnePeer measures the cost of having each message at one, two and three peers before it is
+// acknowledged. Relay, peers and client are separate processes. The peers are flows of one daemon.
 func TestAgainstOnePeer(t *testing.T) {
 	b := newBed(t, "cmd/unifiedd", "selftests/unified-flow-test")
 	b.addSide()
@@ -48,13 +48,13 @@ func TestAgainstOnePeer(t *testing.T) {
 	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "flow-replication"))
 }
 
-// The pair between client and relay, beside the one between relay and peers.
+// The pair between client and relay, in addition to the one between relay and peers.
 const (
 	clientSide, relaySide       = "side0", "side1"
 	clientAddress, relayAddress = "10.78.0.1", "10.78.0.2"
 )
 
-// addSide joins the two namespaces by a second pair, since one process has a device.
+// addSide joins the two namespaces by a second pair, since each process has a device of its own.
 func (b *bed) addSide() {
 	b.Helper()
 	near, far := &b.pair.A, &b.pair.B
@@ -65,7 +65,7 @@ func (b *bed) addSide() {
 	far.Run(b, "ip", "link", "set", relaySide, "up")
 }
 
-// replicate compares a number of peers with one, in turn.
+// replicate compares a number of peers with one, alternately.
 func (b *bed) replicate(name string, size, depth, peers int) (all []bench.Comparison) {
 	b.Helper()
 	var ours, theirs []replicated
@@ -98,7 +98,7 @@ func (b *bed) replicate(name string, size, depth, peers int) (all []bench.Compar
 	return all
 }
 
-// relayed has a client send through a relay to some peers for a while.
+// relayed runs a client that sends through a relay to some peers for a while.
 func (b *bed) relayed(size, depth, peers int) (s replicated, err error) {
 	b.Helper()
 	sinks := b.launch(&b.pair.A, b.sinks(size, peers))
@@ -117,10 +117,10 @@ func (b *bed) relayed(size, depth, peers int) (s replicated, err error) {
 	return s, errors.Join(err, relay.stop(), sinks.stop())
 }
 
-// common is the configuration that relay and peers share. Messages that no frame holds land in extents.
+// common is the configuration that relay and peers share. Messages that do not fit a frame go into extents.
 const common = "region: {size: 96MiB, extent: 256KiB, extents: 192}\nworkers: [{name: main, wait: poll}]\nflows:\n"
 
-// sinks is the configuration of peers that discard what they get.
+// sinks is the configuration of peers that discard the messages.
 func (b *bed) sinks(size, peers int) string {
 	var text strings.Builder
 	text.WriteString(common)
@@ -131,7 +131,7 @@ func (b *bed) sinks(size, peers int) string {
 	return text.String()
 }
 
-// relay is the configuration of what sends to them.
+// relay is the configuration of the daemon that sends to them.
 func (b *bed) relay(size, peers int) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, common+`
@@ -148,7 +148,7 @@ func (b *bed) relay(size, peers int) string {
 	return text.String()
 }
 
-// load sends through a relay for as long as the form says, while the relay's processor time is counted.
+// load sends through a relay for the form's span, and measures the relay's processor time.
 func (b *bed) load(relay *daemon, size, depth int) (s replicated, err error) {
 	b.Helper()
 	warm := b.form.Span / 4
@@ -170,7 +170,7 @@ func (b *bed) load(relay *daemon, size, depth int) (s replicated, err error) {
 	return s, errors.Join(err, s.read(out.Bytes()))
 }
 
-// read reads what the client says at its end.
+// read parses the client's final output.
 func (s *replicated) read(out []byte) error {
 	var r struct {
 		Messages, Seconds float64

@@ -23,7 +23,7 @@ type sample struct {
 	last    uint64        // records that were sent in all, where the clients say it
 }
 
-// result is the JSON that clients of both sides print.
+// result is the JSON that the clients of both sides print.
 type result struct {
 	Messages float64 `json:"messages"`
 	Seconds  float64 `json:"seconds"`
@@ -34,8 +34,9 @@ type result struct {
 	} `json:"latency_ns"`
 }
 
-// measure runs the clients of a server to their end. They print on standard error when they begin
-// to count and when they end. The cost of the run is the time that the machine was busy between.
+// measure runs the clients of a server to their end. They print a word on standard error when they
+// begin to count and when they end. The cost of the run is the time for which the machine was busy
+// between the two.
 func measure(server int, cmd *exec.Cmd) (s sample, err error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -57,7 +58,7 @@ func measure(server int, cmd *exec.Cmd) (s sample, err error) {
 	return s, s.read(out.Bytes())
 }
 
-// watch reads what clients say up to its end, and notes what was spent between the two words.
+// watch reads the clients' output to its end, and notes the processor time between the two words.
 func (s *sample) watch(said io.Reader, pids []int) error {
 	begun, ended := false, false
 	for lines := bufio.NewScanner(said); lines.Scan(); {

@@ -5,11 +5,11 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
-// bar is the most of ours for one of theirs at received: of the latency, and of the processors' time.
+// bar is the most of ours relative to theirs at received, for the latency and for the processors' time.
 const bar = 0.5
 
-// The programs of a contest, by index. The last is there in some cases only: the packets
-// alone, or the disk alone.
+// The programs of a contest, by index. Only some cases have the last one: the packets alone, or the
+// disk alone.
 const (
 	ours = iota
 	theirs

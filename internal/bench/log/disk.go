@@ -18,8 +18,8 @@ const (
 )
 
 // writeAndFlush measures the disk alone: one write of that many bytes, rounded up to blocks, and a
-// flush, repeated on a thread of a CPU. A durable log cannot be faster if each such pair has a
-// record of every client.
+// flush, repeated on a thread of a CPU. A durable log whose writes have one record of every client
+// cannot be faster.
 func writeAndFlush(dir string, bytes, records, cpu int, s span) (got sample, err error) {
 	path := filepath.Join(dir, "disk")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_DIRECT, 0o600)
@@ -65,7 +65,8 @@ func onCPU[T any](cpu int, f func() (T, error)) (value T, err error) {
 	return value, err
 }
 
-// pairs writes and flushes for a while, and says how long each took once that counts, one at least.
+// pairs writes and flushes for a while. It returns how long each pair took after the warm-up, at
+// least one.
 func pairs(f *os.File, b []byte, s span) (took []time.Duration, err error) {
 	at := int64(0)
 	for begin := time.Now(); len(took) == 0 || time.Since(begin) < s.warm+s.counted; {

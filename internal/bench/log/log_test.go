@@ -18,7 +18,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// What the two sides have.
+// The resources of the two sides.
 const (
 	serverCPU = 0
 	clientCPU = 1
@@ -42,8 +42,8 @@ type bed struct {
 }
 
 // TestAgainstTCP compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in
-// build/bench. A missed bar is in the table and no failure: on a busy machine it may say nothing
-// about the program.
+// build/bench. The table shows a missed bar; the test does not fail, since on a busy machine the
+// cause may be other load.
 func TestAgainstTCP(t *testing.T) {
 	b := newBed(t)
 	form, err := bench.WantedForm()
@@ -99,7 +99,8 @@ func works(form bench.Form) (all []work) {
 	return all
 }
 
-// spanOf has runs of half of the form's, since there are many cases, and no shorter ones than a busy machine may stand still for.
+// spanOf returns half of the form's span, since there are many cases. It is at least 500 ms, since a busy
+// machine may stop for shorter times.
 func spanOf(form bench.Form) span {
 	counted := max(form.Span/2, 500*time.Millisecond)
 	return span{warm: counted / 2, counted: counted}
@@ -123,7 +124,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// programs are those that do a work.
+// programs returns the programs that do a work.
 func (b *bed) programs(w work, s span) programs {
 	return programs{
 		ours:    func(context.Context) (sample, error) { return b.ours(w, s) },
@@ -152,7 +153,7 @@ func (b *bed) ours(w work, s span) (got sample, err error) {
 	return got, errors.Join(err, b.clear())
 }
 
-// config is the daemon's.
+// config is the daemon's configuration.
 func (b *bed) config(w work) string {
 	return fmt.Sprintf(`
 control: {socket: %[1]s/control.sock}
@@ -176,7 +177,7 @@ func (b *bed) theirs(w work, s span) (got sample, err error) {
 	return got, errors.Join(err, b.clear())
 }
 
-// packets measures what AF_XDP takes for the packets of ours.
+// packets measures how long AF_XDP takes for the packets of ours.
 func (b *bed) packets(w work, s span) (got sample, err error) {
 	p := b.pairs[0]
 	p.A.AwaitNoProgram(b.T)
@@ -187,7 +188,7 @@ func (b *bed) packets(w work, s span) (got sample, err error) {
 	return got, err
 }
 
-// listens returns what reports whether a server waits for clients.
+// listens returns a function that reports whether a server waits for clients.
 func (b *bed) listens(p *testenv.Pair) func() bool {
 	return func() (yes bool) {
 		p.B.Do(b.T, func() { yes = bench.Listens("tcp", port) })
@@ -195,7 +196,7 @@ func (b *bed) listens(p *testenv.Pair) func() bool {
 	}
 }
 
-// run measures clients while a server runs, once that is ready. said is what the server printed.
+// run starts a server and, when it is ready, measures the clients. said is the server's output.
 func (b *bed) run(p *testenv.Pair, ready func() bool, server, clients []string) (s sample, said string, err error) {
 	ended := make(chan error, 1)
 	cmd := pinned(&p.B, serverCPU, server)
@@ -208,7 +209,7 @@ func (b *bed) run(p *testenv.Pair, ready func() bool, server, clients []string) 
 	if err = bench.AwaitServer(b.Context(), ready, ended); err == nil {
 		s, err = measure(cmd.Process.Pid, pinned(&p.A, clientCPU, clients))
 	}
-	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	if end := <-ended; err == nil {
 		err = end
 	}

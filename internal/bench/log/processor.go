@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// userHertz is what /proc/stat counts in on every architecture: USER_HZ of the kernel's user space interface.
+// userHertz is the unit of /proc/stat on every architecture: USER_HZ of the kernel's user space interface.
 const userHertz = 100
 
-// started is what busyTime counts from.
+// started is the time from which busyTime counts.
 var started = time.Now()
 
-// busyTime is for how long processors were not idle so far, all together, up to a constant. It is told from the time they were idle, or were
-// not given to this machine: that is counted exactly, while the time they were busy is counted by ticks, which short turns slip through.
+// busyTime returns how long the processors were not idle so far, in sum, up to a constant. It is computed
+// from the time for which they were idle or not available to this machine, which the kernel counts exactly.
+// The kernel counts busy time by ticks, which miss short periods.
 func busyTime() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -27,7 +28,7 @@ func busyTime() (time.Duration, error) {
 	return time.Since(started)*time.Duration(runtime.NumCPU()) - idle, err
 }
 
-// idleTime reads it from the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal.
+// idleTime parses the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal.
 func idleTime(text string) (time.Duration, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -45,7 +46,8 @@ func idleTime(text string) (time.Duration, error) {
 	return time.Duration(ticks) * time.Second / userHertz, nil
 }
 
-// spent is the processor time so far of processes and those that they have started, of those threads that live.
+// spent is the processor time so far of processes and of the processes that they have started, without
+// threads that have ended.
 func spent(pids ...int) (sum time.Duration) {
 	for _, pid := range pids {
 		for _, task := range threads(pid) {
@@ -61,7 +63,7 @@ func threads(pid int) []string {
 	return all
 }
 
-// ofTask returns the processor time of a thread and the processes it has started; nothing if it
+// ofTask returns the processor time of a thread and the processes that it has started; zero if it
 // has ended.
 func ofTask(task string) (ns time.Duration, started []int) {
 	text, _ := os.ReadFile(filepath.Join(task, "schedstat"))

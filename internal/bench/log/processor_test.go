@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// TestBusyTime burns some processor time and finds it, of the machine and of this process.
+// TestBusyTime: busyTime and spent find the processor time that the test burns.
 func TestBusyTime(t *testing.T) {
 	before, own := busyTimeOf(t), spent(os.Getpid())
 	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
 	}
-	if got := busyTimeOf(t) - before; got < 30*time.Millisecond { // it may have waited for others, who were busy then
+	if got := busyTimeOf(t) - before; got < 30*time.Millisecond { // others may have been busy then
 		t.Errorf("the machine was busy for %v", got)
 	}
 	if got := spent(os.Getpid()) - own; got <= 0 || spent(-1) != 0 {
@@ -40,7 +40,7 @@ func TestIdleTime(t *testing.T) {
 	}
 }
 
-// TestWatch: what is between the two words counts, and nothing without them.
+// TestWatch: watch counts the time between the two words, and nothing if a word is missing.
 func TestWatch(t *testing.T) {
 	var s sample
 	if err := s.watch(strings.NewReader("connected\nmeasuring\nmeasured\n"), []int{os.Getpid()}); err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// verifyOurs has unifiedd verify a log, which must have all records from the first to the last.
+// verifyOurs runs unifiedd to verify a log, which must have all records from the first to the last.
 func verifyOurs(unifiedd, path string, last uint64) error {
 	said, err := exec.Command(unifiedd, "log", "verify", path).CombinedOutput()
 	want := fmt.Sprintf("%d records, ", last)
@@ -25,7 +25,8 @@ func verifyOurs(unifiedd, path string, last uint64) error {
 	return err
 }
 
-// verifyTheirs reports a file of log-server that has not all records that it says it has. It was not written to its end.
+// verifyTheirs returns an error if a file of log-server lacks records that the server claims. The file was
+// not written to its end.
 func verifyTheirs(path, said string) error {
 	var did struct{ Records, Bytes uint64 }
 	if err := json.Unmarshal([]byte(said), &did); err != nil {
@@ -65,13 +66,14 @@ func head(path string, n uint64) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// What a record of log-server has in front, and what its writes are multiples of: selftests/peers/log-peer/log.h.
+// The length of the header of a log-server record, and the unit of its writes:
+// selftests/peers/log-peer/log.h.
 const (
 	entryLen = 24
 	block    = 4096
 )
 
-// entry checks a record, and returns its length; 0: there is none.
+// entry checks a record, and returns its length; 0 if there is none.
 func entry(b []byte, position uint64) (uint64, error) {
 	if len(b) < entryLen || binary.LittleEndian.Uint32(b) == 0 {
 		return 0, nil

@@ -12,7 +12,7 @@ const (
 	durable  = "durable"
 )
 
-// work is what both sides get to do.
+// work is the work of both sides.
 type work struct {
 	size       int // bytes of a record
 	clients    int
@@ -20,7 +20,7 @@ type work struct {
 	gather     time.Duration // how long both sides wait for more before they write and flush; 0: they do when the disk is done with the last
 }
 
-// depth is how many records each client has under way.
+// depth is how many records each client has in flight.
 const depth = 1
 
 func (w work) name() string {
@@ -39,7 +39,7 @@ func (w work) name() string {
 // smallest part of the cost.
 func (w work) hasFloor() bool { return w.durability == received && w.gather > 0 }
 
-// span is how long to measure, and for how long before that not.
+// span is the warm-up, which is not measured, and the time that is.
 type span struct{ warm, counted time.Duration }
 
 // flags are the options of unified-flow-test load, words the arguments of log-client.
@@ -52,7 +52,7 @@ func (w work) words(s span) []string {
 	return []string{strconv.Itoa(w.clients), strconv.Itoa(depth), strconv.Itoa(w.size), milliseconds(s.warm), milliseconds(s.counted)}
 }
 
-// toDisk is of the daemon's configuration what says when to write and flush.
+// toDisk returns the part of the daemon's configuration that says when to write and flush.
 func (w work) toDisk() string {
 	if w.gather == 0 {
 		return ""

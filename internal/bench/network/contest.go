@@ -7,10 +7,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
-// costBar is the most processor time of ours for one of theirs.
+// costBar is the most processor time of ours relative to theirs.
 const costBar = 1.1
 
-// work is what both programs get to do.
+// work is the work of both programs.
 type work struct {
 	rate int // packets per second
 	size int // bytes of a packet
@@ -20,7 +20,7 @@ func (w work) name() string {
 	return fmt.Sprintf("receive %d packets/s of %d bytes", w.rate, w.size)
 }
 
-// newContest compares what receiving the packets costs.
+// newContest compares the cost of receiving the packets.
 func newContest(w work, ours, theirs contest.Run[run]) *contest.Contest[run] {
 	return &contest.Contest[run]{Name: w.name(), Programs: []contest.Run[run]{ours, theirs}, Measures: []contest.Measure[run]{
 		{Metric: "processor", Unit: "ns/packet", Better: bench.Less, Bar: costBar, Theirs: 1, Of: func(r run) float64 { return float64(r.cpu) / r.packets }},

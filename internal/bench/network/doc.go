@@ -8,10 +8,10 @@
 // packet.
 //
 // At such a rate nearly every packet wakes the receiver, which is most of the cost. So both, and
-// the sender, have real-time priority, and sleep and wake alike whatever else the machine does.
+// the sender, have real-time priority, and so sleep and wake alike under any other load.
 //
 // Processor time is the first number of schedstat of each thread, which the scheduler keeps to the
-// nanosecond: the value after the traffic less the value before. The cost of starting is not in
-// it. The XDP programs, of which ours does more, run in the sender's time, so the report also has
-// the time of the whole machine.
+// nanosecond: the value after the traffic less the value before. It excludes the cost of starting.
+// The XDP programs run in the sender's time, and ours does more. So the report also has the time of
+// the whole machine.
 package network

@@ -28,9 +28,9 @@ type bed struct {
 	ours, theirs string // paths of programs
 }
 
-// TestAgainstLibxdp compares in the form that UNIFIEDD_BENCH names and leaves table,
-// JSON and plot in build/bench. A missed bar is in the table and no failure: on a busy
-// machine it may say nothing about the program.
+// TestAgainstLibxdp compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot
+// in build/bench. The table shows a missed bar; the test does not fail, since on a busy machine the
+// cause may be other load.
 func TestAgainstLibxdp(t *testing.T) {
 	testenv.Root(t)
 	form, err := bench.WantedForm()
@@ -43,7 +43,7 @@ func TestAgainstLibxdp(t *testing.T) {
 	testenv.HugePages(t, 3*ringSize*frameSize)
 	b := &bed{T: t, ours: testenv.Build(t, "selftests/unified-xdp-test"), theirs: testenv.Compile(t, "../../../selftests/peers/xsk-peer/xsk-peer.c", "-lxdp", "-lbpf")}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	rounds := 2 * form.Rounds // waking up costs what it likes to: many pairs tell more than long ones
+	rounds := 2 * form.Rounds // the cost of a wake-up varies, so many pairs are better than long ones
 	w := work{rate: 100000, size: 1024}
 	receive := func(k int) contest.Run[run] {
 		return func(context.Context) (run, error) { return b.measure(k, w, form.Span) }
@@ -64,8 +64,8 @@ func TestAgainstLibxdp(t *testing.T) {
 	}
 }
 
-// measure runs one receiver under the sender's traffic. Real-time priority keeps
-// what else the machine does from deciding how many packets a wake-up finds.
+// measure runs one receiver under the sender's traffic. With real-time priority, other load does
+// not influence how many packets a wake-up finds.
 func (b *bed) measure(k int, w work, span time.Duration) (run, error) {
 	pinned := func(e *testenv.End, cpu int, name string, args ...string) *exec.Cmd {
 		return e.Command("taskset", append([]string{"-c", strconv.Itoa(cpu), "chrt", "--fifo", "10", name}, args...)...)
@@ -108,7 +108,7 @@ func libxdpVersion(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestProcessTime burns some processor time and finds it.
+// TestProcessTime: processTime finds the processor time that the test burns.
 func TestProcessTime(t *testing.T) {
 	a, err := processTime(os.Getpid())
 	if err != nil {

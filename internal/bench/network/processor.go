@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// processTime is the processor time of a process so far, of those of its threads
-// that live.
+// processTime is the processor time of a process so far, without threads that have ended.
 func processTime(pid int) (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err == nil && len(files) == 0 {
@@ -41,12 +40,12 @@ func firstNumber(name string) (int64, error) {
 	return strconv.ParseInt(first, 10, 64)
 }
 
-// userHertz is what /proc/stat counts in on every architecture: USER_HZ of the
-// kernel's user space interface.
+// userHertz is the unit of /proc/stat on every architecture: USER_HZ of the kernel's user space
+// interface.
 const userHertz = 100
 
-// busyTime is the time all processors together were not idle so far, interrupts
-// included where the kernel accounts for them.
+// busyTime is how long all processors were not idle so far, in sum, including interrupts where the
+// kernel accounts for them.
 func busyTime() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

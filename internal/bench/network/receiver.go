@@ -20,8 +20,7 @@ type run struct {
 	machine              time.Duration // of all processors
 }
 
-// result is the JSON that both receivers print. One tells its waits in all, the other
-// for each packet.
+// result is the JSON that both receivers print. One reports its waits in all, the other per packet.
 type result struct {
 	Packets       float64 `json:"received_packets"`
 	Lost          float64 `json:"lost_packets"`
@@ -29,8 +28,8 @@ type result struct {
 	WaitsOfPacket float64 `json:"waits_per_packet"`
 }
 
-// receiver is a program that says on standard error that it is receiving, goes on
-// until it is interrupted, and prints a result.
+// receiver is a program that reports on standard error that it is receiving, runs until it is
+// interrupted, and prints a result.
 type receiver struct {
 	cmd    *exec.Cmd
 	out    bytes.Buffer
@@ -61,8 +60,8 @@ func launch(cmd *exec.Cmd) (*receiver, error) {
 	return r, nil
 }
 
-// observe returns what the receiver and the machine spent while f ran, and a
-// moment more for the last packets.
+// observe returns the processor time of the receiver and of the machine while f ran, plus a moment
+// for the last packets.
 func (r *receiver) observe(f func() error) (cpu, machine time.Duration, err error) {
 	cpu, err = processTime(r.cmd.Process.Pid)
 	if err != nil {
@@ -85,7 +84,7 @@ func (r *receiver) observe(f func() error) (cpu, machine time.Duration, err erro
 
 // end interrupts the receiver and reads its result.
 func (r *receiver) end() (run, error) {
-	_ = r.cmd.Process.Signal(os.Interrupt) // it may have ended by itself; Wait says how
+	_ = r.cmd.Process.Signal(os.Interrupt) // it may have ended already; Wait returns how
 	rest, _ := io.ReadAll(r.errors)
 	r.said.Write(rest)
 	if err := r.cmd.Wait(); err != nil {

@@ -10,13 +10,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
-// The bars: as much done, for as much processor time, within what a measurement can tell.
+// The bars: the same amount of work, with the same processor time, up to the accuracy of a
+// measurement.
 const (
 	rateBar = 0.95
 	costBar = 1.05
 )
 
-// sample is what one run did.
+// sample is the result of one run.
 type sample struct {
 	operations, bytes float64
 	wall, busy        time.Duration
@@ -58,5 +59,5 @@ func newContest(w work, ours, theirs contest.Run[sample]) *contest.Contest[sampl
 	return &contest.Contest[sample]{Name: w.name(), Programs: []contest.Run[sample]{ours, theirs}, Measures: []contest.Measure[sample]{rate, cost}}
 }
 
-// cost is the processors' time for an operation, in microseconds.
+// cost is the processor time of an operation, in microseconds.
 func (s sample) cost() float64 { return float64(s.busy.Microseconds()) / s.operations }

@@ -18,7 +18,7 @@ import (
 
 const hostID = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a03"
 
-// connect has the kernel connect to a target, and returns the block device that it makes.
+// connect connects the kernel to a target, and returns the block device that appears.
 func connect(t *testing.T, port, nqn string) (disk string) {
 	t.Helper()
 	run(t, "nvme", "connect", "-t", "rdma", "-a", address, "-s", port, "-n", nqn, "--hostid", hostID, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+hostID)
@@ -49,19 +49,19 @@ type load struct {
 	*testing.T
 	disk    string
 	command *exec.Cmd
-	stat    string // what the kernel counts of the device
+	stat    string // the kernel's counters of the device
 }
 
-// begin starts a fio on a block device and stops it as soon as it does something.
+// begin starts a fio on a block device and stops it as soon as it does I/O.
 func begin(t *testing.T, disk string, w work) *load {
 	t.Helper()
 	l := &load{T: t, disk: disk, stat: "/sys/block/" + disk + "/stat"}
 	if paths, _ := filepath.Glob("/sys/block/" + pathOf(disk) + "/stat"); len(paths) == 1 {
-		l.stat = paths[0] // what has several paths is not counted before Linux 6.4
+		l.stat = paths[0] // before Linux 6.4 a device with several paths has no counters
 	}
 	l.command = exec.Command(testenv.Tool(t, "fio"), "--name=load", "--filename=/dev/"+disk, "--rw="+w.mode, fmt.Sprintf("--bs=%d", w.size), fmt.Sprintf("--iodepth=%d", w.depth),
 		"--ioengine=libaio", "--direct=1", "--time_based", "--runtime=3600", "--size=256m", "--norandommap", "--randrepeat=1", "--gtod_reduce=1", "--scramble_buffers=0",
-		"--thread") // a process of its own would be of a session of its own, which no signal to the group stops
+		"--thread") // a separate process has its own session, and no signal to the group stops it
 	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.command.Start(); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func begin(t *testing.T, disk string, w work) *load {
 	return l
 }
 
-// stop stops it, and waits until what it has asked for is done.
+// stop stops fio, and waits until its outstanding requests are complete.
 func (l *load) stop() {
 	l.Helper()
 	l.signal(syscall.SIGSTOP)
@@ -98,10 +98,10 @@ func (l *load) end() {
 	_ = l.command.Wait() // it was killed
 }
 
-// settles is how long a fio that goes on runs before it is measured, and one that is stopped is left alone.
+// settles is how long fio runs again before it is measured, and how long it rests after it is stopped.
 const settles = 100 * time.Millisecond
 
-// measure has it go on for a while.
+// measure continues fio for a while.
 func (l *load) measure(span time.Duration, size int) sample {
 	l.Helper()
 	l.signal(syscall.SIGCONT)
@@ -122,14 +122,14 @@ const (
 	sector     = 512
 )
 
-// bytes is what was read and written: Documentation/admin-guide/iostats.rst.
+// bytes returns the bytes read and written: Documentation/admin-guide/iostats.rst.
 func (l *load) bytes() uint64 {
 	l.Helper()
 	f := l.fields(l.stat)
 	return (f[2] + f[6]) * sector
 }
 
-// idle is how long the processors had nothing to do: proc_stat(5), in hundredths of a second.
+// idle returns how long the processors were idle: proc_stat(5), in hundredths of a second.
 func (l *load) idle() time.Duration {
 	l.Helper()
 	f := l.fields("/proc/stat")

@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestAgainstNvmet compares with nvmet-rdma in the form that UNIFIEDD_BENCH names. The guest is gone afterwards, so the report goes to standard
-// output, where make lab-bench takes it from.
+// TestAgainstNvmet compares with nvmet-rdma in the form that UNIFIEDD_BENCH names. The guest does not outlive
+// the test, so the report goes to standard output, where make lab-bench reads it.
 func TestAgainstNvmet(t *testing.T) {
 	testenv.Long(t, "make lab-bench measures; that the target works TestOnVerbs of flows/nvmet shows")
 	form, err := bench.WantedForm()

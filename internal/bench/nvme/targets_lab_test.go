@@ -28,7 +28,7 @@ const (
 	queueDepth = 128 // as many as the initiator asks for
 )
 
-// serveOurs serves the disk by the daemon.
+// serveOurs serves the disk with the daemon.
 func serveOurs(t *testing.T, device string) {
 	t.Helper()
 	testenv.HugePages(t, (regionMiB+2)<<20)
@@ -57,7 +57,7 @@ flows:
 	}
 	said := func() []byte { text, _ := os.ReadFile(log.Name()); return text }
 	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM) // it may have ended by itself; Wait says how
+		_ = c.Process.Signal(syscall.SIGTERM) // it may have ended already; Wait returns how
 		if err := c.Wait(); err != nil || t.Failed() {
 			t.Errorf("the daemon: %v\n%s", err, said())
 		}
@@ -65,10 +65,11 @@ flows:
 	testenv.Wait(t, testenv.Within(30*time.Second), "the daemon to serve", func() bool { return bytes.Contains(said(), []byte("flow runs")) })
 }
 
-// nvmet is where the kernel's target is configured: Documentation/nvme/nvmet.rst, drivers/nvme/target/configfs.c.
+// nvmet is the directory that configures the kernel's target: Documentation/nvme/nvmet.rst,
+// drivers/nvme/target/configfs.c.
 const nvmet = "/sys/kernel/config/nvmet"
 
-// serveTheirs serves the disk by the kernel's target.
+// serveTheirs serves the disk with the kernel's target.
 func serveTheirs(t *testing.T) {
 	t.Helper()
 	labenv.Modules(t, "nvmet", "nvmet_rdma")

@@ -44,7 +44,7 @@ func Perftest() *Program {
 		client: func(p Place, w Work) []string { return append(perftest(p, w), p.Address) }}
 }
 
-// perftest is the command of both its ends, which must agree.
+// perftest is the command of both ends, whose options must agree.
 func perftest(p Place, w Work) []string {
 	args := []string{perftestName(w), "-d", p.Device, "-x", strconv.Itoa(p.GID), "-m", strconv.Itoa(p.MTU), "-n", strconv.Itoa(w.Count)}
 	if w.Op != "fetch-add" {
@@ -67,14 +67,14 @@ func perftestName(w Work) string {
 	return "ib_" + op + "_lat"
 }
 
-// The processors that the ends run on, of both programs.
+// The processors of the ends, for both programs.
 const (
 	serverCPU = "0"
 	clientCPU = "1"
 )
 
-// measure starts a server and a client and returns the client's result. Nothing of either is
-// left behind.
+// measure starts a server and a client and returns the client's result. It leaves no process or
+// file behind.
 func (g *Program) measure(ctx context.Context, p Place, w Work) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -111,7 +111,7 @@ func run(ctx context.Context, cpu string, command []string) ([]byte, error) {
 	return out, err
 }
 
-// read finds the row of a table as perftest prints it, and in it the median of latencies in
+// read finds the row in a table of perftest's form, and in it the median of latencies in
 // microseconds, or the average bandwidth in MB/s.
 func read(out string, w Work) (float64, error) {
 	column, least := 4, 9

@@ -28,7 +28,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestSameWork compares what the two are asked for.
+// TestSameWork: both command lines ask for the same work.
 func TestSameWork(t *testing.T) {
 	for _, c := range []struct {
 		work         Work

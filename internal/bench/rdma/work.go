@@ -10,7 +10,7 @@ type Work struct {
 	Bandwidth bool   // and not latency
 }
 
-// Place is where it is done: a device with an address, of both ends.
+// Place is where both ends run: a device with an address.
 type Place struct {
 	Card    string // network interface
 	Device  string // its RDMA device
@@ -19,11 +19,10 @@ type Place struct {
 	MTU     int    // of the path
 }
 
-// depth is how many requests are under way at once in a test of bandwidth, the default of
-// both programs.
+// depth is how many requests are in flight in a bandwidth test, the default of both programs.
 const depth = 128
 
-// Name is what people know it by.
+// Name is the name for people.
 func (w Work) Name() string {
 	what := "latency"
 	if w.Bandwidth {
@@ -39,7 +38,8 @@ func size(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Works are the cases: latency tests of so many messages, and bandwidth tests of so many bytes.
+// Works returns the cases: latency tests of a number of messages, and bandwidth tests of a number
+// of bytes.
 func Works(messages, bytes int) (all []Work) {
 	for _, op := range []string{"send", "write", "read"} {
 		all = append(all, Work{Op: op, Size: 2, Count: messages})

@@ -20,7 +20,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// expected is about how many packets a second both send, for the number of rounds through the capture.
+// expected is roughly how many packets per second both send. It determines the number of rounds through the
+// capture.
 const expected = 400_000
 
 // TestAgainstTcpreplay compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in build/bench.
@@ -60,10 +61,10 @@ func TestAgainstTcpreplay(t *testing.T) {
 	}
 }
 
-// packets is how many a capture has.
+// packets is how many packets a capture has.
 const packets = 50_000
 
-// writeCapture makes a capture of packets of one size.
+// writeCapture writes a capture with packets of one size.
 func writeCapture(t *testing.T, pair *testenv.Pair, size int) (file string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -83,13 +84,13 @@ func writeCapture(t *testing.T, pair *testenv.Pair, size int) (file string) {
 	return file
 }
 
-// outcome is what a run did.
+// outcome is the result of a run.
 type outcome struct {
 	rate float64 // packets a second
 	cost float64 // nanoseconds of processors' time for a packet
 }
 
-// program is how to have one of them send, and what it says of that.
+// program is how to run one of the senders, and how to parse its output.
 type program struct {
 	args []string
 	said *regexp.Regexp // packets, and seconds
@@ -105,7 +106,7 @@ func theirs(t *testing.T) program {
 	return program{[]string{testenv.Tool(t, "tcpreplay"), "-q", "--topspeed", "--preload-pcap"}, regexp.MustCompile(`Actual: (\d+) packets .* in ([0-9.]+) seconds`)}
 }
 
-// send runs a program. Both have what they say in one place.
+// send runs a program and parses its standard output and standard error.
 func (p program) send(t *testing.T, pair *testenv.Pair, file string, loops, want int) (o outcome, err error) {
 	args := append([]string{"netns", "exec", pair.A.Namespace.Name, "sh", "-c", `exec "$@" 2>&1`, "sh"}, p.args...)
 	out, used, err := bench.Run(t.Context(), 0, "ip", append(args, "--loop", strconv.Itoa(loops), "-i", pair.A.Ifname, file)...)

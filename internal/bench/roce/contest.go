@@ -17,7 +17,7 @@ type runner struct {
 	start float64 // seconds of processor time of both ends for next to nothing
 }
 
-// contest is one work of several programs.
+// contest is one work that several programs do.
 type contest struct {
 	work
 	runners []*runner
@@ -25,7 +25,7 @@ type contest struct {
 	rounds  *benchcontest.Contest[sample]
 }
 
-// duel is what is compared of two of them.
+// duel says what is compared between two of them.
 type duel struct {
 	ours, theirs *runner
 	measure
@@ -44,7 +44,7 @@ var (
 	tail    = measure{"99%", "µs", bench.Less, func(s sample, _ work) float64 { return s.tail }}
 	average = measure{"average", "MB/s", bench.More, func(s sample, _ work) float64 { return s.rate }}
 	cost    = measure{"processor", "s/GB", bench.Less, func(s sample, w work) float64 {
-		// A run as short as a test's may be lost in what starting varies by.
+		// A run as short as a test's may take less time than the variation of the start.
 		return math.Max(s.cpu, 1e-6) / float64(w.bytes()) * 1e9
 	}}
 )
@@ -66,7 +66,7 @@ func (c *contest) prepare() {
 	}
 }
 
-// calibrate finds what starting costs each program, where that counts.
+// calibrate measures the cost of starting each program, where that matters.
 func (c *contest) calibrate(ctx context.Context) error {
 	if !c.bandwidth {
 		return nil

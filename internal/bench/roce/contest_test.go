@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
-// compared has each program of a contest measure other numbers, and compares them.
+// compared returns the comparisons of a contest in which each program measures other numbers.
 func compared(c *contest) []bench.Comparison {
 	c.prepare()
 	var round []sample

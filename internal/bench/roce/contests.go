@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
-// The bars on this machine, of messages of barred bytes.
+// The bars on this machine, for messages of barred bytes.
 const (
 	barred      = 64
 	pingpongBar = 1.25 // of the median of xsk-pingpong
@@ -14,13 +14,13 @@ const (
 	tailBar     = 1.0  // of its 99th percentile
 )
 
-// The bars between guests, of Soft-RoCE with the programs of perftest.
+// The bars between guests, for Soft-RoCE with the programs of perftest.
 const (
 	softLatencyBar   = 0.5
 	softBandwidthBar = 2
 )
 
-// How much a run of the usual form moves here, and between guests.
+// How much a run of the usual form transfers here, and between guests.
 const (
 	messages      = 100_000
 	moved         = 768 << 20
@@ -31,10 +31,10 @@ const (
 // chunk is the bytes of a message in tests of bandwidth.
 const chunk = 65536
 
-// share is as much of what the usual form does as a form does.
+// share scales a number for the usual form to a form.
 func share(n int, f bench.Form) int { return int(time.Duration(n) * f.Span / bench.Usual.Span) }
 
-// latencyHere is latency of messages of a size against other sockets.
+// latencyHere compares the latency of messages of a size with other sockets.
 func latencyHere(p place, size int, f bench.Form, path, peer string) *contest {
 	at := func(g *program) *runner { return &runner{program: g, place: p} }
 	bare, udp := at(pingpong(peer)), at(sockperf())
@@ -55,7 +55,8 @@ func latencyHere(p place, size int, f bench.Form, path, peer string) *contest {
 	return c
 }
 
-// bandwidthHere is bandwidth against TCP, over a link that passes packets and one that passes large segments.
+// bandwidthHere compares the bandwidth with TCP, over a link that passes packets and one that passes large
+// segments.
 func bandwidthHere(wire, large place, f bench.Form, path string) *contest {
 	packets, segments := &runner{program: iperf3(), place: wire}, &runner{program: iperf3(), place: large}
 	segments.name += " with large segments"
@@ -74,7 +75,7 @@ func bandwidthHere(wire, large place, f bench.Form, path string) *contest {
 	return c
 }
 
-// betweenGuests is an operation against the same over Soft-RoCE.
+// betweenGuests compares an operation with the same operation over Soft-RoCE.
 func betweenGuests(p place, op string, size int, f bench.Form, path, device string) *contest {
 	o, theirs := &runner{program: ours(path, op), place: p}, &runner{program: perftest(op, device), place: p}
 	c := &contest{work: work{size: size, count: share(guestMessages, f)}, runners: []*runner{o, theirs}}

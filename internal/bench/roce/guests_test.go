@@ -21,8 +21,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// The wire between two guests: docs/lab.md. The tests tell each other over a port of their own
-// what to start and to end.
+// The wire between two guests: docs/lab.md. The tests use a port of their own to start and stop
+// each other's programs.
 const (
 	wireCard   = "link0"
 	wireServer = "10.78.0.2"
@@ -33,7 +33,7 @@ const (
 const programVariable = "UNIFIEDD_RDMA_TEST"
 
 // TestBetweenGuests compares with the programs of perftest over Soft-RoCE, in the form that UNIFIEDD_BENCH
-// names. It is run in both guests of a pair by make lab-bench, and in no other way: the second has the servers.
+// names. Only make lab-bench runs it, in both guests of a pair. The second guest has the servers.
 func TestBetweenGuests(t *testing.T) {
 	g := newGuest(t)
 	if os.Getenv("UNIFIEDD_LAB_HOST") == "2" {
@@ -64,7 +64,7 @@ func newGuest(t *testing.T) *guest {
 	return g
 }
 
-// prepare gives this guest's end of the wire the MTU that suits a program.
+// prepare sets the MTU of this guest's end of the wire for a program.
 func prepare(p *program) error {
 	link, err := netlink.LinkByName(wireCard)
 	if err == nil {
@@ -76,7 +76,7 @@ func prepare(p *program) error {
 	return nil
 }
 
-// errand is what one guest asks of the other: to start a server, or to end it.
+// errand is a request from one guest to the other: to start a server, or to end it.
 type errand struct {
 	Ours      bool // unified-rdma-test, and not perftest
 	Op        string
@@ -92,7 +92,7 @@ type outcome struct {
 	Error string
 }
 
-// serves does errands until the other guest has had all.
+// serves handles requests until the other guest closes the connection.
 func (g *guest) serves(t *testing.T) {
 	l, err := net.Listen("tcp", wireServer+wirePort)
 	if err != nil {
@@ -114,7 +114,7 @@ func (g *guest) serves(t *testing.T) {
 	}
 }
 
-// errand starts a server, says when it is ready, and ends it when it is told to.
+// errand starts a server, reports that it is ready, and ends it on request.
 func (g *guest) errand(ctx context.Context, e errand, in *json.Decoder, out *json.Encoder) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -150,7 +150,7 @@ type remote struct {
 	out *json.Encoder
 }
 
-// send sends the other guest on an errand.
+// send sends a request to the other guest.
 func (r *remote) send(e errand) (float64, error) {
 	var o outcome
 	err := r.out.Encode(e)
@@ -165,7 +165,7 @@ func (r *remote) send(e errand) (float64, error) {
 
 func (r *remote) end() (float64, error) { return r.send(errand{Abandon: r.ctx.Err() != nil}) }
 
-// asks is the guest with the clients.
+// asks runs the clients, in the guest that has them.
 func (g *guest) asks(t *testing.T) {
 	form, err := bench.WantedForm()
 	if err != nil {
@@ -202,7 +202,7 @@ func (g *guest) asks(t *testing.T) {
 	}
 }
 
-// contests are the cases: all of them, those chosen, or in the short form two.
+// contests returns the cases: all, those selected, or two in the short form.
 func (g *guest) contests(t *testing.T, form bench.Form) (all []*contest) {
 	t.Helper()
 	wanted, err := bench.WantedCases()
@@ -223,11 +223,11 @@ func (g *guest) contests(t *testing.T, form bench.Form) (all []*contest) {
 	return all
 }
 
-// perftestVersion is what the programs call themselves.
+// perftestVersion is the version that the programs print.
 func perftestVersion(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), testenv.Tool(t, "ib_write_lat"), "--version").CombinedOutput()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) { // its exit status says nothing
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) { // its exit status has no meaning
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(out)) {

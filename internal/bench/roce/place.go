@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
-// end is a host as programs see it.
+// end is a host from the view of programs.
 type end struct {
 	netns   string // the file of its network namespace; empty: that of the process
 	card    string
@@ -36,8 +36,9 @@ type place struct {
 	serve func(ctx context.Context, g *program, w work) (server, error)
 }
 
-// server is one that runs.
+// server is a running server.
 type server interface {
-	// end waits for its end, which it is asked for where it would go on, and returns the processor time in seconds.
+	// end waits for the server's end, after asking it to end if it would otherwise run on. It returns the
+	// processor time in seconds.
 	end() (cpu float64, err error)
 }

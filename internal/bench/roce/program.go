@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// program is one of those compared: the command lines of its ends.
+// program is one of the compared programs: the command lines of its ends.
 type program struct {
 	name     string
 	op       string // of unified-rdma-test and perftest
-	protocol string // tcp or udp, of the port; empty: its client finds the server by itself
+	protocol string // tcp or udp, of the port; empty: the client finds the server without a port
 	port     int
 	mtu      int  // of the link between guests that suits it best
-	endless  bool // its server goes on until it is interrupted
+	endless  bool // its server runs until it is interrupted
 	server   func(p place, w work) []string
 	client   func(p place, w work) []string
-	read     func(out []byte, w work) (sample, error) // what the client printed
+	read     func(out []byte, w work) (sample, error) // parses the client's output
 }
 
 // limit is the longest that a run may take.
 const limit = time.Minute
 
-// measure runs a server and a client and returns what the client printed. Nothing of either is left
+// measure runs a server and a client and returns the client's result. It leaves no process or file
 // behind.
 func (g *program) measure(ctx context.Context, p place, w work) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)

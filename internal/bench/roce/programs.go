@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// The path MTU of ours, and of the link, so that a packet of any program holds 4 KiB.
+// The path MTU of ours, and the MTU of the link, so that a packet of any program holds 4 KiB.
 const (
 	pathMTU = 4096
 	linkMTU = 4200
 )
 
-// frameMTU is of a link whose packets fit a frame.
+// frameMTU is the MTU of a link whose packets fit a frame.
 const frameMTU = 2200
 
-// depth is how many messages of unified-rdma-test are under way in a test of bandwidth: its default.
+// depth is how many messages of unified-rdma-test are in flight in a bandwidth test: its default.
 const depth = 128
 
-// ring is how many frames wait for packets in a test of latency: as many as xsk-pingpong has. The more there are, the longer ago is it
-// that each was in a cache.
+// ring is how many frames wait for packets in a latency test: as many as xsk-pingpong has. The more frames
+// there are, the longer ago each was in a cache.
 const ring = 64
 
-// maxWait is the timeout after which ours and perftest send again, 4.096 µs << maxWait: two guests on a machine are slow enough for
-// shorter ones to run out while nothing is lost.
+// maxWait is the timeout after which ours and perftest send again, 4.096 µs << maxWait. Two guests on a
+// machine are so slow that shorter ones would expire without a loss.
 const maxWait = 18
 
 // ours is unified-rdma-test.

@@ -10,7 +10,7 @@ var here = place{
 	client: end{netns: "/run/netns/a", card: "a0", mac: "02:00:00:00:00:01", address: "10.0.0.1"},
 }
 
-// TestSameWork compares what the programs are asked for.
+// TestSameWork: the command lines ask for the same work.
 func TestSameWork(t *testing.T) {
 	latency := work{size: 64, count: 1000, seconds: 2}
 	for _, c := range []struct {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// readTable reads the row of a table as perftest prints it: the median and the 99th percentile of latencies
-// in microseconds, or the average bandwidth in MB/s.
+// readTable reads the row in a table of perftest's form: the median and the 99th percentile of latencies in
+// microseconds, or the average bandwidth in MB/s.
 func readTable(out []byte, w work) (s sample, err error) {
 	f, err := row(string(out), w)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// The processors that the ends run on.
+// The processors of the ends.
 const (
 	serverCPU = 0
 	clientCPU = 1
 )
 
 // TestAgainstSockets compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in
-// build/bench. A missed bar is in the table and no failure: on a busy machine it may say nothing
-// about the program.
+// build/bench. The table shows a missed bar; the test does not fail, since on a busy machine the cause may be
+// other load.
 func TestAgainstSockets(t *testing.T) {
 	b := newBed(t)
 	form, err := bench.WantedForm()
@@ -45,8 +45,8 @@ func TestAgainstSockets(t *testing.T) {
 	}
 }
 
-// bed is the machinery of the comparison: programs, and two veth pairs of which the kernel
-// passes packets over the one and large segments over the other.
+// bed is the machinery of the comparison: programs and two veth pairs. The kernel passes packets
+// over one pair and large segments over the other.
 type bed struct {
 	*testing.T
 	wire, large place
@@ -133,7 +133,7 @@ func libxdpVersion(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// called is what a program calls itself and its version.
+// called is the name and version that a program prints.
 func called(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, name), "--version").Output()

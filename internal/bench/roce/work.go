@@ -2,7 +2,7 @@ package roce
 
 import "fmt"
 
-// work is what the programs get to do, of which each takes what concerns it.
+// work is the work of the programs. Each uses the fields that concern it.
 type work struct {
 	size      int  // bytes of a message
 	count     int  // messages
@@ -19,7 +19,7 @@ func bytes(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// sample is what a run told, and what it cost.
+// sample is the result of a run and its cost.
 type sample struct {
 	typical, tail float64 // of latency: median and 99th percentile in µs
 	rate          float64 // of bandwidth: MB/s, of 1048576 bytes

@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
-// The bars: as many operations, for as much processor time, within what a
-// measurement can tell.
+// The bars: the same number of operations, with the same processor time, up to the accuracy of a
+// measurement.
 const (
 	rateBar = 0.95
 	costBar = 1.05
@@ -27,7 +27,7 @@ type Contest struct {
 	span     time.Duration
 }
 
-// NewContest makes one on a target that people know by a name.
+// NewContest makes a case on a target. target is its name for people.
 func NewContest(target string, w Work, programs [2]*Program, span time.Duration) *Contest {
 	c := &Contest{Work: w, programs: programs, span: span}
 	c.Contest = &contest.Contest[run]{Name: w.name(target), Measures: []contest.Measure[run]{
@@ -40,8 +40,8 @@ func NewContest(target string, w Work, programs [2]*Program, span time.Duration)
 	return c
 }
 
-// Calibrate finds what starting costs each program: the median of some runs. Without
-// it the comparison of processor time holds for long runs only.
+// Calibrate measures the cost of starting each program: the median of some runs. Without it the
+// comparison of processor time is valid for long runs only.
 func (c *Contest) Calibrate(ctx context.Context, runs int) error {
 	for i, p := range c.programs {
 		spent := make([]time.Duration, runs)
@@ -58,7 +58,7 @@ func (c *Contest) Calibrate(ctx context.Context, runs int) error {
 	return nil
 }
 
-// measure runs a program, once the disk is at rest.
+// measure runs a program, after the disk has rested.
 func (c *Contest) measure(ctx context.Context, k int) (run, error) {
 	time.Sleep(rest(c.span))
 	r, err := c.programs[k].measure(ctx, c.Work, c.span)
@@ -66,13 +66,13 @@ func (c *Contest) measure(ctx context.Context, k int) (run, error) {
 	return r, err
 }
 
-// rest is how long the disk is left alone before a run. What a run wrote is still on
-// its way when it has ended, and would be charged to the next one, the less the longer
-// that takes to start.
+// rest is how long the disk has no load before a run. At the end of a run some of its writes are
+// still under way. They would be charged to the next run, and more so to a program that starts
+// faster.
 func rest(span time.Duration) time.Duration { return min(span/2, 400*time.Millisecond) }
 
 // each is the processor time of an operation in microseconds.
 func (r run) each() float64 {
-	// A run as short as a test's may be lost in what starting varies by.
+	// A run as short as a test's may take less time than the variation of the start.
 	return float64(max(r.cpu, time.Microsecond).Nanoseconds()) / 1e3 / r.operations
 }

@@ -32,7 +32,7 @@ func (w Work) name(target string) string {
 	return fmt.Sprintf("%s, %s of 4 KiB, depth %d", target, what, w.Depth)
 }
 
-// run is what one run of a program did.
+// run is the result of one run of a program.
 type run struct {
 	operations float64
 	rate       float64       // operations per second
@@ -53,7 +53,7 @@ func Ours(path string, cpu int) *Program { return &Program{path, cpu, oursArgs, 
 // Fio is fio, on one CPU.
 func Fio(path string, cpu int) *Program { return &Program{path, cpu, fioArgs, fioRead} }
 
-// measure runs the program for a while; a span of zero is one operation.
+// measure runs the program for a time span. A span of zero means one operation.
 func (p *Program) measure(ctx context.Context, w Work, span time.Duration) (run, error) {
 	out, used, err := bench.Run(ctx, p.cpu, p.path, p.args(w, span)...)
 	if err != nil {
@@ -93,7 +93,7 @@ func fioArgs(w Work, span time.Duration) []string {
 	return append(args, "--time_based", fmt.Sprintf("--runtime=%dms", span.Milliseconds()))
 }
 
-// fioRead reads the JSON of fio, in front of which it may have put warnings.
+// fioRead parses the JSON of fio, which may have warnings in front of it.
 func fioRead(out []byte) (run, error) {
 	type half struct {
 		Operations float64 `json:"total_ios"`
@@ -115,7 +115,7 @@ func fioRead(out []byte) (run, error) {
 	return run{operations: j.Read.Operations + j.Write.Operations, rate: j.Read.Rate + j.Write.Rate}, nil
 }
 
-// FioVersion is what fio calls itself.
+// FioVersion is the version that fio prints.
 func FioVersion(ctx context.Context, path string) (string, error) {
 	out, _, err := bench.Run(ctx, -1, path, "--version")
 	return strings.TrimSpace(string(out)), err

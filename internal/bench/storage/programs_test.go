@@ -23,7 +23,7 @@ func TestReadResults(t *testing.T) {
 	}
 }
 
-// TestSameWork compares what the two are asked for.
+// TestSameWork: both command lines ask for the same work.
 func TestSameWork(t *testing.T) {
 	w := Work{Path: "/p", Size: 1 << 20, Mode: "randread", Depth: 64}
 	fio, ours := fioArgs(w, time.Second), oursArgs(w, time.Second)
@@ -40,7 +40,7 @@ func TestSameWork(t *testing.T) {
 	}
 }
 
-// TestSameWorkOnNode compares it for an NVMe node.
+// TestSameWorkOnNode: for an NVMe node, both command lines ask for the same work.
 func TestSameWorkOnNode(t *testing.T) {
 	w := Work{Path: "/p", Size: 1 << 20, Mode: "randwrite", Depth: 64, Batch: 8, Rate: true, Node: true}
 	fio, ours := fioArgs(w, time.Second), oursArgs(w, time.Second)
@@ -57,7 +57,7 @@ func TestSameWorkOnNode(t *testing.T) {
 	}
 }
 
-// TestCostPerOperation: a run that costs less than starting did still costs something.
+// TestCostPerOperation: a run that costs less than the start still has a cost above zero.
 func TestCostPerOperation(t *testing.T) {
 	if got := (run{operations: 1000, cpu: 2 * time.Millisecond}).each(); got != 2 {
 		t.Errorf("%v µs each", got)

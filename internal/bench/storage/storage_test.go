@@ -17,9 +17,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestAgainstFio compares in the form that UNIFIEDD_BENCH names and leaves table, JSON
-// and plot in build/bench. A missed bar is in the table and no failure: on a
-// busy machine it may say nothing about the program.
+// TestAgainstFio compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in
+// build/bench. The table shows a missed bar; the test does not fail, since on a busy machine the
+// cause may be other load.
 func TestAgainstFio(t *testing.T) {
 	testenv.Root(t)
 	form, err := bench.WantedForm()
@@ -78,7 +78,7 @@ func prepare(t *testing.T, size uint64, programs [2]*Program, span time.Duration
 	return all
 }
 
-// fill writes bytes that do not compress, and waits until they are on the disk.
+// fill writes incompressible bytes, and waits until they are on the disk.
 func fill(t *testing.T, path string, size uint64) {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -100,8 +100,7 @@ func fill(t *testing.T, path string, size uint64) {
 	}
 }
 
-// compete measures all cases once a round, so that what happens to the machine
-// meanwhile happens to all of them.
+// compete measures all cases once a round, so that changes of the machine affect all of them.
 func compete(t *testing.T, contests []*Contest, pace Pace) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
