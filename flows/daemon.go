@@ -96,8 +96,8 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// giveProcessors makes sure that control work need not wait for the workers' processors. With only one to
-// spare, each wait takes up to a scheduler tick of 10 ms, or more.
+// giveProcessors gives the Go scheduler two processors more than there are workers. With only one more,
+// control work waits for the scheduler's next tick each time: 10 ms and more.
 func giveProcessors(workers int) {
 	if want := workers + 2; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)

@@ -15,7 +15,7 @@
 // (Register).
 //
 // Devices. The package reads state, addresses and counters of RDMA devices from
-// /sys/class/infiniband, without libibverbs; see [Ports] and [ReadCounters].
+// /sys/class/infiniband, without libibverbs; see [PortsOf] and [ReadCounters].
 //
 // Memory windows. Soft-RoCE has them, but lets a peer access memory beyond their bounds. So none
 // are made there (ErrUnsupported). A window stays with the queue pair that bound it last. Close it

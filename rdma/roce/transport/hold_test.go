@@ -165,15 +165,15 @@ func TestHoldRepeats(t *testing.T) {
 	}
 }
 
-// TestRelieve: FlushACKs sends the ACKs that were already delayed at its previous call, and not
+// TestFlushACKs: FlushACKs sends the ACKs that were already delayed at its previous call, and not
 // those delayed since.
-func TestRelieve(t *testing.T) {
+func TestFlushACKs(t *testing.T) {
 	h := newHolder(t, Config{Hold: 4})
 	h.patient(4)
 	relieve := func(what string, want bool) {
 		t.Helper()
 		if got := h.receiver().FlushACKs(); got != want {
-			t.Errorf("%s: Relieve says %v", what, got)
+			t.Errorf("%s: FlushACKs says %v", what, got)
 		}
 		if want {
 			h.expect(what, 1, h.sent)
