@@ -13,21 +13,23 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// fault is something that goes wrong. It begins, lasts, and is mended; then everything must be back.
+// fault is a fault that a test causes. begin starts it and mend repairs it. Afterwards everything
+// must be as before.
 type fault struct {
 	name  string
-	hits  []string // flows that it concerns; the others must go on at their rate
+	hits  []string // flows that the fault affects; the others must keep their rate
 	begin func(*rig)
 	mend  func(*rig)
-	short bool // it belongs to the short form
+	short bool // part of the short form
 }
 
-// spared are the flows that must not notice.
+// spared returns the flows that the fault must not affect.
 func (f *fault) spared() []string {
 	return slices.DeleteFunc(slices.Clone(flowNames), func(name string) bool { return slices.Contains(f.hits, name) })
 }
 
-// faults are all of them: a full disk is that of whose files are on it, and a device that fails that of who writes to it.
+// faults returns all faults. A full disk affects the flow with files on it. A failing device
+// affects the flow that writes to it.
 func (r *rig) faults() []fault {
 	full := fault{name: "full disk", hits: []string{"capture"}, begin: fillCapture, mend: emptyDisk, short: true}
 	broken := fault{name: "disk with errors, of a log", hits: []string{"wal"}, begin: breakLog, mend: mendLog}
@@ -53,7 +55,7 @@ func (r *rig) faults() []fault {
 
 func nothing(*rig) {}
 
-// A slow reader is the other peer of the feed, whose policy is to drop what has waited longest.
+// slowReader slows the other peer of the feed. Its policy drops the oldest waiting packets.
 func slowReader(r *rig) {
 	before := r.otherOf("feed").Dropped["oldest"]
 	r.other.tell(r.t, "slow", "feed")
@@ -65,7 +67,7 @@ func quickReader(r *rig) {
 	r.await("the slow reader to have caught up", func() bool { p := r.otherOf("feed"); return p.Waiting == 0 && p.InFlight < 8 })
 }
 
-// otherOf is what a flow says of its other peer.
+// otherOf returns a flow's status of its other peer.
 func (r *rig) otherOf(flow string) status.Peer { return r.flow(flow).Sends.Peers[1] }
 
 // killPeer kills the other peer of the feed and the relay.
@@ -80,7 +82,7 @@ func killPeer(r *rig) {
 	}
 }
 
-// reviveOther starts it again. The log has one warning of each flow about it.
+// reviveOther starts the other peer again. The daemon's log must have one warning about it from each flow.
 func reviveOther(r *rig) {
 	r.other = enter(r.t, &r.world.other, r.receivers(&r.world.other, true)...)
 	r.running("feed", "relay")
@@ -97,7 +99,8 @@ func reviveOther(r *rig) {
 	}
 }
 
-// vanishSending has a client of the log begin messages whose last packets are lost, and kills it.
+// vanishSending kills a client of the log in the middle of messages. The hub drops the last packet
+// of each message.
 func vanishSending(r *rig) {
 	posted := r.flow("wal").Receives.Posted
 	last := lastOfSend
@@ -110,14 +113,15 @@ func vanishSending(r *rig) {
 	g := enter(r.t, &r.world.guest, job{Name: "wal", Kind: "append", Address: r.world.daemon.at(walPort), Flow: "wal", Seed: guestSeed + r.guests,
 		Size: mostMessage, Rate: 100, Depth: 16})
 	r.await("the guest to be in the middle of a message", func() bool { return g.of("wal").Messages > 0 && r.flow("wal").Receives.Posted <= posted })
-	time.Sleep(100 * time.Millisecond) // its first packets have come
+	time.Sleep(100 * time.Millisecond) // its first packets have arrived by then
 	g.kill()
 	if done := g.of("wal").Done; done > 0 {
 		r.t.Errorf("%d messages were acknowledged whose ends were swallowed", done)
 	}
 }
 
-// vanishReading has a client ask for blocks whose last packets are lost, and kills it.
+// vanishReading kills a client that reads blocks in the middle of the answers. The hub drops the
+// last packet of each answer.
 func vanishReading(r *rig) {
 	stop := r.eat(r.t, &r.world.guest, lastOfWrite)
 	defer stop()
@@ -143,7 +147,7 @@ func plugSources(r *rig)   { r.plug(r.t, &r.world.sources, true) }
 func unplugSinks(r *rig)   { r.plug(r.t, &r.world.sinks, false) }
 func plugSinks(r *rig)     { r.plug(r.t, &r.world.sinks, true) }
 
-// A frozen peer does nothing, and does not go.
+// freezeOther stops the other peer's process. The peer does nothing, but its connections stay.
 func freezeOther(r *rig) { r.other.signal(r.t, unix.SIGSTOP) }
 func thawOther(r *rig)   { r.other.signal(r.t, unix.SIGCONT) }
 
@@ -157,7 +161,7 @@ func (r *rig) control(verb, flow string) {
 	}
 }
 
-// fillDisk leaves no room to files.
+// fillDisk fills the file system of the files.
 func fillDisk(r *rig) {
 	if err := fill(filepath.Join(r.storage, "ballast")); err != nil {
 		r.t.Fatal(err)
@@ -180,7 +184,7 @@ func emptyDisk(r *rig) {
 	}
 }
 
-// fill makes a file of all the room that there is.
+// fill makes a file that takes all free space.
 func fill(name string) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -202,10 +206,10 @@ func fill(name string) error {
 	return nil
 }
 
-// breakLog has the device of the log fail what is written.
+// breakLog makes writes to the log's device fail.
 func breakLog(r *rig) {
 	r.limitDevice("4096")
-	r.becomes("wal", status.Failed, "write to "+r.log, "input/output error", "start the flow again")
+	r.becomes("wal", status.Failed, r.log, "input/output error", "start the flow again")
 }
 
 func mendLog(r *rig) {
@@ -213,19 +217,19 @@ func mendLog(r *rig) {
 	r.control("start", "wal")
 }
 
-// failed is what became of packets that came to runs of the capture that failed, or between two runs.
+// failed counts packets of failed runs of the capture, and of the time between two runs.
 type failed struct {
-	sent    uint64 // before the capture ran again
-	durable uint64 // of those, called durable
+	sent    uint64 // sent before the capture ran again
+	durable uint64 // of those, how many the flow called durable
 }
 
-// breakCapture has the device of the capture fail what is written.
+// breakCapture makes writes to the capture's device fail.
 func breakCapture(r *rig) {
 	r.limitDevice("4096")
-	r.becomes("capture", status.Failed, "write to "+r.device, "input/output error", "start the flow again")
+	r.becomes("capture", status.Failed, r.device, "input/output error", "start the flow again")
 }
 
-// mendCapture starts it again, with a new account: what was durable stays.
+// mendCapture starts the capture again. Its counters restart, so failed keeps what was durable.
 func mendCapture(r *rig) {
 	f := r.flow("capture")
 	r.failed.durable += f.Durable.Packets
@@ -237,14 +241,14 @@ func mendCapture(r *rig) {
 	r.packets["capture"] = s.again(r.t)
 }
 
-// limitDevice says how much memory the device may take, which is compressed memory; 0: any.
+// limitDevice limits the memory of the device, which stores compressed data in memory; 0: no limit.
 func (r *rig) limitDevice(bytes string) {
 	if err := os.WriteFile("/sys/block/"+filepath.Base(r.device)+"/mem_limit", []byte(bytes), 0); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// breakBlocks cuts off what is behind the device that blocks are read from.
+// breakBlocks truncates the file behind the device that serves blocks.
 func breakBlocks(r *rig) {
 	before := r.sources.of("blocks").Refused
 	if err := os.Truncate(r.image, 0); err != nil {
