@@ -8,23 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// around is the table of routes from a card to its fellow, which is asked in front of that of the machine's own addresses.
+// around is the routing table with the routes between a card and its fellow. The kernel looks it up
+// before the local table.
 const (
 	around    = 79
 	askAround = 10 // preferences of rules
 	askLocal  = 20
 )
 
-// nobody is the address of no card.
+// nobody is a MAC address that no card has.
 var nobody = net.HardwareAddr{0x02, 0x77, 0, 0, 0xff, 0xff}
 
-// Around has what is sent from the card's address to its fellow's, and back, go over the wire between them, although both are in the namespace of the
-// process, where the kernel would keep it to itself. Both are up and have their addresses before. At the end of the test all is as it was.
+// Around makes packets between the card's address and its fellow's go over the wire. Without it the
+// kernel delivers them internally, because both addresses are in the namespace of the process. Both
+// cards must be up and have their addresses. The end of the test restores the routing rules.
 func (w Wire) Around(t testing.TB) {
 	t.Helper()
 	for _, way := range w.ways(t) {
 		rule := netlink.NewRule()
-		rule.Priority, rule.Table, rule.IifName, rule.Dst = askAround, around, "lo", way.to // for what is sent; for what comes, the address is the machine's own
+		rule.Priority, rule.Table, rule.IifName, rule.Dst = askAround, around, "lo", way.to // outgoing packets only; on receive the kernel must treat the address as local
 		addRule(t, rule)
 		route := &netlink.Route{Table: around, LinkIndex: way.card.Index, Dst: way.to, Src: way.from, Scope: netlink.SCOPE_LINK}
 		if err := netlink.RouteAdd(route); err != nil {
@@ -36,20 +38,22 @@ func (w Wire) Around(t testing.TB) {
 	w.Mend(t)
 }
 
-// Cut has what either end sends reach nobody, as when the wire between them is cut, until Mend. Nobody is told: a card that is set down would tell Soft-RoCE,
-// whose queue pair for management stays in its error state when it has something to send then (Linux 7.3), so that the device never connects again.
+// Cut makes the packets of both ends reach no card, like a cut wire, until Mend. Soft-RoCE does not
+// notice it. Setting the card down instead would notify Soft-RoCE. If Soft-RoCE then has something
+// to send, its queue pair for management stays in the error state (Linux 7.3), and the device never
+// connects again.
 func (w Wire) Cut(t testing.TB) {
 	t.Helper()
 	w.lead(t, func(*netlink.LinkAttrs) net.HardwareAddr { return nobody })
 }
 
-// Mend is the end of Cut.
+// Mend undoes Cut.
 func (w Wire) Mend(t testing.TB) {
 	t.Helper()
 	w.lead(t, func(fellow *netlink.LinkAttrs) net.HardwareAddr { return fellow.HardwareAddr })
 }
 
-// lead tells each end where the other is.
+// lead sets, at each end, the MAC address that packets to the other end go to.
 func (w Wire) lead(t testing.TB, hardware func(fellow *netlink.LinkAttrs) net.HardwareAddr) {
 	t.Helper()
 	for _, way := range w.ways(t) {
@@ -60,14 +64,14 @@ func (w Wire) lead(t testing.TB, hardware func(fellow *netlink.LinkAttrs) net.Ha
 	}
 }
 
-// way is from a card to its fellow.
+// way is one direction: from a card to its fellow.
 type way struct {
 	card, fellow *netlink.LinkAttrs
 	from         net.IP
 	to           *net.IPNet
 }
 
-// ways are those in both directions.
+// ways returns both directions.
 func (w Wire) ways(t testing.TB) [2]way {
 	t.Helper()
 	var ends [2]*netlink.LinkAttrs
@@ -84,7 +88,7 @@ func (w Wire) ways(t testing.TB) [2]way {
 	return [2]way{{ends[0], ends[1], net.ParseIP(w.Here), host(w.There)}, {ends[1], ends[0], net.ParseIP(w.There), host(w.Here)}}
 }
 
-// local has the table of the machine's own addresses asked behind others.
+// local moves the lookup of the local table behind the rules of Around.
 func local(t testing.TB) {
 	t.Helper()
 	rule := func(preference int) *netlink.Rule {

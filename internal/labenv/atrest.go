@@ -12,15 +12,16 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// byItself is what the kernel has of an RDMA device that nobody uses: a queue pair for management, with its
-// completion queue and domain.
+// byItself has the resources that the kernel itself uses of an idle RDMA device: a queue pair for
+// management, with its completion queue and protection domain.
 var byItself = map[string]int{"qp": 1, "cq": 1, "pd": 1}
 
-// counted are the kinds of resources that are looked at.
+// counted are the kinds of resources that RDMAAtRest checks.
 var counted = []string{"qp", "cq", "pd", "mr", "cm_id", "ctx", "srq"}
 
-// RDMAAtRest waits until the kernel has no more of an RDMA device in use than it has by itself. What a process
-// that was killed had may take a moment. Not looked at are kinds that a module of the kernel keeps until the device is gone.
+// RDMAAtRest waits until only the kernel itself uses resources of an RDMA device. The kernel may
+// take a moment to free the resources of a killed process. kept lists kinds that are not checked,
+// because a kernel module keeps them until the device is removed.
 func RDMAAtRest(t testing.TB, device string, kept ...string) {
 	t.Helper()
 	left := ""
@@ -35,7 +36,8 @@ func RDMAAtRest(t testing.TB, device string, kept ...string) {
 	})
 }
 
-// resourcesLeft says what a device has in use, empty when that is nothing.
+// resourcesLeft lists the resources of a device that are still in use. It is empty if there are
+// none.
 func resourcesLeft(t testing.TB, device string, kept []string) string {
 	t.Helper()
 	all := RDMAResources(t, device)
@@ -48,8 +50,8 @@ func resourcesLeft(t testing.TB, device string, kept []string) string {
 	return strings.Join(left, ", ")
 }
 
-// RDMAResources is how many the kernel has of each kind of an RDMA device's resources. The program of iproute2 knows what to do with
-// what a newer kernel tells besides.
+// RDMAResources returns the number of resources of each kind that an RDMA device has in use. It
+// runs rdma(8) of iproute2, which can parse attributes that a newer kernel adds.
 func RDMAResources(t testing.TB, device string) map[string]int {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "rdma"), "-j", "resource", "show").Output()

@@ -12,43 +12,43 @@ import (
 // kernel grants it, or always with the kernel's copy.
 type Form struct {
 	Name string
-	Copy bool // zero copy is not to be asked for
+	Copy bool // do not ask for zero copy
 	a, b string
-	// Queues is the most that both cards have, mtu the longest that their drivers take
-	// together with a program.
+	// Queues is the largest number of queues that both cards have. mtu is the largest MTU that both
+	// drivers accept together with an XDP program.
 	Queues, mtu int
 	drops       func(name string, frame []byte) bool
 	settles     time.Duration // Cards.Settles
 }
 
-// Forms are those that tests made for veth run on as well.
+// The forms in which tests written for veth run as well.
 var (
 	IgbZeroCopy    = Form{Name: "igb zero copy", a: "igb0", b: "igb1", Queues: 4, mtu: 1500, drops: igbDrops, settles: igbSettles}
 	IgbCopy        = Form{Name: "igb copy", Copy: true, a: "igb0", b: "igb1", Queues: 4, mtu: 1500, drops: igbDrops, settles: igbSettles}
 	VirtioZeroCopy = Form{Name: "virtio-net", a: "virtio1", b: "virtio0", Queues: 1, mtu: 1500}
-	// VirtioRefused receives by the card whose driver may not use any memory.
+	// VirtioRefused receives on the card whose driver cannot access all memory.
 	VirtioRefused = Form{Name: "virtio-net refused", a: "virtio0", b: "virtio1", Queues: 1, mtu: 1500}
 )
 
-// ZeroCopy reports whether end B has zero copy in this form on the kernel that runs. It is
-// the table in docs/lab.md.
+// ZeroCopy reports whether end B has zero copy in this form on the running kernel. It matches the
+// table in docs/lab.md.
 func (f Form) ZeroCopy(t testing.TB) bool { return !f.Copy && f.Offers(t) }
 
-// Offers reports whether end B would have zero copy, were it asked for.
+// Offers reports whether the card of end B supports zero copy, even if this form does not ask for
+// it.
 func (f Form) Offers(t testing.TB) bool { return ZeroCopy(t, f.b) }
 
-// ZeroCopy reports whether a card has zero copy on the kernel that runs.
+// ZeroCopy reports whether a card has zero copy on the running kernel.
 func ZeroCopy(t testing.TB, card string) bool {
 	t.Helper()
 	return Kernel(t) == Linux7 && card != "virtio1"
 }
 
-// Waits reports whether end B has its fellow wait, and loses nothing, while its queue is
-// full. igb's is never: its driver is kept from running out of frames.
+// Waits reports whether end A waits, and no packet is lost, while the queue of end B is full. igb
+// never makes it wait, because the port keeps its driver from running out of frames.
 func (f Form) Waits(t testing.TB) bool { return f.ZeroCopy(t) && f.b == "virtio0" }
 
-// Instead has the test, until its end, receive from the cards wherever it makes a veth
-// pair.
+// Instead makes the test use these cards wherever it makes a veth pair, until the test ends.
 func (f Form) Instead(t testing.TB) {
 	t.Helper()
 	Kernel(t)
@@ -62,9 +62,9 @@ func (f Form) cards() *testenv.Cards {
 // igbSettles is a little more than the emulated card takes to agree on a speed (500 ms: e1000x_restart_autoneg in QEMU's hw/net/e1000x_common.c).
 const igbSettles = 700 * time.Millisecond
 
-// igbDrops: the emulated card looks into the packets it sends and forgets those whose
-// headers lie. Shorter ones than Ethernet allows come filled up, and are counted as
-// damaged as well.
+// igbDrops reports whether the emulated card drops a frame. The card parses the packets that it
+// sends and drops those with wrong lengths in their headers. It pads frames that are shorter than
+// the Ethernet minimum, and counts them as damaged too.
 func igbDrops(name string, frame []byte) bool {
 	const shortest = 60
 	return len(frame) < shortest || slices.Contains([]string{
@@ -72,12 +72,12 @@ func igbDrops(name string, frame []byte) bool {
 	}, name)
 }
 
-// Igb returns the two igb cards, which are on one wire, each set up in a namespace of
-// its own and without addresses. At the end of the test they are back where they were.
+// Igb returns the two igb cards, which share one wire. Each is up in a namespace of its own and has
+// no addresses. The end of the test moves them back.
 func Igb(t testing.TB) *testenv.Pair { t.Helper(); return IgbCopy.pair(t) }
 
-// VirtioNet is Igb with virtio cards. The driver of A, virtio0, may use any memory; the
-// driver of B only what the emulator is told of, and so never grants zero copy.
+// VirtioNet is Igb with virtio cards. The driver of A, virtio0, can access all memory. The driver
+// of B can access only the memory that the emulator grants it, so it never grants zero copy.
 func VirtioNet(t testing.TB) *testenv.Pair { t.Helper(); return VirtioRefused.pair(t) }
 
 func (f Form) pair(t testing.TB) *testenv.Pair {
@@ -88,6 +88,6 @@ func (f Form) pair(t testing.TB) *testenv.Pair {
 	return c.Pair(t, testenv.PairOptions{MTU: f.mtu, Queues: min(2, f.Queues), NoAddresses: true})
 }
 
-// Carry waits until both cards have a link. A card that is given a program or a
-// socket loses it for a moment.
+// Carry waits until both cards have a link. A card loses its link for a moment when it gets a
+// program or a socket.
 func Carry(t testing.TB, p *testenv.Pair) { t.Helper(); p.Carry(t) }

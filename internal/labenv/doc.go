@@ -1,7 +1,7 @@
-// Package labenv is what tests for the lab guest know of it: which kernel runs, and
-// which cards and disks there are. Such tests are in files named *_lab_test.go with the
-// build tag lab, and run by make lab; docs/lab.md describes the guest.
+// Package labenv tells tests about the lab guest: which kernel runs, and which cards and disks
+// exist. Such tests are in files named *_lab_test.go with the build tag lab. make lab runs them;
+// docs/lab.md describes the guest.
 //
-// Outside the guest every function here fails the test, since nothing of what they
-// name is there.
+// Outside the guest every function here fails the test, because the cards and disks do not exist
+// there.
 package labenv

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGuest: the guest is what docs/lab.md says of it.
+// TestGuest: the guest has the kernel, cards and disks that docs/lab.md describes.
 func TestGuest(t *testing.T) {
 	line := string(Kernel(t))
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")

@@ -10,14 +10,14 @@ import (
 // Line is a line of kernels, as in make lab KERNEL=LINE.
 type Line string
 
-// The lines there are. What each grants is in docs/lab.md.
+// The kernel lines. docs/lab.md lists the features of each.
 const (
 	Linux61  Line = "6.1"
 	Linux612 Line = "6.12"
 	Linux7   Line = "7"
 )
 
-// Kernel returns the line of the kernel the test runs on.
+// Kernel returns the line of the running kernel.
 func Kernel(t testing.TB) Line {
 	t.Helper()
 	line := Line(os.Getenv("UNIFIEDD_LAB_KERNEL"))
@@ -29,8 +29,8 @@ func Kernel(t testing.TB) Line {
 	return ""
 }
 
-// Disk is the NVMe disk, and DiskPassthrough its node for passthrough commands. What
-// is on them is gone with the guest.
+// Disk is the NVMe disk. DiskPassthrough is its node for passthrough commands. Their data is lost
+// when the guest ends.
 const (
 	Disk            = "/dev/nvme0n1"
 	DiskPassthrough = "/dev/ng0n1"
@@ -47,8 +47,8 @@ func Modules(t testing.TB, names ...string) {
 	}
 }
 
-// Program is the path of a program that a file with tests for the lab asks for, in a line "//lab:program PACKAGE": the last element of
-// the package's name.
+// Program returns the path of a program that a lab test file requests with a line "//lab:program
+// PACKAGE". name is the last element of the package's path.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("UNIFIEDD_LAB_PROGRAMS"), name)

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Mapped is a part of the NVMe disk behind the kernel's device mapper, which makes
-// it fail when a test wants that.
+// Mapped is a part of the NVMe disk behind the kernel's device mapper. A test can make it fail.
 type Mapped struct {
 	Path  string
 	name  string
@@ -22,13 +21,12 @@ type Mapped struct {
 const sector = 512
 
 const (
-	// roomForEach is how far apart they are on the disk, and places how many find room.
+	// Devices are roomForEach bytes apart on the disk. places is the number of devices that fit.
 	roomForEach = 256 << 20
 	places      = 30
 )
 
-// mapped counts the devices of a test program, each of which has a part of the disk to
-// itself.
+// mapped counts the devices of a test program. Each device has its own part of the disk.
 var mapped atomic.Uint64
 
 // loadMapper loads the modules.
@@ -39,8 +37,7 @@ var loadMapper = sync.OnceValue(func() error {
 	return nil
 })
 
-// Map makes a device of so many bytes, up to 256 MiB, which works. It is removed at the
-// end of the test.
+// Map makes a working device of size bytes, at most 256 MiB. The end of the test removes it.
 func Map(t testing.TB, size uint64) *Mapped {
 	t.Helper()
 	Kernel(t)
@@ -65,7 +62,7 @@ func Map(t testing.TB, size uint64) *Mapped {
 	return m
 }
 
-// clear makes the device one on which nothing is, whatever was in that place before.
+// clear overwrites the first and the last MiB, so that the device looks empty.
 func (m *Mapped) clear(t testing.TB) {
 	t.Helper()
 	f, err := os.OpenFile(m.Path, os.O_WRONLY, 0)
@@ -84,14 +81,12 @@ func (m *Mapped) clear(t testing.TB) {
 	}
 }
 
-// part is a part of a table, which goes to the same place of the device's part of the
-// disk.
+// part is a line of a table. It maps to the same place in the device's part of the disk.
 func (m *Mapped) part(kind string, from, n uint64, rest string) tablePart {
 	return tablePart{from, n, kind, fmt.Sprintf("%s %d %s", Disk, m.start+from, rest)}
 }
 
-// load gives the device another table. What was begun under the one before comes to its
-// end first.
+// load replaces the table of the device. Operations under the old table complete first.
 func (m *Mapped) load(t testing.TB, parts ...tablePart) {
 	t.Helper()
 	if err := loadTable(m.name, parts); err != nil {
@@ -105,29 +100,29 @@ func (m *Mapped) load(t testing.TB, parts ...tablePart) {
 // Mend makes the device work again.
 func (m *Mapped) Mend(t testing.TB) { t.Helper(); m.load(t, m.part("linear", 0, m.size, "")) }
 
-// failWrites has dm-flakey let no write through from the start, for an hour
+// failWrites makes dm-flakey fail all writes from the start, for an hour
 // (Documentation/admin-guide/device-mapper/dm-flakey.rst).
 const failWrites = "0 3600 1 error_writes"
 
-// FailWrites makes each write and each flush fail. Reads go on.
+// FailWrites makes each write and each flush fail. Reads still succeed.
 func (m *Mapped) FailWrites(t testing.TB) {
 	t.Helper()
 	m.load(t, m.part("flakey", 0, m.size, failWrites))
 }
 
-// FailFlushes makes each flush fail and lets writes through: a flush goes to all parts
-// of a device, and one near the end fails, which holds nothing.
+// FailFlushes makes each flush fail and lets writes through. A flush goes to all parts of a device.
+// One small part near the end, which holds no data, fails.
 func (m *Mapped) FailFlushes(t testing.TB) {
 	t.Helper()
-	const away, bad = 64, 8 // sectors from the end, and how many
+	const away, bad = 64, 8 // sectors: distance from the end, and length
 	from := m.size - away
 	m.load(t, m.part("linear", 0, from, ""), m.part("flakey", from, bad, failWrites), m.part("linear", from+bad, away-bad, ""))
 }
 
-// Fail makes everything fail.
+// Fail makes every operation fail.
 func (m *Mapped) Fail(t testing.TB) { t.Helper(); m.load(t, tablePart{0, m.size, "error", ""}) }
 
-// Hang makes the device answer nothing until it is mended, or fails.
+// Hang stops the device from completing anything until Mend, or until a Fail method.
 func (m *Mapped) Hang(t testing.TB) {
 	t.Helper()
 	if err := suspendMapped(m.name, true); err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tablePart is a line of a device mapper's table, in sectors.
+// tablePart is a line of a device-mapper table, in sectors.
 type tablePart struct {
 	from, size uint64
 	kind, args string
@@ -17,8 +17,8 @@ type tablePart struct {
 // specSize is the size of struct dm_target_spec.
 const specSize = 40
 
-// mapper asks the device mapper to do something to a device (include/uapi/linux/dm-ioctl.h)
-// and returns what it says of it.
+// mapper makes a device-mapper request for a device (include/uapi/linux/dm-ioctl.h) and returns the
+// kernel's answer.
 func mapper(request uintptr, name string, flags uint32, parts []tablePart) (unix.DmIoctl, error) {
 	c := unix.DmIoctl{Version: [3]uint32{unix.DM_VERSION_MAJOR}, Flags: flags, Target_count: uint32(len(parts))}
 	copy(c.Name[:len(c.Name)-1], name)
@@ -42,10 +42,11 @@ func mapper(request uintptr, name string, flags uint32, parts []tablePart) (unix
 	return c, err
 }
 
-// encodeTable is the table as the kernel takes it: each part's arguments behind it.
+// encodeTable encodes the table as the kernel expects it: the arguments of each part follow the
+// part.
 func encodeTable(parts []tablePart) (out []byte) {
 	for _, p := range parts {
-		args := make([]byte, (len(p.args)/8+1)*8) // with a zero at the end
+		args := make([]byte, (len(p.args)/8+1)*8) // ends with a zero
 		copy(args, p.args)
 		s := unix.DmTargetSpec{Sector_start: p.from, Length: p.size, Next: uint32(specSize + len(args))}
 		copy(s.Target_type[:], p.kind)
@@ -71,7 +72,7 @@ func removeMapped(name string) error {
 	return nil
 }
 
-// loadTable gives the device a table to go on with when it is resumed.
+// loadTable loads a table, which the device uses from its next resume on.
 func loadTable(name string, parts []tablePart) error {
 	if _, err := mapper(unix.DM_TABLE_LOAD, name, 0, parts); err != nil {
 		return fmt.Errorf("load a table of the mapped device %s: %w", name, err)
@@ -79,7 +80,7 @@ func loadTable(name string, parts []tablePart) error {
 	return nil
 }
 
-// suspendMapped suspends the device, or has it go on. A file system on it is not asked.
+// suspendMapped suspends or resumes the device. It does not freeze a file system on the device.
 func suspendMapped(name string, suspend bool) error {
 	flags := uint32(unix.DM_SKIP_LOCKFS_FLAG)
 	if suspend {

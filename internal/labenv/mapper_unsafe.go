@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ioctl makes a request whose argument is memory, which the kernel reads and writes
-// during the call only. Its length is in b.
+// ioctl makes a request whose argument is a struct in b. The kernel reads and writes b only during
+// the call. The struct contains its own length.
 func ioctl(f *os.File, request uintptr, b []byte) error {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 	if errno != 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// Ext4 makes a file system on a block device, and returns where it is mounted until the end of the test.
+// Ext4 makes a file system on a block device and mounts it until the end of the test. It returns
+// the mount point.
 func Ext4(t testing.TB, device string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -21,7 +22,7 @@ func Ext4(t testing.TB, device string) (dir string) {
 	return dir
 }
 
-// Mount mounts what Ext4 made, with flags of mount(2).
+// Mount mounts a file system that Ext4 made, with flags of mount(2).
 func Mount(t testing.TB, device, dir string, flags uintptr) {
 	t.Helper()
 	if err := unix.Mount(device, dir, "ext4", flags, ""); err != nil {
@@ -29,7 +30,7 @@ func Mount(t testing.TB, device, dir string, flags uintptr) {
 	}
 }
 
-// Unmount ends a mount of which nothing is in use.
+// Unmount unmounts a file system that is not in use.
 func Unmount(t testing.TB, dir string) {
 	t.Helper()
 	if err := unix.Unmount(dir, 0); err != nil {

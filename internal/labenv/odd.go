@@ -15,24 +15,23 @@ import (
 // Namespace is an NVMe namespace: its block device and its node for commands.
 type Namespace struct{ Disk, Node string }
 
-// Odd are the namespaces of the second NVMe controller, each of which makes a user of
-// disks think.
+// Odd has the namespaces of the second NVMe controller. Each has a property that disk code must
+// handle specially.
 type Odd struct {
 	Small   Namespace // 3 MiB
 	Blocks  Namespace // 64 MiB, in blocks of 4096 bytes
 	Failing Namespace // 256 MiB of zeros; each write to it fails
-	Plain   Namespace // 1 GiB, as the first disk is: for a test that needs two
+	Plain   Namespace // 1 GiB, like the first disk: for tests that need two disks
 }
 
-// The second controller: its address on the bus, and its serial number.
+// The second controller: its PCI address and its serial number.
 const (
 	oddAddress = "0000:00:1e.0"
 	oddSerial  = "lab1"
 	oddDevice  = "/sys/bus/pci/devices/" + oddAddress
 )
 
-// OddDisks gives the second NVMe controller to the driver, which lets go of it at the
-// end of the test.
+// OddDisks binds the second NVMe controller to its driver. The end of the test unbinds it.
 func OddDisks(t testing.TB) *Odd {
 	t.Helper()
 	Kernel(t)
@@ -52,7 +51,7 @@ func OddDisks(t testing.TB) *Odd {
 	return o
 }
 
-// Unplug takes the controller off its bus, with all its disks.
+// Unplug removes the controller, with all its disks, from the PCI bus.
 func (o *Odd) Unplug(t testing.TB) {
 	t.Helper()
 	if err := write(oddDevice+"/remove", "1"); err != nil {
@@ -60,7 +59,7 @@ func (o *Odd) Unplug(t testing.TB) {
 	}
 }
 
-// Plug puts it back. Its disks may have other names then.
+// Plug makes the kernel find the controller again. Its disks may have other names then.
 func (o *Odd) Plug(t testing.TB) {
 	t.Helper()
 	if err := write("/sys/bus/pci/rescan", "1"); err != nil {
@@ -79,8 +78,8 @@ func (o *Odd) await(t testing.TB) {
 	})
 }
 
-// namespaces are those of the disk with that serial number, by their own numbers. The
-// kernel names them as it finds them, in any order.
+// namespaces returns the namespaces of the controller with that serial number, by namespace ID. The
+// kernel names disks in the order in which it finds them, which varies.
 func namespaces(serial string) map[string]Namespace {
 	found := make(map[string]Namespace)
 	dirs, _ := filepath.Glob("/sys/block/nvme*n*")
@@ -97,7 +96,7 @@ func namespaces(serial string) map[string]Namespace {
 	return found
 }
 
-// diskName is the name of a namespace, and not of one of the paths to it.
+// diskName matches the name of a namespace, but not the names of the paths to it.
 var diskName = regexp.MustCompile(`^nvme\d+n\d+$`)
 
 func read(file string) string {

@@ -12,12 +12,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// Wire is a card that stays in the namespace of the process and has an address, and the address of its fellow at the other end; both
-// without a prefix length, of the same network of 24 bits.
+// Wire describes a card that stays in the namespace of the process, its address (Here) and the
+// address of its fellow at the other end (There). Both addresses have no prefix length and share a
+// /24 network.
 type Wire struct{ Card, Here, There string }
 
-// Opposite moves the fellows of cards into one namespace, from where packets are sent to the cards, and waits until the wires carry. Cards and
-// fellows are up and know each other, so that none asks. At the end of the test the fellows come back.
+// Opposite moves the fellows of cards into one namespace, from which tests send packets to the
+// cards. It waits until all wires have a link. Cards and fellows are up and have permanent
+// neighbour entries, so neither sends ARP requests. The end of the test moves the fellows back.
 func Opposite(t testing.TB, all ...Wire) *testenv.Namespace {
 	t.Helper()
 	ns := testenv.NewNamespace(t)
@@ -30,7 +32,7 @@ func Opposite(t testing.TB, all ...Wire) *testenv.Namespace {
 	return ns
 }
 
-// part moves the fellow, and sets both ends up.
+// part moves the fellow to the namespace and sets both ends up.
 func (w Wire) part(t testing.TB, ns *testenv.Namespace) {
 	t.Helper()
 	here, other := setUpHere(t, w.Card), wires[w.Card]
@@ -45,7 +47,7 @@ func (w Wire) part(t testing.TB, ns *testenv.Namespace) {
 	ip(t, nil, "neigh", "replace", w.There, "lladdr", there.Attrs().HardwareAddr.String(), "dev", w.Card)
 }
 
-// await waits until both ends have had a link for long enough.
+// await waits until both ends have had a link for longer than igbSettles.
 func (w Wire) await(t testing.TB, ns *testenv.Namespace) {
 	t.Helper()
 	since := time.Now()
@@ -72,7 +74,7 @@ func hasAddress(t testing.TB, link netlink.Link, address string) bool {
 	return false
 }
 
-// ip runs ip(8) in a namespace, or in that of the process.
+// ip runs ip(8) in a namespace. nil means the namespace of the process.
 func ip(t testing.TB, ns *testenv.Namespace, args ...string) string {
 	t.Helper()
 	if ns != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// SoftRoCE sets a card up in the namespace of the process, where alone Linux 6.1 has
-// Soft-RoCE, gives it the addresses (with a prefix length), and makes an RDMA device of it,
-// whose name it returns. At the end of the test device and addresses are gone and the card
-// is down.
+// SoftRoCE sets a card up in the namespace of the process, because Linux 6.1 supports Soft-RoCE
+// only there. It adds the addresses (with a prefix length), makes an RDMA device of the card and
+// returns the name of the device. The end of the test removes the device and the addresses and sets
+// the card down.
 //
-// What is sent from such a device to its own address, or to that of another card here,
-// goes round inside Soft-RoCE.
+// Packets from such a device to its own address, or to the address of another card here, stay
+// inside Soft-RoCE.
 func SoftRoCE(t testing.TB, card string, addresses ...string) (device string) {
 	t.Helper()
 	softRoCEModules(t)
@@ -42,8 +42,8 @@ func SoftRoCE(t testing.TB, card string, addresses ...string) (device string) {
 	return device
 }
 
-// softRoCEModules loads what a module would ask for as well: the kernel finds no modprobe
-// where it looks in the guest.
+// softRoCEModules also loads the modules that Soft-RoCE would request. The kernel cannot load them
+// itself, because the guest has no modprobe at the path that the kernel uses.
 func softRoCEModules(t testing.TB) {
 	t.Helper()
 	modules := []string{"ib_uverbs", "rdma_ucm", "rdma_rxe"}
@@ -52,7 +52,7 @@ func softRoCEModules(t testing.TB) {
 	}
 	for _, name := range modules {
 		if _, err := os.Stat("/sys/module/" + name); err == nil {
-			continue // another test had it loaded
+			continue // another test loaded it
 		}
 		if out, err := exec.Command("modprobe", name).CombinedOutput(); err != nil {
 			t.Fatalf("load the module %s: %v\n%s", name, err, out)
@@ -60,11 +60,11 @@ func softRoCEModules(t testing.TB) {
 	}
 }
 
-// wires has the card at the other end. While that is down, what the kernel sends on its
-// own stays in a card until its driver complains.
+// wires maps each card to the card at its other end. If that card is down, packets that the kernel
+// sends by itself stay in the first card until its driver reports an error.
 var wires = map[string]string{"virtio0": "virtio1", "virtio1": "virtio0", "igb0": "igb1", "igb1": "igb0"}
 
-// setUpHere sets a card up that another test may have had in a namespace.
+// setUpHere sets a card up. The card may still be on its way back from a namespace of another test.
 func setUpHere(t testing.TB, name string) (link netlink.Link) {
 	t.Helper()
 	testenv.Wait(t, 10*time.Second, "the card "+name, func() (there bool) {
@@ -92,12 +92,12 @@ func addAddress(t testing.TB, link netlink.Link, text string) {
 	t.Cleanup(func() { _ = netlink.AddrDel(link, addr) })
 }
 
-// awaitGIDs waits until the device has taken over the addresses: with the one that IPv6
-// gives each card, at least so many.
+// awaitGIDs waits until the device has n GIDs: those of the addresses, and the one of the address
+// that IPv6 gives each card.
 func awaitGIDs(t testing.TB, device string, n int) {
 	t.Helper()
 	testenv.Wait(t, 10*time.Second, "the GIDs of "+device, func() bool {
-		for place := range n { // they are in use from the first on, of more than a thousand
+		for place := range n { // the table has more than a thousand entries; the first ones are used first
 			if _, err := os.ReadFile(fmt.Sprintf("/sys/class/infiniband/%s/ports/1/gid_attrs/types/%d", device, place)); err != nil {
 				return false
 			}

@@ -15,9 +15,9 @@ import (
 
 const zramControl = "/sys/class/zram-control/"
 
-// Zram makes a compressed-memory block device of size bytes (a multiple of the
-// page size) and returns its path. Its logical block is 4096 bytes. It is
-// removed at the end of the test, which fails when something still has it open.
+// Zram makes a compressed-memory block device of size bytes (a multiple of the page size) and
+// returns its path. Its logical block is 4096 bytes. The end of the test removes the device, and
+// fails if it is still open.
 func Zram(t testing.TB, size uint64) string {
 	t.Helper()
 	Root(t)
@@ -42,7 +42,7 @@ func Zram(t testing.TB, size uint64) string {
 	return path
 }
 
-// removeZram removes the device; the last close of it may be a moment old.
+// removeZram removes the device. It retries, because the last close may have just happened.
 func removeZram(id string) error {
 	var err error
 	within(5*time.Second, func() bool {
@@ -60,10 +60,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Loop makes a loop device over file, sized down to size bytes when size is
-// not 0, and returns its path. The device disappears with the test, and with
-// the process, since the kernel clears it on last close. It reads and writes the file by direct
-// I/O where the file system of that has it.
+// Loop makes a loop device over file and returns its path. If size is not 0, the device has only
+// size bytes. It disappears with the test, and with the process, because the kernel clears it on
+// last close. It accesses the file by direct I/O if the file system supports that.
 func Loop(t testing.TB, file string, size uint64) string {
 	t.Helper()
 	Root(t)
@@ -85,8 +84,8 @@ func Loop(t testing.TB, file string, size uint64) string {
 	return dev.Name()
 }
 
-// attachLoop finds a free device and configures it. Another process may take
-// the device between the two, so it tries again.
+// attachLoop finds a free device and configures it. Another process may take the device in between,
+// so it tries again.
 func attachLoop(fd int, file string, size uint64) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 
 // Captured is one packet of a capture file.
 type Captured struct {
-	Interface int    // its number in the file
+	Interface int    // the interface's number in the file
 	Time      int64  // nanoseconds since 1970
-	Data      []byte // the packet's bytes, the caller's
+	Data      []byte // the packet's bytes; the caller owns them
 }
 
-// ReadCapture reads the packets of a pcapng file with a reader nobody here wrote,
-// up to the end or the first mistake, which is the error. The test fails when the
-// file is not there or is no capture at all.
+// ReadCapture reads the packets of a pcapng file with a reader of another project. It stops at the
+// end or at the first mistake, which it returns as the error. The test fails if the file does not
+// exist or is not a capture.
 func ReadCapture(t testing.TB, name string) (all []Captured, err error) {
 	t.Helper()
 	f, err := os.Open(name)

@@ -14,35 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cards are two network cards on one wire, which a test may have in place of a veth
-// pair. Not for use by several goroutines.
+// Cards are two network cards on one wire. A test may use them instead of a veth pair. They are not
+// safe for use by several goroutines.
 type Cards struct {
 	A, B   string // names of the interfaces, in the namespace of the process
-	MTU    int    // bytes, the most they have with an XDP program
-	Queues int    // the most of B; A sends by one
-	// Drops reports whether A passes a specimen of the Zoo on in another form than it
-	// was sent in, or not at all; nil: none.
+	MTU    int    // bytes, the most that both allow with an XDP program
+	Queues int    // the most of B; A sends on one
+	// Drops reports whether A drops or changes a specimen of the Zoo; nil: none.
 	Drops func(name string, frame []byte) bool
-	// Settles is how long a link must have been there to stay: a card that is reset may have
-	// it at once, and lose it again when it talks with its fellow about speed.
+	// Settles is how long a link must be up before it is stable. A card may have a link right after
+	// a reset, and lose it again when it negotiates the speed.
 	Settles time.Duration
 
-	pair   *Pair // while they are taken
+	pair   *Pair // while the cards are taken
 	inUse  bool
-	queues int // B has now
+	queues int // that B has now
 }
 
-// card is what an end that is a card has.
+// card is the state of an end that is a card.
 type card struct {
-	socket int // to send, opened once: entering a namespace takes a while
+	socket int // for sending, opened once because entering a namespace is slow
 	other  *End
-	index  int // that it is bound to
+	index  int // of the interface that the socket is bound to
 	drops  func(name string, frame []byte) bool
 	calm   time.Duration // Cards.Settles
 }
 
-// Take moves the cards into namespaces of their own until the end of the test. The
-// kernel then moves them back, in its own time.
+// Take moves the cards into their own namespaces until the end of the test. The kernel then moves
+// them back asynchronously.
 func (c *Cards) Take(t testing.TB) {
 	t.Helper()
 	c.pair, c.queues = &Pair{A: c.end(t, c.A, 1), B: c.end(t, c.B, 2)}, 0
@@ -61,7 +60,7 @@ func (c *Cards) end(t testing.TB, name string, host byte) End {
 	e.setUp(t, "lo")
 	e.card.socket = e.packetSocket(t)
 	t.Cleanup(func() { unix.Close(e.card.socket) })
-	// A card may wait for its fellow to have room. Who sends by it must not wait forever.
+	// A card may wait until its fellow has room. A send must not wait forever.
 	receiveTimeout := unix.NsecToTimeval(int64(5 * time.Second))
 	if err := unix.SetsockoptTimeval(e.card.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &receiveTimeout); err != nil {
 		t.Fatalf("bound the wait to send by %s: %v", name, err)
@@ -76,8 +75,8 @@ func (c *Cards) end(t testing.TB, name string, host byte) End {
 	return e
 }
 
-// Instead takes the cards and has NewPair give them, whenever they are free, until the
-// end of the test. A second pair beside them is made of veth.
+// Instead takes the cards and makes NewPair return them, whenever they are free, until the end of
+// the test. NewPair makes a second pair of veth.
 func (c *Cards) Instead(t testing.TB) {
 	t.Helper()
 	c.Take(t)
@@ -85,11 +84,11 @@ func (c *Cards) Instead(t testing.TB) {
 	t.Cleanup(func() { instead = nil })
 }
 
-// instead is what NewPair gives.
+// instead are the cards that NewPair returns.
 var instead *Cards
 
-// Pair configures the cards as the options say, as far as they can: Pair.MTU and Pair.Queues have
-// the result. The cards must have been taken.
+// Pair configures the cards according to the options, as far as they support them. Pair.MTU and
+// Pair.Queues have the result. The cards must have been taken.
 func (c *Cards) Pair(t testing.TB, o PairOptions) *Pair {
 	t.Helper()
 	if o.IPv6 {
@@ -108,7 +107,7 @@ func (c *Cards) Pair(t testing.TB, o PairOptions) *Pair {
 		e.card.index = e.Index
 	}
 	if c.queues != p.Queues && c.Queues > 1 {
-		p.A.spread(t, 1) // several would not keep packets in order
+		p.A.spread(t, 1) // several queues would reorder packets
 		p.B.spread(t, p.Queues)
 	}
 	c.queues = p.Queues
@@ -120,8 +119,7 @@ func (c *Cards) Pair(t testing.TB, o PairOptions) *Pair {
 	return &p
 }
 
-// fetch finds the card, wherever the test before has left it, and moves it into its
-// namespace.
+// fetch finds the card, wherever the test before left it, and moves it into its namespace.
 func (e *End) fetch(t testing.TB) {
 	t.Helper()
 	h := e.handle(t)
@@ -145,8 +143,8 @@ func (e *End) fetch(t testing.TB) {
 	})
 }
 
-// knows tells an end the other's address, so that it need not ask in frames shorter than
-// Ethernet allows.
+// knows adds a neighbour entry for the other end. Without it the end would send an ARP request in a
+// frame shorter than Ethernet allows.
 func (e *End) knows(t testing.TB, other *End) {
 	t.Helper()
 	n := &netlink.Neigh{LinkIndex: e.Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: other.IP.AsSlice(), HardwareAddr: other.MAC}
@@ -155,8 +153,8 @@ func (e *End) knows(t testing.TB, other *End) {
 	}
 }
 
-// queueInOrder has packets leave as they were sent. The queue that cards are given by
-// themselves takes turns among senders, and drops.
+// queueInOrder sets a queueing discipline that keeps packets in order. The default one of a card
+// alternates between senders, and drops packets.
 func (e *End) queueInOrder(t testing.TB) {
 	t.Helper()
 	attrs := netlink.QdiscAttrs{LinkIndex: e.Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
@@ -165,7 +163,7 @@ func (e *End) queueInOrder(t testing.TB) {
 	}
 }
 
-// byAddress is the interface with a hardware address, or nil.
+// byAddress returns the interface with a hardware address, or nil.
 func byAddress(h *netlink.Handle, mac net.HardwareAddr) netlink.Link {
 	links, err := h.LinkList()
 	if err != nil {
@@ -179,7 +177,7 @@ func byAddress(h *netlink.Handle, mac net.HardwareAddr) netlink.Link {
 	return nil
 }
 
-// tidy takes addresses off the card, and with them their routes, and gives it an MTU.
+// tidy removes the card's addresses, and with them their routes, and sets its MTU.
 func (e *End) tidy(t testing.TB, mtu int) {
 	t.Helper()
 	h := e.handle(t)
@@ -201,22 +199,21 @@ func (e *End) tidy(t testing.TB, mtu int) {
 	}
 }
 
-// spread gives the card so many queues, which it chooses among by UDP's ports as well.
+// spread sets the card's number of queues. It also makes the card's hash include UDP ports.
 func (e *End) spread(t testing.TB, queues int) {
 	t.Helper()
-	now := strings.Fields(e.Run(t, Tool(t, "ethtool"), "-l", e.Ifname)) // the last number is of those
+	now := strings.Fields(e.Run(t, Tool(t, "ethtool"), "-l", e.Ifname)) // the last number is that of combined queues
 	if want := strconv.Itoa(queues); now[len(now)-1] != want {
 		e.Run(t, "ethtool", "-L", e.Ifname, "combined", want)
 	}
 	e.Run(t, "ethtool", "-N", e.Ifname, "rx-flow-hash", "udp4", "sdfn")
 }
 
-// Deepen gives a card receive rings as long as it can have them, until the end of the test,
-// for tests that hold an account against what another program says it has sent: what does
-// not find room in them, an emulated igb card forgets, and counts nowhere. (QEMU lets packets
-// wait while a ring is full, but once some have room again it hands over all of them:
-// qemu_net_queue_flush in net/queue.c, igb_receive_internal in hw/net/igb_core.c.) Others
-// stay as they are.
+// Deepen gives a card its longest receive rings until the end of the test. It does nothing to veth.
+// Tests that compare counters with the packets another program has sent need it: an emulated igb
+// card drops packets that do not fit its rings, and counts them nowhere. (QEMU holds packets while
+// a ring is full. As soon as the ring has room for some, it delivers all of them:
+// qemu_net_queue_flush in net/queue.c, igb_receive_internal in hw/net/igb_core.c.)
 func (e *End) Deepen(t testing.TB) {
 	t.Helper()
 	if e.card == nil {
@@ -230,7 +227,7 @@ func (e *End) Deepen(t testing.TB) {
 	t.Cleanup(func() { e.Run(t, "ethtool", "-G", e.Ifname, "rx", now) })
 }
 
-// ring is how many descriptors each receive ring of the card can have, and has.
+// ring returns how many descriptors each receive ring of the card can have, and has.
 func (e *End) ring(t testing.TB) (most, now string) {
 	t.Helper()
 	var all []string
@@ -253,7 +250,7 @@ func MTUs(given ...int) []int {
 	return limited(given, instead.MTU)
 }
 
-// Queues are the numbers of queues of the given that NewPair can give, each once.
+// Queues returns those of the given numbers of queues that NewPair can set, each once.
 func Queues(given ...int) []int {
 	if instead == nil {
 		return given
@@ -270,23 +267,23 @@ func limited(given []int, most int) (all []int) {
 	return all
 }
 
-// IsCard reports whether the pair is of cards.
+// IsCard reports whether the pair consists of cards.
 func (p *Pair) IsCard() bool { return p.B.card != nil }
 
-// Carry waits until both ends have a link that stays. A card is without one for a moment
-// whenever it is given a program; veth always has one.
+// Carry waits until both ends have a stable link. A card loses its link for a moment when it gets a
+// program. veth always has a link.
 func (p *Pair) Carry(t testing.TB) {
 	t.Helper()
 	carry(t, &p.A, &p.B)
 }
 
-// Carry is Pair.Carry of one end.
+// Carry is Pair.Carry for one end.
 func (e *End) Carry(t testing.TB) {
 	t.Helper()
 	carry(t, e)
 }
 
-// carry waits until all ends have had a link for as long as it takes to stay.
+// carry waits until all ends have had a link for as long as it takes to be stable.
 func carry(t testing.TB, ends ...*End) {
 	t.Helper()
 	card := ends[0].card
@@ -310,6 +307,6 @@ func carry(t testing.TB, ends ...*End) {
 
 func (e *End) carries(t testing.TB) bool {
 	t.Helper()
-	const carries = 1<<16 | 1<<6 // IFF_LOWER_UP, which the driver sets, and IFF_RUNNING, later
+	const carries = 1<<16 | 1<<6 // the driver sets IFF_LOWER_UP; IFF_RUNNING follows later
 	return e.link(t).Attrs().RawFlags&carries == carries
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Compile builds a program of one C file, any warning of which is an error, and returns its path. Flags are gcc's, libraries among them.
+// Compile builds a program from one C file and returns its path. Any warning is an error. flags are
+// gcc's, including libraries.
 func Compile(t testing.TB, source string, flags ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DiskDir returns a directory, empty and removed at the end of the test, whose
-// files take direct I/O: the test's own temporary directory, or, where that is
-// in memory, one under the checkout's build directory.
+// DiskDir returns an empty directory whose files support direct I/O. The end of the test removes
+// it. It is the test's own temporary directory. If that is in memory, it is a directory under the
+// checkout's build directory.
 func DiskDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,8 +33,8 @@ func DiskDir(t testing.TB) string {
 	return dir
 }
 
-// takesDirect asks the kernel whether a file in dir takes direct I/O
-// (STATX_DIOALIGN, Linux 6.1), by making one.
+// takesDirect makes a file in dir and asks the kernel whether it supports direct I/O
+// (STATX_DIOALIGN, Linux 6.1).
 func takesDirect(dir string) bool {
 	f, err := os.CreateTemp(dir, "probe-")
 	if err != nil {
@@ -62,9 +62,8 @@ func checkout(t testing.TB) string {
 	return ""
 }
 
-// DiskFile makes a file of size bytes that takes direct I/O and returns its
-// path. Its blocks are allocated and never written, as fallocate(2) leaves
-// them; size 0 is an empty file.
+// DiskFile makes a file of size bytes that supports direct I/O and returns its path. Its blocks are
+// allocated but not written, as fallocate(2) leaves them. Size 0 makes an empty file.
 func DiskFile(t testing.TB, size uint64) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(DiskDir(t), "disk"))
@@ -81,10 +80,9 @@ func DiskFile(t testing.TB, size uint64) string {
 	return f.Name()
 }
 
-// Ext4 makes an ext4 file system in a device of size bytes (at least 1 MiB),
-// mounts it and returns the mount point. It is for tests that fill a disk.
-// It is unmounted and removed at the end of the test, which fails when a file
-// on it is still open.
+// Ext4 makes an ext4 file system on a device of size bytes (at least 1 MiB), mounts it and returns
+// the mount point. It is for tests that fill a disk. The end of the test unmounts and removes it,
+// and fails if a file on it is still open.
 func Ext4(t testing.TB, size uint64) string {
 	t.Helper()
 	dev := Loop(t, DiskFile(t, size), 0)
@@ -106,8 +104,8 @@ func Ext4(t testing.TB, size uint64) string {
 	return dir
 }
 
-// mkfs makes a file system without a journal's worth of lost space or blocks
-// kept for root, so that "full" means full.
+// mkfs makes a file system without a journal and without blocks reserved for root, so that "full"
+// means full.
 func mkfs(t testing.TB, dev string) {
 	t.Helper()
 	out, err := execTool(t, "mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", dev)
@@ -116,7 +114,7 @@ func mkfs(t testing.TB, dev string) {
 	}
 }
 
-// unmount takes the mount out of the tree even while it is busy.
+// unmount detaches the mount even if it is busy.
 func unmount(dir string) error {
 	err := unix.Unmount(dir, unix.MNT_DETACH)
 	if err == unix.EINVAL || err == unix.ENOENT {

@@ -14,8 +14,8 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// Freeze freezes the file system of a directory: writes to it wait, uninterruptibly, until it is thawed, which the caller does before the end of the test. Both may be called
-// from any goroutine.
+// Freeze freezes the file system of a directory: writes to it wait, uninterruptibly, until thaw.
+// The caller must call thaw before the end of the test. Any goroutine may call Freeze and thaw.
 func Freeze(dir string) (thaw func() error, err error) {
 	if err := control(dir, fiFreeze); err != nil {
 		return nil, fmt.Errorf("freeze %s: %w", dir, err)

@@ -18,16 +18,16 @@ import (
 // hugePageSize is the size in bytes of the pages HugePages reserves.
 const hugePageSize = 2 << 20
 
-// HugePages reserves 2 MiB pages for at least that many bytes, in addition to those that are
-// reserved already, and removes exactly as many at the end of the test. It adds them even if free
-// pages exist: those may belong to a test of another process that has not mapped them yet.
+// HugePages reserves 2 MiB pages for at least that many bytes, in addition to existing
+// reservations. The end of the test removes exactly as many. It adds pages even if free ones exist:
+// those may belong to a test of another process that has not mapped them yet.
 //
-// Until the end of the test it adds more whenever fewer are free than this process and its
-// children have yet to map: another program took them, or lowered the kernel's counter. They may
-// be too few for a moment; umem.Open waits that long.
+// Until the end of the test it adds more when fewer are free than this process and its children
+// still have to map. That happens if another program takes pages, or lowers the kernel's counter.
+// For a moment there may be too few; umem.Open waits that long.
 //
 // The end of the test fails if the pages are still in use after some seconds and no other process
-// accounts for it: something still maps or pins them.
+// accounts for them: something still maps or pins them.
 func HugePages(t testing.TB, bytes uint64) {
 	t.Helper()
 	Root(t)
@@ -55,17 +55,18 @@ func HugePages(t testing.TB, bytes uint64) {
 // keeper keeps huge pages free for one test.
 type keeper struct {
 	size       hugetlb.Size
-	want       uint64 // pages the test may have in all
-	grown      uint64 // pages that were added so far
+	want       uint64 // pages the test may use in all
+	grown      uint64 // pages added so far
 	free, resv *os.File
 	status     *os.File // of this process
 	buffer     [4096]byte
 	stop       chan struct{}
 	running    sync.WaitGroup
-	err        error // of watch, once it has ended
+	err        error // of watch, valid once it has ended
 }
 
-// open opens what watch reads all the time: tests count descriptors and allocations.
+// open opens the files that watch reads at each look. Tests count descriptors and allocations, so
+// watch must not open them later.
 func (k *keeper) open() (err error) {
 	for name, f := range map[string]**os.File{
 		k.size.Dir(-1) + "/free_hugepages": &k.free, k.size.Dir(-1) + "/resv_hugepages": &k.resv, "/proc/self/status": &k.status,
@@ -86,19 +87,19 @@ func (k *keeper) close() (err error) {
 	return err
 }
 
-// How often watch looks, and how long pages must be short before it adds some: the kernel has
-// promised them to a mapping, and no process has them until the mapping is populated.
+// How often watch looks, and how long pages must be short before it adds some. The kernel promises
+// pages to a mapping before the mapping is populated. During that time no process has them.
 const (
 	look       = 10 * time.Millisecond
 	shortLimit = 200 * time.Millisecond
 )
 
-// watch adds pages whenever they are short.
+// watch adds pages when they are short.
 func (k *keeper) watch() {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
-	var since time.Time // they are short; zero: they are not
-	var promised uint64 // to mappings, when last looked
+	var since time.Time // when pages became short; zero: they are not
+	var promised uint64 // pages promised to mappings at the last look
 	for {
 		select {
 		case <-k.stop:
@@ -110,7 +111,7 @@ func (k *keeper) watch() {
 		switch {
 		case k.short(0) == 0:
 			since = time.Time{}
-		case since.IsZero(), promised > 0 && promised != before: // a large mapping takes seconds to populate
+		case since.IsZero(), promised > 0 && promised != before: // populating a large mapping takes seconds
 			since = time.Now()
 		case time.Since(since) > shortLimit:
 			since = time.Time{}
@@ -121,9 +122,9 @@ func (k *keeper) watch() {
 	}
 }
 
-// replace adds the pages that are missing although the children's are counted too. Finding
-// the children allocates, so watch asks for it only after shortLimit: tests of the hot path
-// count the allocations of the whole process.
+// replace adds the pages that are missing even if the children's are counted. To find the children
+// allocates memory, so watch calls it only after shortLimit: tests of the hot path count the
+// allocations of the whole process.
 func (k *keeper) replace() error {
 	n := k.short(k.usedBy(descendants(os.Getpid())))
 	if n == 0 {
@@ -135,8 +136,8 @@ func (k *keeper) replace() error {
 	return nil
 }
 
-// short is how many pages are missing for what the test has not mapped yet, when its children
-// map that many. It allocates nothing.
+// short returns how many pages are missing for what the test has not mapped yet. children is the
+// number of pages that its children map. It allocates nothing.
 func (k *keeper) short(children uint64) uint64 {
 	free := k.number(k.free, "") - min(k.number(k.resv, ""), k.number(k.free, ""))
 	used := k.number(k.status, hugetlbLine)<<10/uint64(k.size) + children
@@ -146,8 +147,8 @@ func (k *keeper) short(children uint64) uint64 {
 // hugetlbLine begins the line of /proc/PID/status with the KiB of huge pages it maps.
 const hugetlbLine = "HugetlbPages:"
 
-// number reads the number behind a word, 0 if there is none. The kernel's promised pages are
-// below zero for a moment while a mapping goes away, and shown without their sign.
+// number reads the number after a word. It returns 0 if there is none. While a mapping goes away,
+// the kernel's count of promised pages is negative for a moment, and printed without its sign.
 func (k *keeper) number(f *os.File, behind string) (n uint64) {
 	got, _ := f.ReadAt(k.buffer[:], 0)
 	text := k.buffer[:got]
@@ -169,14 +170,14 @@ func (k *keeper) number(f *os.File, behind string) (n uint64) {
 // index is strings.Index of bytes.
 func index(text []byte, word string) int {
 	for i := 0; i+len(word) <= len(text); i++ {
-		if string(text[i:i+len(word)]) == word { // compared, not converted
+		if string(text[i:i+len(word)]) == word { // this comparison does not allocate
 			return i
 		}
 	}
 	return -1
 }
 
-// usedBy is how many pages processes map. One that is gone maps none.
+// usedBy returns how many pages processes map. A process that has ended maps none.
 func (k *keeper) usedBy(pids []int) (pages uint64) {
 	for _, pid := range pids {
 		if f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
@@ -187,8 +188,8 @@ func (k *keeper) usedBy(pids []int) (pages uint64) {
 	return pages
 }
 
-// add adds pages and notes them in the ledger. The reservation grows by more where there are
-// surplus pages, which become part of it first.
+// add adds pages and records them in the ledger. If there are surplus pages, the reservation grows
+// by more, because they become part of it first.
 func (k *keeper) add(pages uint64) error {
 	r := hugetlb.Raise{Size: k.size, Node: -1}
 	err := counted(func() error { return addPages(&r, pages) })
@@ -207,8 +208,8 @@ func (k *keeper) entry(pages uint64) string {
 	return fmt.Sprintf("hugepages %d %d", uint64(k.size), pages)
 }
 
-// giveBack takes what was added away. What cannot be stays in the ledger, and the next
-// process gives it back.
+// giveBack removes the pages that were added. Pages that it cannot remove stay in the ledger, and
+// the next process removes them.
 func (k *keeper) giveBack(limit time.Duration) error {
 	if err := returnPages(k.size, k.grown, limit); err != nil {
 		return err
@@ -216,8 +217,8 @@ func (k *keeper) giveBack(limit time.Duration) error {
 	return own.strike(k.entry(k.grown))
 }
 
-// addPages adds pages, compacting memory when the kernel finds too few, or changes nothing.
-// It runs under counted.
+// addPages adds all pages or none. It compacts memory if the kernel finds too few. The caller holds
+// the lock of counted.
 func addPages(r *hugetlb.Raise, pages uint64) (err error) {
 	for range 3 {
 		err = r.Add(pages, func(hugetlb.Raise) error { return nil })
@@ -232,9 +233,9 @@ func addPages(r *hugetlb.Raise, pages uint64) (err error) {
 	return nil
 }
 
-// returnPages lowers the reservation by pages once that many are free, or other processes
-// account for all that are in use: those then count as surplus until they are free. The
-// kernel frees the pages of a closed socket or ring a while after the close.
+// returnPages lowers the reservation by pages as soon as that many are free. It also does so if
+// other processes account for all pages in use; those then count as surplus until they are free.
+// The kernel frees the pages of a closed socket or ring some time after the close.
 func returnPages(size hugetlb.Size, pages uint64, limit time.Duration) error {
 	var err error
 	begun := time.Now()
@@ -258,8 +259,9 @@ func tryReturn(size hugetlb.Size, pages uint64, beside bool) (ok bool, err error
 	return ok, err
 }
 
-// lowerPages takes pages out of the reservation if that many are free and not promised to a
-// mapping, or (beside) others use all that are not free. It runs under counted.
+// lowerPages removes pages from the reservation if that many are free and not promised to a
+// mapping. With beside it also does so if other processes use all pages that are not free. The
+// caller holds the lock of counted.
 func lowerPages(size hugetlb.Size, pages uint64, beside bool) (bool, error) {
 	free, total, err := hugetlb.Free(size, -1)
 	if err != nil {
@@ -275,8 +277,8 @@ func lowerPages(size hugetlb.Size, pages uint64, beside bool) (bool, error) {
 	return true, hugetlb.Set(size, -1, reserved-min(pages, reserved))
 }
 
-// othersUse reports whether processes other than this one and its children map at least that
-// many pages. Pages that several map count more than once.
+// othersUse reports whether processes other than this one and its children map at least that many
+// pages. Pages that several processes map count several times.
 func othersUse(size hugetlb.Size, pages uint64) bool {
 	k := keeper{size: size}
 	ours := append(descendants(os.Getpid()), os.Getpid())
@@ -287,7 +289,7 @@ func othersUse(size hugetlb.Size, pages uint64) bool {
 	return k.usedBy(others) >= pages
 }
 
-// processes lists all process numbers.
+// processes lists all process IDs.
 func processes() (pids []int) {
 	names, _ := os.ReadDir("/proc")
 	for _, n := range names {
@@ -299,7 +301,7 @@ func processes() (pids []int) {
 	return pids
 }
 
-// descendants lists the children of a process, theirs, and so on.
+// descendants lists the children of a process, their children, and so on.
 func descendants(of int) (all []int) {
 	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", of))
 	for _, task := range tasks {
@@ -314,8 +316,8 @@ func descendants(of int) (all []int) {
 	return all
 }
 
-// counted runs f while nobody else changes a reservation. The programs under test hold the
-// same lock when they do.
+// counted runs f while no other process changes a reservation. The programs under test take the
+// same lock for their changes.
 func counted(f func() error) error {
 	unlock, err := hugetlb.Lock()
 	if err != nil {
@@ -325,8 +327,8 @@ func counted(f func() error) error {
 	return f()
 }
 
-// undoPages is returnPages for the ledger: value is "size pages". What a dead
-// process held is free by now, or soon, or held by something that it had started.
+// undoPages is returnPages for the ledger. value is "size pages". The pages of a dead process are
+// free now or soon, unless a process that it started holds them.
 func undoPages(value string) error {
 	var size, pages uint64
 	if _, err := fmt.Sscan(value, &size, &pages); err != nil {

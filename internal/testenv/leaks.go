@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Leaks makes the test fail when, at its end, the process has file
-// descriptors, goroutines or mapped huge pages that it did not have now, and
-// names them. The kernel and the scheduler get about two seconds to finish.
-// Call it first in the test, so that it looks after every other clean-up, and
-// not in a test that runs in parallel with others.
+// Leaks makes the test fail if, at its end, the process has file descriptors, goroutines or mapped
+// huge pages that it does not have now. The message names them. The kernel and the scheduler get
+// about two seconds to finish. Call it first in the test, so that it checks after every other
+// clean-up. Do not call it in a test that runs in parallel with others.
 func Leaks(t testing.TB) {
 	t.Helper()
 	primeRuntime()
@@ -26,7 +25,7 @@ func Leaks(t testing.TB) {
 		t.Helper()
 		var left []string
 		within(2*time.Second, func() bool {
-			runtime.GC() // files kept only by a forgotten variable are not the leak looked for
+			runtime.GC() // files that only a dead variable keeps open are not leaks
 			left = takeHoldings(t).above(before)
 			return len(left) == 0
 		})
@@ -36,7 +35,7 @@ func Leaks(t testing.TB) {
 	})
 }
 
-// primeRuntime makes the Go runtime open the descriptors it keeps for itself.
+// primeRuntime makes the Go runtime open the descriptors that it keeps for itself.
 func primeRuntime() {
 	if r, w, err := os.Pipe(); err == nil {
 		r.Close()
@@ -46,7 +45,7 @@ func primeRuntime() {
 
 // holdings are the resources that a process has at one moment.
 type holdings struct {
-	fds        map[int]string    // descriptor to what it is
+	fds        map[int]string    // descriptor to its description
 	goroutines map[string]string // id to stack
 	hugeKiB    int64             // mapped huge pages
 }
@@ -60,7 +59,7 @@ func takeHoldings(t testing.TB) holdings {
 	return holdings{fds, goroutines(), mappedHugeKiB()}
 }
 
-// above names what h has and base has not.
+// above names the resources that h has and base has not.
 func (h holdings) above(base holdings) []string {
 	var left []string
 	for fd, what := range h.fds {
@@ -90,7 +89,7 @@ func openFDs() (map[int]string, error) {
 	for _, e := range entries {
 		link, err := os.Readlink("/proc/self/fd/" + e.Name())
 		if err != nil {
-			continue // the descriptor of the listing itself
+			continue // the descriptor that lists the directory
 		}
 		if fd, err := strconv.Atoi(e.Name()); err == nil {
 			fds[fd] = describe(fd, link)
@@ -99,8 +98,7 @@ func openFDs() (map[int]string, error) {
 	return fds, nil
 }
 
-// describe adds to the kernel's name of a descriptor the family of a socket, or the type of a BPF
-// object.
+// describe adds the family of a socket, or the type of a BPF object, to the kernel's name of a descriptor.
 func describe(fd int, link string) string {
 	switch {
 	case strings.HasPrefix(link, "socket:"):
@@ -140,8 +138,8 @@ func bpfKind(fd int) string {
 	return strings.Join(kind, ", ")
 }
 
-// goroutines maps the id of each goroutine that is not the runtime's or the
-// test framework's to its stack.
+// goroutines maps the ID of each goroutine to its stack. It omits goroutines of the runtime and the
+// test framework.
 func goroutines() map[string]string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -155,8 +153,8 @@ func goroutines() map[string]string {
 	return all
 }
 
-// frameworks reports whether a goroutine belongs to testing or to a part of the
-// standard library that starts one and keeps it.
+// frameworks reports whether a goroutine belongs to testing, or to a part of the standard library
+// that keeps it running.
 func frameworks(stack string) bool {
 	for _, of := range []string{"testing.(*T).Run(", "testing.tRunner.", "created by testing.", "os/signal.loop", "os/signal.signal_recv"} {
 		if strings.Contains(stack, of) {
@@ -166,8 +164,7 @@ func frameworks(stack string) bool {
 	return false
 }
 
-// mappedHugeKiB is the huge-page memory this process has mapped, whoever
-// reserved it.
+// mappedHugeKiB returns the huge-page memory that this process has mapped, whichever process reserved it.
 func mappedHugeKiB() int64 {
 	text, _ := os.ReadFile("/proc/self/smaps_rollup")
 	var sum int64

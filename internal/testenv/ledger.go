@@ -15,8 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
-// undo says how each kind of ledger entry is taken back after its process has
-// died. The string is the entry's value.
+// undo has, for each kind of ledger entry, the function that undoes it after its process has died.
+// The string is the entry's value.
 var undo = map[string]func(string) error{
 	"hugepages": undoPages,
 	"netns":     netnsdir.Delete,
@@ -24,8 +24,8 @@ var undo = map[string]func(string) error{
 	"mount":     unmount,
 }
 
-// ledger lists what this process has changed on the machine and not undone. The file is held under
-// flock while it has an entry. A ledger that can be locked belongs to a dead process.
+// ledger lists the changes that this process has made to the machine and not undone. The process holds the
+// file under flock while it has an entry. A ledger that can be locked belongs to a dead process.
 type ledger struct {
 	mu      sync.Mutex
 	file    *os.File
@@ -34,8 +34,8 @@ type ledger struct {
 
 var own ledger
 
-// note writes one change to the ledger before or right after it is made, and
-// returns what strikes it out. Called with a kind that undo knows.
+// note records one change in the ledger, before or right after it is made. forget removes the
+// entry. undo must know the kind.
 func note(t testing.TB, kind, value string) (forget func()) {
 	t.Helper()
 	if undo[kind] == nil {
@@ -80,8 +80,8 @@ func (l *ledger) strike(entry string) error {
 	return err
 }
 
-// open makes this process's file and sweeps the files of the dead, all under
-// the machine-wide lock so that a new file is never seen unlocked.
+// open makes this process's file and sweeps the files of dead processes. It does both under the
+// machine-wide lock, so that no process sees the new file unlocked.
 func (l *ledger) open() error {
 	return locked(func(dir string) error {
 		if err := sweep(dir); err != nil {
@@ -104,17 +104,16 @@ func (l *ledger) write() error {
 	return l.file.Truncate(int64(len(text)))
 }
 
-// ledgerDir is the directory of the ledgers, on a file system that does not outlive a restart,
-// like the changes.
+// ledgerDir is the directory of the ledgers. Like the changes, its file system does not survive a restart.
 func ledgerDir() string {
 	if dir := os.Getenv("TESTENV_LEDGERS"); dir != "" {
-		return dir // a test of the ledger itself
+		return dir // set by tests of the ledger
 	}
 	return "/run/unifiedd-testenv"
 }
 
-// locked runs f holding the lock that all test processes of this machine
-// share. dir is where the ledgers are.
+// locked runs f while it holds the lock that all test processes of this machine share. dir is the
+// directory of the ledgers.
 func locked(f func(dir string) error) error {
 	dir := ledgerDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -131,8 +130,7 @@ func locked(f func(dir string) error) error {
 	return f(dir)
 }
 
-// flock repeats the call when a signal, Go's own preemption among them, cuts it
-// short.
+// flock repeats the call when a signal interrupts it. Go's own preemption is such a signal.
 func flock(f *os.File, how int) error {
 	for {
 		if err := unix.Flock(int(f.Fd()), how); err != unix.EINTR {
@@ -141,7 +139,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// sweep undoes what dead test processes left. It runs under the lock.
+// sweep undoes the changes of dead test processes. The caller holds the lock.
 func sweep(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "ledger-*"))
 	for _, name := range names {
@@ -153,11 +151,11 @@ func sweep(dir string) error {
 func sweepFile(name string) error {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
-		return nil // its owner has just removed it
+		return nil // its process has just removed it
 	}
 	defer f.Close()
 	if flock(f, unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return nil // alive
+		return nil // its process lives
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -167,12 +165,12 @@ func sweepFile(name string) error {
 	if len(left) == 0 {
 		return errors.Join(err, os.Remove(name))
 	}
-	l := ledger{file: f, entries: left} // the next one tries again
+	l := ledger{file: f, entries: left} // the next process tries again
 	return errors.Join(err, l.write())
 }
 
-// undoAll undoes entries from the last to the first, the order of their dependencies, and returns
-// those that it could not undo.
+// undoAll undoes entries from last to first, because later ones may depend on earlier ones. It
+// returns those that it could not undo.
 func undoAll(text string) (left []string, err error) {
 	var errs []error
 	for _, entry := range slices.Backward(strings.Split(strings.TrimSpace(text), "\n")) {
@@ -188,6 +186,6 @@ func undoAll(text string) (left []string, err error) {
 	return left, errors.Join(errs...)
 }
 
-// Sweep undoes what killed test processes have left on the machine, and says what
-// it cannot. Tests need not call it: the first helper of a process sweeps.
+// Sweep undoes the changes that killed test processes have left on the machine, and reports those
+// that it cannot undo. Tests need not call it: the first helper of a process sweeps.
 func Sweep() error { return locked(sweep) }

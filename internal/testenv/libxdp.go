@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs of somebody else.
+// Programs that stand for those of another project.
 //
 //go:generate clang -O2 -g -Wall -Wextra -Werror -mcpu=v3 -target bpf -fdebug-compilation-dir=. -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu -c testdata/pass.bpf.c -o testdata/pass.o
 //go:generate clang -O2 -g -Wall -Wextra -Werror -mcpu=v3 -target bpf -fdebug-compilation-dir=. -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu -c testdata/deny.bpf.c -o testdata/deny.o
@@ -22,22 +22,23 @@ import (
 //go:embed testdata/pass.o testdata/deny.o
 var others embed.FS
 
-// The programs that Libxdp.Load loads, by the names that the kernel has of them.
+// The programs that Libxdp.Load loads, by their names in the kernel.
 const (
-	OtherPass = "other_pass" // counts what it sees, and lets it pass; takes no packets of several buffers
-	OtherDeny = "other_deny" // drops and counts UDP to port 9; takes packets of several buffers, which xdp-loader does not tell; priority 10
+	OtherPass = "other_pass" // counts and passes each packet; does not support packets of several buffers
+	OtherDeny = "other_deny" // drops and counts UDP to port 9; supports packets of several buffers, but xdp-loader does not show that; priority 10
 )
 
 var otherFiles = map[string]string{OtherPass: "pass.o", OtherDeny: "deny.o"}
 
-// Libxdp is an interface with libxdp's tools at work, in a BPF file system of the test's own.
+// Libxdp is an interface that libxdp's tools manage, with a BPF file system of its own.
 type Libxdp struct {
 	End *End
-	Dir string // where libxdp pins
+	Dir string // where libxdp pins its programs
 	env string
 }
 
-// NewLibxdp mounts a BPF file system, which libxdp and who follows its protocol use until the end of the test. Then all programs are unloaded.
+// NewLibxdp mounts a BPF file system for libxdp and for programs that follow its protocol. The end
+// of the test unloads all programs.
 func NewLibxdp(t testing.TB, e *End) *Libxdp {
 	t.Helper()
 	Root(t)
@@ -61,7 +62,7 @@ func NewLibxdp(t testing.TB, e *End) *Libxdp {
 	return l
 }
 
-// loader runs xdp-loader, with this BPF file system whatever the environment says.
+// loader runs xdp-loader with this BPF file system, regardless of the environment.
 func (l *Libxdp) loader(args ...string) (string, error) {
 	cmd := l.End.Command("xdp-loader", args...)
 	cmd.Env = append(os.Environ(), l.env)
@@ -78,7 +79,7 @@ func (l *Libxdp) mustLoader(t testing.TB, args ...string) string {
 	return out
 }
 
-// TryLoad loads programs onto the interface, all at once, in driver mode unless generic.
+// TryLoad loads programs onto the interface, all in one command, in driver mode unless generic.
 func (l *Libxdp) TryLoad(t testing.TB, generic bool, names ...string) error {
 	t.Helper()
 	mode := "native"
@@ -101,7 +102,7 @@ func (l *Libxdp) TryLoad(t testing.TB, generic bool, names ...string) error {
 	return nil
 }
 
-// Load is TryLoad in driver mode of what must succeed.
+// Load is TryLoad in driver mode. It must succeed.
 func (l *Libxdp) Load(t testing.TB, names ...string) {
 	t.Helper()
 	if err := l.TryLoad(t, false, names...); err != nil {
@@ -122,7 +123,7 @@ type Loaded struct {
 	ID       uint32
 }
 
-// Status is what xdp-loader lists of the interface, in order, without the dispatcher.
+// Status returns the programs that xdp-loader lists for the interface, in order, without the dispatcher.
 func (l *Libxdp) Status(t testing.TB) (all []Loaded) {
 	t.Helper()
 	for line := range strings.Lines(l.mustLoader(t, "status", l.End.Ifname)) {
@@ -140,7 +141,7 @@ func (l *Libxdp) Status(t testing.TB) (all []Loaded) {
 	return all
 }
 
-// Names are the names in Status.
+// Names returns the names in Status.
 func (l *Libxdp) Names(t testing.TB) (names []string) {
 	t.Helper()
 	for _, one := range l.Status(t) {
@@ -186,7 +187,7 @@ func (l *Libxdp) Count(t testing.TB, name string) (n uint64) {
 	return n
 }
 
-// Pins are the names of all that is in libxdp's directory, two levels deep.
+// Pins returns the names of all files in libxdp's directory, two levels deep.
 func (l *Libxdp) Pins(t testing.TB) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"*", "*/*"} {

@@ -17,7 +17,7 @@ func (e *End) SetDown(t testing.TB) {
 	}
 }
 
-// SetUp sets the interface up again and waits until both ends carry.
+// SetUp sets the interface up again and waits until both ends have a link.
 func (e *End) SetUp(t testing.TB) {
 	t.Helper()
 	e.setUp(t, e.Ifname)

@@ -14,14 +14,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-// maskVariable names, in the environment, what of the machine a test program is not to see.
+// maskVariable is the environment variable that names what a test program must not see of the machine.
 const (
 	maskVariable = "UNIFIEDD_MASK"
 	maskGiant    = "1GiB" // huge pages of 1 GiB
 )
 
-// init hides what the environment says from this program and all it starts. The lab guest and the emulator of another architecture have machines of
-// their own.
+// init hides what the environment variable names, from this program and its children. It does
+// nothing in the lab guest or in the emulator of another architecture, which are other machines.
 func init() {
 	elsewhere := os.Getenv("UNIFIEDD_LAB_KERNEL") != "" || os.Getenv("UNIFIEDD_EMULATED") != ""
 	switch what := os.Getenv(maskVariable); {
@@ -35,14 +35,14 @@ func init() {
 	}
 }
 
-// HasGiantPages reports whether the machine has huge pages of 1 GiB: its processor and its
-// kernel do. Their absence is a case that tests expect.
+// HasGiantPages reports whether the machine has huge pages of 1 GiB. Both its processor and its
+// kernel must support them. Tests must expect that they are absent.
 func HasGiantPages() bool {
 	_, err := os.Stat(hugetlb.GiB1.Dir(-1))
 	return err == nil
 }
 
-// WithoutGiantPages runs tests of this program again where there are no huge pages of 1 GiB.
+// WithoutGiantPages runs tests of this program again as if the machine had no huge pages of 1 GiB.
 func WithoutGiantPages(t *testing.T, tests ...string) {
 	t.Helper()
 	Root(t)
@@ -59,8 +59,8 @@ func WithoutGiantPages(t *testing.T, tests ...string) {
 	}
 }
 
-// hideGiantPages runs the program again in a mount namespace whose sysfs has no pages of
-// 1 GiB. Only a process of one thread can move there, which exec makes of this one.
+// hideGiantPages runs the program again in a mount namespace whose sysfs has no pages of 1 GiB.
+// Only a process with one thread can move there. exec makes this process one.
 func hideGiantPages() error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -81,7 +81,7 @@ func hideGiantPages() error {
 	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
 }
 
-// keepOnly mounts a directory over dir that has one of its directories.
+// keepOnly mounts a directory over dir that contains only one of its subdirectories.
 func keepOnly(dir, name string) error {
 	whole, err := os.Open(dir)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// MessageNames checks that a message names all it should, and no bare number of an
-// error.
+// MessageNames checks that a message contains all of says, and no bare error number.
 func MessageNames(t testing.TB, message string, says []string) {
 	t.Helper()
 	for _, one := range says {

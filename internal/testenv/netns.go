@@ -15,20 +15,19 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
-// Namespace is a network namespace of its own, with a name under /run/netns so
-// that ip(8) finds it too.
+// Namespace is a separate network namespace, with a name under /run/netns so that ip(8) finds it.
 type Namespace struct {
 	// Name is unique on the machine while the test runs.
 	Name    string
 	fd      netns.NsHandle
-	netlink *netlink.Handle // nil until it is wanted
+	netlink *netlink.Handle // nil until it is needed
 }
 
 // counter makes names unique within the process.
 var counter atomic.Uint64
 
-// NewNamespace makes an empty network namespace with the loopback interface
-// down. It is deleted at the end of the test.
+// NewNamespace makes an empty network namespace with the loopback interface down. The end of the
+// test deletes it.
 func NewNamespace(t testing.TB) *Namespace {
 	t.Helper()
 	Root(t)
@@ -53,8 +52,7 @@ func NewNamespace(t testing.TB) *Namespace {
 	return ns
 }
 
-// createNetns makes the namespace on the calling thread and goes back to the
-// one it came from.
+// createNetns makes the namespace on the calling thread and returns to the thread's previous one.
 func createNetns(name string) (netns.NsHandle, error) {
 	runtime.LockOSThread()
 	home, err := netns.Get()
@@ -88,7 +86,8 @@ func (n *Namespace) Do(t testing.TB, f func()) {
 	}
 	defer func() {
 		if err := netns.Set(home); err != nil {
-			// Still locked: the thread ends with the goroutine and taints no other.
+			// The thread stays locked: it ends with the goroutine, and no other goroutine runs in
+			// the namespace.
 			t.Errorf("leave network namespace %s: %v", n.Name, err)
 			return
 		}
@@ -97,15 +96,15 @@ func (n *Namespace) Do(t testing.TB, f func()) {
 	f()
 }
 
-// Command is exec.Command with the program inside the network namespace. Only
-// the network differs: unlike ip-netns(8) it leaves /sys, and so bpffs, alone.
+// Command is exec.Command with the program inside the network namespace. Only the network differs.
+// Unlike ip-netns(8) it does not remount /sys, so bpffs stays as it is.
 func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
 	all := append([]string{"--net=" + netnsdir.Path(n.Name), "--", name}, args...)
 	return exec.Command("nsenter", all...)
 }
 
-// Run runs a program in the namespace to its end, returns what it printed on
-// both outputs, and fails the test when the program fails.
+// Run runs a program in the namespace until it ends and returns both outputs. It fails the test if
+// the program fails.
 func (n *Namespace) Run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	cmd := n.Command(name, args...)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// slowness is how many times as long as elsewhere things may take: in the lab guest,
-// whose processors are emulated, five times.
+// slowness is the factor by which operations may take longer than on a usual machine. It is five in
+// the lab guest, whose processors are emulated.
 func slowness() int {
 	if os.Getenv("UNIFIEDD_LAB_KERNEL") != "" {
 		return 5
@@ -14,8 +14,8 @@ func slowness() int {
 	return 1
 }
 
-// Within is how long something may take that takes limit at most elsewhere.
+// Within returns how long an operation may take that takes at most limit on a usual machine.
 func Within(limit time.Duration) time.Duration { return limit * time.Duration(slowness()) }
 
-// Fewer is how many of n packets a test sends where all is slow: a fifth, and n elsewhere.
+// Fewer returns how many of n packets a test sends: a fifth in the lab guest, and n elsewhere.
 func Fewer(n int) int { return n / slowness() }

@@ -6,16 +6,15 @@ import (
 	"net/netip"
 )
 
-// The frames made here carry, as UDP payload, a mark, a sequence number and
-// bytes that follow from the number, so that a receiver can tell which frame
-// it has and whether it is whole.
+// The UDP payload of the frames made here has a mark, a sequence number, and bytes that follow from
+// the number. So a receiver can tell which frame it has and whether it is intact.
 const (
 	etherLen = 14
 	ipv4Len  = 20
 	ipv6Len  = 40
 	udpLen   = 8
 
-	// minUDP and minUDP6 are the shortest frames UDP and UDP6 make, in bytes.
+	// minUDP and minUDP6 are the lengths of the shortest frames of UDP and udp6, in bytes.
 	minUDP  = etherLen + ipv4Len + udpLen + markLen + 8
 	minUDP6 = etherLen + ipv6Len + udpLen + markLen + 8
 )
@@ -24,10 +23,9 @@ const markLen = 4
 
 var mark = []byte("ufd#")
 
-// UDP returns frame number i of a stream from one end to the other: size bytes
-// long with the Ethernet header (at least MinUDP), IPv4, checksums right.
-// Streams of different ports differ in nothing else. The caller owns the
-// frame.
+// UDP returns frame i of a stream from one end to the other. It has size bytes with the Ethernet
+// header (at least minUDP), IPv4, and correct checksums. Streams of different ports differ only in
+// the port. The caller owns the frame.
 func UDP(from, to *End, port uint16, i uint64, size int) []byte {
 	frame := make([]byte, max(size, minUDP))
 	ether(frame, from, to, 0x0800)
@@ -64,8 +62,8 @@ func tag(frame []byte, tpid, vid uint16) []byte {
 	return append(out, frame[12:]...)
 }
 
-// Sequence returns the number of a frame made here, wherever the headers put
-// it. ok is false for a frame that is not one of these, or too short.
+// Sequence returns the number of a frame made here, whatever its headers. ok is false for other
+// frames, and for frames that are too short.
 func Sequence(frame []byte) (i uint64, ok bool) {
 	at := bytes.Index(frame, mark)
 	if at < 0 || len(frame) < at+markLen+8 {
@@ -74,8 +72,7 @@ func Sequence(frame []byte) (i uint64, ok bool) {
 	return binary.BigEndian.Uint64(frame[at+markLen:]), true
 }
 
-// Intact reports whether every payload byte of a frame made here is what its
-// number says.
+// Intact reports whether every payload byte of a frame made here is as its number requires.
 func Intact(frame []byte) bool {
 	i, ok := Sequence(frame)
 	if !ok {
@@ -87,8 +84,8 @@ func Intact(frame []byte) bool {
 	return bytes.Equal(frame[at:], want)
 }
 
-// payload fills b with the mark, the number, and a pattern of both number and
-// position, so that neither a wrong frame nor a shifted one passes.
+// payload fills b with the mark, the number, and a pattern of number and position. So a check
+// detects both wrong and shifted frames.
 func payload(b []byte, i uint64) {
 	copy(b, mark)
 	binary.BigEndian.PutUint64(b[markLen:], i)

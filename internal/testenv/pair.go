@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PairOptions says how NewPair joins two namespaces. The zero value gives an
-// MTU of 1500, one queue, IPv4 addresses and no IPv6.
+// PairOptions says how NewPair joins two namespaces. The zero value means an MTU of 1500, one
+// queue, IPv4 addresses and no IPv6.
 type PairOptions struct {
 	MTU    int  // bytes, 1500 when 0
 	Queues int  // receive and transmit queues of each end, 1 when 0
-	IPv6   bool // adds addresses, and with them the kernel's own IPv6 traffic
-	// NoAddresses leaves both ends without any address: the kernel then sends
-	// nothing by itself, not even an ARP answer.
+	IPv6   bool // adds addresses; the kernel then also sends its own IPv6 traffic
+	// NoAddresses leaves both ends without addresses. The kernel then sends nothing by itself, not
+	// even an ARP answer.
 	NoAddresses bool
 }
 
@@ -37,13 +37,13 @@ type End struct {
 // Pair is two network namespaces joined by a veth pair, or by Cards.
 type Pair struct {
 	A, B        End
-	MTU, Queues int // what both ends have
+	MTU, Queues int // of both ends
 }
 
 // NewPair makes two namespaces with a veth pair between them that is up at both ends. Offloads are
-// off, so that one end receives what the other sends: packets are not merged or split, checksums
-// are present, and VLAN tags are where they are on a wire. Everything is removed at the end of the
-// test. In a test that has called Cards.Instead, NewPair returns those cards.
+// off, so that one end receives exactly what the other sends: packets are not merged or split,
+// checksums are present, and VLAN tags are in the packets. The end of the test removes everything.
+// In a test that has called Cards.Instead, NewPair returns those cards.
 func NewPair(t testing.TB, o PairOptions) *Pair {
 	t.Helper()
 	if o.MTU == 0 {
@@ -84,8 +84,8 @@ func newEnd(t testing.TB, letter byte, host byte, o PairOptions) End {
 	return e
 }
 
-// quietIPv6 sets the calling thread's namespace so that interfaces made later
-// have no IPv6, or have it without address checks and router solicitations.
+// quietIPv6 configures the calling thread's namespace for interfaces made later. They have no IPv6.
+// With on they have it, without duplicate address detection and router solicitations.
 func quietIPv6(t testing.TB, on bool) {
 	t.Helper()
 	set := map[string]string{"disable_ipv6": "1"}
@@ -115,13 +115,13 @@ func (p *Pair) join(t testing.TB, o PairOptions) {
 		t.Fatalf("make veth pair %s, %s: %v", p.A.Ifname, p.B.Ifname, err)
 	}
 	p.A.Index, p.B.Index = p.A.link(t).Attrs().Index, p.B.link(t).Attrs().Index
-	// Deleting the link at once keeps the interfaces from outliving the test:
-	// a namespace is taken down in the kernel's own time.
+	// The kernel removes a namespace asynchronously. Deleting the link here keeps the interfaces
+	// from outliving the test.
 	t.Cleanup(func() { p.A.Delete(t) })
 }
 
-// handle is a netlink handle in the namespace, which is opened once: entering a
-// namespace takes a while.
+// handle returns a netlink handle in the namespace. It is opened once, because entering a namespace
+// is slow.
 func (n *Namespace) handle(t testing.TB) *netlink.Handle {
 	t.Helper()
 	if n.netlink != nil {
@@ -145,8 +145,7 @@ func (e *End) link(t testing.TB) netlink.Link {
 	return link
 }
 
-// offloadsOff turns off what makes the kernel hand packets over in a form no
-// wire carries.
+// offloadsOff turns off the offloads that make the kernel deliver packets in a form that no wire carries.
 func (e *End) offloadsOff(t testing.TB) {
 	t.Helper()
 	Tool(t, "ethtool")
@@ -176,8 +175,8 @@ func (e *End) addAddr(t testing.TB, ip netip.Addr, bits int) {
 	}
 }
 
-// awaitIPv6 waits until the IPv6 address can be used: the kernel finishes it in
-// its own time, also when it is told not to look for duplicates.
+// awaitIPv6 waits until the IPv6 address is usable. The kernel completes it asynchronously, even
+// without duplicate address detection.
 func (e *End) awaitIPv6(t testing.TB) {
 	t.Helper()
 	h := e.handle(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// AwaitNoProgram waits until the XDP program of a process that has ended is gone: the kernel takes it off a while
-// later, and veth then drops the packets that are under way.
+// AwaitNoProgram waits until the XDP program of a process that has ended is gone. The kernel
+// detaches it some time later, and veth then drops the packets in flight.
 func (e *End) AwaitNoProgram(t testing.TB) {
 	t.Helper()
 	Wait(t, 10*time.Second, e.Ifname+" to be without an XDP program", func() bool {
@@ -30,7 +30,7 @@ func (e *End) HasProgram(t testing.TB) (has bool) {
 	return has
 }
 
-// DetachProgram takes a program off its interface, as bpftool link detach does.
+// DetachProgram detaches a program from its interface, as bpftool link detach does.
 func DetachProgram(t testing.TB, program uint32) {
 	t.Helper()
 	it := new(link.Iterator)
@@ -48,7 +48,7 @@ func DetachProgram(t testing.TB, program uint32) {
 	t.Fatalf("no link holds program %d", program)
 }
 
-// Opened opens something that is closed at the end of the test.
+// Opened opens a resource. The end of the test closes it.
 func Opened[T interface{ Close() error }](t testing.TB, open func() (T, error)) T {
 	t.Helper()
 	thing, err := open()

@@ -13,8 +13,7 @@ func required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("UNIFIEDD_REQUIRE") != ""
 }
 
-// Long leaves the test out of short runs (go test -short), saying why it can be
-// spared there.
+// Long skips the test in short runs (go test -short). why says why short runs do not need it.
 func Long(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
@@ -22,8 +21,8 @@ func Long(t testing.TB, why string) {
 	}
 }
 
-// OnMachine leaves the test out where UNIFIEDD_EMULATED says that its program runs
-// in an emulator of another processor, which has not what the test asks for.
+// OnMachine skips the test if UNIFIEDD_EMULATED says that its program runs in an emulator of
+// another processor, which lacks what the test needs.
 func OnMachine(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("UNIFIEDD_EMULATED") != "" {
@@ -31,8 +30,8 @@ func OnMachine(t testing.TB, what string) {
 	}
 }
 
-// Root skips the test when it does not run as root, and fails it instead where
-// required says that nothing may be skipped.
+// Root skips the test if it does not run as root. If required says that nothing may be skipped, it
+// fails the test instead.
 func Root(t testing.TB) {
 	t.Helper()
 	OnMachine(t, "devices")
@@ -45,8 +44,7 @@ func Root(t testing.TB) {
 	t.Skip("needs root")
 }
 
-// Tool returns the path of an external program and fails the test when it is
-// not installed.
+// Tool returns the path of an external program. It fails the test if the program is not installed.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -56,21 +54,20 @@ func Tool(t testing.TB, name string) string {
 	return path
 }
 
-// execTool runs an external program to its end and returns what it printed.
+// execTool runs an external program until it ends and returns its output.
 func execTool(t testing.TB, name string, args ...string) (string, error) {
 	t.Helper()
 	out, err := exec.Command(Tool(t, name), args...).CombinedOutput()
 	return string(out), err
 }
 
-// leastWait is how long Wait waits at least. A test that shares two processors with others may
-// not run for seconds; one that bounds a time measures it.
+// leastWait is the shortest limit of Wait. A test that shares two processors with others may not
+// run for seconds. A test that bounds a time measures the time itself.
 const leastWait = 30 * time.Second
 
-// Wait polls cond every few milliseconds until it is true, and fails the test
-// with what when that takes longer than limit and leastWait, in the lab guest five times
-// limit. The kernel gives many things back late (queues, huge pages, namespaces), so nothing
-// should be judged once.
+// Wait polls cond every few milliseconds until it is true. It fails the test with what if that takes longer
+// than limit and leastWait. In the lab guest it allows five times limit. The kernel frees many resources
+// late (queues, huge pages, namespaces), so a test must not check them only once.
 func Wait(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
 	limit = max(Within(limit), leastWait)
@@ -79,8 +76,7 @@ func Wait(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	}
 }
 
-// within polls cond until it is true or limit has passed, and returns its last
-// answer.
+// within polls cond until it is true or limit has passed, and returns its last result.
 func within(limit time.Duration, cond func() bool) bool {
 	end := time.Now().Add(limit)
 	for pause := time.Millisecond; !cond(); pause = min(2*pause, 50*time.Millisecond) {

@@ -8,29 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SendOptions paces SendRaw. The zero value sends as fast as it can.
+// SendOptions paces SendRaw. The zero value sends as fast as possible.
 type SendOptions struct {
-	Rate float64 // packets per second, in the lab guest a fifth of that; 0 is no limit
+	Rate float64 // packets per second, a fifth of that in the lab guest; 0: no limit
 
-	// Taken returns how many packets the receiver has taken from the wire so far. If it is set,
-	// the sender is at most a thousand packets ahead, so rings of twice that size lose none,
+	// Taken returns how many packets the receiver has received from the wire so far. If it is set,
+	// the sender is at most a thousand packets ahead. So rings of twice that size lose none,
 	// however slow the machine is.
 	Taken func() uint64
 }
 
-// ahead is how many packets are sent before they are taken.
+// ahead is how many packets the sender may be ahead of the receiver.
 const ahead = 1000
 
-// Sender injects frames at one end through an AF_PACKET socket, exactly as
-// they are: tags, checksums and padding are the caller's. It may be used from
-// any one goroutine at a time.
+// Sender injects frames at one end through an AF_PACKET socket, unchanged: the caller provides
+// tags, checksums and padding. One goroutine at a time may use it.
 type Sender struct {
 	fd      int
-	to      *End // the other end, where it is a card
+	to      *End // the other end, if it is a card
 	refused uint64
 }
 
-// NewSender opens a raw socket on the end. It is closed at the end of the test.
+// NewSender opens a raw socket on the end. The end of the test closes it.
 func NewSender(t testing.TB, e *End) *Sender {
 	t.Helper()
 	if e.card != nil && e.card.index == e.Index {
@@ -47,7 +46,7 @@ func (n *Namespace) packetSocket(t testing.TB) (fd int) {
 	t.Helper()
 	n.Do(t, func() {
 		var err error
-		// Protocol 0: the socket sends, and receives nothing.
+		// Protocol 0: the socket sends and receives nothing.
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 			t.Fatalf("open a packet socket in %s: %v", n.Name, err)
 		}
@@ -62,12 +61,12 @@ func (e *End) bind(t testing.TB, socket int) {
 	}
 }
 
-// Refused counts the frames the interface's queue had no room for. They are
-// not sent again, since a capture at the sending end has seen them already.
+// Refused counts the frames for which the interface's queue had no room. They are not sent again,
+// because a capture at the sending end has already seen them.
 func (s *Sender) Refused() uint64 { return s.refused }
 
-// Send hands one frame to the interface. sent is false when its queue was
-// full; anything else wrong with the frame is an error.
+// Send passes one frame to the interface. sent is false if the interface's queue was full. Any
+// other fault is an error.
 func (s *Sender) Send(frame []byte) (sent bool, err error) {
 	for {
 		_, err := unix.Write(s.fd, frame)
@@ -85,7 +84,7 @@ func (s *Sender) Send(frame []byte) (sent bool, err error) {
 }
 
 // SendAll sends the frames in order at the given pace and returns how many the interface took. It
-// ends early where cards take no more.
+// ends early if cards accept no more.
 func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int) {
 	t.Helper()
 	p, arrived, taken := newPace(o.Rate/float64(slowness())), s.arrival(t, o), taking(o)
@@ -96,7 +95,7 @@ func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int
 			taken(sent)
 		}
 		ok, err := s.Send(f)
-		if errors.Is(err, unix.EAGAIN) { // the other card has room for no more, and makes none
+		if errors.Is(err, unix.EAGAIN) { // the other card stays full
 			return sent
 		}
 		if err != nil {
@@ -109,15 +108,15 @@ func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int
 	return sent
 }
 
-// arrival returns a function that waits for a moment until the other card has received that many
-// packets: the wire between emulated cards loses some when it is busy. It waits only with a pace.
+// arrival returns a function that waits for a moment until the other card has received that many packets.
+// The wire between emulated cards loses packets when it is busy. It waits only if there is a rate.
 func (s *Sender) arrival(t testing.TB, o SendOptions) func(packets int) {
 	if s.to == nil || o.Rate == 0 {
 		return func(int) {}
 	}
 	h := s.to.handle(t)
 	received := func() uint64 {
-		if link := byAddress(h, s.to.MAC); link != nil { // it may have another name
+		if link := byAddress(h, s.to.MAC); link != nil { // by address, because it may have another name
 			return link.Attrs().Statistics.RxPackets
 		}
 		return 0
@@ -128,8 +127,7 @@ func (s *Sender) arrival(t testing.TB, o SendOptions) func(packets int) {
 	}
 }
 
-// taking waits, for a while, until the receiver has taken what was sent, but for what
-// may be ahead.
+// taking returns a function that waits, up to a limit, until the receiver is at most ahead packets behind.
 func taking(o SendOptions) func(packets int) {
 	if o.Taken == nil {
 		return func(int) {}
@@ -142,8 +140,8 @@ func taking(o SendOptions) func(packets int) {
 
 // pace keeps a rate. The timer is coarse, so packets leave in small bursts.
 type pace struct {
-	gap time.Duration // from one packet to the next; 0 is no limit
-	due time.Time     // when the next may leave
+	gap time.Duration // from one packet to the next; 0: no limit
+	due time.Time     // when the next packet may leave
 }
 
 func newPace(rate float64) *pace {
@@ -154,8 +152,8 @@ func newPace(rate float64) *pace {
 	return p
 }
 
-// wait sleeps until the next packet is due. Who was kept from sending for long does not
-// make up for it: that would be a burst of everything which was late.
+// wait sleeps until the next packet is due. A sender that is late by more than burst does not catch
+// up. That would send all late packets in one burst.
 func (p *pace) wait() {
 	if p.gap == 0 {
 		return
@@ -168,11 +166,11 @@ func (p *pace) wait() {
 	p.due = p.due.Add(p.gap)
 }
 
-// burst is the time which may be made up for.
+// burst is the longest delay that a sender catches up.
 const burst = 10 * time.Millisecond
 
-// SendRaw sends the frames from the end once, in order, and returns how many
-// the interface took. See Sender for what it does to them: nothing.
+// SendRaw sends the frames from the end once, in order, and returns how many the interface took.
+// Like a Sender it does not change them.
 func SendRaw(t testing.TB, e *End, frames [][]byte, o SendOptions) (sent int) {
 	t.Helper()
 	return NewSender(t, e).SendAll(t, frames, o)

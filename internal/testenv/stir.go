@@ -13,11 +13,11 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-// StirHugePages behaves like another program that uses huge pages, until r ends. It maps up to
-// most pages, often pages that others have reserved, and releases them. Half of the time it first
-// raises the kernel's counter, and lowers it while it uses its pages or afterwards. It changes the
-// counter only under the lock: otherwise the additions of others would be lost, on a machine that
-// is not only the test's.
+// StirHugePages behaves like another program that uses huge pages, until r ends. It maps up to most
+// pages, often pages that other processes have reserved, and releases them. Half of the time it
+// first raises the kernel's counter, and lowers it while it uses its pages or afterwards. It
+// changes the counter only under the lock. Otherwise it could undo additions of other processes,
+// and the machine may not be used by tests only.
 func StirHugePages(r io.Reader, most int) {
 	ended := make(chan struct{})
 	go func() {
@@ -29,7 +29,7 @@ func StirHugePages(r io.Reader, most int) {
 		raised := rand.IntN(2) == 0 && changeCount(n)
 		b, err := unix.Mmap(-1, 0, n*hugePageSize, unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
-		if raised && rand.IntN(2) == 0 { // while it uses them, or later
+		if raised && rand.IntN(2) == 0 { // while the pages are in use; otherwise later
 			changeCount(-n)
 			raised = false
 		}
@@ -60,8 +60,7 @@ func changeCount(by int) bool {
 	return err == nil
 }
 
-// Stir runs a program that calls StirHugePages when it finds the setting in its environment,
-// and returns what ends it.
+// Stir runs a program that calls StirHugePages if its environment has the setting. stop ends it.
 func Stir(t testing.TB, program, setting string) (stop func()) {
 	t.Helper()
 	Root(t)

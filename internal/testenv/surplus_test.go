@@ -11,12 +11,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-// TestHugePagesBesideSurplus reserves pages while others that were given back are
-// mapped for another moment: those must not stay reserved.
+// TestHugePagesBesideSurplus: pages that another test gave back do not stay reserved, even if
+// HugePages reserves others while they are still mapped.
 func TestHugePagesBesideSurplus(t *testing.T) {
 	Root(t)
 	var before, after uint64
-	for range 10 { // others may change the reservation in between, but not each time
+	for range 10 { // other processes may change the reservation in between, but not each time
 		before, after = besideSurplus(t)
 		if before == after {
 			return
@@ -63,11 +63,11 @@ func count(t *testing.T) (free, total uint64) {
 	return free, total
 }
 
-// stirring is set in the environment of a process that takes and gives back huge pages.
+// stirring is set in the environment of a process that calls StirHugePages.
 const stirring = "TESTENV_STIR"
 
-// TestHugePagesBesideAnother maps what HugePages reserved, at any time, while another program
-// takes and gives back huge pages: the pages come back soon after they were taken.
+// TestHugePagesBesideAnother: while another program takes and gives back huge pages, a test can map
+// what HugePages reserved at any time. HugePages replaces taken pages soon.
 func TestHugePagesBesideAnother(t *testing.T) {
 	Root(t)
 	defer Stir(t, os.Args[0], stirring+"=1")()
@@ -88,15 +88,15 @@ func TestHugePagesBesideAnother(t *testing.T) {
 	}
 }
 
-// TestHugePagesTaken takes all free pages and keeps them: those of the test are replaced, and
-// given back at its end though the others are in use.
+// TestHugePagesTaken: if another program takes all free pages and keeps them, HugePages replaces
+// the test's pages. The end of the test gives them back although the others are in use.
 func TestHugePagesTaken(t *testing.T) {
 	Root(t)
 	var taken []byte
 	t.Run("test", func(t *testing.T) {
 		HugePages(t, 4*hugePageSize)
 		free, _ := count(t)
-		for taken == nil && free > 0 { // another may be faster
+		for taken == nil && free > 0 { // another process may be faster
 			taken, _ = unix.Mmap(-1, 0, int(free)*hugePageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB)
 			free--
 		}
@@ -107,7 +107,8 @@ func TestHugePagesTaken(t *testing.T) {
 	})
 }
 
-// TestKeeperAllocatesNothing: tests of the hot path count allocations of the whole process.
+// TestKeeperAllocatesNothing: the keeper does not allocate, because tests of the hot path count the
+// allocations of the whole process.
 func TestKeeperAllocatesNothing(t *testing.T) {
 	Root(t)
 	for _, want := range []uint64{0, 1 << 30} { // pages: none is short, or many are

@@ -9,23 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tap is a tap interface in a namespace of its own, which is up.
+// Tap is a tap interface in its own namespace. It is up.
 type Tap struct {
 	End
-	// File is where its packets come out and go in, one a call, with nothing in front of them. It
+	// File reads and writes the interface's packets, one a call, without a header in front. It
 	// belongs to the test; an emulator may inherit it.
 	File *os.File
-	// PeerIP and PeerIP6 are meant for whoever has the other end.
+	// PeerIP and PeerIP6 are the addresses for the program at the other end.
 	PeerIP, PeerIP6 netip.Addr
 }
 
-// tapQueue is how many packets to the other end may wait: what is beyond is lost, and whoever has
-// the other end may be slow.
+// tapQueue is how many packets may wait for the other end. The interface drops further packets. The
+// program at the other end may be slow.
 const tapQueue = 8192
 
-// NewTap makes a tap interface with one queue, and with the MTU and addresses of one end of a
-// pair. No packet passes it without a checksum, in either direction. Everything is removed at the
-// end of the test.
+// NewTap makes a tap interface with one queue, and with the MTU and addresses of one end of a pair.
+// All packets carry checksums, in both directions. The end of the test removes everything.
 func NewTap(t testing.TB, o PairOptions) *Tap {
 	t.Helper()
 	if o.MTU == 0 {
@@ -73,8 +72,8 @@ func openTunTap(t testing.TB, name string, mode uint16) *os.File {
 	return os.NewFile(uintptr(fd), name)
 }
 
-// NewTun makes a tun interface in a namespace of its own, which is up. Its packets begin with the header of IP; File is as a Tap's. Everything
-// is removed at the end of the test.
+// NewTun makes a tun interface in its own namespace. It is up. Its packets begin with the IP
+// header; File is as a Tap's. The end of the test removes everything.
 func NewTun(t testing.TB) *Tap {
 	t.Helper()
 	tun := &Tap{End: newEnd(t, 'N', 1, PairOptions{})}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTap: what is written to the file arrives at the interface, whose kernel answers for its address, and
-// the interface's packets come out of the file as they are.
+// TestTap: packets written to the file arrive at the interface, and the kernel answers for its
+// address. The interface's packets come out of the file unchanged.
 func TestTap(t *testing.T) {
 	Leaks(t)
 	tap := NewTap(t, PairOptions{MTU: 4200})
@@ -21,7 +21,7 @@ func TestTap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Equal(packet[:min(n, 14)], want) { // an answer, from tap to other
+		if bytes.Equal(packet[:min(n, 14)], want) { // an answer to other
 			break
 		}
 	}
@@ -30,7 +30,7 @@ func TestTap(t *testing.T) {
 	}
 }
 
-// other is the address of who has the other end.
+// other is the MAC address of the other end.
 var other = []byte{2, 0x77, 0, 0, 0, 9}
 
 // arpRequest asks for the interface's hardware address (RFC 826).

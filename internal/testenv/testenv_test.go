@@ -40,8 +40,8 @@ func TestHugePagesGoBack(t *testing.T) {
 	}
 }
 
-// TestHugePagesByDifference looks at the counter only under the lock, where
-// no other test process changes it.
+// TestHugePagesByDifference: HugePages changes the counter by exact differences. The test reads the
+// counter under the lock, where no other test process changes it.
 func TestHugePagesByDifference(t *testing.T) {
 	Root(t)
 	err := counted(func() error {
@@ -58,7 +58,7 @@ func TestHugePagesByDifference(t *testing.T) {
 			t.Errorf("reservation went from %d to %d, said to be %d more, want 3 and at most %d of surplus", before, now, grown, surplus)
 		}
 		ok := false
-		within(5*time.Second, func() bool { // others may use free pages, but not all the time
+		within(5*time.Second, func() bool { // other processes may use free pages, but not all the time
 			ok, err = lowerPages(hugetlb.MiB2, grown, false)
 			return ok || err != nil
 		})
@@ -131,7 +131,7 @@ func TestLinkComesAndGoes(t *testing.T) {
 }
 
 func TestSendRawExactly(t *testing.T) {
-	p := NewPair(t, PairOptions{NoAddresses: true}) // so that nothing answers
+	p := NewPair(t, PairOptions{NoAddresses: true}) // so that the kernel does not answer
 	frames := Stream(&p.A, &p.B, 7, 0, 20, 200)
 	frames = append(frames, tag(tag(UDP(&p.A, &p.B, 7, 20, 60), 0x8100, 5), 0x88a8, 6), udp6(&p.A, &p.B, 7, 21, 100))
 	fd := p.B.listen(t)
@@ -148,7 +148,7 @@ func TestSendRawExactly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The socket shows the frame with the outer tag already taken off.
+		// The socket returns the frame without the outer tag.
 		if want[12] == 0x88 {
 			want = slices.Delete(want, 12, 16)
 		}
@@ -176,7 +176,7 @@ func (e *End) listen(t *testing.T) int {
 	return fd
 }
 
-// TestKernelAcceptsOurUDP lets the kernel judge lengths and checksums.
+// TestKernelAcceptsOurUDP: the kernel accepts the lengths and checksums of our frames.
 func TestKernelAcceptsOurUDP(t *testing.T) {
 	p := NewPair(t, PairOptions{IPv6: true})
 	for _, ip := range []netip.Addr{p.B.IP, p.B.IP6} {
@@ -260,7 +260,7 @@ func TestLoopComesAndGoes(t *testing.T) {
 			t.Errorf("size in sectors is %q, want 2048", got)
 		}
 	})
-	// Another process may hold the same device by now, but not with our file.
+	// Another process may have the same device by now, but not with our file.
 	if got, _ := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file"); strings.TrimSpace(string(got)) == file {
 		t.Errorf("%s still has %s", dev, file)
 	}
@@ -286,8 +286,8 @@ func TestDiskFileTakesDirect(t *testing.T) {
 	writeDirect(t, DiskFile(t, 1<<20))
 }
 
-// TestKilledProcessIsCleanedUpAfter runs this test in a child which dies with
-// everything open, and then looks whether the next user sweeps behind it.
+// TestKilledProcessIsCleanedUpAfter: the next user of the package undoes the changes of a killed
+// process. The test runs itself in a child that dies with everything open.
 func TestKilledProcessIsCleanedUpAfter(t *testing.T) {
 	Root(t)
 	if os.Getenv("TESTENV_DIE") != "" {
@@ -296,9 +296,9 @@ func TestKilledProcessIsCleanedUpAfter(t *testing.T) {
 		os.Stdout.WriteString(p.A.Name + " " + Zram(t, 1<<20) + " " + Ext4(t, 1<<20) + "\n")
 		unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
-	tmp := t.TempDir() // a directory of ledgers of their own
+	tmp := t.TempDir() // with separate ledgers
 	t.Setenv("TESTENV_LEDGERS", tmp)
-	t.Setenv("TMPDIR", tmp) // of the child, which leaves things in it
+	t.Setenv("TMPDIR", tmp) // of the child, which leaves files there
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), "TESTENV_DIE=1")
 	out, _ := cmd.Output()

@@ -6,18 +6,17 @@ import (
 	"net/netip"
 )
 
-// Specimen is one frame of the Zoo and what is special about it.
+// Specimen is one frame of the Zoo, with its name.
 type Specimen struct {
 	Name  string
 	Frame []byte
 }
 
-// Zoo returns frames of every kind a capture must keep as they are, for a link
-// with the given MTU: short to longest, tagged once, twice and three times,
-// IPv4 with options and in fragments, IPv6 with extension headers, multicast,
-// broadcast, ARP, other protocols, and headers that lie. It is the same each
-// time. An interface takes all of them from a Sender; where from is a card, those that
-// it passes on (Cards.Drops).
+// Zoo returns frames of every kind that a capture must keep unchanged, for a link with the given
+// MTU: short to longest, tagged once, twice and three times, IPv4 with options and in fragments,
+// IPv6 with extension headers, multicast, broadcast, ARP, other protocols, and frames with wrong
+// headers. It is the same each time. An interface accepts all of them from a Sender. If from is a
+// card, it contains only those that the card transmits (Cards.Drops).
 func Zoo(from, to *End, mtu int) []Specimen {
 	z := &zoo{from: from, to: to}
 	z.sizes(mtu)
@@ -50,12 +49,12 @@ func (z *zoo) add(name string, frame []byte) {
 	z.all = append(z.all, Specimen{name, frame})
 }
 
-// next is a fresh UDP frame, numbered by its place in the zoo.
+// next returns a fresh UDP frame, numbered by its place in the zoo.
 func (z *zoo) next(size int) []byte { return UDP(z.from, z.to, 9, uint64(len(z.all)), size) }
 
 func (z *zoo) next6(size int) []byte { return udp6(z.from, z.to, 9, uint64(len(z.all)), size) }
 
-// sizes goes around every limit frames and blocks have.
+// sizes adds frames with lengths around every limit of frames and blocks.
 func (z *zoo) sizes(mtu int) {
 	for _, n := range []int{60, 61, 63, 64, 65, 127, 128, 255, 256, 511, 512, 513, 1024, 1514, 1785, 1786, 2047, 2048, 2049,
 		3555, 3556, 3557, 3839, 3840, 3841, 4095, 4096, 4097, 8191, 8192, 8193, 9000, 9014} {
@@ -76,7 +75,7 @@ func (z *zoo) tags() {
 	z.add("tag and nothing behind", tag(z.next(60), 0x8100, 5)[:18])
 }
 
-// kinds are frames that are not IP, or not to one station.
+// kinds adds frames that are not IP, or not for one station.
 func (z *zoo) kinds() {
 	arp := make([]byte, 60)
 	ether(arp, z.from, z.to, 0x0806)
@@ -175,7 +174,7 @@ func (z *zoo) chain(kinds ...byte) []byte {
 	return f
 }
 
-// broken are packets whose headers contradict their contents.
+// broken adds packets whose headers contradict their contents.
 func (z *zoo) broken() {
 	const ip, udp = etherLen, etherLen + ipv4Len
 	lies := []struct {

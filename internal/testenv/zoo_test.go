@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestZooTravels sends every specimen over a link and compares what arrives.
+// TestZooTravels: every specimen arrives unchanged at the other end of a link.
 func TestZooTravels(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
 		p := NewPair(t, PairOptions{MTU: mtu, NoAddresses: true})
@@ -34,8 +34,8 @@ func TestZooTravels(t *testing.T) {
 	}
 }
 
-// seen is the frame as a packet socket shows it: without the outer tag, and not
-// at all where nothing is behind the tag (net/core/skbuff.c, skb_vlan_untag).
+// seen returns the frame as a packet socket receives it: without the outer tag. It returns nothing
+// for a frame with nothing after the tag (net/core/skbuff.c, skb_vlan_untag).
 func seen(frame []byte) []byte {
 	tagged := bytes.Equal(frame[12:14], []byte{0x81, 0}) || bytes.Equal(frame[12:14], []byte{0x88, 0xa8})
 	if !tagged {

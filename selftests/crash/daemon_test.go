@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// program is the path of the program under test, and flowTest that of its clients, built once.
+// program is the path of the daemon, and flowTest that of its clients. Both are built once.
 var program, flowTest string
 
 func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }

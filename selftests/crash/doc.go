@@ -1,8 +1,7 @@
-// Package crash holds tests of the whole program from outside: it is built, run
-// in a namespace under traffic, killed, stopped, and run again.
+// Package crash tests the whole program from outside. Tests build it, run it in a namespace under
+// traffic, kill or stop it, and run it again.
 //
-// What `status` has called durable must be in the files afterwards, whatever the
-// moment of the kill; a stop must lose nothing at all. The number of kills comes
-// from the environment variable UNIFIEDD_KILLS (make test-kill KILLS=50) and their
-// moments from UNIFIEDD_SEED.
+// Whatever the moment of the kill, the files must have what `status` called durable. A stop must
+// lose nothing. The environment variable UNIFIEDD_KILLS is the number of kills (make test-kill
+// KILLS=50), and UNIFIEDD_SEED determines their moments.
 package crash

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// segments are the capture files in a directory, oldest first.
+// segments returns the capture files in a directory, oldest first.
 func segments(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "cap-*.pcapng"))
@@ -24,7 +24,7 @@ func segments(t *testing.T, dir string) []string {
 	return files
 }
 
-// prepared are the segments in a directory that no packet has reached.
+// prepared returns the prepared segments in a directory. They have no packets.
 func prepared(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, ".cap-*.next"))
@@ -34,7 +34,7 @@ func prepared(t *testing.T, dir string) []string {
 	return files
 }
 
-// digits is the number in a segment's name.
+// digits matches the number in a segment's name.
 var digits = regexp.MustCompile(`-(\d{6})\.(pcapng|next)$`)
 
 func number(t *testing.T, name string) string {
@@ -46,7 +46,7 @@ func number(t *testing.T, name string) string {
 	return found[1]
 }
 
-// sequence is the highest number of a segment in a directory; empty: none is there.
+// sequence returns the highest segment number in a directory. It is empty if there are no segments.
 func sequence(t *testing.T, dir string) (highest string) {
 	t.Helper()
 	for _, name := range append(segments(t, dir), prepared(t, dir)...) {
@@ -55,7 +55,7 @@ func sequence(t *testing.T, dir string) (highest string) {
 	return highest
 }
 
-// numbers reads the numbers of all packets in the files, which must be whole.
+// numbers reads the numbers of all packets in the files. The packets must be intact.
 func numbers(t *testing.T, files []string) (all []uint64) {
 	t.Helper()
 	for _, name := range files {
@@ -74,8 +74,8 @@ func numbers(t *testing.T, files []string) (all []uint64) {
 	return all
 }
 
-// read has readers nobody here wrote read the files; none may complain. tshark, which takes
-// a while to start, reads them all as one: captures one behind the other are a capture.
+// read reads the files with programs of other projects, which must not complain. tshark starts
+// slowly, so it reads all files as one: concatenated captures are a valid capture.
 func read(t *testing.T, files []string) {
 	t.Helper()
 	if len(files) == 0 {
@@ -95,7 +95,7 @@ func read(t *testing.T, files []string) {
 	reader(t, io.MultiReader(all...), "tshark", "-n", "-r", "-", "-w", "/dev/null")
 }
 
-// reader runs one of them.
+// reader runs one program.
 func reader(t *testing.T, in io.Reader, args ...string) {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, args[0]), args[1:]...)
@@ -105,9 +105,8 @@ func reader(t *testing.T, in io.Reader, args ...string) {
 	}
 }
 
-// contiguous checks the packets of a run whose packets were numbered from first:
-// no fewer than least of them, in order, and none missing among those but what the
-// status counted as dropped.
+// contiguous checks the packets of a run whose numbers begin at first. At least least packets must
+// be there, in order. Among those, no more may be missing than the status counted as dropped.
 func contiguous(t *testing.T, all []uint64, first, least uint64, s *status.Flow) {
 	t.Helper()
 	if uint64(len(all)) < least {

@@ -20,12 +20,12 @@ import (
 
 // life is one run of the daemon that ends with a kill.
 type life struct {
-	first uint64      // number of its first packet
-	last  status.Flow // the last status it gave
+	first uint64      // number of the run's first packet
+	last  status.Flow // the last status of the run
 }
 
-// TestKill kills the daemon at random moments, with random settings, and looks
-// what the next one makes of the files.
+// TestKill: after a kill at a random moment, with random settings, the next daemon recovers all
+// durable packets.
 func TestKill(t *testing.T) {
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
@@ -50,22 +50,22 @@ func TestKill(t *testing.T) {
 	t.Logf("%d durable packets, %d files recovered", k.durable, k.recovered)
 }
 
-// killer is the state of TestKill from one kill to the next.
+// killer is the state of TestKill between two kills.
 type killer struct {
 	t *testing.T
 	*testenv.Pair
 	dir       string
 	random    *rand.Rand
 	long      bool
-	before    *life // whose files were not looked at yet
+	before    *life // the life whose files are not verified yet
 	durable   uint64
 	recovered int
 }
 
-// few kills are those of the short form.
+// few is the number of kills in the short form.
 const few = 3
 
-// span is how long a daemon lives under traffic.
+// span is how long a daemon runs under traffic.
 func (k *killer) span() time.Duration {
 	most := 600
 	if k.long {
@@ -74,18 +74,17 @@ func (k *killer) span() time.Duration {
 	return time.Duration(100+k.random.IntN(most)) * time.Millisecond
 }
 
-// enough kills hit something: a kill between two writes leaves a file that needs no
-// recovery.
+// enough kills make at least one recovery likely. A kill between two writes leaves a file that
+// needs no recovery.
 const enough = 12
 
-// goOn reports whether there is to be a kill i: as many as asked for, and more while
-// none has hit anything.
+// goOn reports whether kill i is needed. After the requested kills, more follow while no file
+// needed recovery.
 func (k *killer) goOn(i, kills uint64) bool {
 	return i < kills || k.recovered == 0 && i < enough
 }
 
-// settings are a configuration for kill i: layouts and durabilities in turn, the
-// rest at random.
+// settings is the configuration for kill i. Layouts and durabilities alternate; the rest is random.
 func (k *killer) settings(i uint64) string {
 	pick := func(of ...string) string { return of[k.random.IntN(len(of))] }
 	return fmt.Sprintf(`
@@ -99,15 +98,14 @@ flows:
 		pick("zero", "allocate", "none"), pick("10ms", "50ms", "200ms"), []string{"20ms", "written", "100ms", "1ms", "300ms"}[i%5])
 }
 
-// next is one life of the daemon: it recovers what the one before left, captures,
-// and is killed.
+// next is one life of the daemon: it recovers the files of the life before, captures, and is killed.
 func (k *killer) next(i uint64) {
 	t := k.t
 	settings := k.settings(i)
 	pages := max(0, orphanPages(t))
 	old := sequence(t, k.dir)
 	d := launch(t, &k.B, k.dir, settings)
-	if i%4 == 3 { // some die while they start
+	if i%4 == 3 { // one kill in four comes while the daemon starts
 		time.Sleep(time.Duration(k.random.IntN(150)) * time.Millisecond)
 		d.Kill()
 		k.nothingLeft(pages)
@@ -134,7 +132,7 @@ func (k *killer) next(i uint64) {
 	k.nothingLeft(pages)
 }
 
-// see takes one status and compares it with the one before.
+// see compares a status with the one before.
 func (l *life) see(t *testing.T, s status.Flow) {
 	t.Helper()
 	if s.Durable.Packets > s.Written.Packets || s.Written.Packets > s.Packets {
@@ -146,8 +144,7 @@ func (l *life) see(t *testing.T, s status.Flow) {
 	l.last = s
 }
 
-// verify looks at the files of the life before, up to number old, now that d has
-// recovered them, and removes them.
+// verify checks the files of the life before, up to number old, and removes them. d has recovered them.
 func (k *killer) verify(d *daemon.Daemon, old string) {
 	t := k.t
 	t.Helper()
@@ -167,8 +164,7 @@ func (k *killer) verify(d *daemon.Daemon, old string) {
 	}
 	read(t, files)
 	s := &k.before.last
-	// A killed process loses no page that a write has reached: also what was only
-	// written must be there.
+	// The page cache survives a kill. So packets that were only written must be there too.
 	contiguous(t, numbers(t, files), k.before.first, max(s.Durable.Packets, s.Written.Packets), s)
 	k.durable += s.Durable.Packets
 	for _, name := range files {
@@ -179,7 +175,7 @@ func (k *killer) verify(d *daemon.Daemon, old string) {
 	k.before = nil
 }
 
-// nothingLeft checks that the kernel has taken everything back.
+// nothingLeft checks that the kernel has freed the killed daemon's program and huge pages.
 func (k *killer) nothingLeft(pages int64) {
 	t := k.t
 	t.Helper()
@@ -187,7 +183,7 @@ func (k *killer) nothingLeft(pages int64) {
 	testenv.Wait(t, 20*time.Second, fmt.Sprintf("no more than %d huge pages without a process", pages), func() bool { return orphanPages(t) <= pages })
 }
 
-// program is the XDP program on end B; 0: none.
+// program returns the XDP program on end B; 0: none.
 func (k *killer) program() (id uint32) {
 	k.B.Do(k.t, func() {
 		link, err := netlink.LinkByName(k.B.Ifname)
@@ -201,14 +197,14 @@ func (k *killer) program() (id uint32) {
 	return id
 }
 
-// orphanPages is how many huge pages are in use that no living process has mapped:
-// what other tests use at the same time does not count.
+// orphanPages returns how many huge pages are in use that no living process has mapped. So huge
+// pages of concurrent tests do not count.
 func orphanPages(t *testing.T) int64 {
 	t.Helper()
 	n := readNumber(t, "nr_hugepages") - readNumber(t, "free_hugepages")
 	processes, _ := filepath.Glob("/proc/[0-9]*/smaps_rollup")
 	for _, name := range processes {
-		text, _ := os.ReadFile(name) // it may have ended
+		text, _ := os.ReadFile(name) // the process may have ended
 		for line := range strings.Lines(string(text)) {
 			if f := strings.Fields(line); len(f) > 1 && (f[0] == "Shared_Hugetlb:" || f[0] == "Private_Hugetlb:") {
 				kib, _ := strconv.ParseInt(f[1], 10, 64)
@@ -219,7 +215,7 @@ func orphanPages(t *testing.T) int64 {
 	return n
 }
 
-// readNumber is a counter of the 2 MiB pages.
+// readNumber reads a counter of the 2 MiB pages.
 func readNumber(t *testing.T, name string) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/" + name)

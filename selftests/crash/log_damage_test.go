@@ -15,10 +15,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// damageRig is a log in a directory of its own.
+// damageRig is a log in its own directory.
 type damageRig struct {
 	*logKiller
-	log string // what the names of its files begin with
+	log string // path prefix of its files
 }
 
 func newDamageRig(t *testing.T) *damageRig {
@@ -42,7 +42,7 @@ flows:
 `, r.B.Ifname, r.B.IP, r.log)
 }
 
-// newest is the newest file of the log.
+// newest returns the newest file of the log.
 func (r *damageRig) newest() string {
 	r.t.Helper()
 	all, err := filepath.Glob(r.log + "-*.pcapng")
@@ -52,13 +52,13 @@ func (r *damageRig) newest() string {
 	return all[len(all)-1]
 }
 
-// unifiedd runs the program and says what it says.
+// unifiedd runs the program and returns its output.
 func (r *damageRig) unifiedd(args ...string) (string, error) {
 	out, err := exec.Command(program, args...).CombinedOutput()
 	return string(out), err
 }
 
-// says runs the program, which must end well or not, and say all of some texts.
+// says runs the program. It must succeed if good, fail otherwise, and print all texts.
 func (r *damageRig) says(good bool, args []string, texts ...string) {
 	r.t.Helper()
 	out, err := r.unifiedd(args...)
@@ -72,8 +72,9 @@ func (r *damageRig) says(good bool, args []string, texts ...string) {
 	}
 }
 
-// TestLogDamaged damages the newest segment of a log whose daemon was killed when all was acknowledged. The daemon refuses it, verify fails, and once repaired
-// it goes on behind what was acknowledged.
+// TestLogDamaged: the daemon refuses a log whose newest segment is damaged, and verify fails. After
+// a repair the log continues after the last acknowledged message. All messages were acknowledged
+// before the daemon was killed.
 func TestLogDamaged(t *testing.T) {
 	r := newDamageRig(t)
 	const count = 3000
@@ -127,8 +128,8 @@ func TestLogDamaged(t *testing.T) {
 	}
 }
 
-// TestLogFilesMoved: files of a log that were exchanged, copied to other names, or are no files any more are noticed by verify, and by the daemon, which starts on
-// none of those.
+// TestLogFilesMoved: verify and the daemon refuse a log whose files were exchanged, copied to other
+// names, or replaced by something that is not a file.
 func TestLogFilesMoved(t *testing.T) {
 	r := newDamageRig(t)
 	text := strings.Replace(r.settings(), "segment: {size: 2MiB}", "segment: {size: 1MiB}", 1)
@@ -164,7 +165,7 @@ func TestLogFilesMoved(t *testing.T) {
 	}
 }
 
-// flipHead changes a bit of the mark in the head of a segment.
+// flipHead changes a bit of the manifest mark in the header of a segment.
 func flipHead(path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -174,8 +175,8 @@ func flipHead(path string) error {
 	return os.WriteFile(path, b, 0o600)
 }
 
-// TestNameNotFlushed: where the names in a directory cannot be flushed, nothing behind is acknowledged as durable, and the flow fails. Here the directory
-// may not be read any more.
+// TestNameNotFlushed: if the daemon cannot flush the names in a directory, it does not acknowledge later
+// messages as durable, and the flow fails. Here the daemon loses read permission for the directory.
 func TestNameNotFlushed(t *testing.T) {
 	r := newDamageRig(t)
 	d := launch(t, &r.B, r.dir, r.settings())

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// TestKillLog kills a daemon that keeps a log, again and again, while a client appends. Each next daemon goes on behind what the last one had
-// acknowledged, and in the end the log has every message once and in order.
+// TestKillLog: a log that is killed again and again, while a client appends, has every message once and in
+// order at the end. Each daemon continues after the last position that the one before acknowledged.
 func TestKillLog(t *testing.T) {
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
@@ -37,24 +37,25 @@ func TestKillLog(t *testing.T) {
 	t.Logf("%d messages and %d kills, %d acknowledged before the last one", count, hit, k.acknowledged)
 }
 
-// The client's region, and how many messages it sends: two seconds of them for each life of the daemon, which is longer than most are.
+// The client's region and its messages. For each life of the daemon the client sends for two
+// seconds, which is longer than most lives.
 const (
 	clientRegion    = 32 << 20
 	messagesPerLife = 2000
 	messageRate     = 1000 // a second
 )
 
-// logKiller is the state of TestKillLog from one kill to the next.
+// logKiller is the state of TestKillLog between two kills.
 type logKiller struct {
 	t *testing.T
 	*testenv.Pair
 	dir          string
 	random       *rand.Rand
 	client       *daemon.Client
-	acknowledged uint64 // highest position that any daemon has called so
+	acknowledged uint64 // highest position that any daemon has acknowledged
 }
 
-// settings are a configuration for life i: layouts and durabilities in turn.
+// settings is the configuration for life i. Layouts and durabilities alternate.
 func (k *logKiller) settings(i uint64) string {
 	return fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 16}
@@ -65,7 +66,7 @@ flows:
 `, k.B.Ifname, k.B.IP, k.dir, []string{"slot", "packed"}[i%2], []string{"durable", "written", "durable"}[i%3], []string{"2MiB", "16MiB"}[k.random.IntN(2)])
 }
 
-// launch starts a daemon, which must go on behind what was acknowledged.
+// launch starts a daemon. It must continue after the last acknowledged position.
 func (k *logKiller) launch(i uint64) *daemon.Daemon {
 	k.t.Helper()
 	d := launch(k.t, &k.B, k.dir, k.settings(i))
@@ -76,7 +77,7 @@ func (k *logKiller) launch(i uint64) *daemon.Daemon {
 	return d
 }
 
-// log is what the daemon says of its log.
+// log returns the daemon's status of its log.
 func (k *logKiller) log(d *daemon.Daemon) *status.Log {
 	k.t.Helper()
 	s, err := d.Status()
@@ -86,8 +87,8 @@ func (k *logKiller) log(d *daemon.Daemon) *status.Log {
 	return s.Flows[0].Log
 }
 
-// next is one life of the daemon, which ends in the middle of the client's messages. It is false where that was not possible,
-// since the client was done.
+// next is one life of the daemon. The kill comes while the client sends. next returns false if the
+// client was done before it.
 func (k *logKiller) next(i uint64) bool {
 	d := k.launch(i)
 	begun := k.log(d).First
@@ -105,7 +106,7 @@ func (k *logKiller) next(i uint64) bool {
 	return !over
 }
 
-// append begins to send.
+// append starts a client that sends count messages.
 func (k *logKiller) append(count uint64) *daemon.Client {
 	return k.flowTest("append", "-device", "roce:"+k.A.Ifname, "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512", "-to", k.B.IP.String()+":7471",
 		"-flow", "wal", "-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-timeout", "20m")

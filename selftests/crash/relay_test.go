@@ -15,14 +15,14 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// relayed are a client and three logs at one end of a pair of namespaces, and a relay at the other.
+// relayed has a client and three logs at one end of a pair of namespaces, and a relay at the other end.
 type relayed struct {
 	*logKiller
 	logs   *daemon.Daemon
-	relays string // directory of the relay's files
+	relays string // directory of the relay
 }
 
-// Addresses of a second link between the ends, on which the relay reaches the logs.
+// Addresses of a second link between the ends. The relay reaches the logs over it.
 const logsAt, relayAt = "10.79.0.1", "10.79.0.2"
 
 func newRelayed(t *testing.T) *relayed {
@@ -45,7 +45,7 @@ func newRelayed(t *testing.T) *relayed {
 	return r
 }
 
-// relay starts the relay to the logs of those names.
+// relay starts the relay to the logs with those names.
 func (r *relayed) relay(names, to string) *daemon.Daemon {
 	r.t.Helper()
 	var peers []string
@@ -61,14 +61,15 @@ flows:
 `, r.B.Ifname, r.B.IP, to, strings.Join(peers, ", ")))
 }
 
-// sends has a client begin to send.
+// sends starts a client that sends count messages.
 func (r *relayed) sends(count uint64) *daemon.Client {
 	return r.flowTest("append", "-device", "roce:"+r.A.Ifname, "-ordinary", "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512", "-to", r.B.IP.String()+":7470",
 		"-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-size", "200", "-json", "-timeout", "5m")
 }
 
-// TestKillRelay kills a relay to three logs, again and again, while a client appends. Each log then has every message once, in one order, and the client was
-// told what the peers promise.
+// TestKillRelay: a relay to three logs is killed again and again while a client appends. At the end
+// each log has every message once, all in the same order. The client learned the durability that
+// the peers promise.
 func TestKillRelay(t *testing.T) {
 	kills := setting.Number(t, "UNIFIEDD_KILLS", few)
 	r := newRelayed(t)
@@ -118,7 +119,8 @@ func TestKillRelay(t *testing.T) {
 	}
 }
 
-// TestRelayPromises: a relay that promises durable messages does not connect to a log that promises less, and says so.
+// TestRelayPromises: a relay that promises durable messages does not connect to a log that promises
+// less, and reports it.
 func TestRelayPromises(t *testing.T) {
 	r := newRelayed(t)
 	d := r.relay("d", "durability: durable")

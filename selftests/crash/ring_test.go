@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// TestKillOnDevice kills the daemon at random moments while it captures to a ring on
-// a device, and looks what the next one exports.
+// TestKillOnDevice: after a kill at a random moment, the ring on a device has all durable packets
+// when the next daemon has recovered it.
 func TestKillOnDevice(t *testing.T) {
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
@@ -52,7 +52,7 @@ flows:
 			before.see(t, s.Flows[0])
 			time.Sleep(time.Duration(k.random.IntN(3000)) * time.Microsecond)
 		}
-		meanwhile := k.export(device) // while it is written
+		meanwhile := k.export(device) // while the daemon writes it
 		d.Kill()
 		traffic.halt()
 		k.exported(meanwhile)
@@ -64,7 +64,7 @@ flows:
 	t.Logf("%d durable packets, %d segments recovered", k.durable, k.recovered)
 }
 
-// export makes a file of the ring.
+// export exports the ring to a file.
 func (k *killer) export(device string) (file string) {
 	k.t.Helper()
 	out := filepath.Join(k.dir, "export.pcapng")
@@ -74,8 +74,7 @@ func (k *killer) export(device string) (file string) {
 	return out
 }
 
-// exported are the numbers of the packets in that file, which must be whole and in
-// order.
+// exported returns the numbers of the packets in that file. The packets must be intact and in order.
 func (k *killer) exported(file string) []uint64 {
 	t := k.t
 	t.Helper()
@@ -89,7 +88,7 @@ func (k *killer) exported(file string) []uint64 {
 	return all
 }
 
-// onDevice looks for the packets of the life before on the device.
+// onDevice verifies the packets of the life before on the device.
 func (k *killer) onDevice(device string, l *life) {
 	all := k.exported(k.export(device))
 	if l == nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// refused runs a configuration that the daemon does not accept, and checks that
-// the message says all of what is to be said.
+// refused runs a daemon with a configuration that it must refuse. Its message must contain all texts.
 func refused(t *testing.T, e *testenv.End, dir, text string, says ...string) {
 	t.Helper()
 	d := launch(t, e, dir, text)
@@ -28,7 +27,7 @@ func refused(t *testing.T, e *testenv.End, dir, text string, says ...string) {
 	}
 }
 
-// TestRefused gives the daemon what it cannot work with.
+// TestRefused: the daemon refuses wrong configurations and names each mistake.
 func TestRefused(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
@@ -58,8 +57,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestSecondDaemon starts a daemon where one runs: it names the socket, and the
-// first one does not notice.
+// TestSecondDaemon: a daemon that is started beside a running one with the same control socket
+// names the socket and exits. The first one continues.
 func TestSecondDaemon(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 132<<20)
@@ -74,7 +73,7 @@ func TestSecondDaemon(t *testing.T) {
 	first.Terminate(t)
 }
 
-// TestRestartFlow starts a flow by hand that could not start with the daemon.
+// TestRestartFlow: a flow that failed to start with the daemon can be started later by command.
 func TestRestartFlow(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ended is what the log says of a flow that ended well.
+// ended matches the daemon's log message about a flow that ended without an error.
 var ended = regexp.MustCompile(`msg="flow ended" flow=cap packets=(\d+) durable_packets=(\d+)`)
 
-// TestStop stops the daemon under traffic: what it received is in the files, all
-// of it, and nothing else is left.
+// TestStop: a daemon that is stopped under traffic leaves all received packets in its files, and
+// nothing else.
 func TestStop(t *testing.T) {
 	for name, to := range map[string]string{
 		"one segment":   "layout: packed, durable: 300ms, segment: {size: 32MiB}, prepare: allocate",
@@ -70,7 +70,7 @@ flows:
 	}
 }
 
-// TestImpatience ends the daemon at once with a second signal.
+// TestImpatience: a second signal ends the daemon at once.
 func TestImpatience(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
@@ -88,7 +88,7 @@ flows:
 	d.Until(t, "the disk to be full", func(s *status.Daemon) bool { return s.Flows[0].State == status.Waiting })
 	traffic.halt()
 	begin := time.Now()
-	d.Signal(t) // waits for room
+	d.Signal(t) // the daemon waits for space on the disk
 	time.Sleep(1500 * time.Millisecond)
 	select {
 	case <-d.Exited:
@@ -100,7 +100,7 @@ flows:
 	if took := time.Since(begin); d.Err == nil || took > 20*time.Second {
 		t.Errorf("after %v: %v", took, d.Err)
 	}
-	// The kernel closes the files of a dead process's ring in its own time.
+	// The kernel closes the files of a dead process's ring asynchronously.
 	testenv.Wait(t, 10*time.Second, "the files to be closed", func() bool {
 		return unix.Mount("", full, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
 	})

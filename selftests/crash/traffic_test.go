@@ -13,10 +13,10 @@ type traffic struct {
 	once sync.Once
 	stop chan struct{}
 	done chan struct{}
-	sent uint64 // once done is closed
+	sent uint64 // valid once done is closed
 }
 
-// send sends packets numbered from first on, of many sizes, until stopped.
+// send sends packets of many sizes, with numbers from first on, until stopped.
 func send(t *testing.T, p *testenv.Pair, first uint64, rate float64) *traffic {
 	t.Helper()
 	s := testenv.NewSender(t, &p.A)
@@ -30,7 +30,7 @@ func send(t *testing.T, p *testenv.Pair, first uint64, rate float64) *traffic {
 			for ; tr.sent < due; tr.sent++ {
 				n := first + tr.sent
 				if ok, err := s.Send(testenv.UDP(&p.A, &p.B, 5000, n, size(n))); !ok || err != nil {
-					return // the link's queue has no bound that this rate reaches
+					return // at this rate the link's queue cannot fill
 				}
 			}
 			select {
@@ -43,10 +43,10 @@ func send(t *testing.T, p *testenv.Pair, first uint64, rate float64) *traffic {
 	return tr
 }
 
-// size is how long packet n is: anything an Ethernet takes.
+// size is the length of packet n, within the limits of Ethernet.
 func size(n uint64) int { return 60 + int(n*2654435761%1455) }
 
-// halt ends the stream and says how many packets were sent.
+// halt ends the stream and returns how many packets were sent.
 func (tr *traffic) halt() uint64 {
 	tr.once.Do(func() { close(tr.stop) })
 	<-tr.done

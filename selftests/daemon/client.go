@@ -10,16 +10,16 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// Client is one run of unified-flow-test, beside a daemon. It ends with the test.
+// Client is one run of unified-flow-test, next to a daemon. It ends with the test.
 type Client struct {
 	*exec.Cmd
-	Out bytes.Buffer // what it prints; read it once Ended is closed
+	Out bytes.Buffer // its output; read it after Ended is closed
 
 	ended chan struct{}
 	err   error // how it ended, once ended is closed
 }
 
-// StartClient runs a program in the namespace of an end.
+// StartClient starts a program in the namespace of an end.
 func StartClient(t *testing.T, program string, e *testenv.End, args ...string) *Client {
 	t.Helper()
 	c := &Client{Cmd: e.Command(program, args...), ended: make(chan struct{})}
@@ -42,7 +42,7 @@ func (c *Client) Over() bool {
 	}
 }
 
-// Await waits for the client's end, which must be a success.
+// Await waits for the client to end. It must succeed.
 func (c *Client) Await(t *testing.T) {
 	t.Helper()
 	select {

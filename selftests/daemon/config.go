@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Configure writes another configuration in place of the one the daemon was launched with.
-// The daemon does not know of it yet.
+// Configure replaces the configuration that the daemon was launched with. The daemon does not
+// notice it yet.
 func (d *Daemon) Configure(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(d.Socket), "unifiedd.yaml")
@@ -20,7 +20,7 @@ func (d *Daemon) Configure(t *testing.T, text string) {
 	}
 }
 
-// Hangup asks the process to read its configuration again.
+// Hangup sends SIGHUP, so that the process reads its configuration again.
 func (d *Daemon) Hangup(t *testing.T) {
 	t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {

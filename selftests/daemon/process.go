@@ -23,7 +23,7 @@ import (
 // Daemon is one process.
 type Daemon struct {
 	Socket string
-	Log    *Log          // what it says
+	Log    *Log          // its output
 	Exited chan struct{} // closed when it has ended
 	Err    error         // how it ended, once Exited is closed
 
@@ -32,7 +32,7 @@ type Daemon struct {
 	client  *http.Client
 }
 
-// Log collects what a process writes.
+// Log collects the output of a process.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -45,16 +45,15 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String is everything so far.
+// String returns the output so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// Launch runs a program with a configuration in the namespace of an end. Configuration
-// and control socket are in dir. The process is killed at the end of the test, if it is
-// still there.
+// Launch runs a program with a configuration in the namespace of an end. Configuration and control
+// socket are in dir. At the end of the test Launch kills the process, if it still runs.
 func Launch(t *testing.T, program string, e *testenv.End, dir, text string) *Daemon {
 	t.Helper()
 	file, socket := filepath.Join(dir, "unifiedd.yaml"), filepath.Join(dir, "control.sock")
@@ -68,7 +67,7 @@ func Launch(t *testing.T, program string, e *testenv.End, dir, text string) *Dae
 		},
 	}}
 	d.cmd.Stderr = d.Log
-	caught := make(chan os.Signal, 1) // as a signal that is caught, SIGHUP is not ignored in the daemon, also below nohup(1)
+	caught := make(chan os.Signal, 1) // the daemon does not inherit SIGHUP as ignored if this process catches it, also under nohup(1)
 	signal.Notify(caught, syscall.SIGHUP)
 	defer signal.Stop(caught)
 	if err := d.cmd.Start(); err != nil {
@@ -82,25 +81,25 @@ func Launch(t *testing.T, program string, e *testenv.End, dir, text string) *Dae
 	return d
 }
 
-// Kill ends the daemon as a crash does. What was launched is the parent process, whose
-// child the daemon is; it ends with the daemon.
+// Kill ends the daemon as a crash does. The launched process is the parent, and the daemon is its
+// child. The parent ends with the daemon.
 func (d *Daemon) Kill() {
 	victims := children(d.cmd.Process.Pid)
 	if len(victims) == 0 {
 		victims = []int{d.cmd.Process.Pid}
 	}
 	select {
-	case <-d.Exited: // the numbers may be others' by now
+	case <-d.Exited: // other processes may have these numbers now
 	default:
 		for _, pid := range victims {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
 		}
 	}
 	<-d.Exited
 	d.client.CloseIdleConnections()
 }
 
-// children are the processes a process has started.
+// children returns the processes that a process has started.
 func children(pid int) (all []int) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, name := range tasks {
@@ -114,7 +113,7 @@ func children(pid int) (all []int) {
 	return all
 }
 
-// Signal asks the process to end.
+// Signal sends the process the signal to end.
 func (d *Daemon) Signal(t *testing.T) {
 	t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -122,7 +121,7 @@ func (d *Daemon) Signal(t *testing.T) {
 	}
 }
 
-// Terminate asks the process to end, which it must do well, and waits until it has.
+// Terminate tells the process to end, and waits until it has. The process must succeed.
 func (d *Daemon) Terminate(t *testing.T) {
 	t.Helper()
 	d.Signal(t)

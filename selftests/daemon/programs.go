@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// WithPrograms builds the daemon and unified-flow-test for run, says where they are, and removes them afterwards.
+// WithPrograms builds the daemon and unified-flow-test, sets their paths, calls run, and removes
+// the programs.
 func WithPrograms(run func() int, unifiedd, flowTest *string) int {
 	dir, err := os.MkdirTemp("", "unifiedd-programs-")
 	if err != nil {

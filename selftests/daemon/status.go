@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// Status asks the daemon.
+// Status requests the status from the daemon.
 func (d *Daemon) Status() (s status.Daemon, err error) {
 	answer, err := d.client.Get("http://unifiedd/status")
 	if err != nil {
@@ -25,7 +25,7 @@ func (d *Daemon) Status() (s status.Daemon, err error) {
 	return s, json.NewDecoder(answer.Body).Decode(&s)
 }
 
-// Until polls the status until it is as wanted, and returns it.
+// Until polls the status until ok accepts it, and returns it.
 func (d *Daemon) Until(t *testing.T, what string, ok func(*status.Daemon) bool) (s status.Daemon) {
 	t.Helper()
 	end := time.Now().Add(60 * time.Second)
@@ -45,7 +45,7 @@ func (d *Daemon) Until(t *testing.T, what string, ok func(*status.Daemon) bool) 
 	}
 }
 
-// Running waits until all flows run.
+// Running waits until all flows are running.
 func (d *Daemon) Running(t *testing.T) {
 	t.Helper()
 	d.Until(t, "the flows to run", func(s *status.Daemon) bool {
@@ -61,14 +61,13 @@ func (d *Daemon) Running(t *testing.T) {
 	})
 }
 
-// Control starts or stops a flow from the command line, and returns what the program
-// says.
+// Control starts or stops a flow from the command line, and returns the program's output.
 func (d *Daemon) Control(args ...string) (string, error) {
 	said, err := exec.Command(d.program, append(args, "--socket", d.Socket)...).CombinedOutput()
 	return string(said), err
 }
 
-// Page asks for one of the pages of the control socket, such as /metrics.
+// Page requests one of the pages of the control socket, such as /metrics.
 func (d *Daemon) Page(path string) (string, error) {
 	answer, err := d.client.Get("http://unifiedd" + path)
 	if err != nil {

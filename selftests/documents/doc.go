@@ -1,3 +1,3 @@
-// Package documents has tests only: they start the daemon with the configurations of the README,
-// the documents and the package as they stand.
+// Package documents has only tests. They start the daemon with the unchanged configurations of the
+// README, the documents and the package.
 package documents

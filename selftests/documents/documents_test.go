@@ -25,13 +25,14 @@ var program, flowTest string
 
 func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }
 
-// document is a configuration of a document.
+// document is a configuration from a document.
 type document struct{ name, text string }
 
-// fence is a block of YAML in a document.
+// fence matches a block of YAML in a document.
 var fence = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// documents are the configurations that users are shown. Where one shows only where a flow comes from, the rest is added.
+// documents returns the configurations in the documents for users. If one shows only the source of
+// a flow, documents adds the rest.
 func documents(t *testing.T) (all []document) {
 	t.Helper()
 	names, err := filepath.Glob(root + "/docs/*.md")
@@ -59,12 +60,13 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-// machine is one that has what the documents name: interfaces eth1 and eth2 with address 10.0.0.1, a user unifiedd, /var/lib/unifiedd with an image, and
-// /etc/unifiedd. What is on this machine stays untouched: the daemon has mounts of its own.
+// machine has everything that the documents name: interfaces eth1 and eth2 with address 10.0.0.1, a
+// user unifiedd, /var/lib/unifiedd with an image, and /etc/unifiedd. The files of this machine do
+// not change: the daemon has its own mounts.
 type machine struct {
 	*testenv.Pair
 	dir     string
-	wrapper string // the program with those mounts
+	wrapper string // starts the program with those mounts
 }
 
 func newMachine(t *testing.T) *machine {
@@ -83,7 +85,7 @@ func newMachine(t *testing.T) *machine {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chmod(m.dir, 0o777); err != nil { // whose control socket is there
+	if err := os.Chmod(m.dir, 0o777); err != nil { // the control socket is there
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"lib/unifiedd", "run", "etc/unifiedd", "work"} {
@@ -117,7 +119,7 @@ exec %[2]s "$@"' unifiedd "$@"
 // user is the number of the daemon's user.
 const user = 64321
 
-// others are the users but the daemon's.
+// others returns the users except the daemon's.
 func others(passwd string) string {
 	return regexp.MustCompile("(?m)^unifiedd:.*\n").ReplaceAllString(passwd, "")
 }
@@ -129,7 +131,7 @@ func (m *machine) write(t *testing.T, name, text string, mode os.FileMode) {
 	}
 }
 
-// code is the program in C of the document about filters.
+// code returns the C program in the document about filters.
 func code(t *testing.T) string {
 	t.Helper()
 	m := regexp.MustCompile("(?ms)^```c\n(.*?)^```$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
@@ -149,8 +151,9 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestDocuments starts the daemon with each configuration that users are shown, as it stands, and uses it: every flow from an interface takes packets, logs take
-// messages, and blocks are read.
+// TestDocuments: the daemon starts with each configuration in the documents, unchanged, and every
+// flow works: flows from an interface take packets, logs take messages, and block flows serve
+// blocks.
 func TestDocuments(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 260<<20)
@@ -159,7 +162,7 @@ func TestDocuments(t *testing.T) {
 			m := newMachine(t)
 			file := filepath.Join(m.dir, "shown.yaml")
 			m.write(t, "shown.yaml", d.text, 0o644)
-			if strings.Contains(d.text, "\nuser: unifiedd") { // whose directory it is, as the package has it
+			if strings.Contains(d.text, "\nuser: unifiedd") { // as in the package, the user owns the directory
 				if err := os.Chown(filepath.Join(m.dir, "lib/unifiedd"), user, user); err != nil {
 					t.Fatal(err)
 				}
@@ -195,7 +198,7 @@ func (m *machine) use(t *testing.T, s *status.Daemon) {
 	}
 }
 
-// packets sends some of each kind that filters in documents ask for.
+// packets sends some packets of each kind that filters in the documents accept.
 func (m *machine) packets(t *testing.T) {
 	t.Helper()
 	from := testenv.End{Namespace: m.A.Namespace, Ifname: "eth1", IP: netip.MustParseAddr("10.1.0.1")}

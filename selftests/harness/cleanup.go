@@ -9,7 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Cleanup closes in reverse order what a program has opened. The zero value is ready.
+// Cleanup closes the things that a program has opened, in reverse order. The zero value is ready to
+// use.
 type Cleanup struct{ undo []func() error }
 
 // Then adds a function for Close to call.
@@ -26,12 +27,11 @@ func (c *Cleanup) Close() error {
 	return errors.Join(errs...)
 }
 
-// MemoryRemedy is the remedy of a program with the options -reserve and -pages.
+// MemoryRemedy is the remedy for a program with the options -reserve and -pages.
 const MemoryRemedy = "-reserve lets this program reserve huge pages, -pages ordinary does without"
 
-// OpenRegion opens a region that c closes. With reserve it adds the huge pages that are
-// missing, and gives them back at the end. remedy completes the error for too little
-// memory.
+// OpenRegion opens a region that c closes. With reserve it adds missing huge pages, and removes
+// them at the end. remedy completes the error for too little memory.
 func (c *Cleanup) OpenRegion(config umem.Config, reserve bool, remedy string) (r *umem.Region, err error) {
 	if reserve && config.Pages != umem.Ordinary {
 		if config.Memory, err = umem.Allocate(config); err != nil {
@@ -49,7 +49,7 @@ func (c *Cleanup) OpenRegion(config umem.Config, reserve bool, remedy string) (r
 	return r, nil
 }
 
-// OpenHolder makes a book of the region and a worker's holder in it, both of that name.
+// OpenHolder makes a book of the region and a worker's holder in it, both with that name.
 func (c *Cleanup) OpenHolder(r *umem.Region, name string) (*umem.Book, *umem.Holder, error) {
 	book := r.NewBook(name)
 	c.Then(book.Close)

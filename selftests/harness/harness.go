@@ -1,10 +1,10 @@
-// Package harness is what the programs unified-xdp-test, unified-nvme-test,
-// unified-rdma-test and unified-flow-test share: the command line and exit status,
-// the region and what is closed at the end, the process's clocks, the contents of
-// messages, and how results are printed.
+// Package harness has the parts that the programs unified-xdp-test, unified-nvme-test,
+// unified-rdma-test and unified-flow-test share: the command line and exit status, the region and
+// the cleanup at the end, the process's clocks, the contents of messages, and the output of
+// results.
 //
-// Exit status 0 is success and --help, 1 is work that failed, and 2 a mistake on the command
-// line. Errors are one line on standard error behind the program's name.
+// Exit status 0 is success and --help, 1 is work that failed, and 2 a mistake on the command line.
+// Errors are one line on standard error after the program's name.
 package harness
 
 import (
@@ -30,8 +30,8 @@ func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Status runs work and returns the exit status. err is that of the command line: if it is
-// not nil, the command line was wrong or asked for help, and work does not run.
+// Status runs work and returns the exit status. err is the error of the command line. If it is not
+// nil, the command line was wrong or asked for help, and Status does not run work.
 func Status(name string, stderr io.Writer, err error, work func() error) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -47,9 +47,9 @@ func Status(name string, stderr io.Writer, err error, work func() error) int {
 	return 0
 }
 
-// Parse reads the options that define defines, before, between and after the arguments, with one dash or
-// two. For --help it prints usage and the options, and returns flag.ErrHelp. The set it returns has the other arguments, and knows
-// which options were given.
+// Parse reads the options that define defines, before, between and after the arguments, with one
+// dash or two. For --help it prints usage and the options, and returns flag.ErrHelp. The returned
+// set has the other arguments, and the options that were given.
 func Parse(name, usage string, args []string, stderr io.Writer, define func(*flag.FlagSet)) (*pflag.FlagSet, error) {
 	defined := flag.NewFlagSet(name, flag.ContinueOnError)
 	define(defined)
@@ -68,7 +68,8 @@ func Parse(name, usage string, args []string, stderr io.Writer, define func(*fla
 	return fs, err
 }
 
-// twoDashes gives options of one dash and more than one letter the second dash, without which they would be several of one letter.
+// twoDashes adds the second dash to options with one dash and more than one letter. Without it they
+// would be several options of one letter.
 func twoDashes(args []string) []string {
 	all := slices.Clone(args)
 	for i, arg := range all {
@@ -84,7 +85,7 @@ func twoDashes(args []string) []string {
 	return all
 }
 
-// Given are the names of the options that were on the command line.
+// Given returns the names of the options that were on the command line.
 func Given(fs *pflag.FlagSet) map[string]bool {
 	given := make(map[string]bool)
 	fs.Visit(func(f *pflag.Flag) { given[f.Name] = true })

@@ -15,10 +15,10 @@ const PagesHelp = "`KIND` of the region's memory: 2m, 1g (huge pages) or ordinar
 
 var pageNames = map[umem.PageSize]string{umem.Huge2M: "2m", umem.Huge1G: "1g", umem.Ordinary: "ordinary"}
 
-// String returns the kind as Set takes it.
+// String returns the kind in the form that Set accepts.
 func (p *Pages) String() string { return pageNames[umem.PageSize(*p)] }
 
-// Set takes 2m, 1g or ordinary, in any case.
+// Set accepts 2m, 1g or ordinary, in upper or lower case.
 func (p *Pages) Set(text string) error {
 	for kind, name := range pageNames {
 		if strings.EqualFold(text, name) {

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Fill writes the contents of message number n: words that follow from the seed, the
-// number and their place, so that no part of any message is that of another.
+// Fill writes the contents of message number n: words that depend on the seed, the number and their
+// place. No part of a message equals a part of another.
 func Fill(b []byte, seed, n uint64) {
 	at := start(seed, n)
 	for len(b) >= 8 {
@@ -19,7 +19,8 @@ func Fill(b []byte, seed, n uint64) {
 	copy(b, last[:])
 }
 
-// Differs is the place of the first byte that is not as Fill writes it, or -1.
+// Differs returns the place of the first byte that differs from the contents that Fill writes, or
+// -1.
 func Differs(b []byte, seed, n uint64) int {
 	at, from := start(seed, n), 0
 	for ; len(b)-from >= 8; from += 8 {

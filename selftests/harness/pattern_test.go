@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestPattern: every byte of a message counts, and no message is like another.
+// TestPattern: Differs detects a change of any byte, and no message equals another.
 func TestPattern(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 255} {
 		b, other := make([]byte, n), make([]byte, n)

@@ -11,16 +11,16 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// Clocks are the time, and the processor time of the process so far.
+// Clocks has the time, and the processor time of the process so far.
 type Clocks struct {
 	At           time.Time
 	User, System time.Duration
 }
 
-// ReadClocks reads them.
+// ReadClocks reads the clocks.
 func ReadClocks() Clocks {
 	var r unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &r) // with a pointer of ours it cannot fail
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &r) // with a valid pointer it cannot fail
 	return Clocks{At: time.Now(), User: time.Duration(r.Utime.Nano()), System: time.Duration(r.Stime.Nano())}
 }
 
@@ -37,7 +37,7 @@ func PrintJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// LatencyText is a summary for people.
+// LatencyText returns a summary as text for people.
 func LatencyText(l *latency.Summary) string {
 	us := func(ns int64) string { return fmt.Sprintf("%.1f µs", float64(ns)/1e3) }
 	return fmt.Sprintf("min %s, p50 %s, p99 %s, p99.9 %s, max %s", us(l.Min), us(l.P50), us(l.P99), us(l.P999), us(l.Max))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// counters are those of the guest's device, by the kernel's names
+// counters are the counters of the guest's device, by the kernel's names
 // (drivers/infiniband/sw/rxe/rxe_hw_counters.c).
 type counters map[string]uint64
 
@@ -26,8 +26,9 @@ func (b *bench) counters(t *testing.T) counters {
 	return c
 }
 
-// What stays as it is where nothing is lost: packets out of sequence, asked for again, or given up; and what was sent again
-// because no acknowledgement came in time, by the device (timeouts) or by its peer (duplicates).
+// The counters that must not change without loss. They count packets out of sequence, packets that
+// were requested again, and messages that were given up. They also count retransmissions because an
+// acknowledgement was late: by the device (timeouts) or by its peer (duplicates).
 const (
 	timeouts   = "completer_retry_err"
 	duplicates = "duplicate_request"
@@ -35,10 +36,11 @@ const (
 
 var clean = []string{"out_of_seq_request", "rcvd_seq_err", "retry_exceeded_err", "retry_rnr_exceeded_err", "send_err", timeouts, duplicates}
 
-// except is what is counted although nothing is lost: on a machine that does other things as well an emulated one now and then takes
-// longer for an acknowledgement than who waits for it. In the long form all wait for a second and more, but for the device
-// under the pingpong programs (67 ms), and on Linux 6.1, whose time runs from some packet on, whatever was acknowledged
-// since, also with itself as peer.
+// except returns the counters that may change without loss. On a busy machine the emulated one
+// sometimes acknowledges later than the peer's timeout. In the long form all timeouts are a second
+// or longer, with two exceptions. Under the pingpong programs the device waits only 67 ms. On Linux
+// 6.1 the timer runs from some earlier packet on, whatever was acknowledged since, even if the
+// device is its own peer.
 func (b *bench) except(p program) []string {
 	switch {
 	case !b.long:
@@ -49,7 +51,8 @@ func (b *bench) except(p program) []string {
 	return nil
 }
 
-// since says what was counted after before, and of what nothing should have been.
+// since returns what the device counted after before, and the counters that should not have
+// changed.
 func (c counters) since(before counters, except ...string) (all, wrong []string) {
 	for name, n := range c {
 		if n == before[name] || name == "lifespan" {

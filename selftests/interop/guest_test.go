@@ -18,10 +18,10 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// mtu is that of both ends, for an RDMA MTU of 4096.
+// mtu is the MTU of both ends. It allows an RDMA MTU of 4096.
 const mtu = 4200
 
-// The guest's card, and the device that is made of it.
+// The guest's card, and the RDMA device on it.
 const (
 	card   = "host0"
 	device = "rxe0"
@@ -31,14 +31,14 @@ const (
 type bench struct {
 	*vm.Guest
 	line    archive.Line // of its kernel
-	long    bool         // the form of the test
+	long    bool         // the long form of the test
 	tap     *testenv.Tap
-	dir     string         // both see it
+	dir     string         // a directory that host and guest share
 	program string         // unified-rdma-test
-	gids    map[string]int // in the guest, by address: the index in the table
+	gids    map[string]int // index in the guest's GID table, by address
 }
 
-// newBench boots the guest, while the program is built, in the long form for use in the guest as well.
+// newBench boots the guest while the program is built. The long form also builds it for the guest.
 func newBench(t *testing.T, long bool) *bench {
 	t.Helper()
 	testenv.Root(t)
@@ -89,7 +89,7 @@ func (b *bench) boot(t *testing.T) {
 	})
 }
 
-// softRoCE makes the device, on which the kernel, not the card, computes what RDMA needs.
+// softRoCE makes the RDMA device. The kernel, not the card, does its work.
 func (b *bench) softRoCE(t *testing.T) {
 	t.Helper()
 	modules := "ib_uverbs rdma_rxe"
@@ -110,7 +110,7 @@ func (b *bench) softRoCE(t *testing.T) {
 	}
 }
 
-// limit is how long most commands may take.
+// limit is the time limit of most commands.
 const limit = 90 * time.Second
 
 // try runs a shell command in the guest.
@@ -118,7 +118,7 @@ func (b *bench) try(text string, limit time.Duration, out io.Writer) (vm.Result,
 	return b.Run(wire.Command{Args: []string{"/bin/bash", "-c", text}, Dir: "/", Limit: limit}, out)
 }
 
-// run is try for a command that must work, of which the guest's kernel has nothing to say.
+// run is try for a command that must succeed without a complaint in the guest's kernel log.
 func (b *bench) run(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -8,8 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// TestSoftRoCE has programs in both roles, and in the long form unified-rdma-test itself on Soft-RoCE as well, with
-// all it does.
+// TestSoftRoCE: the programs of rdma-core and perftest work against ours as client and as server.
+// The long form also runs every operation against unified-rdma-test on Soft-RoCE.
 func TestSoftRoCE(t *testing.T) {
 	b := newBench(t, setting.Number(t, "UNIFIEDD_LONG", 0) > 0)
 	t.Run("wire", b.wire)
@@ -27,8 +27,8 @@ func TestSoftRoCE(t *testing.T) {
 	t.Run("guest_serves", b.guestServes)
 }
 
-// programs has each program as client of ours and as server for ours, in the short form one after the other as one of both. Its
-// kind listens on IPv4 alone.
+// programs runs each program as client of ours and as server for ours. The short form alternates
+// between the two roles. unified-rdma-test listens for these programs on IPv4 only.
 func (b *bench) programs(t *testing.T, all []program) {
 	for i, p := range all {
 		if b.long || i%2 == 0 {
@@ -40,7 +40,7 @@ func (b *bench) programs(t *testing.T, all []program) {
 	}
 }
 
-// counted holds the device's counters against what they were before f.
+// counted checks how f changed the counters of the device.
 func (b *bench) counted(t *testing.T, p program, f func()) {
 	t.Helper()
 	before, begin := b.counters(t), time.Now()

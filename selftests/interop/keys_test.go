@@ -11,8 +11,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// keys has the guest's kernel prove who it is before it is given anything, and in the long form in each group but
-// the longest: its emulated processor takes longer for that than a host has to say that it is alive.
+// keys makes the guest's kernel authenticate before it may connect. The long form uses each group
+// but the longest. For that one the emulated processor takes longer than the host's keep-alive
+// timeout.
 func (b *bench) keys(t *testing.T) {
 	groups := []string{"ffdhe2048"}
 	if b.long {
@@ -24,7 +25,7 @@ func (b *bench) keys(t *testing.T) {
 	}
 }
 
-// gen makes a key for a name as people do, tied to it by a hash function or not.
+// gen generates a key for a name with nvme-cli, with or without a hash function.
 func gen(t *testing.T, hash int, name string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "nvme"), "gen-dhchap-key", "--hmac", fmt.Sprint(hash), "--nqn", name).Output()
@@ -50,7 +51,7 @@ func (b *bench) keysOf(t *testing.T, group string, hash int) {
 		})
 	}
 	refused("a host without a key", "", 0)
-	if b.line.Name == "6.1" { // which is built without authentication
+	if b.line.Name == "6.1" { // its kernel is built without authentication
 		v.daemon.Terminate(t)
 		return
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// managedProgram is one that connects through rdma_cm, and what ours is asked for the same; then what the program says in the end, and
-// what ours says as its client and as its server.
+// managedProgram is a program that connects through rdma_cm, with its options and the matching
+// options of ours. says is what the program prints at its end; asked and served are what ours
+// prints as its client and as its server.
 type managedProgram struct{ name, theirs, ours, says, asked, served string }
 
 var managedPrograms = []managedProgram{
@@ -21,7 +22,8 @@ var managedPrograms = []managedProgram{
 	{"ib_read_lat", "-R -n 200 -u 20", "-R -peer ib_read_lat -n 200", "t_typical", "usec", "done"},
 }
 
-// managed has programs connect through rdma_cm: the kernel's connection manager, and ours. It is of the long form.
+// managed runs programs that connect through rdma_cm: the kernel's connection manager against ours.
+// Only the long form runs it.
 func (b *bench) managed(t *testing.T, all []managedProgram) {
 	b.run(t, "modprobe rdma_ucm")
 	for _, p := range all {
@@ -32,7 +34,7 @@ func (b *bench) managed(t *testing.T, all []managedProgram) {
 	t.Run("refused", b.managedRefused)
 }
 
-// command is theirs; rping names its server's address, and has -c or -s.
+// command is the program's command line. rping needs its server's address and -c or -s.
 func (p managedProgram) command(b *bench, where string) string {
 	switch {
 	case p.name != "rping":
@@ -45,7 +47,7 @@ func (p managedProgram) command(b *bench, where string) string {
 
 func (p managedProgram) options() string { return p.ours + " -qp-timeout 18 -timeout 60s" }
 
-// asClient has theirs ask ours.
+// asClient runs the program as client of ours.
 func (p managedProgram) asClient(t *testing.T, b *bench, here string) {
 	s := b.ours(t, limit, p.options(), "server")
 	s.says(t, "waiting for")
@@ -58,7 +60,7 @@ func (p managedProgram) asClient(t *testing.T, b *bench, here string) {
 	}
 }
 
-// asServer has ours ask theirs.
+// asServer runs ours as client of the program.
 func (p managedProgram) asServer(t *testing.T, b *bench) {
 	out := new(daemon.Log)
 	ended := make(chan func(), 1)
@@ -66,7 +68,7 @@ func (p managedProgram) asServer(t *testing.T, b *bench) {
 		r, err := b.try(p.command(b, "")+" & server=$!; sleep 3; echo it listens; wait $server || [ "+p.name+" = rping ]", limit, out)
 		ended <- func() { judge(t, p.name, r, err, out) }
 	}()
-	defer func() { (<-ended)() }() // the guest has one command at a time
+	defer func() { (<-ended)() }() // the guest runs one command at a time
 	testenv.Wait(t, limit, p.name+" to listen", func() bool { return strings.Contains(out.String(), "it listens") })
 	s := b.ours(t, limit, p.options(), b.tap.PeerIP.String())
 	s.ended(t)
@@ -75,7 +77,7 @@ func (p managedProgram) asServer(t *testing.T, b *bench) {
 	}
 }
 
-// managedRefused: either side hears that nobody listens.
+// managedRefused: each side reports that no program listens at the other.
 func (b *bench) managedRefused(t *testing.T) {
 	s := b.ours(t, limit, "-peer rping -timeout 60s", b.tap.PeerIP.String())
 	err := <-s.status

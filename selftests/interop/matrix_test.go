@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// operation is one of unified-rdma-test's, and the transports that have it.
+// operation is an operation of unified-rdma-test, and the transports that support it.
 type operation struct {
 	name       string
 	transports []rdma.Transport
@@ -33,8 +33,8 @@ var (
 	}
 )
 
-// jobs are the options of the clients of the matrix: each operation of each transport in each size, verified, and in the
-// end more than is allowed. The names are those of tests.
+// jobs returns the test names and options of the matrix's clients. Each job verifies one operation
+// of one transport in one size. At its end it sends a request that exceeds the limits.
 func jobs() (names, options []string) {
 	for _, o := range operations {
 		for _, transport := range o.transports {
@@ -54,15 +54,15 @@ func jobs() (names, options []string) {
 	return names, options
 }
 
-// patient is for an emulated machine: an acknowledgement may take a second.
+// patient has the options for an emulated machine, where an acknowledgement may take a second.
 const patient = "-qp-timeout 18 -timeout 20s -reserve"
 
-// guestCommand is unified-rdma-test in the guest.
+// guestCommand is the command line of unified-rdma-test in the guest.
 func (b *bench) guestCommand(options, where string) string {
 	return fmt.Sprintf("%s %s %s %s - %s", b.program, options, card, device, where)
 }
 
-// judgeJob holds what a client said against what it must say.
+// judgeJob checks that a client printed the expected results.
 func judgeJob(t *testing.T, said string) {
 	t.Helper()
 	for _, want := range []string{"every byte as it should be", "refused, as it must be: "} {
@@ -72,7 +72,7 @@ func judgeJob(t *testing.T, said string) {
 	}
 }
 
-// either is one address after the other, so that IPv4 and IPv6 have their share of the matrix.
+// either alternates between the addresses, so that the matrix covers IPv4 and IPv6.
 func either(i int, v4, v6 netip.Addr) string {
 	if i%2 == 0 {
 		return v4.String()
@@ -80,10 +80,10 @@ func either(i int, v4, v6 netip.Addr) string {
 	return v6.String()
 }
 
-// matrixLimit is how long a server of the matrix may take.
+// matrixLimit is the time limit of a server of the matrix.
 const matrixLimit = 20 * time.Minute
 
-// guestAsks has the program in the guest verify everything with ours as server.
+// guestAsks runs the matrix with the client in the guest and our server in the namespace.
 func (b *bench) guestAsks(t *testing.T) {
 	s := b.ours(t, matrixLimit, "-keep "+patient, "server")
 	s.says(t, "waiting for")
@@ -95,8 +95,9 @@ func (b *bench) guestAsks(t *testing.T) {
 	s.ended(t)
 }
 
-// guestServes is the same with the server in the guest, which goes on until somebody here listens on a TCP port. (A
-// file would not do: Linux 7 remembers of a directory of the host's what was not in it.)
+// guestServes runs the matrix with the server in the guest. The server runs until the host listens
+// on a TCP port. A file would not work as a signal: Linux 7 caches that a file did not exist in a
+// directory of the host.
 func (b *bench) guestServes(t *testing.T) {
 	const text = `%s & server=$!; until (exec 3<>/dev/tcp/%v/%d) 2>/dev/null; do sleep 0.2; done; kill $server; wait $server`
 	const port = 4000
@@ -120,7 +121,7 @@ func (b *bench) guestServes(t *testing.T) {
 	}
 }
 
-// listen takes TCP connections on our side of the wire.
+// listen listens for TCP connections at the host's end of the wire.
 func (b *bench) listen(t *testing.T, port uint16) (l net.Listener) {
 	t.Helper()
 	var err error

@@ -12,22 +12,23 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// What is served, and who the guest says it is.
+// The subsystem that the daemon serves, and the identity of the guest.
 const (
 	subsystem = "nqn.2026-01.com.example:volume"
 	hostNQN   = "nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
 	hostID    = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
 )
 
-// volume is a daemon in the namespace that serves a file by RoCE in software.
+// volume is a daemon in the namespace that serves a file over RoCE in software.
 type volume struct {
 	*bench
 	daemon *daemon.Daemon
 	file   string
 }
 
-// nvme has the guest's kernel use a file of a daemon's as a disk: it is found, connected, written in every way, left,
-// connected again and read. Of what is written each byte is copied once by us, and of what is read none.
+// nvme makes the guest's kernel use a file of the daemon as a disk. The guest discovers it,
+// connects, writes in every way, disconnects, connects again and reads. The daemon copies each
+// written byte once and no read byte.
 func (b *bench) nvme(t *testing.T) {
 	v := b.newVolume(t, "")
 	v.run(t, "modprobe nvme_rdma")
@@ -38,7 +39,7 @@ func (b *bench) nvme(t *testing.T) {
 	v.daemon.Terminate(t)
 }
 
-// newVolume starts the daemon, with more keys of the flow's end.
+// newVolume starts the daemon. more has additional keys of the flow's sink.
 func (b *bench) newVolume(t *testing.T, more string) *volume {
 	t.Helper()
 	testenv.HugePages(t, 66<<20)
@@ -61,12 +62,12 @@ flows:
 	return v
 }
 
-// cli is nvme-cli with where to go and as whom.
+// cli is an nvme-cli command with the target's address and the host's identity.
 func (v *volume) cli(command string) string {
 	return fmt.Sprintf("nvme %s -t rdma -a %v -s 4420 --hostnqn %s --hostid %s", command, v.tap.IP, hostNQN, hostID)
 }
 
-// connect is a shell text that connects and waits until the namespace is there, whose device is then in $disk.
+// connect is shell text that connects and waits for the namespace. Its device is then in $disk.
 func (v *volume) connect(options string) string {
 	return fmt.Sprintf(`set -e
 		%s -n %s %s
@@ -92,7 +93,7 @@ func (v *volume) discovered(t *testing.T) {
 			t.Errorf("%q is not in what nvme discover says:\n%s", want, said)
 		}
 	}
-	// Whoever is not on the list is not let in.
+	// The target refuses a host that is not on its list.
 	other := strings.ReplaceAll(v.cli("connect")+" -n "+subsystem, "4b1dbb4e", "00000000")
 	v.run(t, "! "+other)
 	if s, err := v.daemon.Status(); err != nil || s.Flows[0].Hosts.Commands["refused"] != 1 {
@@ -100,12 +101,12 @@ func (v *volume) discovered(t *testing.T) {
 	}
 }
 
-// fio is a job on the device that verifies what it has written.
+// fio is a job that writes to the device and verifies it.
 func (v *volume) fio(name, options string) string {
 	return "fio --name=" + name + " --filename=$disk --direct=1 --ioengine=libaio --verify=crc32c --verify_fatal=1 --end_fsync=1 --randseed=7 " + options + "\n"
 }
 
-// written writes blocks that are verified at once, and a tree of files of many sizes whose sums are kept.
+// written writes and verifies blocks. Then it writes files of many sizes and keeps their checksums.
 func (v *volume) written(t *testing.T) {
 	t.Helper()
 	text := v.connect("-i 2")
@@ -135,7 +136,7 @@ func (v *volume) written(t *testing.T) {
 	v.longRun(t, text)
 }
 
-// found connects once more, and finds what written has left.
+// found connects again and verifies the files that written left.
 func (v *volume) found(t *testing.T) {
 	t.Helper()
 	said := v.longRun(t, v.connect("")+`
@@ -148,7 +149,7 @@ func (v *volume) found(t *testing.T) {
 	}
 }
 
-// longRun is run for what takes an emulated machine a while.
+// longRun is run for commands that take an emulated machine long.
 func (v *volume) longRun(t *testing.T, text string) string {
 	t.Helper()
 	out := new(daemon.Log)
@@ -161,7 +162,7 @@ func (v *volume) longRun(t *testing.T, text string) string {
 	return out.String()
 }
 
-// judge holds what the daemon has counted against what was done.
+// judge compares the daemon's counters with what the guest did.
 func (v *volume) judge(t *testing.T) {
 	t.Helper()
 	s := v.daemon.Until(t, "the guest to be gone", func(s *status.Daemon) bool { return s.Flows[0].Hosts.Queues == 0 })
@@ -171,7 +172,7 @@ func (v *volume) judge(t *testing.T) {
 	if h.Bytes["read"] == 0 || h.Bytes["in_capsules"] == 0 || h.Bytes["written"] <= h.Bytes["in_capsules"] || h.Commands["flush"] == 0 || h.Commands["dataset_management"] == 0 || h.Commands["failed"] != 0 {
 		t.Error("not all that there is was done")
 	}
-	// Data comes with Connect, of 1024 bytes, and with Dataset Management too.
+	// In-capsule data also comes with Connect (1024 bytes) and with Dataset Management.
 	if h.Bytes["in_capsules"] > h.Bytes["written"] || f.KernelBytes["disk"] > 0 {
 		t.Errorf("bytes %v, and the kernel has copied %v", h.Bytes, f.KernelBytes)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/vm"
 )
 
-// program is one of rdma-core or perftest, what it is asked for, and what ours is asked for the same.
+// program is a program of rdma-core or perftest, with its options and the matching options of ours.
 type program struct {
 	name, theirs, ours string
 	ipv6               bool
@@ -25,7 +25,7 @@ func (p program) String() string {
 	return text
 }
 
-// few are those of the short form.
+// few are the programs of the short form.
 var few = []program{
 	{"ibv_rc_pingpong", "-n 100", "-peer pingpong -transport RC -n 100", false},
 	{"ib_write_lat", "-n 200", "-peer ib_write_lat -n 200", false},
@@ -56,12 +56,12 @@ var programs = []program{
 	{"ib_atomic_bw", "-n 1000", "-peer ib_atomic_bw -n 1000", false},
 }
 
-// pingpong reports whether it is a program of rdma-core, which waits 67 ms for an acknowledgement and cannot be told
-// otherwise.
+// pingpong reports whether the program is one of rdma-core. Those wait 67 ms for an
+// acknowledgement, and no option changes that.
 func (p program) pingpong() bool { return strings.HasPrefix(p.name, "ibv_") }
 
-// command is theirs, in the guest, as server or as client of where. An emulated machine may be slow to acknowledge: who can be
-// told waits for 4 s.
+// command is the program's command line in the guest, as server or as client of where. An emulated
+// machine may acknowledge slowly, so programs with an option for it wait 4 s.
 func (p program) command(b *bench, where string) string {
 	options, address := "-u 20 -x", b.tap.PeerIP.As16()
 	if p.pingpong() {
@@ -81,10 +81,10 @@ func (p program) here(b *bench) string {
 	return b.tap.IP.String()
 }
 
-// options is what our program is asked for, as patient as theirs.
+// options are the options of our program. It waits as long as theirs.
 func (p program) options() string { return p.ours + " -qp-timeout 18 -timeout 60s" }
 
-// asClient has theirs ask ours.
+// asClient runs the program as client of ours.
 func (p program) asClient(t *testing.T, b *bench) {
 	s := b.ours(t, limit, p.options(), "server")
 	s.says(t, "waiting for")
@@ -95,8 +95,8 @@ func (p program) asClient(t *testing.T, b *bench) {
 	t.Logf("%s:\n%sours:\n%s", p.name, &out, s.said)
 }
 
-// asServer has ours ask theirs, once it listens on its TCP port: 18515 is 4853 in hexadecimal, and state 0A
-// in /proc/net/tcp is one that listens.
+// asServer runs ours as client of the program, once the program listens on its TCP port. In
+// /proc/net/tcp, 4853 is port 18515 in hexadecimal, and 0A is the state LISTEN.
 func (p program) asServer(t *testing.T, b *bench) {
 	const listens = `%s & server=$!
 		until grep -qs ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6; do kill -0 $server || break; sleep 0.05; done
@@ -107,7 +107,7 @@ func (p program) asServer(t *testing.T, b *bench) {
 		r, err := b.try(fmt.Sprintf(listens, p.command(b, "")), limit, out)
 		ended <- func() { judge(t, p.name, r, err, out) }
 	}()
-	defer func() { (<-ended)() }() // the guest has one command at a time
+	defer func() { (<-ended)() }() // the guest runs one command at a time
 	testenv.Wait(t, limit, p.name+" to listen", func() bool { return strings.Contains(out.String(), "it listens") })
 	s := b.ours(t, limit, p.options(), b.tap.PeerIP.String())
 	s.ended(t)
@@ -117,7 +117,7 @@ func (p program) asServer(t *testing.T, b *bench) {
 	t.Logf("%s:\n%sours:\n%s", p.name, out, s.said)
 }
 
-// judge says what is wrong with how a program in the guest ended.
+// judge reports a program in the guest that failed, or that made the guest's kernel complain.
 func judge(t *testing.T, name string, r vm.Result, err error, out fmt.Stringer) {
 	t.Helper()
 	if err != nil {

@@ -19,7 +19,7 @@ type side struct {
 	status chan error
 }
 
-// ours starts unified-rdma-test as server, or as client of somebody. It is killed when it takes longer than limit.
+// ours starts unified-rdma-test as server, or as client of where. It is killed after limit.
 func (b *bench) ours(t *testing.T, limit time.Duration, options, where string) *side {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -56,7 +56,7 @@ func (s *side) says(t *testing.T, text string) {
 	})
 }
 
-// end asks a server that serves one client after the other to end.
+// end asks a server with -keep to end.
 func (s *side) end(t *testing.T) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -64,7 +64,7 @@ func (s *side) end(t *testing.T) {
 	}
 }
 
-// ended waits for its end, which must be a good one.
+// ended waits until the program ends, which must be with status 0.
 func (s *side) ended(t *testing.T) {
 	t.Helper()
 	err := <-s.status

@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// TestTap: an AF_XDP socket on a tap interface takes and sends whole packets as long as its MTU, in several
-// frames, with the program in the driver.
+// TestTap: an AF_XDP socket on a tap interface receives and sends whole packets up to its MTU, in
+// several frames, with the program in driver mode.
 func TestTap(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -49,7 +49,8 @@ func TestTap(t *testing.T) {
 	bounce(t, tap, i.Ports()[0], holder)
 }
 
-// bounce writes packets to the interface's other end, which come back from the socket, from the frames in which they arrived.
+// bounce writes packets to the interface's other end. The socket sends them back from the frames in
+// which they arrived.
 func bounce(t *testing.T, tap *testenv.Tap, port *xdp.Port, holder *umem.Holder) {
 	t.Helper()
 	frames := make([]umem.Frame, 64)

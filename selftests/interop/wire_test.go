@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// wire is a test of what is between the guest and the namespace: whole packets go both ways, of the longest size
-// too, the kernel on either side answers for its addresses, and the device has taken them over.
+// wire tests the connection between guest and namespace: packets of all sizes up to the MTU pass
+// both ways, each kernel answers for its addresses, and the device has GIDs for them.
 func (b *bench) wire(t *testing.T) {
 	const pings = `for to in %v %v; do for size in 56 %d; do ping -q -c 2 -i 0.1 -M do -s $size $to || exit 1; done; done`
 	const headers = 40 + 8

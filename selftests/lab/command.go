@@ -24,8 +24,8 @@ func (l *lab) one(ctx context.Context) (err error) {
 	return judge("the command", r, g.Complaints)
 }
 
-// judge makes an error of what a command left behind, and of what the kernel said
-// before it. The kernel's complaints come first: after them nothing else counts.
+// judge returns an error for the result of a command and for the kernel's complaints. The
+// complaints come first: after them no other result counts.
 func judge(what string, r vm.Result, boot []string) error {
 	complaints := append(append([]string(nil), boot...), r.Complaints...)
 	if len(complaints) > 0 {

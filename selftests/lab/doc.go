@@ -1,8 +1,7 @@
-// Lab boots a guest with a stock Debian kernel in an emulator and runs in it what
-// needs devices this machine may not have: cards with zero copy, an NVMe disk, two
-// NUMA nodes. Without -cmd it runs every test that is built with the tag lab.
-// docs/lab.md tells more.
+// Lab boots a guest with a stock Debian kernel in an emulator and runs programs in it that need
+// devices this machine may not have: cards with zero copy, an NVMe disk, two NUMA nodes. Without
+// -cmd it runs every test that is built with the tag lab. docs/lab.md has the details.
 //
-// Its exit status says whose fault a failure is: 1 a test or the command, 3 the
-// guest's kernel, 4 what comes before the guest takes commands; 2 are wrong options.
+// Its exit status shows the cause of a failure: 1 a test or the command, 2 wrong options, 3 the
+// guest's kernel, 4 a fault before the guest takes commands.
 package main

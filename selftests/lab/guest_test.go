@@ -61,8 +61,8 @@ func run(t *testing.T, g *vm.Guest, c wire.Command) (vm.Result, string) {
 	return r, out.String()
 }
 
-// TestCommands: status, output, time limit and the kernel's log of one command after
-// the other, none of which leaves anything to the next.
+// TestCommands: each command has its own status, output, time limit and kernel log, and leaves
+// nothing to the next.
 func TestCommands(t *testing.T) {
 	testenv.Leaks(t)
 	l := openLab(t)
@@ -92,8 +92,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestPanic: a kernel that dies is told from everything else, and its last words are
-// in the error.
+// TestPanic: the error of a kernel that dies is ErrKernel, and contains the kernel's last messages.
 func TestPanic(t *testing.T) {
 	testenv.Leaks(t)
 	l := openLab(t)
@@ -104,7 +103,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestNoStart: a guest that cannot start is told from everything else.
+// TestNoStart: the error of a guest that cannot start is ErrStart, or ErrKernel if its first
+// process is wrong.
 func TestNoStart(t *testing.T) {
 	testenv.Leaks(t)
 	l := openLab(t)
@@ -118,7 +118,7 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
-// TestInterrupt: a guest ends with its context, at once.
+// TestInterrupt: a guest ends at once when its context ends.
 func TestInterrupt(t *testing.T) {
 	testenv.Leaks(t)
 	l := openLab(t)

@@ -12,11 +12,11 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// lab has what guests are made of.
+// lab has the parts of guests.
 type lab struct {
 	options
 	*kit.Kit
-	dir string // commands run in it
+	dir string // the directory in which commands run
 }
 
 // open gets emulator, kernel and first process.
@@ -55,7 +55,7 @@ func update(ctx context.Context) error {
 	return nil
 }
 
-// boot boots a guest in which commands find what they need.
+// boot boots a guest with the directories that commands need.
 func (l *lab) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	c.Nodes, c.Append = l.nodes, l.append
 	c.Shares = append(c.Shares, l.dir)
@@ -65,8 +65,8 @@ func (l *lab) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	return l.Boot(ctx, c)
 }
 
-// command is a program with what every command in the lab can rely on: the line of
-// kernels, and the settings of the tests that this process was given.
+// command returns a program with the environment of every command in the lab: the line of kernels,
+// and the settings of the tests of this process.
 func (l *lab) command(args ...string) wire.Command {
 	env := []string{"UNIFIEDD_REQUIRE=1"}
 	for _, setting := range os.Environ() {
@@ -77,5 +77,5 @@ func (l *lab) command(args ...string) wire.Command {
 	return wire.Command{Args: args, Dir: l.dir, Limit: l.limit, Env: append(env, "UNIFIEDD_LAB_KERNEL="+l.Kernel.Line.Name)}
 }
 
-// shell is a command of the user's.
+// shell returns a command of the user.
 func (l *lab) shell(text string) wire.Command { return l.command("/bin/bash", "-c", text) }

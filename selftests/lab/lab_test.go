@@ -17,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/vm"
 )
 
-// TestJudge: whose fault it is comes out of the exit status.
+// TestJudge: a failed command and a failed kernel have different exit statuses.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		result vm.Result
@@ -82,7 +82,7 @@ func TestFindTests(t *testing.T) {
 	}
 }
 
-// TestFindSuites finds the tests that there are for cards.
+// TestFindSuites: findSuites finds the existing tests for cards.
 func TestFindSuites(t *testing.T) {
 	got, err := findSuites(t.Context(), []string{"../../xdp", "../../internal/ring"})
 	if err != nil || len(got) != 1 || shortPath(got[0].ImportPath) != "xdp" {
@@ -90,7 +90,7 @@ func TestFindSuites(t *testing.T) {
 	}
 }
 
-// TestEvents: what the guest itself says are events as go test -json has them.
+// TestEvents: the report writes the results of the guest itself as events of go test -json.
 func TestEvents(t *testing.T) {
 	var out bytes.Buffer
 	r := &report{out: &out, events: true, line: "7"}

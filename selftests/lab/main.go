@@ -32,7 +32,7 @@ func main() {
 	defer stop()
 	err := work(ctx, os.Args[1:])
 	if ctx.Err() != nil {
-		err = errSignal // whatever else it led to
+		err = errSignal // whatever other error it caused
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lab:", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/archive"
 )
 
-// options are the command line's.
+// options are the options of the command line.
 type options struct {
 	line   archive.Line
 	cmd    string
@@ -22,7 +22,7 @@ type options struct {
 	update bool
 	nodes  int
 	limit  time.Duration
-	// packages are those whose tests run; none means all that have any.
+	// packages are those whose tests run; none means all packages with tests.
 	packages []string
 }
 

@@ -15,17 +15,17 @@ import (
 	"strings"
 )
 
-// fileSuffix ends the name of a file with tests for the lab. Such a file also has the
-// first of the build tags, which keeps it out of every other run; the second has RDMA built in.
+// fileSuffix ends the name of a file with tests for the lab. Such a file also has the first of the
+// build tags, which excludes it from every other run. The second tag includes RDMA.
 const (
 	fileSuffix = "_lab_test.go"
 	buildTags  = "lab,verbs"
 )
 
-// module is what import paths begin with.
+// module is the prefix of import paths.
 const module = "github.com/unifiedd/unifiedd"
 
-// suite are the lab's tests of a package.
+// suite has the lab's tests of a package.
 type suite struct {
 	ImportPath                string
 	Dir                       string
@@ -37,8 +37,7 @@ type suite struct {
 	binary   string
 }
 
-// findSuites returns the packages that have tests for the lab, of those that match
-// the patterns.
+// findSuites returns the packages that match the patterns and have tests for the lab.
 func findSuites(ctx context.Context, patterns []string) ([]suite, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
@@ -65,13 +64,15 @@ func findSuites(ctx context.Context, patterns []string) ([]suite, error) {
 	}
 }
 
-// A line of the second kind in a file with tests for the lab names a program that these run: a package from the module's root.
+// The second expression matches a line in a file with tests for the lab. The line names a program
+// that the tests run: a package from the module's root.
 var (
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(\w+ \*testing\.T\)`)
 	testProgram  = regexp.MustCompile(`(?m)^//lab:program (\S+)$`)
 )
 
-// findTests looks up the names of the tests in the files for the lab, and of the programs that they run.
+// findTests finds the names of the tests in the files for the lab, and of the programs that they
+// run.
 func (s *suite) findTests() error {
 	for _, name := range slices.Concat(s.TestGoFiles, s.XTestGoFiles) {
 		if !strings.HasSuffix(name, fileSuffix) {
@@ -105,7 +106,7 @@ func (s *suite) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// pattern is the expression for exactly the tests of the lab.
+// pattern returns an expression that matches exactly the tests of the lab.
 func (s *suite) pattern() string {
 	all := "^(" + strings.Join(s.tests, "|") + ")$"
 	if s.inside != "" {
@@ -114,7 +115,7 @@ func (s *suite) pattern() string {
 	return all
 }
 
-// keep leaves the tests whose names match, and inside them those that match as well.
+// keep keeps the tests whose names match. inside selects subtests in the same way.
 func (s *suite) keep(match *regexp.Regexp, inside string) {
 	s.inside = inside
 	s.tests = slices.DeleteFunc(s.tests, func(name string) bool { return !match.MatchString(name) })

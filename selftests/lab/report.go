@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// report writes what became of the tests: their output as it is, or as the events of
-// go test -json. The guest itself counts as a package, whose tests are that it boots
-// and that its kernel has nothing to complain of while the tests of a package run.
+// report writes the results of the tests: their output unchanged, or as the events of go test
+// -json. The guest itself counts as a package. Its tests are that it boots and that its kernel
+// reports no fault while the tests of a package run.
 type report struct {
 	out    io.Writer
 	events bool
-	line   string // of kernels
+	line   string // of the kernel
 	failed bool
 }
 
-// event is what go doc test2json describes.
+// event is an event as go doc test2json describes it.
 type event struct {
 	Action  string
 	Package string
@@ -61,8 +61,8 @@ func (r *report) test(name string, err error) {
 	r.event(event{Action: "pass", Test: name})
 }
 
-// converter returns where the output of a package's tests goes. close waits until all
-// of it is written.
+// converter returns the writer for the output of a package's tests. close waits until all of it is
+// written.
 func (r *report) converter(ctx context.Context, importPath string) (in io.Writer, close func() error, err error) {
 	if !r.events {
 		fmt.Fprintf(r.out, "== %s on Linux %s\n", importPath, r.line)

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// session runs suites in one guest, or in another one after each that died.
+// session runs suites in one guest. After a guest dies, it boots another.
 type session struct {
 	*lab
 	report *report
@@ -46,7 +46,7 @@ func (l *lab) tests(ctx context.Context) (err error) {
 	return errors.Join(s.err, ctx.Err())
 }
 
-// suites finds what is to be run, and builds it.
+// suites finds the tests to run, and builds them.
 func (l *lab) suites(ctx context.Context, dir string) ([]suite, error) {
 	found, err := findSuites(ctx, l.packages)
 	if err != nil {
@@ -93,12 +93,12 @@ func (s *session) suite(ctx context.Context, t suite) {
 	}
 	s.fail(err)
 	if errors.Is(err, errOurs) {
-		err = nil // the tests themselves have said so
+		err = nil // the tests have reported it themselves
 	}
 	s.report.test("KernelLog/"+shortPath(t.ImportPath), err)
 }
 
-// boot boots a guest for the suites to come.
+// boot boots a guest for the next suites.
 func (s *session) boot(ctx context.Context) bool {
 	g, err := s.lab.boot(ctx, vm.Config{Host: 1, Shares: []string{s.share}})
 	if err == nil {
@@ -120,7 +120,7 @@ func (s *session) close() {
 	}
 }
 
-// margin is the time a test program has to print its stacks.
+// margin is the time that a test program has to print its stacks.
 const margin = 15 * time.Second
 
 func (s *session) testCommand(t suite) wire.Command {
@@ -136,5 +136,5 @@ func (s *session) testCommand(t suite) wire.Command {
 	return c
 }
 
-// shortPath is an import path without the module's.
+// shortPath returns an import path without the module's path.
 func shortPath(path string) string { return strings.TrimPrefix(path, module+"/") }

@@ -12,8 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/vm"
 )
 
-// two runs a command in each of two guests that are joined by a wire, at the same
-// time.
+// two runs a command in each of two guests at the same time. A wire joins the guests.
 func (l *lab) two(ctx context.Context) error {
 	var guests [2]*vm.Guest
 	err := l.Again(ctx, kit.Attempts, func() (err error) {
@@ -51,7 +50,7 @@ func closeAll(guests [2]*vm.Guest) (err error) {
 	return err
 }
 
-// talk runs the commands; each line of output tells which guest it is from.
+// talk runs the commands. Each line of output names its guest.
 func (l *lab) talk(guests [2]*vm.Guest) error {
 	var mu sync.Mutex
 	return both(func(n int) error {
@@ -67,7 +66,7 @@ func (l *lab) talk(guests [2]*vm.Guest) error {
 	})
 }
 
-// both runs f with 0 and 1 side by side.
+// both runs f with 0 and 1 at the same time.
 func both(f func(n int) error) error {
 	var errs [2]error
 	var wg sync.WaitGroup
@@ -78,7 +77,7 @@ func both(f func(n int) error) error {
 	return errors.Join(errs[:]...)
 }
 
-// prefixed passes on whole lines, each with a prefix.
+// prefixed writes whole lines, each with a prefix.
 type prefixed struct {
 	prefix string
 	to     io.Writer
@@ -107,7 +106,7 @@ func (p *prefixed) line(line []byte) error {
 	return err
 }
 
-// flush passes on a last line without an end.
+// flush writes a last line that has no newline.
 func (p *prefixed) flush() error {
 	if len(p.rest) == 0 {
 		return nil

@@ -17,8 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// The packets: longer ones do not fit a frame's place for them, and the disk takes
-// multiples of 512 bytes.
+// The packets: longer ones do not fit into a frame, and the disk accepts multiples of 512 bytes.
 const (
 	packets = 64
 	length  = 1024
@@ -26,8 +25,8 @@ const (
 	inbox   = 512 // of an RDMA message in its frame
 )
 
-// TestOneRegion has packets of a card written to the disk and sent over RDMA from the
-// address each landed at, and what came over RDMA written to the disk from where it landed.
+// TestOneRegion: packets from a card go to the disk and over RDMA from the addresses where they
+// landed, and messages from RDMA go to the disk from where they landed.
 func TestOneRegion(t *testing.T) {
 	testenv.Long(t, "TestFiveFlows has the same devices over one region, and TestCardToDisk and TestWhereItLandedOnVerbs look at addresses")
 	testenv.Leaks(t)
@@ -87,7 +86,7 @@ func TestOneRegion(t *testing.T) {
 	}
 }
 
-// places holds what landed to what was sent, and returns the addresses.
+// places compares the received packets with the sent ones, and returns the addresses.
 func (r *rig) places(frames []umem.Frame, offset uint64, want [][]byte) (addrs []uint64) {
 	r.Helper()
 	order(r.region, frames)
@@ -100,13 +99,13 @@ func (r *rig) places(frames []umem.Frame, offset uint64, want [][]byte) (addrs [
 	return addrs
 }
 
-// order sorts frames by the number in their packets: two queues give theirs in turn.
+// order sorts frames by the number in their packets, since two queues deliver them in mixed order.
 func order(region *umem.Region, frames []umem.Frame) {
 	number := func(f umem.Frame) uint64 { n, _ := testenv.Sequence(region.Bytes(f)); return n }
 	slices.SortFunc(frames, func(a, b umem.Frame) int { return int(number(a)) - int(number(b)) })
 }
 
-// same holds frames that came back to the addresses the device was to take them from.
+// same checks that frames that came back have the addresses that the device was to use.
 func (r *rig) same(what string, frames []umem.Frame, want []uint64) {
 	r.Helper()
 	for i, f := range frames {
@@ -116,7 +115,7 @@ func (r *rig) same(what string, frames []umem.Frame, want []uint64) {
 	}
 }
 
-// write writes frames one after the other to the disk, from an offset on.
+// write writes frames one after the other to the disk, from an offset.
 func (r *rig) write(disk disk, frames []umem.Frame, at uint64) []umem.Frame {
 	r.Helper()
 	for i, f := range frames {
@@ -128,7 +127,7 @@ func (r *rig) write(disk disk, frames []umem.Frame, at uint64) []umem.Frame {
 	return back
 }
 
-// pass sends frames and waits until all are back.
+// pass sends frames and waits until all return.
 func (r *rig) pass(p umem.Port, frames []umem.Frame) []umem.Frame {
 	r.Helper()
 	return r.turn(len(frames), p.Reap, func() error {
@@ -147,7 +146,7 @@ func (r *rig) receive(n int, ports ...umem.Port) []umem.Frame {
 	})
 }
 
-// turn calls step and take in turn until there are n frames.
+// turn alternates step and take until there are n frames.
 func (r *rig) turn(n int, take func([]umem.Frame) int, step func() error) (got []umem.Frame) {
 	r.Helper()
 	buf := make([]umem.Frame, 64)
@@ -163,7 +162,7 @@ func (r *rig) turn(n int, take func([]umem.Frame) int, step func() error) (got [
 	return got
 }
 
-// read reads the start of a device past the cache.
+// read reads the start of a device and bypasses the cache.
 func read(t *testing.T, path string, n int) []byte {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)

@@ -17,8 +17,8 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// rig is the region and the hands between its devices. Each device is closed at the
-// end of the test, and then every frame must be in the pool.
+// rig has the region and the holders of frames for its devices. At the end of the test, it closes
+// each device, and then every frame must be in the pool.
 type rig struct {
 	testing.TB
 	region *umem.Region
@@ -56,7 +56,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// made fails the test where a thing could not be made, and closes it at the end.
+// made fails the test if it could not make a thing, and closes it at the end.
 func made[T interface{ Close() error }](r *rig, thing T, err error) T {
 	r.Helper()
 	if err != nil {
@@ -66,7 +66,7 @@ func made[T interface{ Close() error }](r *rig, thing T, err error) T {
 	return thing
 }
 
-// registered holds the number of devices that have the region to n.
+// registered checks that n devices have registered the region.
 func (r *rig) registered(n int) {
 	r.Helper()
 	if names := r.region.Registered(); len(names) != n {
@@ -88,7 +88,7 @@ func (r *rig) supply(p umem.Port, n int) {
 	}
 }
 
-// openCard opens the receiving card, which puts packets at landing.
+// openCard opens the receiving card, with packets at landing.
 func (r *rig) openCard(pair *testenv.Pair) (card *xdp.Interface) {
 	r.Helper()
 	var err error
@@ -98,7 +98,7 @@ func (r *rig) openCard(pair *testenv.Pair) (card *xdp.Interface) {
 	return made(r, card, err)
 }
 
-// disk is a queue with the NVMe disk in it.
+// disk is a queue with the NVMe disk as its target.
 type disk struct {
 	*nvme.Queue
 	target uint32
@@ -150,7 +150,7 @@ func (r *rig) queuePair(pd rdma.ProtectionDomain) rdma.QueuePair {
 	return qp
 }
 
-// connect leads a queue pair to RTS.
+// connect brings a queue pair to RTS.
 func (r *rig) connect(dev rdma.Device, qp rdma.QueuePair, peer uint32, address string) {
 	r.Helper()
 	table, err := dev.GIDs(1)
@@ -182,7 +182,7 @@ func (r *rig) connect(dev rdma.Device, qp rdma.QueuePair, peer uint32, address s
 	}
 }
 
-// openPort makes a port, whose the queue pair is then.
+// openPort makes a port that owns the queue pair.
 func (r *rig) openPort(memory rdma.MemoryRegion, qp rdma.QueuePair) *msg.Port {
 	r.Helper()
 	c := qp.Config()

@@ -16,7 +16,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 )
 
-// root skips the test for ordinary users, but where nothing may be skipped.
+// root skips the test for ordinary users, unless tests must not be skipped.
 func root(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -40,7 +40,7 @@ func run(t *testing.T, name string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// build builds a program of this module, or of the one around it.
+// build builds a program of this module, or of the module around it.
 func build(t *testing.T, dir, pkg string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
@@ -49,7 +49,7 @@ func build(t *testing.T, dir, pkg string, flags ...string) string {
 	return path
 }
 
-// oldLinks lets giouring link, which takes hold of a function of package syscall.
+// oldLinks lets giouring link, which uses a private function of package syscall.
 const oldLinks = "-ldflags=-checklinkname=0"
 
 // end is one end of a veth pair, in a namespace of its own.
@@ -82,7 +82,7 @@ func (e end) command(name string, args ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{"--net=/run/netns/" + e.space, "--", name}, args...)...)
 }
 
-// capture starts a capture of so many packets, and returns what waits for its end.
+// capture starts a capture of count packets, and returns a function that waits for its end.
 func capture(t *testing.T, unifiedd string, e end, count int, file, layout string) (wait func()) {
 	t.Helper()
 	c := e.command(unifiedd, "capture", "-i", e.name, "-c", fmt.Sprint(count), "-w", file, "--layout", layout, "-q", "ether", "proto", "0x88b5")
@@ -116,10 +116,10 @@ func capture(t *testing.T, unifiedd string, e end, count int, file, layout strin
 	}
 }
 
-// TestSenderAndReader captures what the one library sends, and has the other read
-// the file.
+// TestSenderAndReader: a capture has the packets that one library sends, and the other library
+// reads the file.
 func TestSenderAndReader(t *testing.T) {
-	const count, size = 3000, 700 // fewer than a ring has entries: none is lost however busy the machine is
+	const count, size = 3000, 700 // fewer than a ring has entries: a busy machine loses none either
 	a, b := pair(t)
 	unifiedd := build(t, "../..", "./cmd/unifiedd")
 	send, read := build(t, ".", "./xdp-send"), build(t, ".", "./ring-read", oldLinks)
@@ -144,7 +144,7 @@ func TestSenderAndReader(t *testing.T) {
 	}
 }
 
-// checkCapture looks for every packet, in order, byte for byte.
+// checkCapture finds every packet, in order, byte for byte.
 func checkCapture(t *testing.T, file []byte, count, size int) {
 	t.Helper()
 	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
@@ -170,7 +170,7 @@ func checkCapture(t *testing.T, file []byte, count, size int) {
 	}
 }
 
-// diskDir is a directory on a disk: temporary ones may be in memory, where there is no
+// diskDir returns a directory on a disk. Temporary directories may be in memory, which has no
 // direct I/O.
 func diskDir(t *testing.T) string {
 	t.Helper()
@@ -186,8 +186,7 @@ func diskDir(t *testing.T) string {
 	return dir
 }
 
-// TestBlockDevice has the library read a device that our ring wrote, block by block
-// at random.
+// TestBlockDevice: the library reads the random blocks that our ring wrote to a device.
 func TestBlockDevice(t *testing.T) {
 	root(t)
 	const size, block = 8 << 20, 4096
@@ -205,8 +204,8 @@ func TestBlockDevice(t *testing.T) {
 	checkBlocks(t, got, block)
 }
 
-// checkBlocks looks at what unified-nvme-test puts in front of each block it
-// writes: a magic number and the address where the block belongs.
+// checkBlocks checks the header that unified-nvme-test writes to each block: a magic number and the
+// block's address.
 func checkBlocks(t *testing.T, device []byte, block int) {
 	t.Helper()
 	written := 0

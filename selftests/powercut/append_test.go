@@ -19,7 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// appender is the word that makes a client of the test's program.
+// appender is the argument that makes the test binary a client process.
 const appender = "append"
 
 func TestMain(m *testing.M) {
@@ -33,24 +33,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// receipt is what a client was told: its messages up to this one are as safe as the log promises.
+// receipt is an acknowledgement: the client's messages up to this one are as safe as the log promises.
 type receipt struct {
 	Message
 	position uint64 // of that message, or of a later one
 }
 
-// appending is a process with clients of a log.
+// appending is a process that runs clients of a log.
 type appending struct {
-	receipts chan receipt // closed when all that was sent is acknowledged
-	enough   func()       // has the clients send no more
+	receipts chan receipt // closed once all sent messages are acknowledged
+	enough   func()       // makes the clients stop sending
 
 	cmd  *exec.Cmd
 	said bytes.Buffer
-	last uint64 // highest position of all receipts
-	err  error  // how it ended, once receipts is closed
+	last uint64 // highest position in any receipt
+	err  error  // why the process ended, valid once receipts is closed
 }
 
-// appendTo has clients at an end append to a log: so many messages each, or without a count until they have sent enough.
+// appendTo starts clients at an end that append to a log. Each sends count messages. With count 0
+// they send until enough is called.
 func appendTo(t *testing.T, e *testenv.End, address, flow string, clients []uint32, count uint64) *appending {
 	t.Helper()
 	args := []string{appender, "roce:" + e.Ifname, address, flow, fmt.Sprint(count)}
@@ -63,7 +64,7 @@ func appendTo(t *testing.T, e *testenv.End, address, flow string, clients []uint
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.enough = func() { _ = in.Close() } // closed twice is closed
+	a.enough = func() { _ = in.Close() } // a second Close does nothing
 	out, err := a.cmd.StdoutPipe()
 	if err == nil {
 		err = a.cmd.Start()
@@ -76,7 +77,7 @@ func appendTo(t *testing.T, e *testenv.End, address, flow string, clients []uint
 	return a
 }
 
-// follow hands receipts on until the process ends.
+// follow passes on receipts until the process ends.
 func (a *appending) follow(out io.Reader) {
 	defer close(a.receipts)
 	lines := bufio.NewScanner(out)
@@ -92,7 +93,7 @@ func (a *appending) follow(out io.Reader) {
 	a.err = errors.Join(a.err, lines.Err(), a.cmd.Wait())
 }
 
-// await takes the receipts that are left, and fails where not all that was sent is acknowledged.
+// await returns the remaining receipts. It fails the test if a sent message is not acknowledged.
 func (a *appending) await(t *testing.T) (all []receipt) {
 	t.Helper()
 	for limit := time.After(testenv.Within(time.Minute)); ; {
@@ -111,7 +112,7 @@ func (a *appending) await(t *testing.T) (all []receipt) {
 	}
 }
 
-// beClients is the process: DEVICE ADDRESS FLOW COUNT CLIENT...
+// beClients is the client process. Its arguments are DEVICE ADDRESS FLOW COUNT CLIENT...
 func beClients(args []string) error {
 	count, err := strconv.ParseUint(args[3], 10, 64)
 	if err != nil {
@@ -135,7 +136,8 @@ func beClients(args []string) error {
 	return errors.Join(append(errs, k.Close())...)
 }
 
-// beClient sends messages until there are as many as wanted, or the context ends, and prints what it is told of them.
+// beClient sends count messages, or sends until the context ends if count is 0. It prints each
+// acknowledgement.
 func beClient(ctx context.Context, k *client.Client, c client.AppendConfig, name string, count uint64) (err error) {
 	number, err := strconv.ParseUint(name, 10, 32)
 	if err != nil {
@@ -171,14 +173,14 @@ func beClient(ctx context.Context, k *client.Client, c client.AppendConfig, name
 	return nil
 }
 
-// pace is between two messages of a client that sends until it is told that they are enough.
+// pace is the time between two messages of a client without a count.
 const pace = time.Millisecond
 
-// send sends messages, and says how many: one at least.
+// send sends messages and returns how many. It sends at least one, unless Send fails.
 func send(ctx context.Context, a *client.Appender, number uint32, count uint64) uint64 {
 	for n := uint64(1); ; n++ {
 		if _, err := a.Send(context.Background(), Message{number, n}.Bytes()); err != nil {
-			return n - 1 // Wait says why
+			return n - 1 // Wait returns the cause
 		}
 		if n == count || ctx.Err() != nil {
 			return n

@@ -5,16 +5,15 @@ import (
 	"fmt"
 )
 
-// What can be wrong with the packets found after a cut.
+// The faults that check finds in the packets after a cut.
 var (
 	errLost  = errors.New("packets that were called durable are lost")
 	errOrder = errors.New("packets are not in order")
 )
 
-// check reports whether the packets found after a cut, by their numbers, are what may be
-// left of a flow that had called so many packets durable: those, in order, and behind
-// them any later ones, in order too. Of a flow that overwrites its oldest packets the
-// first ones may be missing.
+// check reports whether the packet numbers found after a cut are possible for a flow with that many
+// durable packets. All durable packets must be there, in order. Any later packets may follow, in
+// order. If the flow overwrites its oldest packets, the first ones may be missing.
 func check(found []uint64, durable uint64, overwrites bool) error {
 	var first uint64
 	if overwrites && len(found) > 0 {

@@ -5,17 +5,17 @@ import (
 	"math/rand/v2"
 )
 
-// Fate is what becomes of the writes that no flush has made durable.
+// Fate says which of the writes that no flush made durable survive.
 type Fate int
 
-// The fates there are.
+// The fates.
 const (
-	Lost  Fate = iota // all of them
-	Kept              // none is lost
-	some              // each is kept or not
-	late              // the earlier ones are lost, the later ones kept
-	early             // the other way round
-	torn              // some are kept, and of some of those not all sectors
+	Lost  Fate = iota // no write survives
+	Kept              // all survive
+	some              // each survives or not, at random
+	late              // earlier writes are lost, later ones survive
+	early             // earlier writes survive, later ones are lost
+	torn              // some survive, and some of those only in some sectors
 	fates
 )
 
@@ -25,8 +25,8 @@ func (f Fate) String() string {
 
 // Cut is one state that a power cut can leave.
 type Cut struct {
-	At      int  // entries in front of the cut
-	Durable int  // entries in front of the last flush, or behind it
+	At      int  // entries before the cut
+	Durable int  // entries up to the last flush before the cut
 	Fate    Fate // of the others
 	Pending int  // writes among the others
 	Kept    int  // of those, in whole or in part
@@ -38,7 +38,7 @@ func (c Cut) String() string {
 		c.At, c.At-c.Durable, c.Pending, c.Kept, c.Torn, c.Fate)
 }
 
-// flushed is how many entries are durable for certain in front of a cut.
+// flushed returns how many entries before a cut are certainly durable.
 func (l *Log) flushed(at int) int {
 	for n := at; n > 0; n-- {
 		if l.Entries[n-1].Flags&flush != 0 {
@@ -48,13 +48,12 @@ func (l *Log) flushed(at int) int {
 	return 0
 }
 
-// Cut makes of image, which is the disk as it was before the record, the disk as a cut
-// behind at entries can leave it.
+// Cut changes image, the disk before the record, into a state that a cut after at entries can leave.
 func (l *Log) Cut(image []byte, at int, f Fate, r *rand.Rand) Cut {
 	return l.cut(image, at, l.flushed(at), f, r)
 }
 
-// cut is Cut with so many durable entries.
+// cut is Cut with a given number of durable entries.
 func (l *Log) cut(image []byte, at, durable int, f Fate, r *rand.Rand) Cut {
 	c := Cut{At: at, Durable: durable, Fate: f}
 	for _, e := range l.Entries[:durable] {
@@ -83,7 +82,7 @@ func (l *Log) cut(image []byte, at, durable int, f Fate, r *rand.Rand) Cut {
 	return c
 }
 
-// keeps decides on the pending entry i.
+// keeps decides whether pending entry i survives.
 func (f Fate) keeps(i, border int, r *rand.Rand) bool {
 	switch f {
 	case Lost:
@@ -99,10 +98,10 @@ func (f Fate) keeps(i, border int, r *rand.Rand) bool {
 	}
 }
 
-// apply does to a disk what the entry asks for.
+// apply applies the entry to a disk.
 func (e Entry) apply(image []byte) { e.part(image, 0, e.Length) }
 
-// part does it to length bytes from a place in the entry on.
+// part applies length bytes of the entry, beginning at offset from in the entry.
 func (e Entry) part(image []byte, from, length int64) {
 	to := image[e.Offset+from:][:length]
 	if e.Data == nil {
@@ -112,7 +111,7 @@ func (e Entry) part(image []byte, from, length int64) {
 	copy(to, e.Data[from:])
 }
 
-// tear applies some of the sectors: the first, the last, or any.
+// tear applies some sectors of the entry: the first ones, the last ones or any.
 func (e Entry) tear(image []byte, sector int64, r *rand.Rand) {
 	n := e.Length / sector
 	how, border := r.IntN(3), 1+r.Int64N(n-1)

@@ -13,8 +13,8 @@ func drawRand(t *rapid.T) *rand.Rand {
 	return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 }
 
-// TestCutKeepsWhatIsDurable: each sector after a cut is as the last durable write left
-// it, or as some pending write would have.
+// TestCutKeepsWhatIsDurable: after a cut each sector has the content of its last durable write, or
+// of a pending write.
 func TestCutKeepsWhatIsDurable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLog(t)
@@ -33,8 +33,8 @@ func TestCutKeepsWhatIsDurable(t *testing.T) {
 	})
 }
 
-// possible is what a sector of a disk full of 0xff can hold after a cut, by a rule of
-// its own: forward, each sector by itself.
+// possible returns the values that a sector can have after a cut, on a disk that was full of 0xff.
+// It computes them differently from Cut: forward, each sector by itself.
 func (l *Log) possible(at int, s int64) map[byte]bool {
 	may := map[byte]bool{0xff: true}
 	last := byte(0xff)
@@ -57,7 +57,7 @@ func (l *Log) possible(at int, s int64) map[byte]bool {
 	return may
 }
 
-// TestFates: nothing is lost when all is kept, and nothing kept when all is lost.
+// TestFates: Kept keeps all writes, and Lost loses all that are not durable.
 func TestFates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, r := drawLog(t), drawRand(t)
@@ -78,8 +78,7 @@ func TestFates(t *testing.T) {
 	})
 }
 
-// TestTornAndReordered: cuts that lose the earlier of two writes, and parts of one, come
-// about.
+// TestTornAndReordered: some cuts lose the earlier of two writes, and some lose parts of one write.
 func TestTornAndReordered(t *testing.T) {
 	long := bytes.Repeat([]byte{7}, 8*sector)
 	l := &Log{Sector: sector, Entries: []Entry{

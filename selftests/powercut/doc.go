@@ -17,7 +17,7 @@
 // daemon starts and recovers, and a foreign reader reads the packets. Logs are read and verified
 // before and after the daemon's recovery, and some continue with new clients. Of NVMe targets,
 // which the guest's own kernel writes to, the blocks are read. A check must be able to fail: the
-// tests also cut as a disk that lies about flushes would, and that must be noticed.
+// tests also cut as a disk that ignores flushes would, and the checks must detect that.
 //
 // Only tests call it. Goroutines share nothing but a Log, which does not change.
 package powercut

@@ -18,14 +18,15 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// packetsPerSecond, no more than burst at once, is what the emulated machine takes without loss.
+// packetsPerSecond, with at most burst packets at once, is a rate that the emulated machine
+// receives without loss.
 const (
 	packetsPerSecond = 1500
 	burst            = 300
 )
 
-// TestDrive runs in the guest: one flow after the other captures onto the disk that is
-// recorded, and what it calls durable is written down there.
+// TestDrive: in the guest, one flow after the other writes to the recorded disk, and the driver
+// marks on the same disk what each flow calls durable.
 func TestDrive(t *testing.T) {
 	testenv.Root(t)
 	span, err := time.ParseDuration(os.Getenv("UNIFIEDD_SPAN"))
@@ -53,12 +54,13 @@ func TestDrive(t *testing.T) {
 		})
 	}
 	d.unmount(t)
-	if err := d.markers.Sync(); err != nil { // the record counts its entries at a flush
+	if err := d.markers.Sync(); err != nil { // the emulator updates the record's number of entries at a flush
 		t.Fatal(err)
 	}
 }
 
-// turnTo mounts the file system for who has files there, and nobody else, and says that a flow is about to begin.
+// turnTo prepares a flow and marks its beginning. It mounts the file system for a flow with files,
+// and unmounts it for a flow on a device.
 func (d *driver) turnTo(t *testing.T, f flow) {
 	t.Helper()
 	if f.onDevice() {
@@ -86,7 +88,8 @@ func (d *driver) unmount(t *testing.T) {
 	d.mounted = false
 }
 
-// wipe takes the ring off a flow's device: the superblock and its copy. What a capture had in the slots stays.
+// wipe removes the ring from a flow's device: the superblock and its copy. The slots keep the data
+// of an earlier capture.
 func (d *driver) wipe(t *testing.T, f flow) {
 	t.Helper()
 	device, zeros, p := d.open(t, d.device(f)), aligned(t, mib), parts[f.part]
@@ -100,10 +103,10 @@ func (d *driver) wipe(t *testing.T, f flow) {
 	}
 }
 
-// device is the partition of a flow.
+// device returns the partition of a flow.
 func (d *driver) device(f flow) string { return fmt.Sprint(d.disk, f.part+1) }
 
-// aligned is memory for direct I/O, all zeros.
+// aligned returns zeroed memory for direct I/O.
 func aligned(t *testing.T, n int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -114,7 +117,7 @@ func aligned(t *testing.T, n int) []byte {
 	return b
 }
 
-// recorded is the disk whose writes are recorded.
+// recorded returns the disk whose writes are recorded.
 func recorded(t *testing.T) string {
 	t.Helper()
 	files, _ := filepath.Glob("/sys/block/vd*/serial")
@@ -127,20 +130,20 @@ func recorded(t *testing.T) string {
 	return ""
 }
 
-// driver is what makes the record.
+// driver runs the flows and writes markers.
 type driver struct {
-	t                  *testing.T // of all flows
+	t                  *testing.T // the test of all flows
 	pair               *testenv.Pair
-	rdma               *testenv.Pair // for logs; nil: no log has begun
+	rdma               *testenv.Pair // for logs; nil until the first log begins
 	disk, dir, program string
 	span               time.Duration
 	mounted            bool
 	markers            *os.File
-	block              []byte // a marker, for direct I/O
+	block              []byte // a marker, aligned for direct I/O
 	number             uint64 // of the next marker
 }
 
-// open opens the disk for single sectors, past every cache of the kernel's.
+// open opens the disk for writes of single sectors that bypass the kernel's caches.
 func (d *driver) open(t *testing.T, name string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_DIRECT, 0)
@@ -151,7 +154,8 @@ func (d *driver) open(t *testing.T, name string) *os.File {
 	return f
 }
 
-// capture runs one flow under traffic, of as many packets as the span has at the rate, however slow the machine is.
+// capture runs one flow under traffic. It sends span times packetsPerSecond packets, however slow
+// the machine is.
 func (d *driver) capture(t *testing.T, f flow) {
 	run := launch(t, d.program, &d.pair.B, "2MiB", f.yaml(d.pair.B.Ifname, d.dir, d.device(f)))
 	run.Running(t)
@@ -178,7 +182,7 @@ func (d *driver) capture(t *testing.T, f flow) {
 	t.Logf("%s onto part %d: %d packets", f.layout, f.part, sent)
 }
 
-// send sends what is due.
+// send sends the packets that are due.
 func (d *driver) send(t *testing.T, f flow, s *testenv.Sender, from, due uint64) uint64 {
 	t.Helper()
 	for ; from < due; from++ {
@@ -189,7 +193,8 @@ func (d *driver) send(t *testing.T, f flow, s *testenv.Sender, from, due uint64)
 	return from
 }
 
-// keepLog runs a log while clients append to it. What they were told is durable, and what the daemon says is, is written down.
+// keepLog runs a log while clients append to it. It marks what the clients' acknowledgements and
+// the daemon's status call durable.
 func (d *driver) keepLog(t *testing.T, f flow) {
 	if d.rdma == nil {
 		d.rdma = testenv.NewPair(d.t, testenv.PairOptions{})
@@ -200,7 +205,7 @@ func (d *driver) keepLog(t *testing.T, f flow) {
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	safe, told := uint64(0), uint64(0)
-	var over <-chan time.Time // from the first receipt on
+	var over <-chan time.Time // set by the first receipt
 	for open := true; open; {
 		var r receipt
 		select {
@@ -223,7 +228,8 @@ func (d *driver) keepLog(t *testing.T, f flow) {
 	t.Logf("%s onto part %d, acknowledged when %s: %d messages, %d receipts", f.layout, f.part, f.acknowledge, clients.last, told)
 }
 
-// newest is the last receipt of each client among a receipt and those that wait behind it: to write down all would take longer than they take to come.
+// newest returns the last receipt of each client among first and the waiting ones. Receipts arrive
+// faster than a marker for each could be written.
 func (a *appending) newest(first receipt) map[uint32]receipt {
 	all := map[uint32]receipt{}
 	for r, open := first, true; ; {
@@ -241,7 +247,7 @@ func (a *appending) newest(first receipt) map[uint32]receipt {
 	}
 }
 
-// markReceipts writes down what clients were told, where it was that messages are durable.
+// markReceipts writes markers for acknowledgements, if the log acknowledges durable messages.
 func (d *driver) markReceipts(t *testing.T, f flow, all map[uint32]receipt) {
 	t.Helper()
 	for _, r := range all {
@@ -251,7 +257,7 @@ func (d *driver) markReceipts(t *testing.T, f flow, all map[uint32]receipt) {
 	}
 }
 
-// mark writes down how far a flow has come.
+// mark writes a marker for the progress of a flow.
 func (d *driver) mark(t *testing.T, m Marker) {
 	t.Helper()
 	m.Number = d.number

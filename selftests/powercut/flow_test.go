@@ -7,16 +7,16 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// flow is one of the guest's captures, logs or targets, one after the other, so that no flush of one
-// covers for another.
+// flow is one of the guest's captures, logs or targets. They run one after the other, so that no
+// flush of one flow makes the data of another durable.
 type flow struct {
 	number      int
 	layout      string
-	part        int    // of Parts; 0 is the file system, where the flow has a name of its own
-	acknowledge string // of a log: what acknowledgements mean; empty: none
+	part        int    // index in parts; 0 is the file system, where the flow's files have their own names
+	acknowledge string // of a log: what acknowledgements mean; empty: not a log
 }
 
-// chosen are the flows of a record: in the long form each layout on each kind of target.
+// chosen returns the flows of a record. The long form has each layout on each kind of target.
 func chosen(long bool) (captures, logs, targets []flow) {
 	if !long {
 		return []flow{{0, "packed", 0, ""}, {1, "slot", 1, ""}},
@@ -28,7 +28,7 @@ func chosen(long bool) (captures, logs, targets []flow) {
 		[]flow{{9, served, 0, ""}, {10, served, 2, ""}}
 }
 
-// served is the layout of a target, which is the host's.
+// served is the layout of an NVMe target, where the host decides what each block has.
 const served = "blocks"
 
 const durable = "durable"
@@ -41,13 +41,13 @@ func (f flow) isLog() bool { return f.acknowledge != "" }
 // isTarget reports whether NVMe hosts write there.
 func (f flow) isTarget() bool { return f.layout == served }
 
-// onDevice reports whether it captures onto a device, past any file system.
+// onDevice reports whether the flow writes to a device, without a file system.
 func (f flow) onDevice() bool { return f.part > 0 }
 
-// prefix begins the names of its files below a directory.
+// prefix is the path prefix of the flow's files below a directory.
 func (f flow) prefix(dir string) string { return filepath.Join(dir, f.name()) }
 
-// to is where it writes, in a configuration: files below dir, or the device dev.
+// to is the flow's target in a configuration: files below dir, or the device dev.
 func (f flow) to(dir, dev string) string {
 	if f.onDevice() {
 		return "device: " + dev
@@ -55,29 +55,29 @@ func (f flow) to(dir, dev string) string {
 	return "file: " + f.prefix(dir)
 }
 
-// yaml is a capture in a configuration, of an interface.
+// yaml is the configuration of a capture from an interface.
 func (f flow) yaml(ifname, dir, dev string) string {
 	return fmt.Sprintf("  - {name: %s, from: {interface: %s, ring: 4096}, "+
 		"to: {%s, layout: %s, segment: {size: 1MiB}, flush: 10ms, durable: 150ms}}\n", f.name(), ifname, f.to(dir, dev), f.layout)
 }
 
-// logYAML is a log in a configuration, of clients that come to an end.
+// logYAML is the configuration of a log for clients that connect to an end.
 func (f flow) logYAML(e *testenv.End, dir, dev string) string {
 	return fmt.Sprintf("  - {name: %s, from: {rdma: \"roce:%s\", listen: \"%s\", clients: 8, window: 64}, "+
 		"to: {%s, layout: %s, acknowledge: %s, segment: {size: 1MiB}, flush: 10ms, durable: 150ms}}\n",
 		f.name(), e.Ifname, f.address(e), f.to(dir, dev), f.layout, f.acknowledge)
 }
 
-// address is where a log listens at an end.
+// address is the address of a log's listener at an end.
 func (f flow) address(e *testenv.End) string { return fmt.Sprintf("%s:%d", e.IP, 7471+f.number) }
 
-// clients are the numbers of those of a log in the guest.
+// clients returns the numbers of the clients of a log in the guest.
 func (f flow) clients() []uint32 { n := uint32(f.number) * 100; return []uint32{n + 1, n + 2, n + 3} }
 
-// later are the numbers of those that come when a log goes on behind a cut.
+// later returns the numbers of the clients that append to a log after a cut.
 func (f flow) later() []uint32 { n := uint32(f.number) * 100; return []uint32{n + 11, n + 12} }
 
-// packet is what the guest sends as number n to the flow.
+// packet is packet n that the guest sends to the flow.
 func (f flow) packet(p *testenv.Pair, n uint64) []byte {
 	return testenv.UDP(&p.A, &p.B, 5000+uint16(f.number), n, 60+int(n*2654435761%1455))
 }

@@ -9,13 +9,13 @@ import (
 
 var le = binary.LittleEndian
 
-// Flags of an entry, as include/linux/dm-log-writes of Linux numbers them
-// (drivers/md/dm-log-writes.c) and QEMU's block/blklogwrites.c does.
+// Flags of an entry, with the values of include/linux/dm-log-writes in Linux
+// (drivers/md/dm-log-writes.c) and of QEMU's block/blklogwrites.c.
 const (
-	flush   = 1 << iota // everything complete before it is durable
+	flush   = 1 << iota // everything that completed before it is durable
 	fua                 // the write itself is durable
 	discard             // no data; the range reads as zeros
-	mark                // a label, no write
+	mark                // a label, not a write
 )
 
 // Byte positions in the superblock and in the header of an entry.
@@ -33,25 +33,24 @@ const (
 	headerLen = 32
 )
 
-// Entry is something the disk was asked for.
+// Entry is one request to the disk.
 type Entry struct {
 	Flags  uint64
 	Offset int64  // on the disk, in bytes
 	Length int64  // in bytes; 0: a flush without data
-	Data   []byte // Length bytes, a part of what was parsed; nil for a discard
+	Data   []byte // Length bytes that share the parsed record's memory; nil for a discard
 }
 
-// Log is a record of a disk, in the order in which requests were complete.
+// Log is a record of a disk, in the order in which requests completed.
 type Log struct {
 	Sector  int64 // the unit of the disk, in bytes
 	Entries []Entry
 }
 
-// errLog is matched when bytes are no record, or a damaged one.
+// errLog is matched when bytes are not a record, or the record is damaged.
 var errLog = errors.New("not a record of a disk's writes")
 
-// parse reads a record of a disk of so many bytes. It trusts nothing in it. The entries
-// share b.
+// parse reads a record of a disk of size disk, in bytes. It validates all of it. The entries share b.
 func parse(b []byte, disk int64) (*Log, error) {
 	if len(b) < headerLen || le.Uint64(b) != magic || le.Uint64(b[posVersion:]) != version {
 		return nil, fmt.Errorf("%w: it does not begin with the superblock of one", errLog)
@@ -76,7 +75,7 @@ func parse(b []byte, disk int64) (*Log, error) {
 	return l, nil
 }
 
-// entry reads the entry at the start of b and says how long it is.
+// entry reads the entry at the start of b and returns its length.
 func (l *Log) entry(b []byte, disk int64) (e Entry, used int64, err error) {
 	if int64(len(b)) < l.Sector {
 		return e, 0, errors.New("it is cut off")

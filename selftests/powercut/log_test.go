@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// encode makes a record as a disk's emulator does.
+// encode writes a record in the format of the disk's emulator.
 func encode(l *Log) []byte {
 	b := make([]byte, l.Sector)
 	le.PutUint64(b, magic)
@@ -27,7 +27,7 @@ func encode(l *Log) []byte {
 
 const toyDisk = 32 * sector
 
-// drawLog draws a record of a small disk.
+// drawLog draws a random record of a small disk.
 func drawLog(t *rapid.T) *Log {
 	l := &Log{Sector: sector}
 	for n := range rapid.IntRange(0, 30).Draw(t, "entries") {
@@ -60,7 +60,7 @@ func TestParse(t *testing.T) {
 	})
 }
 
-// TestParseRefuses gives records that lie.
+// TestParseRefuses: parse refuses records with invalid fields.
 func TestParseRefuses(t *testing.T) {
 	good := encode(&Log{Sector: sector, Entries: []Entry{{Length: sector, Data: make([]byte, sector)}}})
 	for what, change := range map[string]func(b []byte) []byte{

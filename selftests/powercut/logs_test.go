@@ -13,15 +13,15 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// remains is what is left of a log.
+// remains is the content of a log after a cut.
 type remains struct {
 	first    uint64 // position of the oldest message
 	messages []Message
 	sessions map[uint64]Message // the last message of each session
-	segments map[string]bool    // with messages
+	segments map[string]bool    // the segments with messages
 }
 
-// next is the position behind the last message.
+// next is the position after the last message.
 func (r *remains) next() uint64 { return r.first + uint64(len(r.messages)) }
 
 // inspectLog reads a log and checks it.
@@ -36,12 +36,12 @@ func (s *state) inspectLog(f flow, claims []Claim) (*remains, error) {
 	return found, errors.Join(s.enoughSegments(f, found), s.verifyLog(f, found))
 }
 
-// readLog reads all of a log. Each message must be as it was sent.
+// readLog reads all of a log. Each message must have the bytes that its client sent.
 func (s *state) readLog(f flow) (_ *remains, err error) {
 	found := &remains{first: 1, sessions: map[uint64]Message{}, segments: map[string]bool{}}
 	l, err := journal.Open(s.path(f))
 	if errors.Is(err, ring.ErrNone) {
-		return found, nil // the cut came first
+		return found, nil // the cut came before the log existed
 	}
 	if err != nil {
 		return found, err
@@ -63,7 +63,7 @@ func (s *state) readLog(f flow) (_ *remains, err error) {
 	}
 }
 
-// add takes a record, whose session tells the client, but for its first.
+// add adds a record. The session identifies the client, except in the session's first record.
 func (r *remains) add(f flow, rec *journal.Record) error {
 	m := Message{r.sessions[rec.Session].Client, rec.Sequence}
 	if m.Client == 0 {
@@ -79,7 +79,7 @@ func (r *remains) add(f flow, rec *journal.Record) error {
 	return nil
 }
 
-// sender is the client that a message is from; 0: none.
+// sender returns the client that sent a message; 0: none.
 func sender(f flow, rec *journal.Record) uint32 {
 	for _, c := range append(f.clients(), f.later()...) {
 		if harness.Differs(rec.Payload, uint64(c), rec.Sequence) < 0 {
@@ -89,7 +89,7 @@ func sender(f flow, rec *journal.Record) uint32 {
 	return 0
 }
 
-// enoughSegments checks that no more of a ring was overwritten than needed.
+// enoughSegments checks that the ring did not overwrite more segments than necessary.
 func (s *state) enoughSegments(f flow, found *remains) error {
 	if found.first == 1 {
 		return nil
@@ -106,10 +106,10 @@ func (s *state) enoughSegments(f flow, found *remains) error {
 	return err
 }
 
-// verifyLog has the program verify a log, which must say the same.
+// verifyLog runs unifiedd log verify on a log. The command must succeed.
 func (s *state) verifyLog(f flow, found *remains) error {
 	if len(found.messages) == 0 {
-		return nil // of a device it may say that there is no log
+		return nil // on a device the command may report that there is no log
 	}
 	said, err := exec.Command(s.program, "log", "verify", s.path(f)).CombinedOutput()
 	if err != nil {
@@ -118,7 +118,8 @@ func (s *state) verifyLog(f flow, found *remains) error {
 	return nil
 }
 
-// foretell checks what a log's flow will go on with: the next position, and for each session what it has.
+// foretell checks where a log's flow will continue: the next position, and the last message of each
+// session.
 func (s *state) foretell(f flow, found *remains) error {
 	end, err := journal.Tail(s.path(f))
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *state) foretell(f flow, found *remains) error {
 	return nil
 }
 
-// tryLogs recovers the logs, and has the newest go on with new clients where that is asked for.
+// tryLogs recovers the logs. With goOn new clients append to the newest log.
 func (s *state) tryLogs(claims []Claim, goOn bool) error {
 	before, err := s.inspectLogs(claims, "before recovery", s.foretell)
 	if err != nil {
@@ -151,10 +152,10 @@ func (s *state) tryLogs(claims []Claim, goOn bool) error {
 	return err
 }
 
-// newest is the log that was being written when the power was cut.
+// newest is the log that the flow was writing at the power cut.
 func (s *state) newest() flow { return s.begun[len(s.begun)-1] }
 
-// inspectLogs looks at all logs, and has each judged further.
+// inspectLogs inspects all logs, and calls judge for each.
 func (s *state) inspectLogs(claims []Claim, when string, judge func(flow, *remains) error) (map[int]*remains, error) {
 	all := map[int]*remains{}
 	var errs []error
@@ -170,7 +171,7 @@ func (s *state) inspectLogs(claims []Claim, when string, judge func(flow, *remai
 	return all, errors.Join(errs...)
 }
 
-// of are the claims about a flow.
+// of returns the claims about a flow.
 func of(f flow, claims []Claim) (some []Claim) {
 	for _, c := range claims {
 		if int(c.Flow) == f.number {
@@ -180,10 +181,11 @@ func of(f flow, claims []Claim) (some []Claim) {
 	return some
 }
 
-// laterMessages is how many each client sends to a log that goes on.
+// laterMessages is how many messages each client sends to a log after a cut.
 const laterMessages = 30
 
-// recoverLogs has the daemon recover all logs, and clients append to the newest. What these are told is claimed of it.
+// recoverLogs makes the daemon recover all logs. With goOn clients append to the newest one, and
+// later has their acknowledgements as claims.
 func (s *state) recoverLogs(before map[int]*remains, goOn bool) (later []Claim, err error) {
 	t, f := s.t, s.newest()
 	var text []string
@@ -210,7 +212,7 @@ func (s *state) recoverLogs(before map[int]*remains, goOn bool) (later []Claim, 
 	return later, s.complaint(d.Log.String())
 }
 
-// continues checks that a log is what it was before, with what was appended since.
+// continues checks that a log has its messages of before, and those that were appended since.
 func (r *remains) continues(before *remains, appended bool) error {
 	next := before.next()
 	if appended {

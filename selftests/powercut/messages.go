@@ -6,25 +6,26 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// Message is one of a client's in a log, by its number: from 1 on.
+// Message is a message of a client in a log. A client's messages are numbered from 1.
 type Message struct {
 	Client uint32
 	Number uint64
 }
 
-// mostPayload is the longest that a log takes by default, in bytes.
+// mostPayload is the longest message that a log accepts by default, in bytes.
 const mostPayload = 2048
 
-// Bytes are what the message says. No two begin alike.
+// Bytes returns the payload. No two payloads begin with the same bytes.
 func (m Message) Bytes() []byte {
 	b := make([]byte, 8+(m.Number*2654435761+uint64(m.Client))%(mostPayload-7))
 	harness.Fill(b, uint64(m.Client), m.Number)
 	return b
 }
 
-// checkLog reports whether the messages found in a log after a cut, the first of them at a position, are what may be left of
-// one of which so much was claimed: each client's in order and once, and all that was called durable at its position. Of a
-// log that overwrites its oldest messages the first ones may be missing.
+// checkLog reports whether the messages found after a cut are possible for a log with those claims.
+// first is the position of the first message found. Each client's messages must be there once and
+// in order. Messages that were called durable must be there, at their positions. If the log
+// overwrites its oldest messages, the first ones may be missing.
 func checkLog(found []Message, first uint64, claims []Claim, overwrites bool) error {
 	if err := inOrder(found, first); err != nil {
 		return err
@@ -40,7 +41,8 @@ func checkLog(found []Message, first uint64, claims []Claim, overwrites bool) er
 	return nil
 }
 
-// inOrder checks that each client's numbers go up by one, from 1 on where nothing is missing in front.
+// inOrder checks that each client's numbers go up by one. They begin at 1 if the log still has its
+// first position.
 func inOrder(found []Message, first uint64) error {
 	last := map[uint32]uint64{}
 	for i, m := range found {
@@ -57,7 +59,7 @@ func inOrder(found []Message, first uint64) error {
 func (c *Claim) keptIn(found []Message, first uint64) error {
 	end, position := first+uint64(len(found)), c.Position
 	if c.Client == 0 {
-		position = c.Packets // positions of a new log count its messages
+		position = c.Packets // in a new log, positions equal the number of messages
 	}
 	switch {
 	case position >= end:
@@ -65,7 +67,8 @@ func (c *Claim) keptIn(found []Message, first uint64) error {
 	case c.Client == 0 || position < first:
 		return nil
 	}
-	// A receipt has the position of the last message that was acknowledged at once, which may be a later one.
+	// A receipt has the position of the last message that was acknowledged together with this one.
+	// That message may be a later one.
 	if at := found[position-first]; at.Client != c.Client || at.Number < c.Packets {
 		return fmt.Errorf("%w: position %d has %+v, and client %d was told that its messages up to %d end there", errLost, position, at, c.Client, c.Packets)
 	}

@@ -17,17 +17,17 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// errAlien says that a packet is there which nobody sent, or not as it was sent.
+// errAlien reports a packet that the guest did not send, or one with other bytes.
 var errAlien = errors.New("a packet is not what was sent")
 
-// bench is where states of some of a record's flows are opened: of its captures, of its logs or of its targets.
+// bench opens disk states with some of a record's flows: its captures, its logs or its targets.
 type bench struct {
 	*record
 	flows []flow
 	pair  *testenv.Pair
 }
 
-// captureBench opens captures. In the namespace of pair.B each has an interface.
+// captureBench opens captures. Each flow gets an interface in the namespace of pair.B.
 func captureBench(t *testing.T, r *record) *bench {
 	t.Helper()
 	b := &bench{r, r.captures, testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})}
@@ -45,17 +45,17 @@ func logBench(t *testing.T, r *record) *bench {
 	return &bench{r, r.logs, testenv.NewPair(t, testenv.PairOptions{})}
 }
 
-// state is a disk after a cut, opened.
+// state is an opened disk after a cut.
 type state struct {
 	*bench
 	t       *testing.T
 	begun   []flow
 	images  []string // of the partitions
-	devices []string // loop devices of those
-	dir     string   // where the file system is mounted
+	devices []string // the loop devices of images
+	dir     string   // mount point of the file system
 }
 
-// memory makes a file in memory, which is gone with the test.
+// memory makes a memfd with the bytes and returns its path. The end of the test closes it.
 func memory(t *testing.T, name string, b []byte) string {
 	t.Helper()
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
@@ -70,7 +70,8 @@ func memory(t *testing.T, name string, b []byte) string {
 	return fmt.Sprintf("/proc/self/fd/%d", fd)
 }
 
-// try opens a disk after a cut and says what is wrong with it. Logs go on where that is asked for.
+// try opens a disk after a cut and returns what is wrong with it. With goOn clients append to the
+// newest log.
 func (b *bench) try(t *testing.T, image []byte, at int, goOn bool) error {
 	t.Helper()
 	claims := b.claimed(at)
@@ -98,7 +99,7 @@ func (b *bench) try(t *testing.T, image []byte, at int, goOn bool) error {
 	return errors.Join(err, s.inspect(durable, "after recovery", false))
 }
 
-// mount has the kernel replay the journal of the file system, and makes devices of the other partitions.
+// mount makes loop devices of the partitions and mounts the file system. The kernel replays its journal.
 func (s *state) mount() error {
 	t := s.t
 	for _, image := range s.images {
@@ -116,7 +117,7 @@ func (s *state) mount() error {
 	return nil
 }
 
-// path is what a flow's files begin with, or its device.
+// path is the path prefix of a flow's files, or its device.
 func (s *state) path(f flow) string {
 	if f.onDevice() {
 		return s.devices[f.part]
@@ -124,7 +125,7 @@ func (s *state) path(f flow) string {
 	return f.prefix(s.dir)
 }
 
-// recover has the daemon recover all captures.
+// recover makes the daemon recover all captures.
 func (s *state) recover() error {
 	var text []string
 	for _, f := range s.begun {
@@ -136,7 +137,7 @@ func (s *state) recover() error {
 	return s.complaint(d.Log.String())
 }
 
-// complaint is an error where the daemon says that it misses something.
+// complaint returns an error if the daemon's log reports lost data or an error.
 func (s *state) complaint(log string) error {
 	for _, bad := range []string{"is shorter than its durable position", "level=ERROR"} {
 		if strings.Contains(log, bad) {
@@ -146,7 +147,7 @@ func (s *state) complaint(log string) error {
 	return nil
 }
 
-// inspect checks the packets of the flows, or only of those on devices.
+// inspect checks the packets of all flows, or only of those on devices.
 func (s *state) inspect(durable map[uint32]uint64, when string, devices bool) error {
 	var errs []error
 	for _, f := range s.begun {
@@ -170,7 +171,7 @@ func (s *state) inspect(durable map[uint32]uint64, when string, devices bool) er
 	return errors.Join(errs...)
 }
 
-// inFiles are the numbers of a flow's packets in its files.
+// inFiles returns the numbers of a flow's packets in its files.
 func (s *state) inFiles(f flow) (all []uint64, err error) {
 	names, err := filepath.Glob(f.prefix(s.dir) + "-*.pcapng")
 	sort.Strings(names)
@@ -185,12 +186,12 @@ func (s *state) inFiles(f flow) (all []uint64, err error) {
 	return all, err
 }
 
-// spare is how many segments of a ring may be missing of those that fit: the one being
-// written and the one prepared at the cut, and the same of the daemon that recovers.
+// spare is how many segments of a full ring may be missing: the one that the flow was writing at
+// the cut, the one that it had prepared, and the same two of the daemon that recovers.
 const spare = 4
 
-// onDevice are the numbers of a flow's packets in its ring, of which no more than
-// needed was overwritten.
+// onDevice returns the numbers of a flow's packets in its ring. The ring must not have overwritten
+// more segments than necessary.
 func (s *state) onDevice(f flow) ([]uint64, error) {
 	file, err := os.Open(s.images[f.part])
 	if err != nil {
@@ -222,7 +223,7 @@ func (s *state) onDevice(f flow) ([]uint64, error) {
 	return all, err
 }
 
-// numbers are the numbers of a flow's packets, each of which must be as it was sent.
+// numbers returns the numbers of a flow's packets. Each must have the bytes that the guest sent.
 func (s *state) numbers(f flow, captured []testenv.Captured) (all []uint64, err error) {
 	for _, p := range captured {
 		n, ok := testenv.Sequence(p.Data)

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// TestPowerCuts makes one record and opens many states that cuts could have left.
+// TestPowerCuts: every state that a cut could have left has all durable data and recovers.
 func TestPowerCuts(t *testing.T) {
 	testenv.Root(t)
 	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
@@ -24,7 +24,7 @@ func TestPowerCuts(t *testing.T) {
 	t.Run("targets", func(t *testing.T) { (&bench{record: r, flows: r.targets}).cuts(t, cuts, seed) })
 }
 
-// cuts opens so many states, and some that must be found wanting.
+// cuts opens cuts random states, and some of a disk that lies, which the check must find.
 func (b *bench) cuts(t *testing.T, cuts, seed uint64) {
 	for i := range cuts {
 		t.Run(fmt.Sprint("cut", i), func(t *testing.T) {
@@ -41,8 +41,8 @@ func (b *bench) cuts(t *testing.T, cuts, seed uint64) {
 	t.Run("a disk that lies", b.lies)
 }
 
-// place draws a place for a cut: every flow has its share of the cuts. A quarter is right
-// behind a marker, and half where most is pending, right in front of a flush.
+// place draws a place for a cut. Every flow gets its share of the cuts. A quarter of them is right
+// after a marker. Half of them is right before a flush, where most writes are pending.
 func (b *bench) place(i, cuts uint64, r *rand.Rand) int {
 	from, to := b.span(b.flows[i*uint64(len(b.flows))/cuts])
 	at := from + r.IntN(to+1-from)
@@ -63,7 +63,8 @@ func (b *bench) place(i, cuts uint64, r *rand.Rand) int {
 	return at
 }
 
-// span is where a flow is in the record: from behind its first marker up to that of the flow behind it.
+// span returns the entries of a flow in the record: from its first marker to the first marker of
+// the next flow.
 func (b *bench) span(f flow) (from, to int) {
 	to = len(b.Entries)
 	for i := len(b.claims) - 1; i >= 0; i-- {
@@ -77,11 +78,10 @@ func (b *bench) span(f flow) (from, to int) {
 	return from, to
 }
 
-// lies proves that the check can fail: a disk loses what flushes should have made
-// durable, on files and on a device. What it loses is what a flow wrote behind the middle
-// one of its markers. A marker of a slow machine may be behind all that the flow has
-// written; so if nobody notices, it loses what is behind earlier ones, in the end
-// everything of the flow.
+// lies proves that the check can fail. The simulated disk ignores flushes and loses what a flow
+// wrote after its middle marker, for a flow in files and one on a device. On a slow machine that
+// marker may come after everything that the flow wrote. So if the check finds nothing, the disk
+// loses what follows an earlier marker, and in the end everything of the flow.
 func (b *bench) lies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	for _, f := range slices.Compact([]flow{b.flows[0], b.flows[len(b.flows)-1]}) {
@@ -104,7 +104,7 @@ func (b *bench) lies(t *testing.T) {
 	}
 }
 
-// markers are the places behind the markers of a flow, the first of which is where it begins.
+// markers returns the places after each marker of a flow. The first place is where the flow begins.
 func (b *bench) markers(f flow) (places []int) {
 	for _, c := range of(f, b.claims) {
 		places = append(places, c.Entry+1)

@@ -13,17 +13,17 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// record is what a guest has left.
+// record is the result of a run in the guest.
 type record struct {
 	*Log
 	captures, logs, targets []flow
-	base                    []byte // the disk before
+	base                    []byte // the disk before the run
 	claims                  []Claim
 	program                 string // the daemon
 }
 
-// makeRecord boots a guest that captures with each flow, for a while or longer. What runs
-// in the guest is built while it boots.
+// makeRecord boots a guest that runs each flow for a while, longer with long. The programs for the
+// guest are built while it boots.
 func makeRecord(t *testing.T, long bool) *record {
 	t.Helper()
 	begin := time.Now()
@@ -50,8 +50,8 @@ func makeRecord(t *testing.T, long bool) *record {
 	return r
 }
 
-// drive starts the guest, which drives the flows once the file "built" is in dir. What it
-// returns waits for the end, and gives what the guest said.
+// drive starts the guest. It runs the flows once the file "built" is in dir. ended waits for its
+// end and returns its output.
 func drive(t *testing.T, dir string, long bool) (ended func() []byte) {
 	t.Helper()
 	var out bytes.Buffer
@@ -66,7 +66,7 @@ func drive(t *testing.T, dir string, long bool) (ended func() []byte) {
 		t.Fatal(err)
 	}
 	wait := sync.OnceValue(cmd.Wait)
-	t.Cleanup(func() { _ = wait() }) // of a test that failed: its context ends the guest
+	t.Cleanup(func() { _ = wait() }) // after a failed test, whose context ends the guest
 	return func() []byte {
 		t.Helper()
 		if err := wait(); err != nil {
@@ -76,8 +76,8 @@ func drive(t *testing.T, dir string, long bool) (ended func() []byte) {
 	}
 }
 
-// build runs the go command. Nothing that is built for the guest needs cgo, and linking
-// is faster without.
+// build runs the go command without cgo. The programs in the guest do not need cgo, and linking is
+// faster without it.
 func build(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command("go", args...)
@@ -87,7 +87,7 @@ func build(t *testing.T, args ...string) {
 	}
 }
 
-// makeDisk makes a disk with partitions and a file system, and returns what is on it.
+// makeDisk makes a disk with partitions and a file system, and returns its content.
 func makeDisk(t *testing.T, name string) []byte {
 	t.Helper()
 	f, err := os.Create(name)
@@ -119,7 +119,7 @@ func readAll(t *testing.T, name string) []byte {
 	return b
 }
 
-// read reads the record, which must lead from the disk before to the disk after.
+// read reads the record. Applied to the disk before the run, it must give the disk after it.
 func (r *record) read(t *testing.T, log, disk string) {
 	t.Helper()
 	l, err := parse(readAll(t, log), diskBytes)
@@ -145,7 +145,7 @@ func (r *record) read(t *testing.T, log, disk string) {
 	}
 }
 
-// claimed is what was claimed in front of a cut.
+// claimed returns the claims before a cut.
 func (r *record) claimed(at int) []Claim {
 	for n, c := range r.claims {
 		if c.Entry >= at {
@@ -155,7 +155,7 @@ func (r *record) claimed(at int) []Claim {
 	return r.claims
 }
 
-// durableOf is how many packets of each flow are claimed to be durable.
+// durableOf returns how many packets of each flow the claims call durable.
 func durableOf(claims []Claim) map[uint32]uint64 {
 	packets := map[uint32]uint64{}
 	for _, c := range claims {
@@ -166,7 +166,7 @@ func durableOf(claims []Claim) map[uint32]uint64 {
 	return packets
 }
 
-// begun are the flows that say so among the claims.
+// begun returns the flows whose beginning is among the claims.
 func (b *bench) begun(claims []Claim) (some []flow) {
 	for _, f := range b.flows {
 		if len(of(f, claims)) > 0 {

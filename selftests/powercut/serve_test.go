@@ -16,7 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// The wire between the kernel's initiator, which is in the first namespace and nowhere else, and the target.
+// The wire between the target and the kernel's initiator, which works only in the first network namespace.
 const (
 	initiatorCard = "cut0"
 	initiatorAt   = "10.79.2.2"
@@ -26,7 +26,8 @@ const (
 	hostID        = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
 )
 
-// serve has the kernel write to a target by NVMe over Fabrics. What it was told is durable is written down.
+// serve makes the kernel write to a target by NVMe over Fabrics. It marks what the target
+// acknowledged as durable.
 func (d *driver) serve(t *testing.T, f flow) {
 	far := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}).B
 	d.wire(t, &far)
@@ -56,10 +57,11 @@ func host(t *testing.T, name string, args ...string) {
 	}
 }
 
-// wire makes an interface in the first namespace whose other end is in that of an end, and Soft-RoCE of it.
+// wire makes an interface in the first namespace, with its other end in the namespace of far, and a
+// Soft-RoCE device on it.
 func (d *driver) wire(t *testing.T, far *testenv.End) {
 	t.Helper()
-	_ = exec.Command("modprobe", "-q", "crc32_generic").Run() // which only some kernels have apart
+	_ = exec.Command("modprobe", "-q", "crc32_generic").Run() // only some kernels have it as a module
 	for _, module := range []string{"ib_uverbs", "rdma_rxe", "nvme_rdma"} {
 		host(t, "modprobe", module)
 	}
@@ -76,7 +78,7 @@ func (d *driver) wire(t *testing.T, far *testenv.End) {
 	})
 }
 
-// sized makes the file of a target, which is empty and as long as it will be.
+// sized makes the file of a target. The file is empty and has its final size.
 func (d *driver) sized(t *testing.T, f flow) string {
 	t.Helper()
 	name := f.prefix(d.dir)
@@ -96,7 +98,7 @@ func (d *driver) sized(t *testing.T, f flow) string {
 	return name
 }
 
-// namespaceDisk waits for the disk that the kernel has made of the namespace.
+// namespaceDisk waits for the kernel's disk of the NVMe namespace.
 func namespaceDisk(t *testing.T) (disk string) {
 	t.Helper()
 	testenv.Wait(t, testenv.Within(20*time.Second), "the namespace", func() bool {
@@ -114,13 +116,14 @@ func namespaceDisk(t *testing.T) (disk string) {
 	return disk
 }
 
-// Of 16 blocks the first 8 are written one after the other, each durable when it is written (FUA), and the others are made durable together by a flush.
+// The host writes the first 8 of each 16 blocks one by one, each durable on completion (FUA). A
+// flush makes the other 8 durable together.
 const (
 	turn    = 16
 	durably = 8
 )
 
-// write writes blocks for a while, and says how many.
+// write writes blocks for a while and returns how many.
 func (d *driver) write(t *testing.T, f flow, disk string) (n uint64) {
 	t.Helper()
 	plain, err := os.OpenFile(disk, os.O_WRONLY|unix.O_DIRECT, 0)

@@ -9,13 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// A host writes blocks of so many bytes, one behind the other, and no more than there is room for on any target.
+// A host writes blocks of blockLen bytes one after the other, at most as many as fit on any target.
 const (
 	blockLen   = 4096
 	mostBlocks = 8 * mib / blockLen
 )
 
-// block is what the host writes as its nth block. No two sectors are alike.
+// block is the content of the host's block n. No two sectors are equal.
 func (f flow) block(n uint64) []byte {
 	b := make([]byte, blockLen)
 	for i := range blockLen / sector {
@@ -24,7 +24,8 @@ func (f flow) block(n uint64) []byte {
 	return b
 }
 
-// tryTargets looks at what hosts have written: so many blocks of each flow they were told are durable.
+// tryTargets checks the blocks that hosts have written. durable is how many blocks each flow
+// acknowledged as durable.
 func (s *state) tryTargets(durable map[uint32]uint64) error {
 	var errs []error
 	for _, f := range s.begun {
@@ -56,7 +57,7 @@ func (s *state) tryTarget(f flow, durable uint64) error {
 	return nil
 }
 
-// partly reports whether a block has sectors of what was written to it, and zeros.
+// partly reports whether each sector of a block has what the host wrote to it, or zeros.
 func (f flow) partly(b, want []byte) bool {
 	zeros := make([]byte, sector)
 	for at := 0; at < len(b); at += sector {

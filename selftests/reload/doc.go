@@ -1,3 +1,3 @@
-// Package reload tests reloads of a running daemon: flows are added, changed and removed again and
-// again, while others carry traffic and lose nothing.
+// Package reload tests reloads of a running daemon. It adds, changes and removes flows again and
+// again, while other flows carry traffic and lose nothing.
 package reload

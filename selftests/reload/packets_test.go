@@ -11,8 +11,9 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// packets are datagrams as unified-flow-test sends them, on a wire to a flow. They do not run ahead of the flow by more than its
-// rings hold, so that what is lost is lost by the flow, however slow the machine is.
+// packets sends datagrams as unified-flow-test does, on a wire to a flow. It does not run ahead of
+// the flow by more than the flow's rings hold. Any loss is then a fault of the flow, however slow
+// the machine is.
 type packets struct {
 	rig    *rig
 	flow   string
@@ -22,14 +23,15 @@ type packets struct {
 	ended  chan struct{}
 }
 
-// Packets that may be ahead of a flow, how many are sent between two looks at it, and their bytes in front of the payload.
+// How many packets may be ahead of a flow, how many are sent between two checks of it, and the
+// length of their headers.
 const (
 	ahead   = 800
 	look    = 100
 	headers = 14 + 20 + 8
 )
 
-// send begins to send.
+// send starts to send.
 func (r *rig) send(w wire, flow string) *packets {
 	r.t.Helper()
 	from := testenv.End{Namespace: r.A.Namespace, Ifname: w.name, MAC: make(net.HardwareAddr, 6), IP: netip.MustParseAddr("10.78.0.1")}
@@ -68,12 +70,13 @@ func (p *packets) run() {
 	}
 }
 
-// wait waits until the flow has taken what was sent, but for what may be ahead. It is false when that takes too long.
+// wait waits until the flow has received the sent packets, except those that may be ahead. It
+// returns false if that takes too long.
 func (p *packets) wait(n uint64) bool {
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end) && !p.quit.Load(); time.Sleep(5 * time.Millisecond) {
 		s, err := p.rig.Status()
 		if err != nil {
-			continue // it is slow, or gone, which the test notices
+			continue // it is slow, or gone; the test detects that
 		}
 		for _, f := range s.Flows {
 			if f.Name == p.flow && f.Offered-f.Waiting+ahead >= n {

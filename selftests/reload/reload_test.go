@@ -13,19 +13,22 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// few is how many reloads the short form has: each kind once, and a second time the configuration that is the smallest.
+// few is the number of reloads in the short form: each kind once, and the smallest configuration a
+// second time.
 const few = 7
 
-// What clients send, for each reload, and how fast: packets for longer than messages, of which a reload waits for its share.
+// The number of messages for each reload, and the rates. Packets are sent for longer than messages,
+// and a reload waits for its share of the messages.
 const (
 	step        = 1000
 	messageRate = 1000 // a second
 	packetRate  = 800
 )
 
-// TestReloads changes the configuration of a daemon again and again, by command and by signal, among them some with mistakes and some that
-// cannot be applied. Flows come, change and go; a capture, a feed and a log stay, and lose nothing of steady traffic. A log that
-// changes each time loses nothing either: its client comes back with its session. In the end nothing has grown.
+// TestReloads: reloads by command and by signal, some with mistakes and some that cannot be
+// applied, do not affect other flows. Flows are added, changed and removed. A capture, a feed and a
+// log stay, and lose nothing of steady traffic. A log that changes each time loses nothing either:
+// its client continues its session. At the end the daemon uses no more resources than before.
 func TestReloads(t *testing.T) {
 	count := setting.Number(t, "UNIFIEDD_RELOADS", few)
 	r := newRig(t, (count+2)*step)
@@ -46,7 +49,7 @@ func TestReloads(t *testing.T) {
 	}
 }
 
-// rig is a daemon that is reloaded, and those at the other ends of its flows.
+// rig has a daemon that is reloaded, and the programs at the other ends of its flows.
 type rig struct {
 	t *testing.T
 	*testenv.Pair
@@ -57,8 +60,8 @@ type rig struct {
 	packets  []*packets
 	since    map[string]time.Time // when flows that stay began
 	applied  uint64
-	outcomes map[status.Outcome]uint64 // as they should be counted
-	together uint64                    // reloads while every client was at work
+	outcomes map[status.Outcome]uint64 // the expected counters
+	together uint64                    // reloads while every client was active
 	flush    uint64                    // of the log that changes
 }
 
@@ -85,7 +88,7 @@ func newRig(t *testing.T, total uint64) *rig {
 	return r
 }
 
-// talk starts who appends to both logs and takes what the feed sends.
+// talk starts the program that appends to both logs and receives from the feed.
 func (r *rig) talk() *daemon.Client {
 	r.t.Helper()
 	messages := []string{"-count", fmt.Sprint(r.total), "-rate", fmt.Sprint(messageRate), "-size", "700", "-timeout", "55m"}
@@ -99,10 +102,11 @@ func (r *rig) at(port int) string { return fmt.Sprintf("%s:%d", r.B.IP, port) }
 
 func (r *rig) file(name string) string { return filepath.Join(r.dir, name) }
 
-// stay is how many flows stay, the first ones of the configuration.
+// stay is the number of flows that stay, the first ones of the configuration.
 const stay = 3
 
-// text is configuration i: those flows that stay, a log that is another each time, and what comes and goes. Behind it is the rest.
+// text returns configuration i: the flows that stay, a log that differs each time, and the flows of
+// guests. rest follows them.
 func (r *rig) text(i uint64, rest string) string {
 	text := fmt.Sprintf(`
 region: {size: 128MiB, extents: 24}
@@ -123,7 +127,8 @@ flows:
 	return text + r.guests(i) + rest
 }
 
-// guests are the flows of configuration i that come and go. They take interfaces, files and devices over from each other.
+// guests returns the flows of configuration i that are added and removed. One uses interfaces,
+// files and devices that another used before.
 func (r *rig) guests(i uint64) string {
 	capture := func(name, iface, file string) string {
 		return fmt.Sprintf("  - {name: %s, from: {interface: %s, ring: 64}, to: {file: %s, segment: {size: 1MiB}}}\n", name, iface, r.file(file))
@@ -141,7 +146,7 @@ func (r *rig) guests(i uint64) string {
 	return ""
 }
 
-// reload is reload i of the test, once the clients are so far.
+// reload does reload i of the test, after the clients have sent their share.
 func (r *rig) reload(i uint64) {
 	r.t.Helper()
 	r.Until(r.t, "clients to send", func(s *status.Daemon) bool { return s.Flows[1].Log.Acknowledged >= i*step })
@@ -157,7 +162,7 @@ func (r *rig) reload(i uint64) {
 	r.apply(i)
 }
 
-// apply has the daemon go on with configuration i, by command and by signal in turns.
+// apply makes the daemon apply configuration i, alternately by command and by signal.
 func (r *rig) apply(i uint64) {
 	r.t.Helper()
 	r.flush++
@@ -176,7 +181,7 @@ func (r *rig) apply(i uint64) {
 	r.check()
 }
 
-// attempts is how many reloads have ended.
+// attempts returns how many reloads have ended.
 func attempts(s status.Daemon) (n uint64) {
 	for _, m := range s.Config.Reloads {
 		n += m
@@ -184,7 +189,7 @@ func attempts(s status.Daemon) (n uint64) {
 	return n
 }
 
-// fails has the daemon refuse a configuration, or go back from it.
+// fails checks that the daemon refuses a configuration, or rolls it back.
 func (r *rig) fails(i uint64, outcome status.Outcome, rest string) {
 	r.t.Helper()
 	r.flush++
@@ -199,15 +204,15 @@ func (r *rig) fails(i uint64, outcome status.Outcome, rest string) {
 	}
 }
 
-// check holds the daemon to what it should be: its flows run, those that stay began when they did, every frame has an owner,
-// and what was done is counted.
+// check checks the daemon: its flows run, those that stay have not restarted, every frame has an
+// owner, and the counters match.
 func (r *rig) check() status.Daemon {
 	r.t.Helper()
 	s := r.status()
 	for _, f := range s.Flows {
 		began, stays := r.since[f.Name]
 		if f.Name == "feed" && r.packets[1].over() {
-			stays = false // its peer leaves when it has everything, and it waits for that
+			stays = false // its peer leaves when it has everything, and the flow waits for the peer
 		}
 		if !f.State.Up() || stays && !f.Since.Equal(began) {
 			r.t.Fatalf("flow %s is %s since %v: %s\n%s\n%s", f.Name, f.State, f.Since, f.Error, &r.client.Out, r.Log)
@@ -240,7 +245,8 @@ func (r *rig) status() status.Daemon {
 	return s
 }
 
-// finish waits for the clients, and finds all that they sent: in the ledgers, at the far end, and on the disk.
+// finish waits for the clients, and finds all that they sent: in the ledgers, at the remote end,
+// and on the disk.
 func (r *rig) finish() {
 	r.t.Helper()
 	for _, p := range r.packets {

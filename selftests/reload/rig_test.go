@@ -9,25 +9,28 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// program is the path of the program under test, and flowTest that of its clients, built once.
+// program is the path of the program under test, and flowTest that of its clients. They are built
+// once.
 var program, flowTest string
 
 func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }
 
-// wire is a veth pair between the namespaces, beside that for RDMA. Its ends have the same name.
+// wire is a veth pair between the namespaces, in addition to that for RDMA. Its ends have the same
+// name.
 type wire struct {
 	name string
 	net  int // of its addresses
 }
 
-// Packets that are captured, and that are sent on; and what flows come to and leave.
+// The wires for packets to capture, for packets to forward, and for flows that are added and
+// removed.
 var (
 	captured = wire{"cap", 1}
 	fed      = wire{"fed", 2}
 	spares   = []wire{{"one", 3}, {"two", 4}}
 )
 
-// join makes the wire. The kernel says nothing on it by itself.
+// join makes the wire. The kernel sends no packets of its own on it.
 func (w wire) join(t *testing.T, p *testenv.Pair) {
 	t.Helper()
 	p.A.Run(t, "ip", "link", "add", w.name, "type", "veth", "peer", "name", w.name, "netns", p.B.Name)
@@ -38,7 +41,7 @@ func (w wire) join(t *testing.T, p *testenv.Pair) {
 	}
 }
 
-// flowTest starts one at end A.
+// flowTest starts a client at end A.
 func (r *rig) flowTest(args ...string) *daemon.Client {
 	r.t.Helper()
 	return daemon.StartClient(r.t, flowTest, &r.A, args...)

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// usage is what a process has of what can leak.
+// usage has the resources that a process may leak.
 type usage struct {
 	Goroutines, Files, Heap, Resident, HugePages uint64
-	Frames                                       int64 // of the region that nobody has
+	Frames                                       int64 // free frames of the region
 }
 
-// usage is that of the daemon, once it is at rest.
+// usage returns the usage of an idle daemon.
 func (r *rig) usage() (u usage) {
 	r.t.Helper()
 	s := r.status()
 	u.Frames = s.Region.Owners["pool"]
 	u.Goroutines, u.Heap = ^uint64(0), ^uint64(0)
-	for range 20 { // the fewest: some come for a moment only
+	for range 20 { // take the minimum: some exist only for a moment
 		if _, err := r.Page("/debug/pprof/heap?gc=1"); err != nil {
 			r.t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func (r *rig) usage() (u usage) {
 	return u
 }
 
-// number is what a line has behind a name.
+// number returns the number after a name at the start of a line.
 func (r *rig) number(text, name string) uint64 {
 	r.t.Helper()
 	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `\s+(\S+)`).FindStringSubmatch(text)
@@ -60,13 +60,15 @@ func (r *rig) number(text, name string) uint64 {
 	return uint64(n)
 }
 
-// grown reports whether more is in use than before. Frames in use differ with what is on its way.
+// grown reports whether more is in use than before. The number of frames in use varies with the
+// traffic in flight.
 func (u usage) grown(before usage) bool {
 	const heap, frames = 4 << 20, 600
 	return u.Goroutines > before.Goroutines || u.Files > before.Files || u.HugePages != before.HugePages || u.Heap > before.Heap+heap || u.Frames < before.Frames-frames
 }
 
-// usageAgain is what is in use once that is no more than before, or after a while: what ended lately leaves a little later.
+// usageAgain returns the usage as soon as it is no more than before, or fails after a while.
+// Resources of flows that just ended are freed a little later.
 func (r *rig) usageAgain(before usage) (u usage) {
 	r.t.Helper()
 	for range 40 {

@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// says reports whether a text has all of others.
+// says reports whether a text contains all the others.
 func says(text string, all []string) bool {
 	for _, one := range all {
 		if !strings.Contains(text, one) {
@@ -17,15 +17,15 @@ func says(text string, all []string) bool {
 	return true
 }
 
-// mark is how far each flow is at a moment.
+// mark is a snapshot of the progress of each flow.
 type mark struct {
 	at   time.Time
 	came map[string]uint64
-	lost map[string]uint64 // by flow: of all reasons together
+	lost map[string]uint64 // by flow: the sum over all reasons
 	pool int64
 	held int64 // frames granted to peers
-	wait int64 // receives that wait for a message
-	pair int   // queue pairs that are open
+	wait int64 // posted receives
+	pair int   // open queue pairs
 }
 
 func (r *rig) mark() mark {
@@ -41,7 +41,7 @@ func (r *rig) mark() mark {
 	return m
 }
 
-// pairs is how many queue pairs the daemon's devices have open.
+// pairs returns how many queue pairs the daemon's devices have open.
 func pairs(s *status.Daemon) (n int) {
 	for _, d := range s.RDMA {
 		n += d.QueuePairs
@@ -49,7 +49,7 @@ func pairs(s *status.Daemon) (n int) {
 	return n
 }
 
-// lost is what a flow has lost, at its source or on the way to the peer that is to get everything.
+// lost returns how much a flow has lost at its source, or on the way to the peer that must get everything.
 func lost(f *status.Flow) (n uint64) {
 	for _, k := range f.Dropped {
 		n += k
@@ -62,11 +62,12 @@ func lost(f *status.Flow) (n uint64) {
 	return n
 }
 
-// How long rates are compared for: until a flow has kept it, and at most.
+// The longest time over which a rate is measured. The measurement ends earlier if the flow has kept
+// its rate.
 const mostSpan = 15 * time.Second
 
-// kept reports which flows of some did not keep the rate since a mark that they had before: four fifths of it, over the span, or over a longer one
-// where the machine was busy meanwhile. They must not have lost anything either.
+// kept checks that the named flows kept their rates since a mark and lost nothing. A flow keeps its rate if
+// it reaches four fifths of before over the span. On a busy machine the span may grow up to mostSpan.
 func (r *rig) kept(since mark, span time.Duration, before map[string]float64, names ...string) {
 	r.t.Helper()
 	for _, name := range names {
@@ -90,8 +91,9 @@ func (r *rig) kept(since mark, span time.Duration, before map[string]float64, na
 	}
 }
 
-// rates measures how many a second each flow brings to its far end, which must be four fifths of what is sent. Where one makes up for the machine having
-// been busy, more than what is sent does not count.
+// rates measures how many items a second each flow delivers to its far end. It waits until each
+// flow reaches four fifths of the rate that is sent. A flow that catches up after the machine was
+// busy counts with at most the rate that is sent.
 func (r *rig) rates(span time.Duration) map[string]float64 {
 	r.t.Helper()
 	begin := r.mark()
@@ -107,7 +109,7 @@ func (r *rig) rates(span time.Duration) map[string]float64 {
 	return all
 }
 
-// rateOf is how many a second are sent to a flow.
+// rateOf returns how many items a second are sent to a flow.
 func rateOf(flow string) float64 {
 	if flow == "blocks" {
 		return requestRate
@@ -115,7 +117,7 @@ func rateOf(flow string) float64 {
 	return rate
 }
 
-// back waits until everything is as it was at a mark: frames in the pool, grants, and who is connected.
+// back waits until everything is as at a mark: frames in the pool, grants, receives and connections.
 func (r *rig) back(to mark) {
 	r.t.Helper()
 	what := ""
@@ -127,10 +129,11 @@ func (r *rig) back(to mark) {
 	r.await("frames, grants, receives and connections to be back", func() bool { what = r.isBack(to); return what == "" })
 }
 
-// spareReceives are those that messages under way may have taken at the moment; a peer's that is lost are more.
+// spareReceives is how many receives messages in flight may occupy. A lost peer's receives are more.
 const spareReceives = 4
 
-// spareGrants are those that messages under way may make the difference of: what is granted for messages is one frame each.
+// spareGrants is by how many granted frames messages in flight may change the count. Each message
+// has a grant of one frame.
 func (r *rig) spareGrants() int64 {
 	if r.method == "write" {
 		return spareReceives
@@ -138,7 +141,7 @@ func (r *rig) spareGrants() int64 {
 	return 0
 }
 
-// isBack says what is not.
+// isBack names something that differs from the mark. It is empty if nothing does.
 func (r *rig) isBack(to mark) string {
 	s := r.status()
 	if n := s.Region.Owners["pool"]; n != to.pool {
@@ -190,7 +193,7 @@ func connected(f *status.Flow) bool {
 	return clients == 0 && peers == 0
 }
 
-// settle waits until everything that was sent has arrived, or is counted as lost.
+// settle waits until everything that was sent has arrived or is counted as lost.
 func (r *rig) settle() {
 	r.t.Helper()
 	r.await("all that was sent to arrive", func() bool {
@@ -217,7 +220,7 @@ func sum(by map[string]uint64) (n uint64) {
 	return n
 }
 
-// account holds what was sent to what came, once everything has ended, with the last status.
+// account compares what was sent with what arrived. It needs the last status, after all flows ended.
 func (r *rig) account(s status.Daemon) {
 	t := r.t
 	t.Helper()
@@ -229,7 +232,7 @@ func (r *rig) account(s status.Daemon) {
 			t.Errorf("flow %s: %d packets were sent, %d received, and lost %v; %d are missing", name, sent, f.Packets, f.Dropped, f.Missing)
 		}
 	}
-	lost := r.failed.sent - r.failed.durable // at most, by runs that failed
+	lost := r.failed.sent - r.failed.durable // upper limit: packets lost by failed runs
 	if n, least := r.captures.packets, r.failed.durable+capture.Packets; n < least || n > least+lost || r.captures.missing > sum(capture.Dropped)+lost {
 		t.Errorf("the capture has %d packets and %d gaps; the flow had %d and lost %v, and failed runs of it %d of %d", n, r.captures.missing, capture.Packets, capture.Dropped,
 			r.failed.durable, r.failed.sent)

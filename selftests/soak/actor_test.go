@@ -15,22 +15,23 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// actor is a party at work in a process of its own.
+// actor is a running party, in its own process.
 type actor struct {
 	site   *site
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	log    daemon.Log
 	ended  chan struct{}
-	err    error // how it ended, once ended is closed
+	err    error // why it ended, valid once ended is closed
 	mu     sync.Mutex
-	said   map[string]tally // last
+	said   map[string]tally // the last tallies
 }
 
-// memory is the region of a party, in bytes. It has no huge pages: those of one that is killed come back late, and may be others' by then.
+// memory is the region of a party, in bytes. It has no huge pages. The kernel frees the huge pages
+// of a killed process late, and another process may take them first.
 const memory = 16 << 20
 
-// enter starts a party at a site, and does not wait for anything. It is killed at the end of the test if it is still there.
+// enter starts a party at a site and does not wait for it. The end of the test kills it if it still runs.
 func enter(t *testing.T, s *site, jobs ...job) *actor {
 	t.Helper()
 	text, err := json.Marshal(party{Memory: memory, Jobs: jobs})
@@ -60,7 +61,7 @@ func enter(t *testing.T, s *site, jobs ...job) *actor {
 	return a
 }
 
-// listener takes what an actor says.
+// listener parses an actor's output.
 type listener struct {
 	actor *actor
 	rest  []byte
@@ -84,14 +85,14 @@ func (l *listener) Write(b []byte) (int, error) {
 	}
 }
 
-// of is how far a job is.
+// of returns the progress of a job.
 func (a *actor) of(name string) tally {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.said[name]
 }
 
-// tell gives an order.
+// tell sends an order to the party.
 func (a *actor) tell(t *testing.T, order, name string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(a.orders, order, name); err != nil {
@@ -99,7 +100,7 @@ func (a *actor) tell(t *testing.T, order, name string) {
 	}
 }
 
-// signal sends a signal.
+// signal sends a signal to the process.
 func (a *actor) signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	if err := a.cmd.Process.Signal(s); err != nil {
@@ -107,13 +108,13 @@ func (a *actor) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// kill ends it as a crash does.
+// kill ends the process as a crash does.
 func (a *actor) kill() {
-	_ = a.cmd.Process.Kill() // it may have ended by itself
+	_ = a.cmd.Process.Kill() // the process may have ended already
 	<-a.ended
 }
 
-// leave has it end in good order, and its jobs with it.
+// leave makes the party end its jobs and exit without an error.
 func (a *actor) leave(t *testing.T) {
 	t.Helper()
 	_ = a.orders.Close()
@@ -128,7 +129,7 @@ func (a *actor) leave(t *testing.T) {
 	}
 }
 
-// fine fails the test when something is wrong with one of its jobs.
+// fine fails the test if one of the party's jobs reports an error.
 func (a *actor) fine(t *testing.T) {
 	t.Helper()
 	a.mu.Lock()

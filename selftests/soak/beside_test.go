@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// TestFaultsBesideOthers has one thing after the other go wrong. Flows that are not concerned keep their rate and lose nothing; afterwards
-// all flows run, and frames, grants and connections are what they were.
+// TestFaultsBesideOthers: while a fault lasts, flows that it does not affect keep their rate and
+// lose nothing. Afterwards all flows run, and frames, grants and connections are as before.
 //
-// The short form has the faults that no test of one flow has; UNIFIEDD_FAULTS=1 has all, for longer.
+// The short form has the faults that no test of a single flow has. UNIFIEDD_FAULTS=1 has all
+// faults, for longer.
 func TestFaultsBesideOthers(t *testing.T) {
 	for _, f := range forms {
 		t.Run(f.name, func(t *testing.T) { newRig(t, f).sufferAll() })
@@ -29,7 +30,7 @@ func (r *rig) sufferAll() {
 	r.leave()
 }
 
-// suffer has a fault happen, beside the flows that it does not concern.
+// suffer causes a fault and checks the flows that it does not affect.
 func (r *rig) suffer(f *fault, span time.Duration) {
 	r.t.Helper()
 	r.look()
@@ -46,7 +47,7 @@ func (r *rig) suffer(f *fault, span time.Duration) {
 	r.sinks.fine(r.t)
 }
 
-// look verifies what is on disk so far.
+// look verifies what the flows have written to disk so far.
 func (r *rig) look() {
 	r.t.Helper()
 	if durable := r.flow("capture").Durable.File; durable != "" {

@@ -13,19 +13,20 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// captures verifies the segments of the capture, and removes those that are complete, so that a small disk is enough.
+// captures verifies the segments of the capture. It removes complete ones, so that a small disk is enough.
 type captures struct {
 	t       *testing.T
 	dir     string
-	device  string // of a ring in place of files in the directory; empty: none
-	packets uint64 // found, and every byte verified
-	last    uint64 // number of the last one
-	missing uint64 // numbers left out before it
+	device  string // of a ring instead of files in the directory; empty: files
+	packets uint64 // packets found, every byte of them verified
+	last    uint64 // number of the last packet
+	missing uint64 // numbers missing before last
 }
 
 func followCaptures(t *testing.T, dir string) *captures { return &captures{t: t, dir: dir} }
 
-// look verifies the segments that lie well before the one that is durable; empty: all.
+// look verifies the segments that are older than the one before durable. If durable is empty, it
+// verifies all.
 func (c *captures) look(durable string) {
 	c.t.Helper()
 	if c.device != "" {
@@ -56,7 +57,7 @@ func (c *captures) look(durable string) {
 	}
 }
 
-// export verifies what is on the device, which is large enough for all that comes.
+// export verifies the ring on the device. The device is large enough for all packets of the test.
 func (c *captures) export() {
 	c.t.Helper()
 	name := filepath.Join(c.t.TempDir(), "export.pcapng")
@@ -81,7 +82,7 @@ func (c *captures) came(name string, packet []byte) {
 	c.packets, c.missing, c.last = c.packets+1, c.missing+n-c.last-1, n
 }
 
-// records verifies the log, as it is written.
+// records verifies the log while the flow writes it.
 type records struct {
 	t        *testing.T
 	log      *journal.Log
@@ -106,7 +107,7 @@ func followRecords(t *testing.T, device string) *records {
 	return r
 }
 
-// look verifies what there is; all: it is looked through to its end.
+// look verifies the records that are there. With all it reads to the end of the log.
 func (r *records) look(all bool) {
 	r.t.Helper()
 	next := r.from.Poll

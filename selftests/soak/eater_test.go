@@ -9,7 +9,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// What is looked at of a packet over Ethernet and IPv4, from the protocol on: that, UDP's port to, and the operation.
+// The eater loads part of an Ethernet and IPv4 packet, beginning with the IP protocol. It checks
+// the protocol, the UDP destination port and the RDMA opcode.
 const (
 	viewAt      = 14 + 9
 	portAt      = 14 + 20 + 2 - viewAt
@@ -17,14 +18,14 @@ const (
 	viewed      = operationAt + 1
 )
 
-// The last packets of longer messages of an RC queue pair.
+// Opcodes of the last packets of longer messages of an RC queue pair.
 var (
 	lastOfSend  = []int32{0x02}
 	lastOfWrite = []int32{0x08, 0x09}
 )
 
-// eat has the hub swallow packets with such operations that come from a site, and that go there, until the function that it returns is
-// called. Messages of several packets then begin, and never end.
+// eat makes the hub drop packets with these opcodes that come from a site or go to it, until stop
+// is called. Messages of several packets then begin and never end.
 func (w *world) eat(t *testing.T, s *site, operations []int32) (stop func()) {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: eater(operations)})
@@ -53,7 +54,7 @@ func (w *world) eat(t *testing.T, s *site, operations []int32) (stop func()) {
 	}
 }
 
-// eater drops (TC_ACT_SHOT) packets of RoCE with one of those operations.
+// eater drops (TC_ACT_SHOT) RoCE packets with one of these opcodes.
 func eater(operations []int32) asm.Instructions {
 	const view = -24 // on the stack
 	all := asm.Instructions{

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// Payloads of messages begin with their seed and number; the rest follows from them.
+// A payload begins with its seed and number. The other bytes follow from these two.
 const headLen = 16
 
 func putMessage(b []byte, seed, n uint64) {
@@ -35,10 +35,11 @@ func readMessage(b []byte) (seed, n uint64, err error) {
 	return seed, n, nil
 }
 
-// goodbye is how long the end of a job may take: connections may have to be made again for it.
+// goodbye is the time limit for the start and the end of a job. A job may have to reconnect in that time.
 const goodbye = time.Minute
 
-// append sends messages at the rate until it is to end, and then waits for the last acknowledgement.
+// append sends messages at the job's rate until the job is to end. Then it waits for the last
+// acknowledgement.
 func (w *work) append() error {
 	opening, cancel := context.WithTimeout(w.ctx, goodbye)
 	defer cancel()
@@ -76,7 +77,7 @@ func (w *work) look(a *client.Appender, sent uint64) {
 	w.note(func(t *tally) { t.Messages, t.Done, t.Broken = sent, s.Acknowledged, s.Failures })
 }
 
-// receive takes messages until it is to end.
+// receive receives messages until the job is to end.
 func (w *work) receive() error {
 	s, err := w.client.Listen(w.ctx, client.SinkConfig{Listen: w.Address, Flow: w.Flow, Window: w.Depth, Senders: 4, Write: w.Write})
 	if err != nil {
@@ -100,7 +101,7 @@ func (w *work) receive() error {
 	}
 }
 
-// came verifies a message, and holds its number against those before of the same seed.
+// came verifies a message, and compares its number with the last one of the same seed.
 func (w *work) came(last map[uint64]uint64, payload []byte) error {
 	seed, n, err := uint64(0), uint64(0), error(nil)
 	if w.Packets {
@@ -131,10 +132,10 @@ func (w *work) came(last map[uint64]uint64, payload []byte) error {
 	return nil
 }
 
-// blockSize is the unit of what is served, and of its contents.
+// blockSize is the unit of served blocks. Each block's content follows from its number.
 const blockSize = 4096
 
-// read asks for blocks at random at the rate, and connects again where it has to.
+// read requests random blocks at the job's rate, and reconnects when necessary.
 func (w *work) read() error {
 	random := rand.New(rand.NewPCG(w.Seed, 0))
 	begin, asked := time.Now(), uint64(0)
@@ -166,7 +167,7 @@ func (w *work) read() error {
 	return nil
 }
 
-// refused counts a request that the server could not do, which is no reason to connect again.
+// refused counts a request that the server could not serve. The job does not reconnect after it.
 func (w *work) refused(err error) bool {
 	if !errors.Is(err, protocol.DiskError) {
 		return false
@@ -175,14 +176,14 @@ func (w *work) refused(err error) bool {
 	return true
 }
 
-// wrongError says that bytes are not what they must be.
+// wrongError reports the offset of wrong bytes.
 type wrongError struct{ at uint64 }
 
 func (e *wrongError) Error() string {
 	return fmt.Sprintf("the block at %d is not what it was made", e.at)
 }
 
-// fetch reads one piece and verifies it.
+// fetch reads one block and verifies it.
 func (w *work) fetch(b *client.Blocks, offset uint64) error {
 	asked := false
 	ask := func() (uint64, int, bool) {

@@ -11,7 +11,7 @@ import (
 // program is the path of the daemon, built once.
 var program string
 
-// partyVariable makes the test binary a program at the other end of flows.
+// partyVariable makes the test binary run as a party.
 const partyVariable = "UNIFIEDD_SOAK_PARTY"
 
 func TestMain(m *testing.M) {

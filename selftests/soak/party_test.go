@@ -16,13 +16,13 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// party is what a program at the other end of flows is told: jobs that it does at the same time over one RDMA device.
+// party describes a program at the other end of flows. It runs its jobs concurrently over one RDMA device.
 type party struct {
 	Memory uint64
 	Jobs   []job
 }
 
-// job is one thing that a party does until it is told to end it. Kind is append, receive or read.
+// job is one task that a party performs until it is told to end. Kind is append, receive or read.
 type job struct {
 	Name, Kind string
 	Address    string
@@ -30,32 +30,32 @@ type job struct {
 	Seed       uint64
 	Size       int
 	Rate       float64 // messages or requests a second
-	Depth      int     // messages under way; receiving, of each sender
-	Packets    bool    // what is received are packets of testenv's
-	Lossy      bool    // some of what is received may be missing
-	Write      bool    // what is received is written, and not sent
+	Depth      int     // messages in flight; for receive, from each sender
+	Packets    bool    // received messages are packets of testenv
+	Lossy      bool    // received messages may have gaps
+	Write      bool    // peers write messages (RDMA WRITE) instead of sending them
 }
 
-// tally is how far a job is.
+// tally is the progress of a job.
 type tally struct {
-	Messages uint64 // sent; or received, or read, and every byte verified
-	Done     uint64 // of those sent, how many are acknowledged
-	Last     uint64 // highest number of what came
-	Missing  uint64 // numbers that were left out before it
-	Repeated uint64 // numbers that came again
-	Refused  uint64 // requests that the server could not do
+	Messages uint64 // sent; or received or read, with every byte verified
+	Done     uint64 // sent messages that are acknowledged
+	Last     uint64 // highest number received
+	Missing  uint64 // numbers missing before Last
+	Repeated uint64 // numbers received again
+	Refused  uint64 // requests that the server could not serve
 	Broken   uint64 // connections that ended
-	Ended    bool   // in good order
-	Error    string `json:",omitempty"` // what must not be
+	Ended    bool   // without an error
+	Error    string `json:",omitempty"` // why the job failed
 }
 
-// work is a job at work.
+// work is a running job.
 type work struct {
 	job
 	client *client.Client
 	ctx    context.Context // ends when the job is to end
 	end    context.CancelFunc
-	slow   atomic.Bool // take no more than a few messages a second
+	slow   atomic.Bool // receive only a few messages a second
 	mu     sync.Mutex  // guards the rest
 	now    tally
 }
@@ -72,11 +72,11 @@ func (w *work) tally() tally {
 	return w.now
 }
 
-// sayEvery is how often a party says how far it is.
+// sayEvery is how often a party prints its tallies.
 const sayEvery = 100 * time.Millisecond
 
-// beParty is the program: it does its jobs, says how far they are on standard output, and takes orders from standard input. It returns the exit
-// status.
+// beParty is the party's program. It runs the jobs, prints their tallies on standard output, and
+// reads orders from standard input. It returns the exit status.
 func beParty(text string) int {
 	var p party
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -107,7 +107,7 @@ func beParty(text string) int {
 	return 0
 }
 
-// say prints the tallies now and then, and once more at the end.
+// say prints the tallies at intervals, and once more at the end.
 func say(all map[string]*work, over chan struct{}) {
 	out := json.NewEncoder(os.Stdout)
 	for last := false; ; {
@@ -115,7 +115,7 @@ func say(all map[string]*work, over chan struct{}) {
 		for name, w := range all {
 			now[name] = w.tally()
 		}
-		_ = out.Encode(now) // nobody may listen any more
+		_ = out.Encode(now) // the test may have closed the pipe
 		if last {
 			return
 		}
@@ -127,7 +127,7 @@ func say(all map[string]*work, over chan struct{}) {
 	}
 }
 
-// obey takes orders: what to do and a job's name. Without anybody to give them everything ends.
+// obey executes orders: a verb and a job's name. When standard input ends, it ends all jobs.
 func obey(all map[string]*work) {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		order, name, _ := strings.Cut(in.Text(), " ")
@@ -149,7 +149,7 @@ func obey(all map[string]*work) {
 	}
 }
 
-// run does the job, and notes what went wrong.
+// run runs the job and records its error.
 func (w *work) run() {
 	err := map[string]func() error{"append": w.append, "receive": w.receive, "read": w.read}[w.Kind]()
 	w.note(func(t *tally) {
@@ -159,14 +159,14 @@ func (w *work) run() {
 	})
 }
 
-// pace keeps the job's rate, and makes up for what came too late. It reports whether to go on.
+// pace keeps the job's rate, and catches up if the job is late. It reports whether to continue.
 func (w *work) pace(begin time.Time, n uint64) bool {
 	early := time.Until(begin.Add(time.Duration(float64(n) / w.Rate * float64(time.Second))))
 	if early < time.Millisecond {
 		return w.ctx.Err() == nil
 	}
 	select {
-	case <-time.After(max(early, 5*time.Millisecond)): // several at once, with fewer wake-ups
+	case <-time.After(max(early, 5*time.Millisecond)): // one wake-up for several messages
 		return true
 	case <-w.ctx.Done():
 		return false

@@ -9,11 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// policies of a feed's peer, and what it says of messages that a slow one does not get.
+// policies maps each policy of a feed's peer to the reason under which it counts the messages that
+// a slow peer does not get.
 var policies = map[string]string{"drop_newest": "queue_full", "drop_oldest": "oldest", "disconnect": "disconnected", "wait": ""}
 
-// TestFeedPolicies: what is sent to a peer that is slow beside one that is not is counted exactly: every packet was acknowledged by it, or dropped for the
-// reason that its policy has; where the flow waits for it, it gets everything, and so does the other one always.
+// TestFeedPolicies: a feed with one slow and one fast peer counts every packet of the slow peer as
+// acknowledged, or as dropped for its policy's reason. With the policy wait the slow peer gets
+// every packet. The fast peer always does.
 func TestFeedPolicies(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 40<<20)
@@ -23,7 +25,8 @@ func TestFeedPolicies(t *testing.T) {
 	}
 }
 
-// The packets of a feed: more than the slow peer's queue, which is longer than what that has room for: what is under way cannot be taken back.
+// fedPackets is larger than the slow peer's queue, so that the policy applies. The queue holds more
+// messages than the peer has receives posted. Messages in flight cannot be taken back.
 const (
 	fedPackets = 500
 	fedQueue   = 128
@@ -64,7 +67,7 @@ flows:
 		if i == 1 {
 			lost = p.Dropped[reason]
 		}
-		had := came.Messages // with its connection, a peer loses acknowledgements
+		had := came.Messages // a peer that is disconnected loses acknowledgements
 		if policy == "disconnect" && had > p.Acknowledged {
 			had = p.Acknowledged
 		}
@@ -77,7 +80,7 @@ flows:
 	}
 }
 
-// settled reports whether nothing is under way to peers.
+// settled reports whether no message waits for a peer or is in flight.
 func settled(f *status.Flow) bool {
 	for _, p := range f.Sends.Peers {
 		if p.Waiting+p.InFlight > 0 {

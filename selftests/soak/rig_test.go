@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// rig is a daemon with all five flows and who keeps up traffic on them.
+// rig is a daemon with all five flows, and the programs that send and receive its traffic.
 type rig struct {
 	*world
 	form
@@ -25,16 +25,16 @@ type rig struct {
 	sources   *actor
 	sinks     *actor
 	other     *actor
-	storage   string // directory of a small file system: of the capture, or, swapped, of the log
-	device    string // of the log; swapped, of the capture
-	log       string // where the log is
-	image     string // file behind the device that blocks are read from
+	storage   string // directory of a small file system, for the capture; if swapped, for the log
+	device    string // device of the log; if swapped, of the capture
+	log       string // path of the log
+	image     string // file behind the device that serves blocks
 	captures  *captures
 	records   *records
 	failed    failed            // runs of the capture that failed
-	guests    uint64            // that have come
-	warned    int               // how long the daemon's log was before the other peer was killed
-	otherCame map[string]uint64 // messages that others of the other peer's name had, by flow
+	guests    uint64            // guests so far
+	warned    int               // length of the daemon's log when the other peer was killed
+	otherCame map[string]uint64 // messages that earlier processes of the other peer received, by flow
 }
 
 // Ports of the flows and of the receivers.
@@ -46,10 +46,10 @@ const (
 	passedPort = 7482
 )
 
-// What the traffic is: rates a second, and bytes.
+// The traffic: rates a second, and sizes in bytes.
 const (
 	rate        = 200.0
-	requestRate = 50.0 // of blocks, which are asked for one after the other: a busy machine takes milliseconds for each
+	requestRate = 50.0 // of blocks, requested one at a time; a busy machine takes milliseconds for each
 	packetSize  = 700
 	messageSize = 1800 // two packets on the wire
 	requestSize = 4096
@@ -64,7 +64,7 @@ const (
 	guestSeed  = 4
 )
 
-// Sizes of what is used, in bytes.
+// Sizes of memory and storage, in bytes.
 const (
 	regionSize  = 96 << 20
 	storageSize = 64 << 20
@@ -72,14 +72,14 @@ const (
 	servedSize  = 16 << 20
 )
 
-// form is how messages go, and what is on which disk.
+// form says how messages are transferred and which disk each flow uses.
 type form struct {
 	name    string
-	method  string // of messages to flows and to peers
-	swapped bool   // the capture is on the device, and the log in files
+	method  string // of messages from clients and to peers
+	swapped bool   // the capture writes to the device, and the log to files
 }
 
-// forms are all. The soak is of the first.
+// forms are all forms. The soak uses the first.
 var forms = []form{{name: "sent", method: "send"}, {name: "written", method: "write", swapped: true}}
 
 const settings = `
@@ -106,7 +106,7 @@ flows:
 // flowNames are all flows of the rig.
 var flowNames = []string{"capture", "wal", "feed", "blocks", "relay"}
 
-// ends are what capture and log are written to.
+// ends returns the targets of the capture and the log.
 func (r *rig) ends() (capture, log string) {
 	if r.swapped {
 		return fmt.Sprintf("device: %q, layout: packed, segment: {size: 8MiB}", r.device),
@@ -116,7 +116,7 @@ func (r *rig) ends() (capture, log string) {
 		fmt.Sprintf("device: %q, segment: {size: 8MiB}", r.log)
 }
 
-// newRig starts everything, and returns when all flows have traffic.
+// newRig starts everything. It returns when all flows have traffic.
 func newRig(t *testing.T, f form) *rig {
 	t.Helper()
 	testenv.Root(t)
@@ -159,7 +159,7 @@ func newRig(t *testing.T, f form) *rig {
 	return r
 }
 
-// receivers are the jobs of who receives what is fed and relayed.
+// receivers returns the jobs that receive the messages of the feed and the relay.
 func (r *rig) receivers(s *site, lossy bool) []job {
 	return []job{
 		{Name: "feed", Kind: "receive", Address: s.at(feedPort), Flow: "feed", Depth: 64, Packets: true, Lossy: lossy, Write: r.method == "write"},
@@ -175,7 +175,7 @@ func served(t *testing.T) string {
 	return file
 }
 
-// serve writes what is served.
+// serve writes the content that the blocks flow serves.
 func serve(t *testing.T, file string) {
 	t.Helper()
 	b := make([]byte, servedSize)
@@ -195,7 +195,7 @@ func serve(t *testing.T, file string) {
 	f.Close()
 }
 
-// came is how many packets, messages or requests of a flow have come to its far end.
+// came returns how many packets, messages or requests of a flow have reached its far end.
 func (r *rig) came(flow string) uint64 {
 	switch flow {
 	case "capture":
@@ -208,7 +208,7 @@ func (r *rig) came(flow string) uint64 {
 	return r.sinks.of(flow).Messages
 }
 
-// flow is the status of a flow.
+// flow returns the status of a flow.
 func (r *rig) flow(name string) status.Flow { return flowOf(r.t, r.status(), name) }
 
 func flowOf(t *testing.T, s status.Daemon, name string) status.Flow {
@@ -222,7 +222,7 @@ func flowOf(t *testing.T, s status.Daemon, name string) status.Flow {
 	return status.Flow{}
 }
 
-// status asks the daemon, which must be there.
+// status asks the daemon for its status. The daemon must run.
 func (r *rig) status() status.Daemon {
 	r.t.Helper()
 	s, err := r.daemon.Status()
@@ -232,7 +232,7 @@ func (r *rig) status() status.Daemon {
 	return s
 }
 
-// running waits until flows run and wait for nothing.
+// running waits until the flows are in the state running.
 func (r *rig) running(names ...string) {
 	r.t.Helper()
 	for _, name := range names {
@@ -240,7 +240,7 @@ func (r *rig) running(names ...string) {
 	}
 }
 
-// becomes waits for a state of a flow whose error says all of that.
+// becomes waits until a flow has that state and an error with all texts.
 func (r *rig) becomes(name string, state status.State, texts ...string) status.Flow {
 	r.t.Helper()
 	var f status.Flow
@@ -251,7 +251,7 @@ func (r *rig) becomes(name string, state status.State, texts ...string) status.F
 	return f
 }
 
-// await waits until something is so, while nothing else goes wrong.
+// await waits for a condition. It fails the test at once if another check has failed.
 func (r *rig) await(what string, ok func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(testenv.Within(60 * time.Second)); !ok(); time.Sleep(20 * time.Millisecond) {
@@ -264,7 +264,7 @@ func (r *rig) await(what string, ok func() bool) {
 	}
 }
 
-// leave ends everything in good order: who sends, then the flows, then who receives. It returns the last status.
+// leave ends everything in order: the senders, the flows, the receivers. It returns the last status.
 func (r *rig) leave() status.Daemon {
 	r.t.Helper()
 	for _, s := range r.packets {

@@ -15,9 +15,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// TestSoak has all five flows run for UNIFIEDD_SECONDS, while one thing after the other goes wrong, in an order and for as long as follows from
-// UNIFIEDD_SEED. All the time each frame has one owner; after each fault all is as it was; what the daemon uses does not grow; and at the end
-// every byte is verified, and everything accounted for.
+// TestSoak: all five flows run for UNIFIEDD_SECONDS while one fault follows another. UNIFIEDD_SEED
+// determines the order and the durations. At all times each frame has one owner. After each fault
+// the daemon returns to its state before. Its use of resources does not grow. At the end every byte
+// is verified and every packet accounted for.
 func TestSoak(t *testing.T) {
 	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 1), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_SECONDS=%d UNIFIEDD_SEED=%d", seconds, seed)
@@ -29,22 +30,22 @@ func TestSoak(t *testing.T) {
 	s.report()
 }
 
-// soaking is a soak from one fault to the next.
+// soaking is the state of a soak between two faults.
 type soaking struct {
 	*rig
 	random  *rand.Rand
 	span    time.Duration
 	begun   time.Time
 	pid     int
-	steady  mark    // as it was before the first fault
-	deck    []fault // those to come before all come again
+	steady  mark    // before the first fault
+	deck    []fault // faults left in this pass over all faults
 	counts  map[string]int
-	uses    []use // of the daemon: in the beginning, after a while, in the middle, at the end
+	uses    []use // of the daemon: at the start, after a while, in the middle, at the end
 	samples uint64
 	last    status.Daemon
 }
 
-// run lets faults happen until the time is over.
+// run causes faults until the time is over.
 func (s *soaking) run() {
 	s.begun = time.Now()
 	s.uses = append(s.uses, measure(s.t, s.daemon, s.pid))
@@ -63,7 +64,7 @@ func (s *soaking) run() {
 	s.samples = s.watch.halt()
 }
 
-// next is one fault: what it is, how long it lasts, and the time to the next one are drawn.
+// next causes one fault. The fault, its duration and the pause after it are random.
 func (s *soaking) next() {
 	if len(s.deck) == 0 {
 		s.deck = s.faults()
@@ -85,21 +86,21 @@ func (s *soaking) next() {
 	time.Sleep(rests)
 }
 
-// draw is a time up to a limit.
+// draw returns a random duration below a limit.
 func (s *soaking) draw(most time.Duration) time.Duration {
 	return time.Duration(s.random.Int64N(int64(most)))
 }
 
-// What may come and go: memory that Go has not given back yet, threads that wait in the kernel.
+// What may vary: memory that Go has not yet returned to the kernel, and threads that wait in the kernel.
 const (
 	spareMemory  = 24 << 20
 	spareThreads = 4
 )
 
-// flat holds what the daemon uses at the end to what it used when it had run for a quarter of the time.
+// flat compares the daemon's use of resources at the end with that after a quarter of the time.
 func (s *soaking) flat() {
 	if s.span < time.Minute || len(s.uses) < 3 {
-		return // too short to tell
+		return // too short for a comparison
 	}
 	was := s.uses[1]
 	var now use
@@ -139,7 +140,7 @@ func (s *soaking) report() {
 	s.t.Log(b.String())
 }
 
-// total is what became of a flow's traffic.
+// total sums up a flow's traffic.
 type total struct {
 	flow       string
 	sent, came uint64
@@ -165,7 +166,7 @@ func (s *soaking) totals() []total {
 	}
 }
 
-// reasons names those that there were.
+// reasons lists the reasons with a count above zero.
 func reasons(by map[string]uint64) string {
 	var words []string
 	for _, why := range slices.Sorted(maps.Keys(by)) {

@@ -9,12 +9,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// stream is packets that are sent at a rate over a wire, numbered from 1.
+// stream sends packets over a wire at a rate. Their numbers begin at 1.
 type stream struct {
 	wire   *wire
 	rate   float64
-	before uint64        // numbers of an earlier stream
-	sent   atomic.Uint64 // those included
+	before uint64        // packets of earlier streams
+	sent   atomic.Uint64 // including before
 	once   sync.Once
 	stop   chan struct{}
 	done   chan struct{}
@@ -25,7 +25,7 @@ func newStream(t *testing.T, w *wire, rate float64) *stream {
 	return (&stream{wire: w, rate: rate}).again(t)
 }
 
-// again is a stream that goes on with the numbers of one that was halted.
+// again starts a stream that continues the numbers of a halted one.
 func (old *stream) again(t *testing.T) *stream {
 	t.Helper()
 	w, rate := old.wire, old.rate
@@ -54,7 +54,7 @@ func (old *stream) again(t *testing.T) *stream {
 	return s
 }
 
-// halt ends the stream and says how many packets were sent.
+// halt ends the stream and returns how many packets were sent.
 func (s *stream) halt() uint64 {
 	s.once.Do(func() { close(s.stop) })
 	<-s.done

@@ -15,17 +15,17 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// watch asks a daemon for its status all the time, and holds it to what must always be so: each frame has one owner.
+// watch polls the daemon's status and checks an invariant: each frame has one owner.
 type watch struct {
 	t       *testing.T
 	daemon  *daemon.Daemon
 	once    sync.Once
 	stop    chan struct{}
 	done    chan struct{}
-	samples uint64 // once done is closed
+	samples uint64 // valid once done is closed
 }
 
-// sampleEvery is how often.
+// sampleEvery is the poll interval.
 const sampleEvery = 250 * time.Millisecond
 
 func newWatch(t *testing.T, d *daemon.Daemon) *watch {
@@ -60,14 +60,14 @@ func (w *watch) run() {
 	}
 }
 
-// halt ends it, and says how often it has looked.
+// halt ends the watch and returns how many samples it took.
 func (w *watch) halt() uint64 {
 	w.once.Do(func() { close(w.stop) })
 	<-w.done
 	return w.samples
 }
 
-// owned is how many frames have an owner.
+// owned returns how many frames have an owner.
 func owned(s *status.Daemon) (n int64) {
 	for _, k := range s.Region.Owners {
 		n += k
@@ -75,11 +75,11 @@ func owned(s *status.Daemon) (n int64) {
 	return n
 }
 
-// use is what a daemon uses.
+// use is a daemon's use of resources.
 type use struct {
 	goroutines, threads, fds int
-	heap                     int64 // bytes that Go's objects in use take
-	private                  int64 // bytes of memory that are the process's own: no huge pages
+	heap                     int64 // bytes of Go objects in use
+	private                  int64 // bytes of private memory, without huge pages
 }
 
 func (u use) String() string {
@@ -87,7 +87,7 @@ func (u use) String() string {
 		float64(u.heap)/(1<<20), float64(u.private)/(1<<20))
 }
 
-// measure reads what a daemon uses.
+// measure reads a daemon's use of resources.
 func measure(t *testing.T, d *daemon.Daemon, pid int) (u use) {
 	t.Helper()
 	text, err := d.Page("/metrics")

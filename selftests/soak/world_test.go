@@ -10,30 +10,32 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// world is the namespaces: a hub with a bridge in the middle, and around it the daemon's, those of the programs that keep up steady traffic, and
-// those of programs that things happen to. Packets to be captured and to be sent on come from the hub by wires of their own.
+// world has the network namespaces. The hub has a bridge and connects the others: the daemon's,
+// those of the programs with steady traffic, and those of the programs that suffer faults. Packets
+// for the capture and the feed come from the hub over wires of their own.
 type world struct {
 	hub      *testenv.Namespace
 	daemon   site
 	sources  site // clients that send and read all the time
-	sinks    site // who receives all the time
-	other    site // a second receiver of what the sinks get
+	sinks    site // receivers that run all the time
+	other    site // a second receiver of the same messages
 	guest    site // clients that come and go
 	captured wire
 	fed      wire
 }
 
-// site is a namespace with a link to the bridge, which is called net there and as the site in the hub.
+// site is a namespace with a link to the bridge. The link is called net in the namespace. In the
+// hub it has the name of the site.
 type site struct {
 	*testenv.Namespace
 	name string
 	ip   string
 }
 
-// wire leads packets from the hub to an interface of the daemon's.
+// wire connects the hub with an interface of the daemon.
 type wire struct{ from, to testenv.End }
 
-// roce is the name of the interface that RDMA goes over at each site.
+// roce is the name of the interface that carries RDMA at each site.
 const roce = "net"
 
 func newWorld(t *testing.T) *world {
@@ -59,13 +61,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// noIPv6 keeps the kernel from sending by itself.
+// noIPv6 disables IPv6, so that the kernel sends no packets by itself.
 func noIPv6(t *testing.T, n *testenv.Namespace) {
 	t.Helper()
 	n.Run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6")
 }
 
-// link joins the hub with a namespace by a veth pair that is up. It goes at the end of the test, and not in the kernel's own time.
+// link joins the hub with a namespace by a veth pair that is up. The end of the test removes it.
+// Without that the kernel would remove it later, at a time of its own.
 func (w *world) link(t *testing.T, n *testenv.Namespace, here, there string) {
 	t.Helper()
 	w.hub.Run(t, "ip", "link", "add", here, "mtu", "1500", "type", "veth", "peer", "name", there, "mtu", "1500", "netns", n.Name)
@@ -79,14 +82,14 @@ func (w *world) link(t *testing.T, n *testenv.Namespace, here, there string) {
 	}
 }
 
-// wire makes a wire of that name at both ends.
+// wire makes a wire whose two ends have the same name.
 func (w *world) wire(t *testing.T, name string, number byte) wire {
 	t.Helper()
 	w.link(t, w.daemon.Namespace, name, name)
 	return wire{from: end(t, w.hub, name, number, 1), to: end(t, w.daemon.Namespace, name, number, 2)}
 }
 
-// end describes an interface. Addresses are those in the packets alone.
+// end describes an interface. Only the packets have its address; the interface has none.
 func end(t *testing.T, n *testenv.Namespace, name string, number, host byte) testenv.End {
 	t.Helper()
 	e := testenv.End{Namespace: n, Ifname: name, IP: netip.AddrFrom4([4]byte{10, 78, number, host})}
@@ -100,7 +103,7 @@ func end(t *testing.T, n *testenv.Namespace, name string, number, host byte) tes
 	return e
 }
 
-// plug sets the hub's end of a site's link up, or down.
+// plug sets the hub's end of a site's link up or down.
 func (w *world) plug(t *testing.T, s *site, in bool) {
 	t.Helper()
 	w.hub.Run(t, "ip", "link", "set", s.name, map[bool]string{true: "up", false: "down"}[in])
@@ -109,7 +112,7 @@ func (w *world) plug(t *testing.T, s *site, in bool) {
 // at is a TCP address of a site.
 func (s *site) at(port int) string { return net.JoinHostPort(s.ip, fmt.Sprint(port)) }
 
-// attached are the XDP programs on the daemon's interfaces.
+// attached lists the daemon's interfaces that have XDP programs.
 func (w *world) attached(t *testing.T) string {
 	t.Helper()
 	var all []string

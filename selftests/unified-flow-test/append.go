@@ -21,7 +21,7 @@ func appendAll(ctx context.Context, k *client.Client, o options) (r result, err 
 	return (&appending{options: o, to: a, sent: make([]time.Time, o.depth), hist: latency.New()}).all(ctx)
 }
 
-// appending is messages on their way to a flow.
+// appending has messages on their way to a flow.
 type appending struct {
 	options
 	to   *client.Appender
@@ -30,7 +30,8 @@ type appending struct {
 	done client.Receipt
 }
 
-// all sends everything, at the rate that is asked for, and takes the time of each message from Send to its acknowledgement.
+// all sends everything at the requested rate, and measures the time of each message from Send to
+// its acknowledgement.
 func (a *appending) all(ctx context.Context) (r result, err error) {
 	message := make([]byte, a.size)
 	begin := time.Now()
@@ -57,7 +58,8 @@ func (a *appending) all(ctx context.Context) (r result, err error) {
 		Position: a.done.Position, Resent: s.Resent, Connections: s.Connections, Durability: s.Durability.String(), Method: string(s.Method)}, nil
 }
 
-// await waits until a message is acknowledged, and notes how long those took that were acknowledged since.
+// await waits until a message is acknowledged, and records the times of all messages that were
+// acknowledged since the last call.
 func (a *appending) await(ctx context.Context, number uint64) error {
 	if a.done.Number >= number {
 		return nil

@@ -1,6 +1,6 @@
-// unified-flow-test is the other end of unifiedd's flows over RDMA. It appends to a log or a
-// relay, receives what a flow sends, and reads blocks, and it verifies every byte. It can also be
-// many clients of a log at once, to load it.
+// unified-flow-test is the remote end of unifiedd's flows over RDMA. It appends to a log or a relay,
+// receives messages from a flow, and reads blocks, and it verifies every byte. It can also be many
+// clients of a log at once, to load it.
 //
 //	unified-flow-test append  -device roce:eth0 -to 10.0.0.1:7471 -size 1024 -count 100000
 //	unified-flow-test load    -device roce:eth0 -to 10.0.0.1:7471 -size 64 -clients 64 -for 10s

@@ -14,28 +14,28 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// stage is how far a load is. Its clients see it on their thread.
+// stage is the stage of a load. Its clients read it on their thread.
 type stage int32
 
 const (
 	gathering stage = iota // not all clients are connected
 	warming
 	counting
-	ending // nothing more is sent
+	ending // clients send nothing more
 )
 
-// load is clients of one flow that have messages under way all the time.
+// load has clients of one flow that always have messages in flight.
 type load struct {
 	options
 	stage atomic.Int32
 	left  atomic.Int64 // clients that are not done
-	some  atomic.Bool  // something was counted
+	some  atomic.Bool  // a message was counted
 
-	begin, end time.Time // of counting
+	begin, end time.Time // of the counting period
 
-	// Of the clients' thread, and of others when all clients are done.
+	// The clients' thread uses these, and others do after all clients are done.
 	counted uint64
-	last    uint64 // position of the last one that is acknowledged
+	last    uint64 // position of the last acknowledged message
 	hist    *latency.Histogram
 }
 
@@ -43,11 +43,11 @@ type load struct {
 type loaded struct {
 	*load
 	sent, done uint64
-	since      []time.Time // of each message under way
+	since      []time.Time // of each message in flight
 	ended      bool
 }
 
-// loadAll has every client send for a while.
+// loadAll makes every client send for a while.
 func loadAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
 	l := &load{options: o, hist: latency.New()}
 	l.left.Store(int64(o.clients))
@@ -65,7 +65,7 @@ func loadAll(ctx context.Context, k *client.Client, o options) (r result, err er
 	return result{Did: "appended", Messages: l.counted, Bytes: l.counted * o.size, Seconds: l.end.Sub(l.begin).Seconds(), Latency: l.hist.Summary(), Position: l.last}, nil
 }
 
-// run goes through the stages, and says which numbers count.
+// run runs the stages, and prints which numbers count.
 func (l *load) run(ctx context.Context, said io.Writer) error {
 	for _, s := range []struct {
 		stage
@@ -87,7 +87,7 @@ func (l *load) run(ctx context.Context, said io.Writer) error {
 	return l.await(ctx, func() bool { return l.left.Load() == 0 })
 }
 
-// await looks every millisecond.
+// await checks every millisecond.
 func (l *load) await(ctx context.Context, ok func() bool) error {
 	for !ok() {
 		if err := pause(ctx, time.Millisecond); err != nil {
@@ -97,7 +97,7 @@ func (l *load) await(ctx context.Context, ok func() bool) error {
 	return nil
 }
 
-// pause waits for so long.
+// pause waits for d.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -107,7 +107,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Next gives the next message, which differs from the last in its number.
+// Next returns the next message. Only its number differs from the last.
 func (c *loaded) Next(message []byte) (length int, ok bool) {
 	switch stage(c.stage.Load()) {
 	case gathering:
@@ -122,7 +122,7 @@ func (c *loaded) Next(message []byte) (length int, ok bool) {
 	return int(c.size), true
 }
 
-// Acknowledged counts what was acknowledged while that counts.
+// Acknowledged counts acknowledged messages during the counting period.
 func (c *loaded) Acknowledged(r client.Receipt) {
 	now := time.Now()
 	c.last = max(c.last, r.Position)

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// checkLog reads a log on disk from its beginning, and verifies what append has sent there: each session's messages in their order, and every
-// byte of them.
+// checkLog reads a log on disk from its beginning, and verifies the messages that append has sent:
+// the order within each session, and every byte.
 func checkLog(ctx context.Context, _ *client.Client, o options) (r result, err error) {
 	l, err := journal.Open(o.file)
 	if err != nil {
@@ -44,7 +44,7 @@ func checkLog(ctx context.Context, _ *client.Client, o options) (r result, err e
 	return r, o.enough(r.Messages)
 }
 
-// enough holds what was found to what -count says, if it says anything.
+// enough checks the number of messages found against -count, if it is set.
 func (o *options) enough(found uint64) error {
 	if o.count > 0 && found != o.count {
 		return fmt.Errorf("%d were found, and %d were to be there", found, o.count)

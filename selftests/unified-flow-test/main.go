@@ -19,7 +19,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return harness.Status("unified-flow-test", stderr, err, func() error { return work(ctx, all, stdout) })
 }
 
-// work runs all commands at the same time, and prints what each says in their order. One that fails ends the others.
+// work runs all commands at the same time, and prints their results in the order of the commands.
+// If one fails, the others end.
 func work(ctx context.Context, all []options, out io.Writer) (err error) {
 	k, err := open(all)
 	if err != nil {
@@ -48,7 +49,7 @@ func work(ctx context.Context, all []options, out io.Writer) (err error) {
 	return errors.Join(errs...)
 }
 
-// open opens the device that a command names; nil where none does.
+// open opens the device that a command names; nil if none does.
 func open(all []options) (*client.Client, error) {
 	for _, o := range all {
 		if o.device == "" {

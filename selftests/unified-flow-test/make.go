@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// blockSize is the unit that a made file is verified by: block n is message n of the seed.
+// blockSize is the unit of verification of such a file: block n is message n of the seed.
 const blockSize = 4096
 
 // makeFile makes a file of blocks, or fills the beginning of a device with them.
@@ -35,7 +35,7 @@ func makeFile(ctx context.Context, _ *client.Client, o options) (r result, err e
 	return result{Did: "made", Messages: o.size / blockSize, Bytes: o.size}, f.Commit()
 }
 
-// makeOnDevice writes the blocks to a device, which cannot be replaced as a file can.
+// makeOnDevice writes the blocks to a device, which it cannot replace like a file.
 func makeOnDevice(ctx context.Context, o options) error {
 	f, err := os.OpenFile(o.file, os.O_WRONLY, 0)
 	if err != nil {

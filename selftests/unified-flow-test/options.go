@@ -58,7 +58,7 @@ type command struct {
 	define  func(*flag.FlagSet, *options)
 	needs   []string // options that must be given
 	work    func(context.Context, *client.Client, options) (result, error)
-	offline bool // it uses no device
+	offline bool // uses no device
 }
 
 var commands = []command{
@@ -104,7 +104,7 @@ func parse(args []string, stderr io.Writer) (all []options, err error) {
 	return all, nil
 }
 
-// cut takes the words of the first command, and reports whether another one must follow.
+// cut returns the words of the first command, and reports whether another command must follow.
 func cut(args []string) (first, rest []string, more bool) {
 	if n := slices.Index(args, "+"); n >= 0 {
 		return args[:n], args[n+1:], true
@@ -112,7 +112,7 @@ func cut(args []string) (first, rest []string, more bool) {
 	return args, nil, false
 }
 
-// deviceOf is the first device that commands name.
+// deviceOf returns the first device that commands name.
 func deviceOf(all []options) string {
 	for _, o := range all {
 		if o.device != "" {
@@ -122,7 +122,7 @@ func deviceOf(all []options) string {
 	return ""
 }
 
-// parseOne reads one command. One that comes after another has that one's device.
+// parseOne reads one command. device is the device of an earlier command: all commands share it.
 func parseOne(args []string, stderr io.Writer, device string) (o options, err error) {
 	if len(args) == 0 {
 		return o, errors.New("name a command before and behind each +")
@@ -175,7 +175,7 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.first, "participant", 0, "`number` of this client, to a flow that adds up the messages of several: from 1 on; 0: not said")
 }
 
-// participant is the number of a client.
+// participant returns the number of a client.
 func (o *options) participant(client int) uint32 {
 	if o.first == 0 {
 		return 0

@@ -13,7 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/client"
 )
 
-// checkPackets reads the files of a capture, and verifies every byte of the datagrams that send has sent.
+// checkPackets reads the files of a capture, and verifies every byte of the datagrams that send
+// sent.
 func checkPackets(ctx context.Context, _ *client.Client, o options) (r result, err error) {
 	r = result{Did: "found in the capture and verified"}
 	files, err := filepath.Glob(o.file + "*.pcapng")
@@ -30,7 +31,7 @@ func checkPackets(ctx context.Context, _ *client.Client, o options) (r result, e
 	return r, o.enough(r.Messages)
 }
 
-// checkFile verifies one file. Datagrams come in the order they were sent in.
+// checkFile verifies one file. Datagrams must be in the order of sending.
 func (o *options) checkFile(ctx context.Context, name string, last *uint64, r *result) (err error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// programVariable makes the test binary the program itself.
+// programVariable makes the test binary run the program itself.
 const programVariable = "UNIFIEDD_FLOW_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -47,7 +47,8 @@ func start(t *testing.T, e *testenv.End, line string, a ...any) *program {
 	return p
 }
 
-// results waits for the end of a program that succeeds, and reads what its commands say with -json.
+// results waits for the end of a program that must succeed, and reads the results that its commands
+// print with -json.
 func (p *program) results(t *testing.T) (all []result) {
 	t.Helper()
 	if err := p.Wait(); err != nil {
@@ -63,7 +64,8 @@ func (p *program) results(t *testing.T) (all []result) {
 	return all
 }
 
-// TestBetweenNamespaces: what two appenders of one process send, two sinks of another take, every byte as it should be.
+// TestBetweenNamespaces: two sinks of one process receive every byte that two appenders of another
+// send.
 func TestBetweenNamespaces(t *testing.T) {
 	testenv.Root(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
@@ -82,7 +84,7 @@ func TestBetweenNamespaces(t *testing.T) {
 	}
 }
 
-// TestMake: the blocks of a made file are what read holds them to.
+// TestMake: read accepts the blocks of a file that make wrote.
 func TestMake(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "blocks")
 	var out bytes.Buffer
@@ -94,7 +96,8 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// TestMistakes: each mistake in a command line ends the program with status 2 and says what is wrong.
+// TestMistakes: each mistake in a command line ends the program with status 2 and an error that
+// names it.
 func TestMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                                      "name a command",
@@ -120,7 +123,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestDatagram: every byte of a datagram counts.
+// TestDatagram: checkDatagram detects a change of any byte.
 func TestDatagram(t *testing.T) {
 	b := make([]byte, 100)
 	putDatagram(b, 3, 7)

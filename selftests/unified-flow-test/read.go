@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// readAll reads blocks at random that make made, and verifies them.
+// readAll reads random blocks that make wrote, and verifies them.
 func readAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
 	b, err := k.Blocks(ctx, client.BlocksConfig{Address: o.address, Flow: o.flow, Longest: int(o.size), Depth: o.depth})
 	if err != nil {
@@ -32,10 +32,10 @@ func readAll(ctx context.Context, k *client.Client, o options) (r result, err er
 	return result{Did: v.did(), Messages: v.came, Bytes: v.came * o.size, Seconds: time.Since(v.begin).Seconds(), Latency: v.hist.Summary()}, err
 }
 
-// reading is requests on their way.
+// reading has requests in flight.
 type reading struct {
 	options
-	places      uint64 // of requests in what is served
+	places      uint64 // of requests in the served data
 	random      *rand.Rand
 	begin       time.Time
 	begun, came uint64
@@ -64,7 +64,7 @@ func (v *reading) next() (offset uint64, length int, ok bool) {
 	return offset, int(v.size), true
 }
 
-// over reports whether enough was asked for: as long as -for says, or else as much as -count says.
+// over reports whether enough was requested: after the time of -for, or else the number of -count.
 func (v *reading) over(now time.Time) bool {
 	if v.span > 0 {
 		return now.Sub(v.begin) >= v.span

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// receiveAll takes messages until there are enough, or the program is to end.
+// receiveAll takes messages until there are enough, or the program must end.
 func receiveAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
 	s, err := k.Listen(ctx, client.SinkConfig{Listen: o.address, Flow: o.flow, Window: o.depth, Write: o.method == "write"})
 	if err != nil {
@@ -21,16 +21,16 @@ func receiveAll(ctx context.Context, k *client.Client, o options) (r result, err
 	return (&receiving{options: o, from: s, next: make(map[uint64]uint64), hist: latency.New()}).all(ctx)
 }
 
-// receiving is messages as they come.
+// receiving has the state of received messages.
 type receiving struct {
 	options
 	from *client.Sink
-	next map[uint64]uint64 // expected of each session
+	next map[uint64]uint64 // the expected number of each session
 	hist *latency.Histogram
 }
 
-// all verifies the messages. The times are from when the sender says that a message was, by its clock, to when the
-// program has it.
+// all verifies the messages. The times are from the time in the message, by the sender's clock,
+// until the program has the message.
 func (v *receiving) all(ctx context.Context) (r result, err error) {
 	r = result{Did: "received and verified"}
 	var begin time.Time
@@ -60,7 +60,7 @@ func (v *receiving) all(ctx context.Context) (r result, err error) {
 
 var errIdle = errors.New("nothing came any more")
 
-// receive waits for a message, and once some have come no longer than -idle says.
+// receive waits for a message. After the first one, it waits no longer than -idle.
 func (v *receiving) receive(ctx context.Context, begun bool) (client.Message, error) {
 	if v.idle > 0 && begun {
 		var cancel context.CancelFunc
@@ -70,7 +70,7 @@ func (v *receiving) receive(ctx context.Context, begun bool) (client.Message, er
 	return v.from.Receive(ctx)
 }
 
-// verify holds a message to its number, and its number to be the next.
+// verify checks that a message matches its number, and that its number is the next one.
 func (v *receiving) verify(m *client.Message) error {
 	want := v.next[m.Session] + 1
 	if m.Sequence != want {
@@ -86,7 +86,7 @@ func (v *receiving) verify(m *client.Message) error {
 	return nil
 }
 
-// verifyPacket compares a packet with what was sent.
+// verifyPacket compares a packet with the one that was sent.
 func (v *receiving) verifyPacket(m *client.Message) error {
 	b, err := payload(m.Payload)
 	if err == nil {

@@ -18,7 +18,7 @@ type result struct {
 	Latency     *latency.Summary `json:"latency_ns,omitempty"`
 	Position    uint64           `json:"position,omitempty"`
 	Durability  string           `json:"durability,omitempty"`
-	Method      string           `json:"method,omitempty"` // how they went: send or write
+	Method      string           `json:"method,omitempty"` // of the transfer: send or write
 	Resent      uint64           `json:"resent"`
 	Connections uint64           `json:"connections,omitempty"`
 	Sessions    int              `json:"sessions,omitempty"`

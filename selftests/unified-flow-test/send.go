@@ -54,7 +54,8 @@ func checkDatagram(b []byte, seed uint64) (n uint64, err error) {
 	return n, nil
 }
 
-// pace waits until it is time for message i, of those that go out at a rate. It sleeps for a millisecond at least, and makes up for that.
+// pace waits until it is time to send message i at the rate. It sleeps for a millisecond at least,
+// and catches up afterwards.
 func (o *options) pace(ctx context.Context, begin time.Time, i uint64) error {
 	if o.rate == 0 {
 		return ctx.Err()

@@ -16,15 +16,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// batch is how many operations both programs hand over at once.
+// batch is how many operations both programs submit at once.
 const batch = 4
 
-// diskBytes is how much of the disk is used.
+// diskBytes is the part of the disk in use.
 const diskBytes = 1 << 30
 
-// TestAgainstFioOnDisk compares with fio on the guest's NVMe disk, as block device and as
-// node, in the form that UNIFIEDD_BENCH names. The guest is gone afterwards, so the report
-// goes to standard output, where make lab-bench takes it from.
+// TestAgainstFioOnDisk: compares with fio on the guest's NVMe disk, as block device and as node, in
+// the form that UNIFIEDD_BENCH names. The guest does not outlive the test, so the report goes to
+// standard output, where make lab-bench reads it.
 func TestAgainstFioOnDisk(t *testing.T) {
 	testenv.Long(t, "make lab-bench measures; that the comparison works TestAgainstFio shows on this machine")
 	form, err := bench.WantedForm()
@@ -53,7 +53,8 @@ func TestAgainstFioOnDisk(t *testing.T) {
 	}
 }
 
-// contests are the cases: all of them, those chosen, or in the short form one of each way.
+// contests returns the cases: all of them, the selected ones, or in the short form one for each
+// way.
 func contests(t *testing.T, form bench.Form, programs [2]*storage.Program, span time.Duration) []*storage.Contest {
 	var all []*storage.Contest
 	match, err := bench.WantedCases()
@@ -82,7 +83,7 @@ func contests(t *testing.T, form bench.Form, programs [2]*storage.Program, span 
 	return all
 }
 
-// compete measures all cases once a round.
+// compete measures all cases once in each round.
 func compete(t *testing.T, contests []*storage.Contest, pace storage.Pace) []bench.Comparison {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

@@ -7,21 +7,21 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// checker makes blocks that say where they belong and when they were written, and
-// checks blocks that were read. It keeps four bytes for each block of the range.
+// checker writes blocks that contain their place and the time of writing, and checks blocks that
+// were read. It keeps four bytes for each block of the range.
 type checker struct {
 	seed    uint64
 	block   uint64   // bytes of a block
-	written []uint32 // by number of the block: its latest sequence, 0 if not written by this run; inFlight besides
-	last    uint32   // sequence given out
-	checked uint64   // blocks read and found right
+	written []uint32 // by block number: its latest sequence, 0 if this run did not write it; plus inFlight
+	last    uint32   // the last sequence in use
+	checked uint64   // blocks read and found correct
 }
 
 // inFlight marks a block that is being written: two writes of a block at the same time leave
 // unpredictable contents.
 const inFlight = 1 << 31
 
-// header of a block; what follows it follows from it.
+// The header of a block determines the bytes that follow it.
 const (
 	magicAt    = 0  // eight bytes
 	placeAt    = 8  // offset on the target, in bytes
@@ -39,9 +39,8 @@ func newChecker(o options, blocks uint64) *checker {
 	return c
 }
 
-// begin prepares an operation: a block to be written gets its contents, memory
-// to be read into loses them. It returns the number of the block to use, the next
-// one that is not in flight.
+// begin prepares an operation: it fills a block to be written, and clears memory to be read into.
+// It returns the number of the block to use, which is the next one that is not in flight.
 func (c *checker) begin(r *umem.Region, chain []umem.Frame, number uint64, read bool) uint64 {
 	if read {
 		for _, f := range chain {
@@ -62,7 +61,7 @@ func (c *checker) begin(r *umem.Region, chain []umem.Frame, number uint64, read 
 	return number
 }
 
-// end notes a finished write and checks a finished read.
+// end records a finished write and checks a finished read.
 func (c *checker) end(r *umem.Region, chain []umem.Frame, number uint64, read bool) error {
 	if !read {
 		c.written[number] &^= inFlight
@@ -72,7 +71,7 @@ func (c *checker) end(r *umem.Region, chain []umem.Frame, number uint64, read bo
 	return c.compare(r, chain, number)
 }
 
-// back is a plan that reads every block this run has written, in order.
+// back returns a plan that reads every block that this run has written, in order.
 func (c *checker) back() *plan {
 	p := &plan{block: c.block, blocks: uint64(len(c.written)), reads: 1 << 32, only: c.written}
 	for _, sequence := range c.written {
@@ -99,8 +98,8 @@ func (c *checker) make(r *umem.Region, chain []umem.Frame, number uint64) {
 	}
 }
 
-// compare compares what was read with the block's contents. A block that this run has not written
-// may be of any earlier run.
+// compare compares the bytes read with the block's contents. A block that this run has not written
+// may be from any earlier run.
 func (c *checker) compare(r *umem.Region, chain []umem.Frame, number uint64) error {
 	at := number * c.block
 	head := r.Bytes(chain[0])
@@ -133,7 +132,7 @@ func (c *checker) compareBody(r *umem.Region, chain []umem.Frame, number, sequen
 	return nil
 }
 
-// state is where the body of a frame of a block starts from.
+// state returns the state that the body of a block's frame starts from.
 func state(seed, number, sequence uint64, frame int) uint64 {
 	return mix(seed) ^ mix(number+1)*3 ^ mix(sequence<<32+uint64(frame)+7)*5
 }
@@ -145,7 +144,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// fillBody writes the words that follow from a state. Lengths are multiples of 512.
+// fillBody writes the words that a state generates. Lengths are multiples of 512.
 func fillBody(b []byte, state uint64) {
 	for i := 0; i+8 <= len(b); i += 8 {
 		state += 0x9e3779b97f4a7c15
@@ -153,8 +152,7 @@ func fillBody(b []byte, state uint64) {
 	}
 }
 
-// differs is the first byte from an index on that does not follow from a state, -1
-// if there is none.
+// differs returns the first index, from an index on, whose byte the state does not generate, or -1.
 func differs(b []byte, from int, state uint64) int {
 	for i := 0; i+8 <= len(b); i += 8 {
 		state += 0x9e3779b97f4a7c15

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// otherPath is where read(2) finds the target's bytes: of an NVMe node, which takes
-// commands only, in the block device of the same disk.
+// otherPath returns the path where read(2) finds the target's bytes. An NVMe node accepts commands
+// only, so for a node it is the block device of the same disk.
 func (t *tester) otherPath() string {
 	if t.target.Passthrough() {
 		return blockOf(t.target.Path())
@@ -18,7 +18,7 @@ func (t *tester) otherPath() string {
 	return t.target.Path()
 }
 
-// blockOf is the block device of an NVMe node's disk: /dev/nvme0n1 of /dev/ng0n1.
+// blockOf returns the block device of an NVMe node's disk: /dev/nvme0n1 for /dev/ng0n1.
 func blockOf(node string) string {
 	if real, err := filepath.EvalSymlinks(node); err == nil {
 		node = real
@@ -26,7 +26,7 @@ func blockOf(node string) string {
 	return filepath.Join("/dev", "nvme"+strings.TrimPrefix(filepath.Base(node), "ng"))
 }
 
-// through says where read(2) looks, if that is not the target.
+// through returns the path for read(2), if it is not the target.
 func (t *tester) through() string {
 	if t.target.Passthrough() {
 		return " in " + t.otherPath()
@@ -34,8 +34,8 @@ func (t *tester) through() string {
 	return ""
 }
 
-// readDisk reads the target the ordinary way. What the kernel has cached of a node's disk
-// knows nothing of commands to the node, and is given up first.
+// readDisk reads the target through read(2). Commands to a node do not change the kernel's cache of
+// the disk, so readDisk drops the cache first.
 func (t *tester) readDisk(b []byte, at uint64) error {
 	f, err := os.Open(t.otherPath())
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// disks are the lab's NVMe disk, by both its ways.
+// disks has the lab's NVMe disk, as block device and as node.
 var disks = []struct{ name, path string }{{"block device", labenv.Disk}, {"node", labenv.DiskPassthrough}}
 
-// TestSelfTestOnDisk runs the self-test on an NVMe disk, as block device and as node.
+// TestSelfTestOnDisk: the self-test passes on an NVMe disk, as block device and as node.
 func TestSelfTestOnDisk(t *testing.T) {
 	for _, d := range disks {
 		t.Run(d.name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestSelfTestOnDisk(t *testing.T) {
 	}
 }
 
-// loadOnDisk runs the program with -json on a disk that is written over.
+// loadOnDisk runs the program with -json on a disk, and overwrites it.
 func loadOnDisk(t *testing.T, path, args string) result {
 	t.Helper()
 	status, out, errs := program(t, append(strings.Fields(args), "-force", "-json", path)...)
@@ -41,8 +41,8 @@ func loadOnDisk(t *testing.T, path, args string) result {
 	return r
 }
 
-// TestVerifyOnDisk writes through one way and reads back through it and the other, in
-// every way of submitting.
+// TestVerifyOnDisk: blocks written as block device or node read back correctly as either, in every
+// way of submitting.
 func TestVerifyOnDisk(t *testing.T) {
 	for i, d := range disks {
 		other := disks[1-i].path
@@ -62,7 +62,7 @@ func TestVerifyOnDisk(t *testing.T) {
 	}
 }
 
-// TestPolledDisk polls where the driver has queues for it, and is refused where not.
+// TestPolledDisk: the program polls if the driver has queues for it, and refuses otherwise.
 func TestPolledDisk(t *testing.T) {
 	for _, d := range disks {
 		status, _, errs := program(t, "-rw", "randread", "-hipri", d.path)

@@ -11,7 +11,7 @@
 //
 // With -hipri it polls for completions, with -sqthread_poll a kernel thread submits.
 //
-// With -rw it prints what the kernel granted, operations per second, bandwidth, latency, and the
+// With -rw it prints the granted features, operations per second, bandwidth, latency, and the
 // processor time and system calls of an operation. With -verify each block contains its place and
 // the time of its writing, and is read back and compared byte by byte.
 //

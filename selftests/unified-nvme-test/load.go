@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// load runs what -rw asks for and prints what it measured to out, and to errs
-// when the device does not answer.
+// load runs the load of -rw. It prints the result to out, and a warning to errs when the device
+// does not answer.
 func load(ctx context.Context, o options, out, errs io.Writer) (err error) {
 	n := need{block: uint64(o.block), depth: o.depth}
 	if o.gather && o.block > frameSize {
@@ -45,7 +45,7 @@ func load(ctx context.Context, o options, out, errs io.Writer) (err error) {
 	return result.print(out, o.json)
 }
 
-// loader keeps a queue full of operations. It owns the blocks that are idle.
+// loader keeps a queue full of operations. It owns the idle blocks.
 type loader struct {
 	*session
 	plan    *plan
@@ -54,10 +54,10 @@ type loader struct {
 	hist    *latency.Histogram // nil without latencies
 	reads   []umem.Frame
 	writes  []umem.Frame
-	done    []umem.Frame // room for what completed
-	idle    []umem.Frame // blocks nobody uses, chains in one piece, a stack
+	done    []umem.Frame // room for completed blocks
+	idle    []umem.Frame // blocks not in use, chains in one piece, a stack
 	flying  int          // blocks in the queue
-	stop    atomic.Bool  // no more is to be started
+	stop    atomic.Bool  // start no more operations
 	options options
 }
 
@@ -92,7 +92,7 @@ func newLoader(s *session, o options) (*loader, error) {
 func (l *loader) fill(seed uint64) {
 	rnd := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
 	for _, f := range l.idle {
-		_, _ = rnd.Read(l.region.Bytes(f)) // it always fills all of it
+		_, _ = rnd.Read(l.region.Bytes(f)) // it always fills the whole slice
 	}
 }
 
@@ -108,7 +108,7 @@ func (l *loader) measure(ctx context.Context) (*result, error) {
 	return r, ctx.Err()
 }
 
-// stopAfter makes the loop end with its time or the context.
+// stopAfter ends the loop when the time has passed or the context ends.
 func (l *loader) stopAfter(ctx context.Context) (cancel func()) {
 	set := func() { l.stop.Store(true) }
 	stops := []func() bool{context.AfterFunc(ctx, set)}
@@ -122,8 +122,8 @@ func (l *loader) stopAfter(ctx context.Context) (cancel func()) {
 	}
 }
 
-// readBack reads what was written with -verify and checks it. Its reads are no
-// part of the result.
+// readBack reads the blocks that -verify wrote and checks them. Its reads do not count in the
+// result.
 func (l *loader) readBack(ctx context.Context) error {
 	defer l.stopAfter(ctx)()
 	l.plan, l.hist = l.check.back(), nil
@@ -133,10 +133,9 @@ func (l *loader) readBack(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// run starts operations for the idle blocks, a batch at a time, and takes what
-// completed; when none is idle it sleeps until some complete. It ends when the work is
-// over and nothing is in flight. One reading of the clock ends one batch and starts
-// the next.
+// run starts operations for the idle blocks, a batch at a time, and takes completed blocks. If none
+// is idle, it sleeps until some complete. It ends when the plan is done and nothing is in flight.
+// One reading of the clock ends one batch and starts the next.
 func (l *loader) run() error {
 	now := l.now()
 	for {
@@ -156,7 +155,7 @@ func (l *loader) run() error {
 	}
 }
 
-// turn submits what was started, and sleeps if nothing more can be started before something
+// turn submits the started operations, and sleeps if it can start no more before something
 // completes.
 func (l *loader) turn() error {
 	if len(l.idle) > 0 && l.more() {
@@ -176,7 +175,7 @@ func (l *loader) now() uint64 {
 	return l.clock.now()
 }
 
-// start hands a batch of operations for idle blocks to the queue.
+// start gives a batch of operations for idle blocks to the queue.
 func (l *loader) start(now uint64) error {
 	for n := l.options.batch; n > 0 && len(l.idle) > 0 && l.more(); n-- {
 		rest := len(l.idle) - l.pieces
@@ -197,7 +196,7 @@ func (l *loader) start(now uint64) error {
 	return l.hand()
 }
 
-// hand gives the queue what start has made. It has room for all blocks.
+// hand gives the queue the operations that start has made. The queue has room for all blocks.
 func (l *loader) hand() error {
 	taken := 0
 	if len(l.reads) > 0 {
@@ -213,7 +212,7 @@ func (l *loader) hand() error {
 	return nil
 }
 
-// finish takes what completed.
+// finish takes completed operations.
 func (l *loader) finish(now uint64) error {
 	n := l.queue.Recv(l.done)
 	if err := l.complete(l.done[:n], now, true); err != nil {

@@ -46,7 +46,7 @@ func newTestLoader(t *testing.T, args ...string) *loader {
 	return l
 }
 
-// TestLoopAllocatesNothing counts the memory a round of the loop allocates.
+// TestLoopAllocatesNothing: a round of the loop does not allocate.
 func TestLoopAllocatesNothing(t *testing.T) {
 	for _, args := range []string{"-rw randread -iodepth 8", "-rw randrw -iodepth 8", "-rw randwrite -iodepth 4 -bs 16k -gather"} {
 		l := newTestLoader(t, strings.Fields(args)...)
@@ -71,7 +71,7 @@ func TestLoopAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestShrunkFile cuts the target behind the loader's back.
+// TestShrunkFile: the loader reports the read that fails after the target became shorter.
 func TestShrunkFile(t *testing.T) {
 	l := newTestLoader(t, "-rw", "read", "-runtime", "0")
 	if err := os.Truncate(l.target.Path(), 8192); err != nil {
@@ -83,7 +83,8 @@ func TestShrunkFile(t *testing.T) {
 	}
 }
 
-// TestWatchTells lets nothing complete for a while, and then something.
+// TestWatchTells: the watcher warns while nothing completes, and prints nothing while operations
+// complete.
 func TestWatchTells(t *testing.T) {
 	l := newTestLoader(t, "-rw", "read", "-runtime", "0")
 	var told bytes.Buffer
@@ -146,7 +147,7 @@ func TestPlanDrawsEvenly(t *testing.T) {
 	}
 }
 
-// TestCheckerSeesEveryBit flips each bit of a block in turn.
+// TestCheckerSeesEveryBit: the checker detects a flip of any bit of a block.
 func TestCheckerSeesEveryBit(t *testing.T) {
 	l := newTestLoader(t, "-rw", "write", "-verify", "-bs", "512")
 	c, chain := l.check, l.idle[:1]
@@ -167,7 +168,8 @@ func TestCheckerSeesEveryBit(t *testing.T) {
 	}
 }
 
-// TestCheckerSeesLostAndMisplacedWrites gives it a block from before, and one from elsewhere.
+// TestCheckerSeesLostAndMisplacedWrites: the checker detects an older block, a block from another
+// place and one without a header.
 func TestCheckerSeesLostAndMisplacedWrites(t *testing.T) {
 	l := newTestLoader(t, "-rw", "write", "-verify")
 	c, chain := l.check, l.idle[:1]
@@ -193,7 +195,7 @@ func TestCheckerSeesLostAndMisplacedWrites(t *testing.T) {
 	}
 }
 
-// TestCheckerKeepsWritesApart never has two writes of a block in flight.
+// TestCheckerKeepsWritesApart: the checker never has two writes of one block in flight.
 func TestCheckerKeepsWritesApart(t *testing.T) {
 	l := newTestLoader(t, "-rw", "randwrite", "-verify", "-size", "16k", "-iodepth", "4")
 	seen := make(map[uint64]bool)

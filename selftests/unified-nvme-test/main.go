@@ -16,11 +16,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return harness.Status("unified-nvme-test", stderr, err, func() error { return work(ctx, o, stdout, stderr) })
 }
 
-// work does the work on its own thread, since a queue belongs to a thread.
+// work runs on its own thread, since a queue belongs to a thread.
 func work(ctx context.Context, o options, out, errs io.Writer) error {
-	// One processor for the thread that waits for the disk and one idle: while
-	// one is idle the scheduler leaves a short system call alone instead of
-	// looking after it every 20 µs.
+	// One processor for the thread that waits for the disk and one idle: while one is idle, the
+	// scheduler does not check short system calls every 20 µs.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// program runs the program on ordinary pages, so that tests need no huge pages,
-// and returns what it printed.
+// program runs the program on ordinary pages, so that tests need no huge pages, and returns its
+// output.
 func program(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -22,7 +22,7 @@ func program(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String()
 }
 
-// places are what users test.
+// places are the targets that users test.
 var places = []struct {
 	name string
 	open func(*testing.T) string
@@ -73,7 +73,7 @@ func TestSelfTestHugePages(t *testing.T) {
 	}
 }
 
-// TestVerify writes and reads back in every way of forming operations.
+// TestVerify: blocks written in every way of forming operations read back correctly.
 func TestVerify(t *testing.T) {
 	testenv.Root(t)
 	for _, p := range places {
@@ -99,8 +99,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestModes runs every mode for a moment and checks that the numbers agree with
-// each other.
+// TestModes: in a short run of every mode, the numbers agree with each other.
 func TestModes(t *testing.T) {
 	testenv.Root(t)
 	path := testenv.DiskFile(t, 16<<20)
@@ -136,8 +135,8 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// TestBatches hands over and waits for one operation and several at once, and counts
-// the system calls of an operation.
+// TestBatches: the number of system calls matches the number of operations submitted and awaited at
+// once.
 func TestBatches(t *testing.T) {
 	testenv.Root(t)
 	path := testenv.DiskFile(t, 4<<20)
@@ -157,7 +156,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestCorruption changes one byte on the disk.
+// TestCorruption: the program detects one changed byte on the disk.
 func TestCorruption(t *testing.T) {
 	testenv.Root(t)
 	path := filepath.Join(testenv.DiskDir(t), "f")
@@ -183,7 +182,7 @@ func TestCorruption(t *testing.T) {
 	}
 }
 
-// TestRefusals are mistakes that must say what to do.
+// TestRefusals: for each mistake, the error says what to do.
 func TestRefusals(t *testing.T) {
 	testenv.Root(t)
 	dir := testenv.DiskDir(t)
@@ -241,7 +240,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends a run that would go on.
+// TestInterrupt: an interrupt ends a run without a time limit.
 func TestInterrupt(t *testing.T) {
 	testenv.Root(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

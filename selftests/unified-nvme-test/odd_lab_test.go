@@ -11,8 +11,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestOddDisks runs the self-test on disks that are too small, have large blocks, or fail
-// each write, by both ways, and a load in blocks smaller than those of the disk.
+// TestOddDisks: the self-test refuses disks that are too small or fail each write, and passes on
+// disks with large blocks. A load in blocks smaller than the disk's is refused. All of this holds
+// for the block device and for the node.
 func TestOddDisks(t *testing.T) {
 	testenv.Leaks(t)
 	odd := labenv.OddDisks(t)

@@ -19,9 +19,9 @@ type options struct {
 	rw       string // empty: the self-test
 	block    size
 	depth    int
-	batch    int  // operations to hand over at once
+	batch    int  // operations to submit at once
 	least    int  // operations to wait for at once
-	runtime  span // zero: until size bytes were moved once
+	runtime  span // zero: until size bytes were moved
 	size     size // of the range used, from the start of the target; zero: all of it
 	mix      int  // percent of reads of randrw
 	verify   bool
@@ -32,14 +32,14 @@ type options struct {
 	json     bool
 	latency  bool
 	hipri    bool // poll the disk for completions
-	sqpoll   bool // a thread of the kernel submits
+	sqpoll   bool // a kernel thread submits
 	pages    harness.Pages
 	seed     uint64
 }
 
 var modes = []string{"read", "write", "randread", "randwrite", "randrw"}
 
-// newSize is the bytes of a file that is made when no size is asked for.
+// newSize is the size in bytes of a new file, unless the user sets another.
 const newSize = 256 << 20
 
 const usage = `Usage: unified-nvme-test [OPTIONS] TARGET
@@ -51,7 +51,7 @@ target is not written over unless -force is given; behind a node that is the dis
 
 `
 
-// parse reads the command line. Mistakes come back as errors.
+// parse reads the command line. It returns mistakes as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{block: 4096, depth: 1, batch: 4, least: 1, seed: 1, mix: 50, latency: true}
 	fs, err := harness.Parse("unified-nvme-test", usage, args, stderr, o.define)
@@ -87,7 +87,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.Uint64Var(&o.seed, "seed", o.seed, "`NUMBER` that random places and contents follow from")
 }
 
-// check holds the options against each other and fills in what depends on others.
+// check checks the options against each other and sets those that depend on others.
 func (o *options) check(given map[string]bool) error {
 	if o.rw == "" {
 		return o.checkSelfTest(given)
@@ -118,7 +118,7 @@ func (o *options) check(given map[string]bool) error {
 	return nil
 }
 
-// checkSelfTest refuses options that would do nothing.
+// checkSelfTest refuses options without an effect.
 func (o *options) checkSelfTest(given map[string]bool) error {
 	for name := range given {
 		if !slices.Contains([]string{"buffered", "force", "reserve", "pages", "json", "seed"}, name) {
@@ -128,15 +128,15 @@ func (o *options) checkSelfTest(given map[string]bool) error {
 	return nil
 }
 
-// writes reports whether the target is written to.
+// writes reports whether the program writes to the target.
 func (o *options) writes() bool {
 	return o.rw == "" || o.rw == "randrw" || strings.HasSuffix(o.rw, "write")
 }
 
-// random reports whether places are drawn.
+// random reports whether places are random.
 func (o *options) random() bool { return strings.HasPrefix(o.rw, "rand") }
 
-// size is a number of bytes, which people write with k, m, g or t.
+// size is a number of bytes, written with k, m, g or t.
 type size uint64
 
 func (s *size) String() string { return bytesText(uint64(*s)) }
@@ -158,8 +158,8 @@ func (s *size) Set(text string) error {
 	return nil
 }
 
-// bytesText is a number of bytes as the options take it, in the largest unit
-// that is exact.
+// bytesText returns a number of bytes in the form that the options accept, in the largest exact
+// unit.
 func bytesText(v uint64) string {
 	for i, unit := range []string{"t", "g", "m", "k"} {
 		if shift := 10 * (4 - i); v > 0 && v%(1<<shift) == 0 {
@@ -169,7 +169,7 @@ func bytesText(v uint64) string {
 	return strconv.FormatUint(v, 10)
 }
 
-// span is a duration, which may be given as a number of seconds.
+// span is a duration, which may also be a number of seconds.
 type span time.Duration
 
 func (s *span) String() string { return time.Duration(*s).String() }

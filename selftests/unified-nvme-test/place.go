@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// openTarget opens what the user named. A directory gets a file that is removed
-// at the end; so is a file the self-test makes.
+// openTarget opens the target that the user named. In a directory it makes a file and removes it at
+// the end. It also removes a file that the self-test makes.
 func (s *session) openTarget(o options) error {
 	c := nvme.TargetConfig{Path: o.target, Buffered: o.buffered, Force: o.force, ReadOnly: !o.writes()}
 	remove := false
@@ -42,7 +42,7 @@ func (s *session) openTarget(o options) error {
 	return nil
 }
 
-// explainOpen adds which option mends it.
+// explainOpen adds the option that avoids the error.
 func explainOpen(err error) error {
 	switch {
 	case errors.Is(err, nvme.ErrDeviceInUse), errors.Is(err, nvme.ErrDeviceNotEmpty):
@@ -53,8 +53,8 @@ func explainOpen(err error) error {
 	return err
 }
 
-// newFile makes c a file that is not there yet, written with zeros so that what
-// is measured is not the file's growing.
+// newFile makes c a new file and fills it with zeros, so that the measurement does not include the
+// growth of the file.
 func newFile(c *nvme.TargetConfig, o options) {
 	c.Create, c.Exclusive, c.Prepare, c.ReadOnly = true, true, nvme.PrepareZero, false
 	switch {
@@ -67,7 +67,7 @@ func newFile(c *nvme.TargetConfig, o options) {
 	}
 }
 
-// oldFile makes c a file that is there, which may be dear to someone.
+// oldFile makes c an existing file. It may have data that the user wants to keep.
 func oldFile(c *nvme.TargetConfig, o options, has uint64) error {
 	if !o.writes() {
 		return nil

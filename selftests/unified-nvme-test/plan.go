@@ -5,19 +5,19 @@ import (
 	"math/rand/v2"
 )
 
-// plan says where each operation goes.
+// plan chooses the place of each operation.
 type plan struct {
 	block  uint64 // bytes of an operation
 	blocks uint64 // in the range
 	next   uint64 // of the sequence
 	random bool
-	left   uint64 // operations to start; less than all of uint64 where the work is limited
+	left   uint64 // operations to start; less than the maximum of uint64 if the work is limited
 	rnd    *rand.PCG
 	reads  uint64   // of 1<<32, how many operations read; 1<<32: all
-	only   []uint32 // of the sequence, blocks with a zero here are left out; nil: none
+	only   []uint32 // of the sequence, skip blocks with a zero here; nil: skip none
 }
 
-// unlimited operations: time ends the work.
+// unlimited is the number of operations if time ends the work.
 const unlimited = ^uint64(0)
 
 func newPlan(o options, extent uint64) *plan {
@@ -34,7 +34,7 @@ func newPlan(o options, extent uint64) *plan {
 	return p
 }
 
-// place draws the number of the next block, and whether it is read.
+// place chooses the number of the next block, and whether to read it.
 func (p *plan) place() (block uint64, read bool) {
 	p.left--
 	if !p.random {
@@ -45,7 +45,7 @@ func (p *plan) place() (block uint64, read bool) {
 	return block, r*0x9e3779b97f4a7c15>>32 < p.reads
 }
 
-// inOrder is the next block of the sequence.
+// inOrder returns the next block of the sequence.
 func (p *plan) inOrder() uint64 {
 	for p.only != nil && p.only[p.next] == 0 {
 		p.next++

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// programVariable makes the test binary the program itself, for tests that run it as a
-// process of its own.
+// programVariable makes the test binary run the program itself, for tests that run it as a separate
+// process.
 const programVariable = "UNIFIEDD_NVME_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {

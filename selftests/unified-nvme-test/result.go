@@ -39,7 +39,7 @@ type granted struct {
 	Submitter   bool   `json:"kernel_submits"`
 }
 
-// grantedTo asks the session. A queue without fixed buffers does not open.
+// grantedTo reads the features of the session. A queue without fixed buffers does not open.
 func grantedTo(s *session) granted {
 	g, a := s.queue.Granted(), s.target.Alignment()
 	return granted{Target: s.target.Path(), Block: s.target.Block(), Node: s.target.Passthrough(), Size: s.target.Size(), Direct: s.target.Direct(),

@@ -15,20 +15,20 @@ import (
 const (
 	chainFrames  = 8
 	testFrames   = 64
-	selfTestSize = 4 << 20 // bytes of a file made for it; it writes to the first half MiB
+	selfTestSize = 4 << 20 // bytes of a file made for the test; it writes to the first half MiB
 )
 
-// step is one thing the self-test finds out.
+// step is the result of one step of the self-test.
 type step struct {
 	Name   string `json:"step"`
 	Status string `json:"status"` // PASS, FAIL or SKIP
 	Detail string `json:"detail"`
 }
 
-// errSkip is matched where a step has nothing to test on this target.
+// errSkip means that a step has nothing to test on this target.
 var errSkip = errors.New("skipped")
 
-// tester runs the steps. A step returns its detail.
+// tester runs the steps. A step returns its details.
 type tester struct {
 	*session
 	options options
@@ -146,7 +146,7 @@ func (t *tester) shut() (string, error) {
 	return "everything given back", t.cleanup.Close()
 }
 
-// place says where frame i of t.blocks lies on the target, in order from at.
+// place sets the place of each frame of t.blocks on the target, in order from at.
 func (t *tester) place(at uint64) {
 	for _, f := range t.blocks {
 		*t.region.Side(f) = umem.Side{Target: t.number, Block: at, Token: at}

@@ -16,8 +16,8 @@ const (
 	control   = 2 << 20 // bytes for the rings
 )
 
-// session is a region, a queue on it and the target in the queue, as a user of
-// the packages has them.
+// session has a region, a queue on it and the target in the queue, opened as a user of the packages
+// opens them.
 type session struct {
 	region  *umem.Region
 	book    *umem.Book
@@ -30,11 +30,11 @@ type session struct {
 	cleanup harness.Cleanup
 }
 
-// need is what a session needs.
+// need has the requirements of a session.
 type need struct {
 	block uint64 // bytes of an operation
 	depth int    // operations at a time
-	piece uint64 // bytes of each frame where a block is gathered; zero: one frame or extent
+	piece uint64 // bytes of each frame of a gathered block; zero: one frame or extent
 }
 
 // open makes a session. The caller closes it.
@@ -55,7 +55,7 @@ func open(o options, n need) (s *session, err error) {
 	return s, explainQueue(o, s.openQueue(o, n))
 }
 
-// explainQueue adds which option to leave out.
+// explainQueue adds the option to leave out.
 func explainQueue(o options, err error) error {
 	if o.hipri && errors.Is(err, nvme.ErrNotSupported) {
 		return fmt.Errorf("-hipri: %w", err)
@@ -63,7 +63,7 @@ func explainQueue(o options, err error) error {
 	return err
 }
 
-// openRegion opens a region with exactly the room for the blocks.
+// openRegion opens a region with exactly enough room for the blocks.
 func (s *session) openRegion(o options, n need) error {
 	c := n.region()
 	c.Pages = umem.PageSize(o.pages)
@@ -75,7 +75,7 @@ func (s *session) openRegion(o options, n need) error {
 	return err
 }
 
-// region is what region the blocks need.
+// region returns the configuration of the region for the blocks.
 func (n need) region() umem.Config {
 	c := umem.Config{FrameSize: frameSize, Control: control}
 	switch blocks := uint64(n.depth); {
@@ -86,16 +86,15 @@ func (n need) region() umem.Config {
 	default:
 		c.ExtentSize = 1 << bits.Len64(n.block-1)
 		c.Extents = blocks
-		c.Size = (blocks + 1) * c.ExtentSize // a region has frames too, up to where extents may begin
+		c.Size = (blocks + 1) * c.ExtentSize // a region has frames too, up to the first place of an extent
 	}
 	return c
 }
 
-// submitterIdle is how long a thread of the kernel that submits waits for more before it
-// sleeps.
+// submitterIdle is how long a kernel thread that submits waits for more before it sleeps.
 const submitterIdle = time.Second
 
-// openQueue opens the queue, puts the target in it, and takes the blocks.
+// openQueue opens the queue, adds the target, and takes the blocks.
 func (s *session) openQueue(o options, n need) error {
 	s.pieces = 1
 	if n.piece > 0 {
@@ -117,8 +116,8 @@ func (s *session) openQueue(o options, n need) error {
 	return s.takeBlocks(n)
 }
 
-// takeBlocks takes the frames or extents from the pool, each with the length it
-// has in a block, chained where a block is gathered.
+// takeBlocks takes the frames or extents from the pool. Each has its length within a block, and
+// those of a gathered block form a chain.
 func (s *session) takeBlocks(n need) error {
 	s.blocks = make([]umem.Frame, n.depth*s.pieces)
 	take, length := s.worker.Take, n.block

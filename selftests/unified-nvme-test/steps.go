@@ -27,13 +27,13 @@ func (t *tester) write() (string, error) {
 	return fmt.Sprintf("%d frames of %d bytes, each one operation", len(t.blocks), frameSize), nil
 }
 
-// otherReader compares with what read(2) returns through the page cache: other programs see what
-// this one wrote.
+// otherReader compares with the bytes that read(2) returns through the page cache: other programs
+// must see the data of this one.
 func (t *tester) otherReader() (string, error) {
 	return "read(2) finds every byte" + t.through(), t.compareDisk(0, 1, frameSize)
 }
 
-// read reads the frames back over zeros.
+// read clears the frames and reads them back.
 func (t *tester) read() (string, error) {
 	t.place(0)
 	for _, f := range t.blocks {
@@ -45,7 +45,7 @@ func (t *tester) read() (string, error) {
 	return "every byte is what was written", t.compareFrames(0, 1, frameSize)
 }
 
-// gather writes chains of pieces that do not lie together, each one operation.
+// gather writes chains of pieces that are not adjacent, each by one operation.
 func (t *tester) gather() (string, error) {
 	before := t.queue.Stats()
 	defer t.unchain()
@@ -83,13 +83,13 @@ func (t *tester) scatter() (string, error) {
 	return "every piece is what was written", nil
 }
 
-// gatherAt is where on the target the chains go, in bytes.
+// gatherAt is the offset of the chains on the target, in bytes.
 const gatherAt = testFrames * frameSize
 
-// piece is the bytes of each piece of a chain: the fewest the target takes.
+// piece returns the bytes of each piece of a chain: the fewest that the target accepts.
 func (t *tester) piece() uint32 { return max(512, t.target.Alignment().Offset) }
 
-// chain makes the frames chains of pieces.
+// chain joins the frames into chains of pieces.
 func (t *tester) chain(piece uint32) {
 	for i := range t.blocks {
 		t.blocks[i].Len, t.blocks[i].Options = piece, 0
@@ -99,7 +99,7 @@ func (t *tester) chain(piece uint32) {
 	}
 }
 
-// unchain makes the frames whole and single.
+// unchain makes the frames single and full again.
 func (t *tester) unchain() {
 	for i := range t.blocks {
 		t.blocks[i].Len, t.blocks[i].Options = frameSize, 0
@@ -124,11 +124,11 @@ func (t *tester) flush() (string, error) {
 	return fmt.Sprintf("took %v", time.Since(start).Round(time.Microsecond)), nil
 }
 
-// errAccepted stands for a request that went through.
+// errAccepted means that the queue accepted a wrong request.
 var errAccepted = errors.New("it was accepted")
 
-// misaligned asks for what the target does not take: the queue refuses it, before
-// the kernel sees it.
+// misaligned submits requests that the target does not accept: the queue must refuse them before
+// the kernel sees them.
 func (t *tester) misaligned() (string, error) {
 	a := t.target.Alignment()
 	if a.Memory <= 1 && a.Offset <= 1 {
@@ -164,7 +164,7 @@ func (t *tester) end() (string, error) {
 	return "a read behind the end says so", nil
 }
 
-// copies asks whether the kernel copied.
+// copies checks whether the kernel copied.
 func (t *tester) copies() (string, error) {
 	s := t.queue.Stats()
 	if t.target.Direct() && s.Copied > 0 {
@@ -185,13 +185,13 @@ func (t *tester) frames() (string, error) {
 	return fmt.Sprintf("%d, each where it belongs", count.Sum()), nil
 }
 
-// move passes all frames through the queue and puts them in order again.
+// move passes all frames through the queue and restores their order.
 func (t *tester) move(begin, end func([]umem.Frame) int) error {
 	return t.moveSome(t.blocks, begin, end)
 }
 
-// moveSome hands frames to the queue as it takes them until all have come back,
-// into fs, in the order of their places. The first error is returned.
+// moveSome gives frames to the queue as it accepts them, until all have come back, into fs, in the
+// order of their places. It returns the first error.
 func (t *tester) moveSome(fs []umem.Frame, begin, end func([]umem.Frame) int) error {
 	start := time.Now()
 	back := make([]umem.Frame, 0, len(fs))
@@ -207,7 +207,7 @@ func (t *tester) moveSome(fs []umem.Frame, begin, end func([]umem.Frame) int) er
 	return t.firstError(fs)
 }
 
-// firstError is why the first frame that failed did, and takes the marks off.
+// firstError returns the error of the first frame that failed, and clears the errors.
 func (t *tester) firstError(fs []umem.Frame) (err error) {
 	for i, f := range fs {
 		if f.Err() != nil && err == nil {
@@ -227,14 +227,14 @@ func (t *tester) wait(start time.Time) error {
 	return t.queue.Wait(left)
 }
 
-// paint gives each frame contents that follow from its place and a generation.
+// paint fills each frame with contents that depend on its place and a generation.
 func (t *tester) paint(generation uint64) {
 	for _, f := range t.blocks {
 		fillBody(t.region.Bytes(f), state(t.options.seed, t.region.Side(f).Token, generation, 0))
 	}
 }
 
-// want is what the target should hold from at on: pieces that paint made.
+// want returns the expected contents of the target from offset at: pieces that paint made.
 func (t *tester) want(at, generation uint64, piece uint32) []byte {
 	all := make([]byte, len(t.blocks)*int(piece))
 	for b := all; len(b) > 0; b = b[piece:] {
@@ -244,7 +244,7 @@ func (t *tester) want(at, generation uint64, piece uint32) []byte {
 	return all
 }
 
-// compareDisk reads the target the ordinary way and compares.
+// compareDisk reads the target through read(2) and compares.
 func (t *tester) compareDisk(at, generation uint64, piece uint32) error {
 	want := t.want(at, generation, piece)
 	got := make([]byte, len(want))

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// silence is how long nothing may complete before the user is told. Disks answer
-// within milliseconds; the kernel gives up on a request after 30 s.
+// silence is how long nothing may complete before the program warns the user. Disks answer within
+// milliseconds; the kernel gives up on a request after 30 s.
 const silence = 5 * time.Second
 
-// watch tells on w when nothing has completed for a while: the loop itself sleeps
-// until something does. The caller calls stop, which waits for the watcher's end.
+// watch writes a warning to w when nothing has completed for a while, since the loop itself sleeps
+// until something does. The caller calls stop, which waits for the watcher to end.
 func (l *loader) watch(w io.Writer, silence time.Duration) (stop func()) {
 	quit := make(chan struct{})
 	var done sync.WaitGroup
@@ -36,7 +36,7 @@ func (l *loader) watch(w io.Writer, silence time.Duration) (stop func()) {
 	return func() { close(quit); done.Wait() }
 }
 
-// completed is the number of operations that completed so far.
+// completed returns the number of operations that have completed so far.
 func (l *loader) completed() uint64 {
 	s := l.queue.Stats()
 	return s.Reads + s.Writes

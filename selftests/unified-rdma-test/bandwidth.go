@@ -9,10 +9,11 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
-// moderation is how many requests of a bandwidth test one completion stands for, at most.
+// moderation is the largest number of requests of a bandwidth test that one completion stands for.
 const moderation = 100
 
-// moderate is how many one stands for: a quarter of the depth, so that the others keep the device busy while the sender sleeps, and three if it does not sleep.
+// moderate returns how many requests one completion stands for. It is a quarter of the depth: the other
+// requests keep the device busy while the sender sleeps. It is three quarters if the sender does not sleep.
 func (l *link) moderate() int {
 	quarters := 1
 	if l.op == rdma.Write && l.progress == nil {
@@ -21,10 +22,10 @@ func (l *link) moderate() int {
 	return min(moderation, max(1, quarters*l.Depth/4))
 }
 
-// burst is how many requests are posted at once, at most.
+// burst is the largest number of requests that are posted at once.
 const burst = 16
 
-// bandwidth is the client's side: as many requests at a time as the depth allows.
+// bandwidth is the client's side. It keeps as many requests in flight as the depth allows.
 func (l *link) bandwidth() (result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -67,7 +68,7 @@ func (l *link) bandwidth() (result, error) {
 	return result{job: l.job, bandwidth: &row}, nil
 }
 
-// look takes completions without waiting.
+// look polls for completions without waiting.
 func (l *link) look() ([]rdma.WorkCompletion, error) {
 	n, err := l.sent.Poll(l.polled)
 	if err != nil {
@@ -76,7 +77,8 @@ func (l *link) look() ([]rdma.WorkCompletion, error) {
 	return l.polled[:n], l.good(l.polled[:n])
 }
 
-// postBurst posts the requests from number next on; every so many, and the last, is signaled.
+// postBurst posts requests, the first of which has number next. Every every-th request and the last
+// one are signaled.
 func (l *link) postBurst(next, n, every int, posted *measure.Ticks) error {
 	for i := range n {
 		number := next + i
@@ -93,7 +95,7 @@ func (l *link) postBurst(next, n, every int, posted *measure.Ticks) error {
 	return nil
 }
 
-// answerBandwidth is the server's side: it posts receives again as messages come.
+// answerBandwidth is the server's side. It reposts receives as messages arrive.
 func (l *link) answerBandwidth() error {
 	for got := 0; twoSided(l.op) && got < l.Count; {
 		cs, err := l.awaitMany(l.came)

@@ -16,15 +16,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// How much a run of the usual form moves: about a second's worth.
+// How much data a run of the usual form moves: about what takes a second.
 const (
 	benchMessages = 10000
 	benchBytes    = 24 << 20
 )
 
-// TestAgainstPerftest compares with the programs of perftest, in the form that UNIFIEDD_BENCH
-// names. The guest is gone afterwards, so the report goes to standard output, where make lab-bench
-// takes it from.
+// TestAgainstPerftest: unified-rdma-test is compared with the programs of perftest, in the form
+// that UNIFIEDD_BENCH names. The report goes to standard output, where make lab-bench reads it,
+// because the guest's files are lost at its end.
 func TestAgainstPerftest(t *testing.T) {
 	form, err := bench.WantedForm()
 	if err != nil {
@@ -50,9 +50,9 @@ func TestAgainstPerftest(t *testing.T) {
 	}
 }
 
-// perftestVersion is what the programs call themselves.
+// perftestVersion returns the version that perftest prints.
 func perftestVersion(t *testing.T) string {
-	out, _ := exec.CommandContext(t.Context(), testenv.Tool(t, "ib_write_lat"), "--version").CombinedOutput() // its exit status says nothing
+	out, _ := exec.CommandContext(t.Context(), testenv.Tool(t, "ib_write_lat"), "--version").CombinedOutput() // its exit status has no meaning
 	for line := range strings.Lines(string(out)) {
 		if text := strings.TrimSpace(line); strings.HasPrefix(text, "Version") {
 			return "perftest " + strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "Version"), ":"))
@@ -62,7 +62,7 @@ func perftestVersion(t *testing.T) string {
 	return ""
 }
 
-// race measures the cases one after the other, and prints each pair and each case when it is done.
+// race measures the cases one after the other. It prints each pair and each case when it is done.
 func race(t *testing.T, form bench.Form, at rdma.Place) (all []bench.Comparison) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -87,7 +87,7 @@ func race(t *testing.T, form bench.Form, at rdma.Place) (all []bench.Comparison)
 	return all
 }
 
-// works are the cases: all of them, those chosen, or in the short form one of each kind.
+// works returns the cases: all, the chosen ones, or in the short form one of each kind.
 func works(t *testing.T, form bench.Form) (all []rdma.Work) {
 	t.Helper()
 	wanted, err := bench.WantedCases()

@@ -7,9 +7,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// beyond has a request refused that asks for more than it may, and returns the status. RC
-// tells it, and its queue pair is in error then; UC and UD would lose the message without a
-// word, so it must be refused before it is posted.
+// beyond sends a request that exceeds its limits and returns the status with which it is refused.
+// With RC the responder refuses the request, and the queue pair goes to the error state. With UC
+// and UD the message would be lost silently, so our side must refuse it before it posts it.
 func (l *link) beyond() (rdma.Status, error) {
 	if l.Transport != rdma.RC {
 		return l.beyondPort()
@@ -24,13 +24,13 @@ func (l *link) beyond() (rdma.Status, error) {
 	return refused(err, want...)
 }
 
-// overdo has a request ask for a little more than it may, and returns how that may end. Of a
-// message longer than its receive Soft-RoCE says that the peer failed, others that the request
-// is invalid, as the specification has it (IBTA, volume 1, 9.7.4.1).
+// overdo makes a request exceed its limits slightly, and returns the statuses with which it may
+// end. If a message is longer than its receive, Soft-RoCE reports a remote operation error. Other
+// devices report an invalid request, as the specification requires (IBTA, volume 1, 9.7.4.1).
 func (l *link) overdo(r *rdma.SendRequest, s *rdma.SGE) []rdma.Status {
 	switch {
 	case l.op == rdma.Send, l.op == rdma.SendImmediate:
-		s.Length++ // than the peer's receive has
+		s.Length++ // longer than the peer's receive
 		return []rdma.Status{rdma.RemoteInvalidRequest, rdma.RemoteOperation}
 	case isAtomic(l.op):
 		r.RemoteAddr = l.theirs.Addr + l.theirs.Length
@@ -41,7 +41,7 @@ func (l *link) overdo(r *rdma.SendRequest, s *rdma.SGE) []rdma.Status {
 	return []rdma.Status{rdma.RemoteAccess}
 }
 
-// beyondPort is a message one byte longer than the port takes.
+// beyondPort checks that a message one byte longer than the port's limit is refused.
 func (l *link) beyondPort() (rdma.Status, error) {
 	longer := *l
 	longer.Size = uint64(l.port.MaxMessage) + 1
@@ -51,7 +51,7 @@ func (l *link) beyondPort() (rdma.Status, error) {
 	return refused(longer.fits(), rdma.LocalLength)
 }
 
-// refused is the status of an error, which must be one of those.
+// refused returns the status of an error. It must be one of want.
 func refused(err error, want ...rdma.Status) (rdma.Status, error) {
 	for _, s := range want {
 		if errors.Is(err, s) {

@@ -12,25 +12,25 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// carrier is a queue pair for the conversation with a program of perftest, in place of a TCP connection: each Write is a
-// SEND, and each Read takes what one has brought. It is closed with its session.
+// carrier is a queue pair that replaces a TCP connection for the conversation with a program of perftest.
+// Each Write is a SEND. Each Read returns bytes of a received message. The session closes it.
 type carrier struct {
 	link
 	conn     cm.Conn
 	frame    umem.Frame
 	deadline atomic.Int64 // in nanoseconds since 1970; 0: none
-	left     []byte       // of the message that Read is in
+	left     []byte       // unread bytes of the current message
 }
 
 var _ net.Conn = (*carrier)(nil)
 
-// A carrier's messages, and how many may come before one is read.
+// The size of a carrier's messages, and how many may arrive before one is read.
 const (
 	carried     = 64 // bytes
 	carriedMany = 8
 )
 
-// newCarrier makes the queue pair, in INIT with receives posted, in one frame of a link's region.
+// newCarrier makes the queue pair in one frame of a link's region. It is in INIT with receives posted.
 func newCarrier(l *link) (*carrier, error) {
 	c := &carrier{}
 	c.session, c.ctx = l.session, l.ctx
@@ -54,7 +54,7 @@ func newCarrier(l *link) (*carrier, error) {
 	return c, nil
 }
 
-// at returns the place of a message: received ones from 0 on, then the one to send.
+// at returns the address of a message slot: received messages from 0 on, then the one to send.
 func (c *carrier) at(place uint64) uint64 { return c.frame.Addr + carried*place }
 
 func (c *carrier) element(place uint64, n int) rdma.SGE {
@@ -84,7 +84,7 @@ func (c *carrier) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Read takes bytes of the message that came first.
+// Read returns bytes of the oldest received message.
 func (c *carrier) Read(b []byte) (int, error) {
 	if len(c.left) == 0 {
 		got, err := c.take(c.came)
@@ -119,7 +119,7 @@ func (c *carrier) take(q rdma.CompletionQueue) (rdma.WorkCompletion, error) {
 	}
 }
 
-// SetDeadline bounds Read and Write, also those that wait.
+// SetDeadline sets a deadline for Read and Write, including calls that already wait.
 func (c *carrier) SetDeadline(t time.Time) error {
 	if t.IsZero() {
 		c.deadline.Store(0)
@@ -132,7 +132,7 @@ func (c *carrier) SetDeadline(t time.Time) error {
 func (c *carrier) SetReadDeadline(t time.Time) error  { return c.SetDeadline(t) }
 func (c *carrier) SetWriteDeadline(t time.Time) error { return c.SetDeadline(t) }
 
-// Close leaves the queue pair to the session.
+// Close does nothing. The session closes the queue pair.
 func (c *carrier) Close() error { return nil }
 
 func (c *carrier) LocalAddr() net.Addr  { return net.TCPAddrFromAddrPort(c.conn.Address().Local) }

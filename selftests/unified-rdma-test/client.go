@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// ask has a server do its part of a job, and does ours.
+// ask sends a job to a server and runs the client's side of it.
 func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	config, err := o.connection()
 	if err != nil {
@@ -24,7 +24,7 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	m := o.job.room()
 	if o.beyond {
-		m.size++ // of which the message must be that is longer than it may be
+		m.size++ // for the message that exceeds the limit
 	}
 	s, err := open(o, peer, m)
 	if err != nil {
@@ -49,7 +49,7 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	return errors.Join(r.print(out, o.json), e)
 }
 
-// resolve finds the server's address, which decides about ours.
+// resolve returns the server's address. It determines our own.
 func resolve(ctx context.Context, host string) (netip.Addr, error) {
 	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
@@ -58,7 +58,7 @@ func resolve(ctx context.Context, host string) (netip.Addr, error) {
 	return all[0].Unmap(), nil
 }
 
-// lead is the client's side of all tests but storage.
+// lead is the client's side of all tests except storage.
 func (s *session) lead(ctx context.Context, address string, config connect.Config) (result, error) {
 	j := s.options.job
 	l, local, err := newLink(ctx, s, j)
@@ -69,7 +69,7 @@ func (s *session) lead(ctx context.Context, address string, config connect.Confi
 	if err != nil {
 		return result{}, err
 	}
-	if l.Test == latencyTest { // both sides receive
+	if l.Test == latencyTest { // both sides post receives
 		if err := l.ready(); err != nil {
 			return result{}, err
 		}

@@ -12,12 +12,12 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// counts are counters of a device's port by the names the kernel has for them, or RoCE in software: of all that goes
-// through the port, whoever sends it. What was sent again, came out of sequence or found no
-// receive is among them, under names that differ from driver to driver.
+// counts are the counters of a device's port, under the names of the kernel or of RoCE in software.
+// They include the traffic of all processes. Retransmissions, packets out of sequence and messages
+// without a receive are among them. Their names differ between drivers.
 type counts map[string]uint64
 
-// readCounts reads those of the device's first port. A device may have none.
+// readCounts reads the counters of the device's first port. A device may have none.
 func (s *session) readCounts() (counts, error) {
 	c := make(counts)
 	if d, is := s.device.(*roce.Device); is {
@@ -30,7 +30,7 @@ func (s *session) readCounts() (counts, error) {
 	if err != nil {
 		return c, err
 	}
-	time.Sleep(lifespan) // the kernel has cached them since before a short test
+	time.Sleep(lifespan) // the kernel may return values that it cached before a short test
 	all, err := verbs.ReadCounters(s.options.device, 1)
 	for _, one := range all {
 		c[one.Name] = one.Value
@@ -38,7 +38,7 @@ func (s *session) readCounts() (counts, error) {
 	return c, err
 }
 
-// since is what was counted after before. Counters that fell were set again by others.
+// since returns the differences to before. It omits counters that fell, because another program reset them.
 func (c counts) since(before counts) counts {
 	rose := make(counts)
 	for name, n := range c {
@@ -49,20 +49,20 @@ func (c counts) since(before counts) counts {
 	return rose
 }
 
-// counted has a device's counters of a test.
+// counted has the counters of a device during a test.
 type counted struct {
 	device string
 	counts counts
 }
 
-// counted is what was counted since the session was opened. Some drivers have the kernel ask
-// the device every 10 ms only, so the last packets may be missing.
+// counted returns what the device counted since the session was opened. Some drivers read the
+// device only every 10 ms, so the last packets may be missing.
 func (s *session) counted() (counted, error) {
 	now, err := s.readCounts()
 	return counted{s.options.device, now.since(s.before)}, err
 }
 
-// print says it, if there is anything.
+// print prints the counters, if there are any.
 func (c counted) print(out io.Writer) {
 	if len(c.counts) == 0 {
 		return

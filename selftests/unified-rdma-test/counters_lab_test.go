@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCounted: both sides say what the device has counted of a test.
+// TestCounted: both sides print the counters of their devices.
 func TestCounted(t *testing.T) {
 	p := newPlace(t)
 	s := p.serveOn(t, p.asServer("-keep", noDisk)...)

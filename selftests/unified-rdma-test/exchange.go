@@ -8,12 +8,13 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// turn is how long one call exchanges messages: so long that what the Go scheduler has to do when it is over is nothing to the messages. It
-// gives the thread's place away 10 ms into each, and is quiet from then on.
+// turn is how long one call exchanges messages. It is so long that the Go scheduler's work after
+// the call does not affect the result. 10 ms into each call the scheduler takes the thread's P
+// away. Then it is idle until the call returns.
 const turn = 250 * time.Millisecond
 
-// exchange is one side of a test of latency, with a provider that does all rounds in one call: who begins posts first. Times is when
-// each message was posted; nil has none.
+// exchange is one side of a latency test with a provider that does all rounds in one call. The side
+// that begins posts first. times receives when each message was posted; it may be nil.
 func (l *link) exchange(e rdma.Exchanger, begins bool, times []uint64) error {
 	x := l.rounding(begins, times)
 	for x.Rounds > 0 {
@@ -36,7 +37,7 @@ func (l *link) exchange(e rdma.Exchanger, begins bool, times []uint64) error {
 	return l.last(begins)
 }
 
-// rounding is what is exchanged.
+// rounding describes the exchange to the provider.
 func (l *link) rounding(begins bool, times []uint64) *rdma.Exchange {
 	l.compose()
 	x := &rdma.Exchange{Request: l.sends[0], Element: l.element[0], Sent: l.sent, Ahead: ahead, Rounds: l.Count, Begun: begins, Posted: times}
@@ -60,7 +61,8 @@ func (l *link) rounding(begins bool, times []uint64) *rdma.Exchange {
 	return x
 }
 
-// last waits for what is outstanding after the last round: the peer's last message if we began, and our own.
+// last waits for what is outstanding after the last round: our own requests and, if we began, the
+// peer's last message.
 func (l *link) last(begins bool) error {
 	switch {
 	case !begins:

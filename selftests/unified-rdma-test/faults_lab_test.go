@@ -17,7 +17,7 @@ func TestLinkDown(t *testing.T) {
 	linkDown(t, p, func(up bool) { labenv.SetLink(t, p.card, up) }, downStatus(t))
 }
 
-// downStatus is what Soft-RoCE says of a request while its card is down.
+// downStatus returns the status with which Soft-RoCE completes a request while its card is down.
 func downStatus(t *testing.T) rdma.Status {
 	if labenv.Kernel(t) == labenv.Linux61 {
 		return rdma.LocalQPOperation
@@ -36,9 +36,9 @@ func TestPeerStopped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not in the short form, where TestServerGoesOn has a peer that dies; make lab has it")
 	}
-	peerStopped(t, newPlace(t), map[string]string{ // the kernel goes on to acknowledge
+	peerStopped(t, newPlace(t), map[string]string{ // the kernel acknowledges for the stopped process
 		"-test latency -op send":            "check that the peer is alive",
 		"-test latency -op write":           "check that the peer is alive",
-		"-test bandwidth -op send -size 64": "check that the peer is alive", // it waits for ever for a receive
+		"-test bandwidth -op send -size 64": "check that the peer is alive", // Soft-RoCE waits for a receive without a limit
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// endless is a test that something happens to.
+// endless is the number of messages of a test that a fault interrupts.
 const endless = 10_000_000
 
 // answer is how a client ended.
@@ -22,16 +22,16 @@ type answer struct {
 	took      time.Duration
 }
 
-// lines counts what the server said.
+// lines counts the lines that the server printed with this beginning.
 func (s *server) lines(begin string) int { return strings.Count(s.out.String(), "\n"+begin) }
 
-// rid waits until the server has said of each client so far that it failed.
+// rid waits until the server has printed an error for each client so far.
 func (s *server) rid() {
 	s.t.Helper()
 	testenv.Wait(s.t, 20*time.Second, "the server to say what became of its clients", func() bool { return s.lines("error:") == s.lines("client ") })
 }
 
-// asks starts a client of an endless test, and returns when that is under way.
+// asks starts a client of an endless test. It returns when the test is under way.
 func (s *server) asks(p place, options string) chan answer {
 	s.t.Helper()
 	done := make(chan answer, 1)
@@ -47,7 +47,7 @@ func (s *server) asks(p place, options string) chan answer {
 	return done
 }
 
-// says wants a client to have ended with an error that matches, in time.
+// says checks that a client ended in time, with an error that matches want.
 func (a answer) says(t *testing.T, what string, within time.Duration, want string) {
 	t.Helper()
 	if a.status != 1 || !regexp.MustCompile(want).MatchString(a.errs) || a.took > testenv.Within(within) {
@@ -55,12 +55,12 @@ func (a answer) says(t *testing.T, what string, within time.Duration, want strin
 	}
 }
 
-// linkDown: the client's card goes down under a test. Both sides say so, the client with that status, and when it is up
-// again the server serves the next.
+// linkDown: when the client's card goes down during a test, both sides report an error, the client
+// with the status want. When the card is up again, the server serves the next client.
 func linkDown(t *testing.T, p place, set func(up bool), want rdma.Status) {
 	s := p.serveOn(t, p.asServer("-keep -timeout 3s", noDisk)...)
-	// Each has something outstanding at any time: between the messages of a latency test of WRITE or
-	// SEND the client only waits for the server, whose request it may be that fails.
+	// In each of these tests the client always has a request outstanding. In a latency test of WRITE or
+	// SEND the client often only waits for the server. Then the server's request may fail instead.
 	for _, options := range []string{"-test bandwidth -op write -size 4096", "-test bandwidth -op send -size 4096", "-test latency -op read"} {
 		done := s.asks(p, "-timeout 8s "+options)
 		set(false)
@@ -76,8 +76,8 @@ func linkDown(t *testing.T, p place, set func(up bool), want rdma.Status) {
 	}
 }
 
-// peerKilled: the server's process dies. Whoever has requests under way is told by its own card. A
-// server that comes after it has the port, and ends in good order when it is told to.
+// peerKilled: when the server's process dies, the client's own device fails its requests. A new
+// server can bind the same port, and ends without an error on a signal.
 func peerKilled(t *testing.T, p place) {
 	for options, want := range map[string]string{
 		"-test bandwidth -op send -size 4096":  rdma.RetryExceeded.String(),
@@ -101,8 +101,9 @@ func peerKilled(t *testing.T, p place) {
 	}
 }
 
-// peerStopped: the server's process does nothing any more. The client does not wait for ever, and a server that goes on
-// serves the next. How each test ends depends on who acknowledges for a process that stands still.
+// peerStopped: when the server's process is stopped, the client ends with an error in time. When
+// the server continues, it serves the next client. How a test ends depends on what acknowledges for
+// the stopped process.
 func peerStopped(t *testing.T, p place, ends map[string]string) {
 	s := p.keeps(t)
 	for options, want := range ends {

@@ -20,20 +20,20 @@ const (
 
 var tests = []string{storageTest, verifyTest, latencyTest, bandwidthTest}
 
-// job is what both sides do. The client's says it to the server.
+// job describes a test. The client sends it to the server.
 type job struct {
 	Test      string
 	Transport rdma.Transport
 	Op        string
 	Size      uint64 // bytes of a message
 	Count     int    // messages
-	Depth     int    // requests at a time
-	Inline    int    // the most bytes of a message that is sent inline
+	Depth     int    // requests in flight
+	Inline    int    // longest message that is sent inline, in bytes
 	Seed      uint64
-	Manager   bool // the queue pairs are connected through rdma_cm
+	Manager   bool // rdma_cm connects the queue pairs
 }
 
-// ops are the operations by the names users give.
+// ops maps the operations to the names in options.
 var ops = []struct {
 	name string
 	op   rdma.Op
@@ -47,7 +47,7 @@ func opNames() (names []string) {
 	return names
 }
 
-// op is the job's operation.
+// op returns the job's operation.
 func (j *job) op() (rdma.Op, bool) {
 	for _, o := range ops {
 		if o.name == j.Op {
@@ -57,7 +57,7 @@ func (j *job) op() (rdma.Op, bool) {
 	return 0, false
 }
 
-// Limits of a job, which a server holds its clients to.
+// Limits of a job. A server refuses jobs beyond them.
 const (
 	maxSize  = 1 << 30
 	maxCount = 1 << 28
@@ -66,7 +66,7 @@ const (
 
 func isAtomic(op rdma.Op) bool { return op == rdma.FetchAdd || op == rdma.CompareSwap }
 
-// twoSided reports whether an operation takes a receive of the peer's.
+// twoSided reports whether an operation consumes a receive of the peer.
 func twoSided(op rdma.Op) bool {
 	return op == rdma.Send || op == rdma.SendImmediate || op == rdma.WriteImmediate
 }
@@ -79,7 +79,7 @@ func (j *job) front() uint64 {
 	return 0
 }
 
-// unnoticed reports whether a server has nothing to do, and sees nothing of what its client does.
+// unnoticed reports whether the server takes no part in the test and sees nothing of the client's work.
 func (j *job) unnoticed() bool {
 	op, _ := j.op()
 	switch j.Test {
@@ -91,7 +91,7 @@ func (j *job) unnoticed() bool {
 	return isAtomic(op)
 }
 
-// fill sets the defaults. sized says that the size was given, which may be zero.
+// fill sets the defaults. sized says that the user gave a size, which may be zero.
 func (j *job) fill(sized bool) {
 	op, _ := j.op()
 	if isAtomic(op) {
@@ -121,7 +121,7 @@ func (j *job) fill(sized bool) {
 	}
 }
 
-// check reports what about a job cannot be.
+// check reports values that are not possible.
 func (j *job) check() error {
 	op, known := j.op()
 	switch {
@@ -155,10 +155,10 @@ func (j *job) check() error {
 	return nil
 }
 
-// encode is the job as a client's hello.
+// encode encodes the job as a client's hello.
 func (j *job) encode() ([]byte, error) { return json.Marshal(j) }
 
-// decode reads a client's hello.
+// decode decodes a client's hello.
 func decode(hello []byte) (j job, err error) {
 	if err := json.Unmarshal(hello, &j); err != nil {
 		return j, fmt.Errorf("it does not say what to do: %w", err)

@@ -10,8 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
-// latency is the client's side: message after message, each when the answer to the one before has
-// come.
+// latency is the client's side. It sends each message when the answer to the one before has arrived.
 func (l *link) latency() (result, error) {
 	way := measure.OneWay
 	if !l.twoWay() {
@@ -31,7 +30,7 @@ func (l *link) latency() (result, error) {
 // twoWay reports whether the server sends messages too.
 func (l *link) twoWay() bool { return twoSided(l.op) || l.op == rdma.Write }
 
-// measured does the client's side, and has when each message was posted, in nanoseconds.
+// measured runs the client's side. It returns when each message was posted, in nanoseconds.
 func (l *link) measured() ([]uint64, error) {
 	if e, ok := l.qp.(rdma.Exchanger); ok {
 		times := make([]uint64, l.Count)
@@ -42,7 +41,7 @@ func (l *link) measured() ([]uint64, error) {
 	return ticks.Nanoseconds(), err
 }
 
-// clientBegins: in a test of WRITE of perftest's the server begins to write.
+// clientBegins reports whether the client posts first. In perftest's WRITE test the server does.
 func (l *link) clientBegins() bool { return l.op != rdma.Write || l.options.peer == "" }
 
 func (l *link) inTurn(t *measure.Ticks) error {
@@ -55,7 +54,7 @@ func (l *link) inTurn(t *measure.Ticks) error {
 	return l.roundTrips(t)
 }
 
-// answerLatency is the server's.
+// answerLatency is the server's side.
 func (l *link) answerLatency() error {
 	e, ok := l.qp.(rdma.Exchanger)
 	switch {
@@ -69,12 +68,12 @@ func (l *link) answerLatency() error {
 	return l.bounceWrites(!l.clientBegins(), nil)
 }
 
-// ahead is how many messages of a latency test may be sent whose completions were not taken.
+// ahead is the number of messages that a latency test may send before it polls for their completions.
 const ahead = 16
 
-// makeRoom is for one request more, which is not waited for: what the peer answers is sooner there than what its device
-// acknowledges. Completions are taken when there must be room for more: a look at a queue that is empty would have a device in
-// software acknowledge the peer's message in front of ours.
+// makeRoom makes room in the send queue for one more request. It polls for completions only if the
+// queue is full. The peer's answer arrives before its device's acknowledgement. And a poll of an
+// empty queue would make a device in software acknowledge the peer's message before it sends ours.
 func (l *link) makeRoom() error {
 	if l.open == ahead {
 		if err := l.settle(ahead - 1); err != nil {
@@ -97,7 +96,7 @@ func (l *link) settle(most int) error {
 	return nil
 }
 
-// failed takes completions that are there, and is the first one's error.
+// failed polls for completions without waiting, and returns the error of the first one.
 func (l *link) failed() error {
 	if l.open == 0 {
 		return nil
@@ -107,8 +106,8 @@ func (l *link) failed() error {
 	return err
 }
 
-// pingMessages sends a message and waits for the peer's, again and again. What t has no place for is not timed: nil
-// has none.
+// pingMessages sends a message and waits for the peer's, again and again. t records times as far as
+// it has room; it may be nil.
 func (l *link) pingMessages(t *measure.Ticks) error {
 	l.compose()
 	if err := errors.Join(l.makeRoom(), l.first()); err != nil {
@@ -127,7 +126,7 @@ func (l *link) pingMessages(t *measure.Ticks) error {
 	return l.settle(0)
 }
 
-// pongMessages is the other side.
+// pongMessages is the other side of pingMessages.
 func (l *link) pongMessages() error {
 	l.compose()
 	for range l.Count {
@@ -146,11 +145,11 @@ func (l *link) reply() error {
 	return l.take(l.answerTo(l.came))
 }
 
-// together is how many receives are posted at once.
+// together is the number of receives that are posted at once.
 const together = 8
 
-// take counts messages that came and posts their receives again, several at a time. When a message of ours fails the
-// receives are flushed.
+// take counts received messages and reposts their receives, several at a time. When one of our
+// messages fails, the device flushes the receives.
 func (l *link) take(cs []rdma.WorkCompletion, err error) error {
 	if err != nil {
 		return errors.Join(l.failed(), err)
@@ -163,8 +162,9 @@ func (l *link) take(cs []rdma.WorkCompletion, err error) error {
 	return l.post(0, n)
 }
 
-// bounceWrites writes to and fro: the last byte of each is the number of the message, which may change when the peer has
-// answered. One side begins; the other writes when it has seen the byte. What t has no place for is not timed: nil has none.
+// bounceWrites alternates WRITEs with the peer. The last byte of each message is its number. That
+// byte may change once the peer has answered. One side begins; the other writes when it sees the
+// byte. t records times as far as it has room; it may be nil.
 func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 	l.compose()
 	last := &l.bytes(l.out, 0)[l.Size-1]
@@ -192,8 +192,9 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 	return l.settle(0)
 }
 
-// awaitByte waits until the device has written the last byte of the slot, with replyTimeout again for each: completions may
-// all be taken in here, and then nothing else says that the peer is there. A device that works as the program looks at it does so meanwhile.
+// awaitByte waits until the device has written the last byte of the slot. Each call waits up to
+// replyTimeout: this function may take all completions, and then nothing else shows that the peer
+// is alive. It also makes progress on a device that works only while the program polls.
 func (l *link) awaitByte(want byte) error {
 	l.waiting = time.Time{}
 	word, shift := wordAtEnd(l.bytes(l.in, 0))
@@ -210,7 +211,7 @@ func (l *link) awaitByte(want byte) error {
 	return nil
 }
 
-// roundTrips asks again as soon as the answer is there.
+// roundTrips posts the next request as soon as the answer to the last one has arrived.
 func (l *link) roundTrips(t *measure.Ticks) error {
 	l.compose()
 	if err := l.first(); err != nil {
@@ -227,7 +228,7 @@ func (l *link) roundTrips(t *measure.Ticks) error {
 	return err
 }
 
-// compose makes the request that is posted again and again.
+// compose prepares the request that is posted again and again.
 func (l *link) compose() {
 	l.sends[0], l.element[0] = l.request(0, 0)
 	l.sends[0].Flags |= rdma.Signaled
@@ -239,7 +240,7 @@ func (l *link) first() error {
 	return l.went(n, err)
 }
 
-// went is the error of a request that was not posted.
+// went returns an error if the request was not posted.
 func (l *link) went(n int, err error) error {
 	if n < 1 {
 		return fmt.Errorf("post %v number %d: %w", l.op, l.sends[0].ID, err)
@@ -247,8 +248,8 @@ func (l *link) went(n int, err error) error {
 	return nil
 }
 
-// answerTo waits for at least one completion of a queue, as await does, and posts what was composed at that very moment: time
-// spent here would let processors go to sleep that have to do with the answer.
+// answerTo waits for at least one completion of a queue, as await does, and posts the composed
+// request in the same call. A delay in between would let processors sleep that the answer needs.
 func (l *link) answerTo(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 	for tries := 0; ; tries++ {
 		n, posted, err := rdma.SpinPost(l.qp, q, l.polled, spin, l.sends[:1], l.element[:])

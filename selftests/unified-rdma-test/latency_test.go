@@ -10,7 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestSlowBytes has bytes come that are each sooner than the user's replyTimeout ends, but not all together; and then none.
+// TestSlowBytes: awaitByte succeeds if each byte arrives within replyTimeout, even if all together
+// take longer. It fails if no byte arrives.
 func TestSlowBytes(t *testing.T) {
 	const replyTimeout = 2 * time.Second
 	region, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
@@ -34,7 +35,7 @@ func TestSlowBytes(t *testing.T) {
 	}
 }
 
-// TestEndsWhileAnswered: a test that is to end does so though it never waits for an answer.
+// TestEndsWhileAnswered: a test that is told to end does so, even if it never waits for an answer.
 func TestEndsWhileAnswered(t *testing.T) {
 	reason := errors.New("enough")
 	ctx, end := context.WithCancelCause(t.Context())

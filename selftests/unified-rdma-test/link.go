@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// link is a queue pair that is connected, with memory to send from and to receive into.
+// link is a connected queue pair, with memory for messages to send and to receive.
 type link struct {
 	*session
 	job
@@ -22,32 +22,32 @@ type link struct {
 	qp      rdma.QueuePair
 	sent    rdma.CompletionQueue
 	came    rdma.CompletionQueue
-	conn    *connect.Conn      // nil with a peer of another kind
+	conn    *connect.Conn      // nil if the peer is another program
 	remote  connect.Parameters // of the peer
 	handle  rdma.AddressHandle
-	granted rdma.MemoryRegion // what the peer may reach: in
-	theirs  connect.Grant     // what we may reach of the peer's
+	granted rdma.MemoryRegion // memory that the peer may access: in
+	theirs  connect.Grant     // the peer's memory that we may access
 
-	slots  int    // messages that memory is for, each way
-	stride uint64 // bytes from one to the next
+	slots  int    // number of message slots in each direction
+	stride uint64 // bytes from one slot to the next
 	apart  uint64 // the same, in the peer's memory
-	in     uint64 // address of the first slot to receive into
-	out    uint64 // address of the first slot to send from
+	in     uint64 // address of the first receive slot
+	out    uint64 // address of the first send slot
 
 	sends    []rdma.SendRequest
 	recvs    []rdma.ReceiveRequest
 	sges     []rdma.SGE
-	element  [1]rdma.SGE // of the request that a latency test posts again and again, sends[0]
+	element  [1]rdma.SGE // of sends[0], the request that a latency test posts again and again
 	polled   []rdma.WorkCompletion
 	waiting  time.Time
-	reposted int       // slot of the receive to be posted next
-	taken    int       // messages of a latency test whose receives are to be posted again
+	reposted int       // slot of the next receive to post
+	taken    int       // messages of a latency test whose receives are not reposted yet
 	answers  int       // for giveWay
 	gave     time.Time // when it last did
-	open     int       // requests of a latency test that are not known to be complete
+	open     int       // requests of a latency test without a known completion
 }
 
-// newLink makes the queue pair, takes memory for it, and leads it to INIT.
+// newLink makes the queue pair, takes memory for it, and brings it to INIT.
 func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Parameters, err error) {
 	l = &link{session: s, job: j, ctx: ctx}
 	l.op, _ = j.op()
@@ -66,14 +66,14 @@ func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Par
 	}
 	s.settings.Access = l.granted.Access() & rdma.Remote
 	if j.Test == bandwidthTest {
-		s.settings.RNRRetries = 7 // for ever: a peer that is kept from its processor is slow, and has not failed
+		s.settings.RNRRetries = 7 // without limit: a peer that waits for a processor is slow, but has not failed
 	}
 	local, err = connect.Prepare(s.device, l.qp, s.settings)
 	return l, local, err
 }
 
-// fits reports a message that the port does not take in one piece: Soft-RoCE would drop
-// a datagram that is too long without a word.
+// fits returns an error for a message that exceeds the port's limit. Soft-RoCE would drop a
+// datagram that is too long without an error.
 func (l *link) fits() error {
 	mtu := uint64(l.port.ActiveMTU.Bytes())
 	if l.Transport == rdma.UD && l.Size > mtu {
@@ -113,8 +113,8 @@ func (l *link) make() (err error) {
 	return err
 }
 
-// receives is how many receives are posted. A peer that only asks for speed may send twice its
-// depth before it hears of anything.
+// receives returns how many receives are posted. A peer in a bandwidth test may send twice its
+// depth before it hears from us.
 func (l *link) receives() int {
 	if l.Test == verifyTest {
 		return l.slots
@@ -144,7 +144,7 @@ func (l *link) end(local connect.Parameters, hello []byte) connect.End {
 	return e
 }
 
-// connected notes a peer of our own kind.
+// connected records a peer that is unified-rdma-test too.
 func (l *link) connected(c *connect.Conn) (err error) {
 	l.conn = c
 	l.cleanup.Then(c.Close)
@@ -160,7 +160,7 @@ func (l *link) connected(c *connect.Conn) (err error) {
 	return l.reach(offer.Parameters)
 }
 
-// reach notes the way to the peer.
+// reach records how to reach the peer.
 func (l *link) reach(remote connect.Parameters) (err error) {
 	l.remote = remote
 	if l.Transport == rdma.UD {
@@ -169,7 +169,7 @@ func (l *link) reach(remote connect.Parameters) (err error) {
 	return err
 }
 
-// sge is a slot's element.
+// sge returns the scatter/gather element of a slot.
 func (l *link) sge(area uint64, slot int, n uint64) rdma.SGE {
 	return rdma.SGE{Addr: l.memory.Addr() + area + uint64(slot)*l.stride, Length: uint32(n), LKey: l.memory.LKey()}
 }
@@ -179,7 +179,7 @@ func (l *link) bytes(area uint64, slot int) []byte {
 	return l.region.At(area+uint64(slot)*l.stride, l.Size)
 }
 
-// post posts receives into the slots from first on, which it counts round.
+// post posts receives into the slots from first on. After the last slot it continues with slot 0.
 func (l *link) post(first, n int) error {
 	for i := range n {
 		l.receive(i, (first+i)%l.slots)
@@ -191,13 +191,13 @@ func (l *link) post(first, n int) error {
 	return nil
 }
 
-// receive makes receive number i of those that are posted together, into a slot.
+// receive prepares receive i of a batch, into a slot.
 func (l *link) receive(i, slot int) {
 	l.recvs[i] = rdma.ReceiveRequest{ID: uint64(slot), SGEs: 1}
 	l.sges[i] = l.sge(l.in, slot, l.front()+l.Size)
 }
 
-// request is a request of message number n, from a slot.
+// request returns a request for message n, from a slot.
 func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
 	r := rdma.SendRequest{ID: n, Op: l.op, SGEs: 1}
 	if l.Size <= uint64(l.Inline) && l.carries() {
@@ -211,7 +211,7 @@ func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
 	return r, l.sge(l.out, slot, l.Size)
 }
 
-// carries reports whether requests have bytes of ours in them, rather than ask for the peer's.
+// carries reports whether requests carry our bytes, rather than read the peer's.
 func (l *link) carries() bool {
 	return l.op != rdma.Read && l.op != rdma.FetchAdd && l.op != rdma.CompareSwap
 }
@@ -225,16 +225,16 @@ func (l *link) send(r rdma.SendRequest, s rdma.SGE) error {
 	return nil
 }
 
-// spin is how long one call looks for a completion.
+// spin is how long one call polls for a completion.
 const spin = 100 * time.Microsecond
 
-// await is at least one completion of a queue. It is an error when one did not succeed, or
-// none comes for as long as the user has replyTimeout.
+// await returns at least one completion of a queue. It returns an error if a completion failed, or
+// if none arrives within the user's replyTimeout.
 func (l *link) await(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 	return l.awaitBetween(q, spin, func() {})
 }
 
-// awaitBetween is await that looks for so long at a time, and does something between looks in vain.
+// awaitBetween is await with another poll time. It calls between after each poll without a completion.
 func (l *link) awaitBetween(q rdma.CompletionQueue, look time.Duration, between func()) ([]rdma.WorkCompletion, error) {
 	for tries := 0; ; tries++ {
 		n, err := q.Spin(l.polled, look)
@@ -260,7 +260,7 @@ func (l *link) idle(tries int) error {
 	return l.stillWaiting()
 }
 
-// answered takes the polled completions.
+// answered returns the polled completions.
 func (l *link) answered(n int) ([]rdma.WorkCompletion, error) {
 	l.waiting = time.Time{}
 	if err := l.yield(); err != nil {
@@ -269,13 +269,13 @@ func (l *link) answered(n int) ([]rdma.WorkCompletion, error) {
 	return l.polled[:n], l.good(l.polled[:n])
 }
 
-// awhile is how long the Go scheduler goes without the thread.
+// awhile is how long the thread keeps its P between two yields.
 const awhile = 4 * time.Millisecond
 
-// yield gives the thread to the Go scheduler now and then. If it never does for 10 ms, the
-// scheduler takes the P at each call into C (runtime.retake), and another thread wakes every 20 µs
-// to do so. Yielding costs two thread switches, so it is done no more often than that. It returns
-// an error when the test must end, which nothing else would notice while answers keep arriving.
+// yield gives the thread to the Go scheduler at intervals. If a thread does not yield for 10 ms, the
+// scheduler takes the P at each call into C (runtime.retake), and another thread wakes every 20 µs to do
+// so. A yield costs two thread switches, so yield does it no more often than necessary. It returns an error
+// when the test must end, because nothing else would notice that while answers keep arriving.
 func (l *link) yield() error {
 	if l.answers++; l.answers%4 != 0 || time.Since(l.gave) <= awhile {
 		return nil
@@ -285,7 +285,7 @@ func (l *link) yield() error {
 	return context.Cause(l.ctx)
 }
 
-// stillWaiting is an error once it is long enough.
+// stillWaiting returns an error once the wait exceeds the timeout.
 func (l *link) stillWaiting() error {
 	switch now := time.Now(); {
 	case l.ctx.Err() != nil:
@@ -329,13 +329,13 @@ func (l *link) hear(want string) error {
 	}
 }
 
-// working is what the client sends at intervals while its server sees nothing of the test.
+// The client sends working at intervals while its server sees nothing of the test.
 const (
 	working      = "working"
 	workingEvery = time.Second
 )
 
-// stillWorking sends it until stop is called, if it is needed.
+// stillWorking sends working until stop is called, if the server needs it.
 func (l *link) stillWorking() (stop func()) {
 	if !l.unnoticed() {
 		return func() {}

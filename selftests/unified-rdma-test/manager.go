@@ -18,23 +18,23 @@ import (
 	rocecm "github.com/unifiedd/unifiedd/rdma/roce/cm"
 )
 
-// appointment is where the server waits for the queue pair of the client, through rdma_cm, and what the
-// client shows there so that it is known for the one of the handshake.
+// appointment says where the server waits for the client's queue pair, through rdma_cm. The client
+// presents the token, which identifies it as the client of the handshake.
 type appointment struct {
-	At    netip.AddrPort // an unspecified address is the one the client has dialled
+	At    netip.AddrPort // an unspecified address means the one that the client dialled
 	Token []byte
 }
 
 const tokenBytes = 16
 
-// waiting is the server's side of an appointment; nil without -R.
+// waiting is the server's side of an appointment. It is nil without -R.
 type waiting struct {
 	*session
 	listener cm.Listener
 	appointment
 }
 
-// waiting begins to listen, where the client wants that.
+// waiting listens for the client's queue pair, if the job uses rdma_cm.
 func (s *session) waiting(j job) (*waiting, error) {
 	if !j.Manager {
 		return nil, nil
@@ -81,11 +81,11 @@ func (w *waiting) hello() []byte {
 	if w == nil {
 		return nil
 	}
-	b, _ := json.Marshal(w.appointment) // bytes and an address
+	b, _ := json.Marshal(w.appointment) // cannot fail: an address and bytes
 	return b
 }
 
-// meet connects the queue pair with the client's. Others who come are refused.
+// meet connects the queue pair with the client's. It refuses other clients.
 func (w *waiting) meet(ctx context.Context, q rdma.QueuePair, local connect.Parameters) error {
 	if w == nil {
 		return nil
@@ -116,13 +116,13 @@ func (w *waiting) expected(r cm.Request) bool {
 	return len(said) >= tokenBytes && subtle.ConstantTimeCompare(said[:tokenBytes], w.Token) == 1
 }
 
-// managed is our end, with the parameters of the handshake.
+// managed returns our end, with the parameters of the handshake.
 func (s *session) managed(q rdma.QueuePair, local connect.Parameters) cm.End {
 	return cm.End{Queue: q, Reads: local.MaxReads, RemoteReads: local.MaxRemoteReads, Retries: s.settings.Retries, RNRRetries: s.settings.RNRRetries,
 		MinRNRTimer: s.settings.MinRNRTimer, Timeout: s.settings.Timeout}
 }
 
-// accept connects a queue pair in INIT with that of the client.
+// accept connects a queue pair in INIT with the client's.
 func (s *session) accept(ctx context.Context, r cm.Request, e cm.End) (cm.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.replyTimeout)
 	defer cancel()
@@ -133,7 +133,7 @@ func (s *session) accept(ctx context.Context, r cm.Request, e cm.End) (cm.Conn, 
 	return conn, err
 }
 
-// listenAnywhere listens on all addresses, on the port that the user names.
+// listenAnywhere listens on all addresses, on the user's port.
 func (s *session) listenAnywhere() (cm.Listener, error) {
 	listen := func(a netip.Addr) (cm.Listener, error) {
 		return s.manager.Listen(netip.AddrPortFrom(a, uint16(s.options.port)), 0)
@@ -145,7 +145,7 @@ func (s *session) listenAnywhere() (cm.Listener, error) {
 	return l, err
 }
 
-// sameDevice: the way must be over the device that the user named.
+// sameDevice returns an error if the route to the peer uses another device than the user's.
 func (s *session) sameDevice(p cm.DeviceAddress) error {
 	if p.Device != s.device.Name() || p.Port != s.settings.Port {
 		return fmt.Errorf("%v leads over another RDMA device than %s: name %s, or another address", p, s.device.Name(), p.Device)
@@ -153,7 +153,7 @@ func (s *session) sameDevice(p cm.DeviceAddress) error {
 	return nil
 }
 
-// meet is the client's side: it goes where the server's hello says.
+// meet is the client's side. It connects to the address in the server's hello.
 func (s *session) meet(ctx context.Context, dialled string, c *connect.Conn, q rdma.QueuePair, local connect.Parameters, wanted bool) error {
 	if !wanted {
 		return nil
@@ -179,7 +179,8 @@ func (s *session) meet(ctx context.Context, dialled string, c *connect.Conn, q r
 	return err
 }
 
-// over is why a connection through rdma_cm is over, and nil while it stands, or where there is none.
+// over returns why a connection through rdma_cm has ended. It is nil while the connection exists,
+// or without rdma_cm.
 func (s *session) over() error {
 	if s.through == nil {
 		return nil
@@ -187,7 +188,7 @@ func (s *session) over() error {
 	return s.through.Err()
 }
 
-// join connects a queue pair in INIT with that of the server.
+// join connects a queue pair in INIT with the server's.
 func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (cm.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.replyTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestManager: queue pairs that are connected through rdma_cm do all tests, and rping is spoken with, unmodified, as
-// server and as client.
+// TestManager: all tests work over queue pairs that rdma_cm connects. rping, unmodified, works
+// against ours as server and as client.
 func TestManager(t *testing.T) {
 	p := newPlace(t)
 	t.Run("tests", func(t *testing.T) { managed(t, p) })
@@ -25,7 +25,7 @@ func TestManager(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { managedRefused(t, p) })
 }
 
-// managed has a server go through tests of a client with -R, and without.
+// managed runs tests of a client with -R and without against one server.
 func managed(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-keep", t.TempDir()+"/disk")...)
 	cases := map[string]string{"-R -test verify -op write -beyond -n 20": "every byte as it should be"}
@@ -69,13 +69,13 @@ func rpingAsServer(t *testing.T, p place) {
 		t.Errorf("status %d, %s%s", status, said, errs)
 		_ = cmd.Process.Kill()
 	}
-	_ = cmd.Wait() // its status does not tell an end from a failure
+	_ = cmd.Wait() // its status is the same for an end and for a failure
 	if !strings.Contains(out.String(), "server ping data: rdma-ping-19: ") {
 		t.Errorf("rping: %s", out)
 	}
 }
 
-// askPatiently runs ours as client of a program that takes a while to listen.
+// askPatiently runs ours as client. It retries, because the other program takes a while to listen.
 func askPatiently(t *testing.T, p place, options string) (status int, out, errs string) {
 	t.Helper()
 	for end := time.Now().Add(testenv.Within(10 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -87,7 +87,7 @@ func askPatiently(t *testing.T, p place, options string) (status int, out, errs 
 	return status, out, errs
 }
 
-// TestManagedPeers has programs of perftest, unmodified, with -R.
+// TestManagedPeers: ours works with programs of perftest, unmodified, with -R.
 func TestManagedPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not in the short form: TestManager has rping there")
@@ -119,7 +119,7 @@ func (c peerCase) asManagedServer(t *testing.T, p place) {
 	}
 }
 
-// managedKilled: a server whose client is killed says that the peer has disconnected.
+// managedKilled: a server whose client is killed reports that the peer has disconnected.
 func managedKilled(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-timeout 9s", noDisk)...)
 	cmd := p.process(t, p.asClient("-R -test latency -n 10000000")...)

@@ -8,18 +8,19 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// sizes are those of the operations that take any; UD's end with the MTU, atomics are of 8.
+// sizes are the message sizes of operations that accept any. Those of UD end with the MTU. Atomics
+// have 8 bytes.
 var sizes = []int{0, 1, 255, 4096, 65537, 1 << 20}
 
 var transports = []rdma.Transport{rdma.RC, rdma.UC, rdma.UD}
 
-// wholeMatrix is the matrix with a server of its own.
+// wholeMatrix runs the matrix with its own server.
 func wholeMatrix(t *testing.T, p place) {
 	t.Helper()
 	matrixOf(t, p, "", transports...)
 }
 
-// matrixOf is a part of it, with options for the server.
+// matrixOf runs a part of the matrix, with options for the server.
 func matrixOf(t *testing.T, p place, options string, transports ...rdma.Transport) {
 	t.Helper()
 	s := p.serveOn(t, p.asServer("-keep "+options, noDisk)...)
@@ -31,8 +32,8 @@ func matrixOf(t *testing.T, p place, options string, transports ...rdma.Transpor
 	t.Logf("%d runs, %s", n, s.out.String()[strings.LastIndex(s.out.String(), "ended"):])
 }
 
-// matrix has every operation of some transports verified in each size, and a request for more refused. It returns how
-// many runs that took.
+// matrix verifies every operation of some transports in each size, and that a request beyond the
+// limits is refused. It returns the number of runs.
 func matrix(t *testing.T, p place, transports ...rdma.Transport) (n int) {
 	for _, transport := range transports {
 		for _, o := range ops {
@@ -48,7 +49,7 @@ func matrix(t *testing.T, p place, transports ...rdma.Transport) (n int) {
 	return n
 }
 
-// sizesOf are the sizes of an operation.
+// sizesOf returns the sizes of an operation.
 func (p place) sizesOf(op rdma.Op) []int {
 	if isAtomic(op) {
 		return []int{8}
@@ -56,7 +57,7 @@ func (p place) sizesOf(op rdma.Op) []int {
 	return p.sizes
 }
 
-// beyondStatus is how a request for more than is allowed ends.
+// beyondStatus returns the status with which a request beyond the limits ends.
 func (p place) beyondStatus(transport rdma.Transport, op rdma.Op) rdma.Status {
 	switch {
 	case transport != rdma.RC:

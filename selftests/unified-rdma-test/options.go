@@ -17,16 +17,16 @@ type options struct {
 	iface, device, disk, where string
 
 	job
-	peer                 string // whose program is on the other side; empty: ours
+	peer                 string // the program on the other side; empty: ours
 	port                 int    // TCP
 	gid                  int    // index; -1: chosen
 	mtu                  int
-	qpTimeout            int // for an acknowledgement, 4.096 µs << it; 0: as the peer's program has it
+	qpTimeout            int // for an acknowledgement, 4.096 µs << it; 0: the default of the peer's program
 	replyTimeout         time.Duration
 	keep                 bool
 	force                bool
 	reserve              bool
-	receive              int // packets; 0: what the device takes by itself
+	receive              int // packets; 0: the device's default
 	json                 bool
 	beyond               bool
 	cert, key, authority string
@@ -42,12 +42,12 @@ needs no options.
 
 `
 
-// noDisk is BLOCK_DEV without a disk.
+// noDisk is the BLOCK_DEV argument that means no disk.
 const noDisk = "-"
 
 func (o *options) server() bool { return o.where == "server" }
 
-// parse reads the command line. Mistakes come back as errors.
+// parse parses the command line and returns mistakes as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{job: job{Test: storageTest, Transport: rdma.RC, Op: "send", Inline: -1}, port: 18516, gid: -1, qpTimeout: 14, replyTimeout: 10 * time.Second}
 	fs, err := harness.Parse("unified-rdma-test", usage, args, stderr, o.define)
@@ -88,7 +88,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.authority, "ca", "", "`FILE` with the certificate that signed the peer's")
 }
 
-// check holds the options against each other and the device, and fills in what depends on others.
+// check checks that the options fit each other and the device, and sets defaults that depend on others.
 func (o *options) check(given map[string]bool) error {
 	if err := o.checkTogether(given); err != nil {
 		return err

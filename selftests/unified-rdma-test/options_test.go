@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMistakes: each mistake in a command line ends the program with status 2, says what is
-// wrong, and touches no device.
+// TestMistakes: a mistake in a command line ends the program with status 2. The program names the
+// mistake and touches no device.
 func TestMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                                   "name IFACE, RDMA_DEV, BLOCK_DEV",
@@ -52,7 +52,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestHelp: -help is no mistake, and lists the options.
+// TestHelp: -help is not a mistake. It lists the options.
 func TestHelp(t *testing.T) {
 	var out, errs bytes.Buffer
 	if status := run(t.Context(), []string{"-help"}, &out, &errs); status != 0 || !strings.Contains(errs.String(), "-beyond") {
@@ -60,7 +60,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestDefaults: what is not given is what suits the test.
+// TestDefaults: the defaults fit the test.
 func TestDefaults(t *testing.T) {
 	for line, want := range map[string]job{
 		"":                                {Test: storageTest, Op: "send", Size: 65536, Count: 100, Depth: 32},
@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestHello: a server reads what its client says, and refuses what nobody may ask for.
+// TestHello: a server decodes its client's job, and refuses a job beyond the limits.
 func TestHello(t *testing.T) {
 	o, err := parse([]string{"-test", "verify", "-op", "write", "e", "r", noDisk, "h"}, new(bytes.Buffer))
 	if err != nil {
@@ -100,7 +100,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// TestTakes: a server refuses what its device or its want of a disk does not let it do.
+// TestTakes: a server refuses a job that its device cannot do, or that needs a disk it does not have.
 func TestTakes(t *testing.T) {
 	for _, c := range []struct {
 		device, disk string
@@ -118,7 +118,7 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// FuzzHello: no client brings a server down with what it says.
+// FuzzHello: no hello of a client crashes a server.
 func FuzzHello(f *testing.F) {
 	f.Add([]byte(`{"Test":"verify","Transport":"RC","Op":"write","Size":4096,"Count":100,"Depth":128,"Inline":0,"Seed":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// The programs of others that can be on the other side.
+// The other programs that may be on the other side.
 const (
 	pingpongPeer = "pingpong"
 	rpingPeer    = "rping"
@@ -23,7 +23,7 @@ const (
 var peers = []string{pingpongPeer, rpingPeer, "ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw",
 	"ib_atomic_lat", "ib_atomic_bw"}
 
-// peerPort is the TCP port of all of them but rping.
+// peerPort is the TCP port of all of them except rping.
 const peerPort = 18515
 
 // checkPeer refuses options that the other program does not have.
@@ -57,7 +57,7 @@ func (o *options) checkPeer(given map[string]bool) error {
 	return o.fillPerftest(given)
 }
 
-// meet connects to the other program over TCP, or waits for it to.
+// meet connects to the other program over TCP, or accepts its connection.
 func (o *options) meet(ctx context.Context, out io.Writer) (net.Conn, error) {
 	if !o.server() {
 		d := net.Dialer{Timeout: o.replyTimeout}
@@ -82,7 +82,7 @@ func (o *options) meet(ctx context.Context, out io.Writer) (net.Conn, error) {
 		case err != nil:
 			return nil, err
 		}
-		if err = connect.AwaitByte(conn); err == nil { // all of them speak first
+		if err = connect.AwaitByte(conn); err == nil { // all of them send first
 			return conn, nil
 		}
 		fmt.Fprintln(out, "a connection that says nothing is closed:", err)
@@ -90,8 +90,7 @@ func (o *options) meet(ctx context.Context, out io.Writer) (net.Conn, error) {
 	}
 }
 
-// withPeer has f work with the other program, over a link that is prepared, and a
-// connection beside it.
+// withPeer runs f with the other program, over a prepared link and a connection beside it.
 func (o *options) withPeer(ctx context.Context, out io.Writer, settings connect.Settings,
 	f func(*link, connect.Parameters, net.Conn) error) (err error) {
 	conn, err := o.meet(ctx, out)
@@ -116,7 +115,7 @@ func (o *options) withPeer(ctx context.Context, out io.Writer, settings connect.
 	return f(l, local, conn)
 }
 
-// settleAs connects queue pairs as the other program does, but for what the user says.
+// settleAs uses the other program's settings for queue pairs, except where the user gave others.
 func (s *session) settleAs(other connect.Settings) {
 	other.GID, other.MTU = s.settings.GID, max(other.MTU, s.settings.MTU)
 	if s.options.qpTimeout != 0 {

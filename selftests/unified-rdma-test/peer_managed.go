@@ -13,17 +13,17 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect/perftest"
 )
 
-// conversation is either side of a program of perftest with -R: rdma_cm connects two queue pairs to one port, first that of
-// the conversation, and in the course of it the one that is measured.
+// conversation is one side of a program of perftest with -R. rdma_cm connects two queue pairs to
+// one port: first the one of the conversation, and during it the one that is measured.
 type conversation struct {
 	*link
 	carrier  *carrier
 	local    connect.Parameters
-	to       netip.AddrPort // of the server
-	listener cm.Listener    // nil on the client
+	to       netip.AddrPort // the server's address
+	listener cm.Listener    // nil for the client
 }
 
-// perftestManaged does the test.
+// perftestManaged runs the test.
 func (o *options) perftestManaged(ctx context.Context, test perftest.Test, out io.Writer) (err error) {
 	m := &conversation{}
 	if !o.server() {
@@ -82,7 +82,7 @@ func (m *conversation) begin(ctx context.Context, s *session, test perftest.Test
 	return err
 }
 
-// meet connects the queue pair that is measured. The programs begin to listen for it while we may already ask.
+// meet connects the queue pair that is measured. We may ask before the peer's program listens for it.
 func (m *conversation) meet(ctx context.Context) (err error) {
 	e := m.managed(m.qp, m.local)
 	if m.listener != nil {
@@ -100,7 +100,7 @@ func (m *conversation) meet(ctx context.Context) (err error) {
 	}
 }
 
-// meetClient waits for the client of the conversation.
+// meetClient accepts the client of the conversation.
 func (m *conversation) meetClient(ctx context.Context, e cm.End) error {
 	ctx, cancel := context.WithTimeout(ctx, m.options.replyTimeout)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect/perftest"
 )
 
-// fillPerftest sets the defaults of the programs of perftest.
+// fillPerftest sets the defaults of perftest's programs.
 func (o *options) fillPerftest(given map[string]bool) error {
 	test, err := perftest.ParseTest(o.peer)
 	if err != nil {
@@ -42,7 +42,7 @@ func (o *options) fillPerftest(given map[string]bool) error {
 	return o.job.check()
 }
 
-// perftest is either side of a program of perftest.
+// perftest is either side of a perftest program.
 func (o *options) perftest(ctx context.Context, out io.Writer) error {
 	test, err := perftest.ParseTest(o.peer)
 	if err != nil {
@@ -56,7 +56,7 @@ func (o *options) perftest(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// converse is the conversation, and our part of the test in it. With -R meet connects the queue pair.
+// converse runs the conversation, and our side of the test in it. With -R meet connects the queue pair.
 func (l *link) converse(ctx context.Context, conn net.Conn, test perftest.Test, local connect.Parameters, meet func() error, out io.Writer) error {
 	c := perftest.Config{Test: test, MTU: local.MTU, Manager: meet != nil}
 	if l.options.server() {
@@ -81,7 +81,8 @@ func (l *link) converse(ctx context.Context, conn net.Conn, test perftest.Test, 
 	return l.besidePerftest(ctx, s, out)
 }
 
-// exchangeKeys leads the queue pair, unless rdma_cm has, and learns where the peer's memory is.
+// exchangeKeys brings the queue pair to RTS, unless rdma_cm has done so, and receives the location
+// of the peer's memory.
 func (l *link) exchangeKeys(ctx context.Context, s *perftest.Session, local connect.Parameters) error {
 	if twoSided(l.op) {
 		if err := l.post(0, l.receives()); err != nil {
@@ -95,7 +96,7 @@ func (l *link) exchangeKeys(ctx context.Context, s *perftest.Session, local conn
 			return err
 		}
 		if l.Manager {
-			return nil // it is led
+			return nil // rdma_cm has done so
 		}
 		return connect.Lead(l.qp, l.settings, local, remote)
 	})
@@ -103,11 +104,11 @@ func (l *link) exchangeKeys(ctx context.Context, s *perftest.Session, local conn
 		return err
 	}
 	l.theirs = connect.Grant{RKey: keys[0].RKey, Addr: keys[0].Addr, Length: s.Reach(l.Size)}
-	l.apart = 0 // it has memory for one message
+	l.apart = 0 // the peer has memory for one message
 	return l.reach(remote)
 }
 
-// besidePerftest does our part, and ends the conversation.
+// besidePerftest runs our side and ends the conversation.
 func (l *link) besidePerftest(ctx context.Context, s *perftest.Session, out io.Writer) error {
 	if l.options.server() {
 		if err := l.answer(); err != nil {

@@ -53,7 +53,7 @@ func (o *options) pingpong(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// bounce sends a message whenever one has come. The client sends first.
+// bounce sends a message each time one arrives. The client sends first.
 func (l *link) bounce(first bool) error {
 	if first {
 		return l.pingMessages(nil)

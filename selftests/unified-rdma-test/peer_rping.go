@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// fillRping sets what rping takes for granted. How much is pinged, and how often, is the client's to say.
+// fillRping sets rping's fixed settings. The client chooses the size and the number of pings.
 func (o *options) fillRping(given map[string]bool) error {
 	o.Test, o.Op, o.Depth, o.Inline, o.Manager = verifyTest, "write", 1, 0, true
 	if !given["port"] {
@@ -33,7 +33,8 @@ func (o *options) fillRping(given map[string]bool) error {
 	return o.job.check()
 }
 
-// pinger is either side of rping. Its memory is three extents: what is pinged, where it comes back to, and messages.
+// pinger is either side of rping. Its memory is three extents: for the ping, for the ping that
+// comes back, and for messages.
 type pinger struct {
 	link
 	out                io.Writer
@@ -67,7 +68,7 @@ func (o *options) rping(ctx context.Context, out io.Writer) (err error) {
 	return p.ask(netip.AddrPortFrom(peer, uint16(o.port)))
 }
 
-// most is the longest ping: the client knows how long its own are.
+// most returns the longest ping. The client knows the length of its own.
 func (o *options) most() uint64 {
 	if o.server() {
 		return rping.Most
@@ -75,7 +76,7 @@ func (o *options) most() uint64 {
 	return o.Size
 }
 
-// make takes the memory, and makes a queue pair.
+// make takes the memory and makes a queue pair.
 func (p *pinger) make() (err error) {
 	frames := make([]umem.Frame, 3)
 	if n := p.worker.TakeExtents(frames); n < len(frames) {
@@ -126,7 +127,8 @@ func (p *pinger) ask(to netip.AddrPort) error {
 	return nil
 }
 
-// prepare leads the queue pair to INIT, and posts the first receive. The way to the peer is not known yet.
+// prepare brings the queue pair to INIT and posts the first receive. The route to the peer is not
+// known yet.
 func (p *pinger) prepare(access rdma.Access) error {
 	a := rdma.Attributes{State: rdma.Init, Port: p.settings.Port, Access: access}
 	if err := p.qp.Modify(a, rdma.MaskState|rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess); err != nil {
@@ -141,7 +143,7 @@ func (p *pinger) mine() cm.End {
 	return e
 }
 
-// grant lets the peer reach a ping.
+// grant lets the peer access the memory of a ping.
 func (p *pinger) grant(f umem.Frame, a rdma.Access) (rping.Info, error) {
 	m, err := keep(p.session, func(a rdma.Access) (rdma.MemoryRegion, error) {
 		return p.domain.RegisterPart(p.region, f.Addr, p.Size, a)
@@ -152,7 +154,7 @@ func (p *pinger) grant(f umem.Frame, a rdma.Access) (rping.Info, error) {
 	return rping.Info{Addr: m.Addr(), RKey: m.RKey(), Size: uint32(p.Size)}, nil
 }
 
-// ping has the server read a ping and write it back.
+// ping makes the server read a ping and write it back.
 func (p *pinger) ping(n int, source, sink rping.Info) error {
 	sent, back := p.region.At(p.source.Addr, p.Size), p.region.At(p.sink.Addr, p.Size)
 	rping.Fill(sent, n)
@@ -171,7 +173,7 @@ func (p *pinger) ping(n int, source, sink rping.Info) error {
 	return nil
 }
 
-// textAt returns the place of a message: the one to send, and after it the received one.
+// textAt returns the address of a message: the one to send, or after it the received one.
 func (p *pinger) textAt(came bool) uint64 {
 	if came {
 		return p.text.Addr + 64
@@ -191,7 +193,7 @@ func (p *pinger) expect() error {
 	return nil
 }
 
-// listen waits for a message, and expects the next.
+// listen waits for a message and posts the receive for the next.
 func (p *pinger) listen() ([]byte, error) {
 	cs, err := p.await(p.came)
 	if err != nil {
@@ -232,7 +234,7 @@ func (p *pinger) serve() error {
 	return p.answerAll()
 }
 
-// welcome connects with a client.
+// welcome accepts a client.
 func (p *pinger) welcome(r cm.Request) error {
 	if err := p.sameDevice(r.Address()); err != nil {
 		return err
@@ -262,7 +264,7 @@ func (p *pinger) answerAll() error {
 	}
 }
 
-// turn takes a message, reads or writes what it says, and says that it is done.
+// turn receives a message, performs the read or write that it requests, and confirms it.
 func (p *pinger) turn(op rdma.Op) error {
 	text, err := p.listen()
 	if err != nil {

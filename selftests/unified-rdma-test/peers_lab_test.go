@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestPeers has the programs, unmodified, as clients of ours and as servers for ours.
+// TestPeers: the programs, unmodified, work as clients of ours and as servers for ours.
 func TestPeers(t *testing.T) {
 	p := newPlace(t)
 	for _, c := range peerCases {
@@ -28,7 +28,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// command is their program. The second place of the GID table has the IPv4 address.
+// command is the program's command line. The second entry of the GID table has the IPv4 address.
 func (c peerCase) command(t *testing.T, device, where string) (*exec.Cmd, *text) {
 	t.Helper()
 	index := "-x"
@@ -72,8 +72,8 @@ func (c peerCase) asServer(t *testing.T, p place) {
 	}
 }
 
-// listens reports whether somebody listens on the port of those programs: state 0A in
-// /proc/net/tcp, and port 18515 there in hexadecimal.
+// listens reports whether a program listens on port 18515. In /proc/net/tcp, 0A is the state
+// LISTEN, and the port is in hexadecimal.
 func listens() bool {
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		b, _ := os.ReadFile(file)

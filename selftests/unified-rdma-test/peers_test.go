@@ -5,11 +5,10 @@ import (
 	"testing"
 )
 
-// peerCase is a program of rdma-core or perftest and what it is asked for, and the options that
-// ask ours for the same.
+// peerCase is a program of rdma-core or perftest, with its options and the matching options of ours.
 type peerCase struct {
 	program, theirs, ours string
-	short                 bool // is in the short form as well
+	short                 bool // part of the short form as well
 }
 
 var peerCases = []peerCase{
@@ -30,7 +29,7 @@ var peerCases = []peerCase{
 	{"ib_atomic_bw", "-n 200", "-peer ib_atomic_bw -n 200", false},
 }
 
-// ourselves has our own program on both sides, in the formats of others.
+// ourselves runs our own program on both sides, in the protocols of the others.
 func ourselves(t *testing.T, p place) {
 	for _, c := range peerCases {
 		if !p.whole && !c.short {

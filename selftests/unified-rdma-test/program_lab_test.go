@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestStorage has messages go over RDMA to the NVMe disk and back.
+// TestStorage: messages go over RDMA to the NVMe disk and back, and every byte is correct.
 func TestStorage(t *testing.T) {
 	cases := []string{"-size 4096 -n 40 -depth 8"}
 	if !testing.Short() {
@@ -19,8 +19,8 @@ func TestStorage(t *testing.T) {
 	storage(t, newPlace(t), labenv.Disk, cases)
 }
 
-// TestMatrix verifies every operation of every transport, in each size, and that a request for
-// more is refused.
+// TestMatrix: every operation of every transport works in each size, and a request beyond the
+// limits is refused.
 func TestMatrix(t *testing.T) { wholeMatrix(t, newPlace(t)) }
 
 func TestMeasured(t *testing.T) { measured(t, newPlace(t)) }
@@ -41,7 +41,7 @@ func TestClientGone(t *testing.T) {
 	clientGone(t, newPlace(t))
 }
 
-// TestRefused: what cannot work is said, with what to check.
+// TestRefused: the program reports what cannot work, and what to check.
 func TestRefused(t *testing.T) {
 	p := newPlace(t)
 	for name, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// storage has messages go over RDMA to a disk and back.
+// storage: messages go over RDMA to a disk and back, and every byte is correct.
 func storage(t *testing.T, p place, disk string, cases []string) {
 	s := p.serveOn(t, p.asServer("-keep -force", disk)...)
 	for _, c := range cases {
@@ -23,7 +23,7 @@ func storage(t *testing.T, p place, disk string, cases []string) {
 	}
 }
 
-// measured: latency and bandwidth come out in rows.
+// measured: the program prints latency and bandwidth in rows.
 func measured(t *testing.T, p place) {
 	p.serveOn(t, p.asServer("-keep", noDisk)...)
 	cases := map[string]string{"-test latency -op write -n 100": "t_typical", "-test bandwidth -op send -size 4096 -n 100": "BW peak"}
@@ -42,7 +42,7 @@ func measured(t *testing.T, p place) {
 	}
 }
 
-// unnoticed: a server that sees nothing of what its client does waits for it as long as it works.
+// unnoticed: a server that sees nothing of its client's work waits for the client as long as it works.
 func unnoticed(t *testing.T, p place) {
 	const replyTimeout = 3 * time.Second
 	s := p.serveOn(t, p.asServer(fmt.Sprintf("-keep -timeout %v", replyTimeout), noDisk)...)
@@ -60,8 +60,8 @@ func unnoticed(t *testing.T, p place) {
 	}
 }
 
-// serverGoesOn: a server with -keep survives clients that ask for what it does not have, that
-// die, and that never were any; it says so, counts, and serves the next.
+// serverGoesOn: a server with -keep survives clients that ask for what it does not have, clients that die,
+// and connections of other programs. It reports and counts them, and serves the next client.
 func serverGoesOn(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-keep -timeout 1500ms", noDisk)...)
 	if status, _, errs := p.askFor(t, p.asClient("-timeout 3s")...); status != 1 || !strings.Contains(errs, "without a disk") {
@@ -83,14 +83,14 @@ func serverGoesOn(t *testing.T, p place) {
 	}
 }
 
-// garbage is what comes to an open port.
+// garbage returns bytes that another program might send to an open port.
 func garbage() [][]byte {
 	random := make([]byte, 4096)
 	_, _ = rand.Read(random)
 	return [][]byte{random, []byte("GET / HTTP/1.0\r\n\r\n"), []byte("uRDM"), []byte("uRDM\x01\x01\xff\xff"), {0x16, 3, 1, 0, 1, 0}}
 }
 
-// throw sends bytes to the server and waits until it has closed.
+// throw sends bytes to the server and waits until the server closes the connection.
 func throw(t *testing.T, p place, bytes []byte) {
 	t.Helper()
 	conn, err := p.dial(t)
@@ -109,7 +109,7 @@ func throw(t *testing.T, p place, bytes []byte) {
 	}
 }
 
-// killed has a client of the server killed in the middle.
+// killed kills a client of the server during a test.
 func killed(t *testing.T, s *server, p place) {
 	t.Helper()
 	cmd := p.process(t, p.asClient("-test latency -n 10000000")...)
@@ -137,7 +137,7 @@ func (p place) dial(t *testing.T) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// clientGone: a server without -keep ends when its client is gone, and says what is wrong.
+// clientGone: a server without -keep ends when its client is gone, and reports the cause.
 func clientGone(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-timeout 3s", noDisk)...)
 	cmd := p.process(t, p.asClient("-test latency -n 10000000")...)

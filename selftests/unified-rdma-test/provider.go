@@ -9,10 +9,10 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce"
 )
 
-// soft is the interface of a device of RoCE in software, and whether the user names one.
+// soft returns the interface of a device of RoCE in software, and whether the user named such a device.
 func (o *options) soft() (iface string, is bool) { return providers.Soft(o.device) }
 
-// checkSoft holds the options to what RoCE in software can.
+// checkSoft checks the options against what RoCE in software supports.
 func (o *options) checkSoft() error {
 	on, is := o.soft()
 	switch {
@@ -26,10 +26,10 @@ func (o *options) checkSoft() error {
 	return nil
 }
 
-// mostReceive is roce.Config's.
+// mostReceive is the limit of roce.Config.Receive.
 const mostReceive = 1 << 16
 
-// takes reports why a client's job cannot be done with the server's device and disk.
+// takes returns an error if the server's device or disk cannot do a client's job.
 func (o *options) takes(j *job) error {
 	if j.Test == storageTest && o.disk == noDisk {
 		return errors.New("this server was started without a disk: name BLOCK_DEV there")
@@ -37,7 +37,7 @@ func (o *options) takes(j *job) error {
 	return nil
 }
 
-// softConfig is how RoCE in software is opened. With few packets to come at once, few are sent: the rings are as short then.
+// softConfig returns the configuration of RoCE in software. A short receive ring gets a short send ring.
 func (s *session) softConfig() roce.Config {
 	c := roce.Config{Region: s.region, Receive: s.options.receive}
 	if c.Receive > 0 {
@@ -46,7 +46,7 @@ func (s *session) softConfig() roce.Config {
 	return c
 }
 
-// openDevice opens the device that the user names.
+// openDevice opens the device that the user named.
 func (s *session) openDevice() (err error) {
 	open := func(name string) (rdma.Device, error) {
 		return providers.Open(name, s.softConfig())

@@ -14,7 +14,7 @@ import (
 type result struct {
 	job       job
 	verified  int
-	refused   rdma.Status // of a request beyond what is allowed; Success: there was none
+	refused   rdma.Status // of the request beyond the limits; Success: none was sent
 	latency   *measure.Latency
 	bandwidth *measure.Bandwidth
 	storage   *stored
@@ -24,7 +24,7 @@ type result struct {
 // stored is the result of the storage test.
 type stored struct {
 	Bytes         uint64
-	Write, Read   time.Duration // from the first message to the last one's arrival on the disk, and back
+	Write, Read   time.Duration // from the first message until the last one is on the disk, and back
 	ServerCopied  uint64        // bytes the server's kernel copied
 	Registrations []string      // of the server's region
 }

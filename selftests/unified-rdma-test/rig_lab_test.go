@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// newPlace makes a Soft-RoCE device for both sides, of which at the end of the test nothing is
-// in use.
+// newPlace makes a Soft-RoCE device for both sides. At the end of the test, none of its resources
+// may be in use.
 func newPlace(t *testing.T) place {
 	t.Helper()
 	testenv.Leaks(t)
@@ -23,7 +23,7 @@ func newPlace(t *testing.T) place {
 	return p
 }
 
-// softRoCE is a place with a Soft-RoCE device for both sides.
+// softRoCE returns a place with a Soft-RoCE device for both sides.
 func softRoCE(card, device string) place {
 	here, these := seat{card: card, device: device}, sizes
 	if testing.Short() {
@@ -33,11 +33,11 @@ func softRoCE(card, device string) place {
 		sent: func(t *testing.T) uint64 { return sentPackets(t, device) }}
 }
 
-// patient is for a busy machine, where an emulated one does nothing for a while: an
-// acknowledgement may take a second.
+// patient has options for a busy machine, where the emulator may pause: an acknowledgement may take
+// a second.
 const patient = "-qp-timeout 18 "
 
-// sentPackets is how many a device has sent.
+// sentPackets returns how many packets a device has sent.
 func sentPackets(t *testing.T, device string) uint64 {
 	t.Helper()
 	all, err := verbs.ReadCounters(device, 1)

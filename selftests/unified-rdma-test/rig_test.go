@@ -14,8 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// programVariable makes the test binary the program itself, for tests that run it as a
-// process of its own.
+// programVariable makes the test binary run as the program, for tests that run it as a separate process.
 const programVariable = "UNIFIEDD_RDMA_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -25,27 +24,27 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// seat is where the program runs: with a device, on the card that it is of.
+// seat is where the program runs: its card, and the device on it.
 type seat struct {
 	card, device string
-	in           *testenv.Namespace // nil: here, in this process where it can be
+	in           *testenv.Namespace // nil: in this process, if possible
 }
 
-// place is the client's seat, and the server's.
+// place has the client's seat and the server's.
 type place struct {
 	seat
 	far     seat
 	server  string                  // its address
 	mtu     int                     // the longest datagram
-	patient string                  // options for what takes long here
-	whole   bool                    // not only what is short
+	patient string                  // options for tests that take long here
+	whole   bool                    // run the long tests too
 	sizes   []int                   // of the matrix
-	matrix  string                  // options for it
-	tooLong rdma.Status             // of a SEND longer than its receive
-	sent    func(*testing.T) uint64 // packets, by the client's card
+	matrix  string                  // options of the matrix
+	tooLong rdma.Status             // status of a SEND longer than its receive
+	sent    func(*testing.T) uint64 // packets that the client's card has sent
 }
 
-// text is what a program printed so far.
+// text collects the output of a program.
 type text struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -64,19 +63,19 @@ func (o *text) String() string {
 	return string(o.bytes)
 }
 
-// server is the program as server.
+// server is a running server.
 type server struct {
 	t      *testing.T
 	out    text
 	errs   text
 	end    context.CancelFunc
 	status chan int
-	signal func(os.Signal) // to a process of its own
+	signal func(os.Signal) // to a separate process
 	gone   func()          // waits for its end
 }
 
-// serveOn starts a server, and waits until it listens. At the end of the test it is ended
-// by end, if it has not been before.
+// serveOn starts a server and waits until it listens. The end of the test calls end if the server
+// still runs.
 func (p place) serveOn(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := p.serveHere
@@ -86,7 +85,7 @@ func (p place) serveOn(t *testing.T, args ...string) *server {
 	return s(t, args...)
 }
 
-// serveHere has the server in this process.
+// serveHere runs the server in this process.
 func (p place) serveHere(t *testing.T, args ...string) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -97,7 +96,7 @@ func (p place) serveHere(t *testing.T, args ...string) *server {
 	return s
 }
 
-// serveApart starts a server that is a process of its own.
+// serveApart runs the server in a separate process.
 func (p place) serveApart(t *testing.T, args ...string) *server {
 	t.Helper()
 	cmd := p.far.process(t, args...)
@@ -108,13 +107,13 @@ func (p place) serveApart(t *testing.T, args ...string) *server {
 			t.Fatal(err)
 		}
 	}
-	s.end = func() { _ = cmd.Process.Signal(syscall.SIGTERM) } // it may have ended
+	s.end = func() { _ = cmd.Process.Signal(syscall.SIGTERM) } // the process may have ended
 	cmd.Stdout, cmd.Stderr = &s.out, &s.errs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s.gone = sync.OnceFunc(func() {
-		_ = cmd.Wait() // however it ends
+		_ = cmd.Wait() // any status is accepted
 		s.status <- cmd.ProcessState.ExitCode()
 	})
 	t.Cleanup(func() { s.end(); _ = s.ended(); _ = cmd.Process.Kill(); s.gone() })
@@ -122,7 +121,7 @@ func (p place) serveApart(t *testing.T, args ...string) *server {
 	return s
 }
 
-// keeps is serveApart of a server without a disk that serves one client after the other.
+// keeps is serveApart with -keep and without a disk.
 func (p place) keeps(t *testing.T) *server {
 	t.Helper()
 	return p.serveApart(t, p.asServer("-keep -timeout 4s", noDisk)...)
@@ -138,7 +137,7 @@ func (s *server) says(part string) {
 	}
 }
 
-// ended waits for the server's end and returns its exit status.
+// ended waits until the server ends and returns its exit status.
 func (s *server) ended() int {
 	s.t.Helper()
 	if s.gone != nil {
@@ -180,7 +179,7 @@ func (p place) asClient(options string) []string {
 	return append(strings.Fields(p.patient+options), p.card, p.device, noDisk, p.server)
 }
 
-// asked runs the program as client, which must work.
+// asked runs the program as client. It must succeed.
 func (p place) asked(t *testing.T, args ...string) string {
 	t.Helper()
 	status, out, errs := p.askFor(t, args...)
@@ -190,7 +189,7 @@ func (p place) asked(t *testing.T, args ...string) string {
 	return out
 }
 
-// process is the program as a process of its own, which does not outlive this one.
+// process is a command that runs the program in a separate process. It ends when this process ends.
 func (s seat) process(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()

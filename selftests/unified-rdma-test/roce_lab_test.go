@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestRoCEInGuest is TestRoCE on other kernels: that of 6.1 sends no packets in several parts.
+// TestRoCEInGuest: TestRoCE passes on other kernels too. Linux 6.1 sends no packets in several parts.
 func TestRoCEInGuest(t *testing.T) {
 	testenv.Long(t, "TestRoCE runs outside of the guest")
 	p, pair := newRoCE(t, testenv.PairOptions{IPv6: true})

@@ -15,11 +15,11 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/providers"
 )
 
-// wholeVariable asks for the long forms of the tests between two namespaces, as make test-roce does.
+// wholeVariable asks for the long forms of the tests between two namespaces. make test-roce sets it.
 const wholeVariable = "UNIFIEDD_ROCE_WHOLE"
 
-// newRoCE is a veth pair with RoCE in software at both ends, each in a namespace of its own, where the program is a process of
-// its own, too.
+// newRoCE returns a veth pair with RoCE in software at both ends. Each end is in its own namespace,
+// where the program runs as a separate process.
 func newRoCE(t *testing.T, o testenv.PairOptions) (place, *testenv.Pair) {
 	t.Helper()
 	pair := testenv.NewPair(t, o)
@@ -32,7 +32,7 @@ func newRoCE(t *testing.T, o testenv.PairOptions) (place, *testenv.Pair) {
 		sent: func(t *testing.T) uint64 { return pair.A.Stats(t).TxPackets }}, pair
 }
 
-// TestRoCE is what an RDMA device must do, done by RoCE in software between two namespaces.
+// TestRoCE: RoCE in software between two namespaces does what an RDMA device must do.
 func TestRoCE(t *testing.T) {
 	p, pair := newRoCE(t, testenv.PairOptions{MTU: 4200, IPv6: true})
 	inSoftware(t, p, pair)
@@ -53,13 +53,13 @@ func TestRoCE(t *testing.T) {
 	})
 }
 
-// inSoftware is what of it takes a few seconds.
+// inSoftware runs the tests that take a few seconds.
 func inSoftware(t *testing.T, p place, pair *testenv.Pair) {
 	t.Helper()
 	disk := filepath.Join(testenv.DiskDir(t), "disk")
 	step := func(name string, f func(t *testing.T, p place)) { t.Run(name, func(t *testing.T) { f(t, p) }) }
 	step("matrix", func(t *testing.T, p place) {
-		p.sizes, p.matrix = []int{3000}, "-mtu 1024 " // three packets, but a datagram is one
+		p.sizes, p.matrix = []int{3000}, "-mtu 1024 " // a message has three packets, a datagram one
 		wholeMatrix(t, p)
 	})
 	step("storage", func(t *testing.T, p place) { storage(t, p, disk, storageCases(p)) })
@@ -78,8 +78,8 @@ func storageCases(p place) []string {
 	return []string{"-size 65536 -n 20 -depth 4"}
 }
 
-// TestRoCEMatrix is the whole matrix over each MTU, of make test-roce. In the short form it is a little of it over an MTU
-// that fits a frame, which the other test's does not.
+// TestRoCEMatrix: the matrix passes over each MTU (make test-roce). The short form runs a little of
+// it, over an MTU that fits a frame. The MTU of TestRoCE does not fit one.
 func TestRoCEMatrix(t *testing.T) {
 	if os.Getenv(wholeVariable) == "" {
 		p, _ := newRoCE(t, testenv.PairOptions{})
@@ -93,13 +93,14 @@ func TestRoCEMatrix(t *testing.T) {
 	}
 }
 
-// overMTU has interfaces of just that MTU, and longer ones of which no more is used.
+// overMTU runs the matrix on interfaces with that MTU, and on interfaces with a larger one of which
+// RDMA uses no more.
 func overMTU(t *testing.T, mtu int) {
 	const overhead = 80
 	p, _ := newRoCE(t, testenv.PairOptions{MTU: mtu + overhead})
 	p.sizes = append(slices.Clone(sizes), 8<<20)
 	matrixOf(t, p, "", rdma.RC)
-	// Nothing holds UC and UD back but the room for a message of 8 MiB.
+	// The space for a message of 8 MiB is the only limit for UC and UD.
 	testenv.HugePages(t, 256<<20)
 	matrixOf(t, p, "-receive 32768", rdma.UC, rdma.UD)
 	p, _ = newRoCE(t, testenv.PairOptions{MTU: 9000})
@@ -107,7 +108,8 @@ func overMTU(t *testing.T, mtu int) {
 	wholeMatrix(t, p)
 }
 
-// managedInSoftware: queue pairs are connected by the connection manager, ours as rping's.
+// managedInSoftware: our connection manager connects the queue pairs of our program, and those of
+// rping's protocol.
 func managedInSoftware(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
 	for _, options := range []string{"-R -test verify -op write -n 20", "-R -test verify -op read -size 10000 -n 20"} {
@@ -126,7 +128,7 @@ func managedInSoftware(t *testing.T, p place) {
 	}
 }
 
-// countedInSoftware: both sides say what the device has counted.
+// countedInSoftware: both sides print the counters of their devices.
 func countedInSoftware(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
 	out := p.asked(t, p.asClient("-test verify -n 20 -size 16384 -json")...)
@@ -143,7 +145,7 @@ func countedInSoftware(t *testing.T, p place) {
 	}
 }
 
-// addressed has messages go over IPv6, and from the address that the user says.
+// addressed sends messages over IPv6, and from the address that the user chooses.
 func addressed(t *testing.T, p place, pair *testenv.Pair) {
 	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
 	p.asked(t, p.asClient("-gid 0 -test verify -n 10")...)
@@ -155,7 +157,7 @@ func addressed(t *testing.T, p place, pair *testenv.Pair) {
 	s.ended()
 }
 
-// refusedInSoftware: what cannot work is said, with what to check.
+// refusedInSoftware: the program reports what cannot work, and what to check.
 func refusedInSoftware(t *testing.T, p place) {
 	for name, c := range map[string]struct {
 		args []string
@@ -174,7 +176,7 @@ func refusedInSoftware(t *testing.T, p place) {
 	p.twice(t)
 }
 
-// twice has two servers want the same interface.
+// twice starts two servers on the same interface.
 func (p place) twice(t *testing.T) {
 	s := p.serveOn(t, p.asServer("-keep -timeout 3s", noDisk)...)
 	done := s.asks(p, fmt.Sprintf("-timeout %v -test latency", testenv.Within(time.Second)))
@@ -192,7 +194,7 @@ func (p place) twice(t *testing.T) {
 	}
 }
 
-// setLink sets an end down, or up.
+// setLink sets an end up or down.
 func setLink(t *testing.T, e *testenv.End, up bool) {
 	if up {
 		e.SetUp(t)

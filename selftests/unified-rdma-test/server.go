@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// serve does what clients ask for.
+// serve serves the jobs of clients.
 func serve(ctx context.Context, o options, out io.Writer) error {
 	config, err := o.connection()
 	if err != nil {
@@ -48,7 +48,7 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 	}
 }
 
-// tryOpen says what cannot work before anybody asks: huge pages that are missing, too.
+// tryOpen reports what cannot work, before the first client connects. That includes missing huge pages.
 func (o *options) tryOpen(m room) error {
 	s, err := open(*o, netip.Addr{}, m)
 	if err != nil {
@@ -57,8 +57,8 @@ func (o *options) tryOpen(m room) error {
 	return s.cleanup.Close()
 }
 
-// usual is the memory that a client without options needs, so that missing huge pages are reported
-// before the first client.
+// usual returns the memory that a client without options needs. The server can then report missing
+// huge pages before the first client.
 func (o *options) usual() room {
 	usual := options{job: job{Test: bandwidthTest, Transport: rdma.RC, Op: "send", Inline: -1}}
 	if o.disk != noDisk {
@@ -72,7 +72,7 @@ func (o *options) usual() room {
 	return m
 }
 
-// handshakes says which failed, the most of them of those who never became clients.
+// handshakes lists the failed handshakes by reason. Most come from programs that are not clients.
 func handshakes(failures map[connect.Reason]uint64) (text string) {
 	for _, r := range connect.Reasons {
 		if n := failures[r]; n > 0 {
@@ -85,7 +85,7 @@ func handshakes(failures map[connect.Reason]uint64) (text string) {
 	return "; handshakes that failed: " + text[2:]
 }
 
-// connection is how both sides connect.
+// connection returns how both sides connect.
 func (o *options) connection() (c connect.Config, err error) {
 	c.Timeout = o.replyTimeout
 	if o.cert != "" {
@@ -94,7 +94,7 @@ func (o *options) connection() (c connect.Config, err error) {
 	return c, err
 }
 
-// serveOne serves one client, or refuses it.
+// serveOne serves or refuses one client.
 func serveOne(ctx context.Context, o options, out io.Writer, r *connect.Request) error {
 	j, err := decode(r.Remote().Hello)
 	if err == nil {
@@ -122,7 +122,7 @@ func serveOne(ctx context.Context, o options, out io.Writer, r *connect.Request)
 	return errors.Join(err, e, s.cleanup.Close())
 }
 
-// follow is the server's side of all tests but storage.
+// follow is the server's side of all tests except storage.
 func (s *session) follow(ctx context.Context, j job, r *connect.Request, out io.Writer) error {
 	l, local, err := newLink(ctx, s, j)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *session) follow(ctx context.Context, j job, r *connect.Request, out io.
 		err = l.awaitEnd()
 	}
 	if err == nil && j.Manager {
-		err = l.tell("end") // the client's leave would flush what is not acknowledged
+		err = l.tell("end") // if the client left now, it would flush what is not acknowledged
 	}
 	if err == nil && j.Test == verifyTest && isAtomic(l.op) {
 		err = l.checkWord()
@@ -162,7 +162,7 @@ func (s *session) follow(ctx context.Context, j job, r *connect.Request, out io.
 	return nil
 }
 
-// ready posts what receives the peer will need at first.
+// ready posts the receives that the peer needs first.
 func (l *link) ready() error {
 	if twoSided(l.op) {
 		return l.post(0, l.receives())
@@ -170,7 +170,7 @@ func (l *link) ready() error {
 	return nil
 }
 
-// answer is the server's part while the client works.
+// answer is the server's side while the client works.
 func (l *link) answer() error {
 	switch {
 	case l.Test == verifyTest:

@@ -16,11 +16,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// session is a region, and a device it is registered with whole.
+// session is a region, and a device with which all of the region is registered.
 type session struct {
 	options  options
 	device   rdma.Device
-	progress rdma.Progresser // nil: the device works by itself
+	progress rdma.Progresser // nil: the device makes progress by itself
 	port     rdma.Port
 	settings connect.Settings
 	domain   rdma.ProtectionDomain
@@ -29,13 +29,13 @@ type session struct {
 	worker   *umem.Holder
 	memory   rdma.MemoryRegion
 	manager  cm.Manager // nil without -R
-	through  cm.Conn    // likewise
-	before   counts     // of the device, when it was opened
+	through  cm.Conn    // nil without -R
+	before   counts     // the device's counters when it was opened
 	cleanup  harness.Cleanup
 }
 
-// open opens a region with room for the test, and then the device: that of RoCE in software has its queues there. The
-// peer is the zero Addr where it is not known yet.
+// open opens a region with memory for the test, and then the device. RoCE in software has its
+// queues in the region. peer is the zero Addr if the peer is not known yet.
 func open(o options, peer netip.Addr, m room) (s *session, err error) {
 	s = &session{options: o}
 	defer func() {
@@ -58,7 +58,7 @@ func open(o options, peer netip.Addr, m room) (s *session, err error) {
 	return s, s.register()
 }
 
-// settle says how queue pairs are connected, as far as the user does.
+// settle chooses the settings of queue pairs, as far as they depend on the user.
 func (s *session) settle(peer netip.Addr) (err error) {
 	s.settings = connect.Defaults()
 	s.settings.Timeout = uint8(s.options.qpTimeout)
@@ -70,7 +70,7 @@ func (s *session) settle(peer netip.Addr) (err error) {
 	return s.chooseGID(peer)
 }
 
-// register registers the region whole, for local access.
+// register registers all of the region for local access.
 func (s *session) register() (err error) {
 	if s.domain, err = keep(s, func(struct{}) (rdma.ProtectionDomain, error) { return s.device.NewProtectionDomain() }, struct{}{}); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *session) register() (err error) {
 	return err
 }
 
-// checkInterface holds the interface to be there, and to be the device's where it has one.
+// checkInterface checks that the interface exists, and that it is the device's, if the device has one.
 func checkInterface(iface, device string) error {
 	d, err := netdev.Find(iface)
 	if err == nil {
@@ -122,7 +122,7 @@ func (s *session) chooseGID(peer netip.Addr) error {
 	return fmt.Errorf("-gid %d: that place of the table of %s is empty", s.options.gid, s.options.device)
 }
 
-// keep makes a thing that close closes.
+// keep makes a resource that close closes.
 func keep[A any, T interface{ Close() error }](s *session, make func(A) (T, error), a A) (T, error) {
 	thing, err := make(a)
 	if err == nil {

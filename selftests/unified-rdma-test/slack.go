@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// slack is how late timers may be: from one of the kernel's ticks to the next, which end such timers on the way.
+// slack is how late timers may fire: one period of the kernel's tick. The next tick ends such timers.
 const slack = 4 * time.Millisecond
 
-// unhurried lets timers of this process be late, also those of threads to come, and reports whether that is allowed (it takes
-// CAP_SYS_NICE). The Go scheduler's monitor thread sleeps 20 µs at a time for a while after it has had something to do, and
-// takes the processor from a thread that spins there each time it wakes up.
+// unhurried raises the timer slack of all threads of this process, and of threads that they will
+// create. It reports whether that is allowed (it takes CAP_SYS_NICE). After the Go scheduler's
+// monitor thread has had work, it sleeps only 20 µs at a time for a while. Each wake-up takes the
+// processor from a thread that spins there.
 //
-// proc_pid_timerslack_ns(5); a thread has the slack of the one that makes it.
+// proc_pid_timerslack_ns(5): a thread inherits the slack of the thread that creates it.
 func unhurried() bool {
 	threads, err := filepath.Glob("/proc/self/task/*")
 	for _, t := range threads {

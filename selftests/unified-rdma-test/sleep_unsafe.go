@@ -7,13 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleep is nanosleep(2), which the Go scheduler hears nothing of: it has nobody else for the thread. A signal may end it sooner.
+// sleep is nanosleep(2) without a notice to the Go scheduler, which has no other goroutine for the
+// thread. A signal may end it early.
 func sleep(d time.Duration) {
 	t := unix.NsecToTimespec(d.Nanoseconds())
 	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
-// punctual has the timers of the thread that calls be as exact as the kernel can, until back is called on it.
+// punctual makes the timers of the calling thread as exact as the kernel can. back restores the
+// slack; call it on the same thread.
 func punctual() (back func(), err error) {
 	before, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	if err != nil {

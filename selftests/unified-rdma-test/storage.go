@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// store is one side of the storage test: a port to the peer and, at the server, a queue to
-// the disk. Extents go round between them.
+// store is one side of the storage test: a port to the peer and, for the server, a queue of the
+// disk. Extents circulate between them.
 type store struct {
 	*session
 	job
@@ -26,14 +26,14 @@ type store struct {
 	conn   *connect.Conn
 	queue  *nvme.Queue
 	target uint32
-	frames []umem.Frame // extents that are with neither
-	idle   time.Time    // since when nothing happens
+	frames []umem.Frame // extents that neither of them holds
+	idle   time.Time    // since when nothing has moved
 }
 
-// control is how much memory the disk queue's rings get.
+// control is the memory for the rings of the disk's queue.
 const control = 2 << 20
 
-// newStore makes the port, of a queue pair in INIT.
+// newStore makes the port on a queue pair in INIT.
 func newStore(ctx context.Context, s *session, j job) (st *store, e connect.End, err error) {
 	st = &store{session: s, job: j, ctx: ctx}
 	st.frames = make([]umem.Frame, j.room().extents)
@@ -44,7 +44,7 @@ func newStore(ctx context.Context, s *session, j job) (st *store, e connect.End,
 	if err != nil {
 		return st, e, err
 	}
-	s.settings.RNRRetries = 7 // the disk may take its time
+	s.settings.RNRRetries = 7 // without limit: the disk may be slow
 	e = connect.End{Queue: qp, Settings: s.settings, Elsewhere: j.Manager}
 	if e.Parameters, err = connect.Prepare(s.device, qp, s.settings); err != nil {
 		return st, e, err
@@ -53,7 +53,7 @@ func newStore(ctx context.Context, s *session, j job) (st *store, e connect.End,
 	return st, e, st.port.Kick()
 }
 
-// queuePair makes the queue pair and the port, whose it is.
+// queuePair makes the queue pair, and the port that owns it.
 func (st *store) queuePair() (rdma.QueuePair, error) {
 	c := rdma.QueuePairConfig{Transport: rdma.RC, SendDepth: st.Depth, RecvDepth: st.Depth, SendSGEs: 1, RecvSGEs: 1}
 	var err error
@@ -80,13 +80,14 @@ func closeAll(queues ...rdma.CompletionQueue) (err error) {
 	return err
 }
 
-// connected notes the peer.
+// connected records the peer.
 func (st *store) connected(c *connect.Conn) {
 	st.conn = c
 	st.cleanup.Then(c.Close)
 }
 
-// openDisk opens the server's disk, or a file for so many bytes. The queue belongs to this thread.
+// openDisk opens the server's disk, or a file of the size of all messages. The queue belongs to the
+// calling thread.
 func (st *store) openDisk() error {
 	runtime.LockOSThread()
 	st.cleanup.Then(func() error { runtime.UnlockOSThread(); return nil })
@@ -105,7 +106,7 @@ func (st *store) openDisk() error {
 	return err
 }
 
-// take gets frames from one of a port's ends, none of them failed.
+// take takes frames from one end of a port. A failed frame is an error.
 func (st *store) take(from func([]umem.Frame) int, buf []umem.Frame) ([]umem.Frame, error) {
 	n := from(buf)
 	for _, f := range buf[:n] {
@@ -118,7 +119,7 @@ func (st *store) take(from func([]umem.Frame) int, buf []umem.Frame) ([]umem.Fra
 	return buf[:n], nil
 }
 
-// pace is called once a round, with whether anything moved.
+// pace is called once a round. moved says whether any frame moved.
 func (st *store) pace(moved bool) error {
 	now := time.Now()
 	switch {

@@ -84,7 +84,7 @@ func (st *store) sendAll() error {
 	return nil
 }
 
-// compareAll takes all messages back, in order.
+// compareAll receives all messages back, in order, and compares them.
 func (st *store) compareAll() error {
 	var buf [64]umem.Frame
 	for came := 0; came < st.Count; {

@@ -11,11 +11,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// phase says to the peer that it is over.
+// phase tells the peer that a phase of the test has ended.
 type phase struct {
 	Phase  string
 	Copied uint64   `json:",omitempty"` // bytes the server's kernel copied
-	Region []string `json:",omitempty"` // what has the server's region registered
+	Region []string `json:",omitempty"` // the registrations of the server's region
 }
 
 // store is the server's side of the storage test.
@@ -66,13 +66,13 @@ func (st *store) serve() error {
 	return st.tell(phase{Phase: "read", Copied: s.Copied})
 }
 
-// writeAll writes each message to the disk from where it came to lie, and has what is
-// written receive again.
+// writeAll writes each message to the disk from the extent that received it. Written extents become
+// receives again.
 func (st *store) writeAll() error {
 	var buf [64]umem.Frame
 	came := 0
 	for written := 0; written < st.Count; {
-		room := min(st.Depth-(came-written), len(buf)) // at the disk; more may have come
+		room := min(st.Depth-(came-written), len(buf)) // room in the disk's queue; more messages may have arrived
 		fs, err := st.take(st.port.Recv, buf[:room])
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (st *store) writeAll() error {
 	return st.flush()
 }
 
-// flush waits until the disk has everything.
+// flush waits until everything is on the disk.
 func (st *store) flush() error {
 	if err := st.queue.Flush(st.target, 0); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (st *store) flush() error {
 // readAll reads the blocks back and sends them, in order.
 func (st *store) readAll() error {
 	var buf [64]umem.Frame
-	read := make([]umem.Frame, st.Depth) // by block, to be sent in order
+	read := make([]umem.Frame, st.Depth) // by block, to send them in order
 	asked, sent, done := 0, 0, 0
 	for done < st.Count {
 		moved := st.askFor(&asked)
@@ -151,7 +151,7 @@ func (st *store) readAll() error {
 	return nil
 }
 
-// askFor has the disk read the next blocks into what frames there are.
+// askFor submits reads of the next blocks, as many as there are free extents.
 func (st *store) askFor(next *int) (n int) {
 	for len(st.frames) > 0 && *next < st.Count {
 		f := st.frames[len(st.frames)-1]

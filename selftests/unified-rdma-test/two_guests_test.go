@@ -21,8 +21,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// The wire between two guests: docs/lab.md. The tests tell each other over a port of their own
-// when to begin and to end.
+// The wire between two guests (docs/lab.md). The tests signal their beginning and end to each other
+// over a separate port.
 const (
 	wireCard   = "link0"
 	wireMTU    = 4200
@@ -30,8 +30,8 @@ const (
 	wirePort   = ":18600"
 )
 
-// TestBetweenGuests is run in both guests of a pair by make test-rdma, and in no other way: the
-// second has the server.
+// TestBetweenGuests: all operations work between two guests. make test-rdma runs it in both guests
+// of a pair, and nothing else does. The second guest has the server.
 func TestBetweenGuests(t *testing.T) {
 	host := os.Getenv("UNIFIEDD_LAB_HOST")
 	link, err := netlink.LinkByName(wireCard)
@@ -51,7 +51,7 @@ func TestBetweenGuests(t *testing.T) {
 	}
 }
 
-// servesGuest serves until the other guest has had all.
+// servesGuest serves until the other guest is done.
 func servesGuest(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-keep -force -timeout 30s", labenv.Disk)...)
 	l, err := net.Listen("tcp", wireServer+wirePort)
@@ -62,7 +62,7 @@ func servesGuest(t *testing.T, p place) {
 	conn, err := l.Accept()
 	if err == nil {
 		fallsSilent(t, s, p)
-		_, err = io.ReadAll(conn) // until it has had all
+		_, err = io.ReadAll(conn) // until the other guest closes the connection
 	}
 	if err != nil {
 		t.Errorf("wait for the other guest: %v", err)
@@ -74,8 +74,9 @@ func servesGuest(t *testing.T, p place) {
 	t.Log(s.out.String())
 }
 
-// fallsSilent has all packets of an endless test lost for a while: they are not for this card then. (Were it
-// down, the emulator would keep them, and Linux 6.1 count no retries of what it cannot send.)
+// fallsSilent loses all packets of an endless test for a while, by another MAC address of the card.
+// If the card were down, the emulator would keep the packets. And Linux 6.1 would not count retries
+// of packets that it cannot send.
 func fallsSilent(t *testing.T, s *server, p place) {
 	testenv.Wait(t, 10*time.Minute, "the endless test", func() bool { return strings.Contains(s.out.String(), strconv.Itoa(endless)) })
 	time.Sleep(time.Second)
@@ -93,7 +94,7 @@ func fallsSilent(t *testing.T, s *server, p place) {
 	}
 }
 
-// asksGuest is the client.
+// asksGuest is the client's side.
 func asksGuest(t *testing.T, p place) {
 	var conn net.Conn
 	testenv.Wait(t, 30*time.Second, "the server in the other guest", func() bool {
@@ -109,7 +110,7 @@ func asksGuest(t *testing.T, p place) {
 		"-test bandwidth -op write -size 4096", "-test bandwidth -op read -size 65536"} {
 		t.Logf("%s\n%s", options, p.asked(t, p.asClient("-timeout 30s "+options)...))
 	}
-	// The other guest falls silent, and comes back.
+	// The other guest loses all packets for a while, and then receives again.
 	begin = time.Now()
 	status, out, errs := p.askFor(t, p.asClient(fmt.Sprintf("-qp-timeout 16 -timeout 30s -test bandwidth -op write -size 4096 -n %d", endless))...)
 	if took := time.Since(begin); status != 1 || !strings.Contains(errs, rdma.RetryExceeded.String()) || took > testenv.Within(20*time.Second) {

@@ -11,10 +11,10 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// In a verification messages go in rounds of as many as there is memory for. Between rounds
-// the sides talk beside the queue pair, so that nothing is written over before it was compared.
+// A verification sends messages in rounds, as many at a time as there are slots. Between rounds the sides
+// exchange messages beside the queue pair, so that no message is overwritten before it is compared.
 
-// rounds calls f for each round, with the number of its first message and how many it has.
+// rounds calls f for each round, with the number of its first message and its number of messages.
 func (l *link) rounds(f func(first uint64, n int) error) error {
 	for first := 0; first < l.Count; first += l.slots {
 		if err := f(uint64(first), min(l.slots, l.Count-first)); err != nil {
@@ -39,7 +39,7 @@ func (l *link) verify() (result, error) {
 	return result{job: l.job, verified: l.Count}, nil
 }
 
-// verifySent sends a round and has the server compare it.
+// verifySent sends a round and makes the server compare it.
 func (l *link) verifySent(first uint64, n int) error {
 	for slot := range n {
 		harness.Fill(l.bytes(l.out, slot), l.Seed, first+uint64(slot))
@@ -53,7 +53,7 @@ func (l *link) verifySent(first uint64, n int) error {
 	return l.hear("same")
 }
 
-// verifyRead reads a round that the server has filled.
+// verifyRead reads a round that the server has filled, and compares it.
 func (l *link) verifyRead(first uint64, n int) error {
 	if err := l.hear("filled"); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (l *link) verifyRead(first uint64, n int) error {
 	return l.tell("same")
 }
 
-// run posts the requests of a round, each of a slot of its own, and waits for all.
+// run posts the requests of a round, each with its own slot, and waits for all.
 func (l *link) run(first uint64, n int) error {
 	for slot := range n {
 		r, s := l.request(first+uint64(slot), slot)
@@ -97,11 +97,11 @@ func (l *link) compare(area uint64, slot int, number uint64) error {
 }
 
 // The operands of atomics. fetch-and-add adds addend. compare-and-swap compares with the present
-// value, and in every third request with another one.
+// value. In every third request it compares with a wrong one.
 const addend = 0x100000001
 
-// verifyAtomic changes one word of the server's, request after request, and holds what
-// each returns to what it must have found.
+// verifyAtomic changes one word of the server, request after request. It compares the value that
+// each request returns with the expected one.
 func (l *link) verifyAtomic(first uint64, n int) error {
 	word := l.bytes(l.out, 0)
 	for i := first; i < first+uint64(n); i++ {
@@ -128,14 +128,14 @@ func (l *link) verifyAtomic(first uint64, n int) error {
 	return nil
 }
 
-// wordAt returns the word before request number n.
+// wordAt returns the value of the word before request n.
 func (l *link) wordAt(n uint64) uint64 {
 	switch {
 	case l.op == rdma.FetchAdd:
 		return n * addend
 	case n == 0:
 		return 0
-	case (n-1)%3 == 2: // the request before was to fail
+	case (n-1)%3 == 2: // the request before had to fail
 		return n - 1
 	}
 	return n
@@ -153,7 +153,7 @@ func (l *link) answerVerify() error {
 	return l.rounds(round)
 }
 
-// checkWord holds the word that atomics changed to what it must be at the end.
+// checkWord compares the final value of the word that atomics changed with the expected one.
 func (l *link) checkWord() error {
 	if got, want := binary.NativeEndian.Uint64(l.bytes(l.in, 0)), l.wordAt(uint64(l.Count)); got != want {
 		return fmt.Errorf("the word is %#x at the end, not %#x", got, want)
@@ -161,7 +161,7 @@ func (l *link) checkWord() error {
 	return nil
 }
 
-// answerRead fills a round and waits until it was read.
+// answerRead fills a round and waits until the client has read it.
 func (l *link) answerRead(first uint64, n int) error {
 	for slot := range n {
 		harness.Fill(l.bytes(l.in, slot), l.Seed, first+uint64(slot))
@@ -172,8 +172,8 @@ func (l *link) answerRead(first uint64, n int) error {
 	return l.hear("same")
 }
 
-// answerSent takes a round and compares it. When the client says that it sent everything it
-// may still be under way: only RC tells.
+// answerSent receives a round and compares it. When the client reports that it has sent everything,
+// messages may still be in flight: only RC confirms delivery.
 func (l *link) answerSent(first uint64, n int) error {
 	if err := l.hear("compare"); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (l *link) answerSent(first uint64, n int) error {
 	return l.tell("same")
 }
 
-// compareRound compares what was written without an immediate.
+// compareRound compares a round of WRITEs without an immediate.
 func (l *link) compareRound(first uint64, n int) (err error) {
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
 		err = nil
@@ -206,7 +206,7 @@ func (l *link) compareRound(first uint64, n int) (err error) {
 	}
 }
 
-// takeRound takes the messages of a round, in order, and posts their receives again.
+// takeRound receives the messages of a round, in order, and reposts their receives.
 func (l *link) takeRound(first uint64, n int) error {
 	for got := 0; got < n; {
 		cs, err := l.await(l.came)
@@ -223,14 +223,14 @@ func (l *link) takeRound(first uint64, n int) error {
 	return l.post(l.next(n), n)
 }
 
-// next is the slot of the receive that is to be posted next, and goes on by n.
+// next returns the slot of the receive that is posted next, and advances it by n.
 func (l *link) next(n int) int {
 	slot := l.reposted
 	l.reposted = (l.reposted + n) % l.slots
 	return slot
 }
 
-// checkMessage holds a message to its number.
+// checkMessage compares a message with what its number requires.
 func (l *link) checkMessage(c *rdma.WorkCompletion, number uint64) error {
 	want := rdma.Received
 	if l.op == rdma.WriteImmediate {
@@ -246,7 +246,7 @@ func (l *link) checkMessage(c *rdma.WorkCompletion, number uint64) error {
 		}
 	}
 	slot := int(c.ID)
-	if l.op == rdma.WriteImmediate { // where it was written, and not where a receive was posted
+	if l.op == rdma.WriteImmediate { // the slot of the WRITE, not that of the receive
 		slot = int(number % uint64(l.slots))
 		return l.compare(l.in, slot, number)
 	}

@@ -2,10 +2,10 @@ package main
 
 import "unsafe"
 
-// wordAtEnd is the aligned word that has the last byte of b, and by how many bits to shift
-// it to see that byte. Slots begin at multiples of 64 bytes and are as long, so the whole word is
-// the slot's. The device writes it; it is read atomically, to be read at all. Processors
-// that unifiedd runs on are little-endian.
+// wordAtEnd returns the aligned word that contains the last byte of b, and the shift that moves
+// that byte to the low bits. Slots begin at multiples of 64 bytes and have such lengths, so the
+// whole word belongs to the slot. The device writes the word, so it must be read atomically. All
+// processors that unifiedd supports are little-endian.
 func wordAtEnd(b []byte) (*uint32, uint) {
 	p := unsafe.Pointer(&b[len(b)-1])
 	at := uintptr(p) % 4

@@ -9,36 +9,39 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// brief is how long who does something else between looks looks at a queue at a time.
+// brief is how long one poll lasts in waits that do something else between polls.
 const brief = time.Microsecond
 
-// awaitMany is await for who receives in a test of bandwidth: whenever nothing has come it lets others have the processor,
-// of whom the kernel's threads that do the work of a device in software may be some. Who waits for an answer to a single
-// message does better to keep it: what the others leave of it comes late. A device that works as the program looks at it gets all
-// of it.
+// awaitMany is await for the receiver of a bandwidth test. After each poll without a completion it
+// yields the processor. The kernel's threads that run a device in software may need it. A program
+// that waits for the answer to a single message keeps the processor: if it yielded, it would see
+// the answer late. A device that works only while the program polls gets all of the processor.
 func (l *link) awaitMany(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 	if l.progress != nil {
 		return l.await(q)
 	}
 	return l.awaitBetween(q, brief, func() {
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // sched_yield(2): always succeeds
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // sched_yield(2) always succeeds
 	})
 }
 
-// The sleeps of awaitRoom: the part of the time waited so far, and the bounds. A shorter sleep would cost more than it saves.
+// The sleeps of awaitRoom: the fraction of the time waited so far, and the bounds. A shorter sleep
+// would cost more than it saves.
 const (
 	pausePart     = 4
 	shortestPause = 50 * time.Microsecond
 	longestPause  = 2 * time.Millisecond
 )
 
-// longSpin is one look of who does not pause. The Go scheduler notices the end of a look that was longer than 10 ms, and then looks itself every 20 µs for a while, on
-// the same processor where the program has but one.
+// longSpin is the length of one poll that does not pause. The Go scheduler notices a poll that was
+// longer than 10 ms. Then it polls every 20 µs for a while. If the program has only one processor,
+// it does so on that one.
 const longSpin = 500 * time.Millisecond
 
-// awaitRoom is await for who sends in a test of bandwidth. It sleeps for a quarter of the time it has waited, again and again: what it waits for is then late by a quarter
-// at most, which leaves the device enough to do, and a device in software has one processor more. WRITE has no use for that: in
-// Soft-RoCE one thread does nearly all of it, and has to wake up another for each packet where there is a free processor.
+// awaitRoom is await for the sender of a bandwidth test. It sleeps repeatedly for a quarter of the time
+// that it has waited. So it sees a completion at most a quarter late. The device has enough work for that
+// time, and a device in software gains a processor. WRITE does not sleep: in Soft-RoCE one thread does
+// nearly all of its work, and with a free processor that thread must wake another one for each packet.
 func (l *link) awaitRoom(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 	switch {
 	case l.progress != nil:
@@ -54,7 +57,7 @@ func (l *link) awaitRoom(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) 
 	})
 }
 
-// awaitAwake is await that looks for as long as it can at a time.
+// awaitAwake is await with polls that are as long as possible.
 func (l *link) awaitAwake(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 	for {
 		n, err := q.Spin(l.polled, longSpin)
@@ -70,8 +73,10 @@ func (l *link) awaitAwake(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error)
 	}
 }
 
-// awaitEnd hears that the client is done. Where the device works as the program looks at it and the program has nothing else to look at, it gets the thread
-// until then: left to its own, it sleeps whenever nothing has come for a moment, and wakes up too late for a peer that sends without a break.
+// awaitEnd waits until the client is done. If the device works only while the program polls, and
+// the program has nothing else to poll, the thread polls the device until then. Otherwise the
+// device would sleep whenever nothing arrives for a moment. It would wake too late for a peer that
+// sends without a break.
 func (l *link) awaitEnd() error {
 	if l.progress == nil || !l.unnoticed() {
 		return l.hear("end")
@@ -88,7 +93,7 @@ func (l *link) awaitEnd() error {
 		case err := <-heard:
 			return err
 		default:
-			runtime.Gosched() // who hears may have no other processor
+			runtime.Gosched() // the goroutine of hear may have no other processor
 		}
 	}
 }

@@ -33,7 +33,7 @@ func ready(t *testing.T, e *testenv.End, args ...string) *job {
 	return j
 }
 
-// TestNoAllocations sends, echoes and receives with nothing allocated for it.
+// TestNoAllocations: sending, echoing and receiving does not allocate.
 func TestNoAllocations(t *testing.T) {
 	testenv.Leaks(t)
 	pair := newPair(t, testenv.PairOptions{})

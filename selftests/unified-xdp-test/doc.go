@@ -11,11 +11,11 @@
 //
 // -rx receives packets and supplies their frames again. -tx sends UDP packets to the addresses
 // that RFC 2544 reserves for measurements. -echo sends each packet back from the frame it arrived
-// in. -ping measures the round trip. Each prints what the kernel granted, the rate, the outcome of
+// in. -ping measures the round trip. Each prints the granted features, the rate, the outcome of
 // every packet, and the processor time and wake-ups of a packet.
 //
-// The host no longer receives what AF_XDP takes. The self-test and -ping take only their own
-// packets. -rx and -echo take what -filter accepts. Without a filter they refuse an interface with
+// The host does not receive packets that AF_XDP takes. The self-test and -ping take only their own
+// packets. -rx and -echo take packets that -filter accepts. Without a filter they refuse an interface with
 // the default route, unless -take-over is given.
 //
 // A worker is one thread with its own queues. There are as many as queues, but no more than

@@ -7,15 +7,15 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// echoer sends packets back out of the frames they arrived in. Frames go round:
-// received, sent, reaped, supplied.
+// echoer sends packets back from the frames they arrived in. Frames circulate: received, sent,
+// reaped, supplied.
 type echoer struct {
 	job     *job
 	port    *xdp.Port
 	hand    hand
 	region  *umem.Region
 	full    [2 * batch]umem.Frame
-	held    int  // of full, turned round and not sent yet
+	held    int  // of full, turned round and not yet sent
 	inside  bool // the last of full continues
 	limited bool // by a count
 	empty   [batch]umem.Frame
@@ -26,8 +26,8 @@ func newEchoer(j *job, p *xdp.Port, h hand) (*echoer, error) {
 	return &echoer{job: j, port: p, hand: h, region: j.session.region, limited: j.session.options.count > 0}, supply(p, h, j.session.share())
 }
 
-// turn receives only what it can send: if nothing can be sent, the rx ring fills, and the kernel
-// counts the losses.
+// turn receives only packets that it can send. If it can send none, the rx ring fills, and the
+// kernel counts the losses.
 func (e *echoer) turn() (time.Duration, error) {
 	moved := e.recycle() + e.receive()
 	err := e.send()
@@ -56,7 +56,7 @@ func (e *echoer) receive() int {
 	return n
 }
 
-// send sends them as far as there is room.
+// send sends packets while there is room.
 func (e *echoer) send() error {
 	if e.held > 0 {
 		took := e.port.Send(e.full[:e.held])
@@ -66,7 +66,7 @@ func (e *echoer) send() error {
 	return e.port.Kick()
 }
 
-// drain sends the rest. Of a packet that has only begun to arrive there is no rest.
+// drain sends the rest. It has no rest of a packet that has arrived only in part.
 func (e *echoer) drain() error {
 	for n := 0; n < drains && (e.away > 0 || packets(e.full[:e.held]) > 0); n++ {
 		if err := e.send(); err != nil {
@@ -93,7 +93,7 @@ func (e *echoer) recycle() int {
 	n := e.port.Reap(e.empty[:])
 	e.away -= n
 	if took := e.port.Supply(e.empty[:n]); took < n {
-		e.hand.holder.Give(e.empty[took:n]) // not seen: the frames came out of this ring
+		e.hand.holder.Give(e.empty[took:n]) // the ring does not get full: the frames came out of it
 	}
 	return n
 }

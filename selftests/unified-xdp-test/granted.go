@@ -15,7 +15,7 @@ type granted struct {
 	Queues      []uint32 `json:"queues"`
 	Unbound     []uint32 `json:"unbound_queues"` // left to the host
 	Ring        int      `json:"ring"`
-	Fill        int      `json:"fill_ring"` // frames; zero where nothing is received
+	Fill        int      `json:"fill_ring"` // frames; zero without a receive ring
 	Pages       string   `json:"pages"`
 	Frame       uint32   `json:"frame"`    // bytes
 	Capacity    uint32   `json:"capacity"` // bytes of a packet that one frame takes
@@ -28,7 +28,7 @@ type granted struct {
 	Filter      string   `json:"filter,omitempty"`
 }
 
-// granted asks the interface.
+// granted reads the features from the interface.
 func (s *session) granted() granted {
 	g, ports := s.iface.Granted(), s.iface.Ports()
 	out := granted{Interface: s.iface.Name(), MTU: s.mtu, Unbound: append([]uint32{}, s.iface.Unbound()...), Ring: int(s.options.ring), Fill: ports[0].Limits().Supply,
@@ -47,7 +47,7 @@ func (s *session) granted() granted {
 	return out
 }
 
-// copying says who copies.
+// copying says whether the driver or the kernel copies packets.
 func (g *granted) copying() string {
 	if g.ZeroCopy {
 		return "zero copy"
@@ -55,7 +55,7 @@ func (g *granted) copying() string {
 	return "the kernel copies (" + g.WhyCopy + ")"
 }
 
-// fits says which packets are taken.
+// fits says which packets the interface accepts.
 func (g *granted) fits() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "frames of %d bytes take packets up to %d", g.Frame, g.Capacity)

@@ -17,35 +17,34 @@ import (
 
 // duty is the work of a worker on one port.
 type duty interface {
-	// turn does what there is to do, a batch at most, and returns how long the port
-	// can be left alone; zero: there may be more to do already.
+	// turn does the pending work, at most a batch, and returns how long the port can wait for
+	// the next turn; zero: there may be more work already.
 	turn() (maxWait time.Duration, err error)
-	// drain ends what turn began, once nothing more is to be begun. It waits, for a
-	// moment.
+	// drain completes the work that turn began, after the last turn. It waits for a short time.
 	drain() error
 }
 
-// job is a mode at work: the workers and when they stop.
+// job is a running mode: its workers and the conditions that stop them.
 type job struct {
 	session *session
 	workers []*worker
 	stop    atomic.Bool
 	ended   chan struct{} // closed when stop is set
 	once    sync.Once
-	left    atomic.Int64 // packets to go, where a count limits them
+	left    atomic.Int64 // packets to go, if a count limits them
 	pinger  *pinger      // with -ping
 }
 
-// worker is one thread with its ports. What it counts is read when it has ended.
+// worker is one thread with its ports. Other goroutines read its counters after it has ended.
 type worker struct {
 	job    *job
 	cpu    int          // -1: any
-	thread atomic.Int64 // its id while it works, else zero
+	thread atomic.Int64 // its id while it runs, else zero
 	duties []duty
 	waiter waiter
 }
 
-// newJob deals the ports out to workers and makes everything ready.
+// newJob distributes the ports among workers and prepares everything.
 func newJob(s *session) (*job, error) {
 	j := &job{session: s, ended: make(chan struct{})}
 	j.left.Store(int64(min(s.options.count, 1<<62)))
@@ -62,7 +61,7 @@ func newJob(s *session) (*job, error) {
 	return j, j.deal()
 }
 
-// deal gives each port to the worker whose hand takes its frames.
+// deal gives each port to the worker whose holder supplies its frames.
 func (j *job) deal() (err error) {
 	ports := j.session.iface.Ports()
 	if j.session.options.mode == ping {
@@ -92,7 +91,7 @@ func (j *job) newDuty(p *xdp.Port, h hand, ports int) (duty, error) {
 	return newEchoer(j, p, h)
 }
 
-// add gives a worker a duty at some ports.
+// add gives a worker a duty on some ports.
 func (w *worker) add(d duty, ports ...*xdp.Port) {
 	w.duties = append(w.duties, d)
 	for _, p := range ports {
@@ -102,7 +101,7 @@ func (w *worker) add(d duty, ports ...*xdp.Port) {
 	}
 }
 
-// run lets the workers work until time, count or context end them.
+// run runs the workers until time, count or context end them.
 func (j *job) run(ctx context.Context) (*result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), len(j.workers)+2)))
 	defer j.stopAfter(ctx)()
@@ -130,7 +129,7 @@ func (j *job) run(ctx context.Context) (*result, error) {
 	return j.finish(before)
 }
 
-// guard ends the job when something befalls the interface.
+// guard ends the job when the interface fails.
 func (j *job) guard(end <-chan struct{}) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -147,7 +146,7 @@ func (j *job) guard(end <-chan struct{}) error {
 	}
 }
 
-// finish lets nothing more arrive, and adds up.
+// finish stops the arrival of packets, and computes the result.
 func (j *job) finish(before moment) (*result, error) {
 	after, err := j.take()
 	if err != nil {
@@ -159,7 +158,7 @@ func (j *job) finish(before moment) (*result, error) {
 	return j.newResult(before, after)
 }
 
-// stopAfter makes the workers end with their time or the context.
+// stopAfter ends the workers when the time has passed or the context ends.
 func (j *job) stopAfter(ctx context.Context) (cancel func()) {
 	stops := []func() bool{context.AfterFunc(ctx, j.end)}
 	if d := j.session.options.duration; d > 0 {
@@ -178,14 +177,14 @@ func (j *job) end() {
 	j.once.Do(func() { close(j.ended) })
 }
 
-// rouse interrupts workers that are to stop until all have. One may be about to wait,
-// so that once is not enough. Of SIGURG the runtime thinks nothing (package os/signal).
+// rouse interrupts workers until all have stopped. It repeats this because a worker may be just
+// about to wait. SIGURG has no other effect on a Go program (package os/signal).
 func (j *job) rouse(end <-chan struct{}) {
 	<-j.ended
 	for tick := time.NewTicker(soon); ; {
 		for _, w := range j.workers {
 			if tid := w.thread.Load(); tid != 0 {
-				_ = unix.Tgkill(os.Getpid(), int(tid), unix.SIGURG) // gone: it has stopped
+				_ = unix.Tgkill(os.Getpid(), int(tid), unix.SIGURG) // an error means that the thread has stopped
 			}
 		}
 		select {
@@ -197,8 +196,7 @@ func (j *job) rouse(end <-chan struct{}) {
 	}
 }
 
-// claim takes up to n packets of those still to go. With the last one the workers
-// stop.
+// claim takes up to n of the packets that are still to go. The last one stops the workers.
 func (j *job) claim(n int) int {
 	left := j.left.Add(int64(-n))
 	if left > 0 {
@@ -209,9 +207,9 @@ func (j *job) claim(n int) int {
 	return int(got)
 }
 
-// run works on its own thread.
+// run runs the worker on its own thread.
 func (w *worker) run() error {
-	runtime.LockOSThread() // and no unlock: a pinned thread ends with its goroutine
+	runtime.LockOSThread() // never unlocked: a pinned thread ends with its goroutine
 	w.thread.Store(int64(unix.Gettid()))
 	defer w.thread.Store(0)
 	if w.cpu >= 0 {
@@ -238,7 +236,7 @@ func (w *worker) run() error {
 	return nil
 }
 
-// round gives each duty a turn and returns how long all can be left alone.
+// round gives each duty a turn and returns how long all of them can wait.
 func (w *worker) round() (time.Duration, error) {
 	least := forever
 	for _, d := range w.duties {

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// generic is where -generic has the program run.
+// generic is the place of the program with -generic.
 const generic = bpf.Generic
 
 // mode is one of the program's modes.
@@ -22,7 +22,7 @@ const (
 	ping     mode = "ping"
 )
 
-// choose returns the one mode of the command line.
+// choose returns the mode that the command line selects.
 func choose(asked map[mode]*bool) (mode, error) {
 	chosen := selfTest
 	for _, m := range []mode{rx, tx, echo, ping} {
@@ -37,7 +37,7 @@ func choose(asked map[mode]*bool) (mode, error) {
 	return chosen, nil
 }
 
-// direction is which rings the mode needs.
+// direction returns the rings that the mode needs.
 func (m mode) direction() xdp.Direction {
 	switch m {
 	case rx:
@@ -48,12 +48,12 @@ func (m mode) direction() xdp.Direction {
 	return xdp.Both
 }
 
-// ownPackets reports whether only packets this program sent are wanted.
+// ownPackets reports whether the mode takes only packets of this program.
 func (m mode) ownPackets() bool { return m == selfTest || m == ping }
 
 func (m mode) in(modes []mode) bool { return slices.Contains(modes, m) }
 
-// with names the mode in a sentence about an option.
+// with returns the mode for a sentence about an option.
 func (m mode) with() string {
 	if m == selfTest {
 		return "without a mode: then the self-test runs"

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// matrix is the options xdp-bench tests, in our words.
+// matrix has the options that xdp-bench tests, under our names.
 var matrix = map[string][]string{
 	"default":       nil,
 	"copy":          {"-zero-copy", "copy"},
@@ -26,12 +26,12 @@ var matrix = map[string][]string{
 	"one processor": {"-cpus", "0", "-wait", "poll"},
 }
 
-// ring has room for all packets of a test: a receiver that the machine has no time for
-// loses none.
+// ring has room for all packets of a test, so that a receiver that gets no processor time loses
+// none.
 const ring = "-ring=2048"
 
-// TestReceiveMatrix receives what another instance sends, with each option at both
-// ends where it has a meaning.
+// TestReceiveMatrix: one instance receives the packets that another sends, with each option at each
+// end that supports it.
 func TestReceiveMatrix(t *testing.T) {
 	const packets = 2000
 	pair := newPair(t, testenv.PairOptions{})
@@ -57,7 +57,7 @@ func TestReceiveMatrix(t *testing.T) {
 	}
 }
 
-// TestOverload floods a receiver with little memory: every packet has a fate.
+// TestOverload: a receiver with little memory accounts for every packet of a flood.
 func TestOverload(t *testing.T) {
 	pair := newPair(t, testenv.PairOptions{})
 	to := start(t, &pair.B, "-rx", "-ring", "16", "-json", "-wait", "sleep", "-sleep", "10ms")
@@ -70,7 +70,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// TestEchoMatrix sends packets there and back.
+// TestEchoMatrix: packets return from the echo, with each option.
 func TestEchoMatrix(t *testing.T) {
 	const packets = 300
 	pair := newPair(t, testenv.PairOptions{})
@@ -92,7 +92,7 @@ func TestEchoMatrix(t *testing.T) {
 	}
 }
 
-// TestQueues sends by all queues, and receives by all and by one.
+// TestQueues: packets sent on all queues arrive on all queues, and on one.
 func TestQueues(t *testing.T) {
 	const packets = 2000
 	pair := newPair(t, testenv.PairOptions{Queues: 2})
@@ -118,7 +118,8 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// TestLongPackets sends packets that fit no frame.
+// TestLongPackets: packets longer than a frame arrive with -multi-buffer, and without it count as
+// kernel_too_long.
 func TestLongPackets(t *testing.T) {
 	pair := newPair(t, testenv.PairOptions{MTU: 9000})
 	for _, c := range []struct {
@@ -137,7 +138,7 @@ func TestLongPackets(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends with a summary for people.
+// TestInterrupt: an interrupted program prints a summary for people.
 func TestInterrupt(t *testing.T) {
 	pair := newPair(t, testenv.PairOptions{})
 	p := start(t, &pair.B, "-rx", ring)
@@ -170,7 +171,7 @@ func TestFailures(t *testing.T) {
 	gone.fails(1, "gone")
 }
 
-// TestTakeOver refuses to cut the host off.
+// TestTakeOver: the program refuses to take the interface of the default route from the host.
 func TestTakeOver(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 16<<20)

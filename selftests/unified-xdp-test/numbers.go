@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// numbers is a list of small numbers, which people write as 0,2-3.
+// numbers is a list of small numbers, written as 0,2-3.
 type numbers []uint32
 
 // highest number of a queue or a processor.

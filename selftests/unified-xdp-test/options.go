@@ -22,7 +22,7 @@ type options struct {
 	iface      string
 	mode       mode
 	queues     numbers // empty: all
-	cpus       numbers // of the workers, in turn; empty: wherever the kernel likes
+	cpus       numbers // of the workers, used in rotation; empty: the kernel chooses
 	ring       uint
 	frame      uint // bytes
 	policy     policy
@@ -35,7 +35,7 @@ type options struct {
 	duration   time.Duration // zero: until the count or a signal
 	count      uint64        // packets; zero: no limit
 	size       uint          // bytes of a packet that is sent
-	rate       float64       // packets per second; zero: as fast as it goes
+	rate       float64       // packets per second; zero: as fast as possible
 	to         address
 	wait       wait
 	sleep      time.Duration
@@ -52,7 +52,7 @@ of its own.
 
 `
 
-// parse reads the command line. Mistakes come back as errors.
+// parse reads the command line. It returns mistakes as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{ring: 4096, frame: 4096, size: 64, sleep: 200 * time.Microsecond, to: address{2, 0, 0, 0, 0, 2}}
 	var modes map[mode]*bool
@@ -73,8 +73,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, o.suit(fs)
 }
 
-// define names the options. The result says which modes were asked for, once they
-// are parsed.
+// define defines the options. After parsing, the result says which modes the user selected.
 func (o *options) define(fs *flag.FlagSet) map[mode]*bool {
 	modes := map[mode]*bool{
 		rx:   fs.Bool("rx", false, "receive packets and supply their frames again"),
@@ -135,7 +134,7 @@ func (o *options) check() (err error) {
 	return nil
 }
 
-// suits lists the modes of each option that not all have.
+// suits lists the modes of each option that only some modes have.
 var suits = map[string][]mode{
 	"filter": {rx, echo, ping}, "take-over": {rx, echo},
 	"size": {tx, ping, selfTest}, "to": {tx, ping, selfTest}, "rate": {tx, ping},
@@ -143,7 +142,7 @@ var suits = map[string][]mode{
 	"wait": {rx, tx, echo, ping}, "cpus": {rx, tx, echo, ping},
 }
 
-// suit refuses options that would do nothing, and gives -wait what suits the mode.
+// suit refuses options without an effect, and sets -wait to the default of the mode.
 func (o *options) suit(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
 		if modes := suits[f.Name]; modes != nil && !o.mode.in(modes) {
@@ -160,8 +159,7 @@ func (o *options) suit(fs *pflag.FlagSet) (err error) {
 	return err
 }
 
-// smallRings lets the self-test do with little memory where nothing else is asked
-// for.
+// smallRings reduces the memory of the self-test, unless options ask for more.
 func (o *options) smallRings(fs *pflag.FlagSet) {
 	given := false
 	fs.Visit(func(f *pflag.Flag) { given = given || f.Name == "ring" })
@@ -199,7 +197,7 @@ func (a *address) Set(text string) error {
 	return nil
 }
 
-// policy is xdp.Policy as an option.
+// policy is the option for xdp.Policy.
 type policy xdp.Policy
 
 func (p *policy) String() string { return xdp.Policy(*p).String() }

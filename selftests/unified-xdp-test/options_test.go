@@ -70,7 +70,7 @@ func TestParseMistakes(t *testing.T) {
 	}
 }
 
-// TestPacket has another reader look at a packet.
+// TestPacket: an independent decoder reads the packet as compose wrote it.
 func TestPacket(t *testing.T) {
 	b := make([]byte, 300)
 	to, from := address{2, 0, 0, 0, 0, 1}, address{2, 0, 0, 0, 0, 2}

@@ -4,10 +4,9 @@ import (
 	"encoding/binary"
 )
 
-// A packet this program makes is Ethernet, IPv4, UDP, and then, big endian: a
-// magic number, a sequence number, and for -ping the time it left. The addresses are
-// those RFC 2544 sets aside for measurements, the port is discard's, and the UDP
-// checksum is left out, as IPv4 allows.
+// A packet of this program is Ethernet, IPv4, UDP, and then, big endian: a magic number, a sequence
+// number, and for -ping the time of sending. The addresses are those that RFC 2544 reserves for
+// measurements, and the port is discard's. There is no UDP checksum, as IPv4 allows.
 const (
 	ipAt       = 14
 	udpAt      = ipAt + 20
@@ -19,11 +18,11 @@ const (
 	magic      = 0x75786470 // "uxdp"
 )
 
-// ownFilter wants the packets this program makes, and no others that are anybody's.
+// ownFilter matches the packets of this program, and no packets of other programs.
 const ownFilter = "udp port 9 and host 198.18.0.1 and host 198.18.0.2"
 
-// compose writes a packet over all of b. flow makes the source port, by which cards
-// with several queues choose one.
+// compose writes a packet over all of b. flow sets the source port, which cards with several queues
+// use to choose a queue.
 func compose(b []byte, to, from [6]byte, flow uint16) {
 	clear(b)
 	copy(b, to[:])
@@ -58,7 +57,7 @@ func number(b []byte, sequence, stamp uint64) {
 	binary.BigEndian.PutUint64(b[stampAt:], stamp)
 }
 
-// read recognises our packets, and returns what number wrote.
+// read recognises our packets, and returns the values that number wrote.
 func read(b []byte) (sequence, stamp uint64, ours bool) {
 	if len(b) < minSize || binary.BigEndian.Uint32(b[magicAt:]) != magic {
 		return 0, 0, false
@@ -66,7 +65,7 @@ func read(b []byte) (sequence, stamp uint64, ours bool) {
 	return binary.BigEndian.Uint64(b[sequenceAt:]), binary.BigEndian.Uint64(b[stampAt:]), true
 }
 
-// turnRound swaps the MAC addresses, so that the packet goes back.
+// turnRound swaps the MAC addresses, so that the packet returns to its sender.
 func turnRound(b []byte) {
 	if len(b) < ipAt {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// pinger sends a packet, waits for the echo, and sends the next. The first port
-// sends; the echo may come to any.
+// pinger sends a packet, waits for the echo, and sends the next. The first port sends. The echo may
+// arrive on any port.
 type pinger struct {
 	job      *job
 	ports    []*xdp.Port
@@ -18,17 +18,17 @@ type pinger struct {
 	frame    []umem.Frame // the packet, empty while the kernel has it
 	size     uint32
 	sequence uint64
-	waiting  bool // for the echo of sequence
+	waiting  bool // waiting for the echo of sequence
 	sent     time.Duration
-	every    time.Duration // between two packets; zero: the next at once
+	every    time.Duration // interval between packets; zero: the next at once
 	start    time.Time
 	hist     *latency.Histogram
 	lost     uint64
-	late     uint64 // echoes of packets that were given up, and copies
+	late     uint64 // echoes of packets that timed out, and duplicates
 	in       [batch]umem.Frame
 }
 
-// giveUp is how long an echo is waited for.
+// giveUp is how long to wait for an echo.
 const giveUp = time.Second
 
 func newPinger(j *job, ports []*xdp.Port) (*pinger, error) {
@@ -72,7 +72,7 @@ func (p *pinger) turn() (time.Duration, error) {
 	return wait, nil
 }
 
-// maxWait ends with the time of the next packet; zero: it can leave now.
+// maxWait returns the time until the next packet; zero: it can leave now.
 func (p *pinger) maxWait(now time.Duration) time.Duration {
 	switch {
 	case p.waiting:
@@ -85,8 +85,8 @@ func (p *pinger) maxWait(now time.Duration) time.Duration {
 	return max(0, p.sent+p.every-now)
 }
 
-// send sends the next packet. The clock is read last before, and Kick is the
-// system call that sends.
+// send sends the next packet. It reads the clock as late as possible. Kick is the system call that
+// sends.
 func (p *pinger) send() error {
 	p.sequence++
 	p.sent = time.Since(p.start)
@@ -96,7 +96,7 @@ func (p *pinger) send() error {
 	return p.ports[0].Kick()
 }
 
-// receive takes echoes, and the sent packet.
+// receive takes echoes, and takes back the sent packet.
 func (p *pinger) receive() (moved int, err error) {
 	for _, port := range p.ports {
 		n := port.Recv(p.in[:])
@@ -122,7 +122,7 @@ func (p *pinger) receive() (moved int, err error) {
 	return moved, nil
 }
 
-// note records the echo that is waited for.
+// note records the expected echo.
 func (p *pinger) note(b []byte, now time.Duration) {
 	sequence, stamp, ours := read(b)
 	switch {

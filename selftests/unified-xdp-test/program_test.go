@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// asProgram has the test binary be the program, so that tests run it as users do.
+// asProgram makes the test binary run the program itself, so that tests run it as users do.
 const asProgram = "UNIFIED_XDP_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -26,16 +26,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is the program, running at one end of a pair.
+// program is the program, started at one end of a pair.
 type program struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	out    bytes.Buffer
 	errors *bufio.Reader
-	said   strings.Builder // on standard error
+	said   strings.Builder // standard error
 }
 
-// start runs the program until it says what it is about to do, or ends.
+// start starts the program and waits until it prints its mode, or ends.
 func start(t *testing.T, e *testenv.End, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, cmd: e.Command(os.Args[0], append(args, e.Ifname)...)}
@@ -50,7 +50,7 @@ func start(t *testing.T, e *testenv.End, args ...string) *program {
 	}
 	t.Cleanup(func() {
 		if p.cmd.ProcessState == nil {
-			_ = p.cmd.Process.Kill() // a test that failed left it running
+			_ = p.cmd.Process.Kill() // a failed test left it running
 			_ = p.cmd.Wait()
 		}
 	})
@@ -60,7 +60,7 @@ func start(t *testing.T, e *testenv.End, args ...string) *program {
 	return p
 }
 
-// end waits for the program's end and returns its exit status.
+// end waits until the program ends and returns its exit status.
 func (p *program) end() int {
 	p.t.Helper()
 	watchdog := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
@@ -74,7 +74,7 @@ func (p *program) end() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// interrupt is Ctrl-C.
+// interrupt sends the signal of Ctrl-C.
 func (p *program) interrupt() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -82,7 +82,7 @@ func (p *program) interrupt() {
 	}
 }
 
-// must ends the program, which must go well, and reads the JSON it printed.
+// must waits for the program, which must succeed, and reads the JSON it printed.
 func (p *program) must() (r result) {
 	p.t.Helper()
 	if status := p.end(); status != 0 {
@@ -94,7 +94,7 @@ func (p *program) must() (r result) {
 	return r
 }
 
-// fails ends the program, which must end with a status and say something.
+// fails waits for the program, which must end with a status and print a text.
 func (p *program) fails(status int, want string) {
 	p.t.Helper()
 	got := p.end()

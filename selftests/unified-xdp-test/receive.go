@@ -8,10 +8,10 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// batch is the most frames that are moved at once.
+// batch is the largest number of frames moved at once.
 const batch = 64
 
-// supply gives a port its first frames to fill, n at most, and fails where it gets none.
+// supply gives a port its first frames to fill, n at most. It fails if the port takes none.
 func supply(p *xdp.Port, h hand, n int) error {
 	fs := make([]umem.Frame, min(n, p.Limits().Supply))
 	fs = fs[:h.holder.Take(fs)]
@@ -29,15 +29,15 @@ type receiver struct {
 	port    *xdp.Port
 	limited bool // by a count
 	full    [batch]umem.Frame
-	held    int // of full, not supplied again yet
+	held    int // of full, not yet supplied again
 }
 
 func newReceiver(j *job, p *xdp.Port, h hand) (*receiver, error) {
 	return &receiver{job: j, port: p, limited: j.session.options.count > 0}, supply(p, h, j.session.share())
 }
 
-// turn supplies what it received. Frames wait while the fill ring is full, and if too many wait,
-// it stops receiving. Fewer packets than requested mean that the rx ring was empty.
+// turn supplies the frames that it received. Frames wait while the fill ring is full. If too many
+// wait, turn receives nothing. Fewer packets than requested mean that the rx ring was empty.
 func (r *receiver) turn() (time.Duration, error) {
 	space := r.full[r.held:]
 	n := r.port.Recv(space)

@@ -47,11 +47,11 @@ func sum(t *xdp.Traffic, add xdp.Traffic) {
 	t.Bytes += add.Bytes
 }
 
-// moved is how many packets the mode has moved so far.
+// moved returns how many packets the mode has moved so far.
 func (j *job) moved() uint64 {
 	m, err := j.take()
 	if err != nil {
-		return 0 // for a live count only; the end says what was wrong
+		return 0 // for a live count only; the end reports the error
 	}
 	if j.session.options.mode == rx {
 		return m.in.Packets
@@ -59,8 +59,8 @@ func (j *job) moved() uint64 {
 	return m.out.Packets
 }
 
-// result is the result of a mode. Rates and costs are of the received packets for -rx, and of the
-// sent packets for the others.
+// result is the result of a mode. Rates and costs are those of received packets for -rx, and of
+// sent packets for the other modes.
 type result struct {
 	Granted  granted           `json:"granted"`
 	Mode     mode              `json:"mode"`
@@ -128,10 +128,10 @@ func (r *result) addLedger(i *xdp.Interface) error {
 	return nil
 }
 
-// errShort is a count that was not reached.
+// errShort means that the program ended before its count.
 var errShort = errors.New("ended before its count")
 
-// judge returns an error if the result is not what was requested.
+// judge returns an error if the result differs from the request.
 func (r *result) judge(o options) error {
 	moved := r.Sent
 	if r.Mode == rx {
@@ -190,7 +190,7 @@ func (r *result) rows(t io.Writer) {
 	}
 }
 
-// bits is a rate for people.
+// bits returns a rate as text for people.
 func bits(perSecond float64) string {
 	for _, unit := range []struct {
 		size float64

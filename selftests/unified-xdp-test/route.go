@@ -7,11 +7,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hostroute"
 )
 
-// errTakeOver says that the host would be cut off.
+// errTakeOver means that the host would lose its network.
 var errTakeOver = errors.New("the host would be cut off")
 
-// checkTakeOver refuses to take everything from the interface that carries the
-// default route.
+// checkTakeOver refuses to take all packets from the interface that carries the default route.
 func checkTakeOver(o options) error {
 	if o.mode == tx || o.filter != "" || o.takeOver {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// tester walks through the life of an interface on the region, step by step. Only
-// packets this program makes are taken from the host meanwhile.
+// tester tests the life of an interface on the region, step by step. It takes only packets of this
+// program from the host.
 type tester struct {
 	options options
 	session *session
@@ -21,7 +21,7 @@ type tester struct {
 	echoes  int
 }
 
-// step is one thing that must work. It also reports what it found.
+// step is one operation that must work. It also returns its findings.
 type step struct {
 	name string
 	do   func(*tester) (found string, err error)
@@ -40,19 +40,19 @@ var steps = []step{
 	{"give back", (*tester).giveBack},
 }
 
-// outcome of a step, for programs.
+// outcome is the outcome of a step, for programs.
 type outcome struct {
 	Step  string `json:"step"`
 	OK    bool   `json:"ok"`
-	Skip  bool   `json:"skipped,omitempty"` // there was nothing to judge
+	Skip  bool   `json:"skipped,omitempty"` // there was nothing to test
 	Found string `json:"found,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// errNobody means that the step needs a peer that is not there.
+// errNobody means that the step needs a peer, and there is none.
 var errNobody = errors.New("nobody runs unified-xdp-test -echo at the other end")
 
-// attempt does a step.
+// attempt runs a step.
 func (s *step) attempt(t *tester) outcome {
 	found, err := s.do(t)
 	switch {
@@ -64,10 +64,10 @@ func (s *step) attempt(t *tester) outcome {
 	return outcome{Step: s.name, OK: true, Found: found}
 }
 
-// errSteps is the verdict of a test with a failed step.
+// errSteps means that a step failed.
 var errSteps = errors.New("the self-test did not pass")
 
-// test runs the steps until one fails, since each needs those before it.
+// test runs the steps until one fails, since each depends on those before it.
 func test(ctx context.Context, o options, out io.Writer) error {
 	t := &tester{options: o, session: &session{options: o}}
 	var outcomes []outcome
@@ -137,8 +137,7 @@ func (t *tester) bind() (string, error) {
 		len(g.Queues), len(g.Unbound), g.Program, g.copying(), g.fits()), nil
 }
 
-// receive has the program hand over packets of our own, and looks whether it sees
-// any at all.
+// receive supplies frames to the ports and starts to take packets of this program.
 func (t *tester) receive() (string, error) {
 	s := t.session
 	t.idle = make([]umem.Frame, batch)
@@ -154,7 +153,7 @@ func (t *tester) receive() (string, error) {
 	return "started, for packets of this program only", s.iface.Start()
 }
 
-// send sends a batch and waits until the kernel is done with it.
+// send sends a batch and waits until the kernel has completed it.
 func (t *tester) send() (string, error) {
 	p, n := t.session.iface.Ports()[0], len(t.idle)
 	for i := range t.idle {
@@ -176,7 +175,7 @@ func (t *tester) send() (string, error) {
 	return fmt.Sprintf("%d packets of %d bytes left", n, t.options.size), nil
 }
 
-// sendAndReap has the kernel send, and keeps the frames that came back.
+// sendAndReap sends frames, and keeps those that return.
 func (t *tester) sendAndReap(p *xdp.Port) (refused int, err error) {
 	n, back := len(t.idle), 0
 	for end := time.Now().Add(giveUp); back < n && time.Now().Before(end); time.Sleep(soon) {
@@ -195,7 +194,7 @@ func (t *tester) sendAndReap(p *xdp.Port) (refused int, err error) {
 	return refused, err
 }
 
-// listen waits a moment for echoes. Without an -echo at the other end there are none.
+// listen waits a moment for echoes. Without -echo at the other end there are none.
 func (t *tester) listen() (string, error) {
 	for end := time.Now().Add(giveUp / 4); t.echoes < batch && time.Now().Before(end); time.Sleep(soon) {
 		for _, p := range t.session.iface.Ports() {
@@ -216,7 +215,7 @@ func (t *tester) listen() (string, error) {
 	return fmt.Sprintf("%d of %d came back", t.echoes, batch), nil
 }
 
-// exchange puts another filter in place of the one there is.
+// exchange replaces the filter with another.
 func (t *tester) exchange() (string, error) {
 	return "exchanged while packets flow", t.session.iface.SetFilter(t.options.expr)
 }
@@ -238,7 +237,7 @@ func (t *tester) balance() (string, error) {
 		if tries == 100 {
 			return "", fmt.Errorf("of %d packets that arrived %d have no known fate", l.Offered, l.Missing())
 		}
-		time.Sleep(soon) // while the host's packets flow, the counters are of different moments
+		time.Sleep(soon) // while the host's packets arrive, the counters are not from the same moment
 	}
 }
 
@@ -258,7 +257,7 @@ func (t *tester) reopen() (string, error) {
 	return fmt.Sprintf("after %v", time.Since(begin).Round(time.Millisecond)), t.session.iface.Close()
 }
 
-// giveBack looks whether every frame is where it came from.
+// giveBack checks that every frame is back in the pool.
 func (t *tester) giveBack() (string, error) {
 	s := t.session
 	s.hands[0].holder.Give(t.idle)

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// sender sends packets, at a rate or as fast as it goes.
+// sender sends packets, at a rate or as fast as possible.
 type sender struct {
 	job      *job
 	port     *xdp.Port
@@ -33,7 +33,7 @@ func newSender(j *job, p *xdp.Port, h hand, ports int) (*sender, error) {
 	return s, nil
 }
 
-// turn sends a batch, or the part that is due, and takes back sent frames.
+// turn sends a batch, or the number that the rate requires now, and takes back sent frames.
 func (s *sender) turn() (time.Duration, error) {
 	want, due := min(batch, len(s.idle)), time.Duration(0)
 	if s.rate > 0 {
@@ -55,8 +55,8 @@ func (s *sender) turn() (time.Duration, error) {
 	return due, err
 }
 
-// send numbers packets and hands them to the port, which has room: there are no more
-// frames than its ring has entries.
+// send numbers packets and gives them to the port. The port has room: there are no more frames than
+// its ring has entries.
 func (s *sender) send(n int) {
 	full := s.idle[len(s.idle)-n:]
 	for i := range full {
@@ -67,8 +67,8 @@ func (s *sender) send(n int) {
 	s.idle = append(s.idle[:len(s.idle)-n], full[taken:]...)
 }
 
-// dueNow is how many packets the rate wants now, and how long until the next. What
-// was missed for more than a ring's worth is forgone.
+// dueNow returns how many packets the rate requires now, and how long until the next. If the sender
+// is more than a ring behind, it skips the packets beyond that.
 func (s *sender) dueNow() (n int, next time.Duration) {
 	now := time.Now()
 	if s.start.IsZero() {
@@ -86,7 +86,7 @@ func (s *sender) dueNow() (n int, next time.Duration) {
 	return int(behind), max(next, 1)
 }
 
-// reap takes sent frames back. Their addresses come back, and their length is known.
+// reap takes sent frames back. The port returns their addresses, and the sender knows their length.
 func (s *sender) reap() {
 	at := len(s.idle)
 	n := s.port.Reap(s.idle[at:cap(s.idle)])
@@ -96,8 +96,8 @@ func (s *sender) reap() {
 	}
 }
 
-// soon is how long sent frames may be left with the kernel: it does not say when it
-// is done with them.
+// soon is how long sent frames may stay with the kernel. The kernel does not signal when it is done
+// with them.
 const soon = time.Millisecond
 
 // drain waits until the kernel has completed everything.
@@ -115,5 +115,5 @@ func (s *sender) drain() error {
 	return fmt.Errorf("send on queue %d: the kernel still has %d packets after %v", s.port.Queue(), cap(s.idle)-len(s.idle), drains*soon)
 }
 
-// drains is how often the kernel is given a moment to be done.
+// drains is how often drain waits for the kernel.
 const drains = 1000

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// session is a region and an interface on it, as a user of the packages has them.
+// session has a region and an interface on it, opened as a user of the packages opens them.
 type session struct {
 	options options
 	mtu     int
@@ -24,7 +24,7 @@ type session struct {
 	cleanup harness.Cleanup
 }
 
-// hand is one worker's hold on the region.
+// hand has one worker's holder of frames.
 type hand struct {
 	book   *umem.Book
 	holder *umem.Holder
@@ -49,8 +49,7 @@ func open(o options) (s *session, err error) {
 	return s, s.openInterface(queues)
 }
 
-// look asks what is known of an interface before it is opened, and which queues it
-// may have.
+// look reads the properties of an interface before it is opened, and returns the queues it may use.
 func (s *session) look() (queues []uint32, err error) {
 	link, err := netlink.LinkByName(s.options.iface)
 	if err != nil {
@@ -73,8 +72,8 @@ func (s *session) look() (queues []uint32, err error) {
 	return queues, nil
 }
 
-// mostQueues is for how many queues the region has frames to fill their rings. An
-// interface with more shares these.
+// mostQueues is the number of queues whose rings the region can fill. An interface with more queues
+// shares the frames for these.
 const mostQueues = 64
 
 // openRegion opens a region with frames for the rings of the queues.
@@ -82,7 +81,7 @@ func (s *session) openRegion(queues int) (err error) {
 	o := &s.options
 	perQueue := uint64(o.ring)
 	if o.mode.ownPackets() {
-		perQueue *= 2 // what is sent comes out of other frames
+		perQueue *= 2 // sent packets use separate frames
 	}
 	c := umem.Config{FrameSize: uint32(o.frame), Pages: umem.PageSize(o.pages)}
 	c.Size = uint64(min(queues, mostQueues)) * perQueue * uint64(o.frame)
@@ -106,7 +105,7 @@ func (s *session) addHand(n int) (err error) {
 	return nil
 }
 
-// openInterface opens the interface, its queues dealt out to the workers.
+// openInterface opens the interface and distributes its queues among the workers.
 func (s *session) openInterface(queues []uint32) (err error) {
 	c := s.options.config()
 	c.Holder, c.Holders = s.hands[0].holder, make(map[uint32]*umem.Holder)
@@ -120,5 +119,5 @@ func (s *session) openInterface(queues []uint32) (err error) {
 	return nil
 }
 
-// share is how many frames each queue gets.
+// share returns how many frames each queue gets.
 func (s *session) share() int { return int(s.region.Frames()) / len(s.iface.Ports()) }

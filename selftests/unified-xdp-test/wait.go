@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait is how a worker waits when its ports have nothing to do.
+// wait is the way a worker waits when its ports have nothing to do.
 type wait string
 
 const (
@@ -27,14 +27,14 @@ func (w *wait) Set(text string) error {
 	return fmt.Errorf("want %s, %s or %s", waitSpin, waitSleep, waitPoll)
 }
 
-// longest is the most a worker waits for a time. It is below a second.
+// longest is the longest timed wait of a worker. It is below a second.
 const longest = 100 * time.Millisecond
 
-// forever is until a port can be read: a wait without a time costs the kernel no
-// timer. A worker that waits so is woken to stop (job.end).
+// forever means a wait until a port becomes readable: a wait without a timeout costs the kernel no
+// timer. To stop a worker in such a wait, something must wake it (job.end).
 const forever = time.Duration(1<<63 - 1)
 
-// waiter waits as the worker was told.
+// waiter waits in the way that the options select.
 type waiter struct {
 	how   wait
 	sleep time.Duration
@@ -42,8 +42,7 @@ type waiter struct {
 	waits uint64
 }
 
-// wait waits for at most limit, which is above zero: no more than longest, or
-// forever.
+// wait waits for at most limit, which is above zero and either at most longest, or forever.
 func (w *waiter) wait(limit time.Duration) {
 	if w.how == waitSpin {
 		return

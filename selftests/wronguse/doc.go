@@ -1,2 +1,2 @@
-// Package wronguse has the test that runs each test program in wrong ways.
+// Package wronguse has the test that runs each test program with wrong arguments.
 package wronguse

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/wronguse"
 )
 
-// programs are the self-test programs, the arguments that each takes, none of which can be used, and its commands.
+// programs has the self-test programs, the unusable arguments that each takes, and its commands.
 var programs = map[string]struct{ args, commands []string }{
 	"unified-flow-test": {nil, []string{"append", "load", "receive", "read", "log", "packets", "send", "make"}},
 	"unified-nvme-test": {[]string{"/nowhere/file"}, nil},
@@ -18,7 +18,8 @@ var programs = map[string]struct{ args, commands []string }{
 	"unified-xdp-test":  {[]string{"no-such-link"}, nil},
 }
 
-// TestWrongUse uses each program wrongly in every way that its help shows: a new option is used so by itself.
+// TestWrongUse: each program refuses wrong options, arguments and values. The help lists the
+// numeric options, so new ones are tested automatically.
 func TestWrongUse(t *testing.T) {
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin, "github.com/unifiedd/unifiedd/selftests/unified-...").CombinedOutput(); err != nil {
@@ -55,7 +56,7 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
-// numbers are the options of a program, or of a command of it, that are no text, as its help has them.
+// numbers returns the numeric options of a program, or of a command of it, according to its help.
 func numbers(t *testing.T, program string, path []string) (names []string) {
 	t.Helper()
 	out, err := exec.Command(program, append(slices.Clone(path), "--help")...).CombinedOutput()

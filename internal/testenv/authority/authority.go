@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Authority signs certificates for one test, and has them in files that end with it.
+// Authority signs certificates for one test. Their files are removed when the test ends.
 type Authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority whose own certificate is in [Authority.File].
+// New makes an authority with a certificate of its own in [Authority.File].
 func New(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir(), key: newKey(t)}
@@ -36,8 +36,8 @@ func New(t testing.TB) *Authority {
 // File is the PEM file of the authority's certificate.
 func (a *Authority) File() string { return filepath.Join(a.dir, "ca.pem") }
 
-// Issue signs a certificate with that common name, good for an hour at loopback's
-// address, and says in which PEM files it and its key are. Changes are made before it is signed.
+// Issue signs a certificate with that common name, valid for an hour for the loopback address. It
+// returns the paths of the PEM files of the certificate and its key. changes run before it signs.
 func (a *Authority) Issue(t testing.TB, name string, changes ...func(*x509.Certificate)) (certificate, key string) {
 	t.Helper()
 	c := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),

@@ -1,4 +1,4 @@
-// Package captures reads the captures of a test: with foreign readers, and from rings on devices.
+// Package captures reads the captures of a test with readers of other projects, and rings on devices.
 package captures
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// Records reads the packets of capture files up to the end or the first mistake.
+// Records reads the packets of capture files, up to the end or the first mistake.
 func Records(t testing.TB, files ...string) (all []testenv.Captured) {
 	t.Helper()
 	for _, name := range files {
@@ -29,7 +29,7 @@ func Records(t testing.TB, files ...string) (all []testenv.Captured) {
 	return all
 }
 
-// Contents are the packets' bytes.
+// Contents returns the packets' bytes.
 func Contents(all []testenv.Captured) [][]byte {
 	out := make([][]byte, len(all))
 	for i := range all {
@@ -38,14 +38,14 @@ func Contents(all []testenv.Captured) [][]byte {
 	return out
 }
 
-// Packets are the contents of the records of files.
+// Packets returns the bytes of the packets in files.
 func Packets(t testing.TB, files ...string) [][]byte {
 	t.Helper()
 	return Contents(Records(t, files...))
 }
 
-// Complaints are the lines a reader prints about a file, less those it always
-// prints, and its exit status. It may be called from any goroutine.
+// Complaints returns the lines that a reader prints about a file, except those that it always
+// prints, and whether it failed. Any goroutine may call it.
 func Complaints(path string, args ...string) (lines []string, failed bool) {
 	cmd := exec.Command(path, args...)
 	var said bytes.Buffer
@@ -60,14 +60,14 @@ func Complaints(path string, args ...string) (lines []string, failed bool) {
 	return lines, err != nil
 }
 
-// StandardReaders are the programs users open captures with.
+// StandardReaders are the programs with which users open captures.
 var StandardReaders = map[string][]string{
 	"tshark":   {"-n", "-T", "fields", "-e", "frame.number", "-r"},
 	"capinfos": {"-M"},
 	"tcpdump":  {"-n", "-q", "-r"},
 }
 
-// Readable has every standard reader read stopped captures.
+// Readable checks that every standard reader can read stopped captures.
 func Readable(t *testing.T, files ...string) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -84,7 +84,7 @@ func Readable(t *testing.T, files ...string) {
 	}
 }
 
-// ExportRing makes a file of the ring on a device.
+// ExportRing exports the ring on a device to a file.
 func ExportRing(t *testing.T, device string) string {
 	t.Helper()
 	in, err := os.Open(device)
@@ -92,7 +92,7 @@ func ExportRing(t *testing.T, device string) string {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	_ = unix.Fadvise(int(in.Fd()), 0, 0, unix.FADV_DONTNEED) // commands to a node write past the cache
+	_ = unix.Fadvise(int(in.Fd()), 0, 0, unix.FADV_DONTNEED) // commands to a node bypass the page cache
 	size, err := in.Seek(0, io.SeekEnd)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func ExportRing(t *testing.T, device string) string {
 	return out.Name()
 }
 
-// Generations are those of the segments that the ring on a device has heads of.
+// Generations returns the generations of the segments whose heads are in the ring on a device.
 func Generations(t testing.TB, device string) []uint64 {
 	t.Helper()
 	in, err := os.Open(device)

@@ -1,9 +1,10 @@
-// Package ruledcard gives an interface a card that takes ethtool's receive rules, for tests where no card does.
+// Package ruledcard gives an interface a card that accepts ethtool's receive rules, for tests on
+// machines without such a card.
 //
-// What a [Card] stands for is the driver: a program that is started by [Card.Command] makes its ioctls, and those about rules
-// (ETHTOOL_SRXCLSRLINS and its like) are answered here, as seccomp's user notification has it; all others the kernel
-// answers. So the program, ethtool(8) too, is the real one, and so are the interface and everything else about it. No packet is
-// steered. Needs root and Linux 5.5.
+// A [Card] replaces part of the driver. [Card.Start] starts a program. seccomp's user notification passes
+// the program's ioctls to this package. It answers those about rules (ETHTOOL_SRXCLSRLINS and similar); the
+// kernel answers all others. So the program (ethtool(8) too), the interface and everything else about it
+// are real. No packet is steered. It needs root and Linux 5.5.
 package ruledcard
 
 import (
@@ -17,8 +18,8 @@ import (
 
 // Card is a driver's table of rules. Its settings may change between commands.
 type Card struct {
-	Room    uint32 // for rules
-	Chooses bool   // it takes no rule whose location it does not choose
+	Room    uint32 // maximum number of rules
+	Chooses bool   // the card accepts only rules whose location it may choose
 	// Refuse returns the error for a rule, or nil.
 	Refuse func(Rule) unix.Errno
 
@@ -26,7 +27,7 @@ type Card struct {
 	rules map[uint32]Rule
 }
 
-// New is a card without rules.
+// New returns a card without rules.
 func New(room uint32) *Card { return &Card{Room: room, rules: map[uint32]Rule{}} }
 
 // Rule is a struct ethtool_rx_flow_spec, as a program gave it.
@@ -42,19 +43,19 @@ const (
 // FlowType is the type of the rule.
 func (r *Rule) FlowType() uint32 { return binary.NativeEndian.Uint32(r[:]) }
 
-// Queue is where it has packets go.
+// Queue is the queue that the rule steers packets to.
 func (r *Rule) Queue() uint64 { return binary.NativeEndian.Uint64(r[queueAt:]) }
 
 func (r *Rule) location() uint32     { return binary.NativeEndian.Uint32(r[locationAt:]) }
 func (r *Rule) setLocation(n uint32) { binary.NativeEndian.PutUint32(r[locationAt:], n) }
 
-// Anywhere is the rule without its location.
+// Anywhere returns the rule without its location.
 func (r Rule) Anywhere() Rule {
 	r.setLocation(0)
 	return r
 }
 
-// Rules are those that the card has, in the order of their locations.
+// Rules returns the card's rules in the order of their locations.
 func (c *Card) Rules() (all []Rule) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +83,7 @@ func (c *Card) Count(t testing.TB, want int) {
 
 // request is a struct ethtool_rxnfc.
 type request struct {
-	head      [192]byte // up to rule_locs, and what the compiler adds
+	head      [192]byte // up to rule_locs, including padding
 	locations []uint32
 }
 
@@ -97,7 +98,7 @@ func (r *request) setCount(n uint32)   { binary.NativeEndian.PutUint32(r.head[co
 func (r *request) setData(n uint64)    { binary.NativeEndian.PutUint64(r.head[dataAt:], n) }
 func (r *request) command() (n uint32) { return binary.NativeEndian.Uint32(r.head[:]) }
 
-// answer does what a driver would do.
+// answer handles a request as a driver would.
 func (c *Card) answer(r *request) unix.Errno {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,17 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcher is set in the environment of a process that is to become a command.
+// launcher is set in the environment of a process that is to exec a command.
 const launcher = "UNIFIEDD_RULEDCARD"
 
-func init() { // the test's program, started again
+func init() { // in the test's binary, started again as launcher
 	if path := os.Getenv(launcher); path != "" {
 		fmt.Fprintln(os.Stderr, "become", path, launch(path))
 		os.Exit(127)
 	}
 }
 
-// launch becomes the command, whose ioctls about cards are held up for whoever is at the other end of file 3.
+// launch execs the command. The kernel suspends the command's ioctls about cards, and the process
+// at the other end of file 3 answers them.
 func launch(path string) error {
 	listener, err := notify()
 	if err != nil {
@@ -36,7 +37,8 @@ func launch(path string) error {
 	return syscall.Exec(path, os.Args, os.Environ())
 }
 
-// Start starts a command on a machine whose interfaces have the card. It ends before the test does.
+// Start starts a command to which every interface seems to have the card. The command ends before
+// the test does.
 func (c *Card) Start(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	if cmd.Err != nil {
@@ -99,13 +101,13 @@ func (c *Card) serve(listener int) {
 		}
 		var asked notification
 		if err := next(listener, &asked); err != nil {
-			continue // it was killed meanwhile
+			continue // the process was killed before
 		}
 		_ = reply(listener, c.handle(&asked))
 	}
 }
 
-// handle does a request about rules, and leaves others to the kernel.
+// handle answers a request about rules. It lets the kernel answer others.
 func (c *Card) handle(n *notification) response {
 	goOn := response{id: n.id, flags: 1} // SECCOMP_USER_NOTIF_FLAG_CONTINUE
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", n.pid), os.O_RDWR, 0)

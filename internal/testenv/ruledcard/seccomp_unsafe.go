@@ -29,13 +29,14 @@ const (
 	letPass       = 0x7fff0000 // SECCOMP_RET_ALLOW
 )
 
-// notify has ioctls about cards of the calling thread, and of all it becomes and starts, held up. Sound: the kernel copies the program.
+// notify makes the kernel suspend ioctls about cards, in the calling thread, in programs that it
+// execs and in their children. The unsafe use is sound: the kernel copies the program.
 func notify() (listener int, err error) {
 	const setFilter, newListener = 1, 8
 	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the system call's number
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_IOCTL, Jf: 3},
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 24}, // the request
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 24}, // the ioctl's request
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SIOCETHTOOL, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: holdUp},
 		{Code: unix.BPF_RET | unix.BPF_K, K: letPass},
@@ -48,15 +49,16 @@ func notify() (listener int, err error) {
 	return int(fd), nil
 }
 
-// next waits for a call that is held up.
+// next waits for a suspended call.
 func next(listener int, n *notification) error {
 	return ioctl(listener, notifyReceive, unsafe.Pointer(n))
 }
 
-// reply lets it end.
+// reply ends a suspended call.
 func reply(listener int, r response) error { return ioctl(listener, notifySend, unsafe.Pointer(&r)) }
 
-// ioctl does one. Sound: both structs have the kernel's layout, and outlive the call.
+// ioctl makes one ioctl. The unsafe use is sound: both structs have the kernel's layout and outlive
+// the call.
 func ioctl(fd int, request uintptr, data unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(data)); errno != 0 {
 		return errno

@@ -1,5 +1,5 @@
-// Package setting reads the environment variables of the long forms of tests. It is separate from
-// testenv for tests without devices.
+// Package setting reads the environment variables for the long forms of tests. It is separate from
+// testenv so that tests without devices can use it.
 package setting
 
 import (
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Number is a number from the environment, or its default.
+// Number returns a number from the environment, or its default.
 func Number(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)

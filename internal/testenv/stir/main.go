@@ -1,5 +1,5 @@
-// Stir takes huge pages of 2 MiB and gives them back, up to 16 at a time, until its standard
-// input ends. The tests that use huge pages are run beside it by make test-huge-pages.
+// Stir takes huge pages of 2 MiB and gives them back, up to 16 at a time, until its standard input
+// ends. make test-huge-pages runs the tests that use huge pages beside it.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// most is how many pages it takes at once.
+// most is the largest number of pages that it takes at once.
 const most = 16
 
 func main() { testenv.StirHugePages(os.Stdin, most) }

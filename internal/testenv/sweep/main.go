@@ -1,5 +1,5 @@
-// Sweep takes back what killed tests have left on the machine (huge pages, network
-// namespaces, mounts, block devices), as the next test would.
+// Sweep undoes what killed tests have left on the machine (huge pages, network namespaces, mounts,
+// block devices), as the next test would.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Package wronguse runs programs in wrong ways and checks how they react: they must end by
-// themselves with status 1 or 2, not panic, name the program and the mistake in one line, and
-// change nothing.
+// Package wronguse runs programs with wrong input and checks their reaction. They must end by themselves
+// with status 1 or 2, not panic, name the program and the mistake in one line, and change nothing.
 package wronguse
 
 import (
@@ -20,22 +19,22 @@ import (
 
 // Case is one wrong use of a program.
 type Case struct {
-	Name   string   // what is wrong
+	Name   string   // the mistake
 	Args   []string // the command line
-	Status int      // the exit status; 0: 1 or 2
-	Says   []string // what standard error must name
-	Dir    string   // in which nothing may change; empty: none
+	Status int      // the exit status; 0: either 1 or 2
+	Says   []string // texts that standard error must contain
+	Dir    string   // a directory where nothing may change; empty: none
 }
 
-// limit is how long a program may take to say what is wrong.
+// limit is how long a program may take to report the mistake.
 const limit = 60 * time.Second
 
-// tableEnv names the file that rows of the table are added to, where it is set.
+// tableEnv is the environment variable with the file that rows of the table are added to.
 const tableEnv = "WRONG_USE_TABLE"
 
 var table sync.Mutex
 
-// Run runs a program in all these ways.
+// Run runs the program once for each case.
 func Run(t *testing.T, program string, cases []Case) {
 	t.Helper()
 	for _, c := range cases {
@@ -43,7 +42,7 @@ func Run(t *testing.T, program string, cases []Case) {
 	}
 }
 
-// words are the first arguments, which name the command.
+// words returns the first arguments, which name the command.
 func words(args []string) (names []string) {
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") || strings.ContainsAny(arg, "/ ") {

@@ -10,11 +10,10 @@ import (
 	"strings"
 )
 
-// keyring is what the archive's signatures are checked against; the package
-// debian-archive-keyring has it.
+// keyring is the keyring for the archive's signatures. Package debian-archive-keyring has it.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// apt is apt with everything it writes in one directory.
+// apt runs apt. Everything that it writes is in one directory.
 type apt struct {
 	dir string
 }
@@ -37,7 +36,7 @@ func newApt(dir, mirror string, suites ...string) (*apt, error) {
 	return &apt{dir}, nil
 }
 
-// sources is a sources.list(5) of the suites' main component.
+// sources returns a sources.list(5) with the suites' main component.
 func sources(mirror string, suites []string) string {
 	var b strings.Builder
 	for _, suite := range suites {
@@ -46,9 +45,9 @@ func sources(mirror string, suites []string) string {
 	return b.String()
 }
 
-// configuration is read by apt after the machine's own. It keeps the machine's
-// proxies, drops its hooks, and has apt fetch and verify with the rights it was
-// started with, since another user could not write into the directory.
+// configuration returns the settings that apt reads after the machine's own. They keep the
+// machine's proxies, remove its hooks, and make apt fetch and verify with the user of this process,
+// since another user could not write to the directory.
 func configuration(dir string) string {
 	return fmt.Sprintf(`#clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
@@ -84,8 +83,7 @@ func (a *apt) update(ctx context.Context) error {
 	return nil
 }
 
-// closure returns the packages named and, of all they depend on, those that match
-// the expression.
+// closure returns the named packages, and those of their dependencies that match the expression.
 func (a *apt) closure(ctx context.Context, match *regexp.Regexp, names ...string) ([]string, error) {
 	for at := 0; at < len(names); at++ {
 		text, err := a.run(ctx, "apt-cache", "depends", "--important", names[at])
@@ -112,8 +110,8 @@ func depends(text string) (names []string) {
 	return names
 }
 
-// missing returns what would have to be installed for the package to work on this
-// machine, itself among it, each as name=version.
+// missing returns the packages to install so that the package works on this machine, including
+// itself, each as name=version.
 func (a *apt) missing(ctx context.Context, suite, name string) ([]string, error) {
 	text, err := a.run(ctx, "apt-get", "-s", "-q", "--no-install-recommends", "--reinstall", "-t", suite, "install", name)
 	if err != nil {
@@ -122,8 +120,8 @@ func (a *apt) missing(ctx context.Context, suite, name string) ([]string, error)
 	return installs(text), nil
 }
 
-// instLine is what apt-get -s prints for a package: a version in brackets is the
-// one it would replace.
+// instLine matches a line that apt-get -s prints for a package. A version in brackets is the
+// version to replace.
 var instLine = regexp.MustCompile(`(?m)^Inst (\S+) (?:\[\S+\] )?\((\S+) `)
 
 func installs(text string) (specs []string) {
@@ -133,7 +131,7 @@ func installs(text string) (specs []string) {
 	return specs
 }
 
-// download fetches packages, verified, and returns their files.
+// download fetches packages, verifies them, and returns their files.
 func (a *apt) download(ctx context.Context, specs []string) ([]string, error) {
 	if _, err := a.run(ctx, "apt-get", append([]string{"-q", "download"}, specs...)...); err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", strings.Join(specs, ", "), err)

@@ -40,7 +40,7 @@ func TestCodename(t *testing.T) {
 	}
 }
 
-// TestSources: every source is checked against the archive's keys.
+// TestSources: apt checks every source against the archive's keys.
 func TestSources(t *testing.T) {
 	got := sources("http://mirror.invalid/debian/", []string{"bookworm-backports", "bookworm"})
 	want := "deb [arch=amd64 signed-by=" + keyring + "] http://mirror.invalid/debian bookworm-backports main\n" +
@@ -50,7 +50,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestConfiguration has apt read the configuration, and say what it made of it.
+// TestConfiguration: apt reads the configuration and has the expected settings.
 func TestConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	a, err := newApt(dir, "http://mirror.invalid/debian", "bookworm")
@@ -87,7 +87,7 @@ func TestDepends(t *testing.T) {
   Depends: linux-binary-7.2.12+deb13-amd64
   Breaks: linux-modules-0
 `
-	// After a bar the package is one of several that would do, and none of ours.
+	// A package after a bar is an alternative, and not one of ours.
 	want := []string{"linux-base", "<linux-initramfs-tool>", "linux-binary-7.2.12+deb13-amd64"}
 	if got := depends(text); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q", got)

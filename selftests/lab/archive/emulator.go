@@ -13,18 +13,18 @@ import (
 type Emulator struct {
 	// Program is its path.
 	Program string
-	// Env goes into the program's environment: where its libraries are.
+	// Env is added to the program's environment: the path of its libraries.
 	Env []string
 	// Data are directories of firmware, for option -L.
 	Data []string
-	// Version is the first line of what it says of itself.
+	// Version is the first line of its version text.
 	Version string
 }
 
-// Emulators new enough to have an igb card are in these suites.
+// These suites have emulators that are new enough for an igb card.
 var emulatorSuites = []string{"bookworm-backports", "bookworm"}
 
-// Emulator returns the emulator, fetched if it is not in the store.
+// Emulator returns the emulator. It fetches the emulator if the store does not have it.
 func (s *Store) Emulator(ctx context.Context) (Emulator, error) {
 	dir, err := s.get(ctx, "qemu", func(ctx context.Context, into, scratch string) error {
 		s.say("fetching the emulator of %s", emulatorSuites[0])
@@ -52,7 +52,7 @@ func fetchEmulator(ctx context.Context, into, scratch string) error {
 	if err != nil {
 		return err
 	}
-	// The emulators of single programs come along where one is installed.
+	// The list includes the user-mode emulators if one is installed. The lab does not use them.
 	specs = slices.DeleteFunc(specs, func(spec string) bool { return strings.HasPrefix(spec, "qemu-user") })
 	files, err := a.download(ctx, specs)
 	if err != nil {
@@ -61,7 +61,7 @@ func fetchEmulator(ctx context.Context, into, scratch string) error {
 	return unpack(ctx, files, into)
 }
 
-// emulatorIn looks at an unpacked emulator and tries whether it starts.
+// emulatorIn checks an unpacked emulator and tries to start it.
 func emulatorIn(ctx context.Context, dir string) (Emulator, error) {
 	libraries := []string{filepath.Join(dir, "usr/lib/x86_64-linux-gnu"), filepath.Join(dir, "lib/x86_64-linux-gnu")}
 	e := Emulator{

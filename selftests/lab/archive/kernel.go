@@ -11,18 +11,18 @@ import (
 // Kernel is an unpacked kernel.
 type Kernel struct {
 	Line Line
-	// Version is what uname -r says in it.
+	// Version is the kernel's output of uname -r.
 	Version string
 	// Image is the file to boot.
 	Image string
-	// Modules is the directory of its modules and of what depmod says of them.
+	// Modules is the directory of its modules and of depmod's files.
 	Modules string
 }
 
-// kernelParts are the packages a kernel comes in: one, or an empty one and two.
+// kernelParts matches the packages of a kernel: one, or an empty one and two more.
 var kernelParts = regexp.MustCompile(`^linux-(image|binary|modules)-[0-9]`)
 
-// Kernel returns the kernel of a line, fetched if it is not in the store.
+// Kernel returns the kernel of a line. It fetches the kernel if the store does not have it.
 func (s *Store) Kernel(ctx context.Context, line Line) (Kernel, error) {
 	dir, err := s.get(ctx, "kernel-"+line.Name, func(ctx context.Context, into, scratch string) error {
 		s.say("fetching the newest kernel %s of %s", line.Name, line.Suite)
@@ -50,7 +50,7 @@ func fetchKernel(ctx context.Context, line Line, into, scratch string) error {
 	if err != nil {
 		return err
 	}
-	files, err := a.download(ctx, names[1:]) // without the name that stands for the newest
+	files, err := a.download(ctx, names[1:]) // without the package that depends on the newest kernel
 	if err == nil {
 		err = unpack(ctx, files, into)
 	}
@@ -60,7 +60,7 @@ func fetchKernel(ctx context.Context, line Line, into, scratch string) error {
 	return indexModules(ctx, into)
 }
 
-// indexModules runs depmod, as installing would have.
+// indexModules runs depmod, as an installation would.
 func indexModules(ctx context.Context, root string) error {
 	lib := filepath.Join(root, "lib")
 	if !isDir(lib) {
@@ -78,7 +78,7 @@ func indexModules(ctx context.Context, root string) error {
 	return nil
 }
 
-// kernelIn looks at an unpacked kernel.
+// kernelIn checks an unpacked kernel.
 func kernelIn(dir string, line Line) (Kernel, error) {
 	versions, _ := filepath.Glob(filepath.Join(dir, "lib", "modules", "*"))
 	if len(versions) != 1 {

@@ -7,9 +7,9 @@ import (
 
 // Line is a line of kernels: the newest of a series in one suite of the archive.
 type Line struct {
-	// Name is how the line is asked for: "6.1", "6.12" or "7".
+	// Name is the line's name for users: "6.1", "6.12" or "7".
 	Name string
-	// Suite is where its newest kernel is.
+	// Suite is the suite that has its newest kernel.
 	Suite string
 }
 

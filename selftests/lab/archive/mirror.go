@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// mirrorVariable names a Debian archive where the machine's own sources do not.
+// mirrorVariable names a Debian archive for machines whose own sources name none.
 const mirrorVariable = "UNIFIEDD_LAB_MIRROR"
 
-// findMirror returns the address of the Debian archive that the machine itself
-// uses.
+// findMirror returns the address of the Debian archive that the machine uses.
 func findMirror(ctx context.Context) (string, error) {
 	if m := os.Getenv(mirrorVariable); m != "" {
 		return m, nil
@@ -31,7 +30,7 @@ func findMirror(ctx context.Context) (string, error) {
 	return mirror, nil
 }
 
-// codename returns VERSION_CODENAME of the text of os-release(5).
+// codename returns VERSION_CODENAME from the text of os-release(5).
 func codename(release string) string {
 	for line := range strings.Lines(release) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {
@@ -41,8 +40,8 @@ func codename(release string) string {
 	return ""
 }
 
-// mirrorIn returns the address that the release itself, not its updates or
-// security updates, comes from. targets has lines of address, release, component.
+// mirrorIn returns the address of the release itself, not of its updates or security updates.
+// targets has lines of address, release, component.
 func mirrorIn(targets, release string) string {
 	for line := range strings.Lines(targets) {
 		f := strings.Fields(line)

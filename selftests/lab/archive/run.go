@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// command prepares a program that ends with ctx and speaks plain English.
+// command prepares a program that ends with ctx and prints plain English.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
@@ -25,7 +25,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	return finish(command(ctx, name, args...))
 }
 
-// finish runs cmd and returns its standard output; the error has the other one.
+// finish runs cmd and returns its standard output. The error contains the standard error.
 func finish(cmd *exec.Cmd) (string, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

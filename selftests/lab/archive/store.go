@@ -14,13 +14,13 @@ import (
 // Store is the cache directory.
 type Store struct {
 	dir string
-	// Log gets a line for what takes long.
+	// Log gets a line for each slow step.
 	Log io.Writer
-	// Refresh has things fetched again that are there.
+	// Refresh makes the store fetch things again that it has.
 	Refresh bool
 }
 
-// OpenStore makes the user's store if it is not there: lab below unifiedd in
+// OpenStore opens the user's store, and makes it if it does not exist: lab below unifiedd in
 // $XDG_CACHE_HOME, or in ~/.cache.
 func OpenStore(log io.Writer) (*Store, error) {
 	base, err := os.UserCacheDir()
@@ -30,7 +30,7 @@ func OpenStore(log io.Writer) (*Store, error) {
 	return openStoreAt(filepath.Join(base, "unifiedd", "lab"), log)
 }
 
-// openStoreAt is OpenStore with a directory.
+// openStoreAt opens a store in a directory.
 func openStoreAt(dir string, log io.Writer) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cache directory: %w", err)
@@ -38,9 +38,9 @@ func openStoreAt(dir string, log io.Writer) (*Store, error) {
 	return &Store{dir: dir, Log: log}, nil
 }
 
-// get returns the directory of that name in the store, which make fills where it
-// is missing. Only one process makes at a time. make is given a directory to put
-// things in and one for what it needs meanwhile, both empty.
+// get returns the directory of that name in the store. If it is missing, make fills it. Only one
+// process at a time makes anything. make gets a directory for the contents and one for temporary
+// files, both empty.
 func (s *Store) get(ctx context.Context, name string, make func(ctx context.Context, into, scratch string) error) (string, error) {
 	path := filepath.Join(s.dir, name)
 	if isDir(path) && !s.Refresh {
@@ -81,7 +81,7 @@ func (s *Store) lock() (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// make runs under the lock, so whatever is unfinished belongs to nobody.
+// make runs under the lock, so no process still uses unfinished files.
 func (s *Store) make(ctx context.Context, path string, fill func(ctx context.Context, into, scratch string) error) error {
 	work := filepath.Join(s.dir, "unfinished")
 	if err := os.RemoveAll(work); err != nil {

@@ -36,7 +36,7 @@ func content(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// entries are the names in the store besides the lock.
+// entries returns the names in the store except the lock.
 func entries(t *testing.T, s *Store) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(s.dir)
@@ -51,7 +51,7 @@ func entries(t *testing.T, s *Store) (names []string) {
 	return names
 }
 
-// TestStoreKeeps: what is there is not made again, unless it is to be.
+// TestStoreKeeps: the store does not make an existing thing again, except with Refresh.
 func TestStoreKeeps(t *testing.T) {
 	s := testStore(t, t.TempDir())
 	for n, refresh := range []bool{false, false, true} {
@@ -69,8 +69,7 @@ func TestStoreKeeps(t *testing.T) {
 	}
 }
 
-// TestStoreFails: what could not be finished leaves nothing, and what was there
-// before stays.
+// TestStoreFails: a failed attempt leaves nothing in the store, and an existing thing stays.
 func TestStoreFails(t *testing.T) {
 	s := testStore(t, t.TempDir())
 	broken := errors.New("the line went dead")
@@ -96,7 +95,7 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// TestStoreAfterKill: what a killed process left unfinished is in nobody's way.
+// TestStoreAfterKill: unfinished files of a killed process do not get into a new thing.
 func TestStoreAfterKill(t *testing.T) {
 	s := testStore(t, t.TempDir())
 	left := filepath.Join(s.dir, "unfinished", "into")
@@ -115,7 +114,7 @@ func TestStoreAfterKill(t *testing.T) {
 	}
 }
 
-// TestStoreShared: of several processes that want a thing, one makes it.
+// TestStoreShared: if several processes request a thing, one makes it.
 func TestStoreShared(t *testing.T) {
 	dir := t.TempDir()
 	var made atomic.Int32

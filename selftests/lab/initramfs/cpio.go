@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// archive writes a cpio archive in the "new ASCII" form, the one the kernel takes
-// (Documentation/driver-api/early-userspace/buffer-format.rst). The first error
-// stays.
+// archive writes a cpio archive in the "new ASCII" form, which the kernel accepts
+// (Documentation/driver-api/early-userspace/buffer-format.rst). It keeps the first error.
 type archive struct {
 	w     io.Writer
 	inode int

@@ -1,6 +1,6 @@
-// Package initramfs makes the file system the lab guest starts from: the program
-// that is its first process, the modules it needs to reach the host and its
-// devices, in the order in which they go in, and its setup.
+// Package initramfs makes the file system that the lab guest starts from: the program that is its
+// first process, the modules for the devices and the channel to the host, in the order of loading,
+// and the setup.
 package initramfs
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// Image says what goes in.
+// Image has the contents of the file system.
 type Image struct {
 	// Init is the program, linked statically.
 	Init []byte
 	// KernelModules is the directory of the kernel's modules, with modules.dep.
 	KernelModules string
-	// Modules must be there, Optional may.
+	// Modules must exist, Optional may.
 	Modules, Optional []string
-	// Setup is completed with the order of the modules.
+	// Setup is the setup. Write adds the order of the modules.
 	Setup wire.Setup
 }
 

@@ -34,7 +34,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderWithACycle: a catalogue that contradicts itself ends all the same.
+// TestOrderWithACycle: order ends even if modules need each other in a cycle.
 func TestOrderWithACycle(t *testing.T) {
 	c := parseCatalogue("/m", "a.ko: a.ko b.ko\nb.ko:\n", "")
 	if got, _ := c.order([]string{"a"}, nil); !reflect.DeepEqual(got, []string{"b.ko", "a.ko"}) {
@@ -42,7 +42,7 @@ func TestOrderWithACycle(t *testing.T) {
 	}
 }
 
-// TestImage has cpio(1) read the archive, and the modules decompressed.
+// TestImage: cpio(1) reads the archive, and the modules in it are decompressed.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "modules.dep"), []byte("a.ko.xz: b.ko\nb.ko:\n"))
@@ -77,7 +77,7 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-// entries reads the archive by the specification, by itself.
+// entries reads the archive according to the specification, without cpio(1).
 func entries(t *testing.T, b []byte) map[string][]byte {
 	t.Helper()
 	got := make(map[string][]byte)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// catalogue is what depmod and the kernel's build say of a kernel's modules
+// catalogue has the facts about a kernel's modules from depmod and the kernel's build
 // (modules.dep(5)).
 type catalogue struct {
 	dir     string              // of the modules
@@ -20,8 +20,7 @@ type catalogue struct {
 	builtin map[string]bool
 }
 
-// readCatalogue reads modules.dep and, where there is one, the list of what is
-// built in.
+// readCatalogue reads modules.dep and, if it exists, the list of built-in modules.
 func readCatalogue(dir string) (*catalogue, error) {
 	deps, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
 	if err != nil {
@@ -54,9 +53,9 @@ func moduleName(file string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// order returns the files of the modules named and of all they need, each after
-// what it needs. A name that is neither a module nor built in is left out when
-// optional has it, and an error otherwise.
+// order returns the files of the named modules and of all modules they need, each after those it
+// needs. A name that is neither a module nor built in is left out if optional has it, and is an
+// error otherwise.
 func (c *catalogue) order(names, optional []string) ([]string, error) {
 	var files []string
 	for _, name := range slices.Concat(names, optional) {
@@ -66,7 +65,7 @@ func (c *catalogue) order(names, optional []string) ([]string, error) {
 			files = c.add(files, c.path[name])
 		case c.builtin[name] || slices.Contains(optional, name):
 		case len(c.builtin) == 0:
-			// This kernel does not say what it has built in.
+			// This kernel does not list its built-in modules.
 		default:
 			return nil, fmt.Errorf("the kernel in %s has no module %s", c.dir, name)
 		}
@@ -74,7 +73,7 @@ func (c *catalogue) order(names, optional []string) ([]string, error) {
 	return files, nil
 }
 
-// add appends file after what it needs, unless it is there.
+// add appends file after the files that it needs, unless files has it already.
 func (c *catalogue) add(files []string, file string) []string {
 	if slices.Contains(files, file) {
 		return files
@@ -90,7 +89,7 @@ func (c *catalogue) add(files []string, file string) []string {
 	return append(files, file)
 }
 
-// read returns a module's content, without the compression.
+// read returns a module's content, decompressed.
 func (c *catalogue) read(file string) ([]byte, error) {
 	path := filepath.Join(c.dir, file)
 	tools := map[string]string{".xz": "xz", ".zst": "zstd", ".gz": "gzip"}

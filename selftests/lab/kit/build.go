@@ -12,7 +12,7 @@ import (
 // initPackage is the guest's first process.
 const initPackage = "github.com/unifiedd/unifiedd/selftests/lab/lab-init"
 
-// buildInit builds the guest's first process, without anything a library could bring.
+// buildInit builds the guest's first process without cgo, so that it needs no library.
 func buildInit(ctx context.Context) (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "unifiedd-lab-")
 	if err != nil {

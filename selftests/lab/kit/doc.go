@@ -1,5 +1,5 @@
-// Package kit gets what lab guests are made of, and boots them: for cmd lab, and for tests on this
-// machine that have a guest as the other side.
+// Package kit gets the parts of lab guests, and boots them: for cmd lab, and for tests on this machine
+// that use a guest as the remote end.
 //
 //	k, err := kit.Open(ctx, line, os.Stderr)
 //	g, err := k.Boot(ctx, vm.Config{Tap: tap.File, TapMTU: 4200})

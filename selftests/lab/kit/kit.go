@@ -11,16 +11,15 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/vm"
 )
 
-// Kit has what guests are made of.
+// Kit has the parts of guests.
 type Kit struct {
 	Kernel   archive.Kernel
 	Emulator archive.Emulator
 	Init     []byte    // the first process
-	Log      io.Writer // is told of what takes long, and of what had to be done again
+	Log      io.Writer // gets messages about slow work and about retries
 }
 
-// Open gets emulator and kernel, which are fetched when they are not there, and builds the
-// first process.
+// Open gets emulator and kernel, fetches them if they are missing, and builds the first process.
 func Open(ctx context.Context, line archive.Line, log io.Writer) (*Kit, error) {
 	store, err := archive.OpenStore(log)
 	if err != nil {
@@ -37,11 +36,11 @@ func Open(ctx context.Context, line archive.Line, log io.Writer) (*Kit, error) {
 	return k, err
 }
 
-// Attempts is how often a guest that came to a standstill is booted.
+// Attempts is how often Boot tries to boot a guest that hangs while it boots.
 const Attempts = 3
 
-// Boot boots a guest of c, whose kernel, emulator and first process are the kit's. One that
-// came to a standstill is booted again, unless it has the end of a wire, which is gone with it.
+// Boot boots a guest of c, with the kit's kernel, emulator and first process. It boots a guest that
+// hangs again, unless the guest has the end of a wire, which ends with the guest.
 func (k *Kit) Boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	c.Kernel, c.Emulator, c.Init = k.Kernel, k.Emulator, k.Init
 	attempts := Attempts
@@ -60,7 +59,7 @@ func (k *Kit) Boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	return g, nil
 }
 
-// Again has boot boot guests until they come to no standstill, at most so often.
+// Again calls boot again while guests hang, at most attempts times.
 func (k *Kit) Again(ctx context.Context, attempts int, boot func() error) error {
 	err := boot()
 	for n := 1; n < attempts && errors.Is(err, vm.ErrSilent) && ctx.Err() == nil; n++ {

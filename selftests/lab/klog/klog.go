@@ -1,5 +1,5 @@
-// Package klog judges the log of the lab guest's kernel: a test whose kernel
-// complained has failed, whatever the test itself says.
+// Package klog checks the log of the lab guest's kernel. If the kernel complains during a test, the
+// test has failed, whatever its own result.
 package klog
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// complaints are how reports of the kernel about itself begin: warnings, oopses,
-// the lock and memory checkers, stalls. Sources: Documentation/admin-guide/bug-hunting.rst,
-// lib/bug.c, kernel/panic.c, kernel/locking/lockdep.c, kernel/rcu/tree_stall.h,
-// kernel/watchdog.c, kernel/hung_task.c.
+// complaints matches the first lines of the kernel's reports about itself: warnings, oopses, the
+// lock and memory checkers, stalls. Sources: Documentation/admin-guide/bug-hunting.rst, lib/bug.c,
+// kernel/panic.c, kernel/locking/lockdep.c, kernel/rcu/tree_stall.h, kernel/watchdog.c,
+// kernel/hung_task.c.
 var complaints = regexp.MustCompile(strings.Join([]string{
 	`\bBUG: `, `\bBUG at `, `\bWARNING: `, `\bOops\b`, `Kernel panic`, `general protection fault`,
 	`[Uu]nable to handle kernel`, `Call Trace:`, `\bUBSAN: `, `\bKASAN: `, `\bKFENCE: `,
@@ -24,11 +24,10 @@ var complaints = regexp.MustCompile(strings.Join([]string{
 	`Out of memory: `, `hung_task`,
 }, "|"))
 
-// critical is the level from which on a record is a complaint whatever it says:
-// KERN_CRIT.
+// critical is the level from which every record is a complaint: KERN_CRIT.
 const critical = 2
 
-// context is how many records after a complaint are shown with it.
+// context is how many records after a complaint the report includes.
 const context = 30
 
 // traceEnd closes a report with a call trace.
@@ -48,15 +47,15 @@ func Complaints(log []wire.LogLine) (reports []string) {
 	return reports
 }
 
-// brokenDisk begins what a file system says, as critical, of disks that tests break: those
-// of the device mapper and the NVMe ones. The guest itself is on others.
+// brokenDisk matches critical messages of a file system on disks that tests break: those of the
+// device mapper and the NVMe ones. The guest itself uses other disks.
 var brokenDisk = regexp.MustCompile(`^EXT4-fs( error)? \((device )?(dm-|nvme)`)
 
 func complains(l wire.LogLine) bool {
 	return l.Level <= critical && !brokenDisk.MatchString(l.Text) || complaints.MatchString(l.Text)
 }
 
-// reportEnd returns where the report that begins at at ends.
+// reportEnd returns the end of the report that begins at at.
 func reportEnd(log []wire.LogLine, at int) int {
 	limit := min(len(log), at+context)
 	for end := at; end < limit; end++ {
@@ -67,7 +66,7 @@ func reportEnd(log []wire.LogLine, at int) int {
 	return limit
 }
 
-// text is the log as dmesg shows it, with levels.
+// text returns the log as dmesg shows it, with levels.
 func text(log []wire.LogLine) string {
 	var b strings.Builder
 	for _, l := range log {
@@ -76,6 +75,6 @@ func text(log []wire.LogLine) string {
 	return b.String()
 }
 
-// InConsole reports whether a console's text has a complaint, for a guest that can no
+// InConsole reports whether the text of a console has a complaint. It is for a guest that can no
 // longer send its log.
 func InConsole(text string) bool { return complaints.MatchString(text) }

@@ -14,7 +14,7 @@ func lines(level int, text ...string) (log []wire.LogLine) {
 	return log
 }
 
-// TestQuietLog: what a healthy kernel says while tests run is no complaint.
+// TestQuietLog: the usual messages of a healthy kernel are no complaints.
 func TestQuietLog(t *testing.T) {
 	log := lines(6,
 		"igb 0000:01:00.0 igb0: igb: igb0 NIC Link is Up 1000 Mbps Full Duplex, Flow Control: RX/TX",
@@ -57,7 +57,7 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
-// TestReportsEnd: a report takes its trace along and no more, and two are two.
+// TestReportsEnd: a report includes its trace and no more, and two complaints give two reports.
 func TestReportsEnd(t *testing.T) {
 	log := lines(4, "WARNING: CPU: 0 PID: 1 at a.c:1", "Call Trace:", " f+0x1/0x2", "---[ end trace 0000000000000000 ]---", "quiet",
 		"WARNING: CPU: 0 PID: 1 at b.c:1")

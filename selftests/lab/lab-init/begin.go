@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// begin mounts what comes first, reads the setup and loads the modules.
+// begin makes the first mounts, reads the setup and loads the modules.
 func begin() (wire.Setup, error) {
 	var setup wire.Setup
 	if err := mountAll("/", early); err != nil {
@@ -39,7 +39,7 @@ func begin() (wire.Setup, error) {
 	return setup, nil
 }
 
-// leaveUnbound keeps drivers from a PCI device by asking for one that there is not
+// leaveUnbound keeps drivers from a PCI device by selecting a driver that does not exist
 // (Documentation/ABI/testing/sysfs-bus-pci, driver_override).
 func leaveUnbound(address string) error {
 	if err := os.WriteFile("/sys/bus/pci/devices/"+address+"/driver_override", []byte("none"), 0); err != nil {
@@ -59,7 +59,7 @@ func load(file string) error {
 	return nil
 }
 
-// settle makes the guest a system: its root directory, its name, its interfaces.
+// settle sets up the guest's system: its root directory, its name, its interfaces.
 func settle(setup wire.Setup) error {
 	if err := unix.Sethostname([]byte(setup.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
@@ -76,7 +76,7 @@ func settle(setup wire.Setup) error {
 	return nameCards(setup.Cards)
 }
 
-// release is what uname -r says.
+// release returns the output of uname -r.
 func release() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return strings.TrimSpace(string(text))

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grace is the time between asking a process for its stacks and killing it.
+// grace is the time between the request for a process's stacks and its kill.
 const grace = 5 * time.Second
 
-// limit has a process asked with SIGQUIT after d, which has a Go program print its
-// stacks, and killed after the grace. ended must be called when the process has
-// ended, and reports whether its time had run out.
+// limit sends SIGQUIT to a process after d, which makes a Go program print its stacks, and kills it
+// after the grace. The caller must call ended when the process has ended. ended reports whether the
+// time limit had passed.
 func limit(pid int, d time.Duration) (ended func() bool) {
 	over, late := make(chan struct{}), make(chan bool)
 	go func() {
@@ -28,7 +28,7 @@ func limit(pid int, d time.Duration) (ended func() bool) {
 	return func() bool { close(over); return <-late }
 }
 
-// before reports whether over was closed within d.
+// before reports whether over closes within d.
 func before(over <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-over:

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// link is the way to the host. Messages may be sent by any goroutine; one receives.
+// link is the channel to the host. Any goroutine may send messages; one receives.
 type link struct {
 	file *os.File
 	in   *json.Decoder
@@ -22,8 +22,8 @@ type link struct {
 	out *json.Encoder
 }
 
-// openLink opens the virtio-serial port of our name, which the kernel may not have
-// found yet.
+// openLink opens the virtio-serial port of our name. It waits, since the kernel may not have found
+// the port yet.
 func openLink() (*link, error) {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		names, _ := filepath.Glob("/sys/class/virtio-ports/*/name")
@@ -51,7 +51,7 @@ func (l *link) send(m wire.Message) error {
 	return nil
 }
 
-// problem tells the host what went wrong, and returns it.
+// problem reports an error to the host, and returns it.
 func (l *link) problem(err error) error {
 	return errors.Join(err, l.send(wire.Message{Problem: err.Error()}))
 }

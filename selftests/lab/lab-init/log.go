@@ -27,8 +27,8 @@ func openLog() (*kernelLog, error) {
 	return &kernelLog{fd: fd, buf: make([]byte, 16<<10)}, nil
 }
 
-// drain returns what was logged since the last call. Records that the kernel had to
-// overwrite before are noted as such.
+// drain returns the records since the last call. It notes records that the kernel overwrote before
+// they were read.
 func (k *kernelLog) drain() (lines []wire.LogLine) {
 	for {
 		n, err := unix.Read(k.fd, k.buf)
@@ -45,8 +45,8 @@ func (k *kernelLog) drain() (lines []wire.LogLine) {
 	}
 }
 
-// parseRecord takes level and text; ok is false for what is no record. The
-// priority has the facility above the three bits of the level.
+// parseRecord returns level and text. ok is false if the text is not a record. The priority has the
+// facility above the three bits of the level.
 func parseRecord(record string) (wire.LogLine, bool) {
 	head, text, ok := strings.Cut(record, ";")
 	priority, _, _ := strings.Cut(head, ",")

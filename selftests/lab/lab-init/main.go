@@ -1,10 +1,8 @@
-// Lab-init is the first process of a lab guest. It mounts what a system has
-// mounted, with the host's root directory read-only below a layer of its own,
-// loads the modules for the guest's devices, and then runs what the host asks
-// for over a virtio-serial port, one command at a time.
+// Lab-init is the first process of a lab guest. It mounts the file systems that a system has, with
+// the host's root directory read-only below a layer in memory. It loads the modules for the guest's
+// devices, and then runs the commands that the host sends over a virtio-serial port, one at a time.
 //
-// It is of no use outside a lab guest, and refuses to run as another process than
-// the first.
+// It has no use outside a lab guest, and refuses to run unless it is the first process.
 package main
 
 import (
@@ -23,7 +21,7 @@ func main() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// work serves the host until something goes wrong.
+// work serves the host until an error.
 func work() error {
 	setup, err := begin()
 	if err != nil {

@@ -12,32 +12,32 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// mount is one line of what is to be mounted, in order.
+// mount is one mount. Mounts are made in order.
 type mount struct {
 	what, where, kind string
 	flags             uintptr
 	options           string
 }
 
-// early is what it takes to load modules.
+// early has the mounts that loading modules needs.
 var early = []mount{
 	{"proc", "/proc", "proc", 0, ""},
 	{"sysfs", "/sys", "sysfs", 0, ""},
 	{"devtmpfs", "/dev", "devtmpfs", 0, ""},
 }
 
-// newRoot is where the guest's root directory is put together.
+// newRoot is the directory where lab-init builds the guest's root directory.
 const newRoot = "/root"
 
-// root is the host's root directory with a layer of memory over it. Nothing is
-// cached over the host's head except what does not change: programs.
+// root is the host's root directory with a layer of memory over it. The guest caches only files of
+// the host that do not change: programs.
 var root = []mount{
 	{wire.HostTag, "/host", "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,cache=loose,msize=524288"},
 	{"tmpfs", "/over", "tmpfs", 0, "size=25%"},
 	{"overlay", newRoot, "overlay", 0, "lowerdir=/host,upperdir=/over/upper,workdir=/over/work"},
 }
 
-// late is mounted in the new root, over what the host has there.
+// late has the mounts in the new root, over the host's directories.
 var late = []mount{
 	{"proc", "/proc", "proc", 0, ""},
 	{"sysfs", "/sys", "sysfs", 0, ""},
@@ -64,7 +64,7 @@ func mountAll(below string, all []mount) error {
 	return nil
 }
 
-// mountRoot puts the root directory together.
+// mountRoot builds the root directory.
 func mountRoot(setup wire.Setup, release string) error {
 	if err := mountAll("/", root[:2]); err != nil {
 		return err
@@ -86,8 +86,7 @@ func mountRoot(setup wire.Setup, release string) error {
 	return bindAll(setup, release)
 }
 
-// mountScratch mounts the disk for temporary files, which is made again for each
-// guest, on /tmp.
+// mountScratch mounts the disk for temporary files on /tmp. Each guest gets a new disk.
 func mountScratch() error {
 	disk, err := diskWithSerial(wire.ScratchSerial)
 	if err != nil {
@@ -103,7 +102,7 @@ func mountScratch() error {
 	return nil
 }
 
-// diskWithSerial returns the node of a virtio disk.
+// diskWithSerial returns the node of the virtio disk with that serial number.
 func diskWithSerial(serial string) (string, error) {
 	files, _ := filepath.Glob("/sys/block/vd*/serial")
 	for _, file := range files {
@@ -115,8 +114,8 @@ func diskWithSerial(serial string) (string, error) {
 	return "", fmt.Errorf("look for the disk %q among %d: not there", serial, len(files))
 }
 
-// bindAll shows directories of the host where something else would be seen: the
-// modules of this kernel, and what was asked for.
+// bindAll mounts directories of the host where the guest would otherwise see something else: the
+// modules of this kernel, and the shares of the setup.
 func bindAll(setup wire.Setup, release string) error {
 	binds := map[string]string{setup.KernelModules: "/lib/modules/" + release}
 	for _, dir := range setup.Shares {

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// serve runs what the host asks for, as long as there is a host.
+// serve runs the host's commands until the host is gone.
 func serve(l *link, log *kernelLog) error {
 	if err := os.Setenv("PATH", programPath); err != nil {
 		return l.problem(err)
@@ -40,16 +40,16 @@ func serve(l *link, log *kernelLog) error {
 	}
 }
 
-// programPath is where programs are looked for.
+// programPath is the PATH of programs.
 const programPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environment is what every command has.
+// environment returns the environment of every command.
 func environment() []string {
 	return []string{"PATH=" + programPath, "HOME=/root", "USER=root", "LANG=C.UTF-8", "TMPDIR=/tmp", "TERM=dumb"}
 }
 
-// run runs a command to its end, its output going to out as it comes. Whatever it
-// left running is killed, so that the next finds the guest quiet.
+// run runs a command to its end, and writes its output to out at once. It then kills every process
+// that the command left, so that the next command finds the guest quiet.
 func run(c wire.Command, out io.Writer) (wire.Exit, error) {
 	process, output, err := start(c)
 	if err != nil {
@@ -69,8 +69,8 @@ func run(c wire.Command, out io.Writer) (wire.Exit, error) {
 	return wire.Exit{Code: code(status), TimedOut: timedOut}, nil
 }
 
-// start starts the command with both its outputs in one pipe, whose other end is
-// returned and the caller's to close.
+// start starts the command with both its outputs in one pipe. It returns the other end, which the
+// caller closes.
 func start(c wire.Command) (*os.Process, *os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -105,8 +105,8 @@ func wait(pid int) unix.WaitStatus {
 	}
 }
 
-// sweep kills every process but this one and waits until they are gone. A process
-// that the kernel cannot end keeps it waiting, which the host notices.
+// sweep kills every process but this one and waits until they are gone. If the kernel cannot end a
+// process, sweep keeps waiting, and the host notices that.
 func sweep() {
 	for {
 		_ = unix.Kill(-1, unix.SIGKILL)

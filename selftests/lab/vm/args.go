@@ -9,12 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// inherited are the numbers that files have in the emulator.
+// inherited has the file descriptor numbers of files in the emulator.
 type inherited struct {
 	initramfs, channel, disk, scratch, blocks, plain, link, tap int
 }
 
-// arguments is the emulator's command line. -nodefaults leaves only what is named.
+// arguments returns the emulator's command line. With -nodefaults the emulator has only the devices
+// that it names.
 func (c Config) arguments(fds inherited) []string {
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -43,16 +44,16 @@ func (c Config) arguments(fds inherited) []string {
 
 func fdPath(fd int) string { return fmt.Sprintf("/dev/fd/%d", fd) }
 
-// commandLine is the kernel's. A kernel that has an oops stops, which ends the
-// emulator: what runs after one proves nothing. The console gets warnings and worse.
-// The processors' time stamp counters are the host's: on a busy machine the kernel doubts them,
-// and programs then pay a system call and a device's register for each look at the clock.
+// commandLine returns the kernel's command line. A kernel that has an oops stops, which ends the
+// emulator: results after an oops prove nothing. The console gets warnings and worse. The
+// processors' time stamp counters are the host's. On a busy machine the kernel distrusts them, and
+// each reading of the clock then costs a system call and an access to a device.
 func (c Config) commandLine() string {
 	line := fmt.Sprintf("console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable net.ifnames=0 hugepages=%d", hugePages)
 	return strings.TrimSpace(line + " " + c.Append)
 }
 
-// nodes divides memory and processors, and gives each node a bus.
+// nodes distributes memory and processors, and gives each node a bus.
 func (c Config) nodes() []string {
 	if c.Nodes < 2 {
 		return nil
@@ -68,7 +69,7 @@ func (c Config) nodes() []string {
 	return args
 }
 
-// bus is where a device of that node is put.
+// bus returns the bus of devices on that node.
 func (c Config) bus(node int) string {
 	if c.Nodes > 1 {
 		return fmt.Sprintf("node%d", node)
@@ -76,7 +77,7 @@ func (c Config) bus(node int) string {
 	return "pcie.0"
 }
 
-// hostSide is the channel, and the host's root directory.
+// hostSide returns the channel, and the host's root directory.
 func hostSide(fds inherited) []string {
 	return []string{
 		"-device", "virtio-serial-pci,bus=pcie.0", "-chardev", fmt.Sprintf("socket,id=channel,fd=%d", fds.channel),
@@ -86,8 +87,8 @@ func hostSide(fds inherited) []string {
 	}
 }
 
-// disks are an NVMe disk for tests and one for temporary files. What is on them is
-// gone with the guest, so the host need not flush for it.
+// disks returns an NVMe disk for tests and a disk for temporary files. Their contents are lost with
+// the guest, so the host need not flush them.
 func (c Config) disks(fds inherited) []string {
 	return []string{
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file=" + fdPath(fds.disk),
@@ -97,8 +98,8 @@ func (c Config) disks(fds inherited) []string {
 	}
 }
 
-// oddDisks is a second NVMe controller, with namespaces that make a user of disks think,
-// and one beside them that is like the first disk. No driver takes it until a test wants it.
+// oddDisks returns a second NVMe controller, with unusual namespaces and a plain one that is like
+// the first disk. No driver binds it until a test asks for it.
 func oddDisks(fds inherited) []string {
 	return []string{
 		"-blockdev", "driver=null-co,node-name=small,read-zeroes=on,size=3145728",
@@ -113,10 +114,10 @@ func oddDisks(fds inherited) []string {
 	}
 }
 
-// recorded is the disk whose writes are recorded. It is a virtio one, whose driver knows
-// flushes and no write-through, so that all that makes anything durable is a flush. The
-// record is of requests that are complete, in that order. Discards are not passed on, as
-// a disk without them holds what was there before.
+// recorded returns the disk whose writes are recorded. It is a virtio disk: its driver uses flushes
+// and no write-through, so only a flush makes data durable. The record has completed requests, in
+// order of completion. The disk does not pass on discards, as a disk without them keeps the old
+// data.
 func (c Config) recorded() []string {
 	if c.Record == "" {
 		return nil
@@ -129,7 +130,7 @@ func (c Config) recorded() []string {
 	}
 }
 
-// port is a PCI Express port, into which one device goes.
+// port returns a PCI Express port. It takes one device.
 func (c Config) port(name string, node int) string {
 	return fmt.Sprintf("pcie-root-port,id=%s-port,bus=%s,chassis=%d", name, c.bus(node), portNumber(name))
 }
@@ -144,10 +145,10 @@ func portNumber(name string) int {
 	return 1
 }
 
-// anyMemory is a virtio card set up so that its driver may use any memory, which it needs for zero copy.
+// anyMemory is a virtio card whose driver may use any memory. The driver needs this for zero copy.
 const anyMemory = "virtio-net-pci,iommu_platform=on,disable-legacy=on"
 
-// models are the emulator's devices behind the cards.
+// models has the emulator's devices for the cards.
 var models = []string{"igb", "igb", anyMemory, "virtio-net-pci"}
 
 func (c Config) network() []string {
@@ -168,8 +169,8 @@ func (c Config) link(fd int) []string {
 	}
 }
 
-// tap is the card that leads to the host. The emulator sees that packets have nothing in front
-// of them, and so has the card leave no checksum and no segmentation to others.
+// tap returns the card that leads to the host. The emulator sees that packets have no header in
+// front of them, so the card leaves no checksum and no segmentation to others.
 func (c Config) tap(fd int) []string {
 	return []string{
 		"-netdev", fmt.Sprintf("tap,id=wire-host,fd=%d", fd),

@@ -9,31 +9,32 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// Config says what guest to boot.
+// Config selects the guest to boot.
 type Config struct {
 	Kernel   archive.Kernel
 	Emulator archive.Emulator
 	// Init is the first process, linked statically.
 	Init []byte
-	// Shares are directories of the host that commands must see, wherever they are;
-	// all others they see too, except below /tmp, /run and /dev.
+	// Shares are directories of the host that commands must see, wherever they are. Commands
+	// also see all other directories, except those below /tmp, /run and /dev.
 	Shares []string
 	// Nodes is how many NUMA nodes there are: 1 or 2. With two, the second card of
 	// each kind and the NVMe disk are on the second.
 	Nodes int
 	// Append are more words for the kernel's command line.
 	Append string
-	// Record is a directory on the host, or empty. Its file disk is then a disk of the
-	// guest, and its file log gets all that is written to it, with the flushes, in the
-	// format of the kernel's dm-log-writes. The path has no comma in it.
+	// Record is a directory on the host, or empty. Its file disk is then a disk of the guest.
+	// Its file log records all writes to the disk, with the flushes, in the format of the
+	// kernel's dm-log-writes. The path must not contain a comma.
 	Record string
 	// Host numbers the guests of one link, from 1. Link is the guest's end of it, and
 	// nil without one.
 	Host int
 	Link *os.File
-	// Tap is a tap interface of the host's, without anything in front of its packets
-	// (IFF_NO_PI, no IFF_VNET_HDR), or nil. The guest's card host0 is at its other end, with an
-	// MTU of TapMTU bytes, which is also the most that it takes. Tap stays the caller's.
+	// Tap is a tap interface of the host without a header in front of its packets (IFF_NO_PI,
+	// no IFF_VNET_HDR), or nil. The guest's card host0 is at its other end, with an MTU of
+	// TapMTU bytes, which is also the longest packet that it accepts. The caller still owns
+	// Tap.
 	Tap    *os.File
 	TapMTU int
 }
@@ -48,10 +49,10 @@ const (
 	linkNetwork = "10.78.0.%d/24"
 )
 
-// oddAddress is where the second NVMe controller is.
+// oddAddress is the PCI address of the second NVMe controller.
 const oddAddress = "0000:00:1e.0"
 
-// modules is what the guest cannot do without; optional what not every kernel has.
+// modules has the modules that the guest needs; optional those that not every kernel has.
 var (
 	modules = []string{
 		"virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9p", "overlay", "ext4",

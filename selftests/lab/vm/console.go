@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// consoleBytes is how much of the console's end is kept.
+// consoleBytes is how much of the console's end the program keeps.
 const consoleBytes = 64 << 10
 
-// tailLines is how much of it an error shows.
+// tailLines is how many lines of it an error shows.
 const tailLines = 60
 
-// console keeps the end of what the guest's console and the emulator printed.
+// console keeps the end of the output of the guest's console and the emulator.
 type console struct {
 	mu      sync.Mutex
 	text    []byte
 	onStall func() // called when the kernel reports a stall; may be nil
 }
 
-// stall is what a kernel says whose processors do not get on: kernel/rcu/tree_stall.h.
+// stall matches the report of a kernel whose processors make no progress: kernel/rcu/tree_stall.h.
 var stall = regexp.MustCompile(`detected stalls|self-detected stall`)
 
-// whenStalled sets what is done when the kernel reports a stall; nil for nothing.
+// whenStalled sets the function to call when the kernel reports a stall; nil for none.
 func (c *console) whenStalled(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

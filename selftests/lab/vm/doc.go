@@ -1,14 +1,13 @@
 // Package vm boots the lab guest in an emulator and runs commands in it.
 //
-// A Guest is one emulator process and the channel to the first process in it,
-// which runs one command at a time. Nothing of a guest is in a file system of the
-// host: its initramfs and its disks are files without names, so that they are gone
-// with the emulator, and the emulator dies with the thread that started it, however
-// that ends.
+// A Guest is one emulator process and the channel to the first process in it. That process runs one
+// command at a time. No part of a guest is in a file system of the host: its initramfs and its
+// disks are files without names, which disappear with the emulator. The kernel kills the emulator
+// when the thread that started it ends, in every case.
 //
-// What can go wrong is told apart by errors.Is: ErrStart (the guest never came up),
-// ErrKernel (its kernel died), ErrHung (it no longer answers). A command that fails
-// is no error; its Result says so, and has what the kernel complained of meanwhile.
+// errors.Is distinguishes the failures: ErrStart (the guest did not start), ErrKernel (its kernel
+// died), ErrHung (it no longer answers). A failed command is not an error: its Result has the
+// status, and the kernel's complaints while the command ran.
 //
-// One goroutine uses a Guest at a time; Close may be called by another.
+// One goroutine uses a Guest at a time. Another one may call Close.
 package vm

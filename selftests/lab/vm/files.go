@@ -15,7 +15,7 @@ import (
 // firstInherited is the number of the first of exec.Cmd.ExtraFiles in the child.
 const firstInherited = 3
 
-// files are what the emulator inherits. They have no names, so there is nothing to
+// files are the files that the emulator inherits. They have no names, so there is nothing to
 // delete.
 type files struct {
 	all  []*os.File
@@ -70,7 +70,7 @@ func (f *files) add(file *os.File) int {
 	return firstInherited + len(f.all) - 1
 }
 
-// close closes what the emulator has by now, or will never have.
+// close closes the files that the emulator has inherited, or will never need.
 func (f *files) close() error {
 	var errs []error
 	for _, file := range f.all {
@@ -80,7 +80,7 @@ func (f *files) close() error {
 	return errors.Join(errs...)
 }
 
-// tap adds the caller's tap interface, if there is one, and leaves the caller's own open.
+// tap adds the caller's tap interface, if there is one. The caller's file stays open.
 func (f *files) tap(tap *os.File) error {
 	if tap == nil {
 		return nil
@@ -114,7 +114,7 @@ func (f *files) channel() error {
 	return nil
 }
 
-// disk makes an empty disk, whose name is gone before anything is on it.
+// disk makes an empty disk. It removes the name before the disk has any contents.
 func (f *files) disk(bytes int64) (int, error) {
 	file, err := os.CreateTemp("", "unifiedd-lab-disk-")
 	if err != nil {
@@ -140,7 +140,7 @@ func format(ctx context.Context, disk *os.File) error {
 	return nil
 }
 
-// Link returns the two ends of a wire between two guests. Boot takes an end over.
+// Link returns the two ends of a wire between two guests. Boot takes ownership of an end.
 func Link() ([2]*os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

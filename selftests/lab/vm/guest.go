@@ -15,27 +15,27 @@ import (
 
 // Guest is a booted guest.
 type Guest struct {
-	// Version is what uname -r says in it.
+	// Version is the guest's output of uname -r.
 	Version string
-	// Complaints are what the kernel complained of while it booted.
+	// Complaints are the kernel's complaints while it booted.
 	Complaints []string
 
 	process *process
 	channel *os.File
 	in      *json.Decoder
 	console console
-	stop    func() bool // of the context's hook
+	stop    func() bool // removes the context's hook
 }
 
 const (
-	// bootLimit is how long a guest may take to start, on a busy machine.
+	// bootLimit is how long a guest may take to boot on a busy machine.
 	bootLimit = 75 * time.Second
 	// killTimeout is how long a guest may be silent after a command's limit.
 	killTimeout = 30 * time.Second
 )
 
-// Boot starts a guest and waits until it takes commands. The caller closes it. When
-// ctx ends, the emulator is killed. Boot takes c.Link over.
+// Boot starts a guest and waits until it takes commands. The caller closes it. When ctx ends, the
+// emulator is killed. Boot takes ownership of c.Link.
 func Boot(ctx context.Context, c Config) (*Guest, error) {
 	f, err := c.open(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func Boot(ctx context.Context, c Config) (*Guest, error) {
 	return g, nil
 }
 
-// greet waits for the guest's first message, but not for one whose kernel stalls.
+// greet waits for the guest's first message. It stops waiting if the guest's kernel stalls.
 func (g *Guest) greet() error {
 	begin := time.Now()
 	g.console.whenStalled(func() { _ = g.channel.SetReadDeadline(time.Now()) })
@@ -82,18 +82,18 @@ func (g *Guest) receive(deadline time.Time) (wire.Message, error) {
 	return m, err
 }
 
-// Result is what became of a command.
+// Result is the result of a command.
 type Result struct {
 	// Code is the exit status, or 128 and the number of a signal.
 	Code int
-	// TimedOut says that it took longer than its limit and was killed.
+	// TimedOut means that the command took longer than its limit and was killed.
 	TimedOut bool
-	// Complaints are what the kernel complained of meanwhile.
+	// Complaints are the kernel's complaints while the command ran.
 	Complaints []string
 }
 
-// Run runs a command to its end, its output going to out as it comes. After an error
-// the guest is of no more use.
+// Run runs a command to its end, and writes its output to out at once. After an error the guest
+// cannot be used again.
 func (g *Guest) Run(c wire.Command, out io.Writer) (Result, error) {
 	if err := json.NewEncoder(g.channel).Encode(wire.Message{Run: &c}); err != nil {
 		return Result{}, g.lost(ErrKernel, err)
@@ -115,8 +115,7 @@ func (g *Guest) Run(c wire.Command, out io.Writer) (Result, error) {
 	}
 }
 
-// Close ends the guest as a power cut would: nothing in it is kept. It may be called
-// twice.
+// Close ends the guest as a power cut would: the guest loses all its data. It may be called twice.
 func (g *Guest) Close() error {
 	g.stop()
 	err := g.process.kill()

@@ -17,9 +17,9 @@ type process struct {
 	err   error
 }
 
-// startProcess starts the emulator, with everything it prints going to out. It is
-// killed when this process ends, in whatever way: the kernel ties that to the thread
-// that starts it, so one thread is kept for it.
+// startProcess starts the emulator, with all its output going to out. The kernel kills the emulator
+// when this process ends, in every case. It watches the thread that started the emulator, so
+// startProcess keeps one thread for it.
 func startProcess(program string, args, env []string, extra []*os.File, out *console) (*process, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -54,7 +54,7 @@ func (p *process) within(d time.Duration) bool {
 	}
 }
 
-// kill ends it and waits until it has ended.
+// kill kills the emulator and waits until it has ended.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill the emulator: %w", err)

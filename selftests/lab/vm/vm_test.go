@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/archive"
 )
 
-// TestConsole keeps the end, without what is for terminals.
+// TestConsole: the console keeps the last lines, without escapes for terminals.
 func TestConsole(t *testing.T) {
 	var c console
 	for n := range 4000 {
@@ -22,7 +22,7 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// TestStall: only a stall calls for what is to be done then.
+// TestStall: only a stall calls the function of whenStalled.
 func TestStall(t *testing.T) {
 	var c console
 	stalls := 0
@@ -39,8 +39,8 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// TestArguments: the emulator is told of no file by name but the kernel and firmware,
-// of no network of the host, and, with two nodes, where each card is.
+// TestArguments: the emulator's arguments name no file except kernel and firmware, no network of
+// the host, and, with two nodes, the node of each card.
 func TestArguments(t *testing.T) {
 	c := Config{Kernel: archive.Kernel{Image: "/k"}, Nodes: 2}
 	args := c.arguments(inherited{3, 4, 5, 6, 7, 8, 9, 0})

@@ -1,10 +1,9 @@
-// Package wire is what the lab's host and guest say to each other: JSON messages
-// over a virtio-serial port, and the setup that the guest finds in its initramfs.
+// Package wire has the messages between the lab's host and guest, JSON over a virtio-serial port,
+// and the setup that the guest reads from its initramfs.
 //
-// The guest says Ready once, or Problem. Then the host sends one Run after the
-// other, and for each the guest sends Output as it comes and at last Exit. The
-// kernel's log travels with Ready and Exit: all that was logged since the message
-// before. A guest is ended by ending the emulator.
+// The guest sends Ready once, or Problem. Then the host sends one Run after the other. For each the
+// guest sends Output while the command runs, and Exit at the end. Ready and Exit contain the
+// kernel's log since the message before. To end a guest, the host ends the emulator.
 package wire
 
 import "time"
@@ -14,9 +13,9 @@ const (
 	Port = "unifiedd.lab"
 	// HostTag is the mount tag of the host's root directory.
 	HostTag = "host"
-	// SetupFile is where in the initramfs the Setup is, as JSON.
+	// SetupFile is the path of the Setup in the initramfs, as JSON.
 	SetupFile = "/setup.json"
-	// ModulesDir is where in the initramfs the modules are.
+	// ModulesDir is the path of the modules in the initramfs.
 	ModulesDir = "/modules"
 	// ScratchSerial is the serial number of the disk for temporary files.
 	ScratchSerial = "scratch"
@@ -24,20 +23,20 @@ const (
 	RecordedSerial = "recorded"
 )
 
-// Setup is what the guest must know before it can talk.
+// Setup has the facts that the guest needs before it can communicate.
 type Setup struct {
-	// Modules are the files in ModulesDir, in the order in which they go in.
+	// Modules are the files in ModulesDir, in the order of loading.
 	Modules []string
 	// KernelModules is the directory on the host that is /lib/modules/$(uname -r).
 	KernelModules string
-	// Shares are directories of the host to be seen in the guest even where it has
-	// something of its own, such as below /tmp.
+	// Shares are directories of the host that the guest must see, even where it has its own
+	// directory, such as below /tmp.
 	Shares []string
 	// Cards are the network interfaces and the names they get.
 	Cards []Card
-	// Unbound are addresses of PCI devices that no driver takes by itself.
+	// Unbound are addresses of PCI devices that no driver may bind.
 	Unbound []string
-	// Hostname is the guest's.
+	// Hostname is the guest's host name.
 	Hostname string
 }
 
@@ -45,12 +44,12 @@ type Setup struct {
 type Card struct {
 	MAC  string
 	Name string
-	// Address, if there is one, is put on the interface, which is then set up:
-	// "10.78.0.1/24".
+	// Address is the address of the interface, "10.78.0.1/24", or empty. With an address, the
+	// guest sets the interface up.
 	Address string
 }
 
-// Message is one of its fields; the others are empty.
+// Message has one field set; the others are empty.
 type Message struct {
 	Ready   *Ready   `json:",omitempty"`
 	Problem string   `json:",omitempty"`
@@ -59,29 +58,29 @@ type Message struct {
 	Exit    *Exit    `json:",omitempty"`
 }
 
-// Ready says that the guest waits for commands.
+// Ready means that the guest waits for commands.
 type Ready struct {
-	// Version is what uname -r says.
+	// Version is the output of uname -r.
 	Version string
 	Log     []LogLine
 }
 
-// Command is a program to be run to its end.
+// Command is a program to run to its end.
 type Command struct {
 	Args []string
 	Dir  string
 	// Env is added to the guest's own.
 	Env []string
-	// Limit is how long it may take. It is then asked with SIGQUIT for its stacks,
-	// and killed.
+	// Limit is how long it may take. The guest then sends SIGQUIT to get its stacks, and kills
+	// it.
 	Limit time.Duration
 }
 
-// Exit says that the command has ended, and everything it left running with it.
+// Exit means that the command and every process it left have ended.
 type Exit struct {
 	// Code is the exit status, or 128 and the number of the signal.
 	Code int
-	// TimedOut says that the command took longer than its limit.
+	// TimedOut means that the command took longer than its limit.
 	TimedOut bool
 	Log      []LogLine
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log-client: clients of log-server, which keep records under way.
+ * log-client: clients of log-server that keep records in flight.
  *
  *	log-client ADDRESS PORT CLIENTS DEPTH SIZE WARM_MS SPAN_MS
  *
- * Each of CLIENTS connections has DEPTH records of SIZE bytes under way: for each that is acknowledged the next one goes out. All are
- * one thread's. After WARM_MS it says "measuring" on standard error and counts; after SPAN_MS more, and one record at least, it says "measured", waits for what is
- * under way, and prints what it counted as JSON: records acknowledged, and how long they took.
+ * Each of CLIENTS connections keeps DEPTH records of SIZE bytes in flight: for each acknowledged
+ * record it sends the next one. One thread serves all connections. After WARM_MS it prints
+ * "measuring" on standard error and starts to count. After SPAN_MS more, and at least one record,
+ * it prints "measured" and waits for the records in flight. Then it prints the number of
+ * acknowledged records and their times as JSON.
  */
 #define _GNU_SOURCE
 #include "log.h"
@@ -25,14 +27,14 @@
 struct connection {
 	int fd;
 	uint64_t sent, acknowledged;
-	uint64_t *since; /* of each record under way */
+	uint64_t *since; /* of each record in flight */
 	uint32_t got;
 	unsigned char answers[64 * sizeof(struct answer)];
 };
 
 static struct connection all[MOST];
 static unsigned long depth, size;
-static unsigned char *output; /* records that go out at once */
+static unsigned char *output; /* records to send at once */
 static uint64_t counted, room;
 static uint32_t *times; /* nanoseconds each */
 static bool counting, ending;
@@ -55,7 +57,7 @@ static void put(unsigned char *at, uint64_t n)
 	memcpy(at, &r, sizeof(r));
 }
 
-/* send_records sends n more. */
+/* send_records sends n more records. */
 static void send_records(struct connection *c, uint64_t n)
 {
 	const size_t each = sizeof(struct record) + size;
@@ -89,7 +91,7 @@ static void count(uint64_t took)
 	times[counted++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
 }
 
-/* take takes what is acknowledged, and returns how many records are. */
+/* take reads acknowledgements, and returns how many records they acknowledge. */
 static uint64_t take(struct connection *c)
 {
 	struct answer a;
@@ -146,7 +148,10 @@ static void print(double seconds)
 	       quantile(0.5), quantile(0.99));
 }
 
-/* turn waits for acknowledgements once, and sends on. It returns how many are under way less. */
+/*
+ * turn waits for acknowledgements once, and sends the next records. It returns by how many fewer
+ * are in flight.
+ */
 static uint64_t turn(int epoll)
 {
 	struct epoll_event events[64];

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log-server: a log behind TCP, as one writes it with epoll, direct I/O and group commit.
+ * log-server: a log over TCP, written in the usual way with epoll, direct I/O and group commit.
  *
  *	log-server PORT FILE BYTES received|durable [GATHER_MS]
  *
- * One thread serves all connections: it reads what came, checks each record, gives it its position and puts it into the batch that
- * is being filled. Another thread writes: as soon as it is idle and there is something, it gets the batch, writes it with one
- * aligned pwrite and flushes it with fdatasync, while the first thread fills the other one. A record is acknowledged at once
- * (received), or when the flush of its batch has ended (durable). With GATHER_MS a batch is given to the other thread when its first record
- * is so old, or it is half full. The file is allocated before; once it is full, it is written from
- * the beginning again.
+ * One thread serves all connections: it reads records, checks each, gives it its position and puts
+ * it into the current batch. Another thread writes: as soon as it is idle and the batch has
+ * records, it takes the batch, writes it with one aligned pwrite and flushes it with fdatasync.
+ * The first thread fills the other batch during that time. It acknowledges a record at once
+ * (received), or when the flush of its batch has ended (durable). With GATHER_MS the writer gets a
+ * batch only when its first record is GATHER_MS old, or the batch is half full. The file is
+ * allocated before. When it is full, the server writes from the beginning again.
  *
- * It says "serving" on standard error when it is ready. SIGINT or SIGTERM ends it, once what came is written; then it prints what it
- * did as JSON.
+ * It prints "serving" on standard error when it is ready. SIGINT or SIGTERM ends it after it has
+ * written all received records. Then it prints its counters as JSON.
  */
 #define _GNU_SOURCE
 #include "log.h"
@@ -38,33 +39,33 @@ enum {
 	EVENTS = 64,
 };
 
-/* connection is a client, in the first thread's hands. */
+/* connection is a client. It belongs to the first thread. */
 struct connection {
 	int fd; /* -1: none */
 	uint32_t used;
 	bool stalled;		   /* the batch had no room for its next record */
-	uint64_t taken, filled;	   /* records in all, and of the batch that is being filled */
+	uint64_t taken, filled;	   /* records in all, and of the current batch */
 	uint64_t written, answered; /* up to the batch that is being written, and acknowledged */
-	uint64_t last, last_written; /* positions of the last ones */
+	uint64_t last, last_written; /* positions of the last records */
 	unsigned char *input;
 };
 
-/* batch is what one write has. */
+/* batch has the contents of one write. */
 struct batch {
 	unsigned char *bytes;
 	size_t used;
 };
 
 static struct connection all[MOST];
-static int highest; /* of those in use, and one */
+static int highest; /* highest index in use, plus one */
 static struct batch batches[2], *filling = &batches[0];
 static uint64_t next = 1, commits, written_bytes;
 static bool durable, writing, ending;
-static uint64_t gather, opened; /* milliseconds; the second: when the batch that is being filled got its first record */
+static uint64_t gather, opened; /* milliseconds; the second: when the current batch got its first record */
 static int epoll, done, log_file;
 static size_t capacity, at;
 
-/* What the threads share. */
+/* The variables that the threads share. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
 static struct batch *job;
@@ -112,7 +113,7 @@ static void *write_batches(void *unused)
 	return unused;
 }
 
-/* acknowledge answers a connection up to a count, where that is news. */
+/* acknowledge sends a connection a new count of records. */
 static void acknowledge(struct connection *c, uint64_t count, uint64_t position)
 {
 	struct answer a = {count, position};
@@ -121,7 +122,7 @@ static void acknowledge(struct connection *c, uint64_t count, uint64_t position)
 		return;
 	c->answered = count;
 	ssize_t n = send(c->fd, &a, sizeof(a), MSG_NOSIGNAL);
-	if (n != sizeof(a)) { /* a client that does not read its answers, or is gone */
+	if (n != sizeof(a)) { /* the client does not read its answers, or is gone */
 		shutdown(c->fd, SHUT_RDWR);
 	}
 }
@@ -134,13 +135,13 @@ static uint64_t now(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* ripe says whether the batch need not wait for more. */
+/* ripe reports whether the batch need not wait for more records. */
 static bool ripe(void)
 {
 	return !gather || ending || filling->used > BATCH / 2 || now() - opened >= gather;
 }
 
-/* patience is how long to wait for events: milliseconds, -1 for without end. */
+/* patience returns how long to wait for events: milliseconds, -1 for no limit. */
 static int patience(void)
 {
 	if (!gather || writing || !filling->used)
@@ -148,7 +149,10 @@ static int patience(void)
 	return ripe() ? 0 : (int)(gather - (now() - opened)) + 1;
 }
 
-/* commit gives the batch to the writer, where that is idle and there is something that need not wait. */
+/*
+ * commit gives the batch to the writer, if that is idle and the batch need not wait for more
+ * records.
+ */
 static void commit(void)
 {
 	if (writing || !filling->used || !ripe())
@@ -165,7 +169,7 @@ static void commit(void)
 	filling = filling == &batches[0] ? &batches[1] : &batches[0];
 }
 
-/* append puts a record into the batch. There is room. */
+/* append adds a record to the batch, which must have room. */
 static void append(struct connection *c, const struct record *r, const unsigned char *bytes)
 {
 	if (gather && !filling->used)
@@ -186,7 +190,7 @@ static void leave(struct connection *c)
 	c->fd = -1;
 }
 
-/* take takes the records of what was read. */
+/* take takes the complete records from a connection's input. */
 static void take(struct connection *c)
 {
 	uint32_t from = 0;
@@ -218,7 +222,7 @@ static void take(struct connection *c)
 		acknowledge(c, c->taken, c->last);
 }
 
-/* hear reads what a connection has. */
+/* hear reads the input of a connection. */
 static void hear(struct connection *c)
 {
 	if (c->used == INPUT || c->stalled)
@@ -234,7 +238,7 @@ static void hear(struct connection *c)
 	take(c);
 }
 
-/* watch has epoll tell of a descriptor. */
+/* watch adds a descriptor to the epoll set. */
 static void watch(int fd, uint64_t what)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = what};
@@ -264,7 +268,7 @@ static void welcome(int listener)
 	watch(fd, (uint64_t)i);
 }
 
-/* settle follows the end of a write. */
+/* settle handles the end of a write. */
 static void settle(void)
 {
 	uint64_t n;
@@ -295,7 +299,7 @@ static int listen_at(uint16_t port)
 	return fd;
 }
 
-/* signals makes a descriptor of those that end us. */
+/* signals returns a descriptor for the signals that end the program. */
 static int signals(void)
 {
 	sigset_t set;
@@ -329,7 +333,7 @@ static void open_log(const char *name, size_t bytes)
 
 enum { LISTENER = MOST, DONE, SIGNAL };
 
-/* serve goes on until a signal. */
+/* serve runs until a signal. */
 static void serve(int listener)
 {
 	struct epoll_event events[EVENTS];

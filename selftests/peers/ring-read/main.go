@@ -72,7 +72,7 @@ func open(f *os.File) (*reader, error) {
 	return r, nil
 }
 
-// copy reads a round of blocks at a time, whose order is theirs on the disk.
+// copy reads and writes one round of blocks at a time, in their order on the disk.
 func (r *reader) copy(w io.Writer, size int64) error {
 	for at := int64(0); at < size; {
 		n, err := r.round(at, min(depth, int((size-at+block-1)/block)))
@@ -90,8 +90,7 @@ func (r *reader) copy(w io.Writer, size int64) error {
 	return nil
 }
 
-// round reads some blocks at once, and returns how many bytes lie there in one
-// piece.
+// round reads blocks at once, and returns how many consecutive bytes it has read.
 func (r *reader) round(at int64, blocks int) (int, error) {
 	base := uintptr(unsafe.Pointer(&r.memory[0]))
 	for i := range blocks {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * soaker: measure for how long processors have nothing to do.
+ * soaker: measure how long processors are idle.
  *
  *	soaker CPU...
  *
- * On each CPU a thread that runs only when nobody else wants to (SCHED_IDLE) reads
- * the clock again and again. What lies between two readings close to each other the
- * thread had, so the CPU was idle; what lies between two further apart somebody else
- * had: a program, an interrupt, or the host of this machine. No CPU sleeps meanwhile,
- * so waking one up is never part of what is measured.
+ * On each CPU a thread that runs only when no other thread wants to (SCHED_IDLE) reads the clock
+ * in a loop. If two readings are close together, the thread had the CPU, so the CPU was idle. If
+ * they are further apart, something else had it: a program, an interrupt, or the host of this
+ * machine. No CPU sleeps during the measurement, so the times never include a wake-up.
  *
- * For each line on standard input it prints one: nanoseconds since it began, and how
- * many of them each of the CPUs was idle, all added up. It ends where its input ends.
+ * For each line on standard input it prints one line: the nanoseconds since it began, and the sum
+ * of the nanoseconds that each CPU was idle. It ends when its input ends.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -23,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-/* A reading takes some 25 ns, a turn of another thread or an interrupt more than this. */
+/* A reading takes some 25 ns. A turn of another thread or an interrupt takes longer than this. */
 enum { GAP_NS = 500, MOST = 1024 };
 
 struct processor {

@@ -3,8 +3,8 @@
 //
 //	xdp-send INTERFACE COUNT SIZE
 //
-// A packet goes to everybody, has EtherType 0x88b5, then its number in eight bytes,
-// big endian, and is filled with the low byte of the number plus the place.
+// A packet goes to the broadcast address. It has EtherType 0x88b5 and its number in eight bytes, big
+// endian. Each further byte is the low byte of the number plus the place.
 package main
 
 import (
@@ -50,7 +50,7 @@ func run(args []string) error {
 	return send(socket, link.HardwareAddr, count, int(size))
 }
 
-// send sends all packets and waits until the kernel is done with them.
+// send sends all packets and waits until the kernel has completed them.
 func send(socket *xdp.Socket, from net.HardwareAddr, count uint64, size int) error {
 	last := time.Now()
 	for sent, done := uint64(0), uint64(0); done < count; {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xsk-peer: receive packets on one queue with libxdp's xsk.h and hand their frames
- * back, and nothing else. It is what unified-xdp-test -rx -wait poll is measured
- * against: the same rings, frames, batches, way of waiting and kind of memory, in
- * C, with libxdp's own sockets and XDP program.
+ * xsk-peer: receive packets on one queue with libxdp's xsk.h and return their frames, and nothing
+ * else. unified-xdp-test -rx -wait poll is compared with it: the same rings, frames, batches, way
+ * of waiting and kind of memory, in C, with libxdp's own sockets and XDP program.
  *
  *	xsk-peer INTERFACE [QUEUE [RING [FRAME [COUNT]]]]
  *
@@ -70,7 +69,7 @@ static int try_socket(struct receiver *r, const char *name, uint32_t queue, uint
 	return err;
 }
 
-/* open_socket waits for a queue that the kernel has not freed yet. */
+/* open_socket retries while the kernel has not freed the queue yet. */
 static void open_socket(struct receiver *r, const char *name, uint32_t queue, uint32_t ring, uint32_t frame)
 {
 	const struct timespec pause = { .tv_nsec = 20 * 1000 * 1000 };
@@ -98,9 +97,9 @@ static void supply(struct receiver *r, uint32_t ring, uint32_t frame)
 }
 
 /*
- * receive takes a batch and hands its frames back. The kernel says a little later
- * that it took frames out of the fill ring than it puts packets into the other, so
- * no more is taken than there is room for.
+ * receive takes a batch and returns its frames. The kernel reports frames as taken from the fill
+ * ring a little later than it puts packets into the other ring, so receive takes no more packets
+ * than the fill ring has room for.
  */
 static uint32_t receive(struct receiver *r)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xsk-pingpong: bounce a message between two AF_XDP sockets, and acknowledge each, as an
- * RC queue pair of RoCE would, with nothing else of it. It is what the latency of
- * unified-rdma-test with the device roce:INTERFACE is measured against.
+ * xsk-pingpong: bounce a message between two AF_XDP sockets, and acknowledge each, as an RC queue
+ * pair of RoCE would, without the rest of RoCE. The latency of unified-rdma-test with the device
+ * roce:INTERFACE is compared with it.
  *
  *	xsk-pingpong INTERFACE PEER_MAC server|client SIZE COUNT
  *
- * Packets have the layers and lengths of a SEND of SIZE bytes and of its acknowledgement.
- * An end that has a message sends its own first and the acknowledgement behind it, both with
- * one system call. Both ends spin. There is no table of queue pairs, no checksum, no timer
- * and no copy: what is lost ends the run.
+ * Packets have the layers and lengths of a SEND of SIZE bytes and of its acknowledgement. An end
+ * that receives a message sends its own first and then the acknowledgement, both with one system
+ * call. Both ends spin. There is no table of queue pairs, no checksum, no timer and no copy: a
+ * lost packet ends the run.
  *
  * The client prints half of the time between two messages in the columns of perftest.
  */
@@ -27,8 +27,8 @@ enum {
 static struct {
 	uint32_t slot;		     /* to send from next */
 	uint32_t message, lengths[2]; /* bytes of each kind of packet */
-	uint32_t came, acknowledged; /* numbers of what came last */
-	bool fresh;		     /* came was not looked at */
+	uint32_t came, acknowledged; /* the last numbers that arrived */
+	bool fresh;		     /* came is not processed yet */
 } state;
 
 static uint64_t frame_of(uint32_t slot, uint32_t frame) { return (uint64_t)(RING + slot * SLOT_FRAMES + frame) * FRAME; }
@@ -44,7 +44,10 @@ static void prepare(struct end *e, const char *name, const struct ether_addr *pe
 	}
 }
 
-/* send_packets sends a message and behind it an acknowledgement, those whose number is not 0, with one call. */
+/*
+ * send_packets sends a message and then an acknowledgement with one call. It leaves out those whose
+ * number is 0.
+ */
 static void send_packets(struct end *e, uint32_t message, uint32_t acknowledgement)
 {
 	const uint32_t n = (message ? pieces(state.lengths[0]) : 0) + (acknowledgement ? 1 : 0);
@@ -71,7 +74,10 @@ static void look(const struct packet *p)
 	}
 }
 
-/* receive takes packets up to a message. Their frames go back when it has time for that: at the next call. */
+/*
+ * receive takes packets until a message arrives. The next call returns their frames, when there is
+ * time for that.
+ */
 static void receive(struct end *e)
 {
 	bool begins = true;
@@ -89,7 +95,7 @@ static void receive(struct end *e)
 	}
 }
 
-/* ticks is a clock that costs nearly nothing to read. */
+/* ticks reads a clock that costs very little. */
 static uint64_t ticks(void)
 {
 #ifdef __x86_64__
@@ -99,7 +105,7 @@ static uint64_t ticks(void)
 #endif
 }
 
-/* await spins until a message has come, or that many nanoseconds have passed. */
+/* await spins until a message arrives, or that many nanoseconds have passed. */
 static bool await(struct end *e, uint64_t limit)
 {
 	uint64_t end = 0;
@@ -127,7 +133,7 @@ static void await_number(struct end *e, uint32_t number)
 		die("take messages in order", EPROTO);
 }
 
-/* meet sends the first message until it is answered, and returns when everything is there to be measured. */
+/* meet sends the first message until it is answered. Then both ends are ready for the measurement. */
 static void meet(struct end *e)
 {
 	for (int tries = 0; tries < PATIENCE * 200; tries++) {
@@ -150,7 +156,7 @@ static void await_acknowledgement(struct end *e, uint32_t number)
 	}
 }
 
-/* The first message is 1, and may come more than once; it and its answer are not measured. */
+/* The first message is 1, and may arrive more than once. It and its answer are not measured. */
 static void ask(struct end *e, uint32_t count, uint64_t *posted)
 {
 	uint32_t last = 1;
@@ -187,7 +193,7 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* report prints what perftest would of the same times, each of two messages. */
+/* report prints the line of perftest for these times, each of two messages. */
 static void report(uint32_t size, uint32_t count, uint64_t *posted, double per_microsecond)
 {
 	const uint32_t tail = 2, n = count - 1 - tail;
@@ -213,7 +219,7 @@ static void measure(struct end *e, uint32_t count)
 
 	if (!posted)
 		die("make room for the times", ENOMEM);
-	memset(posted, 1, count * sizeof(*posted)); /* so that no page is missing later */
+	memset(posted, 1, count * sizeof(*posted)); /* touch every page now */
 	const uint64_t since = nanoseconds(), from = ticks();
 	ask(e, count, posted);
 	const double per_microsecond = (double)(ticks() - from) * 1000 / (double)(nanoseconds() - since);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xsk-records: the packets of a log's clients and of its answers, with nothing else of it. It is what AF_XDP itself takes for the
- * log of unifiedd over roce:INTERFACE.
+ * xsk-records: the packets of a log's clients and of its answers, without the rest of a log. It
+ * measures the part that AF_XDP itself has in the cost of the log of unifiedd over roce:INTERFACE.
  *
  *	xsk-records INTERFACE PEER_MAC server SIZE
  *	xsk-records INTERFACE PEER_MAC client SIZE WINDOW WARM_MS SPAN_MS
  *
- * The client keeps WINDOW records under way: for each that is answered the next one goes out. Packets have the layers and lengths of RoCE's
- * for messages of SIZE bytes and for answers of 64 bytes; a message longer than the largest path MTU takes several. Neither end writes or reads
- * what they carry, nobody acknowledges packets, and nothing is kept: what is lost ends the run. What came together is answered
- * with one system call. Both ends spin.
+ * The client keeps WINDOW records in flight: for each answered record it sends the next one.
+ * Packets have the layers and lengths of RoCE packets for messages of SIZE bytes and for answers
+ * of 64 bytes. A message longer than the largest path MTU takes several packets. Neither end
+ * writes or reads the payload or acknowledges packets, and neither keeps data: a lost packet ends
+ * the run. The server answers records that arrive together with one system call. Both ends spin.
  *
- * The client says "measuring" and "measured" on standard error when it begins to count and when it ends, and prints what it
- * counted as JSON. The server runs until SIGTERM.
+ * The client prints "measuring" and "measured" on standard error when it begins to count and when
+ * it ends, and prints the result as JSON. The server runs until SIGTERM.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -21,30 +22,30 @@
 
 enum {
 	RING = 512,
-	MOST = 64,	 /* records under way */
+	MOST = 64,	 /* records in flight */
 	PACKETS = 2,	 /* of a record */
 	SLOT_FRAMES = 3, /* two of a packet of PATH_MTU bytes, one of the last */
-	BATCH = 64,	 /* descriptors looked at together */
+	BATCH = 64,	 /* descriptors processed together */
 	ANSWER = 64,
 };
 
-/* What one end sends for a record: some packets of PATH_MTU bytes, none or one, and a last one. */
+/* The packets that one end sends for a record: at most one of PATH_MTU bytes, and a last one. */
 static struct {
 	uint32_t count, lengths[PACKETS];
 	uint8_t opcodes[PACKETS];
 	uint64_t frames[PACKETS]; /* of a slot */
-	uint32_t descriptors;	  /* that all of them take */
+	uint32_t descriptors;	  /* for all of them */
 } sent;
 
-/* What the client measured. */
+/* The client's measurements. */
 static struct {
-	uint64_t since[MOST]; /* of each record under way */
+	uint64_t since[MOST]; /* of each record in flight */
 	uint32_t *times;      /* nanoseconds each */
 	uint64_t count, room;
 	bool counting;
 } took;
 
-static uint32_t numbers[BATCH]; /* of records, or answers, that came */
+static uint32_t numbers[BATCH]; /* of received records or answers */
 static volatile sig_atomic_t stop;
 
 static void on_signal(int signal)
@@ -61,7 +62,7 @@ static void add(uint8_t opcode, uint32_t bytes, uint64_t frame)
 	sent.descriptors += pieces(sent.lengths[sent.count++]);
 }
 
-/* cut says which packets carry so many bytes. */
+/* cut chooses the packets for a message of that many bytes. */
 static void cut(uint32_t bytes)
 {
 	if (bytes > PATH_MTU)
@@ -84,7 +85,7 @@ static void prepare(struct end *e, const char *name, const struct ether_addr *pe
 			write_headers(e, packet_at(e, frame_of(slot, i)), sent.opcodes[i], sent.lengths[i], mac, peer->ether_addr_octet);
 }
 
-/* send_all sends what belongs to so many numbers, the first n. */
+/* send_all sends the packets for the first n of the numbers. */
 static void send_all(struct end *e, uint32_t n)
 {
 	uint32_t at = 0;
@@ -100,7 +101,10 @@ static void send_all(struct end *e, uint32_t n)
 	reap(e, RING - MOST * sent.descriptors);
 }
 
-/* take notes the numbers of those that came whole, and returns how many there are. Their frames go back at the next call. */
+/*
+ * take stores the numbers of complete messages, and returns how many there are. The next call
+ * returns their frames.
+ */
 static uint32_t take(struct end *e)
 {
 	static bool begins = true;
@@ -158,7 +162,7 @@ static void begin(struct end *e, uint32_t window)
 	send_all(e, window);
 }
 
-/* turn takes answers until a time, and sends a record for each. It counts one at least. */
+/* turn takes answers until a time, at least one, and sends a record for each. */
 static void turn(struct end *e, uint32_t window, uint64_t until)
 {
 	uint64_t now = nanoseconds(), last = now;
