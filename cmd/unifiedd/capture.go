@@ -25,7 +25,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// captureFlags are capture's, named as tcpdump's where it has them.
+// captureFlags are the flags of capture. Those that tcpdump has too have tcpdump's names.
 type captureFlags struct {
 	memory           *umem.Memory // of the region, from the parent process
 	ifaces           []string
@@ -35,7 +35,7 @@ type captureFlags struct {
 	turns            rotateFlags
 	said             commentFlags
 	user, mode       string
-	ownStdout        bool // standard output is a pipe whose mode nobody else shares
+	ownStdout        bool // standard output is a pipe whose mode no other process shares
 	keepFree         string
 	layout, zeroCopy string
 	queues           []int
@@ -69,7 +69,7 @@ the capture has copies, also of what the host sends, and the host goes on with a
   unifiedd capture -i eth1 -c 100 -w - | tshark -r -
   unifiedd capture -i eth1 -s 128 -C 100 -W 10 -w ring.pcapng
   unifiedd capture -i eth1 -G 3600 -w %Y%m%d-%H.pcapng`,
-		PreRunE: func(c *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
+		PreRunE: func(c *cobra.Command, args []string) (err error) { // an error here is a usage error
 			if f.list {
 				return nil
 			}
@@ -133,13 +133,13 @@ func (f *captureFlags) register(c *cobra.Command) {
 	c.MarkFlagsOneRequired("interface", "list-interfaces")
 }
 
-// What suits a daemon that only captures: docs/layouts.md.
+// Settings for a daemon that only captures: docs/layouts.md.
 const (
 	captureSleep   = time.Millisecond
-	captureExtents = 64 // which hold what comes while the disk is busy with other things
+	captureExtents = 64 // they hold packets while the disk is busy with other work
 )
 
-// config makes the flags a configuration.
+// config converts the flags to a configuration.
 func (f *captureFlags) config(filter string) (*config.Config, error) {
 	if err := f.noneIsAny(); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	signal.Ignore(syscall.SIGPIPE) // a reader that has gone ends a capture like any error
+	signal.Ignore(syscall.SIGPIPE) // if the reader of the output ends, the capture ends as after any error
 	ctx, stop := untilSignal(parent)
 	defer stop()
 	asked := statisticsAsked()
@@ -212,13 +212,13 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 	err = stopCommand(one, stderr)
 	s := one.Status()
 	summarize(stderr, s)
-	if err == nil && s.State == status.Failed { // by itself, before it was stopped
+	if err == nil && s.State == status.Failed { // the flow failed before it was stopped
 		err = errors.New(s.Error)
 	}
 	return err
 }
 
-// whatIsTaken names what a capture takes, and what that is to the host.
+// whatIsTaken describes which packets a capture takes, and whether the host still receives them.
 func whatIsTaken(from config.From) string {
 	what, end := "every packet that arrives", "; the host does not see it"
 	switch from.Mirror {
@@ -236,7 +236,7 @@ func whatIsTaken(from config.From) string {
 	return what + end
 }
 
-// follow shows a live count until the capture is to end.
+// follow prints a live count until the capture ends.
 func follow(ctx context.Context, f *flows.Flow, asked <-chan os.Signal, w io.Writer, quiet bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -262,7 +262,7 @@ func follow(ctx context.Context, f *flows.Flow, asked <-chan os.Signal, w io.Wri
 	}
 }
 
-// lost is how many packets a flow lost.
+// lost returns how many packets a flow lost.
 func lost(s *status.Flow) (n uint64) {
 	for reason, k := range s.Dropped {
 		if reason != "beyond_count" {
@@ -272,7 +272,7 @@ func lost(s *status.Flow) (n uint64) {
 	return n
 }
 
-// summarize ends a capture as tcpdump does, with the reasons.
+// summarize prints tcpdump's summary of a capture, with the reasons of losses.
 func summarize(w io.Writer, s status.Flow) {
 	fmt.Fprintf(w, "%d packets captured, %d bytes\n", s.Written.Packets, s.Written.Bytes)
 	fmt.Fprintf(w, "%d packets offered; left to the host: %s\n", s.Offered, nonzero(s.Passed))
@@ -282,11 +282,11 @@ func summarize(w io.Writer, s status.Flow) {
 
 // commentFlags are the comments in a capture's file.
 type commentFlags struct {
-	file       string   // --capture-comment, as dumpcap has it
+	file       string   // --capture-comment, as in dumpcap
 	interfaces []string // --ifcomment, of the interface with the same number
 }
 
-// of makes a text the comment of the interface that was named last.
+// of makes text the comment of the last named interface.
 func (f *commentFlags) of(ifaces []string, text string) error {
 	if len(ifaces) == 0 {
 		return errors.New("it sets a comment for the -i before it, and there is none")
@@ -313,13 +313,13 @@ func (f *captureFlags) comments(one *config.Flow) error {
 	return nil
 }
 
-// addNumeric takes tcpdump's -n and -nn, which ask for what is so anyway.
+// addNumeric accepts tcpdump's -n and -nn. They have no effect, because output is always numeric.
 func addNumeric(c *cobra.Command, n *int) {
 	c.Flags().CountVarP(n, "numeric", "n", "accepted as tcpdump's is; addresses and ports never become names here")
 	c.Flags().Lookup("numeric").NoOptDefVal = "+1"
 }
 
-// listInterfaces prints the interfaces there are, as tcpdump's -D does.
+// listInterfaces prints the machine's interfaces, as tcpdump -D does.
 func listInterfaces(w io.Writer) error {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -342,7 +342,7 @@ func listInterfaces(w io.Writer) error {
 	return nil
 }
 
-// noneIsAny refuses tcpdump's interface for all interfaces, unless there is one of that name.
+// noneIsAny refuses "any", tcpdump's name for all interfaces, unless an interface has that name.
 func (f *captureFlags) noneIsAny() error {
 	if !slices.Contains(f.ifaces, "any") {
 		return nil

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCaptureToPipe captures to a pipe that has a name, as one does to watch with
-// another program.
+// TestCaptureToPipe: a capture can write to a named pipe that another program reads.
 func TestCaptureToPipe(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -39,8 +38,8 @@ func TestCaptureToPipe(t *testing.T) {
 	}
 }
 
-// TestCaptureWithoutDirectIO captures to a file system that takes none, such as the
-// one of /tmp often is: the kernel copies, and the summary says so.
+// TestCaptureWithoutDirectIO: on a file system without direct I/O, as /tmp often is, the kernel
+// copies, and the summary says so.
 func TestCaptureWithoutDirectIO(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -60,8 +59,8 @@ func TestCaptureWithoutDirectIO(t *testing.T) {
 	}
 }
 
-// TestCaptureFails: a capture that ends because it cannot go on says so, also by
-// its exit status, and still sums up.
+// TestCaptureFails: a capture that fails reports the error, exits with a failure status, and still
+// prints its summary.
 func TestCaptureFails(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -83,8 +82,8 @@ func TestCaptureFails(t *testing.T) {
 	}
 }
 
-// TestCaptureFromScript: a shell that runs a script ignores SIGINT for what it starts in
-// the background. The signal ends a capture all the same, as it ends tcpdump.
+// TestCaptureFromScript: SIGINT ends a capture that a shell script started in the background, as it
+// ends tcpdump, although the shell ignores SIGINT for such programs.
 func TestCaptureFromScript(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -113,7 +112,7 @@ func TestCaptureFromScript(t *testing.T) {
 	}
 }
 
-// awaitBytes waits until a file has something in it: the capture is under way.
+// awaitBytes waits until a file has content: the capture is then under way.
 func awaitBytes(file string) {
 	for range 2000 {
 		if info, err := os.Stat(file); err == nil && info.Size() > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestCaptureMirror: pings are answered while they are captured, with their answers, on the
-// interface of the default route.
+// TestCaptureMirror: with a mirror on the interface of the default route, the host still answers
+// pings, and the capture has both pings and answers.
 func TestCaptureMirror(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/strftime"
 )
 
-// rotateFlags are capture's for several files, named as tcpdump's.
+// rotateFlags are the flags of capture for several files, with tcpdump's names.
 type rotateFlags struct {
 	size    string // -C
 	seconds int    // -G
@@ -25,7 +25,7 @@ type rotateFlags struct {
 	command string // -z
 }
 
-// rotate is when files begin and what they are called, for a capture to a file.
+// rotate returns when a capture begins a new file, and how it names files.
 func (f *captureFlags) rotate() (r config.Rotate, err error) {
 	if f.turns == (rotateFlags{}) {
 		return r, nil
@@ -61,12 +61,12 @@ func (f *captureFlags) rotate() (r config.Rotate, err error) {
 	return config.Rotate{Size: size, Every: time.Duration(f.turns.seconds) * time.Second, Files: f.turns.files}, nil
 }
 
-// fileUnits are the units of tcpdump's -C. Without a unit it is millions of bytes.
+// fileUnits are the units of tcpdump's -C. Without a unit it counts millions of bytes.
 var fileUnits = map[byte]uint64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}
 
 const million = 1_000_000
 
-// fileSize reads the size of -C.
+// fileSize parses the size of -C.
 func fileSize(s string) (config.Size, error) {
 	if s == "" {
 		return 0, nil
@@ -107,28 +107,28 @@ func (f *captureFlags) files(to *config.To) (err error) {
 	return nil
 }
 
-// postrotate runs -z's command for each file that is complete.
+// postrotate runs the command of -z for each complete file.
 type postrotate struct {
 	command string
 	errs    io.Writer
 }
 
-// afterwards is what happens with complete files.
+// afterwards returns what to do with complete files.
 func (f *rotateFlags) afterwards(errs io.Writer) *postrotate {
 	return &postrotate{command: f.command, errs: errs}
 }
 
-// lowest is the priority of the command: the capture comes first.
+// lowest is the nice value of the command. The capture has priority over it.
 const lowest = 19
 
-// file begins the command for a file. The capture does not wait for it, not at its end either.
+// file starts the command for a file. The capture never waits for it, not even at its end.
 func (p *postrotate) file(path string) {
 	if p.command == "" {
 		return
 	}
 	cmd := exec.Command(p.command, path)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the capture
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C signals only the capture
 	if err := privsep.StartBare(cmd); err != nil {
 		fmt.Fprintf(p.errs, "-z %s %s: %v\n", p.command, path, err)
 		return

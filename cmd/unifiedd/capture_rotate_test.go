@@ -25,7 +25,7 @@ func heavily(t *testing.T, p *testenv.Pair) {
 		defer close(done)
 		for {
 			for _, f := range frames {
-				_, _ = sender.Send(f) // the interface may be gone by now
+				_, _ = sender.Send(f) // the interface may be gone
 			}
 			select {
 			case <-stop:
@@ -36,7 +36,7 @@ func heavily(t *testing.T, p *testenv.Pair) {
 	}()
 }
 
-// inDir are the names of the files in a directory, hidden ones too.
+// inDir returns the names of the files in a directory, including hidden ones.
 func inDir(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -49,7 +49,7 @@ func inDir(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// capinfos is what capinfos says of a file under a heading, followed by what stands between.
+// capinfos returns the value that capinfos prints after a heading and the text between.
 func capinfos(t *testing.T, file, heading, between string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "capinfos"), "-M", file).CombinedOutput()
@@ -64,7 +64,8 @@ func capinfos(t *testing.T, file, heading, between string) string {
 	return ""
 }
 
-// TestCaptureSnaplen keeps the beginning of packets, and the length each had.
+// TestCaptureSnaplen: a capture with a snap length keeps the beginning of each packet, and its
+// original length.
 func TestCaptureSnaplen(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -93,7 +94,8 @@ func TestCaptureSnaplen(t *testing.T) {
 	}
 }
 
-// TestCaptureFileCount: what tcpdump calls its files with -C and -W is what ours are called, a ring of them at most as large as was said.
+// TestCaptureFileCount: with -C and -W files have the names that tcpdump gives them, and a ring
+// keeps at most the requested number.
 func TestCaptureFileCount(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -133,7 +135,8 @@ func TestCaptureFileCount(t *testing.T) {
 	}
 }
 
-// TestCaptureFileTimes begins a file every second, called after it, and ends with the second one.
+// TestCaptureFileTimes: a capture begins a file every second, named after its time, and ends with
+// the second file.
 func TestCaptureFileTimes(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestCaptureSeveral captures from two interfaces to one file, which says which packet is whose; the export has them in the order of their times.
+// TestCaptureSeveral: a capture from two interfaces to one file records the interface of each
+// packet. The export has the packets in the order of their times.
 func TestCaptureSeveral(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -69,14 +70,15 @@ func TestCaptureSeveral(t *testing.T) {
 	}
 	checkComments(t, file)
 	checkComments(t, ordered)
-	for _, name := range []string{p.B.Ifname, "other1"} { // free again, with the program gone
+	for _, name := range []string{p.B.Ifname, "other1"} { // free again, without the program
 		testenv.Wait(t, 10*time.Second, "no program on "+name, func() bool {
 			return !strings.Contains(p.B.Run(t, "ip", "link", "show", "dev", name), "xdp")
 		})
 	}
 }
 
-// checkComments: our reader and tshark both find the comments of each interface, and ours that of the file.
+// checkComments checks that our reader and tshark find the comments of each interface, and that
+// ours finds the file's comment.
 func checkComments(t *testing.T, file string) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -94,7 +96,7 @@ func checkComments(t *testing.T, file string) {
 	}
 	head, err := pcapng.ReadHead(bytes.NewReader(raw), int64(len(raw)))
 	if err != nil {
-		return // an export without marks
+		return // an export has no marks
 	}
 	if head.Comment() != "case 7" {
 		t.Errorf("the file says %q of itself", head.Comment())
@@ -107,7 +109,7 @@ func checkComments(t *testing.T, file string) {
 	}
 }
 
-// TestCommentOfNone: a comment that belongs to no interface is refused.
+// TestCommentOfNone: capture refuses a comment without an interface before it.
 func TestCommentOfNone(t *testing.T) {
 	var out, errs strings.Builder
 	if status := run([]string{"capture", "--ifcomment", "x", "-i", "eth0", "-w", "-"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "the -i before it") {

@@ -13,7 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestCaptureFileSizes: files of -C have no more bytes than that, and few less, also where that is less than a mebibyte.
+// TestCaptureFileSizes: with -C no file has more bytes than the limit, and only slightly fewer,
+// even if the limit is below a mebibyte.
 func TestCaptureFileSizes(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -50,7 +51,7 @@ func TestCaptureFileSizes(t *testing.T) {
 	}
 }
 
-// TestCapturePostrotate: -z gets each file, when it is complete.
+// TestCapturePostrotate: the command of -z runs for each file once it is complete.
 func TestCapturePostrotate(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -81,7 +82,7 @@ func TestCapturePostrotate(t *testing.T) {
 	}
 }
 
-// TestCaptureSignal: SIGUSR1 has a capture say how far it is.
+// TestCaptureSignal: on SIGUSR1 a capture prints its progress.
 func TestCaptureSignal(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -109,7 +110,8 @@ func TestCaptureSignal(t *testing.T) {
 	}
 }
 
-// TestTcpdumpHabits: what people type who know tcpdump does what they expect, or says why not and what to do.
+// TestTcpdumpHabits: command lines that tcpdump's users know work as expected, or fail with the
+// reason and the remedy.
 func TestTcpdumpHabits(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string
@@ -135,7 +137,8 @@ func TestTcpdumpHabits(t *testing.T) {
 	}
 }
 
-// TestStopOnFullDisk: a capture that is to end and cannot write says what it waits for, and that a second Ctrl-C ends it; which it does.
+// TestStopOnFullDisk: a capture that cannot write at its end reports what it waits for, and that a
+// second Ctrl-C ends it at once. The second Ctrl-C does.
 func TestStopOnFullDisk(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

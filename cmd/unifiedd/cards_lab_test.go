@@ -9,8 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/labenv"
 )
 
-// TestZeroCopyIsTold: of a card on which zero copy works, status and doctor say so; of
-// others they say why it does not.
+// TestZeroCopyIsTold: status and doctor report zero copy for a card that has it. For other cards
+// they report why it is missing.
 func TestZeroCopyIsTold(t *testing.T) {
 	for _, form := range []labenv.Form{labenv.IgbZeroCopy, labenv.VirtioZeroCopy, labenv.VirtioRefused} {
 		t.Run(form.Name, func(t *testing.T) {
@@ -18,7 +18,7 @@ func TestZeroCopyIsTold(t *testing.T) {
 				t.Skip("short: virtio grants it, too, and faster")
 			}
 			form.Instead(t)
-			t.Run("", func(t *testing.T) { zeroCopyIsTold(t, form) }) // the daemon ends before the cards go back
+			t.Run("", func(t *testing.T) { zeroCopyIsTold(t, form) }) // a subtest, so that the daemon ends before the cards are moved back
 		})
 	}
 }
@@ -52,7 +52,7 @@ func zeroCopyIsTold(t *testing.T, form labenv.Form) {
 	}
 }
 
-// line is the first line of a text with these words.
+// line returns the first line of a text that contains these words.
 func line(text, words string) string {
 	for l := range strings.Lines(text) {
 		if strings.Contains(l, words) {

@@ -54,12 +54,12 @@ func loadConfig(file string) (*config.Config, error) {
 	return config.Load(file, configOptions())
 }
 
-// configOptions check what is in a configuration with the parts that will use it.
+// configOptions let a configuration be checked by the packages that will use it.
 func configOptions() config.Options {
 	return config.Options{CheckFilter: checkFilter, CheckObject: checkObject, FindInterface: netdev.Find}
 }
 
-// checkFilter compiles a filter, so that one which is too large is found as well.
+// checkFilter compiles a filter, which also finds filters that are too large.
 func checkFilter(expr string, of linktype.Type) error {
 	e, err := filter.ParseFor(of, expr)
 	if err != nil {
@@ -69,8 +69,8 @@ func checkFilter(expr string, of linktype.Type) error {
 	return err
 }
 
-// understood is a line for each flow with a filter: what the filter is taken for, with everything
-// that may be left out.
+// understood returns a line for each flow with a filter: the filter as it is interpreted, with all
+// optional parts written out.
 func understood(c *config.Config) string {
 	var b strings.Builder
 	for _, f := range c.Flows {
@@ -87,17 +87,17 @@ func understood(c *config.Config) string {
 	return b.String()
 }
 
-// rulesFor is how many rules of a card an expression comes to.
+// rulesFor returns how many rules of a card an expression needs.
 func rulesFor(expr string) int {
 	e, err := filter.Parse(expr)
 	if err != nil {
 		return 0
 	}
-	all, _ := e.Tuples() // checked before
+	all, _ := e.Tuples() // the configuration check has found errors
 	return len(all)
 }
 
-// spelledOut is a filter with everything that may be left out, if it is one.
+// spelledOut returns a filter with all optional parts written out, or expr if it is not a valid filter.
 func spelledOut(expr string) string {
 	e, err := filter.Parse(expr)
 	if err != nil {
@@ -106,7 +106,8 @@ func spelledOut(expr string) string {
 	return e.String()
 }
 
-// checkObject reads an object as a flow does; what the verifier says of it only a flow learns.
+// checkObject reads an object as a flow does. It does not load it, so only a flow finds errors of
+// the verifier.
 func checkObject(file, program string) (digest string, err error) {
 	o, err := bpf.ReadObject(file, program)
 	if errors.Is(err, fs.ErrPermission) {
@@ -118,13 +119,13 @@ func checkObject(file, program string) (digest string, err error) {
 	return o.Digest(), nil
 }
 
-// summary is a configuration in a few words.
+// summary describes a configuration in a few words.
 func summary(c *config.Config) string {
 	return fmt.Sprintf("%s, %s, region %s on %s pages",
 		plural(len(c.Flows), "flow"), plural(len(c.Workers), "worker"), c.Region.Size, c.Region.Pages)
 }
 
-// plural is a number of things.
+// plural returns a number with the name of what it counts.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

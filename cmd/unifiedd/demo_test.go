@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// demoProgram is a demo in a process of its own.
+// demoProgram is a demo in a separate process.
 type demoProgram struct {
 	*exec.Cmd
 	out bytes.Buffer
@@ -35,13 +35,13 @@ func startDemo(t *testing.T) *demoProgram {
 	return d
 }
 
-// namespaces are those of the demo that are there.
+// namespaces returns the demo's namespaces that exist.
 func (d *demoProgram) namespaces() []string {
 	found, _ := filepath.Glob(fmt.Sprintf("/run/netns/unifiedd-demo-%d-*", d.Process.Pid))
 	return found
 }
 
-// nothingLeft fails the test when the demo left something.
+// nothingLeft fails the test if the demo left anything behind.
 func (d *demoProgram) nothingLeft(t *testing.T) {
 	t.Helper()
 	files, err := os.ReadDir(d.dir)
@@ -64,8 +64,8 @@ func TestDemo(t *testing.T) {
 	d.nothingLeft(t)
 }
 
-// TestDemoKilledAndInterrupted kills a demo, so that it leaves what it has made, and
-// interrupts the next one, which takes everything back.
+// TestDemoKilledAndInterrupted: a killed demo leaves behind what it has made. The next demo removes
+// it, even if it is interrupted.
 func TestDemoKilledAndInterrupted(t *testing.T) {
 	testenv.Long(t, "no more races than in a capture")
 	killed := startDemo(t)
@@ -76,7 +76,7 @@ func TestDemoKilledAndInterrupted(t *testing.T) {
 	_ = killed.Wait()
 	next := startDemo(t)
 	testenv.Wait(t, time.Minute, "the second demo's namespaces", func() bool { return len(next.namespaces()) == 2 })
-	time.Sleep(time.Second) // somewhere in the capture
+	time.Sleep(time.Second) // some time into the capture
 	if err := next.Process.Signal(unix.SIGINT); err != nil {
 		t.Fatal(err)
 	}

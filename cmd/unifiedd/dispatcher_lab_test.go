@@ -19,8 +19,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// dispatched is a daemon in a process of its own, as an ordinary user and with the few capabilities that its parent process leaves it, whose flow
-// runs beside programs that libxdp's tools have loaded.
+// dispatched is a daemon in a separate process. It runs as an ordinary user with the few capabilities that
+// its parent process leaves it. Its flow runs beside programs that libxdp's tools have loaded.
 type dispatched struct {
 	*testing.T
 	pair   *testenv.Pair
@@ -31,7 +31,7 @@ type dispatched struct {
 	log    bytes.Buffer
 }
 
-// nobody is the user that the daemon runs as.
+// nobody is the user of the daemon.
 const nobody = 65534
 
 func newDispatched(t *testing.T) *dispatched {
@@ -52,7 +52,7 @@ func newDispatched(t *testing.T) *dispatched {
 	return d
 }
 
-// write writes a configuration that takes what matches a filter.
+// write writes a configuration that takes the packets of a filter.
 func (d *dispatched) write(filter string) {
 	d.Helper()
 	text := fmt.Sprintf(`
@@ -69,7 +69,7 @@ flows:
 	}
 }
 
-// start starts the daemon, and waits until its flow runs.
+// start starts the daemon and waits until its flow runs.
 func (d *dispatched) start() {
 	d.Helper()
 	d.log.Reset()
@@ -84,13 +84,13 @@ func (d *dispatched) start() {
 	})
 }
 
-// ask runs a command that asks the daemon something.
+// ask runs a command that queries the daemon.
 func (d *dispatched) ask(command string) (string, error) {
 	out, err := exec.Command(testenv.Tool(d, "unifiedd"), command, "--socket", filepath.Join(d.dir, "control.sock")).CombinedOutput()
 	return string(out), err
 }
 
-// child is the daemon, whose parent is the parent process.
+// child returns the process ID of the daemon itself, below its parent process.
 func (d *dispatched) child() int {
 	d.Helper()
 	pid := d.cmd.Process.Pid
@@ -113,7 +113,7 @@ func (d *dispatched) child() int {
 	}
 }
 
-// kill has the kernel end the daemon, and waits for the parent process to end.
+// kill kills the daemon and waits until its parent process ends.
 func (d *dispatched) kill() {
 	d.Helper()
 	_ = unix.Kill(d.child(), unix.SIGKILL)
@@ -121,7 +121,7 @@ func (d *dispatched) kill() {
 	d.cmd = nil
 }
 
-// killBoth ends the parent process, too, which has no time to tidy up.
+// killBoth also kills the parent process, before it can clean up.
 func (d *dispatched) killBoth() {
 	d.Helper()
 	daemon := d.child()
@@ -132,19 +132,21 @@ func (d *dispatched) killBoth() {
 	d.cmd = nil
 }
 
-// pings reports whether end B answers, whose kernel gets the packets then.
+// pings reports whether end B answers. It does if its kernel gets the packets.
 func (d *dispatched) pings() bool {
 	return d.pair.A.Command("ping", "-c", "2", "-i", "0.05", "-W", "1", d.pair.B.IP.String()).Run() == nil
 }
 
-// answers waits until end B answers, or no longer does.
+// answers waits until end B answers, or no longer answers.
 func (d *dispatched) answers(want bool, when string) {
 	d.Helper()
 	testenv.Wait(d, 10*time.Second, fmt.Sprintf("answers %v, %s", want, when), func() bool { return d.pings() == want })
 }
 
-// TestDispatcherDaemon: a daemon joins libxdp's dispatcher, exchanges its filter there and leaves it with the capabilities that it keeps. When it is killed, its
-// parent process takes its program out; when both are, that lets all packets pass to those behind it and to the kernel, and the next start takes it out.
+// TestDispatcherDaemon: a daemon joins libxdp's dispatcher, exchanges its filter there and leaves
+// it, with the capabilities that it keeps. If the daemon is killed, its parent process removes its
+// program. If both are killed, the program passes all packets to later programs and the kernel, and
+// the next start removes it.
 func TestDispatcherDaemon(t *testing.T) {
 	d := newDispatched(t)
 	d.others.Load(t, testenv.OtherPass)
@@ -210,7 +212,8 @@ func TestDispatcherDaemon(t *testing.T) {
 	}
 }
 
-// TestDispatcherCapture: the capture command joins when it is asked to, and says how where it is not.
+// TestDispatcherCapture: the capture command joins a dispatcher if it is asked to. Otherwise it
+// reports how to.
 func TestDispatcherCapture(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)

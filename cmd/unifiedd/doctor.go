@@ -41,8 +41,7 @@ stays behind. With a configuration, its needs are the measure. The exit status i
 	return c
 }
 
-// examine prints the doctor's report. A failed check is the exit status, not a
-// message.
+// examine prints the doctor's report. A failed check sets the exit status and prints no further message.
 func examine(w io.Writer, o doctor.Options, asJSON bool) error {
 	report := doctor.Examine(o)
 	var err error
@@ -57,7 +56,7 @@ func examine(w io.Writer, o doctor.Options, asJSON bool) error {
 	return err
 }
 
-// isTerminal reports whether what is written to w is read by a person.
+// isTerminal reports whether w is a terminal, so that a person reads the output.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -13,17 +13,17 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// asNobody is a command line of this program, run by a user without any rights.
+// asNobody returns a command line of this program for a user without rights.
 func asNobody(args ...string) *exec.Cmd {
 	return &exec.Cmd{
-		Path:        "/proc/self/exe", // which the user could not reach by its path
+		Path:        "/proc/self/exe", // the user may lack access to the program's path
 		Args:        append([]string{"unifiedd"}, args...),
 		Dir:         "/",
 		SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}},
 	}
 }
 
-// TestDoctorOfNobody: without rights the doctor still answers, and names them.
+// TestDoctorOfNobody: without rights the doctor still answers, and names the missing rights.
 func TestDoctorOfNobody(t *testing.T) {
 	testenv.Root(t)
 	cmd := asNobody("doctor", "--json", "-i", "lo", "--disk", "/")

@@ -22,7 +22,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// exportFlags are export's.
+// exportFlags are the flags of export.
 type exportFlags struct {
 	read     []string
 	file     string
@@ -50,7 +50,7 @@ behind an @. FILTER is tcpdump's, as in
 'unifiedd capture'.`,
 		Example: `  unifiedd export -r /dev/nvme0n1 -w feed.pcapng --from 14:05 udp port 5000
   unifiedd export -r md-20261120T140500Z-000001.pcapng -w - | tshark -r -`,
-		PreRunE: func(_ *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
+		PreRunE: func(_ *cobra.Command, args []string) (err error) { // an error here is a usage error
 			want, err = f.choose(strings.Join(args, " "), time.Now())
 			return err
 		},
@@ -70,7 +70,7 @@ behind an @. FILTER is tcpdump's, as in
 	return c
 }
 
-// choose makes a selection of the flags.
+// choose converts the flags to a selection.
 func (f *exportFlags) choose(text string, now time.Time) (s export.Select, err error) {
 	if s.From, err = instant("--from", f.from, now); err != nil {
 		return s, err
@@ -109,7 +109,7 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
-	var cut error // of captures that end early, all of which that is there is exported
+	var cut error // of captures that are truncated; their existing packets are exported
 	defer func() { err = errors.Join(err, end(err == nil), cut) }()
 	x := export.New(to, want)
 	for _, name := range f.read {
@@ -130,8 +130,8 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	return errors.Join(err, flushed)
 }
 
-// output is where the packets go, and what ends it: a file gets its name only when all went well. What is read is never written to,
-// and neither is a device.
+// output returns the writer for packets and the function that ends it. A file gets its name only if
+// the export succeeded. output refuses an input file and a block device.
 func (f *exportFlags) output(stdout io.Writer) (to io.Writer, end func(well bool) error, err error) {
 	stays := func(bool) error { return nil }
 	switch f.file {
@@ -195,10 +195,11 @@ func exportFrom(x *export.Exporter, name string, stderr io.Writer) error {
 	return x.AddRing(in, found.Ring)
 }
 
-// errHeadless says that a segment's head cannot be read.
+// errHeadless reports that a segment's head cannot be read.
 var errHeadless = errors.New("the head is not readable: its packets are missing or incomplete")
 
-// exportHeadless exports a file that is no segment. If it was one, as much of it is exported as others read.
+// exportHeadless exports a file without a valid segment head. If the file was a segment, it exports
+// as much as other readers can read, and returns errHeadless.
 func exportHeadless(x *export.Exporter, in *os.File, size int64, name string) error {
 	ours := pcapng.LikeSegment(name)
 	err := pcapng.EachMark(in, min(size, pcapng.MaxHeadLen), func(pcapng.Batch) bool { ours = true; return false })
@@ -213,16 +214,16 @@ func exportHeadless(x *export.Exporter, in *os.File, size int64, name string) er
 	return errHeadless
 }
 
-// isPipe reports whether a name is of a pipe.
+// isPipe reports whether a name refers to a pipe.
 func isPipe(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode()&fs.ModeNamedPipe != 0
 }
 
-// leastCapture is how long a capture without packets is.
+// leastCapture is the length of a capture without packets, in bytes.
 const leastCapture = 24
 
-// exportCapture exports what another program captured, compressed or not.
+// exportCapture exports a capture of another program, compressed or not.
 func exportCapture(x *export.Exporter, name string) error {
 	in, err := capinput.Open(context.Background(), name)
 	if err != nil {

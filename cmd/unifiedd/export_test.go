@@ -15,10 +15,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// begin is the time of packet 0; each is one second behind the one before.
+// begin is the time of packet 0. Each packet is one second later than the one before.
 var begin = time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC)
 
-// datagram is a frame to a UDP port: even packets to 53, odd ones to 5000.
+// datagram returns a frame to a UDP port: 53 for even packets, 5000 for odd ones.
 func datagram(i uint64) []byte {
 	p := make([]byte, 60)
 	binary.BigEndian.PutUint16(p[12:], 0x0800)
@@ -32,7 +32,7 @@ func datagram(i uint64) []byte {
 	return p
 }
 
-// captured is a segment with one batch of packets from first on.
+// captured returns a segment with one batch of n packets, numbered from first.
 func captured(t *testing.T, id pcapng.SegmentID, numbered bool, base, first, n uint64, queue string) []byte {
 	t.Helper()
 	out, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "eth1", Description: queue, LinkType: 1}},
@@ -64,8 +64,8 @@ func captured(t *testing.T, id pcapng.SegmentID, numbered bool, base, first, n u
 	return out
 }
 
-// ringFile is a file with a ring of three segments: packets 0 to 19, 20 to 39 of another
-// interface, and 40 to 59.
+// ringFile makes a file with a ring of three segments: packets 0 to 19, packets 20 to 39 of another
+// interface, and packets 40 to 59.
 func ringFile(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "ring")
@@ -90,7 +90,7 @@ func ringFile(t *testing.T) string {
 	return name
 }
 
-// exportTo runs export and returns the numbers of the packets in what it wrote.
+// exportTo runs export and returns the numbers of the packets that it wrote.
 func exportTo(t *testing.T, args ...string) (numbers []uint64, interfaces map[int]int, said string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.pcapng")
@@ -147,7 +147,7 @@ func TestExportRing(t *testing.T) {
 	}
 }
 
-// TestExportDamaged reads a ring whose superblock is gone and one batch of which is torn.
+// TestExportDamaged: export reads a ring without a superblock and with a torn batch.
 func TestExportDamaged(t *testing.T) {
 	name := ringFile(t)
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
@@ -155,7 +155,7 @@ func TestExportDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, at := range []int64{20, 1<<20 + 2<<20 + 1000} { // generation 7 is in the slot behind the first
+	for _, at := range []int64{20, 1<<20 + 2<<20 + 1000} { // generation 7 is in the slot after the first
 		if _, err := f.WriteAt([]byte{0xee, 0xee, 0xee, 0xee}, at); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestExportDamaged(t *testing.T) {
 	}
 }
 
-// TestExportSegments reads segment files in the order given.
+// TestExportSegments: export reads segment files in the given order.
 func TestExportSegments(t *testing.T) {
 	var args []string
 	for i := range uint64(2) {
@@ -181,7 +181,8 @@ func TestExportSegments(t *testing.T) {
 	}
 }
 
-// TestExportHeadless: a segment whose head is damaged, in a file and on a ring, is a gap that export tells of, and all others are exported.
+// TestExportHeadless: export reports a segment with a damaged head as a gap, in a file and on a
+// ring, and exports all others.
 func TestExportHeadless(t *testing.T) {
 	dir := t.TempDir()
 	var names []string

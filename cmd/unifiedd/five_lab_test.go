@@ -15,14 +15,15 @@ import (
 
 //lab:program selftests/unified-flow-test
 
-// The cards that packets come by; the first one has the Soft-RoCE device, too.
+// The cards that receive packets. The first one also has the Soft-RoCE device.
 var (
 	capturedBy = labenv.Wire{Card: "igb1", Here: "10.79.1.2", There: "10.79.1.1"}
 	fedBy      = labenv.Wire{Card: "virtio0", Here: "10.79.2.2", There: "10.79.2.1"}
 )
 
-// TestFiveFlows runs all five flows in one daemon on what they are for: cards with zero copy where the kernel has it, verbs of
-// the kernel, and NVMe disks by their nodes, one for each flow that has a disk. Programs at the far ends verify every byte.
+// TestFiveFlows: one daemon runs all five flows on the hardware they are made for: cards (with zero
+// copy if the kernel has it), kernel verbs, and NVMe disks through their nodes, one for each flow
+// with a disk. Programs at the far ends verify every byte.
 func TestFiveFlows(t *testing.T) {
 	const region, peers = 48 << 20, 24 << 20
 	testenv.HugePages(t, region+peers)
@@ -55,7 +56,8 @@ func TestFiveFlows(t *testing.T) {
 	}
 }
 
-// copiesNothing: neither we nor the kernel copy a byte of a flow, but for what reaches a card whose driver has no zero copy.
+// copiesNothing checks that neither the daemon nor the kernel copies a byte of a flow. The
+// exception is a card whose driver has no zero copy.
 func copiesNothing(t *testing.T, f *status.Flow) {
 	if f.Bytes == 0 {
 		t.Error("nothing went through")

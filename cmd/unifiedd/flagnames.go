@@ -7,8 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// captureSettings and replaySettings map the settings of the one flow that a
-// command makes to the flags that set them.
+// captureSettings and replaySettings map the settings of a command's flow to the flags that set them.
 var (
 	captureSettings = map[string]string{
 		"from.interface": "-i", "from.interfaces": "-i", "from.filter": "", "from.queues": "--queues", "from.ring": "--ring", "from.steer": "--steer",
@@ -21,8 +20,8 @@ var (
 	}
 )
 
-// byFlag returns a configuration error with the user's flags in place of the
-// settings of the first flow. Other errors are returned unchanged.
+// byFlag returns a configuration error that names the user's flags instead of the settings of the
+// first flow. It returns other errors unchanged.
 func byFlag(err error, flags map[string]string) error {
 	all, ok := errors.AsType[*config.Errors](err)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestErrorsNameFlags checks that capture and replay name the flag that is
-// wrong, and not a setting of a file that the user does not have.
+// TestErrorsNameFlags: capture and replay name the wrong flag, and not a setting of a file that the
+// user does not have.
 func TestErrorsNameFlags(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -22,16 +22,16 @@ import (
 
 const (
 	servedNQN = "nqn.2026-01.com.example:verbs"
-	besideNQN = "nqn.2026-01.com.example:beside" // at the same address
+	besideNQN = "nqn.2026-01.com.example:beside" // served at the same address
 )
 
-// TestHostsOnVerbs: a daemon with a configuration of one flow is a target on a device of the kernel's, whose initiator finds it, connects, writes, reads
-// and leaves; status says so.
+// TestHostsOnVerbs: a daemon with one flow is an NVMe target on a kernel RDMA device. The kernel's
+// initiator discovers it, connects, writes, reads and disconnects. The status shows that.
 func TestHostsOnVerbs(t *testing.T) {
 	const address = "10.79.0.1"
 	testenv.HugePages(t, 66<<20)
 	device := labenv.SoftRoCE(t, "virtio0", address+"/24")
-	t.Cleanup(func() { labenv.RDMAAtRest(t, device, "cq") }) // the initiator keeps completion queues for others
+	t.Cleanup(func() { labenv.RDMAAtRest(t, device, "cq") }) // the initiator keeps completion queues for later use
 	dir := t.TempDir()
 	file, socket := filepath.Join(dir, "hosts.yaml"), filepath.Join(dir, "control.sock")
 	first, second, beside := labenv.Map(t, 64<<20).Path, labenv.Map(t, 8<<20).Path, labenv.Map(t, 4<<20).Path
@@ -95,7 +95,7 @@ flows:
 			t.Errorf("reload ends with %d: %s\n%s", code, errs, said)
 		}
 	}
-	if !testing.Short() { // on RoCE in software a host made by hand has them come and go always
+	if !testing.Short() { // the short form tests this with a simulated host on RoCE in software
 		comeAndGo(t, disk, change)
 	}
 	tool(t, "nvme", append([]string{"connect", "-n", besideNQN}, to...)...)
@@ -117,7 +117,8 @@ flows:
 	}
 }
 
-// comeAndGo has the second namespace come and go by reloads, which the kernel hears of and follows. To the first one it writes and verifies meanwhile.
+// comeAndGo adds and removes the second namespace by reloads. The kernel gets an event each time
+// and follows. The host writes to the first namespace during that time and verifies it.
 func comeAndGo(t *testing.T, disk string, second func(there bool)) {
 	t.Helper()
 	other := strings.TrimSuffix(disk, "n1") + "n2"
@@ -141,12 +142,12 @@ func comeAndGo(t *testing.T, disk string, second func(there bool)) {
 		t.Error(err)
 	}
 	err := busy.Wait()
-	if status, _ := busy.ProcessState.Sys().(syscall.WaitStatus); err != nil && status.Signal() != syscall.SIGINT && status.ExitStatus() != 128 { // it ends in one way or the other when it is told to, as it was
+	if status, _ := busy.ProcessState.Sys().(syscall.WaitStatus); err != nil && status.Signal() != syscall.SIGINT && status.ExitStatus() != 128 { // after SIGINT fio ends by the signal or with status 128
 		t.Errorf("fio: %v\n%s", err, &said)
 	}
 }
 
-// tool runs a program that must work.
+// tool runs a program that must succeed.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, name), args...).CombinedOutput()
@@ -156,7 +157,7 @@ func tool(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// hostDisk waits for the disk that the kernel has made of the namespace.
+// hostDisk waits for the kernel's disk of the namespace.
 func hostDisk(t *testing.T, nqn string) (disk string) {
 	t.Helper()
 	testenv.Wait(t, testenv.Within(30*time.Second), "the namespace", func() bool {

@@ -27,14 +27,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// keepAlive is how long a host may be silent.
+// keepAlive is the keep-alive timeout of a host.
 const keepAlive = 2 * time.Second
 
-// waitLimit is for the kernel's initiator, which tries once a second and is seconds about each try.
+// waitLimit fits the kernel's initiator, which tries once a second and takes seconds for each try.
 const waitLimit = 12 * time.Second
 
-// TestHostsReturn has the daemon killed, and then the wire to its host cut, under writes of the kernel's initiator, UNIFIEDD_KILLS times each. The initiator comes
-// back by itself, whoever writes notices nothing but a pause and reads what was acknowledged, and nothing that the one before had is left.
+// TestHostsReturn: while the kernel's initiator writes, the test kills the daemon and then cuts the
+// wire to the host, UNIFIEDD_KILLS times each. The initiator reconnects by itself. Its writers only
+// see a pause, and read what was acknowledged. Nothing of the killed daemon is left.
 func TestHostsReturn(t *testing.T) {
 	begin := time.Now()
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", 1), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
@@ -43,10 +44,10 @@ func TestHostsReturn(t *testing.T) {
 	testenv.HugePages(t, 66<<20)
 	r := &returning{T: t, wire: wire, random: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir()}
 	r.device = labenv.SoftRoCE(t, wire.Card, wire.Here+"/24")
-	initiator := labenv.SoftRoCE(t, "virtio1", wire.There+"/24") // the fellow
+	initiator := labenv.SoftRoCE(t, "virtio1", wire.There+"/24") // on the fellow card
 	t.Cleanup(func() {
 		labenv.RDMAAtRest(t, r.device)
-		labenv.RDMAAtRest(t, initiator, "cq") // the initiator keeps completion queues for others
+		labenv.RDMAAtRest(t, initiator, "cq") // the initiator keeps completion queues for later use
 	})
 	wire.Around(t)
 	r.pages = r.freePages()
@@ -55,7 +56,7 @@ func TestHostsReturn(t *testing.T) {
 	disk := r.connect()
 	beside := r.beside(disk)
 	r.writers = startWriters(t, disk)
-	t.Cleanup(r.disconnect) // in front of the writers' end, which else may wait for ever
+	t.Cleanup(r.disconnect) // runs before the writers' cleanup, which could otherwise wait forever
 	r.writers.goOn(t)
 	r.busy = r.observe()
 	if r.idle.queuePairs != 0 || r.busy.queuePairs != queues {
@@ -76,36 +77,36 @@ func TestHostsReturn(t *testing.T) {
 	r.onDisk()
 }
 
-// queues are those of the host: the admin queue, and two for I/O.
+// queues is the number of the host's queues: the admin queue, and two for I/O.
 const queues = 3
 
-// returning is a daemon that comes again, and a host that does.
+// returning is a daemon that is killed and started again, and a host that reconnects.
 type returning struct {
 	*testing.T
 	wire    labenv.Wire
-	device  string // the daemon's, by which it serves
+	device  string // RDMA device of the daemon
 	random  *rand.Rand
 	dir     string
 	daemon  *exec.Cmd
 	said    *bytes.Buffer
-	pages   int64 // huge pages that were free before
+	pages   int64 // huge pages that were free at the start
 	writers *writers
 
-	connected bool // the initiator is, or tries to be
+	connected bool // the initiator is connected, or tries to connect
 
-	idle, busy held // without a host, and with it
+	idle, busy held // without a host, and with one
 }
 
-// held is what the daemon has at one moment.
+// held is the daemon's use of resources at one moment.
 type held struct {
 	queuePairs int
-	resources  map[string]int   // of the device, as the kernel counts
+	resources  map[string]int   // of the device, counted by the kernel
 	owners     map[string]int64 // of frames
 }
 
 func (r *returning) socket() string { return filepath.Join(r.dir, "control.sock") }
 
-// launch starts a daemon on a disk, and waits until it serves.
+// launch starts a daemon on a disk and waits until it serves.
 func (r *returning) launch(disk string) {
 	r.Helper()
 	file := filepath.Join(r.dir, "unifiedd.yaml")
@@ -134,7 +135,7 @@ flows:
 	r.until("the flow to run", func(f *status.Daemon) bool { return f.Flows[0].State == status.Running })
 }
 
-// kill ends the daemon and who started it at once, if they are there.
+// kill kills the daemon and its parent process, if they run.
 func (r *returning) kill() {
 	if r.daemon != nil {
 		_ = syscall.Kill(-r.daemon.Process.Pid, syscall.SIGKILL)
@@ -143,7 +144,7 @@ func (r *returning) kill() {
 	}
 }
 
-// terminate asks the daemon to end, which it does well.
+// terminate asks the daemon to end. It must end without an error.
 func (r *returning) terminate() {
 	r.Helper()
 	err := r.daemon.Process.Signal(syscall.SIGTERM)
@@ -155,7 +156,7 @@ func (r *returning) terminate() {
 	}
 }
 
-// status asks the daemon, which has its flow.
+// status returns the daemon's status. The daemon must have its flow.
 func (r *returning) status() (s status.Daemon, err error) {
 	b, err := control.Status(r.Context(), r.socket())
 	if err == nil {
@@ -191,7 +192,8 @@ func (r *returning) observe() held {
 	return held{s.RDMA[0].QueuePairs, labenv.RDMAResources(r, r.device), s.Region.Owners}
 }
 
-// connect has the initiator connect, which is to come back by itself from now on, and returns its disk.
+// connect makes the initiator connect and returns its disk. From then on the initiator reconnects
+// by itself.
 func (r *returning) connect() string {
 	r.Helper()
 	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
@@ -209,7 +211,7 @@ func (r *returning) connect() string {
 	return hostDisk(r.T, servedNQN)
 }
 
-// disconnect has the initiator leave, and ends what waits for a path that may never come.
+// disconnect makes the initiator disconnect. That also ends I/O that waits for a path.
 func (r *returning) disconnect() {
 	r.Helper()
 	if r.connected {
@@ -218,7 +220,7 @@ func (r *returning) disconnect() {
 	}
 }
 
-// beside has fio write and verify beside the writers in the long form, until the function it returns is called.
+// beside runs fio beside the writers in the long form, until end is called. fio writes and verifies.
 func (r *returning) beside(disk string) (end func()) {
 	if testing.Short() {
 		return func() {}
@@ -250,14 +252,14 @@ func (r *returning) beside(disk string) (end func()) {
 	}
 }
 
-// moment lets writes and reads go on for a while.
+// moment waits for a random time while the writers continue.
 func (r *returning) moment() {
 	r.Helper()
 	r.writers.goOn(r.T)
 	time.Sleep(time.Duration(r.random.IntN(700)) * time.Millisecond)
 }
 
-// killed kills the daemon and starts it again, by the disk's node and on the block device in turn.
+// killed kills the daemon and starts it again, on the disk's node and on the block device in turn.
 func (r *returning) killed(i uint64) {
 	r.Helper()
 	r.moment()
@@ -266,7 +268,7 @@ func (r *returning) killed(i uint64) {
 	r.nothingLeft()
 	gone := time.Since(begin)
 	disk := labenv.Disk
-	if i%2 == 0 && labenv.Kernel(r) != labenv.Linux61 { // where commands by the node take CAP_SYS_ADMIN, which the daemon has not
+	if i%2 == 0 && labenv.Kernel(r) != labenv.Linux61 { // there, commands to the node take CAP_SYS_ADMIN, which the daemon lacks
 		disk = labenv.DiskPassthrough
 	}
 	r.launch(disk)
@@ -275,7 +277,8 @@ func (r *returning) killed(i uint64) {
 	r.Logf("kill %d: nothing is left after %v, the next one serves after %v, the host is back after %v", i, gone.Round(time.Millisecond), served.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 }
 
-// vanished cuts the wire under a host. One that was leaving by itself then has nothing to be noticed, and is cut off again.
+// vanished cuts the wire to the host. If the host was just disconnecting by itself, the daemon
+// cannot detect the cut. Then vanished cuts again.
 func (r *returning) vanished(i uint64) {
 	r.Helper()
 	for range 3 {
@@ -287,7 +290,8 @@ func (r *returning) vanished(i uint64) {
 	r.Error("the host was leaving by itself at each cut")
 }
 
-// cut cuts the wire until the daemon has given back all that it had for the host, and reports whether it had noticed.
+// cut cuts the wire until the daemon has freed everything that it held for the host. It reports
+// whether the daemon detected the cut.
 func (r *returning) cut(i uint64) bool {
 	r.Helper()
 	r.moment()
@@ -303,13 +307,14 @@ func (r *returning) cut(i uint64) bool {
 	r.wire.Mend(r)
 	r.back()
 	r.Logf("cut %d: gone after %v, by %d hosts that fell silent and %d queues that ended; back after %v", i, gone.Round(time.Millisecond), expired, ended, time.Since(begin).Round(time.Millisecond))
-	if ended+expired == 0 && gone >= keepAlive { // it cannot have been leaving
+	if ended+expired == 0 && gone >= keepAlive { // a host that was disconnecting would have been gone sooner
 		r.Errorf("cut %d: no queue has ended, and no host fallen silent", i)
 	}
 	return ended+expired > 0
 }
 
-// back waits until the host is, with what was acknowledged to it, and the daemon has for it what it had before.
+// back waits until the host is connected again, its disk has what was acknowledged, and the daemon
+// uses the same resources for it as before.
 func (r *returning) back() {
 	r.Helper()
 	r.writers.goOn(r.T)
@@ -321,7 +326,7 @@ func (r *returning) back() {
 	r.resources("with the host", r.busy)
 }
 
-// left waits until the daemon has no host, and what it had without one.
+// left waits until the daemon has no host, and uses the same resources as without one.
 func (r *returning) left(what string) (h status.Hosts) {
 	r.Helper()
 	r.until(what, func(s *status.Daemon) bool {
@@ -339,7 +344,7 @@ func (r *returning) left(what string) (h status.Hosts) {
 	return h
 }
 
-// resources waits until the daemon's device has in use what it had.
+// resources waits until the daemon's device has as many resources in use as in had.
 func (r *returning) resources(when string, had held) {
 	r.Helper()
 	var now map[string]int
@@ -354,7 +359,8 @@ func (r *returning) resources(when string, had held) {
 	})
 }
 
-// nothingLeft: of a daemon that is gone there are no resources of RDMA, no huge pages, and no programs on interfaces.
+// nothingLeft checks that a killed daemon leaves no RDMA resources, no huge pages, and no programs
+// on interfaces.
 func (r *returning) nothingLeft() {
 	r.Helper()
 	labenv.RDMAAtRest(r, r.device)
@@ -383,7 +389,7 @@ func (r *returning) freePages() int64 {
 	return n
 }
 
-// onDisk: what was acknowledged is on the disk itself.
+// onDisk checks that the disk itself has what was acknowledged.
 func (r *returning) onDisk() {
 	r.Helper()
 	f, err := os.OpenFile(labenv.Disk, os.O_RDONLY|unix.O_DIRECT, 0)

@@ -16,26 +16,26 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// writers write to a disk past the kernel's cache and read again what they wrote, side by side. Each knows what every place of its own must hold: what was
-// acknowledged last.
+// writers write concurrently to a disk with direct I/O, and read back what they wrote. Each writer
+// has its own places and knows the last acknowledged version of each.
 type writers struct {
 	all    []*writer
 	stop   atomic.Bool
-	result chan error // of each, nil when it was told to stop
+	result chan error // of each writer; nil if it was told to stop
 }
 
-// writer is one of them, with one operation under way.
+// writer is one writer. It has one operation in flight.
 type writer struct {
 	number   int
-	mu       sync.Mutex // held while an operation is under way
+	mu       sync.Mutex // held while an operation is in flight
 	file     *os.File
 	memory   []byte
-	versions [placesEach]uint64 // by place, acknowledged
+	versions [placesEach]uint64 // the last acknowledged version of each place
 	done     atomic.Uint64      // rounds
 	longest  atomic.Int64       // nanoseconds of a round
 }
 
-// Where writers write: clear of the start of the disk, and of the parts that labenv.Map hands out.
+// The area of the writers. It is clear of the start of the disk, and of the parts that labenv.Map uses.
 const (
 	writersAt  = 64 << 20
 	writerMany = 4
@@ -43,7 +43,7 @@ const (
 	placeSize  = 64 << 10
 )
 
-// sizes are those of places: what fits into a capsule, and what the target fetches.
+// sizes are the sizes of places. Some fit into a capsule; the target reads others by RDMA.
 var sizes = [placesEach]int{4 << 10, 32 << 10, 512, placeSize}
 
 func (w *writer) size(place int) int { return sizes[place] }
@@ -52,7 +52,7 @@ func (w *writer) offset(place int) int64 {
 	return writersAt + int64(w.number*placesEach+place)*placeSize
 }
 
-// startWriters begins to write, and ends with the test.
+// startWriters starts the writers. The end of the test stops them.
 func startWriters(t *testing.T, disk string) *writers {
 	t.Helper()
 	all := &writers{result: make(chan error, writerMany)}
@@ -99,7 +99,7 @@ func (w *writer) run(stop *atomic.Bool) error {
 	return nil
 }
 
-// round writes a place, and reads another that was written before.
+// round writes one place, and reads another that was written before.
 func (w *writer) round(n int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +115,7 @@ func (w *writer) round(n int) error {
 	return nil
 }
 
-// word is what a place has at each 8 bytes of a version.
+// word returns the 8 bytes of a place's version at an offset.
 func (w *writer) word(place int, version uint64, at int) uint64 {
 	return uint64(w.number)<<56 | uint64(place)<<48 | uint64(at/8)<<32 | version&(1<<32-1)
 }
@@ -132,7 +132,7 @@ func (w *writer) write(place int) error {
 	return nil
 }
 
-// read reads a place, which holds what was acknowledged.
+// read reads a place. It must have the last acknowledged version.
 func (w *writer) read(from *os.File, place int) error {
 	version := w.versions[place]
 	if version == 0 {
@@ -151,7 +151,7 @@ func (w *writer) read(from *os.File, place int) error {
 	return nil
 }
 
-// verify reads every place, from the disk that is written to, or from another that must have the same.
+// verify reads every place, from the writers' disk, or from another one that must have the same content.
 func (a *writers) verify(t *testing.T, other *os.File) {
 	t.Helper()
 	for _, w := range a.all {
@@ -169,7 +169,7 @@ func (a *writers) verify(t *testing.T, other *os.File) {
 	}
 }
 
-// goOn waits until each has done some rounds more.
+// goOn waits until each writer has done some more rounds.
 func (a *writers) goOn(t *testing.T) {
 	t.Helper()
 	var until [writerMany]uint64
@@ -191,7 +191,7 @@ func (a *writers) goOn(t *testing.T) {
 	})
 }
 
-// end has them end, and none may have failed.
+// end stops the writers. None may have failed.
 func (a *writers) end(t *testing.T) {
 	t.Helper()
 	a.stop.Store(true)

@@ -38,7 +38,7 @@ protocols asked for. A flow with 'to: {index: true}' makes them itself.`,
 	return c
 }
 
-// runIndex makes indexes, all that can be made.
+// runIndex makes all indexes that it can. It returns the errors of the others.
 func runIndex(ctx context.Context, names []string, beside bool, stdout io.Writer) error {
 	var bad []error
 	for _, name := range names {
@@ -52,15 +52,15 @@ func runIndex(ctx context.Context, names []string, beside bool, stdout io.Writer
 	return errors.Join(bad...)
 }
 
-// indexApart makes an index in a process of its own with the lowest priority. A thread of this
-// process with that priority would delay all others whenever Go stops them.
+// indexApart makes an index in a separate process with the lowest priority. If a thread of this
+// process had that priority, it would delay all other threads whenever the Go runtime stops them.
 func indexApart(ctx context.Context, path string) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "index", "--idle", path)
 	cmd.Args[0] = "unifiedd"
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	start := privsep.StartBare
-	if self, err := caps.Self(); err == nil && self.Effective.Has(caps.DACOverride) { // for a segment that was given away
+	if self, err := caps.Self(); err == nil && self.Effective.Has(caps.DACOverride) { // needed for a segment that was given to another user
 		start = (*exec.Cmd).Start
 	}
 	err := start(cmd)

@@ -15,15 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// talkTuple is a filter for one flow of talk near a packet, over IPv4 and without a tag.
+// talkTuple returns a filter for one flow of talk near packet n, over IPv4 and without a tag.
 func talkTuple(n uint64) string {
 	flow := n / talkLife &^ 15
 	return fmt.Sprintf("host 10.0.%d.%d and host 10.0.255.%d and port %d and port %d",
 		flow%talkHosts>>8, flow%talkHosts&0xff, flow%7, 20000+flow%40000, []int{443, 80, 53}[flow%3])
 }
 
-// TestFindAgain makes a capture of UNIFIEDD_BYTES and its indexes, and exports by time, by 5-tuple, and by both. What comes of the
-// 5-tuple is what tcpdump finds when it reads all, and in the long form takes less time than that.
+// TestFindAgain: an export by 5-tuple with indexes finds the packets that tcpdump finds by reading
+// everything, and in the long form takes less time. The capture has UNIFIEDD_BYTES. The test also
+// exports by time, and by time and 5-tuple.
 func TestFindAgain(t *testing.T) {
 	const short = 48 << 20
 	size := setting.Number(t, "UNIFIEDD_BYTES", short)
@@ -77,7 +78,7 @@ func TestFindAgain(t *testing.T) {
 	}
 }
 
-// askTcpdump has tcpdump read all files, one after the other as it must, and write what it finds into one.
+// askTcpdump makes tcpdump read all files, one after the other, and write the matching packets to one file.
 func askTcpdump(t *testing.T, files []string, filter, out string) time.Duration {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "list")
@@ -96,13 +97,13 @@ func askTcpdump(t *testing.T, files []string, filter, out string) time.Duration 
 	return time.Since(begin)
 }
 
-// cold makes a file's next reader read it from the disk.
+// cold removes a file from the page cache.
 func cold(t *testing.T, name string) {
 	t.Helper()
 	for _, name := range []string{name, name + index.Suffix} {
 		f, err := os.Open(name)
 		if err != nil {
-			continue // no index yet
+			continue // the index does not exist yet
 		}
 		if err := f.Sync(); err != nil {
 			t.Fatal(err)
@@ -124,7 +125,7 @@ func indexBytes(t *testing.T, files []string) (n int64) {
 	return n
 }
 
-// processTime is the processors' time of this process.
+// processTime returns the CPU time of this process.
 func processTime() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)

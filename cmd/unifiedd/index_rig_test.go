@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// talk is traffic of many flows that come and go, from a seed, with the Zoo's frames among it.
+// talk is random traffic of many flows that begin and end, with frames of the Zoo among it.
 type talk struct {
 	random *rand.Rand
 	zoo    []testenv.Specimen
@@ -23,9 +23,9 @@ type talk struct {
 }
 
 const (
-	talkers   = 200 // flows at once
-	talkLife  = 20  // packets after which the oldest makes way for a new one
-	talkZoo   = 200 // packets to one of the Zoo
+	talkers   = 200 // concurrent flows
+	talkLife  = 20  // packets after which a new flow replaces the oldest
+	talkZoo   = 200 // packets for each frame of the Zoo
 	talkStep  = time.Microsecond
 	talkHosts = 500
 )
@@ -36,7 +36,7 @@ func newTalk(seed uint64) *talk {
 	return &talk{random: rand.New(rand.NewPCG(seed, 1)), zoo: testenv.Zoo(from, to, 1500), frame: make([]byte, 1514)}
 }
 
-// next is a frame, which dies with the call after.
+// next returns a frame. It is valid until the next call.
 func (k *talk) next() []byte {
 	k.n++
 	if k.n%talkZoo == 0 {
@@ -49,8 +49,8 @@ func (k *talk) next() []byte {
 	return b
 }
 
-// address writes the headers of a flow, in one of its two directions: from a client to one of some servers, in UDP or TCP, one in
-// eight over IPv6, one in sixteen behind a VLAN tag.
+// address writes the headers of a flow in one of its two directions. A flow goes from a client to
+// one of a few servers, in UDP or TCP. One in eight uses IPv6, and one in sixteen has a VLAN tag.
 func (k *talk) address(b []byte, flow uint64, back bool) {
 	clear(b[:min(len(b), 80)])
 	at := 14
@@ -96,12 +96,12 @@ func (k *talk) address(b []byte, flow uint64, back bool) {
 	binary.BigEndian.PutUint16(ip[head+2:], ports[1])
 }
 
-// at is when a packet came.
+// at returns the arrival time of the current packet.
 func (k *talk) at() uint64 { return uint64(begin.Add(time.Duration(k.n) * talkStep).UnixNano()) }
 
 const talkBatch = 128 << 10
 
-// talkSegment writes a closed segment of about so many bytes.
+// talkSegment writes a closed segment of about size bytes.
 func talkSegment(t testing.TB, name string, id byte, size int64, k *talk) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -136,7 +136,7 @@ func talkSegment(t testing.TB, name string, id byte, size int64, k *talk) {
 	}
 }
 
-// talkRecords makes a batch, and says in b what it has.
+// talkRecords appends a batch to out, and sets its fields in b.
 func talkRecords(out []byte, b *pcapng.Batch, k *talk) []byte {
 	out = append(out, make([]byte, pcapng.MinMarkLen)...)
 	b.Packets = 0

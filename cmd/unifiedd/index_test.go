@@ -16,17 +16,17 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// questions are what is asked of a capture of talk, and whether an index can pass over something for it.
+// questions are filters for a capture of talk. narrow says that an index can skip batches for the filter.
 var questions = []struct {
 	filter  string
 	narrow  bool
-	tcpdump bool // whose meaning is the same
+	tcpdump bool // the filter means the same to tcpdump
 }{
 	{"host 10.0.1.7 and port 443", true, true},
 	{"host 10.0.1.7 and host 10.0.255.3 and tcp port 80", true, true},
 	{"src host 10.0.0.77", true, false},
 	{"dst 10.0.0.77 and udp", true, true},
-	{"port 20777", true, false}, // some are behind a tag
+	{"port 20777", true, false}, // some packets have a VLAN tag
 	{"ip and tcp and port 20771 and not vlan", false, false},
 	{"host 2001:db8::33", true, true},
 	{"ip6 host 2001:db8::33 and src port 53", true, true},
@@ -41,13 +41,13 @@ var questions = []struct {
 	{"net 10.0.1.0/24 and dst port 443", false, false},
 	{"portrange 20100-20110", true, false},
 	{"ip6 and udp", false, false},
-	{"host 192.0.2.99", true, true}, // there is none
+	{"host 192.0.2.99", true, true}, // no packet has that address
 	{"port 53", false, false},
 	{"greater 1", false, false},
 }
 
-// TestIndex: what is exported by an index is what is exported without one, packet for packet, and where the words mean the same,
-// what tcpdump finds.
+// TestIndex: an export with an index equals one without, packet for packet. If the filter means the
+// same to tcpdump, it also equals what tcpdump finds.
 func TestIndex(t *testing.T) {
 	dir := t.TempDir()
 	k := newTalk(7)
@@ -87,7 +87,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// exported is what an export wrote and said.
+// exported is the output of an export.
 type exported struct {
 	file            []byte
 	packets, passed int
@@ -99,7 +99,7 @@ var (
 	saidPassed  = regexp.MustCompile(`(\d+) batch(?:es)? passed over`)
 )
 
-// exportOf exports packets of files; not ok: the filter is not one that is understood.
+// exportOf exports packets of files. ok is false if export does not accept the filter.
 func exportOf(t *testing.T, files, more []string, filter string) (a exported, ok bool) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.pcapng")
@@ -155,7 +155,7 @@ func sameAsTcpdump(t *testing.T, files []string, filter string, got exported) {
 	}
 }
 
-// tcpdumpOf is what tcpdump prints of the packets of a file that a filter takes.
+// tcpdumpOf returns what tcpdump prints of the packets of a file that match a filter.
 func tcpdumpOf(t *testing.T, file, filter string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, "tcpdump"), "-r", file, "-n", "-tt", "--nano", "-q", "-e", filter)
@@ -166,8 +166,8 @@ func tcpdumpOf(t *testing.T, file, filter string) string {
 	return string(out)
 }
 
-// TestIndexIsNotTrusted: an index that is not that of the segment as it is, or whose bytes are not what they should be, is not
-// used, and that is said.
+// TestIndexIsNotTrusted: export does not use an index that does not belong to the segment as it is,
+// or that is damaged, and reports it.
 func TestIndexIsNotTrusted(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.pcapng")
@@ -208,7 +208,7 @@ func TestIndexIsNotTrusted(t *testing.T) {
 		}
 	}
 	write(t, file+index.Suffix, whole)
-	write(t, file, segment) // in place, later
+	write(t, file, segment) // changed in place, later
 	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,8 @@ func TestIndexIsNotTrusted(t *testing.T) {
 	}
 }
 
-// TestIndexIsRefused: a segment that is not closed, and what is no segment, have no index made, and nothing is left.
+// TestIndexIsRefused: index refuses a segment that is not closed and a file that is not a segment,
+// and leaves nothing behind.
 func TestIndexIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	open, none, good := filepath.Join(dir, "open.pcapng"), filepath.Join(dir, "none"), filepath.Join(dir, "good.pcapng")
@@ -236,7 +237,7 @@ func TestIndexIsRefused(t *testing.T) {
 	}
 }
 
-// TestIndexOfTorn: batches that are not whole are skipped and counted as without an index.
+// TestIndexOfTorn: an export with an index skips and counts torn batches as one without an index does.
 func TestIndexOfTorn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.pcapng")
 	talkSegment(t, file, 1, 4<<20, newTalk(1))

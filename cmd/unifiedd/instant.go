@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// instants are the forms of a time, but for seconds since 1970.
+// instants are the formats of a time, except seconds since 1970.
 var instants = []string{
 	time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02",
 }
 
-// clocks are times of today.
+// clocks are the formats of a time of today.
 var clocks = []string{"15:04:05", "15:04"}
 
-// instant reads a time as nanoseconds since the epoch; 0 for an empty text.
+// instant parses a time to nanoseconds since the epoch. An empty text gives 0.
 func instant(flag, text string, now time.Time) (uint64, error) {
 	if text == "" {
 		return 0, nil
@@ -58,10 +58,10 @@ func parseInstant(text string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// leastEpoch is how many characters seconds since 1970 have at least without an @: a year has four digits.
+// leastEpoch is the least number of characters of seconds since 1970 without an @. A year has four digits.
 const leastEpoch = 9
 
-// parseAgo reads how long before now: 1h, 90s, 1h30m, 2d.
+// parseAgo parses a duration before now: 1h, 90s, 1h30m, 2d.
 func parseAgo(text string, now time.Time) (time.Time, bool) {
 	days, rest, found := strings.Cut(text, "d")
 	if !found {
@@ -80,7 +80,7 @@ func parseAgo(text string, now time.Time) (time.Time, bool) {
 	return now.AddDate(0, 0, -int(n)).Add(-d), true
 }
 
-// parseEpoch reads seconds since 1970, with up to nine digits behind the point.
+// parseEpoch parses seconds since 1970, with up to nine digits after the point.
 func parseEpoch(text string) (time.Time, bool) {
 	whole, part, _ := strings.Cut(text, ".")
 	seconds, err := strconv.ParseUint(whole, 10, 33)

@@ -10,14 +10,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestTunnels captures on tunnels of the kernel: those whose packets begin with their own IP header give such captures, and the others are
-// refused with their type.
+// TestTunnels: capture works on kernel tunnels whose packets begin with an IP header. It refuses
+// the others and names their type.
 func TestTunnels(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
 	for _, c := range []struct {
 		name, mode, family string
-		says               string // empty: it is captured
+		says               string // empty: capture accepts it
 	}{
 		{"ipip9", "ipip", "-4", ""},
 		{"six9", "any", "-6", ""},

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// barePacket is an IPv4 packet of a protocol, with a number in it.
+// barePacket returns an IPv4 packet of a protocol, with a number in it.
 func barePacket(proto byte, n int) []byte {
 	p := append([]byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, proto, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1}, fmt.Sprintf("%016d", n)...)
 	binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
@@ -66,7 +66,7 @@ func feed(t *testing.T, tun *testenv.Tap) {
 	}()
 }
 
-// count is how many packets of a file tcpdump finds for a filter, and what it says of the file.
+// count returns how many packets of a file match a filter in tcpdump, and what tcpdump says about the file.
 func count(t *testing.T, file, filter string) (n int, says string) {
 	t.Helper()
 	var errs strings.Builder
@@ -79,8 +79,8 @@ func count(t *testing.T, file, filter string) (n int, says string) {
 	return strings.Count(string(out), "\n"), errs.String()
 }
 
-// TestCaptureWithoutEthernet captures on a tun interface: the file says that its packets begin with IP, filters look in the right place, and
-// so do those of export.
+// TestCaptureWithoutEthernet: in a capture from a tun interface the file says that packets begin
+// with IP. Filters of capture and export look in the right place.
 func TestCaptureWithoutEthernet(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -115,13 +115,13 @@ func TestCaptureWithoutEthernet(t *testing.T) {
 	}
 }
 
-// testWriter logs what is written.
+// testWriter writes to the test's log.
 type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(b []byte) (int, error) { w.t.Logf("%s", b); return len(b), nil }
 
-// TestLinkTypesRefused: what needs Ethernet is refused where there is none, with the interface and its type, and so are filters and captures
-// of another link type.
+// TestLinkTypesRefused: settings that need Ethernet are refused on an interface without it, with
+// the interface and its type. Filters and captures of another link type are refused too.
 func TestLinkTypesRefused(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -179,8 +179,8 @@ func holdsAll(text string, words []string) bool {
 	return true
 }
 
-// TestAlternativeNames: an interface may be named by an alternative name, however long, and two flows that name it in two ways share it.
-// The status has its first name and what was configured.
+// TestAlternativeNames: a configuration may use an alternative name of an interface, of any length. Two
+// flows that use different names share the interface. The status has its first name and the configured one.
 func TestAlternativeNames(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -32,12 +32,12 @@ to verify, the log may be written meanwhile; only repair --yes writes to it.`,
 	return c
 }
 
-// checkLog says what is at a path where nothing of a log is.
+// checkLog returns an error that describes what is at the path, if it is not a log.
 func checkLog(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(path + journal.ManifestSuffix); err == nil {
-			return nil // all segments may be missing: the manifest tells
+			return nil // the manifest exists; all segments may be missing
 		}
 		found, e := pcapng.NewNames(path).List()
 		if e == nil && len(found) == 0 {
@@ -59,7 +59,7 @@ func checkLog(path string) error {
 		return nil
 	}
 	if _, err := ring.Find(f, uint64(info.Size())); err == nil {
-		return nil // a copy of a device
+		return nil // a copy of a device with a ring
 	}
 	if _, err := pcapng.ReadHead(f, info.Size()); err != nil {
 		return fmt.Errorf("read log %s: %w (name what to.file of the flow says, its device, or one file)", path, err)
@@ -88,7 +88,7 @@ is missing that the log's manifest names, or when the head of a segment cannot b
 	}
 }
 
-// printReport prints a line for each segment, and the sum.
+// printReport prints a line for each segment, and the totals.
 func printReport(w io.Writer, r *journal.Report) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "segment\trecords\tbytes\tpositions\tvoid\tdamaged\tholes\tcompleted")
@@ -156,8 +156,8 @@ with --raw the payloads as they are, one behind the other.`,
 	return c
 }
 
-// readLog prints records. Missing records are reported on standard error, and are an error at the
-// end.
+// readLog prints records. It reports missing records on standard error, and returns an error at the
+// end if there are any.
 func readLog(ctx context.Context, path string, f logReadFlags, stdout, stderr io.Writer) (err error) {
 	l, err := journal.Open(path)
 	if err != nil {
@@ -195,7 +195,7 @@ func readLog(ctx context.Context, path string, f logReadFlags, stdout, stderr io
 	return lostSome(lost)
 }
 
-// nextRecord is the next record. What was printed is shown before it is waited for.
+// nextRecord returns the next record. It flushes out before it waits.
 func nextRecord(ctx context.Context, r *journal.Reader, follow bool, out *bufio.Writer) (journal.Record, error) {
 	if !follow {
 		rec, err := r.Next()
@@ -272,7 +272,7 @@ func repairLog(path string, yes bool, w io.Writer) (err error) {
 	}
 	tellRepair(w, r)
 	switch {
-	case len(r.Damage) == 0: // the flow's next start mends copies
+	case len(r.Damage) == 0: // the flow repairs the manifest's copies at its next start
 		return nil
 	case !yes:
 		return errors.New("nothing was changed (do it with --yes)")
@@ -284,7 +284,7 @@ func repairLog(path string, yes bool, w io.Writer) (err error) {
 	return nil
 }
 
-// tellRepair prints what is wrong with a log, and what a repair does.
+// tellRepair prints what is wrong with a log, and what a repair would do.
 func tellRepair(w io.Writer, r *journal.Repair) {
 	for _, d := range r.Damage {
 		fmt.Fprintln(w, "damaged:", d)

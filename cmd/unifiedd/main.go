@@ -37,8 +37,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return report(stderr, err)
 }
 
-// statusError ends the program with a status, and with a message if there is an
-// error in it.
+// statusError ends the program with a status, and with a message if it contains an error.
 type statusError struct {
 	status int
 	err    error
@@ -53,8 +52,8 @@ func (e *statusError) Error() string {
 
 func (e *statusError) Unwrap() error { return e.err }
 
-// report prints why a command did not succeed, and returns the exit status.
-// Mistakes in a configuration are printed as they are, like a compiler's.
+// report prints why a command failed and returns the exit status. It prints mistakes in a
+// configuration unchanged, like a compiler's.
 func report(stderr io.Writer, err error) int {
 	status := exitFailed
 	if s := (*statusError)(nil); errors.As(err, &s) {
@@ -76,8 +75,8 @@ func report(stderr io.Writer, err error) int {
 	return status
 }
 
-// newRoot makes the command line. ran becomes true when a command was understood
-// and began, so that an error before is one of usage.
+// newRoot makes the command line. ran becomes true when a command is understood and begins. An
+// error before that is a usage error.
 func newRoot() (root *cobra.Command, ran *bool) {
 	root = &cobra.Command{
 		Use:   "unifiedd",
@@ -137,11 +136,11 @@ func note(c *cobra.Command, ran *bool) {
 func addConfig(c *cobra.Command, file *string, usage string) {
 	c.Flags().StringVarP(file, "config", "c", "", usage)
 	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {
-		panic(err) // the flag was added the line before
+		panic(err) // the flag was just added
 	}
 }
 
-// requireConfig makes that flag one which must be there.
+// requireConfig makes that flag required.
 func requireConfig(c *cobra.Command) {
 	if err := c.MarkFlagRequired("config"); err != nil {
 		panic(err) // the command has that flag

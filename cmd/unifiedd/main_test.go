@@ -17,8 +17,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"unifiedd": main, "stir": func() { testenv.StirHugePages(os.Stdin, 16) }})
 }
 
-// TestScripts runs the command lines in testdata/script and looks at what they
-// print and return.
+// TestScripts: the command lines in testdata/script print and return what the scripts expect.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -30,7 +29,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// status runs a program and compares its exit status: status N PROGRAM ARGS…
+// exitStatus runs a program and compares its exit status: status N PROGRAM ARGS…
 func exitStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N PROGRAM ARGS...")
@@ -49,14 +48,14 @@ func exitStatus(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestSample checks the complete sample configuration of the config package, so
-// that it stays valid with the filters compiled.
+// TestSample: the sample configuration of the config package is valid, with its filters compiled.
 func TestSample(t *testing.T) {
 	sample, err := os.ReadFile(filepath.Join("..", "..", "flows", "config", "testdata", "full.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The user's own program it names is not on this machine, so the tests' takes its place.
+	// The sample names a program of the user that does not exist here. The program of the tests
+	// replaces it.
 	own, err := filepath.Abs(filepath.Join("..", "..", "bpf", "testdata", "own.o"))
 	if err != nil {
 		t.Fatal(err)

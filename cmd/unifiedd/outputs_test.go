@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestIndexFollowsNoLink: somebody who owns the directory of a segment knows what its index will be called, and puts links there. What
-// they lead to stays as it is.
+// TestIndexFollowsNoLink: if the owner of a segment's directory puts a link where the index will
+// be, index does not change the link's target.
 func TestIndexFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	path, victim := filepath.Join(dir, "f-000001.pcapng"), filepath.Join(t.TempDir(), "victim")
@@ -41,7 +41,7 @@ func TestIndexFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestOutputsStay: a command that fails leaves the file that it was to write as it was, and nothing beside it.
+// TestOutputsStay: a command that fails leaves its output file unchanged, and no other file beside it.
 func TestOutputsStay(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
@@ -90,8 +90,8 @@ func TestOutputsStay(t *testing.T) {
 	}
 }
 
-// TestExportCaptures: captures of others are exported, whole or filtered, compressed or cut; of one that is cut all that is there, and
-// the status says so.
+// TestExportCaptures: export reads captures of other programs, whole or filtered, compressed or truncated.
+// Of a truncated one it exports all packets that are there, and its exit status reports the truncation.
 func TestExportCaptures(t *testing.T) {
 	dir := t.TempDir()
 	segment, plain := filepath.Join(dir, "segment"), filepath.Join(dir, "plain.pcap")

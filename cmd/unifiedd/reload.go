@@ -49,7 +49,7 @@ read again, too: sessions whose certificate or key is gone end. SIGHUP does the 
 	return c
 }
 
-// printReload prints a reload for people.
+// printReload prints the result of a reload for people.
 func printReload(w io.Writer, s *status.Reload) error {
 	fmt.Fprintf(w, "%s, generation %d, after %v\n", s.Outcome, s.Generation, time.Duration(s.Seconds*float64(time.Second)).Round(time.Millisecond))
 	if s.Error != "" {
@@ -64,7 +64,7 @@ func printReload(w io.Writer, s *status.Reload) error {
 	return nil
 }
 
-// printPlan prints what becomes of flows.
+// printPlan prints what a reload does to each flow.
 func printPlan(w io.Writer, p *config.Plan) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	var changed []string
@@ -82,8 +82,8 @@ func printPlan(w io.Writer, p *config.Plan) error {
 	return t.Flush()
 }
 
-// printPlanned asks the daemon what would become of its flows with the configuration in a
-// file, or in its own as that is now, and prints it.
+// printPlanned asks the daemon what a reload would do to its flows, and prints it. The reload would
+// use file, or the daemon's own configuration file as it is now.
 func printPlanned(ctx context.Context, w io.Writer, socket, file string) error {
 	var text io.Reader
 	if file != "" {
@@ -108,7 +108,7 @@ func printPlanned(ctx context.Context, w io.Writer, socket, file string) error {
 	return printPlan(w, &p)
 }
 
-// printConfig prints which configuration the daemon runs with.
+// printConfig prints which configuration the daemon uses.
 func printConfig(w io.Writer, c *status.Config) {
 	reloads := make(map[string]uint64)
 	for outcome, n := range c.Reloads {

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/golden"
 )
 
-// broken are mistakes in the configuration of a running daemon: what becomes what.
+// broken are mistakes in the configuration of a running daemon, each as a replacement.
 var broken = []struct{ what, old, new string }{
 	{"no YAML", "flows:", "flows: ["},
 	{"a tab", "  - name: cap", "\t- name: cap"},
@@ -53,7 +53,7 @@ var broken = []struct{ what, old, new string }{
 	{"secrets", "flows:", "tls: {certificate: /a, key: /b, authority: /c}\nflows:"},
 }
 
-// TestReloadBroken: each mistake is answered with its place, and nothing changes.
+// TestReloadBroken: the daemon answers each mistake with its place in the file, and changes nothing.
 func TestReloadBroken(t *testing.T) {
 	s := startServed(t)
 	s.start(t)
@@ -91,5 +91,5 @@ func TestReloadBroken(t *testing.T) {
 	golden.Compare(t, "testdata/broken.txt", all.String())
 }
 
-// place is what an answer begins with: each line that is not indented names one.
+// place matches an answer. Each line that is not indented begins with a place in the file.
 var place = regexp.MustCompile(`^(/\S+/test\.yaml:[1-9]\d*:[1-9]\d*: .+\n( .*\n)*)+$`)

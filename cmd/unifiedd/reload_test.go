@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// command runs a command line against the daemon.
+// command runs a command line for the daemon.
 func (s *served) command(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -21,8 +21,8 @@ func (s *served) command(t *testing.T, args ...string) (code int, out, errs stri
 	return code, stdout.String(), stderr.String()
 }
 
-// capture is the configuration that startServed writes, and what is behind it. Names whose lengths
-// differ from run to run come last in their lines.
+// capture returns the configuration that startServed writes, followed by rest. Names whose lengths
+// differ from run to run are last in their lines, so that columns stay the same.
 func (s *served) capture(t *testing.T, rest string) string {
 	t.Helper()
 	return fmt.Sprintf(`
@@ -34,7 +34,7 @@ flows:
 `, s.pair.B.Ifname, filepath.Dir(s.file)) + rest
 }
 
-// TestReloadCommand: what the commands print, and their exit statuses.
+// TestReloadCommand: the reload commands print the expected texts and return the expected exit statuses.
 func TestReloadCommand(t *testing.T) {
 	s := startServed(t)
 	s.start(t)
@@ -47,7 +47,7 @@ func TestReloadCommand(t *testing.T) {
 		text string
 		args []string
 		code int
-		want string // of both outputs, an expression
+		want string // a regular expression for both outputs
 	}{
 		{s.capture(t, ""), []string{"check", "--plan"}, 0, `^nothing would change\nkept  cap\n$`},
 		{s.capture(t, ""), []string{"reload"}, 0, `^unchanged, generation 1, after \d+\S*s\nkept  cap\n$`},

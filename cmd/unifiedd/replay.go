@@ -19,7 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// replayFlags are replay's, named as tcpreplay's where it has them.
+// replayFlags are the flags of replay. Those that tcpreplay has too have tcpreplay's names.
 type replayFlags struct {
 	iface      string
 	speed      float64
@@ -56,7 +56,7 @@ goes on with the host's own traffic.`,
   unifiedd replay -i eth1 --mbps 500 --loop 10 --filter 'udp port 5000' a.pcap b.pcap
   unifiedd replay -i eth1 --topspeed --duration 60 --loop 0 feed.pcapng`,
 		Args: cobra.MinimumNArgs(1),
-		PreRunE: func(_ *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
+		PreRunE: func(_ *cobra.Command, args []string) (err error) { // an error here is a usage error
 			cfg, err = f.config(args)
 			return err
 		},
@@ -114,7 +114,7 @@ func (f *replayFlags) pace() config.Pace {
 	return config.Pace{}
 }
 
-// config makes the flags a configuration.
+// config converts the flags to a configuration.
 func (f *replayFlags) config(names []string) (*config.Config, error) {
 	switch {
 	case f.maxSleep < 0:
@@ -147,7 +147,7 @@ func (f *replayFlags) config(names []string) (*config.Config, error) {
 	return c, byFlag(c.Validate(configOptions()), replaySettings)
 }
 
-// inputPath is what a capture is opened by: an absolute path, or standard input.
+// inputPath returns the path of a capture: an absolute path, or standard input.
 func inputPath(name string) (string, error) {
 	if name == "-" {
 		return capinput.Standard, nil
@@ -184,13 +184,13 @@ func replay(parent context.Context, f replayFlags, cfg *config.Config, memory *u
 	err = one.Stop()
 	s := one.Status()
 	summarizeReplay(stderr, s, time.Since(begun))
-	if err == nil && s.State == status.Failed { // by itself, before it was stopped
+	if err == nil && s.State == status.Failed { // the flow failed before it was stopped
 		err = errors.New(s.Error)
 	}
 	return err
 }
 
-// summarizeReplay ends a replay as tcpreplay does, with the reasons.
+// summarizeReplay prints tcpreplay's summary of a replay, with the reasons of losses.
 func summarizeReplay(w io.Writer, s status.Flow, took time.Duration) {
 	seconds := max(took.Seconds(), 1e-9)
 	fmt.Fprintf(w, "%d packets sent, %d bytes, in %.2f s: %.0f packets/s, %s\n", s.Packets, s.Bytes, seconds, float64(s.Packets)/seconds, bits(float64(s.Bytes)*8/seconds))
@@ -201,7 +201,7 @@ func summarizeReplay(w io.Writer, s status.Flow, took time.Duration) {
 	fmt.Fprintf(w, "copies per byte: ours %s, the kernel's %s\n", perByte(s.CopiedBytes, s.Bytes), perByte(s.KernelBytes, s.Bytes))
 }
 
-// tellReplay says how packets left.
+// tellReplay prints how packets were sent.
 func tellReplay(w io.Writer, before string, r *status.Replay) {
 	if d := r.Lateness; d != nil {
 		fmt.Fprintf(w, "%slate by: median %s, 99 %% %s, at most %s; by more than %s: %d packets\n", before, brief(d.P50), brief(d.P99), brief(d.Max), time.Duration(r.Allowed), r.Late)
@@ -214,7 +214,7 @@ func tellReplay(w io.Writer, before string, r *status.Replay) {
 	}
 }
 
-// printReplay prints the end that reads captures, and the one that sends their packets.
+// printReplay prints the source that reads captures, and the sink that sends their packets.
 func printReplay(w io.Writer, f *status.Flow) {
 	r := f.Replay
 	if r == nil {
@@ -230,7 +230,7 @@ func printReplay(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  full\tthe interface was full in %d rounds\n", f.Stalls)
 }
 
-// grantedToSend is granted without a program, which sending takes none of.
+// grantedToSend describes what the kernel granted, without the program, which sending does not need.
 func grantedToSend(f *status.Flow) string {
 	mode, _, _ := strings.Cut(granted(f), ", XDP in the ")
 	return mode

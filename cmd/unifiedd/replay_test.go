@@ -18,7 +18,8 @@ func replayOn(t *testing.T, p *testenv.Pair, args ...string) (status int, stderr
 	return status, stderr
 }
 
-// TestReplayCommand sends a capture with what tcpreplay's users know, and has tcpdump count what arrives.
+// TestReplayCommand: with options that tcpreplay's users know, replay sends a capture, and tcpdump
+// receives every packet.
 func TestReplayCommand(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -46,7 +47,7 @@ func TestReplayCommand(t *testing.T) {
 	}
 }
 
-// record has tcpdump make a capture of frames.
+// record makes tcpdump capture frames to a file.
 func record(t *testing.T, p *testenv.Pair, file string, frames [][]byte) {
 	t.Helper()
 	dump := p.B.Command(testenv.Tool(t, "tcpdump"), "-i", p.B.Ifname, "-Q", "in", "-c", fmt.Sprint(len(frames)), "-Z", "root", "-U", "-w", file)
@@ -56,7 +57,7 @@ func record(t *testing.T, p *testenv.Pair, file string, frames [][]byte) {
 	stop := time.AfterFunc(30*time.Second, func() { _ = dump.Process.Kill() })
 	defer stop.Stop()
 	testenv.Wait(t, 20*time.Second, "tcpdump to listen", func() bool { return exec.Command("test", "-s", file).Run() == nil })
-	time.Sleep(100 * time.Millisecond) // the file is there a moment before the socket
+	time.Sleep(100 * time.Millisecond) // tcpdump makes the file slightly before it opens its socket
 	testenv.SendRaw(t, &p.A, frames, testenv.SendOptions{Rate: 3000})
 	if err := dump.Wait(); err != nil {
 		t.Fatalf("tcpdump: %v", err)

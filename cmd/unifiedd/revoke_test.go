@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestRevoke takes a host's key out of the file that the daemon's user may read, and has the programs reload: the answer says so, the plan before it, too.
-// A file that cannot be read any more is refused by name.
+// TestRevoke: after a host's key is removed from the keys file, the plan and the reload report it.
+// A keys file that the daemon's user cannot read is refused by name.
 func TestRevoke(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -17,12 +17,11 @@ import (
 	"github.com/unifiedd/unifiedd/internal/capinput"
 )
 
-// errEnded: this was the parent process, and the daemon has ended without an error.
+// errEnded says that this was the parent process, and the daemon has ended without an error.
 var errEnded = errors.New("ended")
 
-// giveUp reduces the process to the rights that the command needs, as the user of -Z or the one
-// that root's commands become. In the parent process it returns errEnded, or why the command
-// failed.
+// giveUp reduces the process to the rights that the command needs. It runs on as the user of -Z, or as the
+// default user of root's commands. In the parent process it returns errEnded, or why the command failed.
 func giveUp(cfg *config.Config, reserve bool, name string, log *slog.Logger) (here privsep.Outcome, err error) {
 	cfg.Region.Reserve = reserve
 	if name == "" {
@@ -30,7 +29,7 @@ func giveUp(cfg *config.Config, reserve bool, name string, log *slog.Logger) (he
 	}
 	here, err = privsep.Start(privsep.ForCommand(cfg, name))
 	switch {
-	case here.Status != 0: // the command has ended, and said why
+	case here.Status != 0: // the command has ended and reported its error
 		return here, &statusError{here.Status, err}
 	case err != nil:
 		return here, err
@@ -41,7 +40,7 @@ func giveUp(cfg *config.Config, reserve bool, name string, log *slog.Logger) (he
 	return here, nil
 }
 
-// checkUser wants a user of -Z that there is; numbers need be of nobody.
+// checkUser checks that the user of -Z exists. A number need not be in the user database.
 func checkUser(name string) error {
 	if err := privsep.CheckUser(name); err != nil {
 		return fmt.Errorf("-Z: %w", err)
@@ -49,7 +48,7 @@ func checkUser(name string) error {
 	return nil
 }
 
-// ended is the result of a command whose process only started another.
+// ended converts errEnded to success: this process only started another.
 func ended(err error) error {
 	if errors.Is(err, errEnded) {
 		return nil
@@ -57,28 +56,29 @@ func ended(err error) error {
 	return err
 }
 
-// warnUnfiltered says that a process may make every system call.
+// warnUnfiltered warns that a process may make every system call.
 func warnUnfiltered(log *slog.Logger, why error) {
 	if why != nil {
 		log.Warn("system calls are not limited to those the daemon needs", "err", why)
 	}
 }
 
-// checkWritable says who may not make files in a directory, and what to do.
+// checkWritable returns an error with the user and the remedy if this process may not make files in
+// a directory.
 func checkWritable(dir string) error {
 	return checkAccess("write to", dir, unix.W_OK|unix.X_OK, "choose a directory that the user may write to")
 }
 
-// checkReadable says who may not read one of the files, or of the segments whose names
-// begin so. Whether they are there is for others to say.
+// checkReadable returns an error with the user if this process may not read one of the files, or a
+// segment whose name has that prefix. It does not report missing files.
 func checkReadable(names []string) error {
 	for _, name := range names {
-		if name == capinput.Standard { // is open already
+		if name == capinput.Standard { // already open
 			continue
 		}
 		files := []string{name}
 		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-			files, _ = filepath.Glob(name + "-*") // a name that is no pattern has no segments
+			files, _ = filepath.Glob(name + "-*") // an invalid pattern has no segments
 		}
 		for _, file := range files {
 			if err := checkAccess("read", file, unix.R_OK, "make it readable for the user"); err != nil {
@@ -97,7 +97,7 @@ func checkAccess(verb, path string, mode uint32, remedy string) error {
 	return fmt.Errorf("%s %s as user %s: %w (%s, or keep root's rights: -Z root)", verb, path, userName(), err, remedy)
 }
 
-// userName is the name of the user this process is of, or the number.
+// userName returns the name of this process's user, or the number.
 func userName() string {
 	number := strconv.Itoa(os.Geteuid())
 	if u, err := user.LookupId(number); err == nil {

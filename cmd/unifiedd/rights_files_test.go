@@ -16,18 +16,18 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 )
 
-// hostKey is a line of a file of NVMe hosts' keys.
+// hostKey is a line of a keys file for NVMe hosts.
 const hostKey = "nqn.2026-01.com.example:host DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:\n"
 
 // fileCase is a setting that names a file, directory or device.
 type fileCase struct {
-	name, setting string // as the error has it
-	global, flow  string // with PATH for the file
+	name, setting string // the setting's name in the error
+	global, flow  string // text with PATH in place of the file
 	content       []byte // of the file; nil: PATH is a directory
 	mode          fs.FileMode
 }
 
-// fileCases are all such settings.
+// fileCases returns all such settings.
 func fileCases(t *testing.T, p *testenv.Pair, dir string) []fileCase {
 	t.Helper()
 	in := filepath.Join(dir, "in.pcap")
@@ -72,9 +72,9 @@ func fileCases(t *testing.T, p *testenv.Pair, dir string) []fileCase {
 	}
 }
 
-// TestRunFiles starts the daemon as root with a user, and with each setting that names a
-// file, directory or device. Where the user may not use it, the daemon is refused with the
-// setting, the path, the user and the remedy; where the user may, the flow runs.
+// TestRunFiles: root starts the daemon with a user, and with each setting that names a file,
+// directory or device. If the user may not use it, the daemon fails with the setting, the path, the
+// user and the remedy. If the user may, the flow runs.
 func TestRunFiles(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
@@ -85,7 +85,7 @@ func TestRunFiles(t *testing.T) {
 			path, file := c.arrange(t, p, dir)
 			status, _, stderr := finish(t, commandAsIs(t, &p.B, nil, "run", "-c", file))
 			user := "user 65534"
-			if strings.HasPrefix(c.setting, "flows[") { // refused with the configuration
+			if strings.HasPrefix(c.setting, "flows[") { // the configuration check refuses it
 				user = "user nobody"
 			}
 			for _, want := range []string{c.setting, path, user, "permission denied", "("} {
@@ -93,7 +93,7 @@ func TestRunFiles(t *testing.T) {
 					t.Errorf("refused: status %d, want %q in: %s", status, want, stderr)
 				}
 			}
-			if err := os.Chown(path, 65534, 65534); err != nil { // the remedy
+			if err := os.Chown(path, 65534, 65534); err != nil { // apply the remedy
 				t.Fatal(err)
 			}
 			runs(t, p, file)
@@ -101,7 +101,7 @@ func TestRunFiles(t *testing.T) {
 	}
 }
 
-// arrange makes the file of a case, root's, and a configuration that names it.
+// arrange makes the file of a case, owned by root, and a configuration that names it.
 func (c fileCase) arrange(t *testing.T, p *testenv.Pair, dir string) (path, configuration string) {
 	t.Helper()
 	path = filepath.Join(dir, "the-"+c.name)
@@ -153,13 +153,13 @@ func runs(t *testing.T, p *testenv.Pair, file string) {
 		return string(all)
 	}
 	testenv.Wait(t, 20*time.Second, "the flow", func() bool { return strings.Contains(said(), "flow runs") || len(ended) > 0 })
-	_ = cmd.Process.Signal(unix.SIGTERM) // it may have ended
+	_ = cmd.Process.Signal(unix.SIGTERM) // the process may have ended
 	if err := <-ended; err != nil || !strings.Contains(said(), "flow runs") {
 		t.Errorf("%v: %s", err, said())
 	}
 }
 
-// reach lets everybody go as far as a directory of a test.
+// reach lets all users traverse the path to a test's directory.
 func reach(t *testing.T, dir string) {
 	t.Helper()
 	for ; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
@@ -169,7 +169,7 @@ func reach(t *testing.T, dir string) {
 	}
 }
 
-// writeOpen writes a file that everybody may read.
+// writeOpen writes a file that all users may read.
 func writeOpen(t *testing.T, path string, content []byte) {
 	t.Helper()
 	write(t, path, content)
@@ -178,8 +178,7 @@ func writeOpen(t *testing.T, path string, content []byte) {
 	}
 }
 
-// TestRunUnreadable: a configuration that the daemon's user may not read is refused with
-// who reads it.
+// TestRunUnreadable: the daemon refuses a configuration that its user may not read, and names the user.
 func TestRunUnreadable(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

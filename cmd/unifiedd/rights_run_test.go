@@ -18,8 +18,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestRunRights starts the daemon as root with each setting that depends on rights, kills
-// it, and starts it again, which recovers its files.
+// TestRunRights: root starts the daemon with each setting that depends on rights. The test kills it
+// and starts it again, and the daemon recovers its files.
 func TestRunRights(t *testing.T) {
 	testenv.Root(t)
 	for name, c := range map[string]struct {
@@ -85,7 +85,7 @@ flows:
 	}
 }
 
-// runOnce runs the daemon until it has written something, looks at what it may do, and ends it.
+// runOnce runs the daemon until it has written something, reads its rights, and ends it.
 func runOnce(t *testing.T, p *testenv.Pair, file string, end unix.Signal) caps.Status {
 	t.Helper()
 	cmd := commandAsIs(t, &p.B, nil, "run", "-c", file)

@@ -23,7 +23,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// program is the path of this test program under the name by which it is unifiedd.
+// program returns the path of this test program under a name that makes it run as unifiedd.
 func program(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -34,11 +34,11 @@ func program(t *testing.T) string {
 	return path
 }
 
-// other is the user that tests capture and replay as; every system has it.
+// other is the user for captures and replays in tests. Every system has it.
 const other = "daemon"
 
-// command is the program in the namespace of an end, as another user, who may use what
-// the arguments name. It ends after a minute at the latest.
+// command runs the program in the namespace of an end, as another user who may use the files in the
+// arguments. It ends after at most a minute.
 func command(t *testing.T, e *testenv.End, args ...string) *exec.Cmd {
 	t.Helper()
 	for _, arg := range args {
@@ -52,8 +52,8 @@ func command(t *testing.T, e *testenv.End, args ...string) *exec.Cmd {
 	return commandAsIs(t, e, nil, args...)
 }
 
-// permit lets the other user reach a path under the directory of temporary files or of the
-// checkout, and write to the directory it is in.
+// permit lets the other user traverse to a path under the temporary directory or the checkout, and
+// write to the directory of the path.
 func permit(t *testing.T, path string) {
 	t.Helper()
 	dir := filepath.Dir(path)
@@ -80,8 +80,8 @@ func permit(t *testing.T, path string) {
 	}
 }
 
-// commandAsIs is command with arguments as they are, and with more in the environment.
-// What sudo says of who runs the tests is not in there.
+// commandAsIs is command with unchanged arguments and additional environment variables. It omits
+// the variables in which sudo names the user that runs the tests.
 func commandAsIs(t *testing.T, e *testenv.End, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := e.Command("timeout", append([]string{"60", program(t)}, args...)...)
@@ -94,7 +94,7 @@ func commandAsIs(t *testing.T, e *testenv.End, env []string, args ...string) *ex
 	return cmd
 }
 
-// finish runs a command to its end.
+// finish runs a command until it ends.
 func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -105,8 +105,8 @@ func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// own is the process of the program itself below what started it, once it has only the
-// rights it needs.
+// own returns the process of the program itself, below its parents, once it has only the rights
+// that it needs.
 func own(t *testing.T, cmd *exec.Cmd) (s caps.Status, pid int) {
 	t.Helper()
 	testenv.Wait(t, 20*time.Second, "a process that has given up its rights", func() bool {
@@ -116,7 +116,7 @@ func own(t *testing.T, cmd *exec.Cmd) (s caps.Status, pid int) {
 				return false
 			}
 			threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-			for _, file := range threads { // a child is one of the thread that started it
+			for _, file := range threads { // the kernel lists a child with the thread that started it
 				if more, _ := os.ReadFile(file); len(more) > 0 {
 					text = more
 				}
@@ -135,7 +135,7 @@ func own(t *testing.T, cmd *exec.Cmd) (s caps.Status, pid int) {
 	return s, pid
 }
 
-// facing starts a command, looks at what its own process may do, and ends it.
+// facing starts a command, reads the rights of its own process, and ends it.
 func facing(t *testing.T, cmd *exec.Cmd) caps.Status {
 	t.Helper()
 	var errs bytes.Buffer
@@ -152,11 +152,11 @@ func facing(t *testing.T, cmd *exec.Cmd) caps.Status {
 	return s
 }
 
-// sudo is what sudo(8) says of who called it.
+// sudo are the variables in which sudo(8) names its caller.
 var sudo = []string{"SUDO_UID=65534", "SUDO_GID=65534"}
 
-// TestCommandRights captures and replays as whoever was said, and looks at what the
-// processes may do that face the network.
+// TestCommandRights: capture and replay run as the requested user, and the processes that handle
+// network packets have only the rights that they need.
 func TestCommandRights(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -200,8 +200,8 @@ func TestCommandRights(t *testing.T) {
 	}
 }
 
-// TestCommandDefaultUser: root's commands become the daemon's user where there is one, or
-// stay root's; who called sudo comes first.
+// TestCommandDefaultUser: a command that root starts becomes the caller of sudo, else the daemon's
+// user if it exists, else stays root.
 func TestCommandDefaultUser(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -240,8 +240,8 @@ func TestCommandDefaultUser(t *testing.T) {
 	}
 }
 
-// TestCommandRefused: what the user may not do is an error that says who, what, and what
-// to do about it.
+// TestCommandRefused: if the user may not do something, the error names the user, the action and
+// the remedy.
 func TestCommandRefused(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -285,8 +285,8 @@ func TestCommandRefused(t *testing.T) {
 	}
 }
 
-// TestCommandMakesFile captures to directories where only root may make or replace the
-// file, as tcpdump does: the file is the user's.
+// TestCommandMakesFile: if only root may make or replace the capture's file, the parent process
+// makes it for the user, as tcpdump does.
 func TestCommandMakesFile(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -302,14 +302,14 @@ func TestCommandMakesFile(t *testing.T) {
 		more    []string
 	}{
 		{70, "udp port 5000", 0o700, 0o640, nil},
-		{30, "udp", 0o700, 0o604, []string{"--mode", "0604", "--keep-free", "1MiB", "--layout", "slot"}}, // another is there
+		{30, "udp", 0o700, 0o604, []string{"--mode", "0604", "--keep-free", "1MiB", "--layout", "slot"}}, // another file is there
 		{0, "udp port 1", 0o700, 0o640, nil},
 		{20, "udp", 0o777 | fs.ModeSticky, 0o640, nil},
 	} {
 		if err := os.Chmod(dir, test.dir); err != nil {
 			t.Fatal(err)
 		}
-		if test.dir&fs.ModeSticky != 0 { // as /tmp: what is there is root's
+		if test.dir&fs.ModeSticky != 0 { // as /tmp: root owns the existing file
 			if err := os.Chown(file, 0, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -337,8 +337,7 @@ func TestCommandMakesFile(t *testing.T) {
 	}
 }
 
-// TestPostrotateRights: the command of -z is of the capture's user, and has none of the
-// capture's capabilities.
+// TestPostrotateRights: the command of -z runs as the capture's user, without the capture's capabilities.
 func TestPostrotateRights(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

@@ -52,7 +52,7 @@ the few capabilities it needs.`,
 			log := newLog(cfg.Log.Format, level, c.ErrOrStderr())
 			here, err := privsep.Start(privsep.For(cfg))
 			switch {
-			case here.Status != 0: // the daemon has ended, and said why
+			case here.Status != 0: // the daemon has ended and reported its error
 				return &statusError{here.Status, err}
 			case err != nil || !here.Daemon:
 				return err
@@ -73,7 +73,7 @@ func newReloader(d *flows.Daemon, file string, level *slog.LevelVar, log *slog.L
 	return &control.Reloader{Daemon: d, File: file, Options: configOptions(), Level: level, Log: log}
 }
 
-// runDaemon runs the flows until a signal. The reloader gets the daemon.
+// runDaemon runs the flows until a signal. It gives the daemon to the reloader.
 func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, r *control.Reloader) (err error) {
 	ctx, stop := untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -102,8 +102,7 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	return nil
 }
 
-// start starts the flows. Some that fail are logged; when all fail that is an
-// error.
+// start starts the flows. It logs those that fail. It returns an error if all fail.
 func start(d *flows.Daemon, log *slog.Logger) error {
 	err := d.Start()
 	if err == nil {
@@ -126,13 +125,13 @@ func newLog(format config.Format, level slog.Leveler, w io.Writer) *slog.Logger 
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// again is how long after the first signal another one means impatience:
-// timeout(1) sends its signal twice at once.
+// again is how long after the first signal another one is ignored. timeout(1) sends its signal
+// twice at once.
 const again = time.Second
 
-// untilSignal is done at the first SIGINT, SIGTERM or SIGHUP, the last unless it is
-// ignored, as nohup(1) has it. A later one ends the process: the kernel then
-// detaches the program, and the next start recovers the files.
+// untilSignal returns a context that ends at the first SIGINT, SIGTERM or SIGHUP. SIGHUP does not
+// count if it is ignored, as under nohup(1). A later signal ends the process at once. The kernel
+// then detaches the program, and the next start recovers the files.
 func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM)
@@ -161,15 +160,15 @@ func untilOneOf(parent context.Context, those ...os.Signal) (ctx context.Context
 	return ctx, func() { signal.Stop(signals); close(stopped); cancel() }
 }
 
-// statisticsAsked are the signals at which statistics are printed, as tcpdump does.
+// statisticsAsked returns a channel for the signal that asks for statistics, as with tcpdump.
 func statisticsAsked() <-chan os.Signal {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	return asked
 }
 
-// hangups are the signals at which a daemon reads its configuration again, unless they are
-// ignored. Those that come while it does count once.
+// hangups returns a channel for the signals at which a daemon reads its configuration again. There
+// are none if SIGHUP is ignored. Several signals during one reload count once.
 func hangups() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 1)
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -178,7 +177,7 @@ func hangups() (signals chan os.Signal, stop func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// await waits for a signal and reports false when none is waited for any more.
+// await waits for a signal. It reports false once stopped is closed.
 func await(signals <-chan os.Signal, stopped <-chan struct{}) bool {
 	select {
 	case <-signals:
@@ -188,7 +187,7 @@ func await(signals <-chan os.Signal, stopped <-chan struct{}) bool {
 	}
 }
 
-// stopLook is how often a stopping flow is checked.
+// stopLook is how often sayWaiting checks a stopping flow.
 const stopLook = 500 * time.Millisecond
 
 // stopCommand stops the flow of a command, and prints what it waits for.
@@ -207,7 +206,7 @@ func closeDaemon(d *flows.Daemon, log *slog.Logger) error {
 	return d.Close()
 }
 
-// sayWaiting says of each flow that is stopping, once, what it waits for, until the returned function is called.
+// sayWaiting reports, once for each stopping flow, what the flow waits for, until stop is called.
 func sayWaiting(all []*flows.Flow, say func(name, why string)) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() {

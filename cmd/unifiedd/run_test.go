@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUntilSignal: each signal that asks a program to end lets it end in order.
+// TestUntilSignal: each signal that asks a program to end ends the context.
 func TestUntilSignal(t *testing.T) {
 	for _, s := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		if signal.Ignored(s) {
-			continue // by who started the tests
+			continue // the parent of the tests ignores it
 		}
 		ctx, stop := untilSignal(t.Context())
 		if err := unix.Kill(unix.Getpid(), s); err != nil {

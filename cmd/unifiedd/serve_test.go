@@ -81,7 +81,7 @@ flows:
 	return s
 }
 
-// write writes the configuration.
+// write writes the configuration file.
 func (s *served) write(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
@@ -169,7 +169,7 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
-// ours is the part of the metrics that is about us.
+// ours returns the lines of the metrics that are unifiedd's.
 func ours(body string) string {
 	var out []string
 	for line := range strings.Lines(body) {
@@ -223,11 +223,11 @@ func TestPrintHeld(t *testing.T) {
 	}
 }
 
-// TestReadyTellsOwnerWhy: the network hears which flow is not ready, and only the
-// socket's owner what is wrong.
+// TestReadyTellsOwnerWhy: the metrics port reports which flow is not ready. Only the socket's owner
+// learns the cause.
 func TestReadyTellsOwnerWhy(t *testing.T) {
 	s := startServed(t)
-	if err := s.Daemon.Start(); err == nil { // not in the namespace of the interface
+	if err := s.Daemon.Start(); err == nil { // the interface is in another namespace
 		t.Fatal("a flow runs on an interface that is not there")
 	}
 	public := httptest.NewRecorder()
@@ -241,7 +241,7 @@ func TestReadyTellsOwnerWhy(t *testing.T) {
 	}
 }
 
-// TestControl stops a flow, and asks for what makes no sense.
+// TestControl: the control commands stop a flow, and wrong requests are refused.
 func TestControl(t *testing.T) {
 	s := startServed(t)
 	s.start(t)
@@ -256,7 +256,7 @@ func TestControl(t *testing.T) {
 		{[]string{"stop", "cap"}, 0, ""},
 		{[]string{"stop", "cap"}, exitFailed, "flow cap is stopped, and does not run"},
 		{[]string{"stop"}, exitUsage, "an argument is missing: unifiedd stop FLOW"},
-		{[]string{"start", "cap"}, exitFailed, s.pair.B.Ifname}, // which is in another namespace
+		{[]string{"start", "cap"}, exitFailed, s.pair.B.Ifname}, // the interface is in another namespace
 		{[]string{"stop", "cap"}, exitFailed, "flow cap is failed: start flow cap: "},
 	} {
 		var out, errs bytes.Buffer
@@ -278,7 +278,7 @@ func TestStatusWithoutDaemon(t *testing.T) {
 	}
 }
 
-// TestIndexPage: the metrics port says at / what it has, and nothing else has a page.
+// TestIndexPage: the page / of the metrics port lists its other pages. Unknown paths have no page.
 func TestIndexPage(t *testing.T) {
 	s := startServed(t)
 	for path, want := range map[string]int{"/": http.StatusOK, "/nope": http.StatusNotFound, "/status": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {

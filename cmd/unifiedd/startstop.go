@@ -19,7 +19,7 @@ writes and flushes what it has, and gives its interface back to the host. The co
 ends when that is done.`)
 }
 
-// newFlowCommand makes a command that does something to one flow of the daemon.
+// newFlowCommand makes a command that acts on one flow of the daemon.
 func newFlowCommand(verb string, do func(ctx context.Context, socket, flow string) error, short, long string) *cobra.Command {
 	var socket string
 	c := &cobra.Command{

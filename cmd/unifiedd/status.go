@@ -117,7 +117,7 @@ func printFlow(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  copies per byte\tours %s, the kernel's %s\n", perByte(f.CopiedBytes, f.Bytes), perByte(f.KernelBytes, f.Bytes))
 }
 
-// how says a flow's layout, where it has one, or what it connects.
+// how returns a flow's layout, or the two ends that it connects if it has none.
 func how(f *status.Flow, laid bool) string {
 	if laid {
 		return f.Layout + " layout"
@@ -136,7 +136,7 @@ func unitOf(f *status.Flow) string {
 	return "packets"
 }
 
-// brief is a time for people, to three digits.
+// brief formats a time for people, with three digits.
 func brief(ns int64) string {
 	d := time.Duration(ns)
 	for _, to := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
@@ -147,7 +147,7 @@ func brief(ns int64) string {
 	return d.String()
 }
 
-// printNetwork prints the end at which packets arrive.
+// printNetwork prints the source that receives packets.
 func printNetwork(w io.Writer, f *status.Flow) {
 	if f.Filter != "" {
 		fmt.Fprintf(w, "  filter\t%s\n", f.Filter)
@@ -180,7 +180,7 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
 }
 
-// printStorage prints the end that is on a disk.
+// printStorage prints the end on a disk.
 func printStorage(w io.Writer, f *status.Flow) {
 	if l := f.Log; l != nil {
 		fmt.Fprintf(w, "  log\tpositions %d to %d; written up to %d, durable up to %d, acknowledged (%s) up to %d\n", l.First, l.Last, l.Written, l.Durable, l.Acknowledge, l.Acknowledged)
@@ -243,7 +243,7 @@ func granted(f *status.Flow) string {
 	return fmt.Sprintf("%s, XDP in the %s%s, rings of %d", mode, f.Attach, beside, f.Ring)
 }
 
-// times says whose times of arrival packets have.
+// times returns whose clock gives packets their arrival times.
 func times(f *status.Flow) string {
 	switch {
 	case f.CardClock && f.PTPClock != nil:
@@ -265,7 +265,7 @@ func position(p status.Position) string {
 	return fmt.Sprintf("%d packets, %d bytes, up to offset %d of %s", p.Packets, p.Bytes, p.Offset, p.File)
 }
 
-// list is a map's entries in order of their names.
+// list formats a map's entries in the order of their names.
 func list[V int64 | uint64](m map[string]V) string {
 	names := make([]string, 0, len(m))
 	for name := range m {
@@ -292,7 +292,7 @@ func nonzero(m map[string]uint64) string {
 	return list(some)
 }
 
-// perByte is how often each packet byte was copied.
+// perByte returns how often each byte of a packet was copied.
 func perByte(copied map[string]uint64, bytes uint64) string {
 	var sum uint64
 	for _, n := range copied {
@@ -304,7 +304,7 @@ func perByte(copied map[string]uint64, bytes uint64) string {
 	return fmt.Sprintf("%.2f (%s)", float64(sum)/float64(max(bytes, 1)), nonzero(copied))
 }
 
-// bits is a bit rate for people.
+// bits formats a bit rate for people.
 func bits(bps float64) string {
 	for _, unit := range []string{"bit/s", "kbit/s", "Mbit/s", "Gbit/s"} {
 		if bps < 1000 || unit == "Gbit/s" {
@@ -315,7 +315,7 @@ func bits(bps float64) string {
 	return ""
 }
 
-// printReceives prints the end at which RDMA clients send.
+// printReceives prints the source that receives from RDMA clients.
 func printReceives(w io.Writer, f *status.Flow) {
 	r := f.Receives
 	if r == nil {
@@ -335,7 +335,7 @@ func printReceives(w io.Writer, f *status.Flow) {
 	}
 }
 
-// printSends prints the end that sends to RDMA peers.
+// printSends prints the sink that sends to RDMA peers.
 func printSends(w io.Writer, s *status.Sends) {
 	for i := range s.Peers {
 		p := &s.Peers[i]
@@ -345,7 +345,7 @@ func printSends(w io.Writer, s *status.Sends) {
 	}
 }
 
-// printBlocks prints the end at which RDMA clients ask for blocks.
+// printBlocks prints the server that RDMA clients read blocks from.
 func printBlocks(w io.Writer, f *status.Flow) {
 	b := f.Blocks
 	if b == nil {
@@ -364,7 +364,7 @@ func printBlocks(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  ended\t%d clients broke the protocol, or failed\n", b.Ended)
 }
 
-// printHosts prints the end at which NVMe hosts write and read.
+// printHosts prints the server that NVMe hosts write to and read from.
 func printHosts(w io.Writer, h *status.Hosts) {
 	if h == nil {
 		return
@@ -415,7 +415,7 @@ func trust(tls bool) string {
 	return "plain TCP: any host that reaches it may connect, and hosts on the path can read and change the traffic"
 }
 
-// by adds how messages go to a peer, once that is known.
+// by adds how messages are transferred to a peer, once that is known.
 func by(method string) string {
 	if method == "" {
 		return ""
@@ -431,7 +431,7 @@ func because(why string) string {
 	return " (" + why + ")"
 }
 
-// printRDMADevices says how many queue pairs are open, and what RoCE in software has copied.
+// printRDMADevices prints how many queue pairs are open, and how much RoCE in software has copied.
 func printRDMADevices(w io.Writer, all []status.RDMADevice) {
 	for _, d := range all {
 		fmt.Fprintf(w, "rdma\t%s: %d queue pairs open", d.Name, d.QueuePairs)
@@ -442,7 +442,7 @@ func printRDMADevices(w io.Writer, all []status.RDMADevice) {
 	}
 }
 
-// printGenerated prints the end at which packets are made.
+// printGenerated prints the source that generates packets.
 func printGenerated(w io.Writer, f *status.Flow) {
 	g := f.Generated
 	if g == nil {
@@ -455,7 +455,7 @@ func printGenerated(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  generated\t%d packets of %d bytes (%s), %d waiting; lost: %s\n", f.Packets, g.Length, rate, f.Waiting, nonzero(f.Dropped))
 }
 
-// printDiscarded prints the end that gives everything back.
+// printDiscarded prints the sink that discards all packets.
 func printDiscarded(w io.Writer, f *status.Flow) {
 	if d := f.Discarded; d != nil {
 		fmt.Fprintf(w, "  discarded\t%d %s, %d bytes\n", d.Packets, unitOf(f), d.Bytes)

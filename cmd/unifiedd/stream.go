@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream is where packets go when not to a file of their own, and what closes it;
-// nil for a file. A pipe or a terminal that has a name is written to as it is.
+// stream returns the writer for packets that do not go to a regular file, and the function that
+// closes it. The writer is nil for a regular file. A named pipe or terminal is written directly.
 func (f *captureFlags) stream(stdout io.Writer) (to io.Writer, end func() error, err error) {
 	switch f.file {
 	case "":
@@ -52,8 +52,8 @@ func openPipe(path string) (*os.File, error) {
 	return openAgain(fd, path)
 }
 
-// openAgain opens what a descriptor refers to for writing, as a file whose errors say its own name. Of a pipe, writes can be
-// interrupted.
+// openAgain opens the file behind a descriptor for writing. Errors of the new file contain name. If
+// it is a pipe, writes to it can be interrupted.
 func openAgain(fd int, name string) (*os.File, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_WRONLY, 0)
 	if err != nil {
@@ -65,16 +65,16 @@ func openAgain(fd int, name string) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	if info, err := f.Stat(); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
-		_ = unix.SetNonblock(own, true) // else writes cannot be interrupted
+		_ = unix.SetNonblock(own, true) // otherwise writes cannot be interrupted
 	}
 	return os.NewFile(uintptr(own), name), nil
 }
 
-// stay keeps open what others opened.
+// stay closes nothing. It is for outputs that this program did not open.
 func stay() error { return nil }
 
-// reopened is a pipe that others opened, opened once more: writes to it can then be
-// interrupted without a change to what others see. Anything else it leaves as it is.
+// reopened opens an inherited pipe again, so that writes can be interrupted without a change to the
+// mode that other processes share. It returns any other writer unchanged.
 func (c *captureFlags) reopened(w io.Writer) (to io.Writer, end func() error) {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -93,16 +93,15 @@ func (c *captureFlags) reopened(w io.Writer) (to io.Writer, end func() error) {
 	return own, own.Close
 }
 
-// readerPatience is how long a capture that ends waits for the reader of its pipe.
+// readerPatience is how long a capture waits for the reader of its pipe at its end.
 const readerPatience = 10 * time.Second
 
-// interrupt ends a write to a pipe that is under way after a while, unless it is
-// called off.
+// interrupt ends a pending write to a pipe after a while. callOff cancels that.
 func interrupt(stream io.Writer, after time.Duration) (callOff func()) {
 	f, ok := stream.(*os.File)
 	if !ok {
 		return func() {}
 	}
-	t := time.AfterFunc(after, func() { _ = f.SetWriteDeadline(time.Now()) }) // only pipes have one
+	t := time.AfterFunc(after, func() { _ = f.SetWriteDeadline(time.Now()) }) // only pipes have a deadline
 	return func() { t.Stop() }
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCaptureReaderGone: who reads the capture has seen enough. The capture sums up
-// and gives back what it has, as it does when it is told to end.
+// TestCaptureReaderGone: when the reader of the output closes its end, the capture prints its
+// summary and frees its resources, as on a signal.
 func TestCaptureReaderGone(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -45,8 +45,7 @@ func TestCaptureReaderGone(t *testing.T) {
 	}
 }
 
-// TestCaptureReaderStuck: who reads the capture has stopped reading. The capture can
-// be ended all the same.
+// TestCaptureReaderStuck: a signal ends a capture even if the reader of its output has stopped reading.
 func TestCaptureReaderStuck(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -59,7 +58,7 @@ func TestCaptureReaderStuck(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	var stderr bytes.Buffer
-	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-", "-Z", "daemon") // who cannot open our pipe
+	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-", "-Z", "daemon") // that user cannot open our pipe
 	cmd.Stdout, cmd.Stderr = w, &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestTogether starts captures and daemons that reserve huge pages at the same moment, alone and
-// beside a program that takes and gives back huge pages: each of them runs.
+// TestTogether: captures and daemons that reserve huge pages at the same moment all run, alone and
+// beside a program that takes and gives back huge pages.
 func TestTogether(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -26,7 +26,7 @@ func TestTogether(t *testing.T) {
 // starting is a program that is about to capture.
 type starting struct {
 	*exec.Cmd
-	said, ready string // a file with its errors, and one that is there when it runs
+	said, ready string // a file with its errors, and one that exists once it runs
 	errs        *os.File
 }
 
@@ -53,7 +53,7 @@ func together(t *testing.T, p *testenv.Pair, beside bool) {
 	}
 }
 
-// startToReserve starts a capture or a daemon on an interface of its own.
+// startToReserve starts a capture or a daemon on its own interface.
 func startToReserve(t *testing.T, n int) *starting {
 	t.Helper()
 	dir := t.TempDir()

@@ -23,7 +23,8 @@ func addVersion(cs ...*cobra.Command) {
 	}
 }
 
-// checkUsage makes each command say what is wrong with its command line, and what to write instead, before anything of it runs.
+// checkUsage makes each command report what is wrong with its command line, and what to write
+// instead, before it runs.
 func checkUsage(c *cobra.Command) {
 	if c.HasSubCommands() {
 		c.Args, c.RunE = cobra.ArbitraryArgs, nameSubcommand
@@ -36,7 +37,8 @@ func checkUsage(c *cobra.Command) {
 	}
 }
 
-// nameSubcommand is what a command does that only has others below it: cobra would print the help and report success.
+// nameSubcommand is the action of a command that only has subcommands. Cobra would print the help
+// and report success.
 func nameSubcommand(c *cobra.Command, args []string) error {
 	var names []string
 	for _, sub := range c.Commands() {
@@ -58,7 +60,7 @@ func nameSubcommand(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%s (there is: %s)", text, strings.Join(names, ", "))
 }
 
-// explainArgs says what arguments a command takes, where cobra only counts them.
+// explainArgs reports which arguments a command takes. Cobra reports only their number.
 func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if check == nil {
@@ -75,8 +77,8 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// requireFirst has a command check its required flags before PreRunE. Cobra does so after it, and PreRunE would have to expect
-// flags that are missing.
+// requireFirst makes a command check its required flags before PreRunE. Cobra checks them
+// afterwards, so PreRunE would have to handle missing flags.
 func requireFirst(c *cobra.Command) {
 	next := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
@@ -87,7 +89,7 @@ func requireFirst(c *cobra.Command) {
 	}
 }
 
-// missingFlags names the flags that a command needs and has not been given.
+// missingFlags names the required flags that the command line lacks.
 func missingFlags(c *cobra.Command) error {
 	var missing []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -104,10 +106,11 @@ func missingFlags(c *cobra.Command) error {
 	return fmt.Errorf("flags are missing: %s", strings.Join(missing, ", "))
 }
 
-// oneRequired is how cobra notes groups of flags of which one must be given.
+// oneRequired is cobra's annotation for groups of flags of which one is required.
 const oneRequired = "cobra_annotation_one_required"
 
-// missingOfGroups names the flags of each group of which none was given and one must be.
+// missingOfGroups names the flags of each group of which the command line has none although one is
+// required.
 func missingOfGroups(c *cobra.Command) (err error) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		for _, group := range f.Annotations[oneRequired] {
@@ -124,7 +127,7 @@ func missingOfGroups(c *cobra.Command) (err error) {
 	return err
 }
 
-// explainValue says what a flag takes, where its parser only says that it failed.
+// explainValue reports which values a flag takes. Its parser reports only that it failed.
 func explainValue(_ *cobra.Command, err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
@@ -156,7 +159,7 @@ func explainValue(_ *cobra.Command, err error) error {
 	return fmt.Errorf("the value %q of %s cannot be read (give %s)", bad.GetValue(), name, needs)
 }
 
-// flagText is a flag as the help has it, with the name of its value.
+// flagText returns a flag as the help prints it, with the name of its value.
 func flagText(f *pflag.Flag) string {
 	value, _ := pflag.UnquoteUsage(f)
 	text := "--" + f.Name
@@ -166,7 +169,7 @@ func flagText(f *pflag.Flag) string {
 	return strings.TrimSpace(text + " " + value)
 }
 
-// newHelp is cobra's help command with an error for what it has no help about.
+// newHelp returns cobra's help command, with an error for unknown topics.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]...",

@@ -35,7 +35,7 @@ func addJSON(c *cobra.Command, asJSON *bool) {
 	c.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }
 
-// printJSON writes a value as people and programs can read it.
+// printJSON writes a value as JSON that people and programs can read.
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

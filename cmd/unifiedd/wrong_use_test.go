@@ -15,8 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/wronguse"
 )
 
-// TestWrongUse walks the tree of commands and uses each wrongly in every way its flags and arguments allow: a command that is new is
-// used so by itself.
+// TestWrongUse: every command reports each wrong use of its flags and arguments. The test walks the
+// tree of commands, so it covers new commands without a change.
 func TestWrongUse(t *testing.T) {
 	testenv.Root(t)
 	root, _ := newRoot()
@@ -34,10 +34,10 @@ func TestWrongUse(t *testing.T) {
 	wronguse.Run(t, program(t), cases)
 }
 
-// wrong are names that cannot be used, in a directory in which nothing may change.
+// wrong has names that no command can use, in a directory in which nothing may change.
 type wrong struct {
 	dir   string
-	files map[string]string // what is wrong with a file, and its path
+	files map[string]string // the fault of a file, and its path
 }
 
 func newWrong(t *testing.T) *wrong {
@@ -62,10 +62,10 @@ func newWrong(t *testing.T) *wrong {
 	return w
 }
 
-// mayHaveNothing are commands that succeed without anything, and what they take that they must not be given.
+// mayHaveNothing are commands that succeed without arguments.
 var mayHaveNothing = []string{"version", "doctor", "demo", "bash", "zsh", "fish", "powershell"}
 
-// command is each wrong use of a command, and of those below it.
+// command returns each wrong use of a command and of its subcommands.
 func (w *wrong) command(c *cobra.Command) (all []wronguse.Case) {
 	path := strings.Fields(c.CommandPath())[1:]
 	with := func(more ...string) []string { return slices.Concat(path, more) }
@@ -100,7 +100,8 @@ func (w *wrong) command(c *cobra.Command) (all []wronguse.Case) {
 	return append(all, w.inputs(c, with, flags, args)...)
 }
 
-// valid are the flags that a command needs, with a value, and as many arguments as it needs, none of which can be used.
+// valid returns the flags that a command requires, with a value, and as many arguments as it
+// requires. The values cannot be used.
 func (w *wrong) valid(c *cobra.Command) (flags map[string]string, args []string) {
 	flags = map[string]string{}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -118,7 +119,7 @@ func (w *wrong) valid(c *cobra.Command) (flags map[string]string, args []string)
 	return flags, args
 }
 
-// given are those flags but one.
+// given returns those flags except one.
 func (w *wrong) given(flags map[string]string, without string) (args []string) {
 	for name, value := range flags {
 		if name != without {
@@ -128,7 +129,7 @@ func (w *wrong) given(flags map[string]string, without string) (args []string) {
 	return args
 }
 
-// values gives each flag that is no text nonsense, and an empty value.
+// values returns wrong uses that give a wrong value to each flag that is not text.
 func (w *wrong) values(c *cobra.Command, with func(...string) []string, given, args []string) (all []wronguse.Case) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Value.Type() {
@@ -145,7 +146,8 @@ func (w *wrong) values(c *cobra.Command, with func(...string) []string, given, a
 	return all
 }
 
-// inputs gives a command each file that cannot be used, as each argument and as each flag that it needs.
+// inputs returns wrong uses that give a command each unusable file, as each argument and as each
+// required flag.
 func (w *wrong) inputs(c *cobra.Command, with func(...string) []string, flags map[string]string, args []string) (all []wronguse.Case) {
 	if slices.Contains(mayHaveNothing, c.Name()) {
 		return nil

@@ -18,27 +18,26 @@ func Status(ctx context.Context, socket string) ([]byte, error) {
 	return request(ctx, socket, http.MethodGet, "/status", nil)
 }
 
-// StartFlow has the daemon start a flow, the others untouched.
+// StartFlow makes the daemon start a flow. Other flows are not affected.
 func StartFlow(ctx context.Context, socket, flow string) error {
 	_, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/start", nil)
 	return err
 }
 
-// StopFlow has the daemon stop a flow. It returns when the flow has written and
-// flushed what it has, which takes as long as the disk does.
+// StopFlow makes the daemon stop a flow. It returns when the flow has written and flushed
+// everything. This takes as long as the disk needs.
 func StopFlow(ctx context.Context, socket, flow string) error {
 	_, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/stop", nil)
 	return err
 }
 
-// Reload has the daemon read its configuration again, and returns JSON of a
-// status.Reload.
+// Reload makes the daemon read its configuration again, and returns JSON of a status.Reload.
 func Reload(ctx context.Context, socket string) ([]byte, error) {
 	return request(ctx, socket, http.MethodPost, "/reload", nil)
 }
 
-// Plan asks what a reload would do, and returns JSON of a config.Plan. It is a
-// reload of the daemon's own file, or of the text of the file of that name.
+// Plan returns the effects of a reload as JSON of a config.Plan. It plans a reload of the daemon's
+// own file, or of the text of the file of that name.
 func Plan(ctx context.Context, socket, file string, text io.Reader) ([]byte, error) {
 	path := "/plan"
 	if file != "" {
@@ -47,8 +46,8 @@ func Plan(ctx context.Context, socket, file string, text io.Reader) ([]byte, err
 	return request(ctx, socket, http.MethodPost, path, text)
 }
 
-// request sends a request to the daemon and returns its answer. Where the daemon
-// refuses, the error is the daemon's own text.
+// request sends a request to the daemon and returns its answer. If the daemon refuses, the error is
+// the daemon's own text.
 func request(ctx context.Context, socket, method, path string, body io.Reader) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -76,8 +75,8 @@ func request(ctx context.Context, socket, method, path string, body io.Reader) (
 	return nil, errors.New(text)
 }
 
-// ConfigErrors is the text of the mistakes that the daemon found in a
-// configuration, one in a line, as config.Errors prints them.
+// ConfigErrors is the text of the mistakes that the daemon found in a configuration, one on each
+// line, as config.Errors prints them.
 type ConfigErrors string
 
 // Error implements error.

@@ -8,15 +8,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/addrlimit"
 )
 
-// What the metrics port holds at most: connections in all, and of one host.
+// The most connections of the metrics port: in all, and from one host.
 const (
 	maxScrapers        = 64
 	maxScrapersPerHost = 16
 )
 
-// limitedListener limits connections, in all and of one host. One more closes the oldest
-// of its host, or of the host that has the most, so that idle connections keep no
-// scraper out.
+// limitedListener limits connections, in all and from one host. A further connection closes the
+// oldest one of its host, or of the host that has the most, so that idle connections do not block a
+// scraper.
 type limitedListener struct {
 	net.Listener
 	mu   sync.Mutex
@@ -40,7 +40,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	one := &limitedConn{conn, l}
-	peer, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // of TCP it is one
+	peer, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // a TCP address is always valid
 	host := addrlimit.Host(peer.Addr())
 	l.mu.Lock()
 	limit, rivals := l.open.Full(host)

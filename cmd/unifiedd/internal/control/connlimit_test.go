@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestMetricsBound: connections that say nothing keep no scraper out, and end by themselves.
+// TestMetricsBound: the server closes silent connections, and they do not block a scraper.
 func TestMetricsBound(t *testing.T) {
 	testenv.Leaks(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

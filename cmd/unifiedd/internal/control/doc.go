@@ -1,7 +1,6 @@
-// Package control is the HTTP interface of a running daemon, both ends of it.
+// Package control is the HTTP interface of a running daemon: server and client.
 //
-// [Serve] answers on a UNIX socket for the daemon's owner: status, start and stop of
-// flows, reload, profiles, metrics. A TCP listener, if there is one, answers metrics
-// and health only. [Status], [StartFlow], [StopFlow], [Reload] and [Plan] are the
-// requests that the commands make.
+// [Serve] answers the daemon's owner on a UNIX socket: status, start and stop of flows, reload,
+// profiles, metrics. A TCP listener, if there is one, answers metrics and health only. The commands
+// send their requests with [Status], [StartFlow], [StopFlow], [Reload] and [Plan].
 package control

@@ -47,8 +47,8 @@ func (r *Reloader) options(running *config.Config) config.Options {
 	return o
 }
 
-// plan returns what a reload would do: with this text of the file of that name, or
-// with the daemon's own file if name is empty.
+// plan returns the effects of a reload: with this text of the file of that name, or with the
+// daemon's own file if name is empty.
 func (r *Reloader) plan(name string, text io.Reader) (config.Plan, error) {
 	options := r.options(r.Daemon.Config())
 	var next *config.Config
@@ -68,8 +68,8 @@ func (r *Reloader) plan(name string, text io.Reader) (config.Plan, error) {
 	return r.Daemon.Plan(next)
 }
 
-// retryReload is how often Follow tries again while another reload is under way, so
-// that no signal is lost.
+// retryReload is the interval at which Follow retries while another reload runs. A retry keeps the
+// signal from being lost.
 const retryReload = 50 * time.Millisecond
 
 // Follow reloads at each signal until the context ends. The daemon logs the outcome.
@@ -90,7 +90,7 @@ func (r *Reloader) Follow(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
-// reloading is the state of systemd's notify-reload, which wants the time of its begin.
+// reloading returns the state of systemd's notify-reload, which includes the start time.
 func reloading() string {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -99,7 +99,7 @@ func reloading() string {
 	return fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000)
 }
 
-// Notify tells systemd the state of the daemon, if systemd started it.
+// Notify sends the daemon's state to systemd, if systemd started it.
 func Notify(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("could not notify systemd", "state", state, "err", err)

@@ -31,7 +31,7 @@ func Serve(d *flows.Daemon, r *Reloader, listen, socket string) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	s.start(control, controlHandler(d, r), 0) // a profile takes as long as it is asked to
+	s.start(control, controlHandler(d, r), 0) // a profile takes as long as the client asks for
 	if listen == "" {
 		return s, nil
 	}
@@ -77,11 +77,11 @@ const indexPage = `<!doctype html>
 </ul>
 `
 
-// PublicHandler answers what anybody on the network may know: metrics and health.
-// It tells the state of a flow, but not the error, which may name files and devices.
+// PublicHandler answers requests that anyone on the network may make: metrics and health. It
+// reports the state of a flow, but not the error, which may name files and devices.
 func PublicHandler(d *flows.Daemon) http.Handler { return newMux(d, state) }
 
-// newMux has the pages of both listeners. describe says why a flow is not ready.
+// newMux returns the pages of both listeners. describe says why a flow is not ready.
 func newMux(d *flows.Daemon, describe func(*status.Flow) string) *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -104,10 +104,10 @@ func newMux(d *flows.Daemon, describe func(*status.Flow) string) *http.ServeMux 
 	return m
 }
 
-// state is the name and state of a flow.
+// state returns the name and state of a flow.
 func state(f *status.Flow) string { return fmt.Sprintf("flow %s is %s", f.Name, f.State) }
 
-// stateAndError is the name and state of a flow, and its error.
+// stateAndError returns the name and state of a flow, and its error.
 func stateAndError(f *status.Flow) string {
 	if f.Error == "" {
 		return state(f)
@@ -152,7 +152,7 @@ func stop(f *flows.Flow) error {
 	return f.Stop()
 }
 
-// handleFlow returns a handler that does something to the flow in the path.
+// handleFlow returns a handler that applies do to the flow in the path.
 func handleFlow(d *flows.Daemon, do func(*flows.Flow) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := d.Flow(r.PathValue("name"))
@@ -174,8 +174,8 @@ func handleReload(r *Reloader) http.HandlerFunc {
 	}
 }
 
-// handlePlan returns the handler of a plan: of the file with the name in the query,
-// whose text is the body, or else of the daemon's own file.
+// handlePlan returns the handler of a plan. The query has the name of the file and the body its
+// text; without a name it is the daemon's own file.
 func handlePlan(r *Reloader) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		p, err := r.plan(q.URL.Query().Get("file"), http.MaxBytesReader(w, q.Body, maxConfigSize))
@@ -183,11 +183,11 @@ func handlePlan(r *Reloader) http.HandlerFunc {
 	}
 }
 
-// maxConfigSize is the size of the largest configuration that is read, in bytes.
+// maxConfigSize is the size of the largest accepted configuration, in bytes.
 const maxConfigSize = 2 << 20
 
-// answer sends a value as JSON, or an error. Mistakes in a configuration have a
-// status of their own, since a command prints them as they are.
+// answer sends a value as JSON, or an error. Mistakes in a configuration have their own status,
+// since a command prints them unchanged.
 func answer(w http.ResponseWriter, v any, err error) {
 	mistakes := (*config.Errors)(nil)
 	switch {

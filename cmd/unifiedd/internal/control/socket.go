@@ -12,9 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// listenUnix listens on the control socket, which only its owner may use. It replaces
-// a socket that a dead daemon left. It refuses one that answers, and anything that is
-// no socket.
+// listenUnix listens on the control socket, which only its owner may use. It replaces a socket that
+// a dead daemon left. It refuses a socket that answers, and any file that is not a socket.
 func listenUnix(path string) (net.Listener, error) {
 	dir, name, err := newfile.Open(path)
 	if err != nil {
@@ -24,7 +23,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err := removeDead(dir, name); err != nil {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
-	before := unix.Umask(0o177) // it must never be there with wider rights
+	before := unix.Umask(0o177) // the socket must never exist with wider permissions
 	l, err := net.Listen("unix", path)
 	unix.Umask(before)
 	if err != nil {

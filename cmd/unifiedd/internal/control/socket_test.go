@@ -37,7 +37,8 @@ func TestSocketReplacesADeadOne(t *testing.T) {
 	}
 }
 
-// TestSocketSparesFiles: what is at the socket's path and no socket is somebody's.
+// TestSocketSparesFiles: listenUnix refuses a path that is not a socket, and leaves the file
+// unchanged.
 func TestSocketSparesFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "capture.pcapng")
 	if err := os.WriteFile(path, []byte("packets"), 0o600); err != nil {

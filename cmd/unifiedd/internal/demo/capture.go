@@ -81,14 +81,15 @@ func (s *stage) start(cfg *config.Config, memory *umem.Memory) (*flows.Daemon, e
 	return d, nil
 }
 
-// await polls until ok, ctx is done or time is up. What is judged is judged later.
+// await polls until ok, ctx is done or the time limit has passed. It returns no verdict: later
+// checks report a failure.
 func await(ctx context.Context, limit time.Duration, ok func() bool) {
 	for end := time.Now().Add(limit); !ok() && time.Now().Before(end) && ctx.Err() == nil; {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// find looks up the files the capture wrote.
+// find finds the files that the capture wrote.
 func (r *result) find(prefix string) (err error) {
 	if r.files, err = filepath.Glob(prefix + "-*.pcapng"); err != nil {
 		return err

@@ -48,7 +48,7 @@ func startDaemon(ctx context.Context, program, namespace, file, socket string) (
 	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
-	go func() { // on a thread of its own, which the kernel watches: see runProgram
+	go func() { // on a separate thread, which the kernel watches: see runProgram
 		d.result = inNamespace(namespace, func() error {
 			err := d.cmd.Start()
 			started <- err
@@ -58,7 +58,7 @@ func startDaemon(ctx context.Context, program, namespace, file, socket string) (
 			return d.cmd.Wait()
 		})
 		select {
-		case started <- d.result: // it was not even tried
+		case started <- d.result: // it did not start
 		default:
 		}
 		close(d.ended)
@@ -66,16 +66,16 @@ func startDaemon(ctx context.Context, program, namespace, file, socket string) (
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	if err := d.ready(ctx, func(f *status.Flow) bool { return f.State.Up() }); err != nil { // those that send to peers wait for them, who are not there yet
+	if err := d.ready(ctx, func(f *status.Flow) bool { return f.State.Up() }); err != nil { // flows that send to peers wait for them, and the peers do not run yet
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil
 }
 
-// startLimit is far beyond what flows take to begin, and to find their peers.
+// startLimit is much longer than flows take to start and find their peers.
 const startLimit = time.Minute
 
-// ready waits until every flow is in a state that is good enough. One that failed stays so.
+// ready waits until every flow is in an accepted state. A flow that failed stays failed.
 func (d *daemon) ready(ctx context.Context, enough func(*status.Flow) bool) error {
 	err, failed := errors.New("it does not answer"), false
 	await(ctx, startLimit, func() bool {
@@ -88,7 +88,7 @@ func (d *daemon) ready(ctx context.Context, enough func(*status.Flow) bool) erro
 	return nil
 }
 
-// are says which flow is not in such a state, and whether one failed.
+// are returns an error that names a flow in another state. It also reports whether a flow failed.
 func (d *daemon) are(ctx context.Context, enough func(*status.Flow) bool) (failed bool, err error) {
 	s, err := d.status(ctx)
 	for i := range s.Flows {
@@ -108,7 +108,7 @@ func (d *daemon) over() bool {
 	}
 }
 
-// status asks the daemon how it is.
+// status returns the daemon's status.
 func (d *daemon) status(ctx context.Context) (s status.Daemon, err error) {
 	raw, err := control.Status(ctx, d.socket)
 	if err == nil {
@@ -117,10 +117,10 @@ func (d *daemon) status(ctx context.Context) (s status.Daemon, err error) {
 	return s, err
 }
 
-// trouble is an error with the daemon's output.
+// trouble returns an error with the daemon's output.
 func (d *daemon) trouble() error { return fmt.Errorf("the daemon says:\n%s", &d.said) }
 
-// stop ends the daemon, which first writes what it has.
+// stop ends the daemon. The daemon writes its pending data first.
 func (d *daemon) stop() error {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {

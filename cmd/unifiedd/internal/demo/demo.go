@@ -17,19 +17,19 @@ type Options struct {
 	Out     io.Writer
 	Log     *slog.Logger
 	Version string
-	Dir     string // where captures go for the time of the demo; on a disk
-	Keep    bool   // leave the captures there
+	Dir     string // directory for the captures while the demo runs; on a disk
+	Keep    bool   // keep the captures there
 	Load    func(file string) (*config.Config, error)
-	Time    time.Duration // for which the five flows are sent to
-	// FlowTest is the program at the other end of RDMA flows; empty: looked for.
+	Time    time.Duration // how long the programs send to the five flows
+	// FlowTest is the program at the remote end of RDMA flows; empty: found automatically.
 	FlowTest string
 }
 
 // layouts are shown one after the other.
 var layouts = []config.Layout{config.LayoutPacked, config.LayoutSlot}
 
-// Run shows the demo. It returns an error when something did not work, did not add
-// up, or was left behind.
+// Run runs the demo. It returns an error if a step failed, numbers did not add up, or something was
+// left behind.
 func Run(ctx context.Context, o Options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("the demo makes network namespaces and attaches a program to an interface, which takes root: sudo unifiedd demo")
@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) error {
 	return s.judge(results, all)
 }
 
-// play sets the stage, captures once in each layout, and shows all five flows.
+// play prepares the stage, captures once in each layout, and runs all five flows.
 func (s *stage) play(ctx context.Context) ([]result, *five, error) {
 	fmt.Fprintf(s.Out, `Two network namespaces, joined by a veth pair. In one, trafgen sends %d UDP packets of
 %s bytes, one every %d µs. In the other, unifiedd captures them
@@ -80,7 +80,7 @@ func (s *stage) play(ctx context.Context) ([]result, *five, error) {
 	return results, all, err
 }
 
-// showCapture captures in one layout, and has the files read.
+// showCapture captures in one layout, and reads the files with every reader.
 func (s *stage) showCapture(ctx context.Context, l config.Layout) (result, error) {
 	r, err := s.capture(ctx, l)
 	if err != nil {

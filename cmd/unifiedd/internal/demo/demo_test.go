@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// good is a capture in which everything adds up, one packet lost.
+// good returns a capture in which everything adds up, with one packet lost.
 func good() result {
 	p := status.Position{Packets: 9, Bytes: 900}
 	return result{
@@ -21,7 +21,7 @@ func good() result {
 	}
 }
 
-// TestProblems changes one number at a time: each must be noticed.
+// TestProblems: a change of any one number is a problem.
 func TestProblems(t *testing.T) {
 	r := good()
 	if errs := r.problems(); len(errs) != 0 {
@@ -47,7 +47,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestTable: losses are in the table and explained.
+// TestTable: the table shows and explains losses.
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	if err := table(&out, []result{good()}); err != nil {
@@ -103,7 +103,7 @@ func TestNoteInfos(t *testing.T) {
 	}
 }
 
-// TestToolsMissing: every program that is missing is named, with its package.
+// TestToolsMissing: the error names every missing program and its package.
 func TestToolsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	err := findTools()
@@ -114,7 +114,7 @@ func TestToolsMissing(t *testing.T) {
 	}
 }
 
-// TestToolsArePackaged holds the list make demo installs to what the demo runs.
+// TestToolsArePackaged: packaging/apt-demo.txt lists the packages that the demo uses.
 func TestToolsArePackaged(t *testing.T) {
 	text, err := os.ReadFile("../../../../packaging/apt-demo.txt")
 	if err != nil {
@@ -136,7 +136,7 @@ func TestToolsArePackaged(t *testing.T) {
 	}
 }
 
-// TestSweep: a demo finds what a killed one left, once.
+// TestSweep: a demo removes everything that a killed one left, once.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	recordFile = filepath.Join(dir, "record")

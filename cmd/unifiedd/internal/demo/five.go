@@ -16,7 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// fiveText is what a user would write: all five kinds of flows, over one region and one RDMA device.
+// fiveText is a configuration as a user would write it: all five kinds of flows, over one region
+// and one RDMA device.
 const fiveText = `# All five flows of unifiedd in one daemon: see docs/configuration.md.
 region: {size: %[1]s, reserve: true}
 control: {socket: %[2]q}
@@ -38,13 +39,13 @@ flows:
     to: {rdma: %[6]q, peers: [{name: sink, address: %[14]q, flow: relay}]}
 `
 
-// The sizes of the region of the five flows, and of that of their peers.
+// The sizes of the region of the five flows, and of the region of their peers.
 const (
 	fiveRegion = 160 * config.MiB
 	peerRegion = 48 * config.MiB
 )
 
-// Where the flows listen, and their peers.
+// The ports on which the flows and their peers listen.
 const (
 	walPort    = 7471
 	blocksPort = 7472
@@ -58,12 +59,12 @@ type five struct {
 	Options
 	Place
 	daemon *daemon
-	status status.Daemon // when everything had come
+	status status.Daemon // when everything had arrived
 	heard  map[string]heard
-	files  map[string]heard // what was found on disk, by flow
+	files  map[string]heard // contents on disk, by flow
 }
 
-// showFive runs the daemon with five flows, and the programs at their other ends.
+// showFive runs the daemon with five flows, and the programs at their remote ends.
 func (s *stage) showFive(ctx context.Context) (*five, error) {
 	fmt.Fprintf(s.Out, `
 Now all five flows at once, in one daemon over one region of %v: it captures packets, sends others on over RDMA,
@@ -76,8 +77,8 @@ keeps a log for an RDMA client, serves blocks, and relays messages. RDMA is RoCE
 	return f, errors.Join(s.b.detached(captured), s.b.detached(fed), s.b.detached(remote))
 }
 
-// Five runs the five flows at a place and prints the table. It returns the daemon's status when everything had come; the error says
-// what did not work, or did not add up.
+// Five runs the five flows at a place and prints the table. It returns the daemon's status after
+// everything had arrived. The error says which flow failed or whose numbers do not add up.
 func Five(ctx context.Context, o Options, p Place) (status.Daemon, error) {
 	f, err := o.runFive(ctx, p)
 	if err != nil {
@@ -89,7 +90,7 @@ func Five(ctx context.Context, o Options, p Place) (status.Daemon, error) {
 	return f.status, errors.Join(f.problems()...)
 }
 
-// runFive runs the daemon and the programs, and reads back what is on disk.
+// runFive runs the daemon and the programs, and reads back the data on disk.
 func (o Options) runFive(ctx context.Context, p Place) (f *five, err error) {
 	f = &five{Options: o, Place: p, heard: make(map[string]heard), files: make(map[string]heard)}
 	if err := f.prepare(ctx); err != nil {
@@ -118,11 +119,11 @@ func (f *five) startDaemon(ctx context.Context) (d *daemon, err error) {
 
 func (f *five) path(name string) string { return filepath.Join(f.Files, name) }
 
-// at is the address of a port, peerAt that of a port of the programs.
+// at returns the address of a port of the daemon, peerAt that of a port of the programs.
 func (p *Place) at(port int) string     { return net.JoinHostPort(p.Host, strconv.Itoa(port)) }
 func (p *Place) peerAt(port int) string { return net.JoinHostPort(p.PeerHost, strconv.Itoa(port)) }
 
-// prepare writes the configuration, and the blocks to be served.
+// prepare writes the configuration, and the blocks to serve.
 func (f *five) prepare(ctx context.Context) error {
 	text := fmt.Sprintf(fiveText, f.Region, f.path("control.sock"), f.Captured, f.Ring, f.Capture.Flow, f.Device, f.at(walPort), f.WAL.Flow,
 		f.Fed, f.peerAt(feedSink), f.Blocks.Flow, f.at(blocksPort), f.at(relayPort), f.peerAt(relaySink))
@@ -133,17 +134,17 @@ func (f *five) prepare(ctx context.Context) error {
 	return err
 }
 
-// The seeds of the peers' messages. Each peer has its own, so that no message passes for that of
-// another.
+// The seeds of the peers' messages. Each peer has its own, so that no peer's messages equal
+// another's.
 const (
 	walSeed, relaySeed, feedSeed, blocksSeed, captureSeed = "1", "2", "3", "4", "5"
 	walSize, relaySize, feedSize, captureSize, blockSize  = "1000", "1800", "1000", "1400", "4096"
 )
 
-// DefaultTime is how long the five flows are sent to.
+// DefaultTime is how long the programs send to the five flows.
 const DefaultTime = 20 * time.Second
 
-// many is how many there are at a rate.
+// many returns the number of messages at a rate.
 func (f *five) many(rate int) uint64 { return uint64(f.Time.Seconds() * float64(rate)) }
 
 // during returns the options for a count of messages at a rate.
@@ -151,7 +152,8 @@ func (f *five) during(rate int) []string {
 	return []string{"-count", strconv.FormatUint(f.many(rate), 10), "-rate", strconv.Itoa(rate)}
 }
 
-// talk runs the other ends of all flows, those over RDMA in one process with one device, and asks the daemon how it is when they are done.
+// talk runs the remote ends of all flows, those over RDMA in one process with one device. When they
+// are done, it reads the daemon's status.
 func (f *five) talk(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -182,12 +184,13 @@ func (f *five) talk(ctx context.Context) error {
 	return err
 }
 
-// takesPackets reports whether packets may be sent, as far as a flow is concerned: one that sends them on has found its peer.
+// takesPackets reports whether the demo may send packets to a flow: a flow that forwards them must
+// have found its peer.
 func takesPackets(f *status.Flow) bool {
 	return f.State == status.Running || f.State == status.Waiting && !strings.HasPrefix(f.Kind, "network-")
 }
 
-// send sends packets to both flows that take some.
+// send sends packets to both flows that accept packets.
 func (f *five) send(ctx context.Context) ([]heard, error) {
 	if err := f.daemon.ready(ctx, takesPackets); err != nil {
 		return nil, err
@@ -197,7 +200,7 @@ func (f *five) send(ctx context.Context) ([]heard, error) {
 		[]string{"+", "send", "-to", f.CapturedAt, "-seed", captureSeed, "-size", captureSize}, packets)...)
 }
 
-// commands are the other ends over RDMA, all at the same time.
+// commands returns the commands of the remote ends over RDMA, which all run at the same time.
 func (f *five) commands() []string {
 	device := []string{"-device", f.PeerDevice, "-memory", strconv.FormatUint(uint64(f.PeerRegion), 10), "-receive-ring", "1024", "-reserve"}
 	messages := f.during(f.MessageRate)
@@ -214,7 +217,7 @@ func (f *five) commands() []string {
 	return all
 }
 
-// flow is the status of a flow.
+// flow returns the status of a flow.
 func (f *five) flow(name string) status.Flow {
 	for _, one := range f.status.Flows {
 		if one.Name == name {
@@ -224,7 +227,7 @@ func (f *five) flow(name string) status.Flow {
 	return status.Flow{}
 }
 
-// readBack compares what is on disk. Of a ring the packets are exported first.
+// readBack verifies the data on disk. It exports the packets of a ring first.
 func (f *five) readBack(ctx context.Context) error {
 	capture := f.Capture.Path
 	if f.Capture.Ring {

@@ -16,13 +16,13 @@ import (
 // row is one flow of the table.
 type row struct {
 	flow, path   string
-	sent, came   heard // what went in, and what came out at the far end
+	sent, came   heard // the results of the sender and of the receiver
 	lost         uint64
 	status       status.Flow
 	verifiedWith string
 }
 
-// rows are the five flows.
+// rows returns the five flows.
 func (f *five) rows() []row {
 	make := func(name, path string, sent, came heard, with string) row {
 		s := f.flow(name)
@@ -37,8 +37,8 @@ func (f *five) rows() []row {
 	}
 }
 
-// times are the latencies of a flow, from sending a message to its completion. Captured packets
-// have no completion at their sender; their latencies are the flow's own, from arrival until they
+// times returns the latencies of a flow, from sending a message to its completion. The sender of
+// captured packets gets no completion; their latencies are the flow's own, from arrival until they
 // were written.
 func (r *row) times() *latency.Summary {
 	for _, l := range []*latency.Summary{r.status.Latency, r.came.Latency, r.sent.Latency} {
@@ -99,7 +99,7 @@ func sumOwners(owners map[string]int64) (n int64) {
 	return n
 }
 
-// problems is everything that does not add up.
+// problems returns everything that does not add up.
 func (f *five) problems() (errs []error) {
 	rows := f.rows()
 	for i := range rows {

@@ -11,14 +11,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// wire is a veth pair, of the same name in both namespaces. trafgen writes the addresses of the first into its packets.
+// wire is a veth pair, with the same name in both namespaces. trafgen writes the addresses of the
+// first wire into its packets.
 type wire struct {
 	name string
 	net  byte // in its addresses
 	mtu  int
 }
 
-// The wires: packets to be captured, packets to be sent on over RDMA, and RDMA itself, with a message of two KiB in one packet.
+// The wires: packets to capture, packets to forward over RDMA, and RDMA itself, with a message of
+// two KiB in one packet.
 var (
 	captured = wire{"eth0", 0, 1500}
 	fed      = wire{"eth1", 1, 1500}
@@ -36,7 +38,7 @@ func (w wire) ip(end byte) net.IP { return net.IPv4(10, 77, w.net, end) }
 
 func (w wire) mac(end byte) net.HardwareAddr { return net.HardwareAddr{2, 0x77, 0, 0, w.net, end} }
 
-// at is the address of a port of an end.
+// at returns the address of a port of an end.
 func (w wire) at(end byte, port int) string {
 	return net.JoinHostPort(w.ip(end).String(), strconv.Itoa(port))
 }
@@ -74,8 +76,7 @@ func (w wire) join(a, b *namespace) error {
 	return errors.Join(a.up(w, sendingEnd), b.up(w, receivingEnd), b.awaitCarrier(w))
 }
 
-// noIPv6 keeps the kernel from sending on its own in the calling thread's
-// namespace.
+// noIPv6 keeps the kernel from sending IPv6 packets in the calling thread's namespace.
 func noIPv6() error {
 	err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -135,7 +136,7 @@ func (n *namespace) detached(w wire) error {
 func (n *namespace) unlink(w wire) error {
 	h, link, err := n.handle(w)
 	if err != nil {
-		return nil // there is none
+		return nil // it does not exist
 	}
 	defer h.Close()
 	if err := h.LinkDel(link); err != nil {

@@ -17,7 +17,7 @@ type namespace struct {
 	ns   netns.NsHandle
 }
 
-// newNamespace makes an empty namespace, found by ip(8) too.
+// newNamespace makes an empty namespace that ip(8) also finds.
 func newNamespace(name string) (*namespace, error) {
 	n := &namespace{name: name, ns: netns.None()}
 	err := onThread(netns.None(), func() (err error) {
@@ -33,7 +33,8 @@ func newNamespace(name string) (*namespace, error) {
 // do runs f on a thread that is in the namespace.
 func (n *namespace) do(f func() error) error { return onThread(n.ns, f) }
 
-// inNamespace runs f on a thread in the namespace with that path; empty: in that of the process.
+// inNamespace runs f on a thread in the namespace with that path; empty: the namespace of the
+// process.
 func inNamespace(path string, f func() error) (err error) {
 	ns := netns.None()
 	if path != "" {
@@ -45,9 +46,8 @@ func inNamespace(path string, f func() error) (err error) {
 	return onThread(ns, f)
 }
 
-// onThread runs f on a thread of its own, in a namespace if one is given. The
-// thread ends with f, so that none returns to the scheduler in a namespace that is
-// not the program's.
+// onThread runs f on a separate thread, in a namespace if one is given. The thread ends with f, so
+// that no thread returns to the scheduler in another namespace than the program's.
 func onThread(ns netns.NsHandle, f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -63,8 +63,7 @@ func onThread(ns netns.NsHandle, f func() error) error {
 	return <-done
 }
 
-// close removes the namespace. Its interfaces go with it, in the kernel's own
-// time.
+// close removes the namespace. The kernel removes its interfaces some time later.
 func (n *namespace) close() error {
 	return errors.Join(n.ns.Close(), netnsdir.Delete(n.name))
 }

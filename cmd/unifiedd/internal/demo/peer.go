@@ -23,10 +23,11 @@ type heard struct {
 	Latency  *latency.Summary `json:"latency_ns"`
 }
 
-// flowTest is the program at the other end of the flows.
+// flowTest is the program at the remote end of the flows.
 const flowTest = "unified-flow-test"
 
-// findFlowTest finds unified-flow-test beside this program or in PATH, unless the user named it.
+// findFlowTest finds unified-flow-test in the directory of this program or in PATH, unless the user
+// named it.
 func (o *Options) findFlowTest() error {
 	if o.FlowTest != "" {
 		return nil
@@ -43,7 +44,8 @@ func (o *Options) findFlowTest() error {
 	return nil
 }
 
-// runFlowTest runs the program in the namespace with that path. Its commands are joined by + and each says one thing.
+// runFlowTest runs the program in the namespace with that path. A + separates its commands, and
+// each prints one result.
 func runFlowTest(ctx context.Context, program, namespace string, line ...string) (all []heard, err error) {
 	var words []string
 	for i, w := range line {

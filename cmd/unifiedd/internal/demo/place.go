@@ -7,43 +7,44 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
-// Place is what the five flows run on. The demo makes one of namespaces, RoCE in software and files; a test in the lab
-// one of cards, kernel verbs and NVMe disks.
+// Place is the environment of the five flows. The demo makes one of namespaces, RoCE in software
+// and files. A test in the lab makes one of cards, kernel verbs and NVMe disks.
 type Place struct {
-	Files    string // directory for the configuration, and what else is made
+	Files    string // directory for the configuration and other files of the demo
 	Programs string // path of the namespace of the programs that use RDMA; empty: that of the process
-	Senders  string // and that of the program that sends packets
-	Daemon   string // and that of the daemon
+	Senders  string // path of the namespace of the program that sends packets
+	Daemon   string // path of the namespace of the daemon
 	Unifiedd string // the program; empty: this one
 
 	Region, PeerRegion config.Size // of the daemon, and of the programs
-	Ring               int         // frames in each receive ring of an interface that packets come by
+	Ring               int         // frames in each receive ring of an interface that receives packets
 
-	Captured, Fed     string // interfaces that packets come by
-	CapturedAt, FedAt string // host and port that packets are sent to
+	Captured, Fed     string // interfaces that receive packets
+	CapturedAt, FedAt string // host and port that the packets are sent to
 	Device            string // the daemon's RDMA device
-	PeerDevice        string // and that of the programs
+	PeerDevice        string // the RDMA device of the programs
 	Host, PeerHost    string // the addresses of both
 
 	Capture, WAL, Blocks Disk
 
-	// How many a second: packets to each of two flows, messages to each of two, requests.
+	// Rates per second: packets to each of two flows, messages to each of two, requests.
 	PacketRate, MessageRate, BlockRate int
-	BlockBytes                         uint64 // that are served
-	IdleTimeout                        string // the sink's, when no packet comes any more
+	BlockBytes                         uint64 // bytes of the served blocks
+	IdleTimeout                        string // of the sink, after the last packet
 }
 
 // Disk is where a flow writes or reads.
 type Disk struct {
-	Flow string // as the configuration says it: file: PATH or device: PATH
-	Path string // by which other programs find it
+	Flow string // as in the configuration: file: PATH or device: PATH
+	Path string // path that other programs use
 	Ring bool   // it is a device with a ring
 }
 
-// fileDisk is a file, or the prefix of names of files.
+// fileDisk returns a file, or a prefix of file names.
 func fileDisk(path string) Disk { return Disk{Flow: fmt.Sprintf("file: %q", path), Path: path} }
 
-// DeviceDisk is a device, or an NVMe disk by its node for commands, that other programs find under another name.
+// DeviceDisk returns a device. Other programs may find it under another name, as for an NVMe disk
+// that the flow opens by its node for commands.
 func DeviceDisk(node, path string) Disk {
 	return Disk{Flow: fmt.Sprintf("device: %q", node), Path: path, Ring: true}
 }

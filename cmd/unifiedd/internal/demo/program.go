@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// programLimit is far beyond what any program here takes.
+// programLimit is much longer than any program here takes.
 const programLimit = 2 * time.Minute
 
-// runProgram runs a program to its end, in the network namespace of the calling thread, and
-// returns its output. It is killed with its children when ctx ends or the demo dies: the kernel
-// watches the thread that started it, so the caller must be on its own thread (onThread).
+// runProgram runs a program to its end, in the network namespace of the calling thread, and returns
+// its output. When ctx ends, it kills the program and its children. When the demo dies, the kernel
+// kills the program: it watches the thread that started it, so the caller must be on a separate
+// thread (onThread).
 func runProgram(ctx context.Context, name string, args ...string) (stdout string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, programLimit)
 	defer cancel()

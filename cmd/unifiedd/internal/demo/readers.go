@@ -10,14 +10,14 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// reading is what one independent reader found in the files together. A reader that
-// complains about a file is an error.
+// reading has the packet count of one independent reader over all files. If the reader complains
+// about a file, that is an error.
 type reading struct {
 	reader  string
 	packets uint64
 }
 
-// reader counts the packets of one file with a program nobody here wrote.
+// reader counts the packets of one file with an independent program.
 type reader struct {
 	name  string
 	count func(ctx context.Context, r *result, file string) (uint64, error)
@@ -25,7 +25,7 @@ type reader struct {
 
 var readers = []reader{{"tshark", countTshark}, {"capinfos", countCapinfos}, {"tcpdump", countTcpdump}}
 
-// readBack has every reader read every file.
+// readBack makes every reader read every file.
 func (r *result) readBack(ctx context.Context) error {
 	return onThread(netns.None(), func() error {
 		for _, one := range readers {
@@ -43,7 +43,7 @@ func (r *result) readBack(ctx context.Context) error {
 	})
 }
 
-// tsharkCount is the one line of tshark's statistics: | 0.000 <> 3.000 | 90000 | 64560000 |.
+// tsharkCount matches the one line of tshark's statistics: | 0.000 <> 3.000 | 90000 | 64560000 |.
 var tsharkCount = regexp.MustCompile(`<>[^|]*\|\s*(\d+) \|`)
 
 // countTshark counts the packets that tshark dissects as the ones that were sent.

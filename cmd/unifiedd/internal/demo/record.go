@@ -14,22 +14,22 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
-// recordFile is where a demo notes what it has made, while it runs.
+// recordFile is the file in which a running demo records the things it has made.
 var recordFile = "/run/unifiedd-demo"
 
-// record is that file, locked. Every line is a kind and a value.
+// record is the locked file. Every line is a kind and a value.
 type record struct {
 	file    *os.File
 	entries []string
 }
 
-// undo takes back one entry of a demo that was killed.
+// undo has the functions that remove one thing of a killed demo, by kind.
 var undo = map[string]func(string) error{
 	"netns": netnsdir.Delete,
 	"dir":   os.RemoveAll,
 }
 
-// openRecord waits until no other demo runs and takes back what a killed one left.
+// openRecord waits until no other demo runs and removes everything that a killed one left.
 func openRecord(ctx context.Context, out io.Writer) (*record, error) {
 	said := false
 	for {
@@ -76,15 +76,14 @@ func lock(f *os.File) error {
 	}
 }
 
-// current reports whether the file is still the one of that name: a demo that
-// ended removed its own.
+// current reports whether the file still has that name: a demo that ended removed its own record.
 func current(f *os.File) bool {
 	a, err1 := f.Stat()
 	b, err2 := os.Stat(recordFile)
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// sweep takes back what the record has of a demo that was killed, last first.
+// sweep removes the things in the record of a killed demo, last first.
 func (r *record) sweep(out io.Writer) error {
 	text, err := io.ReadAll(io.LimitReader(r.file, 64<<10))
 	if err != nil {
@@ -108,7 +107,7 @@ func (r *record) sweep(out io.Writer) error {
 	return r.write()
 }
 
-// add notes something the demo makes.
+// add records something that the demo makes.
 func (r *record) add(kind, value string) error {
 	r.entries = append(r.entries, kind+" "+value)
 	if err := r.write(); err != nil {
@@ -125,7 +124,7 @@ func (r *record) write() error {
 	return r.file.Truncate(int64(len(text)))
 }
 
-// close removes the record: nothing is left.
+// close removes the record. Nothing may be left.
 func (r *record) close() error {
 	return errors.Join(os.Remove(recordFile), r.file.Close())
 }

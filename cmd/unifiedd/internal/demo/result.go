@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// result is one capture: what was sent, what the daemon counted, what is on disk and what the
-// readers found there.
+// result is one capture: the packets sent, the daemon's counters, the bytes on disk, and the
+// findings of the readers.
 type result struct {
 	layout      string
 	sent        traffic
@@ -19,7 +19,7 @@ type result struct {
 	first, last float64 // times of packets in the files, in seconds
 }
 
-// lost is how many packets the capture lost, for whatever reason.
+// lost returns how many packets the capture lost, for any reason.
 func (r *result) lost() (n uint64) {
 	for _, k := range r.status.Dropped {
 		n += k
@@ -27,10 +27,10 @@ func (r *result) lost() (n uint64) {
 	return n
 }
 
-// taken is how many packets the capture has accounted for.
+// taken returns how many packets the capture has accounted for.
 func (r *result) taken() uint64 { return r.status.Packets + r.lost() }
 
-// problems is everything that does not add up.
+// problems returns everything that does not add up.
 func (r *result) problems() (errs []error) {
 	same := func(what string, a, b uint64) {
 		if a != b {

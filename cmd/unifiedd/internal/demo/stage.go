@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
-// stage has what the demo makes on the machine. It is removed in reverse order.
+// stage has everything that the demo makes on the machine. The demo removes it in reverse order.
 type stage struct {
 	Options
 	record *record
@@ -17,11 +17,10 @@ type stage struct {
 	a, b   *namespace // sender, receiver
 }
 
-// regionSize is the region of the demo's captures.
+// regionSize is the size of the region of the demo's captures.
 const regionSize = 128 * config.MiB
 
-// set makes directory and namespaces. What was made before an error is
-// left to clear.
+// set makes directory and namespaces. After an error, clear removes those that exist.
 func (s *stage) set() error {
 	if err := s.makeDir(); err != nil {
 		return err
@@ -55,7 +54,7 @@ func (s *stage) makeNamespaces() (err error) {
 	return join(s.a, s.b)
 }
 
-// clear takes everything back, and then looks whether anything is left.
+// clear removes everything, and then checks that nothing is left.
 func (s *stage) clear() error {
 	var errs []error
 	if s.a != nil {
@@ -78,7 +77,7 @@ func (s *stage) clear() error {
 	return s.record.close()
 }
 
-// leftovers names what was not removed.
+// leftovers names everything that was not removed.
 func (s *stage) leftovers() (errs []error) {
 	for _, n := range []*namespace{s.a, s.b} {
 		if n != nil && exists(netnsdir.Path(n.name)) {

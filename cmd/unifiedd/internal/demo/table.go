@@ -30,7 +30,7 @@ func table(w io.Writer, results []result) error {
 	return err
 }
 
-// explainLosses names the reasons, where anything was lost: a busy machine.
+// explainLosses prints the reasons if packets were lost. On a busy machine this is normal.
 func (r *result) explainLosses(w io.Writer) {
 	for _, reason := range slices.Sorted(maps.Keys(r.status.Dropped)) {
 		if n := r.status.Dropped[reason]; n > 0 {
@@ -39,7 +39,7 @@ func (r *result) explainLosses(w io.Writer) {
 	}
 }
 
-// speed is the packets a second by the times in the files.
+// speed returns the packets per second, according to the times in the files.
 func (r *result) speed() float64 {
 	if r.last <= r.first {
 		return 0

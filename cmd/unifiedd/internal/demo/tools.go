@@ -6,10 +6,10 @@ import (
 	"os/exec"
 )
 
-// tool is a program the demo runs and the Debian package it comes in.
+// tool is a program that the demo runs, and its Debian package.
 type tool struct{ name, pkg string }
 
-// tools are all of them; packaging/apt-demo.txt has the packages.
+// tools has all of them; packaging/apt-demo.txt lists the packages.
 var tools = []tool{
 	{"trafgen", "netsniff-ng"},
 	{"ping", "iputils-ping"},
@@ -18,7 +18,7 @@ var tools = []tool{
 	{"tcpdump", "tcpdump"},
 }
 
-// findTools says which programs are missing and how to get them.
+// findTools returns an error that names the missing programs and how to install them.
 func findTools() error {
 	var errs []error
 	for _, t := range tools {

@@ -17,7 +17,7 @@ const (
 	pings      = 10
 )
 
-// sizes are the lengths of the packets, in turn, without the checksum a wire adds.
+// sizes are the lengths of the packets, used in rotation, without the checksum that a wire adds.
 var sizes = []int{126, 512, 1514}
 
 // headers are Ethernet, IPv4 and UDP; a counting byte follows.
@@ -37,7 +37,7 @@ type traffic struct {
 	pings, answered uint64
 }
 
-// trafgenConfig is the packets in trafgen's language.
+// trafgenConfig returns the packets in trafgen's language.
 func trafgenConfig() string {
 	var b strings.Builder
 	for _, n := range sizes {
@@ -81,7 +81,7 @@ func (s *stage) send(ctx context.Context, file string) (t traffic, err error) {
 	return t, err
 }
 
-// ping asks the receiving end's kernel. Lost answers are not an error.
+// ping sends echo requests to the kernel of the receiving end. Lost answers are not an error.
 func ping(ctx context.Context) (sent, answered uint64, err error) {
 	out, err := runProgram(ctx, "ping", "-q", "-n", "-c", strconv.Itoa(pings), "-i", "0.2", "-W", "2", captured.ip(receivingEnd).String())
 	if err != nil && !pinged.MatchString(err.Error()) {

@@ -2,15 +2,15 @@ package doctor
 
 import "fmt"
 
-// State is how bad an answer is, worse ones being greater.
+// State is the result of a check. A greater value is worse.
 type State uint8
 
 const (
-	// OK: as it should be.
+	// OK: everything is right.
 	OK State = iota
-	// Unknown: it could not be found out, and nothing says that it is missing.
+	// Unknown: the doctor could not find out, and nothing indicates a fault.
 	Unknown
-	// Warn: it works, but something will be slow, lost, or surprising.
+	// Warn: it works, but is slow, loses packets, or behaves unexpectedly.
 	Warn
 	// Fail: it will not work.
 	Fail
@@ -18,7 +18,7 @@ const (
 
 var stateNames = [...]string{OK: "ok", Unknown: "unknown", Warn: "warn", Fail: "fail"}
 
-// String is the state's name in JSON: ok, unknown, warn or fail.
+// String returns the state's name in JSON: ok, unknown, warn or fail.
 func (s State) String() string { return stateNames[s] }
 
 // MarshalText writes the state's name.
@@ -37,13 +37,13 @@ func (s *State) UnmarshalText(text []byte) error {
 
 // Check is the answer to one question.
 type Check struct {
-	Name   string `json:"name"` // what was looked at; stable
+	Name   string `json:"name"` // what was checked; stable
 	State  State  `json:"state"`
 	Detail string `json:"detail"`           // what was found
-	Remedy string `json:"remedy,omitempty"` // what to do about it, a command where there is one
+	Remedy string `json:"remedy,omitempty"` // the remedy, as a command if there is one
 }
 
-// ok, unknown, warn and fail make checks; with adds the remedy.
+// ok, unknown, warn and fail return checks; with adds the remedy.
 func ok(name, format string, args ...any) Check {
 	return Check{Name: name, Detail: fmt.Sprintf(format, args...)}
 }

@@ -26,8 +26,8 @@ func (p place) device() []Check {
 	return append(append(checks, p.aligned(t.Alignment())...), p.free())
 }
 
-// deviceRemedy says what to do where a device cannot even be read. Device groups
-// answer EPERM, permissions EACCES.
+// deviceRemedy returns the remedy for a device that cannot even be read. Device groups answer
+// EPERM, permissions EACCES.
 func deviceRemedy(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -38,8 +38,7 @@ func deviceRemedy(err error) string {
 	return ""
 }
 
-// free tries to claim the device for writing, as the daemon would, and lets go of
-// it at once.
+// free claims the device for writing, as the daemon would, and releases it at once.
 func (p place) free() Check {
 	const name = "contents"
 	t, err := nvme.OpenTarget(nvme.TargetConfig{Path: p.path})
@@ -54,8 +53,8 @@ func (p place) free() Check {
 	return fail(name, "%v", err)
 }
 
-// blocks describes a device's blocks: Documentation/ABI/stable/sysfs-block. Empty
-// for what is no disk.
+// blocks describes a device's blocks: Documentation/ABI/stable/sysfs-block. It is empty for a
+// device that is no disk.
 func blocks(number uint64) string {
 	dir := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(number), unix.Minor(number))
 	if exists(dir, "partition") {
@@ -80,8 +79,8 @@ type mount struct {
 	readOnly            bool
 }
 
-// mountOf finds the mount a directory lies on: the longest mount point above it,
-// of those the last to be mounted.
+// mountOf finds the mount of a directory: the longest mount point above it, and of several the last
+// to be mounted.
 func mountOf(dir string) (mount, bool) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// slotAlign is what records of the slot layout are multiples of: a disk which
-// wants more cannot take them one behind the other.
+// slotAlign is the alignment of records in the slot layout. A disk that needs a larger one cannot
+// take consecutive records.
 const slotAlign = 512
 
-// place is where a flow writes, or may.
+// place is a path that a flow writes to, or may write to.
 type place struct {
 	path    string
-	dir     string // of a file: the directory which is there
+	dir     string // of a file: the nearest directory that exists
 	flow    config.Flow
 	hasFlow bool
 	bad     State
@@ -42,7 +42,7 @@ func disk(path string, n needs) []Check {
 	return append(p.file(), diskNode(p.dir, n))
 }
 
-// directory is the innermost directory of a path which is there.
+// directory returns the innermost directory of a path that exists.
 func directory(path string, info os.FileInfo) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func directory(path string, info os.FileInfo) (string, error) {
 	return path, nil
 }
 
-// file tries direct I/O with a file which never gets a name.
+// file tries direct I/O with a file that never gets a name.
 func (p place) file() []Check {
 	checks := []Check{p.fileSystem()}
 	fd, err := unix.Open(p.dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -73,7 +73,7 @@ func (p place) file() []Check {
 	return append(append(checks, p.direct(fmt.Sprintf("/proc/self/fd/%d", fd))...), p.room())
 }
 
-// direct opens the target as the daemon does and asks for its alignment.
+// direct opens the target as the daemon does and reads its alignment.
 func (p place) direct(path string) []Check {
 	t, err := nvme.OpenTarget(nvme.TargetConfig{Path: path})
 	switch {
@@ -86,7 +86,7 @@ func (p place) direct(path string) []Check {
 	return p.aligned(t.Alignment())
 }
 
-// aligned judges what direct I/O asks for.
+// aligned checks the alignment that direct I/O requires.
 func (p place) aligned(a nvme.Alignment) []Check {
 	checks := []Check{ok("direct I/O", "alignment: %v", a)}
 	switch wants := p.hasFlow && p.flow.To.Layout == config.LayoutSlot; {

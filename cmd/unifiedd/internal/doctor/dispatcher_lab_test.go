@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestDispatcher: libxdp's dispatcher is no obstacle to a flow that joins it.
+// TestDispatcher: libxdp's dispatcher does not stop a flow that joins it.
 func TestDispatcher(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	testenv.NewLibxdp(t, &p.A).Load(t, testenv.OtherPass)

@@ -1,17 +1,18 @@
-// Package doctor reports what a machine can do for the daemon, what is missing, and which command
-// remedies it.
+// Package doctor reports the features that a machine offers the daemon, the features that are
+// missing, and the command that remedies each.
 //
-// A feature is there if it works. So the doctor does not compare kernel versions. It does on a
-// small scale what the daemon does: it opens an AF_XDP socket on a loopback interface, loads and
-// attaches the XDP program there, opens an io_uring with a small region, and makes an unnamed file
-// in the directory of captures. With enough privilege it does so in a network namespace of its
-// own. Everything is removed before [Examine] returns.
+// A feature exists if it works. So the doctor does not compare kernel versions. It does on a small
+// scale what the daemon does: it opens an AF_XDP socket on a loopback interface, loads and attaches
+// the XDP program there, opens an io_uring with a small region, and makes an unnamed file in the
+// directory of captures. With enough privilege it does so in a new network namespace. [Examine]
+// removes everything before it returns.
 //
-// The rest is read: huge pages, limits, capabilities, interfaces over netlink, disks, processors,
-// RDMA devices. Each subject is a file, and each question a small function that returns a [Check].
+// The doctor only reads the other facts: huge pages, limits, capabilities, interfaces over netlink,
+// disks, processors, RDMA devices. Each subject is a file, and each question a small function that
+// returns a [Check].
 //
-// With a configuration, the checks compare with what it needs, and what would keep the daemon from
-// starting fails. Without one they compare with the defaults, and most of what is missing is a
+// With a configuration, the checks compare with its needs, and a fault that would keep the daemon
+// from starting fails. Without one they compare with the defaults, and most missing features are a
 // warning.
 //
 // Threads: any goroutine may call Examine. The oldest kernel is 6.1; on an older one the report

@@ -4,17 +4,17 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// Options say what to examine. The zero value is the machine and all of its
-// interfaces but loopback, measured by the default configuration.
+// Options select what to examine. The zero value examines the machine and all of its interfaces
+// except loopback, for the default configuration.
 type Options struct {
 	Interfaces []string // by name; empty: those of Config, or all but loopback
-	Disks      []string // files, directories or block devices, besides those of Config
+	Disks      []string // files, directories or block devices, in addition to those of Config
 	// Config is the configuration to examine the machine for; nil: the defaults.
 	Config *config.Config
 }
 
-// Examine looks at the machine. Whatever it opens, makes or attaches for trying
-// is gone when it returns.
+// Examine examines the machine. Before it returns, it removes everything that it opened, made or
+// attached.
 func Examine(o Options) *Report {
 	n := newNeeds(o)
 	r := &Report{Format: format}

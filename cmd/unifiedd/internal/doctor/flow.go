@@ -19,7 +19,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// addFlows examines what the configuration names besides interfaces and places to write: files that are read, addresses, RDMA devices, users.
+// addFlows examines the other objects that the configuration names: files to read, addresses, RDMA
+// devices, users.
 func (r *Report) addFlows(n needs) {
 	if !n.given {
 		return
@@ -54,7 +55,7 @@ func (r *Report) addFlows(n needs) {
 	r.add("owners of files", users)
 }
 
-// readable says of each file whether the daemon's user may open it.
+// readable reports for each file whether the daemon's user may open it.
 func readable(c *config.Config) (checks []Check) {
 	all := files.Of(c)
 	err := asUser(c.User, func(uid uint32) {
@@ -76,7 +77,8 @@ func readable(c *config.Config) (checks []Check) {
 	return checks
 }
 
-// asUser runs f on a thread with the rights to files that the user of a daemon has, where this process may take them.
+// asUser runs f on a thread with the file permissions of the daemon's user, if this process may
+// take them.
 func asUser(name string, f func(uid uint32)) error {
 	self := uint32(os.Geteuid())
 	if name == "" || self != 0 {
@@ -88,7 +90,7 @@ func asUser(name string, f func(uid uint32)) error {
 		return err
 	}
 	done := make(chan error)
-	go func() { // the thread ends with the goroutine, since it is not unlocked
+	go func() { // not unlocked, so the thread ends with the goroutine
 		runtime.LockOSThread()
 		err := threadUser(uid, gid, groups)
 		if err == nil {
@@ -99,7 +101,7 @@ func asUser(name string, f func(uid uint32)) error {
 	return <-done
 }
 
-// threadUser gives the thread the rights to files of a user.
+// threadUser gives the thread the file permissions of a user.
 func threadUser(uid, gid uint32, groups []uint32) error {
 	var first *uint32
 	if len(groups) > 0 {
@@ -118,7 +120,7 @@ func threadUser(uid, gid uint32, groups []uint32) error {
 func address(name, kind, at string) Check {
 	host, _, err := net.SplitHostPort(at)
 	if err != nil {
-		return fail(name, "%v", err) // which the configuration's checks have found
+		return fail(name, "%v", err) // the configuration's checks have reported it
 	}
 	l, err := net.Listen(kind, net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -128,7 +130,7 @@ func address(name, kind, at string) Check {
 	return ok(name, "%s can be listened at", at)
 }
 
-// rdmaNamed reports whether an RDMA device is there.
+// rdmaNamed reports whether an RDMA device exists.
 func rdmaNamed(name, device string) Check {
 	iface, soft := config.SoftDevice(device)
 	if !soft {
@@ -158,7 +160,7 @@ func rdmaNamed(name, device string) Check {
 	return ok(name, "%s: interface %s is up", device, iface)
 }
 
-// owner reports whether files can be given to who is to have them.
+// owner reports whether the process can give files to their configured owner.
 func owner(name string, to config.To) Check {
 	uid, gid, err := segment.OwnerOf(to)
 	if err != nil {

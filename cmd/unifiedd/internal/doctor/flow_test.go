@@ -10,11 +10,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestFlows: files, addresses, devices and owners that a configuration names are looked at, as the user of the daemon.
+// TestFlows: the doctor checks files, addresses, devices and owners of a configuration with the
+// rights of the daemon's user.
 func TestFlows(t *testing.T) {
 	testenv.Root(t)
 	dir := testenv.DiskDir(t)
-	for path := dir; strings.HasPrefix(path, os.TempDir()+"/"); path = filepath.Dir(path) { // so that nobody reaches it
+	for path := dir; strings.HasPrefix(path, os.TempDir()+"/"); path = filepath.Dir(path) { // so that no other user reaches it
 		if err := os.Chmod(path, 0o755); err != nil {
 			t.Fatal(err)
 		}

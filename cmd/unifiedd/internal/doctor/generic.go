@@ -18,7 +18,7 @@ func ask(family string, command uint8, request ...*nl.RtAttr) (attrs, error) {
 	return attrs(a), err
 }
 
-// number is an unsigned attribute of up to eight bytes, in the machine's order.
+// number returns an unsigned attribute of up to eight bytes, in the machine's byte order.
 func (a attrs) number(kind uint16) (uint64, bool) {
 	switch b := a[kind]; len(b) {
 	case 4:
@@ -44,7 +44,7 @@ const (
 	xdpRxSG     = 1 << 5
 )
 
-// xdpFeatures asks what the driver of an interface says it can do with XDP.
+// xdpFeatures returns the XDP features that the driver of an interface reports.
 func xdpFeatures(index int) (uint64, error) {
 	a, err := ask("netdev", netdevDevGet, nl.NewRtAttr(netdevIfindex, nl.Uint32Attr(uint32(index))))
 	if err != nil {
@@ -57,7 +57,7 @@ func xdpFeatures(index int) (uint64, error) {
 	return features, nil
 }
 
-// header names the interface in a request of the ethtool family:
+// header returns the attribute that names the interface in a request of the ethtool family:
 // Documentation/networking/ethtool-netlink.rst.
 func header(kind int, index int) *nl.RtAttr {
 	h := nl.NewRtAttr(kind|unix.NLA_F_NESTED, nil)
@@ -65,7 +65,7 @@ func header(kind int, index int) *nl.RtAttr {
 	return h
 }
 
-// channels is how many queues of each kind an interface has, and may have.
+// channels has the number of queues of each kind that an interface has, and the largest number.
 type channels struct{ rx, tx, most uint64 }
 
 func askChannels(index int) (channels, error) {

@@ -19,11 +19,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// card is an interface, and what the configuration needs of it.
+// card is an interface with the requirements of the configuration on it.
 type card struct {
 	*netlink.LinkAttrs
 	driver, bus string
-	bad         State // of what is wrong: Fail where the user asked for the interface
+	bad         State // of a fault: Fail if the user asked for the interface
 	flow        config.Flow
 	hasFlow     bool
 	frame       uint32
@@ -37,7 +37,7 @@ func examineInterface(name string, n needs) []Check {
 	}
 	device := netdev.Of(link)
 	asked := n.wants(name)
-	name = device.Name // not an alternative one, by which others find it, too
+	name = device.Name // not an alternative name, which also finds the interface
 	c := card{LinkAttrs: link.Attrs(), bad: Warn, frame: uint32(n.Region.Frame), region: n.Region.Node}
 	c.driver, c.bus = driver(name, link)
 	if asked || n.wants(name) {
@@ -52,8 +52,8 @@ func examineInterface(name string, n needs) []Check {
 	return append(checks, c.roce()...)
 }
 
-// driver names an interface's driver and where its device is, such as
-// 0000:00:03.0; for one without a driver, its kind.
+// driver returns the names of an interface's driver and bus address, such as 0000:00:03.0. For an
+// interface without a driver it returns the kind.
 func driver(name string, link netlink.Link) (driver, bus string) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -67,7 +67,7 @@ func driver(name string, link netlink.Link) (driver, bus string) {
 	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Bus_info[:])
 }
 
-// link says what packets begin with, which is not for every flow.
+// link reports the header that packets begin with. Flows to RDMA accept only Ethernet.
 func (c card) link(d netdev.Device) Check {
 	const name = "link type"
 	switch {
@@ -145,8 +145,7 @@ func (c card) judgeQueues(detail string, rx uint64) Check {
 	return ok(name, "%s", detail)
 }
 
-// overhead is what an Ethernet frame has beyond the MTU: addresses, type, two VLAN
-// tags.
+// overhead is the length of an Ethernet frame beyond the MTU: addresses, type, two VLAN tags.
 const overhead = 14 + 2*4
 
 // mtu compares the longest packet with the size of a frame.
@@ -160,8 +159,8 @@ func (c card) mtu() Check {
 		with("ip link set dev %s mtu %d, if longer packets are not wanted", c.Name, room-overhead)
 }
 
-// shape is how the flow has packets land: with the slot layout, a block header
-// goes in front of them.
+// shape returns the layout of frames in which the flow receives packets. With the slot layout, a
+// block header precedes each packet.
 func (c card) shape() umem.Shape {
 	if c.hasFlow && c.flow.To.Layout == config.LayoutSlot {
 		return umem.Shape{Headroom: slotAlign + pcapng.PacketHeaderLen - umem.PacketHeadroom}
@@ -169,7 +168,7 @@ func (c card) shape() umem.Shape {
 	return umem.Shape{}
 }
 
-// program names the XDP program on the interface, which the daemon leaves alone.
+// program checks the XDP program on the interface. The daemon does not replace it.
 func (c card) program() Check {
 	const name = "XDP program"
 	x := c.Xdp
@@ -201,7 +200,7 @@ func (c card) joins(who string) Check {
 	return ok(name, "libxdp's dispatcher is attached (%s), and flow %s joins it", who, c.flow.Name)
 }
 
-// defaultRoute: what AF_XDP takes, the host no longer sees.
+// defaultRoute checks for the default route: the host does not receive packets that AF_XDP takes.
 func (c card) defaultRoute() Check {
 	const name = "default route"
 	carries, err := hostroute.Default(c.Name)
@@ -251,8 +250,8 @@ func (c card) offloads() []Check {
 	return []Check{c.merging(merged), c.stripping(active["rx-vlan-hw-parse"], active["rx-vlan-stag-hw-parse"])}
 }
 
-// merging: the card makes one packet of several before XDP sees them. GRO in
-// software comes after XDP and does not matter.
+// merging checks whether the card makes one packet of several before XDP sees them. GRO in software
+// runs after XDP and does not matter.
 func (c card) merging(by []string) Check {
 	if len(by) == 0 {
 		return ok("merging of packets", "off in the card")
@@ -266,7 +265,7 @@ func (c card) merging(by []string) Check {
 func (c card) stripping(tags, serviceTags bool) Check {
 	const name = "VLAN tags"
 	switch {
-	case c.driver == "veth": // announces it, and passes tags on as they are
+	case c.driver == "veth": // announces stripping, but passes tags unchanged
 	case serviceTags:
 		return warn(name, "the card takes those of 802.1ad off: they are neither captured nor can be filtered by").
 			with("ethtool -K %s rx-vlan-stag-hw-parse off", c.Name)

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// expect compares a check's state, and looks for a text in its detail or remedy.
+// expect compares a check's state, and searches for a text in its detail or remedy.
 func expect(t *testing.T, what string, c Check, state State, text string) {
 	t.Helper()
 	if c.State != state || !strings.Contains(c.Detail+" -> "+c.Remedy, text) {
@@ -59,7 +59,7 @@ func TestUserNamespace(t *testing.T) {
 	expect(t, "none", userNamespace(""), Unknown, "uid_map")
 }
 
-// measured are needs as a configuration gives them.
+// measured returns the needs of a configuration.
 func measured(change func(*config.Config)) needs {
 	c := config.Default()
 	c.Flows = []config.Flow{config.NewFlow("one")}

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// oldest is the oldest kernel the daemon is tried on.
+// oldest is the oldest kernel on which the daemon is tested.
 var oldest = [2]int{6, 1}
 
 func kernel() []Check {
@@ -48,7 +48,7 @@ func onRegion(f func(*umem.Holder) []Check) []Check {
 	return checks
 }
 
-// tryRegion is onRegion, and also returns an error of the region itself.
+// tryRegion does the same as onRegion, and also returns an error of the region itself.
 func tryRegion(f func(*umem.Holder) []Check) (checks []Check, err error) {
 	r, err := umem.Open(umem.Config{Size: 128 << 10, Pages: umem.Ordinary, Control: umem.Huge2M.Bytes()})
 	if err != nil {
@@ -65,7 +65,7 @@ func tryRegion(f func(*umem.Holder) []Check) (checks []Check, err error) {
 	return f(hands), nil
 }
 
-// btf looks for the kernel's own types, which BPF tools want.
+// btf checks for the kernel's own types, which BPF tools need.
 func btf() Check {
 	const file = "/sys/kernel/btf/vmlinux"
 	if !exists(file) {
@@ -75,9 +75,8 @@ func btf() Check {
 	return ok("BTF", "%s is there", file)
 }
 
-// jit reports whether BPF programs run as machine code.
-// Documentation/admin-guide/sysctl/net.rst; a kernel which always compiles has no
-// such file.
+// jit reports whether BPF programs run as machine code. Documentation/admin-guide/sysctl/net.rst; a
+// kernel that always compiles has no such file.
 func jit() Check {
 	if readLine("/proc/sys/net/core/bpf_jit_enable") == "0" {
 		return warn("BPF compiler", "off: the XDP program is interpreted, several times slower").

@@ -30,8 +30,8 @@ func of(t *testing.T, r *Report, subject, name string) Check {
 	return Check{}
 }
 
-// TestMachine: what the other tests of this repository do on this machine, the
-// doctor must find possible; and it leaves nothing behind.
+// TestMachine: the doctor finds everything possible that the other tests of this repository do on
+// this machine, and it leaves nothing behind.
 func TestMachine(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -59,7 +59,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// loopbackLink is the state of this machine's loopback interface.
+// loopbackLink returns the state of this machine's loopback interface.
 func loopbackLink(t *testing.T) string {
 	t.Helper()
 	l, err := netlink.LinkByIndex(loopback)
@@ -125,7 +125,7 @@ func TestLongPackets(t *testing.T) {
 	expect(t, "MTU", of(t, r, "interface "+p.A.Ifname, "MTU"), Warn, "9000; packets above 3840 bytes")
 }
 
-// TestForeignProgram: another XDP program is named.
+// TestForeignProgram: the doctor names another XDP program on the interface.
 func TestForeignProgram(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	program, err := bpf.Load(bpf.Config{Queues: 1})
@@ -143,7 +143,7 @@ func TestForeignProgram(t *testing.T) {
 	expect(t, "foreign", c, Fail, "ip link set dev "+p.A.Ifname+" xdpdrv off")
 }
 
-// TestFlow measures by a configuration which asks for what veth cannot do.
+// TestFlow: the doctor reports each feature that a configuration requires and veth lacks.
 func TestFlow(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	p.A.Do(t, func() { addDefaultRoute(t, p) })
@@ -213,7 +213,7 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-// device is the block device a directory is on.
+// device returns the block device of a directory.
 func device(t *testing.T, dir string) string {
 	t.Helper()
 	m, found := mountOf(dir)

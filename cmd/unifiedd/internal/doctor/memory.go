@@ -24,7 +24,7 @@ func memory(n needs) []Check {
 	return append(checks, lockedMemory(n))
 }
 
-// pool is the huge pages of one size, of a NUMA node or of the machine.
+// pool has the huge pages of one size, of a NUMA node or of the machine.
 type pool struct {
 	size        umem.PageSize
 	node        int // -1: the machine
@@ -38,7 +38,8 @@ func (p pool) name() string {
 	return fmt.Sprintf("%v, node %d", p.size, p.node)
 }
 
-// file is the file with the size of the pool: Documentation/admin-guide/mm/hugetlbpage.rst.
+// file returns the path of the file with the size of the pool:
+// Documentation/admin-guide/mm/hugetlbpage.rst.
 func (p pool) file() string {
 	dir := fmt.Sprintf("hugepages-%dkB/nr_hugepages", p.size.Bytes()>>10)
 	if p.node < 0 {
@@ -47,8 +48,8 @@ func (p pool) file() string {
 	return fmt.Sprintf("/sys/devices/system/node/node%d/hugepages/%s", p.node, dir)
 }
 
-// hugePages looks at the machine's pages of one size, and at each node's where
-// there are several.
+// hugePages checks the machine's pages of one size. If there are several nodes, it also checks each
+// node's.
 func hugePages(n needs, size umem.PageSize) []Check {
 	places := []int{-1}
 	if all := numa.Nodes(); len(all) > 1 {
@@ -70,7 +71,7 @@ func hugePages(n needs, size umem.PageSize) []Check {
 	return checks
 }
 
-// pagesFrom is how many pages of a pool the daemon takes.
+// pagesFrom returns how many pages of a pool the daemon takes.
 func (n needs) pagesFrom(size umem.PageSize, node int) uint64 {
 	var sum uint64
 	for _, p := range flows.RegionConfig(n.Region).Needs() {
@@ -81,7 +82,7 @@ func (n needs) pagesFrom(size umem.PageSize, node int) uint64 {
 	return sum
 }
 
-// judge compares a pool with what is taken from it. available is the machine's
+// judge compares a pool with the number of pages that the daemon takes. available is the machine's
 // memory, in bytes, from which missing pages could be made.
 func (p pool) judge(n needs, available uint64) Check {
 	need := n.pagesFrom(p.size, p.node)
@@ -105,7 +106,7 @@ func (p pool) judge(n needs, available uint64) Check {
 	return ok(p.name(), "%s", detail).as(n.bad()).with("%s (or set region.reserve)", remedy)
 }
 
-// meminfo is a line of /proc/meminfo, in bytes.
+// meminfo returns a line of /proc/meminfo, in bytes.
 func meminfo(key string) (uint64, bool) {
 	for _, line := range lines("/proc/meminfo") {
 		var kib uint64
@@ -116,10 +117,9 @@ func meminfo(key string) (uint64, bool) {
 	return 0, false
 }
 
-// lockedMemory compares the limit on locked memory with what devices charge. Each
-// AF_XDP registration (xdp_umem_account_pages) and each io_uring one
-// (__io_account_mem) charges the whole region to the user, huge pages too, unless
-// the process has CAP_IPC_LOCK.
+// lockedMemory compares the limit on locked memory with the amount that devices charge. Each AF_XDP
+// registration (xdp_umem_account_pages) and each io_uring one (__io_account_mem) charges the whole
+// region to the user, including huge pages, unless the process has CAP_IPC_LOCK.
 func lockedMemory(n needs) Check {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
@@ -146,7 +146,7 @@ func judgeLocked(n needs, limit uint64, have caps.Set) Check {
 		with("grant CAP_IPC_LOCK, or set LimitMEMLOCK=%dM (ulimit -l %d)", (need+1<<20-1)>>20, (need+1023)>>10)
 }
 
-// mebibytes is a number of bytes for people.
+// mebibytes returns a number of bytes as text for people.
 func mebibytes(n uint64) string {
 	switch {
 	case n == unix.RLIM_INFINITY:

@@ -11,13 +11,13 @@ import (
 // (net/core/net_namespace.c: loopback_net_init).
 const loopback = 1
 
-// aside runs f on a thread of its own, if possible in a network namespace of its
-// own whose loopback interface is up; private reports whether that was granted. The
-// thread, and with it the namespace, ends with f.
+// aside runs f on a separate thread, if possible in a new network namespace whose loopback
+// interface is up. private reports whether the namespace was granted. The thread ends with f, and
+// the namespace with it.
 func aside(f func(private bool) []Check) []Check {
 	result := make(chan []Check)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: nothing else may run in that namespace
+		runtime.LockOSThread() // never unlocked: no other goroutine may run in that namespace
 		result <- f(unix.Unshare(unix.CLONE_NEWNET) == nil && raiseLoopback() == nil)
 	}()
 	return <-result

@@ -8,13 +8,13 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// needs is what the configuration needs of the machine.
+// needs has the requirements of the configuration on the machine.
 type needs struct {
 	*config.Config
 	given      bool     // the configuration is the user's, not the default one
 	named      []string // interfaces the user named
-	interfaces []string // all to look at
-	disks      []string // all to look at
+	interfaces []string // all to check
+	disks      []string // all to check
 }
 
 func newNeeds(o Options) needs {
@@ -24,7 +24,7 @@ func newNeeds(o Options) needs {
 	}
 	n.interfaces = slices.Clone(o.Interfaces)
 	for _, f := range n.Flows {
-		if len(o.Interfaces) == 0 && f.From.Mirror == "" { // copies need nothing of the card
+		if len(o.Interfaces) == 0 && f.From.Mirror == "" { // a mirror needs nothing of the card
 			n.interfaces = append(n.interfaces, f.From.All()...)
 		}
 		if len(o.Interfaces) == 0 && f.To.Interface != "" {
@@ -39,7 +39,7 @@ func newNeeds(o Options) needs {
 	return n
 }
 
-// target is where a flow writes.
+// target returns the path that a flow writes to.
 func target(t config.To) string {
 	if t.Device != "" {
 		return t.Device
@@ -74,7 +74,7 @@ func unique(all []string) []string {
 	return out
 }
 
-// bad is the state of something missing that only a configuration makes needed.
+// bad returns the state of a missing feature that only a configuration makes necessary.
 func (n needs) bad() State {
 	if n.given {
 		return Fail
@@ -82,7 +82,7 @@ func (n needs) bad() State {
 	return Warn
 }
 
-// flowOn is the flow which has the interface.
+// flowOn returns the flow that has the interface.
 func (n needs) flowOn(iface string) (config.Flow, bool) {
 	i := slices.IndexFunc(n.Flows, func(f config.Flow) bool { return f.From.Mirror == "" && slices.Contains(f.From.All(), iface) })
 	if i < 0 {
@@ -91,7 +91,7 @@ func (n needs) flowOn(iface string) (config.Flow, bool) {
 	return n.Flows[i], true
 }
 
-// flowTo is the flow which writes to the path.
+// flowTo returns the flow that writes to the path.
 func (n needs) flowTo(path string) (config.Flow, bool) {
 	i := slices.IndexFunc(n.Flows, func(f config.Flow) bool { return target(f.To) == path })
 	if i < 0 {
@@ -106,6 +106,6 @@ func (n needs) wants(iface string) bool {
 	return flow || slices.Contains(n.named, iface)
 }
 
-// registrations is how often devices charge the region to the user: each flow's
-// AF_XDP sockets once, its io_uring once.
+// registrations returns how often devices charge the region to the user: once for the AF_XDP
+// sockets and once for the io_uring of each flow.
 func (n needs) registrations() uint64 { return 2 * uint64(max(1, len(n.Flows))) }

@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// TestNamelessEnds: flows without an interface or a file to write have nothing of that kind
-// examined, nor all interfaces of the machine instead.
+// TestNamelessEnds: for flows without an interface or a file, the doctor examines no interface and
+// no file, and not all interfaces of the machine instead.
 func TestNamelessEnds(t *testing.T) {
 	c := config.Default()
 	c.Flows = []config.Flow{config.NewFlowOf(config.KindStorageRDMA, "blocks"), config.NewFlowOf(config.KindRDMARDMA, "relay"), config.NewFlowOf(config.KindNullNull, "made")}

@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/numa"
 )
 
-// numaNodes looks at the machine's nodes, and whether the workers run on the region's.
+// numaNodes checks the machine's nodes, and whether the workers run on the region's node.
 func numaNodes(n needs) []Check {
 	const name = "NUMA nodes"
 	all := numa.Nodes()
@@ -26,7 +26,7 @@ func numaNodes(n needs) []Check {
 	return checks
 }
 
-// regionNode: the region's node must be there.
+// regionNode checks that the region's node exists.
 func (n needs) regionNode(all []int) Check {
 	const name = "NUMA nodes"
 	switch node := n.Region.Node; {
@@ -44,7 +44,7 @@ func diskNode(path string, n needs) Check {
 	return onNode("NUMA node", numa.OfPath(path), n.Region.Node, "set region.node to that node, or use a disk of the region's")
 }
 
-// onNode compares the node something is on with the region's.
+// onNode compares the node of a device with the region's.
 func onNode(name string, at int, region *int, remedy string) Check {
 	switch {
 	case at == numa.Unknown:

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// packets tries what carries packets, on the loopback interface.
+// packets tries AF_XDP and the XDP program on the loopback interface.
 func packets(private bool) []Check {
 	checks := onRegion(func(hands *umem.Holder) []Check {
 		return []Check{sockets(hands), multiBuffer(hands)}
@@ -18,8 +18,8 @@ func packets(private bool) []Check {
 	return append(checks, program(private)...)
 }
 
-// openLoopback opens an AF_XDP socket on the loopback interface and closes it
-// again. No program goes with it, so it sees no packet.
+// openLoopback opens an AF_XDP socket on the loopback interface and closes it again. It attaches no
+// program, so the socket sees no packet.
 func openLoopback(hands *umem.Holder, multiBuffer bool) (xdp.Granted, error) {
 	lo, err := net.InterfaceByIndex(loopback)
 	if err != nil {
@@ -52,8 +52,8 @@ func sockets(hands *umem.Holder) Check {
 	}
 }
 
-// multiBuffer asks for packets of several frames; the loopback interface's MTU
-// does not fit one.
+// multiBuffer asks for packets of several frames. The MTU of the loopback interface is larger than
+// a frame.
 func multiBuffer(hands *umem.Holder) Check {
 	const name = "AF_XDP multi-buffer"
 	g, err := openLoopback(hands, true)
@@ -81,7 +81,8 @@ func program(private bool) []Check {
 	return checks
 }
 
-// attach tries a bpf_link, but on no interface which is in use.
+// attach tries a bpf_link, but only in a private namespace, where no other program uses the
+// interface.
 func attach(p *bpf.Program, private bool) Check {
 	const name = "bpf_link for XDP"
 	if !private {

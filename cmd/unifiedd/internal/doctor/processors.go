@@ -30,7 +30,7 @@ func processors(n needs) []Check {
 	return checks
 }
 
-// cpus counts those which are online, and which of them the process may use.
+// cpus counts the CPUs that are online, and those of them that the process may use.
 func cpus() Check {
 	online, may := parseList(readLine(cpuDir+"online")), allowed()
 	if len(may) < len(online) {
@@ -39,7 +39,7 @@ func cpus() Check {
 	return ok("CPUs", "%d online", len(online))
 }
 
-// allowed are the CPUs the process may run on; none where the kernel does not say.
+// allowed returns the CPUs that the process may run on; none if the kernel does not say.
 func allowed() []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -61,8 +61,8 @@ func isolation(isolated []int) Check {
 	return ok("isolated CPUs", "%s", ranges(isolated))
 }
 
-// goThreads compares what Go runs at once with the workers, each of which takes
-// one, and two for all else: with fewer, control work would wait for tens of
+// goThreads compares the number of threads that Go runs at once with the workers plus two. Each
+// worker takes one. With fewer than two for all else, control work would wait for tens of
 // milliseconds.
 func goThreads(procs, workers int) Check {
 	need := workers + 2
@@ -72,7 +72,7 @@ func goThreads(procs, workers int) Check {
 	return ok("Go threads", "GOMAXPROCS is %d, at least %d are wanted", procs, need)
 }
 
-// spinning compares the CPUs with the workers that never let go of theirs.
+// spinning compares the CPUs with the workers that never release theirs.
 func spinning(cpus int, workers []config.Worker) Check {
 	spin := 0
 	for _, w := range workers {
@@ -87,7 +87,7 @@ func spinning(cpus int, workers []config.Worker) Check {
 	return ok("spinning workers", "%d for %d CPUs", spin, cpus)
 }
 
-// governor: Documentation/admin-guide/pm/cpufreq.rst.
+// governor checks the frequency governor: Documentation/admin-guide/pm/cpufreq.rst.
 func governor() Check {
 	const name = "CPU frequency"
 	files, _ := filepath.Glob(cpuDir + "cpu[0-9]*/cpufreq/scaling_governor")
@@ -108,8 +108,8 @@ func governor() Check {
 		with("cpupower frequency-set -g performance")
 }
 
-// clock: reading any clock but the CPU's own is a system call, and the workers
-// read it often.
+// clock checks the clock source. Reading any clock but the CPU's own is a system call, and the
+// workers read it often.
 func clock() Check {
 	const name = "clock source"
 	source := readLine("/sys/devices/system/clocksource/clocksource0/current_clocksource")

@@ -2,8 +2,8 @@ package doctor
 
 import "github.com/cilium/ebpf"
 
-// programName is the name of a loaded program, or empty where the kernel does not
-// tell, which takes CAP_SYS_ADMIN.
+// programName returns the name of a loaded program. It is empty if the kernel does not give it,
+// since that takes CAP_SYS_ADMIN.
 func programName(id uint32) string {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// addRDMA examines what RDMA takes, and each RDMA device. The library is opened as a flow
-// would, and so is each device.
+// addRDMA examines the requirements of RDMA, and each RDMA device. It opens the library and each
+// device as a flow would.
 func (r *Report) addRDMA(n needs) {
 	const subject = "RDMA"
 	m, err := verbs.Examine()
@@ -27,7 +27,7 @@ func (r *Report) addRDMA(n needs) {
 	}
 }
 
-// rdmaOf is what the machine has for all devices. offered is the kernel's list of modules.
+// rdmaOf returns the checks that concern all devices. offered is the kernel's list of modules.
 func rdmaOf(m verbs.Machine, offered []string) []Check {
 	checks := []Check{library(m)}
 	for _, module := range m.Modules {
@@ -48,8 +48,7 @@ func library(m verbs.Machine) Check {
 	return advised(warn, name, m.Library.Error())
 }
 
-// advised is a check from a text that ends with what to do, in parentheses or behind a
-// colon.
+// advised returns a check from a text that ends with the remedy, in parentheses or after a colon.
 func advised(state func(name, format string, args ...any) Check, name, text string) Check {
 	if at := strings.LastIndex(text, " ("); at >= 0 && strings.HasSuffix(text, ")") {
 		return state(name, "%s", text[:at]).with("%s", text[at+2:len(text)-1])
@@ -60,8 +59,8 @@ func advised(state func(name, format string, args ...any) Check, name, text stri
 	return state(name, "%s", text)
 }
 
-// kernelModule reports whether a part of the kernel is loaded. Of all of them only ib_uverbs is
-// missed by every device.
+// kernelModule reports whether a kernel module is loaded. A missing ib_uverbs is a warning if there
+// are devices, since every device needs it.
 func kernelModule(m verbs.Module, devices int, offered []string) Check {
 	name := "module " + m.Name
 	if m.Loaded {
@@ -77,8 +76,7 @@ func kernelModule(m verbs.Module, devices int, offered []string) Check {
 	return state(name, "not loaded: %s", m.For).with("%s", remedy)
 }
 
-// modulesOffered are the modules of the running kernel, none where that is not told.
-// modules.dep(5).
+// modulesOffered returns the modules of the running kernel, none if no list exists. modules.dep(5).
 func modulesOffered() []string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -106,8 +104,8 @@ func rdmaDevices(m verbs.Machine) Check {
 	return ok(name, "%s", strings.Join(names, ", "))
 }
 
-// pinnedMemory compares the limit with what a registration pins: the whole region, huge
-// pages too, charged to the process (ib_umem_get in drivers/infiniband/core/umem.c).
+// pinnedMemory compares the limit with the memory that a registration pins: the whole region,
+// including huge pages, charged to the process (ib_umem_get in drivers/infiniband/core/umem.c).
 func pinnedMemory(n needs, m verbs.Machine) Check {
 	s, err := caps.Self()
 	if err != nil {
@@ -136,7 +134,7 @@ func judgePinned(need uint64, m verbs.Machine, have caps.Set) Check {
 	return c
 }
 
-// rdmaDevice is a device and its ports.
+// rdmaDevice checks a device and its ports.
 func rdmaDevice(d verbs.Found) []Check {
 	var checks []Check
 	if d.Err != nil {
@@ -169,7 +167,7 @@ func yes(b bool) string {
 	return "no"
 }
 
-// rdmaPort is a port: its state, its addresses, and what could be better.
+// rdmaPort checks the state and the addresses of a port, and reports possible improvements.
 func rdmaPort(p verbs.FoundPort) []Check {
 	name := fmt.Sprintf("port %d", p.Number)
 	told := fmt.Sprintf("%s, %v", p.State, p.LinkLayer)

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestRDMADevice: a Soft-RoCE device is found as it is, with its interface up and down, and
-// nothing of it stays open.
+// TestRDMADevice: the doctor reports a Soft-RoCE device correctly with its interface up and down,
+// and leaves nothing open.
 func TestRDMADevice(t *testing.T) {
 	testenv.Leaks(t)
 	const card, address = "virtio0", "10.79.0.1"

@@ -17,9 +17,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestWithoutLibrary builds the program with RDMA and, without cgo, without it, and runs both
-// in a root directory that has a C library and nothing else. Both start, and say what is
-// missing.
+// TestWithoutLibrary: a program with RDMA, and one without cgo and RDMA, both start in a root
+// directory that has only a C library, and the doctor reports the missing library.
 func TestWithoutLibrary(t *testing.T) {
 	testenv.Root(t)
 	for _, c := range []struct{ name, cgo, want, remedy string }{
@@ -39,8 +38,8 @@ func TestWithoutLibrary(t *testing.T) {
 	}
 }
 
-// build builds the program with the tag, and holds it to name no library of RDMA: those are
-// opened when they are needed.
+// build builds the program with the tag, and checks that it links no RDMA library: the program
+// opens those when it needs them.
 func build(t *testing.T, program, cgo string) {
 	t.Helper()
 	cmd := exec.Command("go", "build", "-tags", "verbs", "-ldflags=-s -w", "-o", program, "github.com/unifiedd/unifiedd/cmd/unifiedd")
@@ -61,10 +60,10 @@ func build(t *testing.T, program, cgo string) {
 
 var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
 
-// copyLibraries copies the libraries that a program is linked with into a root directory.
+// copyLibraries copies the libraries that a program links into a root directory.
 func copyLibraries(t *testing.T, root, program string) {
 	t.Helper()
-	out, _ := exec.Command(testenv.Tool(t, "ldd"), program).Output() // it fails for a program without any
+	out, _ := exec.Command(testenv.Tool(t, "ldd"), program).Output() // ldd fails for a program without libraries
 	for _, m := range libraryPath.FindAllStringSubmatch(string(out), -1) {
 		text, err := os.ReadFile(m[1])
 		to := filepath.Join(root, m[1])
@@ -80,7 +79,7 @@ func copyLibraries(t *testing.T, root, program string) {
 	}
 }
 
-// examinedIn is what the doctor says in a root directory.
+// examinedIn returns the doctor's report in a root directory.
 func examinedIn(t *testing.T, root string) *Report {
 	t.Helper()
 	cmd := &exec.Cmd{Path: "/unifiedd", Args: []string{"unifiedd", "doctor", "--json", "-i", "lo"}, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Chroot: root}}

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// Errors and advice as rdma/verbs has them.
+// Errors and remedies as in rdma/verbs.
 var (
 	errNoLibrary = errors.New("RDMA over libibverbs: not supported here: libibverbs.so.1: cannot open shared object file: No such file or directory " +
 		"(Debian: apt-get install libibverbs1 ibverbs-providers)")
@@ -24,7 +24,7 @@ func module(name string, loaded bool) verbs.Module {
 	return verbs.Module{Name: name, For: "its use", Loaded: loaded}
 }
 
-// bare has nothing of what RDMA takes, full a device that works, and poor one that does not.
+// bare has no part of RDMA, full has a device that works, and poor one that does not.
 var (
 	bare = verbs.Machine{Library: errNoLibrary, Modules: []verbs.Module{module("ib_uverbs", false), module("rdma_rxe", false)}, Memlock: 8 << 20}
 	full = verbs.Machine{Modules: []verbs.Module{module("ib_uverbs", true), module("rdma_rxe", true)}, Memlock: math.MaxUint64,
@@ -95,7 +95,7 @@ mlx5_1
 7 warn, 15 ok
 `
 
-// TestRDMATable holds what people are told of machines with and without RDMA.
+// TestRDMATable: the table for machines with and without RDMA has the expected text.
 func TestRDMATable(t *testing.T) {
 	offered := []string{"kernel/drivers/infiniband/core/ib_uverbs.ko.xz: kernel/x/rdma_rxe.ko.xz"}
 	var r Report

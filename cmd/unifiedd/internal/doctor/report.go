@@ -1,19 +1,18 @@
 package doctor
 
-// format is the version of the JSON form. It changes when a field changes its
-// meaning or goes; new fields, subjects and checks do not change it.
+// format is the version of the JSON form. It changes when a field changes its meaning or is
+// removed. New fields, subjects and checks do not change it.
 const format = 1
 
-// Report is everything that was found. Its JSON is that of
-// `unifiedd doctor --json`.
+// Report has all results. Its JSON is that of `unifiedd doctor --json`.
 type Report struct {
 	Format   int       `json:"format"`
 	State    State     `json:"state"` // the worst of all checks
 	Sections []Section `json:"sections"`
 }
 
-// Section is what was found about one subject: "kernel", "memory", "interface
-// eth0", "disk /var/lib/unifiedd".
+// Section has the results for one subject: "kernel", "memory", "interface eth0", "disk
+// /var/lib/unifiedd".
 type Section struct {
 	Subject string  `json:"subject"`
 	Checks  []Check `json:"checks"`
@@ -30,7 +29,7 @@ func (r *Report) add(subject string, checks []Check) {
 	}
 }
 
-// Count is how many checks are in a state.
+// Count returns how many checks are in a state.
 func (r *Report) Count(s State) int {
 	n := 0
 	for _, section := range r.Sections {

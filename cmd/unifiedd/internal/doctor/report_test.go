@@ -50,7 +50,7 @@ func TestTableInColour(t *testing.T) {
 	}
 }
 
-// TestJSON holds the form that programs rely on.
+// TestJSON: the JSON has the fields that programs rely on.
 func TestJSON(t *testing.T) {
 	const want = `{"format":1,"state":"fail","sections":[` +
 		`{"subject":"kernel","checks":[{"name":"release","state":"ok","detail":"Linux 6.18"},` +

@@ -9,12 +9,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
-// must are the capabilities nothing works without: those the parent process keeps, but for
-// the one to lock memory.
+// must has the capabilities that the daemon cannot work without: those that the parent process
+// keeps, except the one to lock memory.
 const must = privsep.Needed &^ caps.IPCLock
 
-// useful are those which only something works without: locking more memory than
-// the limit, raising the limit.
+// useful has the capabilities that only some features need: locking more memory than the limit,
+// raising the limit.
 const useful = caps.IPCLock | caps.SysResource
 
 func rights() []Check {
@@ -25,7 +25,7 @@ func rights() []Check {
 	return append([]Check{capabilities(s.Effective, all()), noNewPrivs(s), seccomp(s)}, confinement()...)
 }
 
-// all is every capability the kernel has.
+// all returns every capability of the kernel.
 func all() caps.Set {
 	last, known := readNumber("/proc/sys/kernel/cap_last_cap")
 	if !known || last < 0 || last > 62 {
@@ -34,7 +34,7 @@ func all() caps.Set {
 	return 1<<(last+1) - 1
 }
 
-// capabilities names those the process has. CAP_SYS_ADMIN includes CAP_BPF and
+// capabilities checks the capabilities of the process. CAP_SYS_ADMIN includes CAP_BPF and
 // CAP_PERFMON (bpf_capable and perfmon_capable in include/linux/capability.h).
 func capabilities(have, all caps.Set) Check {
 	missing := must.Minus(have)
@@ -52,7 +52,7 @@ func capabilities(have, all caps.Set) Check {
 	return ok("capabilities", "%s", detail)
 }
 
-// name is a set in as few words as possible.
+// name returns a set in as few words as possible.
 func name(have, all caps.Set) string {
 	switch lack := all.Minus(have); {
 	case lack == 0:
@@ -63,7 +63,7 @@ func name(have, all caps.Set) string {
 	return have.String()
 }
 
-// setcap is a set as setcap(8) wants it.
+// setcap returns a set in the syntax of setcap(8).
 func setcap(s caps.Set) string { return strings.ToLower(strings.Join(s.Names(), ",")) }
 
 func executable() string {
@@ -81,7 +81,7 @@ func noNewPrivs(s caps.Status) Check {
 	return ok("no_new_privs", "not set")
 }
 
-// seccomp: the system calls that matter were tried under kernel.
+// seccomp reports the filter. The section on the kernel tries the system calls that matter.
 func seccomp(s caps.Status) Check {
 	if s.Seccomp == 0 {
 		return ok("seccomp", "no filter")
@@ -94,9 +94,9 @@ func confinement() []Check {
 	return []Check{userNamespace(readLine("/proc/self/uid_map")), container(), unprivilegedBPF()}
 }
 
-// userNamespace: capabilities of another user namespace do not reach BPF, which
-// asks for those of the first (kernel/bpf/syscall.c), nor the limits of locked
-// memory. The first maps every id to itself.
+// userNamespace checks for another user namespace. Its capabilities do not cover BPF, which
+// requires those of the first namespace (kernel/bpf/syscall.c), nor the limits of locked memory.
+// The first namespace maps every id to itself.
 func userNamespace(uidMap string) Check {
 	const name = "user namespace"
 	var inside, outside, count uint64
@@ -111,7 +111,7 @@ func userNamespace(uidMap string) Check {
 		with("run outside of the container, or in one without user namespaces (--userns=host)")
 }
 
-// container looks for the marks which container managers leave.
+// container looks for the marks that container managers leave.
 func container() Check {
 	const name = "container"
 	for _, mark := range []string{"/.dockerenv", "/run/.containerenv", "/run/systemd/container"} {
@@ -125,7 +125,7 @@ func container() Check {
 	return ok(name, "no")
 }
 
-// unprivilegedBPF: Documentation/admin-guide/sysctl/kernel.rst.
+// unprivilegedBPF checks the setting in Documentation/admin-guide/sysctl/kernel.rst.
 func unprivilegedBPF() Check {
 	const name = "unprivileged BPF"
 	switch value := readLine("/proc/sys/kernel/unprivileged_bpf_disabled"); value {

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ring opens an io_uring with a region as the daemon does, and reports what was granted.
+// ring opens an io_uring with a region as the daemon does, and reports the granted features.
 func ring(hands *umem.Holder) []Check {
 	const name = "io_uring"
 	q, err := nvme.Open(nvme.Config{Worker: hands, Name: "doctor", Depth: 8, Pieces: 8, Targets: 1})
@@ -25,8 +25,8 @@ func ring(hands *umem.Holder) []Check {
 	return checks
 }
 
-// ringRemedy says what to do where no ring opens:
-// Documentation/admin-guide/sysctl/kernel.rst, io_uring_disabled.
+// ringRemedy returns the remedy if no ring opens: Documentation/admin-guide/sysctl/kernel.rst,
+// io_uring_disabled.
 func ringRemedy(err error) string {
 	disabled := readLine("/proc/sys/kernel/io_uring_disabled")
 	switch {
@@ -40,7 +40,7 @@ func ringRemedy(err error) string {
 	return "raise LimitMEMLOCK or grant CAP_IPC_LOCK"
 }
 
-// granted has a check for each thing that newer kernels do better.
+// granted returns a check for each feature that newer kernels do better.
 func granted(g nvme.Granted) []Check {
 	checks := []Check{
 		feature("io_uring chains", g.GatherFixed, "WRITEV_FIXED: writes gather frames from registered memory",
@@ -61,7 +61,7 @@ func granted(g nvme.Granted) []Check {
 	return append(checks, ok("io_uring rings", "%s", rings))
 }
 
-// feature is ok with one text, or a warning with another.
+// feature returns OK with one text, or a warning with another.
 func feature(name string, there bool, had, missed, since string) Check {
 	if there {
 		return ok(name, "%s", had)

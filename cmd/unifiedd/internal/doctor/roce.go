@@ -11,24 +11,24 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// roceFacts are what decides whether RDMA runs on an interface without a card for it.
+// roceFacts are the facts that decide whether RoCE in software can run on an interface.
 type roceFacts struct {
 	gids    []rdma.GIDEntry
-	err     error  // why there are none to be had
+	err     error  // why they are not available
 	others  string // RDMA devices of the interface
 	sockets bool   // a program of this machine has the UDP port
 }
 
-// rocePort is where RoCE v2 goes to: IANA's "roce", UDP.
+// rocePort is the destination port of RoCE v2: IANA's "roce", UDP.
 const rocePort = 4791
 
 // roce reports whether RoCE v2 in software (roce:IFACE) can run on the interface. A missing
-// prerequisite is no warning, since the user did not ask for RoCE, unless the user named an
-// interface that another program uses for RoCE.
+// prerequisite gives no warning, since the user did not ask for RoCE. The exception is an interface
+// that the user named and another program uses for RoCE.
 func (c card) roce() []Check {
 	f := roceFacts{sockets: !exists("/sys/module/rdma_rxe") && hasUDP(rocePort)}
 	f.gids, f.err = gidsOf(c.Name)
-	ports, _ := verbs.PortsOf(c.Name) // the section on RDMA tells what cannot be read
+	ports, _ := verbs.PortsOf(c.Name) // the section on RDMA reports ports that cannot be read
 	var names []string
 	for _, p := range ports {
 		names = append(names, p.Device)
@@ -37,7 +37,7 @@ func (c card) roce() []Check {
 	return []Check{c.judgeRoCE(f), c.judgePort(f)}
 }
 
-// gidsOf reads the addresses that packets could be sent from.
+// gidsOf returns the addresses from which packets could be sent.
 func gidsOf(iface string) ([]rdma.GIDEntry, error) {
 	i, err := network.Open(iface)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c card) judgeRoCE(f roceFacts) Check {
 	return found
 }
 
-// roceMTU is the interface's that has room for the longest packet: rdma.FitsInterface.
+// roceMTU is the MTU of an interface that has room for the longest packet: rdma.FitsInterface.
 const roceMTU = 4096 + 80
 
 func addresses(gids []rdma.GIDEntry) string {
@@ -79,8 +79,9 @@ func addresses(gids []rdma.GIDEntry) string {
 	return strings.Join(texts, ", ")
 }
 
-// judgePort checks who receives RoCE packets: what an AF_XDP socket receives nobody else does, and
-// what the card's own RoCE receives no AF_XDP socket does.
+// judgePort checks which program receives RoCE packets. Only one can: packets that an AF_XDP socket
+// receives reach no other program, and packets that the card's own RoCE receives reach no AF_XDP
+// socket.
 func (c card) judgePort(f roceFacts) Check {
 	const name = "UDP port 4791"
 	state := OK
@@ -98,8 +99,8 @@ func (c card) judgePort(f roceFacts) Check {
 	return ok(name, "no program uses it on this interface")
 }
 
-// hasUDP reports whether a socket of the calling thread's network namespace is bound to the port:
-// udp4_format_sock and its like for IPv6, the local address in the second column.
+// hasUDP reports whether a socket of the calling thread's network namespace is bound to the port.
+// It reads the local address in the second column: udp4_format_sock, and its like for IPv6.
 func hasUDP(port uint64) bool {
 	for _, table := range []string{"udp", "udp6"} {
 		for _, line := range lines("/proc/thread-self/net/" + table) {

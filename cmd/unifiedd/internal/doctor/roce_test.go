@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/network"
 )
 
-// TestRoCE: an interface with addresses can have RoCE in software, one without cannot, and another program's socket is
-// told of.
+// TestRoCE: an interface with addresses can have RoCE in software, one without cannot, and the
+// doctor reports another program's socket.
 func TestRoCE(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
 	subject := "interface " + p.A.Ifname

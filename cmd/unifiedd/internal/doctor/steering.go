@@ -7,7 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// steering reports whether the card puts packets into queues by rules. Which rules a driver takes shows when a flow starts.
+// steering reports whether the card can put packets into queues by rules. Only the start of a flow
+// shows which rules a driver accepts.
 func (c card) steering() Check {
 	const name = "steering"
 	s, err := xdp.SteersPackets(c.Name)
@@ -27,7 +28,7 @@ func (c card) steering() Check {
 	return fail(name, "%v, and flow %s asks for it", err, c.flow.Name).as(c.missed()).with("remove steer, or use another card")
 }
 
-// missed is how bad it is that the card does not steer.
+// missed returns the state for a card that does not steer.
 func (c card) missed() State {
 	if c.flow.From.Steer == config.SteerRequire {
 		return Fail

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readLine is the content of a small file of /proc or /sys without its newline;
-// empty where there is none.
+// readLine returns the content of a small file of /proc or /sys without its newline; empty if there
+// is no such file.
 func readLine(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -17,14 +17,14 @@ func readLine(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// readNumber returns the number in such a file.
+// readNumber returns the number in a file of /proc or /sys.
 func readNumber(path string) (int64, bool) {
 	n, err := strconv.ParseInt(readLine(path), 10, 64)
 	return n, err == nil
 }
 
-// parseList reads a list of numbers as the kernel writes it, "0-3,8", and passes
-// over what is none.
+// parseList reads a list of numbers as the kernel writes it, "0-3,8", and skips parts that are not
+// numbers.
 func parseList(list string) []int {
 	var out []int
 	for part := range strings.SplitSeq(list, ",") {
@@ -46,13 +46,13 @@ func parseList(list string) []int {
 	return out
 }
 
-// exists reports whether there is something at the path.
+// exists reports whether the path exists.
 func exists(path ...string) bool {
 	_, err := os.Lstat(filepath.Join(path...))
 	return err == nil
 }
 
-// lines returns the lines of such a file, none if it does not exist.
+// lines returns the lines of a file of /proc or /sys, none if it does not exist.
 func lines(path string) []string {
 	text := readLine(path)
 	if text == "" {

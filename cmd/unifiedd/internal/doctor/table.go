@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// marks are the states for people, colours those of a terminal (ECMA-48 SGR).
+// marks has the states as text, and colours those of a terminal (ECMA-48 SGR).
 var (
 	marks   = [...]string{OK: "ok", Unknown: "?", Warn: "warn", Fail: "FAIL"}
 	colours = [...]string{OK: "32", Unknown: "36", Warn: "33", Fail: "1;31"}
@@ -32,7 +32,7 @@ func (r *Report) Table(w io.Writer, colour bool) error {
 	return b.Flush()
 }
 
-// width is the length of the longest name.
+// width returns the length of the longest name.
 func (r *Report) width() int {
 	n := 0
 	for _, s := range r.Sections {
@@ -43,7 +43,7 @@ func (r *Report) width() int {
 	return n
 }
 
-// mark is a state in four columns.
+// mark returns a state in four columns.
 func mark(s State, colour bool) string {
 	text := fmt.Sprintf("%-4s", marks[s])
 	if !colour {
@@ -52,7 +52,7 @@ func mark(s State, colour bool) string {
 	return "\x1b[" + colours[s] + "m" + text + "\x1b[0m"
 }
 
-// summary counts the states, worst first.
+// summary returns the number of checks in each state, worst first.
 func (r *Report) summary() string {
 	var parts []string
 	for _, s := range []State{Fail, Warn, Unknown, OK} {

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// zeroCopy asks the driver what it says it can do, since Linux 6.3, and before tries.
+// zeroCopy reads the features of the driver, since Linux 6.3. On older kernels it tries zero copy.
 func (c card) zeroCopy() Check {
 	const name = "zero copy"
 	features, err := xdpFeatures(c.Index)
@@ -27,7 +27,7 @@ func (c card) zeroCopy() Check {
 	return ok(name, "the driver offers it; whether it is granted shows when a flow starts")
 }
 
-// withoutZeroCopy is the check of a card without zero copy, with the reason.
+// withoutZeroCopy returns the check of a card without zero copy, with the reason.
 func (c card) withoutZeroCopy(why string) Check {
 	const name = "zero copy"
 	if c.hasFlow && c.flow.From.ZeroCopy == config.ZeroCopyRequire {
@@ -37,9 +37,9 @@ func (c card) withoutZeroCopy(why string) Check {
 		with("use a card whose driver has it, or live with one copy")
 }
 
-// tryZeroCopy binds a socket that only sends, without a program, and takes it back.
-// The drivers that had zero copy then prepare for it, and leave the rings as they are
-// until there is a program (i40e_xsk_pool_enable and its like).
+// tryZeroCopy binds a socket that only sends, without a program, and closes it. The drivers that
+// had zero copy before 6.3 then prepare for it, and leave the rings as they are until there is a
+// program (i40e_xsk_pool_enable and its like).
 func (c card) tryZeroCopy() Check {
 	const name = "zero copy"
 	return onRegion(func(hands *umem.Holder) []Check {

@@ -1,4 +1,5 @@
-// Package files knows the files and devices of a configuration that are there before the daemon starts, and whether a process may open them.
+// Package files lists the files and devices of a configuration that must exist before the daemon
+// starts, and checks whether a process may open them.
 package files
 
 import (
@@ -16,10 +17,10 @@ import (
 
 // File is a file or device of the configuration that the daemon opens as its user.
 type File struct {
-	Setting string // that names it
+	Setting string // that names the file
 	Path    string
 	Write   bool
-	Secret  bool // nobody but the user may read it
+	Secret  bool // only the user may read it
 }
 
 // Of returns the files that a configuration names and the daemon only reads.
@@ -49,21 +50,21 @@ func Of(c *config.Config) []File {
 	return slices.DeleteFunc(all, func(f File) bool { return f.Path == "" })
 }
 
-// present are the files that a name stands for: itself, or the segments whose names begin
-// with it.
+// present returns the files that a name stands for: the file itself, or the segments whose names
+// begin with it.
 func present(name string) []string {
 	if _, err := os.Lstat(name); name == "" || !errors.Is(err, fs.ErrNotExist) {
 		return []string{name}
 	}
-	found, _ := filepath.Glob(name + "-*") // a name that is no pattern has no segments
+	found, _ := filepath.Glob(name + "-*") // a name that is not a valid pattern has no segments
 	if found == nil {
 		return []string{name}
 	}
 	return found
 }
 
-// Check says of each file whether this process may not open it. Whether it is there,
-// and is what it must be, is for those to say who open it.
+// Check returns an error for each file that this process may not open. It does not check whether a
+// file exists and has the right contents. The code that opens the file does.
 func Check(files []File, uid uint32) error {
 	var errs []error
 	for _, f := range files {
@@ -74,7 +75,8 @@ func Check(files []File, uid uint32) error {
 	return errors.Join(errs...)
 }
 
-// Access returns why this process, of a user, may not open the file, or that it is not there, and what mends that.
+// Access returns the reason why this process, run by a user, may not open the file, or an error if
+// the file does not exist. remedy says how to fix it.
 func (f File) Access(uid uint32) (remedy string, err error) {
 	mode, verb := uint32(unix.R_OK), "read"
 	if f.Write {
@@ -92,7 +94,7 @@ func (f File) Access(uid uint32) (remedy string, err error) {
 	}
 }
 
-// remedy is what lets the user open the file.
+// remedy returns the command that lets the user open the file.
 func (f File) remedy(uid uint32) string {
 	letters := "r"
 	if f.Write {
@@ -107,7 +109,7 @@ func (f File) remedy(uid uint32) string {
 	return fmt.Sprintf("let the user, with chown or with setfacl -m u:%d:%s %s; the user must reach its directory as well", uid, letters, f.Path)
 }
 
-// ReadOnly is the remedy where a file system is mounted read-only.
+// ReadOnly returns the remedy for a file system that is mounted read-only.
 func ReadOnly(path string) string {
 	return "mount the file system for writing; in a unit of systemd with ProtectSystem add ReadWritePaths=" + path
 }

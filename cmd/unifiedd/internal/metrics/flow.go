@@ -57,7 +57,8 @@ func collectFlow(out chan<- prometheus.Metric, f *status.Flow) {
 	collectReplay(out, f)
 }
 
-// collectTaken sends what a flow takes: packets of an interface, or messages and requests, which have none.
+// collectTaken sends the numbers of received packets, or of messages and requests for a flow
+// without packets.
 func collectTaken(out chan<- prometheus.Metric, f *status.Flow) {
 	iface := ""
 	if strings.HasPrefix(f.Kind, "network-") {
@@ -74,7 +75,7 @@ func collectTaken(out chan<- prometheus.Metric, f *status.Flow) {
 	each(out, descDropped, f.Dropped, f.Name, iface)
 }
 
-// collectFilter sends what rules, or a program of the user's own, have counted.
+// collectFilter sends the counters of rules, or of the user's own program.
 func collectFilter(out chan<- prometheus.Metric, f *status.Flow) {
 	for _, r := range f.Rules {
 		counter(out, descRule, r.Packets, f.Name, f.From, r.Name, r.Action)
@@ -85,13 +86,13 @@ func collectFilter(out chan<- prometheus.Metric, f *status.Flow) {
 	}
 }
 
-// waiting is how many of the packets received may yet become durable.
+// waiting returns how many of the received packets may yet become durable.
 func waiting(f *status.Flow) uint64 {
 	settled := f.Durable.Packets + f.Dropped["beyond_count"] + f.Dropped["write_failed"]
-	return f.Packets - min(settled, f.Packets) // the counters are read one after the other
+	return f.Packets - min(settled, f.Packets) // the counters are not read at the same moment
 }
 
-// The metrics of what files hold, and of the room for them.
+// The metrics of the contents of files, and of their free space.
 var (
 	descCut      = describe("cut_packets_total", "Packets longer than the snapshot length, of which only that much was kept.", "flow")
 	descCutBytes = describe("cut_bytes_total", "Bytes of packets beyond the snapshot length, which were left out.", "flow")
@@ -143,7 +144,7 @@ func collectIndex(out chan<- prometheus.Metric, f *status.Flow) {
 	out <- prometheus.MustNewConstMetric(descIndexCPU, prometheus.CounterValue, x.CPU.Seconds(), f.Name)
 }
 
-// The metrics of frames between the ends of a flow.
+// The metrics of frames between the source and the sink of a flow.
 var (
 	descHolds     = describe("flow_held_frames", "Frames the flow holds between its ends, those of extents counted each.", "flow")
 	descPauses    = describe("flow_pauses_total", "How often the flow held as many frames as it may, and its source had to wait.", "flow")

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// TestCollectArrival: a scrape says which packets have no times of arrival.
+// TestCollectArrival: a scrape counts the packets that have no time of arrival.
 func TestCollectArrival(t *testing.T) {
 	text := gather(t, func(out chan<- prometheus.Metric) {
 		collectTaken(out, &status.Flow{Name: "exact", Kind: "network-storage", From: "eth1"})
@@ -26,7 +26,7 @@ func TestCollectArrival(t *testing.T) {
 	}
 }
 
-// TestWaiting: the packets that may yet become durable.
+// TestWaiting: waiting returns the number of packets that may yet become durable.
 func TestWaiting(t *testing.T) {
 	f := status.Flow{Packets: 100, Durable: status.Position{Packets: 60}, Dropped: map[string]uint64{"beyond_count": 7, "write_failed": 3, "lost_ring_full": 20}}
 	if n := waiting(&f); n != 30 {

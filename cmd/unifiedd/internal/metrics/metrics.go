@@ -41,7 +41,7 @@ var (
 	descReloads    = describe("config_reloads_total", "Attempts to load another configuration, by outcome.", "status")
 )
 
-// Describe sends nothing: which flows there are is known at scrape time only.
+// Describe sends nothing: the flows are known only at scrape time.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends every metric.
@@ -83,7 +83,7 @@ func collectConfig(out chan<- prometheus.Metric, c *status.Config) {
 	}
 }
 
-// each sends a counter for every reason, the last label.
+// each sends a counter for every reason. The reason is the last label.
 func each(out chan<- prometheus.Metric, d *prometheus.Desc, by map[string]uint64, labels ...string) {
 	for reason, n := range by {
 		counter(out, d, n, append(labels[:len(labels):len(labels)], reason)...)
@@ -105,7 +105,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// The bounds of histograms are powers of two, in nanoseconds: 1 µs to 17 s, about.
+// The exponents of the bounds of histograms, which are powers of two in nanoseconds: about 1 µs to
+// 17 s.
 const leastBound, mostBound = 10, 34
 
 // histogram sends a distribution, if there is one.

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// The metrics of flows with RDMA at one end or both.
+// The metrics of flows with RDMA at the source, the sink or both.
 var (
 	descPairs          = describe("rdma_queue_pairs", "Queue pairs that are open on the RDMA device.", "device")
 	descClients        = describe("connections_total", "Connections of RDMA clients that were established.", "flow")
@@ -124,7 +124,7 @@ func collectHosts(out chan<- prometheus.Metric, flow string, h *status.Hosts) {
 	each(out, descQueuesRefused, h.Rejected, flow)
 	each(out, descQueuesEnded, map[string]uint64{"broken": h.Ended - min(h.Expired, h.Ended), "silent": h.Expired, "unproven": h.Unproven, "gave_way": h.GaveWay}, flow)
 	for i := range h.Namespaces {
-		if n := &h.Namespaces[i]; !n.Leaving { // another may have its number
+		if n := &h.Namespaces[i]; !n.Leaving { // another namespace may have its number
 			each(out, descSpaceCommands, n.Commands, flow, n.Subsystem, strconv.Itoa(n.ID))
 			each(out, descSpaceBytes, n.Bytes, flow, n.Subsystem, strconv.Itoa(n.ID))
 		}
@@ -137,7 +137,7 @@ func collectHosts(out chan<- prometheus.Metric, flow string, h *status.Hosts) {
 	}
 }
 
-// both are the sums of two counts by reason.
+// both returns the sums of two counts by reason.
 func both(a, b map[string]uint64) map[string]uint64 {
 	sum := maps.Clone(a)
 	for why, n := range b {
@@ -147,7 +147,8 @@ func both(a, b map[string]uint64) map[string]uint64 {
 }
 
 // collectRDMA sends the counters of the RDMA ports on interfaces of flows, and of the ports that
-// this process has in software. No capture on the interface sees what such a port receives.
+// this process has in software. A capture on the interface does not see the packets that such a
+// port receives.
 func collectRDMA(out chan<- prometheus.Metric, all []status.Flow) {
 	done := make(map[string]bool)
 	for i := range all {
@@ -156,7 +157,7 @@ func collectRDMA(out chan<- prometheus.Metric, all []status.Flow) {
 			continue
 		}
 		done[iface] = true
-		ports, _ := verbs.PortsOf(iface) // what cannot be read is left out, and not all other metrics with it
+		ports, _ := verbs.PortsOf(iface) // leave out ports that cannot be read, and keep all other metrics
 		for _, p := range ports {
 			counters, _ := verbs.ReadCounters(p.Device, p.Port)
 			collectCounters(out, iface, p.Device, counters)
@@ -167,7 +168,7 @@ func collectRDMA(out chan<- prometheus.Metric, all []status.Flow) {
 	}
 }
 
-// collectRoCE sends those of RoCE in software on an interface, which only rise.
+// collectRoCE sends the counters of RoCE in software on an interface. They only rise.
 func collectRoCE(out chan<- prometheus.Metric, iface string, counters []roce.Counter) {
 	for _, c := range counters {
 		d := describe("rdma_roce_"+c.Name+"_total", "A counter of RoCE in software on the interface.", "interface", "device")
@@ -176,8 +177,8 @@ func collectRoCE(out chan<- prometheus.Metric, iface string, counters []roce.Cou
 }
 
 // collectCounters sends the counters of one port. They are untyped, since the kernel does not say
-// whether a counter may fall. Names that differ only in characters that a metric's name cannot
-// have are one metric, which has one value.
+// whether a counter may fall. If names differ only in characters that a metric's name cannot have,
+// they become one metric with one value.
 func collectCounters(out chan<- prometheus.Metric, iface, device string, counters []verbs.Counter) {
 	sent := make(map[string]bool)
 	for _, c := range counters {

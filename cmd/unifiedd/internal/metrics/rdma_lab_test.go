@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/labenv"
 )
 
-// TestRDMAMetrics: the counters of an RDMA device are there where a flow has its interface, and
-// once where two have it.
+// TestRDMAMetrics: a scrape has the counters of an RDMA device once, also if two flows have its
+// interface.
 func TestRDMAMetrics(t *testing.T) {
 	device := labenv.SoftRoCE(t, "virtio0", "10.79.0.1/24")
 	of := func(cards ...string) string {

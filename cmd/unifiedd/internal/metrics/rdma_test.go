@@ -15,14 +15,13 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// collectFunc is a collector that is nothing but a function.
+// collectFunc makes a collector from a function.
 type collectFunc func(chan<- prometheus.Metric)
 
 func (collectFunc) Describe(chan<- *prometheus.Desc)       {}
 func (f collectFunc) Collect(out chan<- prometheus.Metric) { f(out) }
 
-// gather is what a scrape of the collector gives, line by line. Prometheus' own check has
-// nothing to say against it.
+// gather returns the lines of a scrape. Prometheus' own check must accept them.
 func gather(t *testing.T, f collectFunc) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -39,7 +38,7 @@ func gather(t *testing.T, f collectFunc) string {
 	return answer.Body.String()
 }
 
-// TestCollectCounters: whatever a driver calls its counters, a scrape works.
+// TestCollectCounters: a scrape works with any counter names of a driver.
 func TestCollectCounters(t *testing.T) {
 	counters := []verbs.Counter{
 		{Name: "VL15_dropped", Value: 3}, {Name: "port_rcv_data", Value: 1 << 40},
@@ -65,7 +64,7 @@ func TestCollectCounters(t *testing.T) {
 	}
 }
 
-// TestRoCEMetrics: the counters of RoCE in software are there while its device is open.
+// TestRoCEMetrics: a scrape has the counters of RoCE in software while its device is open.
 func TestRoCEMetrics(t *testing.T) {
 	testenv.HugePages(t, 16<<20)
 	p := testenv.NewPair(t, testenv.PairOptions{})

@@ -25,7 +25,7 @@ func For(c *config.Config) Options {
 		switch name, group, _ := strings.Cut(f.To.Owner, ":"); {
 		case name != "" && name != c.User:
 			o.Keep |= Giving
-		case group != "" && c.User == "": // root need not be in the group; another user must
+		case group != "" && c.User == "": // only a user other than root must be in the group
 			o.Keep |= caps.Chown
 		}
 		if f.To.File != "" {
@@ -41,11 +41,11 @@ func For(c *config.Config) Options {
 
 // ForCommand returns what a command that captures or replays needs. It has no control socket and
 // makes no directories. user is the user of -Z. User 0 may write and read the files of all users,
-// as who asks for it expects.
+// as the caller of -Z root expects.
 func ForCommand(c *config.Config, user string) Options {
 	o := Options{User: user, Keep: Needed, Announce: true}
 	uid := os.Geteuid()
-	if u, err := lookUp(user); err == nil && u != nil { // Start says what is wrong with the name
+	if u, err := lookUp(user); err == nil && u != nil { // Start reports a wrong name
 		uid = int(u.uid)
 		if uid == 0 {
 			o.Keep |= caps.DACOverride
@@ -70,13 +70,13 @@ func ForCommand(c *config.Config, user string) Options {
 	return o
 }
 
-// CommandNotes is the directory where commands of a user note which rules in cards are
-// theirs. The daemon's may be another user's.
+// CommandNotes is the directory where commands of a user record their rules in cards. The daemon's
+// directory may belong to another user.
 func CommandNotes(uid int) string { return "/run/unifiedd-command-" + strconv.Itoa(uid) }
 
-// DefaultUser returns the user that a command becomes without -Z: the one who called sudo(8), or
-// the daemon's user if it exists. Empty: the command keeps its user, as it always does unless root
-// starts it.
+// DefaultUser returns the user that a command becomes without -Z: the caller of sudo(8), or the
+// daemon's user if it exists. If it is empty, the command keeps its user. It is always empty unless
+// root starts the command.
 func DefaultUser() string {
 	self, err := caps.Self()
 	if err != nil || self.UID.Effective != 0 || changes(&identity{}).Minus(self.Effective) != 0 {
@@ -91,5 +91,5 @@ func DefaultUser() string {
 	return ""
 }
 
-// daemonUser is the user that packages make for the daemon.
+// daemonUser is the user that distribution packages create for the daemon.
 const daemonUser = "unifiedd"

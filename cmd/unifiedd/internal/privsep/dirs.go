@@ -13,8 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// makeDirs makes the directories which are missing, with those above them, and
-// gives them to the user.
+// makeDirs makes missing directories, with their parents, and gives them to the user.
 func makeDirs(dirs []string, u *identity) error {
 	for _, dir := range dirs {
 		if err := makeDir(filepath.Clean(dir), u); err != nil {
@@ -24,9 +23,9 @@ func makeDirs(dirs []string, u *identity) error {
 	return nil
 }
 
-// makeDir makes a directory and gives it to the user. It does not change an existing one, which
-// may be anybody's, for example /tmp. It gives the new one away through its descriptor, since
-// another process may have replaced the name.
+// makeDir makes a directory and gives it to the user. It does not change an existing one, which may
+// belong to anyone, for example /tmp. It changes the owner through the descriptor, because another
+// process may have replaced the name.
 func makeDir(dir string, u *identity) error {
 	info, err := os.Stat(dir)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/segment"
 )
 
-// makeFile makes a command's one file where the user may not; nil where the user may, or
-// where something is that the command refuses.
+// makeFile makes a command's file if the user may not make it. It returns nil if the user may, or
+// if the command will refuse what is at the path.
 func (o Options) makeFile(u *identity) (*os.File, error) {
 	if o.File == "" || u == nil || u.uid == 0 {
 		return nil, nil
@@ -27,7 +27,7 @@ func (o Options) makeFile(u *identity) (*os.File, error) {
 	}
 	dir := filepath.Dir(o.File)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // the command says so, with the remedy
+		return nil, nil // the command reports it, with the remedy
 	}
 	if u.mayWrite(dir) && (err != nil || u.mayReplace(dir, info)) {
 		return nil, nil
@@ -39,9 +39,9 @@ func (o Options) makeFile(u *identity) (*os.File, error) {
 	return f, nil
 }
 
-// mayWrite reports whether the modes of a directory and of those above it let the user
-// make files there. Where a list of access rights says otherwise, a file is made without
-// need, or the command is refused; both do no harm.
+// mayWrite reports whether the modes of a directory and of its parents let the user make files
+// there. If an access control list says otherwise, the parent process makes a file without need, or
+// the command fails. Neither does harm.
 func (u *identity) mayWrite(dir string) bool {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil || !u.has(dir, 0o3) {
@@ -55,8 +55,8 @@ func (u *identity) mayWrite(dir string) bool {
 	return true
 }
 
-// mayReplace reports whether a user who may write to a directory may replace a file there,
-// which in a directory like /tmp only the owner of one of both may.
+// mayReplace reports whether a user who may write to a directory may replace a file there. In a
+// directory like /tmp only the owner of the file or of the directory may.
 func (u *identity) mayReplace(dir string, file fs.FileInfo) bool {
 	in, err := os.Stat(dir)
 	if err != nil {
@@ -67,8 +67,8 @@ func (u *identity) mayReplace(dir string, file fs.FileInfo) bool {
 
 func owner(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
-// has reports whether a directory's mode gives the user all these rights, as one of the
-// owner, the group or others.
+// has reports whether a directory's mode gives the user all these rights, as its owner, in its
+// group or as another user.
 func (u *identity) has(dir string, rights fs.FileMode) bool {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -84,8 +84,8 @@ func (u *identity) has(dir string, rights fs.FileMode) bool {
 	return mode&rights == rights
 }
 
-// openedFile is a path by which the file that the parent process has made is open; empty: there
-// is none. Programs that this one starts do not inherit it.
+// openedFile returns a path to the open file that the parent process has made. It is empty if there
+// is none. Programs that this process starts do not inherit the file.
 func openedFile() (string, error) {
 	text := os.Getenv(opened)
 	if text == "" {

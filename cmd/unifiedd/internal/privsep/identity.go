@@ -9,13 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
-// identity is a user to become; nil: whoever we are.
+// identity is a user to become; nil: the current user.
 type identity struct {
 	uid, gid uint32
 	groups   []uint32
 }
 
-// is reports whether a thread is of that user and cannot change back.
+// is reports whether a thread runs as that user and cannot change back.
 func (u *identity) is(t caps.Status) bool {
 	if u == nil {
 		return true
@@ -23,8 +23,8 @@ func (u *identity) is(t caps.Status) bool {
 	return t.UID == caps.ID{Real: u.uid, Effective: u.uid, Saved: u.uid, FS: u.uid}
 }
 
-// lookUp finds a user by name or number. A number may be of nobody in the user
-// database; its group has the same number then.
+// lookUp finds a user by name or number. A number need not be in the user database; its group then
+// has the same number.
 func lookUp(name string) (*identity, error) {
 	if name == "" {
 		return nil, nil
@@ -41,7 +41,7 @@ func lookUp(name string) (*identity, error) {
 	return newIdentity(entry)
 }
 
-// LookUp finds a user by name or number, and the groups that a daemon of it has.
+// LookUp finds a user by name or number, and the groups that a daemon of that user has.
 func LookUp(name string) (uid, gid uint32, groups []uint32, err error) {
 	u, err := lookUp(name)
 	if err != nil || u == nil {
@@ -50,14 +50,14 @@ func LookUp(name string) (uid, gid uint32, groups []uint32, err error) {
 	return u.uid, u.gid, u.groups, nil
 }
 
-// CheckUser returns why nothing can be of a user.
+// CheckUser returns an error if no such user can exist.
 func CheckUser(name string) error {
 	_, err := lookUp(name)
 	return err
 }
 
-// userNumber reads a number of a user. The largest means "no change" to
-// setresuid(2); larger ones the user database would cut to 32 bits.
+// userNumber parses a user number. The largest means "no change" to setresuid(2). The user database
+// would truncate larger ones to 32 bits.
 func userNumber(text string) (uint32, bool) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	return uint32(n), err == nil && n < 1<<32-1

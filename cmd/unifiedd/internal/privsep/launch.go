@@ -26,7 +26,7 @@ func passed() []os.Signal {
 	return signals
 }
 
-// launch is the life of a parent process.
+// launch is the parent process from start to end.
 func (o Options) launch(u *identity) (out Outcome, err error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, passed()...)
@@ -49,13 +49,13 @@ func (o Options) launch(u *identity) (out Outcome, err error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start the daemon: %w", err)
 	}
-	if err := memory.Release(); err != nil { // the daemon has it
+	if err := memory.Release(); err != nil { // the daemon has it now
 		return Outcome{}, err
 	}
 	return d.attend(signals)
 }
 
-// prepare makes what takes privilege; undo is what takes it away again.
+// prepare makes what takes privilege. It adds to undo the functions that remove it.
 func (o Options) prepare(u *identity, undo *[]func() error) (*umem.Memory, error) {
 	if err := makeDirs(o.Dirs, u); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (d *daemon) attend(signals <-chan os.Signal) (Outcome, error) {
 	}
 }
 
-// status is how a shell would report the end of a process.
+// status returns the exit status that a shell would report for a process.
 func status(state *os.ProcessState) int {
 	if w, ok := state.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return 128 + int(w.Signal())

@@ -10,15 +10,15 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// memoryMarker is set in the environment of a started daemon that has its region's memory
-// from the parent process, to the number of files: the first descriptors after the standard ones.
+// memoryMarker is set in the environment of a daemon that inherits its region's memory from the
+// parent process. Its value is the number of files: the first descriptors after the standard ones.
 const memoryMarker = "UNIFIEDD_MEMORY"
 
-// firstFile is the first descriptor that exec.Cmd gives to one of its ExtraFiles, and
-// mostFiles how many files a region's memory has at most: see umem.Memory.
+// firstFile is the first descriptor that exec.Cmd uses for ExtraFiles. mostFiles is the largest
+// number of files of a region's memory: see umem.Memory.
 const firstFile, mostFiles = 3, 2
 
-// freeMemory takes the region's memory from huge pages that are free.
+// freeMemory takes the region's memory from free huge pages.
 func (o Options) freeMemory() (*umem.Memory, error) {
 	if o.Region == nil {
 		return nil, nil
@@ -26,7 +26,7 @@ func (o Options) freeMemory() (*umem.Memory, error) {
 	return umem.AllocateFree(*o.Region)
 }
 
-// allocate makes the region's memory, reserving the huge pages that are missing.
+// allocate makes the region's memory. It reserves the huge pages that are missing.
 func (o Options) allocate() (*umem.Memory, error) {
 	if o.Region == nil {
 		return nil, nil
@@ -41,8 +41,8 @@ func (o Options) allocate() (*umem.Memory, error) {
 	return m, nil
 }
 
-// inherited is the memory that the parent process has passed on, nil if none. Programs that the
-// daemon starts do not inherit it.
+// inherited returns the memory that the parent process has passed on, nil if none. Programs that
+// the daemon starts do not inherit it.
 func inherited() (*umem.Memory, error) {
 	text := os.Getenv(memoryMarker)
 	if text == "" {

@@ -24,10 +24,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// nobody is a user every system has room for, by number.
+// nobody is the number of a user without rights. Every system allows it.
 const nobody = 65534
 
-// play runs the test binary in a role, from a network namespace of its own.
+// play runs the test binary in a role, in its own network namespace.
 func play(t *testing.T, role string, o Options) *exec.Cmd {
 	t.Helper()
 	testenv.Root(t)
@@ -67,8 +67,7 @@ func learn(t *testing.T, cmd *exec.Cmd) facts {
 	return f
 }
 
-// reduced checks that every thread of a daemon has what is kept, and no way to
-// more.
+// reduced checks that every thread of a daemon has the kept capabilities, and cannot gain others.
 func (f facts) reduced(t *testing.T, keep caps.Set, uid uint32) {
 	t.Helper()
 	want := caps.Status{
@@ -88,8 +87,7 @@ func (f facts) reduced(t *testing.T, keep caps.Set, uid uint32) {
 	}
 }
 
-// TestUser: root starts a daemon of another user, which can do its work and
-// nothing else.
+// TestUser: root starts a daemon of another user, which can do its work and nothing else.
 func TestUser(t *testing.T) {
 	base := openDir(t)
 	made, there := filepath.Join(base, "a", "b"), filepath.Join(base, "there")
@@ -120,7 +118,7 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// openDir is a temporary directory whose path any user may walk.
+// openDir makes a temporary directory whose path any user may traverse.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -132,7 +130,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// TestRoot: without a user the daemon stays user 0, which by itself is nothing.
+// TestRoot: without a user the daemon stays user 0, which gives it no rights by itself.
 func TestRoot(t *testing.T) {
 	f := learn(t, play(t, "report", Options{Keep: Needed}))
 	f.reduced(t, Needed, 0)
@@ -141,7 +139,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// TestKeepLess: what is not kept is really gone.
+// TestKeepLess: the daemon cannot use a capability that it does not keep.
 func TestKeepLess(t *testing.T) {
 	f := learn(t, play(t, "report", Options{User: strconv.Itoa(nobody), Keep: caps.IPCLock}))
 	f.reduced(t, caps.IPCLock, nobody)
@@ -150,7 +148,7 @@ func TestKeepLess(t *testing.T) {
 	}
 }
 
-// TestMissing: what this process has not, the daemon has not, and is told.
+// TestMissing: Start names the capabilities that the daemon lacks because its parent process lacks them.
 func TestMissing(t *testing.T) {
 	cmd := play(t, "report", Options{User: strconv.Itoa(nobody), Keep: Needed})
 	limit(cmd, "-net_raw")
@@ -159,15 +157,15 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// limit runs a command under setpriv(1) without some capabilities, listed as
-// there: "-net_raw,-setpcap". It leaves user 0 to mean what it does.
+// limit runs a command under setpriv(1) without some capabilities, in setpriv's form:
+// "-net_raw,-setpcap". User 0 keeps its usual meaning.
 func limit(cmd *exec.Cmd, drop string) {
 	cmd.Args = append([]string{"setpriv", "--bounding-set", drop, "--inh-caps", drop, "/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, cmd.Args[1:]...)
 	cmd.Path = "/usr/bin/setpriv"
 }
 
-// TestWithoutSetpcap: where the bounding set cannot be changed, no_new_privs has
-// to do.
+// TestWithoutSetpcap: if the parent process cannot change the bounding set, no_new_privs keeps the
+// daemon from gaining capabilities.
 func TestWithoutSetpcap(t *testing.T) {
 	for _, user := range []string{"", strconv.Itoa(nobody)} {
 		cmd := play(t, "report", Options{User: user, Keep: Needed})
@@ -184,7 +182,7 @@ func TestWithoutSetpcap(t *testing.T) {
 	}
 }
 
-// TestUnprivileged: a process with no right too many goes on as it is.
+// TestUnprivileged: a process without surplus rights becomes the daemon itself.
 func TestUnprivileged(t *testing.T) {
 	cmd := play(t, "report", Options{Keep: Needed})
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
@@ -198,7 +196,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// TestTooMany: a process of the right user with a right too many loses it.
+// TestTooMany: a process of the right user with a surplus capability loses that capability.
 func TestTooMany(t *testing.T) {
 	cmd := play(t, "report", Options{User: strconv.Itoa(nobody), Keep: Needed})
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
@@ -211,8 +209,8 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestMarkerIsNotTrusted: with the marker set by somebody else, a process with
-// too many rights refuses to be the daemon.
+// TestMarkerIsNotTrusted: if the environment has the marker, a process with too many rights refuses
+// to be the daemon.
 func TestMarkerIsNotTrusted(t *testing.T) {
 	for _, test := range []struct {
 		user string
@@ -234,7 +232,7 @@ func TestMarkerIsNotTrusted(t *testing.T) {
 	}
 }
 
-// TestVerify: each thread is looked at, for everything.
+// TestVerify: a daemon refuses to run if one of its threads has a surplus right of any kind.
 func TestVerify(t *testing.T) {
 	u := &identity{uid: 7}
 	good := caps.Status{UID: caps.ID{Real: 7, Effective: 7, Saved: 7, FS: 7}, NoNewPrivs: true, Permitted: caps.BPF, Bounding: 1<<41 - 1}
@@ -258,7 +256,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be granted is said, before anything runs.
+// TestRefused: Start reports what it cannot grant before it starts the daemon.
 func TestRefused(t *testing.T) {
 	locked := filepath.Join(openDir(t), "locked")
 	if err := os.Mkdir(locked, 0o700); err != nil {
@@ -266,7 +264,7 @@ func TestRefused(t *testing.T) {
 	}
 	for _, test := range []struct {
 		o    Options
-		drop string // by setpriv
+		drop string // capabilities that setpriv drops
 		as   *syscall.Credential
 		want string
 	}{
@@ -288,7 +286,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStatus: the parent process ends as the daemon did.
+// TestStatus: the parent process exits with the daemon's status.
 func TestStatus(t *testing.T) {
 	finish(t, play(t, "fail", Options{Keep: Needed}), 42)
 	finish(t, play(t, "die", Options{Keep: Needed}), 128+int(unix.SIGKILL))
@@ -342,9 +340,9 @@ func (r *running) ends(t *testing.T, want int) {
 	}
 }
 
-// TestSignals: signals to the parent process reach the daemon, which decides.
+// TestSignals: the parent process passes signals to the daemon and exits with the daemon's status.
 func TestSignals(t *testing.T) {
-	caught := make(chan os.Signal, 1) // as a signal that is caught, SIGHUP is not ignored in what starts here, also below nohup(1)
+	caught := make(chan os.Signal, 1) // children do not ignore a caught signal, so they do not ignore SIGHUP, even under nohup(1)
 	signal.Notify(caught, unix.SIGHUP)
 	defer signal.Stop(caught)
 	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 7, unix.SIGHUP: 8} {
@@ -359,7 +357,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestStarterKilled: the daemon is asked to end, and does. The threads of a process die in any order, and each order has to do.
+// TestStarterKilled: when the parent process is killed, the daemon gets SIGTERM and ends, in
+// whatever order the threads of the parent process die.
 func TestStarterKilled(t *testing.T) {
 	for i := range 20 {
 		user := []string{"", strconv.Itoa(nobody)}[i%2]
@@ -376,7 +375,7 @@ func TestStarterKilled(t *testing.T) {
 	}
 }
 
-// total is the machine's number of 2 MiB pages.
+// total returns the machine's number of 2 MiB pages.
 func total(t *testing.T) uint64 {
 	t.Helper()
 	_, n, err := umem.FreePages(umem.Huge2M, -1)
@@ -386,9 +385,8 @@ func total(t *testing.T) uint64 {
 	return n
 }
 
-// TestPagesGivenBack: huge pages added for a daemon go when it ends, however it
-// does. The count is the machine's, and other tests change it too, so one of a few
-// tries has to be undisturbed.
+// TestPagesGivenBack: the parent process gives back the huge pages that it added, however the
+// daemon ends. Other tests change the machine's count too, so the test tries a few times.
 func TestPagesGivenBack(t *testing.T) {
 	testenv.Root(t)
 	for name, end := range map[string]func(*running) error{
@@ -408,8 +406,8 @@ func TestPagesGivenBack(t *testing.T) {
 	}
 }
 
-// borrow has a daemon run which needs four pages more than are free, and counts
-// all pages before, meanwhile and after.
+// borrow runs a daemon that needs four pages more than are free. It counts all pages before, during
+// and after the run.
 func borrow(t *testing.T, end func(*running) error) (before, during, after uint64) {
 	t.Helper()
 	free, before, err := umem.FreePages(umem.Huge2M, -1)
@@ -426,8 +424,8 @@ func borrow(t *testing.T, end func(*running) error) (before, during, after uint6
 	return before, during, total(t)
 }
 
-// TestSocketRemoved: a killed daemon's socket is taken away, one that somebody
-// listens on is not, nor what is no socket.
+// TestSocketRemoved: the parent process removes the socket of a killed daemon. It does not remove a
+// socket with a listener, or a file that is not a socket.
 func TestSocketRemoved(t *testing.T) {
 	dir := openDir(t)
 	if err := os.Chown(dir, nobody, nobody); err != nil {

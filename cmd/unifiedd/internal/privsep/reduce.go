@@ -13,12 +13,12 @@ import (
 
 // Securebits: include/uapi/linux/securebits.h.
 const (
-	noRoot       = 1 << 0 // being user 0 gives no capabilities
+	noRoot       = 1 << 0 // user 0 has no capabilities by itself
 	noRootLocked = 1 << 1
 )
 
-// reduce removes the rights that a program started from the calling thread must not have. The
-// thread keeps what it takes to become the user and to send signals; the program does not get it.
+// reduce removes the rights that a program started from the calling thread must not have. The thread keeps
+// the capabilities to become the user and to send signals; the program does not get those.
 func reduce(self caps.Status, keep caps.Set, u *identity) error {
 	if self.Effective.Has(caps.Setpcap) {
 		if err := bound(self.Bounding, keep); err != nil {
@@ -37,7 +37,7 @@ func reduce(self caps.Status, keep caps.Set, u *identity) error {
 	return nil
 }
 
-// bound removes from the bounding set what is not kept.
+// bound removes all capabilities that are not in keep from the bounding set.
 func bound(bounding, keep caps.Set) error {
 	for _, n := range bounding.Minus(keep).Numbers() {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(n), 0, 0, 0); err != nil {
@@ -47,9 +47,9 @@ func bound(bounding, keep caps.Set) error {
 	return nil
 }
 
-// setCapabilities gives the calling thread exactly these capabilities, permitted
-// and effective; none is inheritable. The kernel reads two struct
-// __user_cap_data_struct, one for each half (capset(2), version 3).
+// setCapabilities gives the calling thread exactly these capabilities, permitted and effective, and
+// none inheritable. The kernel reads two struct __user_cap_data_struct, one for each half
+// (capset(2), version 3).
 func setCapabilities(s caps.Set) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -60,12 +60,12 @@ func setCapabilities(s caps.Set) error {
 	return unix.Capset(&header, &data[0])
 }
 
-// StartBare starts a program without the capabilities of this process, which it would
-// inherit. The thread that starts it is used for nothing else and ends.
+// StartBare starts a program without the capabilities of this process, which the program would
+// inherit. The thread that starts it does nothing else and ends.
 func StartBare(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 			started <- fmt.Errorf("take the capabilities from %s: %w", cmd.Path, err)
 			return

@@ -18,9 +18,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// The tests are about processes, so the test binary plays the parent process and the
-// daemon as well: with roleEnv set it calls Start first thing, as the program does,
-// and if it is the daemon then does what the role says.
+// The tests start processes. The test binary is both the parent process and the daemon: with roleEnv set it
+// calls Start first, as the program does. If it is then the daemon, it does what the role says.
 const (
 	roleEnv    = "STARTER_TEST_ROLE"
 	optionsEnv = "STARTER_TEST_OPTIONS"
@@ -46,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(roles[role](o, out))
 }
 
-// roles are what daemons do; the result is the exit status.
+// roles are the actions of daemons. They return the exit status.
 var roles = map[string]func(Options, Outcome) int{
 	"report": report,
 	"wait":   wait,
@@ -57,25 +56,25 @@ var roles = map[string]func(Options, Outcome) int{
 	"steer":  steer,
 }
 
-// facts are what a daemon finds out about itself.
+// facts has what a daemon finds out about its own process.
 type facts struct {
 	Threads  []caps.Status
 	Groups   []int
 	Missing  caps.Set
-	Name     string // of the process
+	Name     string // the process's name
 	Marker   string // left in the environment
 	Watchdog string // likewise
-	Socket   string // why an AF_XDP socket does not open
-	Program  string // why an XDP program does not load
-	Etc      string // why a file in /etc cannot be made
+	Socket   string // the error of opening an AF_XDP socket
+	Program  string // the error of loading an XDP program
+	Etc      string // the error of making a file in /etc
 	Dirs     []string
-	Session  bool // of its own
+	Session  bool // the process has its own session
 	Gained   caps.Set
 }
 
 // report prints facts as JSON.
 func report(o Options, out Outcome) int {
-	for range 4 { // more threads, made after the start
+	for range 4 { // more threads, created after Start
 		go func() { runtime.LockOSThread(); select {} }()
 	}
 	time.Sleep(20 * time.Millisecond)
@@ -112,8 +111,7 @@ func trySocket() error {
 	return err
 }
 
-// tryProgram loads the program and attaches it to the loopback interface of the
-// namespace the test made.
+// tryProgram loads the program and attaches it to the loopback interface of the test's namespace.
 func tryProgram() error {
 	p, err := bpf.Load(bpf.Config{Queues: 1})
 	if err != nil {
@@ -129,11 +127,11 @@ func tryEtc() error {
 	return os.WriteFile(file, nil, 0o600)
 }
 
-// tryGain asks for every capability on a thread, and says what it got.
+// tryGain asks for every capability on a thread and returns those that it got.
 func tryGain() caps.Set {
 	got := make(chan caps.Set)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for n := range 41 {
 			self, _ := caps.Thread()
 			_ = setCapabilities(self.Permitted | 1<<n)
@@ -144,7 +142,7 @@ func tryGain() caps.Set {
 	return <-got
 }
 
-// wait prints its number and ends 7 after SIGTERM, 8 after SIGHUP.
+// wait prints its process ID and returns 7 after SIGTERM, 8 after SIGHUP.
 func wait(Options, Outcome) int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP)
@@ -158,7 +156,7 @@ func wait(Options, Outcome) int {
 	}
 }
 
-// hold opens its region, prints its number and waits.
+// hold opens its region, prints its process ID and waits.
 func hold(o Options, out Outcome) int {
 	o.Region.Memory = out.Memory
 	if _, err := umem.Open(*o.Region); err != nil {
@@ -168,7 +166,7 @@ func hold(o Options, out Outcome) int {
 	return wait(o, out)
 }
 
-// listen leaves a socket behind.
+// listen makes a socket and leaves it behind.
 func listen(o Options, out Outcome) int {
 	for _, path := range o.Sockets {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

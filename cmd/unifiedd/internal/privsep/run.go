@@ -21,16 +21,15 @@ type daemon struct {
 	ended   chan *os.ProcessState
 }
 
-// run starts this program again from a thread with the daemon's rights. The
-// thread lives as long as the daemon: its end, with the whole process or alone, is
-// what makes the kernel send SIGTERM.
+// run starts this program again from a thread with the daemon's rights. That thread lives as long
+// as the daemon. When it ends, alone or with the process, the kernel sends the daemon SIGTERM.
 //
-// It gives the daemon the region's memory, and the file, if there is one, which it closes.
+// run passes the region's memory to the daemon, and the file, if there is one. It closes the file.
 func (o Options) run(u *identity, memory *umem.Memory, file *os.File) (*daemon, error) {
 	d := &daemon{ended: make(chan *os.ProcessState, 1)}
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: nothing else may run with these rights
+		runtime.LockOSThread() // never unlocked: nothing else may run with these rights
 		cmd, err := o.start(u, memory, file)
 		if err != nil {
 			started <- err
@@ -38,13 +37,13 @@ func (o Options) run(u *identity, memory *umem.Memory, file *os.File) (*daemon, 
 		}
 		d.process = cmd.Process
 		started <- nil
-		_ = cmd.Wait() // the state tells more
+		_ = cmd.Wait() // ProcessState says more than the error
 		d.ended <- cmd.ProcessState
 	}()
 	return d, <-started
 }
 
-// start reduces the calling thread and starts the program from it.
+// start reduces the rights of the calling thread and starts the program from it.
 func (o Options) start(u *identity, memory *umem.Memory, file *os.File) (*exec.Cmd, error) {
 	defer file.Close()
 	self, err := caps.Thread()
@@ -52,7 +51,7 @@ func (o Options) start(u *identity, memory *umem.Memory, file *os.File) (*exec.C
 		return nil, err
 	}
 	if u.is(self) {
-		u = nil // nothing to change, which takes rights
+		u = nil // a change of user takes rights, and is not necessary
 	}
 	if lack := changes(u).Minus(self.Effective); lack != 0 {
 		return nil, fmt.Errorf("become user %d: that takes %v (start as root, or as that user)", u.uid, lack)
@@ -80,9 +79,9 @@ func (o Options) start(u *identity, memory *umem.Memory, file *os.File) (*exec.C
 	return cmd, nil
 }
 
-// reopenedPipe opens a pipe once more, which the daemon's user may not be able to. The
-// daemon may then change its mode, which nobody else shares. Nil: it is no pipe, or it
-// cannot be opened.
+// reopenedPipe opens a pipe again, because the daemon's user may not be able to. No other process
+// shares the mode of the new file description, so the daemon may change it. It returns nil if f is
+// not a pipe, or cannot be opened.
 func reopenedPipe(f *os.File) *os.File {
 	if info, err := f.Stat(); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
 		return nil
@@ -94,10 +93,9 @@ func reopenedPipe(f *os.File) *os.File {
 	return own
 }
 
-// changes are the capabilities it takes to start a process of another user, and to
-// send it signals: without CAP_KILL in the thread that is its parent, the kernel
-// does not deliver the one at the parent's death either (group_send_sig_info in
-// kernel/signal.c asks for permission even then).
+// changes returns the capabilities that a thread needs to start a process of another user and to send it
+// signals. If the thread that is its parent lacks CAP_KILL, the kernel does not even deliver the signal at
+// the parent's death (group_send_sig_info in kernel/signal.c checks permission for that too).
 func changes(u *identity) caps.Set {
 	if u == nil {
 		return 0
@@ -105,9 +103,9 @@ func changes(u *identity) caps.Set {
 	return caps.Setuid | caps.Setgid | caps.Kill
 }
 
-// command is this program once more. It is found by the kernel's own link, which
-// the user need not be able to reach and no update replaces. A session of its own
-// keeps the terminal's signals away, which come from the parent process.
+// command runs this program again. It uses the kernel's own link to the file: the user may lack
+// access to the path, and an update may replace it. In its own session the daemon gets no signals
+// from the terminal. The parent process passes them on.
 func (o Options) command(keep caps.Set, u *identity) *exec.Cmd {
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: os.Args, Env: environment(),
@@ -123,8 +121,8 @@ func (o Options) command(keep caps.Set, u *identity) *exec.Cmd {
 	return cmd
 }
 
-// environment is this process's with the marker, and without the number by which
-// systemd means the parent process (sd_watchdog_enabled(3)).
+// environment returns this process's environment with the marker. It removes the variable with
+// which systemd names the parent process (sd_watchdog_enabled(3)).
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is a unix socket the daemon will have. Its directory is held open, since
-// the daemon's user may own it: whatever they put in its place later, nothing
-// outside of it can be removed.
+// socket is a unix socket that the daemon will make. The parent process holds its directory open,
+// because the daemon's user may own it. If that user replaces the directory, remove still cannot
+// delete anything outside of it.
 type socket struct {
 	path string
 	dir  *os.Root
@@ -27,7 +27,7 @@ func openSocket(path string) (socket, error) {
 	return socket{path, dir}, nil
 }
 
-// remove removes the socket, if it is one without a listener.
+// remove removes the socket if it has no listener.
 func (s socket) remove() error {
 	defer s.dir.Close()
 	name := filepath.Base(s.path)
@@ -47,8 +47,7 @@ func (s socket) remove() error {
 	return nil
 }
 
-// alive reports whether somebody listens on the socket: another daemon, with the
-// same configuration.
+// alive reports whether a process listens on the socket: another daemon with the same configuration.
 func alive(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err == nil {

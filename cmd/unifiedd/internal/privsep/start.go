@@ -14,83 +14,83 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Needed are the capabilities a daemon works with: AF_XDP sockets (NET_RAW), XDP
-// programs (BPF, NET_ADMIN, and PERFMON, without which the verifier lets no
-// program compare pointers), memory pinned for devices (IPC_LOCK).
+// Needed are the capabilities of a daemon: for AF_XDP sockets (NET_RAW), XDP programs (BPF,
+// NET_ADMIN) and memory pinned for devices (IPC_LOCK). Without PERFMON the verifier rejects
+// programs that compare pointers.
 const Needed = caps.NetRaw | caps.NetAdmin | caps.BPF | caps.Perfmon | caps.IPCLock
 
-// Joining are those it takes beyond these to join libxdp's dispatcher: without SYS_ADMIN the kernel gives nobody a program that
-// another process has loaded, and libxdp's pins are root's (DAC_OVERRIDE).
+// Joining are the further capabilities for joining libxdp's dispatcher. Without SYS_ADMIN a process
+// cannot get programs that another process has loaded. libxdp's pins belong to root (DAC_OVERRIDE).
 const Joining = caps.SysAdmin | caps.DACOverride
 
-// Giving are those it takes beyond these to give files to another user (to.owner), and to
-// open them again once they are that user's.
+// Giving are the further capabilities for giving files to another user (to.owner), and for opening
+// them again afterwards.
 const Giving = caps.Chown | caps.DACOverride
 
 // marker is set in the environment of a started daemon.
 const marker = "UNIFIEDD_STARTED"
 
-// ownStdout is set there when nobody else shares the mode of its standard output, a pipe.
+// ownStdout is set in the environment of a daemon whose standard output is a pipe, if no other
+// process shares its mode.
 const ownStdout = "UNIFIEDD_OWN_STDOUT"
 
-// opened is set there to the descriptor by which Options.File is open, if the parent process has
-// made it.
+// opened is set in the environment to the descriptor of Options.File, if the parent process has
+// made that file.
 const opened = "UNIFIEDD_OPENED_FILE"
 
-// Options say what the daemon is to have. The zero value keeps the user and no
-// capability.
+// Options say what the daemon gets. The zero value keeps the user and no capability.
 type Options struct {
-	// User is the name or number of the user to run as; empty: stay who we are.
+	// User is the name or number of the user to run as; empty: the current user.
 	User string
-	// Keep has the capabilities that the daemon may have, as far as this process has them.
+	// Keep has the capabilities that the daemon may have. It gets those that this process has.
 	Keep caps.Set
-	// Dirs are directories the daemon writes to. Missing ones are made and given to
-	// the user, others are left as they are.
+	// Dirs are directories that the daemon writes to. Missing ones are made and given to the user.
+	// Existing ones are not changed.
 	Dirs []string
-	// Sockets are unix sockets the daemon listens on. Those it leaves behind are
-	// removed.
+	// Sockets are unix sockets that the daemon listens on. The parent process removes those that
+	// the daemon leaves behind.
 	Sockets []string
-	// Steering is the directory where the daemon notes which rules in cards are its own. Those it leaves behind are
-	// taken out; empty: there are none.
+	// Steering is the directory where the daemon records its rules in cards. The parent process
+	// removes those that the daemon leaves behind; empty: there are none.
 	Steering string
-	// Joins says that the daemon's programs may be in libxdp's dispatchers. Those it leaves behind are taken out.
+	// Joins says that the daemon's programs may be in libxdp's dispatchers. The parent process
+	// removes those that the daemon leaves behind.
 	Joins bool
-	// Region is allocated for the daemon on huge pages. What is reserved for it is
-	// taken away at its end; nil: the daemon takes free pages, or none.
+	// Region is allocated for the daemon on huge pages. At the daemon's end the pages that were
+	// reserved for it are given back. Nil: the daemon takes free pages, or none.
 	Region *umem.Config
-	// File is the one file a command writes. Where the user may not write to its
-	// directory, the parent process makes it, as tcpdump does; empty: there is none.
+	// File is the one file that a command writes. If the user may not write to its directory, the
+	// parent process makes it, as tcpdump does; empty: there is none.
 	File string
-	// Files are those that must be open to the daemon's user. They are left as they are.
+	// Files are files that the daemon's user must be able to open. They are not changed.
 	Files []files.File
-	// Announce has the parent process say on standard error how many pages it adds.
+	// Announce makes the parent process print on standard error how many pages it adds.
 	Announce bool
 }
 
-// Outcome says what the calling process is now.
+// Outcome says what Start made of the calling process.
 type Outcome struct {
-	// Daemon: the process is the daemon, and goes on. Otherwise it was the parent process
-	// of a daemon that has ended, and exits with Status.
+	// Daemon says that the process is the daemon, and continues. Otherwise it was the parent
+	// process of a daemon that has ended, and must exit with Status.
 	Daemon bool
-	// Status is the daemon's exit status, or 128 and the number of the signal that
-	// killed it.
+	// Status is the daemon's exit status, or 128 plus the number of the signal that killed it.
 	Status int
 	// Missing has the capabilities of Keep that the daemon does not have.
 	Missing caps.Set
-	// OwnStdout says that standard output is a pipe whose mode nobody else shares.
+	// OwnStdout says that standard output is a pipe whose mode no other process shares.
 	OwnStdout bool
-	// Opened is a path by which Options.File is open, if the parent process has made it.
+	// Opened is a path to the open Options.File, if the parent process has made it.
 	Opened string
-	// Unfiltered is why the daemon may make every system call: the kernel filters
-	// none. Nil: it makes those of the list only.
+	// Unfiltered says why the daemon may make every system call: the kernel cannot filter them.
+	// Nil: the daemon may make only those of the list.
 	Unfiltered error
 	// Memory is the memory for the daemon's region; nil without Options.Region.
 	Memory *umem.Memory
 }
 
-// Start makes the calling process the daemon if it has no right too many, or else
-// starts the daemon and returns when it has ended. An error with Daemon unset and
-// Status not zero is about what could not be cleaned up after it.
+// Start makes the calling process the daemon if it has no surplus right. Otherwise it starts the
+// daemon and returns when the daemon has ended. If Daemon is unset and Status is not zero, the
+// error says what could not be cleaned up after the daemon.
 func Start(o Options) (Outcome, error) {
 	u, err := lookUp(o.User)
 	if err != nil {
@@ -117,7 +117,7 @@ func Start(o Options) (Outcome, error) {
 	return o.confine(memory)
 }
 
-// sufficient reports whether the process is fit to be the daemon as it is.
+// sufficient reports whether the process can be the daemon as it is.
 func (o Options) sufficient(u *identity) (bool, error) {
 	threads, err := caps.Threads()
 	if err != nil {
@@ -131,8 +131,8 @@ func (o Options) sufficient(u *identity) (bool, error) {
 	return true, nil
 }
 
-// checkStarted is Start in a started daemon. It believes what the kernel says about
-// its threads, and nothing else.
+// checkStarted is Start in a daemon that a parent process has started. It trusts only what the
+// kernel says about its threads.
 func (o Options) checkStarted(u *identity) (Outcome, error) {
 	threads, err := caps.Threads()
 	if err != nil {
@@ -143,7 +143,7 @@ func (o Options) checkStarted(u *identity) (Outcome, error) {
 			return Outcome{}, fmt.Errorf("refuse to run: %w (start it again without %s in the environment)", err, marker)
 		}
 	}
-	// The name which ps shows: the kernel took it from the path, /proc/self/exe.
+	// Set the name that ps shows. The kernel took it from the path, /proc/self/exe.
 	if err := os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0); err != nil {
 		return Outcome{}, fmt.Errorf("name the process: %w", err)
 	}
@@ -167,7 +167,7 @@ func (o Options) verify(t caps.Status, u *identity) error {
 	return nil
 }
 
-// confine limits the daemon to the system calls it makes, and names what it lacks.
+// confine limits the daemon to its list of system calls. The outcome names the capabilities that it lacks.
 func (o Options) confine(memory *umem.Memory) (Outcome, error) {
 	self, err := caps.Self()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// steer is a daemon that has rules in a card, and waits.
+// steer is a daemon that adds rules to a card, and waits.
 func steer(o Options, _ Outcome) int {
 	if _, err := xdp.Steer("lo", []filter.Tuple{{EtherType: 0x88b5}}, []uint32{1}, o.Steering); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -25,7 +25,8 @@ func steer(o Options, _ Outcome) int {
 	select {}
 }
 
-// TestRulesTakenOut: rules that a killed daemon leaves in a card go with its parent process, and no others do.
+// TestRulesTakenOut: the parent process removes the rules that a killed daemon leaves in a card,
+// and no others.
 func TestRulesTakenOut(t *testing.T) {
 	dir := openDir(t)
 	if err := os.Chown(dir, nobody, nobody); err != nil {
