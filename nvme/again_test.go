@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// behind lets two writes wait in the kernel, one in the only thread there is for them,
-// stuck in a frozen file system, and one behind it, whose number it returns.
+// behind makes two writes wait in the kernel. Only one kernel thread is allowed for them. It is
+// stuck in a frozen file system with the first write. behind returns the number of the second one.
 func (r *rig) behind(ice *ice, fs []umem.Frame, target uint32) uint32 {
 	r.Helper()
 	r.write([]umem.Frame{r.at(fs[0], target, 0)}) // binds the ring
@@ -35,14 +35,14 @@ func (r *rig) behind(ice *ice, fs []umem.Frame, target uint32) uint32 {
 	return 0
 }
 
-// giveUp has the kernel give up an operation that has not begun.
+// giveUp makes the kernel give up an operation that has not begun.
 func (r *rig) giveUp(i uint32) {
 	r.queue.ring.push(sqe{opcode: opAsyncCancel, fd: -1, addr: r.queue.userData(i), userData: cancelData})
 	r.check(r.queue.Kick())
 }
 
-// TestAgain has the kernel give up a write that waits for a thread: it is submitted again
-// and in the end written. After many times it fails.
+// TestAgain: if the kernel gives up a write that waits for a thread, the Queue submits it again.
+// After many times the write fails.
 func TestAgain(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	ice := newIce(t)
@@ -74,7 +74,7 @@ func TestAgain(t *testing.T) {
 	r.hands.Give(back)
 }
 
-// TestAgainAndDone is a write that was given up and then done.
+// TestAgainAndDone: a write that the kernel gave up is submitted again and succeeds.
 func TestAgainAndDone(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	ice := newIce(t)
@@ -94,8 +94,8 @@ func TestAgainAndDone(t *testing.T) {
 	r.hands.Give(back)
 }
 
-// TestSignals flushes on new threads, for each of which the kernel has to make a thread,
-// while signals rain on them, as the Go runtime's own do on a busy machine.
+// TestSignals: flushes succeed while many signals arrive, as the Go runtime sends them on a busy
+// machine. Each flush runs on a new thread, for which the kernel has to make a thread.
 func TestSignals(t *testing.T) { flushInRain(t, fileTarget(t, 1<<20)) }
 
 func flushInRain(t *testing.T, config TargetConfig) {
@@ -117,7 +117,7 @@ func flushInRain(t *testing.T, config TargetConfig) {
 	t.Logf("%d flushes were submitted again", again)
 }
 
-// rain sends a thread the signal that the Go runtime sends its own until stop is called.
+// rain sends a thread the signal that the Go runtime sends to its own threads, until stop is called.
 func rain(thread int) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -129,7 +129,7 @@ func rain(thread int) (stop func()) {
 			case <-quit:
 				return
 			case <-drop.C:
-				_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG) // the thread lives until stop has been called
+				_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG) // the thread lives until stop is called
 			}
 		}
 	}()

@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestAllocations counts what the verbs allocate: nothing, single or chained,
-// waiting or not, good or failing, with FD in use or not.
+// TestAllocations: the verbs do not allocate, with single or chained frames, with or without a
+// wait, on success and failure, with FD in use or not.
 func TestAllocations(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		r := newRig(t, umem.Config{}, Config{})
@@ -56,7 +56,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestConfig checks the limits of the configuration.
+// TestConfig: Open refuses values outside the limits of the configuration.
 func TestConfig(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	if l := r.queue.Limits(); l != (umem.Limits{Message: maxMessage, Frames: 64, Supply: 64, Send: 64}) {
@@ -82,7 +82,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestRegistered checks that the region knows of the queue.
+// TestRegistered: the region lists the queue as registered while it is open.
 func TestRegistered(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Name: "disk 1"})
 	if got := r.region.Registered(); len(got) != 1 || got[0] != "io_uring of disk 1" {
@@ -97,7 +97,7 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// TestStatsElsewhere reads the counters while the queue works.
+// TestStatsElsewhere: another goroutine can read the counters while the queue works.
 func TestStatsElsewhere(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	_, i := r.open(fileTarget(t, 1<<20))

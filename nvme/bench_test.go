@@ -8,8 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// BenchmarkRandom reads and writes 4 KiB at random places, sleeping where it
-// would otherwise spin.
+// BenchmarkRandom reads and writes 4 KiB at random places. It sleeps in Wait instead of spinning.
 func BenchmarkRandom(b *testing.B) {
 	for _, k := range kinds[:2] {
 		for _, depth := range []int{1, 64} {

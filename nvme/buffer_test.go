@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBufferNumbers checks the arithmetic of regions larger than a registered
-// buffer, at and around its ends, up to beyond 32 bits.
+// TestBufferNumbers: bufferOf and sameBuffer are right in regions larger than a registered buffer,
+// at and around its ends, up to beyond 32 bits.
 func TestBufferNumbers(t *testing.T) {
 	const gib = 1 << 30
 	for _, c := range []struct {
@@ -36,8 +36,8 @@ func TestBufferNumbers(t *testing.T) {
 	}
 }
 
-// TestCheckBuffers refuses pieces that bufferOf would be wrong for. The memory is
-// mapped and never touched.
+// TestCheckBuffers: checkBuffers refuses pieces for which bufferOf would be wrong. The memory is
+// mapped and never accessed.
 func TestCheckBuffers(t *testing.T) {
 	const gib = 1 << 30
 	mem, err := unix.Mmap(-1, 0, gib+4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)

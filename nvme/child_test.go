@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Some tests need a process of their own: the test binary again, told by this
-// variable what to do with the target that follows the colon.
+// Some tests need a separate process. It is the test binary, and this variable says what it does
+// with the target after the colon.
 const childVariable = "UNIFIEDD_NVME_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func child(task, path string) *exec.Cmd {
 // childRegion is the region a child opens.
 const childRegion = 4 << 20
 
-// openChild opens a queue of the child's own with 256 frames in hand.
+// openChild opens a queue of the child, and takes 256 frames.
 func openChild(path string, c Config) (*umem.Region, *Queue, uint32, []umem.Frame, error) {
 	runtime.LockOSThread()
 	region, err := umem.Open(umem.Config{Size: childRegion, Control: 2 << 20})
@@ -86,8 +86,8 @@ func childWrites(path string) error {
 	}
 }
 
-// TestKilled kills processes with reads and writes in flight: their claim on the
-// device, their memory and their rings are gone soon after.
+// TestKilled: soon after a process with reads and writes in flight is killed, its claim on the
+// device, its memory and its rings are gone.
 func TestKilled(t *testing.T) {
 	testenv.HugePages(t, childRegion+2<<20)
 	for _, path := range []string{testenv.Zram(t, 1<<20), testenv.Loop(t, testenv.DiskFile(t, 1<<20), 0)} {
@@ -118,8 +118,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// childInline writes and reads pieces of whole pages, single and gathered, and
-// says how many threads the kernel needed for it; then it flushes and says again.
+// childInline writes and reads pieces of whole pages, single and gathered. It prints how many
+// kernel threads that needed. Then it flushes and prints the number again.
 func childInline(path string) error {
 	region, q, i, fs, err := openChild(path, Config{Depth: 16, Frames: 256})
 	if err != nil {
@@ -144,8 +144,8 @@ func childInline(path string) error {
 	return errors.Join(err, q.Close())
 }
 
-// flushNow flushes a target and waits for the end of that: a signal, such as Go's
-// own preemption on a busy machine, ends a Wait before.
+// flushNow flushes a target and waits until that completes. It repeats Wait, because signals end it
+// early, such as Go's preemption on a busy machine.
 func flushNow(q *Queue, target uint32) error {
 	if err := q.Flush(target, 0); err != nil {
 		return err
@@ -159,7 +159,7 @@ func flushNow(q *Queue, target uint32) error {
 	return done[0].Err
 }
 
-// inlineRounds moves messages of so many pieces, at random places, many times.
+// inlineRounds moves messages of that many pieces, at random places, many times.
 func inlineRounds(region *umem.Region, q *Queue, target uint32, fs []umem.Frame, pieces int, in, out func([]umem.Frame) int) error {
 	for range 20 {
 		for k := range fs {
@@ -187,8 +187,7 @@ func inlineRounds(region *umem.Region, q *Queue, target uint32, fs []umem.Frame,
 	return nil
 }
 
-// TestInline checks that on a file prepared with zeros nothing is handed to the
-// kernel's threads but flushes.
+// TestInline: on a file prepared with zeros, only flushes go to threads of the kernel.
 func TestInline(t *testing.T) {
 	testenv.HugePages(t, childRegion+2<<20)
 	c := fileTarget(t, 2<<20)

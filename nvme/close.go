@@ -13,17 +13,15 @@ import (
 // drainLimit is how long Close waits for operations in flight.
 const drainLimit = 5 * time.Second
 
-// Close takes back what was not submitted yet, cancels what can be cancelled,
-// waits up to five seconds for operations in flight, and gives every frame to the
-// pool. When operations do not complete it returns a StuckError and gives back only
-// the frames of the others, since the device may still write to these; the region
-// stays registered, and a further Close waits again. After success, closing again
-// does nothing. Unlike the other methods Close may be called on another thread once
-// the queue's own has ended.
+// Close retracts what was not submitted yet, cancels what can be cancelled, waits up to five seconds for
+// operations in flight, and gives every frame to the pool. If operations do not complete, it returns a
+// StuckError and gives back only the frames of the others, because the device may still write to these. The
+// region then stays registered, and a further Close waits again. After success a second call does nothing.
+// Unlike the other methods, Close may be called on another thread once the queue's own thread has ended.
 func (q *Queue) Close() error { return q.CloseWithin(q.closeTimeout) }
 
-// CloseWithin is Close that waits no longer than limit for operations in flight, for a
-// thread that has other things to do and calls it again while there is a StuckError.
+// CloseWithin is Close that waits at most limit for operations in flight. It is for a thread that
+// has other work and repeats the call while it returns a StuckError.
 func (q *Queue) CloseWithin(limit time.Duration) error {
 	if q.ring == nil {
 		return nil
@@ -41,11 +39,10 @@ func (q *Queue) CloseWithin(limit time.Duration) error {
 	return nil
 }
 
-// StuckError says that operations did not complete in time, so that their
-// frames cannot be given back.
+// StuckError says that operations did not complete in time, so their frames cannot be given back.
 type StuckError struct {
 	Operations int   // still with the kernel
-	Frames     int64 // that stay the queue's
+	Frames     int64 // frames that the queue keeps
 	Cause      error // why waiting failed; nil: the device did not answer
 }
 
@@ -60,12 +57,12 @@ func (e *StuckError) Error() string {
 // Unwrap returns the cause.
 func (e *StuckError) Unwrap() error { return e.Cause }
 
-// retract takes back the submissions that the kernel has not read. It reads
-// them only during io_uring_enter, so the tail may go back.
+// retract removes the submissions that the kernel has not read. The kernel reads them only during
+// io_uring_enter, so the tail may go back.
 func (q *Queue) retract() {
 	sq := &q.ring.sq
 	head := sq.head.Load()
-	if q.ring.helped() { // the kernel's thread may be reading what has been published
+	if q.ring.helped() { // the kernel's thread may be reading published entries
 		head = sq.tail.Load()
 	}
 	for sq.next != head {
@@ -100,7 +97,7 @@ func (q *Queue) giveCompleted() {
 	}
 }
 
-// release gives everything back, in reverse order of Open.
+// release releases everything, in reverse order of Open.
 func (q *Queue) release(end time.Time) error {
 	var errs []error
 	if q.ring != nil {
@@ -120,14 +117,13 @@ func (q *Queue) release(end time.Time) error {
 	return errors.Join(errs...)
 }
 
-// goneLimit is how long closing waits for the kernel to take apart a ring with
-// nothing in flight, which takes milliseconds.
+// goneLimit is how long Close waits until the kernel has torn down a ring with nothing in flight.
+// That takes milliseconds.
 const goneLimit = 2 * time.Second
 
-// closeRing closes the ring and ends its hold on the region. When the ring is
-// gone no operation is left, whoever submitted it. Nothing is given up while
-// operations may be in flight; without any, the buffers are unregistered and only
-// the rings themselves may outlast the queue.
+// closeRing closes the ring and ends its hold on the region. When the ring is gone, no operation is left,
+// whichever thread submitted it. While operations may be in flight, closeRing releases nothing. Without
+// any, it unregisters the buffers, and only the rings themselves may outlive the queue.
 func (q *Queue) closeRing(end time.Time) error {
 	limit, free := time.Until(end), false
 	if q.flying == 0 {

@@ -15,14 +15,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ice is a file on a small file system that can be frozen: writes to it then
-// wait, uninterruptibly, until it is thawed.
+// ice is a file on a small file system that can be frozen. Writes to it then wait, uninterruptibly,
+// until it is thawed.
 type ice struct {
 	t      testing.TB
 	config TargetConfig
 	dir    string
 	mu     sync.Mutex
-	melt   func() error // it is frozen
+	melt   func() error // thaws the file system; set while it is frozen
 }
 
 func newIce(t testing.TB) *ice {
@@ -56,8 +56,8 @@ func (w *ice) thaw() {
 	w.melt = nil
 }
 
-// stuckInFreeze reports whether a thread of this process waits for a file system to
-// thaw. What has not come that far can be cancelled.
+// stuckInFreeze reports whether a thread of this process waits for a file system to thaw. An
+// operation that has not come that far can be cancelled.
 func stuckInFreeze() bool {
 	threads, _ := filepath.Glob("/proc/self/task/*/wchan")
 	for _, name := range threads {
@@ -68,9 +68,8 @@ func stuckInFreeze() bool {
 	return false
 }
 
-// TestStuck closes a queue whose disk does not answer: the frames in its hands
-// stay, unless they wait in the kernel and can be cancelled, those of others go, and
-// the region stays registered.
+// TestStuck: if a disk does not answer, Close keeps the frames of its operations and the registration. It
+// returns the frames of other operations, and of operations that wait in the kernel and can be cancelled.
 func TestStuck(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	ice := newIce(t)
@@ -108,8 +107,7 @@ func TestStuck(t *testing.T) {
 	r.check(r.queue.Close())
 }
 
-// TestCloseUnsubmitted checks that what was never kicked does not reach the
-// disk after all.
+// TestCloseUnsubmitted: operations without a Kick never reach the disk.
 func TestCloseUnsubmitted(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	to, i := r.open(fileTarget(t, 1<<20))
@@ -128,7 +126,7 @@ func TestCloseUnsubmitted(t *testing.T) {
 	}
 }
 
-// TestClosed calls everything on a closed queue.
+// TestClosed: on a closed queue the verbs return 0 and other calls return errors.
 func TestClosed(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	to, i := r.open(fileTarget(t, 1<<20))
@@ -146,8 +144,8 @@ func TestClosed(t *testing.T) {
 	r.check(r.queue.Close())
 }
 
-// TestReuse opens and closes queues on one region over and over, also with
-// writes in flight, and looks for descriptors left behind.
+// TestReuse: queues can be opened and closed on one region again and again, also with writes in
+// flight. They leave no descriptors behind.
 func TestReuse(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	to, i := r.open(fileTarget(t, 1<<20))
@@ -181,8 +179,8 @@ func openFiles(t testing.TB) int {
 	return len(names)
 }
 
-// TestNotReaped keeps more completions than the kernel's queue would have room
-// for if operations were not limited: none is lost.
+// TestNotReaped: no completion is lost if the caller does not reap. Without the limit on
+// operations, they would exceed the kernel's queue.
 func TestNotReaped(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Depth: 8})
 	_, i := r.open(fileTarget(t, 1<<20))
@@ -224,7 +222,7 @@ func TestNotReaped(t *testing.T) {
 	r.hands.Give(fs)
 }
 
-// TestRemove takes targets out and puts others in while the queue runs.
+// TestRemove: targets can be removed and added while the queue runs.
 func TestRemove(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Targets: 2})
 	ice := newIce(t)
@@ -270,7 +268,7 @@ func TestRemove(t *testing.T) {
 	r.hands.Give(fs)
 }
 
-// TestFlushNothing flushes what does not exist.
+// TestFlushNothing: Flush refuses targets that do not exist.
 func TestFlushNothing(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	for _, i := range []uint32{0, 1 << 20} {

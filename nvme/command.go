@@ -2,8 +2,8 @@ package nvme
 
 import "golang.org/x/sys/unix"
 
-// command queues an NVMe command for what is left of an operation on a node, as much
-// of it as one command takes.
+// command queues an NVMe command for the rest of an operation on a node, as much of it as one
+// command can move.
 func (q *Queue) command(i uint32) {
 	o := &q.ops[i]
 	n := q.targets[o.target].target.node
@@ -51,7 +51,7 @@ func (q *Queue) moveCommand(i uint32, n *namespace, s *sqe, c *nvmeCommand) {
 	n.blocks(c, o)
 }
 
-// aim points a command to its memory: one piece of a registered buffer, or a list.
+// aim sets a command's memory: one piece of a registered buffer, or a list.
 func (q *Queue) aim(vecs []iovec, s *sqe, c *nvmeCommand) {
 	first := vecs[0].base - q.base
 	s.bufIndex, s.opFlags = bufferOf(first), cmdFixed
@@ -69,7 +69,7 @@ func (q *Queue) aim(vecs []iovec, s *sqe, c *nvmeCommand) {
 	}
 }
 
-// oneBuffer reports whether all pieces lie in the registered buffer of the first.
+// oneBuffer reports whether all pieces are in the registered buffer of the first.
 func (q *Queue) oneBuffer(vecs []iovec) bool {
 	for _, v := range vecs {
 		if bufferOf(v.base-q.base) != bufferOf(vecs[0].base-q.base) || !sameBuffer(v.base-q.base, v.len) {
@@ -100,8 +100,8 @@ func (q *Queue) piecesOf(i uint32, most uint64, l *Limits) []iovec {
 	return vecs
 }
 
-// joins reports whether a command can go on with a piece at addr: it is the last
-// one's neighbour, or both meet the disk's boundary.
+// joins reports whether a command can continue with a piece at addr: it is adjacent to the last
+// one, or both meet the disk's boundary.
 func (q *Queue) joins(vecs []iovec, addr uint64, l *Limits) bool {
 	last := vecs[len(vecs)-1]
 	end := last.base - q.base + last.len
@@ -111,8 +111,8 @@ func (q *Queue) joins(vecs []iovec, addr uint64, l *Limits) bool {
 	return uint64(len(vecs)) < max(l.Segments, 1) && (end|addr)&(max(l.Boundary, 1)-1) == 0
 }
 
-// datasetCommand fills in a dataset management command that deallocates a range. The
-// kernel copies the range when it takes the command.
+// datasetCommand fills in a dataset management command that deallocates a range. The kernel copies
+// the range when it reads the command.
 func (q *Queue) datasetCommand(i uint32, n *namespace, c *nvmeCommand) {
 	o := &q.ops[i]
 	const most = 1 << 30 // blocks
@@ -123,9 +123,9 @@ func (q *Queue) datasetCommand(i uint32, n *namespace, c *nvmeCommand) {
 	c.addr, c.dataLen = rangeAddress(r), uint32(dsmSize)
 }
 
-// tryPinned reports whether a command is to be tried again with its pages pinned:
-// Linux 6.1 refuses a registered buffer whose pages are huge (blk_rq_map_user_bvec in
-// block/blk-map.c). Everything else that could be invalid has been checked.
+// tryPinned reports whether to try a command again with its pages pinned. Linux 6.1 refuses a
+// registered buffer whose pages are huge (blk_rq_map_user_bvec in block/blk-map.c). All other
+// causes of EINVAL have been checked.
 func (q *Queue) tryPinned(o *op, errno unix.Errno) bool {
 	p := &q.targets[o.target]
 	if p.target.node == nil || o.status != 0 || errno != unix.EINVAL || o.kind > writing || o.repeated {
@@ -135,7 +135,7 @@ func (q *Queue) tryPinned(o *op, errno unix.Errno) bool {
 	return true
 }
 
-// settle takes the result of a command on a node.
+// settle converts the result of a command on a node.
 func (q *Queue) settle(o *op, res int32) unix.Errno {
 	if res != 0 {
 		o.status = Status(res & statusBits)
@@ -149,8 +149,8 @@ func (q *Queue) settle(o *op, res int32) unix.Errno {
 	return 0
 }
 
-// beyond is what an operation meets at the end of a node, which unlike files and
-// block devices is not the kernel's to notice.
+// beyond returns the error of an operation at the end of a node. The kernel checks the end of files
+// and block devices, but not of nodes.
 func (o *op) beyond(t *Target) unix.Errno {
 	switch {
 	case t.node == nil || o.kind == flushing || o.block+o.done < t.size:

@@ -11,17 +11,16 @@ import (
 // errStray is what Kick reports after a completion that belongs to no operation.
 var errStray = errors.New("the kernel completed an operation that was not submitted: do not share the ring's memory")
 
-// Recv gives frames filled by reads. A read that failed has its error in its
-// frames; one that met the end of the target has ENODATA, and the bytes before
-// the end are in place.
+// Recv returns frames filled by reads. The frames of a failed read carry its error. A read that met
+// the end of the target has ENODATA, and the bytes before the end are in place.
 func (q *Queue) Recv(dst []umem.Frame) int { return q.give(dst, &q.read) }
 
-// Reap gives frames that were written, or that carry why not, in whatever order
-// the writes completed. A chain comes back in one piece, its first part now and
-// the rest next time where dst is too short.
+// Reap returns frames that were written, or that carry the error, in the order in which the writes
+// completed. A chain comes back in one piece. If dst is too short, the first part comes now and the
+// rest next time.
 func (q *Queue) Reap(dst []umem.Frame) int { return q.give(dst, &q.written) }
 
-// give hands frames of completed operations to the worker.
+// give passes frames of completed operations to the worker.
 func (q *Queue) give(dst []umem.Frame, from *fifo) int {
 	q.harvest()
 	n := 0
@@ -36,8 +35,7 @@ func (q *Queue) give(dst []umem.Frame, from *fifo) int {
 	return n
 }
 
-// giveOne hands out the frames of the first completed operation, as far as
-// there is room.
+// giveOne returns the frames of the first completed operation, as far as there is room.
 func (q *Queue) giveOne(dst []umem.Frame, from *fifo) int {
 	i := from.first()
 	o := &q.ops[i]
@@ -56,10 +54,10 @@ func (q *Queue) giveOne(dst []umem.Frame, from *fifo) int {
 	return n
 }
 
-// harvest reads all completions there are. When there are none but the kernel
-// says that some wait inside, it asks for them.
+// harvest reads all completions. If there are none but the kernel says that some wait inside it,
+// harvest asks for them.
 func (q *Queue) harvest() {
-	if q.flying == 0 { // also when the ring is closed
+	if q.flying == 0 { // true also if the ring is closed
 		return
 	}
 	n := q.ring.ready()
@@ -81,10 +79,10 @@ func (q *Queue) harvest() {
 	q.stats.publish(q)
 }
 
-// polls reports whether the device must be asked for completions.
+// polls reports whether the queue must poll the device for completions.
 func (q *Queue) polls() bool { return q.ring.polled() && q.ring.queued() < uint32(q.flying) }
 
-// complete takes one completion.
+// complete handles one completion.
 func (q *Queue) complete(c cqe) {
 	if c.userData == cancelData {
 		return
@@ -111,7 +109,7 @@ func (q *Queue) complete(c cqe) {
 	q.land(i, errno)
 }
 
-// land takes an operation back from the kernel.
+// land ends an operation that the kernel has completed.
 func (q *Queue) land(i uint32, errno unix.Errno) {
 	o := &q.ops[i]
 	o.flying = false
@@ -141,16 +139,15 @@ func (q *Queue) progress(o *op, res int32) unix.Errno {
 	return 0
 }
 
-// maxTries is how often an operation is submitted again that the kernel gave up.
+// maxTries is how often the Queue submits an operation again that the kernel gave up.
 const maxTries = 64
 
-// retryEAGAIN reports whether an operation is to be submitted again that the kernel gave up
-// before it began. What cannot be done while submitting goes to a thread of the kernel's,
-// and to start the first one it tries a few times only (WORKER_INIT_LIMIT in
-// io_uring/io-wq.c): each of them fails while a signal waits for ours, and the Go runtime
-// signals threads that run for long. A signal that has been taken does not wait any more,
-// so trying again helps; where the limit on processes keeps the thread from being made,
-// it does not for ever.
+// retryEAGAIN reports whether to submit an operation again that the kernel gave up before it began.
+// Work that could block goes to a thread of the kernel. To start the first such thread the kernel
+// tries only a few times (WORKER_INIT_LIMIT in io_uring/io-wq.c). Each attempt fails while a signal
+// is pending for our thread, and the Go runtime signals threads that run for long. Once the signal
+// has been handled it is no longer pending, so another attempt helps. If the limit on processes
+// keeps the thread from being made, attempts must end some time.
 func (q *Queue) retryEAGAIN(o *op, errno unix.Errno) bool {
 	if errno != unix.ECANCELED || q.closed || o.tries == maxTries {
 		return false

@@ -7,38 +7,36 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Config says what queue to open. The zero value of every field but Worker has
-// a meaning.
+// Config says what queue to open. The zero value of every field but Worker is valid.
 type Config struct {
-	Worker  *umem.Holder // Send and Supply take frames from it, Reap and Recv give them to it
+	Worker  *umem.Holder // Send and Supply take frames from it, Reap and Recv return them to it
 	Name    string       // for people; default: the worker's name
-	Depth   int          // reads and writes at a time, a chain counting as one; 1 to 4096, default 64
+	Depth   int          // reads and writes at a time, a chain counts as one; 1 to 4096, default 64
 	Frames  int          // frames in the queue at a time, from Depth to 65536; default Depth
 	Pieces  int          // frames chained in one operation, 1 to 1024; default 64, or Frames if that is less
 	Targets int          // targets at a time, 1 to 4096, default 16
 
-	// Passthrough takes NVMe nodes as targets too: commands then go to the disk past
-	// the kernel's block layer. The rings' entries are twice as large.
+	// Passthrough also accepts NVMe nodes as targets. Their commands bypass the kernel's block
+	// layer. The rings' entries are then twice as large.
 	Passthrough bool
-	// Poll looks for completions on the device instead of waiting for its interrupt:
-	// less latency, for a processor that spins in Wait. Each target must have it
-	// (Limits.Poll). There is no FD, and no Flush but on nodes.
+	// Poll polls the device for completions instead of waiting for its interrupt. That lowers
+	// latency and costs a processor that spins in Wait. Each target must support it (Limits.Poll).
+	// There is no FD, and Flush only works on nodes.
 	Poll bool
-	// Submitter has a thread of the kernel submit, without a system call of ours, until
-	// it had nothing to do for so long (from 1 ms); 0: no such thread. It takes a
-	// processor for itself.
+	// Submitter makes a thread of the kernel submit, without a system call of ours. The thread sleeps after
+	// it had nothing to do for that long (from 1 ms); 0: no such thread. It uses a whole processor.
 	Submitter time.Duration
 
 	// Apart keeps a target that does not answer from delaying others. The kernel may then start a
-	// thread for each operation that would block. Without Apart a processor has four such threads,
-	// and operations of one file that wait in all of them delay those of others
+	// thread for each operation that would block. Without Apart a processor has four such threads.
+	// If operations of one file wait in all of them, they delay those of others
 	// (IORING_REGISTER_IOWQ_MAX_WORKERS, io_uring_register(2)).
 	Apart bool
 
-	without feature // what to do without even if the kernel has it; for tests
+	without feature // features not to use even if the kernel has them; for tests
 }
 
-// MaxFlushes is the most flushes, discards and zeroings at a time of one queue.
+// MaxFlushes is the largest number of flushes, discards and zeroings in one queue at a time.
 const MaxFlushes = 16
 
 const (
@@ -47,8 +45,8 @@ const (
 	maxPieces  = 1024 // UIO_MAXIOV
 	maxTargets = 4096
 
-	// maxMessage is the most bytes of one operation. The kernel moves up to
-	// 2 GiB less a page (MAX_RW_COUNT) at once.
+	// maxMessage is the largest number of bytes of one operation. The kernel moves up to 2 GiB less
+	// a page (MAX_RW_COUNT) at once.
 	maxMessage = 1 << 30
 )
 
@@ -87,7 +85,7 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
-// plan says what ring the queue needs.
+// plan returns the ring that the queue needs.
 func (c *Config) plan(region *umem.Region) ringPlan {
 	p := ringPlan{region: region, depth: uint32(c.operations()), without: c.without, idle: c.Submitter, always: ownSetup}
 	if c.Submitter > 0 {
@@ -102,5 +100,6 @@ func (c *Config) plan(region *umem.Region) ringPlan {
 	return p
 }
 
-// operations is how many there can be at a time: reads and writes, and flushes and their kin.
+// operations returns how many operations there can be at a time: reads and writes, and flushes,
+// discards and zeroings.
 func (c *Config) operations() int { return c.Depth + MaxFlushes }

@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestRingsInControl opens queues until the control area is full: the next one
-// gets the kernel's memory and says so. A closed one's place is used again.
+// TestRingsInControl: when the control area is full, the next queue uses the kernel's memory, and
+// Granted says so. A closed queue's place is used again.
 func TestRingsInControl(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Depth: 4096 - MaxFlushes})
 	var more []*Queue

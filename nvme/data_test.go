@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestRoundTrip writes blocks, has another program read them from the disk, and
-// reads them back, on every kind of target and on older kernels' terms.
+// TestRoundTrip: blocks that a queue writes can be read from the disk by another program and by the
+// queue, on every kind of target, also with only the features of older kernels.
 func TestRoundTrip(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) { roundTrip(t, k.config(t, 1<<20), Config{}) })
@@ -56,7 +56,7 @@ func roundTrip(t *testing.T, target TargetConfig, c Config) {
 	r.hands.Give(fs)
 }
 
-// model is what a target should hold, and what is under way to and from it.
+// model is the expected content of a target, and the operations in flight.
 type model struct {
 	*rig
 	t       *rapid.T
@@ -74,8 +74,8 @@ const (
 	modelBlocks = 64
 )
 
-// TestRandom mixes reads, writes, chains and flushes on two targets at random,
-// never two at a time on one block, and compares all of it with a model.
+// TestRandom: random reads, writes, chains and flushes on two targets agree with a model. Two
+// operations on one block never overlap.
 func TestRandom(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Depth: 16, Frames: 48, Pieces: 8})
 	m := &model{rig: r, busy: make(map[uint64]bool)}
@@ -166,7 +166,7 @@ func (m *model) kick() {
 	}
 }
 
-// harvest takes what has completed and compares what was read.
+// harvest takes completed frames and compares the bytes of reads.
 func (m *model) harvest(room int) {
 	dst := make([]umem.Frame, room)
 	for _, f := range dst[:m.queue.Recv(dst)] {
@@ -182,7 +182,7 @@ func (m *model) harvest(room int) {
 	m.flushes -= m.queue.Flushed(done[:])
 }
 
-// back puts a frame in hand again and says where it was.
+// back returns a frame to the worker and says where it was.
 func (m *model) back(f umem.Frame) (at int, block uint64) {
 	if f.Err() != nil || f.Len != modelBlock {
 		m.t.Fatalf("frame %+v: %v", f, f.Err())
@@ -201,7 +201,7 @@ func (m *model) compare(to *Target, at int) {
 	}
 }
 
-// TestExtents moves extents of 1 MiB.
+// TestExtents: a queue can write and read extents of 1 MiB.
 func TestExtents(t *testing.T) {
 	r := newRig(t, umem.Config{Size: 8 << 20, Extents: 4}, Config{Depth: 4})
 	to, i := r.open(fileTarget(t, 4<<20))

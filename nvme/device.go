@@ -17,22 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Why a block device is refused. The error names what was found and where.
+// Reasons to refuse a block device. The error names what was found and where.
 var (
-	// ErrDeviceInUse is matched when the device is mounted, swapped to, or part of
-	// another device.
+	// ErrDeviceInUse is matched if the device is mounted, used as swap, or part of another device.
 	ErrDeviceInUse = errors.New("the device is in use")
-	// ErrDeviceNotEmpty is matched when the device has partitions, a file system or
-	// the like on it.
+	// ErrDeviceNotEmpty is matched if the device has partitions, a file system or similar on it.
 	ErrDeviceNotEmpty = errors.New("the device is not empty")
-	// ErrDeviceReadOnly is matched when the device takes no writes.
+	// ErrDeviceReadOnly is matched if the device does not allow writes.
 	ErrDeviceReadOnly = errors.New("the device is read-only")
-	// ErrDeviceTooSmall is matched when the device is smaller than required.
+	// ErrDeviceTooSmall is matched if the device is smaller than required.
 	ErrDeviceTooSmall = errors.New("the device is too small")
 )
 
-// openDevice opens a block device. A device that is to be written must be unused and empty, and no
-// other process may hold it open. Force overrides all three, Filled the second.
+// openDevice opens a block device. A device for writing must be unused and empty, and no other
+// process may hold it open. Force overrides all three, Filled the second.
 func (t *Target) openDevice(c TargetConfig) error {
 	if err := t.claim(c); err != nil {
 		return err
@@ -87,7 +85,7 @@ func (t *Target) claim(c TargetConfig) (err error) {
 	return err
 }
 
-// measure asks for the device's size and whether it takes writes.
+// measure reads the device's size and whether it allows writes.
 func (t *Target) measure(c TargetConfig) error {
 	size, err := deviceSize(t.fd)
 	if err != nil {
@@ -109,7 +107,7 @@ func readOnlyDevice(number uint64) bool {
 	return readLine(filepath.Join(sysDevice(number), "ro")) == "1"
 }
 
-// checkEmpty refuses a device with something on it.
+// checkEmpty refuses a device with contents.
 func (t *Target) checkEmpty() error {
 	found, err := signatures(t.path, t.size)
 	if err != nil {
@@ -122,13 +120,13 @@ func (t *Target) checkEmpty() error {
 		ErrDeviceNotEmpty, strings.Join(found, ", "), t.path)
 }
 
-// sysDevice is the directory of a block device in sysfs.
+// sysDevice returns the directory of a block device in sysfs.
 func sysDevice(number uint64) string {
 	return fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(number), unix.Minor(number))
 }
 
-// checkFree refuses a device that is mounted, swapped to, part of another
-// device or, unless it may be filled, cut into partitions.
+// checkFree refuses a device that is mounted, used as swap, part of another device or, unless
+// filled, partitioned.
 func checkFree(number uint64, filled bool) error {
 	parts, err := partitions(number)
 	if err != nil {
@@ -148,7 +146,7 @@ func checkFree(number uint64, filled bool) error {
 	return nil
 }
 
-// usesOf describes who uses any of the devices.
+// usesOf describes the uses of any of the devices.
 func usesOf(numbers []uint64) ([]string, error) {
 	uses, err := mounts(numbers)
 	if err != nil {
@@ -171,8 +169,7 @@ func usesOf(numbers []uint64) ([]string, error) {
 	return uses, nil
 }
 
-// partitions are the device's partitions: directories with an attribute of that
-// name.
+// partitions returns the device's partitions: the directories with an attribute of that name.
 func partitions(number uint64) ([]uint64, error) {
 	files, err := filepath.Glob(filepath.Join(sysDevice(number), "*/partition"))
 	if err != nil {
@@ -225,7 +222,7 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// swaps are the devices of these that are swapped to: proc_swaps(5).
+// swaps returns those of the devices that are used as swap: proc_swaps(5).
 func swaps(numbers []uint64) ([]string, error) {
 	text, err := os.ReadFile("/proc/swaps")
 	if errors.Is(err, os.ErrNotExist) { // a kernel without swap
@@ -244,8 +241,7 @@ func swaps(numbers []uint64) ([]string, error) {
 	return out, nil
 }
 
-// numberOf is the device number of a block device's path, zero for anything
-// else.
+// numberOf returns the device number of a block device's path, zero for anything else.
 func numberOf(path string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
@@ -263,8 +259,7 @@ func parseNumber(s string) (uint64, error) {
 	return unix.Mkdev(major, minor), nil
 }
 
-// readLine is the content of a small file without its newline, empty where it
-// cannot be read.
+// readLine returns the content of a small file without its newline. It is empty if the file cannot be read.
 func readLine(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -273,9 +268,8 @@ func readLine(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// blkid asks blkid(8), if it is installed, for the contents of a device. Its exit status is 2 when
-// it found nothing, 8 when it found contradictory things, and another one when the version cannot
-// probe.
+// blkid asks blkid(8), if it is installed, for the contents of a device. Its exit status is 2 if it
+// found nothing, 8 if it found contradictory contents, and another one if its version cannot probe.
 func blkid(path string) ([]string, error) {
 	program := findBlkid()
 	if program == "" {
@@ -296,7 +290,7 @@ func blkid(path string) ([]string, error) {
 	return nil, fmt.Errorf("ask blkid for its contents: %w", err)
 }
 
-// findBlkid looks where it usually is, also when sbin is not in the path.
+// findBlkid looks for blkid in the usual places, also if sbin is not in the path.
 func findBlkid() string {
 	if p, err := exec.LookPath("blkid"); err == nil {
 		return p
@@ -323,16 +317,15 @@ func blkidFound(text string) []string {
 	return out
 }
 
-// signature is bytes at an offset that give away what is on a device. A
-// negative offset counts from the end.
+// signature is bytes at an offset that identify what is on a device. A negative offset counts from the end.
 type signature struct {
 	offset int64
 	magic  string
 	name   string
 }
 
-// knownSignatures are found without blkid(8), which knows many more. They are from the documents
-// of the on-disk formats.
+// knownSignatures are checked without blkid(8), which knows many more. They are from the
+// specifications of the on-disk formats.
 var knownSignatures = []signature{
 	{0x438, "\x53\xef", "an ext2, ext3 or ext4 file system"},
 	{0, "XFSB", "an XFS file system"},
@@ -385,8 +378,8 @@ func signatures(path string, size uint64) ([]string, error) {
 	return blkid(path)
 }
 
-// tailSignatures are those of md's formats 0.90 and 1.0, whose place depends on
-// the size: include/uapi/linux/raid/md_p.h.
+// tailSignatures returns the signatures of md's formats 0.90 and 1.0. Their place depends on the
+// size: include/uapi/linux/raid/md_p.h.
 func tailSignatures(size uint64) []signature {
 	const md = "\xfc\x4e\x2b\xa9"
 	if size < 128<<10 {

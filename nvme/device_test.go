@@ -13,7 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// refuse opens a device that must be refused, and then with Force. Filled takes what is not empty, and nothing that is in use.
+// refuse opens a device that must be refused, and then with Force. With Filled a device may have
+// contents, but must not be in use.
 func refuse(t *testing.T, path string, want error, says string) {
 	t.Helper()
 	to, err := OpenTarget(TargetConfig{Path: path})
@@ -45,13 +46,13 @@ func run(t testing.TB, name string, args ...string) {
 	}
 }
 
-// TestMounted refuses a mounted device, naming where.
+// TestMounted: a mounted device is refused, and the error names the mount point.
 func TestMounted(t *testing.T) {
 	dir := testenv.Ext4(t, 2<<20)
 	refuse(t, deviceOf(t, dir), ErrDeviceInUse, "mounted on "+dir)
 }
 
-// deviceOf is the path of the device mounted at dir.
+// deviceOf returns the path of the device mounted at dir.
 func deviceOf(t testing.TB, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -67,7 +68,7 @@ func deviceOf(t testing.TB, dir string) string {
 	return ""
 }
 
-// TestSwapSpace refuses a device that is swapped to, and one that could be.
+// TestSwapSpace: a device with swap space is refused, whether it is in use or not.
 func TestSwapSpace(t *testing.T) {
 	dev := testenv.Loop(t, testenv.DiskFile(t, 1<<20), 0)
 	run(t, "mkswap", dev)
@@ -77,7 +78,7 @@ func TestSwapSpace(t *testing.T) {
 	refuse(t, dev, ErrDeviceInUse, "swap space")
 }
 
-// TestFileSystem refuses a device with a file system that is not mounted.
+// TestFileSystem: a device with a file system that is not mounted is refused.
 func TestFileSystem(t *testing.T) {
 	dev := testenv.Zram(t, 4<<20)
 	if to, err := OpenTarget(TargetConfig{Path: dev}); err != nil {
@@ -96,8 +97,8 @@ func TestFileSystem(t *testing.T) {
 	}
 }
 
-// TestPartitions refuses a device with partitions that the kernel knows, and
-// with a partition table that it has not read.
+// TestPartitions: a device is refused if the kernel knows partitions on it, or if it has a
+// partition table that the kernel has not read.
 func TestPartitions(t *testing.T) {
 	file := testenv.DiskFile(t, 4<<20)
 	sector := make([]byte, 512)
@@ -120,8 +121,8 @@ func TestPartitions(t *testing.T) {
 	refuse(t, dev, ErrDeviceInUse, "mounted on "+dir)
 }
 
-// addPartition tells the kernel of the one partition of a loop device; not
-// every kernel reads partition tables of this kind itself.
+// addPartition adds the one partition of a loop device to the kernel. Not every kernel reads
+// partition tables of this kind itself.
 func addPartition(t testing.TB, dev string) {
 	t.Helper()
 	f, err := os.Open(dev)
@@ -154,8 +155,7 @@ func writeAt(path string, b []byte, off int64) error {
 	return err
 }
 
-// TestClaimed refuses a device that another program has opened exclusively, as
-// a second target does.
+// TestClaimed: a device that another program or another target has opened exclusively is refused.
 func TestClaimed(t *testing.T) {
 	dev := testenv.Zram(t, 1<<20)
 	first := mustOpen(t, TargetConfig{Path: dev})
@@ -166,18 +166,18 @@ func TestClaimed(t *testing.T) {
 	mustOpen(t, TargetConfig{Path: dev}).Close()
 }
 
-// TestReadOnlyDevice refuses a device that takes no writes.
+// TestReadOnlyDevice: a read-only device is refused for writing.
 func TestReadOnlyDevice(t *testing.T) {
 	dev := testenv.Loop(t, testenv.DiskFile(t, 1<<20), 0)
 	run(t, "blockdev", "--setro", dev)
-	defer run(t, "blockdev", "--setrw", dev) // the device keeps it when it is detached
+	defer run(t, "blockdev", "--setrw", dev) // the device keeps the setting after it is detached
 	if _, err := OpenTarget(TargetConfig{Path: dev}); !errors.Is(err, ErrDeviceReadOnly) || !strings.Contains(err.Error(), "blockdev --setrw "+dev) {
 		t.Errorf("a read-only device: %v", err)
 	}
 	mustOpen(t, TargetConfig{Path: dev, ReadOnly: true}).Close()
 }
 
-// TestSmallDevice refuses one that is too small.
+// TestSmallDevice: a device that is too small is refused.
 func TestSmallDevice(t *testing.T) {
 	dev := testenv.Zram(t, 1<<20)
 	if _, err := OpenTarget(TargetConfig{Path: dev, Size: 1<<20 + 1}); !errors.Is(err, ErrDeviceTooSmall) || !strings.Contains(err.Error(), "1048577 are needed") {
@@ -186,8 +186,7 @@ func TestSmallDevice(t *testing.T) {
 	mustOpen(t, TargetConfig{Path: dev, Size: 1 << 20}).Close()
 }
 
-// TestSignatures puts every signature, alone, where its format has it, and
-// looks without blkid's help.
+// TestSignatures: every signature, alone and at its place, is found without blkid.
 func TestSignatures(t *testing.T) {
 	const size = 1<<20 + 8192
 	for _, s := range append(knownSignatures, tailSignatures(size)...) {
@@ -212,7 +211,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestBlkid reads what blkid says.
+// TestBlkid: the output of blkid is parsed correctly.
 func TestBlkid(t *testing.T) {
 	got := blkidFound("DEVNAME=/dev/x\nPTTYPE=gpt\nTYPE=zfs_member\nUSAGE=raid\n")
 	if want := "[a partition table of type gpt zfs_member (as blkid calls it)]"; want != "["+strings.Join(got, " ")+"]" {
@@ -225,7 +224,7 @@ func TestBlkid(t *testing.T) {
 	}
 }
 
-// FuzzMountinfo takes lines of mountinfo apart, whatever they are.
+// FuzzMountinfo: parseMount does not panic on any line.
 func FuzzMountinfo(f *testing.F) {
 	f.Add("36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw")
 	f.Add("36 35 98 / / - ")

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// event is the descriptor behind FD. The ring's own descriptor is of no use: with
+// event is the descriptor behind FD. The ring's own descriptor does not work: with
 // IORING_SETUP_DEFER_TASKRUN a completion does not wake a thread that sleeps in poll(2) on it. So
 // an eventfd is registered with the ring (IORING_REGISTER_EVENTFD). The kernel sets it for
-// completions, and the Queue for operations that never reached the kernel. The Queue clears it
-// when everything has been returned.
+// completions, and the Queue for operations that never reached the kernel. The Queue clears it when
+// everything has been returned.
 type event struct {
 	fd  int     // -1 until FD is called
 	set bool    // it may be readable
@@ -20,10 +20,9 @@ type event struct {
 	was [8]byte // what clearing it reads
 }
 
-// FD is a descriptor that polls readable while Recv, Reap or Flushed have
-// something to give. It is made by the first call, since each completion costs a
-// little more from then on; it is the queue's, and closed with it. -1 says that the
-// queue is closed or that the next Kick will say why there is none.
+// FD returns a descriptor that polls readable while Recv, Reap or Flushed have something to return. The
+// first call makes it, because each completion then costs a little more. The queue owns it and closes it.
+// FD is -1 if the queue is closed, or if there is no descriptor; the next Kick returns the reason.
 func (q *Queue) FD() int {
 	if q.event.fd >= 0 || q.closed {
 		return q.event.fd
@@ -56,12 +55,12 @@ func (q *Queue) openEvent() error {
 	return nil
 }
 
-// pending reports whether there is something to give back.
+// pending reports whether there is something to return.
 func (q *Queue) pending() bool {
 	return !q.read.empty() || !q.written.empty() || !q.flushed.empty() || q.ring.ready() > 0 || q.ring.wants()
 }
 
-// raise sets the event. A full counter is set as well.
+// raise sets the event. A full counter counts as set.
 func (q *Queue) raise() {
 	q.event.set = true
 	binary.NativeEndian.PutUint64(q.event.one[:], 1)
@@ -73,8 +72,8 @@ func (q *Queue) raise() {
 }
 
 // quiet clears the event when everything has been returned. A completion that arrives during the
-// call sets it again. The kernel sets the event after the completion is visible, so a second look
-// after clearing finds one that came before.
+// call sets it again. The kernel sets the event after the completion is visible. So a second look
+// after clearing finds a completion that came before.
 func (q *Queue) quiet() {
 	if q.event.fd < 0 || !q.event.set || q.pending() {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// A program receives a packet and writes it to a file, from the frame in which the card, or
-// the kernel, put it. The frame goes from one port to the other; no byte of it is copied.
+// A program receives a packet and writes it to a file from the frame where the card, or the kernel,
+// put it. The frame moves from one port to the other. No byte of it is copied.
 func Example_packet() {
 	runtime.LockOSThread() // both ports belong to this thread
 	defer runtime.UnlockOSThread()

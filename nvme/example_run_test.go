@@ -7,10 +7,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// Run by TestExample; the example is in package nvme_test, where a user would write it.
+// TestExample sets and runs it. The example is in package nvme_test, where a user would write it.
 var example func()
 
-// SetExample says which function TestExample runs.
+// SetExample sets the function that TestExample runs.
 func SetExample(f func()) { example = f }
 
 // TestExample runs the example with packets on an interface of the name that it uses.

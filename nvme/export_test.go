@@ -2,7 +2,7 @@ package nvme
 
 import "time"
 
-// Features a test can do without.
+// Features that tests can switch off.
 const (
 	FeatureNoMmap      = featureNoMmap
 	FeatureNoSQArray   = featureNoSQArray
@@ -10,7 +10,7 @@ const (
 	FeatureGatherFixed = featureGatherFixed
 )
 
-// Without is the config for a queue that does without features.
+// Without returns the configuration of a queue that does not use features.
 func (c Config) Without(f feature) Config {
 	c.without |= f
 	return c

@@ -11,7 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestRefused sends requests that must not reach the kernel, among good ones.
+// TestRefused: invalid requests do not reach the kernel, and come back with their errors. Valid
+// ones among them succeed.
 func TestRefused(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	to, i := r.open(fileTarget(t, 1<<20))
@@ -55,7 +56,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// clean removes the marks of a failure.
+// clean removes the error bits of frames.
 func clean(fs []umem.Frame) []umem.Frame {
 	for i := range fs {
 		fs[i].Options &= umem.KernelOptions
@@ -63,7 +64,7 @@ func clean(fs []umem.Frame) []umem.Frame {
 	return fs
 }
 
-// checkOne checks that just the frame at addr failed, with errno.
+// checkOne checks that only the frame at addr failed, with errno.
 func (r *rig) checkOne(name string, fs []umem.Frame, addr uint64, errno unix.Errno) {
 	r.Helper()
 	for _, f := range fs {
@@ -77,7 +78,7 @@ func (r *rig) checkOne(name string, fs []umem.Frame, addr uint64, errno unix.Err
 	}
 }
 
-// TestChainFails checks that a chain fails as one.
+// TestChainFails: if one frame of a chain is invalid, the whole chain fails.
 func TestChainFails(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	_, i := r.open(fileTarget(t, 1<<20))
@@ -93,7 +94,7 @@ func TestChainFails(t *testing.T) {
 	r.hands.Give(back)
 }
 
-// TestChainLimits offers chains that no operation takes.
+// TestChainLimits: the verbs do not take a chain beyond the limits, and Kick reports it once.
 func TestChainLimits(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Depth: 2, Frames: 8, Pieces: 4})
 	_, i := r.open(fileTarget(t, 1<<20))
@@ -111,7 +112,8 @@ func TestChainLimits(t *testing.T) {
 	r.hands.Give(fs)
 }
 
-// TestEndOfFile reads across the end of a file: what there is arrives.
+// TestEndOfFile: a read across the end of a file fails with ENODATA, and the bytes before the end
+// are in place.
 func TestEndOfFile(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	c := emptyFile(t)
@@ -138,8 +140,8 @@ func TestEndOfFile(t *testing.T) {
 	r.hands.Give(back)
 }
 
-// TestDeviceError reads from a device whose storage has gone: a loop device
-// over a file that was cut off.
+// TestDeviceError: a read from a device whose storage has gone fails. The device is a loop device
+// on a truncated file.
 func TestDeviceError(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	file := testenv.DiskFile(t, 1<<20)
@@ -153,8 +155,8 @@ func TestDeviceError(t *testing.T) {
 	r.hands.Give(back)
 }
 
-// TestFullDisk writes to a file that grows until the file system is full, and
-// finds the other file unharmed.
+// TestFullDisk: writes to a file that grows fail when the file system is full, and another file
+// stays intact.
 func TestFullDisk(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	dir := testenv.Ext4(t, 2<<20)

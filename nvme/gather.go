@@ -6,9 +6,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// gather fills in the submission of a chain: the pieces not yet transferred,
-// neighbours in memory joined. One piece alone needs no list. The kernel copies
-// the list when it takes the submission (IORING_FEAT_SUBMIT_STABLE).
+// gather fills in the submission of a chain: the pieces not yet transferred, with pieces joined
+// that are adjacent in memory. One piece alone needs no list. The kernel copies the list when it
+// reads the submission (IORING_FEAT_SUBMIT_STABLE).
 func (q *Queue) gather(i uint32, s *sqe) {
 	o := &q.ops[i]
 	vecs := q.scratch.pieces[int(i)*q.pieces:][:0:q.pieces]
@@ -38,8 +38,7 @@ func (q *Queue) gather(i uint32, s *sqe) {
 	}
 }
 
-// joinPiece appends a piece, or lengthens the last one where it is its
-// neighbour in the same registered buffer.
+// joinPiece appends a piece, or lengthens the last one if it is adjacent in the same registered buffer.
 func joinPiece(vecs []iovec, base, addr, n uint64) []iovec {
 	if k := len(vecs) - 1; k >= 0 {
 		start := vecs[k].base - base
@@ -51,7 +50,7 @@ func joinPiece(vecs []iovec, base, addr, n uint64) []iovec {
 	return append(vecs, iovec{base: base + addr, len: n})
 }
 
-// gatherCode is the operation for a list of pieces.
+// gatherCode returns the opcode for a list of pieces.
 func gatherCode(k kind, fixed bool) uint8 {
 	switch {
 	case k == writing && fixed:
@@ -81,29 +80,29 @@ func (k kind) String() string {
 }
 
 // op is one operation, from Send, Supply, Flush, Discard or Zero until its frames or its result
-// have been given back. Its number and generation are the user data of its
-// submissions, so that a completion of an earlier use would be noticed.
+// have been returned. Its number and generation are the user data of its submissions. So the Queue
+// detects a completion of an earlier use.
 type op struct {
 	kind     kind
 	flying   bool  // the kernel has it
-	repeated bool  // it was tried again with its pages pinned
-	durable  bool  // a write that is to be on stable storage when it completes
-	way      uint8 // how a discard was asked for
-	tries    uint8 // how often it was submitted again after the kernel gave it up
+	repeated bool  // it was submitted again with its pages pinned
+	durable  bool  // a write that must be on stable storage when it completes
+	way      uint8 // how a discard was requested
+	tries    uint8 // how often it was submitted again
 	errno    unix.Errno
-	status   Status // what the disk of a node answered
+	status   Status // answer of a node's disk
 	gen      uint32
 	target   uint32
 	count    int32  // frames
-	given    int32  // frames given back
+	given    int32  // frames returned
 	block    uint64 // where it starts on the target, in bytes
 	total    uint64 // bytes
 	done     uint64 // bytes transferred
-	asked    uint64 // bytes of the command the kernel has, on a node
+	asked    uint64 // bytes of the command that the kernel has, on a node
 	token    uint64 // of a flush, discard or zeroing
 }
 
-// cancelData is the user data of the one submission that is no operation's.
+// cancelData is the user data of cancel requests, which belong to no operation.
 const cancelData = 1<<64 - 1
 
 func (q *Queue) userData(i uint32) uint64 { return uint64(q.ops[i].gen)<<32 | uint64(i) }
@@ -122,14 +121,14 @@ func (q *Queue) take(k kind) uint32 {
 	return i
 }
 
-// drop frees an operation whose frames are given back.
+// drop frees an operation whose frames have been returned.
 func (q *Queue) drop(i uint32) {
 	q.ops[i].kind = idle
 	q.ops[i].gen = (q.ops[i].gen + 1) & 0x7fffffff // never cancelData
 	q.free = append(q.free, i)
 }
 
-// finish queues an operation to be given back.
+// finish queues an operation whose frames or result can be returned.
 func (q *Queue) finish(i uint32, errno unix.Errno) {
 	o := &q.ops[i]
 	o.errno = errno

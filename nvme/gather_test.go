@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// pieces8 are eight pieces of 1536 bytes, each at 512 in a frame of its own, the
-// frames every other one so that no two are neighbours.
+// pieces8 returns eight pieces of 1536 bytes. Each begins at offset 512 in its own frame. It uses
+// every other frame, so that no two are adjacent.
 func (r *rig) pieces8(target uint32, block uint64) []umem.Frame {
 	r.Helper()
 	all := r.take(16)
@@ -26,8 +26,8 @@ func (r *rig) pieces8(target uint32, block uint64) []umem.Frame {
 	return chained(fs)
 }
 
-// TestGather writes a chain of eight and reads it back, with the kernel's
-// gathering from registered memory and without.
+// TestGather: a chain of eight frames can be written and read back, with and without the kernel's
+// gathering from registered memory.
 func TestGather(t *testing.T) {
 	for _, without := range []feature{0, FeatureGatherFixed} {
 		r := newRig(t, umem.Config{}, Config{}.Without(without))
@@ -76,8 +76,8 @@ func (r *rig) scatter(fs []umem.Frame, want []byte) {
 
 func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// TestAddresses proves where the kernel takes the bytes from: the submission has
-// the frames' own addresses, and nothing else.
+// TestAddresses: a submission has exactly the frames' own addresses, so the kernel reads the bytes
+// in place.
 func TestAddresses(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	_, i := r.open(fileTarget(t, 1<<20))
@@ -113,7 +113,7 @@ func (r *rig) lastPushed() sqe {
 	return sq.sqes[(sq.next-1)&sq.mask]
 }
 
-// TestNeighbours checks that frames next to one another are one piece.
+// TestNeighbours: adjacent frames become one piece.
 func TestNeighbours(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	target, i := r.open(fileTarget(t, 1<<20))
@@ -136,7 +136,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestRest checks the submission for what a cut short transfer leaves.
+// TestRest: after a short transfer the next submission has exactly the rest.
 func TestRest(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	_, i := r.open(fileTarget(t, 1<<20))
@@ -172,10 +172,10 @@ func TestRest(t *testing.T) {
 	r.hands.Give(r.collect(8, r.queue.Reap))
 }
 
-// retractOnly takes the last submission back.
+// retractOnly removes the last submission.
 func (q *Queue) retractOnly() { q.ring.sq.next-- }
 
-// TestTwoBuffers checks chains and frames at the seam of two registered buffers.
+// TestTwoBuffers: chains and frames at the border of two registered buffers transfer correctly.
 func TestTwoBuffers(t *testing.T) {
 	const seam = 1 << bufferShift
 	near := joinPiece(nil, 0, seam-4096, 4096)

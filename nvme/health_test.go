@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// sound opens a target that nothing is wrong with.
+// sound opens a target without a fault.
 func sound(t *testing.T, c TargetConfig) *Target {
 	t.Helper()
 	to, err := OpenTarget(c)
@@ -30,7 +30,7 @@ func sound(t *testing.T, c TargetConfig) *Target {
 	return to
 }
 
-// ill checks what a target says of itself.
+// ill checks the error that a target's Health returns.
 func ill(t *testing.T, to *Target, want error, says string) {
 	t.Helper()
 	if err := to.Health(); !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
@@ -38,7 +38,7 @@ func ill(t *testing.T, to *Target, want error, says string) {
 	}
 }
 
-// TestHealthOfDevice shrinks a device that is open, and makes one read-only.
+// TestHealthOfDevice: Health reports a device that shrinks, and one that becomes read-only.
 func TestHealthOfDevice(t *testing.T) {
 	file := testenv.DiskFile(t, 8<<20)
 	dev := testenv.Loop(t, file, 0)
@@ -53,12 +53,12 @@ func TestHealthOfDevice(t *testing.T) {
 
 	dev = testenv.Loop(t, testenv.DiskFile(t, 8<<20), 0)
 	to = sound(t, TargetConfig{Path: dev})
-	t.Cleanup(func() { run(t, "blockdev", "--setrw", dev) }) // it would outlast the test
+	t.Cleanup(func() { run(t, "blockdev", "--setrw", dev) }) // the setting would outlive the test
 	run(t, "blockdev", "--setro", dev)
 	ill(t, to, ErrDeviceReadOnly, "blockdev --setrw "+dev)
 }
 
-// TestHealthOfFile makes a file's file system read-only.
+// TestHealthOfFile: Health reports a file system that becomes read-only.
 func TestHealthOfFile(t *testing.T) {
 	dir := testenv.Ext4(t, 4<<20)
 	path := filepath.Join(dir, "file")

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are what a target's device says of itself, in bytes. Zero is "does not
-// say" or "has not", of a file on a file system that spans devices everything. From
-// Documentation/ABI/stable/sysfs-block, and of a passthrough node from the disk's own
-// identify data.
+// Limits are the limits that a target's device reports, in bytes. Zero means that the device does
+// not report the limit, or has no such feature. For a file on a file system that spans devices all
+// are zero. They come from Documentation/ABI/stable/sysfs-block. For a passthrough node they come
+// from the disk's own identify data.
 type Limits struct {
 	Logical  uint64 // the smallest block the device addresses
-	Physical uint64 // the smallest it writes without reading
-	Transfer uint64 // the most one command moves; more becomes several commands
-	Segments uint64 // the most pieces of memory of a command
-	Boundary uint64 // where pieces of a command may meet: at multiples of it in memory; 1: anywhere
-	Discard  uint64 // the granularity of discarding; 0: it cannot
-	Zeroes   uint64 // the most one command zeroes; 0: zeros are written out
+	Physical uint64 // the smallest block that it writes without reading
+	Transfer uint64 // the most that one command moves; more becomes several commands
+	Segments uint64 // the largest number of memory pieces of a command
+	Boundary uint64 // pieces of a command may meet only at multiples of it in memory; 1: anywhere
+	Discard  uint64 // the granularity of discards; 0: not supported
+	Zeroes   uint64 // the most that one command zeroes; 0: the kernel writes zeros
 	FUA      bool   // a write can be durable by itself
-	Cache    bool   // it has a cache that loses its content with the power
-	Poll     bool   // completions can be polled for
+	Cache    bool   // it has a volatile cache
+	Poll     bool   // the device can be polled for completions
 }
 
 // readLimits reads the attributes of a block device's queue.
@@ -40,7 +40,7 @@ func readLimits(queue string) Limits {
 	return l
 }
 
-// readNumber is the number a small file holds, zero where there is none.
+// readNumber returns the number in a small file, zero if there is none.
 func readNumber(path string) uint64 {
 	n, err := strconv.ParseUint(readLine(path), 10, 63)
 	if err != nil {
@@ -49,8 +49,8 @@ func readNumber(path string) uint64 {
 	return n
 }
 
-// queueOf is the directory of the queue that a block device, or the disk it is a
-// partition of, has in sysfs; empty where there is none.
+// queueOf returns the queue directory in sysfs of a block device, or of the disk that it is a
+// partition of. It is empty if there is none.
 func queueOf(number uint64) string {
 	dir, err := filepath.EvalSymlinks(sysDevice(number))
 	if err != nil {
@@ -64,8 +64,8 @@ func queueOf(number uint64) string {
 	return ""
 }
 
-// findLimits asks the device a target is or lies on, and refuses zoned ones, which
-// take writes in order only.
+// findLimits reads the limits of the device that the target is or is on. It refuses zoned devices,
+// which accept writes only in order.
 func (t *Target) findLimits() error {
 	number := t.number
 	if !t.block {
@@ -97,7 +97,7 @@ func refuseZoned(queue string) error {
 // Limits returns the limits of the target's device.
 func (t *Target) Limits() Limits { return t.limits }
 
-// Alignment is what direct I/O asks of requests, in bytes, powers of two.
+// Alignment is what direct I/O requires of requests, in bytes. All values are powers of two.
 type Alignment struct {
 	Memory uint32 // of the address of each piece
 	Offset uint32 // of the offset on the target and the length of each piece
@@ -107,9 +107,9 @@ func (a Alignment) String() string {
 	return fmt.Sprintf("memory %d, offset and length %d bytes", a.Memory, a.Offset)
 }
 
-// findAlignment asks for the file's or device's size and what direct I/O wants
-// there: statx(2) STATX_DIOALIGN, Linux 6.1, and for file systems that do not
-// answer it, what is always enough.
+// findAlignment reads the size of the file or device and its alignment for direct I/O: statx(2)
+// STATX_DIOALIGN, Linux 6.1. For file systems that do not report it, it uses an alignment that is
+// always enough.
 func (t *Target) findAlignment(buffered bool) error {
 	var st unix.Statx_t
 	if err := unix.Statx(t.fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_DIOALIGN, &st); err != nil {
@@ -133,7 +133,7 @@ func (t *Target) findAlignment(buffered bool) error {
 	return t.align.check()
 }
 
-// check rejects what is no power of two, which a file system may say.
+// check rejects a value that is not a power of two, which a file system may report.
 func (a Alignment) check() error {
 	if a.Memory&(a.Memory-1) != 0 || a.Offset&(a.Offset-1) != 0 {
 		return fmt.Errorf("the file system asks for an alignment that is no power of two: %v", a)
@@ -141,7 +141,7 @@ func (a Alignment) check() error {
 	return nil
 }
 
-// withoutDirect falls back to buffered I/O where that is allowed.
+// withoutDirect falls back to buffered I/O if that is allowed.
 func (t *Target) withoutDirect(buffered bool) error {
 	if !buffered {
 		return t.noDirect()
@@ -153,9 +153,9 @@ func (t *Target) withoutDirect(buffered bool) error {
 	return nil
 }
 
-// guessAlignment is for what does not report it: the logical block of a device,
-// the block size of a file system on a disk. File systems in memory take O_DIRECT
-// since 6.6 but copy all the same; they are left without an alignment.
+// guessAlignment is for targets that do not report an alignment. It uses the logical block of a
+// device, or the block size of a file system on a disk. File systems in memory accept O_DIRECT
+// since 6.6, but still copy; they get no alignment.
 func (t *Target) guessAlignment() error {
 	if t.block {
 		return t.deviceAlignment()
@@ -173,8 +173,8 @@ func (t *Target) guessAlignment() error {
 	return nil
 }
 
-// deviceAlignment asks the device: BLKSSZGET, and the queue's dma_alignment
-// (Documentation/ABI/stable/sysfs-block) where this kernel shows it.
+// deviceAlignment reads the device's alignment: BLKSSZGET, and the queue's dma_alignment
+// (Documentation/ABI/stable/sysfs-block) if this kernel has it.
 func (t *Target) deviceAlignment() error {
 	block, err := unix.IoctlGetInt(t.fd, unix.BLKSSZGET)
 	if err != nil {
@@ -205,8 +205,7 @@ func fileSystem(path string) string {
 	return fmt.Sprintf("a file system of type %#x", fs.Type)
 }
 
-// feature is something only newer kernels have, and that is done without where
-// it is missing.
+// feature is something that only newer kernels have, and that the Queue can do without.
 type feature uint32
 
 const (
@@ -218,12 +217,12 @@ const (
 
 // Granted has the features that the kernel granted a queue.
 type Granted struct {
-	RingsInRegion bool // the rings lie in the region's control area, else in the kernel's memory
+	RingsInRegion bool // the rings are in the region's control area, else in the kernel's memory
 	NoIndexArray  bool // submissions need no index array
-	DeferTaskrun  bool // completions are handled when asked for, else whenever the thread enters the kernel
+	DeferTaskrun  bool // completions are handled on request, else whenever the thread enters the kernel
 	GatherFixed   bool // chains use registered memory, else their pages are pinned each time
 	Poll          bool // the device is polled for completions
-	Submitter     bool // a thread of the kernel submits
+	Submitter     bool // a kernel thread submits
 }
 
 func (g Granted) String() string {
@@ -238,12 +237,11 @@ func (g Granted) String() string {
 	return fmt.Sprintf("rings in %s, chains from %s, deferred completions %t", rings, gather, g.DeferTaskrun)
 }
 
-// ErrNotSupported is matched by every error that says the kernel, or what the
-// target lies on, lacks something this package cannot do without.
+// ErrNotSupported is matched by every error that says that the kernel, or the device or file system
+// of a target, lacks a required feature.
 var ErrNotSupported = errors.New("not supported")
 
-// NotSupportedError says what is missing and since when it is there. It matches
-// ErrNotSupported.
+// NotSupportedError says what is missing and what to do about it. It matches ErrNotSupported.
 type NotSupportedError struct {
 	Feature string // what is missing
 	Remedy  string // what to do about it

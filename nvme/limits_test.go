@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestLimitsOfDevices compares with what is known of them.
+// TestLimitsOfDevices: the limits of the test's devices have their known values.
 func TestLimitsOfDevices(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	zram, _ := r.open(zramTarget(t, 1<<20))
@@ -23,7 +23,7 @@ func TestLimitsOfDevices(t *testing.T) {
 	}
 }
 
-// TestReadLimits reads attributes as a disk of PRPs has them, and some that are missing.
+// TestReadLimits: the attributes of a disk that uses PRPs are read correctly, also if some are missing.
 func TestReadLimits(t *testing.T) {
 	dir := t.TempDir()
 	for name, value := range map[string]string{"logical_block_size": "512", "physical_block_size": "4096", "max_hw_sectors_kb": "512", "max_segments": "127",
@@ -45,7 +45,7 @@ func TestReadLimits(t *testing.T) {
 	}
 }
 
-// TestPollRefused opens a polled queue on what cannot be polled.
+// TestPollRefused: a polled queue refuses targets that cannot be polled.
 func TestPollRefused(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Poll: true})
 	to, err := OpenTarget(zramTarget(t, 1<<20))

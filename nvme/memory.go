@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ringMemory is where a ring's entries and words lie: in the region's control
-// area (IORING_SETUP_NO_MMAP) or mapped from the kernel.
+// ringMemory is the memory of a ring's entries and words: in the region's control area
+// (IORING_SETUP_NO_MMAP), or mapped from the kernel.
 type ringMemory struct {
 	sqes  []byte
 	rings []byte
@@ -22,8 +22,8 @@ type ringMemory struct {
 // on the next cache line: include/linux/io_uring_types.h.
 const ringHeader = 256
 
-// ringBytes are the sizes of both parts for so many submission entries: whole
-// pages, as the kernel pins them.
+// ringBytes returns the sizes of both parts for that many submission entries. They are whole pages,
+// because the kernel pins pages.
 func ringBytes(entries uint32, wide uint8) (sqes, rings uint64) {
 	page := uint64(os.Getpagesize())
 	n := uint64(entries)
@@ -44,7 +44,7 @@ func (m *ringMemory) take(region *umem.Region, entries uint32, wide uint8) error
 	return nil
 }
 
-// mmap maps what the kernel allocated, and keeps it out of child processes.
+// mmap maps the memory that the kernel allocated. Child processes do not inherit the mapping.
 func (m *ringMemory) mmap(fd int, p *ringParams, wide uint8) error {
 	rings := max(uint64(p.sqOff.array)+uint64(p.sqEntries)*4, uint64(p.cqOff.cqes)+uint64(p.cqEntries)*cqeSize<<wide)
 	var err error
@@ -78,8 +78,7 @@ func (m *ringMemory) unmap() error {
 	return errors.Join(errs...)
 }
 
-// giveBack puts memory back into the control area. The kernel must no longer
-// write to it.
+// giveBack returns memory to the control area. The kernel must no longer write to it.
 func (m *ringMemory) giveBack() {
 	if m.piece != nil {
 		m.piece.Release()
@@ -87,15 +86,15 @@ func (m *ringMemory) giveBack() {
 	*m = ringMemory{}
 }
 
-// abandon leaves memory of the control area to a kernel that has not let go of it.
+// abandon gives up memory of the control area that the kernel has not released.
 func (m *ringMemory) abandon() {
 	if m.piece != nil {
 		m.piece.Abandon()
 	}
 }
 
-// scratch is memory of our own that the kernel reads through pointers: the
-// pieces of chains, ranges to discard and the argument of a wait. It is mapped outside the Go heap.
+// scratch is memory of this package that the kernel reads through pointers: the pieces of chains,
+// ranges to discard and the argument of a wait. It is mapped outside the Go heap.
 type scratch struct {
 	mem    []byte
 	pieces []iovec    // a list for each operation; pages never used stay unallocated
@@ -128,22 +127,20 @@ func (s *scratch) release() error {
 
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
-// bufferShift is log2 of what the region's pieces measure, all but the last one:
-// 1 GiB, the most io_uring registers as one buffer (io_uring/rsrc.c).
+// bufferShift is log2 of the size of the region's pieces, except the last one. It is 1 GiB, the
+// largest buffer that io_uring registers (io_uring/rsrc.c).
 const bufferShift = 30
 
-// bufferOf is the number of the registered buffer that an address in the region
-// lies in.
+// bufferOf returns the number of the registered buffer with an address of the region.
 func bufferOf(addr uint64) uint16 { return uint16(addr >> bufferShift) }
 
-// sameBuffer reports whether n bytes from addr lie in one registered buffer.
+// sameBuffer reports whether n bytes from addr are in one registered buffer.
 func sameBuffer(addr, n uint64) bool { return n == 0 || bufferOf(addr) == bufferOf(addr+n-1) }
 
-// maxBuffers is the most buffers io_uring takes: IORING_MAX_REG_BUFFERS in
-// io_uring/rsrc.c.
+// maxBuffers is the largest number of buffers of io_uring: IORING_MAX_REG_BUFFERS in io_uring/rsrc.c.
 const maxBuffers = 1 << 14
 
-// checkBuffers makes sure that bufferOf is right for the region's pieces.
+// checkBuffers returns an error if bufferOf would be wrong for the region's pieces.
 func checkBuffers(buffers [][]byte) error {
 	if len(buffers) > maxBuffers {
 		return fmt.Errorf("the region is %d buffers of 1 GiB; io_uring takes %d: use a smaller region", len(buffers), maxBuffers)
@@ -156,22 +153,20 @@ func checkBuffers(buffers [][]byte) error {
 	return nil
 }
 
-// ErrBadRange says that a range to discard or to zero is empty, not in whole blocks
-// (Alignment), or leaves the target.
+// ErrBadRange says that a range to discard or zero is empty, is not in whole blocks (Alignment), or
+// leaves the target.
 var ErrBadRange = errors.New("the range is empty, not in whole blocks of the target, or leaves it")
 
-// Discard queues giving n bytes of a target from an offset back to the device, or to
-// the file system of a file: what they read as afterwards is anything on a device and
-// zeros in a file. Like a flush it starts with the next Kick and its result comes from
-// Flushed.
+// Discard queues a discard of n bytes of a target from an offset. The device, or the file system of
+// a file, may reuse them. Afterwards they read as anything on a device, and as zeros in a file.
+// Like a flush it starts with the next Kick, and Flushed returns its result.
 func (q *Queue) Discard(target uint32, at, n, token uint64) error {
 	return q.span(discarding, target, at, n, token)
 }
 
-// Zero queues making n bytes of a target from an offset read as zeros, without moving
-// them from memory where the device can. In a file the blocks become
-// unwritten ones, whose next write changes metadata. Like a flush it starts with the
-// next Kick and its result comes from Flushed.
+// Zero queues an operation after which n bytes of a target from an offset read as zeros. If the device can
+// do that, no zeros are moved from memory. In a file the blocks become unwritten ones, whose next write
+// changes metadata. Like a flush it starts with the next Kick, and Flushed returns its result.
 func (q *Queue) Zero(target uint32, at, n, token uint64) error {
 	return q.span(zeroing, target, at, n, token)
 }
@@ -200,15 +195,15 @@ func (q *Queue) span(k kind, target uint32, at, n, token uint64) error {
 // fixedSize reports whether the target cannot grow.
 func (t *Target) fixedSize() bool { return t.block || t.node != nil }
 
-// Ways to discard on a block device, in the order they are tried.
+// Ways to discard on a block device, in the order in which they are tried.
 const (
 	discardCommand   = iota // an io_uring command, Linux 6.12
-	discardWaiting          // the same from a thread of the kernel's, for devices that cannot refuse to wait
-	discardFallocate        // fallocate's way to say so
+	discardWaiting          // the same from a kernel thread, for devices that cannot refuse to wait
+	discardFallocate        // by fallocate
 	discardWays
 )
 
-// spanEntry is the submission for a range of a file or block device.
+// spanEntry returns the submission for a range of a file or block device.
 func (q *Queue) spanEntry(i uint32) sqe {
 	o := &q.ops[i]
 	p := &q.targets[o.target]
@@ -230,8 +225,7 @@ func (q *Queue) spanEntry(i uint32) sqe {
 	return s
 }
 
-// tryOther reports whether a discard that the kernel does not know is to be tried in
-// another way.
+// tryOther reports whether to try a discard that the kernel does not know in another way.
 func (q *Queue) tryOther(o *op, errno unix.Errno) bool {
 	p := &q.targets[o.target]
 	if o.kind != discarding || !p.target.block || errno != unix.EOPNOTSUPP || o.way+1 >= discardWays {

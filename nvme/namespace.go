@@ -16,12 +16,12 @@ type namespace struct {
 	id       uint32
 	shift    uint8  // log2 of the bytes of a block
 	transfer uint64 // most bytes of a command
-	optional uint16 // ONCS: what the disk can do
+	optional uint16 // ONCS: the optional commands that the disk supports
 	claim    int    // the block device of the same namespace, held exclusively; -1: none
 }
 
-// openNode opens a character node. The block device of the same namespace is
-// checked and claimed as if it were the target, since the node knows no owners.
+// openNode opens a character node. It checks and claims the block device of the same namespace as
+// if that were the target, because a node has no owners.
 func (t *Target) openNode(c TargetConfig) (err error) {
 	if link, err := os.Readlink(fmt.Sprintf("/sys/dev/char/%d:%d/subsystem", unix.Major(t.number), unix.Minor(t.number))); err != nil || filepath.Base(link) != "nvme-generic" {
 		return errNoTargetKind
@@ -43,8 +43,8 @@ func (t *Target) openNode(c TargetConfig) (err error) {
 	return t.claimSibling(c)
 }
 
-// identify asks the disk for its format and limits. Formats with metadata are
-// refused: each block would need a buffer more.
+// identify asks the disk for its format and limits. It refuses formats with metadata: each block
+// would need another buffer.
 func (t *Target) identify() error {
 	id, err := unix.IoctlRetInt(t.fd, nvmeID)
 	if err != nil {
@@ -61,8 +61,8 @@ func (t *Target) identify() error {
 	return t.setFormat(uint32(id), ns, parseController(page[:]))
 }
 
-// privileged says what to do where a command by the node takes more rights than there are: before Linux 6.2 each takes CAP_SYS_ADMIN
-// (nvme_cmd_allowed in drivers/nvme/host/ioctl.c has the rules since).
+// privileged adds what to do if a command on the node needs more rights. Before Linux 6.2 each
+// needs CAP_SYS_ADMIN (nvme_cmd_allowed in drivers/nvme/host/ioctl.c has the rules since).
 func privileged(err error) error {
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w (before Linux 6.2 commands by the node take CAP_SYS_ADMIN: use the block device of the namespace)", err)
@@ -70,8 +70,7 @@ func privileged(err error) error {
 	return err
 }
 
-// setFormat takes what the disk says of itself, which is believed only as far as it
-// makes sense.
+// setFormat takes over the format that the disk reports. It rejects impossible values.
 func (t *Target) setFormat(id uint32, ns namespaceData, ctrl controllerData) error {
 	switch {
 	case ns.metadata != 0:
@@ -92,8 +91,8 @@ func (t *Target) setFormat(id uint32, ns namespaceData, ctrl controllerData) err
 	return nil
 }
 
-// claimSibling finds the block device of the namespace, takes its limits, and checks that no other
-// program uses it if it is to be written.
+// claimSibling finds the block device of the namespace and takes its limits. If the target is for
+// writing, it checks that no other program uses the device.
 func (t *Target) claimSibling(c TargetConfig) error {
 	name := siblingName(t.path)
 	number, err := parseNumber(readLine("/sys/class/block/" + name + "/dev"))
@@ -112,7 +111,7 @@ func (t *Target) claimSibling(c TargetConfig) error {
 		return err
 	}
 	t.node.claim = sibling.fd
-	if readOnlyDevice(number) { // the node would take writes all the same, or the disk refuses them
+	if readOnlyDevice(number) { // the node would accept writes all the same, or the disk refuses them
 		return fmt.Errorf("%w (run: blockdev --setrw %s)", ErrDeviceReadOnly, sibling.path)
 	}
 	if c.Force || c.Filled {
@@ -121,7 +120,7 @@ func (t *Target) claimSibling(c TargetConfig) error {
 	return sibling.checkEmpty()
 }
 
-// siblingName is the block device's name for that of a node: nvme0n1 for ng0n1.
+// siblingName returns the block device's name for a node's: nvme0n1 for ng0n1.
 func siblingName(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -129,7 +128,7 @@ func siblingName(path string) string {
 	return "nvme" + strings.TrimPrefix(filepath.Base(path), "ng")
 }
 
-// takeLimits adds the kernel's limits of the disk's queue.
+// takeLimits adds the kernel's limits for the disk's queue.
 func (t *Target) takeLimits(queue string) error {
 	if queue == "" {
 		return t.limitTransfer()
@@ -146,8 +145,8 @@ func (t *Target) takeLimits(queue string) error {
 	return refuseZoned(queue)
 }
 
-// limitTransfer combines the limits of the disk and of the kernel for one command, and finds the
-// optional commands that the disk has.
+// limitTransfer combines the limits of the disk and the kernel for one command, and finds the
+// optional commands that the disk supports.
 func (t *Target) limitTransfer() error {
 	n, l := t.node, &t.limits
 	if l.Transfer > 0 {
@@ -167,7 +166,7 @@ func (t *Target) limitTransfer() error {
 	return nil
 }
 
-// close lets go of the block device.
+// close closes the block device.
 func (n *namespace) close() error {
 	if n == nil || n.claim < 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestIdentifyData reads identify data made by hand after the specification.
+// TestIdentifyData: identify data that the test makes from the specification is parsed correctly.
 func TestIdentifyData(t *testing.T) {
 	var b [identifySize]byte
 	binary.LittleEndian.PutUint64(b[0:], 1<<24) // NSZE
@@ -28,12 +28,12 @@ func TestIdentifyData(t *testing.T) {
 	}
 }
 
-// TestFormats takes formats that disks may claim.
+// TestFormats: valid formats are accepted, and invalid ones that disks may report are refused.
 func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		ns   namespaceData
 		ctrl controllerData
-		want string // in the error; empty: none
+		want string // text of the error; empty: none
 	}{
 		{namespaceData{1 << 20, 9, 0}, controllerData{mdts: 5}, ""},
 		{namespaceData{1 << 20, 12, 8}, controllerData{}, "8 bytes of metadata"},
@@ -55,7 +55,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestStatuses checks what frames and people get of a disk's answers.
+// TestStatuses: a disk's status becomes the right errno in frames and the right text for people.
 func TestStatuses(t *testing.T) {
 	for s, want := range map[Status]unix.Errno{0x080: unix.ENOSPC, 0x281: unix.EIO, 0x020: unix.EROFS, 0x001: unix.EOPNOTSUPP, 0x7ff: unix.EIO} {
 		if s.errno() != want || !errors.Is(s, want) || !strings.Contains(s.Error(), "NVMe status") {
@@ -64,8 +64,8 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestPieces cuts chains where a disk with a boundary, few segments or a small
-// transfer cannot go on.
+// TestPieces: chains are cut where a disk's boundary, its number of segments or its largest
+// transfer requires it.
 func TestPieces(t *testing.T) {
 	const stride = 4096
 	r := newRig(t, umem.Config{}, Config{})

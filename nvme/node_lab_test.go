@@ -33,8 +33,7 @@ func nodeTarget(_ testing.TB, size uint64) TargetConfig {
 	return TargetConfig{Path: labNode(), Size: size, Force: true}
 }
 
-// TestPortOnDisk runs the contract of umem.Port on an NVMe disk, as block device and
-// as node.
+// TestPortOnDisk: a queue on an NVMe disk, as block device and as node, keeps the contract of umem.Port.
 func TestPortOnDisk(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -54,8 +53,8 @@ func TestPortOnDisk(t *testing.T) {
 	}
 }
 
-// TestNode writes, reads, zeroes and discards through the node, durably, and looks with
-// another program through the block device.
+// TestNode: durable writes, reads, zeroings and discards through the node work. Another program
+// sees the result through the block device.
 func TestNode(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Passthrough: true})
 	to, i := r.open(nodeTarget(t, 1<<20))
@@ -82,7 +81,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestNodeLargerThanACommand moves an extent of which the disk takes a part at a time.
+// TestNodeLargerThanACommand: an extent larger than the disk's largest transfer moves in several commands.
 func TestNodeLargerThanACommand(t *testing.T) {
 	r := newRig(t, umem.Config{Size: 16 << 20, ExtentSize: 4 << 20, Extents: 2}, Config{Passthrough: true})
 	to, i := r.open(nodeTarget(t, 8<<20))
@@ -106,7 +105,7 @@ func TestNodeLargerThanACommand(t *testing.T) {
 	r.hands.Give(fs)
 }
 
-// TestNodeEnd reads and writes across the end of the disk.
+// TestNodeEnd: reads and writes across the end of the disk fail correctly.
 func TestNodeEnd(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Passthrough: true})
 	to, i := r.open(nodeTarget(t, 1<<20))
@@ -126,8 +125,8 @@ func TestNodeEnd(t *testing.T) {
 	r.hands.Give(fs)
 }
 
-// TestNodeRefused opens what is not to be written to, and adds to a queue without room
-// for commands.
+// TestNodeRefused: a node whose disk must not be written is refused, and so is a node on a queue
+// without Passthrough.
 func TestNodeRefused(t *testing.T) {
 	fd, err := unix.Open(labDisk(), unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -157,7 +156,7 @@ func TestNodeRefused(t *testing.T) {
 	}
 }
 
-// TestSignalsOnDisk is TestSignals where Linux 6.1 gives some of the flushes up.
+// TestSignalsOnDisk is TestSignals on a disk, where Linux 6.1 gives up some of the flushes.
 func TestSignalsOnDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: Linux 7 gives none up, and on other targets it has run")
@@ -165,7 +164,7 @@ func TestSignalsOnDisk(t *testing.T) {
 	flushInRain(t, diskTarget(t, 1<<20))
 }
 
-// TestPolled polls an NVMe disk that has queues for it, as block device and as node.
+// TestPolled: a polled queue works on an NVMe disk with polled queues, as block device and as node.
 func TestPolled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: unified-nvme-test polls both")
@@ -204,7 +203,7 @@ func TestPolled(t *testing.T) {
 	}
 }
 
-// awaitFlush waits on a polled queue for the one flush in it.
+// awaitFlush waits on a polled queue for its one flush.
 func (r *rig) awaitFlush() {
 	r.Helper()
 	var dst [1]FlushResult

@@ -5,8 +5,8 @@ import "encoding/binary"
 // The structures and constants of include/uapi/linux/nvme_ioctl.h and of the NVM
 // Express base and NVM command set specifications that this package uses.
 
-// nvmeCommand is struct nvme_uring_cmd, and struct nvme_passthru_cmd, which has a
-// result in the last word.
+// nvmeCommand is struct nvme_uring_cmd. It is also struct nvme_passthru_cmd, which has a result in
+// the last word.
 type nvmeCommand struct {
 	opcode      uint8
 	flags       uint8
@@ -16,14 +16,14 @@ type nvmeCommand struct {
 	metadata    uint64
 	addr        uint64
 	metadataLen uint32
-	dataLen     uint32 // bytes, or with nvmeVec the number of pieces
+	dataLen     uint32 // bytes; with nvmeVec the number of pieces
 	cdw10       uint32
 	cdw11       uint32
 	cdw12       uint32
 	cdw13       uint32
 	cdw14       uint32
 	cdw15       uint32
-	timeout     uint32 // milliseconds; zero: the kernel's own, 30 s
+	timeout     uint32 // milliseconds; zero: the kernel's default, 30 s
 	_           uint32
 }
 
@@ -52,7 +52,7 @@ const (
 	nvmeFUA        = 1 << 30 // of cdw12
 	nvmeDeallocate = 1 << 2  // of cdw11 of a dataset management command
 
-	// maxCommandBlocks is the most blocks of a read, write or write zeroes command.
+	// maxCommandBlocks is the largest number of blocks of a read, write or write zeroes command.
 	maxCommandBlocks = 1 << 16
 
 	identifySize       = 4096
@@ -67,7 +67,7 @@ const (
 type namespaceData struct {
 	blocks   uint64 // NSZE
 	shift    uint8  // LBADS of the format in use
-	metadata uint16 // MS of it, bytes of each block
+	metadata uint16 // MS of it, metadata bytes of each block
 }
 
 // parseNamespace reads the identify namespace data, 4096 bytes.
@@ -80,7 +80,7 @@ func parseNamespace(b []byte) namespaceData {
 
 // controllerData has the fields of Identify Controller that are used.
 type controllerData struct {
-	mdts     uint8  // log2 of the most pages of a command; zero: no limit
+	mdts     uint8  // log2 of the largest number of pages of a command; zero: no limit
 	optional uint16 // ONCS
 	cache    bool   // VWC
 }

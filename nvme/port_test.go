@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
 
-// TestPort runs the contract of umem.Port on every kind of target.
+// TestPort: a queue keeps the contract of umem.Port on every kind of target.
 func TestPort(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestPortOnOlderKernels runs it with what older kernels lack turned off.
+// TestPortOnOlderKernels: a queue keeps the contract without the features that older kernels lack.
 func TestPortOnOlderKernels(t *testing.T) {
 	for _, v := range versions {
 		t.Run(v.name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPortOnOlderKernels(t *testing.T) {
 	}
 }
 
-// TestPortConfigurations runs it with rings of other kinds.
+// TestPortConfigurations: a queue keeps the contract with other kinds of rings.
 func TestPortConfigurations(t *testing.T) {
 	for name, c := range map[string]Config{
 		"wide entries":    {Passthrough: true},
@@ -46,7 +46,7 @@ func TestPortConfigurations(t *testing.T) {
 	}
 }
 
-// versions are what kernels before each lack.
+// versions are the features that kernels before each version lack.
 var versions = []struct {
 	name    string
 	without feature
@@ -57,8 +57,8 @@ var versions = []struct {
 	{"6.1", FeatureGatherFixed | FeatureNoSQArray | FeatureNoMmap | FeatureDefer},
 }
 
-// openLink is a queue that both sends and receives. Messages have up to five
-// frames and a place each on the target.
+// openLink returns a queue as both ends of a link. Messages have up to five frames, and each has
+// its own place on the target.
 func openLink(t testing.TB, target func(testing.TB, uint64) TargetConfig, c Config) *porttest.Link {
 	const place = 16 << 10
 	r := newRig(t, umem.Config{}, c)
@@ -68,7 +68,7 @@ func openLink(t testing.TB, target func(testing.TB, uint64) TargetConfig, c Conf
 		Unit: int(dest.Alignment().Offset), Min: int(dest.Alignment().Offset), Max: place,
 		Spoil: func(f *umem.Frame) { r.region.Side(*f).Block |= 1 },
 	}
-	// A frame's token is the suite's, the rest of its side entry ours.
+	// The suite owns a frame's token, and this test the rest of its side entry.
 	l.Prepare = func(slot, offset int, f *umem.Frame) {
 		s := r.region.Side(*f)
 		s.Target, s.Block = index, uint64(slot*place+offset)

@@ -7,19 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Preparation is how a file gets its blocks before it is written to.
+// Preparation says how a file gets its blocks before it is written.
 type Preparation uint8
 
 const (
-	// PrepareNone leaves the file as it is: it grows as it is written.
+	// PrepareNone does nothing: the file grows while it is written.
 	PrepareNone Preparation = iota
-	// PrepareAllocate reserves the blocks (fallocate), so that writing cannot run
-	// out of space. On ext4 the first write to each block still changes metadata,
-	// which the kernel leaves to a thread of its own: writes do not stay inline.
+	// PrepareAllocate reserves the blocks (fallocate), so that writes cannot run out of space. On
+	// ext4 the first write to each block still changes metadata. The kernel leaves that to one of
+	// its threads, so writes do not stay inline.
 	PrepareAllocate
-	// PrepareZero reserves the blocks and writes zeros beyond the end of the file, so that later
-	// writes change no metadata and stay inline. It takes as long as writing the file. Existing
-	// contents are kept.
+	// PrepareZero reserves the blocks and writes zeros beyond the end of the file. Later writes then change
+	// no metadata and stay inline. It takes as long as writing the file. Existing contents are kept.
 	PrepareZero
 )
 
@@ -74,7 +73,7 @@ func (t *Target) allocate(size uint64) error {
 	}
 }
 
-// explainSpace adds how much room there is.
+// explainSpace adds how much space is free.
 func (t *Target) explainSpace(err error) error {
 	var fs unix.Statfs_t
 	if !errors.Is(err, unix.ENOSPC) || unix.Fstatfs(t.fd, &fs) != nil {
@@ -83,11 +82,11 @@ func (t *Target) explainSpace(err error) error {
 	return fmt.Errorf("%w (%d bytes free on the file system: make room or ask for less)", err, fs.Bavail*uint64(fs.Bsize))
 }
 
-// zeroChunk is how many bytes of zeros are written at a time.
+// zeroChunk is the number of zero bytes per write.
 const zeroChunk = 1 << 20
 
-// zero writes zeros from one offset to another, both aligned, and makes them
-// durable together with the metadata.
+// zero writes zeros from one offset to another, both aligned, and makes them durable, including the
+// metadata.
 func (t *Target) zero(from, to uint64) error {
 	zeros, err := unix.Mmap(-1, 0, zeroChunk, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {

@@ -28,34 +28,34 @@ type Queue struct {
 	granted Granted
 	enabled bool
 	closed  bool
-	fault   error // what the next Kick reports
+	fault   error // the next Kick returns it
 
 	ops     []op
-	frames  []umem.Frame // as many as pieces for each of ops
-	pieces  int          // most frames of an operation
-	depth   int          // most reads and writes at a time
-	most    int          // most frames at a time
+	frames  []umem.Frame // pieces frames for each of ops
+	pieces  int          // largest number of frames of an operation
+	depth   int          // largest number of reads and writes at a time
+	most    int          // largest number of frames at a time
 	held    int          // frames in the queue
 	moves   int          // reads and writes in the queue
 	flushes int          // flushes, discards and zeroings in the queue
 	free    []uint32     // numbers of ops not in use, a stack
-	flying  int          // operations the kernel has
-	read    fifo         // reads that completed, to be received
-	written fifo         // writes that completed, to be reaped
-	flushed fifo         // flushes, discards and zeroings that completed
+	flying  int          // operations that the kernel has
+	read    fifo         // completed reads, for Recv
+	written fifo         // completed writes, for Reap
+	flushed fifo         // completed flushes, discards and zeroings
 	targets []place
-	count   counters // what stats publishes
+	count   counters // stats publishes them
 	stats   stats
 	event   event
 
-	closeTimeout time.Duration // of Close
+	closeTimeout time.Duration // limit of Close
 }
 
 var _ umem.Port = (*Queue)(nil)
 
-// Open makes a queue and registers the region's memory with it. It may be called
-// on any thread; see the package comment for the rest. The caller closes the
-// queue before the region and before the worker's book.
+// Open makes a queue and registers the region's memory with it. Any thread may call it; the package
+// comment has the rules for the other methods. The caller closes the queue before the region and
+// before the worker's book.
 func Open(c Config) (*Queue, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, fmt.Errorf("open block queue: %w", err)
@@ -67,7 +67,7 @@ func Open(c Config) (*Queue, error) {
 	return q, nil
 }
 
-// newQueue makes a queue that has nothing of the kernel's yet.
+// newQueue makes a queue without resources of the kernel.
 func newQueue(c Config) *Queue {
 	region := c.Worker.Book().Region()
 	n := c.operations()
@@ -104,7 +104,7 @@ func (q *Queue) open(c Config) (err error) {
 	return q.registerRegion()
 }
 
-// registerRegion registers the region's memory, pinned until it is unregistered.
+// registerRegion registers the region's memory. It is pinned until it is unregistered.
 func (q *Queue) registerRegion() error {
 	buffers := q.region.Buffers()
 	if err := checkBuffers(buffers); err != nil {
@@ -125,7 +125,7 @@ func explainBuffers(err error) error {
 	return err
 }
 
-// granted returns what the kernel granted, less the features to do without.
+// granted returns what the kernel granted, without the features that the caller does not want.
 func (r *ring) granted(without feature) Granted {
 	return Granted{
 		RingsInRegion: r.memory.piece != nil,
@@ -140,15 +140,13 @@ func (r *ring) granted(without feature) Granted {
 // Granted returns what the kernel granted.
 func (q *Queue) Granted() Granted { return q.granted }
 
-// Limits says what the queue can take. Reads and writes share it: each may use
-// all of it while there are none of the other. A queue opened with more Frames
-// than Depth takes that many only in chains.
+// Limits returns what the queue can take. Reads and writes share the limits: each may use all of them while
+// there are none of the other. A queue opened with more Frames than Depth takes that many only in chains.
 func (q *Queue) Limits() umem.Limits {
 	return umem.Limits{Message: maxMessage, Frames: q.pieces, Supply: q.most, Send: q.most}
 }
 
-// ErrBusy says that the queue has as many flushes, discards and zeroings in it as it
-// takes, sixteen.
+// ErrBusy says that the queue has the largest number of flushes, discards and zeroings, sixteen.
 var ErrBusy = errors.New("too many flushes, discards and zeroings in the block queue: take what Flushed gives and try again")
 
 // ErrClosed is returned by a queue or target that has been closed.
@@ -159,15 +157,14 @@ var ErrNoTarget = errors.New("the block queue has no such target")
 
 // FlushResult is the result of a Flush, Discard or Zero.
 type FlushResult struct {
-	Token uint64 // as given to it
-	Err   error  // nil: it is done, and what a flush covers is on stable storage; on a node a Status
+	Token uint64 // the caller's token
+	Err   error  // nil: success, and what a flush covers is on stable storage; on a node a Status
 }
 
-// Flush queues an fdatasync of a target. When it has completed without error,
-// every write to the target whose completion was seen (by Reap) before Flush was
-// called is on stable storage, with the metadata needed to read it. Writes still in
-// flight at that time may or may not be. It starts with the next Kick, at the side
-// of reads and writes: in a thread of the kernel (io-wq), or on a node as a command.
+// Flush queues an fdatasync of a target. When it has completed without error, every write to the target
+// that Reap returned before the call of Flush is on stable storage, with the metadata needed to read it.
+// Writes that were still in flight at that time may or may not be. It starts with the next Kick,
+// concurrently with reads and writes: in a thread of the kernel (io-wq), or on a node as a command.
 func (q *Queue) Flush(target uint32, token uint64) error {
 	if err := q.admit(target, flushing); err != nil {
 		return err
@@ -176,7 +173,7 @@ func (q *Queue) Flush(target uint32, token uint64) error {
 	return nil
 }
 
-// admit returns why an operation without frames cannot be taken.
+// admit returns why the queue cannot take an operation without frames.
 func (q *Queue) admit(target uint32, k kind) error {
 	switch {
 	case q.closed:
@@ -191,11 +188,11 @@ func (q *Queue) admit(target uint32, k kind) error {
 	return nil
 }
 
-// errPolledControl means that a polled ring has no such operation.
+// errPolledControl means that a polled ring does not support the operation.
 var errPolledControl = &NotSupportedError{"flushing, discarding and zeroing on a polled queue",
 	"write with SendDurable, use the disk's NVMe node, or flush through a queue without Poll"}
 
-// begin takes an operation without frames.
+// begin starts an operation without frames.
 func (q *Queue) begin(k kind, target uint32, token uint64) uint32 {
 	q.flushes++
 	i := q.take(k)
@@ -203,8 +200,8 @@ func (q *Queue) begin(k kind, target uint32, token uint64) uint32 {
 	return i
 }
 
-// Flushed gives the results of flushes, discards and zeroings that completed, and
-// returns how many.
+// Flushed fills dst with the results of completed flushes, discards and zeroings, and returns how
+// many there are.
 func (q *Queue) Flushed(dst []FlushResult) int {
 	q.harvest()
 	n := 0
@@ -221,7 +218,7 @@ func (q *Queue) Flushed(dst []FlushResult) int {
 	return n
 }
 
-// failure is why an operation failed, or nil.
+// failure returns why an operation failed, or nil.
 func (o *op) failure() error {
 	switch {
 	case o.status != 0:
@@ -232,12 +229,11 @@ func (o *op) failure() error {
 	return nil
 }
 
-// KernelWorkers counts the threads that the kernel has started for io_uring in
-// this process, of all its rings: io-wq's, named iou-wrk-… after the submitter. An
-// operation goes to one when submitting it would block: a flush always, and a read
-// or write where blocks must be allocated, the file system cannot do without, or
-// the device does not know how to refuse (zram). It costs several times an inline
-// one. Idle threads stay for a few seconds. See proc_pid_task(5).
+// KernelWorkers counts the threads that the kernel has started for io_uring in this process, of all its
+// rings: io-wq's, named iou-wrk-… after the submitter. An operation goes to one if submitting it would
+// block. A flush always does. A read or write does if blocks must be allocated, if the file system needs a
+// thread for it, or if the device cannot refuse to wait (zram). Such an operation costs several times an
+// inline one. Idle threads stay for a few seconds. See proc_pid_task(5).
 func KernelWorkers() (int, error) {
 	names, err := filepath.Glob("/proc/self/task/*/comm")
 	if err != nil {
@@ -246,7 +242,7 @@ func KernelWorkers() (int, error) {
 	n := 0
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // it may have ended meanwhile
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // the thread may have ended
 			return 0, fmt.Errorf("count the kernel's threads: %w", err)
 		}
 		if strings.HasPrefix(string(text), "iou-wrk-") {

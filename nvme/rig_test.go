@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// rig is a region, a worker's hands and a queue, closed and audited at the end
-// of the test, whose goroutine is locked to its thread.
+// rig is a region, a worker's holder and a queue. The end of the test closes and audits them. The
+// test's goroutine is locked to its thread.
 type rig struct {
 	testing.TB
 	region *umem.Region
@@ -25,8 +25,7 @@ type rig struct {
 	places map[*Target]uint32
 }
 
-// newRig opens them. A region has 8 MiB of frames and 2 MiB of control area
-// unless configured.
+// newRig opens a rig. The region has 8 MiB of frames and 2 MiB of control area unless configured.
 func newRig(t testing.TB, rc umem.Config, c Config) *rig {
 	t.Helper()
 	if rc.Size == 0 {
@@ -50,7 +49,7 @@ func newRig(t testing.TB, rc umem.Config, c Config) *rig {
 	return r
 }
 
-// reopen opens a queue, in the place of a closed one if there was one.
+// reopen opens a queue. It replaces a closed one if there was one.
 func (r *rig) reopen(c Config) {
 	r.Helper()
 	c.Worker = r.hands
@@ -77,7 +76,7 @@ func (r *rig) end() {
 	r.check(r.region.Close())
 }
 
-// check reports an error and goes on.
+// check reports an error and continues.
 func (r *rig) check(err error) {
 	r.Helper()
 	if err != nil {
@@ -85,7 +84,7 @@ func (r *rig) check(err error) {
 	}
 }
 
-// open opens a target and adds it to the queue, until the end of the test.
+// open opens a target and adds it to the queue. The end of the test closes it.
 func (r *rig) open(c TargetConfig) (*Target, uint32) {
 	r.Helper()
 	t, err := OpenTarget(c)
@@ -124,13 +123,13 @@ func (r *rig) take(n int) []umem.Frame {
 	return fs
 }
 
-// at says where a frame goes.
+// at sets a frame's place on a target.
 func (r *rig) at(f umem.Frame, target uint32, block uint64) umem.Frame {
 	*r.region.Side(f) = umem.Side{Target: target, Block: block}
 	return f
 }
 
-// fill fills a frame with bytes of its own.
+// fill fills a frame with bytes that follow from the seed.
 func (r *rig) fill(f umem.Frame, seed uint64) { fillRandom(r.region.Bytes(f), seed) }
 
 func fillRandom(b []byte, seed uint64) {
@@ -148,7 +147,7 @@ func chained(fs []umem.Frame) []umem.Frame {
 	return fs
 }
 
-// collect kicks and takes with verb until n frames came.
+// collect kicks, and calls verb until it has returned n frames.
 func (r *rig) collect(n int, verb func([]umem.Frame) int) []umem.Frame {
 	r.Helper()
 	var out []umem.Frame
@@ -165,7 +164,7 @@ func (r *rig) collect(n int, verb func([]umem.Frame) int) []umem.Frame {
 	return out
 }
 
-// write sends frames and waits until they are written, without errors.
+// write sends frames and waits until they are written without errors.
 func (r *rig) write(fs []umem.Frame) []umem.Frame {
 	r.Helper()
 	return r.move(fs, r.queue.Send, r.queue.Reap)
@@ -188,7 +187,7 @@ func (r *rig) move(fs []umem.Frame, in, out func([]umem.Frame) int) []umem.Frame
 	return back
 }
 
-// moveAny is move whether or not there are errors.
+// moveAny is move that ignores errors.
 func (r *rig) moveAny(fs []umem.Frame, in, out func([]umem.Frame) int) []umem.Frame {
 	r.Helper()
 	if n := in(fs); n != len(fs) {
@@ -213,7 +212,7 @@ func (r *rig) flush(target uint32, token uint64) FlushResult {
 	return dst[0]
 }
 
-// onDisk reads with another program, which asks the disk itself.
+// onDisk reads with another program, directly from the disk.
 func onDisk(t testing.TB, path string, block, n uint64) []byte {
 	t.Helper()
 	const unit = 4096
@@ -225,7 +224,7 @@ func onDisk(t testing.TB, path string, block, n uint64) []byte {
 	return out[block%unit:][:n]
 }
 
-// kinds are the targets most tests run on.
+// kinds are the targets of most tests.
 var kinds = []struct {
 	name   string
 	config func(t testing.TB, size uint64) TargetConfig
@@ -247,12 +246,12 @@ func loopTarget(t testing.TB, size uint64) TargetConfig {
 	return TargetConfig{Path: testenv.Loop(t, testenv.DiskFile(t, size), 0), Size: size}
 }
 
-// emptyFile is a target that grows.
+// emptyFile returns a target that grows.
 func emptyFile(t testing.TB) TargetConfig {
 	return TargetConfig{Path: testenv.DiskDir(t) + "/target", Create: true}
 }
 
-// size of a file now.
+// sizeOf returns the present size of a file.
 func sizeOf(t testing.TB, path string) int64 {
 	t.Helper()
 	st, err := os.Stat(path)

@@ -12,8 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ring is one io_uring. All methods but newRing belong to one thread from
-// enable on.
+// ring is one io_uring. After enable, all methods but newRing belong to one thread.
 type ring struct {
 	fd       int
 	setup    uint32 // IORING_SETUP flags granted
@@ -25,8 +24,8 @@ type ring struct {
 	cq       completions
 }
 
-// submissions is the submission queue. The kernel takes entries only during
-// io_uring_enter, or whenever it likes where a thread of it polls (SQPOLL).
+// submissions is the submission queue. The kernel reads entries only during io_uring_enter. If a
+// kernel thread polls the queue (SQPOLL), it reads them at any time.
 type submissions struct {
 	head  *atomic.Uint32 // written by the kernel in io_commit_sqring after it has read the entries, read by us
 	tail  *atomic.Uint32 // stored by us after the entries are written, pairs with the acquire in io_sqring_entries
@@ -46,17 +45,17 @@ type completions struct {
 	mask     uint32
 }
 
-// baseSetup has flags that every supported kernel has: all are in 6.1. The ring starts disabled,
-// so that the thread that enables it becomes its only submitter, and not the one that opens it.
+// baseSetup has flags that every supported kernel has: all are in 6.1. The ring starts disabled, so
+// that its only submitter is the thread that enables it, and not the one that opens it.
 const baseSetup = setupClamp | setupRDisabled | setupSubmitAll | setupCQSize
 
-// ownSetup is asked of a ring that its own thread submits to, which is all but those
-// with a submitting thread of the kernel's.
+// ownSetup is requested for a ring to which its own thread submits. Only rings with a submitting
+// kernel thread do without it.
 const ownSetup = setupCoopTaskrun | setupTaskrunFlag
 
-// setupOrder is what is tried, best first: a kernel or a sandbox that answers
-// EINVAL gets the next. Rings in the caller's memory are given up before the
-// index array, since memory may be refused for its own sake.
+// setupOrder is the order of attempts, best first. A kernel or a sandbox that answers EINVAL gets
+// the next. The ring gives up memory of the caller before it gives up the index-free mode, because
+// the kernel may refuse the memory alone.
 var setupOrder = []uint32{
 	setupSingleIssuer | setupDeferTaskrun | setupNoSQArray | setupNoMmap,
 	setupSingleIssuer | setupDeferTaskrun | setupNoSQArray,
@@ -66,12 +65,12 @@ var setupOrder = []uint32{
 	setupSingleIssuer,
 }
 
-// ringPlan says what ring to make.
+// ringPlan describes a ring.
 type ringPlan struct {
 	region  *umem.Region
-	depth   uint32        // submissions there is room for; twice as many completions
+	depth   uint32        // number of submissions; there is room for twice as many completions
 	always  uint32        // setup flags it must have
-	without feature       // what not to ask for
+	without feature       // features not to ask for
 	idle    time.Duration // after which the kernel's thread sleeps, with setupSQPoll
 }
 
@@ -94,7 +93,7 @@ func newRing(plan ringPlan) (*ring, error) {
 	return nil, fmt.Errorf("set up an io_uring: %w", explainSetup(last))
 }
 
-// setupOf are the setup flags that stand for features.
+// setupOf returns the setup flags of features.
 func setupOf(f feature) uint32 {
 	var setup uint32
 	if f&featureNoMmap != 0 {
@@ -156,7 +155,7 @@ func setupRing(plan ringPlan, setup uint32) (*ring, error) {
 	return r, nil
 }
 
-// attach maps the memory that the kernel allocated, and finds the shared words.
+// attach maps the memory that the kernel allocated and finds the shared words.
 func (r *ring) attach(p *ringParams) error {
 	const need = featSingleMmap | featNoDrop | featSubmitStable | featExtArg
 	if p.features&need != need {
@@ -189,25 +188,24 @@ func (r *ring) words(p *ringParams) error {
 	return nil
 }
 
-// push adds a submission. There is room by construction: no more operations are
-// in flight than there are entries.
+// push adds a submission. There is always room: no more operations are in flight than there are entries.
 func (r *ring) push(s sqe) {
 	r.sq.sqes[(r.sq.next&r.sq.mask)<<r.wide] = s
 	r.sq.next++
 }
 
-// pushCommand adds a submission with an NVMe command in it, which a ring with wide
-// entries has room for: it follows the first 48 bytes.
+// pushCommand adds a submission with an NVMe command, which follows the first 48 bytes. Only a ring
+// with wide entries has room for it.
 func (r *ring) pushCommand(s sqe, c nvmeCommand) {
 	i := uint64(r.sq.next & r.sq.mask)
 	r.push(s)
 	*commandAt(r.memory.sqes, i*2*sqeSize+sqeHead) = c
 }
 
-// completion is the entry at a place of the completion queue.
+// completion returns the entry at a place of the completion queue.
 func (r *ring) completion(head uint32) cqe { return r.cq.cqes[(head&r.cq.mask)<<r.wide] }
 
-// queued is the number of submissions the kernel has not taken.
+// queued returns the number of submissions that the kernel has not read.
 func (r *ring) queued() uint32 { return r.sq.next - r.sq.head.Load() }
 
 // wants reports whether completions wait inside the kernel for an
@@ -217,30 +215,27 @@ func (r *ring) wants() bool { return r.sq.flags.Load()&(sqTaskrun|sqCQOverflow) 
 // polled reports whether the device is polled for completions.
 func (r *ring) polled() bool { return r.setup&setupIOPoll != 0 }
 
-// helped reports whether a thread of the kernel submits.
+// helped reports whether a kernel thread submits.
 func (r *ring) helped() bool { return r.setup&setupSQPoll != 0 }
 
-// publish shows the kernel's thread what is queued, and reports whether it sleeps.
-// The store of the tail is visible before the flag is read: both are sequentially
-// consistent, and the kernel reads them the other way round.
+// publish makes the queued submissions visible to the kernel's thread, and reports whether that
+// thread sleeps. The store of the tail is visible before the flag is read: both are sequentially
+// consistent, and the kernel accesses them in the opposite order.
 func (r *ring) publish() (asleep bool) {
 	r.sq.tail.Store(r.sq.next)
 	return r.sq.flags.Load()&sqNeedWakeup != 0
 }
 
-// ready is the number of completions to be read.
+// ready returns the number of completions to read.
 func (r *ring) ready() uint32 { return r.cq.tail.Load() - r.cq.head.Load() }
 
-// enter hands the queued submissions over and, with enterGetEvents among flags,
-// handles completions, waiting for least of them. An interrupted wait is no
-// error.
+// enter submits the queued submissions. With enterGetEvents among flags it handles completions and
+// waits for at least least of them. An interrupted wait is not an error.
 //
-// The call is raw: the thread keeps its place among the Go scheduler's GOMAXPROCS
-// while it sleeps. Announced as a system call, each sleep has the runtime's monitor
-// thread look after it every 20 µs and take the place away (retake in
-// runtime/proc.go), which cost a read of one block a quarter of its rate. The
-// garbage collector is not held up: it stops a thread by a signal, and a signal
-// ends the wait.
+// The call is raw: the thread keeps its P, one of GOMAXPROCS, while it sleeps. If each sleep were announced
+// as a system call, the runtime's monitor thread would check it every 20 µs and take the P away (retake in
+// runtime/proc.go). That cost reads of one block a quarter of their rate. The call does not delay the
+// garbage collector, which stops a thread by a signal, and a signal ends the wait.
 func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
 	if r.publish() {
 		flags |= enterSQWakeup
@@ -254,7 +249,7 @@ func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
 			if least > 0 {
 				return nil
 			}
-		case unix.EAGAIN, unix.EBUSY: // short of memory: what is queued stays queued
+		case unix.EAGAIN, unix.EBUSY: // short of memory: queued submissions stay queued
 			return nil
 		default:
 			return errno
@@ -262,8 +257,7 @@ func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
 	}
 }
 
-// makeTable makes a file table with n places for targets and one for the
-// witness.
+// makeTable makes a file table with n places for targets and one for teardownWait.
 func (r *ring) makeTable(n uint32) (err error) {
 	if err = r.registerTable(n + 1); err == nil {
 		r.gone, err = r.newTeardownWait(n)
@@ -274,10 +268,9 @@ func (r *ring) makeTable(n uint32) (err error) {
 	return nil
 }
 
-// close gives the ring back and reports whether the kernel has let go of
-// everything within limit. Until it has, memory in the control area is not used
-// again, and close may be called again. Mapped memory goes first, since it keeps
-// the ring.
+// close closes the ring and reports whether the kernel has released everything within limit. Until
+// it has, memory in the control area is not used again, and close may be called again. Mapped
+// memory is unmapped first, because it keeps the ring.
 func (r *ring) close(limit time.Duration) (gone bool, err error) {
 	if r.fd >= 0 {
 		err = errors.Join(r.memory.unmap(), unix.Close(r.fd))

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// span does an operation on a range and returns its result.
+// span executes an operation on a range and returns its result.
 func (r *rig) span(verb func(target uint32, at, n, token uint64) error, target uint32, at, n uint64) error {
 	r.Helper()
 	if err := verb(target, at, n, 7); err != nil {
@@ -43,8 +43,8 @@ func (r *rig) written(target uint32, n int, send func([]umem.Frame) int) []byte 
 	return want
 }
 
-// TestSpans zeroes and discards in the middle of what was written durably, and looks
-// at the disk with another program.
+// TestSpans: zeroing and discarding in the middle of durable data works. Another program sees the
+// result on the disk.
 func TestSpans(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestDiscardOnOlderKernels discards in the way of kernels before 6.12, which newer
-// ones may answer as they like, but answer.
+// TestDiscardOnOlderKernels: the discard of kernels before 6.12 completes. Newer kernels may answer
+// with success or an error.
 func TestDiscardOnOlderKernels(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	_, i := r.open(zramTarget(t, 1<<20))
@@ -81,7 +81,7 @@ func TestDiscardOnOlderKernels(t *testing.T) {
 	}
 }
 
-// TestBadSpans asks for ranges that no target takes.
+// TestBadSpans: ranges that no target allows are refused.
 func TestBadSpans(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	_, i := r.open(zramTarget(t, 1<<20))

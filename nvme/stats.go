@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
-// counters are a queue's own, written by its thread only.
+// counters are the queue's own counters. Only its thread writes them.
 type counters struct {
 	reads, writes           uint64
 	controls                [3]uint64 // flushes, discards, zeroings
@@ -32,8 +32,8 @@ func (c *counters) add(o *op, n uint64, direct bool) {
 	}
 }
 
-// stats are the counters others may read. Only the queue's thread writes them,
-// once per batch.
+// stats are the counters that other goroutines may read. Only the queue's thread writes them, once
+// per batch.
 type stats struct {
 	reads, writes           counter.Counter
 	controls                [3]counter.Counter
@@ -46,15 +46,15 @@ type stats struct {
 	statuses                [statusBits + 1]atomic.Uint64
 }
 
-// maxErrno is the highest errno that is counted apart; the kernel's internal
-// ones beyond it share its place. EHWPOISON in include/uapi/asm-generic/errno.h.
+// maxErrno is the highest errno with its own counter. The kernel's internal ones beyond it share
+// that counter. It is EHWPOISON of include/uapi/asm-generic/errno.h.
 const maxErrno = 133
 
 func (s *stats) failed(errno unix.Errno) { s.errnos[min(errno, maxErrno)].Add(1) }
 
 func (s *stats) answered(status Status) { s.statuses[status&statusBits].Add(1) }
 
-// publish shows the counters that changed.
+// publish publishes the counters that changed.
 func (s *stats) publish(q *Queue) {
 	c := &q.count
 	s.reads.Set(c.reads)
@@ -72,23 +72,22 @@ func (s *stats) publish(q *Queue) {
 	s.inFlight.Set(uint64(q.flying))
 }
 
-// Stats are a queue's counters since Open. Operations count when they complete,
-// also when they fail.
+// Stats are a queue's counters since Open. An operation counts when it completes, even if it fails.
 type Stats struct {
 	Reads, Writes, Flushes  uint64                // operations
 	Discards, Zeroings      uint64                // operations
 	BytesRead, BytesWritten uint64                // bytes transferred
-	Copied                  uint64                // of these, copied by the kernel: targets without direct I/O
-	Short                   uint64                // transfers continued: the kernel cut them short, or a command of a node takes no more
-	Pinned                  uint64                // chains whose pages the kernel had to pin
-	Again                   uint64                // operations submitted again that the kernel had given up before they began
+	Copied                  uint64                // of these, bytes that the kernel copied: targets without direct I/O
+	Short                   uint64                // transfers continued: the kernel cut them short, or they exceed a command of a node
+	Pinned                  uint64                // chains whose pages the kernel pinned
+	Again                   uint64                // operations submitted again because the kernel gave them up before they began
 	Enters                  uint64                // io_uring_enter system calls
-	InFlight                uint64                // operations the kernel has now
-	Errors                  map[unix.Errno]uint64 // failed operations by reason
-	Statuses                map[Status]uint64     // failed commands by what the disk of a node answered
+	InFlight                uint64                // operations that the kernel has now
+	Errors                  map[unix.Errno]uint64 // failed operations by cause
+	Statuses                map[Status]uint64     // failed commands by the status of a node's disk
 }
 
-// Stats reads the counters. It may be called from any goroutine.
+// Stats reads the counters. Any goroutine may call it.
 func (q *Queue) Stats() Stats {
 	s := &q.stats
 	out := Stats{
@@ -110,16 +109,16 @@ func (q *Queue) Stats() Stats {
 	return out
 }
 
-// Status is what an NVMe disk answered to a command that it did not carry out: the
-// status code type above eight bits of status code. It is an error.
+// Status is an NVMe disk's answer to a command that failed: the status code type above eight bits
+// of status code. It is an error.
 type Status uint16
 
 // statusBits are the bits of the Status in the kernel's result. The other bits say that more
 // information exists, or that a retry is useless.
 const statusBits = 0x7ff
 
-// statusTexts are what the NVM Express base specification, figures "Status Code",
-// calls the ones that reads and writes may meet.
+// statusTexts are the names in the NVM Express base specification, figures "Status Code", of those
+// that reads and writes may meet.
 var statusTexts = map[Status]string{
 	0x001: "invalid command opcode", 0x002: "invalid field in the command", 0x004: "data transfer error", 0x005: "aborted by a loss of power",
 	0x006: "internal error", 0x007: "aborted on request", 0x008: "aborted with its queue", 0x00b: "invalid namespace or format",
@@ -140,9 +139,9 @@ func (s Status) Error() string {
 // Is reports whether target is the errno that frames carry for the status.
 func (s Status) Is(target error) bool { return target == error(s.errno()) }
 
-// errno is what stands for the status in a frame: what the kernel's own block driver
-// makes of it (nvme_error_status in drivers/nvme/host/core.c), but EIO where the medium
-// failed: ENODATA is the end of the target here.
+// errno returns the errno for the status in a frame. It is the one of the kernel's own block driver
+// (nvme_error_status in drivers/nvme/host/core.c), except for EIO if the medium failed: ENODATA
+// means the end of the target here.
 func (s Status) errno() unix.Errno {
 	switch s {
 	case 0x001, 0x002, 0x00b, 0x180:
@@ -161,11 +160,11 @@ func (s Status) errno() unix.Errno {
 	return unix.EIO
 }
 
-// What can become of a target that was opened.
+// What may happen to an open target.
 var (
-	// ErrDeviceGone is matched when the disk it was opened on is there no more.
+	// ErrDeviceGone is matched if the target's disk no longer exists.
 	ErrDeviceGone = errors.New("the disk is gone")
-	// ErrReadOnlyFileSystem is matched when its file system takes no writes.
+	// ErrReadOnlyFileSystem is matched if the target's file system does not allow writes.
 	ErrReadOnlyFileSystem = errors.New("the file system is read-only")
 )
 
@@ -177,7 +176,7 @@ const readOnlyMount = 1
 // the disk works. Health does not wait for a disk, but may wait for the server of a network file
 // system. Any goroutine may call it.
 //
-// A write to a block device that is gone fails with ENOSPC, since it has no bytes any more.
+// A write to a block device that is gone fails with ENOSPC, because the device has no bytes left.
 func (t *Target) Health() error {
 	if t.block || t.node != nil {
 		return t.deviceHealth(t.BlockFD())
@@ -185,7 +184,7 @@ func (t *Target) Health() error {
 	return t.fileHealth()
 }
 
-// deviceHealth asks the block device, if there is one to ask.
+// deviceHealth checks the block device, if there is one.
 func (t *Target) deviceHealth(fd int) error {
 	if fd < 0 {
 		return nil
@@ -203,10 +202,10 @@ func (t *Target) deviceHealth(fd int) error {
 	return nil
 }
 
-// fileHealth asks for the device below the file, and the file system.
+// fileHealth checks the device below the file, and the file system.
 func (t *Target) fileHealth() error {
 	var st unix.Stat_t
-	if unix.Fstat(t.fd, &st) == nil && unix.Major(st.Dev) != 0 { // else it lies on no one device
+	if unix.Fstat(t.fd, &st) == nil && unix.Major(st.Dev) != 0 { // otherwise the file is not on a single device
 		if _, err := os.Stat(sysDevice(st.Dev)); errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("%w that its file system is on (attach it again and mount it)", ErrDeviceGone)
 		}

@@ -10,23 +10,21 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// errLongChain is what Kick reports when a chain could not be taken.
+// errLongChain is the error of Kick after a chain that was too long.
 var errLongChain = errors.New("a chain has more frames than an operation of this queue takes: see Limits, or open the queue with more Pieces")
 
-// Send takes full frames to be written. The bytes of a chain go to the disk one
-// after another from the Block of its first frame. A request that breaks the
-// target's alignment, or names no target, comes back from Reap with an error and
-// is not shown to the kernel.
+// Send takes full frames to write. The bytes of a chain go to the disk one after another from the
+// Block of its first frame. If a request breaks the target's alignment, or names no target, Reap
+// returns it with an error, and the kernel does not see it.
 func (q *Queue) Send(full []umem.Frame) int { return q.accept(full, writing, false) }
 
-// SendDurable is Send for writes that are on stable storage when Reap gives their
-// frames back without an error: no Flush is needed for them. The kernel asks the device for
-// it (FUA), or flushes after each where it has no such thing; see
-// Target.Limits.
+// SendDurable is Send for writes that must be durable. When Reap returns their frames without an
+// error, they are on stable storage, and need no Flush. The kernel writes with FUA. If the device
+// does not support that, the kernel flushes after each write; see Target.Limits.
 func (q *Queue) SendDurable(full []umem.Frame) int { return q.accept(full, writing, true) }
 
-// Supply takes empty frames to be read into, Len bytes each. A chain is filled
-// from contiguous bytes of the disk.
+// Supply takes empty frames to read into, Len bytes each. A chain is filled from contiguous bytes
+// of the disk.
 func (q *Queue) Supply(empty []umem.Frame) int { return q.accept(empty, reading, false) }
 
 // accept starts an operation for each whole chain while there is room.
@@ -46,8 +44,8 @@ func (q *Queue) accept(fs []umem.Frame, k kind, durable bool) int {
 	return taken
 }
 
-// message is the number of frames of the first chain, zero when its end is
-// missing or it has too many.
+// message returns the number of frames of the first chain. It is zero if the chain's end is missing
+// or it has too many frames.
 func (q *Queue) message(fs []umem.Frame) int {
 	for i := range fs {
 		if i == q.pieces {
@@ -69,7 +67,7 @@ func (q *Queue) start(k kind, durable bool, fs []umem.Frame) {
 	o.count, o.durable = int32(len(fs)), durable
 	o.target, o.block = side.Target, side.Block
 	for j, f := range fs {
-		f.Options &= umem.KernelOptions // what went wrong last time
+		f.Options &= umem.KernelOptions // clears the error of the last use
 		q.frames[int(i)*q.pieces+j] = f
 	}
 	q.held += len(fs)
@@ -84,8 +82,7 @@ func (q *Queue) start(k kind, durable bool, fs []umem.Frame) {
 	q.issue(i)
 }
 
-// check holds an operation against its target and the region, and sums up its
-// bytes.
+// check checks an operation against its target and the region, and sums up its bytes.
 func (q *Queue) check(o *op, fs []umem.Frame) unix.Errno {
 	if uint64(o.target) >= uint64(len(q.targets)) || q.targets[o.target].target == nil {
 		return unix.EBADF
@@ -132,7 +129,7 @@ func (q *Queue) issue(i uint32) {
 	}
 }
 
-// moveEntry is the submission for a read or write of a file or block device.
+// moveEntry returns the submission for a read or write of a file or block device.
 func (q *Queue) moveEntry(i uint32) sqe {
 	o := &q.ops[i]
 	s := sqe{opcode: opReadFixed, flags: sqeFixedFile, fd: int32(o.target), off: o.block + o.done, userData: q.userData(i)}
@@ -151,12 +148,11 @@ func (q *Queue) moveEntry(i uint32) sqe {
 	return s
 }
 
-// Kick hands queued operations to the kernel in one system call, and makes none
-// when nothing is queued and no completion waits inside the kernel. The first
-// call binds the queue to the calling thread.
+// Kick submits queued operations to the kernel in one system call. It makes none if nothing is queued and
+// no completion waits inside the kernel. The first call binds the queue to the calling thread.
 //
-// Submitting also collects what completed meanwhile: on fast devices most of a
-// batch is done by the time it is submitted, and needs no second call.
+// The same call also collects completions. On fast devices most of a batch is complete when it has
+// been submitted, and needs no second call.
 func (q *Queue) Kick() error {
 	if q.closed {
 		return ErrClosed
@@ -168,7 +164,7 @@ func (q *Queue) Kick() error {
 	return q.takeFault()
 }
 
-// mustEnter reports whether submitting what is queued takes a system call.
+// mustEnter reports whether a system call is necessary to submit the queued operations.
 func (q *Queue) mustEnter() bool {
 	switch {
 	case q.ring.wants() || !q.enabled && q.ring.queued() > 0:
@@ -179,20 +175,18 @@ func (q *Queue) mustEnter() bool {
 	return q.ring.queued() > 0
 }
 
-// Wait is Kick that sleeps, in the same system call, until a completion is
-// there to be received, reaped or taken by Flushed, or until limit has passed.
-// Without a limit (limit < 0) it costs a little less. It returns early when nothing is
-// in flight or a signal arrives. It is no verb of the port: for a worker that has
-// nothing else to wait for. The sleeping thread counts as a running one for
+// Wait is Kick that sleeps, in the same system call, until there is a completion for Recv, Reap or
+// Flushed, or until limit has passed. Without a limit (limit < 0) it costs a little less. It
+// returns early if nothing is in flight or a signal arrives. It is not a verb of the port: it is
+// for a worker that has nothing else to wait for. The sleeping thread counts as a running one for
 // GOMAXPROCS, which should exceed the number of such workers.
 func (q *Queue) Wait(limit time.Duration) error { return q.WaitFor(1, limit) }
 
-// WaitFor is Wait for n completions, or for all operations in flight where these
-// are fewer. Being woken for every completion is what costs most at depth: with 64
-// operations in flight, waiting for 16 at a time took a quarter of the CPU time off
-// on a device served by the kernel's threads. It delays the first of them until the
-// last is there, so it is for work that is counted by throughput; and where one
-// operation may be slow, a limit keeps it from holding up the others.
+// WaitFor is Wait for n completions, or for all operations in flight if these are fewer. At depth
+// the wake-up for each completion is the largest cost. With 64 operations in flight, waiting for 16
+// at a time saved a quarter of the CPU time on a device served by the kernel's threads. It delays
+// the first of them until the last is there. So it is for work that is measured by throughput. If
+// one operation may be slow, a limit keeps it from delaying the others.
 func (q *Queue) WaitFor(n int, limit time.Duration) error {
 	if q.closed {
 		return ErrClosed
@@ -210,7 +204,7 @@ func (q *Queue) WaitFor(n int, limit time.Duration) error {
 	return q.takeFault()
 }
 
-// idle reports whether there is something to wait for and nothing to give back.
+// idle reports whether operations are in flight and nothing can be returned yet.
 func (q *Queue) idle() bool {
 	return q.flying > 0 && q.read.empty() && q.written.empty() && q.flushed.empty() && q.ring.ready() == 0
 }
@@ -229,8 +223,8 @@ func (q *Queue) enterLimit(least uint32, limit time.Duration) {
 	q.enterWith(least, enterGetEvents|enterExtArg, uintptr(address(s.wait)), uintptr(len(s.wait)))
 }
 
-// pollLimit polls until something completed or limit has passed, which a polled ring
-// does not heed by itself.
+// pollLimit polls until something completed or limit has passed. A polled ring does not honor the
+// limit itself.
 func (q *Queue) pollLimit(limit time.Duration) {
 	for end := time.Now().Add(limit); ; {
 		q.enter(0)
@@ -264,8 +258,7 @@ func (q *Queue) bind() bool {
 // first Kick bound it to.
 var ErrWrongThread = errors.New("the queue belongs to another thread: lock the worker's goroutine to its thread (runtime.LockOSThread)")
 
-// explainThread names the kernel's answer to a thread that is not the ring's
-// submitter.
+// explainThread explains the kernel's error for a thread that is not the ring's submitter.
 func explainThread(err error) error {
 	if errors.Is(err, unix.EEXIST) {
 		return ErrWrongThread

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The arguments below are read and written by the kernel during the call only.
+// The kernel reads and writes the arguments below only during the call.
 
 // ioUringSetup is io_uring_setup(2). The descriptor is closed on exec.
 func ioUringSetup(entries uint32, p *ringParams) (int, error) {
@@ -18,7 +18,7 @@ func ioUringSetup(entries uint32, p *ringParams) (int, error) {
 	return int(fd), nil
 }
 
-// register is io_uring_register(2). It is repeated when a signal cuts it short.
+// register is io_uring_register(2). It repeats the call if a signal interrupts it.
 func (r *ring) register(op uint32, arg unsafe.Pointer, n uint32) error {
 	for {
 		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), uintptr(op), uintptr(arg), uintptr(n), 0, 0)
@@ -36,7 +36,7 @@ func (r *ring) register(op uint32, arg unsafe.Pointer, n uint32) error {
 // its only submitter.
 func (r *ring) enable() error { return r.register(registerEnableRings, nil, 0) }
 
-// registerBuffers registers memory for READ_FIXED and its kin, in order.
+// registerBuffers registers memory for READ_FIXED and similar operations, in order.
 func (r *ring) registerBuffers(buffers [][]byte) error {
 	vecs := make([]iovec, len(buffers))
 	for i, b := range buffers {
@@ -45,7 +45,8 @@ func (r *ring) registerBuffers(buffers [][]byte) error {
 	return r.register(registerBuffers, unsafe.Pointer(unsafe.SliceData(vecs)), uint32(len(vecs)))
 }
 
-// limitWorkers sets the most threads the kernel has at work for the thread that submits, of those that files and disks bound and of others; 0 leaves it as it is.
+// limitWorkers sets the largest numbers of kernel threads for the thread that submits: for work on
+// files and disks (bound), and for other work. 0 leaves a number unchanged.
 func (r *ring) limitWorkers(bound, others uint32) error {
 	limits := [2]uint32{bound, others}
 	return r.register(registerIOWQMaxWorkers, unsafe.Pointer(&limits), uint32(len(limits)))
@@ -53,15 +54,15 @@ func (r *ring) limitWorkers(bound, others uint32) error {
 
 func (r *ring) unregisterBuffers() error { return r.register(unregisterBuffers, nil, 0) }
 
-// registerTable makes a table of n places for files, all empty.
+// registerTable makes a file table of n empty places.
 func (r *ring) registerTable(n uint32) error {
 	table := rsrcRegister{nr: n, flags: rsrcSparse}
 	return r.register(registerFiles2, unsafe.Pointer(&table), uint32(unsafe.Sizeof(table)))
 }
 
-// setFile puts a descriptor at a place of the table, or with -1 empties it.
+// setFile sets a place of the table to a descriptor. -1 empties it.
 func (r *ring) setFile(place uint32, fd int32) error {
-	var pin runtime.Pinner // the kernel follows a pointer that is a number to Go
+	var pin runtime.Pinner // the kernel uses a pointer that Go sees as a number
 	defer pin.Unpin()
 	pin.Pin(&fd)
 	u := rsrcUpdate{offset: place, data: uint64(uintptr(unsafe.Pointer(&fd)))}
@@ -78,7 +79,7 @@ func (r *ring) setFile(place uint32, fd int32) error {
 // setEvent registers an eventfd that the kernel sets for completions.
 func (r *ring) setEvent(fd int32) error { return r.register(registerEventfd, unsafe.Pointer(&fd), 1) }
 
-// supports asks whether the kernel has all of the operations.
+// supports reports whether the kernel supports all of the operations.
 func (r *ring) supports(ops ...uint8) bool {
 	var p opProbe
 	if r.register(registerProbe, unsafe.Pointer(&p), probeOps) != nil {

@@ -11,21 +11,20 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// TargetConfig says what target to open: a file, a block device, or the NVMe node of
-// a disk (/dev/ngXnY). The zero value of every field but Path
-// has a meaning.
+// TargetConfig says what target to open: a file, a block device, or the NVMe node of a disk
+// (/dev/ngXnY). The zero value of every field but Path is valid.
 type TargetConfig struct {
 	Path      string
-	Create    bool          // make the file when it is not there
-	Exclusive bool          // with Create: the file must not be there
-	Dir       *newfile.Dir  // with Create: the directory the file is made in, which stays the caller's; nil: the one its path names
-	Size      uint64        // bytes to prepare a file to; bytes a device must have at least
+	Create    bool          // make the file if it does not exist
+	Exclusive bool          // with Create: fail if the file exists
+	Dir       *newfile.Dir  // with Create: the directory of the file, owned by the caller; nil: the directory in Path
+	Size      uint64        // bytes to prepare a file to; the smallest allowed size of a device in bytes
 	Prepare   Preparation   // how a file gets to Size; default PrepareNone
-	Buffered  bool          // without direct I/O let the kernel copy, instead of refusing
-	Force     bool          // write to a block device whatever is on it, and even in use
-	Filled    bool          // take a block device with something on it, which is there to be used; in use it is refused still
-	ReadOnly  bool          // open for reading only
-	Wait      time.Duration // for a device that is in use to be released: the kernel closes the files of a killed process a while later
+	Buffered  bool          // without direct I/O let the kernel copy, instead of failing
+	Force     bool          // write to a block device whatever is on it, even if it is in use
+	Filled    bool          // accept a block device with contents, which are there to be used; one in use is still refused
+	ReadOnly  bool          // open only for reading
+	Wait      time.Duration // how long to wait for a device in use: the kernel closes the files of a killed process some time later
 }
 
 // Target is a file or block device opened for direct I/O. Queues of several
@@ -33,8 +32,8 @@ type TargetConfig struct {
 type Target struct {
 	path     string
 	fd       int
-	made     bool         // the file was not there before
-	dir      *newfile.Dir // it is made in, while it is opened
+	made     bool         // the file did not exist before
+	dir      *newfile.Dir // directory of a new file, while it is opened
 	block    bool
 	char     bool       // a character device, which can only be an NVMe node
 	node     *namespace // of an NVMe character node, else nil
@@ -46,11 +45,11 @@ type Target struct {
 	readOnly bool
 }
 
-// ErrNoDirectIO is matched by the error for a place that takes no direct I/O.
+// ErrNoDirectIO is matched by the error for a place without direct I/O.
 var ErrNoDirectIO = errors.New("no direct I/O")
 
-// OpenTarget opens a file or block device and prepares it. A file it made is
-// removed again on error. The caller closes the target.
+// OpenTarget opens a file or block device and prepares it. On error it removes a file that it made.
+// The caller closes the target.
 func OpenTarget(c TargetConfig) (*Target, error) {
 	for end := time.Now().Add(c.Wait); ; time.Sleep(10 * time.Millisecond) {
 		t, err := openOnce(c)
@@ -97,7 +96,7 @@ func (t *Target) open(c TargetConfig) error {
 // errNoTargetKind names the possible kinds of target.
 var errNoTargetKind = errors.New("it is neither a file nor a block device nor an NVMe node (/dev/ngXnY)")
 
-// look finds the kind of the file at the path before it is opened.
+// look determines the kind of the file at the path before it is opened.
 func (t *Target) look(c TargetConfig) error {
 	var st unix.Stat_t
 	err := unix.Stat(c.Path, &st)
@@ -126,7 +125,7 @@ func (t *Target) look(c TargetConfig) error {
 	return nil
 }
 
-// openFile opens a file for direct I/O, or without where that is allowed.
+// openFile opens a file for direct I/O, or without it if that is allowed.
 func (t *Target) openFile(c TargetConfig) error {
 	flags := unix.O_RDWR
 	if c.ReadOnly {
@@ -146,7 +145,7 @@ func (t *Target) openFile(c TargetConfig) error {
 	if err := t.makeFile(c); err != nil {
 		return err
 	}
-	// The file that was made is opened once more by its descriptor: its name may lead elsewhere by now.
+	// Open the new file again by its descriptor: another process may have replaced its name.
 	made := t.fd
 	t.fd, err = openRetry(fmt.Sprintf("/proc/self/fd/%d", made), flags|unix.O_DIRECT)
 	t.direct = err == nil
@@ -162,7 +161,7 @@ func (t *Target) openFile(c TargetConfig) error {
 	return nil
 }
 
-// makeFile makes the file, where nothing is.
+// makeFile makes the file if nothing exists at the path.
 func (t *Target) makeFile(c TargetConfig) (err error) {
 	if t.dir = c.Dir; t.dir == nil {
 		if t.dir, err = newfile.OpenDir(filepath.Dir(c.Path)); err != nil {
@@ -187,7 +186,7 @@ func (t *Target) noDirect() error {
 		"use a path on a disk's file system, such as ext4 or XFS"})
 }
 
-// openRetry opens the path again when a signal cut it short.
+// openRetry opens the path. It repeats the call if a signal interrupts it.
 func openRetry(path string, flags int) (int, error) {
 	for {
 		fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY, 0o640)
@@ -197,8 +196,7 @@ func openRetry(path string, flags int) (int, error) {
 	}
 }
 
-// undo closes a target that could not be opened and removes the file if it is
-// new.
+// undo closes a target that could not be opened, and removes the file if it is new.
 func (t *Target) undo() error {
 	err := t.Close()
 	if !t.made || t.dir == nil {
@@ -210,7 +208,7 @@ func (t *Target) undo() error {
 	return err
 }
 
-// leaveDir closes the directory of a file that was made, unless it is the caller's.
+// leaveDir closes the directory of a new file, unless the caller owns it.
 func (t *Target) leaveDir(callers *newfile.Dir) error {
 	d := t.dir
 	if t.dir = nil; d == nil || d == callers {
@@ -219,8 +217,8 @@ func (t *Target) leaveDir(callers *newfile.Dir) error {
 	return d.Close()
 }
 
-// Close closes the target. Queues it is in keep the file open until it is
-// removed from them. Closing again does nothing.
+// Close closes the target. Queues that contain it keep the file open until they remove it. A second
+// call does nothing.
 func (t *Target) Close() error {
 	if t.fd < 0 {
 		return nil
@@ -233,20 +231,19 @@ func (t *Target) Close() error {
 	return nil
 }
 
-// Path returns the path that the target was opened by.
+// Path returns the path with which the target was opened.
 func (t *Target) Path() string { return t.path }
 
-// FD is the open descriptor, which stays the target's; -1 when closed.
+// FD returns the open descriptor; the target owns it. It is -1 after Close.
 func (t *Target) FD() int { return t.fd }
 
-// Size is the bytes of the file or device when it was opened and prepared.
+// Size returns the size of the file or device in bytes, after it was opened and prepared.
 func (t *Target) Size() uint64 { return t.size }
 
 // Block reports whether the target is a block device.
 func (t *Target) Block() bool { return t.block }
 
-// Passthrough reports whether the target is an NVMe node, whose commands go to the disk
-// past the kernel's block layer.
+// Passthrough reports whether the target is an NVMe node. Its commands bypass the kernel's block layer.
 func (t *Target) Passthrough() bool { return t.node != nil }
 
 // BlockFD returns the open descriptor of the block device with the same bytes; the target owns it.
@@ -259,26 +256,25 @@ func (t *Target) BlockFD() int {
 	return t.fd
 }
 
-// Direct reports whether the device moves the bytes itself. Without, the kernel
-// copies each byte through its cache; Stats.Copied counts them.
+// Direct reports whether the device moves the bytes itself. Otherwise the kernel copies each byte
+// through its cache, and Stats.Copied counts them.
 func (t *Target) Direct() bool { return t.direct }
 
-// Alignment is what requests must be multiples of.
+// Alignment returns what the parts of requests must be multiples of.
 func (t *Target) Alignment() Alignment { return t.align }
 
-// place is a target in a queue's table. Masks are alignments less one.
+// place is a target in a queue's table. A mask is an alignment minus one.
 type place struct {
 	target     *Target
 	offsetMask uint64
 	memoryMask uint64
 	flying     int
-	unfixed    bool  // the kernel takes no registered huge pages for commands of this node
-	discards   uint8 // how the kernel is asked to discard on a block device
+	unfixed    bool  // the kernel does not accept registered huge pages for commands of this node
+	discards   uint8 // how to discard on a block device
 }
 
-// Add puts a target into the queue's table and returns its number, for
-// umem.Side. The kernel keeps the file open until it is removed or the queue
-// closed, also when the Target itself is closed.
+// Add adds a target to the queue's table and returns its number, for umem.Side. The kernel keeps the file
+// open until the target is removed or the queue is closed, even if the Target itself is closed.
 func (q *Queue) Add(t *Target) (uint32, error) {
 	if q.closed {
 		return 0, ErrClosed
@@ -305,7 +301,7 @@ func (q *Queue) set(i uint32, t *Target) error {
 	return nil
 }
 
-// suits returns why a target cannot be in the queue.
+// suits returns why the queue cannot use a target.
 func (q *Queue) suits(t *Target) error {
 	switch {
 	case t.node != nil && q.ring.wide == 0:
@@ -317,8 +313,7 @@ func (q *Queue) suits(t *Target) error {
 	return nil
 }
 
-// Remove takes a target out of the table. It refuses while operations on it are
-// in flight.
+// Remove removes a target from the table. It refuses while operations on it are in flight.
 func (q *Queue) Remove(i uint32) error {
 	if q.closed {
 		return ErrClosed

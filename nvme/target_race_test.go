@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNewFileIsTheOneThatWasMade: who may write to the directory puts a link in place of each new file, on a file system that refuses
-// direct I/O, where the file is opened a second time. What the link leads to is never opened.
+// TestNewFileIsTheOneThatWasMade: OpenTarget never opens what a link points to that another process
+// puts in the place of the new file. The file system refuses direct I/O, so OpenTarget opens the
+// file a second time.
 func TestNewFileIsTheOneThatWasMade(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "ramfs", 0, ""); err != nil {
@@ -43,7 +44,7 @@ func TestNewFileIsTheOneThatWasMade(t *testing.T) {
 		_ = os.Remove(path)
 		tg, err := OpenTarget(TargetConfig{Path: path, Create: true, Exclusive: true, Buffered: true})
 		if err != nil {
-			continue // the link was there first
+			continue // the link was there before the file
 		}
 		made++
 		if at, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", tg.FD())); at == victim {

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// mustOpen opens a target until the end of the test.
+// mustOpen opens a target. The end of the test closes it.
 func mustOpen(t testing.TB, c TargetConfig) *Target {
 	t.Helper()
 	to, err := OpenTarget(c)
@@ -26,8 +26,8 @@ func mustOpen(t testing.TB, c TargetConfig) *Target {
 	return to
 }
 
-// TestAlignment compares what a target says with what the kernel accepts: a
-// write in the smallest unit, and none below it on a device.
+// TestAlignment: the kernel accepts a write in the smallest unit that a target reports. On a device
+// it refuses a smaller one.
 func TestAlignment(t *testing.T) {
 	for _, k := range kinds {
 		to := mustOpen(t, k.config(t, 1<<20))
@@ -52,7 +52,7 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
-// TestGuessAlignment does without STATX_DIOALIGN.
+// TestGuessAlignment: the alignment is right without STATX_DIOALIGN.
 func TestGuessAlignment(t *testing.T) {
 	for _, k := range kinds {
 		to := mustOpen(t, k.config(t, 1<<20))
@@ -71,7 +71,7 @@ func TestGuessAlignment(t *testing.T) {
 	}
 }
 
-// TestPrepare looks at the extents each preparation leaves.
+// TestPrepare: each preparation leaves the expected extents.
 func TestPrepare(t *testing.T) {
 	const size = 3<<20 + 512
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestPrepareKeeps prepares a file that holds something.
+// TestPrepareKeeps: preparation keeps the existing contents of a file.
 func TestPrepareKeeps(t *testing.T) {
 	for _, how := range []Preparation{PrepareAllocate, PrepareZero} {
 		path := testenv.DiskDir(t) + "/f"
@@ -115,7 +115,7 @@ func TestPrepareKeeps(t *testing.T) {
 	}
 }
 
-// TestTargetMistakes checks what each mistake says and that no file stays behind.
+// TestTargetMistakes: OpenTarget refuses each mistake with its cause, and leaves no file behind.
 func TestTargetMistakes(t *testing.T) {
 	dir := testenv.DiskDir(t)
 	there := dir + "/there"
@@ -160,8 +160,8 @@ func TestTargetMistakes(t *testing.T) {
 	}
 }
 
-// TestBuffered writes to a file system without direct I/O, where that is
-// allowed, and counts what the kernel copied.
+// TestBuffered: with Buffered a queue writes to a file system without direct I/O, and counts the
+// bytes that the kernel copies.
 func TestBuffered(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	path := "/dev/shm/unifiedd-" + filepath.Base(testenv.DiskDir(t)) + ".test"
@@ -191,7 +191,7 @@ func TestBuffered(t *testing.T) {
 	}
 }
 
-// TestReadOnlyTarget opens a file that may not be written to.
+// TestReadOnlyTarget: a file without write permission opens with ReadOnly, and refuses writes.
 func TestReadOnlyTarget(t *testing.T) {
 	path := testenv.DiskDir(t) + "/f"
 	if err := os.WriteFile(path, make([]byte, 8192), 0o400); err != nil {

@@ -27,13 +27,13 @@ func (r *ring) newTeardownWait(place uint32) (teardownWait, error) {
 	return teardownWait{ends[0]}, nil
 }
 
-// await waits until the ring is gone, or for limit, and reports whether it is. It
-// says no where there is no witness.
+// await waits until the ring is gone, at most for limit, and reports whether it is. It returns
+// false if no pipe is registered.
 func (w *teardownWait) await(limit time.Duration) bool {
 	if w.fd < 0 {
 		return false
 	}
-	fds := []unix.PollFd{{Fd: int32(w.fd)}} // a pipe without writers hangs up
+	fds := []unix.PollFd{{Fd: int32(w.fd)}} // a pipe without writers reports POLLHUP
 	for end := time.Now().Add(limit); ; {
 		left := time.Until(end)
 		n, err := unix.Poll(fds, int(max(left, 0).Milliseconds()))

@@ -11,19 +11,19 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// elsewhere runs f on a thread of its own, which then ends.
+// elsewhere runs f on its own thread, which then ends.
 func elsewhere(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		f()
 	}()
 	<-done
 }
 
-// TestOpenElsewhere opens a queue and its descriptor on a thread that then
-// ends, and works on another.
+// TestOpenElsewhere: a queue and its descriptor that were opened on a thread that has ended work on
+// another thread.
 func TestOpenElsewhere(t *testing.T) {
 	for _, v := range append(versions, versions[0]) {
 		r := newRig(t, umem.Config{}, Config{})
@@ -45,7 +45,7 @@ func TestOpenElsewhere(t *testing.T) {
 	}
 }
 
-// TestWrongThread uses a queue on a thread other than its own.
+// TestWrongThread: a queue returns ErrWrongThread on a thread other than its own.
 func TestWrongThread(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	to, i := r.open(fileTarget(t, 1<<20))
@@ -76,8 +76,8 @@ func TestWrongThread(t *testing.T) {
 	r.hands.Give(back)
 }
 
-// TestCloseElsewhere closes a queue with nothing in flight on another thread,
-// while its own lives and after that has ended.
+// TestCloseElsewhere: another thread can close a queue with nothing in flight, while the queue's
+// own thread lives and after it has ended.
 func TestCloseElsewhere(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	config := fileTarget(t, 1<<20)
@@ -100,7 +100,7 @@ func TestCloseElsewhere(t *testing.T) {
 	r.check(r.queue.Close())
 }
 
-// TestWait waits with and without a limit.
+// TestWait: Wait works with and without a limit.
 func TestWait(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	_, i := r.open(fileTarget(t, 1<<20))
@@ -119,8 +119,8 @@ func TestWait(t *testing.T) {
 	r.hands.Give(fs)
 }
 
-// TestWaitFor waits for several at once: what was asked for is there, and asking
-// for more than is in flight does not hang.
+// TestWaitFor: WaitFor returns when the requested number of operations is complete. It does not
+// hang if more are requested than are in flight.
 func TestWaitFor(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	_, i := r.open(fileTarget(t, 1<<20))
@@ -134,14 +134,14 @@ func TestWaitFor(t *testing.T) {
 		for back := 0; back < len(fs); back += r.queue.Reap(fs[back:]) {
 			r.check(r.queue.WaitFor(n, time.Minute))
 		}
-		if waits := r.queue.Stats().Enters - entered; n >= len(fs) && waits > 4 { // a signal may end one early
+		if waits := r.queue.Stats().Enters - entered; n >= len(fs) && waits > 4 { // a signal may end a wait early
 			t.Errorf("waiting for all of %d took %d waits", len(fs), waits)
 		}
 	}
 	r.hands.Give(fs)
 }
 
-// TestWaitLimit waits for a disk that does not answer: a frozen file system.
+// TestWaitLimit: Wait ends at its limit if the disk does not answer: a frozen file system.
 func TestWaitLimit(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	ice := newIce(t)
@@ -151,7 +151,7 @@ func TestWaitLimit(t *testing.T) {
 	fs := r.take(1)
 	r.queue.Send([]umem.Frame{r.at(fs[0], i, 0)})
 	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; {
-		r.check(r.queue.Wait(10 * time.Millisecond)) // may be cut short by a signal
+		r.check(r.queue.Wait(10 * time.Millisecond)) // a signal may end it early
 		if r.queue.Reap(fs) != 0 {
 			t.Fatal("a frozen file system took a write")
 		}
@@ -160,7 +160,7 @@ func TestWaitLimit(t *testing.T) {
 	r.hands.Give(r.collect(1, r.queue.Reap))
 }
 
-// TestSleep sleeps in poll(2) on FD until a slow write completes.
+// TestSleep: poll(2) on FD sleeps until a slow write completes.
 func TestSleep(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	ice := newIce(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-// hugetlbMagic is the file system of memfds on huge pages: include/uapi/linux/magic.h.
+// hugetlbMagic identifies the file system of memfds on huge pages: include/uapi/linux/magic.h.
 const hugetlbMagic = 0x958458f6
 
 // Memory has the pages of a region that is not open yet: populated memfds, whose pages no other
@@ -23,15 +23,14 @@ type Memory struct {
 	held  hugetlb.Held
 }
 
-// Allocate makes the memory for a region with that configuration. It takes free huge pages and
-// reserves the missing ones. For other processes that allocate this is one step: each waits until
-// the one before it has its pages. Reserving takes root. The caller gives the memory back when the
-// region is closed, by whichever process. An error changes nothing; it is ENOMEM if the kernel
-// finds too little contiguous memory. For a region on ordinary pages, Allocate returns a Memory
-// without files.
+// Allocate makes the memory for a region with that configuration. It takes free huge pages and reserves the
+// missing ones. To other processes that allocate this is one step: each waits until the one before it has
+// its pages. Only root may reserve. The caller gives the memory back when the process that uses the region
+// has closed it. After an error nothing has changed; it is ENOMEM if the kernel finds too little contiguous
+// memory. For a region on ordinary pages, Allocate returns a Memory without files.
 func Allocate(c Config) (*Memory, error) { return allocate(c, true) }
 
-// AllocateFree is Allocate for whoever may not reserve: it takes pages that are free.
+// AllocateFree is Allocate for processes that may not reserve: it takes only free pages.
 func AllocateFree(c Config) (*Memory, error) { return allocate(c, false) }
 
 func allocate(c Config, reserve bool) (*Memory, error) {
@@ -44,7 +43,7 @@ func allocate(c Config, reserve bool) (*Memory, error) {
 	if c.Pages == Ordinary {
 		return m, nil
 	}
-	if err := hugetlb.Sweep(); err != nil { // else what is left passes for free
+	if err := hugetlb.Sweep(); err != nil { // otherwise pages left by killed processes count as free
 		return nil, err
 	}
 	unlock, locked := hugetlb.Lock()
@@ -64,11 +63,11 @@ func allocate(c Config, reserve bool) (*Memory, error) {
 	return m, nil
 }
 
-// errShort says that too few huge pages are free where the region is to lie.
+// errShort says that too few huge pages are free on the region's node.
 var errShort = errors.New("too few huge pages are free")
 
-// rounds is how often pages are reserved that others, who do not know of the lock, take
-// away before they are mapped.
+// rounds limits how often reserve tries again. Programs that do not use the lock may take the added
+// pages before they are mapped.
 const rounds = 50
 
 // reserve adds pages until the parts are allocated.
@@ -82,7 +81,7 @@ func (m *Memory) reserve(c Config, l layout) error {
 		if err = m.take(c.parts(l)); !errors.Is(err, errShort) {
 			return err
 		}
-		if !added { // enough seem free, and are promised to others
+		if !added { // enough pages seem free, but are promised to other processes
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
@@ -107,8 +106,8 @@ func (m *Memory) raise(needs []Need) (added bool, err error) {
 	return added, nil
 }
 
-// take allocates all parts from pages that are free, or none. All are mapped before one is
-// populated: the kernel promises a mapping its pages, unless they are to lie on one node.
+// take allocates all parts from free pages, or none. It maps all of them before it populates one:
+// the kernel promises a mapping its pages, unless they must be on one node.
 func (m *Memory) take(parts []part) (err error) {
 	var mapped [][]byte
 	defer func() {
@@ -144,8 +143,8 @@ func (m *Memory) take(parts []part) (err error) {
 	return nil
 }
 
-// Files are what another process needs to open the region: it passes them to MemoryOf, in
-// this order. They stay the memory's.
+// Files returns the files that another process needs to open the region. It passes them to
+// MemoryOf, in this order. The Memory owns them.
 func (m *Memory) Files() []*os.File {
 	if m == nil {
 		return nil
@@ -153,15 +152,14 @@ func (m *Memory) Files() []*os.File {
 	return m.files
 }
 
-// MemoryOf is memory that another process has allocated. It takes the files over, and has
-// nothing to give back.
+// MemoryOf returns memory that another process has allocated. It owns the files from then on, and
+// has nothing to give back.
 func MemoryOf(files ...*os.File) *Memory { return &Memory{files: files} }
 
-// Added is how many huge pages were reserved for the memory.
+// Added returns how many huge pages were reserved for the memory.
 func (m *Memory) Added() uint64 { return m.held.Added() }
 
-// Release closes the files: from then on only regions that are open keep the memory.
-// Releasing again does nothing.
+// Release closes the files. From then on only open regions keep the memory. A second call does nothing.
 func (m *Memory) Release() error {
 	if m == nil {
 		return nil
@@ -169,8 +167,8 @@ func (m *Memory) Release() error {
 	return m.closeFiles()
 }
 
-// GiveBack releases the memory, and takes the pages that were reserved for it away once they
-// are free, after two seconds at the latest. Giving back again does nothing.
+// GiveBack releases the memory. It removes the pages that were reserved for it once they are free,
+// after at most two seconds. A second call does nothing.
 func (m *Memory) GiveBack() error {
 	if m == nil {
 		return nil
@@ -206,8 +204,8 @@ func (m *Memory) open(n int, p part) ([]byte, error) {
 	return b, nil
 }
 
-// check makes sure that a file which another process made is the memory of the part: an
-// access beyond its end would kill this one.
+// check checks that a file of another process is the memory of the part. An access beyond its end
+// would kill this process.
 func (p part) check(f *os.File) error {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {

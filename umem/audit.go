@@ -6,13 +6,13 @@ import (
 	"runtime"
 )
 
-// Count is how many frames a kind of holder has.
+// Count has the number of frames of each kind of holder.
 type Count [owners]int64
 
-// Of is the count of one kind of holder.
+// Of returns the count of one kind of holder.
 func (c Count) Of(o Owner) int64 { return c[o] }
 
-// Sum is the frames of all holders; it equals Region.Frames.
+// Sum returns the frames of all holders. It equals Region.Frames.
 func (c Count) Sum() int64 {
 	var n int64
 	for _, v := range c {
@@ -21,8 +21,8 @@ func (c Count) Sum() int64 {
 	return n
 }
 
-// Snapshot counts the frames by kind of holder while traffic flows. Counts are
-// those of each book's last Publish and always add up to the number of frames.
+// Snapshot counts the frames by kind of holder while traffic flows. The counts are those of each
+// book's last Publish. They always add up to the number of frames.
 func (r *Region) Snapshot() Count {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *Region) Snapshot() Count {
 	return c
 }
 
-// read copies the published counts of a book, again if a Publish came between.
+// read copies the published counts of a book. It repeats that if a Publish came in between.
 func (b *Book) read() Count {
 	for {
 		before := b.seq.Load()
@@ -75,7 +75,7 @@ func (r *Region) Audit() (Count, error) {
 func (r *Region) auditHolders(recorded []int64) (c Count, err error) {
 	c[OwnerPool] = recorded[poolID]
 	var errs []error
-	counted := make([]int64, len(r.holders)) // by place: holders beside each other count together
+	counted := make([]int64, len(r.holders)) // by ID: holders that share frames count together
 	for _, b := range r.books {
 		for _, h := range *b.holders.Load() {
 			counted[h.id] += h.held
@@ -96,7 +96,7 @@ func (r *Region) auditHolders(recorded []int64) (c Count, err error) {
 	return c, errors.Join(errs...)
 }
 
-// auditPool checks that the pool's stacks hold each recorded frame once.
+// auditPool checks that the pool's stacks contain each recorded frame once.
 func (r *Region) auditPool(recorded int64) error {
 	seen := make([]bool, len(r.records))
 	for _, stack := range [][]uint64{r.pool.frames, r.pool.extents} {

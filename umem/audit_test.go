@@ -2,8 +2,7 @@ package umem
 
 import "testing"
 
-// TestAuditFindsBrokenRecords breaks the bookkeeping in each way and reads the
-// audit.
+// TestAuditFindsBrokenRecords: Audit reports each way in which the records can be wrong.
 func TestAuditFindsBrokenRecords(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkPassTo hands 64 frames to a device's holder and back. Beside the time
-// it reports the thread's CPU time per frame, which other load disturbs less.
+// BenchmarkPassTo passes 64 frames to a device's holder and back. Besides the time it reports the
+// thread's CPU time per frame, which other load disturbs less.
 func BenchmarkPassTo(b *testing.B) {
 	r := openOrdinary(b, Config{Size: 4 << 20})
 	book := r.NewBook("bench")
@@ -26,7 +26,7 @@ func BenchmarkPassTo(b *testing.B) {
 	b.ReportMetric(float64(threadTime(b)-begin)/float64(b.N)/(2*64), "cpu-ns/frame")
 }
 
-// threadTime is the CPU time of this thread in nanoseconds.
+// threadTime returns the CPU time of this thread in nanoseconds.
 func threadTime(b *testing.B) int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
@@ -35,7 +35,7 @@ func threadTime(b *testing.B) int64 {
 	return now.Nano()
 }
 
-// BenchmarkPublish shows a book with two holders to Snapshot.
+// BenchmarkPublish publishes a book with two holders to Snapshot.
 func BenchmarkPublish(b *testing.B) {
 	r := openOrdinary(b, Config{Size: 4 << 20})
 	book := r.NewBook("bench")

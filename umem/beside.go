@@ -7,8 +7,8 @@ import (
 
 // NewHolderBeside makes a holder that shares its frames with another holder, of a book of the same
 // thread: several flows fill and empty one ring. One holder may take out frames that the other put
-// in. Held of each is what went in by it less what it took out, and may be negative; the sum is
-// right. Each holder ends with Yield, the last one with Close.
+// in. Held of each is the number of frames put in through it minus those taken out through it. It
+// may be negative; the sum is right. Each holder ends with Yield, the last one with Close.
 func (b *Book) NewHolderBeside(of *Holder, name string) (*Holder, error) {
 	r := b.region
 	if of.book.region != r {
@@ -24,7 +24,8 @@ func (b *Book) NewHolderBeside(of *Holder, name string) (*Holder, error) {
 	return h, nil
 }
 
-// Yield removes a holder and leaves what it counts to another of the same place. It is called on the thread of both.
+// Yield removes a holder and adds its count to another holder that shares its frames. It must run
+// on the thread of both.
 func (h *Holder) Yield(to *Holder) {
 	r := h.book.region
 	r.pool.mu.Lock()
@@ -42,7 +43,7 @@ func (h *Holder) Yield(to *Holder) {
 	h.leaveBook()
 }
 
-// leaveBook takes the holder out of its book; the pool's lock is held.
+// leaveBook removes the holder from its book. The caller holds the pool's lock.
 func (h *Holder) leaveBook() {
 	all := slices.Clone(*h.book.holders.Load())
 	h.book.replaceHolders(slices.DeleteFunc(all, func(other *Holder) bool { return other == h }))

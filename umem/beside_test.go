@@ -2,8 +2,8 @@ package umem
 
 import "testing"
 
-// TestBeside: what one holder put into a place another takes out, in a book of its own. The sums are right at each
-// moment, and when one of them yields.
+// TestBeside: a holder can take out frames that a holder beside it, of another book, put in. The
+// sums are right at each moment, also when one of them yields.
 func TestBeside(t *testing.T) {
 	r, _, worker, ring := worldOf(t, Config{Size: 1 << 20})
 	other := r.NewBook("other")
@@ -21,7 +21,7 @@ func TestBeside(t *testing.T) {
 	if c := audit(t, r); c != want {
 		t.Errorf("audit counts %v", c)
 	}
-	other.Publish() // one of them alone
+	other.Publish() // only one of them
 	if c := r.Snapshot(); c.Sum() != r.Frames() {
 		t.Errorf("snapshot counts %v", c)
 	}
@@ -45,7 +45,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestBesideThatFails: one that is closed without having counted anything leaves the place as it is.
+// TestBesideThatFails: closing a holder that has counted nothing does not change the shared frames.
 func TestBesideThatFails(t *testing.T) {
 	r, _, worker, ring := worldOf(t, Config{Size: 1 << 20})
 	other := r.NewBook("other")

@@ -6,28 +6,26 @@ import (
 	"sync/atomic"
 )
 
-// Book is one thread's record of the frames it and its devices hold. Its
-// methods, and those of its Holders, are called by that thread only; ownership of
-// the Book itself may be handed from goroutine to goroutine.
+// Book is one thread's record of the frames that it and its devices hold. Only that thread calls
+// its methods, and those of its Holders. A goroutine may pass the Book to another one.
 type Book struct {
 	region  *Region
 	name    string
-	holders atomic.Pointer[[]*Holder] // written by the owner under the pool's lock, read by Snapshot
-	seq     atomic.Uint32             // odd while counts are being published
+	holders atomic.Pointer[[]*Holder] // the owner writes it under the pool's lock; Snapshot reads it
+	seq     atomic.Uint32             // odd during a Publish
 }
 
-// Holder is one place of a Book where frames can be: a device's queue, or the
-// worker's own hands.
+// Holder is one place of a Book where frames can be: a device's queue, or the worker itself.
 type Holder struct {
 	book      *Book
 	owner     Owner
 	id        uint16
 	name      string
 	held      int64        // frames; the owner's private count
-	published atomic.Int64 // held as of the last Publish; read by Snapshot
+	published atomic.Int64 // held at the last Publish; Snapshot reads it
 }
 
-// NewBook opens a book, named for people, with no frames.
+// NewBook opens a book without frames. name is for people.
 func (r *Region) NewBook(name string) *Book {
 	b := &Book{region: r, name: name}
 	b.holders.Store(new([]*Holder))
@@ -37,8 +35,8 @@ func (r *Region) NewBook(name string) *Book {
 	return b
 }
 
-// Close removes the book and its holders. Frames still held are an error that
-// names who has them, and the book stays. Closing again does nothing.
+// Close removes the book and its holders. If frames are still held, it returns an error that names
+// the holders, and the book stays. A second call does nothing.
 func (b *Book) Close() error {
 	for _, h := range *b.holders.Load() {
 		if h.held != 0 {
@@ -49,7 +47,7 @@ func (b *Book) Close() error {
 	return nil
 }
 
-// Region is where the book's frames lie.
+// Region returns the region of the book's frames.
 func (b *Book) Region() *Region { return b.region }
 
 // NewHolder adds a place where frames can be.
@@ -69,17 +67,16 @@ func (b *Book) NewHolder(owner Owner, name string) (*Holder, error) {
 
 func (b *Book) replaceHolders(hs []*Holder) { b.holders.Store(&hs) }
 
-// Name is the holder's name, for people.
+// Name returns the holder's name, for people.
 func (h *Holder) Name() string { return h.name }
 
 // Book returns the holder's book.
 func (h *Holder) Book() *Book { return h.book }
 
-// Held is the number of frames the holder has now.
+// Held returns the number of frames that the holder has now.
 func (h *Holder) Held() int64 { return h.held }
 
-// Close removes a holder that has no frames; if it has some they go to the pool
-// first, and their number is returned.
+// Close removes a holder. If it has frames, they go to the pool first. Close returns their number.
 func (h *Holder) Close() int64 {
 	n := h.Recall()
 	b, r := h.book, h.book.region
@@ -88,7 +85,7 @@ func (h *Holder) Close() int64 {
 	if !slices.Contains(*b.holders.Load(), h) {
 		return n
 	}
-	b.publish() // what it passed on and not published yet would be missing from Snapshot
+	b.publish() // otherwise Snapshot would miss frames passed on since the last Publish
 	if r.holders[h.id] == h {
 		r.holders[h.id] = nil
 	}
@@ -96,7 +93,7 @@ func (h *Holder) Close() int64 {
 	return n
 }
 
-// PassTo hands frames on to another holder of the same book.
+// PassTo passes frames to another holder of the same book.
 func (h *Holder) PassTo(to *Holder, fs []Frame) {
 	r := h.book.region
 	var n int64
@@ -109,9 +106,8 @@ func (h *Holder) PassTo(to *Holder, fs []Frame) {
 	to.held += n
 }
 
-// Take fills dst with frames of the pool, each of the full frame size, and
-// returns how many there were. It takes the pool's lock: for start, end and
-// fan-out, not for the steady state.
+// Take fills dst with frames of the pool, each of the full frame size, and returns how many there were. It
+// takes the pool's lock: use it at the start, at the end and for fan-out, but not in the steady state.
 func (h *Holder) Take(dst []Frame) int {
 	r := h.book.region
 	return h.take(dst, &r.pool.frames, r.frameSize)
@@ -135,7 +131,7 @@ func (h *Holder) take(dst []Frame, stack *[]uint64, length uint32) int {
 	return n
 }
 
-// Give puts frames back into the pool, under its lock.
+// Give returns frames to the pool. It takes the pool's lock.
 func (h *Holder) Give(fs []Frame) {
 	r := h.book.region
 	r.pool.mu.Lock()
@@ -148,9 +144,9 @@ func (h *Holder) Give(fs []Frame) {
 	h.book.publish()
 }
 
-// Recall puts every frame recorded under the holder back into the pool, also
-// those a dead device never returned, and says how many. It reads the whole
-// record: for Close only, when the device can no longer touch them.
+// Recall returns every frame recorded under the holder to the pool, and returns how many. That
+// includes frames that a dead device never returned. It reads the whole record. Call it only for
+// Close, when the device can no longer access the frames.
 func (h *Holder) Recall() int64 {
 	if h.held == 0 {
 		return 0
@@ -167,8 +163,7 @@ func (h *Holder) Recall() int64 {
 	return before - h.held
 }
 
-// Publish shows the book's counts to Snapshot. The worker calls it once per
-// round.
+// Publish publishes the book's counts to Snapshot. The worker calls it once per round.
 func (b *Book) Publish() { b.publish() }
 
 func (b *Book) publish() {

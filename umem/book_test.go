@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// worldOf opens a region with one book and a worker's and a device's holder.
+// worldOf opens a region with one book, and with holders of a worker and a device.
 func worldOf(t testing.TB, c Config) (r *Region, b *Book, worker, device *Holder) {
 	t.Helper()
 	r = openOrdinary(t, c)
@@ -48,7 +48,7 @@ func wantHeld(t testing.TB, h *Holder, n int64) {
 	}
 }
 
-// TestTakeAll empties the pool: every frame comes once, then none.
+// TestTakeAll: the pool gives every frame once, and then none.
 func TestTakeAll(t *testing.T) {
 	r, _, worker, _ := worldOf(t, Config{Size: 4 << 20, FrameSize: 2048, ExtentSize: 64 << 10, Extents: 8})
 	fs := make([]Frame, r.Frames()+1)
@@ -76,7 +76,7 @@ func TestTakeAll(t *testing.T) {
 	audit(t, r)
 }
 
-// TestGiveViews gives frames back by a view of their middle.
+// TestGiveViews: Give accepts a view of a frame's middle.
 func TestGiveViews(t *testing.T) {
 	r, _, worker, _ := worldOf(t, Config{Size: 4 << 20, Extents: 2})
 	one, ext := make([]Frame, 1), make([]Frame, 1)
@@ -105,7 +105,7 @@ func TestBookClose(t *testing.T) {
 	}
 	other := newHolder(t, r.NewBook("other"), OwnerNVMe)
 	got := take(t, other, 3)
-	if err := b.Close(); err != nil { // must not take other's number away
+	if err := b.Close(); err != nil { // must not remove the other book's ID
 		t.Fatal(err)
 	}
 	if c := audit(t, r); c.Of(OwnerNVMe) != 3 {
@@ -114,8 +114,8 @@ func TestBookClose(t *testing.T) {
 	other.Give(got)
 }
 
-// TestHolderClose closes a holder with frames in it, twice, and uses its number
-// for another.
+// TestHolderClose: Close of a holder returns its frames, a second Close does nothing, and another
+// holder can use its ID.
 func TestHolderClose(t *testing.T) {
 	r, b, worker, device := worldOf(t, Config{Size: 4 << 20, Extents: 1})
 	worker.PassTo(device, take(t, worker, 7))
@@ -145,8 +145,8 @@ func takeExtents(t testing.TB, h *Holder, n int) []Frame {
 	return fs
 }
 
-// TestHolderCloseUnpublished closes a holder that passed its frames on since the
-// last Publish: Snapshot must still add up.
+// TestHolderCloseUnpublished: if a holder closes that has passed frames on since the last Publish,
+// Snapshot still adds up.
 func TestHolderCloseUnpublished(t *testing.T) {
 	r, b, worker, device := worldOf(t, Config{Size: 1 << 20})
 	fs := take(t, worker, 10)
@@ -159,7 +159,7 @@ func TestHolderCloseUnpublished(t *testing.T) {
 	}
 }
 
-// TestRecall gets frames back of which only the record is left.
+// TestRecall: Recall returns frames that only the record still has.
 func TestRecall(t *testing.T) {
 	r, _, worker, device := worldOf(t, Config{Size: 8 << 20, Extents: 4})
 	kept := take(t, worker, 20)
@@ -215,7 +215,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestSide checks that each frame has an entry of its own and an extent one.
+// TestSide: each frame has its own Side, and an extent has one.
 func TestSide(t *testing.T) {
 	r := openOrdinary(t, Config{Size: 4 << 20, Extents: 2})
 	seen := make(map[*Side]uint64)

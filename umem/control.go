@@ -10,7 +10,7 @@ import (
 // ErrNoControl says that the control area is absent or has no room.
 var ErrNoControl = errors.New("the region's control area has no room")
 
-// control is the memory no registration reaches, and who has which part of it.
+// control is the memory that no registration reaches, and its pieces.
 type control struct {
 	mem   []byte
 	mu    sync.Mutex
@@ -25,10 +25,9 @@ type ControlPiece struct {
 	abandoned bool // under from.mu
 }
 
-// TakeControl gives size bytes of the control area, a multiple of the machine's
-// pages, that lie in one huge page if they fit one: kernels before 6.9 want a
-// ring's memory in one piece. The bytes are what the last user left. It may be
-// called from any goroutine; the error is ErrNoControl.
+// TakeControl returns size bytes of the control area, a multiple of the machine's page size. If they fit
+// one huge page, they are in one: kernels before 6.9 need a ring's memory in one piece. The bytes have the
+// values that the last user left. Any goroutine may call it. The error is ErrNoControl.
 func (r *Region) TakeControl(size uint64) (*ControlPiece, error) {
 	c := &r.control
 	c.mu.Lock()
@@ -46,8 +45,7 @@ func (r *Region) TakeControl(size uint64) (*ControlPiece, error) {
 	return p, nil
 }
 
-// inOnePage moves an offset on to the next huge page where size bytes would
-// otherwise lie in two.
+// inOnePage moves an offset to the next huge page if size bytes would otherwise be in two.
 func inOnePage(off, size uint64) uint64 {
 	page := Huge2M.Bytes()
 	if size <= page && off/page != (off+size-1)/page {
@@ -72,11 +70,11 @@ func (c *control) inUse() error {
 	return nil
 }
 
-// Memory is the piece's bytes, valid until Release.
+// Memory returns the piece's bytes, valid until Release.
 func (p *ControlPiece) Memory() []byte { return p.mem }
 
-// Release puts the piece back. Nothing, the kernel included, may use it any more.
-// Releasing again does nothing.
+// Release returns the piece. Neither the kernel nor anything else may use it afterwards. A second
+// call does nothing.
 func (p *ControlPiece) Release() {
 	p.from.mu.Lock()
 	defer p.from.mu.Unlock()
@@ -85,7 +83,7 @@ func (p *ControlPiece) Release() {
 	}
 }
 
-// Abandon marks the piece as unused by this process while the kernel may still have its pages
+// Abandon marks the piece as unused by this process although the kernel may still have its pages
 // pinned. It is not used again, and the region can be closed.
 func (p *ControlPiece) Abandon() {
 	p.from.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// openControl is a region with a control area and nothing else of note.
+// openControl opens a small region with a control area.
 func openControl(t testing.TB, control uint64) *Region {
 	t.Helper()
 	testenv.HugePages(t, 2<<20+control)
@@ -27,8 +27,8 @@ func openControl(t testing.TB, control uint64) *Region {
 	return r
 }
 
-// TestControlPieces takes and releases pieces at random and looks for any that
-// overlap, or a gap that was passed over.
+// TestControlPieces: pieces that are taken and released at random never overlap, and no gap that
+// fits is left out.
 func TestControlPieces(t *testing.T) {
 	region := openControl(t, 4<<20)
 	page := uint64(os.Getpagesize())
@@ -73,7 +73,8 @@ func TestControlPieces(t *testing.T) {
 	})
 }
 
-// TestCloseRefusesPieces: a region whose control area is in use stays mapped.
+// TestCloseRefusesPieces: Close refuses, and the region stays mapped, while a piece of its control
+// area is in use.
 func TestCloseRefusesPieces(t *testing.T) {
 	testenv.HugePages(t, 4<<20)
 	r, err := Open(Config{Size: 2 << 20, Control: 2 << 20})
@@ -93,7 +94,7 @@ func TestCloseRefusesPieces(t *testing.T) {
 		if err := r.Close(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Fatalf("closed with pieces of the control area taken: %v", err)
 		}
-		pieces[0].Memory()[0] = 1 // still there
+		pieces[0].Memory()[0] = 1 // still mapped
 	}
 	refuses("taken: 2")
 	pieces[1].Release()

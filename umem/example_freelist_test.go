@@ -21,7 +21,7 @@ func ExampleFreeList() {
 	// true 8192
 }
 
-// A packet of 5000 bytes lies in two frames.
+// A packet of 5000 bytes has two frames.
 func ExamplePacketLen() {
 	frames := []umem.Frame{{Len: 4096, Options: umem.More}, {Len: 904}, {Len: 60}}
 	fmt.Println(umem.PacketLen(frames))

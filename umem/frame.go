@@ -2,25 +2,24 @@ package umem
 
 import "golang.org/x/sys/unix"
 
-// Frame is a view of bytes in the region: Len bytes at Addr, which need not be
-// the start of the frame they lie in. It has the layout of struct xdp_desc
-// (include/uapi/linux/if_xdp.h) and holds no pointers. A Frame whose Addr lies among
-// the extents stands for the whole extent.
+// Frame is a view of bytes in the region: Len bytes at Addr, which need not be the start of their
+// frame. It has the layout of struct xdp_desc (include/uapi/linux/if_xdp.h) and contains no
+// pointers. A Frame whose Addr is in an extent stands for the whole extent.
 //
-// Whoever has been handed a Frame by a Port owns it until it passes it on; a copy
-// of the value is not a second owner.
+// The caller to which a Port returned a Frame owns it until it passes it on. A copy of the value is
+// not a second owner.
 type Frame struct {
 	Addr    uint64 // offset from the start of the region, in bytes
 	Len     uint32 // bytes
-	Options uint32 // low half the kernel's, high half ours
+	Options uint32 // low half the kernel's, high half this package's
 }
 
-// Option bits. The low sixteen are those of struct xdp_desc; ours are above and
-// are masked off before the kernel sees a descriptor.
+// Option bits. The low sixteen are those of struct xdp_desc. Those above belong to this package,
+// and are masked off before the kernel sees a descriptor.
 const (
-	// More marks a frame whose message goes on in the next one (XDP_PKT_CONTD).
+	// More marks a frame whose message continues in the next one (XDP_PKT_CONTD).
 	More = 1 << 0
-	// Failed marks a frame whose transfer did not succeed; see Frame.Err.
+	// Failed marks a frame whose transfer failed; see Frame.Err.
 	Failed = 1 << 31
 
 	// KernelOptions are the bits a device may pass to the kernel.
@@ -39,8 +38,8 @@ func (f Frame) WithError(errno unix.Errno) Frame {
 	return f
 }
 
-// Err returns why the frame's transfer failed, or nil. It does not allocate for
-// the errno values the kernel commonly returns.
+// Err returns why the frame's transfer failed, or nil. It does not allocate for errno values that
+// the kernel commonly returns.
 func (f Frame) Err() error {
 	if f.Options&Failed == 0 {
 		return nil
@@ -48,7 +47,7 @@ func (f Frame) Err() error {
 	return f.errno()
 }
 
-// errno returns the failure's errno, zero where there was none.
+// errno returns the failure's errno, zero if there was none.
 func (f Frame) errno() unix.Errno {
 	return unix.Errno(f.Options >> errnoShift & errnoMask)
 }

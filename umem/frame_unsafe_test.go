@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFrameIsXDPDesc checks the layout against struct xdp_desc.
+// TestFrameIsXDPDesc: Frame has the layout of struct xdp_desc.
 func TestFrameIsXDPDesc(t *testing.T) {
 	var f Frame
 	if unsafe.Sizeof(f) != unsafe.Sizeof(unix.XDPDesc{}) || unsafe.Offsetof(f.Len) != 8 || unsafe.Offsetof(f.Options) != 12 {
@@ -17,7 +17,7 @@ func TestFrameIsXDPDesc(t *testing.T) {
 	}
 }
 
-// TestErrorRoundTrip marks frames with every errno and looks at every other bit.
+// TestErrorRoundTrip: WithError and Err keep every errno, and change no other bit.
 func TestErrorRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Frame{rapid.Uint64().Draw(t, "addr"), rapid.Uint32().Draw(t, "len"), rapid.Uint32().Draw(t, "options")}

@@ -1,10 +1,10 @@
 package umem
 
-// FreeList holds free frames, last in first out: the next frame taken is the
-// one most likely to be in the CPU's cache. The zero value is empty.
+// FreeList has free frames, last in, first out: the next frame is the one most likely to be in the
+// CPU's cache. The zero value is empty.
 //
-// A FreeList is for one goroutine. It does not change who owns the frames; that
-// is the [Holder] that took them from the pool.
+// A FreeList is for one goroutine. It does not change the owner of the frames: that is the [Holder]
+// that took them from the pool.
 type FreeList struct{ frames []Frame }
 
 // NewFreeList returns a list of frames. It keeps the slice.
@@ -28,8 +28,8 @@ func (l *FreeList) Pop(dst []Frame) bool {
 	return true
 }
 
-// Top returns the n frames that were pushed last, or all if there are fewer. They
-// stay in the list. The slice is valid until the next call of Push or Drop.
+// Top returns the n frames that were pushed last, or all if there are fewer. They stay in the list.
+// The slice is valid until the next call of Push or Drop.
 func (l *FreeList) Top(n int) []Frame { return l.frames[max(0, len(l.frames)-n):] }
 
 // Drop removes the first used frames of Top(n): those a device has taken.
@@ -38,8 +38,7 @@ func (l *FreeList) Drop(n, used int) {
 	l.frames = l.frames[:len(l.frames)-len(top)+copy(top, top[used:])]
 }
 
-// ReleaseExcess gives up to n frames back to the pool that h took them from, and
-// returns how many.
+// ReleaseExcess gives up to n frames back to the pool from which h took them, and returns how many.
 func (l *FreeList) ReleaseExcess(n int, h *Holder) int {
 	n = max(0, min(n, len(l.frames)))
 	left := len(l.frames) - n

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFreeList compares a list with a slice in random steps.
+// TestFreeList: a list agrees with a slice after random steps.
 func TestFreeList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l FreeList
@@ -52,7 +52,7 @@ func TestFreeList(t *testing.T) {
 	})
 }
 
-// TestReleaseExcess gives frames back to the pool, and never more than there are.
+// TestReleaseExcess: ReleaseExcess gives frames back to the pool, and never more than there are.
 func TestReleaseExcess(t *testing.T) {
 	region, err := Open(Config{Size: 4 << 20, Pages: Ordinary})
 	if err != nil {
@@ -84,7 +84,7 @@ func TestReleaseExcess(t *testing.T) {
 	}
 }
 
-// TestPacketLen counts the frames and bytes of the first packet.
+// TestPacketLen: PacketLen returns the frames and bytes of the first packet.
 func TestPacketLen(t *testing.T) {
 	long := []Frame{{Len: 4096, Options: More}, {Len: 4096, Options: More}, {Len: 100}, {Len: 60}}
 	for from, want := range map[int][2]uint32{0: {3, 8292}, 1: {2, 4196}, 3: {1, 60}, 4: {0, 0}} {

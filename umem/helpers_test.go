@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// openOrdinary opens a region on ordinary pages, which every machine has, and
-// closes it at the end of the test.
+// openOrdinary opens a region on ordinary pages, which every machine has. The end of the test closes it.
 func openOrdinary(t testing.TB, c Config) *Region {
 	t.Helper()
 	c.Pages = Ordinary
@@ -36,7 +35,7 @@ func newHolder(t testing.TB, b *Book, o Owner) *Holder {
 	return h
 }
 
-// take takes n frames and fails when there are fewer.
+// take takes n frames and fails the test if there are fewer.
 func take(t testing.TB, h *Holder, n int) []Frame {
 	t.Helper()
 	fs := make([]Frame, n)
@@ -46,7 +45,7 @@ func take(t testing.TB, h *Holder, n int) []Frame {
 	return fs
 }
 
-// audit fails the test when the records disagree, and returns the counts.
+// audit fails the test if the records disagree, and returns the counts.
 func audit(t testing.TB, r *Region) Count {
 	t.Helper()
 	c, err := r.Audit()
@@ -56,7 +55,7 @@ func audit(t testing.TB, r *Region) Count {
 	return c
 }
 
-// wantError checks that the error is there and its text has every part.
+// wantError checks that there is an error and its text contains every part.
 func wantError(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {

@@ -31,7 +31,7 @@ func TestGivingTwice(t *testing.T) {
 	mustPanic(t, "frame at 0x0 belongs to the pool, not to book worker", func() { worker.Give(fs) })
 }
 
-// TestLockSurvivesPanic checks that a panic under the pool's lock releases it.
+// TestLockSurvivesPanic: a panic under the pool's lock releases the lock.
 func TestLockSurvivesPanic(t *testing.T) {
 	r, _, worker, _ := worldOf(t, Config{Size: 2 << 20})
 	mustPanic(t, "belongs to the pool", func() { worker.Give([]Frame{{Addr: 0}}) })

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// layout is where frames and extents lie. All sizes are bytes; frames come
-// first, extents end where the region ends.
+// layout describes where frames and extents are. All sizes are in bytes. Frames come first; extents
+// end where the region ends.
 type layout struct {
 	size       uint64
 	frameSize  uint32
@@ -17,9 +17,9 @@ type layout struct {
 	extents    uint64
 }
 
-// maxBuffer is the most io_uring registers as one buffer: io_buffer_validate in
-// the kernel's io_uring/rsrc.c. Extents are powers of two no larger than this and
-// aligned to their size, so none straddles two buffers.
+// maxBuffer is the largest buffer that io_uring registers: io_buffer_validate in the kernel's
+// io_uring/rsrc.c. Extents are powers of two of at most this size and aligned to their size, so
+// none is in two buffers.
 const maxBuffer = 1 << 30
 
 // maxSize is the largest region: half of a 47-bit address space.
@@ -78,7 +78,7 @@ func (l *layout) total() int64 {
 	return int64(l.frames) + int64(l.extents)*l.framesPerExtent()
 }
 
-// record is the number of the record that holds addr's owner.
+// record returns the index of the record with addr's owner.
 func (l *layout) record(addr uint64) uint64 {
 	if l.isExtent(addr) {
 		addr = l.extentOf(addr)
@@ -86,7 +86,7 @@ func (l *layout) record(addr uint64) uint64 {
 	return addr >> l.shift
 }
 
-// units is how many frames change hands when the frame at addr does.
+// units returns how many frames change owner when the frame at addr does.
 func (l *layout) units(addr uint64) int64 {
 	if l.isExtent(addr) {
 		return l.framesPerExtent()

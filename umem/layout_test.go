@@ -18,7 +18,7 @@ func drawConfig(t *rapid.T) Config {
 	}
 }
 
-// TestLayoutProperties checks every layout that newLayout allows.
+// TestLayoutProperties: every layout that newLayout allows is consistent.
 func TestLayoutProperties(t *testing.T) {
 	allowed := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -34,7 +34,7 @@ func TestLayoutProperties(t *testing.T) {
 	})
 	least := 20
 	if testing.Short() {
-		least = 1 // of the twenty drawn then
+		least = 1 // of the twenty that are then drawn
 	}
 	if allowed < least {
 		t.Fatalf("only %d of the layouts drawn were allowed: the test says little", allowed)
@@ -53,8 +53,8 @@ func checkSize(t *rapid.T, c Config, l layout) {
 	}
 }
 
-// checkBorders checks that no frame or extent straddles two buffers of 1 GiB, at
-// every multiple of 1 GiB, the ends and some places in between.
+// checkBorders checks that no frame or extent is in two buffers of 1 GiB, at every multiple of 1
+// GiB, at the ends and at some places in between.
 func checkBorders(t *rapid.T, l layout) {
 	addrs := []uint64{0, l.extentBase - 1, rapid.Uint64Range(0, l.extentBase-1).Draw(t, "addr")}
 	for at := uint64(maxBuffer); at < l.size; at += maxBuffer {
@@ -77,7 +77,7 @@ func checkBorders(t *rapid.T, l layout) {
 	}
 }
 
-// checkCounting checks that units and records belong to frames one to one.
+// checkCounting checks that units and records correspond to frames one to one.
 func checkCounting(t *rapid.T, l layout) {
 	if want := int64(l.frames) + int64(l.extents)*int64(l.extentSize/uint64(l.frameSize)); l.total() != want {
 		t.Fatalf("the layout counts %d frames, want %d", l.total(), want)
@@ -95,7 +95,7 @@ func checkCounting(t *rapid.T, l layout) {
 	}
 }
 
-// TestLayoutAbove4GiB pins the numbers of a region of 5 GiB.
+// TestLayoutAbove4GiB: a region of 5 GiB has the expected layout.
 func TestLayoutAbove4GiB(t *testing.T) {
 	l, err := newLayout(Config{Size: 5 << 30, FrameSize: 4096, ExtentSize: 1 << 20, Extents: 256})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestLayoutAbove4GiB(t *testing.T) {
 	}
 }
 
-// TestPoolAbove4GiB checks the addresses that a pool of 5 GiB hands out.
+// TestPoolAbove4GiB: the pool of a region of 5 GiB returns the right addresses.
 func TestPoolAbove4GiB(t *testing.T) {
 	l, err := newLayout(Config{Size: 5 << 30, FrameSize: 4096, ExtentSize: 1 << 30, Extents: 2})
 	if err != nil {

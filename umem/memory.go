@@ -19,7 +19,7 @@ type part struct {
 	node  *int
 }
 
-// parts are the mappings of a region with that layout: one or two.
+// parts returns the mappings of a region with that layout: one or two.
 func (c Config) parts(l layout) []part {
 	all := []part{{"unifiedd-region", l.size, c.Pages, c.Node}}
 	if c.Control == 0 {
@@ -61,9 +61,8 @@ func (p PageSize) memfdFlags() int {
 	return unix.MFD_HUGETLB | unix.MFD_HUGE_2MB
 }
 
-// open maps a fresh memfd: shared, populated, locked, neither inherited over fork nor in
-// core dumps, on the node if one is given. The memfd's descriptor is closed again; the
-// mapping keeps the memory.
+// open maps a fresh memfd: shared, populated and locked, neither inherited over fork nor in core dumps, on
+// the node if one is given. It closes the memfd's descriptor; the mapping keeps the memory.
 func (p part) open() ([]byte, error) {
 	f, err := p.file()
 	if err != nil {
@@ -84,11 +83,11 @@ func (p part) mmap(f *os.File) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, int(p.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// lateFree is how long a region that needs free huge pages waits for them: the kernel
-// frees those of a process that ended only after a while.
+// lateFree is how long a region waits for free huge pages: the kernel frees those of a process that
+// has ended some time later.
 const lateFree = 2 * time.Second
 
-// mapRetry maps the memfd, trying again while huge pages are short.
+// mapRetry maps the memfd. It retries while huge pages are short.
 func (p part) mapRetry(f *os.File) ([]byte, error) {
 	deadline := time.Now().Add(lateFree)
 	for {
@@ -116,7 +115,7 @@ func (p part) settle(b []byte) error {
 	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil {
 		return p.explainPopulate(err)
 	}
-	if p.pages != Ordinary { // hugetlb pages are never swapped; mlock passes them over
+	if p.pages != Ordinary { // hugetlb pages are never swapped, and mlock skips them
 		return nil
 	}
 	if err := unix.Mlock(b); err != nil {
@@ -125,7 +124,7 @@ func (p part) settle(b []byte) error {
 	return nil
 }
 
-// explainMap tells what to do when the kernel has no memory for the mapping.
+// explainMap adds what to do if the kernel has no memory for the mapping.
 func (p part) explainMap(err error) error {
 	if p.pages == Ordinary || !errors.Is(err, unix.ENOMEM) {
 		return fmt.Errorf("map %d bytes on %v: %w", p.size, p.pages, err)
@@ -139,7 +138,7 @@ func (p part) explainMap(err error) error {
 		p.size, pages, p.pages, free, err, total+pages-min(free, pages), p.pages.huge().Dir(-1))
 }
 
-// explainPopulate tells what to do when pages are there but not where bound.
+// explainPopulate adds what to do if there are pages, but not on the requested node.
 func (p part) explainPopulate(err error) error {
 	if p.node == nil || p.pages == Ordinary {
 		return fmt.Errorf("populate the region on %v: %w", p.pages, err)

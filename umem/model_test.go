@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBooksAgainstModel does random things to books and compares every count
-// with a list of who should have which frame.
+// TestBooksAgainstModel: after random operations on books every count agrees with a list of the
+// frames that each holder should have.
 func TestBooksAgainstModel(t *testing.T) {
 	r := openOrdinary(t, Config{Size: 2 << 20, ExtentSize: 16 << 10, Extents: 8})
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,7 +30,7 @@ func TestBooksAgainstModel(t *testing.T) {
 	})
 }
 
-// model is the frames each holder should have.
+// model has the frames that each holder should have.
 type model struct {
 	region  *Region
 	holders []*Holder
@@ -68,7 +68,7 @@ func (m *model) takeExtents(t *rapid.T) {
 	m.frames[h] = append(m.frames[h], fs[:h.TakeExtents(fs)]...)
 }
 
-// remove takes some frames off a holder's list.
+// remove removes some frames from a holder's list.
 func (m *model) remove(t *rapid.T, h *Holder) []Frame {
 	n := rapid.IntRange(0, len(m.frames[h])).Draw(t, "frames")
 	fs := m.frames[h][:n:n]
@@ -100,7 +100,7 @@ func (m *model) recall(t *rapid.T) {
 	delete(m.frames, h)
 }
 
-// renew closes a holder, frames and all, and opens one like it.
+// renew closes a holder that has frames, and opens one like it.
 func (m *model) renew(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.holders)-1).Draw(t, "holder")
 	h := m.holders[i]
@@ -148,8 +148,8 @@ func (m *model) close(t *rapid.T) {
 	}
 }
 
-// TestSnapshotAddsUp takes snapshots while several threads take, pass, publish
-// and give frames, and open and close holders.
+// TestSnapshotAddsUp: a snapshot adds up while several threads take, pass, publish and give frames,
+// and open and close holders.
 func TestSnapshotAddsUp(t *testing.T) {
 	r := openOrdinary(t, Config{Size: 8 << 20, ExtentSize: 64 << 10, Extents: 16})
 	var stop atomic.Bool
@@ -181,7 +181,7 @@ func anyNegative(c Count) bool {
 	return false
 }
 
-// churn is a worker with two devices, one of which comes and goes.
+// churn runs a worker with two devices. One of them is closed and opened again and again.
 func churn(t *testing.T, b *Book, random *rand.Rand, stop *atomic.Bool) {
 	worker, err1 := b.NewHolder(OwnerWorker, "worker")
 	device, err2 := b.NewHolder(OwnerXDP, "device")

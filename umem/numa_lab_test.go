@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestNUMARegion has regions on each node of the guest, and reads in the kernel's account
-// of the process that all their pages are there.
+// TestNUMARegion: all pages of a region for a node are on that node, according to the kernel's
+// account of the process.
 func TestNUMARegion(t *testing.T) {
 	for _, node := range numa.Nodes() {
 		for _, pages := range []PageSize{Huge2M, Ordinary} {
@@ -38,7 +38,7 @@ func TestNUMARegion(t *testing.T) {
 	}
 }
 
-// accounted is what /proc/self/numa_maps says of a mapping: "N1=8", pages by node.
+// accounted returns what /proc/self/numa_maps says of a mapping: "N1=8", pages by node.
 func accounted(t *testing.T, memory []byte) string {
 	t.Helper()
 	f, err := os.Open("/proc/self/numa_maps")
@@ -61,7 +61,7 @@ func accounted(t *testing.T, memory []byte) string {
 	return strings.Join(found, " ")
 }
 
-// TestNUMARefused asks for a node that is not there, and for one without huge pages.
+// TestNUMARefused: Open refuses a node that does not exist, and one without huge pages.
 func TestNUMARefused(t *testing.T) {
 	testenv.Leaks(t)
 	all := numa.Nodes()

@@ -14,8 +14,7 @@ const (
 	bitsPerWord = 64
 )
 
-// bind makes every page of b come from one NUMA node. The mask is read by the
-// kernel during the call only.
+// bind makes every page of b come from one NUMA node. The kernel reads the mask only during the call.
 func bind(b []byte, node int) error {
 	if node < 0 || node >= maxNodes {
 		return fmt.Errorf("there is no node %d: %w", node, unix.EINVAL)
@@ -30,11 +29,10 @@ func bind(b []byte, node int) error {
 	return nil
 }
 
-// placementBatch is of how many pages one call asks.
+// placementBatch is the number of pages that one call asks about.
 const placementBatch = 1024
 
-// Placement counts the region's bytes by the NUMA node they really lie on, as
-// move_pages(2) tells it.
+// Placement counts the region's bytes by the NUMA node where they really are, according to move_pages(2).
 func (r *Region) Placement() (map[int]uint64, error) {
 	where := make(map[int]uint64)
 	page := r.pages.Bytes()
@@ -53,8 +51,8 @@ func addPlacement(where map[int]uint64, memory []byte, page uint64) error {
 	var status [placementBatch]int32
 	n := uint64(len(memory)) / page
 	for i := range n {
-		// Sound: addresses in a mapping, which the heap does not move; the kernel reads them
-		// during the call only.
+		// Sound: these are addresses in a mapping, which the heap does not move. The kernel reads
+		// them only during the call.
 		addrs[i] = uintptr(unsafe.Pointer(&memory[i*page]))
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(n), uintptr(unsafe.Pointer(&addrs)), 0, uintptr(unsafe.Pointer(&status)), 0)

@@ -48,8 +48,8 @@ func TestOpenOrdinaryPages(t *testing.T) {
 	checkControl(t, r)
 }
 
-// TestOpenGiantPages opens a region on a page of 1 GiB. The machine may have none, or no piece
-// of memory that large any more: both are errors that say so.
+// TestOpenGiantPages: a region opens on a page of 1 GiB. The machine may have none, or no
+// contiguous memory of that size any longer. Open reports both as errors.
 func TestOpenGiantPages(t *testing.T) {
 	testenv.Long(t, "pages of 1 GiB take a while to find")
 	testenv.Root(t)
@@ -81,7 +81,7 @@ func TestOpenGiantPages(t *testing.T) {
 	checkControl(t, r)
 }
 
-// noGiantPages checks what is said where the machine has no pages of 1 GiB.
+// noGiantPages checks the error on a machine without pages of 1 GiB.
 func noGiantPages(t *testing.T, c Config) {
 	t.Helper()
 	_, err1 := Open(c)
@@ -95,13 +95,13 @@ func noGiantPages(t *testing.T, c Config) {
 	}
 }
 
-// TestWithoutGiantPages runs the tests of such pages as on a machine that has none.
+// TestWithoutGiantPages: the tests of such pages pass as on a machine without them.
 func TestWithoutGiantPages(t *testing.T) {
 	testenv.WithoutGiantPages(t, "TestOpenGiantPages", "TestAllocateTooMuch")
 }
 
-// checkMemory checks that all of the region can be written, has been populated,
-// and is mapped with the flags that every region has and one more.
+// checkMemory checks that all of the region is writable and populated, and is mapped with the flags
+// that every region has and one more.
 func checkMemory(t *testing.T, r *Region, more string) {
 	t.Helper()
 	if uint64(len(r.Data())) != r.Size() {
@@ -121,7 +121,7 @@ func checkMemory(t *testing.T, r *Region, more string) {
 	}
 }
 
-// checkControl checks that the control area is apart from the data.
+// checkControl checks that the control area is separate from the data.
 func checkControl(t *testing.T, r *Region) {
 	t.Helper()
 	if len(r.Control()) == 0 || len(r.Control())%hugePage != 0 {
@@ -152,7 +152,7 @@ type mapping struct {
 	flags    []string
 }
 
-// mappingOf finds the mapping in which b begins.
+// mappingOf finds the mapping that contains the start of b.
 func mappingOf(t *testing.T, b []byte) mapping {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/smaps")
@@ -210,8 +210,8 @@ func TestOpenOnMissingNode(t *testing.T) {
 	}
 }
 
-// TestOpenWithoutHugePages asks for more pages than any machine has and checks
-// the number in the command that the error tells.
+// TestOpenWithoutHugePages: if more pages are requested than any machine has, the command in the
+// error has the right number.
 func TestOpenWithoutHugePages(t *testing.T) {
 	testenv.OnMachine(t, "huge pages")
 	testenv.Leaks(t)
@@ -234,7 +234,7 @@ func TestOpenWithoutHugePages(t *testing.T) {
 		if m[1] == fmt.Sprint(total+need-free) {
 			return
 		}
-		if tries == 5 { // others may have reserved pages in between, but not each time
+		if tries == 5 { // other processes may reserve pages in between, but not each time
 			t.Fatalf("error %q: want %d, with %d pages of which %d are free", err, total+need-free, total, free)
 		}
 	}
@@ -279,7 +279,7 @@ func TestCloseWhileRegistered(t *testing.T) {
 	}
 }
 
-// TestBytesOutside reads outside the region, where only a panic is safe.
+// TestBytesOutside: Bytes panics outside the region.
 func TestBytesOutside(t *testing.T) {
 	r := openOrdinary(t, Config{Size: 2 << 20})
 	for _, f := range []Frame{{Addr: 2 << 20, Len: 1}, {Addr: 2<<20 - 1, Len: 2}, {Addr: math.MaxUint64, Len: 2}, {Addr: 1 << 63, Len: 0}} {
@@ -290,7 +290,7 @@ func TestBytesOutside(t *testing.T) {
 	}
 }
 
-// mustPanic checks that f panics with a text that has every part.
+// mustPanic checks that f panics with that text.
 func mustPanic(t *testing.T, text string, f func()) {
 	t.Helper()
 	defer func() {

@@ -1,6 +1,6 @@
 package umem
 
-// Owner is a kind of holder, the label under which frames are counted.
+// Owner is a kind of holder. Frames are counted by it.
 type Owner uint8
 
 const (

@@ -15,12 +15,12 @@ const (
 	Huge2M PageSize = iota
 	// Huge1G is 1 GiB huge pages, which not every processor has.
 	Huge1G
-	// Ordinary is the machine's base pages, locked in memory. Slower for every
-	// device; only for machines without huge pages.
+	// Ordinary is the machine's base pages, locked in memory. They are slower for every device, and
+	// only for machines without huge pages.
 	Ordinary
 )
 
-// Bytes is the size of one page.
+// Bytes returns the size of one page.
 func (p PageSize) Bytes() uint64 {
 	switch p {
 	case Huge1G:
@@ -38,12 +38,12 @@ func (p PageSize) String() string {
 	return p.huge().String()
 }
 
-// huge is the size of the kernel's huge pages. The pages are not ordinary.
+// huge returns the size of the kernel's huge pages. p must not be Ordinary.
 func (p PageSize) huge() hugetlb.Size { return hugetlb.Size(p.Bytes()) }
 
-// FreePages returns how many huge pages of the size are free, not counting those
-// promised to a mapping already, and how many there are, on one NUMA node or
-// (node < 0) on the machine. Of a node the kernel does not say what is promised.
+// FreePages returns how many huge pages of the size are free, without those promised to a mapping,
+// and how many there are. It counts on one NUMA node or, if node < 0, on the machine. For a single
+// node the kernel does not report how many are promised.
 func FreePages(p PageSize, node int) (free, total uint64, err error) {
 	if p == Ordinary {
 		return 0, 0, fmt.Errorf("count huge pages: %v are not reserved", p)
@@ -54,17 +54,17 @@ func FreePages(p PageSize, node int) (free, total uint64, err error) {
 	return free, total, nil
 }
 
-// Need is huge pages that a region takes.
+// Need is a number of huge pages that a region takes.
 type Need struct {
 	Pages PageSize
 	Node  int    // NUMA node; negative: any
-	Bytes uint64 // how much memory, rounded up to whole pages
+	Bytes uint64 // amount of memory, rounded up to whole pages
 }
 
-// Count is the number of pages.
+// Count returns the number of pages.
 func (n Need) Count() uint64 { return n.Pages.huge().Pages(n.Bytes) }
 
-// Needs is which huge pages a region takes: its own, and 2 MiB pages for the control area
+// Needs returns which huge pages a region takes: its own, and 2 MiB pages for the control area
 // beside it. A region on ordinary pages takes none.
 func (c Config) Needs() []Need {
 	node := -1

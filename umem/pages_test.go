@@ -17,14 +17,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestAllocateIsExact allocates more pages than are free, on the machine and on node 0, and
-// gives them back, twice, which is once.
+// TestAllocateIsExact: if more pages are needed than are free, on the machine or on node 0,
+// Allocate adds exactly those, and GiveBack removes exactly those. A second GiveBack does nothing.
 func TestAllocateIsExact(t *testing.T) {
 	testenv.Root(t)
 	node := 0
 	for _, on := range []*int{nil, &node} {
 		var before, during, after uint64
-		for range 5 { // others may change the reservation in between, but not each time
+		for range 5 { // other processes may change the reservation in between, but not each time
 			before, during, after = allocateThree(t, on)
 			if during > before && during <= before+8 && after == before {
 				break
@@ -63,7 +63,7 @@ func mustAllocate(t *testing.T, c Config) *Memory {
 	return m
 }
 
-// TestAllocateWaits: who allocates waits for who allocates already.
+// TestAllocateWaits: a process that allocates waits for another one that already does.
 func TestAllocateWaits(t *testing.T) {
 	testenv.Root(t)
 	unlock, err := hugetlb.Lock()
@@ -87,8 +87,8 @@ func TestAllocateWaits(t *testing.T) {
 	}
 }
 
-// TestOpenAllocated opens a region on memory that was allocated, which is released then, and
-// refuses memory that is not what the configuration wants.
+// TestOpenAllocated: Open uses and releases allocated memory, and refuses memory that does not fit
+// the configuration.
 func TestOpenAllocated(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -120,8 +120,8 @@ func TestOpenAllocated(t *testing.T) {
 	wantError(t, err, "map unifiedd-region: the memory that was allocated for it is 4194304 bytes in pages of 4 KiB, and it wants 4194304 bytes on 2 MiB huge pages")
 }
 
-// TestOpenInherited opens a region in another process, without the rights to reserve, when no
-// other page is free.
+// TestOpenInherited: another process without the right to reserve can open a region on inherited
+// memory, when no other page is free.
 func TestOpenInherited(t *testing.T) {
 	testenv.Root(t)
 	c := Config{Size: 4 << 20, Control: 1}
@@ -138,9 +138,9 @@ func TestOpenInherited(t *testing.T) {
 	}
 }
 
-// allocator is set in the environment of a process that allocates and opens a region at the
-// time its standard input ends, and says how it went; thief of one that takes
-// pages which others have reserved.
+// allocator is set in the environment of a process that allocates and opens a region when its
+// standard input ends, and prints the result. thief is set in that of a process that takes pages
+// which others have reserved.
 const allocator, thief = "UMEM_ALLOCATOR", "UMEM_THIEF"
 
 func TestMain(m *testing.M) {
@@ -168,9 +168,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAllocateTogether has processes allocate at the same moment, alone and beside a program
-// that takes free pages and gives them back: each gets what it needs, and nothing stays
-// reserved.
+// TestAllocateTogether: processes that allocate at the same moment all get what they need, alone
+// and beside a program that takes free pages and gives them back. Nothing stays reserved.
 func TestAllocateTogether(t *testing.T) {
 	testenv.Root(t)
 	for _, beside := range []bool{false, true} {
@@ -204,7 +203,7 @@ func allocateTogether(t *testing.T, beside bool) {
 	}
 	r.Close()
 	time.Sleep(100 * time.Millisecond)
-	w.Close() // and they all go
+	w.Close() // all of them start now
 	for _, p := range all {
 		if err := p.Wait(); err != nil {
 			t.Errorf("beside another %v: %v: %s", beside, err, p.said.String())
@@ -221,8 +220,8 @@ func mustFree(t *testing.T, node int) (free, total uint64) {
 	return free, total
 }
 
-// TestAllocateTooMuch asks for more than the machine has, in pages of either size: nothing may
-// remain. Where there are no pages of 1 GiB, that is what the error says.
+// TestAllocateTooMuch: if more is requested than the machine has, in pages of either size, Allocate
+// leaves nothing reserved. On a machine without pages of 1 GiB the error says so.
 func TestAllocateTooMuch(t *testing.T) {
 	testenv.Root(t)
 	var info unix.Sysinfo_t
@@ -235,7 +234,7 @@ func TestAllocateTooMuch(t *testing.T) {
 			noGiantPages(t, c)
 			continue
 		}
-		if p == Huge2M { // the kernel would look through all its memory
+		if p == Huge2M { // the kernel would search all its memory
 			c.Size = math.MaxUint64
 			_, err := Allocate(c)
 			wantError(t, err, "allocate region: region size")
@@ -256,13 +255,14 @@ func TestAllocateTooMuch(t *testing.T) {
 	}
 }
 
-// TestAllocateAsUser: who may not reserve takes pages that are free, and is told the rest.
+// TestAllocateAsUser: a user who may not reserve gets free pages. If there are too few, the error
+// says what is missing.
 func TestAllocateAsUser(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 4<<20)
 	done := make(chan error, 2)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: its user is another one
+		runtime.LockOSThread() // never unlocked: the thread has another user
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
 			done <- errno
 			return

@@ -2,16 +2,15 @@ package umem
 
 import "sync"
 
-// pool has the frames and extents nobody uses, as two stacks of addresses. Its
-// lock also orders transfers between books, so that a Snapshot taken under it
-// adds up.
+// pool has the frames and extents that no holder has, as two stacks of addresses. Its lock also
+// orders transfers between books, so that a Snapshot taken under it adds up.
 type pool struct {
 	mu      sync.Mutex
 	frames  []uint64
 	extents []uint64
 }
 
-// fill stacks every frame and extent so that they are taken in ascending order.
+// fill pushes every frame and extent so that they are taken in ascending order.
 func (p *pool) fill(l layout) {
 	p.frames = make([]uint64, 0, l.frames)
 	for i := l.frames; i > 0; i-- {
@@ -34,8 +33,8 @@ func pop(stack *[]uint64, dst []Frame, length uint32) int {
 	return n
 }
 
-// push puts the frame or extent that holds addr back. The stacks have room for
-// everything, so this never allocates.
+// push returns the frame or extent that contains addr. The stacks have room for everything, so this
+// never allocates.
 func (p *pool) push(l *layout, addr uint64) {
 	if l.isExtent(addr) {
 		p.extents = append(p.extents, l.extentOf(addr))
@@ -44,7 +43,7 @@ func (p *pool) push(l *layout, addr uint64) {
 	p.frames = append(p.frames, addr&^uint64(l.frameSize-1))
 }
 
-// held is the number of frames in the pool, those of extents included.
+// held returns the number of frames in the pool, including those of extents.
 func (p *pool) held(l *layout) int64 {
 	return int64(len(p.frames)) + int64(len(p.extents))*l.framesPerExtent()
 }

@@ -29,14 +29,13 @@ type Port interface {
 	// where they are.
 	Kick() error
 
-	// FD is a descriptor that polls readable when Recv or Reap may have frames.
+	// FD returns a descriptor that polls readable when Recv or Reap may have frames.
 	FD() int
 
 	// Limits returns what the port accepts.
 	Limits() Limits
 
-	// Close stops the device and gives every frame it holds to the pool. It may be
-	// called again and then does nothing.
+	// Close stops the device and gives every frame that it holds to the pool. A second call does nothing.
 	Close() error
 }
 

@@ -8,7 +8,7 @@ import (
 // poolID is the holder number of the pool.
 const poolID = 0
 
-// newHolderID finds a free holder number; the pool's lock is held.
+// newHolderID finds a free holder number. The caller holds the pool's lock.
 func (r *Region) newHolderID() (uint16, error) {
 	for id := 1; id < len(r.holders); id++ {
 		if r.holders[id] == nil {
@@ -47,8 +47,8 @@ func (r *Region) pass(to uint16, fs []Frame) (n int64) {
 	}
 }
 
-// passFrames moves the records of fs up to the first extent and returns how many
-// those are. It is a loop without calls, for the compiler to keep in registers.
+// passFrames moves the records of fs up to the first extent and returns how many those are. The
+// loop has no calls, so that the compiler can keep it in registers.
 func (r *Region) passFrames(to uint16, fs []Frame) int {
 	records, base, shift := r.records, r.extentBase, r.shift&63
 	for i := range fs {
@@ -83,10 +83,9 @@ func (r *Region) holderName(id uint16) string {
 	return "a closed holder"
 }
 
-// eachRecord calls f with the first address and holder of every frame and
-// extent. Other threads may be passing frames of theirs meanwhile: a record is two
-// bytes and changes only between other holders, so either value read says that
-// the frame is not the caller's; hence no race detector here.
+// eachRecord calls f with the first address and holder of every frame and extent. Other threads may
+// pass their frames during the call. A record is two bytes and changes only between other holders. So
+// both the old and the new value say that the frame is not the caller's. Hence no race detector here.
 //
 //go:norace
 func (r *Region) eachRecord(f func(addr uint64, id uint16)) {
@@ -99,8 +98,7 @@ func (r *Region) eachRecord(f func(addr uint64, id uint16)) {
 	}
 }
 
-// poison fills a released frame in builds that check invariants, so that a use
-// after release shows.
+// poison fills a released frame in builds that check invariants, so that a use after release is visible.
 func (r *Region) poison(addr uint64) {
 	if !Invariants {
 		return
@@ -117,7 +115,7 @@ func (r *Region) poison(addr uint64) {
 	}
 }
 
-// dropBook forgets a book that holds no frames.
+// dropBook removes a book that has no frames.
 func (r *Region) dropBook(b *Book) {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()

@@ -7,20 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config says what region to open. The zero value of every field but Size has a
-// meaning.
+// Config says what region to open. The zero value of every field but Size is valid.
 type Config struct {
 	Size       uint64   // bytes of frames and extents together, rounded up to whole pages
 	Pages      PageSize // default Huge2M
 	FrameSize  uint32   // 2048 or 4096; default 4096
 	ExtentSize uint64   // bytes, a power of two up to 1 GiB; default 1 MiB
-	Extents    uint64   // how many extents end the region; default none
+	Extents    uint64   // number of extents at the end of the region; default none
 	Control    uint64   // bytes of control area, rounded up to whole 2 MiB pages; default none
-	Node       *int     // NUMA node all pages must lie on; nil: wherever the kernel likes
+	Node       *int     // NUMA node of all pages; nil: the kernel chooses
 	Memory     *Memory  // on huge pages: what Allocate made with this configuration; nil: free pages
 }
 
-// Region is the memory every device shares. Create one with Open.
+// Region is the memory that all devices share. Create one with Open.
 type Region struct {
 	layout
 	pages      PageSize
@@ -35,11 +34,10 @@ type Region struct {
 	registered registrations
 }
 
-// Open maps a region, populates and pins it, and puts every frame into the pool.
-// Huge pages that are missing are an error that names the command to reserve
-// them; a predecessor's that the kernel is still freeing are waited for, for up to
-// two seconds. Memory that was allocated before is released, also with an error. The
-// caller closes the region.
+// Open maps a region, populates and pins it, and puts every frame into the pool. If huge pages are
+// missing, the error names the command to reserve them. Open waits up to two seconds for pages that
+// the kernel is still freeing after an earlier process. It releases Config.Memory, also on an
+// error. The caller closes the region.
 func Open(c Config) (*Region, error) {
 	if c.Memory != nil {
 		defer c.Memory.Release()
@@ -68,8 +66,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// mapParts maps the data, and the control area if there is one. That is its own mapping,
-// so that no address in a descriptor, ours or a peer's, can name it.
+// mapParts maps the data, and the control area if there is one. The control area has its own
+// mapping, so that no address in a descriptor, ours or a peer's, can name it.
 func (r *Region) mapParts(c Config) error {
 	places := []*[]byte{&r.data, &r.control.mem}
 	for n, p := range c.parts(r.layout) {
@@ -89,11 +87,10 @@ func (r *Region) mapParts(c Config) error {
 	return nil
 }
 
-// Close unmaps the region. It refuses, and changes nothing, while a device has
-// the region registered, or a piece of the control area is taken. Closing again does
-// nothing.
+// Close unmaps the region. It refuses, and changes nothing, while a device has the region
+// registered or a piece of the control area is taken. A second call does nothing.
 func (r *Region) Close() error {
-	if err := r.control.inUse(); err != nil && len(r.Registered()) == 0 { // else that says more
+	if err := r.control.inUse(); err != nil && len(r.Registered()) == 0 { // otherwise that error says more
 		return err
 	}
 	if done, err := r.registered.close(); done || err != nil {
@@ -110,16 +107,15 @@ func (r *Region) Close() error {
 	return nil
 }
 
-// Data is the memory devices register: all frames, then all extents. It is valid
-// until Close.
+// Data returns the memory that devices register: all frames, then all extents. It is valid until Close.
 func (r *Region) Data() []byte { return r.data }
 
-// Control is the memory for rings and tables that no device may reach through a
-// frame address, nil if none was asked for. It is valid until Close.
+// Control returns the memory for rings and tables that no device may reach through a frame address.
+// It is nil if the configuration has none, and valid until Close.
 func (r *Region) Control() []byte { return r.control.mem }
 
-// Buffers cuts Data into pieces of at most 1 GiB, the most io_uring registers as
-// one buffer. No frame or extent lies in two.
+// Buffers splits Data into pieces of at most 1 GiB, the largest buffer that io_uring registers. No
+// frame or extent is in two.
 func (r *Region) Buffers() [][]byte {
 	var out [][]byte
 	for rest := r.data; len(rest) > 0; {
@@ -130,33 +126,33 @@ func (r *Region) Buffers() [][]byte {
 	return out
 }
 
-// Bytes is the memory a frame views. It panics when the view leaves the region.
-// The slice is the caller's for as long as the frame is.
+// Bytes returns the memory of a frame's view. It panics if the view leaves the region. The caller
+// owns the slice as long as it owns the frame.
 func (r *Region) Bytes(f Frame) []byte { return r.At(f.Addr, uint64(f.Len)) }
 
-// At is n bytes of the region from addr. It panics outside the region.
+// At returns n bytes of the region from addr. It panics outside the region.
 func (r *Region) At(addr, n uint64) []byte { return r.data[addr : addr+n : addr+n] }
 
-// FrameSize is the size of a frame in bytes.
+// FrameSize returns the size of a frame in bytes.
 func (r *Region) FrameSize() uint32 { return r.frameSize }
 
-// ExtentSize is the size of an extent in bytes.
+// ExtentSize returns the size of an extent in bytes.
 func (r *Region) ExtentSize() uint64 { return r.extentSize }
 
 // Frames returns the number of frames, including those of extents.
 func (r *Region) Frames() int64 { return r.total() }
 
-// Extents is the number of extents.
+// Extents returns the number of extents.
 func (r *Region) Extents() uint64 { return r.extents }
 
-// Size is the length of Data in bytes.
+// Size returns the length of Data in bytes.
 func (r *Region) Size() uint64 { return r.size }
 
-// Pages is what backs the region.
+// Pages returns the kind of pages of the region.
 func (r *Region) Pages() PageSize { return r.pages }
 
-// Start is the address of the frame's first byte, and Room how many bytes the
-// frame or extent has in all.
+// Start returns the address of the frame's first byte, and the length of the whole frame or extent
+// in bytes.
 func (r *Region) Start(f Frame) (start, room uint64) {
 	if r.isExtent(f.Addr) {
 		return r.extentOf(f.Addr), r.extentSize

@@ -15,12 +15,12 @@ type registrations struct {
 	closed bool
 }
 
-// Registration is a device's hold on the region's memory. It is taken after the
-// device accepted the memory and released after the device let go of it.
+// Registration is a device's hold on the region's memory. Take it after the device has accepted the
+// memory, and release it after the device has released the memory.
 type Registration struct{ set *registrations }
 
-// Register notes that device, named for people ("AF_XDP UMEM of eth0"), has the
-// region's memory registered. It may be called from any goroutine.
+// Register records that device has the region's memory registered. The name is for people ("AF_XDP
+// UMEM of eth0"). Any goroutine may call it.
 func (r *Region) Register(device string) *Registration {
 	g := &Registration{set: &r.registered}
 	g.set.mu.Lock()
@@ -32,7 +32,7 @@ func (r *Region) Register(device string) *Registration {
 	return g
 }
 
-// Release says that the device let go. Releasing again does nothing, as does
+// Release records that the device has released the memory. A second call does nothing, as does
 // releasing a nil Registration.
 func (g *Registration) Release() {
 	if g == nil {
@@ -50,13 +50,13 @@ func (r *Region) Registered() []string {
 	return r.registered.names()
 }
 
-// names are the devices, sorted; the lock is held.
+// names returns the devices, sorted. The caller holds the lock.
 func (s *registrations) names() []string {
 	return slices.Sorted(maps.Values(s.live))
 }
 
-// close marks the region as closed unless a device has it registered. It says
-// whether it was closed already.
+// close marks the region as closed unless a device has it registered. already says whether it was
+// closed before.
 func (s *registrations) close() (already bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

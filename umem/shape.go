@@ -2,24 +2,23 @@ package umem
 
 import "fmt"
 
-// PacketHeadroom is what the kernel keeps free in front of every received
-// packet, before the headroom a shape asks for: XDP_PACKET_HEADROOM in
-// include/uapi/linux/bpf.h.
+// PacketHeadroom is the room that the kernel keeps free before every received packet, in front of a
+// shape's own headroom: XDP_PACKET_HEADROOM in include/uapi/linux/bpf.h.
 const PacketHeadroom = 256
 
-// Shape is how packets land in frames. It belongs to one registration with
-// AF_XDP; several shapes may be registered over the same region side by side.
+// Shape is how packets land in frames. It belongs to one registration with AF_XDP. Several shapes
+// may be registered over the same region.
 type Shape struct {
 	Headroom    uint32 // bytes kept free beyond PacketHeadroom
-	MultiBuffer bool   // packets longer than a frame go on in further frames
-	Unaligned   bool   // packets that are sent may lie across the bounds of frames
+	MultiBuffer bool   // packets longer than a frame continue in further frames
+	Unaligned   bool   // sent packets may cross the borders of frames
 }
 
-// Offset is where in its frame a packet's first byte lands. It means nothing for
-// a shape that does not pass Check.
+// Offset returns the offset in its frame where a packet's first byte lands. It has no meaning for a
+// shape that does not pass Check.
 func (s Shape) Offset() uint32 { return PacketHeadroom + s.Headroom }
 
-// Capacity is how many bytes of a packet one frame of frameSize bytes holds.
+// Capacity returns how many bytes of a packet one frame of frameSize bytes holds.
 func (s Shape) Capacity(frameSize uint32) uint32 {
 	if frameSize < PacketHeadroom || s.Headroom > frameSize-PacketHeadroom {
 		return 0
@@ -27,8 +26,8 @@ func (s Shape) Capacity(frameSize uint32) uint32 {
 	return frameSize - s.Offset()
 }
 
-// Check reports a headroom that leaves less than an Ethernet frame of the
-// smallest MTU IPv4 hosts must accept (RFC 791: 576) in frames of this size.
+// Check returns an error if the headroom leaves less than an Ethernet frame of the smallest MTU
+// that IPv4 hosts must accept (RFC 791: 576) in frames of this size.
 func (s Shape) Check(frameSize uint32) error {
 	const least = 576 + 14
 	if c := s.Capacity(frameSize); c < least {

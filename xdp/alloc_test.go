@@ -8,8 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestNoAllocations passes packets around a ring road: sent, received, sent back
-// into the fill ring, reaped. No verb allocates on the way.
+// TestNoAllocations: no verb allocates while packets are sent, received, supplied again and reaped.
 func TestNoAllocations(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -43,10 +42,10 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// road passes the same packets from one port to another for as long as one likes.
+// road passes the same packets from one port to another, again and again.
 type road struct {
 	from, to *Port
-	full     []umem.Frame // to be sent each round
+	full     []umem.Frame // the packets to send in each round
 	sent     []umem.Frame
 	got      []umem.Frame
 }

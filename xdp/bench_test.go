@@ -10,9 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// BenchmarkRecvSupply is the time the two verbs take for a packet of real traffic,
-// less the waiting: one operation is one packet received and its frame supplied
-// again, out of batches of up to 64.
+// BenchmarkRecvSupply measures the time of the two verbs for a packet of real traffic, without the waiting.
+// One operation is one packet received and its frame supplied again, in batches of up to 64.
 func BenchmarkRecvSupply(b *testing.B) {
 	for _, stamps := range []bool{false, true} {
 		b.Run(fmt.Sprintf("timestamps=%v", stamps), func(b *testing.B) {
@@ -49,8 +48,7 @@ func BenchmarkRecvSupply(b *testing.B) {
 	}
 }
 
-// flood sends from one end to the other as fast as an AF_XDP port can until the
-// returned function is called.
+// flood sends from one end to the other as fast as an AF_XDP port can, until stop is called.
 func (g *rig) flood(a, b *testenv.End, size int) (stop func()) {
 	g.Helper()
 	book := g.region.NewBook("flood")
@@ -91,7 +89,7 @@ func (g *rig) flood(a, b *testenv.End, size int) (stop func()) {
 	}
 }
 
-// reapInto takes frames back and makes them full again.
+// reapInto reaps frames and makes them full again.
 func reapInto(p *Port, fs []umem.Frame, size int) []umem.Frame {
 	at := len(fs)
 	fs = fs[:at+p.Reap(fs[at:cap(fs)])]
@@ -101,8 +99,8 @@ func reapInto(p *Port, fs []umem.Frame, size int) []umem.Frame {
 	return fs
 }
 
-// BenchmarkSendReap is the same for sending, the kernel's work included, which in
-// copy mode is done inside Kick.
+// BenchmarkSendReap measures sending in the same way. It includes the kernel's work, which in copy
+// mode happens inside Kick.
 func BenchmarkSendReap(b *testing.B) {
 	pair := testenv.NewPair(b, testenv.PairOptions{NoAddresses: true})
 	g := newRig(b, small())
@@ -122,8 +120,8 @@ func BenchmarkSendReap(b *testing.B) {
 	}
 }
 
-// BenchmarkVerbs is the ring road of both: what one packet costs from Send to
-// Supply, on one thread, with the kernel's work in between.
+// BenchmarkVerbs measures what one packet costs from Send to Supply, on one thread, including the
+// kernel's work in between.
 func BenchmarkVerbs(b *testing.B) {
 	pair := testenv.NewPair(b, testenv.PairOptions{NoAddresses: true})
 	g := newRig(b, small())

@@ -20,12 +20,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestCardStamps receives packets with times of a real card's clock, and others without,
-// in one stream. The emulated card stamps a packet of the Precision Time Protocol, and its
-// driver gives the time to the stack only; veth's driver gives programs the time that a
-// packet of the stack has. So the packets are led from the card to a veth pair. The
-// emulated card stamps one packet after each reset: it waits for a register to be read that
-// drivers do not read.
+// TestCardStamps: packets with times of a real card's clock, and packets without, arrive in one stream,
+// each with the right time. The emulated card stamps a packet of the Precision Time Protocol, and its
+// driver gives the time only to the stack. veth's driver gives programs the time that a packet of the stack
+// has. So the test sends the packets from the card to a veth pair. The emulated card stamps one packet
+// after each reset: it then waits until a register is read that drivers do not read.
 func TestCardStamps(t *testing.T) {
 	testenv.Long(t, "make lab runs this")
 	pair := labenv.Igb(t)
@@ -105,7 +104,7 @@ func TestCardsWithoutStamps(t *testing.T) {
 	}
 }
 
-// vethAt makes a veth pair beside a card, and returns the end where packets come out.
+// vethAt makes a veth pair beside a card, and returns the end that receives the card's packets.
 func vethAt(t testing.TB, card *testenv.End) *testenv.End {
 	t.Helper()
 	out := &testenv.End{Namespace: card.Namespace, Ifname: "lead1", MAC: []byte{2, 0x77, 0, 0, 0, 9}}
@@ -129,7 +128,7 @@ func (c cardClock) set(t testing.TB, seconds int64) {
 	}
 }
 
-// stampPTP has the card stamp packets of the Precision Time Protocol.
+// stampPTP makes the card stamp packets of the Precision Time Protocol.
 func stampPTP(t testing.TB, card *testenv.End) cardClock {
 	t.Helper()
 	number := int32(-1)
@@ -157,11 +156,11 @@ func stampPTP(t testing.TB, card *testenv.End) cardClock {
 	return cardClock(^int32(f.Fd())<<3 | 3)
 }
 
-// outer is what is in front of each packet on the wire: the driver must have that much
-// room in front of what it hands on, or veth copies the packet and its time is lost.
+// outer is the length of the outer header of each packet on the wire. The driver must keep that much room
+// in front of packets that it passes on. Otherwise veth copies the packet and its time is lost.
 const outer = 96
 
-// stripOuter has the card's driver take that off.
+// stripOuter makes the card's driver remove the outer header.
 func stripOuter(t testing.TB, card *testenv.End) {
 	t.Helper()
 	strip, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
@@ -180,8 +179,8 @@ func stripOuter(t testing.TB, card *testenv.End) {
 	})
 }
 
-// inOuter puts a packet behind what stripOuter takes off: as an event of the Precision
-// Time Protocol over Ethernet (IEEE 1588 annex F: a Sync message, version 2), or not.
+// inOuter adds the outer header that stripOuter removes. With event the packet is an event of the
+// Precision Time Protocol over Ethernet (IEEE 1588 annex F: a Sync message, version 2).
 func inOuter(pair *testenv.Pair, inner []byte, event bool) []byte {
 	b := make([]byte, outer, outer+len(inner))
 	copy(b, pair.B.MAC)

@@ -13,9 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestCardClock asks a driver that has times of a card's clock, and no card: the program
-// is bound to the interface, every packet has the system's time, and the filter is
-// exchanged from a thread in another namespace.
+// TestCardClock: if the driver supports a card's clock but no card exists, the program is bound to the
+// interface, and every packet has the system's time. A thread in another namespace can exchange the filter.
 func TestCardClock(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	if err := probeStamps(t, &pair.B); errors.Is(err, ErrNotSupported) {
@@ -70,7 +69,7 @@ func probeStamps(t testing.TB, e *testenv.End) (err error) {
 	return err
 }
 
-// TestCardClockRefused asks for the card's clock where a program cannot ask for it.
+// TestCardClockRefused: Open reports why a program cannot ask for the card's clock.
 func TestCardClockRefused(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	why := map[string]Config{
@@ -109,7 +108,7 @@ func TestCardClockRefused(t *testing.T) {
 	}
 }
 
-// TestCardTime reads what the program writes, with a card's time and without.
+// TestCardTime: Recv reads the times that the program writes, with a card's time and without.
 func TestCardTime(t *testing.T) {
 	g := newRig(t, small())
 	fs := g.load([][]byte{make([]byte, 64)})

@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// The tests of this package receive and send at the ends of a veth pair. Here they do
-// on cards, in each form there is, with what the kernel grants it.
+// The tests of this package receive and send at the ends of a veth pair. Here they run on cards, in
+// each form, with what the kernel grants it.
 
 func TestOnIgbZeroCopy(t *testing.T) { onCards(t, labenv.IgbZeroCopy) }
 
@@ -84,10 +84,10 @@ var cardTests = []cardTest{
 	{"ShareNoAllocations", TestShareNoAllocations},
 }
 
-// notOn say why a test is left out in a form, or nothing.
+// notOn returns why a form leaves a test out, or nothing.
 var notOn = map[string]func(f labenv.Form, zeroCopy bool) string{
 	"UpperRegion":  reserve,
-	"PortContract": reserve, // the suite knows each frame that is inside
+	"PortContract": reserve, // the suite knows each frame that is in the port
 	"NoFrames": func(_ labenv.Form, zeroCopy bool) string {
 		if zeroCopy {
 			return "igb is never without frames, and a virtio card has its fellow wait"
@@ -102,13 +102,13 @@ var notOn = map[string]func(f labenv.Form, zeroCopy bool) string{
 	},
 }
 
-// again are those of the tests which run in both forms of igb also where the kernel has no zero
-// copy on it: those which depend on how sockets are bound. The others would be the same.
+// again are the tests that depend on how sockets are bound. They run in both forms of igb even if
+// the kernel has no zero copy for it. The other tests would do the same in both.
 var again = []string{
 	"Receive", "Timestamps", "Send", "Bidirectional", "Teardown", "CloseTwice", "Probe", "ConfigMistakes", "BusyQueue", "OwnProgram",
 }
 
-// leftOut returns why a test is left out in a form, or nothing.
+// leftOut returns why a form leaves a test out, or nothing.
 func leftOut(name string, form labenv.Form, zeroCopy bool) string {
 	if form.Name == labenv.IgbZeroCopy.Name && !zeroCopy && !slices.Contains(again, name) {
 		return "this kernel has no zero copy on igb, so that it is the same in TestOnIgbCopy"
@@ -127,10 +127,10 @@ func reserve(f labenv.Form, zeroCopy bool) string {
 	return ""
 }
 
-// copied is why what serves copy mode alone is tested on veth pairs.
+// copied says why tests of copy mode run only on veth pairs.
 const copied = "RoCE in software has that short way only where the kernel copies, as on a veth pair"
 
-// notOnCards are the other tests, and why.
+// notOnCards are the other tests, and why they do not run on cards.
 var notOnCards = map[string]string{
 	"DispatcherNone":       "what there is to join is no matter of the card's",
 	"InterfaceGone":        "a card is not removed as a veth pair is",
@@ -188,7 +188,7 @@ func onCards(t *testing.T, form labenv.Form) {
 
 var testFunction = regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\)`)
 
-// TestCardsLeaveNothingOut: each test of the package runs on cards, or says why not.
+// TestCardsLeaveNothingOut: each test of the package runs on cards, or the tables say why not.
 func TestCardsLeaveNothingOut(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestInterfaceDown is told by Kick and Check, loses no frame, and ends when the
-// interface is up again.
+// TestInterfaceDown: Kick and Check report an interface that is down. No frame is lost, and the
+// error ends when the interface is up again.
 func TestInterfaceDown(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -38,7 +38,7 @@ func TestInterfaceDown(t *testing.T) {
 	g.receive(p, 7)
 }
 
-// TestCheckWhileRenamed: an interface that gets another name while Check looks at it is not gone.
+// TestCheckWhileRenamed: Check does not report an interface as gone that is renamed during the call.
 func TestCheckWhileRenamed(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	i := newRig(t, small()).open(&pair.B, Config{})
@@ -68,7 +68,8 @@ func TestCheckWhileRenamed(t *testing.T) {
 	}
 }
 
-// TestInterfaceGone is told by Kick and Check; everything closes and comes back.
+// TestInterfaceGone: Kick and Check report an interface that is gone. Everything closes, and all
+// frames come back.
 func TestInterfaceGone(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -94,7 +95,7 @@ func TestInterfaceGone(t *testing.T) {
 	}
 }
 
-// TestInterfaceRenamed changes nothing but the name.
+// TestInterfaceRenamed: a new name of the interface changes nothing else.
 func TestInterfaceRenamed(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())

@@ -16,9 +16,9 @@ import (
 // offset that time synchronization changes.
 type clock struct {
 	on     bool      // the program writes arrival times
-	off    bool      // nobody wants any
-	card   bool      // it writes the card's, too
-	stamp  arrival   // of the packet last received
+	off    bool      // the caller needs no arrival times
+	card   bool      // the program also writes the card's
+	stamp  arrival   // of the last received packet
 	offset uint64    // wall clock minus monotonic clock, ns
 	set    time.Time // when offset was measured
 	wallAt uint64    // wall-clock ns at set
@@ -30,7 +30,7 @@ type arrival struct {
 	by umem.Clock
 }
 
-// offsetAge is how old the offset may get.
+// offsetAge is the largest age of the offset.
 const offsetAge = time.Second
 
 // What the program writes before a packet: the system's time directly before it, and the
@@ -41,8 +41,8 @@ const (
 )
 
 // batch is called once for each received batch, after it was taken from the ring. It reports
-// whether the packets carry arrival times. stamp is then set for each packet; otherwise it is the
-// time of the batch.
+// whether the packets carry arrival times. If so, read must be called for each packet; otherwise
+// stamp is the time of the batch.
 func (c *clock) batch(i *Interface) bool {
 	if c.off {
 		return false
@@ -79,8 +79,8 @@ func (c *clock) read(r *umem.Region, addr uint64) arrival {
 	return arrival{at: binary.NativeEndian.Uint64(r.At(addr-metaBytes, metaBytes)) + c.offset}
 }
 
-// measureOffset reads the wall clock between two readings of the monotonic one,
-// and takes the closest of several pairs, since anything may come in between.
+// measureOffset reads the wall clock between two readings of the monotonic one. It takes the
+// closest of several pairs, because the thread may be interrupted between readings.
 func measureOffset() uint64 {
 	best, offset := ^uint64(0), uint64(0)
 	for range 4 {
@@ -101,11 +101,11 @@ func now(clock int32) uint64 {
 	return uint64(ts.Nano())
 }
 
-// ClockPolicy says whose times of arrival are wanted.
+// ClockPolicy says which clock's arrival times the caller wants.
 type ClockPolicy uint8
 
 const (
-	// SystemOnly takes the time when the program ran, of the system's clock.
+	// SystemOnly takes the time of the system's clock when the program ran.
 	SystemOnly ClockPolicy = iota
 	// PreferCard uses the card's time if the driver provides it, else the system's.
 	PreferCard
@@ -114,13 +114,13 @@ const (
 	RequireCard
 )
 
-// String returns the policy as it is configured.
+// String returns the policy's name in configuration files.
 func (c ClockPolicy) String() string {
 	return [...]string{"the system's clock", "the card's clock, preferred", "the card's clock"}[min(c, RequireCard)]
 }
 
-// cardClock prepares the card to stamp packets, and says in granted whether it does. A
-// program in generic mode cannot ask the card, which provideProgram finds out.
+// cardClock prepares the card to stamp packets, and records in granted whether it does. In generic
+// mode a program cannot ask the card; provideProgram finds that out.
 func (i *Interface) cardClock() error {
 	i.granted.PTPClock = -1
 	if i.config.CardClock == SystemOnly {
@@ -136,7 +136,8 @@ func (i *Interface) cardClock() error {
 	return nil
 }
 
-// withoutCardClock notes why there are no times of the card's, or fails with that.
+// withoutCardClock records why the card's times are missing, or returns that as an error if they
+// are required.
 func (i *Interface) withoutCardClock(why error) error {
 	if i.config.CardClock == RequireCard {
 		return fmt.Errorf("%w: %w (set timestamps to prefer or software)", ErrNoCardClock, why)

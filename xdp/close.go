@@ -9,16 +9,15 @@ import (
 )
 
 // Close stops the port and gives every frame that it holds back to the region. Received packets
-// that nobody took are lost. Nothing may wait on FD meanwhile.
+// that Recv has not returned are lost. No goroutine may wait on FD during Close.
 //
-// Why the frames are free: the socket's close returns after the kernel has removed it from its
-// queue and every processor has left the code that fills frames (xsk_unbind_dev of net/xdp/xsk.c
-// and the synchronize_net in it), so in copy mode nothing writes any more. With zero copy the card
-// has frames until the kernel has told its driver, some time later (xp_clear_dev in
-// xsk_buff_pool.c). The same holds for sent frames that a device reads in place. Close therefore
-// waits until the queue can be bound again, which the kernel allows only after that. If it takes
-// longer than Config.BindTimeout the frames stay with the port, the error says so, and Close may be
-// tried again.
+// Why the frames are free: the socket's close returns after the kernel has removed it from its queue and
+// every processor has left the code that fills frames (xsk_unbind_dev of net/xdp/xsk.c and the
+// synchronize_net in it). So in copy mode nothing writes to them any longer. With zero copy the card has
+// frames until the kernel has told its driver, some time later (xp_clear_dev in xsk_buff_pool.c). The same
+// holds for sent frames that a device reads in place. Close therefore waits until the queue can be bound
+// again, which the kernel allows only after that. If it takes longer than Config.BindTimeout, the frames
+// stay with the port, the error says so, and the caller may call Close again.
 func (p *Port) Close() error {
 	if p.closed {
 		return p.settle()
@@ -31,7 +30,7 @@ func (p *Port) Close() error {
 	return errors.Join(p.shut(), p.settle())
 }
 
-// leave is Close where others have the queue, and reports whether that is so.
+// leave closes the port if other Interfaces share its queue, and reports whether that is so.
 func (p *Port) leave() (done bool, err error) {
 	c := p.iface.shared
 	c.mu.Lock()
@@ -45,10 +44,9 @@ func (p *Port) leave() (done bool, err error) {
 // drainTime is how long Close waits for the device to finish sending.
 const drainTime = 50 * time.Millisecond
 
-// drain makes the kernel finish what was sent, and reports whether some of it may still be in
-// flight. What the kernel has not taken, because the interface is down or gone, it will not take
-// once the socket is closed. The completion ring is not consumed: the frames go back to the region
-// with the others.
+// drain makes the kernel finish what was sent, and reports whether some of it may still be in flight. If
+// the interface is down or gone, the kernel has not taken some frames. It will not take them once the
+// socket is closed. The completion ring is not consumed: the frames go back to the region with the others.
 func (p *Port) drain() (left bool) {
 	if p.limits.Send == 0 {
 		return false
@@ -64,8 +62,8 @@ func (p *Port) drain() (left bool) {
 	return false
 }
 
-// shut takes the socket from the program and closes it. Its last statistics are
-// taken when no packet can be on its way to it.
+// shut removes the socket from the program and closes it. It takes the last statistics when no
+// packet can be on its way to the socket.
 func (p *Port) shut() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +84,7 @@ func (p *Port) shut() error {
 	return nil
 }
 
-// settle gives the frames to the pool once nothing can touch them.
+// settle gives the frames to the pool once nothing can access them.
 func (p *Port) settle() error {
 	if p.settled {
 		return nil
@@ -102,7 +100,7 @@ func (p *Port) settle() error {
 	return p.probe.close()
 }
 
-// whileOpen calls f unless the port is closed, and keeps it open meanwhile.
+// whileOpen calls f unless the port is closed. Close waits until f returns.
 func (p *Port) whileOpen(f func(*Port) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,9 +110,9 @@ func (p *Port) whileOpen(f func(*Port) error) error {
 	return f(p)
 }
 
-// barrier waits until every processor has left the code that handles packets
-// which it was in (MEMBARRIER_CMD_GLOBAL is synchronize_rcu). A kernel that does not
-// offer it costs exact statistics of the last moment, nothing else.
+// barrier waits until every processor has left the packet-handling code that it was in
+// (MEMBARRIER_CMD_GLOBAL is synchronize_rcu). On a kernel without it only the statistics of the
+// last moment are inexact.
 func barrier() {
 	const global = 1 // MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h
 	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
@@ -129,8 +127,8 @@ func (i *Interface) portClosed() {
 	}
 }
 
-// Close closes ports that are still open, detaches the program and gives everything back. The
-// ports' threads must have stopped, or closed them. After an error of a port it may be tried again;
+// Close closes ports that are still open, detaches the program and releases everything. The ports'
+// threads must have stopped, or closed them. After an error of a port the caller may call it again;
 // otherwise a second call does nothing.
 func (i *Interface) Close() error {
 	i.closing.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestTeardown opens, uses and closes an interface at once, twenty times. The
-// kernel answers EBUSY for a while after each close.
+// TestTeardown: an interface can be opened, used and closed twenty times in a row. The kernel
+// answers EBUSY for a while after each close.
 func TestTeardown(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
 	g := newRig(t, small())
@@ -43,7 +43,7 @@ func TestTeardown(t *testing.T) {
 	}
 }
 
-// TestCloseTwice closes everything twice and finds the verbs at rest.
+// TestCloseTwice: a second Close does nothing, and the verbs of closed ports return 0.
 func TestCloseTwice(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -76,7 +76,7 @@ func TestCloseTwice(t *testing.T) {
 	}
 }
 
-// TestCloseFlushes sends what was handed over before Close.
+// TestCloseFlushes: Close sends the packets that Send took before.
 func TestCloseFlushes(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -90,8 +90,8 @@ func TestCloseFlushes(t *testing.T) {
 	peer.expect(t, sent)
 }
 
-// TestCloseWhileDown closes with packets that the kernel never took: their frames
-// come back, of a card that fills frames itself once the queue is free.
+// TestCloseWhileDown: Close returns the frames of packets that the kernel never took. If the card
+// fills frames itself, it does so once the queue is free.
 func TestCloseWhileDown(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -108,8 +108,8 @@ func TestCloseWhileDown(t *testing.T) {
 	}
 }
 
-// TestConcurrentControl has everything that may be called from anywhere called at
-// once, while packets flow and the interface closes.
+// TestConcurrentControl: all methods that any goroutine may call can run at once, while packets
+// flow and the interface closes.
 func TestConcurrentControl(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
 	g := newRig(t, small())
@@ -152,8 +152,7 @@ func TestConcurrentControl(t *testing.T) {
 	calls.Wait()
 }
 
-// TestNothingWritesAfterClose closes under traffic and watches the frames that
-// came back.
+// TestNothingWritesAfterClose: nothing writes to the frames that Close returned under traffic.
 func TestNothingWritesAfterClose(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -194,7 +193,7 @@ func TestNothingWritesAfterClose(t *testing.T) {
 	}
 }
 
-// TestProbe is EBUSY while a queue is bound, and lets go when it is free.
+// TestProbe: the probe gets EBUSY while a queue is bound, and succeeds when it is free.
 func TestProbe(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -207,7 +206,7 @@ func TestProbe(t *testing.T) {
 	old := i.config.BindTimeout
 	i.config.BindTimeout = 20 * time.Millisecond
 	other := p.probe
-	// A close that cannot be sure keeps the frames, and says so; the next settles.
+	// A Close that cannot be sure keeps the frames, and its error says so. The next one returns them.
 	p.settles, p.closed = true, true
 	if err := p.Close(); err == nil || p.settled {
 		t.Errorf("the frames were let go while the queue is bound: %v", err)

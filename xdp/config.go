@@ -29,17 +29,17 @@ const (
 func (d Direction) receives() bool { return d != Send }
 func (d Direction) sends() bool    { return d != Receive }
 
-// Config says what Open opens. The zero value of every field but Interface and
-// Holder has a meaning.
+// Config says what Open opens. The zero value of every field but Interface and Holder is valid.
 type Config struct {
 	// Interface is the name of the interface in the network namespace of the
 	// calling thread, or one of its alternative names.
 	Interface string
-	// RawIP takes also interfaces whose packets begin with the header of IP, such as tun and WireGuard. Without it Open
-	// refuses them with netdev.ErrLinkType: whoever reads the packets expects Ethernet.
+	// RawIP also accepts interfaces whose packets begin with an IP header, such as tun and
+	// WireGuard. Without it Open refuses them with netdev.ErrLinkType, because the reader of the
+	// packets expects Ethernet.
 	RawIP bool
-	// Holder holds the frames outside the ports: they take frames from it, and return
-	// them to it. The Region of its Book is registered.
+	// Holder holds the frames outside the ports: the ports take frames from it, and return them to
+	// it. The Region of its Book is registered.
 	Holder *umem.Holder
 	// Holders names another worker for single queues; all must be of one Region.
 	Holders map[uint32]*umem.Holder
@@ -56,34 +56,35 @@ type Config struct {
 	// RingSize is the number of descriptors of the rx, tx and completion rings, a
 	// power of two; default 4096.
 	RingSize uint32
-	// FillSize is the number of descriptors of the fill ring, a power of two and
-	// the most frames a port holds to be filled; default RingSize.
+	// FillSize is the number of descriptors of the fill ring, a power of two. It is also the
+	// largest number of empty frames that a port holds; default RingSize.
 	FillSize uint32
-	// Gather enables Port.SendGathered. It costs a byte of memory for
-	// each frame of the region and queue, and an access to it for each frame sent.
+	// Gather enables Port.SendGathered. It costs a byte of memory for each frame of the region and
+	// queue, and an access to it for each sent frame.
 	Gather bool
-	// Lent makes the ports send from memory lent to them (Port.Lend), several packets from one extent,
-	// instead of taking the frame of each packet. It requires Direction Send, as does Shape.Unaligned.
+	// Lent makes the ports send from memory that is lent to them (Port.Lend), several packets from
+	// one extent. They do not take the frame of each packet. It requires Direction Send, as does
+	// Shape.Unaligned.
 	Lent bool
-	// AlwaysWake binds without XDP_USE_NEED_WAKEUP: every Kick with something to
-	// send is a system call. For drivers whose flag is not to be trusted.
+	// AlwaysWake binds without XDP_USE_NEED_WAKEUP: every Kick with something to send makes a
+	// system call. It is for drivers whose flag is not reliable.
 	AlwaysWake bool
 	// BusyPoll lets Kick run the driver's receive routine on the caller's CPU.
 	BusyPoll BusyPoll
 
-	// Promiscuous receives also what the card would drop as not for this host.
+	// Promiscuous also receives packets that the card would drop because they are not for this host.
 	Promiscuous bool
-	// Timestamps has the program note when each packet arrived. Without, a
-	// packet's Side.Stamp is the time at which Recv took its batch.
+	// Timestamps makes the program record when each packet arrived. Without it a packet's
+	// Side.Stamp is the time at which Recv took its batch.
 	Timestamps bool
-	// CardClock makes the program ask the card for its time of arrival as well, which
-	// is then Side.Stamp if there is one. It requires Timestamps.
+	// CardClock makes the program also ask the card for its time of arrival. If there is one, it is
+	// Side.Stamp. It requires Timestamps.
 	CardClock ClockPolicy
-	// Unstamped leaves Side.Stamp as it is. For callers that need no arrival time it saves
-	// the reading of a clock per batch.
+	// Unstamped leaves Side.Stamp unchanged. For callers that need no arrival time it saves reading
+	// a clock for each batch.
 	Unstamped bool
-	// Filter, Rules and Own are a bpf.Selection: which packets the program hands to the ports.
-	// A program Own that takes no packets of several buffers goes without MultiBuffer.
+	// Filter, Rules and Own are a bpf.Selection: the packets that the program passes to the ports.
+	// If Own does not support packets of several buffers, MultiBuffer is not granted.
 	Filter *filter.Expr
 	Rules  []bpf.Rule
 	Own    *bpf.Object
@@ -91,11 +92,11 @@ type Config struct {
 	// priority; programs of lower priorities run first. Nil: the program takes the interface for
 	// itself, or Open fails.
 	Beside *uint32
-	// Rank is the position among the Interfaces of a device. The one of the lowest rank is asked
-	// first whether it takes a packet.
+	// Rank is the position among the Interfaces of a device. The program asks the one of the lowest
+	// rank first whether it takes a packet.
 	Rank int
-	// Thread runs a function on the thread of the Holders' Books and waits for it: where several Interfaces have one
-	// device. Nil: whoever opens and closes them is on that thread.
+	// Thread runs a function on the thread of the Holders' Books and waits for it, if several
+	// Interfaces share a device. Nil: the goroutine that opens and closes them is on that thread.
 	Thread func(func() error) error
 	// Mode is where the program runs; default: in the driver if possible.
 	Mode bpf.Mode
@@ -103,12 +104,12 @@ type Config struct {
 	// ports' FDs into an XSKMAP.
 	NoProgram bool
 
-	// BindTimeout is how long a queue that is taken is waited for: the kernel
-	// frees one a while after its last socket was closed, mostly within 50 ms, on a
-	// loaded machine after two seconds. Default five seconds.
+	// BindTimeout is how long Open waits for a queue that is taken. The kernel frees a queue some
+	// time after its last socket was closed, mostly within 50 ms, on a loaded machine within two
+	// seconds. Default five seconds.
 	BindTimeout time.Duration
 
-	reserve uint32 // frames that a port keeps with the kernel, see suit; or none
+	reserve uint32 // frames that a port always keeps with the kernel, see suit; 0: none
 }
 
 // BusyPoll configures the kernel's busy polling (Documentation/networking/napi.rst).
@@ -191,8 +192,7 @@ func (c *Config) holder(queue uint32) *umem.Holder {
 // ownProgram reports whether Open loads and attaches the program.
 func (c *Config) ownProgram() bool { return !c.NoProgram && c.Direction.receives() }
 
-// choose returns the queues to bind out of those the interface has, and those
-// that are left to the kernel.
+// choose returns which of the interface's queues to bind, and which stay with the kernel.
 func (c *Config) choose(available uint32) (bind, rest []uint32, err error) {
 	for q := range available {
 		if len(c.Queues) == 0 || slices.Contains(c.Queues, q) {
@@ -226,7 +226,7 @@ const (
 
 var policyNames = [...]string{Prefer: "prefer", Require: "require", Copy: "copy"}
 
-// String is the policy's name as configuration files have it.
+// String returns the policy's name in configuration files.
 func (p Policy) String() string {
 	if int(p) >= len(policyNames) {
 		return fmt.Sprintf("policy %d", p)
@@ -260,9 +260,8 @@ func (c *Config) limits(g Granted, d *device) umem.Limits {
 	return l
 }
 
-// maxFrames is the most frames one packet is sent in. A longer chain the kernel
-// would count and drop (xsk_build_skb in net/xdp/xsk.c, and with zero copy
-// xskq_cons_read_desc_batch in xsk_queue.h).
+// maxFrames is the largest number of frames of one sent packet. The kernel would count and drop a longer
+// chain (xsk_build_skb in net/xdp/xsk.c, and with zero copy xskq_cons_read_desc_batch in xsk_queue.h).
 func maxFrames(g Granted, d *device) int {
 	switch {
 	case !g.MultiBuffer:
@@ -273,26 +272,25 @@ func maxFrames(g Granted, d *device) int {
 	return maxFrags
 }
 
-// maxFrags is the least that CONFIG_MAX_SKB_FRAGS may be.
+// maxFrags is the smallest value of CONFIG_MAX_SKB_FRAGS.
 const maxFrags = 17
 
-// sendOverhead is what an Ethernet frame may have beyond the MTU for devices to
-// take it: the header and one VLAN tag (is_skb_forwardable in net/core/dev.c).
+// sendOverhead is how many bytes an Ethernet frame may have beyond the MTU for devices to accept
+// it: the header and one VLAN tag (is_skb_forwardable in net/core/dev.c).
 const sendOverhead = 14 + 4
 
-// Some drivers must never find the fill ring empty. If that happens at the end of its
-// ring, igb (Linux 6.14 and later, igb_alloc_rx_buffers_zc) leaves the length of the
-// next descriptor unchanged, takes it and all later ones for packets that have just
-// arrived, and passes on frames that have another owner by then.
+// Some drivers must never find the fill ring empty. If that happens at the end of its ring, igb
+// (Linux 6.14 and later, igb_alloc_rx_buffers_zc) leaves the length of the next descriptor
+// unchanged. It then takes that descriptor and all later ones for packets that have just arrived,
+// and passes on frames that have another owner by then.
 //
-// With such a driver a port keeps a reserve with the kernel: as many frames as the card's
-// ring and the rx ring hold. Packets that are not taken from the rx ring in time are then lost
-// because it is full, never for lack of frames. The driver is told not to wait for
-// wake-ups: otherwise it keeps the frame of a packet that did not fit, which the kernel has
-// freed as well (xsk_rcv_zc in net/xdp/xsk.c).
+// With such a driver a port keeps a reserve with the kernel: as many frames as the card's ring and the rx
+// ring hold. Packets that are not taken from the rx ring in time are then lost because it is full, never
+// for lack of frames. The port tells the driver not to wait for wake-ups. Otherwise the driver keeps the
+// frame of a packet that did not fit, which the kernel has freed as well (xsk_rcv_zc in net/xdp/xsk.c).
 //
-// igb does not receive packets longer than the whole KiB that are left of a frame. KiB are the unit
-// of its registers (SRRCTL.BSIZEPACKET): it passes on the parts as packets.
+// igb does not receive packets longer than the number of whole KiB that are left of a frame. KiB
+// are the unit of its registers (SRRCTL.BSIZEPACKET). It passes on the parts as packets.
 
 // suit adapts the configuration to a way of binding on this device, or returns why it is
 // impossible.
@@ -310,8 +308,8 @@ func (c *Config) suit(a attempt, d *device) error {
 	return nil
 }
 
-// margin is how many frames a port takes beyond its reserve. So many it gives before it
-// must be supplied again.
+// margin is how many frames a port takes beyond its reserve. It can return that many before it must
+// be supplied again.
 const margin = 256
 
 // driver returns the driver's name, empty if it is not known.
@@ -323,7 +321,7 @@ func (d *device) driver(name string) string {
 	return unix.ByteSliceToString(info.Driver[:])
 }
 
-// cardRing is how many descriptors each of the card's receive rings has.
+// cardRing returns how many descriptors each of the card's receive rings has.
 func (d *device) cardRing(name string) uint32 {
 	n, err := ringEntries(d.ctl, name)
 	if err != nil {
@@ -332,14 +330,14 @@ func (d *device) cardRing(name string) uint32 {
 	return min(n, mostEntries)
 }
 
-// mostEntries is the most that rings of igb have (IGB_MAX_RXD).
+// mostEntries is the largest size of igb's rings (IGB_MAX_RXD).
 const mostEntries = 4096
 
 // spare returns how many frames Recv may return. Once a port has its reserve, it keeps it until no
 // more packets arrive.
 func (p *Port) spare() uint32 {
 	if p.fillAccount != nil && (!p.reserved || p.iface.stopped.Load()) {
-		return p.supplied // no more than it has put in
+		return p.supplied // not more than the port has supplied
 	}
 	if !p.reserved || p.iface.stopped.Load() {
 		return maxBatch
@@ -347,9 +345,9 @@ func (p *Port) spare() uint32 {
 	return p.supplied - min(p.reserve, p.supplied)
 }
 
-// sendsAlone looks whether sockets that only send, and have no program beside them, are
-// served: drivers of Intel's cards have zero copy only with one, and say so at the first
-// wake-up (igb_xsk_wakeup, i40e_xsk_wakeup, ixgbe_xsk_wakeup).
+// sendsAlone checks whether the driver serves sockets that only send, without a program on the
+// interface. Drivers of Intel's cards have zero copy only with a program, and report that at the
+// first wake-up (igb_xsk_wakeup, i40e_xsk_wakeup, ixgbe_xsk_wakeup).
 func (c *Config) sendsAlone(a attempt, sockets []*socket) error {
 	if !a.zeroCopy || c.Direction.receives() {
 		return nil

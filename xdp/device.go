@@ -25,7 +25,7 @@ import (
 type device struct {
 	index  int
 	name   string        // when it was opened
-	link   linktype.Type // what its packets begin with
+	link   linktype.Type // header at the start of its packets
 	mtu    int           // bytes, when it was opened
 	queues uint32        // receive queues
 	node   int           // NUMA node
@@ -34,14 +34,14 @@ type device struct {
 
 	promiscuous int // a socket that keeps the device in promiscuous mode; -1: none
 
-	keepsTags  bool                 // it takes VLAN tags out of packets again when it is closed
-	stripsTags bool                 // it takes them out and cannot otherwise
-	stamping   *unix.HwTstampConfig // how it stamped packets, to be set again; nil: as it does
+	keepsTags  bool                 // Close must enable VLAN tag stripping again
+	stripsTags bool                 // VLAN tag stripping is on and cannot be disabled
+	stamping   *unix.HwTstampConfig // stamping configuration to restore; nil: unchanged
 	zcSegments uint32               // the most frames of one packet with zero copy
 	drops      []int                // which of the driver's counters are drops of its queues
 	counters   int                  // how many counters the driver has
-	before     lost                 // what was lost before the device was opened
-	unsent     uint64               // what it had not sent by then
+	before     lost                 // losses before the device was opened
+	unsent     uint64               // packets that it had failed to send by then
 }
 
 // deviceState is guarded by the device's lock.
@@ -51,10 +51,10 @@ type deviceState struct {
 	carrier bool   // the link works
 	program uint32 // id of the XDP program attached; 0: none
 	lost    lost   // since the interface was made
-	unsent  uint64 // packets to be sent that it dropped, or could not send, since then
+	unsent  uint64 // packets of senders that it dropped or could not send, since then
 }
 
-// lost are packets the device or its driver dropped.
+// lost counts packets that the device or its driver dropped.
 type lost struct {
 	missed uint64 // rx_missed_errors: no room in the card
 	errors uint64 // rx_errors: damaged
@@ -91,7 +91,7 @@ func (d *device) find(name string) (err error) {
 	if err := found.Unknown(); err != nil {
 		return err
 	}
-	a, name := link.Attrs(), found.Name // ethtool knows no alternative names that are long
+	a, name := link.Attrs(), found.Name // ethtool does not accept long alternative names
 	d.index, d.link, d.mtu, d.node = a.Index, found.Link, a.MTU, numa.Unknown
 	if info, err := unix.IoctlGetEthtoolDrvinfo(d.ctl, name); err == nil {
 		d.node = numa.OfPCI(unix.ByteSliceToString(info.Bus_info[:]))
@@ -122,11 +122,11 @@ func linkError(err error) error {
 	return fmt.Errorf("look the interface up: %w", err)
 }
 
-// looks bounds the retries of look when the interface is renamed meanwhile: ethtool identifies it
-// by name.
+// looks limits the retries of look if the interface is renamed during the call: ethtool identifies
+// it by name.
 const looks = 100
 
-// look asks how the interface is now.
+// look reads the present state of the interface.
 func (d *device) look() (s deviceState, err error) {
 	for range looks {
 		if s, err = d.lookOnce(); !errors.Is(err, unix.ENODEV) {
@@ -168,7 +168,7 @@ func (d *device) driverDrops(name string) (uint64, error) {
 	return sumCounters(d.ctl, name, d.drops, d.counters)
 }
 
-// close gives the descriptors back; closing again does nothing.
+// close closes the descriptors. A second call does nothing.
 func (d *device) close() error {
 	if d.handle == nil {
 		return nil
@@ -179,7 +179,7 @@ func (d *device) close() error {
 	return errors.Join(err, closeSocket(&d.ctl, "ethtool"), closeSocket(&d.promiscuous, "promiscuous mode"))
 }
 
-// closeSocket closes a socket that may be there.
+// closeSocket closes a socket, if it exists.
 func closeSocket(fd *int, what string) error {
 	if *fd < 0 {
 		return nil
@@ -203,9 +203,8 @@ const (
 	metadataTimestamp = 1 << 0 // NETDEV_XDP_RX_METADATA_TIMESTAMP
 )
 
-// zcSegments asks how many frames the driver puts into one packet with zero copy,
-// in the network namespace of the calling thread. A kernel that does not say, as
-// none did before 6.6, means one.
+// zcSegments returns how many frames the driver allows for one packet with zero copy, for an interface in
+// the network namespace of the calling thread. It is one if the kernel does not say, as before 6.6.
 func zcSegments(ifindex int) uint32 {
 	if v := netdevAttribute(ifindex, netdevZCSegments); len(v) == 4 {
 		return max(1, binary.NativeEndian.Uint32(v))
@@ -213,8 +212,8 @@ func zcSegments(ifindex int) uint32 {
 	return 1
 }
 
-// stampsArrival asks whether the driver gives programs times of the card's clock, in the
-// network namespace of the calling thread. Kernels say so since 6.7.
+// stampsArrival returns an error if the driver does not give programs times of the card's clock.
+// The interface is in the network namespace of the calling thread. The kernel reports it since 6.7.
 func stampsArrival(ifindex int) error {
 	v := netdevAttribute(ifindex, netdevMetadata)
 	switch {
@@ -235,9 +234,9 @@ func netdevAttribute(ifindex int, attribute uint16) []byte {
 	return a[attribute]
 }
 
-// takesFragments reports whether the kernel knows packets of several frames. It
-// looks at the flags of a bind before it looks for the interface, which number 0 is
-// of none (xsk_bind in net/xdp/xsk.c).
+// takesFragments returns an error if the kernel does not support packets of several frames. The
+// kernel checks the flags of a bind before it looks for the interface, and no interface has number
+// 0 (xsk_bind in net/xdp/xsk.c).
 func takesFragments() error {
 	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -250,10 +249,10 @@ func takesFragments() error {
 	return nil
 }
 
-// probe finds out whether the kernel and the driver are done with a queue. It is a socket with one
+// probe finds out whether the kernel and the driver have released a queue. It is a socket with one
 // page, made together with a port, while the thread is in the right network namespace. Binding a
 // queue that is in use fails with EBUSY before anything else is checked (xp_assign_dev in
-// net/xdp/xsk_buff_pool.c); any other error means that the queue is free. The frames of the page
+// net/xdp/xsk_buff_pool.c). Any other error means that the queue is free. The frames of the page
 // have so little room that the bind itself always fails.
 type probe struct {
 	fd   int
@@ -297,7 +296,7 @@ func (p *probe) wait(ifindex int, queue uint32, limit time.Duration) error {
 	return nil
 }
 
-// close gives the probe back; closing again does nothing.
+// close closes the probe. A second call does nothing.
 func (p *probe) close() error {
 	if p == nil || p.fd < 0 {
 		return nil
@@ -316,12 +315,12 @@ func (p *probe) close() error {
 // stringLength is ETH_GSTRING_LEN of include/uapi/linux/ethtool.h.
 const stringLength = 32
 
-// queueDrops are a driver's counters of packets that one of its queues dropped.
-// veth and virtio-net call them so, and count in them also what a socket refused.
-// Drivers of real cards drop before that, which rx_missed_errors says.
+// queueDrops matches a driver's counters of packets that one of its queues dropped. veth and
+// virtio-net use these names, and also count what a socket refused. Drivers of real cards drop
+// earlier; rx_missed_errors counts that.
 var queueDrops = regexp.MustCompile(`^rx(_queue_)?[0-9]+_drops$`)
 
-// dropCounters finds the counters of a device to be summed by sumCounters.
+// dropCounters finds the counters of a device that sumCounters adds up.
 func dropCounters(fd int, name string) (indices []int, total int, err error) {
 	total, err = ethtoolStringCount(fd, name)
 	if err != nil || total == 0 {
@@ -340,10 +339,10 @@ func dropCounters(fd int, name string) (indices []int, total int, err error) {
 	return indices, total, nil
 }
 
-// errCounters means that the names of counters changed since they were read.
+// errCounters means that the names of the counters have changed since they were read.
 var errCounters = errors.New("the driver changed its counters")
 
-// noCounters turns "the driver has none" into no error.
+// noCounters returns nil for an error that means that the driver has no counters.
 func noCounters(err error) error {
 	if err == nil || err == unix.EOPNOTSUPP {
 		return nil

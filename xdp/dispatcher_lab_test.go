@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestDispatcher: packets come beside programs of libxdp's, and go on coming while its tools add and remove others; when they remove ours Check
-// says so.
+// TestDispatcher: packets arrive beside programs of libxdp, and continue to arrive while libxdp's
+// tools add and remove others. When they remove our program, Check reports it.
 func TestDispatcher(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
@@ -57,7 +57,7 @@ func TestDispatcher(t *testing.T) {
 	}
 }
 
-// TestDispatcherClock: the card's clock is not to be had there, which is told.
+// TestDispatcherClock: the card's clock is not available in a dispatcher, and Granted says so.
 func TestDispatcherClock(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
@@ -78,7 +78,8 @@ func TestDispatcherClock(t *testing.T) {
 	}
 }
 
-// TestDispatcherFull: what keeps it from joining is one error, and not one for each way of binding.
+// TestDispatcherFull: if the program cannot join, Open returns one error, and not one for each way
+// of binding.
 func TestDispatcherFull(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
@@ -90,7 +91,8 @@ func TestDispatcherFull(t *testing.T) {
 	}
 }
 
-// TestDispatcherSelect exchanges the filter while packets come and others change the dispatcher: none is lost.
+// TestDispatcherSelect: no packet is lost when the filter is exchanged while other programs change
+// the dispatcher.
 func TestDispatcherSelect(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)

@@ -12,7 +12,8 @@ import (
 // middle is libxdp's default priority.
 var middle = uint32(dispatcher.DefaultPriority)
 
-// TestDispatcherNone: without a dispatcher the interface is taken as without the wish; with a program that is none it is not.
+// TestDispatcherNone: without a dispatcher on the interface, Open attaches the program as usual. If
+// another program is there that is not a dispatcher, Open fails.
 func TestDispatcherNone(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	testenv.NewLibxdp(t, &pair.B)

@@ -20,8 +20,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestDisturbed does to a card under traffic, while sockets are bound to it, what an
-// administrator may do, one after the other: packets come and go again after each.
+// TestDisturbed: after each thing that an administrator may do to a card under traffic, packets
+// arrive and leave again, with the sockets still bound.
 func TestDisturbed(t *testing.T) {
 	onSetups(t, func(t *testing.T, w *ward) {
 		stripped := strips(t, &w.pair.B)
@@ -36,7 +36,7 @@ func TestDisturbed(t *testing.T) {
 	})
 }
 
-// disturbances are those a socket outlives. Some of them the kernel refuses.
+// disturbances are commands that a socket survives. The kernel refuses some of them.
 func (w *ward) disturbances() [][]string {
 	card := w.pair.B.Ifname
 	all := [][]string{
@@ -56,13 +56,13 @@ func (w *ward) disturbances() [][]string {
 	if testing.Short() {
 		return all[:1]
 	}
-	if labenv.Kernel(w) == labenv.Linux61 { // virtio_net does not let a program go there above the MTU it takes one at
+	if labenv.Kernel(w) == labenv.Linux61 { // there, virtio_net refuses such an MTU while a program is attached
 		all = append(all, []string{"ip", "link", "set", card, "mtu", "1500"})
 	}
 	return all
 }
 
-// try runs a program that changes the card, or is refused, while packets flow.
+// try runs a program that changes the card, or that the kernel refuses, while packets flow.
 func (w *ward) try(name string, args ...string) {
 	w.Helper()
 	begin := time.Now()
@@ -104,7 +104,7 @@ func (w *ward) flap() {
 	w.well("flaps")
 }
 
-// TestProgramTaken has somebody else detach the program, or put another in its place.
+// TestProgramTaken: Check reports that another process has detached or replaced the program.
 func TestProgramTaken(t *testing.T) {
 	onSetups(t, func(t *testing.T, w *ward) {
 		stripped := strips(t, &w.pair.B)
@@ -125,7 +125,7 @@ func TestProgramTaken(t *testing.T) {
 	})
 }
 
-// silent fails if packets come that were not in the rings already.
+// silent fails the test if packets arrive that were not in the rings already.
 func (w *ward) silent(after string) {
 	w.Helper()
 	for idle := 0; idle < 10; idle++ { // the rings may have been full
@@ -140,8 +140,7 @@ func (w *ward) silent(after string) {
 	}
 }
 
-// withLink calls f with the program's hold on the card, as anyone with the rights may
-// get it.
+// withLink calls f with the BPF link of the program on the card, which any process with the rights can get.
 func (w *ward) withLink(f func(testing.TB, link.Link)) {
 	w.Helper()
 	it := new(link.Iterator)
@@ -163,7 +162,7 @@ func takeOff(t testing.TB, l link.Link) {
 	}
 }
 
-// putOther puts a program in the place of ours that leaves every packet to the kernel.
+// putOther replaces our program with one that leaves every packet to the kernel.
 func putOther(t testing.TB, l link.Link) {
 	t.Helper()
 	pass, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -179,9 +178,8 @@ func putOther(t testing.TB, l link.Link) {
 	}
 }
 
-// TestCardGone takes the card away while sockets are bound to it, by moving it into
-// another namespace and by taking its driver off. What was bound ends in order, and the
-// card can be used again when it is back.
+// TestCardGone: if the card is moved to another namespace or loses its driver while sockets are
+// bound to it, everything closes without an error. The card can be used again when it is back.
 func TestCardGone(t *testing.T) {
 	takes := []func(*ward) (back func()){(*ward).unbind, (*ward).move}
 	if testing.Short() {
@@ -210,7 +208,7 @@ func TestCardGone(t *testing.T) {
 	})
 }
 
-// move puts the card into another namespace.
+// move moves the card to another namespace.
 func (w *ward) move() (back func()) {
 	w.Helper()
 	home, away := w.pair.B, testenv.End{Namespace: testenv.NewNamespace(w), Ifname: w.pair.B.Ifname}
@@ -226,7 +224,7 @@ func (w *ward) relocate(from, to *testenv.End) {
 	findEnd(w, to)
 }
 
-// findEnd looks an end up again, which may have another number.
+// findEnd looks up an end again. Its index may have changed.
 func findEnd(t testing.TB, e *testenv.End) {
 	t.Helper()
 	e.Do(t, func() {
@@ -238,7 +236,7 @@ func findEnd(t testing.TB, e *testenv.End) {
 	})
 }
 
-// unbind takes the driver off the card.
+// unbind unbinds the driver from the card.
 func (w *ward) unbind() (back func()) {
 	w.Helper()
 	e := &w.pair.B
@@ -256,7 +254,7 @@ func (w *ward) unbind() (back func()) {
 	}
 }
 
-// bus is where the card is on the bus.
+// bus returns the card's address on the bus.
 func (w *ward) bus(e *testenv.End) (at string) {
 	w.Helper()
 	e.Do(w, func() {
@@ -274,7 +272,7 @@ func (w *ward) bus(e *testenv.End) (at string) {
 	return at
 }
 
-// write hands a value to the kernel while the ward has its rounds.
+// write writes a value to a kernel file while the ward continues its rounds.
 func (w *ward) write(file, value string) {
 	w.Helper()
 	done := make(chan error, 1)
@@ -292,8 +290,8 @@ func (w *ward) write(file, value string) {
 	w.Fatalf("the kernel hangs over %q to %s", value, file)
 }
 
-// adopt finds a card that has just come, in the namespace cards come in, and puts it
-// where it was.
+// adopt finds a card that has just appeared, in the namespace where new cards appear, and moves it
+// to its old place.
 func (w *ward) adopt(e *testenv.End) {
 	w.Helper()
 	testenv.Wait(w, 20*time.Second, "the card", func() bool {

@@ -11,20 +11,20 @@ import (
 	"github.com/unifiedd/unifiedd/bpf"
 )
 
-// Errors to be matched with errors.Is.
+// Errors for errors.Is.
 var (
-	// ErrInterfaceDown: the interface is set down, or its link is.
+	// ErrInterfaceDown: the interface or its link is down.
 	ErrInterfaceDown = errors.New("interface is down")
 	// ErrInterfaceGone: the interface was removed, or moved to another network
 	// namespace. Its sockets will not work again.
 	ErrInterfaceGone = errors.New("interface is gone")
-	// ErrProgramGone: the XDP program was taken off the interface from outside.
+	// ErrProgramGone: another process detached the XDP program from the interface.
 	ErrProgramGone = errors.New("XDP program was detached from outside")
 	// ErrQueueBusy: another socket has the queue.
 	ErrQueueBusy = errors.New("queue is taken")
 	// ErrNoZeroCopy: zero copy is required and was refused.
 	ErrNoZeroCopy = errors.New("no zero copy")
-	// ErrNoCardClock: times of the card's own clock are required, and there are none.
+	// ErrNoCardClock: times of the card's own clock are required, but not available.
 	ErrNoCardClock = errors.New("no times of the card's own clock")
 	// ErrPermission: a capability is missing.
 	ErrPermission = errors.New("not permitted")
@@ -56,14 +56,14 @@ func (e *UnsupportedError) Is(target error) bool { return target == ErrNotSuppor
 // Unwrap returns the kernel's error.
 func (e *UnsupportedError) Unwrap() error { return e.Err }
 
-// BindError says that no acceptable way of binding was granted, and why each was
-// refused. It matches [ErrNoZeroCopy] where zero copy was required.
+// BindError says that no acceptable way of binding was granted, and why each was refused. It
+// matches [ErrNoZeroCopy] if zero copy was required.
 type BindError struct {
 	Interface string
 	Policy    Policy
 	Refused   []Refusal
-	// MTU is the interface's, and FrameMTU the largest whose packets fit a frame; both
-	// zero where they do fit.
+	// MTU is the interface's, and FrameMTU the largest whose packets fit a frame. Both are zero if
+	// the packets fit.
 	MTU, FrameMTU int
 }
 
@@ -94,8 +94,7 @@ func (e *BindError) Unwrap() []error {
 	return errs
 }
 
-// socketError explains why the kernel gave no AF_XDP socket: xsk_create in
-// net/xdp/xsk.c.
+// socketError explains why the kernel refused an AF_XDP socket: xsk_create in net/xdp/xsk.c.
 func socketError(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -106,8 +105,7 @@ func socketError(err error) error {
 	return fmt.Errorf("open AF_XDP socket: %w", err)
 }
 
-// registerError explains why the kernel did not take the region:
-// xdp_umem_create in net/xdp/xdp_umem.c.
+// registerError explains why the kernel refused the region: xdp_umem_create in net/xdp/xdp_umem.c.
 func registerError(size uint64, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOBUFS):
@@ -118,7 +116,7 @@ func registerError(size uint64, err error) error {
 	return fmt.Errorf("register region of %d bytes: %w", size, err)
 }
 
-// memlock is the limit on locked memory, for error texts.
+// memlock returns the limit on locked memory, for error texts.
 func memlock() string {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
@@ -146,22 +144,22 @@ func bindError(a attempt, err error) error {
 	return err
 }
 
-// Granted is what an interface's sockets have got from the kernel.
+// Granted is what the kernel granted an interface's sockets.
 type Granted struct {
 	ZeroCopy    bool      // the device writes frames itself; XDP_OPTIONS after the bind
 	MultiBuffer bool      // packets may fill several frames
 	Mode        bpf.Mode  // where the program runs; bpf.Any without one
-	Dispatched  bool      // it runs in libxdp's dispatcher, beside programs of others
-	NeedWakeup  bool      // the kernel says when it wants a wake-up
+	Dispatched  bool      // the program runs in libxdp's dispatcher, beside other programs
+	NeedWakeup  bool      // the kernel reports when it needs a wake-up
 	MaxPacket   uint32    // bytes of the longest packet the sockets take; 0: no limit
 	Refused     []Refusal // better ways that were tried first
 	// CardClock: packets have times of the card's clock, if the card has a time for them.
 	// PTPClock is the number of that clock (/dev/ptpN), -1 if the driver names none.
 	CardClock   bool
 	PTPClock    int
-	NoCardClock error // why not, if it was preferred
-	NoArrival   error // why the times are not of arrival but of Recv; nil: they are of arrival, as far as is known
-	// TagsStripped: the card takes VLAN tags out of packets and could not be told not to.
+	NoCardClock error // why CardClock is unset, if it was preferred
+	NoArrival   error // why the times are those of Recv; nil: they are those of arrival, as far as is known
+	// TagsStripped: the card removes VLAN tags from packets, and that cannot be disabled.
 	TagsStripped bool
 }
 
@@ -222,9 +220,9 @@ func (a attempt) flags(needWakeup bool) uint16 {
 	return f
 }
 
-// attempts are the ways of binding to try, best first. Drivers refuse zero copy
-// and multi-buffer together that grant zero copy alone, and asking for whatever
-// works gives copy mode without a word: so each is asked for by name.
+// attempts returns the ways of binding to try, best first. Some drivers refuse zero copy and
+// multi-buffer together although they grant zero copy alone. A bind without a mode would silently
+// choose copy mode. So each way is requested explicitly.
 func (c *Config) attempts(d *device) []attempt {
 	var out []attempt
 	if c.Policy != Copy && c.Mode != bpf.Generic {
@@ -254,12 +252,12 @@ func (c *Config) zeroCopies(d *device) []attempt {
 	return []attempt{one, many}
 }
 
-// frameRoom is how many bytes of a packet one frame surely takes. Newer kernels
-// round it down to 128 (xsk_pool_get_rx_frame_size in include/net/xdp_sock_drv.h), so
-// a packet above is not let through to be dropped there.
+// frameRoom is how many bytes of a packet one frame certainly holds. Newer kernels round it down to
+// a multiple of 128 (xsk_pool_get_rx_frame_size in include/net/xdp_sock_drv.h). So the program does
+// not pass on a longer packet, which the kernel would drop.
 func (c *Config) frameRoom() uint32 { return c.Shape.Capacity(c.region().FrameSize()) &^ 127 }
 
-// frameMTU is the largest MTU whose packets surely fit a frame.
+// frameMTU is the largest MTU whose packets certainly fit a frame.
 func (c *Config) frameMTU() int { return int(c.frameRoom()) - linkOverhead }
 
 // linkOverhead is what an Ethernet frame has beyond the MTU: addresses, type and two VLAN tags. The

@@ -30,21 +30,20 @@ const setStats = 1
 // maxCounters bounds the number of counters that a driver reports.
 const maxCounters = 1 << 16
 
-// roomy is for how many counters to have room when the driver says it has n.
-// Older kernels write as many as there are, without asking how many fit, and the
-// number changes with the number of queues.
+// roomy returns for how many counters to allocate memory when the driver says that it has n. Older kernels
+// write all counters without checking the size, and the number changes with the number of queues.
 func roomy(n int) int { return 2*n + 4096 }
 
-// ifreq is struct ifreq with a pointer in it.
+// ifreq is struct ifreq with a pointer as its data.
 type ifreq struct {
 	name [unix.IFNAMSIZ]byte
 	data unsafe.Pointer
 	_    [40 - unix.IFNAMSIZ - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// ethtool does one request. data points to a request that begins with its command
-// and has room for the answer. Sound: ifreq holds it as a pointer, so it stays
-// alive, and the heap does not move.
+// ethtool makes one request. data points to a request that begins with its command and has room for
+// the answer. The unsafe use is sound: ifreq holds data as a pointer, so it stays alive, and the
+// heap does not move.
 func ethtool(fd int, name string, data unsafe.Pointer) error {
 	r := ifreq{data: data}
 	if len(name) >= len(r.name) {
@@ -65,7 +64,7 @@ type ringParameters struct {
 	rx, rxMini, rxJumbo, tx             uint32
 }
 
-// ringEntries is how many descriptors each of a card's receive rings has.
+// ringEntries returns how many descriptors each of a card's receive rings has.
 func ringEntries(fd int, name string) (uint32, error) {
 	r := &ringParameters{cmd: unix.ETHTOOL_GRINGPARAM}
 	err := ethtool(fd, name, unsafe.Pointer(r))
@@ -75,7 +74,7 @@ func ringEntries(fd int, name string) (uint32, error) {
 // value is struct ethtool_value.
 type value struct{ cmd, data uint32 }
 
-// rxQueues returns the number of receive queues in use. If the driver does not tell it, it is the
+// rxQueues returns the number of receive queues in use. If the driver does not report it, it is the
 // number that the kernel allocated.
 func rxQueues(fd int, name string, allocated int) (uint32, error) {
 	c := &channels{cmd: unix.ETHTOOL_GCHANNELS}
@@ -89,14 +88,14 @@ func rxQueues(fd int, name string, allocated int) (uint32, error) {
 	return uint32(max(allocated, 1)), nil
 }
 
-// ethtoolValue does a request whose argument and answer are one number.
+// ethtoolValue makes a request whose argument and answer are one number.
 func ethtoolValue(fd int, name string, cmd, data uint32) (uint32, error) {
 	v := &value{cmd: cmd, data: data}
 	err := ethtool(fd, name, unsafe.Pointer(v))
 	return v.data, err
 }
 
-// ethtoolStringCount is how many counters the driver has.
+// ethtoolStringCount returns how many counters the driver has.
 func ethtoolStringCount(fd int, name string) (int, error) {
 	q := &stringSetInfo{cmd: unix.ETHTOOL_GSSET_INFO, mask: 1 << setStats}
 	if err := ethtool(fd, name, unsafe.Pointer(q)); err != nil {
@@ -108,7 +107,7 @@ func ethtoolStringCount(fd int, name string) (int, error) {
 	return int(min(q.count, maxCounters)), nil
 }
 
-// ethtoolStrings are the names of n counters, stringLength bytes each.
+// ethtoolStrings returns the names of n counters, stringLength bytes each.
 func ethtoolStrings(fd int, name string, n int) ([]byte, error) {
 	b := make([]uint32, 3+roomy(n)*stringLength/4) // cmd, set, count, names
 	b[0], b[1], b[2] = unix.ETHTOOL_GSTRINGS, setStats, uint32(n)
@@ -119,7 +118,7 @@ func ethtoolStrings(fd int, name string, n int) ([]byte, error) {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&b[3])), n*stringLength), nil
 }
 
-// ethtoolStats are the values of n counters.
+// ethtoolStats returns the values of n counters.
 func ethtoolStats(fd int, name string, n int) ([]uint64, error) {
 	b := make([]uint64, 1+roomy(n)) // cmd and count, values
 	head := (*[2]uint32)(unsafe.Pointer(&b[0]))
@@ -128,7 +127,7 @@ func ethtoolStats(fd int, name string, n int) ([]uint64, error) {
 		return nil, err
 	}
 	if int(head[1]) != n {
-		return nil, fmt.Errorf("%w: it had %d", errCounters, n) // newer kernels say 0, not how many
+		return nil, fmt.Errorf("%w: it had %d", errCounters, n) // newer kernels return 0 instead of the number
 	}
 	return b[1 : 1+n], nil
 }

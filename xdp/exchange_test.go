@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestCheckWhileExchanging checks the interface while its filter is exchanged: the
-// new program is ours, from its first moment on.
+// TestCheckWhileExchanging: while the filter is exchanged, Check accepts the new program from its
+// first moment.
 func TestCheckWhileExchanging(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -33,13 +33,13 @@ func TestCheckWhileExchanging(t *testing.T) {
 	}
 }
 
-// TestQueuesChange gives the interface more queues and with them the driver more
-// counters: that is no error, and what is counted stays right.
+// TestQueuesChange: more queues, and with them more counters of the driver, are not an error, and
+// the ledger stays correct.
 func TestQueuesChange(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 4})
 	testenv.Tool(t, "ethtool")
 	pair.B.Run(t, "ethtool", "-L", pair.B.Ifname, "rx", "2")
-	pair.A.Run(t, "ethtool", "-L", pair.A.Ifname, "tx", "1") // else a hash that differs from boot to boot chooses the queue
+	pair.A.Run(t, "ethtool", "-L", pair.A.Ifname, "tx", "1") // otherwise a hash that differs at each boot chooses the queue
 	g := newRig(t, small())
 	i := g.open(&pair.B, Config{})
 	p := i.Ports()[0]

@@ -3,24 +3,23 @@ package xdp
 import "github.com/unifiedd/unifiedd/umem"
 
 // fillAccount is the fill ring of a queue whose packets several ports receive, each from its own rx
-// ring. A frame goes to the port that gets the packet in it, so its supplier is not known, and each
+// ring. A frame goes to the port that gets the packet in it, so its supplier is not known. Each
 // port counts how many frames it supplied and did not get back.
 //
-// A slow port must not use up the frames of the others. So each keeps a reserve in the ring
-// (Port.reserve), as many frames as its rx ring can hold, and receives only what it has supplied
-// beyond that.
+// A slow port must not use up the frames of the others. So each keeps a reserve in the ring (Port.reserve),
+// as many frames as its rx ring can hold, and receives only what it has supplied beyond that.
 //
 // It belongs to the thread of all ports' books.
 type fillAccount struct {
 	ring    *outgoing[uint64]
-	anchor  *socket // whose ring that is: it stays open as long as there are ports
+	anchor  *socket // the socket that owns the ring; it stays open as long as there are ports
 	ports   []*Port
-	stash   []uint64 // frames that the ring has no room for yet
-	surplus int      // frames that ports which left have not got back: as many of the stash go to the pool
+	stash   []uint64 // frames for which the ring has no room yet
+	surplus int      // frames that former ports have not got back: that many of the stash go to the pool
 	back    [64]umem.Frame
 }
 
-// join has the port fill its queue together with others.
+// join makes the port share the fill ring of its queue.
 func (p *Port) join(f *fillAccount) {
 	p.fillAccount = f
 	f.ports = append(f.ports, p)
@@ -36,7 +35,8 @@ func (p *Port) join(f *fillAccount) {
 	f.stash = append(make([]uint64, 0, most), f.stash...)
 }
 
-// supplyTogether is Supply where others supply, too: what the ring has no room for is stashed.
+// supplyTogether is Supply on a shared fill ring. The stash takes the frames for which the ring has
+// no room.
 func (p *Port) supplyTogether(empty []umem.Frame) int {
 	f := p.fillAccount
 	n := 0
@@ -53,8 +53,8 @@ func (p *Port) supplyTogether(empty []umem.Frame) int {
 	return n
 }
 
-// pump moves frames from the stash to the ring, the most recent first: they are more likely in a
-// cache.
+// pump moves frames from the stash to the ring. It takes the most recent ones first, because they
+// are more likely in a cache.
 func (p *Port) pump() {
 	f := p.fillAccount
 	if f.surplus > 0 && len(f.stash) > 0 {
@@ -72,7 +72,7 @@ func (p *Port) pump() {
 	f.ring.publish(n)
 }
 
-// giveBack gives frames of the stash to the pool, as many as back holds at most.
+// giveBack gives n frames of the stash to the pool, at most as many as back holds.
 func (p *Port) giveBack(n int) int {
 	f := p.fillAccount
 	left := len(f.stash) - n
@@ -84,8 +84,9 @@ func (p *Port) giveBack(n int) int {
 	return n
 }
 
-// withdraw leaves the queue to the other ports. They must replace the frames that the port holds
-// in the rings or has received and not returned, as far as the stash does not.
+// withdraw leaves the queue to the other ports. The port gets frames from the stash for those that
+// it has supplied. The other ports must replace the rest: frames in the rings, and frames that the
+// others have received and not returned.
 func (p *Port) withdraw() {
 	f, rx := p.fillAccount, &p.rings.rx
 	n := rx.waiting(rx.size)

@@ -10,12 +10,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// SendGathered sends one packet whose parts lie in different places, and reports whether there was
-// room for it. The first part is a frame that the worker holds. The driver gets it, and Reap
-// returns it once the whole packet has been sent. The other parts are runs of bytes anywhere in the
-// region, each inside one frame. Those in the frame of the first belong to it; all others keep
-// their owners, who must not change them until Reap returns the first frame. Options of message are
-// ignored.
+// SendGathered sends one packet whose parts are in different places, and reports whether there was room for
+// it. The first part is a frame that the worker holds. The driver gets it, and Reap returns it once the
+// whole packet has been sent. The other parts are runs of bytes anywhere in the region, each inside one
+// frame. Parts in the first frame belong to it. All others keep their owners, who must not change them
+// until Reap returns the first frame. Options of message are ignored.
 //
 // It needs Config.Gather. A packet that the kernel would not accept returns from Reap with Failed
 // set, as with Send. The parts count one by one against Limits.
@@ -38,7 +37,7 @@ func (p *Port) SendGathered(message []umem.Frame) bool {
 	return true
 }
 
-// Room is how many parts SendGathered, or frames Send, would take now.
+// Room returns how many parts SendGathered, or frames Send, would take now.
 func (p *Port) Room() int {
 	if p.closed || p.limits.Send == 0 {
 		return 0
@@ -58,15 +57,15 @@ func (p *Port) Ready() bool {
 	return rx.producer.Load() != next
 }
 
-// notePrefetch records where the packet after the last one that Recv has returned will probably
-// lie. Frames are filled in the order in which they were supplied. The guess is wrong after a frame
-// that the kernel took and did not use, and if other ports share the fill ring.
+// notePrefetch records the probable place of the packet after the last one that Recv has returned.
+// Frames are filled in the order in which they were supplied. The guess is wrong after a frame that
+// the kernel took and did not use, and if other ports share the fill ring.
 func (p *Port) notePrefetch() {
 	fill := p.rings.fill
 	release.Store64(&p.coming, fill.slots[p.rings.rx.next&(fill.size-1)]+p.lands)
 }
 
-// queue writes the descriptors of a packet, and notes how many of them its frame waits for.
+// queue writes the descriptors of a packet, and records how many of them its frame waits for.
 func (p *Port) queue(message []umem.Frame) {
 	last := len(message) - 1
 	own := p.number(message[0].Addr)
@@ -92,7 +91,7 @@ func (p *Port) measure(message []umem.Frame) (length uint64) {
 	return length
 }
 
-// refuseParts is refuse of parts that may lie anywhere.
+// refuseParts is refuse for parts that may be anywhere.
 func (p *Port) refuseParts(message []umem.Frame, length uint64) unix.Errno {
 	size := p.region.Size()
 	for i := range message {
@@ -103,15 +102,15 @@ func (p *Port) refuseParts(message []umem.Frame, length uint64) unix.Errno {
 	return p.refuse(message, length)
 }
 
-// expect notes frames that Send has queued, each of which one descriptor gives back.
+// expect records frames that Send has queued. One descriptor returns each of them.
 func (p *Port) expect(message []umem.Frame) {
 	for i := range message {
 		p.due[p.number(message[i].Addr)]++
 	}
 }
 
-// reapGathered takes descriptors that the kernel is done with, in whatever order it is, and gives the frames that wait for no
-// other.
+// reapGathered consumes completed descriptors, in whatever order they are. It returns the frames
+// that wait for no other descriptor.
 func (p *Port) reapGathered(dst []umem.Frame) (given int) {
 	waiting, done := p.rings.completion.waiting(maxBatch), uint32(0)
 	for ; done < waiting && given < len(dst); done++ {
@@ -137,7 +136,7 @@ func (p *Port) last(addr uint64) bool {
 	return *due == 0
 }
 
-// completed takes n descriptors out of the completion ring.
+// completed consumes n descriptors of the completion ring.
 func (p *Port) completed(n uint32) {
 	p.rings.completion.release(n)
 	p.counters.completed.add(uint64(n))

@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// gatherer is a port that sends packets in parts: heads of the worker's, and payload in frames of another
-// holder's, which stay there.
+// gatherer is a port that sends packets in parts: heads of the worker, and payload in frames of
+// another holder, which stay there.
 type gatherer struct {
 	*rig
 	port  *Port
@@ -36,7 +36,8 @@ func newGatherer(t *testing.T, pair *testenv.Pair) *gatherer {
 	return g
 }
 
-// gather cuts a packet into a head, runs in frames of the others' from number first on, and a tail behind the head.
+// gather cuts a packet into a head, runs in frames of the other holder from number first on, and a
+// tail after the head.
 func (g *gatherer) gather(whole []byte, first int) []umem.Frame {
 	g.Helper()
 	end := len(whole) - 4
@@ -52,8 +53,8 @@ func (g *gatherer) gather(whole []byte, first int) []umem.Frame {
 	return append(message, tail)
 }
 
-// TestSendGathered sends packets whose payload lies in frames of somebody else's. Only the heads come back, each
-// once.
+// TestSendGathered: packets whose payload is in frames of another holder arrive whole. Reap returns
+// only the heads, each once.
 func TestSendGathered(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 4200})
 	g := newGatherer(t, pair)
@@ -65,7 +66,7 @@ func TestSendGathered(t *testing.T) {
 		if !g.port.SendGathered(g.gather(whole, 2*n)) {
 			t.Fatalf("packet %d was not taken", n)
 		}
-		plain := packet(&pair.A, &pair.B, uint32(100+n), 100) // between them others, as ever
+		plain := packet(&pair.A, &pair.B, uint32(100+n), 100) // an ordinary packet between gathered ones
 		sent = append(sent, plain)
 		if g.port.Send(g.load([][]byte{plain})) != 1 {
 			t.Fatal("a plain packet was not taken")
@@ -86,7 +87,7 @@ func TestSendGathered(t *testing.T) {
 	}
 }
 
-// TestSendGatheredRoom has a full ring refuse whole packets, and take them later.
+// TestSendGatheredRoom: SendGathered refuses a whole packet while the ring is full, and takes it later.
 func TestSendGatheredRoom(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newGatherer(t, pair)
@@ -112,7 +113,7 @@ func TestSendGatheredRoom(t *testing.T) {
 	g.finishSending(g.port, 1)
 }
 
-// TestSendGatheredRefused gives back the head of what the kernel would not take.
+// TestSendGatheredRefused: Reap returns the head of a packet that the kernel would not accept.
 func TestSendGatheredRefused(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newGatherer(t, pair)
@@ -144,7 +145,8 @@ func TestSendGatheredRefused(t *testing.T) {
 	g.worker.Give(message[:1])
 }
 
-// TestSendGatheredDisorder has the parts of packets come back in any order: a frame is given with the last.
+// TestSendGatheredDisorder: if the parts of packets complete in any order, Reap returns a frame
+// with its last part.
 func TestSendGatheredDisorder(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newGatherer(t, pair)
@@ -152,7 +154,7 @@ func TestSendGatheredDisorder(t *testing.T) {
 	var parts []uint64
 	for n := range 3 {
 		message := g.gather(packet(&pair.A, &pair.B, uint32(n), 300), 2*n)
-		g.port.queue(message) // and not published: the kernel sees nothing
+		g.port.queue(message) // not published, so the kernel does not see it
 		heads = append(heads, message[0].Addr)
 		for _, f := range slices.Backward(message) {
 			parts = append(parts, f.Addr)
@@ -170,7 +172,7 @@ func TestSendGatheredDisorder(t *testing.T) {
 	}
 }
 
-// TestSendGatheredNoAllocations sends in parts without garbage.
+// TestSendGatheredNoAllocations: SendGathered and Reap do not allocate.
 func TestSendGatheredNoAllocations(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newGatherer(t, pair)

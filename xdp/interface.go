@@ -22,51 +22,50 @@ import (
 // Interface is one network interface with its sockets and its program. Everything
 // above mu is set by Open.
 type Interface struct {
-	config  Config // as it suits the device
-	asked   Config // as it was given
+	config  Config // adapted to the device
+	asked   Config // as the caller gave it
 	device  *device
 	name    atomic.Pointer[string]
 	granted Granted
 	program *bpf.Program // nil without one
-	loaded  loaded       // what the program was loaded for
+	loaded  loaded       // the configuration that the program was loaded for
 	ports   []*Port
 	unbound []uint32
 	stopped atomic.Bool // no packet is on its way to a port
 
 	shared    *sharedInterface
-	seat      int           // in the program
-	rank      int           // among the others; guarded by the shared interface's lock, as is the next
-	selection bpf.Selection // which packets it wants
-	listens   bool          // whether the program asks for that; likewise
-	counted   Selected      // what it had counted, once it is not asked any more; likewise
+	seat      int           // slot in the program
+	rank      int           // among the others; the shared interface's lock guards it and the next field
+	selection bpf.Selection // the packets that it wants
+	listens   bool          // whether the program asks its selection; same lock
+	counted   Selected      // its last counters, once the program does not ask its selection; same lock
 
-	since         [bpf.Seats]bpf.Counters // what the program had decided before it was opened
-	before        lost                    // what the device had lost by then
-	unsentBefore  uint64                  // what it had not sent
-	refusedBefore uint64                  // what other sockets had not taken
+	since         [bpf.Seats]bpf.Counters // the program's counters when it was opened
+	before        lost                    // the device's losses by then
+	unsentBefore  uint64                  // packets not sent by then
+	refusedBefore uint64                  // packets that other sockets had refused by then
 
-	noFragments error // why the kernel does not take packets of several frames
+	noFragments error // why the kernel does not support packets of several frames
 
 	closing      sync.Mutex // held by Close, one at a time
 	mu           sync.Mutex
 	registration *umem.Registration
 	open         int    // ports not closed
 	lost         lost   // by the device, as of the last Ledger
-	final        Ledger // what Ledger says after Close
-	unsent       uint64 // what Unsent says after Close
+	final        Ledger // the Ledger after Close
+	unsent       uint64 // the result of Unsent after Close
 	closed       bool
 }
 
-// Open binds sockets to the interface's queues, loads the program and attaches
-// it. Until Start the program leaves every packet to the kernel, so that ports
-// can be supplied first. The caller closes the Interface.
+// Open binds sockets to the interface's queues, loads the program and attaches it. Until Start the
+// program leaves every packet to the kernel, so the caller can supply the ports first. The caller
+// closes the Interface.
 //
-// The interface is looked up in the network namespace of the calling thread; what
-// is done later reaches it from any thread. Open must run on the thread of the
-// Holders' Books, or before those run.
+// Open looks the interface up in the network namespace of the calling thread. Later calls reach it
+// from any thread. Open must run on the thread of the Holders' Books, or before those run.
 //
-// Errors match ErrNoZeroCopy, ErrQueueBusy, ErrPermission, ErrMemlock,
-// ErrNotSupported, ErrInterfaceGone, or those of bpf.Load and Attach.
+// Errors match ErrNoZeroCopy, ErrQueueBusy, ErrPermission, ErrMemlock, ErrNotSupported,
+// ErrInterfaceGone, or those of bpf.Load and Attach.
 func Open(c Config) (*Interface, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
@@ -175,7 +174,7 @@ func (i *Interface) bindSomehow(queues []uint32) error {
 	return e
 }
 
-// isFinal reports whether another way of binding would fail just the same.
+// isFinal reports whether every other way of binding would fail in the same way.
 func isFinal(err error) bool {
 	for _, is := range []error{ErrQueueBusy, ErrInterfaceGone, ErrPermission, ErrMemlock, ErrNoCardClock, bpf.ErrOccupied, bpf.ErrRefused, bpf.ErrNoExtensions, filter.ErrTooLarge,
 		dispatcher.ErrVersion, dispatcher.ErrFull, dispatcher.ErrNoFiles, dispatcher.ErrNoPins, dispatcher.ErrPermission, dispatcher.ErrLocked, dispatcher.ErrBusy} {
@@ -187,7 +186,7 @@ func isFinal(err error) bool {
 }
 
 // try attaches the program for one way of binding, and binds all queues in that way. The program
-// comes first: when a driver gets one it makes its rings again, and some then forget to ask for
+// comes first: a driver that gets a program makes its rings again, and some then forget to ask for
 // frames (igb_xdp_setup).
 func (i *Interface) try(a attempt, queues []uint32) error {
 	if a.multiBuffer && i.noFragments != nil {
@@ -217,7 +216,7 @@ func (i *Interface) try(a attempt, queues []uint32) error {
 	return nil
 }
 
-// expect returns what sockets bound in one way have.
+// expect returns what sockets that are bound in this way get.
 func (i *Interface) expect(a attempt) Granted {
 	g := Granted{
 		ZeroCopy: a.zeroCopy, MultiBuffer: a.multiBuffer,
@@ -258,8 +257,7 @@ func (i *Interface) bindAll(a attempt, queues []uint32) (sockets []*socket, err 
 	return sockets, nil
 }
 
-// makePorts gives each socket its port. The region counts as registered from
-// here on.
+// makePorts makes a port for each socket. From here on the region counts as registered.
 func (i *Interface) makePorts(sockets []*socket) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -295,7 +293,7 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	return i.portOf(s, worker, held)
 }
 
-// portOf makes the port of a socket; on error the holder is closed.
+// portOf makes the port of a socket. On error it closes the holder.
 func (i *Interface) portOf(s *socket, worker, held *umem.Holder) (p *Port, err error) {
 	c := &i.config
 	r := c.region()
@@ -319,7 +317,7 @@ func (i *Interface) portOf(s *socket, worker, held *umem.Holder) (p *Port, err e
 	return p, nil
 }
 
-// Name is the interface's name, as of the last Check.
+// Name is the interface's name at the last Check.
 func (i *Interface) Name() string { return *i.name.Load() }
 
 // Index is the interface's number in its network namespace.
@@ -332,16 +330,14 @@ func (i *Interface) Node() int { return i.device.node }
 // Granted returns what the kernel granted.
 func (i *Interface) Granted() Granted { return i.granted }
 
-// Ports are the ports, one for each queue bound, in order of queues. The slice is
-// the caller's.
+// Ports returns the ports, one for each bound queue, in the order of the queues. The caller owns the slice.
 func (i *Interface) Ports() []*Port { return slices.Clone(i.ports) }
 
-// Unbound are the receive queues without a port. Their traffic is left to the
-// kernel.
+// Unbound returns the receive queues without a port. The kernel gets their traffic.
 func (i *Interface) Unbound() []uint32 { return slices.Clone(i.unbound) }
 
-// Start has the program hand packets to the ports. Supply them first: a packet
-// that finds no frame is lost. With NoProgram it does nothing.
+// Start makes the program pass packets to the ports. Supply them first: a packet that finds no
+// frame is lost. With NoProgram it does nothing.
 func (i *Interface) Start() error {
 	i.stopped.Store(false)
 	err := i.eachSocket("start", func(p *Port) error { return i.program.SetSocketOf(i.seat, p.socket.queue, p.socket.fd) })
@@ -351,8 +347,8 @@ func (i *Interface) Start() error {
 	return i.ask(true)
 }
 
-// Stop leaves packets to the kernel again, or to those whom the program asks next. What waits in the ports stays there to
-// be received; when Stop has returned, nothing more comes.
+// Stop leaves packets to the kernel again, or to the Interfaces that the program asks next. Packets that
+// wait in the ports stay there, and Recv still returns them. After Stop returns, no further packets arrive.
 func (i *Interface) Stop() error {
 	if err := i.ask(false); err != nil {
 		return err
@@ -376,8 +372,8 @@ func (i *Interface) eachSocket(verb string, f func(*Port) error) error {
 	return nil
 }
 
-// SetFilter exchanges the program's filter while packets flow; nil wants all. It is Select of
-// that.
+// SetFilter exchanges the program's filter while packets flow; nil accepts all packets. It is
+// Select with only a filter.
 func (i *Interface) SetFilter(expr *filter.Expr) error { return i.Select(bpf.Selection{Filter: expr}) }
 
 // Select replaces the selection of packets while packets flow. After an error the old selection
@@ -403,9 +399,9 @@ func (i *Interface) Select(s bpf.Selection) error {
 	return i.noteProgram()
 }
 
-// Peek is the frame that Recv gives when it has given i others, and whether it is there already. Its bytes may be read, but it is the
-// kernel's until Recv gives it: for packets that are worth a look before there is time for all that goes with
-// receiving.
+// Peek returns the frame that Recv will return after i others, and whether it is there already. The
+// caller may read its bytes, but the kernel owns it until Recv returns it. It is for packets that
+// are worth a look before there is time to receive them.
 func (p *Port) Peek(i int) (f umem.Frame, ok bool) {
 	rx := &p.rings.rx
 	if p.closed || p.limits.Supply == 0 || rx.producer.Load()-rx.next <= uint32(i) {
@@ -416,8 +412,8 @@ func (p *Port) Peek(i int) (f umem.Frame, ok bool) {
 	return f, true
 }
 
-// SendNow is Send of a packet of one frame, followed by Kick, in copy mode: the packet leaves
-// first, and is counted afterwards. It reports whether it was sent. It is not sent if there is no
+// SendNow is Send of a packet of one frame, followed by Kick, in copy mode. It sends the packet
+// first and counts it afterwards. It reports whether it was sent. It is not sent if there is no
 // room, if Send would refuse it, outside copy mode, or if memory is lent. The error is Kick's.
 func (p *Port) SendNow(f umem.Frame) (sent bool, err error) {
 	tx := &p.rings.tx
@@ -456,12 +452,11 @@ func Queues(name string) (int, error) {
 	return int(d.queues), d.close()
 }
 
-// listen makes the card deliver also packets that are not for the host: those for other addresses
-// and, since most cards filter those too, of other VLANs. The kernel counts the sockets that want
-// that, and drops the request with the socket, also after a crash (packet_mc_add in
-// net/packet/af_packet.c).
+// listen makes the card also deliver packets that are not for the host: packets for other addresses and,
+// because most cards filter those too, of other VLANs. The kernel counts the sockets that request this. It
+// drops the request with the socket, also after a crash (packet_mc_add in net/packet/af_packet.c).
 func (d *device) listen() (err error) {
-	// Of protocol zero the socket receives no packet itself.
+	// With protocol zero the socket itself receives no packets.
 	if d.promiscuous, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("open a socket for promiscuous mode: %w", err)
 	}
@@ -475,7 +470,7 @@ func (d *device) listen() (err error) {
 // Selected has the counters of the current selection since it was set.
 type Selected struct {
 	Rules []bpf.RuleCounter
-	Own   []bpf.OwnCounter // what the user's own program counts
+	Own   []bpf.OwnCounter // the counters of the user's own program
 }
 
 // Selected reads the counters of the selection. After Close, or without a program, there are

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelHas reports whether the running kernel is at least so new.
+// kernelHas reports whether the running kernel has at least this version.
 func kernelHas(t testing.TB, major, minor int) bool {
 	t.Helper()
 	var u unix.Utsname
@@ -23,8 +23,8 @@ func kernelHas(t testing.TB, major, minor int) bool {
 	return slices.Compare([]int{a, b}, []int{major, minor}) >= 0
 }
 
-// needFragments skips the test where the kernel says, by the type for it, that
-// it has no packets of several frames, and is too old to have them.
+// needFragments skips the test if the kernel reports that it does not support packets of several
+// frames, and is too old for them.
 func needFragments(t testing.TB) {
 	t.Helper()
 	err := takesFragments()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// openFDs counts the process's descriptors. Those of the Go runtime and the test
-// environment exist before the first test does.
+// openFDs counts the process's descriptors. Those of the Go runtime and the test environment exist
+// before the first test.
 func openFDs(t testing.TB) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

@@ -11,11 +11,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestLent sends packets that lie back to back in an extent, across the bounds of frames, from where they lie. The extent
-// is the port's meanwhile, and comes back whole.
+// TestLent: a port sends packets that lie back to back in a lent extent, across the borders of
+// frames, in place. The extent belongs to the port until Return, which returns it whole.
 func TestLent(t *testing.T) { sendLent(t, 1500) }
 
-// TestLentJumbo is TestLent of packets longer than a descriptor's most bytes.
+// TestLentJumbo is TestLent with packets longer than one descriptor allows.
 func TestLentJumbo(t *testing.T) {
 	needFragments(t)
 	sendLent(t, 9000)
@@ -106,7 +106,7 @@ func sendLent(t *testing.T, mtu int) {
 	unsent("closed")
 }
 
-// reapLent takes the addresses of n descriptors off those that are wanted.
+// reapLent reaps n descriptors and removes their addresses from want.
 func (g *rig) reapLent(p *Port, n int, want map[uint64]int) {
 	g.Helper()
 	batch := make([]umem.Frame, 64)
@@ -126,7 +126,7 @@ func (g *rig) reapLent(p *Port, n int, want map[uint64]int) {
 	})
 }
 
-// TestLentSendsOnly: memory that is lent is for ports that only send.
+// TestLentSendsOnly: Open refuses lent memory for ports that receive.
 func TestLentSendsOnly(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestNUMACards receives on the cards of each node into a region of that node, with zero
-// copy where the kernel grants it.
+// TestNUMACards: the cards of each node receive into a region of that node, with zero copy if the
+// kernel grants it.
 func TestNUMACards(t *testing.T) {
 	testenv.Long(t, "make lab NODES=2 runs this")
 	several := len(numa.Nodes()) > 1

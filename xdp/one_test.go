@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestSendNow sends packets one by one, each of which leaves at once, until there is no room.
+// TestSendNow: SendNow sends each packet at once, until there is no room.
 func TestSendNow(t *testing.T) {
 	for name, gather := range map[string]bool{"gathering": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestSendNow(t *testing.T) {
 	}
 }
 
-// TestPeek looks at packets in front of Recv, which gives the same.
+// TestPeek: Peek returns the packets that Recv returns afterwards.
 func TestPeek(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())

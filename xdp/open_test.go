@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestPolicies asks for zero copy where there is none.
+// TestPolicies: each policy has its defined result on an interface without zero copy.
 func TestPolicies(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -98,7 +98,7 @@ func TestParsePolicy(t *testing.T) {
 	}
 }
 
-// TestConfigMistakes are refused with what is wrong, and leave nothing behind.
+// TestConfigMistakes: Open refuses each mistake with its cause, and leaves nothing behind.
 func TestConfigMistakes(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
 	g := newRig(t, small())
@@ -133,8 +133,8 @@ func TestConfigMistakes(t *testing.T) {
 	}
 }
 
-// TestRingSizes is HW_SW_MIN/MAX_RING_SIZE: the smallest and the largest rings
-// pass packets, and send more than one batch.
+// TestRingSizes is HW_SW_MIN/MAX_RING_SIZE: the smallest and the largest rings pass packets, and
+// send more than one batch.
 func TestRingSizes(t *testing.T) {
 	for _, size := range []uint32{4, 1 << 17} {
 		pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -153,7 +153,7 @@ func TestRingSizes(t *testing.T) {
 	}
 }
 
-// TestGenericMode falls back to it where it must, and says so.
+// TestGenericMode: the program falls back to generic mode if necessary, and Granted says so.
 func TestGenericMode(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -175,7 +175,7 @@ func TestGenericMode(t *testing.T) {
 	}
 }
 
-// TestSupplyRefusesExtents: an extent is no frame to receive in.
+// TestSupplyRefusesExtents: Supply refuses an extent, because it cannot receive packets.
 func TestSupplyRefusesExtents(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, umem.Config{Size: 16 << 20, Extents: 4})

@@ -12,11 +12,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// peer reads what the kernel sees at an end, through a packet socket: nothing of
-// ours is in its way.
+// peer reads what the kernel sees at an end, through a packet socket, without code of this package.
 type peer struct{ fd int }
 
-// listen opens a peer, which sees packets of the tests from now on.
+// listen opens a peer, which sees packets of the tests from then on.
 func listen(t testing.TB, e *testenv.End) *peer {
 	t.Helper()
 	p := &peer{fd: -1}
@@ -41,8 +40,8 @@ func listen(t testing.TB, e *testenv.End) *peer {
 	return p
 }
 
-// next is the next packet that arrived, nil if none does within two seconds. What
-// the end itself sends, a packet socket sees too; it is left out.
+// next returns the next packet that arrived, nil if none does within two seconds. A packet socket
+// also sees what the end itself sends; next omits that.
 func (p *peer) next(t testing.TB) []byte {
 	t.Helper()
 	b := make([]byte, 1<<16)
@@ -88,8 +87,7 @@ func (g *rig) load(ps [][]byte) []umem.Frame {
 	return fs
 }
 
-// finishSending kicks until n frames are reaped, and gives them to the pool. It
-// returns those that failed.
+// finishSending kicks until n frames are reaped, and gives them to the pool. It returns those that failed.
 func (g *rig) finishSending(p *Port, n int) (failed []umem.Frame) {
 	g.Helper()
 	batch := make([]umem.Frame, 64)

@@ -14,45 +14,45 @@ import (
 // kernel's side see net/xdp/xsk.c and xsk_queue.h.
 type Port struct {
 	iface  *Interface
-	worker *umem.Holder // whose frames come and go
-	held   *umem.Holder // what the kernel has
+	worker *umem.Holder // holds the frames outside the port
+	held   *umem.Holder // holds the frames with the kernel
 	region *umem.Region
 	limits umem.Limits
 	socket *socket
-	rings  *rings // those of socket; empty after Close
+	rings  *rings // the socket's rings; empty after Close
 	clock  clock
 	wake   wake
 
-	barrier atomic.Uint32 // stored to, for the order that gives
+	barrier atomic.Uint32 // a store to it orders memory accesses
 
-	most     uint32       // frames that may be supplied and not received
+	most     uint32       // largest number of frames supplied and not received
 	supplied uint32       // frames supplied and not received
-	sent     uint32       // frames sent, or refused, and not reaped; of a gathered packet its parts
-	failed   []umem.Frame // refused by Send, to be given by Reap
-	due      []uint8      // of each frame, descriptors that it waits for; nil without Config.Gather
+	sent     uint32       // frames sent, or refused, and not reaped; a gathered packet counts its parts
+	failed   []umem.Frame // refused by Send; Reap returns them
+	due      []uint8      // for each frame, descriptors that it waits for; nil without Config.Gather
 	inside   bool         // the last received frame continues
 	zeroCopy bool         // the card fills frames itself
-	starved  bool         // the fill ring was empty when frames came
-	reserve  uint32       // frames that the kernel must have, see suit; or none
-	reserved bool         // it has got its reserve
-	lent     bool         // what is sent stays with the port until Return
+	starved  bool         // the fill ring was empty when frames were supplied
+	reserve  uint32       // frames that the kernel must keep, see suit; 0: none
+	reserved bool         // the kernel has the reserve
+	lent     bool         // sent memory stays with the port until Return
 	anywhere bool         // it may lie across chunks
 	frameEnd uint64       // where frames end and extents begin
-	chunk    uint64       // bytes of a frame, or the most bytes of one descriptor
-	lands    uint64       // where in a frame a packet begins
+	chunk    uint64       // bytes of a frame, or the largest length of one descriptor
+	lands    uint64       // offset in a frame where a packet begins
 
-	fillAccount *fillAccount // what it fills its queue with together with others; nil: it is alone, or it was always
+	fillAccount *fillAccount // the shared fill ring; nil if the port has always been alone
 
-	coming atomic.Uint64 // where the next packet probably lies, see notePrefetch
+	coming atomic.Uint64 // probable place of the next packet, see notePrefetch
 
 	counters counters
 
 	mu      sync.Mutex // guards closing against Stats; verbs do not take it
 	closed  bool
-	final   Stats  // what Stats says after Close
-	probe   *probe // says when the queue is free
+	final   Stats  // the Stats after Close
+	probe   *probe // reports when the queue is free
 	settles bool   // the device may use frames for a while after Close
-	settled bool   // no frame is left
+	settled bool   // all frames have been returned
 }
 
 var _ umem.Port = (*Port)(nil)
@@ -60,12 +60,11 @@ var _ umem.Port = (*Port)(nil)
 // Queue is the number of the receive queue.
 func (p *Port) Queue() uint32 { return p.socket.queue }
 
-// Limits says what the port can take. Supply and Send count frames until they are
-// received and reaped.
+// Limits returns what the port can take. Supply and Send count frames until they are received and reaped.
 func (p *Port) Limits() umem.Limits { return p.limits }
 
-// FD polls readable when Recv has frames. The kernel has no event for frames to
-// be reaped. After Close it is -1.
+// FD polls readable when Recv has frames. The kernel has no event for frames to be reaped. After
+// Close it is -1.
 func (p *Port) FD() int {
 	if p.closed {
 		return -1
@@ -73,7 +72,7 @@ func (p *Port) FD() int {
 	return p.socket.fd
 }
 
-// Supply gives empty frames to the driver. Only the frame that each lies in matters: the packet
+// Supply gives empty frames to the driver. Only the frame that contains each view matters: the packet
 // lands at the shape's offset, and the driver may write the umem.PacketHeadroom bytes before it
 // (virtio_net has its header there). An extent cannot receive packets, and ends the batch.
 func (p *Port) Supply(empty []umem.Frame) int {
@@ -105,10 +104,9 @@ func (p *Port) Supply(empty []umem.Frame) int {
 	return int(n)
 }
 
-// Recv gives packets. Addr is the packet's first byte, Len its bytes in this
-// frame. Side.Stamp is when the packet arrived, in nanoseconds of Side.Clock, and
-// Side.Queue the queue; all are set in every frame, but with Config.Unstamped only the
-// latter.
+// Recv returns packets. Addr is the packet's first byte, Len its bytes in this frame. Side.Stamp is
+// when the packet arrived, in nanoseconds of Side.Clock, and Side.Queue the queue. Every frame has
+// all three set. With Config.Unstamped only Side.Queue is set.
 func (p *Port) Recv(dst []umem.Frame) int {
 	if p.closed || p.limits.Supply == 0 {
 		return 0
@@ -207,7 +205,7 @@ func (p *Port) Send(full []umem.Frame) int {
 	return int(taken)
 }
 
-// next cuts the first whole message off, nil if there is none, and sums its bytes.
+// next cuts off the first whole message and sums its bytes. It returns nil if there is none.
 func (p *Port) next(full []umem.Frame) (message []umem.Frame, length uint64) {
 	for i := range full {
 		length += uint64(full[i].Len)
@@ -236,8 +234,8 @@ func (p *Port) refuse(message []umem.Frame, length uint64) unix.Errno {
 	return 0
 }
 
-// within reports whether the kernel takes a descriptor of these bytes: inside a chunk, or as many as it has anywhere in
-// the region.
+// within reports whether the kernel accepts a descriptor of these bytes: inside a chunk, or, if the
+// port may send from anywhere, at most a chunk's length anywhere in the region.
 func (p *Port) within(f umem.Frame) bool {
 	if p.anywhere {
 		return f.Len > 0 && uint64(f.Len) <= p.chunk && f.Addr <= p.region.Size() && uint64(f.Len) <= p.region.Size()-f.Addr
@@ -245,7 +243,7 @@ func (p *Port) within(f umem.Frame) bool {
 	return f.Len > 0 && f.Addr&(p.chunk-1)+uint64(f.Len) <= p.chunk
 }
 
-// etherHeader is the least that devices take as a packet: ETH_HLEN.
+// etherHeader is the shortest packet that devices accept: ETH_HLEN.
 const etherHeader = 14
 
 // fail keeps refused frames for Reap. There is room: failed frames count as sent.
@@ -256,8 +254,8 @@ func (p *Port) fail(message []umem.Frame, errno unix.Errno) {
 	p.counters.refused.add(uint64(len(message)))
 }
 
-// Reap gives sent frames back. The kernel returns their addresses only, so Len is
-// zero, but for frames that failed.
+// Reap returns sent frames. The kernel returns only their addresses, so Len is zero except for
+// frames that failed.
 func (p *Port) Reap(dst []umem.Frame) int {
 	if p.closed || p.limits.Send == 0 {
 		return 0
@@ -305,11 +303,11 @@ func (p *Port) Lend(fs []umem.Frame) { p.worker.PassTo(p.held, fs) }
 // else (xsk_skb_destructor_set_addr in net/xdp/xsk.c).
 func (p *Port) Return(fs []umem.Frame) { p.held.PassTo(p.worker, fs) }
 
-// chunkUnaligned is the most bytes of a descriptor where those may lie anywhere: a page, the largest chunk that the kernel
-// has (xdp_umem_reg in net/xdp/xdp_umem.c). Where packets are received it would say where they land.
+// chunkUnaligned is the largest length of a descriptor that may begin anywhere: a page, the kernel's
+// largest chunk (xdp_umem_reg in net/xdp/xdp_umem.c). For received packets it would decide where they land.
 const chunkUnaligned = 4096
 
-// chunk returns the size of the pieces of the region for the kernel.
+// chunk returns the chunk size with which the kernel divides the region.
 func (c *Config) chunk() uint32 {
 	if c.Shape.Unaligned {
 		return chunkUnaligned
@@ -319,7 +317,7 @@ func (c *Config) chunk() uint32 {
 
 // wake is how a port wakes the kernel.
 type wake struct {
-	always   bool // no need-wakeup flag to go by
+	always   bool // there is no need-wakeup flag
 	busyPoll bool // every Kick runs the driver's receive routine
 	down     error
 	gone     error
@@ -336,16 +334,16 @@ func newWake(c *Config, queue uint32) wake {
 	}
 }
 
-// Kick wakes the kernel if it asked for that, and to send in copy mode, where only this system call
-// sends. Supply and Send have published their frames already. Errors match ErrInterfaceDown or
-// ErrInterfaceGone. It is no error that the kernel has no room at the moment: the next Kick tries
-// again.
+// Kick wakes the kernel if the kernel asked for that. It also makes it send in copy mode, where
+// only this system call sends. Supply and Send have published their frames already. Errors match
+// ErrInterfaceDown or ErrInterfaceGone. If the kernel has no room at the moment, Kick returns no
+// error, and the next Kick tries again.
 func (p *Port) Kick() error {
 	if p.closed {
 		return nil
 	}
 	if p.zeroCopy { // otherwise no flag ever changes
-		p.barrier.Store(0) // what was published is seen before the flags are read
+		p.barrier.Store(0) // the kernel sees what was published before the flags are read
 	}
 	if p.limits.Send > 0 && p.rings.tx.pending() && (p.wake.always || p.rings.tx.needsWakeup()) {
 		if err := p.drive(); err != nil {
@@ -361,10 +359,10 @@ func (p *Port) Kick() error {
 	return nil
 }
 
-// nudge wakes a driver whose fill ring had run empty and that may not have asked for a wake-up. A
+// nudge wakes a driver whose fill ring was empty and that may not have asked for a wake-up. A
 // driver that makes its rings again at that time, as at a reset, finds no frame, gets no packet,
-// and so never looks again (igb does). Without the flag recvfrom would not reach the driver, poll
-// does (xsk_poll in net/xdp/xsk.c).
+// and so never checks again (igb does). Without the flag recvfrom would not reach the driver, but
+// poll does (xsk_poll in net/xdp/xsk.c).
 func (p *Port) nudge() {
 	p.wake.poll[0] = unix.PollFd{Fd: int32(p.socket.fd)}
 	p.counters.wakeups.add(1)
@@ -372,10 +370,9 @@ func (p *Port) nudge() {
 	p.starved = err != nil
 }
 
-// drive has the kernel send. Copy mode sends at most 32 packets a call on kernels
-// without XDP_MAX_TX_SKB_BUDGET and answers EAGAIN, and ends the call with EBUSY at a
-// packet that the device drops, which is completed all the same. So the call is
-// repeated while it gets somewhere.
+// drive makes the kernel send. In copy mode kernels without XDP_MAX_TX_SKB_BUDGET send at most 32
+// packets a call and answer EAGAIN. If the device drops a packet, the call ends with EBUSY, and the
+// packet completes all the same. So drive repeats the call while it makes progress.
 func (p *Port) drive() error {
 	for {
 		before := p.progress()
@@ -389,8 +386,7 @@ func (p *Port) drive() error {
 	}
 }
 
-// progress changes when the kernel takes or completes a frame. After EBUSY only
-// the latter shows.
+// progress changes when the kernel takes or completes a frame. After EBUSY only the second number changes.
 func (p *Port) progress() [2]uint32 {
 	return [2]uint32{p.rings.tx.consumer.Load(), p.rings.completion.producer.Load()}
 }
@@ -408,12 +404,12 @@ func (p *Port) syscall(number uintptr) (errno unix.Errno) {
 	return errno
 }
 
-// shortCall is how many frames a system call may send that takes some tens of microseconds.
+// shortCall is how many frames a system call may send within some tens of microseconds.
 const shortCall = 64
 
-// wakeError translates the errors of xsk_sendmsg and xsk_recvmsg of net/xdp/xsk.c. EBUSY is a
-// packet that the device dropped and counted; EAGAIN and ENOBUFS are a full device; ENXIO is an
-// interface that was unregistered.
+// wakeError translates the errors of xsk_sendmsg and xsk_recvmsg of net/xdp/xsk.c. EBUSY means that
+// the device dropped and counted a packet; EAGAIN and ENOBUFS, that the device is full; ENXIO, that
+// the interface was unregistered.
 func (p *Port) wakeError(errno unix.Errno) error {
 	switch errno {
 	case 0, unix.EAGAIN, unix.EBUSY, unix.ENOBUFS, unix.ENOMEM, unix.EINTR:

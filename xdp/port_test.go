@@ -18,7 +18,7 @@ type wire struct {
 	config Config
 	frame  uint32
 	mtu    int
-	most   int // bytes of the largest message
+	most   int // length of the longest message in bytes
 }
 
 func (w wire) open(t testing.TB) *porttest.Link {
@@ -44,9 +44,9 @@ func (w wire) open(t testing.TB) *porttest.Link {
 		}
 		from, to = g.open(&pair.A, w.config), g.open(&pair.B, w.config)
 		l.Sender, l.Receiver = from.Ports()[0], to.Ports()[0]
-		if l.Scratch = metaBytes; to.Granted().ZeroCopy { // the driver's, too: virtio_net has its header there
+		if l.Scratch = metaBytes; to.Granted().ZeroCopy { // the driver's header too: virtio_net writes it there
 			l.Scratch = umem.PacketHeadroom
-			l.Swaps = pair.IsCard() // the emulator's wire: a packet that waits at its end is behind those at its start
+			l.Swaps = pair.IsCard() // the emulator's wire delivers packets that wait at its end after those at its start
 		}
 		g.start(to)
 	}
@@ -54,8 +54,8 @@ func (w wire) open(t testing.TB) *porttest.Link {
 	return l
 }
 
-// stay keeps the test on one processor. In generic mode packets that a thread
-// sends from two processors may overtake each other, each being queued on its own.
+// stay keeps the test on one processor. In generic mode packets that a thread sends from two
+// processors may overtake each other, because each processor has its own queue.
 func stay(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -80,7 +80,7 @@ func stay(t testing.TB) {
 	})
 }
 
-// TestPortContract runs the contract of all ports over the options there are.
+// TestPortContract: the port keeps the contract of all ports with all options.
 func TestPortContract(t *testing.T) {
 	plain := Config{RingSize: 128}
 	with := func(change func(*Config)) Config {
@@ -103,7 +103,7 @@ func TestPortContract(t *testing.T) {
 			w.most = 1514
 		}
 		if name != "plain" && testenv.Fewer(2) < 2 {
-			continue // one stands for all where all is slow
+			continue // on slow machines one case represents all
 		}
 		t.Run(name, func(t *testing.T) {
 			if w.config.Shape.MultiBuffer {

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// without runs f on a thread that lacks some capabilities for the time being.
+// without runs f on a thread without some capabilities.
 func without(t *testing.T, e *testenv.End, capabilities []uint, f func()) {
 	t.Helper()
 	e.Do(t, func() {
@@ -36,7 +36,7 @@ func without(t *testing.T, e *testenv.End, capabilities []uint, f func()) {
 	})
 }
 
-// TestUnprivileged is libxdp's xsk_non_privileged: what is missing is named.
+// TestUnprivileged is libxdp's xsk_non_privileged: the error names the missing capability.
 func TestUnprivileged(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -73,7 +73,7 @@ func TestUnprivileged(t *testing.T) {
 	})
 }
 
-// lowMemlock runs f while the process may lock 64 KiB only.
+// lowMemlock runs f while the process may lock only 64 KiB.
 func lowMemlock(t *testing.T, f func()) {
 	t.Helper()
 	var old unix.Rlimit

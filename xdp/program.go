@@ -16,13 +16,13 @@ type programTry struct {
 	multiBuffer bool
 }
 
-// programTries are the ways of attaching, best first. Drivers refuse a program
-// without multi-buffer at a large MTU, and some any program with it, whatever the
-// sockets can take; packets too long for the sockets it leaves to the kernel. Where
-// the kernel cannot hand packets of several buffers to a socket at all, however
-// short (xdp_do_redirect in net/core/filter.c before Linux 6.6), the program must not
-// get such. In generic mode it never does: there the kernel makes packets one piece for a program without
-// multi-buffer, and new packets of pages for one with it, which costs more (netif_skb_check_for_xdp in net/core/dev.c).
+// programTries returns the ways of attaching, best first. Drivers refuse a program without multi-buffer at
+// a large MTU. Some refuse any program with it, whatever the sockets support; the program leaves packets
+// that are too long for the sockets to the kernel. Before Linux 6.6 the kernel cannot pass packets of
+// several buffers to a socket, however short they are (xdp_do_redirect in net/core/filter.c). There the
+// program must not get such packets. In generic mode the program never gets them: for a program without
+// multi-buffer the kernel makes packets one piece. For one with it the kernel makes new packets of pages,
+// which costs more (netif_skb_check_for_xdp in net/core/dev.c).
 func (c *Config) programTries(g *Granted, fragments bool) []programTry {
 	var out []programTry
 	for _, mode := range []bpf.Mode{bpf.Driver, bpf.Generic} {
@@ -47,9 +47,8 @@ type loaded struct {
 	maxPacket   uint32
 }
 
-// provideProgram attaches the program to go with what will be granted, and notes
-// in g how. A program from the way of binding tried before stays if it fits: each
-// attaching makes a card lose its link for a while.
+// provideProgram attaches the program that fits the way of binding, and records how in g. The program of
+// the way that was tried before stays if it fits: each attach makes a card lose its link for a while.
 func (i *Interface) provideProgram(g *Granted) error {
 	want := loaded{g.MultiBuffer, g.MaxPacket}
 	if i.program != nil && i.loaded == want && (i.program.Mode() == bpf.Driver || !g.ZeroCopy) {
@@ -85,10 +84,10 @@ func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
 	return nil, errors.Join(refused...)
 }
 
-// errNoArrival: what NoArrival says.
+// errNoArrival is the value of Granted.NoArrival.
 var errNoArrival = errors.New("the dispatcher on the interface calls no programs that write timestamps: those of xdp-tools do since 1.5.5")
 
-// note says how the program runs.
+// note records how the program runs.
 func (g *Granted) note(p *bpf.Program) {
 	g.Mode, g.Dispatched, g.NoArrival = p.Mode(), p.InDispatcher(), nil
 	if p.Unstamped() {
@@ -96,7 +95,7 @@ func (g *Granted) note(p *bpf.Program) {
 	}
 }
 
-// appendNew leaves out an error that says the same as one before.
+// appendNew appends an error unless one with the same text is there.
 func appendNew(errs []error, err error) []error {
 	for _, e := range errs {
 		if e.Error() == err.Error() {
@@ -131,7 +130,7 @@ var (
 	errDispatcherClock = errors.New("a program in libxdp's dispatcher cannot ask the card, as one that has the interface for itself can")
 )
 
-// noCardClock is why a program cannot have times of the card's clock, or nil.
+// noCardClock returns why a program cannot have times of the card's clock, or nil.
 func noCardClock(t programTry, d *dispatcher.Interface) error {
 	switch {
 	case t.mode == bpf.Generic:
@@ -142,8 +141,8 @@ func noCardClock(t programTry, d *dispatcher.Interface) error {
 	return nil
 }
 
-// findDispatcher looks for a dispatcher to join, if that is wanted; nil: there is none. A program that is no dispatcher is in the way, which
-// attaching ours says.
+// findDispatcher looks for a dispatcher to join, if the caller wants that; nil: there is none. If
+// another program is on the interface, the attach reports it.
 func (i *Interface) findDispatcher() (*dispatcher.Interface, error) {
 	if i.config.Beside == nil {
 		return nil, nil
@@ -195,8 +194,8 @@ func (i *Interface) attachFor(t programTry, maxLen uint32, device int) (*bpf.Pro
 	return p, nil
 }
 
-// noteProgram remembers which program is attached, for Check; the shared interface's lock is held, from
-// before it was attached where Check may run.
+// noteProgram records which program is attached, for Check. The caller holds the shared interface's
+// lock. If Check may run, it has held the lock since before the attach.
 func (i *Interface) noteProgram() error {
 	if i.program == nil {
 		return nil
@@ -209,7 +208,7 @@ func (i *Interface) noteProgram() error {
 	return nil
 }
 
-// dropProgram takes the program off the interface.
+// dropProgram detaches the program from the interface.
 func (i *Interface) dropProgram() error {
 	if i.program == nil {
 		return nil
@@ -219,16 +218,16 @@ func (i *Interface) dropProgram() error {
 	return err
 }
 
-// Check looks whether the interface still is as it should be, for a control
-// goroutine to call about once a second. Errors match ErrInterfaceGone,
-// ErrInterfaceDown or ErrProgramGone. A new name is no error: Name gives it.
+// Check checks whether the interface still is as it should be. A control goroutine should call it
+// about once a second. Errors match ErrInterfaceGone, ErrInterfaceDown or ErrProgramGone. A new
+// name is not an error: Name returns it.
 func (i *Interface) Check() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.closed {
 		return fmt.Errorf("check %s: %w", i.Name(), ErrClosed)
 	}
-	i.shared.mu.Lock() // no program is exchanged between what the device says and what is remembered
+	i.shared.mu.Lock() // so that no program is exchanged between the look at the device and the comparison
 	defer i.shared.mu.Unlock()
 	s, err := i.device.look()
 	if err != nil {
@@ -237,7 +236,7 @@ func (i *Interface) Check() error {
 	if s.name != i.Name() {
 		i.name.Store(&s.name)
 	}
-	// A card loses its link for a while when its program goes, which must not hide why.
+	// A card loses its link for a while when its program is detached. That must not hide the cause.
 	if err := i.checkProgram(s); err != nil {
 		return err
 	}
@@ -260,11 +259,12 @@ func (i *Interface) checkProgram(s deviceState) error {
 	return programGone(s)
 }
 
-// checkDispatcher looks whether the program is in the dispatcher that is there now: others exchange it when they add or remove theirs.
+// checkDispatcher checks whether the program is in the present dispatcher. Other processes replace
+// the dispatcher when they add or remove their programs.
 func (i *Interface) checkDispatcher(s deviceState) error {
 	switch id, err := i.program.Dispatched(); {
 	case errors.Is(err, dispatcher.ErrLocked), errors.Is(err, dispatcher.ErrBusy):
-		return nil // they are at it: the next look says more
+		return nil // another process is changing it; the next Check decides
 	case err != nil:
 		return fmt.Errorf("check %s: %w: %w", s.name, ErrProgramGone, err)
 	case id == 0:
@@ -283,14 +283,14 @@ func programGone(s deviceState) error {
 	return fmt.Errorf("check %s: %w: %s (open the interface again)", s.name, ErrProgramGone, by)
 }
 
-// flagStripTags is ETH_FLAG_RXVLAN of include/uapi/linux/ethtool.h: the card takes
-// VLAN tags out of packets and writes them into its descriptors, where an XDP program
-// cannot see them (but for few drivers, with bpf_xdp_metadata_rx_vlan_tag).
+// flagStripTags is ETH_FLAG_RXVLAN of include/uapi/linux/ethtool.h: the card removes VLAN tags from
+// packets and writes them into its descriptors. XDP programs cannot see them there (except with
+// bpf_xdp_metadata_rx_vlan_tag on a few drivers).
 const flagStripTags = 1 << 8
 
-// keepTags has the card leave VLAN tags in packets, until restoreTags. The host
-// receives them all the same: its stack finds a tag in the packet, too. A card that
-// cannot otherwise keeps taking them out, which Granted says.
+// keepTags makes the card leave VLAN tags in packets, until restoreTags. The host still receives
+// them, because its stack also finds a tag in the packet. If a card cannot do that, it continues to
+// remove them, and Granted says so.
 func (d *device) keepTags(name string) error {
 	flags, err := ethtoolValue(d.ctl, name, unix.ETHTOOL_GFLAGS, 0)
 	if errors.Is(err, unix.EOPNOTSUPP) || err == nil && flags&flagStripTags == 0 {
@@ -302,7 +302,7 @@ func (d *device) keepTags(name string) error {
 	switch _, err = ethtoolValue(d.ctl, name, unix.ETHTOOL_SFLAGS, flags&^flagStripTags); {
 	case err == nil:
 		d.keepsTags = true
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPERM): // fixed, or not ours to set
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPERM): // fixed, or not allowed
 		d.stripsTags = true
 	default:
 		return fmt.Errorf("have VLAN tags left in packets: %w", err)

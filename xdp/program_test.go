@@ -13,8 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// ownProgram attaches a program that belongs to the test, in the place of one
-// that somebody else has on the interface.
+// ownProgram attaches a program of the test, as if another process had one on the interface.
 func ownProgram(t *testing.T, e *testenv.End, many bool) *bpf.Program {
 	t.Helper()
 	p, err := bpf.Load(bpf.Config{Queues: 4, MultiBuffer: many})
@@ -29,7 +28,7 @@ func ownProgram(t *testing.T, e *testenv.End, many bool) *bpf.Program {
 	return p
 }
 
-// attached is the id of the program on an interface, 0 if there is none.
+// attached returns the ID of the program on an interface, 0 if there is none.
 func attached(t *testing.T, e *testenv.End) (id uint32) {
 	t.Helper()
 	e.Do(t, func() {
@@ -44,8 +43,8 @@ func attached(t *testing.T, e *testenv.End) (id uint32) {
 	return id
 }
 
-// TestProgramCleanup is XDP_PROG_CLEANUP: the program is on the interface while
-// it is open, for all its queues once, and gone afterwards.
+// TestProgramCleanup is XDP_PROG_CLEANUP: the program is on the interface while it is open, once
+// for all its queues, and gone afterwards.
 func TestProgramCleanup(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
 	g := newRig(t, small())
@@ -72,7 +71,7 @@ func TestProgramCleanup(t *testing.T) {
 	}
 }
 
-// TestForeignProgram names the program that is there, and leaves it alone.
+// TestForeignProgram: Open names the program of another process on the interface, and does not change it.
 func TestForeignProgram(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -87,8 +86,8 @@ func TestForeignProgram(t *testing.T) {
 	}
 }
 
-// TestLinkDetached is libxdp's link_detach: taken off from outside, the program
-// is missed by Check, and everything still closes.
+// TestLinkDetached is libxdp's link_detach: Check reports a program that another process has
+// detached, and everything still closes.
 func TestLinkDetached(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -115,7 +114,7 @@ func TestLinkDetached(t *testing.T) {
 	}
 }
 
-// TestOwnProgram has the caller's program hand packets to the sockets.
+// TestOwnProgram: the caller's program can pass packets to the sockets.
 func TestOwnProgram(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -140,7 +139,7 @@ func TestOwnProgram(t *testing.T) {
 	g.balanced(i, 12)
 }
 
-// TestProgramTries: in generic mode the program is always one that takes packets in one piece.
+// TestProgramTries: in generic mode the program is always one that accepts only packets in one piece.
 func TestProgramTries(t *testing.T) {
 	for _, c := range []struct {
 		mode    bpf.Mode

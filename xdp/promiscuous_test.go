@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestPromiscuous: the mode lasts as long as the interface is open.
+// TestPromiscuous: promiscuous mode lasts as long as the interface is open.
 func TestPromiscuous(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	on := func() bool {

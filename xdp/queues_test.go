@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestSharedUMEM binds every queue of an interface, on one registration, and
-// sends to each queue from the same queue of the other end.
+// TestSharedUMEM: every queue of an interface receives on one registration. Each queue gets packets
+// from the same queue of the other end.
 func TestSharedUMEM(t *testing.T) {
 	const queues = 4
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
@@ -42,8 +42,7 @@ func TestSharedUMEM(t *testing.T) {
 	g.balanced(to, 20+21+22+23)
 }
 
-// TestSomeQueues leaves the traffic of queues that are not listed to the kernel,
-// and says which they are.
+// TestSomeQueues: the kernel gets the traffic of queues that are not listed, and Unbound lists them.
 func TestSomeQueues(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 3})
 	g := newRig(t, small())
@@ -73,7 +72,7 @@ func TestSomeQueues(t *testing.T) {
 	}
 }
 
-// TestWorkersPerQueue gives each queue to a worker with a book of its own.
+// TestWorkersPerQueue: each queue can have its own worker with its own book.
 func TestWorkersPerQueue(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
 	g := newRig(t, small())
@@ -101,8 +100,8 @@ func TestWorkersPerQueue(t *testing.T) {
 	}
 }
 
-// TestTwoShapes registers one region twice, with shapes of two interfaces, and
-// passes frames from one to the other.
+// TestTwoShapes: two interfaces can register one region with different shapes, and frames pass from
+// one to the other.
 func TestTwoShapes(t *testing.T) {
 	one := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	two := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -135,7 +134,7 @@ func TestTwoShapes(t *testing.T) {
 	}
 }
 
-// TestBusyQueue waits for a queue that somebody else has, and says so in the end.
+// TestBusyQueue: Open waits for a queue that another socket has, and reports it after the limit.
 func TestBusyQueue(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
 	g := newRig(t, small())
@@ -148,7 +147,7 @@ func TestBusyQueue(t *testing.T) {
 	if took := time.Since(begin); took < 200*time.Millisecond || took > testenv.Within(2*time.Second) {
 		t.Errorf("gave up after %v", took)
 	}
-	// It is waited for as long as allowed.
+	// Open waits for the queue as long as allowed.
 	time.AfterFunc(100*time.Millisecond, func() { i.Close() })
 	j := g.open(&pair.B, Config{})
 	if len(j.Ports()) != pair.Queues {

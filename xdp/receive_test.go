@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestReceive is the kernel's SEND_RECEIVE, 2K_FRAME and UMEM_HEADROOM: packets
-// arrive in order and unchanged, where the shape says, in frames that were supplied.
+// TestReceive is the kernel's SEND_RECEIVE, 2K_FRAME and UMEM_HEADROOM: packets arrive in order and
+// unchanged, at the shape's offset, in frames that were supplied.
 func TestReceive(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -41,7 +41,7 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// checkArrival sends 200 packets, in two halves, and compares what comes.
+// checkArrival sends 200 packets, in two halves, and compares what arrives.
 func (g *rig) checkArrival(i *Interface, pair *testenv.Pair, shape umem.Shape, size int) {
 	g.Helper()
 	p := i.Ports()[0]
@@ -75,8 +75,7 @@ func (g *rig) checkArrival(i *Interface, pair *testenv.Pair, shape umem.Shape, s
 	g.balanced(i, 200)
 }
 
-// balanced checks the ledger at rest: so many packets offered, each with one
-// reason.
+// balanced checks the ledger at rest: it has that many packets offered, each with one reason.
 func (g *rig) balanced(i *Interface, offered uint64) Ledger {
 	g.Helper()
 	l, err := i.Ledger()
@@ -119,8 +118,8 @@ func TestSinglePacket(t *testing.T) {
 	}
 }
 
-// TestMultiBuffer receives packets of up to 9000 bytes in several frames, and
-// sends them on in several, wherever the program is.
+// TestMultiBuffer: packets of up to 9000 bytes arrive in several frames, and leave in several,
+// wherever the program is.
 func TestMultiBuffer(t *testing.T) {
 	needFragments(t)
 	for _, mode := range []bpf.Mode{bpf.Driver, bpf.Generic} {
@@ -168,8 +167,7 @@ func testMultiBuffer(t *testing.T, mode bpf.Mode) {
 	g.balanced(i, uint64(len(sent)))
 }
 
-// TestTooLong leaves packets that no frame takes to the kernel, where the host
-// still sees them, and counts them.
+// TestTooLong: packets that no frame can hold go to the kernel, where the host sees them, and are counted.
 func TestTooLong(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
 	g := newRig(t, small())
@@ -197,8 +195,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestFilter leaves what the filter does not want to the kernel, and exchanges
-// the filter.
+// TestFilter: packets that do not match the filter go to the kernel, also after an exchange of the filter.
 func TestFilter(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -225,7 +222,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestStartStop leaves packets to the kernel before Start and after Stop.
+// TestStartStop: packets go to the kernel before Start and after Stop.
 func TestStartStop(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -253,8 +250,8 @@ func TestStartStop(t *testing.T) {
 	g.receive(p, 6)
 }
 
-// TestTimestamps compares arrival times with the clock around the sending, and
-// with those of a port without.
+// TestTimestamps: with Config.Timestamps the stamps are times of arrival, between readings of the
+// clock before and after the send. Without it they are the time of Recv.
 func TestTimestamps(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		t.Run(fmt.Sprint(on), func(t *testing.T) {
@@ -287,8 +284,8 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// TestPollReceive waits on FD: quiet before, readable after, and with a time-out
-// that holds.
+// TestPollReceive: FD is not readable before a packet arrives and readable after it. poll ends at
+// its time-out.
 func TestPollReceive(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -323,7 +320,7 @@ func poll(t *testing.T, p *Port, events int16, ms int) int {
 	}
 }
 
-// TestUpperRegion receives and sends in the last frames of a larger region.
+// TestUpperRegion: the last frames of a larger region can receive and send.
 func TestUpperRegion(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, umem.Config{Size: 64 << 20})
@@ -352,7 +349,7 @@ func TestUpperRegion(t *testing.T) {
 		if f.Addr < g.region.Size()-100*4096 || !bytes.Equal(g.region.Bytes(f), sent[n]) {
 			t.Fatalf("packet %d is at %#x, or changed", n, f.Addr)
 		}
-		sent[n] = packet(&pair.B, &pair.A, uint32(n), 800) // a card takes only what is for it
+		sent[n] = packet(&pair.B, &pair.A, uint32(n), 800) // a card accepts only packets for its address
 		copy(g.region.Bytes(f), sent[n])
 	}
 	if n := p.Send(got); n != 100 {
@@ -362,7 +359,7 @@ func TestUpperRegion(t *testing.T) {
 	peer.expect(t, sent)
 }
 
-// TestUnstamped leaves a stamp alone that nobody wants.
+// TestUnstamped: with Config.Unstamped Recv does not change the stamp.
 func TestUnstamped(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -370,7 +367,7 @@ func TestUnstamped(t *testing.T) {
 	p := i.Ports()[0]
 	g.supply(p, 1)
 	g.start(i)
-	g.region.Side(umem.Frame{}).Stamp = 7 // the first frame is the one supplied
+	g.region.Side(umem.Frame{}).Stamp = 7 // the first frame was supplied
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 1, 64), testenv.SendOptions{})
 	f := g.receive(p, 1)[0]
 	if stamp := g.region.Side(f).Stamp; f.Addr >= uint64(g.region.FrameSize()) || stamp != 7 {

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// refusedCase is a way to ask for zero copy where it cannot be had.
+// refusedCase is a request for zero copy that must be refused.
 type refusedCase struct {
 	name   string
 	mtu    string
@@ -22,8 +22,8 @@ type refusedCase struct {
 	says   []string // words of the error
 }
 
-// TestRequireRefused requires zero copy where a card, a kernel, an MTU or a mode does
-// not have it. The error says what, why and what to do, and the card is left as it was.
+// TestRequireRefused: if a card, kernel, MTU or mode does not allow required zero copy, the error
+// says what, why and what to do. The card is unchanged afterwards.
 func TestRequireRefused(t *testing.T) {
 	whole := umem.Config{Size: 8 << 20}
 	half := umem.Config{Size: 8 << 20, FrameSize: 2048}
@@ -75,7 +75,7 @@ func (c refusedCase) refused(t *testing.T, e *testenv.End) {
 	if names := g.region.Registered(); len(names) > 0 {
 		t.Errorf("registered: %v", names)
 	}
-	config.Policy = Copy // what the refused try took is free again
+	config.Policy = Copy // the refused attempt has released everything
 	if i, err = g.tryOpen(e, config); err != nil {
 		t.Errorf("open with copy: %v", err)
 		return

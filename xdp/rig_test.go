@@ -19,8 +19,8 @@ type rig struct {
 	worker *umem.Holder
 }
 
-// newRig opens a region of size bytes. What the test opens on it must be closed
-// by cleanups that the test registers later, as open does.
+// newRig opens a region of size bytes. Tests must close what they open on it in cleanups that they
+// register later, as open does.
 func newRig(t testing.TB, c umem.Config) *rig {
 	t.Helper()
 	testenv.Root(t)
@@ -59,7 +59,7 @@ func newRig(t testing.TB, c umem.Config) *rig {
 	return g
 }
 
-// small is a region for most tests: 16 MiB of 4096-byte frames.
+// small returns a region for most tests: 16 MiB of 4096-byte frames.
 func small() umem.Config { return umem.Config{Size: 16 << 20} }
 
 // open opens an interface on the end of a pair, and closes it with the test.
@@ -100,11 +100,11 @@ func (g *rig) tryOpen(e *testenv.End, c Config) (i *Interface, err error) {
 	return i, err
 }
 
-// policy is that of tests which name none. Those on cards set it.
+// policy is the policy of tests that name none. Tests on cards set it.
 var policy = Prefer
 
-// supply gives the port n frames of the pool, and has its driver look at them: a virtio
-// card with zero copy without any makes its fellow wait, and with it who sends there.
+// supply supplies n frames of the pool to the port and wakes its driver. A virtio card with zero
+// copy and without frames makes its fellow wait, and with it the sender there.
 func (g *rig) supply(p umem.Port, n int) {
 	g.Helper()
 	if n == 0 {
@@ -129,14 +129,14 @@ func (g *rig) start(i *Interface) {
 	}
 }
 
-// receive takes frames until there are n packets, or fails after two seconds.
+// receive receives until there are n packets, or fails after two seconds.
 func (g *rig) receive(p *Port, n int) []umem.Frame {
 	g.Helper()
 	var out []umem.Frame
 	batch := make([]umem.Frame, 64)
 	packets := 0
 	testenv.Wait(g, 2*time.Second, fmt.Sprintf("%d packets", n), func() bool {
-		if err := p.Kick(); err != nil { // with zero copy a card asks to be told of frames
+		if err := p.Kick(); err != nil { // with zero copy a card needs a wake-up for new frames
 			g.Fatal(err)
 		}
 		got := p.Recv(batch)
@@ -154,8 +154,7 @@ func (g *rig) receive(p *Port, n int) []umem.Frame {
 	return out
 }
 
-// receiveAny takes packets from all ports; the kernel
-// chooses which.
+// receiveAny receives packets from all ports; the kernel chooses the port.
 func (g *rig) receiveAny(i *Interface, n int) (out []umem.Frame) {
 	g.Helper()
 	batch := make([]umem.Frame, 64)
@@ -171,7 +170,7 @@ func (g *rig) receiveAny(i *Interface, n int) (out []umem.Frame) {
 	return out
 }
 
-// quiet fails if a packet comes within a moment.
+// quiet fails the test if a packet arrives within a moment.
 func (g *rig) quiet(p *Port) {
 	g.Helper()
 	time.Sleep(20 * time.Millisecond)
@@ -190,11 +189,11 @@ func (g *rig) stats(p *Port) Stats {
 	return s
 }
 
-// etherType of the tests' packets, one for local experiments.
+// etherType is the type of the tests' packets, one for local experiments.
 const etherType = 0x88b5
 
-// packet is an Ethernet packet of size bytes from one end to the other, numbered
-// and filled after its number.
+// packet returns an Ethernet packet of size bytes from one end to the other. It contains its number
+// and bytes that follow from the number.
 func packet(from, to *testenv.End, number uint32, size int) []byte {
 	b := make([]byte, size)
 	copy(b, to.MAC)

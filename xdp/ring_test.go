@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestRingBounds refuses offsets that leave the mapping or are not aligned.
+// TestRingBounds: mapRing refuses offsets that leave the mapping or are not aligned.
 func TestRingBounds(t *testing.T) {
 	memory := make([]byte, 4096)
 	for at, ok := range map[uint64]bool{0: true, 4092: true, 4096: false, 4094: false, 2: false, 1 << 40: false, ^uint64(3): false} {
@@ -33,7 +33,7 @@ func memoryRing(size uint32) ring {
 	return ring{producer: new(atomic.Uint32), consumer: new(atomic.Uint32), flags: new(atomic.Uint32), size: size}
 }
 
-// TestRingWraps runs both kinds of ring over the end of their indices.
+// TestRingWraps: both kinds of ring work when their indices wrap.
 func TestRingWraps(t *testing.T) {
 	const start = ^uint32(0) - 5
 	r := memoryRing(8)
@@ -65,7 +65,7 @@ func TestRingWraps(t *testing.T) {
 	}
 }
 
-// TestRingFromOutside never believes more than a ring holds.
+// TestRingFromOutside: whatever the kernel writes, a ring never reports more than it holds.
 func TestRingFromOutside(t *testing.T) {
 	in := incoming[uint64]{ring: memoryRing(8), slots: make([]uint64, 8)}
 	in.producer.Store(1 << 30)

@@ -42,17 +42,17 @@ func mapRing[T uint64 | umem.Frame](fd int, pageOffset int64, off unix.XDPRingOf
 	return r, slots, nil
 }
 
-// wordAt is the 32-bit word at an offset of the mapping.
+// wordAt returns the 32-bit word at an offset of the mapping.
 func wordAt(memory []byte, at uint64) (*atomic.Uint32, error) {
 	if at%4 != 0 || !inside(memory, at, 4) {
 		return nil, fmt.Errorf("ring word at byte %d of a mapping of %d", at, len(memory))
 	}
-	// Sound: inside the mapping and aligned, mappings begin at a page; the memory
-	// is not of the Go heap and stays until unmap, after which no verb runs.
+	// Sound: the word is inside the mapping and aligned, because mappings begin at a page. The
+	// memory is not of the Go heap and stays until unmap, after which no verb runs.
 	return (*atomic.Uint32)(unsafe.Pointer(&memory[at])), nil
 }
 
-// slotsAt are the n slots at an offset of the mapping.
+// slotsAt returns the n slots at an offset of the mapping.
 func slotsAt[T uint64 | umem.Frame](memory []byte, at uint64, n uint32) ([]T, error) {
 	var slot T
 	if at%uint64(unsafe.Alignof(slot)) != 0 || n == 0 || !inside(memory, at, uint64(n)*uint64(unsafe.Sizeof(slot))) {
@@ -62,9 +62,10 @@ func slotsAt[T uint64 | umem.Frame](memory []byte, at uint64, n uint32) ([]T, er
 	return unsafe.Slice((*T)(unsafe.Pointer(&memory[at])), n), nil
 }
 
-// fetch reads a descriptor, whatever is in it, so that it is in this processor's cache.
+// fetch reads a descriptor, whatever it contains, to bring it into this processor's cache.
 func fetch(slot *umem.Frame) {
-	// Sound: Addr is aligned, and only the kernel writes it meanwhile. The compiler would remove a plain load, because its result is not used.
+	// Sound: Addr is aligned, and only the kernel writes it at the same time. The compiler would
+	// remove a plain load, because its result is not used.
 	(*atomic.Uint64)(unsafe.Pointer(&slot.Addr)).Load()
 }
 

@@ -18,13 +18,13 @@ type rings struct {
 	rx         incoming[umem.Frame]
 	tx         outgoing[umem.Frame]
 	completion incoming[uint64]
-	borrowed   bool // the fill ring is of another socket
+	borrowed   bool // the fill ring belongs to another socket
 }
 
-// unusedRing is the size of a ring the kernel demands and nobody uses.
+// unusedRing is the size of a ring that the kernel requires and this package does not use.
 const unusedRing = 1
 
-// size asks the kernel for rings on a fresh socket.
+// sizeRings asks the kernel for rings on a fresh socket.
 func (c *Config) sizeRings(fd int) error {
 	fill, completion := uint32(unusedRing), uint32(unusedRing)
 	if c.Direction.receives() {
@@ -74,7 +74,7 @@ func (r *rings) mapFrom(c *Config, fd int) error {
 	return err
 }
 
-// unmap gives the mappings back. No verb may run after it.
+// unmap unmaps the rings. No verb may run after it.
 func (r *rings) unmap() error {
 	err := errors.Join(r.rx.unmap(), r.tx.unmap(), r.completion.unmap())
 	if r.fill != nil && !r.borrowed {
@@ -83,7 +83,7 @@ func (r *rings) unmap() error {
 	return err
 }
 
-// unmap gives one mapping back; a ring that has none is left alone.
+// unmap unmaps one ring. It does nothing for a ring without a mapping.
 func (r *ring) unmap() error {
 	if r.memory == nil {
 		return nil
@@ -99,21 +99,21 @@ func (r *ring) unmap() error {
 // giveUp unmaps a ring whose layout is invalid.
 func (r *ring) giveUp(err error) error { return errors.Join(err, r.unmap()) }
 
-// ring is the common part of the two kinds of rings. The words lie in memory shared with the
-// kernel: struct xdp_ring in net/xdp/xsk_queue.h, where the letters A to D name the barriers: loads
+// ring is the common part of the two kinds of rings. The words are in memory shared with the
+// kernel: struct xdp_ring in net/xdp/xsk_queue.h. There the letters A to D name the barriers: loads
 // that acquire, stores that release. Go's loads and package release are at least as strong.
 type ring struct {
 	memory []byte // the mapping
 
-	// producer counts what was ever put in. The producing side writes it after
-	// the slots (B), the other side reads it before them (C).
+	// producer counts all entries ever put in. The producing side writes it after the slots (B).
+	// The other side reads it before them (C).
 	producer *atomic.Uint32
-	// consumer counts what was ever taken out. The consuming side writes it after
-	// it read the slots (D), the other side reads it before it writes them (A).
+	// consumer counts all entries ever taken out. The consuming side writes it after it read the
+	// slots (D). The other side reads it before it writes them (A).
 	consumer *atomic.Uint32
-	// flags is written by the kernel: xsk_set_rx_need_wakeup and its siblings in
-	// net/xdp/xsk.c. It is read after our producer store and a barrier: the kernel
-	// sets it and then looks at the ring once more, so one of the two sees the other.
+	// The kernel writes flags: xsk_set_rx_need_wakeup and its siblings in net/xdp/xsk.c. We read it
+	// after our producer store and a barrier. The kernel sets it and then checks the ring once
+	// more, so one of the two sees the other.
 	flags *atomic.Uint32
 
 	size uint32 // slots, a power of two
@@ -122,16 +122,16 @@ type ring struct {
 // needsWakeup reports whether the kernel sleeps and wants a system call.
 func (r *ring) needsWakeup() bool { return r.flags.Load()&unix.XDP_RING_NEED_WAKEUP != 0 }
 
-// outgoing is a ring we put things into: fill and tx.
+// outgoing is a ring into which we put entries: fill and tx.
 type outgoing[T any] struct {
 	ring
 	slots []T    // written by us, read by the kernel (xskq_cons_read_desc)
 	next  uint32 // our own copy of producer
-	seen  uint32 // consumer as of the last look
+	seen  uint32 // consumer at the last look
 }
 
-// room returns how many slots are free, at most want. It looks at the kernel's
-// index only when the last look does not answer.
+// room returns how many slots are free, at most want. It reads the kernel's index only if the last
+// reading does not suffice.
 func (r *outgoing[T]) room(want uint32) uint32 {
 	if r.free() < want {
 		r.look()
@@ -139,10 +139,10 @@ func (r *outgoing[T]) room(want uint32) uint32 {
 	return min(want, r.free())
 }
 
-// free is how many slots were free at the last look.
+// free returns how many slots were free at the last look.
 func (r *outgoing[T]) free() uint32 { return r.size - (r.next - r.seen) }
 
-// look asks how far the kernel has got.
+// look reads how far the kernel has got.
 func (r *outgoing[T]) look() { r.seen = r.consumer.Load() }
 
 // set writes the slot i places after the published ones.
@@ -154,13 +154,13 @@ func (r *outgoing[T]) publish(n uint32) {
 	release.Store32(r.producer, r.next)
 }
 
-// left is how much the kernel has not taken.
+// left returns how many entries the kernel has not taken.
 func (r *outgoing[T]) left() uint32 { return r.next - r.consumer.Load() }
 
 // pending reports whether the kernel has not taken everything.
 func (r *outgoing[T]) pending() bool { return r.consumer.Load() != r.next }
 
-// incoming is a ring we take things out of: rx and completion.
+// incoming is a ring from which we take entries: rx and completion.
 type incoming[T any] struct {
 	ring
 	slots []T    // written by the kernel (xskq_prod_reserve_desc), read by us

@@ -10,11 +10,12 @@ import (
 
 // Special locations: include/uapi/linux/ethtool.h.
 const (
-	locationSpecial = 1 << 31    // RX_CLS_LOC_SPECIAL, in a count: the card wants to choose where rules are
+	locationSpecial = 1 << 31    // RX_CLS_LOC_SPECIAL, in a count: the card chooses the locations
 	locationAny     = 0xffffffff // RX_CLS_LOC_ANY
 )
 
-// ruleSpec is struct ethtool_rx_flow_spec: what the header fields of a packet are compared with, under masks, and the queue.
+// ruleSpec is struct ethtool_rx_flow_spec: the values and masks for a packet's header fields, and
+// the queue.
 type ruleSpec struct {
 	FlowType uint32
 	Fields   [52]byte // union ethtool_flow_union
@@ -25,7 +26,7 @@ type ruleSpec struct {
 	Location uint32
 }
 
-// ruleExt is struct ethtool_flow_ext. Its fields are in the order of the wire.
+// ruleExt is struct ethtool_flow_ext. Its fields are in network byte order.
 type ruleExt struct {
 	_         [2]byte
 	DstMAC    [6]byte
@@ -44,21 +45,21 @@ type ruleRequest struct {
 	locations     [maxRules]uint32
 }
 
-// maxRules bounds how many rules of a card are read.
+// maxRules limits how many rules of a card are read.
 const maxRules = 16384
 
 func ruleIoctl(fd int, name string, r *ruleRequest) error {
 	return ethtool(fd, name, unsafe.Pointer(r))
 }
 
-// ruleCount is how many rules the card has, and whether it chooses their locations.
+// ruleCount returns how many rules the card has, and whether it chooses their locations.
 func ruleCount(fd int, name string) (n uint32, chooses bool, err error) {
 	r := &ruleRequest{cmd: unix.ETHTOOL_GRXCLSRLCNT}
 	err = ruleIoctl(fd, name, r)
 	return r.count, r.data&locationSpecial != 0, err
 }
 
-// ruleLocations returns where the card's rules are, and how many it has room for.
+// ruleLocations returns the locations of the card's rules, and how many rules it has room for.
 func ruleLocations(fd int, name string) (at []uint32, room uint32, err error) {
 	r := &ruleRequest{cmd: unix.ETHTOOL_GRXCLSRLALL, count: maxRules}
 	if err := ruleIoctl(fd, name, r); err != nil {
@@ -70,7 +71,7 @@ func ruleLocations(fd int, name string) (at []uint32, room uint32, err error) {
 	return r.locations[:r.count], uint32(r.data &^ locationSpecial), nil
 }
 
-// ruleAt is the rule at a location.
+// ruleAt returns the rule at a location.
 func ruleAt(fd int, name string, location uint32) (ruleSpec, error) {
 	r := &ruleRequest{cmd: unix.ETHTOOL_GRXCLSRULE, spec: ruleSpec{Location: location}}
 	err := ruleIoctl(fd, name, r)
@@ -87,7 +88,7 @@ func insertRule(fd int, name string, s *ruleSpec) error {
 	return err
 }
 
-// deleteRule takes the rule at a location out of the card.
+// deleteRule removes the rule at a location from the card.
 func deleteRule(fd int, name string, location uint32) error {
 	return ruleIoctl(fd, name, &ruleRequest{cmd: unix.ETHTOOL_SRXCLSRLDEL, spec: ruleSpec{Location: location}})
 }
@@ -95,7 +96,7 @@ func deleteRule(fd int, name string, location uint32) error {
 // setFeatures is ETH_SS_FEATURES, the set of names of features.
 const setFeatures = 4
 
-// features is struct ethtool_gfeatures with room for all there may be.
+// features is struct ethtool_gfeatures with room for all features.
 type features struct {
 	cmd, size uint32
 	blocks    [32]struct{ available, requested, active, never uint32 }

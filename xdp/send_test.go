@@ -16,7 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestSend compares what a packet socket at the other end sees.
+// TestSend: a packet socket at the other end receives every packet unchanged.
 func TestSend(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -41,7 +41,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestSendTcpdump compares what tcpdump writes at the other end.
+// TestSendTcpdump: tcpdump at the other end writes every packet unchanged.
 func TestSendTcpdump(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -57,7 +57,7 @@ func TestSendTcpdump(t *testing.T) {
 	stop := time.AfterFunc(60*time.Second, func() { cmd.Process.Kill() })
 	defer stop.Stop()
 	testenv.Wait(t, 30*time.Second, "tcpdump to listen", func() bool { return fileExists(file) })
-	time.Sleep(100 * time.Millisecond) // the file is there a moment before the socket
+	time.Sleep(100 * time.Millisecond) // tcpdump makes the file slightly before it opens its socket
 	p := i.Ports()[0]
 	p.Send(g.load(sent))
 	g.finishSending(p, len(sent))
@@ -84,7 +84,7 @@ func comparePcap(t *testing.T, file string, want [][]byte) {
 	}
 }
 
-// TestBidirectional has both ends send and receive at once.
+// TestBidirectional: both ends can send and receive at once.
 func TestBidirectional(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -113,8 +113,8 @@ func TestBidirectional(t *testing.T) {
 	g.balanced(b, 150)
 }
 
-// TestRefusedMessages gives back, as failed, what the kernel would not take; its
-// neighbours are sent, and the kernel never saw it.
+// TestRefusedMessages: Reap returns packets that the kernel would not accept as failed. The kernel
+// never sees them, and their neighbours are sent.
 func TestRefusedMessages(t *testing.T) {
 	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
@@ -129,7 +129,7 @@ func TestRefusedMessages(t *testing.T) {
 	bad[1].Len = 13
 	bad[2].Addr += 3600 // 256 + 3600 + 300 leaves the frame
 	bad[3].Len = 4096
-	bad[4].Options |= umem.More // a good head, and an empty tail
+	bad[4].Options |= umem.More // a valid head, and an empty tail
 	bad[5].Len = 0
 	bad[6].Len = 3841
 	mixed := []umem.Frame{ok[0], bad[0], ok[1], bad[1], ok[2], bad[2], ok[3], bad[3], ok[4], bad[4], bad[5], ok[5], bad[6], ok[6], ok[7]}
@@ -151,8 +151,7 @@ func TestRefusedMessages(t *testing.T) {
 	}
 }
 
-// TestTooManyFrames refuses longer chains than the kernel takes, and sends the
-// longest that it takes.
+// TestTooManyFrames: Send refuses chains longer than the kernel's limit, and sends the longest allowed one.
 func TestTooManyFrames(t *testing.T) {
 	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
@@ -189,9 +188,9 @@ func TestTooManyFrames(t *testing.T) {
 	}
 }
 
-// TestInvalidDescriptors is the kernel's STAT_TX_INVALID: descriptors written past
-// our checks are counted by the kernel and the good ones pass. Some kernels complete
-// the bad ones, some do not; Close gives every frame back either way.
+// TestInvalidDescriptors is the kernel's STAT_TX_INVALID: if descriptors bypass our checks, the
+// kernel counts the bad ones and sends the good ones. Some kernels complete the bad ones, some do
+// not. Close returns every frame in both cases.
 func TestInvalidDescriptors(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -227,7 +226,7 @@ func TestInvalidDescriptors(t *testing.T) {
 	})
 }
 
-// TestPollSend is the kernel's POLL_TX: poll drives sending too.
+// TestPollSend is the kernel's POLL_TX: poll makes the kernel send too.
 func TestPollSend(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -243,8 +242,8 @@ func TestPollSend(t *testing.T) {
 	g.finishSending(p, 20)
 }
 
-// TestSendNobodyListens sends while the other end is down: the device drops, the
-// frames come back all the same.
+// TestSendNobodyListens: while the other end is down, the device drops packets, and Reap still
+// returns their frames.
 func TestSendNobodyListens(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -260,7 +259,7 @@ func TestSendNobodyListens(t *testing.T) {
 	}
 }
 
-// TestOtherDirection calls the verbs of the rings a port does not have.
+// TestOtherDirection: the verbs of rings that a port does not have return 0.
 func TestOtherDirection(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())

@@ -12,19 +12,20 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// guest is one of several that have an interface together, with a book of its own.
+// guest is one of several Interfaces that share a device, each with its own book.
 type guest struct {
 	*rig
 	book  *umem.Book
 	hands *umem.Holder
 	iface *Interface
 	spare []umem.Frame
-	got   []uint64 // the numbers of packets, in the order in which they came
+	got   []uint64 // numbers of the received packets, in the order of arrival
 }
 
 const guestRing = 128
 
-// guest opens the interface for packets of a filter, beside another where there is one, with so many frames.
+// guest opens the interface for packets of a filter with that many frames. If beside is not nil, it
+// shares that Interface's device.
 func (g *rig) guest(e *testenv.End, beside *Interface, rank int, expression string, frames int) *guest {
 	g.Helper()
 	k := &guest{rig: g, book: g.region.NewBook(expression), spare: make([]umem.Frame, frames)}
@@ -50,7 +51,7 @@ func (g *rig) guest(e *testenv.End, beside *Interface, rank int, expression stri
 		g.Fatal(err)
 	}
 	e.Carry(g)
-	if k.iface.granted.ZeroCopy { // where the card holds frames, too
+	if k.iface.granted.ZeroCopy { // the card holds frames too
 		more := make([]umem.Frame, k.iface.ports[0].reserve+margin)
 		k.spare = append(k.spare, more[:k.hands.Take(more)]...)
 	}
@@ -73,7 +74,7 @@ func (k *guest) close() {
 	k.spare = nil
 }
 
-// round is what a worker does.
+// round runs one round of a worker.
 func (k *guest) round() {
 	batch := make([]umem.Frame, 64)
 	for _, p := range k.iface.Ports() {
@@ -95,7 +96,7 @@ func (k *guest) round() {
 	k.book.Publish()
 }
 
-// until has guests work until so many packets have come to the first.
+// until runs rounds of the guests until the first has received n packets.
 func until(n int, guests ...*guest) {
 	k := guests[0]
 	k.Helper()
@@ -110,7 +111,7 @@ func until(n int, guests ...*guest) {
 	})
 }
 
-// hasAll checks that a guest got the packets from first to behind, each step-th.
+// hasAll checks that a guest got every step-th packet from first up to, but without, behind.
 func (k *guest) hasAll(first, behind, step uint64) {
 	k.Helper()
 	for n, i := 0, first; i < behind; n, i = n+1, i+step {
@@ -124,7 +125,7 @@ func (k *guest) hasAll(first, behind, step uint64) {
 	k.got = nil
 }
 
-// turns are packets to one port after the other from 5000.
+// turns returns packets to the ports from 5000 on, in turn.
 func turns(pair *testenv.Pair, n int, ports uint64) (all [][]byte) {
 	for i := range uint64(n) {
 		all = append(all, testenv.UDP(&pair.A, &pair.B, 5000+uint16(i%ports), i, 100))
@@ -132,8 +133,9 @@ func turns(pair *testenv.Pair, n int, ports uint64) (all [][]byte) {
 	return all
 }
 
-// TestShare: each of several takes what its filter wants and the earlier ones did not, from one queue. They come and go, the first of all too,
-// and those that stay miss nothing, although each packet lands in a frame of whoever supplied it.
+// TestShare: on one queue, each of several Interfaces gets the packets that match its filter and no
+// earlier filter. Interfaces come and go, even the first one. Those that stay miss no packet,
+// although a packet may land in a frame that another one supplied.
 func TestShare(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -146,7 +148,7 @@ func TestShare(t *testing.T) {
 	until(30, a)
 	a.hasAll(0, 60, 2)
 	b := g.guest(&pair.B, a.iface, 2, "udp portrange 5000-5001", 300)
-	for range 20 { // more packets than frames
+	for range 20 { // more packets than there are frames
 		send(90, 3)
 		until(30, a, b)
 		until(30, b)
@@ -174,7 +176,7 @@ func TestShare(t *testing.T) {
 	until(30, a)
 	a.hasAll(0, 90, 3)
 	d := g.guest(&pair.B, a.iface, 5, "udp port 5002", 300)
-	a.close() // whose socket the fill ring is of
+	a.close() // the fill ring belongs to its socket
 	for range 20 {
 		send(90, 3)
 		until(30, d)
@@ -185,7 +187,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// checkShares checks the ledgers of TestShare's three, when all are there.
+// checkShares checks the ledgers of TestShare's three Interfaces while all are open.
 func checkShares(t *testing.T, a, b, c *guest) {
 	t.Helper()
 	for _, want := range []struct {
@@ -203,7 +205,8 @@ func checkShares(t *testing.T, a, b, c *guest) {
 	}
 }
 
-// TestShareWithWhoIsSlow: one that takes nothing loses its own packets alone, when its ring is full.
+// TestShareWithWhoIsSlow: an Interface that receives nothing loses only its own packets, when its
+// ring is full.
 func TestShareWithWhoIsSlow(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -223,7 +226,7 @@ func TestShareWithWhoIsSlow(t *testing.T) {
 	if l := quick.balanced(quick.iface, rounds*60); l.Lost() != 0 {
 		t.Errorf("%s", show(l))
 	}
-	// It holds on to what it receives, as many frames as it has supplied, and the other has enough still.
+	// It keeps what it receives, as many frames as it has supplied. The other one still has enough.
 	batch := make([]umem.Frame, 64)
 	var held []umem.Frame
 	for range 100 {
@@ -239,7 +242,7 @@ func TestShareWithWhoIsSlow(t *testing.T) {
 	slow.spare = append(slow.spare, held...)
 }
 
-// TestShareRefused: what cannot be is refused with the reason, and whoever is there goes on.
+// TestShareRefused: Share refuses what is impossible, with the reason. The existing Interfaces continue.
 func TestShareRefused(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -284,7 +287,8 @@ func TestShareRefused(t *testing.T) {
 	})
 }
 
-// TestShareFull: there are as many seats as the program has, and each is had again.
+// TestShareFull: a device allows as many Interfaces as the program has slots. A slot is free again
+// after Close.
 func TestShareFull(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, umem.Config{Size: 64 << 20})
@@ -308,7 +312,7 @@ func TestShareFull(t *testing.T) {
 	}
 }
 
-// TestShareNoAllocations: receiving and supplying allocate nothing beside others.
+// TestShareNoAllocations: receiving and supplying beside other Interfaces does not allocate.
 func TestShareNoAllocations(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())

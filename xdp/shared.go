@@ -16,16 +16,17 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// sharedInterface is shared by the Interfaces of one device. It has the program, which asks their
-// selections one after the other, and the queues. Each Interface has a socket on each queue.
+// sharedInterface is the common state of the Interfaces of one device. It has the queues and the
+// program. The program asks the Interfaces' selections one after the other. Each Interface has a
+// socket on each queue.
 type sharedInterface struct {
-	mu        sync.Mutex   // held while one comes, goes, or changes its selection; after Interface.mu
-	members   []*Interface // in the order in which their selections are asked
-	programID uint32       // of the attached program
-	gone      uint64       // packets refused by sockets of former members
+	mu        sync.Mutex   // held while an Interface joins, leaves or changes its selection; taken after Interface.mu
+	members   []*Interface // in the order in which the program asks them
+	programID uint32       // ID of the attached program
+	gone      uint64       // packets that sockets of former members refused
 }
 
-// arrange has the program decide by the selections of the members that are asked; mu is held.
+// arrange sets the program's selections to those of the members that are asked. The caller holds mu.
 func (c *sharedInterface) arrange(program *bpf.Program) error {
 	var all []bpf.Slotted
 	for _, m := range c.members {
@@ -57,13 +58,13 @@ func (i *Interface) ask(on bool) error {
 	return fmt.Errorf("change who takes packets of %s: %w", i.Name(), err)
 }
 
-// isGone reports whether there is no such device any more, and so nothing to change.
+// isGone reports whether the device no longer exists, so that there is nothing to change.
 func (i *Interface) isGone() bool {
 	_, err := i.device.look()
 	return errors.Is(err, ErrInterfaceGone)
 }
 
-// add puts a member where its rank says.
+// add inserts a member at the place of its rank.
 func (c *sharedInterface) add(m *Interface) {
 	c.members = append(c.members, m)
 	slices.SortStableFunc(c.members, func(a, b *Interface) int { return cmp.Compare(a.rank, b.rank) })
@@ -83,7 +84,7 @@ func (c *sharedInterface) seat() int {
 	return -1
 }
 
-// refused is how many packets the sockets of all members, and of those that left, did not take.
+// refused returns how many packets the sockets of all present and former members did not take.
 func (c *sharedInterface) refused() (n uint64, err error) {
 	n = c.gone
 	for _, m := range c.members {
@@ -96,7 +97,7 @@ func (c *sharedInterface) refused() (n uint64, err error) {
 	return n, nil
 }
 
-// refused is how many packets the sockets did not take.
+// refused returns how many packets the sockets did not take.
 func (i *Interface) refused() (n uint64, err error) {
 	for _, p := range i.ports {
 		s, err := p.Stats()
@@ -128,7 +129,7 @@ func (i *Interface) leave() (last bool, err error) {
 	return false, errors.Join(err, c.exchange(i))
 }
 
-// exchange sets the selections of all members, through one of them; mu is held.
+// exchange sets the selections of all members, through one of them. The caller holds mu.
 func (c *sharedInterface) exchange(i *Interface) error {
 	if err := c.arrange(i.program); err != nil {
 		return err
@@ -136,9 +137,9 @@ func (c *sharedInterface) exchange(i *Interface) error {
 	return i.noteProgram()
 }
 
-// Rank changes the order in which the Interfaces of a device are asked for a packet. Lower ranks
-// are asked first; those of equal rank in the order in which they were opened. After an error the
-// old order remains.
+// Rank changes the order in which the program asks the Interfaces of a device for a packet. It asks
+// lower ranks first, and those of equal rank in the order in which they were opened. After an error
+// the old order remains.
 func (i *Interface) Rank(rank int) error {
 	c := i.shared
 	c.mu.Lock()
@@ -160,14 +161,14 @@ func (i *Interface) Rank(rank int) error {
 	return nil
 }
 
-// Share opens the interface again for packets of another selection: with more sockets on the same
-// queues, each with its own rx ring, and with frames of another book. The program asks the
-// selections in the order of Config.Rank, and the first with a rule for a packet decides. Both
-// configurations must be equal except for Holder, Rank, RingSize and the selection.
+// Share opens the interface again for packets of another selection. It has more sockets on the same
+// queues, each with its own rx ring, and frames of another book. The program asks the selections in
+// the order of Config.Rank, and the first with a rule for a packet decides. Both configurations
+// must be equal except for Holder, Rank, RingSize and the selection.
 //
-// All books must belong to one thread, on which Config.Thread runs what concerns the others. Share
-// runs in the network namespace of the interface. The errors are ErrShared, which says why sharing
-// is impossible, ErrClosed if all members are closed, and those of Open.
+// All books must belong to one thread. Config.Thread runs on it the operations on the other books.
+// Share runs in the network namespace of the interface. The errors are ErrShared, which says why
+// sharing is impossible, ErrClosed if all members are closed, and those of Open.
 //
 // Each Interface is closed by itself, in any order.
 func (i *Interface) Share(c Config) (*Interface, error) {
@@ -186,10 +187,10 @@ func (i *Interface) Share(c Config) (*Interface, error) {
 	return n, nil
 }
 
-// ErrShared says that an interface cannot be shared so.
+// ErrShared says that an interface cannot be shared with this configuration.
 var ErrShared = errors.New("the interface is open already, and cannot be shared")
 
-// sharedBy says what keeps c from sharing the interface, which may have another name in it.
+// sharedBy returns why c cannot share the interface. c may use another name of it.
 func (i *Interface) sharedBy(c *Config) error {
 	if d, err := netdev.Find(c.Interface); err == nil && d.Index == i.device.index {
 		c.Interface = i.asked.Interface
@@ -204,7 +205,7 @@ func (i *Interface) sharedBy(c *Config) error {
 	return checkFilters(c.selection(), i.device)
 }
 
-// sharedBy says what keeps d from sharing an interface that was opened with c.
+// sharedBy returns why d cannot share an interface that was opened with c.
 func (c *Config) sharedBy(d *Config) error {
 	for _, s := range []struct {
 		what string
@@ -232,7 +233,7 @@ func (c *Config) sharedBy(d *Config) error {
 
 func sameNumber(a, b *uint32) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
-// beside is Share, with the lock of the shared interface held.
+// beside is Share. The caller holds the lock of the shared interface.
 func (i *Interface) beside(c Config) (n *Interface, err error) {
 	seat, first := i.shared.seat(), i.shared.whole()
 	switch {
@@ -331,7 +332,7 @@ func (i *Interface) portBeside(s *socket, other *Port) (*Port, error) {
 	return i.portOf(s, worker, held)
 }
 
-// anchor is the socket that a fill ring belongs to; the shared interface's lock is held.
+// anchor returns the socket that owns the fill ring. The caller holds the shared interface's lock.
 func (p *Port) anchor() *socket {
 	if p.fillAccount != nil {
 		return p.fillAccount.anchor
@@ -390,7 +391,7 @@ func (s *socket) equipBeside(c *Config, anchor *socket, ifindex int) error {
 	return nil
 }
 
-// whole is a member none of whose ports are closed, or nil.
+// whole returns a member with all ports open, or nil.
 func (c *sharedInterface) whole() *Interface {
 	for _, m := range c.members {
 		if !slices.ContainsFunc(m.ports, (*Port).isClosed) {
@@ -406,7 +407,8 @@ func (p *Port) isClosed() bool {
 	return p.closed
 }
 
-// closeBeside is Close of a port whose queue others have, too; the shared interface's lock is held.
+// closeBeside is Close of a port whose queue other Interfaces share. The caller holds the shared
+// interface's lock.
 func (p *Port) closeBeside() error {
 	p.mu.Lock()
 	var errs []error
@@ -432,5 +434,6 @@ func (p *Port) closeBeside() error {
 	return nil
 }
 
-// hasCompany reports whether others have the port's queue; the shared interface's lock is held.
+// hasCompany reports whether other Interfaces share the port's queue. The caller holds the shared
+// interface's lock.
 func (p *Port) hasCompany() bool { return p.fillAccount != nil && len(p.fillAccount.ports) > 1 }

@@ -46,8 +46,8 @@ func (s *socket) equip(c *Config, registers bool) error {
 	return c.tune(s.fd)
 }
 
-// register hands the region to the kernel. A registration that failed to bind is
-// charged to the user until the kernel has cleaned up, so it is tried for a while.
+// register registers the region with the kernel. A registration that failed to bind is charged to
+// the user until the kernel has cleaned up, so register retries for a while.
 func (c *Config) register(fd int) error {
 	r, flags := c.region(), uint32(0)
 	if c.Shape.Unaligned {
@@ -64,9 +64,8 @@ func (c *Config) register(fd int) error {
 
 const registerPatience = 200 * time.Millisecond
 
-// tune sets what is optional. A send budget makes one system call send a whole
-// ring in copy mode (XDP_MAX_TX_SKB_BUDGET, Linux 6.17); without it Kick repeats the
-// call.
+// tune sets the optional features. A send budget makes one system call send a whole ring in copy
+// mode (XDP_MAX_TX_SKB_BUDGET, Linux 6.17). Without it Kick repeats the call.
 func (c *Config) tune(fd int) error {
 	if c.Direction.sends() {
 		err := setInt(fd, unix.XDP_MAX_TX_SKB_BUDGET, c.RingSize)
@@ -100,7 +99,7 @@ func (b BusyPoll) set(fd int) error {
 }
 
 // bind binds the socket to its queue. It waits until deadline for a queue that is in use. share is
-// a socket whose registration is used; nil if the socket has its own.
+// the socket whose registration it uses; nil if the socket has its own.
 func (s *socket) bind(ifindex int, flags uint16, share *socket, deadline time.Time) error {
 	addr := &unix.SockaddrXDP{Flags: flags, Ifindex: uint32(ifindex), QueueID: s.queue}
 	if share != nil {
@@ -109,7 +108,7 @@ func (s *socket) bind(ifindex int, flags uint16, share *socket, deadline time.Ti
 	return retry(time.Until(deadline), unix.EBUSY, func() error { return unix.Bind(s.fd, addr) })
 }
 
-// retryPause is between two tries of what the kernel may still be cleaning up.
+// retryPause is the time between two attempts while the kernel may still be cleaning up.
 const retryPause = 10 * time.Millisecond
 
 // retry repeats f while it returns the given errno, for at most limit.
@@ -122,10 +121,9 @@ func retry(limit time.Duration, while unix.Errno, f func() error) error {
 	}
 }
 
-// close gives rings and socket back. The rings go first: a mapping keeps the
-// socket's file open. The lock keeps a child process that is just being started
-// from holding a copy of the descriptor. So the close is the last one, and the
-// kernel has taken the socket off its queue when it returns: xsk_release in
+// close unmaps the rings and closes the socket. The rings go first: a mapping keeps the socket's file open.
+// The lock keeps a child process that is being started from holding a copy of the descriptor. So this close
+// is the last one, and the kernel has removed the socket from its queue when it returns. xsk_release in
 // net/xdp/xsk.c waits, in xsk_unbind_dev, until no processor handles a packet for it.
 func (s *socket) close() error {
 	err := s.rings.unmap()
@@ -137,7 +135,7 @@ func (s *socket) close() error {
 	return err
 }
 
-// closeAll closes sockets in reverse.
+// closeAll closes sockets in reverse order.
 func closeAll(sockets []*socket) error {
 	var err error
 	for i := len(sockets) - 1; i >= 0; i-- {

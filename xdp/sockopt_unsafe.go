@@ -30,8 +30,8 @@ func registerUMEM(fd int, memory []byte, chunk, headroom, flags uint32) error {
 	return nil
 }
 
-// getStruct fills v with an option of the AF_XDP level. A kernel that knows less
-// than all of v is too old.
+// getStruct fills v with an option of the AF_XDP level. It fails on a kernel that knows only a part
+// of v, which is too old.
 func getStruct[T any](fd, option int, v *T) error {
 	size := uint32(unsafe.Sizeof(*v))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(option),

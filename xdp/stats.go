@@ -16,37 +16,35 @@ type Traffic struct {
 
 // Stats are a port's counters since it was opened.
 type Stats struct {
-	Received  Traffic // given by Recv
+	Received  Traffic // returned by Recv
 	Sent      Traffic // taken by Send, without what it refused
-	Stamped   uint64  // packets given by Recv with a time of the card's clock
-	Completed uint64  // frames the kernel was done with
-	Refused   uint64  // frames Send took that Reap gives back Failed
+	Stamped   uint64  // packets returned by Recv with a time of the card's clock
+	Completed uint64  // frames that the kernel has completed
+	Refused   uint64  // frames that Send took and Reap returns with Failed set
 	Wakeups   uint64  // system calls made by Kick
-	Waiting   uint64  // packets in the rx ring that Recv has not given yet
+	Waiting   uint64  // packets in the rx ring that Recv has not returned yet
 	Kernel    KernelStats
 }
 
-// KernelStats are the counters of XDP_STATISTICS. How they overlap, from net/xdp/xsk.c and
-// xsk_buff_pool.c:
+// KernelStats are the counters of XDP_STATISTICS. How they overlap, from net/xdp/xsk.c and xsk_buff_pool.c:
 //
-// In copy mode a packet that finds too few frames in the fill ring counts once in Dropped, and once
-// in FillEmpty too if it found none at all. A packet longer than a frame on a socket without multi-
-// buffer counts only in Dropped. A packet that finds the rx ring full counts only in RingFull. So
-// Dropped + RingFull are the lost packets.
+// In copy mode a packet that finds too few frames in the fill ring counts once in Dropped. If it
+// found none at all, it counts once in FillEmpty too. A packet longer than a frame on a socket
+// without multi-buffer counts only in Dropped. A packet that finds the rx ring full counts only in
+// RingFull. So Dropped + RingFull are the lost packets.
 //
-// With zero copy FillEmpty counts how often the driver found the ring empty, and not packets; only
+// With zero copy FillEmpty counts how often the driver found the ring empty, and not packets. Only
 // the device's own counters say what it lost for lack of frames.
 type KernelStats struct {
 	Dropped       uint64 // packets: rx_dropped
 	RingFull      uint64 // packets: rx_ring_full
 	FillEmpty     uint64 // visits: rx_fill_ring_empty_descs
 	RxInvalid     uint64 // descriptors: rx_invalid_descs, zero on all kernels so far
-	TxInvalid     uint64 // descriptors the kernel refused: tx_invalid_descs
+	TxInvalid     uint64 // descriptors that the kernel refused: tx_invalid_descs
 	TxEmptyVisits uint64 // visits of a driver that found nothing to send: tx_ring_empty_descs
 }
 
-// Stats reads the port's counters. It may be called from any goroutine, also
-// after Close, when it says what was last.
+// Stats reads the port's counters. Any goroutine may call it. After Close it returns the last values.
 func (p *Port) Stats() (Stats, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +54,7 @@ func (p *Port) Stats() (Stats, error) {
 	return p.stats()
 }
 
-// stats reads the counters; the port is open and p.mu held.
+// stats reads the counters. The port is open and the caller holds p.mu.
 func (p *Port) stats() (Stats, error) {
 	s := Stats{
 		Received:  p.counters.received.load(),
@@ -81,8 +79,8 @@ func (p *Port) stats() (Stats, error) {
 }
 
 // waiting counts the packets in an rx ring from another thread. Only the port's thread and this
-// function read the slots between the two indices. The kernel may write slots that the thread takes
-// out meanwhile, so the count may be slightly old.
+// function read the slots between the two indices. The kernel may overwrite slots that the thread
+// releases during the call, so the count may be slightly old.
 func waiting(r *incoming[umem.Frame]) (packets uint64) {
 	from := r.consumer.Load()
 	for n := min(r.producer.Load()-from, r.size); n > 0; n-- {
@@ -94,7 +92,7 @@ func waiting(r *incoming[umem.Frame]) (packets uint64) {
 	return packets
 }
 
-// lost splits what the kernel lost between the program and the port by cause.
+// lost splits the packets that the kernel lost between the program and the port by cause.
 func (s *Stats) lost(g Granted) (ringFull, noFrames, tooLong uint64) {
 	noFrames = s.Kernel.Dropped
 	switch {
@@ -106,7 +104,7 @@ func (s *Stats) lost(g Granted) (ringFull, noFrames, tooLong uint64) {
 	return s.Kernel.RingFull, noFrames, s.Kernel.Dropped - noFrames
 }
 
-// word is a counter with one writer, the port's thread; anyone may read it.
+// word is a counter with one writer, the port's thread. Any goroutine may read it.
 type word struct {
 	mine  uint64 // the writer's copy
 	shown atomic.Uint64
@@ -119,8 +117,8 @@ func (w *word) add(n uint64) {
 
 func (w *word) load() uint64 { return w.shown.Load() }
 
-// flow counts one direction, once per batch. Most packets are one frame, so that
-// it is the others' further frames which are counted: a word less to write.
+// flow counts one direction, once per batch. Most packets have one frame. So flow counts only the
+// further frames of the others, which saves writing a word.
 type flow struct{ packets, further, bytes word }
 
 func (f *flow) add(packets, frames, bytes uint64) {
@@ -138,7 +136,7 @@ func (f *flow) load() Traffic {
 	return Traffic{Packets: packets, Frames: packets + f.further.load(), Bytes: f.bytes.load()}
 }
 
-// counters are a port's own.
+// counters are the port's own counters.
 type counters struct {
 	received, sent flow
 	stamped        word
@@ -148,8 +146,8 @@ type counters struct {
 }
 
 // Ledger counts every packet that arrived at an interface since it was opened. Offered is their
-// number, and each has one Reason. What the sender's end dropped, for example the other end of a
-// veth pair, did not arrive; that end's counters have it.
+// number, and each has one Reason. Packets that the sender's end dropped, for example the other end
+// of a veth pair, did not arrive. The counters of that end have them.
 type Ledger struct {
 	// Offered is what the device lost plus what the program received, by the counters of both.
 	Offered uint64
@@ -169,9 +167,8 @@ func (l *Ledger) Lost() (n uint64) {
 	return n
 }
 
-// Missing is Offered less the packets of every reason: zero at rest. While
-// packets flow the counters are of slightly different moments, and Missing is some
-// packets, of either sign.
+// Missing is Offered less the packets of every reason. It is zero at rest. While packets flow, the
+// counters are of slightly different moments, and Missing is a few packets, of either sign.
 func (l *Ledger) Missing() int64 {
 	n := l.Offered
 	for _, k := range l.by {
@@ -181,7 +178,7 @@ func (l *Ledger) Missing() int64 {
 }
 
 // Ledger adds up the counters of the device, the program and the ports. After Close it returns the
-// last ones. It may be called from any goroutine.
+// last ones. Any goroutine may call it.
 func (i *Interface) Ledger() (Ledger, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -218,8 +215,8 @@ func (l *Ledger) addPort(s *Stats, g Granted) {
 	l.by[LostTooLong] += tooLong
 }
 
-// addProgram adds the program's verdicts. Without a program of ours only the sockets count what was
-// offered to them.
+// addProgram adds the program's verdicts. Without a program of this package only the sockets count
+// what was offered to them.
 func (i *Interface) addProgram(l *Ledger, refused uint64) error {
 	if i.program == nil {
 		l.Offered += l.by[Received] + l.by[Waiting] + refused
@@ -246,7 +243,7 @@ func (i *Interface) addProgram(l *Ledger, refused uint64) error {
 }
 
 // addDevice adds the losses before the program. The driver's counter includes packets that the
-// sockets refused. After the interface is gone the last known counters remain.
+// sockets refused. After the interface is gone, the last known counters remain.
 func (i *Interface) addDevice(l *Ledger) error {
 	if s, err := i.device.look(); err == nil {
 		i.lost = s.lost.since(i.before)
@@ -266,8 +263,8 @@ func (i *Interface) addDevice(l *Ledger) error {
 }
 
 // Unsent returns how many packets of any sender the device dropped or could not send since the
-// interface was opened. A socket is not told, and counts them as sent. After Close it returns the
-// last number. It fails if the interface is gone.
+// interface was opened. Sockets do not learn of these packets, and count them as sent. After Close
+// it returns the last number. It fails if the interface is gone.
 func (i *Interface) Unsent() (uint64, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -291,32 +288,32 @@ type Reason uint8
 // The reasons. Packets with a reason that begins with Kernel went to the kernel; those with one that
 // begins with Lost were lost; FilterDropped were dropped on request.
 const (
-	// Received packets were given by Recv.
+	// Received packets were returned by Recv.
 	Received Reason = iota
-	// Waiting packets are in an rx ring, for Recv to give.
+	// Waiting packets are in an rx ring, and Recv will return them.
 	Waiting
-	// KernelNoMatch packets the filter did not want.
+	// KernelNoMatch packets did not match the filter.
 	KernelNoMatch
 	// KernelTooLong packets were wanted, but longer than the sockets take.
 	KernelTooLong
-	// KernelNoSocket packets were wanted, but came to a queue without a port, or
-	// while the interface was stopped.
+	// KernelNoSocket packets were wanted, but arrived at a queue without a port, or while the
+	// interface was stopped.
 	KernelNoSocket
-	// KernelUnclear packets the user's own program returned something for that means nothing.
+	// KernelUnclear packets got an unknown verdict from the user's own program.
 	KernelUnclear
 	// OtherFlow packets matched the selection of another Interface of the device.
 	OtherFlow
-	// FilterDropped packets were dropped as a rule, or the user's own program, says.
+	// FilterDropped packets were dropped by a rule, or by the user's own program.
 	FilterDropped
 	// LostRingFull packets found the rx ring full: Recv is called too rarely.
 	LostRingFull
 	// LostNoFrames packets found no frame in the fill ring: Supply is called too
 	// rarely, or with too few.
 	LostNoFrames
-	// LostTooLong packets the caller's own program gave to a socket that does not
-	// take packets of several frames.
+	// LostTooLong packets were passed by the caller's own program to a socket that does not support
+	// packets of several frames.
 	LostTooLong
-	// LostMissed packets the card had no room for (rx_missed_errors).
+	// LostMissed packets found no room in the card (rx_missed_errors).
 	LostMissed
 	// LostDamaged packets the card refused as broken (rx_errors).
 	LostDamaged
@@ -343,7 +340,7 @@ var reasonNames = [reasons]string{
 	LostDriver:     "lost_driver",
 }
 
-// String is the reason's name as metrics have it.
+// String returns the reason's name in metrics.
 func (r Reason) String() string {
 	if r >= reasons {
 		return fmt.Sprintf("reason %d", r)

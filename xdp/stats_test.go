@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestRingFull is STAT_RX_FULL: frames enough, but a short rx ring.
+// TestRingFull is STAT_RX_FULL: with enough frames but a short rx ring, packets are lost as LostRingFull.
 func TestRingFull(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -20,7 +20,7 @@ func TestRingFull(t *testing.T) {
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 50, 100), testenv.SendOptions{})
 	s := g.atRest(p, 16, func(s Stats) bool { return s.Kernel.RingFull == 34 })
 	if p.zeroCopy {
-		s.Kernel.FillEmpty = 0 // visits of the driver, before there were frames
+		s.Kernel.FillEmpty = 0 // the driver found the ring empty before there were frames
 	}
 	if s.Kernel != (KernelStats{RingFull: 34}) || s.Waiting != 16 {
 		t.Errorf("stats %+v", s)
@@ -31,8 +31,8 @@ func TestRingFull(t *testing.T) {
 	}
 }
 
-// atRest waits for what is to be counted, and for so many packets to be waiting: the kernel
-// shows those only when it has been through with all that came together.
+// atRest waits for the counted condition and for that many waiting packets. The kernel shows
+// waiting packets only after it has handled all packets that arrived together.
 func (g *rig) atRest(p *Port, waiting uint64, counted func(Stats) bool) (s Stats) {
 	g.Helper()
 	testenv.Wait(g, time.Second, "the packets", func() bool {
@@ -42,8 +42,8 @@ func (g *rig) atRest(p *Port, waiting uint64, counted func(Stats) bool) (s Stats
 	return s
 }
 
-// TestNoFrames is STAT_RX_FILL_EMPTY: more packets than frames supplied. The
-// kernel counts each packet lost under two names.
+// TestNoFrames is STAT_RX_FILL_EMPTY: packets that find no frame are lost. The kernel counts each
+// of them under two names.
 func TestNoFrames(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -68,8 +68,8 @@ func TestNoFrames(t *testing.T) {
 	}
 }
 
-// TestNoFramesForFragments loses packets for which there are some frames, but not
-// enough: Dropped counts them, FillEmpty does not.
+// TestNoFramesForFragments: a packet that finds some frames, but not enough, is lost. Dropped
+// counts it, FillEmpty does not.
 func TestNoFramesForFragments(t *testing.T) {
 	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
@@ -88,8 +88,8 @@ func TestNoFramesForFragments(t *testing.T) {
 	}
 }
 
-// TestTooLongForSocket is STAT_RX_DROPPED: somebody else's program hands a socket
-// packets that its frames do not take.
+// TestTooLongForSocket is STAT_RX_DROPPED: packets that another program passes to a socket, and
+// that do not fit its frames, are counted as LostTooLong.
 func TestTooLongForSocket(t *testing.T) {
 	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 5000})
@@ -113,8 +113,8 @@ func TestTooLongForSocket(t *testing.T) {
 	}
 }
 
-// TestOverload sends more than the port is allowed to take, from several threads
-// at full speed, and balances the ledger against the sender's own count.
+// TestOverload: if several threads send at full speed more than the port may take, the ledger
+// agrees with the sender's own count.
 func TestOverload(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -150,7 +150,7 @@ func TestOverload(t *testing.T) {
 		}
 	}
 	arrived := taken.Load() - (pair.A.Stats(t).TxDropped - before)
-	if pair.IsCard() { // the wire between emulated cards loses some when it is busy
+	if pair.IsCard() { // the wire between emulated cards loses packets when it is busy
 		time.Sleep(time.Second)
 		arrived = pair.B.Stats(t).RxPackets - came
 	}
@@ -165,7 +165,7 @@ func TestOverload(t *testing.T) {
 	t.Logf("%d sent, %d dropped by the sender's end;%s", taken.Load(), taken.Load()-arrived, show(l))
 }
 
-// TestLedgerAfterClose keeps what was last.
+// TestLedgerAfterClose: after Close the ledger keeps its last values.
 func TestLedgerAfterClose(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -186,7 +186,7 @@ func TestLedgerAfterClose(t *testing.T) {
 	}
 }
 
-// TestLedgerWhileClosing closes under traffic: nothing is missing afterwards.
+// TestLedgerWhileClosing: after Close under traffic no packet is missing in the ledger.
 func TestLedgerWhileClosing(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
@@ -218,7 +218,7 @@ func TestLedgerWhileClosing(t *testing.T) {
 	}
 }
 
-// takeSome takes what is there.
+// takeSome receives the packets that are there.
 func (g *rig) takeSome(p *Port) []umem.Frame {
 	g.Helper()
 	fs := make([]umem.Frame, 40)

@@ -18,12 +18,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/record"
 )
 
-// ErrNoSteering: the card does not take a rule.
+// ErrNoSteering: the card does not accept a rule.
 var ErrNoSteering = errors.New("the card does not steer that")
 
 // Steering is a set of rules in a card that steer packets to queues (ethtool calls them Rx
-// classification, or ntuple, rules). They are written to a record before they are inserted, so that
-// the rules of a killed process are found.
+// classification, or ntuple, rules). Each is written to a record before it is inserted, so that
+// another process finds the rules of a killed one.
 type Steering struct {
 	device *device
 	name   string
@@ -32,16 +32,16 @@ type Steering struct {
 	texts  []string
 }
 
-// heldRule is a rule as the card has it.
+// heldRule is a rule in the form in which the card has it.
 type heldRule struct {
 	Rule ruleSpec
-	// Made: the card has it. Otherwise it may have it.
+	// Made says that the card has the rule. Otherwise it may have it.
 	Made bool
 }
 
 // Steer makes the card of an interface, in the network namespace of the calling thread, put packets
-// that match a tuple into one of the queues; the rules use the queues in turn. Records are in the
-// directory dir. Either all rules are inserted or none; errors match ErrNoSteering if the card is
+// that match a tuple into one of the queues. The rules use the queues in turn. Records are in the
+// directory dir. Either all rules are inserted or none. Errors match ErrNoSteering if the card is
 // the cause. The caller closes the Steering.
 func Steer(name string, tuples []filter.Tuple, queues []uint32, dir string) (s *Steering, err error) {
 	runtime.LockOSThread()
@@ -84,8 +84,8 @@ func Steer(name string, tuples []filter.Tuple, queues []uint32, dir string) (s *
 // Rules describes the card's rules for people.
 func (s *Steering) Rules() []string { return slices.Clone(s.texts) }
 
-// freeRules returns unused locations for n rules. If the card does not choose them itself these are
-// the last ones, as with ethtool.
+// freeRules returns unused locations for n rules. If the card does not choose locations itself,
+// they are the last ones, as with ethtool.
 func (d *device) freeRules(name string, n int) (at []uint32, err error) {
 	_, chooses, err := ruleCount(d.ctl, name)
 	if err != nil {
@@ -126,7 +126,7 @@ func (d *device) noRules(name string, err error) error {
 	return fmt.Errorf("the driver does not have such rules: %w (remove steer, or ask for something simpler: a protocol, a port)", err)
 }
 
-// refused says which rule the card does not take, and why.
+// refused returns an error that says which rule the card does not accept, and why.
 func (s *Steering) refused(t filter.Tuple, queue uint32, err error) error {
 	which := fmt.Sprintf("rule %q to queue %d", describeTuple(t), queue)
 	switch {
@@ -142,7 +142,7 @@ func (s *Steering) refused(t filter.Tuple, queue uint32, err error) error {
 	return fmt.Errorf("%s: %w", which, err)
 }
 
-// insert notes a rule, makes it, and notes how the card has it.
+// insert records a rule, inserts it, and records the form in which the card has it.
 func (s *Steering) insert(rule ruleSpec) error {
 	s.note.Rules = append(s.note.Rules, heldRule{Rule: rule})
 	if err := s.noteDown(); err != nil {
@@ -154,7 +154,7 @@ func (s *Steering) insert(rule ruleSpec) error {
 		return err
 	}
 	if as, err := ruleAt(s.device.ctl, s.name, last.Rule.Location); err == nil {
-		last.Rule = as // with what the driver adds
+		last.Rule = as // including what the driver adds
 	}
 	last.Made = true
 	return s.noteDown()
@@ -168,7 +168,7 @@ func (s *Steering) noteDown() error {
 	return nil
 }
 
-// Close removes the rules from the card, except rules that somebody else has removed or replaced.
+// Close removes the rules from the card, except rules that another process has removed or replaced.
 // A second call does nothing.
 func (s *Steering) Close() error {
 	if s.device == nil {
@@ -182,7 +182,7 @@ func (s *Steering) Close() error {
 	case s.record == nil:
 	case err == nil:
 		err = s.record.Remove()
-	default: // it stays for the next one to try
+	default: // the record stays for a later attempt
 		err = errors.Join(err, s.record.Close())
 	}
 	err = errors.Join(err, s.device.close())
@@ -190,7 +190,7 @@ func (s *Steering) Close() error {
 	return err
 }
 
-// removeRules takes rules out of the card. One that is gone needs nothing, as its rules are.
+// removeRules removes rules from the card. If the card is gone, there is nothing to do.
 func (d *device) removeRules(rules []heldRule) error {
 	if len(rules) == 0 {
 		return nil
@@ -221,7 +221,7 @@ func (d *device) removeRule(name string, r heldRule) error {
 	for _, location := range at {
 		now, err := ruleAt(d.ctl, name, location)
 		if err != nil {
-			continue // there is none
+			continue // no rule is there
 		}
 		ours := r.Rule
 		if ours.Location = now.Location; now == ours {
@@ -231,12 +231,12 @@ func (d *device) removeRule(name string, r heldRule) error {
 	return nil
 }
 
-// Steers says which fields a card can steer by.
+// Steers says what a card can steer.
 type Steers struct {
-	Rules int  // that it has
-	Room  int  // rules that there can be; 0: the driver does not say
-	On    bool // it takes rules
-	Can   bool // it would take them, once that is switched on
+	Rules int  // rules that it has
+	Room  int  // the largest number of rules; 0: the driver does not say
+	On    bool // it accepts rules
+	Can   bool // it would accept rules once that is enabled
 }
 
 // SteersPackets returns what an interface's card can steer, in the network namespace of the calling
@@ -278,12 +278,12 @@ const (
 	flowMAC = 1 << 30 // FLOW_MAC_EXT: the destination's Ethernet address is compared
 )
 
-// portFlows are the types of rules with ports, by protocol: of IPv4, and of IPv6.
+// portFlows are the types of rules with ports, by protocol: for IPv4, and for IPv6.
 var portFlows = map[uint8][2]uint32{
 	filter.ProtoTCP: {flowTCP4, flowTCP6}, filter.ProtoUDP: {flowUDP4, flowUDP6}, filter.ProtoSCTP: {flowSCTP4, flowSCTP6},
 }
 
-// ruleOf is the rule that has packets which fit a tuple go to a queue.
+// ruleOf returns the rule that steers packets matching a tuple to a queue.
 func ruleOf(t filter.Tuple, queue uint32) (s ruleSpec, err error) {
 	s.Queue = uint64(queue)
 	if t.VLAN != 0 {
@@ -309,7 +309,7 @@ func ruleOf(t filter.Tuple, queue uint32) (s ruleSpec, err error) {
 
 var allOnes = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// ether has struct ethhdr: destination, source, type.
+// ether sets the fields of struct ethhdr: destination, source, type.
 func (s *ruleSpec) ether(t filter.Tuple) {
 	s.FlowType |= flowEther
 	var none [6]byte
@@ -339,7 +339,8 @@ func (s *ruleSpec) number(at int, n uint16) {
 	}
 }
 
-// ip has addresses, then ports or the protocol: struct ethtool_tcpip4_spec, ethtool_usrip4_spec, and those of IPv6.
+// ip sets addresses, then ports or the protocol: struct ethtool_tcpip4_spec, ethtool_usrip4_spec,
+// and those of IPv6.
 func (s *ruleSpec) ip(t filter.Tuple) {
 	long, which := 4, 0
 	if t.Version == 6 {
@@ -369,7 +370,7 @@ func (s *ruleSpec) ip(t filter.Tuple) {
 	}
 }
 
-// describeTuple describes for people what a rule compares.
+// describeTuple describes what a rule compares, for people.
 func describeTuple(t filter.Tuple) string {
 	var all []string
 	add := func(is bool, format string, args ...any) {
@@ -404,7 +405,7 @@ type steerNote struct {
 	Rules     []heldRule
 }
 
-// newSteerRecord makes a record, and its content for an interface without rules of ours.
+// newSteerRecord makes a record, and its content for an interface without rules of this process.
 func newSteerRecord(dir string, index int) (*record.File, steerNote, error) {
 	namespace, err := networkNamespace()
 	if err != nil {
@@ -417,7 +418,7 @@ func newSteerRecord(dir string, index int) (*record.File, steerNote, error) {
 	return r, steerNote{Namespace: namespace, Index: index}, err
 }
 
-// networkNamespace identifies the network namespace of the calling thread.
+// networkNamespace returns the identity of the calling thread's network namespace.
 func networkNamespace() (uint64, error) {
 	var s unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &s); err != nil {
@@ -426,8 +427,9 @@ func networkNamespace() (uint64, error) {
 	return s.Ino, nil
 }
 
-// SweepSteering takes out of cards what killed processes have left there, by the records in a directory, in the network namespace of
-// the calling thread. Those of other namespaces, and those it may not read, it leaves alone.
+// SweepSteering removes rules of killed processes from cards. It uses the records in a directory,
+// and works in the network namespace of the calling thread. It does not change rules of other
+// namespaces, or those whose records it may not read.
 func SweepSteering(dir string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -437,7 +439,7 @@ func SweepSteering(dir string) error {
 	return nil
 }
 
-// takeRulesBack takes out what a record says, if it is about this network namespace.
+// takeRulesBack removes the rules of a record, if it is about this network namespace.
 func takeRulesBack(r *record.File) (done bool, err error) {
 	var n steerNote
 	noted, err := r.Get(&n)

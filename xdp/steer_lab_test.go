@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestSteerOnCards holds what the documents say of the lab's cards: that none takes rules, though igb's driver lists them, and that
-// each is refused with the reason; ethtool is refused as well, and lists nothing.
+// TestSteerOnCards: the lab's cards are as the documents say. None accepts rules, although igb's driver
+// lists them, and each is refused with the reason. ethtool is refused as well, and lists nothing.
 func TestSteerOnCards(t *testing.T) {
 	for name, lists := range map[string]bool{"igb0": true, "virtio0": false} {
 		testenv.Wait(t, testenv.Within(10*time.Second), name+" to be back from the namespace of the test before", func() bool { _, err := net.InterfaceByName(name); return err == nil })

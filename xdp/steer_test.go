@@ -22,7 +22,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/ruledcard"
 )
 
-// tuplesOf are those of an expression.
+// tuplesOf returns the tuples of an expression.
 func tuplesOf(t *testing.T, text string) []filter.Tuple {
 	t.Helper()
 	e, err := filter.Parse(text)
@@ -43,7 +43,8 @@ func noRecords(t *testing.T, dir string) {
 	}
 }
 
-// TestSteerRefused: a card without rules is told, by name and with what to do, and nothing is left.
+// TestSteerRefused: for a card without rules the error names the card and the remedy, and nothing
+// is left behind.
 func TestSteerRefused(t *testing.T) {
 	pair, dir := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), t.TempDir()
 	testenv.Leaks(t)
@@ -62,7 +63,7 @@ func TestSteerRefused(t *testing.T) {
 	noRecords(t, dir)
 }
 
-// steerRole is what a process started by steered is to do.
+// steerRole says what a process started by steered does.
 type steerRole struct {
 	Iface, Filter, Dir string
 	Queues             []uint32
@@ -70,11 +71,11 @@ type steerRole struct {
 
 const steerRoleIs = "UNIFIEDD_STEER_ROLE"
 
-// TestSteerRole is no test: it is the process that steered starts.
+// TestSteerRole is not a test: it is the process that steered starts.
 func TestSteerRole(t *testing.T) {
 	text := os.Getenv(steerRoleIs)
 	if text == "" {
-		return // started as a test
+		return // started as a test, not by steered
 	}
 	var r steerRole
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -120,7 +121,7 @@ func startSteered(t *testing.T, n *testenv.End, card *ruledcard.Card, r steerRol
 	return s
 }
 
-// says is the next thing the process says.
+// says returns the next line that the process prints.
 func (s *steered) says() string {
 	for s.out.Scan() {
 		if text, ok := strings.CutPrefix(s.out.Text(), "= "); ok {
@@ -130,7 +131,7 @@ func (s *steered) says() string {
 	return "nothing more"
 }
 
-// ends has the process take its rules out, and end.
+// ends makes the process remove its rules and end.
 func (s *steered) ends(t *testing.T) {
 	t.Helper()
 	s.in.Close()
@@ -140,7 +141,7 @@ func (s *steered) ends(t *testing.T) {
 	_ = s.Wait()
 }
 
-// ethtool is what ethtool(8) says on a machine with the card.
+// ethtoolOn returns what ethtool(8) prints on a machine with the card.
 func ethtoolOn(t *testing.T, n *testenv.End, card *ruledcard.Card, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -153,7 +154,8 @@ func ethtoolOn(t *testing.T, n *testenv.End, card *ruledcard.Card, args ...strin
 	return out.String()
 }
 
-// TestSteerRules: what a card is given for an expression is, to the byte, what ethtool gives it for the same words.
+// TestSteerRules: the rule for an expression equals, byte for byte, the rule that ethtool inserts
+// for the same words.
 func TestSteerRules(t *testing.T) {
 	testenv.Root(t)
 	pair, dir := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), t.TempDir()
@@ -188,7 +190,8 @@ func TestSteerRules(t *testing.T) {
 	noRecords(t, dir)
 }
 
-// TestSteerListed: ethtool lists rules as they are asked for, each with a queue in turn, beside those of others, which stay.
+// TestSteerListed: ethtool lists the requested rules, with the queues in turn, beside rules of
+// other processes, which stay.
 func TestSteerListed(t *testing.T) {
 	testenv.Root(t)
 	pair, dir := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), t.TempDir()
@@ -214,8 +217,8 @@ func TestSteerListed(t *testing.T) {
 	noRecords(t, dir)
 }
 
-// TestSteerKilled: who is killed leaves rules, which the next one takes out, and who sweeps; never a rule that somebody else put
-// in the place of one.
+// TestSteerKilled: the rules of a killed process are removed by the next Steer and by
+// SweepSteering. A rule that another process inserted in the place of one of them stays.
 func TestSteerKilled(t *testing.T) {
 	testenv.Root(t)
 	pair, dir := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), t.TempDir()
@@ -233,13 +236,13 @@ func TestSteerKilled(t *testing.T) {
 		_ = s.Process.Signal(unix.SIGKILL)
 		_ = s.Wait()
 		card.Count(t, 3)
-		// Somebody else puts theirs in the place of one.
+		// Another process replaces one of the rules.
 		ethtoolOn(t, &pair.B, card, "-N", pair.B.Ifname, "flow-type", "tcp4", "dst-port", "22", "action", "0", "loc", "6")
 		n := startSteered(t, &pair.B, card, steerRole{pair.B.Ifname, next, dir, []uint32{2}})
 		if err := n.says(); err != "<nil>" {
 			t.Fatal(err)
 		}
-		want := 2 // of who lives, and of somebody else
+		want := 2 // one of the living process, and one of another program
 		if next != "" {
 			n.says()
 			want++
@@ -259,7 +262,7 @@ func TestSteerKilled(t *testing.T) {
 	noRecords(t, dir)
 }
 
-// TestSteerAllOrNone: where the card refuses one rule none stays, and the error says which.
+// TestSteerAllOrNone: if the card refuses one rule, none stays, and the error names the refused one.
 func TestSteerAllOrNone(t *testing.T) {
 	testenv.Root(t)
 	pair, dir := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), t.TempDir()

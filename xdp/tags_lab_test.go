@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestTagsOnCards receives packets with one and two VLAN tags from cards that take
-// tags out of packets unless they are told not to.
+// TestTagsOnCards: packets with one and two VLAN tags arrive with their tags from cards that remove
+// tags by default.
 func TestTagsOnCards(t *testing.T) {
 	testenv.Long(t, "make lab runs this; TestTagsAreKept stands for it on veth")
 	for name, pair := range map[string]*testenv.Pair{"igb": labenv.Igb(t), "virtio": labenv.VirtioNet(t)} {

@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestTagsAreKept: a card is told to leave VLAN tags in packets while it is open,
-// and is as it was afterwards.
+// TestTagsAreKept: while an interface is open, its card leaves VLAN tags in packets. Afterwards the
+// setting is as before.
 func TestTagsAreKept(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	says := func(feature string) bool {
@@ -17,7 +17,7 @@ func TestTagsAreKept(t *testing.T) {
 	strips := func() bool { return says("on") }
 	for _, before := range []bool{true, false} {
 		if before && pair.IsCard() && says("off [fixed]") {
-			continue // a virtio card has tags in its packets, whatever it is told
+			continue // a virtio card leaves tags in its packets with any setting
 		}
 		pair.B.Run(t, "ethtool", "-K", pair.B.Ifname, "rxvlan", map[bool]string{true: "on", false: "off"}[before])
 		g := newRig(t, small())

@@ -15,10 +15,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// setup is a card in one of the modes it grants.
+// setup is a card in one of the modes that it grants.
 type setup struct {
 	name   string
-	long   bool // not in make test
+	long   bool // not part of make test
 	policy Policy
 	take   func(testing.TB) *testenv.Pair // B is the card under test
 }
@@ -42,18 +42,18 @@ func onSetups(t *testing.T, test func(*testing.T, *ward)) {
 	}
 }
 
-// ward is a card under traffic, to be disturbed: packets from the other card are
-// checked as they come, and others are sent the whole time.
+// ward is a card under traffic that a test disturbs. It checks packets from the other card as they
+// arrive, and sends others all the time.
 type ward struct {
 	*rig
 	setup
 	pair *testenv.Pair
 	i    *Interface
-	free [][]umem.Frame // of each port, not in a ring. One that only sends would end up with all
+	free [][]umem.Frame // of each port, not in a ring; a port that only sends would end up with all
 
 	received, sent uint64
 	next           time.Time // when to send again
-	kick           error     // of the last round
+	kick           error     // Kick's error in the last round
 }
 
 func newWard(t *testing.T, s setup) *ward {
@@ -65,8 +65,8 @@ func newWard(t *testing.T, s setup) *ward {
 	return w
 }
 
-// traffic sends from the other card to the end of the test, also while nobody can
-// receive it. The rate is what the guest carries easily.
+// traffic sends from the other card until the end of the test, even while nothing receives it. The
+// guest can carry the rate easily.
 func (w *ward) traffic() {
 	sender := testenv.NewSender(w, &w.pair.A)
 	all := packets(&w.pair.A, &w.pair.B, 64, 1400)
@@ -108,7 +108,7 @@ func (w *ward) admit() {
 	w.Logf("opened and under traffic after %v", time.Since(begin))
 }
 
-// round gives every queue its turn once.
+// round serves every queue once.
 func (w *ward) round() (packets int) {
 	w.kick = nil
 	due := time.Now().After(w.next)
@@ -129,8 +129,7 @@ func (w *ward) round() (packets int) {
 	return packets
 }
 
-// serve takes what a port has, checks it, and supplies all free frames but some to send
-// with.
+// serve receives and checks a port's packets. It supplies all free frames except some for sending.
 func (w *ward) serve(p *Port, free *[]umem.Frame) (packets int) {
 	batch := make([]umem.Frame, 64)
 	got := batch[:p.Recv(batch)]
@@ -162,7 +161,7 @@ func (w *ward) check(b []byte) {
 	}
 }
 
-// pass lets traffic flow, or try to.
+// pass lets traffic flow, as far as it can.
 func (w *ward) pass(span time.Duration) {
 	for end := time.Now().Add(span); time.Now().Before(end); {
 		w.round()
@@ -170,11 +169,11 @@ func (w *ward) pass(span time.Duration) {
 	}
 }
 
-// well waits until packets come and go again, and nothing is reported.
+// well waits until packets arrive and leave again, and no error is reported.
 func (w *ward) well(after string) {
 	w.Helper()
 	begin := time.Now()
-	for w.round() > 0 && time.Since(begin) < time.Second { // what waited in the rings says nothing
+	for w.round() > 0 && time.Since(begin) < time.Second { // packets that waited in the rings prove nothing
 	}
 	received, sent := w.received, w.sent
 	for w.received < received+100 || w.sent < sent+20 || w.i.Check() != nil || w.kick != nil {
@@ -187,7 +186,7 @@ func (w *ward) well(after string) {
 	w.Logf("%s: well after %v", after, time.Since(begin))
 }
 
-// discharge closes the card and looks whether anything of ours is left.
+// discharge closes the card and checks that nothing is left behind.
 func (w *ward) discharge() {
 	w.Helper()
 	begin := time.Now()
@@ -202,7 +201,7 @@ func (w *ward) discharge() {
 	w.nothingLeft()
 }
 
-// letGo closes the card, if a test has not come to that, and gives the frames back.
+// letGo closes the card, unless the test has done so, and gives the frames back.
 func (w *ward) letGo() {
 	if w.i != nil {
 		_ = w.i.Close()
@@ -213,7 +212,7 @@ func (w *ward) letGo() {
 	}
 }
 
-// nothingLeft looks for frames and registrations of ours.
+// nothingLeft checks that no frames and registrations are left behind.
 func (w *ward) nothingLeft() {
 	w.Helper()
 	count, err := w.region.Audit()
@@ -225,8 +224,8 @@ func (w *ward) nothingLeft() {
 	}
 }
 
-// untouched fails if a card has a program, is promiscuous, or strips tags or not as it
-// did before.
+// untouched fails the test if a card has a program, is promiscuous, or has another setting for VLAN
+// tags than before.
 func untouched(t testing.TB, e *testenv.End, stripped bool) {
 	t.Helper()
 	e.Do(t, func() {
@@ -247,7 +246,7 @@ func untouched(t testing.TB, e *testenv.End, stripped bool) {
 	}
 }
 
-// strips reports whether the card takes VLAN tags out of packets.
+// strips reports whether the card removes VLAN tags from packets.
 func strips(t testing.TB, e *testenv.End) bool {
 	t.Helper()
 	return bytes.Contains([]byte(e.Run(t, "ethtool", "-k", e.Ifname)), []byte("rx-vlan-offload: on"))

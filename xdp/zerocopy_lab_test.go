@@ -14,15 +14,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// grants reports whether a card of the lab has zero copy on the kernel that runs. It is
-// the table in docs/lab.md.
+// grants reports whether a card of the lab has zero copy on the running kernel. It matches the
+// table in docs/lab.md.
 func grants(t *testing.T, card string) bool {
 	t.Helper()
 	return labenv.Kernel(t) == labenv.Linux7 && card != "virtio1"
 }
 
-// TestZeroCopyGranted asks every card for zero copy, and reads in words why it is
-// refused.
+// TestZeroCopyGranted: every card grants zero copy, or the error says why not.
 func TestZeroCopyGranted(t *testing.T) {
 	testenv.Long(t, "make lab runs this; TestZeroCopy and TestRequireRefused stand for it")
 	for _, pair := range []*testenv.Pair{labenv.Igb(t), labenv.VirtioNet(t)} {
@@ -45,8 +44,7 @@ func TestZeroCopyGranted(t *testing.T) {
 	}
 }
 
-// TestZeroCopy receives and sends on a card, on every queue, with zero copy where the
-// kernel grants it.
+// TestZeroCopy: a card receives and sends on every queue, with zero copy if the kernel grants it.
 func TestZeroCopy(t *testing.T) {
 	pair := labenv.Igb(t)
 	g := newRig(t, umem.Config{Size: 32 << 20})
@@ -92,8 +90,7 @@ func TestZeroCopy(t *testing.T) {
 	}
 }
 
-// TestZeroCopyClose closes under traffic and watches the frames that came back:
-// the card must have let go of them.
+// TestZeroCopyClose: after Close under traffic the card no longer writes to the frames that came back.
 func TestZeroCopyClose(t *testing.T) {
 	pair := labenv.Igb(t)
 	g := newRig(t, umem.Config{Size: 16 << 20})

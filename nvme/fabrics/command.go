@@ -4,7 +4,7 @@ import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// CommandLen and CompletionLen are the bytes of a command and of a completion, alone in their capsules.
+// CommandLen and CompletionLen are the lengths of a command and of a completion in bytes, without data.
 const (
 	CommandLen    = 64
 	CompletionLen = 16
@@ -13,14 +13,15 @@ const (
 // Command is a submission queue entry.
 type Command struct {
 	Opcode    uint8
-	Fabrics   uint8 // of OpFabrics, which command
+	Fabrics   uint8 // the type of a Fabrics command (OpFabrics)
 	ID        uint16
 	Namespace uint32
 	Data      Data
-	Words     [6]uint32 // CDW10 to CDW15; of Fabrics commands the bytes from 40 on
+	Words     [6]uint32 // CDW10 to CDW15; in Fabrics commands the bytes from 40 on
 }
 
-// CommandOf reads the command in a capsule. The status says why it cannot be done, whatever it is: ID is good all the same.
+// CommandOf decodes the command in a capsule. The status says why every command of this form is
+// refused. ID is valid in any case.
 func CommandOf(b []byte) (Command, Status) {
 	if len(b) < CommandLen {
 		return Command{}, InvalidField | DoNotRetry
@@ -33,14 +34,14 @@ func CommandOf(b []byte) (Command, Status) {
 		c.Fabrics, c.Namespace = b[4], 0
 	}
 	if flags := b[1]; flags&^sglMask != 0 || c.Opcode != OpFabrics && flags&sglMask != sglMeta {
-		return c, InvalidField | DoNotRetry // fused, or PRPs, which Fabrics has not
+		return c, InvalidField | DoNotRetry // fused, or PRPs, which Fabrics does not allow
 	}
 	var s Status
 	c.Data, s = dataOf(b[24:40])
 	return c, s
 }
 
-// What of a command's flags says how DPTR is read: an SGL, with metadata, if any, in one piece.
+// The part of a command's flags that describes DPTR: an SGL, with metadata, if any, in one piece.
 const (
 	sglMask = 0xc0
 	sglMeta = 0x40
@@ -54,17 +55,17 @@ type Completion struct {
 	Status Status
 }
 
-// Put writes it to the first CompletionLen bytes of b.
+// Put writes the completion to the first CompletionLen bytes of b.
 func (c *Completion) Put(b []byte) {
 	_ = b[CompletionLen-1]
 	le.PutUint64(b, c.Result)
 	le.PutUint16(b[8:], c.SQHead)
-	le.PutUint16(b[10:], 0) // of RDMA the queue is known
+	le.PutUint16(b[10:], 0) // with RDMA the connection identifies the queue
 	le.PutUint16(b[12:], c.ID)
 	le.PutUint16(b[14:], uint16(c.Status)<<1)
 }
 
-// CompletionOf reads what Put writes.
+// CompletionOf decodes what Put writes.
 func CompletionOf(b []byte) (c Completion, ok bool) {
 	if len(b) < CompletionLen {
 		return c, false

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ConnectDataLen is the bytes of data of a Connect.
+// ConnectDataLen is the length of the data of a Connect in bytes.
 const ConnectDataLen = 1024
 
 // AnyController asks for a new controller (CNTLID of the dynamic model).
@@ -19,17 +19,17 @@ type ConnectCommand struct {
 	Format    uint16
 	Queue     uint16 // 0: the admin queue, and a new controller
 	Size      uint32 // entries of the submission queue
-	NoFlow    bool   // completions need not say the submission queue's head
+	NoFlow    bool   // completions need not contain the submission queue's head
 	KeepAlive uint32 // milliseconds; 0: no timeout
 }
 
-// ConnectOf reads a Connect.
+// ConnectOf decodes a Connect.
 func ConnectOf(c *Command) ConnectCommand {
 	w := &c.Words
 	return ConnectCommand{Format: uint16(w[0]), Queue: uint16(w[0] >> 16), Size: w[1]&0xffff + 1, NoFlow: w[1]>>16&(1<<2) != 0, KeepAlive: w[2]}
 }
 
-// ConnectData is who connects, and to what.
+// ConnectData identifies the host that connects, and the subsystem and controller that it wants.
 type ConnectData struct {
 	Host       [16]byte // host identifier
 	Controller uint16
@@ -37,7 +37,7 @@ type ConnectData struct {
 	HostNQN    string
 }
 
-// Where things are in the data of a Connect, for ConnectInvalidData.
+// Offsets in the data of a Connect, for InvalidData.
 const (
 	offHost       = 0
 	offController = 16
@@ -48,7 +48,8 @@ const (
 	maxNQN = 223
 )
 
-// ConnectDataOf reads the data of a Connect. Of a name that cannot be one the result is what the completion of ConnectInvalid has.
+// ConnectDataOf decodes the data of a Connect. If a name is invalid, the status is ConnectInvalid
+// and result is the result of its completion.
 func ConnectDataOf(b []byte) (d ConnectData, result uint64, s Status) {
 	if len(b) != ConnectDataLen {
 		return d, 0, InvalidSGLLength | DoNotRetry
@@ -64,7 +65,7 @@ func ConnectDataOf(b []byte) (d ConnectData, result uint64, s Status) {
 	return d, 0, Success
 }
 
-// nqn is a name that ends in a zero byte. It is a copy.
+// nqn returns a copy of a name that ends in a zero byte, and whether it is valid.
 func nqn(b []byte) (string, bool) {
 	n := bytes.IndexByte(b, 0)
 	if n < 0 {
@@ -74,15 +75,15 @@ func nqn(b []byte) (string, bool) {
 	return s, ValidNQN(s)
 }
 
-// ValidNQN reports whether a name can be that of a host or subsystem.
+// ValidNQN reports whether a name is valid for a host or subsystem.
 func ValidNQN(s string) bool {
 	return len(s) > len("nqn.") && len(s) <= maxNQN && strings.HasPrefix(s, "nqn.") && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// InvalidData is the result of a ConnectInvalid for what is at an offset of the data; InvalidCommand of the command.
+// InvalidData is the result of a ConnectInvalid about a field of the data, by its offset.
 func InvalidData(offset uint16) uint64 { return 1<<16 | uint64(offset) }
 
-// InvalidCommand is the result of a ConnectInvalid for what is at an offset of the command.
+// InvalidCommand is the result of a ConnectInvalid about a field of the command, by its offset.
 func InvalidCommand(offset uint16) uint64 { return uint64(offset) }
 
 // Offsets in a Connect, for InvalidCommand.

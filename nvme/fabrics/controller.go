@@ -6,27 +6,29 @@ import "net/netip"
 type Controller struct {
 	ID        uint16
 	Subsystem *Subsystem
-	Host      ConnectData    // as it connected
-	KeepAlive uint32         // milliseconds in which the host must say something; 0: for ever
-	At        netip.AddrPort // where the host reaches it
+	Host      ConnectData    // the data of its Connect
+	KeepAlive uint32         // milliseconds within which the host must send a command; 0: no limit
+	At        netip.AddrPort // the address that the host connects to
 
 	cc, csts uint32
 	reset    bool
-	wanted   uint32 // which asynchronous events
+	wanted   uint32 // the asynchronous events that the host has enabled
 
-	changed []uint32 // namespaces, not told of or not read
-	told    bool     // an event for them was given
-	renewed bool     // the discovery log changed, and no event was given
+	changed []uint32 // changed namespaces that the host has not read
+	told    bool     // an event for them was returned
+	renewed bool     // the discovery log changed, and no event was returned
 }
 
-// Reset reports whether the host has disabled the controller since it was asked last: then its I/O queues are to be ended.
+// Reset reports whether the host has disabled the controller since the last call. The caller must
+// then end its I/O queues.
 func (c *Controller) Reset() bool {
 	was := c.reset
 	c.reset = false
 	return was
 }
 
-// DataLength is how many bytes a command gives the host; 0: none. A Command with another length of data is wrong.
+// DataLength returns how many bytes a command returns to the host; 0: none. A command with another
+// data length is invalid.
 func (c *Controller) DataLength(cmd *Command) uint64 {
 	switch cmd.Opcode {
 	case OpIdentify:
@@ -41,8 +43,8 @@ func (c *Controller) DataLength(cmd *Command) uint64 {
 	return 0
 }
 
-// Admin does a command of the admin queue but Connect, Disconnect and asynchronous event requests. b is DataLength zeroed bytes, which go to the host
-// where the status is Success.
+// Admin executes a command of the admin queue. Connect, Disconnect and asynchronous event requests
+// are not for it. b has DataLength zeroed bytes. They go to the host if the status is Success.
 func (c *Controller) Admin(cmd *Command, b []byte) (result uint64, s Status) {
 	if cmd.Opcode == OpFabrics {
 		return c.Property(cmd)
@@ -62,14 +64,14 @@ func (c *Controller) Admin(cmd *Command, b []byte) (result uint64, s Status) {
 		value, s := c.getFeature(cmd, b)
 		return uint64(value), s
 	case OpAbort:
-		return 1, Success // what it names goes on to its end
+		return 1, Success // the named command continues to its end
 	case OpKeepAlive:
 		return 0, Success
 	}
 	return 0, InvalidOpcode | DoNotRetry
 }
 
-// Property does a Property Get or Set.
+// Property executes a Property Get or Set.
 func (c *Controller) Property(cmd *Command) (result uint64, s Status) {
 	switch cmd.Fabrics {
 	case PropertyGet:

@@ -12,12 +12,12 @@ func newController() *Controller {
 		Transfer:   1 << 17, Capsule: 4096, Queues: 4, Depth: 128}}
 }
 
-// property makes a Property Get or Set.
+// property returns a Property Get or Set.
 func property(kind uint8, offset, value, wide uint32) *Command {
 	return &Command{Opcode: OpFabrics, Fabrics: kind, Words: [6]uint32{wide, offset, value}}
 }
 
-// enabled has the controller enabled as the kernel's initiator does it.
+// enabled enables the controller as the kernel's initiator does.
 func enabled(t testing.TB, c *Controller) *Controller {
 	t.Helper()
 	if _, s := c.Admin(property(PropertySet, propCC, ccEnable|ccEntriesIO, 0), nil); s != Success || !c.Ready() {
@@ -54,7 +54,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestIdentify: what the kernel's initiator refuses a controller for is at its place.
+// TestIdentify: the fields for which the kernel's initiator would refuse a controller are at their places.
 func TestIdentify(t *testing.T) {
 	c := enabled(t, newController())
 	b := make([]byte, IdentifyLen)
@@ -104,7 +104,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestRanges: what leaves a namespace, or lies about its length, is refused.
+// TestRanges: a command whose range leaves a namespace, or whose length is wrong, is refused.
 func TestRanges(t *testing.T) {
 	n := &Namespace{ID: 1, Size: 1 << 20, Shift: 9}
 	for _, c := range []struct {
@@ -135,7 +135,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestDataset: the data of Dataset Management may be longer than its ranges, as the kernel's is, but no longer than the most ranges.
+// TestDataset: the data of Dataset Management may be longer than its ranges, as the kernel's is,
+// but not longer than the largest number of ranges.
 func TestDataset(t *testing.T) {
 	n := &Namespace{ID: 1, Size: 1 << 20, Shift: 9}
 	for _, c := range []struct {
@@ -197,7 +198,7 @@ func TestDiscoveryLog(t *testing.T) {
 	}
 }
 
-// FuzzCapsule: whatever a host sends, what it may have fits the room, and nothing leaves a namespace.
+// FuzzCapsule: whatever a host sends, the data fits its buffer, and no range leaves a namespace.
 func FuzzCapsule(f *testing.F) {
 	f.Add(make([]byte, CommandLen), true)
 	f.Add([]byte("\x02\x40..\x02\x00\x00\x00aaaaaaaabbbbbbbbcccccccc\x00\x02\x00dddd\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00eeeeeeeeeeee"), false)
@@ -230,7 +231,7 @@ func FuzzCapsule(f *testing.F) {
 	})
 }
 
-// TestCheckAllocations: commands to namespaces are checked without allocating.
+// TestCheckAllocations: a check of a command to a namespace does not allocate.
 func TestCheckAllocations(t *testing.T) {
 	c := newController()
 	b := raw(t, CommandLen, "02 40 0300 02000000 0000000000000000 0000000000000000 0010000000ffff00 000200 78563412 4f")

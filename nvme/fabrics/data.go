@@ -1,24 +1,24 @@
 package fabrics
 
-// Place is where a command's data is.
+// Place is the place of a command's data.
 type Place uint8
 
 const (
-	// Nowhere: there is none.
+	// Nowhere: the command has no data.
 	Nowhere Place = iota
-	// InHost is memory of the host's, which RDMA reaches by address and key.
+	// InHost data is in the host's memory. RDMA reaches it by address and key.
 	InHost
-	// InCapsule data follow the command.
+	// InCapsule data follows the command.
 	InCapsule
 )
 
 // Data is the one SGL descriptor of a command.
 type Data struct {
 	Place      Place
-	Invalidate bool   // the host wants its key ended by the response (SEND with invalidate)
+	Invalidate bool   // the response must invalidate the host's key (SEND with invalidate)
 	Length     uint32 // bytes
 	Key        uint32
-	Address    uint64 // in the host; in the capsule the offset behind the command
+	Address    uint64 // in the host's memory, or the offset after the command in the capsule
 }
 
 // Types of SGL descriptors with their subtypes.
@@ -28,7 +28,8 @@ const (
 	sglKeyedInvalidate = 0x4<<4 | 0xf
 )
 
-// dataOf reads a descriptor. One that is all zeros is none: commands without data have that, or a keyed one of no bytes.
+// dataOf decodes a descriptor. Commands without data have one that is all zeros, or a keyed one
+// with no bytes.
 func dataOf(b []byte) (Data, Status) {
 	d := Data{Address: le.Uint64(b)}
 	switch b[15] {

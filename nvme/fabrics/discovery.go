@@ -8,11 +8,11 @@ import (
 // Entry is a subsystem and its address in the discovery log.
 type Entry struct {
 	Subsystem string
-	Discovery bool // the one that tells
+	Discovery bool // of the discovery subsystem itself
 	At        netip.AddrPort
 }
 
-// EntryLen is the bytes of an entry, and of what is in front of the first.
+// EntryLen is the length in bytes of an entry, and of the header before the first one.
 const EntryLen = 1024
 
 // Numbers in entries: TRTYPE, ADRFAM, SUBTYPE, and of RDMA QPTYPE, PRTYPE and CMS.
@@ -25,11 +25,11 @@ const (
 	rdmaConnected    = 1
 	rdmaNotSpecified = 1
 	rdmaCM           = 1
-	// AdminDepth is the entries of an admin queue, at least.
+	// AdminDepth is the smallest number of entries of an admin queue.
 	AdminDepth = 32
 )
 
-// discoveryPage is the discovery log page.
+// discoveryPage returns the discovery log page.
 func discoveryPage(generation uint64, all []Entry) []byte {
 	b := make([]byte, EntryLen*(1+len(all)))
 	le.PutUint64(b, generation)

@@ -14,7 +14,7 @@ const (
 	wantDiscovery  = 1 << 31
 )
 
-// Changed notes that a namespace was added, removed or changed.
+// Changed records that a namespace was added, removed or changed.
 func (c *Controller) Changed(namespace uint32) {
 	if !slices.Contains(c.changed, namespace) {
 		c.changed = append(c.changed, namespace)
@@ -22,7 +22,7 @@ func (c *Controller) Changed(namespace uint32) {
 	}
 }
 
-// Renewed notes that the discovery log changed.
+// Renewed records that the discovery log changed.
 func (c *Controller) Renewed() { c.renewed = true }
 
 // Event returns the result of an asynchronous event request, if there is an event that the host
@@ -40,7 +40,7 @@ func (c *Controller) Event() (result uint64, is bool) {
 	return 0, false
 }
 
-// seen notes that a page was read.
+// seen records that the host has read a log page.
 func (c *Controller) seen(page uint8) {
 	if page == logChanged {
 		c.changed, c.told = nil, false

@@ -9,7 +9,7 @@ const (
 	featHost        = 0x81
 )
 
-// setFeature does a Set Features.
+// setFeature executes a Set Features.
 func (c *Controller) setFeature(cmd *Command) (uint32, Status) {
 	if cmd.Words[0]>>31 != 0 {
 		return 0, NotSaveable | DoNotRetry
@@ -33,15 +33,15 @@ func (c *Controller) setFeature(cmd *Command) (uint32, Status) {
 	return 0, InvalidField | DoNotRetry
 }
 
-// queues is how many submission and completion queues there may be, each one less.
+// queues returns the largest numbers of submission and completion queues, each minus one.
 func (c *Controller) queues() uint32 {
 	n := uint32(c.Subsystem.Queues) - 1
 	return n | n<<16
 }
 
-// getFeature answers a Get Features. The host identifier is in data, all else is the result.
+// getFeature answers a Get Features. The host identifier is in the data. All other values are the result.
 func (c *Controller) getFeature(cmd *Command, b []byte) (uint32, Status) {
-	if cmd.Words[0]>>8&7 != 0 { // SEL: current values alone
+	if cmd.Words[0]>>8&7 != 0 { // SEL: only current values
 		return 0, InvalidField | DoNotRetry
 	}
 	switch uint8(cmd.Words[0]) {

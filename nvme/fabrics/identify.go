@@ -2,7 +2,7 @@ package fabrics
 
 import "math/bits"
 
-// IdentifyLen is the bytes of what Identify gives.
+// IdentifyLen is the length of the data of Identify, in bytes.
 const IdentifyLen = 4096
 
 // The structures that Identify returns (CNS).
@@ -65,25 +65,25 @@ const (
 	oaesNamespaces  = 1 << 8
 	oaesDiscovery   = 1 << 31
 	ctratt128       = 1 << 0 // host identifiers of 128 bits
-	ctrattKeepAlive = 1 << 6 // any command keeps alive
+	ctrattKeepAlive = 1 << 6 // any command resets the keep-alive timer
 	oncsCompare     = 1 << 0
 	oncsDataset     = 1 << 2
 	oncsZeroes      = 1 << 3
 	sglsSupported   = 1 << 0
 	sglsKeyed       = 1 << 2
 	sglsOffset      = 1 << 20
-	vwcPresent      = 1<<0 | 2<<1 // flushes are of one namespace, never of all
+	vwcPresent      = 1<<0 | 2<<1 // a flush applies to one namespace, never to all
 	entrySizes      = 0x66        // of submission queues: 64 bytes
 	completionSizes = 0x44
 )
 
-// MaxNamespace is the highest number that a namespace may have. Those that there are may change while hosts are connected.
+// MaxNamespace is the highest namespace ID. The set of namespaces may change while hosts are connected.
 const MaxNamespace = 1024
 
-// asyncEvents is how many asynchronous event requests there may be.
+// asyncEvents is the largest number of outstanding asynchronous event requests.
 const asyncEvents = 4
 
-// aborts is how many Aborts there may be.
+// aborts is the largest number of outstanding Aborts.
 const aborts = 4
 
 // pageShift is the smallest page size of memory, as a power of two (CAP.MPSMIN).
@@ -102,7 +102,7 @@ func (c *Controller) identifyController(b []byte) {
 	le.PutUint32(b[96:], ctratt128|ctrattKeepAlive)
 	b[258], b[259] = aborts-1, asyncEvents-1
 	b[260] = 0x03             // FRMW: one slot, read-only
-	b[261] = 1 << 2           // LPA: log pages are read in parts
+	b[261] = 1 << 2           // LPA: log pages can be read in parts
 	b[262] = 0                // ELPE: one entry
 	le.PutUint16(b[320:], 10) // KAS: seconds
 	b[512], b[513] = entrySizes, completionSizes
@@ -145,7 +145,7 @@ func text(b []byte, s string) {
 	}
 }
 
-// identifyActive lists the namespaces whose numbers are beyond one.
+// identifyActive lists the namespaces whose IDs are greater than beyond.
 func (c *Controller) identifyActive(beyond uint32, b []byte) Status {
 	if beyond >= allNamespaces-1 {
 		return InvalidNamespace | DoNotRetry
@@ -173,10 +173,10 @@ func (n *Namespace) identify(b []byte) {
 	}
 	b[30] = 1 // NMIC: several controllers
 	if n.Discard {
-		b[33] = 1 << 3 // DLFEAT: Write Zeroes may give blocks back
+		b[33] = 1 << 3 // DLFEAT: Write Zeroes may deallocate blocks
 	}
 	if n.Preferred > 1 {
-		b[24] = 1 << 4 // NSFEAT: what is preferred is said
+		b[24] = 1 << 4 // NSFEAT: the preferred sizes are valid
 		for _, at := range []int{64, 66, 68, 70} {
 			le.PutUint16(b[at:], uint16(min(n.Preferred, 1<<16)-1))
 		}

@@ -13,11 +13,11 @@ const (
 	errorEntryLen = 64
 	healthLen     = 512
 	firmwareLen   = 512
-	// maxChanged is how many namespaces the changed namespace list has.
+	// maxChanged is the largest number of namespaces in the changed namespace list.
 	maxChanged = 1024
 )
 
-// logLength is how many bytes a Get Log Page asks for.
+// logLength returns how many bytes a Get Log Page asks for.
 func logLength(cmd *Command) uint64 {
 	return (uint64(cmd.Words[0]>>16) | uint64(cmd.Words[1]&0xffff)<<16 + 1) * 4
 }
@@ -39,7 +39,7 @@ func (c *Controller) getLog(cmd *Command, b []byte) Status {
 	return Success
 }
 
-// logPage is a whole page.
+// logPage returns a whole page.
 func (c *Controller) logPage(id uint8) ([]byte, Status) {
 	switch {
 	case id == logErrors:
@@ -60,7 +60,7 @@ func (c *Controller) logPage(id uint8) ([]byte, Status) {
 	return nil, InvalidLogPage | DoNotRetry
 }
 
-// health is the SMART page: nothing is wrong that it could tell of.
+// health returns the SMART page. It reports no faults.
 func (c *Controller) health() []byte {
 	b := make([]byte, healthLen)
 	le.PutUint16(b[1:], 273+25) // kelvin
@@ -68,7 +68,7 @@ func (c *Controller) health() []byte {
 	return b
 }
 
-// changedPage lists namespaces that have changed since it was read last.
+// changedPage lists the namespaces that have changed since the host read the page last.
 func (c *Controller) changedPage() []byte {
 	b := make([]byte, 4*maxChanged)
 	if len(c.changed) > maxChanged {

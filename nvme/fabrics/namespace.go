@@ -4,32 +4,32 @@ package fabrics
 type Namespace struct {
 	ID        uint32 // from 1
 	Size      uint64 // bytes
-	Shift     uint8  // of a block: 512 bytes are 9
+	Shift     uint8  // log2 of the block size: 9 for 512 bytes
 	ReadOnly  bool
 	UUID      [16]byte
-	Discard   bool // it can
+	Discard   bool // it supports discards
 	Zeroes    bool
-	Preferred uint32 // blocks that writes are best made of; 0: not known
+	Preferred uint32 // preferred size of writes, in blocks; 0: not known
 }
 
-// Blocks is how many there are; less than a block at the end is not served.
+// Blocks returns the number of blocks. An incomplete block at the end is not served.
 func (n *Namespace) Blocks() uint64 { return n.Size >> n.Shift }
 
-// Range is bytes of a namespace.
+// Range is a range of bytes of a namespace.
 type Range struct{ Offset, Length uint64 }
 
-// FUA reports whether a write is to be on stable storage before it is answered.
+// FUA reports whether a write must be on stable storage before it is answered.
 func (c *Command) FUA() bool { return c.Words[2]&(1<<30) != 0 }
 
-// Deallocate reports whether a Write Zeroes may give the blocks back.
+// Deallocate reports whether a Write Zeroes may deallocate the blocks.
 func (c *Command) Deallocate() bool { return c.Words[2]&(1<<25) != 0 }
 
-// blocks is the range that a command's starting LBA and number of blocks say.
+// blocks returns the range of a command's starting LBA and number of blocks.
 func (n *Namespace) blocks(c *Command) (Range, Status) {
 	return n.Span(uint64(c.Words[0])|uint64(c.Words[1])<<32, uint64(c.Words[2]&0xffff)+1)
 }
 
-// Span is a number of blocks from one on.
+// Span returns the range of count blocks from the block first on.
 func (n *Namespace) Span(first, count uint64) (Range, Status) {
 	if all := n.Blocks(); first >= all || count > all-first {
 		return Range{}, LBAOutOfRange | DoNotRetry
@@ -37,7 +37,8 @@ func (n *Namespace) Span(first, count uint64) (Range, Status) {
 	return Range{first << n.Shift, count << n.Shift}, Success
 }
 
-// Check looks at a read, write, compare or Write Zeroes: the bytes it is about, or why it is refused. most is the longest transfer.
+// Check checks a read, write, compare or Write Zeroes. It returns the range of bytes, or why the
+// command is refused. most is the longest transfer in bytes.
 func (n *Namespace) Check(c *Command, most uint32) (Range, Status) {
 	if n.ReadOnly && (c.Opcode == OpWrite || c.Opcode == OpWriteZeroes) {
 		return Range{}, WriteProtected | DoNotRetry
@@ -57,9 +58,8 @@ func (n *Namespace) Check(c *Command, most uint32) (Range, Status) {
 	return r, s
 }
 
-// Dataset decodes a Dataset Management command: how many ranges its data has, and whether they are
-// to be deallocated. The data may be longer than the ranges; the kernel's initiator always sends
-// the largest size.
+// Dataset decodes a Dataset Management command: how many ranges its data has, and whether to deallocate
+// them. The data may be longer than the ranges; the kernel's initiator always sends the largest size.
 func (n *Namespace) Dataset(c *Command) (ranges int, discard bool, s Status) {
 	ranges, discard = int(c.Words[0]&0xff)+1, c.Words[1]&(1<<2) != 0
 	switch {
@@ -71,13 +71,14 @@ func (n *Namespace) Dataset(c *Command) (ranges int, discard bool, s Status) {
 	return ranges, discard, s
 }
 
-// DatasetRangeLen is the bytes of one range of a Dataset Management command, and datasetLen those of the most that there can be.
+// DatasetRangeLen is the length of one range of a Dataset Management command, and datasetLen that
+// of the largest number of ranges, in bytes.
 const (
 	DatasetRangeLen = 16
 	datasetLen      = 256 * DatasetRangeLen
 )
 
-// DatasetRange is one range of the data of a Dataset Management command. It may be empty.
+// DatasetRange decodes one range of the data of a Dataset Management command. It may be empty.
 func (n *Namespace) DatasetRange(b []byte) (Range, Status) {
 	first, count := le.Uint64(b[8:]), uint64(le.Uint32(b[4:]))
 	if count == 0 {

@@ -2,18 +2,18 @@ package fabrics
 
 import "fmt"
 
-// PrivateLen is the bytes of private data that both sides of a connection over rdma_cm have for each other.
+// PrivateLen is the length in bytes of the private data that each side of an rdma_cm connection sends.
 const PrivateLen = 32
 
-// PrivateRequest is what a host says as it connects a queue pair: struct nvme_rdma_cm_req.
+// PrivateRequest is what a host sends when it connects a queue pair: struct nvme_rdma_cm_req.
 type PrivateRequest struct {
 	Queue      uint16
-	HostRoom   uint16 // responses that may be under way to it (HRQSIZE)
-	HostSends  uint32 // commands that it has under way at most (HSQSIZE, which is one less)
+	HostRoom   uint16 // responses that may be in flight to it (HRQSIZE)
+	HostSends  uint32 // the largest number of commands that it has in flight (HSQSIZE, which is one less)
 	Controller uint16
 }
 
-// PrivateRequestOf reads private data. It ignores bytes beyond them.
+// PrivateRequestOf decodes private data. It ignores further bytes.
 func PrivateRequestOf(b []byte) (PrivateRequest, RejectReason) {
 	switch {
 	case len(b) < PrivateLen:
@@ -28,7 +28,7 @@ func PrivateRequestOf(b []byte) (PrivateRequest, RejectReason) {
 	return r, 0
 }
 
-// Bytes is what PrivateRequestOf reads.
+// Bytes encodes the request for PrivateRequestOf.
 func (r PrivateRequest) Bytes() []byte {
 	b := make([]byte, PrivateLen)
 	le.PutUint16(b[2:], r.Queue)
@@ -38,14 +38,15 @@ func (r PrivateRequest) Bytes() []byte {
 	return b
 }
 
-// PrivateReply is the private data of who accepts, with how many commands it has room for: struct nvme_rdma_cm_rep.
+// PrivateReply is the private data of the side that accepts. room is the number of commands that it
+// can receive: struct nvme_rdma_cm_rep.
 func PrivateReply(room uint16) []byte {
 	b := make([]byte, PrivateLen)
 	le.PutUint16(b[2:], room)
 	return b
 }
 
-// RejectReason is why a queue pair is not connected: enum nvme_rdma_cm_status. It is an error.
+// RejectReason is why a queue pair was rejected: enum nvme_rdma_cm_status. It is an error.
 type RejectReason uint16
 
 // Reasons.
@@ -61,7 +62,7 @@ const (
 	RejectController  RejectReason = 9
 )
 
-// RejectReasons is one more than the last.
+// RejectReasons is one more than the last reason.
 const RejectReasons = 10
 
 var rejectNames = [RejectReasons]string{"", "invalid length of private data", "invalid format of private data", "invalid queue number", "invalid HSQSIZE", "invalid HRQSIZE",
@@ -84,7 +85,7 @@ func (r RejectReason) Bytes() []byte {
 
 var rejectWords = [RejectReasons]string{"", "length", "format", "queue", "hsqsize", "hrqsize", "no_resources", "ird", "ord", "controller"}
 
-// Word is the reason in one word, for metrics; empty for what is none.
+// Word is the reason in one word, for metrics. It is empty for an unknown reason.
 func (r RejectReason) Word() string {
 	if int(r) < len(rejectWords) {
 		return rejectWords[r]

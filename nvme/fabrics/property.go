@@ -13,7 +13,7 @@ const (
 
 const (
 	capContiguous = 1 << 16
-	capTimeout    = 30 << 24 // half seconds, until ready
+	capTimeout    = 30 << 24 // half seconds until the controller is ready
 	capNVM        = 1 << 37
 
 	ccEnable     = 1 << 0
@@ -71,7 +71,7 @@ func (c *Controller) propertySet(cmd *Command) Status {
 	return Success
 }
 
-// enable makes the controller ready, if it can do what CC says.
+// enable makes the controller ready, if it supports the settings of CC.
 func (c *Controller) enable() {
 	if c.cc&ccSettings != 0 || !c.Subsystem.Discovery() && c.cc&ccEntries != ccEntriesIO {
 		c.csts = cstsFatal

@@ -2,10 +2,11 @@ package fabrics
 
 import "fmt"
 
-// Status is how a command ended: the status code type in bits 8 to 10, the code below, and DoNotRetry.
+// Status is how a command ended: the status code type in bits 8 to 10, the status code in the bits
+// below, and DoNotRetry.
 type Status uint16
 
-// DoNotRetry says that the command would end like this again.
+// DoNotRetry says that the command would fail again.
 const DoNotRetry Status = 1 << 14
 
 // Codes of the generic type, of commands, of Fabrics and of media.
@@ -51,7 +52,7 @@ var statusNames = map[Status]string{
 	UnrecoveredRead: "unrecovered read error", CompareFailure: "compare failure",
 }
 
-// String is the specification's name for it.
+// String returns the specification's name for it.
 func (s Status) String() string {
 	if n, ok := statusNames[s&statusMask]; ok {
 		return n

@@ -9,16 +9,16 @@ import (
 // DiscoveryNQN is the NQN of the discovery subsystem.
 const DiscoveryNQN = "nqn.2014-08.org.nvmexpress.discovery"
 
-// Subsystem is what hosts connect to.
+// Subsystem is an NVM subsystem. Hosts connect to it.
 type Subsystem struct {
 	NQN        string
 	Serial     string // 20 characters at most
 	Model      string // 40
 	Firmware   string // 8
 	Namespaces []*Namespace
-	Hosts      []string // that may connect, by NQN; nil: all
+	Hosts      []string // NQNs of the hosts that may connect; nil: all
 
-	// Keys are the keys of hosts, by NQN, and Group the Diffie-Hellman group of their
+	// Keys are the keys of hosts, by NQN. Group is the Diffie-Hellman group of their
 	// authentication. Hosts without a key may not connect. Nil: no host authenticates.
 	Keys  map[string]dhchap.Keys
 	Group dhchap.Group
@@ -28,7 +28,8 @@ type Subsystem struct {
 	Queues   uint16 // I/O queues of a controller at most
 	Depth    uint16 // entries of a queue at most
 
-	// Discover lists what there is for the controller's host, of a discovery subsystem. It is called for each log page.
+	// Discover lists the entries for the controller's host, in a discovery subsystem. It is called
+	// for each log page.
 	Discover func(*Controller) (generation uint64, all []Entry)
 }
 
@@ -41,7 +42,7 @@ func (s *Subsystem) Allows(host string) bool {
 	return (s.Keys == nil || known) && (s.Hosts == nil || slices.Contains(s.Hosts, host))
 }
 
-// Namespace is that of a number; nil: there is none. It does not allocate.
+// Namespace returns the namespace with that ID; nil: there is none. It does not allocate.
 func (s *Subsystem) Namespace(id uint32) *Namespace {
 	for _, n := range s.Namespaces {
 		if n.ID == id {

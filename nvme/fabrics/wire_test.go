@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// raw is bytes written as hexadecimal digits, with spaces, and zeros behind them up to n.
+// raw returns bytes written as hexadecimal digits, with spaces, followed by zeros up to n bytes.
 func raw(t *testing.T, n int, digits string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.Join(strings.Fields(digits), ""))
@@ -18,7 +18,8 @@ func raw(t *testing.T, n int, digits string) []byte {
 	return append(b, make([]byte, n-len(b))...)
 }
 
-// TestCommands: capsules as the kernel's initiator sends them, by the layout of struct nvme_command.
+// TestCommands: CommandOf decodes capsules as the kernel's initiator sends them, in the layout of
+// struct nvme_command.
 func TestCommands(t *testing.T) {
 	for _, c := range []struct {
 		name, digits string

@@ -8,16 +8,16 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// checkAllocations passes the same frames round and round.
+// checkAllocations passes the same frames again and again, and checks that no verb allocates.
 func checkAllocations(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	c := newCycle(g)
-	if !c.run(8) { // whatever is made lazily is made now
+	if !c.run(8) { // everything that is made lazily is made now
 		g.Fatal(c.stuck())
 	}
 	const rounds = 64
 	fewest := ^uint64(0)
-	for range 5 { // the runtime's own allocations do not repeat
+	for range 5 { // allocations of the runtime itself do not repeat
 		ok := true
 		fewest = min(fewest, uint64(testing.AllocsPerRun(1, func() { ok = ok && c.run(rounds) })))
 		if !ok {
@@ -34,12 +34,12 @@ func checkAllocations(t testing.TB, open Opener) {
 	g.finish()
 }
 
-// cycle is a ring road: frames sent come back and are sent again.
+// cycle circulates frames: frames that were sent come back and are sent again.
 type cycle struct {
 	g           *rig
 	fullParcels []parcel
-	full        []umem.Frame // what is sent each round
-	empty       []umem.Frame // what is supplied each round
+	full        []umem.Frame // frames sent in each round
+	empty       []umem.Frame // frames supplied in each round
 	in          []umem.Frame // room for what is received
 	out         []umem.Frame // room for what is reaped
 	reaped      int
@@ -58,7 +58,7 @@ func newCycle(g *rig) *cycle {
 	return c
 }
 
-// emptiesFor makes as many frames as the messages will take up.
+// emptiesFor returns as many frames as the messages need.
 func (c *cycle) emptiesFor(msgs []parcel) []parcel {
 	need, ps := 0, []parcel(nil)
 	for _, p := range msgs {
@@ -76,7 +76,7 @@ func (c *cycle) emptiesFor(msgs []parcel) []parcel {
 	return c.g.empties(need)
 }
 
-// run goes round n times.
+// run runs n rounds.
 func (c *cycle) run(n int) bool {
 	for range n {
 		if !c.round() {
@@ -104,8 +104,8 @@ func (c *cycle) put(fs []umem.Frame, p umem.Port) bool { return p.Supply(fs) == 
 
 func (c *cycle) send() bool { return c.g.Sender.Send(c.full) == len(c.full) }
 
-// take kicks and collects until the given numbers of frames came back. What is
-// received is supplied again next round.
+// take kicks and collects until the given numbers of frames have come back. The next round supplies
+// the received ones again.
 func (c *cycle) take(reaped, arrived int) bool {
 	deadline := time.Now().Add(c.g.Timeout)
 	for c.reaped < reaped || c.arrived < arrived {
@@ -136,7 +136,7 @@ func (c *cycle) stuck() string {
 		len(c.full), len(c.empty), c.reaped, c.arrived)
 }
 
-// putBack returns the frames to the hand.
+// putBack returns the frames to the worker.
 func (c *cycle) putBack() {
 	c.g.putBack(c.fullParcels)
 	for _, f := range c.empty {

@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// reap takes drained frames and checks each. It returns how many came.
+// reap takes drained frames and checks each. It returns how many there were.
 func (g *rig) reap(room int) int {
 	g.Helper()
 	fs := g.port2hand("Reap", g.Sender.Reap, room)
@@ -25,7 +25,7 @@ func (g *rig) reap(room int) int {
 	return len(fs)
 }
 
-// done notes that one frame of a message was reaped.
+// done records that one frame of a message was reaped.
 func (g *rig) done(p parcel) {
 	g.undone[p.msg.seq]--
 	if g.undone[p.msg.seq] > 0 {
@@ -37,7 +37,7 @@ func (g *rig) done(p parcel) {
 	}
 }
 
-// checkOutcome compares a frame's Failed bit and token with what was handed in.
+// checkOutcome compares a frame's Failed bit and token with those that the suite passed in.
 func (g *rig) checkOutcome(verb string, p parcel, f umem.Frame) {
 	g.Helper()
 	if err := f.Err(); p.spoilt != (err != nil) {
@@ -50,7 +50,7 @@ func (g *rig) checkOutcome(verb string, p parcel, f umem.Frame) {
 	}
 }
 
-// checkDrained checks that sending left the frame as it was.
+// checkDrained checks that sending did not change the frame.
 func (g *rig) checkDrained(p parcel) {
 	g.Helper()
 	if p.spoilt {
@@ -69,7 +69,7 @@ func (g *rig) checkDrained(p parcel) {
 	}
 }
 
-// recv takes full frames and checks each. It returns how many came.
+// recv takes full frames and checks each. It returns how many there were.
 func (g *rig) recv(room int) int {
 	g.Helper()
 	fs := g.port2hand("Recv", g.Receiver.Recv, room)
@@ -79,7 +79,7 @@ func (g *rig) recv(room int) int {
 	return len(fs)
 }
 
-// arrive checks one received frame and takes it into the hand.
+// arrive checks one received frame and adds it to the worker's frames.
 func (g *rig) arrive(f umem.Frame) {
 	g.Helper()
 	if f.Addr >= g.reg.Size() {
@@ -106,8 +106,7 @@ func (g *rig) arrive(f umem.Frame) {
 	g.keep(start)
 }
 
-// checkSurroundings checks that only the view changed, and what the device may
-// write in front of it.
+// checkSurroundings checks that only the view has changed, and what the device may write in front of it.
 func (g *rig) checkSurroundings(f umem.Frame, start, room uint64) {
 	g.Helper()
 	head, scratch := f.Addr-start, uint64(g.Scratch)
@@ -122,7 +121,7 @@ func (g *rig) checkSurroundings(f umem.Frame, start, room uint64) {
 	}
 }
 
-// checkStored compares a piece read back with what was asked for.
+// checkStored compares a piece that was read back with the requested one.
 func (g *rig) checkStored(p parcel, f umem.Frame) {
 	g.Helper()
 	if f.Addr != p.frame.Addr || f.Len != p.frame.Len {
@@ -133,8 +132,7 @@ func (g *rig) checkStored(p parcel, f umem.Frame) {
 	}
 }
 
-// checkStream adds a frame to the message that is arriving and compares the
-// message once it is whole.
+// checkStream adds a frame to the message that is arriving. It compares the message once it is complete.
 func (g *rig) checkStream(f umem.Frame) {
 	g.Helper()
 	g.part = append(g.part, g.reg.Bytes(f)...)
@@ -155,7 +153,7 @@ func (g *rig) checkStream(f umem.Frame) {
 	g.flying--
 }
 
-// checkTurn checks that it is a message's turn to arrive.
+// checkTurn checks that the message is the next to arrive.
 func (g *rig) checkTurn(seq uint64) {
 	g.Helper()
 	for g.never[g.due] {

@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
 
-// broken is a reference port with one fault: verbs that are set replace its own.
+// broken is a reference port with one fault: verbs that are set replace the port's own.
 type broken struct {
 	umem.Port
 	supply, recv, send, reap func([]umem.Frame) int
@@ -63,11 +63,11 @@ func (b *broken) Limits() umem.Limits {
 	return b.Port.Limits()
 }
 
-// fault breaks both ends of a link; it may keep things on the testing.TB.
+// fault breaks both ends of a link. It may use the testing.TB for its state.
 type fault struct {
 	name  string
-	in    string // the case that must catch it
-	says  string // and what its message has in it
+	in    string // the case that must detect it
+	says  string // a text in that case's message
 	crush func(t testing.TB, w *umem.Holder, b *broken)
 }
 
@@ -335,7 +335,7 @@ func keeper(t testing.TB, w *umem.Holder) *umem.Holder {
 	return h
 }
 
-// touch does something to every frame that a verb gives.
+// touch calls do for every frame that a verb returns.
 func touch(w *umem.Holder, verb func([]umem.Frame) int, do func(*umem.Region, umem.Frame)) func([]umem.Frame) int {
 	return func(dst []umem.Frame) int {
 		n := verb(dst)
@@ -360,7 +360,7 @@ func openBroken(f fault, waitLimit time.Duration) porttest.Opener {
 	}
 }
 
-// TestFaultsAreCaught shows that the suite fails for the reason it should.
+// TestFaultsAreCaught: for each fault the suite fails in the expected case, with the expected message.
 func TestFaultsAreCaught(t *testing.T) {
 	flag.Set("rapid.nofailfile", "true")
 	flag.Set("rapid.shrinktime", "1s")
@@ -371,7 +371,7 @@ func TestFaultsAreCaught(t *testing.T) {
 			case !said.failed:
 				t.Errorf("case %s did not notice", f.in)
 			case said.has("panic: umem: frame at") && umem.Invariants:
-				// The build with invariants sees some faults before the suite does.
+				// A build with invariants detects some faults before the suite does.
 			case !said.has(f.says):
 				t.Errorf("case %s failed for another reason, not %q:\n%v", f.in, f.says, said)
 			}
@@ -379,7 +379,7 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
-// TestRecorderPasses shows that what is caught is not caught always.
+// TestRecorderPasses: the suite passes for a port without a fault.
 func TestRecorderPasses(t *testing.T) {
 	sound := fault{crush: func(testing.TB, *umem.Holder, *broken) {}}
 	for _, c := range porttest.Cases() {

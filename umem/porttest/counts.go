@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// checkCounts calls every verb with nothing to do, with frames inside and one
-// frame at a time, and looks at all records after each.
+// checkCounts calls every verb with nothing to do, with frames inside and one frame at a time, and
+// checks all records after each call.
 func checkCounts(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	g.checkEmptySlices()
@@ -52,7 +52,7 @@ func (g *rig) oneByOne() {
 	}
 }
 
-// singly waits for what is under way with room for one frame per call.
+// singly waits for everything in flight, with room for one frame per call.
 func (g *rig) singly() {
 	g.Helper()
 	g.kick()

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkData passes messages of all sizes in large batches and compares every
-// byte of the region that the suite has.
+// checkData passes messages of all sizes in large batches and compares every byte of the suite's region.
 func checkData(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	for range 4 {
@@ -18,8 +17,8 @@ func checkData(t testing.TB, open Opener) {
 	g.finish()
 }
 
-// checkFailure sends spoilt messages among good ones, and on a device that
-// stores reads into spoilt frames.
+// checkFailure sends spoilt messages among good ones. On a device that stores, it also reads into
+// spoilt frames.
 func checkFailure(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	if g.Spoil == nil {
@@ -60,7 +59,7 @@ func (g *rig) spoil(ps []parcel) []parcel {
 	return ps
 }
 
-// checkErrno checks that a failed frame names a reason the kernel knows.
+// checkErrno checks that a failed frame has an errno that the kernel knows.
 func (g *rig) checkErrno(verb string, err error) {
 	g.Helper()
 	var errno unix.Errno

@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// checkClose closes ports with frames of every kind inside.
+// checkClose closes ports that contain frames of every kind.
 func checkClose(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	g.exchange(min(8, g.Window))
@@ -26,8 +26,7 @@ func checkClose(t testing.TB, open Opener) {
 	g.finish()
 }
 
-// fillUp leaves frames in the ports: waiting to be filled, under way, full and
-// drained.
+// fillUp leaves frames in the ports: waiting to be filled, in flight, full and drained.
 func (g *rig) fillUp() {
 	g.Helper()
 	g.post(g.batch(min(8, g.Window)))
@@ -46,7 +45,7 @@ func (g *rig) fillUp() {
 	}
 }
 
-// pooled is how many frames the records say are in the pool.
+// pooled returns how many frames are in the pool according to the records.
 func (g *rig) pooled() int64 {
 	g.Helper()
 	c, err := g.reg.Audit()
@@ -72,7 +71,7 @@ func (g *rig) checkClosed() {
 				g.Fatalf("%s returned %d after Close", verb, n)
 			}
 		}
-		p.Kick() // may say that the device is gone, and must not panic
+		p.Kick() // may report that the device is gone, but must not panic
 		g.putBack(empty)
 		g.putBack(full)
 	}

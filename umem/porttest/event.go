@@ -21,7 +21,7 @@ func (v *event) open() (err error) {
 	return nil
 }
 
-// set makes a system call only where the state changes.
+// set makes a system call only if the state changes.
 func (v *event) set(on bool) {
 	if v.fd < 0 || on == v.isSet {
 		return

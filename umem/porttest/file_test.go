@@ -14,9 +14,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
 
-// file is a port that stores: each frame sent is written to a file at
-// Side.Block, each frame supplied is read from there. The work is done in Kick.
-// It checks that the suite fits devices that store; it is no way to do block I/O.
+// file is a port that stores. Each sent frame is written to a file at Side.Block, and each supplied
+// frame is read from there. Kick does the work. It checks that the suite fits devices that store;
+// it is not a model for block I/O.
 type file struct {
 	*os.File
 	worker, holder *umem.Holder
@@ -149,7 +149,7 @@ func openStored(t testing.TB) *porttest.Link {
 
 func TestFile(t *testing.T) {
 	for _, c := range porttest.Cases() {
-		if c.Name == "Allocations" { // this port makes a closure per frame, and the suite must say so
+		if c.Name == "Allocations" { // this port makes a closure per frame, and the suite must report that
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) { c.Check(t, openStored) })

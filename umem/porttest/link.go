@@ -8,24 +8,24 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Slots is how many messages a device that stores must be able to keep apart.
+// Slots is how many messages a device that stores must keep apart.
 const Slots = 256
 
-// Link is a device to be tested: two ports with a way from one to the other, and
-// what the suite must know to use it. The region must have frames for everything
-// both ports can hold at once and [Spare] more, and must be otherwise at rest.
+// Link is a device to test: two ports with a connection between them, and what the suite must know
+// to use it. The region must have frames for everything that both ports can hold at once and
+// [Spare] more. Otherwise it must be at rest.
 //
-// Everything on a Link, its ports included, belongs to the test's thread.
+// Everything on a Link, including its ports, belongs to the test's thread.
 type Link struct {
-	Worker   *umem.Holder // the hands that ports take frames from and give them to
+	Worker   *umem.Holder // the holder from which ports take frames, and to which they return them
 	Sender   umem.Port    // its Send and Reap are tested
 	Receiver umem.Port    // its Supply and Recv are tested; may be the Sender
 
-	// Reopen opens closed ports again, on the same device and region, and sets
-	// Sender and Receiver again. It must not wait longer than Timeout.
+	// Reopen opens closed ports again, on the same device and region, and sets Sender and Receiver
+	// again. It must not wait longer than Timeout.
 	Reopen func(t testing.TB)
 
-	Header  []byte // what every message begins with, such as an Ethernet header
+	Header  []byte // the beginning of every message, such as an Ethernet header
 	Min     int    // bytes of the smallest message, Header included; at least 8 beyond it
 	Max     int    // bytes of the largest message to try
 	Unit    int    // all lengths and offsets are multiples of this many bytes; default 1
@@ -33,46 +33,45 @@ type Link struct {
 	Room    int    // bytes of a message that a sent frame may carry; default all after Offset
 	Landing int    // bytes of a message that a supplied frame takes up; default Room
 	Scratch int    // bytes in front of a received view that the device may write
-	Own     int    // frames that the ports took from the pool for themselves when they were opened
-	Window  int    // messages the device carries at once without loss; default what Limits allow
+	Own     int    // frames that the ports took from the pool for their own use when they were opened
+	Window  int    // messages that the device carries at once without loss; default what Limits allow
 
-	// Stored says that messages stay in the device: supplied frames are reads of
-	// what was sent and reaped before, and may come back in any order.
+	// Stored says that messages stay in the device. Supplied frames are reads of messages that were
+	// sent and reaped before, and may come back in any order.
 	Stored bool
 
-	// Prepare, if set, completes a frame that is to carry the bytes from offset of
-	// the message of the given slot (below Slots): before it is sent and, on a
-	// device that stores, before it is supplied to be read into.
+	// Prepare, if set, completes a frame for the bytes from offset of the message of the given slot
+	// (below Slots). It is called before the frame is sent. On a device that stores, it is also
+	// called before the frame is supplied for a read.
 	Prepare func(slot, offset int, f *umem.Frame)
 
 	// Spoil, if set, changes a prepared frame so that its transfer must fail.
 	Spoil func(f *umem.Frame)
 
-	// Noisy says that messages of others, without Header, may arrive as well.
+	// Noisy says that messages of other senders, without Header, may arrive too.
 	Noisy bool
 
-	// SilentReap says that FD does not tell of frames to be reaped, where a kernel
-	// has no such event.
+	// SilentReap says that FD does not report frames to be reaped, because the kernel has no such event.
 	SilentReap bool
 
-	// Swaps says that messages which came while the receiver had no frames may arrive in
+	// Swaps says that messages that arrived while the receiver had no frames may be returned in
 	// another order.
 	Swaps bool
 
 	// Timeout is how long any one step may take; default five seconds.
 	Timeout time.Duration
 
-	chain   int    // the most frames the suite makes a message of
-	noise   []byte // what messages consist of
+	chain   int    // the largest number of frames in one of the suite's messages
+	noise   []byte // source of the messages' bytes
 	scratch []byte // room for one message
 }
 
-// Spare is how many frames the suite needs beyond those the ports hold.
+// Spare is how many frames the suite needs beyond those that the ports hold.
 const Spare = 64
 
 func (l *Link) region() *umem.Region { return l.Worker.Book().Region() }
 
-// complete sets defaults and checks that the Link makes sense.
+// complete sets defaults and checks that the Link is consistent.
 func (l *Link) complete() error {
 	l.setDefaults()
 	switch {
@@ -106,7 +105,7 @@ func (l *Link) setDefaults() {
 	l.makeNoise()
 }
 
-// checkLimits compares what the ports say with what the suite was told.
+// checkLimits compares the ports' limits with what the Link says.
 func (l *Link) checkLimits() error {
 	out, in := l.Sender.Limits(), l.Receiver.Limits()
 	if out.Send < 1 || in.Supply < 1 {

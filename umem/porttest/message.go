@@ -9,14 +9,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// message is the content of the suite's message number seq: the link's header,
-// the number, and bytes that follow from both.
+// message is the content of the suite's message number seq: the link's header, the number, and
+// bytes that follow from both.
 type message struct {
 	link *Link
 	seq  uint64
 }
 
-// size is the message's length: the extremes often, else anything between.
+// size is the message's length: often one of the extremes, otherwise anything between.
 func (m message) size() int {
 	steps := (m.link.Max - m.link.Min) / m.link.Unit
 	switch m.seq % 8 {
@@ -31,8 +31,8 @@ func (m message) size() int {
 // slot is where a device that stores keeps the message.
 func (m message) slot() int { return int(m.seq % Slots) }
 
-// cuts are the lengths of the frames that the message is sent in: as few as fit,
-// or one more where the device takes chains.
+// cuts returns the lengths of the frames in which the message is sent: as few as fit, or one more
+// if the device supports chains.
 func (m message) cuts() []int {
 	l, size := m.link, m.size()
 	n := pieces(size, l.Room)
@@ -75,10 +75,10 @@ func (m message) check(b []byte, offset int) error {
 	return nil
 }
 
-// noiseStart is at how many places in the link's noise a message may begin.
+// noiseStart is the number of places in the link's noise where a message may begin.
 const noiseStart = 4096
 
-// makeNoise prepares what messages consist of.
+// makeNoise prepares the source of the messages' bytes.
 func (l *Link) makeNoise() {
 	l.scratch = make([]byte, l.Max)
 	l.noise = make([]byte, noiseStart+l.Max+8)
@@ -99,14 +99,14 @@ func (l *Link) read(b []byte) (message, error) {
 	return m, m.check(b, 0)
 }
 
-// mix scatters n (the finalizer of splitmix64).
+// mix hashes n (the finalizer of splitmix64).
 func mix(n uint64) uint64 {
 	n = (n ^ n>>30) * 0xbf58476d1ce4e5b9
 	n = (n ^ n>>27) * 0x94d049bb133111eb
 	return n ^ n>>31
 }
 
-// poisonOf is the byte that fills a frame of the suite where no message is.
+// poisonOf returns the byte that fills a frame of the suite outside messages.
 func poisonOf(start uint64) byte { return 0x5A ^ byte(mix(start)) }
 
 // poison fills the frame that starts at start.
@@ -118,7 +118,7 @@ func poison(r *umem.Region, start uint64) {
 	}
 }
 
-// poisoned checks the frame's bytes from and up to the given offsets.
+// poisoned checks that the frame's bytes from one offset to another are still poison.
 func poisoned(r *umem.Region, start, from, to uint64) error {
 	b := r.At(start+from, to-from)
 	if len(b) == 0 || b[0] == poisonOf(start) && bytes.Equal(b[1:], b[:len(b)-1]) {

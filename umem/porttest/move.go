@@ -21,7 +21,7 @@ func (e *End) move() {
 	}
 }
 
-// oldest measures the message at the head of the queue.
+// oldest returns the size of the message at the head of the queue.
 func (e *End) oldest() (frames int, bytes uint64) {
 	for more := true; more; frames++ {
 		f := e.sent.peek(frames)
@@ -31,7 +31,7 @@ func (e *End) oldest() (frames int, bytes uint64) {
 	return frames, bytes
 }
 
-// refuse returns why a message cannot be delivered, ever.
+// refuse returns why a message can never be delivered.
 func (e *End) refuse(frames int, bytes uint64) unix.Errno {
 	switch {
 	case e.peer.closed:
@@ -47,13 +47,13 @@ func (e *End) refuse(frames int, bytes uint64) unix.Errno {
 	return 0
 }
 
-// inside reports whether the view lies in one frame.
+// inside reports whether the view is in one frame.
 func (e *End) inside(f umem.Frame) bool {
 	start, room := e.region.Start(f)
 	return f.Addr+uint64(f.Len) <= start+room
 }
 
-// landing is how many bytes a supplied frame has room for.
+// landing returns how many bytes a supplied frame has room for.
 func (e *End) landing() uint64 { return uint64(e.region.FrameSize() - e.config.Landing) }
 
 // fits reports whether enough frames are supplied for a message.
@@ -78,7 +78,7 @@ func (e *End) deliver(frames int) {
 	e.peer.full.push(into)
 }
 
-// land hands the filled frame on, if any, and begins the next of its message.
+// land passes on the filled frame, if any, and begins the next one of its message.
 func (e *End) land(filled umem.Frame) umem.Frame {
 	if filled.Len > 0 {
 		filled.Options |= umem.More

@@ -9,18 +9,17 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Config says what a Pair carries. Every field has a default.
+// Config describes a Pair. Every field has a default.
 type Config struct {
 	Depth   int    // frames each end holds in each direction; default 64
 	Message uint64 // bytes in a message; default what fits into Frames frames
 	Frames  int    // frames in a message; default 4
-	Landing uint32 // where in a supplied frame a message lands, bytes from its start
+	Landing uint32 // offset in a supplied frame where a message lands, in bytes
 }
 
-// Pair makes the reference port's two ends: what one sends the other receives,
-// and the other way round. Messages move when either end is kicked, are copied,
-// in order, and wait for frames to be supplied. Both ends belong to the worker's
-// thread; the caller closes both.
+// Pair makes the reference port's two ends. Each receives what the other sends. Messages move when
+// either end is kicked. They are copied, in order, and wait until frames are supplied. Both ends
+// belong to the worker's thread. The caller closes both.
 func Pair(worker *umem.Holder, c Config) (a, b *End, err error) {
 	c.setDefaults(worker.Book().Region())
 	if a, err = newEnd(worker, c, "pair: first end"); err != nil {
@@ -45,11 +44,11 @@ func (c *Config) setDefaults(r *umem.Region) {
 	}
 }
 
-// End is one end of a Pair. It is the simplest port there is: four queues.
+// End is one end of a Pair. It is the simplest possible port: four queues.
 type End struct {
 	config   Config
 	region   *umem.Region
-	worker   *umem.Holder // who passes frames in and is passed those that come out
+	worker   *umem.Holder // the holder of frames outside the port
 	holder   *umem.Holder // the frames in the queues
 	peer     *End
 	supplied queue // empty, to be filled
@@ -103,10 +102,10 @@ func (e *End) Send(full []umem.Frame) int {
 	return n
 }
 
-// Recv gives frames that messages fell into.
+// Recv returns frames with received messages.
 func (e *End) Recv(dst []umem.Frame) int { return e.give(&e.full, dst) }
 
-// Reap gives frames that were drained, or whose message failed.
+// Reap returns frames that were drained, or whose message failed.
 func (e *End) Reap(dst []umem.Frame) int { return e.give(&e.drained, dst) }
 
 func (e *End) give(q *queue, dst []umem.Frame) int {
@@ -119,7 +118,7 @@ func (e *End) give(q *queue, dst []umem.Frame) int {
 	return n
 }
 
-// Kick moves messages in both directions, as far as frames were supplied.
+// Kick moves messages in both directions, as far as frames are supplied.
 func (e *End) Kick() error {
 	if e.closed {
 		return fmt.Errorf("kick %s: %w", e.holder.Name(), unix.EBADF)
@@ -131,20 +130,20 @@ func (e *End) Kick() error {
 	return nil
 }
 
-// tell makes the descriptor poll readable exactly while there is something to take.
+// tell makes the descriptor poll readable exactly while Recv or Reap has frames.
 func (e *End) tell() { e.event.set(e.full.count+e.drained.count > 0) }
 
 // FD polls readable while there are frames to receive or to reap. It is -1 after
 // Close.
 func (e *End) FD() int { return e.event.fd }
 
-// Limits says what the pair was made for.
+// Limits returns the limits of the pair.
 func (e *End) Limits() umem.Limits {
 	return umem.Limits{Message: e.config.Message, Frames: e.config.Frames, Supply: e.config.Depth, Send: e.config.Depth}
 }
 
-// Close gives every frame inside to the pool. What the other end sends from then
-// on fails with ENOTCONN.
+// Close gives every frame inside to the pool. Messages that the other end sends from then on fail
+// with ENOTCONN.
 func (e *End) Close() error {
 	if e.closed {
 		return nil

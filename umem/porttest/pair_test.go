@@ -26,8 +26,7 @@ func openWorker(t testing.TB) *umem.Holder {
 	return w
 }
 
-// openPair makes a link over the reference port; when loop is set the second end
-// sends what it receives itself.
+// openPair makes a link over the reference port. With loop the second end sends what it receives itself.
 func openPair(c porttest.Config, link porttest.Link) porttest.Opener {
 	return func(t testing.TB) *porttest.Link {
 		l := link

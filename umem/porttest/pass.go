@@ -22,8 +22,7 @@ func (g *rig) batch(n int) []parcel {
 	return ps
 }
 
-// post sends messages after supplying a network's receiver with the frames they
-// need.
+// post sends messages. Before that it supplies a network's receiver with the frames for them.
 func (g *rig) post(ps []parcel) {
 	g.Helper()
 	if !g.Stored {
@@ -65,7 +64,7 @@ func (g *rig) supplyAll(ps []parcel) {
 	})
 }
 
-// settle waits until everything sent is reaped and has arrived.
+// settle waits until everything that was sent has been reaped and has arrived.
 func (g *rig) settle() {
 	g.Helper()
 	g.kick()
@@ -76,7 +75,7 @@ func (g *rig) settle() {
 	})
 }
 
-// settled reports whether nothing is under way.
+// settled reports whether nothing is in flight.
 func (g *rig) settled() bool {
 	if g.Stored {
 		return len(g.sent) == 0 && len(g.supplied) == 0
@@ -87,7 +86,7 @@ func (g *rig) settled() bool {
 	return len(g.sent) == 0 && (g.lossy || g.due == g.next)
 }
 
-// readBack asks a device that stores for the n messages sent last.
+// readBack requests the n messages sent last from a device that stores.
 func (g *rig) readBack(n int) {
 	g.Helper()
 	for _, m := range g.stored[len(g.stored)-n:] {

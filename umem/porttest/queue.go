@@ -2,7 +2,7 @@ package porttest
 
 import "github.com/unifiedd/unifiedd/umem"
 
-// queue is a ring of frames of fixed room.
+// queue is a ring of frames with a fixed size.
 type queue struct {
 	ring  []umem.Frame
 	first int
@@ -11,7 +11,7 @@ type queue struct {
 
 func newQueue(room int) queue { return queue{ring: make([]umem.Frame, room)} }
 
-// peek is the i-th oldest frame.
+// peek returns the i-th oldest frame.
 func (q *queue) peek(i int) *umem.Frame { return &q.ring[(q.first+i)%len(q.ring)] }
 
 func (q *queue) push(f umem.Frame) {

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkRandom calls the verbs in random order with random slices and compares
-// each result with the model; rapid shortens what fails and prints its seed.
+// checkRandom calls the verbs in random order with random slices and compares each result with the
+// model. rapid shortens a failing sequence and prints its seed.
 func checkRandom(t testing.TB, open Opener) {
 	var g *rig
 	rapid.Check(t, func(rt *rapid.T) {
@@ -26,7 +26,7 @@ func checkRandom(t testing.TB, open Opener) {
 	}
 }
 
-// randomly runs one sequence and leaves nothing under way.
+// randomly runs one sequence and leaves nothing in flight.
 func (g *rig) randomly(rt *rapid.T) {
 	end := g.next + Slots // later messages would overwrite the first
 	rt.Repeat(map[string]func(*rapid.T){
@@ -93,7 +93,7 @@ func (g *rig) randomHalf(rt *rapid.T, end uint64) {
 	g.putBack(half)
 }
 
-// unsend notes that messages were composed and will not arrive.
+// unsend records that messages were composed and will not arrive.
 func (g *rig) unsend(ps []parcel) {
 	for _, p := range ps {
 		g.never[p.msg.seq] = true

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
 
-// recorder is a test that remembers its failure instead of failing.
+// recorder is a test that records its failure instead of failing.
 type recorder struct {
 	testing.TB
 	said     []string
@@ -31,8 +31,7 @@ func (r *recorder) Cleanup(f func())             { r.cleanups = append(r.cleanup
 func (r *recorder) has(text string) bool         { return strings.Contains(r.String(), text) }
 func (r *recorder) String() string               { return strings.Join(r.said, "\n") }
 
-// outcome runs one case of the suite on a thread of its own and returns what it
-// said, panics included.
+// outcome runs one case of the suite on its own thread and returns what it reported, including panics.
 func outcome(t *testing.T, name string, open porttest.Opener) *recorder {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -52,7 +51,7 @@ func outcome(t *testing.T, name string, open porttest.Opener) *recorder {
 	return r
 }
 
-// finish notes a panic and cleans up, as package testing does.
+// finish records a panic and runs the cleanups, as package testing does.
 func (r *recorder) finish() {
 	if p := recover(); p != nil {
 		r.Error("panic: ", p)

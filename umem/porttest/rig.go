@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// parcel is a frame inside a port, as the suite remembers it.
+// parcel is the suite's record of a frame inside a port.
 type parcel struct {
 	frame  umem.Frame
 	msg    message // of a sent frame, or of one supplied to a device that stores
@@ -24,31 +24,31 @@ type reporter interface {
 	Fatalf(format string, args ...any)
 }
 
-// rig is a Link under test and the model of where every frame is.
+// rig is a Link under test, and the model of where every frame is.
 type rig struct {
 	reporter
 	*Link
 	reg  *umem.Region
 	hand []uint64 // starts of the frames in the worker's holder, poisoned
-	lent int      // frames of the worker's holder being offered to a port
+	lent int      // frames of the worker's holder that a verb is being offered
 
 	supplied map[uint64]parcel // by the frame's start
 	sent     map[uint64]parcel // by the address sent
-	undone   map[uint64]int    // frames not yet reaped, by message
-	stored   []message         // reaped altogether and not yet asked for
+	undone   map[uint64]int    // frames not yet reaped, by message number
+	stored   []message         // completely reaped and not yet requested
 
 	next   uint64 // number of the next message
-	moved  int    // frames that changed hands so far
+	moved  int    // frames that have changed owner so far
 	tokens uint64
 
 	// On a network:
 	due    uint64          // number of the next message to arrive
 	never  map[uint64]bool // numbers that will not arrive
 	lossy  bool            // messages may be lost, in a case that overloads the device
-	passed map[uint64]bool // numbers that others came before, on a device that Swaps
-	landed int             // supplied frames that messages under way will take up
-	flying int             // messages sent and not arrived
-	part   []byte          // what has come of the message that is arriving
+	passed map[uint64]bool // numbers that later ones overtook, on a device that Swaps
+	landed int             // supplied frames that messages in flight will use
+	flying int             // messages sent that have not arrived
+	part   []byte          // the received bytes of the message that is arriving
 }
 
 // newRig opens a link and takes as many frames as the suite will use.
@@ -64,7 +64,7 @@ func newRig(t testing.TB, open Opener) *rig {
 	return g
 }
 
-// forget empties the model of everything inside the ports.
+// forget removes everything inside the ports from the model.
 func (g *rig) forget() {
 	g.supplied, g.sent, g.undone = map[uint64]parcel{}, map[uint64]parcel{}, map[uint64]int{}
 	g.stored, g.part, g.landed, g.flying, g.due = nil, nil, 0, 0, g.next
@@ -84,7 +84,7 @@ func (g *rig) stock() {
 	}
 }
 
-// finish ends a case: both ports close, and nothing is missing.
+// finish ends a case: both ports close, and no frame may be missing.
 func (g *rig) finish() {
 	g.Helper()
 	g.audit()
@@ -106,13 +106,13 @@ func (g *rig) closePorts() {
 	}
 }
 
-// keep poisons a frame and adds it to those in hand.
+// keep poisons a frame and adds it to the worker's frames.
 func (g *rig) keep(start uint64) {
 	poison(g.reg, start)
 	g.hand = append(g.hand, start)
 }
 
-// lend takes the next frame in hand, the one that rested longest.
+// lend takes the worker's frame that has not been used for the longest time.
 func (g *rig) lend() uint64 {
 	g.Helper()
 	if len(g.hand) == 0 {
@@ -124,14 +124,14 @@ func (g *rig) lend() uint64 {
 	return start
 }
 
-// token marks a frame's side entry with a number of its own.
+// token gives a frame's side entry a unique token.
 func (g *rig) token(f umem.Frame) uint64 {
 	g.tokens++
 	g.reg.Side(f).Token = g.tokens
 	return g.tokens
 }
 
-// empties are n frames to be supplied to a network.
+// empties returns n frames to supply to a network.
 func (g *rig) empties(n int) []parcel {
 	out := make([]parcel, n)
 	for i := range out {
@@ -141,7 +141,7 @@ func (g *rig) empties(n int) []parcel {
 	return out
 }
 
-// compose makes the frames of the next message, to be sent.
+// compose makes the frames of the next message to send.
 func (g *rig) compose() []parcel {
 	out := g.frames(message{g.Link, g.next})
 	g.next++
@@ -154,10 +154,10 @@ func (g *rig) compose() []parcel {
 	return out
 }
 
-// request makes the frames to read a stored message into.
+// request makes the frames for reading a stored message.
 func (g *rig) request(m message) []parcel { return g.frames(m) }
 
-// frames makes views of frames in hand for each piece of a message.
+// frames makes views of the worker's frames for each piece of a message.
 func (g *rig) frames(m message) []parcel {
 	var out []parcel
 	offset := 0
@@ -174,7 +174,7 @@ func (g *rig) frames(m message) []parcel {
 	return out
 }
 
-// putBack returns frames that a port did not take to the hand.
+// putBack returns frames that a port did not take to the worker.
 func (g *rig) putBack(ps []parcel) {
 	for _, p := range ps {
 		start, _ := g.reg.Start(p.frame)
@@ -191,7 +191,7 @@ func framesOf(ps []parcel) []umem.Frame {
 	return fs
 }
 
-// supply calls the verb, checks its conduct and moves the frames in the model.
+// supply calls the verb, checks its behavior and moves the frames in the model.
 func (g *rig) supply(ps []parcel) int {
 	g.Helper()
 	n := g.hand2port("Supply", g.Receiver.Supply, ps)
@@ -246,10 +246,10 @@ func (g *rig) hand2port(verb string, call func([]umem.Frame) int, ps []parcel) i
 	return n
 }
 
-// canary is what the rest of dst holds while a verb gives frames.
+// canary fills the rest of dst while a verb returns frames.
 var canary = umem.Frame{Addr: ^uint64(0), Len: ^uint32(0), Options: ^uint32(0)}
 
-// port2hand asks a verb that gives frames for at most room of them.
+// port2hand asks a verb for at most room frames.
 func (g *rig) port2hand(verb string, call func([]umem.Frame) int, room int) []umem.Frame {
 	g.Helper()
 	dst, before := make([]umem.Frame, room), g.Worker.Held()
@@ -270,7 +270,7 @@ func (g *rig) port2hand(verb string, call func([]umem.Frame) int, room int) []um
 	return dst[:n]
 }
 
-// kick calls Kick on both ports: what is to be filled is shown before anything is sent.
+// kick calls Kick on both ports. It publishes supplied frames before anything is sent.
 func (g *rig) kick() {
 	g.Helper()
 	if err := g.Receiver.Kick(); err != nil {
@@ -281,8 +281,8 @@ func (g *rig) kick() {
 	}
 }
 
-// until repeats a step, kicking, until it says that it is done. It sleeps where
-// the step moved no frame.
+// until repeats a step, with kicks, until the step reports that it is done. It sleeps if the step
+// moved no frame.
 func (g *rig) until(what string, step func() bool) {
 	g.Helper()
 	for deadline, late := time.Now().Add(g.Timeout), false; ; late = time.Now().After(deadline) {
@@ -309,8 +309,8 @@ func (g *rig) count() {
 	}
 }
 
-// audit compares the model, the holders and the region's records, and looks at
-// the bytes of every frame that no port holds.
+// audit compares the model, the holders and the region's records, and checks the bytes of every
+// frame that no port holds.
 func (g *rig) audit() {
 	g.Helper()
 	g.count()

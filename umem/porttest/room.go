@@ -44,7 +44,7 @@ func checkSendRoom(t testing.TB, open Opener) {
 	g.finish()
 }
 
-// offer hands frames over until the port takes no more, and returns the rest.
+// offer passes frames until the port takes no more, and returns the rest.
 func (g *rig) offer(ps []parcel, verb func([]parcel) int) []parcel {
 	g.Helper()
 	for tries := 0; tries < 3 && len(ps) > 0; tries++ {
@@ -59,7 +59,7 @@ func (g *rig) offer(ps []parcel, verb func([]parcel) int) []parcel {
 	return ps
 }
 
-// drain empties the sender, with a receiver that may be overrun.
+// drain empties the sender. The receiver may lose messages.
 func (g *rig) drain() {
 	g.Helper()
 	g.until("reap everything sent", func() bool {
@@ -96,7 +96,7 @@ func (g *rig) requests(n int) []parcel {
 	return ps[:n]
 }
 
-// checkWholeMessages offers chains that do not fit or are not whole.
+// checkWholeMessages offers chains that do not fit or are incomplete.
 func checkWholeMessages(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	if g.chain < 2 {
@@ -108,7 +108,7 @@ func checkWholeMessages(t testing.TB, open Opener) {
 	g.finish()
 }
 
-// offerHalves offers a chain without its end: alone, and behind a message.
+// offerHalves offers a chain without its end: alone, and after a message.
 func (g *rig) offerHalves() {
 	g.Helper()
 	half := g.chained()
@@ -130,7 +130,7 @@ func (g *rig) offerHalves() {
 	g.settle()
 }
 
-// offerIntoLastRoom offers a chain where all but its last frame would fit.
+// offerIntoLastRoom offers a chain of which all frames but the last would fit.
 func (g *rig) offerIntoLastRoom() {
 	g.Helper()
 	g.lossy = true
@@ -162,7 +162,7 @@ func (g *rig) chained() []parcel {
 	}
 }
 
-// putBackFrom keeps the first n of ps.
+// putBackFrom keeps the first n of ps, and puts the others back.
 func (g *rig) putBackFrom(ps []parcel, n int) []parcel {
 	g.putBack(ps[n:])
 	return ps[:n]

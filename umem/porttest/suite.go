@@ -2,8 +2,8 @@ package porttest
 
 import "testing"
 
-// Opener opens a device afresh for one case and registers what closes it with
-// t.Cleanup. The suite closes the ports itself as well.
+// Opener opens a device for one case and registers its cleanup with t.Cleanup. The suite also
+// closes the ports itself.
 type Opener func(t testing.TB) *Link
 
 // Case is one part of the contract.
@@ -19,7 +19,7 @@ func Run(t *testing.T, open Opener) {
 	}
 }
 
-// Cases are the parts of the contract, for callers that run them singly.
+// Cases returns the parts of the contract, for callers that run them one by one.
 func Cases() []Case {
 	return []Case{
 		{"Counts", checkCounts},

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// checkKick kicks far more often than needed: nothing may fail or be doubled.
+// checkKick kicks far more often than necessary: nothing may fail or happen twice.
 func checkKick(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	g.kicks(64)
@@ -30,8 +30,8 @@ func (g *rig) kicks(n int) {
 	}
 }
 
-// checkIdle calls every verb of a device with nothing to give, and with frames
-// waiting to be filled: none may block.
+// checkIdle calls every verb of a device with nothing to return, and with frames waiting to be
+// filled. No verb may block.
 func checkIdle(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	g.checkPrompt("an empty port")
@@ -45,8 +45,7 @@ func checkIdle(t testing.TB, open Opener) {
 	g.finish()
 }
 
-// checkPrompt calls the verbs many times on a thread of their own, so that one
-// that blocks is noticed.
+// checkPrompt calls the verbs many times on a separate thread, so that it can detect a verb that blocks.
 func (g *rig) checkPrompt(state string) {
 	g.Helper()
 	const rounds = 200
@@ -81,7 +80,7 @@ func (g *rig) idleRounds(n int) error {
 	return nil
 }
 
-// checkPoll sleeps on the descriptors instead of asking again and again.
+// checkPoll sleeps on the descriptors instead of polling the verbs.
 func checkPoll(t testing.TB, open Opener) {
 	g := newRig(t, open)
 	for range 4 {
@@ -102,7 +101,7 @@ func checkPoll(t testing.TB, open Opener) {
 	g.finish()
 }
 
-// requestStored makes the frames to read everything reaped.
+// requestStored makes the frames for reading everything that was reaped.
 func (g *rig) requestStored() []parcel {
 	var ps []parcel
 	for _, m := range g.stored {
@@ -112,8 +111,8 @@ func (g *rig) requestStored() []parcel {
 	return ps
 }
 
-// pollRecv takes all that is to arrive, one frame at a time, each time after the
-// receiver's descriptor polled readable.
+// pollRecv receives everything that must arrive, one frame at a time, each time after the
+// receiver's descriptor polls readable.
 func (g *rig) pollRecv() {
 	g.Helper()
 	g.pollUntil("Recv", g.Receiver, func() bool {
@@ -135,8 +134,8 @@ func (g *rig) pollReap() {
 	g.pollUntil("Reap", g.Sender, func() bool { g.reap(1); return len(g.sent) == 0 })
 }
 
-// awaitReadable waits for a port's descriptor. Ports with frames of their own talk with each other
-// to move messages, so the other one's worker has its rounds meanwhile.
+// awaitReadable waits for a port's descriptor. Ports with their own frames exchange messages with
+// each other, so it also runs rounds of the other port's worker.
 func (g *rig) awaitReadable(p umem.Port, deadline time.Time) bool {
 	g.Helper()
 	other := g.Sender

@@ -10,12 +10,12 @@ import (
 const (
 	hostNQN = "nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
 	subNQN  = "nqn.2026-01.com.example:one"
-	// As nvme gen-dhchap-key writes them, of bytes that are not secret.
+	// Keys as nvme gen-dhchap-key writes them, of bytes that are not secret.
 	plainKey  = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"
 	hashedKey = "DHHC-1:02:uPEmKh5OpHMnnLO9vj3XcVWUqLCUGvLP1XumVQm4vlwvLaBw+QjEC1aBp9/vuIW3KlkvKQ==:"
 )
 
-// TestPrimes holds the groups' primes against those of OpenSSL, by the SHA-256 of their bytes.
+// TestPrimes: the groups' primes equal those of OpenSSL, by the SHA-256 of their bytes.
 func TestPrimes(t *testing.T) {
 	for g, want := range map[Group]string{
 		FFDHE2048: "9cd3b7f336872f46c09428d1bbc19877a4d440512cda8d1c1cf0cd6e33698966",

@@ -23,10 +23,10 @@ const (
 
 var groupNames = []string{"none", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"}
 
-// Groups are the names of all.
+// Groups returns the names of all groups.
 func Groups() []string { return slices.Clone(groupNames) }
 
-// GroupOf is the group of a name.
+// GroupOf returns the group with that name.
 func GroupOf(name string) (Group, error) {
 	if i := slices.Index(groupNames, name); i >= 0 {
 		return Group(i), nil
@@ -34,16 +34,16 @@ func GroupOf(name string) (Group, error) {
 	return 0, fmt.Errorf("%q is no group: %v are", name, groupNames)
 }
 
-// String is the name.
+// String returns the group's name.
 func (g Group) String() string { return groupNames[g] }
 
-// sizes are bits and the number X of RFC 7919, appendix A.
+// sizes are the number of bits and the number X of RFC 7919, appendix A.
 var sizes = [...]struct {
 	bits uint
 	x    int64
 }{FFDHE2048: {2048, 560316}, FFDHE3072: {3072, 2625351}, FFDHE4096: {4096, 5736041}, FFDHE6144: {6144, 15705020}, FFDHE8192: {8192, 10965728}}
 
-// size is the bytes of a public value.
+// size is the length of a public value in bytes.
 func (g Group) size() int { return int(sizes[g].bits / 8) }
 
 var primes [len(sizes)]struct {
@@ -66,7 +66,7 @@ func (g Group) prime() *big.Int {
 	return at.p
 }
 
-// euler is floor(2^n e): the sum of 1/k!, with more bits than are kept.
+// euler returns floor(2^n e): the sum of 1/k!, computed with more bits than it keeps.
 func euler(n uint) *big.Int {
 	const more = 64
 	sum, term := new(big.Int), new(big.Int).Lsh(big.NewInt(1), n+more)
@@ -77,7 +77,7 @@ func euler(n uint) *big.Int {
 	return sum.Rsh(sum, more)
 }
 
-// exponentBits is more than twice what any of the groups is good for.
+// exponentBits is more than twice the strength of any group.
 const exponentBits = 512
 
 // exchange is one side's part of an exchange.
@@ -95,13 +95,13 @@ func (g Group) begin() (exchange, []byte) {
 	return e, e.raise(big.NewInt(2))
 }
 
-// raise is a value to the power of the private one, as long as the prime.
+// raise returns a value to the power of the private one, with the length of the prime.
 func (e *exchange) raise(v *big.Int) []byte {
 	return v.Exp(v, e.private, e.group.prime()).FillBytes(make([]byte, e.group.size()))
 }
 
 // end computes the key of the session. It returns false if the other side's value is not in the
-// group, or would make a key that anybody can guess.
+// group, or would make a key that anyone can guess.
 func (e *exchange) end(public []byte) ([]byte, bool) {
 	v, last := new(big.Int).SetBytes(public), new(big.Int).Sub(e.group.prime(), big.NewInt(1))
 	if v.Cmp(big.NewInt(1)) <= 0 || v.Cmp(last) >= 0 {

@@ -10,7 +10,7 @@ import (
 // Hash is one of the hash functions.
 type Hash uint8
 
-// Hash functions by their identifiers. None is that of a key which is used as it is.
+// Hash functions by their identifiers. A key with None is used unchanged.
 const (
 	None Hash = iota
 	SHA256
@@ -31,7 +31,7 @@ func (h Hash) sum(b []byte) []byte {
 	return f.Sum(nil)
 }
 
-// mac is the HMAC of all parts, one after the other.
+// mac returns the HMAC of all parts, concatenated.
 func (h Hash) mac(key []byte, parts ...[]byte) []byte {
 	m := hmac.New(hashes[h], key)
 	for _, p := range parts {

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// host is the other side, which keeps to the rules but for what a test changes.
+// host is the other side. It follows the rules except for what a test changes.
 type host struct {
 	t           testing.TB
 	host        *Secret // its key
-	controller  *Secret // by which it asks for the controller's proof
+	controller  *Secret // the controller's key, if the host asks for its proof
 	transaction uint16
 	hash        Hash
 	group       Group
@@ -34,12 +34,12 @@ func (h *host) negotiation(hashes []Hash, groups []Group) []byte {
 	return b
 }
 
-// all offers what the kernel does.
+// all offers the same hashes and groups as the kernel.
 func (h *host) all() []byte {
 	return h.negotiation([]Hash{SHA256, SHA384, SHA512}, []Group{Null, FFDHE2048, FFDHE3072, FFDHE4096, FFDHE6144, FFDHE8192})
 }
 
-// reply is the answer to a challenge.
+// reply returns the answer to a challenge.
 func (h *host) reply(b []byte) []byte {
 	h.t.Helper()
 	if len(b) < bodyLen || b[0] != dhchap || b[1] != challenge || le.Uint16(b[4:]) != h.transaction {
@@ -77,7 +77,7 @@ func (h *host) reply(b []byte) []byte {
 // session computes as the other side does.
 func (h *host) session() *Session { return &Session{hash: h.hash, transaction: h.transaction} }
 
-// accepted looks at a message of success, and reports whether the controller has its key.
+// accepted checks a success message, and reports whether the controller has its key.
 func (h *host) accepted(b []byte) bool {
 	h.t.Helper()
 	if len(b) < bodyLen || b[0] != dhchap || b[1] != success1 || le.Uint16(b[4:]) != h.transaction || int(b[6]) != h.hash.size() {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// longestFile is the most that a file of keys may have.
+// longestFile is the largest size of a keys file, in bytes.
 const longestFile = 1 << 20
 
 // ReadKeys reads the keys of hosts from a file that only its owner may read or write. Each line

@@ -4,7 +4,7 @@ import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// Longest is more bytes than any message of a session has; hosts ask for 4096.
+// Longest is more than the length of any message of a session, in bytes. Hosts ask for 4096.
 const Longest = 4096
 
 // Types of messages.
@@ -24,11 +24,11 @@ const (
 	failure1  = 0xf1
 )
 
-// What all messages begin with, and where things are in them.
+// The beginning of all messages, and offsets in them.
 const (
 	headerLen = 6 // type, message, two reserved bytes, transaction
 
-	negotiateLen  = 8 // and descriptors
+	negotiateLen  = 8 // without descriptors
 	descriptorLen = 64
 	offDescriptor = 8
 	protocolID    = 1 // DH-HMAC-CHAP
@@ -36,9 +36,9 @@ const (
 	offHashIDs    = 4
 	offGroupIDs   = 34
 
-	bodyLen     = 16 // of a challenge, a reply and a success, in front of the values
+	bodyLen     = 16 // of a challenge, a reply and a success, before the values
 	failureLen  = 8
-	reasonFails = 1 // the reason code of a failure; what it is about is the explanation
+	reasonFails = 1 // the reason code of a failure; the explanation has the cause
 )
 
 // Reason is why a session failed: the explanation codes. It is an error.
@@ -66,7 +66,7 @@ func (r Reason) Error() string {
 	return "a reason that is not known"
 }
 
-// message begins one of n bytes.
+// message returns a message of n bytes with its header.
 func (s *Session) message(kind, id uint8, n int) []byte {
 	b := make([]byte, n)
 	b[0], b[1] = kind, id

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Secret is a key of a host or a controller's.
+// Secret is a key of a host or a controller.
 type Secret struct {
 	key  []byte
-	hash Hash // by which it is tied to a name
+	hash Hash // the hash that binds it to a name
 }
 
 var errSecret = errors.New("no key as nvme gen-dhchap-key makes them, DHHC-1:00:...: (a wrong character, or part of it)")
 
-// ParseSecret reads the form that nvme gen-dhchap-key writes: DHHC-1:HASH:BASE64:, in which the key is followed by its CRC-32. The error
-// says nothing of the key.
+// ParseSecret parses the form that nvme gen-dhchap-key writes: DHHC-1:HASH:BASE64:, where a CRC-32
+// follows the key. The error contains nothing of the key.
 func ParseSecret(s string) (Secret, error) {
 	parts := strings.Split(s, ":")
 	if len(parts) != 4 || parts[0] != "DHHC-1" || parts[3] != "" || len(parts[1]) != 2 || parts[1][0] != '0' || parts[1][1] < '0' || parts[1][1] > '3' {
@@ -42,7 +42,7 @@ func ParseSecret(s string) (Secret, error) {
 	return k, nil
 }
 
-// of is the key as the one with that name uses it.
+// of returns the key in the form that the host or controller with that name uses.
 func (k *Secret) of(name string) []byte {
 	if k.hash == None {
 		return k.key
@@ -66,7 +66,8 @@ func (k Keys) Equal(other Keys) bool {
 	return k.Host.equal(&other.Host) && k.Controller.equal(other.Controller)
 }
 
-// Keys are a host's key, and the one of its controller, which is nil where the host cannot ask for a proof of it.
+// Keys are the key of a host, and the key of its controller. The latter is nil if the host cannot
+// ask the controller for a proof.
 type Keys struct {
 	Host       Secret
 	Controller *Secret

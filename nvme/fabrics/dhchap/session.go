@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Config says whose session it is.
+// Config describes the two sides of a session.
 type Config struct {
 	Host, Subsystem string // NQNs
 	Keys            Keys
-	Group           Group // that the host must agree to
+	Group           Group // the host must agree to it
 }
 
 // Session is the controller's side of one queue.
@@ -19,7 +19,7 @@ type Session struct {
 	config      Config
 	state       state
 	proven      bool
-	why         Reason // of failed
+	why         Reason // of the failure
 	next        []byte // message for the host
 	transaction uint16
 	hash        Hash
@@ -34,17 +34,18 @@ type state uint8
 const (
 	forNegotiate state = iota
 	forReply
-	forSuccess // only where the host asked for the controller's proof
+	forSuccess // only if the host asked for the controller's proof
 	failed
 )
 
 // NewSession returns a session before the first message.
 func NewSession(c Config) *Session { return &Session{config: c} }
 
-// Proven reports whether the host has proved who it is. It stays so while it does it again, until it fails.
+// Proven reports whether the host has authenticated. It stays true while the host authenticates
+// again, until that fails.
 func (s *Session) Proven() bool { return s.proven }
 
-// Err is why the session failed, a Reason; nil: it has not.
+// Err returns why the session failed, a Reason; nil: it has not failed.
 func (s *Session) Err() error {
 	if s.state != failed {
 		return nil
@@ -52,10 +53,11 @@ func (s *Session) Err() error {
 	return s.why
 }
 
-// Over reports whether it failed, and the host knows.
+// Over reports whether the session failed, and no message for the host is left.
 func (s *Session) Over() bool { return s.state == failed && s.next == nil }
 
-// Next is the message for the host, once; where there is none the session fails, and the message says so.
+// Next returns the next message for the host, once. If there is none, the session fails, and the
+// message reports that.
 func (s *Session) Next() []byte {
 	if s.next == nil {
 		s.fail(IncorrectMessage)
@@ -80,7 +82,7 @@ func (s *Session) fail(why Reason) {
 	s.next[6], s.next[7] = reasonFails, byte(s.why)
 }
 
-// Take takes a message of the host. It keeps nothing of b.
+// Take handles a message of the host. It does not keep b.
 func (s *Session) Take(b []byte) {
 	switch {
 	case s.state == failed:
@@ -108,7 +110,7 @@ func (s *Session) check(why Reason) {
 	}
 }
 
-// takeNegotiate chooses among the host's hashes and groups, and makes the challenge.
+// takeNegotiate chooses among the host's hashes and groups, and prepares the challenge.
 func (s *Session) takeNegotiate(b []byte) Reason {
 	s.transaction = le.Uint16(b[4:])
 	if len(b) < negotiateLen {
@@ -129,7 +131,7 @@ func (s *Session) takeNegotiate(b []byte) Reason {
 	return NotUsable
 }
 
-// choose takes the longest hash of a descriptor's and the group that is configured.
+// choose chooses the longest hash of a descriptor, and the configured group.
 func (s *Session) choose(d []byte) Reason {
 	hashes, groups := int(d[2]), int(d[3])
 	if hashes == 0 || groups == 0 || hashes > mostIDs || groups > mostIDs {
@@ -151,7 +153,7 @@ func (s *Session) choose(d []byte) Reason {
 	return 0
 }
 
-// ask makes the challenge.
+// ask prepares the challenge.
 func (s *Session) ask() {
 	var public []byte
 	if s.config.Group != Null {
@@ -160,7 +162,7 @@ func (s *Session) ask() {
 	n := s.hash.size()
 	s.challenge = make([]byte, n)
 	var number [4]byte
-	rand.Read(s.challenge) // never fails, as the next
+	rand.Read(s.challenge) // never fails, nor does the next call
 	rand.Read(number[:])
 	s.sequence = max(le.Uint32(number[:]), 1)
 	b := s.message(dhchap, challenge, bodyLen+n+len(public))
@@ -172,7 +174,8 @@ func (s *Session) ask() {
 	s.next, s.state = b, forReply
 }
 
-// takeReply holds the host's proof against its key, and gives one of the controller's if the host asks for that.
+// takeReply checks the host's proof against its key. If the host asks for it, takeReply prepares
+// the controller's proof.
 func (s *Session) takeReply(b []byte) Reason {
 	n := s.hash.size()
 	if len(b) < bodyLen || int(b[6]) != n {
@@ -189,7 +192,7 @@ func (s *Session) takeReply(b []byte) Reason {
 		return why
 	}
 	c := &s.config
-	if c.Keys.Host.empty() { // anybody can make the proof of an empty key
+	if c.Keys.Host.empty() { // anyone can compute the proof of an empty key
 		return Failed
 	}
 	if !hmac.Equal(proof, s.proof(c.Keys.Host.of(c.Host), key, s.challenge, s.sequence, "HostHost", c.Host, c.Subsystem)) {
@@ -208,7 +211,7 @@ func (s *Session) takeReply(b []byte) Reason {
 	return 0
 }
 
-// sessionKey is what both sides of the exchange know; nil without a group.
+// sessionKey returns the key that both sides of the exchange compute; nil without a group.
 func (s *Session) sessionKey(public []byte) ([]byte, Reason) {
 	switch g := s.config.Group; {
 	case g == Null && len(public) > 0:
@@ -235,7 +238,7 @@ func (s *Session) proof(key, session, challenge []byte, sequence uint32, role, f
 	return s.hash.mac(key, challenge, numbers, []byte{0}, []byte(role), []byte(from), []byte{0}, []byte(to))
 }
 
-// accept makes the message of success, with the controller's proof if there is one.
+// accept prepares the success message, with the controller's proof if there is one.
 func (s *Session) accept(proof []byte) {
 	b := s.message(dhchap, success1, bodyLen+len(proof))
 	b[6] = byte(s.hash.size())

@@ -20,7 +20,8 @@ func newPair(t testing.TB, g Group, mutual bool) (*Session, *host) {
 	return NewSession(Config{Host: hostNQN, Subsystem: subNQN, Keys: k, Group: g}), h
 }
 
-// TestSession: a host that has its key is known, and so is the controller, in each group and by each hash function, once and again.
+// TestSession: a host with its key authenticates, and so does the controller, in each group and
+// with each hash function, also a second time.
 func TestSession(t *testing.T) {
 	for g := Null; g <= FFDHE8192; g++ {
 		for hash := SHA256; hash <= SHA512; hash++ {
@@ -46,7 +47,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// refused holds that a session failed, and says so.
+// refused checks that a session failed, and that its message says so.
 func refused(t *testing.T, s *Session, why Reason) {
 	t.Helper()
 	if s.Proven() || !errors.Is(s.Err(), why) {
@@ -57,7 +58,7 @@ func refused(t *testing.T, s *Session, why Reason) {
 	}
 }
 
-// TestNegotiate: what cannot be agreed on is refused with its reason.
+// TestNegotiate: a negotiation without an agreement is refused with its reason.
 func TestNegotiate(t *testing.T) {
 	h := &host{t: t}
 	change := func(f func(b []byte)) []byte { b := h.all(); f(b); return b }
@@ -85,7 +86,8 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// TestReply: who does not have the key, or does not keep to the form, is refused, also when the right answer comes after that.
+// TestReply: a host without the key, or with a malformed reply, is refused, even if the right
+// answer follows.
 func TestReply(t *testing.T) {
 	const n = 64
 	for name, c := range map[string]struct {
@@ -126,7 +128,8 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// TestOrder: messages out of turn end it, and nobody is believed whom the controller has yet to answer.
+// TestOrder: a message out of order ends the session. A host counts as authenticated only after the
+// controller has answered it.
 func TestOrder(t *testing.T) {
 	s, h := newPair(t, Null, true)
 	refusedAfter := func(f func()) {
@@ -154,7 +157,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOneWay: a host that cannot ask for our proof is not told one, and one that asks without our having a key is refused.
+// TestOneWay: if a host asks for the controller's proof and the controller has no key, the session fails.
 func TestOneWay(t *testing.T) {
 	s, h := newPair(t, Null, true)
 	s.config.Keys.Controller = nil
@@ -204,7 +207,7 @@ func TestKeyFile(t *testing.T) {
 	}
 }
 
-// FuzzSession: whatever comes, no host is believed that has not computed a proof.
+// FuzzSession: whatever messages arrive, no host authenticates without a computed proof.
 func FuzzSession(f *testing.F) {
 	s, h := newPair(f, Null, true)
 	f.Add(h.all(), h.short(dhchap, success2, bodyLen), []byte{}, true)
@@ -227,7 +230,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// TestEmptyKeyProvesNothing: a host without a key is not known by the proof that anybody can make with an empty one, nor is the controller.
+// TestEmptyKeyProvesNothing: neither a host nor a controller without a key authenticates by the
+// proof of an empty key, which anyone can compute.
 func TestEmptyKeyProvesNothing(t *testing.T) {
 	key, none := secret(t, plainKey), Secret{}
 	for name, c := range map[string]struct {
