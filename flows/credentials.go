@@ -1,7 +1,9 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
@@ -75,7 +77,9 @@ func (c *credentials) names(of *config.Config) (all []string) {
 func (c *credentials) use(d *Daemon) (ended map[string]int, err error) {
 	ended = make(map[string]int)
 	if c.secret != nil {
-		ended[tlsFiles] = len(d.secret.Replace(c.secret))
+		conns := d.secret.Replace(c.secret)
+		ended[tlsFiles] = len(conns)
+		err = awaitClosed(conns)
 	}
 	_, flows := d.running()
 	for _, f := range flows {
@@ -83,13 +87,32 @@ func (c *credentials) use(d *Daemon) (ended map[string]int, err error) {
 		if keys == nil {
 			continue
 		}
-		n, err := f.useKeys(keys)
-		if err != nil {
-			return ended, fmt.Errorf("flow %s: use other keys: %w", f.Name(), err)
+		n, wrong := f.useKeys(keys)
+		if wrong != nil {
+			return ended, errors.Join(err, fmt.Errorf("flow %s: use other keys: %w", f.Name(), wrong))
 		}
 		ended[f.Name()] = n
 	}
-	return ended, nil
+	return ended, err
+}
+
+// closeLimit bounds how long a reload waits for the queue pairs of revoked peers.
+const closeLimit = 5 * time.Second
+
+// awaitClosed waits until the flows have closed the connections and, before them, the queue pairs. Until
+// then a flow may accept messages of the peers.
+func awaitClosed(conns []*connect.Conn) error {
+	limit := time.NewTimer(closeLimit)
+	defer limit.Stop()
+	for _, c := range conns {
+		select {
+		case <-c.Closed():
+		case <-limit.C:
+			return fmt.Errorf("the session of %s (certificate %q), which is not valid any more, is still open after %v: stop the flow to end it",
+				c.Peer().Addr, c.Peer().Name, closeLimit)
+		}
+	}
+	return nil
 }
 
 func (f *Flow) readKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {

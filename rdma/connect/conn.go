@@ -44,6 +44,7 @@ type Conn struct {
 
 	credentials *Credentials // nil: plain TCP
 	revoked     atomic.Bool
+	done        chan struct{} // closed by Close
 }
 
 // Peer returns the identity of the other side.
@@ -109,6 +110,10 @@ func (c *Conn) Close() error {
 		if err := c.conn.Close(); err != nil && !c.revoked.Load() && reasonOf(err) == ReasonNetwork {
 			c.closed = err
 		}
+		close(c.done)
 	})
 	return c.closed
 }
+
+// Closed returns a channel that is closed when the owner of the connection has called Close.
+func (c *Conn) Closed() <-chan struct{} { return c.done }

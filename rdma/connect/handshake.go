@@ -133,7 +133,8 @@ func (s *session) settle(e *End, remote Offer) (*Conn, error) {
 		return nil, s.fail("finish", context.Cause(s.ctx))
 	}
 	_ = s.conn.SetDeadline(time.Time{})
-	c := &Conn{conn: s.conn, peer: s.peer, remote: remote, path: Agree(e.Parameters, remote.Parameters), credentials: s.credentials}
+	c := &Conn{conn: s.conn, peer: s.peer, remote: remote, path: Agree(e.Parameters, remote.Parameters), credentials: s.credentials,
+		done: make(chan struct{})}
 	if s.credentials != nil {
 		if err := s.credentials.track(c, s.proof); err != nil {
 			return nil, s.fail("finish", err)

@@ -36,14 +36,15 @@ func (c *Credentials) current() *Credentials {
 
 // Replace makes all handshakes from now on use other credentials. It ends the connections whose
 // peers' certificates the new credentials do not accept: they fail with ReasonTLS. It returns those
-// peers. It may be called from any goroutine.
-func (c *Credentials) Replace(next *Credentials) (ended []Peer) {
+// connections. Their queue pairs work until the owner of each has closed it: wait for Closed. It may
+// be called from any goroutine.
+func (c *Credentials) Replace(next *Credentials) (ended []*Conn) {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
 	c.live.next = next
 	for conn, p := range c.live.conns {
 		if p.verify(next.Authority) != nil {
-			ended = append(ended, conn.peer)
+			ended = append(ended, conn)
 			conn.revoke()
 			delete(c.live.conns, conn)
 		}

@@ -47,14 +47,20 @@ func TestReplace(t *testing.T) {
 	if server.Same(next) || !server.Same(trusting(t, own, b, a)) {
 		t.Error("Same does not tell authorities apart")
 	}
-	if ended := server.Replace(next); len(ended) != 1 || ended[0].Name != "gone" {
+	if ended := server.Replace(next); len(ended) != 1 || ended[0].Peer().Name != "gone" {
 		t.Errorf("ended are %v", ended)
 	}
 	_, err := goneServer.Receive()
 	wantReason(t, err, ReasonTLS, "not valid any more")
+	select {
+	case <-goneServer.Closed():
+		t.Error("Closed says so before Close")
+	default:
+	}
 	if err := goneServer.Close(); err != nil {
 		t.Error(err)
 	}
+	<-goneServer.Closed()
 	talk(t, kept, keptServer)
 	if !server.Same(next) {
 		t.Error("the old credentials are in use")
