@@ -22,9 +22,6 @@ func TestMessagePort(t *testing.T) {
 				if testing.Short() && transport != rdma.RC {
 					t.Skip("not in the short form, where RC shows most of it")
 				}
-				if c.Name == "Allocations" && umem.Invariants {
-					continue // with the race detector, system calls allocate
-				}
 				t.Run(c.Name, func(t *testing.T) {
 					on := *g
 					on.TB = t
