@@ -287,9 +287,6 @@ func TestAccepted(t *testing.T) {
 // TestHostile: the parser quickly refuses input that could cost much time or memory, and reports a
 // place and a reason.
 func TestHostile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: it bounds a time")
-	}
 	queues := "[" + strings.Repeat("0,", 20_000) + "0]"
 	bomb := "flows:\n- {name: a, from: &f {interface: e, queues: " + queues + "}, to: {file: /a}}\n" +
 		strings.Repeat("- {from: *f}\n", 50_000)
