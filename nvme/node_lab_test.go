@@ -45,8 +45,8 @@ func TestPortOnDisk(t *testing.T) {
 		{"node, older kernel", nodeTarget, Config{Passthrough: true}.Without(FeatureGatherFixed | FeatureNoMmap | FeatureNoSQArray)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && c.name != "node" {
-				t.Skip("short: the node stands for it")
+			if c.name != "node" {
+				testenv.Long(t, "the case node covers most of it")
 			}
 			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, c.target, c.config) })
 		})
@@ -158,17 +158,13 @@ func TestNodeRefused(t *testing.T) {
 
 // TestSignalsOnDisk is TestSignals on a disk, where Linux 6.1 gives up some of the flushes.
 func TestSignalsOnDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: Linux 7 gives none up, and on other targets it has run")
-	}
+	testenv.Long(t, "Linux 7 gives up no flushes, and TestSignals runs on other targets")
 	flushInRain(t, diskTarget(t, 1<<20))
 }
 
 // TestPolled: a polled queue works on an NVMe disk with polled queues, as block device and as node.
 func TestPolled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: unified-nvme-test polls both")
-	}
+	testenv.Long(t, "the tests of unified-nvme-test poll both")
 	reloadDriver(t, "poll_queues=1")
 	t.Cleanup(func() { reloadDriver(t, "poll_queues=0") })
 	for _, c := range []struct {

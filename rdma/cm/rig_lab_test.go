@@ -57,9 +57,7 @@ func newRig(t *testing.T) *rig {
 // long skips a test in the short form if another test there covers most of it. make lab runs it.
 func long(t *testing.T, shown string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skipf("not in the short form, where %s; make lab has it", shown)
-	}
+	testenv.Long(t, shown+"; make lab runs it")
 }
 
 // side is one queue pair with its completions.

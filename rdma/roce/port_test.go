@@ -19,8 +19,8 @@ func TestMessagePort(t *testing.T) {
 	for _, transport := range []rdma.Transport{rdma.RC, rdma.UC, rdma.UD} {
 		t.Run(transport.String(), func(t *testing.T) {
 			for _, c := range porttest.Cases() {
-				if testing.Short() && transport != rdma.RC {
-					t.Skip("not in the short form, where RC shows most of it")
+				if transport != rdma.RC {
+					testenv.Long(t, "RC covers most of it")
 				}
 				t.Run(c.Name, func(t *testing.T) {
 					on := *g

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -30,8 +31,8 @@ func TestTransfer(t *testing.T) {
 		{"gathered", rigOptions{mtu: 4200, queues: 2, config: Config{CopyBelow: -1}}, []rdma.MTU{rdma.MTU256, rdma.MTU2048}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && c.frames != 0 {
-				t.Skip("not in the short form, where frames of 4096 bytes show most of it")
+			if c.frames != 0 {
+				testenv.Long(t, "frames of 4096 bytes cover most of it")
 			}
 			g := newRig(t, c.rigOptions)
 			if testing.Short() {

@@ -30,8 +30,8 @@ func TestAgainstPerftest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if testing.Short() && form == bench.Short {
-		t.Skip("not in the short form, where TestPeers runs programs of perftest; make lab has it")
+	if form == bench.Short {
+		testenv.Long(t, "TestPeers runs programs of perftest; make lab runs it")
 	}
 	t.Setenv(programVariable, "1")
 	testenv.HugePages(t, 8<<20)

@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
 func TestLinkDown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not in the short form, where TestSilence of rdma/verbs has the card go down; make lab has it")
-	}
+	testenv.Long(t, "TestSilence of rdma/verbs sets the card down; make lab runs it")
 	p := newPlace(t)
 	linkDown(t, p, func(up bool) { labenv.SetLink(t, p.card, up) }, downStatus(t))
 }
@@ -26,16 +25,12 @@ func downStatus(t *testing.T) rdma.Status {
 }
 
 func TestPeerKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not in the short form, where TestServerGoesOn has a client that dies; make lab has it")
-	}
+	testenv.Long(t, "in TestServerGoesOn a client dies; make lab runs it")
 	peerKilled(t, newPlace(t))
 }
 
 func TestPeerStopped(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not in the short form, where TestServerGoesOn has a peer that dies; make lab has it")
-	}
+	testenv.Long(t, "in TestServerGoesOn a peer dies; make lab runs it")
 	peerStopped(t, newPlace(t), map[string]string{ // the kernel acknowledges for the stopped process
 		"-test latency -op send":            "check that the peer is alive",
 		"-test latency -op write":           "check that the peer is alive",

@@ -89,9 +89,7 @@ func askPatiently(t *testing.T, p place, options string) (status int, out, errs 
 
 // TestManagedPeers: ours works with programs of perftest, unmodified, with -R.
 func TestManagedPeers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not in the short form: TestManager has rping there")
-	}
+	testenv.Long(t, "TestManager runs rping")
 	p := newPlace(t)
 	for _, c := range []peerCase{{program: "ib_write_bw", theirs: "-R -n 200", ours: "-R -peer ib_write_bw -n 200"},
 		{program: "ib_write_lat", theirs: "-R -n 200", ours: "-R -peer ib_write_lat -n 200"},

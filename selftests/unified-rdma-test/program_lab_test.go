@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -26,18 +27,14 @@ func TestMatrix(t *testing.T) { wholeMatrix(t, newPlace(t)) }
 func TestMeasured(t *testing.T) { measured(t, newPlace(t)) }
 
 func TestUnnoticed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not in the short form: it takes long because it is to; make lab has it")
-	}
+	testenv.Long(t, "its client works for a long time; make lab runs it")
 	unnoticed(t, newPlace(t))
 }
 
 func TestServerGoesOn(t *testing.T) { serverGoesOn(t, newPlace(t)) }
 
 func TestClientGone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not in the short form: a server with -keep has such a client there")
-	}
+	testenv.Long(t, "in TestServerGoesOn a client ends early")
 	clientGone(t, newPlace(t))
 }
 
