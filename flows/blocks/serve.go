@@ -44,12 +44,12 @@ func (s *Server) serve(ctx context.Context, r *connect.Request, do stream.Doer) 
 	log := s.config.Log.With("server", s.config.Name, "client", r.Peer().String())
 	g := handshake{server: s, do: do, request: r}
 	if err := g.accept(); err != nil {
-		log.Warn("client refused", "err", err)
+		log.Warn("client refused", protocol.LogReason(err), "err", err)
 		return
 	}
 	log.Info("client connected")
 	if err := g.stay(ctx); err != nil {
-		log.Warn("client connection ended", "err", err)
+		log.Warn("client connection ended", protocol.LogReason(err), "err", err)
 		return
 	}
 	log.Info("client disconnected")

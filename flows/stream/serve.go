@@ -70,30 +70,24 @@ func (v *server) serve(q *connect.Request) {
 	h, err := v.greet(q)
 	if err != nil {
 		v.turnAway(q, err)
-		log.Warn("peer refused", "reason", reasonOf(err), "err", err)
+		log.Warn("peer refused", protocol.LogReason(err), "err", err)
 		return
 	}
 	log = log.With("session", fmt.Sprintf("%016x", h.Session))
 	p, conn, err := v.connect(q, &h)
 	if err != nil {
 		v.turnAway(q, err)
-		log.Warn("peer did not connect", "reason", reasonOf(err), "err", err)
+		log.Warn("peer did not connect", protocol.LogReason(err), "err", err)
 		return
 	}
 	log.Info("peer connected", "next", p.first, "window", p.window)
 	why := v.watch(p, conn)
 	err = v.takeDown(p, why)
 	tellEnd(conn, why)
-	log.Info("peer ended", "reason", reasonOf(why), "err", why)
+	log.Info("peer ended", protocol.LogReason(why), "err", why)
 	if err = errors.Join(err, conn.Close()); err != nil {
 		log.Error("could not close a peer", "err", err)
 	}
-}
-
-// reasonOf returns the text of the protocol.Reason in an error, or "none".
-func reasonOf(err error) string {
-	why, _ := errors.AsType[protocol.Reason](err)
-	return why.String()
 }
 
 // turnAway refuses a request, unless it was answered already.
