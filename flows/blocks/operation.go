@@ -349,34 +349,22 @@ func (s *Server) gathered(op int32) {
 	s.answer(op)
 }
 
-// batches limits the number of polls of a completion queue in one round.
-const batches = 8
-
 // takeRequests processes received requests, and returns the number of completions.
 func (s *Server) takeRequests() (n int, err error) {
-	for range batches {
-		got, err := s.came.Poll()
-		if err != nil {
-			return n, fmt.Errorf("poll for requests: %w", err)
-		}
-		for i := range s.came.Buf[:got] {
-			s.arrive(&s.came.Buf[i])
-		}
-		if n += got; got < len(s.came.Buf) {
-			break
-		}
+	if n, err = s.came.Drain(s.arrive); err != nil {
+		err = fmt.Errorf("poll for requests: %w", err)
 	}
-	return n, nil
+	return n, err
 }
 
 // arrive processes one completion of a receive.
 func (s *Server) arrive(c *rdma.WorkCompletion) {
-	cell := int(uint32(c.ID))
+	generation, cell := ep.SplitWorkID(c.ID)
 	if cell >= s.plan.clients*s.plan.receives() {
 		return
 	}
 	p := &s.sessions[cell/s.plan.receives()]
-	if p.state != sessionOpen || p.generation != uint32(c.ID>>32) {
+	if p.state != sessionOpen || p.generation != generation {
 		return
 	}
 	if c.Status != rdma.Success {
@@ -417,31 +405,22 @@ func (s *Server) offend(p *session, reason protocol.Reason) {
 
 // takeSent processes completions of answers, and returns their number.
 func (s *Server) takeSent() (n int, err error) {
-	for range batches {
-		got, err := s.sent.Poll()
-		if err != nil {
-			return n, fmt.Errorf("poll for writes that are done: %w", err)
-		}
-		for i := range s.sent.Buf[:got] {
-			s.arrived(&s.sent.Buf[i])
-		}
-		if n += got; got < len(s.sent.Buf) {
-			break
-		}
+	if n, err = s.sent.Drain(s.arrived); err != nil {
+		err = fmt.Errorf("poll for writes that are done: %w", err)
 	}
-	return n, nil
+	return n, err
 }
 
 // arrived processes one completion of an answer.
 func (s *Server) arrived(c *rdma.WorkCompletion) {
-	op := int32(uint32(c.ID))
-	if op < 0 || int(op) >= len(s.operations) {
+	generation, op := ep.SplitWorkID(c.ID)
+	if op >= len(s.operations) {
 		return
 	}
 	o := &s.operations[op]
 	p := o.session
 	switch {
-	case p.state != sessionOpen || p.generation != uint32(c.ID>>32) || o.state != opAnswered:
+	case p.state != sessionOpen || p.generation != generation || o.state != opAnswered:
 		return
 	case c.Status != rdma.Success:
 		s.fail(p, failure(c, o))
@@ -454,7 +433,7 @@ func (s *Server) arrived(c *rdma.WorkCompletion) {
 		p.count.bytes.Add(n)
 		s.count.latency.Record(uint64(max(0, s.now-o.at)))
 	}
-	s.finish(op)
+	s.finish(int32(op))
 }
 
 // failure returns the reason for which an answer did not reach its client.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
 // answer posts the completion of a command, after the bytes for the host if it succeeded.
@@ -102,31 +103,22 @@ func (s *Server) complete(o *operation) {
 
 // takeSent processes completions of the RDMA device's sends, and returns their number.
 func (s *Server) takeSent() (n int, err error) {
-	for range batches {
-		got, err := s.sent.Poll()
-		if err != nil {
-			return n, fmt.Errorf("poll for transfers that are done: %w", err)
-		}
-		for i := range s.sent.Buf[:got] {
-			s.moved(&s.sent.Buf[i])
-		}
-		if n += got; got < len(s.sent.Buf) {
-			break
-		}
+	if n, err = s.sent.Drain(s.moved); err != nil {
+		err = fmt.Errorf("poll for transfers that are done: %w", err)
 	}
-	return n, nil
+	return n, err
 }
 
 // moved processes the completion of a READ or SEND, or of any failed request.
 func (s *Server) moved(c *rdma.WorkCompletion) {
-	op := int32(uint32(c.ID))
-	if op < 0 || int(op) >= len(s.operations) {
+	generation, op := ep.SplitWorkID(c.ID)
+	if op >= len(s.operations) {
 		return
 	}
 	o := &s.operations[op]
 	p := o.session
 	switch {
-	case p.generation != uint32(c.ID>>32) || p.state != sessionOpen:
+	case p.generation != generation || p.state != sessionOpen:
 	case c.Status != rdma.Success:
 		d := &o.command.Data
 		s.fail(p, fmt.Errorf("%d bytes of the host's at address %#x with rkey %#x: %w", d.Length, d.Address, d.Key, c.Err()))

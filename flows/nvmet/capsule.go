@@ -9,9 +9,6 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
-// batches limits the number of polls of a queue in one round.
-const batches = 8
-
 // Causes of the end of a host's queue.
 var (
 	errShort   = errors.New("a capsule shorter than a command")
@@ -21,30 +18,21 @@ var (
 
 // takeCapsules processes received capsules, and returns the number of completions.
 func (s *Server) takeCapsules() (n int, err error) {
-	for range batches {
-		got, err := s.came.Poll()
-		if err != nil {
-			return n, fmt.Errorf("poll for commands: %w", err)
-		}
-		for i := range s.came.Buf[:got] {
-			s.arrive(&s.came.Buf[i])
-		}
-		if n += got; got < len(s.came.Buf) {
-			break
-		}
+	if n, err = s.came.Drain(s.arrive); err != nil {
+		err = fmt.Errorf("poll for commands: %w", err)
 	}
-	return n, nil
+	return n, err
 }
 
 // arrive processes one completion of a receive.
 func (s *Server) arrive(c *rdma.WorkCompletion) {
-	slot := int32(uint32(c.ID))
-	if slot < 0 || int(slot) >= s.config.Sessions*s.config.Depth {
+	generation, slot := ep.SplitWorkID(c.ID)
+	if slot >= s.config.Sessions*s.config.Depth {
 		return
 	}
-	p := &s.sessions[int(slot)/s.config.Depth]
+	p := &s.sessions[slot/s.config.Depth]
 	switch {
-	case p.generation != uint32(c.ID>>32) || p.state != sessionOpen && p.state != sessionConnecting:
+	case p.generation != generation || p.state != sessionOpen && p.state != sessionConnecting:
 	case c.Status != rdma.Success:
 		s.fail(p, fmt.Errorf("a receive: %w", c.Err()))
 	case c.Kind != rdma.Received:
@@ -52,7 +40,7 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	case c.Length < fabrics.CommandLen:
 		s.fail(p, errShort)
 	default:
-		p.arrived.push(queuedRequest{slot, c.Length})
+		p.arrived.push(queuedRequest{int32(slot), c.Length})
 		s.admit(p)
 	}
 }

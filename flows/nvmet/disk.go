@@ -152,6 +152,9 @@ func (s *Server) takeDone() (n int) {
 	return n + got
 }
 
+// batches limits the number of polls of the disks' queue in one round.
+const batches = 8
+
 func (s *Server) takeFramesOf(verb func([]umem.Frame) int) (n int) {
 	for range batches {
 		got := verb(s.ready)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -130,24 +129,7 @@ func asksGuest(r *rig) {
 		r.verified(device, depth, "--rw=randrw", "--rwmixread=30", "--fsync=16")
 	}
 	r.run("blkdiscard", "-o", "1MiB", "-l", "16MiB", device)
-	r.run("mkfs.ext4", "-q", "-F", device)
-	dir := r.TempDir()
-	r.run("mount", device, dir)
-	mounted := true
-	r.Cleanup(func() {
-		if mounted {
-			_ = exec.Command("umount", dir).Run()
-		}
-	})
-	sums := r.tree(dir)
-	r.run("umount", dir)
-	i.disconnect()
-	i = r.connect("")
-	r.run("mount", i.path(1), dir)
-	r.verify(dir, sums)
-	r.run("umount", dir)
-	mounted = false
-	i.disconnect()
+	r.keepsFiles(i)
 }
 
 // verified makes fio write blocks of 512 bytes to 1 MiB from two processes, and verify them.

@@ -155,24 +155,7 @@ func (r *rig) initiator() {
 	if !testing.Short() { // disturbed verifies, too, and each start of a program takes seconds
 		r.blocks(device)
 	}
-	r.run("mkfs.ext4", "-q", "-F", device)
-	dir := r.TempDir()
-	r.run("mount", device, dir)
-	mounted := true
-	r.Cleanup(func() {
-		if mounted {
-			_ = exec.Command("umount", dir).Run()
-		}
-	})
-	sums := r.tree(dir)
-	r.run("umount", dir)
-	i.disconnect()
-	i = r.connect("")
-	r.run("mount", i.path(1), dir)
-	r.verify(dir, sums)
-	r.run("umount", dir)
-	mounted = false
-	i.disconnect()
+	r.keepsFiles(i)
 	c := &v.server.count
 	r.Logf("%d commands: %d read, %d written, %d flushed; %d bytes in capsules of %d; refused %d, failed %d", c.commands.Load(), c.read.operations.Load(), c.written.operations.Load(),
 		c.flushes.Load(), c.inCapsule.Load(), c.written.bytes.Load(), c.refused.Load(), c.failed.Load())
@@ -212,6 +195,31 @@ func (r *rig) blocks(device string) {
 	if out, err := exec.Command(cli, "read", device, "-s", "1000000000", "-c", "0", "-z", "512").CombinedOutput(); err == nil {
 		r.Errorf("a block beyond the end is read: %s", out)
 	}
+}
+
+// keepsFiles makes a file system on the namespace, and checks its files after the initiator has
+// disconnected and connected again. It disconnects at the end.
+func (r *rig) keepsFiles(i *initiator) {
+	r.Helper()
+	device := i.path(1)
+	r.run("mkfs.ext4", "-q", "-F", device)
+	dir := r.TempDir()
+	r.run("mount", device, dir)
+	mounted := true
+	r.Cleanup(func() {
+		if mounted {
+			_ = exec.Command("umount", dir).Run()
+		}
+	})
+	sums := r.tree(dir)
+	r.run("umount", dir)
+	i.disconnect()
+	i = r.connect("")
+	r.run("mount", i.path(1), dir)
+	r.verify(dir, sums)
+	r.run("umount", dir)
+	mounted = false
+	i.disconnect()
 }
 
 // tree writes files of many sizes, and returns their checksums.

@@ -17,6 +17,27 @@ func (c *Completions) Poll() (int, error) {
 	return n, err
 }
 
+// maxPolls limits the number of polls in one Drain, so that a busy queue does not keep the worker.
+const maxPolls = 8
+
+// Drain polls the queue until it is empty, at most 8 times, and calls handle for each completion. It
+// returns their number. The completions before an error have been handled.
+func (c *Completions) Drain(handle func(*rdma.WorkCompletion)) (n int, err error) {
+	for range maxPolls {
+		got, err := c.Poll()
+		if err != nil {
+			return n, err
+		}
+		for i := range c.Buf[:got] {
+			handle(&c.Buf[i])
+		}
+		if n += got; got < len(c.Buf) {
+			break
+		}
+	}
+	return n, nil
+}
+
 // Arm arms the queue if wanted is set: it then signals its next completion. If the queue was not
 // armed before, Arm returns true, and the caller must poll again. woken means that an event woke
 // the caller. It takes a system call to ask whether the queue has signalled, so Arm asks only if

@@ -58,5 +58,5 @@ func WorkID(generation uint32, index int) uint64 {
 	return uint64(generation)<<32 | uint64(uint32(index))
 }
 
-// split returns the parts of a WorkID.
-func split(id uint64) (generation uint32, index int) { return uint32(id >> 32), int(uint32(id)) }
+// SplitWorkID returns the parts of a WorkID. The caller checks the index before use.
+func SplitWorkID(id uint64) (generation uint32, index int) { return uint32(id >> 32), int(uint32(id)) }

@@ -7,11 +7,11 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestWorkID: split returns the parts of an ID, also at their limits.
+// TestWorkID: SplitWorkID returns the parts of an ID, also at their limits.
 func TestWorkID(t *testing.T) {
 	for _, generation := range []uint32{0, 1, math.MaxUint32} {
 		for _, index := range []int{0, 1, 1 << 20, math.MaxUint32} {
-			if g, i := split(WorkID(generation, index)); g != generation || i != index {
+			if g, i := SplitWorkID(WorkID(generation, index)); g != generation || i != index {
 				t.Errorf("%d, %d became %d, %d", generation, index, g, i)
 			}
 		}
