@@ -5,6 +5,8 @@
 package prefetch
 
 // Begin prefetches the cache line at p and the two after it.
+//
+//go:noescape
 func Begin(p *byte)
 
 // Span prefetches the cache lines of the n bytes at p.
