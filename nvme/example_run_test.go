@@ -1,4 +1,4 @@
-package nvme
+package nvme_test
 
 import (
 	"testing"
@@ -6,14 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// example is the Example of this package, for TestExample. It is in package nvme_test, where a user
-// would write it.
-var example func()
-
-// SetExample sets the function that TestExample runs.
-func SetExample(f func()) { example = f }
-
-// TestExample runs the example as it stands.
+// TestExample runs the example as it stands, and checks what it prints.
 func TestExample(t *testing.T) {
-	testenv.RunExample(t, testenv.PairOptions{NoAddresses: true}, example)
+	testenv.RunExample(t, testenv.PairOptions{NoAddresses: true}, Example_packet, "the file has the packet: true\n")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// A program writes a frame to a file from its place in the region, and flushes the file.
+// A program writes a frame to a file from its place in the region, and reads the file.
 func Example() {
 	runtime.LockOSThread() // the queue belongs to this thread
 	defer runtime.UnlockOSThread()

@@ -50,5 +50,3 @@ func Example() {
 	fmt.Println("received", len(region.Bytes(frames[0])), "bytes")
 	worker.Give(frames[:n])
 }
-
-func init() { xdp.SetExample(Example) }

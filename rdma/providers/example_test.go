@@ -1,6 +1,7 @@
 package providers_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"runtime"
@@ -60,20 +61,27 @@ func Example() {
 	defer receiver.Close()
 
 	frames := make([]umem.Frame, 2)
-	worker.Take(frames)
+	if worker.Take(frames) < len(frames) {
+		log.Fatal("the pool is empty")
+	}
 	receiver.Supply(frames[1:]) // the device owns the frame from here
 	if err := receiver.Kick(); err != nil {
 		log.Fatal(err)
 	}
 	frames[0].Len = 5
 	copy(region.Bytes(frames[0]), "hello")
-	sender.Send(frames[:1])
+	if sender.Send(frames[:1]) < 1 {
+		log.Fatal("there is no room to send")
+	}
 	if err := sender.Kick(); err != nil {
 		log.Fatal(err)
 	}
 	for receiver.Recv(frames[1:]) == 0 {
 	}
 	for sender.Reap(frames[:1]) == 0 {
+	}
+	if err := errors.Join(frames[0].Err(), frames[1].Err()); err != nil {
+		log.Fatal(err)
 	}
 	fmt.Printf("%q\n", region.Bytes(frames[1]))
 	worker.Give(frames)
@@ -120,5 +128,3 @@ func join(device rdma.Device, a, b rdma.QueuePair) {
 		log.Fatal(err)
 	}
 }
-
-func init() { providers.SetExample(Example) }

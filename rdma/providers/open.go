@@ -16,8 +16,8 @@ const SoftPrefix = "roce:"
 // such a device.
 func Soft(name string) (iface string, is bool) { return strings.CutPrefix(name, SoftPrefix) }
 
-// Open opens a device. The configuration is only for RoCE in software, which puts its queues into
-// the region that the configuration names. The caller closes the device before the region.
+// Open opens a device. The configuration is only for RoCE in software, which takes frames
+// from the region that the configuration names. The caller closes the device before the region.
 func Open(name string, c roce.Config) (rdma.Device, error) {
 	iface, is := Soft(name)
 	if !is {
