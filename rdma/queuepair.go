@@ -77,7 +77,7 @@ func (a *Attributes) CheckRanges(given Mask) error {
 	return errors.Join(errs...)
 }
 
-// Address is the way to a peer: struct ibv_ah_attr.
+// Address is the path to a peer: struct ibv_ah_attr.
 type Address struct {
 	GID          GID // of the peer; zero: by LID alone, on one InfiniBand subnet
 	GIDIndex     uint8

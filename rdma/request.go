@@ -36,7 +36,7 @@ type Flags uint32
 const (
 	Fence     Flags = 1 << 0 // starts after earlier READs and atomics are complete
 	Signaled  Flags = 1 << 1 // success gives a completion; failure always does
-	Solicited Flags = 1 << 2 // the peer's completion wakes waiters for solicited completions
+	Solicited Flags = 1 << 2 // the peer's completion also wakes those who wait only for solicited ones
 	Inline    Flags = 1 << 3 // the bytes are copied when it is posted, from memory registered whole
 )
 

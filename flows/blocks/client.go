@@ -117,7 +117,7 @@ func (c *Client) Submit(r Read) (bool, error) {
 }
 
 // ask queues the request for bytes. within is the destination in the grant.
-func (c *Client) ask(r Read, g mr.Registration, within uint64) {
+func (c *Client) ask(r Read, g mr.Grant, within uint64) {
 	last := len(c.free) - 1
 	n := c.free[last]
 	c.free = c.free[:last]

@@ -60,7 +60,7 @@ func (s *session) ask(o *Offer, lead func(Parameters) error) (Offer, error) {
 		return remote, s.refuse("read the answer", err)
 	}
 	if err := lead(remote.Parameters); err != nil {
-		return remote, s.refuse("lead our queue pair", err)
+		return remote, s.refuse("bring our queue pair to RTS", err)
 	}
 	if err := writeMessage(s.conn, kindReady, nil); err != nil {
 		return remote, s.fail("say that we are ready", err)

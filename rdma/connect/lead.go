@@ -92,7 +92,7 @@ func Lead(q rdma.QueuePair, s Settings, local, remote Parameters) error {
 
 func change(q rdma.QueuePair, a rdma.Attributes, given rdma.Mask) error {
 	if err := q.Modify(a, given); err != nil {
-		return fmt.Errorf("lead queue pair %d to %v: %w", q.QPN(), a.State, err)
+		return fmt.Errorf("bring queue pair %d to %v: %w", q.QPN(), a.State, err)
 	}
 	return nil
 }

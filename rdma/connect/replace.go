@@ -36,8 +36,8 @@ func (c *Credentials) current() *Credentials {
 
 // Replace makes all handshakes from now on use other credentials. It ends the connections whose
 // peers' certificates the new credentials do not accept: they fail with ReasonTLS. It returns those
-// connections. Their queue pairs work until the owner of each has closed it: wait for Closed. It may
-// be called from any goroutine.
+// connections. A queue pair works until its owner closes it. If the owner closes the queue pair
+// before the Conn, Conn.Closed shows that both are closed. Any goroutine may call Replace.
 func (c *Credentials) Replace(next *Credentials) (ended []*Conn) {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()

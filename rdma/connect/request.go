@@ -107,7 +107,7 @@ func (s *session) answer(o *Offer, remote Parameters, lead func(Parameters) erro
 		return s.refuse("compare the offers", err)
 	}
 	if err := lead(remote); err != nil {
-		return s.refuse("lead our queue pair", err)
+		return s.refuse("bring our queue pair to RTS", err)
 	}
 	if err := writeMessage(s.conn, kindAnswer, AppendOffer(nil, o)); err != nil {
 		return s.fail("send our answer", err)

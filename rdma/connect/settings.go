@@ -9,8 +9,8 @@ import (
 type Settings struct {
 	Port      uint8 // of the device, from 1
 	PKeyIndex uint16
-	// GID is the local one, see rdma.ChooseGID. If it is zero, as on InfiniBand, packets are
-	// addressed by LID.
+	// GID is the local one, see rdma.ChooseGID. On InfiniBand it may be zero: packets are then
+	// addressed by LID. Ethernet requires one.
 	GID          rdma.GIDEntry
 	Access       rdma.Access // what the peer may do through the queue pair
 	MTU          rdma.MTU    // the largest to use; 0: the port's

@@ -50,7 +50,7 @@ type Transfer struct {
 	Moderation int
 }
 
-// Bandwidth computes the row. It computes the peak only if there are at most PeakLimit messages,
+// Bandwidth computes the row. It computes the peak only if there are at most 20,000 messages,
 // because the number of steps is the number of pairs of a message and a completion.
 func (t Transfer) Bandwidth() (Bandwidth, error) {
 	n := len(t.Posted)

@@ -48,7 +48,7 @@ type Latency struct {
 }
 
 // NewLatency sums up a latency test of messages of size bytes from the points in time, in
-// nanoseconds, at which they were posted. It takes at least MinPosted, in order.
+// nanoseconds, at which they were posted. It takes at least four, in order.
 func NewLatency(size uint64, way Way, posted []uint64) (Latency, error) {
 	if len(posted) < minPosted {
 		return Latency{}, fmt.Errorf("latency of %d messages: it takes at least %d", len(posted), minPosted)

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Registration is a peer's right to access part of a region.
-type Registration struct {
+// Grant is a peer's right to access part of a region.
+type Grant struct {
 	RKey   uint32
 	Access rdma.Access
 	Addr   uint64 // for the peer's requests
@@ -66,7 +66,7 @@ type Cache struct {
 
 // entry is the place of one grant.
 type entry struct {
-	Registration
+	Grant
 	at           uint64 // in the region
 	state        state
 	window       rdma.MemoryWindow // belongs to the place
@@ -79,8 +79,8 @@ type state uint8
 
 const (
 	unused   state = iota
-	granted        // in use
-	released       // released, and kept
+	granted        // a peer uses it
+	released       // kept for reuse
 	revoking       // being revoked
 )
 
@@ -133,21 +133,21 @@ func (g *Cache) Windows() bool { return !g.config.Register }
 // Grant grants length bytes of the region from addr. There is at most one grant from an address. A
 // SEND that is posted to the queue pair afterwards may announce it to the peer. The error is
 // ErrBusy if a later call may succeed.
-func (g *Cache) Grant(addr, length uint64, a rdma.Access) (Registration, error) {
+func (g *Cache) Grant(addr, length uint64, a rdma.Access) (Grant, error) {
 	if n := g.places.find(addr); n >= 0 {
 		e := &g.entries[n]
 		switch {
 		case e.state == revoking:
-			return Registration{}, ErrBusy
+			return Grant{}, ErrBusy
 		case e.Length == length && e.Access == a:
 			g.handOut(n)
 			g.stats.count.hits++
-			return e.Registration, nil
+			return e.Grant, nil
 		case e.state == granted:
-			return Registration{}, fmt.Errorf("grant %d bytes from %#x with %v: %d bytes from there are granted with %v, and not released", length, addr, a, e.Length, e.Access)
+			return Grant{}, fmt.Errorf("grant %d bytes from %#x with %v: %d bytes from there are granted with %v, and not released", length, addr, a, e.Length, e.Access)
 		}
 		if err := g.evict(n); err != nil {
-			return Registration{}, err
+			return Grant{}, err
 		}
 	}
 	return g.newGrant(addr, length, a)
@@ -165,27 +165,27 @@ func (g *Cache) handOut(n int32) {
 
 // newGrant makes a grant in a free place, or in the place of the grant that was released longest
 // ago.
-func (g *Cache) newGrant(addr, length uint64, a rdma.Access) (Registration, error) {
+func (g *Cache) newGrant(addr, length uint64, a rdma.Access) (Grant, error) {
 	if len(g.free) == 0 {
 		if g.idle.oldest < 0 {
-			return Registration{}, fmt.Errorf("grant %d bytes from %#x: %d grants are handed out, which is the most", length, addr, len(g.entries))
+			return Grant{}, fmt.Errorf("grant %d bytes from %#x: %d grants are handed out, which is the most", length, addr, len(g.entries))
 		}
 		if err := g.evict(g.idle.oldest); err != nil {
-			return Registration{}, err
+			return Grant{}, err
 		}
 	}
 	n := g.free[len(g.free)-1]
 	e := &g.entries[n]
 	e.at, e.Length, e.Access = addr, length, a
 	if err := g.make(n); err != nil {
-		return Registration{}, err
+		return Grant{}, err
 	}
 	g.free = g.free[:len(g.free)-1]
 	e.state = granted
 	g.places.add(addr, n)
 	g.stats.count.misses++
 	g.stats.count.outstanding++
-	return e.Registration, nil
+	return e.Grant, nil
 }
 
 // Release keeps a grant for later use. The peer can still access the part.
@@ -276,7 +276,7 @@ func request(n int32, kind uint64) uint64 { return uint64(uint32(n))<<32 | kind<
 // make makes the grant that a place describes.
 func (g *Cache) make(n int32) error {
 	if g.closed {
-		return fmt.Errorf("grant: %w", errGrantsClosed)
+		return fmt.Errorf("grant: %w", errClosed)
 	}
 	if g.Windows() {
 		return g.bind(n)
@@ -284,7 +284,7 @@ func (g *Cache) make(n int32) error {
 	return g.register(n)
 }
 
-var errGrantsClosed = fmt.Errorf("the grants are closed")
+var errClosed = errors.New("the grants are closed")
 
 func (g *Cache) bind(n int32) error {
 	if g.busy() {

@@ -46,11 +46,11 @@ func (e *event) open(queues ...rdma.CompletionQueue) (err error) {
 }
 
 // tell makes the descriptor poll readable exactly while there is something to return. asked means
-// that the caller polled for completions: it may have woken from an event that arrived after the
-// completion itself.
+// that the caller has polled and found nothing: an event that arrived after its completion was
+// polled may have woken it.
 func (p *Port) tell(asked bool) { p.event.tell(&p.sent, &p.came, p.drained.len() > 0, asked) }
 
-// tell arms both queues that are empty and polls them again. It sets the eventfd if there are
+// tell arms each queue that is empty, and then polls it again. It sets the eventfd if there are
 // completions, or if other is set because the port has something else to return.
 func (e *event) tell(sent, came *completions, other, asked bool) {
 	if e.poll < 0 {

@@ -313,7 +313,7 @@ type Config struct {
 	// Datagrams says that the queue pairs are UD. A port cannot have both UD and other ones.
 	Datagrams bool
 	// Landing is the offset of a message in a supplied frame or extent.
-	// The network header of a datagram lies before it and needs GRHBytes.
+	// The network header of a datagram lies before it and needs rdma.GRHBytes.
 	Landing uint32
 	// Spread makes messages begin at different multiples of 4096 bytes after Landing, in
 	// extents that have room for it. It is the length of the longest message including its
@@ -464,7 +464,7 @@ type Stats struct {
 	Immediates              uint64                 // messages with an immediate
 	Sent, BytesSent         uint64                 // messages that completed, and bytes of them
 	Refused                 uint64                 // messages that can never be sent
-	Inlined                 uint64                 // bytes copied into work requests, see Inline
+	Inlined                 uint64                 // bytes copied into work requests, see rdma.Inline
 	Failed                  map[rdma.Status]uint64 // failed completions
 }
 

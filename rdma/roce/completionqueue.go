@@ -62,7 +62,7 @@ func (q *completionQueue) look(dst []rdma.WorkCompletion) (int, error) {
 	q.dev.progress(polling)
 	n, err := q.cq.Poll(dst)
 	if n == 0 && err == nil && q.dev.owes.Load() && q.dev.batches.Load() == 0 {
-		q.dev.progress(posting) // for another queue: no request of this program will carry the ACK
+		q.dev.progress(posting) // the packet was for another queue: no request of this thread will carry the ACK
 	}
 	return n, err
 }

@@ -12,7 +12,7 @@ import (
 const (
 	batch    = 64 // packets at once
 	maxChain = 32 // frames of a received packet
-	hold     = 16 // packets that one ACK acknowledges
+	hold     = 16 // the most ACKs of a queue pair that one ACK stands for
 )
 
 // datapath is the engine with its sockets and frames. One thread at a time drives it: the one that

@@ -18,7 +18,7 @@
 //
 // Acknowledgements. An answer is sent before the ACK of its request, and before any
 // bookkeeping. A peer that does not wait for ACKs gets one ACK for several messages,
-// up to 32. Deferred ACKs are sent when nothing has arrived for some tens of microseconds,
+// up to 16. Deferred ACKs are sent when nothing has arrived for some tens of microseconds,
 // or for milliseconds while no program polls.
 //
 // Copies. A packet is sent from where its payload lies, with headers beside it, if the

@@ -237,7 +237,7 @@ func TestRefused(t *testing.T) {
 
 // loans tries to make a queue pair with n loans.
 func (s *side) loans(n int) error {
-	cq := made(s.rig, func() (rdma.CompletionQueue, error) {
+	cq := testenv.Opened(s.rig, func() (rdma.CompletionQueue, error) {
 		return s.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 8})
 	})
 	c := lender(n)

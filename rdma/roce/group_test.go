@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -25,7 +26,7 @@ func TestGroups(t *testing.T) {
 				g.must(e.qp.(rdma.Member).Attach(group))
 				g.must(e.qp.(rdma.Member).Attach(group))
 			}
-			h := made(g, func() (rdma.AddressHandle, error) {
+			h := testenv.Opened(g, func() (rdma.AddressHandle, error) {
 				return a.pd.NewAddressHandle(rdma.Address{GID: group, GIDIndex: uint8(a.gid.Index), Port: 1})
 			})
 			r := rdma.SendRequest{ID: 1, Op: rdma.Send, RemoteQPN: 0xffffff, RemoteQKey: qkey, Handle: h.ID()}

@@ -258,7 +258,9 @@ type Config struct {
 	Policy xdp.Policy
 	// CopyBelow is the payload in bytes below which a packet is copied into one piece, and not
 	// gathered from where its payload lies: each part costs the kernel or the card a little.
-	// Default 1024 if the kernel copies, 256 if it does not. Less than 0: no packet is copied.
+	// Default 1024 if the kernel copies, 256 if it does not. Less than 0: no packet is copied for
+	// being short. Inline data, retransmissions, and all payloads on sockets that take packets in
+	// one part are copied in any case.
 	CopyBelow int
 	// QueuePairs is the largest number of queue pairs at a time; default 1024.
 	QueuePairs int

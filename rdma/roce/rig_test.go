@@ -75,8 +75,8 @@ func (g *rig) newSide(e *testenv.End, o rigOptions) *side {
 	s.base = extent[0].Addr
 	g.Cleanup(func() { s.rest(extent[:]) })
 	s.open(o.config)
-	s.pd = made(g, s.dev.NewProtectionDomain)
-	s.memory = made(g, func() (rdma.MemoryRegion, error) { return s.pd.Register(s.region, rdma.EveryAccess) })
+	s.pd = testenv.Opened(g, s.dev.NewProtectionDomain)
+	s.memory = testenv.Opened(g, func() (rdma.MemoryRegion, error) { return s.pd.Register(s.region, rdma.EveryAccess) })
 	table, err := s.dev.GIDs(1)
 	g.must(err)
 	ip := e.IP
@@ -127,17 +127,6 @@ func (g *rig) must(err error) {
 	}
 }
 
-// made makes an object and closes it at the end of the test.
-func made[T interface{ Close() error }](g *rig, f func() (T, error)) T {
-	g.Helper()
-	thing, err := f()
-	if err != nil {
-		g.Fatal(err)
-	}
-	g.Cleanup(func() { g.must(thing.Close()) })
-	return thing
-}
-
 // end is a queue pair with a completion queue.
 type end struct {
 	*side
@@ -153,11 +142,11 @@ func config(t rdma.Transport) rdma.QueuePairConfig {
 func (s *side) newEnd(c rdma.QueuePairConfig) *end {
 	s.Helper()
 	e := &end{side: s}
-	e.cq = made(s.rig, func() (rdma.CompletionQueue, error) {
+	e.cq = testenv.Opened(s.rig, func() (rdma.CompletionQueue, error) {
 		return s.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 512, Events: true})
 	})
 	c.SendCQ, c.ReceiveCQ = e.cq, e.cq
-	e.qp = made(s.rig, func() (rdma.QueuePair, error) { return s.pd.NewQueuePair(c) })
+	e.qp = testenv.Opened(s.rig, func() (rdma.QueuePair, error) { return s.pd.NewQueuePair(c) })
 	return e
 }
 

@@ -158,7 +158,7 @@ func (e *end) sender(offset uint64) rdma.GID {
 // handle makes an address handle to the other side.
 func (e *end) handle(to *side) rdma.AddressHandle {
 	e.Helper()
-	return made(e.rig, func() (rdma.AddressHandle, error) {
+	return testenv.Opened(e.rig, func() (rdma.AddressHandle, error) {
 		return e.pd.NewAddressHandle(rdma.Address{GID: to.gid.GID, GIDIndex: uint8(e.gid.Index), Port: 1})
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
-// addressHandle is a route to a peer, and its place in the table of the domain.
+// addressHandle is the path to a peer, and its place in the table of the domain.
 type addressHandle struct {
 	life lifetime.Object
 	pd   *domain

@@ -19,8 +19,8 @@ import (
 
 var _ rdma.Exchanger = (*queuePair)(nil)
 
-// Exchange implements rdma.Exchanger. Soft-RoCE's threads need the processor too: if the peer's
-// program also polls without sleeping, Exchange yields between polls.
+// Exchange implements rdma.Exchanger. On Soft-RoCE, whose threads need the processor too, it yields
+// from time to time if it waits for the peer's messages (Came or Word).
 func (q *queuePair) Exchange(x *rdma.Exchange, limit time.Duration) error {
 	c, err := q.exchange(x)
 	if err != nil || x.Rounds == 0 {

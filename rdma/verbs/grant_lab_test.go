@@ -32,9 +32,9 @@ func (b *bench) granting(most, requests int, register bool) *granting {
 	return g
 }
 
-func (g *granting) grant(addr, length uint64, a rdma.Access) mr.Registration {
+func (g *granting) grant(addr, length uint64, a rdma.Access) mr.Grant {
 	g.t.Helper()
-	var to mr.Registration
+	var to mr.Grant
 	g.wait("a grant", func() (err error) {
 		to, err = g.grants.Grant(addr, length, a)
 		return err
@@ -102,7 +102,7 @@ func (g *granting) bound(n uint64) {
 }
 
 // use makes the peer use a grant, and checks the status.
-func (g *granting) use(op rdma.Op, to mr.Registration, at uint64, length uint32, want rdma.Status) {
+func (g *granting) use(op rdma.Op, to mr.Grant, at uint64, length uint32, want rdma.Status) {
 	g.t.Helper()
 	g.y.send(rdma.SendRequest{ID: 5, Op: op, Flags: rdma.Signaled, RemoteAddr: to.Addr + at, RKey: to.RKey}, g.sge(destination, length))
 	g.y.want(5, want)
@@ -161,7 +161,7 @@ func (g *granting) beyond() rdma.Status {
 }
 
 // granted grants 1000 bytes from 4096 on.
-func (g *granting) granted(a rdma.Access) mr.Registration {
+func (g *granting) granted(a rdma.Access) mr.Grant {
 	g.t.Helper()
 	g.grants.Publish()
 	before := g.grants.Stats().Making.Count
@@ -173,7 +173,7 @@ func (g *granting) granted(a rdma.Access) mr.Registration {
 // evicts checks that the grant that was released longest ago ends when there is no room.
 func (g *granting) evicts(a rdma.Access) {
 	g.t.Helper()
-	var to []mr.Registration
+	var to []mr.Grant
 	for n := range uint64(4) {
 		to = append(to, g.grant(n*8192, 100, a))
 	}

@@ -82,7 +82,7 @@ func (p *domain) register(r *umem.Region, addr, length uint64, a rdma.Access) (*
 	case a&^rdma.EveryAccess != 0:
 		return nil, fmt.Errorf("register memory with rights %#x: %#x is none of them", uint32(a), uint32(a&^rdma.EveryAccess))
 	case a&(rdma.RemoteWrite|rdma.RemoteAtomic) != 0 && a&rdma.LocalWrite == 0:
-		return nil, fmt.Errorf("register memory with %v: remote write requires local write", a)
+		return nil, fmt.Errorf("register memory with %v: remote write and remote atomic require local write", a)
 	}
 	m := &memoryRegion{pd: p, addr: addr, length: length, access: a, place: -1}
 	if err := m.life.Begin("memory of "+p.dev.title, &p.life); err != nil {

@@ -14,7 +14,7 @@ import (
 // done is the client's last message.
 var done = []byte("done\x00")
 
-// Lead takes our queue pair to RTS: connect.Lead with the peer's parameters.
+// Lead brings our queue pair to RTS: connect.Lead with the peer's parameters.
 type Lead func(remote connect.Parameters) error
 
 // Client exchanges destinations with a server over a connection, which the caller closes. Our queue

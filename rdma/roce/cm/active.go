@@ -136,7 +136,7 @@ func (m *Manager) Resolve(ctx context.Context, p cm.Path) (cm.Route, error) {
 	p.To = netip.AddrPortFrom(p.To.Addr().Unmap().WithZone(""), p.To.Port())
 	r := &route{manager: m, step: fmt.Sprintf("connect to %v through %v", p.To, m.device), class: p.Service}
 	if err := r.resolve(ctx, p); err != nil {
-		return nil, fmt.Errorf("%s: find the way: %w", r.step, err)
+		return nil, fmt.Errorf("%s: find the route: %w", r.step, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -64,13 +64,13 @@ const (
 	// LookupTime bounds the time of a lookup.
 	LookupTime = 3 * time.Second
 
-	maxWays    = 128
+	maxHandles = 128
 	maxPending = 4 // messages in each direction that wait for one lookup
 )
 
 var (
-	errBusy = errors.New("too many ways to peers are in use")
-	errCut  = errors.New("too many ways to peers are being looked for")
+	errBusy = errors.New("too many address handles of peers are in use")
+	errCut  = errors.New("too many addresses of peers are being resolved")
 )
 
 func newHandleCache(d *roce.Device, news func()) handleCache {
@@ -90,7 +90,7 @@ func (s *handleCache) find(w peerPath, ours bool) (*cachedHandle, error) {
 		}
 		return l, nil
 	}
-	for len(s.known)-s.finding.Len() >= maxWays {
+	for len(s.known)-s.finding.Len() >= maxHandles {
 		if !s.evict() {
 			return nil, errBusy
 		}

@@ -2,7 +2,7 @@
 // of package roce what the kernel's rdma_cm does for its devices, so that programs that
 // use rdma_cm (rping, ib_write_bw -R, NVMe over RDMA) can connect.
 //
-//	program:    cm.Manager, Listener, Request, Route, Conn    see package cm
+//	program:    cm.Manager, Listener, Request, Route, Conn    see package rdma/cm
 //	                │
 //	Manager:    lock ── machine                               the protocol, without I/O or clock
 //	                │
@@ -24,5 +24,5 @@
 // identifiers. A REQ has none of ours and may be forged: it ends no connection. The
 // manager probes the peer first (ProbeTries), and only a peer that does not answer is gone.
 //
-// Threads are as in package cm.
+// Threads are as in package rdma/cm.
 package cm

@@ -286,7 +286,7 @@ func (m *gsiQP) send(d *datagram, to recipient) bool {
 	if len(m.posted) >= sends {
 		return false
 	}
-	l, err := m.handles.find(d.way, false)
+	l, err := m.handles.find(d.path, false)
 	switch {
 	case err != nil:
 		to.dropped(unresolved)

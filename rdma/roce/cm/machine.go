@@ -38,7 +38,7 @@ type machine struct {
 
 // datagram is a message to send.
 type datagram struct {
-	way   peerPath
+	path  peerPath
 	kind  mad.Kind
 	bytes [mad.Size]byte
 }
@@ -179,7 +179,7 @@ func (m *machine) post(w peerPath, message *mad.Message) {
 		m.counts.add(queueFull)
 		return
 	}
-	m.out = append(m.out, datagram{way: w, kind: message.Kind})
+	m.out = append(m.out, datagram{path: w, kind: message.Kind})
 	message.Encode(&m.out[len(m.out)-1].bytes)
 	m.counts.sent[message.Kind.Index()]++
 }
@@ -286,7 +286,7 @@ func bringToRTS(c *connection, e *cm.End, ours endpoint) error {
 
 func change(q rdma.QueuePair, a rdma.Attributes, given rdma.Mask) error {
 	if err := q.Modify(a, given|rdma.MaskState); err != nil {
-		return fmt.Errorf("lead queue pair %d to %v: %w", q.QPN(), a.State, err)
+		return fmt.Errorf("bring queue pair %d to %v: %w", q.QPN(), a.State, err)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (m *Manager) counters() (all []roce.Counter) {
 	return all
 }
 
-// do calls f with the machine, and then serves.
+// do calls f with the machine, and wakes the goroutine, which serves.
 func (m *Manager) do(f func(*machine)) {
 	m.mu.Lock()
 	m.machine.now = m.clock()

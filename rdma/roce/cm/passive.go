@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
-// Reasons to reject a request that package cm does not name, with the IBTA specification's numbers.
+// Reasons to reject a request that package rdma/cm does not name, with the IBTA specification's numbers.
 const (
 	reasonTransport cm.Reason = 9
 	reasonAlternate cm.Reason = 18

@@ -53,23 +53,8 @@ func newRig(t *testing.T, ipv6 bool, c Config) *rig {
 	return r
 }
 
-// made makes an object and closes it at the end of the test.
-func made[T interface{ Close() error }](r *rig, f func() (T, error)) T {
-	r.Helper()
-	thing, err := f()
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() {
-		if err := thing.Close(); err != nil {
-			r.Error(err)
-		}
-	})
-	return thing
-}
-
 func (s *side) open(e *testenv.End, c Config) {
-	s.region = made(s.rig, func() (*umem.Region, error) {
+	s.region = testenv.Opened(s.rig, func() (*umem.Region, error) {
 		return umem.Open(umem.Config{Size: 16 << 20, Pages: umem.Ordinary, ExtentSize: 1 << 20, Extents: 1})
 	})
 	s.book = s.region.NewBook("test")
@@ -86,7 +71,7 @@ func (s *side) open(e *testenv.End, c Config) {
 		s.Fatal(err)
 	}
 	e.Do(s, func() {
-		s.dev = made(s.rig, func() (*roce.Device, error) {
+		s.dev = testenv.Opened(s.rig, func() (*roce.Device, error) {
 			d, err := p.Open(e.Ifname)
 			if err != nil {
 				return nil, err
@@ -94,9 +79,9 @@ func (s *side) open(e *testenv.End, c Config) {
 			return d.(*roce.Device), nil
 		})
 	})
-	s.domain = made(s.rig, s.dev.NewProtectionDomain)
-	s.memory = made(s.rig, func() (rdma.MemoryRegion, error) { return s.domain.Register(s.region, rdma.EveryAccess) })
-	s.manager = made(s.rig, func() (*Manager, error) { return Open(s.dev, c) })
+	s.domain = testenv.Opened(s.rig, s.dev.NewProtectionDomain)
+	s.memory = testenv.Opened(s.rig, func() (rdma.MemoryRegion, error) { return s.domain.Register(s.region, rdma.EveryAccess) })
+	s.manager = testenv.Opened(s.rig, func() (*Manager, error) { return Open(s.dev, c) })
 }
 
 // rest checks that all frames are in the pool at the end.
@@ -120,10 +105,10 @@ type end struct {
 func (s *side) newEnd() *end {
 	s.Helper()
 	e := &end{side: s}
-	e.cq = made(s.rig, func() (rdma.CompletionQueue, error) {
+	e.cq = testenv.Opened(s.rig, func() (rdma.CompletionQueue, error) {
 		return s.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 64, Events: true})
 	})
-	e.qp = made(s.rig, func() (rdma.QueuePair, error) {
+	e.qp = testenv.Opened(s.rig, func() (rdma.QueuePair, error) {
 		return s.domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: e.cq, ReceiveCQ: e.cq, SendDepth: 16, RecvDepth: 16, InlineBytes: 64})
 	})
 	return e
@@ -194,7 +179,7 @@ func (r *rig) within(d time.Duration) context.Context {
 
 func (s *side) listen(backlog int) cm.Listener {
 	s.Helper()
-	return made(s.rig, func() (cm.Listener, error) { return s.manager.Listen(netip.AddrPortFrom(s.ip, port), backlog) })
+	return testenv.Opened(s.rig, func() (cm.Listener, error) { return s.manager.Listen(netip.AddrPortFrom(s.ip, port), backlog) })
 }
 
 // accepted is the outcome of a request.

@@ -19,7 +19,7 @@
 //
 // Open uses the network namespace of the calling thread. Later calls work from any thread,
 // and several goroutines may call them, Next one at a time. Probing a neighbour needs
-// CAP_NET_ADMIN (errPermission). Close ends waiting calls. An interface that is deleted or
+// CAP_NET_ADMIN. Close ends waiting calls. An interface that is deleted or
 // moved stays gone ([ErrInterfaceGone]).
 //
 // Linux 6.1 or later. Sources: net/core/rtnetlink.c, net/core/neighbour.c, net/ipv4/route.c,

@@ -236,7 +236,7 @@ func (i *Interface) link(index int) link {
 
 // Counters count what happened since Open.
 type Counters struct {
-	Overruns uint64 // full socket buffers, which lost messages: everything was read again
+	Overruns uint64 // times that the socket's buffer was full and messages of the kernel were lost
 	Rereads  uint64 // times that links and addresses were read again
 	Looks    uint64 // checks of the neighbours of tracked routes
 	Failures uint64 // failed queries to the kernel, which are repeated later; includes missing permission

@@ -129,9 +129,8 @@ func neighbourError(step string, of neighbourKey, err error) error {
 // kernel does not know the MAC of the next hop, Resolve makes it ask and waits: until ctx ends, or
 // the kernel gives up, by default after three seconds.
 //
-// The error names the peer and the remedy, and is one of errSource, errNoRoute, errUnanswered,
-// errInterfaceDown, ErrInterfaceGone, errPermission and errClosed. When ctx ends it is
-// errUnanswered and the context's error.
+// The error names the peer, the cause and the remedy. It is ErrInterfaceGone if the interface is
+// gone. When ctx ends it wraps the context's error.
 func (i *Interface) Resolve(ctx context.Context, place int, destination rdma.GID) (Route, error) {
 	w, err := i.resolve(ctx, place, destination)
 	if err != nil {

@@ -155,8 +155,8 @@ type TrackedRoute struct {
 
 // Track keeps a route up to date. It checks the neighbour every ten seconds, as the kernel would if
 // it sent packets there itself. Next reports when headers must change (RouteChanged) and when the
-// peer is not reachable (RouteLost). The caller drops the route after use. The error is errClosed
-// or ErrInterfaceGone.
+// peer is not reachable (RouteLost). The caller drops the route after use. It fails if the
+// Interface is closed or gone (ErrInterfaceGone).
 func (i *Interface) Track(w Route) (*TrackedRoute, error) {
 	k := &TrackedRoute{of: i, route: w, next: w, lastRoute: w}
 	if err := i.track(k); err != nil {

@@ -4,8 +4,8 @@ import "github.com/unifiedd/unifiedd/rdma/roce/wire"
 
 // ackCoalescing delays ACKs so that one ACK can acknowledge several messages, but does not delay a
 // peer that waits for its ACK. It learns how many ACKs a peer can do without: the number without
-// which the peer has continued to send. From time to time it tries twice as many. When a peer stops
-// sending, ackCoalescing halves the number at once.
+// which the peer has continued to send. From time to time it tries twice as many. When a peer has
+// stopped (see yield), the new number is half of those that were delayed.
 type ackCoalescing struct {
 	held     int      // delayed ACKs
 	since    wire.PSN // the expected PSN after the packet of the first one
@@ -111,7 +111,8 @@ func (e *Engine) FlushACKs() (some bool) {
 }
 
 // yield releases the delayed ACKs. The first time, the peer may just have had nothing left to send.
-// If it happens twice in a row, or during a try with no more ACKs than most, the peer has stopped.
+// If it happens twice in a row, or during a try with at least
+// most ACKs delayed, the peer has stopped.
 func (q *QueuePair) yield() {
 	if q.stopped || q.untried < 0 && q.held >= q.most {
 		q.vain, q.interval = max(q.held+1, q.wanted()), min(2*q.interval, lastTry)

@@ -51,8 +51,8 @@ func NewCompletionQueue(depth int) (*CompletionQueue, error) {
 // Depth returns how many completions the queue has room for.
 func (c *CompletionQueue) Depth() int { return int(c.depth) }
 
-// Poll takes completions and returns their number. It does not block or allocate. The error is
-// errOverrun, after the last completion that was not lost.
+// Poll takes completions and returns their number. It does not block or allocate. If the
+// queue has overrun, it returns an error after the last completion that was not lost.
 func (c *CompletionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	head := c.head.Load()
 	n := min(int(c.tail.Load()-head), len(dst))

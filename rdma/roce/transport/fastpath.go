@@ -48,7 +48,7 @@ func (p FastReceive) Place(payload []byte) bool {
 	return placed
 }
 
-// IsOpen reports whether Place has placed the message and Finish has not finished it.
+// IsOpen reports whether p is a message, and not the zero value.
 func (p FastReceive) IsOpen() bool { return p.q != nil }
 
 // Finish ends what Place began. Publish, Progress or Receive, one of which must follow, wakes a
@@ -193,7 +193,8 @@ func (q *QueuePair) readable(r *rdma.SendRequest, s *rdma.SGE) (payload []byte, 
 	return data[s.Addr : s.Addr+n], true
 }
 
-// Finish ends what TrySend began: it counts the packet as sent.
+// Finish ends what TrySend began, after the caller has sent the packet. It records the request, which
+// then waits for its ACK, and counts the packet.
 func (p *FastSend) Finish() {
 	q, r, payload := p.q, p.r, p.Payload
 	e, at := q.engine, q.sq.next

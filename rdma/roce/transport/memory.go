@@ -61,7 +61,7 @@ func (k *Keys) Register(d Domain, addr, length uint64, a rdma.Access) (key uint3
 		return 0, fmt.Errorf("register %d bytes from %#x: the region has %d", length, addr, k.size)
 	}
 	if a&(rdma.RemoteWrite|rdma.RemoteAtomic) != 0 && a&rdma.LocalWrite == 0 {
-		return 0, fmt.Errorf("register memory with %v: remote write requires local write", a)
+		return 0, fmt.Errorf("register memory with %v: remote write and remote atomic require local write", a)
 	}
 	i, err := k.take()
 	if err != nil {

@@ -194,3 +194,10 @@ func TestCapture(t *testing.T) {
 		}
 	}
 }
+
+// softSourcePort returns the port that Soft-RoCE uses for all packets of a queue pair, for every
+// peer. rxe_qp_init_req in drivers/infiniband/sw/rxe/rxe_qp.c.
+func softSourcePort(localQPN uint32) uint16 {
+	const goldenRatio = 0x61c88647 // include/linux/hash.h
+	return uint16(localQPN*goldenRatio>>(32-portBits)) | minSourcePort
+}

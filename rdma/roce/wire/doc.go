@@ -22,7 +22,7 @@
 //
 // Threads. Functions share nothing. Several threads may use a Template once it is made.
 //
-// Only the errors of [NewTemplate] and the texts of String allocate.
+// Only the texts of String allocate.
 //
 // Sources: InfiniBand Architecture Specification, volume 1, chapters 5 and 9, annexes A16 and A17
 // (RoCE, RoCE v2); rxe_hdr.h, rxe_opcode.c and rxe_icrc.c of drivers/infiniband/sw/rxe and

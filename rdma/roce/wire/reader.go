@@ -1,7 +1,7 @@
 package wire
 
-// Reader parses the envelopes of packets that mostly follow one another on the same path. It does
-// not parse the parts that are equal to the last packet again. The zero Reader is ready to use.
+// Reader parses the envelopes of packets that mostly follow one another on the same path. If
+// the headers are those of the last packet, it parses only the lengths. The zero Reader is ready to use.
 type Reader struct {
 	Envelope
 	front [ethernetBytes + ipv4Bytes]byte // of the last packet, if it was IPv4 without tags

@@ -23,10 +23,3 @@ func flowLabelOf(localQPN, remoteQPN uint32) uint32 {
 	v ^= v >> 40
 	return uint32(v) & flowLabelMask
 }
-
-// softSourcePort returns the port that Soft-RoCE uses for all packets of a queue pair, for every
-// peer. rxe_qp_init_req in drivers/infiniband/sw/rxe/rxe_qp.c.
-func softSourcePort(localQPN uint32) uint16 {
-	const goldenRatio = 0x61c88647 // include/linux/hash.h
-	return uint16(localQPN*goldenRatio>>(32-portBits)) | minSourcePort
-}

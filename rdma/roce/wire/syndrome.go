@@ -13,6 +13,9 @@ const (
 	classNAK  Syndrome = 0x60
 	valueMask Syndrome = 0x1f
 
+	// noCredits is the code of a responder that does not keep end-to-end credits (table 44).
+	noCredits = 31
+
 	// ACK is an acknowledgement that does not limit the sender's messages: end-to-end credits
 	// are not supported.
 	ACK Syndrome = classACK | noCredits
@@ -37,8 +40,8 @@ func (s Syndrome) IsRNR() bool { return s&classMask == classRNR }
 // IsNAK reports whether it is a NAK, known or not, other than an RNR NAK.
 func (s Syndrome) IsNAK() bool { return s&classMask == classNAK }
 
-// Value returns the lower five bits: a credit code for Credits, a timer code for RNRDelay, or the
-// NAK's.
+// Value returns the lower five bits: a code for end-to-end credits, a timer code for RNRDelay, or
+// the NAK's.
 func (s Syndrome) Value() uint8 { return uint8(s & valueMask) }
 
 var nakNames = [...]string{"NAK_SEQUENCE", "NAK_INVALID_REQUEST", "NAK_REMOTE_ACCESS", "NAK_REMOTE_OPERATION", "NAK_INVALID_RD_REQUEST"}

@@ -12,17 +12,6 @@ func RNRDelay(code uint8) time.Duration {
 	return time.Duration(rnrTable[code&uint8(valueMask)]) * 10 * time.Microsecond
 }
 
-// rnrTimer returns the code of the shortest wait that is at least d, or of the longest wait if none
-// is.
-func rnrTimer(d time.Duration) uint8 {
-	for code := uint8(1); code < 32; code++ {
-		if RNRDelay(code) >= d {
-			return code
-		}
-	}
-	return 0
-}
-
 // AckTimeout returns the shortest time that the requester waits for an answer, for the timeout code
 // of a queue pair, 0 to 31: 4.096 µs times two to the power of the code. Code 0 means no limit, and
 // the result is 0. IBTA specification, volume 1, 9.7.6.1.3.
