@@ -103,7 +103,7 @@ var notOnCards = map[string]string{
 	"Mirror":              ofTheHost, "MirrorOffloads": ofTheHost, "MirrorLoopback": ofTheHost, "MirrorGone": ofTheHost,
 	"StatisticsOfManyQueues": "no card here has 40 queues",
 
-	"HugePagesExhausted": noInterface, "SeatsOfInterface": noInterface,
+	"HugePagesExhausted": noInterface, "AwaitClosed": noInterface, "SeatsOfInterface": noInterface,
 
 	"Beside": inOrder, "BesideTheFirst": inOrder, "BesideWhoIsStuck": inOrder, "BesideOrder": ofReload, "BesideRefused": ofReload, "BesideAFeed": ofPeers,
 	"Refilter": inOrder, "RefilterBeside": manyWires, "RefilterKeepsTheHost": ofReload, "OwnProgram": ofReload, "Rules": ofReload, "ObjectChanges": ofReload,

@@ -76,40 +76,42 @@ func (c *credentials) names(of *config.Config) (all []string) {
 // started again have already read their keys.
 func (c *credentials) use(d *Daemon) (ended map[string]int, err error) {
 	ended = make(map[string]int)
+	var revoked []*connect.Conn
 	if c.secret != nil {
-		conns := d.secret.Replace(c.secret)
-		ended[tlsFiles] = len(conns)
-		err = awaitClosed(conns)
+		revoked = d.secret.Replace(c.secret)
+		ended[tlsFiles] = len(revoked)
 	}
+	var errs []error
 	_, flows := d.running()
 	for _, f := range flows {
 		keys := c.keys[f.Name()]
 		if keys == nil {
 			continue
 		}
-		n, wrong := f.useKeys(keys)
-		if wrong != nil {
-			return ended, errors.Join(err, fmt.Errorf("flow %s: use other keys: %w", f.Name(), wrong))
+		n, err := f.useKeys(keys)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("flow %s: use other keys: %w", f.Name(), err))
+			continue
 		}
 		ended[f.Name()] = n
 	}
-	return ended, err
+	return ended, errors.Join(append(errs, awaitClosed(revoked, closeLimit))...)
 }
 
-// closeLimit bounds how long a reload waits for the queue pairs of revoked peers.
+// closeLimit bounds how long a reload waits for the sessions of revoked peers.
 const closeLimit = 5 * time.Second
 
-// awaitClosed waits until the flows have closed the connections and, before them, the queue pairs. Until
-// then a flow may accept messages of the peers.
-func awaitClosed(conns []*connect.Conn) error {
-	limit := time.NewTimer(closeLimit)
-	defer limit.Stop()
+// awaitClosed waits until the flows have closed the connections. A flow closes the queue pair first,
+// unless that fails, which it logs. Until then it may accept messages of the peer.
+func awaitClosed(conns []*connect.Conn, limit time.Duration) error {
+	late := time.NewTimer(limit)
+	defer late.Stop()
 	for _, c := range conns {
 		select {
 		case <-c.Closed():
-		case <-limit.C:
-			return fmt.Errorf("the session of %s (certificate %q), which is not valid any more, is still open after %v: stop the flow to end it",
-				c.Peer().Addr, c.Peer().Name, closeLimit)
+		case <-late.C:
+			return fmt.Errorf("the session of %s is still open after %v, although its certificate %q is no longer valid: stop the flow to end it",
+				c.Peer().Addr, limit, c.Peer().Name)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package flows
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
 // TestReloadRevokesCertificate: a reload reads the authority's file again, and ends the sessions of clients
@@ -122,5 +125,63 @@ flows:
 		if changed := slices.Equal(s.Plan.Credentials, []string{"volume"}); changed != (c.outcome == status.Applied) || len(s.Ended) > 0 != changed {
 			t.Errorf("keys %q: %+v", c.keys, s)
 		}
+	}
+}
+
+// TestAwaitClosed: awaitClosed returns when the last connection is closed, and names one that stays
+// open.
+func TestAwaitClosed(t *testing.T) {
+	l, err := connect.Listen(t.Context(), "127.0.0.1:0", connect.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	end := connect.End{Elsewhere: true, Parameters: connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: rdma.MTU1024, GID: rdma.GIDOf(netip.MustParseAddr("127.0.0.1"))}}
+	connected := func() *connect.Conn {
+		accepted := make(chan *connect.Conn, 1)
+		go func() {
+			defer close(accepted)
+			r, err := l.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c, err := r.Accept(end)
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+		testenv.Opened(t, func() (*connect.Conn, error) {
+			return connect.Dial(t.Context(), l.Addr().String(), end, connect.Config{})
+		})
+		return <-accepted
+	}
+	conns := []*connect.Conn{connected(), connected()}
+	closed := make(chan error, len(conns))
+	go func() {
+		for _, c := range conns {
+			time.Sleep(20 * time.Millisecond)
+			closed <- c.Close()
+		}
+	}()
+	if err := awaitClosed(conns, time.Minute); err != nil {
+		t.Error(err)
+	}
+	for _, c := range conns {
+		select {
+		case <-c.Closed():
+		default:
+			t.Error("awaitClosed returned before a connection was closed")
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	}
+
+	open := connected()
+	defer open.Close()
+	if err := awaitClosed([]*connect.Conn{open}, time.Millisecond); err == nil || !strings.Contains(err.Error(), open.Peer().Addr.String()) {
+		t.Errorf("returned %v while a connection was open", err)
 	}
 }

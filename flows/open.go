@@ -248,7 +248,7 @@ func logEnd(e *pipeline.Env) (journal.End, error) {
 		return end, err
 	}
 	for _, gap := range end.Gaps {
-		e.Log.Error("the log is shorter than its durable position (the disk or its controller may ignore flushes)", "err", gap)
+		e.Log.Error("records that were durable are missing from the log (the disk or its controller may ignore flushes)", "err", gap)
 	}
 	return end, nil
 }

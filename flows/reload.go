@@ -22,7 +22,7 @@ var errClosing = errors.New("the daemon is ending")
 // changed flow that was stopped by hand stays stopped.
 //
 // Reload reads certificates, authorities and keys again, also for flows that continue. It ends sessions whose
-// certificate or key is gone or has changed. If it cannot read a file, it changes nothing.
+// certificate or key is gone or has changed, and waits up to 5 s until flows have closed those over TLS. If it cannot read a file, it changes nothing.
 //
 // While a reload is under way, another one returns ErrReloading. The status describes this reload, also if
 // there is an error.

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestCaptureToPipe: a capture can write to a named pipe that another program reads.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/flows/config"

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/demo"
 	"github.com/unifiedd/unifiedd/flows/config"
 	build "github.com/unifiedd/unifiedd/internal/version"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/internal/capfile"
 	"github.com/unifiedd/unifiedd/internal/capinput"

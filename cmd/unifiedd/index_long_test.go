@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
-	"golang.org/x/sys/unix"
 )
 
 // talkTuple returns a filter for one flow of talk near packet n, over IPv4 and without a tag.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"

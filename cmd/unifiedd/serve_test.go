@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/metrics"
 	"github.com/unifiedd/unifiedd/flows"

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/config"
 )

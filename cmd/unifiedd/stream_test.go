@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestCaptureReaderGone: when the reader of the output closes its end, the capture prints its

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
 	build "github.com/unifiedd/unifiedd/internal/version"
 )
 

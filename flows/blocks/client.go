@@ -8,13 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/ep"
 	"github.com/unifiedd/unifiedd/rdma/mr"
 	"github.com/unifiedd/unifiedd/umem"
-	"golang.org/x/sys/unix"
 )
 
 // Client reads blocks from a server. It belongs to one thread at a time.

@@ -27,7 +27,7 @@ type session struct {
 	dirty bool // it is in Server.dirty
 
 	who   clientInfo      // under Server.mu
-	count *clientCounters // only the server's thread sets it, under Server.mu, and may read it without
+	count *clientCounters // under Server.mu; the server's thread, which alone sets it, may read it without
 }
 
 // closeState is the state of a client's end.

@@ -16,12 +16,11 @@ import (
 
 // SinkConfig configures a Sink.
 type SinkConfig struct {
-	Listen string // where flows connect: host:port
-	Flow   string // the name that they must request, if they request one
-	// Message is one message, in the region where it landed.
-	Message int // the longest message in bytes; default: what fits in a frame
-	Window  int // messages that each sender may have in flight; default 64
-	Senders int // the largest number at a time; default 8
+	Listen  string // where flows connect: host:port
+	Flow    string // the name that they must request, if they request one
+	Message int    // the longest message in bytes; default: what fits in a frame
+	Window  int    // messages that each sender may have in flight; default 64
+	Senders int    // the largest number at a time; default 8
 	// AllowAnyGID lets a sender's queue pair have another address than its connection.
 	AllowAnyGID bool
 	Write       bool // senders write messages into granted frames instead of sending them

@@ -20,7 +20,7 @@ type Flow struct {
 	// KindRDMARDMA.
 	Stages []Stage
 	To     To
-	// Watermarks bound the frames in flight. KindStorageRDMA has none.
+	// Watermarks bound the frames in flight. Flows from storage have none.
 	Watermarks Watermarks
 	Pos        Pos // where the flow is configured
 
@@ -82,7 +82,7 @@ type From struct {
 	// default route.
 	TakeOver bool
 
-	// RDMA is the device that receives messages; see [SoftDevice]. The fields from here to Verify
+	// RDMA is the device that receives messages; see [SoftDevice]. The fields from here to Method
 	// apply to RDMA.
 	RDMA string
 	// Listen is the TCP address, host:port, where clients connect.
@@ -159,8 +159,8 @@ func (f *From) generated() string {
 	return f.Generate.String()
 }
 
-// To is the sink of a flow: a File or a Device (never both), RDMA peers, or RDMA clients that
-// request blocks. A flow may also discard packets.
+// To is the sink of a flow: a File or a Device (never both), RDMA peers, RDMA clients that
+// request blocks, NVMe hosts, or an Interface. A flow may also discard everything.
 type To struct {
 	// File is the absolute path prefix of the segments, without a trailing slash. The fields from here
 	// to Durable apply to storage.
@@ -225,8 +225,8 @@ type To struct {
 	// (KindRDMAStorage) or sent on (KindRDMARDMA).
 	Acknowledge Acknowledge
 
-	// Listen is the TCP address, host:port, where clients connect to request blocks. The fields below
-	// apply to serving blocks.
+	// Listen is the TCP address, host:port, where clients or NVMe hosts connect. The fields from here to
+	// AllowAnyGID apply to serving.
 	Listen string
 	// Cache is the part of the region that caches blocks that were read; 0: no cache.
 	Cache Size
@@ -248,7 +248,7 @@ type To struct {
 	// of all hosts.
 	Subsystem string
 	// Hosts has the NQNs of the hosts that may connect. If it is nil, hosts with a key may connect, or
-	// all hosts with AllowAnyHost. One of Hosts, Keys and AllowAnyHost is set.
+	// all hosts with AllowAnyHost. Hosts, Keys or both are set, or AllowAnyHost alone.
 	Hosts        []string
 	AllowAnyHost bool
 	// Keys is a file with keys for DH-HMAC-CHAP, and Group is the Diffie-Hellman group. If they are

@@ -22,7 +22,8 @@ type Plan struct {
 	// Credentials are flows whose key file has other keys than those in use. The entry tls stands for
 	// changed certificates or authorities.
 	Credentials []string `json:"credentials,omitempty"`
-	// Settings are the other settings that change. The daemon can apply those in [Changeable].
+	// Settings are the other settings that change. The daemon can apply those for which
+	// [Changeable] is true.
 	Settings []string `json:"settings"`
 }
 

@@ -14,7 +14,7 @@ type setting struct {
 	path  string          // relative to the flow
 	about string          // the subject of the setting
 	kinds []Kind          // kinds of flows to which it applies
-	field func(*Flow) any // returns a pointer to the value; nil: the value is read elsewhere
+	field func(*Flow) any // returns a pointer to the value; nil: read sets the fields itself, or reads the settings below this one
 	read  reader
 }
 

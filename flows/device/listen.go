@@ -26,20 +26,26 @@ func Permit(names []string) func(connect.Peer, protocol.Hello) error {
 	}
 }
 
-// LogFailures returns a function for connect.Config.Failed. It logs failed handshakes that are not
-// logged elsewhere, at most one per second, because any host can cause any number of them. The
-// listener counts all of them. Any goroutine may call the function.
+// LogFailures returns a function for connect.Config.Failed. It logs failed handshakes, except
+// refusals and queue pair failures, which the flow's server logs, and except closed and cancelled
+// ones, which are not faults. It logs at most one per second, because any host can cause any number
+// of them. The listener counts all. Any goroutine may call the function.
 func LogFailures(log *slog.Logger) func(error) {
+	begun := time.Now()
+	return logFailures(log, func() time.Duration { return time.Since(begun) })
+}
+
+// logFailures is LogFailures with a clock that does not go back.
+func logFailures(log *slog.Logger, clock func() time.Duration) func(error) {
 	var last atomic.Int64
+	last.Store(-int64(time.Second))
 	return func(err error) {
 		why := connect.ReasonOf(err)
 		switch why {
-		case connect.ReasonRefused, connect.ReasonQueuePair: // the flow's server logs these
-			return
-		case connect.ReasonClosed, connect.ReasonCancelled: // not a fault: a port scan, or the flow stopped
+		case connect.ReasonRefused, connect.ReasonQueuePair, connect.ReasonClosed, connect.ReasonCancelled:
 			return
 		}
-		now, before := time.Now().UnixNano(), last.Load()
+		now, before := int64(clock()), last.Load()
 		if now-before >= int64(time.Second) && last.CompareAndSwap(before, now) {
 			log.Warn("handshake failed", "reason", why, "err", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
@@ -19,10 +20,12 @@ func TestLogFailures(t *testing.T) {
 	}
 	for _, r := range connect.Reasons {
 		var out strings.Builder
-		failed := LogFailures(slog.New(slog.NewTextHandler(&out, nil)))
-		failed(fail(r))
-		failed(fail(r))
-		want := 1
+		var now time.Duration
+		failed := logFailures(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return now })
+		for _, now = range []time.Duration{0, 1, time.Second - 1, time.Second, time.Second + 1} {
+			failed(fail(r))
+		}
+		want := 2
 		switch r {
 		case connect.ReasonRefused, connect.ReasonQueuePair, connect.ReasonClosed, connect.ReasonCancelled:
 			want = 0

@@ -187,7 +187,7 @@ func queuesOf(name string) int {
 	return max(1, link.Attrs().NumRxQueues)
 }
 
-// errGone is matched when an RDMA device has failed permanently.
+// errGone says that an RDMA device has failed permanently.
 var errGone = errors.New("the device is gone (start the flow again when it is back)")
 
 // Check returns the condition of the device for which flows wait, or the error that ends them.

@@ -8,9 +8,10 @@ import (
 	"io"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
-	"pgregory.net/rapid"
 )
 
 // mendChecksums corrects the checksums of marks and messages. Otherwise the fuzzer would not get

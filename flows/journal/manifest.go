@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// Manifest lists the segments that must exist on the disk. docs/capture-format.md has its layout.
+// Manifest lists the segments that must exist on the disk, and has the log's durable and reserved
+// positions. docs/capture-format.md has its layout.
 type Manifest struct {
 	Flags          uint32
 	Generation     uint64 // grows by 1, 3 or another odd number with each write

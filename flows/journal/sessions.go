@@ -121,7 +121,7 @@ type Gap struct {
 	Session  uint64 // of a record with only a bad payload, and its Sequence; 0: not known
 	Sequence uint64
 	Owner    uint64 // of that record
-	Err      error  // ErrMissing, ErrRemoved, or a protocol.Reason
+	Err      error  // ErrMissing, errRemoved, or a protocol.Reason
 }
 
 func (g *Gap) Error() string {

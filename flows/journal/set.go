@@ -36,7 +36,7 @@ type set interface {
 	// bytes returns the bytes in the place of a segment, whatever they are, and the size of the
 	// place.
 	bytes(p piece) (r io.ReaderAt, size int64, end func() error, err error)
-	// manifest returns the newest intact copy, and how many others are damaged. ErrNoManifest: there is none.
+	// manifest returns the newest intact copy, and how many others are damaged. errNoManifest: there is none.
 	manifest() (m Manifest, damaged int, err error)
 	// suspects returns segments that list does not return because their head is damaged. The
 	// manifest is nil if there is none.

@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
-	"pgregory.net/rapid"
 )
 
 const (

@@ -93,7 +93,7 @@ func (p *Packed) Add(source uint32, fs []umem.Frame) int {
 		done += n
 		copied += uint64(kept)
 	}
-	p.copied.Packed.Add(copied) // once per call: the atomic add waits for the copy's stores
+	p.copied.Packed.Add(copied) // once per call, not per packet
 	p.spare.Push(fs[:done]...)
 	return done
 }

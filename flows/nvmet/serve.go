@@ -91,7 +91,7 @@ func (g *handshake) serve() {
 		level = slog.LevelWarn
 		g.server.count.ended.Add(1)
 	}
-	g.log.Log(context.Background(), level, "queue ended", "reason", cause)
+	g.log.Log(context.Background(), level, "queue ended", "err", cause)
 }
 
 // inOrder reports whether the host or the server ended a queue on purpose, or whether the cause is

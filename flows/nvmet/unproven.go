@@ -9,12 +9,11 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// The number of sessions is limited for queues whose hosts have proven nothing: to half of all
-// sessions, and to half of that for one host. When a limit is reached, or all sessions are in use,
-// the server ends one of those queues in favour of the newest one. It first waits for the time that
-// a host needs to connect. It never ends a host for that reason that has connected, and
-// authenticated if keys are configured. The same holds for the host's I/O queues when the host has
-// confirmed them.
+// Queues whose hosts have proven nothing get at most half of all sessions, and those of one host at
+// most half of that. When a limit is reached, or all sessions are in use, the server ends one of
+// these queues in favour of the newest one, but only after the queue has had the time that a host
+// needs to connect. It never ends a host in this way that has connected, and has authenticated if
+// keys are configured. Nor does it end the host's I/O queues that the host has confirmed.
 //
 // Hosts of the discovery subsystem, which does not authenticate, always count as unproven.
 

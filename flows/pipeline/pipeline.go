@@ -88,7 +88,7 @@ type Sink interface {
 	// InFlight is how many frames the sink has, without those that the source counts.
 	InFlight() int
 	// Drain is called after the source has drained, until it returns true. The device has then completed
-	// everything.
+	// everything, or the sink has given up the rest.
 	Drain(now time.Time) (done bool, err error)
 	// FDs appends the descriptors that become readable when Reap has something to do.
 	FDs(dst []unix.PollFd) []unix.PollFd

@@ -75,7 +75,7 @@ func TestOthersSegments(t *testing.T) {
 		t.Error(err)
 	}
 	if !finished(t, seg.Path()) {
-		t.Error("the could not complete a segment")
+		t.Error("the segment is not complete")
 	}
 	if err := c.open(t); err != nil {
 		t.Errorf("once the first has ended: %v", err)

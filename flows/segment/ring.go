@@ -150,9 +150,9 @@ func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 	return next, err
 }
 
-// recoverSlot recovers a segment unless it is sealed. It reports whether the generation was prepared
-// and never written to. Such a generation can be used again, unless it is the first one of its run:
-// the next run would then assign the same packet numbers as that run.
+// recoverSlot recovers a segment unless it is sealed. It reports whether the generation can be used
+// again: it has no batches, and it is sealed or is not the first one of its run. If the unsealed
+// first one was used again, the next run would assign the same packet numbers as that run.
 func (s *Manager) recoverSlot(d *ringDevice, generation uint64) (unused bool, err error) {
 	c, err := pcapng.Closed(d.Slot(d.file, generation), int64(d.Size))
 	if err != nil {

@@ -77,7 +77,7 @@ type Flow struct {
 	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device
 	DiskBytes   uint64            `json:"disk_bytes"`
 	DiskErrors  map[string]uint64 `json:"disk_errors"`     // writes and flushes that failed, by reason
-	Stalls      uint64            `json:"stalls"`          // rounds in which the disk was blocked
+	Stalls      uint64            `json:"stalls"`          // rounds in which something waited for the sink
 	Refused     uint64            `json:"refused_wakeups"` // wake-ups refused while the interface was down
 	Segments    uint64            `json:"segments"`
 
@@ -92,7 +92,7 @@ type Flow struct {
 	Generated  *Generated       `json:"generated,omitempty"`   // generated packets; they count as packets
 	Discarded  *Discarded       `json:"discarded,omitempty"`   // nil: the flow discards nothing
 	FrameTimes *FrameTimes      `json:"frame_times,omitempty"` // nil: blocks are served
-	Latency    *latency.Summary `json:"latency,omitempty"`     // from arrival to acknowledgement or answer
+	Latency    *latency.Summary `json:"latency,omitempty"`     // from arrival to acknowledgement or answer; nil: none yet, or not measured
 }
 
 // Position is a place in a flow's output.

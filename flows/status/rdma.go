@@ -18,7 +18,7 @@ type Receives struct {
 	Refused    map[string]uint64 `json:"refused"`    // clients refused or disconnected, by reason
 	Handshakes map[string]uint64 `json:"handshakes"` // connections not established, by reason
 	Method     string            `json:"method"`     // how clients send messages: send or write
-	Posted     int64             `json:"posted"`     // free receives, or frames that clients may write to
+	Posted     int64             `json:"posted"`     // receives, or frames for written messages, without a message
 	Granted    uint64            `json:"granted"`    // frames that clients may write to now
 	Grants     uint64            `json:"grants"`     // frames granted so far
 }

@@ -45,5 +45,7 @@ type Reload struct {
 	// Ended is the number of sessions ended because their certificate or key is no longer valid, for
 	// each name in Plan.Credentials.
 	Ended map[string]int `json:"ended,omitempty"`
-	Error string         `json:"error,omitempty"` // reason for the outcome; if applied, what stopped flows lost
+	// Error is the reason for the outcome. If the configuration was applied, it names what stopped
+	// flows lost, and sessions or keys that could not be replaced.
+	Error string `json:"error,omitempty"`
 }

@@ -64,7 +64,7 @@ func (s *Sender) tell(cause error) {
 	case "":
 		level = slog.LevelWarn
 	}
-	s.config.Log.Log(context.Background(), level, "no connection to the receiver: trying again", "sender", s.config.Name, "address", s.config.Address, "cause", cause)
+	s.config.Log.Log(context.Background(), level, "no connection to the receiver: trying again", "sender", s.config.Name, "address", s.config.Address, protocol.LogReason(cause), "err", cause)
 }
 
 // connection makes one connection and returns when it ends. It reports whether the receiver

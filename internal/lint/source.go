@@ -18,7 +18,7 @@ const (
 )
 
 // badSource lists the faults of one file of the tree: an import of unsafe in a file not named for
-// it, a file or function that is too long, a private word. Generated files are not checked. Test
+// it, imports in wrong groups, a file or function that is too long, a private word. Generated files are not checked. Test
 // files may be long.
 func badSource(name string) ([]string, error) {
 	text, err := os.ReadFile(name)
@@ -33,7 +33,7 @@ func badSource(name string) ([]string, error) {
 	if ast.IsGenerated(file) {
 		return nil, nil
 	}
-	bad := badUnsafe(name, file)
+	bad := append(badUnsafe(name, file), mixedImports(fset, file)...)
 	if strings.HasSuffix(name, "_test.go") {
 		return bad, nil
 	}
@@ -57,6 +57,35 @@ func badUnsafe(name string, file *ast.File) []string {
 		}
 	}
 	return nil
+}
+
+// mixedImports reports imports that are not in three groups: the standard library, other modules,
+// this module.
+func mixedImports(fset *token.FileSet, file *ast.File) (bad []string) {
+	last, end := 0, 0 // group and line of the import before
+	for _, imp := range file.Imports {
+		path := strings.Trim(imp.Path.Value, `"`)
+		if path == "C" {
+			continue
+		}
+		line, group := fset.Position(imp.Pos()).Line, importGroup(path)
+		if apart := line > end+1; end > 0 && (group < last || (group != last) != apart) {
+			bad = append(bad, fmt.Sprintf("%v: %s is in the wrong group of imports", fset.Position(imp.Pos()), path))
+		}
+		last, end = group, line
+	}
+	return bad
+}
+
+func importGroup(path string) int {
+	first, _, _ := strings.Cut(path, "/")
+	switch {
+	case strings.HasPrefix(path, module):
+		return 2
+	case strings.Contains(first, "."):
+		return 1
+	}
+	return 0
 }
 
 func longFuncs(fset *token.FileSet, file *ast.File) []string {

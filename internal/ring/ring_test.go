@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
 // disk is a device in memory.

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/unifiedd/unifiedd/rdma"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // event is the descriptor of a port's FD: an epoll(7) instance over the descriptors of both

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/mr"
 	"github.com/unifiedd/unifiedd/umem"
-	"golang.org/x/sys/unix"
 )
 
 // Port is SEND and receive as a umem.Port. Supply posts receives, Recv returns received

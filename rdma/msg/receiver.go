@@ -3,9 +3,10 @@ package msg
 import (
 	"encoding/binary"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
-	"golang.org/x/sys/unix"
 )
 
 // receiver is the receive queue of a port: the queue of its only queue pair, or the shared one.

@@ -3,9 +3,10 @@ package msg
 import (
 	"errors"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
-	"golang.org/x/sys/unix"
 )
 
 // sender is the send queue of one of a port's queue pairs. A ring keeps its frames in order. The ID

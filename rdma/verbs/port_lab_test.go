@@ -8,11 +8,12 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
-	"golang.org/x/sys/unix"
 )
 
 // TestMessagePortContract: ports of every transport keep the contract of ports.

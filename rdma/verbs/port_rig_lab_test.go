@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
-	"github.com/vishvananda/netlink"
 )
 
 // portShape describes the message ports under test.

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
-	"github.com/vishvananda/netlink"
 )
 
 // life is one run of the daemon that ends with a kill.

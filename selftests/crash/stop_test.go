@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"golang.org/x/sys/unix"
 )
 
 // ended matches the daemon's log message about a flow that ended without an error.

@@ -139,7 +139,7 @@ func (s *state) recover() error {
 
 // complaint returns an error if the daemon's log reports lost data or an error.
 func (s *state) complaint(log string) error {
-	for _, bad := range []string{"is shorter than its durable position", "level=ERROR"} {
+	for _, bad := range []string{"is shorter than its durable position", "records that were durable are missing", "level=ERROR"} {
 		if strings.Contains(log, bad) {
 			return fmt.Errorf("%w: the daemon says so:\n%s", errLost, log)
 		}

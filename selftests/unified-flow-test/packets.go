@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/gopacket/gopacket/pcapgo"
+
 	"github.com/unifiedd/unifiedd/flows/client"
 )
 

@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/latency"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/umem"
 )
 

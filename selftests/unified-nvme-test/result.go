@@ -7,9 +7,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/unifiedd/unifiedd/internal/latency"
-	"github.com/unifiedd/unifiedd/selftests/harness"
-
 	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // moment has the clocks and counters at one moment.

@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"github.com/unifiedd/unifiedd/internal/latency"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )

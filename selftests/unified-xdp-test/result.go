@@ -9,7 +9,6 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/selftests/harness"
-
 	"github.com/unifiedd/unifiedd/xdp"
 )
 

@@ -201,7 +201,7 @@ func (w *Writer) Deadline(now time.Time) time.Time {
 // Begin implements pipeline.Sink.
 func (w *Writer) Begin() error { return nil }
 
-// Full implements pipeline.Sink. It reports whether the last file is full.
+// Full implements pipeline.Sink. It reports whether the last file is complete.
 func (w *Writer) Full() bool { return w.segments != nil && w.segments.complete.Load() }
 
 // Check implements pipeline.Sink. It also triggers writing of statistics.

@@ -14,7 +14,7 @@ import (
 // that the relay had not acknowledged. dedup belongs to the worker's thread; any goroutine may read
 // the counters.
 type dedup struct {
-	earlier    journal.Sessions // newest sessions of the log on disk, and forgotten origins
+	earlier    journal.Sessions // newest sessions of the log on disk, and those and origins that were forgotten since
 	origins    map[uint64]*origin
 	recent     [256]*origin      // cache, by the low bits of the session
 	expected   map[uint16]uint64 // by session number: the refused message, which the client resends

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/metrics"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"

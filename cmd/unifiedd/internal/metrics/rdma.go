@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/rdma/verbs"

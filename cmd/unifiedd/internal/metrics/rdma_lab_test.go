@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce"

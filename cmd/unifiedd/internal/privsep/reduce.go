@@ -1,10 +1,9 @@
 package privsep
 
 import (
+	"fmt"
 	"os/exec"
 	"runtime"
-
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
