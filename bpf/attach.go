@@ -244,9 +244,9 @@ func (c Counters) Total() Counter {
 // Seats is how many selections one program may serve.
 const Seats = 16
 
-// Slotted is a selection with a slot, a number from 0 to [Seats]-1. The program has sockets and counters for
-// each slot.
-type Slotted struct {
+// Seated is a selection with a seat, a number from 0 to [Seats]-1. The program has sockets and counters for
+// each seat.
+type Seated struct {
 	Seat int
 	Selection
 }
@@ -254,17 +254,17 @@ type Slotted struct {
 // table has the selections of a program, in the order in which the program evaluates them.
 type table struct {
 	Selection       // of the only one, or the rules of all
-	seats     []int // of each rule; nil: the first slot
+	seats     []int // of each rule; nil: the first seat
 	numbers   []int // of each rule, under which it is counted; 0: it is not
-	all       []Slotted
+	all       []Seated
 }
 
 // oneTable is the table of a program with one selection.
-func oneTable(s Selection) table { return table{Selection: s, all: []Slotted{{Selection: s}}} }
+func oneTable(s Selection) table { return table{Selection: s, all: []Seated{{Selection: s}}} }
 
 // newTable puts the rules of all selections into one list: the first rule that matches a packet decides. A
 // filter counts as a rule whose action is Take.
-func newTable(all []Slotted) (table, error) {
+func newTable(all []Seated) (table, error) {
 	if len(all) == 1 && all[0].Seat == 0 {
 		return oneTable(all[0].Selection), nil
 	}
@@ -294,7 +294,7 @@ func (s *Selection) asRules() []Rule {
 	return []Rule{{Name: "filter", Match: s.Filter, Action: Take}}
 }
 
-// seat returns the slot of a rule.
+// seat returns the seat of a rule.
 func (t *table) seat(rule int) int {
 	if t.seats == nil {
 		return 0
@@ -302,7 +302,7 @@ func (t *table) seat(rule int) int {
 	return t.seats[rule]
 }
 
-// rulesOf returns the rules of a slot and their numbers.
+// rulesOf returns the rules of a seat and their numbers.
 func (t *table) rulesOf(seat int) (rules []Rule, numbers []int) {
 	first := 0
 	for _, one := range t.all {
@@ -317,7 +317,7 @@ func (t *table) rulesOf(seat int) (rules []Rule, numbers []int) {
 // ruleNumbers is how many numbers there are for rules, including 0: RULE_BITS of unifiedd.bpf.c.
 const ruleNumbers = 256
 
-// number gives the rules numbers. A slot whose rules are the same slice keeps their numbers. All other rules
+// number gives the rules numbers. A seat whose rules are the same slice keeps their numbers. All other rules
 // get numbers that the old table does not use, since the program may still apply that table to packets. It
 // returns the new numbers.
 func (t *table) number(old *table) (fresh []int) {
@@ -356,9 +356,9 @@ func (p *Program) clearRules(numbers []int) error {
 }
 
 // Arrange replaces all selections. The program evaluates them in this order: the first rule that matches a
-// packet decides which slot gets it. The kernel gets the packets that no rule matches. Otherwise Arrange
+// packet decides which seat gets it. The kernel gets the packets that no rule matches. Otherwise Arrange
 // works as Select does. A program of the user's own must be the only selection.
-func (p *Program) Arrange(all []Slotted) error {
+func (p *Program) Arrange(all []Seated) error {
 	t, err := newTable(all)
 	if err != nil {
 		return err
@@ -366,7 +366,7 @@ func (p *Program) Arrange(all []Slotted) error {
 	return p.change(t)
 }
 
-// CountersOf returns the counters of one slot.
+// CountersOf returns the counters of one seat.
 func (p *Program) CountersOf(seat int) (c Counters, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -376,7 +376,7 @@ func (p *Program) CountersOf(seat int) (c Counters, err error) {
 	return p.count(seat)
 }
 
-// count reads the counters of a slot; p.mu is held.
+// count reads the counters of a seat; p.mu is held.
 func (p *Program) count(seat int) (c Counters, err error) {
 	if seat < 0 || seat >= Seats {
 		return c, fmt.Errorf("read counters: there is no seat %d", seat)

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Counters returns the verdicts of all packets since [Load]: the sums over all CPUs and slots.
+// Counters returns the verdicts of all packets since [Load]: the sums over all CPUs and seats.
 // Packets that arrive during the call may be counted or not.
 func (p *Program) Counters() (Counters, error) {
 	p.mu.Lock()

@@ -278,7 +278,7 @@ func (p *Program) join(ifindex int, mode Mode) error {
 	if mode != Any && mode != has {
 		return fmt.Errorf("attach to interface %d in %s mode: %w: %s", ifindex, mode, ErrOtherMode, has)
 	}
-	seat, err := c.Dispatcher.Join(p.program, dispatcher.Settings{
+	slot, err := c.Dispatcher.Join(p.program, dispatcher.Settings{
 		Priority: c.Priority, Actions: dispatcher.DefaultActions, Fragments: c.MultiBuffer,
 	})
 	if errors.Is(err, dispatcher.ErrRefused) {
@@ -287,7 +287,7 @@ func (p *Program) join(ifindex int, mode Mode) error {
 	if err != nil {
 		return fmt.Errorf("attach to interface %d in %s mode: %w", ifindex, has, err)
 	}
-	p.link, p.mode = seat, has
+	p.link, p.mode = slot, has
 	return nil
 }
 
@@ -308,9 +308,9 @@ func (p *Program) Unstamped() bool {
 func (p *Program) Dispatched() (id uint32, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seat, ok := p.link.(*dispatcher.Slot)
+	slot, ok := p.link.(*dispatcher.Slot)
 	if !ok {
 		return 0, nil
 	}
-	return seat.Here()
+	return slot.Here()
 }

@@ -228,7 +228,7 @@ func (c *current) close() error { return c.own.Close() }
 // closed. The caller still owns fd.
 func (p *Program) SetSocket(queue uint32, fd int) error { return p.SetSocketOf(0, queue, fd) }
 
-// SetSocketOf is SetSocket for the packets of a slot.
+// SetSocketOf is SetSocket for the packets of a seat.
 func (p *Program) SetSocketOf(seat int, queue uint32, fd int) error {
 	return p.onSockets(seat, queue, "give queue %d a socket: %w", func(sockets *ebpf.Map) error {
 		return sockets.Update(p.place(seat, queue), uint32(fd), ebpf.UpdateAny)
@@ -239,7 +239,7 @@ func (p *Program) SetSocketOf(seat int, queue uint32, fd int) error {
 // queue without a socket stays as it is.
 func (p *Program) ClearSocket(queue uint32) error { return p.ClearSocketOf(0, queue) }
 
-// ClearSocketOf is ClearSocket for the packets of a slot.
+// ClearSocketOf is ClearSocket for the packets of a seat.
 func (p *Program) ClearSocketOf(seat int, queue uint32) error {
 	return p.onSockets(seat, queue, "take the socket of queue %d: %w", func(sockets *ebpf.Map) error {
 		if err := sockets.Delete(p.place(seat, queue)); !errors.Is(err, ebpf.ErrKeyNotExist) {

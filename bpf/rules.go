@@ -38,7 +38,7 @@ func spliceRules(program asm.Instructions, t *table) (asm.Instructions, error) {
 func ruleSymbol(i int) string { return fmt.Sprintf("%s_%d", filterSymbol, i) }
 
 // askRules is the body of the filter function. It returns the action of the first rule that
-// matches, the rule's number, from 1, and the slot. If no rule matches, the kernel gets the packet.
+// matches, the rule's number, from 1, and the seat. If no rule matches, the kernel gets the packet.
 func askRules(t *table) asm.Instructions {
 	const packet, length, result = asm.R6, asm.R7, asm.R0 // the first two stay over calls
 	body := asm.Instructions{asm.Mov.Reg(packet, asm.R1), asm.Mov.Reg(length, asm.R2)}
@@ -72,7 +72,7 @@ type RuleCounter struct {
 // selection came into force; nil if it has no rules.
 func (p *Program) RuleCounters() ([]RuleCounter, error) { return p.RuleCountersOf(0) }
 
-// RuleCountersOf returns the counters of the selection of a slot.
+// RuleCountersOf returns the counters of the selection of a seat.
 func (p *Program) RuleCountersOf(seat int) ([]RuleCounter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (a Action) String() string {
 // decisionBits is the bit position of the rule's number, above its action.
 const decisionBits = 8
 
-// seatShift is the bit position of the slot, above both.
+// seatShift is the bit position of the seat, above both.
 const seatShift = 16
 
 // check checks the selection.

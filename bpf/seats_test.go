@@ -6,34 +6,34 @@ import (
 	"testing"
 )
 
-// TestSeats: of several selections, the first with a rule that matches decides, and its slot counts the
-// packet. The kernel gets packets that no selection matches. The slots' counters continue when Arrange
+// TestSeats: of several selections, the first with a rule that matches decides, and its seat counts the
+// packet. The kernel gets packets that no selection matches. The seats' counters continue when Arrange
 // changes the order.
 func TestSeats(t *testing.T) {
 	p := mustLoad(t, Config{Queues: 2})
-	web := Slotted{7, Selection{Rules: []Rule{
+	web := Seated{7, Selection{Rules: []Rule{
 		{Name: "secret", Match: mustParse(t, "port 7001"), Action: Drop},
 		{Name: "left", Match: mustParse(t, "port 7002"), Action: Leave},
 		{Name: "web", Match: mustParse(t, "port 7003"), Action: Take},
 	}}}
-	low := Slotted{2, Selection{Filter: mustParse(t, "port 7001 or port 7004")}}
-	rest := Slotted{Seats - 1, Selection{}}
+	low := Seated{2, Selection{Filter: mustParse(t, "port 7001 or port 7004")}}
+	rest := Seated{Seats - 1, Selection{}}
 	for _, c := range []struct {
 		what    string
-		all     []Slotted
+		all     []Seated
 		port    uint16
 		seat    int
 		verdict Verdict
 	}{
-		{"the first takes", []Slotted{web, low}, 7003, 7, NoSocket},
-		{"the first drops", []Slotted{web, low}, 7001, 7, Dropped},
-		{"another order", []Slotted{low, web}, 7001, 2, NoSocket},
-		{"a rule leaves what the next would take", []Slotted{web, rest}, 7002, 7, NoMatch},
-		{"the second takes", []Slotted{web, low}, 7004, 2, NoSocket},
-		{"nobody wants it", []Slotted{web, low}, 7005, 0, NoMatch},
-		{"the last takes everything", []Slotted{web, low, rest}, 7005, Seats - 1, NoSocket},
-		{"alone, and not in the first seat", []Slotted{low}, 7004, 2, NoSocket},
-		{"alone in the first", []Slotted{{0, Selection{}}}, 7004, 0, NoSocket},
+		{"the first takes", []Seated{web, low}, 7003, 7, NoSocket},
+		{"the first drops", []Seated{web, low}, 7001, 7, Dropped},
+		{"another order", []Seated{low, web}, 7001, 2, NoSocket},
+		{"a rule leaves what the next would take", []Seated{web, rest}, 7002, 7, NoMatch},
+		{"the second takes", []Seated{web, low}, 7004, 2, NoSocket},
+		{"nobody wants it", []Seated{web, low}, 7005, 0, NoMatch},
+		{"the last takes everything", []Seated{web, low, rest}, 7005, Seats - 1, NoSocket},
+		{"alone, and not in the first seat", []Seated{low}, 7004, 2, NoSocket},
+		{"alone in the first", []Seated{{0, Selection{}}}, 7004, 0, NoSocket},
 		{"there is none", nil, 7004, 0, NoMatch},
 	} {
 		if err := p.Arrange(c.all); err != nil {
@@ -49,7 +49,7 @@ func TestSeats(t *testing.T) {
 			}
 		}
 	}
-	if err := p.Arrange([]Slotted{low, web}); err != nil {
+	if err := p.Arrange([]Seated{low, web}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, p, datagram(7003))
@@ -58,10 +58,10 @@ func TestSeats(t *testing.T) {
 	if err != nil || len(rules) != 3 || rules[2].Packets != 2 || rules[0].Packets+rules[1].Packets != 0 {
 		t.Errorf("%v, %v", rules, err)
 	}
-	one := Slotted{5, Selection{Rules: []Rule{{Name: "rest", Action: Take}}}}
+	one := Seated{5, Selection{Rules: []Rule{{Name: "rest", Action: Take}}}}
 	for range ruleNumbers + 10 { // more new rules than numbers, while other rules stay
 		one.Rules = slices.Clone(one.Rules)
-		if err := p.Arrange([]Slotted{web, one}); err != nil {
+		if err := p.Arrange([]Seated{web, one}); err != nil {
 			t.Fatal(err)
 		}
 		run(t, p, datagram(7009))
@@ -94,7 +94,7 @@ func seatCounters(t *testing.T, p *Program) (all [Seats]Counters) {
 func TestSeatsRefused(t *testing.T) {
 	p := mustLoad(t, Config{Queues: 1})
 	udp := Selection{Filter: mustParse(t, "udp")}
-	for words, all := range map[string][]Slotted{
+	for words, all := range map[string][]Seated{
 		"seat 16: it must be from 0 to 15":   {{0, udp}, {Seats, udp}},
 		"seat 3: it must be":                 {{3, udp}, {3, udp}},
 		"decides on every packet":            {{0, udp}, {1, Selection{Own: mustRead(t, "by_port")}}},

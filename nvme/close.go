@@ -15,9 +15,10 @@ const drainLimit = 5 * time.Second
 
 // Close retracts what was not submitted yet, cancels what can be cancelled, waits up to five seconds for
 // operations in flight, and gives every frame to the pool. If operations do not complete, it returns a
-// StuckError and gives back only the frames of the others, because the device may still write to these. The
-// region then stays registered, and a further Close waits again. After success a second call does nothing.
-// Unlike the other methods, Close may be called on another thread once the queue's own thread has ended.
+// StuckError and keeps their frames, because the device may still write to them. It gives back all other
+// frames. The region then stays registered, and a further Close waits again. After success a second call does
+// nothing. Unlike the other methods, Close may be called on another thread once the queue's own thread has
+// ended.
 func (q *Queue) Close() error { return q.CloseWithin(q.closeTimeout) }
 
 // CloseWithin is Close that waits at most limit for operations in flight. It is for a thread that

@@ -28,8 +28,10 @@ type Config struct {
 	Submitter time.Duration
 
 	// Apart keeps a target that does not answer from delaying others. The kernel may then start a
-	// thread for each operation that would block. Without Apart a processor has four such threads.
-	// If operations of one file wait in all of them, they delay those of others
+	// thread for each operation that would block. The kernel keeps the limit for the thread that
+	// submits, so it covers all queues of that thread. Without Apart the limit is four per
+	// processor, or the entries of the thread's first submission queue if those are fewer. If
+	// operations of one file wait in all of them, they delay those of others
 	// (IORING_REGISTER_IOWQ_MAX_WORKERS, io_uring_register(2)).
 	Apart bool
 

@@ -246,9 +246,10 @@ func (t *Target) Block() bool { return t.block }
 // Passthrough reports whether the target is an NVMe node. Its commands bypass the kernel's block layer.
 func (t *Target) Passthrough() bool { return t.node != nil }
 
-// BlockFD returns the open descriptor of the block device with the same bytes; the target owns it.
-// It is FD for a block device, and another one for an NVMe node. It is -1 if there is none. The
-// kernel's cache of that device does not see commands to the node.
+// BlockFD returns the open descriptor through which the kernel's block layer reaches the same bytes;
+// the target owns it. It is FD, except for an NVMe node. There it is the descriptor of the
+// namespace's block device, or -1 if the target does not have that device open. The kernel's cache
+// of that device does not see commands to the node.
 func (t *Target) BlockFD() int {
 	if t.node != nil {
 		return t.node.claim

@@ -19,7 +19,7 @@ fi
 tests=(go test -json -vet=off -timeout 9m -run "^$test\$")
 "${tests[@]}" -count=2 "$package"
 case ${package#"$module"} in
-/flows | /xdp | /nvme | /umem | /internal/testenv | /internal/pcapng | /cmd/unifiedd)
+/flows | /xdp | /nvme | /rdma/roce/transport | /umem | /internal/testenv | /internal/pcapng | /cmd/unifiedd)
 	"${tests[@]}" -count=1 -short -race -tags "invariants${TAGS:+,$TAGS}" "$package"
 	;;
 esac

@@ -168,8 +168,9 @@ mapfile -t programs < <(printf '%s\n' "${program[@]}" | grep -vE "$guests|$count
 # time limits run in a lane without it, and so are not affected.
 steps_aside() { chrt --idle --pid 0 "$BASHPID"; }
 
-# Everything that the lanes below run is compiled before they start. Otherwise tests with
-# time limits would compete with compilers of normal priority.
+# The tests and programs that the real-time lane runs are compiled before the lanes start.
+# Otherwise tests with time limits would compete with compilers of normal priority. The other
+# lanes also compile later, but they step aside.
 compile() { go test -vet=off -c -o /dev/null ./... && go build -o /dev/null ./cmd/... ./selftests/unified-...; }
 
 # Device tests wait for the kernel most of the time, so several of them fit two processors.

@@ -17,7 +17,7 @@ const hugetlbMagic = 0x958458f6
 // Memory has the pages of a region that is not open yet: populated memfds, whose pages no other
 // process can take. Allocate makes it, and reserves the huge pages that are missing.
 // [Config].Memory opens a region on it, in this process or in one that inherits its files. It
-// belongs to one goroutine. The methods do nothing on a nil Memory.
+// belongs to one goroutine. Files, Release and GiveBack do nothing on a nil Memory.
 type Memory struct {
 	files []*os.File // of the data, and of the control area if there is one
 	held  hugetlb.Held

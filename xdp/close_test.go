@@ -90,8 +90,8 @@ func TestCloseFlushes(t *testing.T) {
 	peer.expect(t, sent)
 }
 
-// TestCloseWhileDown: Close returns the frames of packets that the kernel never took. If the card
-// fills frames itself, it does so once the queue is free.
+// TestCloseWhileDown: Close returns the frames of packets that the kernel never took. With zero copy
+// the card fills frames itself, so Close first waits until the queue is free.
 func TestCloseWhileDown(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())

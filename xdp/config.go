@@ -104,9 +104,9 @@ type Config struct {
 	// ports' FDs into an XSKMAP.
 	NoProgram bool
 
-	// BindTimeout is how long Open waits for a queue that is taken. The kernel frees a queue some
-	// time after its last socket was closed, mostly within 50 ms, on a loaded machine within two
-	// seconds. Default five seconds.
+	// BindTimeout is how long Open waits for a queue that is taken, and Close for a queue that the
+	// device may still use. The kernel frees a queue some time after its last socket was closed:
+	// mostly within 50 ms, on a loaded machine only after about two seconds. Default five seconds.
 	BindTimeout time.Duration
 
 	reserve uint32 // frames that a port always keeps with the kernel, see suit; 0: none

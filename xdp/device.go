@@ -44,7 +44,8 @@ type device struct {
 	unsent     uint64               // packets that it had failed to send by then
 }
 
-// deviceState is guarded by the device's lock.
+// deviceState is the state of an interface as look read it. Other programs and the kernel can change it at
+// any time.
 type deviceState struct {
 	name    string
 	up      bool   // administratively

@@ -34,7 +34,7 @@ type Interface struct {
 	stopped atomic.Bool // no packet is on its way to a port
 
 	shared    *sharedInterface
-	seat      int           // slot in the program
+	seat      int           // its index in the program
 	rank      int           // among the others; the shared interface's lock guards it and the next field
 	selection bpf.Selection // the packets that it wants
 	listens   bool          // whether the program asks its selection; same lock

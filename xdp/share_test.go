@@ -287,7 +287,7 @@ func TestShareRefused(t *testing.T) {
 	})
 }
 
-// TestShareFull: a device allows as many Interfaces as the program has slots. A slot is free again
+// TestShareFull: a device allows as many Interfaces as the program has seats. A seat is free again
 // after Close.
 func TestShareFull(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

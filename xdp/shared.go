@@ -28,10 +28,10 @@ type sharedInterface struct {
 
 // arrange sets the program's selections to those of the members that are asked. The caller holds mu.
 func (c *sharedInterface) arrange(program *bpf.Program) error {
-	var all []bpf.Slotted
+	var all []bpf.Seated
 	for _, m := range c.members {
 		if m.listens {
-			all = append(all, bpf.Slotted{Seat: m.seat, Selection: m.selection})
+			all = append(all, bpf.Seated{Seat: m.seat, Selection: m.selection})
 		}
 	}
 	return program.Arrange(all)
@@ -74,7 +74,7 @@ func (c *sharedInterface) remove(m *Interface) {
 	c.members = slices.DeleteFunc(slices.Clone(c.members), func(other *Interface) bool { return other == m })
 }
 
-// seat returns a free slot of the program, or -1.
+// seat returns a free seat of the program, or -1.
 func (c *sharedInterface) seat() int {
 	for seat := range bpf.Seats {
 		if !slices.ContainsFunc(c.members, func(m *Interface) bool { return m.seat == seat }) {
@@ -110,7 +110,7 @@ func (i *Interface) refused() (n uint64, err error) {
 	return n, nil
 }
 
-// leave frees the slot, and reports whether no Interface is left.
+// leave frees the seat, and reports whether no Interface is left.
 func (i *Interface) leave() (last bool, err error) {
 	c := i.shared
 	c.mu.Lock()
@@ -275,7 +275,7 @@ func (i *Interface) startFrom() error {
 	return err
 }
 
-// seatCounters reads the program's counters of each slot.
+// seatCounters reads the program's counters of each seat.
 func (i *Interface) seatCounters() (all [bpf.Seats]bpf.Counters, err error) {
 	for seat := range all {
 		if all[seat], err = i.program.CountersOf(seat); err != nil {

@@ -157,7 +157,7 @@ type Ledger struct {
 // Of returns the number of packets with one reason.
 func (l *Ledger) Of(r Reason) uint64 { return l.by[r] }
 
-// Lost returns the number of packets that neither the port nor the kernel received.
+// Lost returns the number of packets whose reason is a loss ([Reason.IsLost]).
 func (l *Ledger) Lost() (n uint64) {
 	for _, r := range Reasons() {
 		if r.IsLost() {
@@ -348,7 +348,8 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// IsLost reports whether neither the port nor the kernel received the packet.
+// IsLost reports whether the device, its driver or the socket lost the packet. Packets that were
+// left to the kernel, that another Interface took or that were dropped on request are not lost.
 func (r Reason) IsLost() bool { return r >= LostRingFull }
 
 // Reasons lists every reason.

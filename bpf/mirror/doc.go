@@ -21,8 +21,8 @@
 // On Linux 6.6 and newer, links (tcx) hold the programs and end with the process. On older kernels
 // they are filters of a clsact qdisc, which stay when a process is killed. The veth pair always
 // stays. Both have a number in their names. The owner of a number has a socket of that name in the
-// same network namespace, which ends with its process. sweep removes links, filters and pairs
-// without an owner; [Open] calls it.
+// same network namespace, which ends with its process. [Open] first removes filters and pairs
+// without an owner.
 //
 // # Threads
 //

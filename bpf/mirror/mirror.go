@@ -43,7 +43,8 @@ type Mirror struct {
 	counters Counters // when last read
 }
 
-// cleanup has functions that each undo one step, in order.
+// cleanup has a function for each step that undoes it, in the order of the steps. run calls them in
+// reverse.
 type cleanup []func() error
 
 func (c *cleanup) add(undo func() error) { *c = append(*c, undo) }

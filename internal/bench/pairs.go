@@ -1,7 +1,5 @@
 package bench
 
-import "fmt"
-
 // Pair has the values of the two programs in one round.
 type Pair struct {
 	Ours   float64 `json:"ours"`
@@ -57,17 +55,6 @@ func (c *Comparison) Medians() Pair {
 		ours, theirs = append(ours, p.Ours), append(theirs, p.Theirs)
 	}
 	return Pair{middle(ours), middle(theirs)}
-}
-
-// alternate calls ours and theirs rounds times each, in pairs ([Round]). It ends at
-// the first error.
-func alternate(rounds int, ours, theirs func() error) error {
-	for i := range rounds {
-		if err := Round(i, ours, theirs); err != nil {
-			return fmt.Errorf("round %d of %d: %w", i+1, rounds, err)
-		}
-	}
-	return nil
 }
 
 // Round calls each program once. Round 0 starts with the first program, the next round with the second, and

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -97,27 +96,30 @@ func checkXML(t *testing.T, plot []byte, dots int) {
 	}
 }
 
-func TestAlternate(t *testing.T) {
-	var order []string
-	add := func(s string) func() error { return func() error { order = append(order, s); return nil } }
-	if err := alternate(3, add("a"), add("b")); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(order, []string{"a", "b", "b", "a", "a", "b"}) {
-		t.Error(order)
-	}
-	order = nil
-	for i := range 4 {
-		if err := Round(i, add("a"), add("b"), add("c")); err != nil {
-			t.Fatal(err)
+// TestRound: each round starts with another program, and ends at the first error.
+func TestRound(t *testing.T) {
+	order := ""
+	add := func(s string) func() error { return func() error { order += s; return nil } }
+	rounds := func(n int, programs ...func() error) string {
+		t.Helper()
+		order = ""
+		for i := range n {
+			if err := Round(i, programs...); err != nil {
+				t.Fatal(err)
+			}
 		}
+		return order
 	}
-	if got := strings.Join(order, ""); got != "abcbcacababc" {
+	if got := rounds(3, add("a"), add("b")); got != "abbaab" {
 		t.Error(got)
 	}
+	if got := rounds(4, add("a"), add("b"), add("c")); got != "abcbcacababc" {
+		t.Error(got)
+	}
+	order = ""
 	stop := errors.New("stop")
-	if err := alternate(3, add("a"), func() error { return stop }); !errors.Is(err, stop) {
-		t.Error(err)
+	if err := Round(0, add("a"), func() error { return stop }, add("c")); !errors.Is(err, stop) || order != "a" {
+		t.Errorf("%v, after %q", err, order)
 	}
 }
 

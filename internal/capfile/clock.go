@@ -5,13 +5,14 @@ import (
 	"math/bits"
 )
 
-// clock is an interface of a pcapng section: its link type, and the unit of its times.
+// clock describes an interface of a pcapng section: its link type, its snap length, and how to convert its
+// times.
 type clock struct {
 	link    uint32
 	snaplen uint32
 	binary  bool
-	power   uint8 // a second has 10, or 2, to this power units
-	offset  int64 // seconds to be added
+	power   uint8 // a second has 10^power units; if binary, 2^power
+	offset  int64 // seconds to add to each time
 }
 
 // describe reads an Interface Description Block. Times are in microseconds unless an option changes that.

@@ -19,7 +19,7 @@ import (
 const Unfinished = ".new"
 
 // errNotClosed is matched when a segment is still being written, or was left by a crash.
-var errNotClosed = errors.New("the segment is not closed: it is being written, or a crash left it, and the next start of its capture mends it")
+var errNotClosed = errors.New("the segment is not closed: it is being written, or a crash left it, and the next start of its capture recovers it")
 
 // Maker makes the index of a segment file beside it, as Make does, and returns the processor time. It may use
 // another process.

@@ -20,7 +20,7 @@ func Compile(t testing.TB, source string, flags ...string) (path string) {
 }
 
 // Build compiles a program of this repository, such as "cmd/unifiedd", and returns its
-// path. The program has the build tags of the test.
+// path. The program has only the build tags of GOFLAGS, and not those of go test's option -tags.
 func Build(t testing.TB, program string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(program))

@@ -11,6 +11,7 @@
 // every byte of a host. Names are those of the NVM Express base and fabrics specifications, and of
 // the kernel's include/linux/nvme.h and nvme-rdma.h.
 //
-// Threads. A Controller belongs to one thread at a time. A Subsystem does not change while it has
-// controllers. Checking a command to a namespace allocates nothing.
+// Threads. A Controller belongs to one thread at a time. Only the thread of its Controllers may
+// change a Subsystem. It then calls Changed of each Controller for every namespace that it added,
+// removed or changed. Checking a command to a namespace allocates nothing.
 package fabrics

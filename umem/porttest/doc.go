@@ -3,8 +3,8 @@
 // [Link] and call [Run]. A network delivers a message into frames that the receiver supplied
 // before; storage fills a supplied frame with what was sent and reaped earlier.
 //
-// Counts. A verb returns how many frames it took or returned, from none to the whole slice.
-// It does not change frames that it did not take, or the rest of dst.
+// Counts. A verb returns how many frames it took or returned, from none to the whole slice,
+// and 0 for an empty slice. It does not change frames that it did not take, or the rest of dst.
 //
 // Ownership. When the verb returns, the frames have changed owner, in the holders' counts and
 // in the region's records. A frame is never returned twice and never lost. [umem.Side.Token]
@@ -28,9 +28,9 @@
 // cause. Other frames are not affected.
 //
 // Waiting. No verb blocks. FD polls readable while Recv or Reap has frames to return, also when
-// only some were taken. Kick with nothing queued does nothing and succeeds; a worker calls it
-// once a round. In the steady state no verb allocates.
+// only some were taken. It is quiet once all were taken. Kick with nothing queued does nothing
+// and succeeds; a worker calls it once a round. In the steady state no verb allocates.
 //
-// End. Close returns every frame to the pool at once. Afterwards the verbs return 0 and take
-// nothing, and a second Close does nothing. The device can be opened again at once.
+// End. Close returns every frame to the pool at once and succeeds. Afterwards the verbs return 0
+// and take nothing, and a second Close does nothing. The device can be opened again at once.
 package porttest

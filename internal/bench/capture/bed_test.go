@@ -20,6 +20,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	benchcontest "github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -148,24 +149,25 @@ func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	}
 }
 
-// round sends the packets to each contestant once, and twice to a program that drops them. The average cost
-// of those two runs is the cost of sending.
+// round sends the packets to a program that drops them, to each contestant, and to that program again; each
+// round starts one turn later than the round before it. The average cost of the program's two runs is the cost
+// of sending.
 func (b *bed) round(c *contest, i int, all []contestant) {
 	b.Helper()
 	rest := b.rest()
 	drop := func(context.Context) (sample, error) { return b.drop(c.work, rest) }
-	c.Programs = nil
+	c.Programs = []benchcontest.Run[sample]{drop}
 	for _, one := range all {
 		c.Programs = append(c.Programs, func(context.Context) (sample, error) { return b.measure(one, c.work, rest) })
 	}
-	c.Programs = append(c.Programs, drop, drop)
+	c.Programs = append(c.Programs, drop)
 	b.must(c.Round(b.Context(), i))
-	last, n := c.Samples[i], len(all)
-	sending := (last[n].cost + last[n+1].cost) / 2
-	for k := range all {
-		last[k].cost -= sending
+	runs, first, last := c.Samples[i][1:len(all)+1], c.Samples[i][0], c.Samples[i][len(all)+1]
+	sending := (first.cost + last.cost) / 2
+	for k := range runs {
+		runs[k].cost -= sending
 	}
-	c.Samples[i] = last[:n]
+	c.Samples[i] = runs
 }
 
 // rest returns the share of the processors that is busy while no measurement runs.

@@ -18,7 +18,7 @@ type Contest[S any] struct {
 	Samples [][]S
 }
 
-// Run runs a program once, in new processes.
+// Run measures a program once.
 type Run[S any] func(ctx context.Context) (S, error)
 
 // Measure compares one number of two programs.

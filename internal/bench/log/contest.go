@@ -21,8 +21,8 @@ type programs struct {
 	ours, theirs, packets, disk contest.Run[sample]
 }
 
-// newContest compares ours with theirs. If there is a floor, it also compares our packets alone,
-// and for durable logs the disk alone.
+// newContest compares ours with theirs. For a durable log it also compares ours with the disk alone. If the
+// work has a floor (hasFloor), it also compares our packets alone with theirs.
 func newContest(w work, p programs) *contest.Contest[sample] {
 	held := 0.0
 	if w.durability == received {

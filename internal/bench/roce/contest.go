@@ -55,8 +55,7 @@ func (c *contest) prepare() {
 	for _, r := range c.runners {
 		c.rounds.Programs = append(c.rounds.Programs, func(ctx context.Context) (sample, error) {
 			s, err := r.measure(ctx, r.place, c.work)
-			s.cpu -= r.start
-			return s, err
+			return r.lessStart(s), err
 		})
 	}
 	for _, d := range c.duels {
@@ -64,6 +63,12 @@ func (c *contest) prepare() {
 			Metric: d.name, Unit: d.unit, Better: d.better, Bar: d.bar, Of: func(s sample) float64 { return d.of(s, c.work) },
 			Ours: slices.Index(c.runners, d.ours), Theirs: slices.Index(c.runners, d.theirs)})
 	}
+}
+
+// lessStart returns the sample without the processor time of starting the program.
+func (r *runner) lessStart(s sample) sample {
+	s.cpu -= r.start
+	return s
 }
 
 // calibrate measures the cost of starting each program, where that matters.

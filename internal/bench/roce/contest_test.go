@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"context"
 	"math"
 	"testing"
 
@@ -51,6 +52,28 @@ func TestCompareBandwidth(t *testing.T) {
 	each := func(seconds float64) float64 { return seconds / float64(c.bytes()) * 1e9 }
 	if p := all[3].Pairs[0]; all[3].Metric != "processor" || math.Abs(p.Ours-each(1)) > 1e-9 || math.Abs(p.Theirs-each(4)) > 1e-9 {
 		t.Errorf("%+v", all[3])
+	}
+}
+
+// spent is a server that has ended and used that many seconds of processor time.
+type spent float64
+
+func (s spent) end() (cpu float64, err error) { return float64(s), nil }
+
+// TestCostLessStart: the processor time of a run does not include that of starting the program.
+func TestCostLessStart(t *testing.T) {
+	r := &runner{start: 0.5, program: &program{
+		client: func(place, work) []string { return []string{"true"} },
+		read:   func([]byte, work) (sample, error) { return sample{}, nil },
+	}, place: place{
+		client: end{cpu: -1},
+		serve:  func(context.Context, *program, work) (server, error) { return spent(60), nil },
+	}}
+	c := &contest{runners: []*runner{r}}
+	c.prepare()
+	s, err := c.rounds.Programs[0](t.Context())
+	if err != nil || s.cpu < 59.5 || s.cpu >= 60 {
+		t.Errorf("%v s, %v", s.cpu, err)
 	}
 }
 

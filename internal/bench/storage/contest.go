@@ -62,8 +62,13 @@ func (c *Contest) Calibrate(ctx context.Context, runs int) error {
 func (c *Contest) measure(ctx context.Context, k int) (run, error) {
 	time.Sleep(rest(c.span))
 	r, err := c.programs[k].measure(ctx, c.Work, c.span)
+	return c.lessStart(k, r), err
+}
+
+// lessStart returns the run without the processor time of starting the program.
+func (c *Contest) lessStart(k int, r run) run {
 	r.cpu -= c.start[k]
-	return r, err
+	return r
 }
 
 // rest is how long the disk has no load before a run. At the end of a run some of its writes are

@@ -57,6 +57,20 @@ func TestSameWorkOnNode(t *testing.T) {
 	}
 }
 
+// TestCostLessStart: the processor time of a run does not include that of starting the program.
+func TestCostLessStart(t *testing.T) {
+	short := &Program{"true", -1, func(Work, time.Duration) []string { return nil },
+		func([]byte) (run, error) { return run{operations: 1, rate: 1}, nil }}
+	c := NewContest("file", Work{Mode: "randwrite", Depth: 1}, [2]*Program{short, short}, 0)
+	c.start = [2]time.Duration{time.Hour, 2 * time.Hour}
+	for k, measure := range c.Programs {
+		r, err := measure(t.Context())
+		if own := r.cpu + c.start[k]; err != nil || own < 0 || own > time.Minute {
+			t.Errorf("program %d: %v of processor time without its start, %v", k, r.cpu, err)
+		}
+	}
+}
+
 // TestCostPerOperation: a run that costs less than the start still has a cost above zero.
 func TestCostPerOperation(t *testing.T) {
 	if got := (run{operations: 1000, cpu: 2 * time.Millisecond}).each(); got != 2 {
