@@ -238,14 +238,15 @@ func newLogRepair() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "repair PATH",
-		Short: "Mend a log that lacks something, or say what that would give up",
-		Long: `Say what is wrong with a log on which a flow does not start, what can be kept and what has to
-be given up; with --yes, do it. The heads of segments are made anew from what is in them. A
-file of which nothing can be had back stays, under another name (.damaged). The manifest is
-written anew. Positions are never used twice: where it is not known how far the log went, it
-goes on behind all that it can have had. The flow must not run.
+		Short: "Repair a damaged log, or print what a repair would give up",
+		Long: `Print what is wrong with a log on which a flow does not start, what can be kept, and what
+has to be given up. With --yes, repair the log as well. The flow must not run.
 
-The exit status is 0 when there is nothing to mend, or it was mended, and else 1.`,
+A repair rebuilds damaged heads of segments, and the manifest. A file from which no record can
+be recovered stays, under another name (.damaged). No position is used twice: if the last
+position of the log is not known, the log continues after the highest one that it can have had.
+
+The exit status is 0 if the log needs no repair, or was repaired. Otherwise it is 1.`,
 		Example: `  unifiedd log repair /var/lib/unifiedd/orders
   unifiedd log repair --yes /var/lib/unifiedd/orders`,
 		Args: cobra.ExactArgs(1),
@@ -253,7 +254,7 @@ The exit status is 0 when there is nothing to mend, or it was mended, and else 1
 			return repairLog(args[0], yes, c.OutOrStdout())
 		},
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "change the log; without it, only say what would be done")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "repair the log; without it, only print what a repair would do")
 	return c
 }
 
@@ -297,10 +298,10 @@ func tellRepair(w io.Writer, r *journal.Repair) {
 	}
 	for _, d := range r.GivenUp {
 		if d.First == d.Last {
-			fmt.Fprintf(w, "segment %d (%s): nothing of it can be had back; if it is there, it is kept as %s\n", d.First, d.Name, journal.DamagedSuffix)
+			fmt.Fprintf(w, "segment %d (%s): no record can be recovered; if its file exists, it is kept as %s\n", d.First, d.Name, journal.DamagedSuffix)
 			continue
 		}
-		fmt.Fprintf(w, "segments %d to %d: nothing of them can be had back\n", d.First, d.Last)
+		fmt.Fprintf(w, "segments %d to %d: no record can be recovered\n", d.First, d.Last)
 	}
 	if r.Unsure && r.Manifest {
 		fmt.Fprintln(w, "the manifest is rebuilt from the segments: whether later segments are missing is not known")

@@ -86,7 +86,7 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	}
 	defer func() { err = errors.Join(err, closeDaemon(d, log)) }()
 	r.Daemon = d
-	s, err := control.Serve(d, r, cfg.Metrics.Listen, cfg.Control.Socket)
+	s, err := control.Serve(r, cfg.Metrics.Listen, cfg.Control.Socket)
 	if err != nil {
 		return err
 	}

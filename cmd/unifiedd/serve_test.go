@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,6 +33,11 @@ type served struct {
 	file   string // the configuration
 	socket string
 	client *http.Client
+}
+
+// reloader returns a reloader of the daemon.
+func (s *served) reloader() *control.Reloader {
+	return newReloader(s.Daemon, s.file, new(slog.LevelVar), slog.New(slog.DiscardHandler))
 }
 
 // startServed runs a flow on a veth pair and serves it.
@@ -66,7 +70,7 @@ flows:
 		}
 	})
 	s.Daemon = d
-	servers, err := control.Serve(d, newReloader(d, s.file, new(slog.LevelVar), slog.New(slog.DiscardHandler)), "", s.socket)
+	servers, err := control.Serve(s.reloader(), "", s.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +138,7 @@ func TestServe(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the control socket is %v: %v", info.Mode(), err)
 	}
-	if _, err := control.Serve(s.Daemon, nil, "", s.socket); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
+	if _, err := control.Serve(s.reloader(), "", s.socket); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
 		t.Errorf("a second daemon on the socket: %v", err)
 	}
 }
@@ -224,24 +228,6 @@ func TestPrintHeld(t *testing.T) {
 	}
 }
 
-// TestReadyTellsOwnerWhy: the metrics port reports which flow is not ready. Only the socket's owner
-// learns the cause.
-func TestReadyTellsOwnerWhy(t *testing.T) {
-	s := startServed(t)
-	if err := s.Daemon.Start(); err == nil { // the interface is in another namespace
-		t.Fatal("a flow runs on an interface that is not there")
-	}
-	public := httptest.NewRecorder()
-	control.PublicHandler(s.Daemon).ServeHTTP(public, httptest.NewRequest("GET", "/readyz", nil))
-	if got := public.Body.String(); public.Code != http.StatusServiceUnavailable || got != "flow cap is failed\n" {
-		t.Errorf("on the network, readyz: %d %q", public.Code, got)
-	}
-	code, body := s.do(t, "GET", "/readyz")
-	if code != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is failed: ") || !strings.Contains(body, s.pair.B.Ifname) {
-		t.Errorf("on the control socket, readyz: %d %q", code, body)
-	}
-}
-
 // TestControl: the control commands stop a flow, and wrong requests are refused.
 func TestControl(t *testing.T) {
 	s := startServed(t)
@@ -276,20 +262,5 @@ func TestStatusWithoutDaemon(t *testing.T) {
 	code := run([]string{"status", "--socket", filepath.Join(t.TempDir(), "none")}, &out, &errs)
 	if code != exitFailed || !strings.Contains(errs.String(), "does it run") {
 		t.Errorf("status ends with %d: %s", code, errs.String())
-	}
-}
-
-// TestIndexPage: the page / of the metrics port lists its other pages. Unknown paths have no page.
-func TestIndexPage(t *testing.T) {
-	s := startServed(t)
-	for path, want := range map[string]int{"/": http.StatusOK, "/nope": http.StatusNotFound, "/status": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {
-		got := httptest.NewRecorder()
-		control.PublicHandler(s.Daemon).ServeHTTP(got, httptest.NewRequest("GET", path, nil))
-		if got.Code != want {
-			t.Errorf("%s: %d, want %d", path, got.Code, want)
-		}
-		if body := got.Body.String(); path == "/" && !strings.Contains(body, `href="/metrics"`) {
-			t.Errorf("/ does not lead to /metrics: %s", body)
-		}
 	}
 }

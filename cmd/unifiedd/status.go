@@ -339,7 +339,7 @@ func printReceives(w io.Writer, f *status.Flow) {
 func printSends(w io.Writer, s *status.Sends) {
 	for i := range s.Peers {
 		p := &s.Peers[i]
-		fmt.Fprintf(w, "  peer\t%s (%s): %s%s; %d messages offered, %d acknowledged, %d waiting, %d on their way; lost: %s\n",
+		fmt.Fprintf(w, "  peer\t%s (%s): %s%s; %d messages offered, %d acknowledged, %d waiting, %d in flight; lost: %s\n",
 			cmp.Or(p.Name, p.Address), p.Address, p.State, because(p.Error), p.Offered, p.Acknowledged, p.Waiting, p.InFlight, nonzero(p.Dropped))
 		fmt.Fprintf(w, "  \tconnected %d times, %d failures; %d messages sent again; room for %d%s\n", p.Connections, p.Failures, p.Resent, p.Credit, by(p.Method))
 	}
@@ -396,7 +396,7 @@ func printNamespace(w io.Writer, h *status.Hosts, n *status.Namespace) {
 		marks += ", read-only"
 	}
 	if n.Leaving {
-		marks += ", leaving: something is under way yet"
+		marks += ", leaving: commands are still in flight"
 	}
 	fmt.Fprintf(w, "  namespace\t%s%d: %s, %d bytes%s; commands: %s; bytes: %s\n", of, n.ID, n.Path, n.Size, marks, nonzero(n.Commands), nonzero(n.Bytes))
 }

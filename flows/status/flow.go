@@ -77,7 +77,7 @@ type Flow struct {
 	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device
 	DiskBytes   uint64            `json:"disk_bytes"`
 	DiskErrors  map[string]uint64 `json:"disk_errors"`     // writes and flushes that failed, by reason
-	Stalls      uint64            `json:"stalls"`          // rounds in which something waited for the sink
+	Stalls      uint64            `json:"stalls"`          // rounds in which something waited for the sink: a disk, peers, or the interface of a replay
 	Refused     uint64            `json:"refused_wakeups"` // wake-ups refused while the interface was down
 	Segments    uint64            `json:"segments"`
 

@@ -94,7 +94,7 @@ func TestLogDamaged(t *testing.T) {
 			t.Fatalf("%s: the log begins at position %d, not %d", c.name, l.First, begin)
 		}
 		r.flowTest("append", "-device", "roce:"+r.A.Ifname, "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512",
-			"-to", r.B.IP.String()+":7471", "-flow", "wal", "-count", fmt.Sprint(count), "-timeout", "2m").Await(t)
+			"-to", r.B.IP.String()+":7471", "-flow", "wal", "-count", fmt.Sprint(count), "-timeout", "2m").Await(t, clientLimit)
 		acknowledged := r.logKiller.log(d).Acknowledged
 		if acknowledged < begin+count-1 {
 			t.Fatalf("%s: position %d is acknowledged", c.name, acknowledged)
@@ -136,7 +136,7 @@ func TestLogFilesMoved(t *testing.T) {
 	d := launch(t, &r.B, r.dir, text)
 	d.Running(t)
 	r.flowTest("append", "-device", "roce:"+r.A.Ifname, "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512",
-		"-to", r.B.IP.String()+":7471", "-flow", "wal", "-count", "3000", "-timeout", "2m").Await(t)
+		"-to", r.B.IP.String()+":7471", "-flow", "wal", "-count", "3000", "-timeout", "2m").Await(t, clientLimit)
 	d.Terminate(t)
 	dir, whole := filepath.Dir(r.log), filepath.Join(r.dir, "whole")
 	if out, err := exec.Command("cp", "-a", dir, whole).CombinedOutput(); err != nil {

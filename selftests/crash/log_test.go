@@ -13,8 +13,9 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// TestKillLog: a log that is killed again and again, while a client appends, has every message once and in
-// order at the end. Each daemon continues after the last position that the one before acknowledged.
+// TestKillLog: the daemon is killed again and again while a client appends to its log. At the end the log
+// has every message once and in order. Each daemon continues after the last position that the one before
+// acknowledged.
 func TestKillLog(t *testing.T) {
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
@@ -31,9 +32,9 @@ func TestKillLog(t *testing.T) {
 		t.Error("no kill came before the client was done")
 	}
 	d := k.launch(hit)
-	k.client.Await(t)
+	k.client.Await(t, clientLimit)
 	d.Terminate(t)
-	k.flowTest("log", "-file", filepath.Join(k.dir, "wal"), "-count", fmt.Sprint(count)).Await(t)
+	k.flowTest("log", "-file", filepath.Join(k.dir, "wal"), "-count", fmt.Sprint(count)).Await(t, clientLimit)
 	t.Logf("%d messages and %d kills, %d acknowledged before the last one", count, hit, k.acknowledged)
 }
 
@@ -44,6 +45,9 @@ const (
 	messagesPerLife = 2000
 	messageRate     = 1000 // a second
 )
+
+// clientLimit is how long a client may take; after the last kill, if the daemon is killed under it.
+const clientLimit = 2 * time.Minute
 
 // logKiller is the state of TestKillLog between two kills.
 type logKiller struct {

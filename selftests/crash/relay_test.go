@@ -90,7 +90,7 @@ func TestKillRelay(t *testing.T) {
 		d = r.relay("abc", to)
 		d.Running(t)
 	}
-	c.Await(t)
+	c.Await(t, clientLimit)
 	if said := c.Out.String(); !strings.Contains(said, `"durability":"durable"`) && !strings.Contains(said, `"durability": "durable"`) {
 		t.Errorf("the client was told otherwise than that messages are durable: %s", said)
 	}
@@ -107,7 +107,7 @@ func TestKillRelay(t *testing.T) {
 	sums := map[[32]byte]bool{}
 	for _, name := range "abc" {
 		file := filepath.Join(r.dir, string(name))
-		r.flowTest("log", "-file", file, "-count", fmt.Sprint(count)).Await(t)
+		r.flowTest("log", "-file", file, "-count", fmt.Sprint(count)).Await(t, clientLimit)
 		raw, err := exec.Command(program, "log", "read", file, "--raw").Output()
 		if err != nil {
 			t.Fatal(err)

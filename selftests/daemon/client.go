@@ -13,7 +13,7 @@ import (
 // Client is one run of unified-flow-test, next to a daemon. It ends with the test.
 type Client struct {
 	*exec.Cmd
-	Out bytes.Buffer // its output; read it after Ended is closed
+	Out bytes.Buffer // its output; read it only once Over reports true
 
 	ended chan struct{}
 	err   error // how it ended, once ended is closed
@@ -28,7 +28,7 @@ func StartClient(t *testing.T, program string, e *testenv.End, args ...string) *
 		t.Fatal(err)
 	}
 	go func() { c.err = c.Cmd.Wait(); close(c.ended) }()
-	t.Cleanup(func() { _ = c.Process.Kill(); <-c.ended })
+	t.Cleanup(func() { c.Kill() })
 	return c
 }
 
@@ -42,15 +42,23 @@ func (c *Client) Over() bool {
 	}
 }
 
-// Await waits for the client to end. It must succeed.
-func (c *Client) Await(t *testing.T) {
+// Await waits until the client has ended. The client must succeed. After limit, longer on a slow
+// machine, Await kills it and fails the test.
+func (c *Client) Await(t *testing.T, limit time.Duration) {
 	t.Helper()
 	select {
 	case <-c.ended:
 		if c.err != nil {
 			t.Errorf("%v: %v\n%s", c.Args, c.err, &c.Out)
 		}
-	case <-time.After(testenv.Within(5 * time.Minute)):
-		t.Fatalf("%s did not end", strings.Join(c.Args, " "))
+	case <-time.After(testenv.Within(limit)):
+		t.Fatalf("%s did not end within %v\n%s", strings.Join(c.Args, " "), testenv.Within(limit), c.Kill())
 	}
+}
+
+// Kill kills the client and returns its output.
+func (c *Client) Kill() string {
+	_ = c.Process.Kill() // an error means that the client has ended
+	<-c.ended
+	return c.Out.String()
 }

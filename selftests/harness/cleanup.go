@@ -31,7 +31,8 @@ func (c *Cleanup) Close() error {
 const MemoryRemedy = "-reserve lets this program reserve huge pages, -pages ordinary does without"
 
 // OpenRegion opens a region that c closes. With reserve it adds missing huge pages, and removes
-// them at the end. remedy completes the error for too little memory.
+// them at the end; a region on ordinary pages needs none. remedy completes the error for too little
+// memory.
 func (c *Cleanup) OpenRegion(config umem.Config, reserve bool, remedy string) (r *umem.Region, err error) {
 	if reserve && config.Pages != umem.Ordinary {
 		if config.Memory, err = umem.Allocate(config); err != nil {

@@ -25,6 +25,9 @@ const (
 	packetRate  = 800
 )
 
+// clientLimit is how long a client may take; after the last reload, if the daemon is reloaded under it.
+const clientLimit = 5 * time.Minute
+
 // TestReloads: reloads by command and by signal, some with mistakes and some that cannot be
 // applied, do not affect other flows. Flows are added, changed and removed. A capture, a feed and a
 // log stay, and lose nothing of steady traffic. A log that changes each time loses nothing either:
@@ -74,7 +77,7 @@ func newRig(t *testing.T, total uint64) *rig {
 	for _, w := range append(slices.Clone(spares), captured, fed) {
 		w.join(t, r.Pair)
 	}
-	r.flowTest("make", "-file", r.file("image"), "-size", "1048576").Await(t)
+	r.flowTest("make", "-file", r.file("image"), "-size", "1048576").Await(t, clientLimit)
 	r.client = r.talk()
 	r.Daemon = daemon.Launch(t, program, &r.B, r.dir, r.text(0, ""))
 	r.Running(t)
@@ -215,7 +218,7 @@ func (r *rig) check() status.Daemon {
 			stays = false // its peer leaves when it has everything, and the flow waits for the peer
 		}
 		if !f.State.Up() || stays && !f.Since.Equal(began) {
-			r.t.Fatalf("flow %s is %s since %v: %s\n%s\n%s", f.Name, f.State, f.Since, f.Error, &r.client.Out, r.Log)
+			r.t.Fatalf("flow %s is %s since %v: %s\n%s\n%s", f.Name, f.State, f.Since, f.Error, r.client.Kill(), r.Log)
 		}
 	}
 	frames := int64(0)
@@ -252,7 +255,7 @@ func (r *rig) finish() {
 	for _, p := range r.packets {
 		<-p.ended
 	}
-	r.client.Await(r.t)
+	r.client.Await(r.t, clientLimit)
 	s := r.Until(r.t, "everything to be durable", func(s *status.Daemon) bool { return s.Flows[0].Durable.Packets >= r.total })
 	for _, f := range s.Flows[:stay] {
 		lost := uint64(0)
@@ -268,7 +271,7 @@ func (r *rig) finish() {
 	}
 	r.Terminate(r.t)
 	all := fmt.Sprint(r.total)
-	r.flowTest("packets", "-file", r.file("capture"), "-count", all).Await(r.t)
-	r.flowTest("log", "-file", r.file("wal"), "-count", all).Await(r.t)
-	r.flowTest("log", "-file", r.file("changing"), "-count", all).Await(r.t)
+	r.flowTest("packets", "-file", r.file("capture"), "-count", all).Await(r.t, clientLimit)
+	r.flowTest("log", "-file", r.file("wal"), "-count", all).Await(r.t, clientLimit)
+	r.flowTest("log", "-file", r.file("changing"), "-count", all).Await(r.t, clientLimit)
 }

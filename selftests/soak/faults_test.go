@@ -206,7 +206,8 @@ func fill(name string) error {
 	return nil
 }
 
-// breakLog makes writes to the log's device fail.
+// breakLog makes writes to the log's device fail. The flow then says that a write or a flush failed:
+// heads of segments, end markers and the manifest go through the page cache, whose errors a flush reports.
 func breakLog(r *rig) {
 	r.limitDevice("4096")
 	r.becomes("wal", status.Failed, r.log, "input/output error", "start the flow again")
@@ -223,7 +224,9 @@ type failed struct {
 	durable uint64 // of those, how many the flow called durable
 }
 
-// breakCapture makes writes to the capture's device fail.
+// breakCapture makes writes to the capture's device fail. The flow then says that a write or a flush
+// failed: a capture has no manifest, but heads of segments and end markers go through the page cache,
+// too.
 func breakCapture(r *rig) {
 	r.limitDevice("4096")
 	r.becomes("capture", status.Failed, r.device, "input/output error", "start the flow again")

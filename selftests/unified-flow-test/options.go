@@ -63,7 +63,7 @@ type command struct {
 
 var commands = []command{
 	{name: "append", does: "send messages to a log or a relay, until all are acknowledged", define: defineAppend, needs: []string{"to"}, work: appendAll},
-	{name: "load", does: "have many clients of a log or a relay keep messages under way for a while", define: defineLoad, needs: []string{"to"}, work: loadAll},
+	{name: "load", does: "have many clients of a log or a relay keep messages in flight for a while", define: defineLoad, needs: []string{"to"}, work: loadAll},
 	{name: "receive", does: "take and verify the messages of a flow", define: defineReceive, needs: []string{"listen"}, work: receiveAll},
 	{name: "read", does: "read blocks of what make made from a flow, at random, and verify them", define: defineRead, needs: []string{"from"}, work: readAll},
 	{name: "log", does: "read a log on disk and verify what append has sent there", define: defineFound, needs: []string{"file"}, work: checkLog, offline: true},
@@ -198,7 +198,7 @@ func defineReceive(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.address, "listen", "", "`host:port` that flows connect to")
 	fs.StringVar(&o.flow, "flow", "", "the `name` flows may ask for")
 	fs.Uint64Var(&o.count, "count", 0, "messages; 0: until interrupted")
-	fs.IntVar(&o.depth, "depth", 64, "messages of each sender that may be under way")
+	fs.IntVar(&o.depth, "depth", 64, "messages of each sender that may be in flight")
 	fs.DurationVar(&o.idle, "idle", 0, "end when nothing has come for so long, since the first message; 0: do not")
 	fs.StringVar(&o.method, "method", "send", "how messages come: `send`, or write, into memory that is granted")
 	fs.BoolVar(&o.packets, "packets", false, "messages are packets that send sent: verify what they carry")

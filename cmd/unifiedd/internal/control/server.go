@@ -24,15 +24,15 @@ import (
 // reaches. Any goroutine may use it.
 type Server struct{ all []*http.Server }
 
-// Serve listens on the control socket, and on a TCP address for metrics unless
-// listen is empty.
-func Serve(d *flows.Daemon, r *Reloader, listen, socket string) (*Server, error) {
+// Serve answers requests about the reloader's daemon. It listens on the control socket, and on a
+// TCP address for metrics unless listen is empty.
+func Serve(r *Reloader, listen, socket string) (*Server, error) {
 	s := &Server{}
 	control, err := listenUnix(socket)
 	if err != nil {
 		return nil, err
 	}
-	s.start(control, controlHandler(d, r), 0) // a profile takes as long as the client asks for
+	s.start(control, controlHandler(r), 0) // a profile takes as long as the client asks for
 	if listen == "" {
 		return s, nil
 	}
@@ -40,7 +40,7 @@ func Serve(d *flows.Daemon, r *Reloader, listen, socket string) (*Server, error)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve metrics: %w (choose another address in metrics.listen)", err), s.Close())
 	}
-	s.start(newLimitedListener(public), PublicHandler(d), 30*time.Second)
+	s.start(newLimitedListener(public), publicHandler(r.Daemon), 30*time.Second)
 	return s, nil
 }
 
@@ -78,9 +78,9 @@ const indexPage = `<!doctype html>
 </ul>
 `
 
-// PublicHandler answers requests that anyone on the network may make: metrics and health. It
+// publicHandler answers requests that anyone on the network may make: metrics and health. It
 // reports the state of a flow, but not the error, which may name files and devices.
-func PublicHandler(d *flows.Daemon) http.Handler { return newMux(d, state) }
+func publicHandler(d *flows.Daemon) http.Handler { return newMux(d, state) }
 
 // newMux returns the pages of both listeners. describe says why a flow is not ready.
 func newMux(d *flows.Daemon, describe func(*status.Flow) string) *http.ServeMux {
@@ -117,7 +117,8 @@ func stateAndError(f *status.Flow) string {
 }
 
 // controlHandler answers the owner of the socket.
-func controlHandler(d *flows.Daemon, r *Reloader) *http.ServeMux {
+func controlHandler(r *Reloader) *http.ServeMux {
+	d := r.Daemon
 	m := newMux(d, stateAndError)
 	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -23,7 +23,8 @@ type File struct {
 	Secret  bool // only the user may read it
 }
 
-// Of returns the files that a configuration names and the daemon only reads.
+// Of returns the files and devices of a configuration that must exist before the daemon starts. The daemon
+// reads all of them, and writes those with Write.
 func Of(c *config.Config) []File {
 	all := []File{
 		{Setting: "tls.certificate", Path: c.TLS.Certificate}, {Setting: "tls.key", Path: c.TLS.Key}, {Setting: "tls.authority", Path: c.TLS.Authority},

@@ -31,7 +31,7 @@ var (
 	descPending  = describe("waiting_packets", "Packets received and not yet on stable storage.", "flow")
 	descDisk     = describe("disk_written_bytes_total", "Bytes written to the disk.", "flow")
 	descErrors   = describe("disk_errors_total", "Writes and flushes that failed, by reason.", "flow", "reason")
-	descStalls   = describe("stalls_total", "Rounds in which the disk's queue was full.", "flow")
+	descStalls   = describe("stalls_total", "Rounds in which something waited for the sink: a disk, peers, or the interface of a replay.", "flow")
 	descSegments = describe("segments_total", "Segments begun.", "flow")
 )
 
