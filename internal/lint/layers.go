@@ -42,6 +42,7 @@ var layers = []layer{
 	{"flows/status", []string{"flows/config", "flows/protocol"}},
 	{"flows/journal", []string{"flows/protocol"}},
 	{"flows/stage", nil},
+	{"flows/group", nil},
 	{"flows/worker", []string{"flows/config", "flows/status"}},
 	{"flows/segment", []string{"flows/config", "flows/status", "flows/journal", "nvme"}},
 	{"flows/layout", []string{"flows/status", "umem"}},
@@ -70,7 +71,7 @@ var layers = []layer{
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
-		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
+		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/group", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
 )
 
 // inTests has the additional parts that the tests of a part may import: the real devices under it.
@@ -88,6 +89,7 @@ var inTests = map[string][]string{
 // onlyIn names third-party modules that only one part may import.
 var onlyIn = map[string]string{
 	"github.com/spf13/cobra": "cmd",
+	"go.etcd.io/raft/v3":     "flows/group",
 }
 
 // testOnly names packages that no program may link. The tree's own are given without the module

@@ -1,0 +1,148 @@
+package group
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3/quorum"
+
+	"github.com/unifiedd/unifiedd/flows/group/election"
+)
+
+// Config says which members count.
+type Config struct {
+	Members   election.Members
+	Witnesses []uint32 // members without records, in any order
+}
+
+// Witness reports whether a member is a witness.
+func (c *Config) Witness(member uint32) bool { return slices.Contains(c.Witnesses, member) }
+
+// Holders returns the members with records, in order.
+func (c *Config) Holders() []uint32 {
+	return slices.DeleteFunc(c.Members.All(), c.Witness)
+}
+
+// voters returns the voters that have records, and whether there is a witness among the voters.
+func (c *Config) voters(of []uint32) (holders []uint32, witness bool) {
+	holders = slices.DeleteFunc(slices.Clone(of), c.Witness)
+	return holders, len(holders) < len(of)
+}
+
+// enough reports whether some members are enough to know every committed record: a majority of the
+// voters, or one voter with records if there is a witness.
+func (c *Config) enough(has func(uint32) bool) bool {
+	for _, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {
+		if len(of) == 0 {
+			continue
+		}
+		holders, witness := c.voters(of)
+		need := len(of)/2 + 1
+		if witness {
+			need = 1
+		}
+		for _, id := range holders {
+			if has(id) {
+				need--
+			}
+		}
+		if need > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// all reports whether every voter with records is among some members.
+func (c *Config) all(has func(uint32) bool) bool {
+	for _, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {
+		for _, id := range of {
+			if !c.Witness(id) && !has(id) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Commits computes on the leader which records are committed. It belongs to the thread that handles
+// the followers' progress. It does not allocate after Configure.
+type Commits struct {
+	first     uint64 // position of the record that began the leader's epoch
+	committed uint64
+	joint     quorum.JointConfig
+	every     []uint32 // with a witness: the voters that must all have a record; nil: a majority is enough
+	safe      progress
+}
+
+// progress is how far each member has the log, as safely as the log promises.
+type progress map[uint64]quorum.Index
+
+// AckedIndex implements quorum.AckedIndexer.
+func (p progress) AckedIndex(voter uint64) (quorum.Index, bool) {
+	at, ok := p[voter]
+	return at, ok
+}
+
+// NewCommits makes the computation for an epoch that began with the record at position first.
+func NewCommits(first, committed uint64, c *Config) *Commits {
+	t := &Commits{first: first, committed: committed, safe: progress{}}
+	t.Configure(c)
+	return t
+}
+
+// Configure changes which members count, and returns the committed position.
+func (t *Commits) Configure(c *Config) uint64 {
+	t.joint, t.every = quorum.JointConfig{}, nil
+	witness := false
+	for i, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {
+		holders, w := c.voters(of)
+		witness = witness || w
+		t.every = append(t.every, holders...)
+		if len(of) > 0 {
+			t.joint[i] = quorum.MajorityConfig{}
+		}
+		for _, id := range of {
+			t.joint[i][uint64(id)] = struct{}{}
+		}
+	}
+	if !witness {
+		t.every = nil
+	}
+	return t.advance()
+}
+
+// Safe says that a member has all records up to a position as safely as the log promises, and returns
+// the committed position.
+func (t *Commits) Safe(member uint32, position uint64) uint64 {
+	t.safe[uint64(member)] = quorum.Index(position)
+	return t.advance()
+}
+
+// Committed returns the committed position.
+func (t *Commits) Committed() uint64 { return t.committed }
+
+// Open reports whether the record that began the epoch is committed: the leader may take records
+// from clients.
+func (t *Commits) Open() bool { return t.committed >= t.first }
+
+// advance moves the committed position. Records of earlier epochs are committed by one of this epoch
+// after them.
+func (t *Commits) advance() uint64 {
+	if held := t.Held(); held >= t.first && held > t.committed {
+		t.committed = held
+	}
+	return t.committed
+}
+
+// Held returns the position up to which enough of the present voters have all records. After a
+// change of the members it may be less than the committed position.
+func (t *Commits) Held() uint64 {
+	if t.every == nil {
+		return uint64(t.joint.CommittedIndex(t.safe))
+	}
+	least := t.safe[uint64(t.every[0])]
+	for _, id := range t.every[1:] {
+		least = min(least, t.safe[uint64(id)])
+	}
+	return uint64(least)
+}

@@ -1,0 +1,184 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/flows/group/election"
+)
+
+// reported handles a report on the leader.
+func (m *Member) reported(one Message) error {
+	config := m.Config()
+	if one.Epoch != m.epoch || m.phase == Following || m.linked[one.From] || !slices.Contains(config.Holders(), one.From) {
+		return nil
+	}
+	if err := one.Log.Table.Check(one.Log.End); err != nil {
+		return fmt.Errorf("the report of member %d: %w", one.From, err)
+	}
+	if before, has := m.reports[one.From]; has && before.Serial > one.Serial {
+		return nil
+	}
+	m.reports[one.From] = one
+	m.evaluate()
+	return nil
+}
+
+// evaluate goes on as far as the reports allow.
+func (m *Member) evaluate() {
+	if !m.node.Leads() || m.ended != m.epoch {
+		return
+	}
+	switch {
+	case m.phase == Leading:
+		m.answer()
+	case m.phase == Sealing:
+		m.choose()
+	}
+}
+
+// choose finds the log that has every committed record, once there are enough reports.
+func (m *Member) choose() {
+	config, own := m.Config(), m.config.Log()
+	sure := func(id uint32) bool {
+		if id == m.config.Self {
+			return !own.Recovering
+		}
+		one, has := m.reports[id]
+		return has && !one.Log.Recovering
+	}
+	known := func(id uint32) bool {
+		_, has := m.reports[id]
+		return has || id == m.config.Self
+	}
+	if m.config.witness() || !config.enough(sure) && !config.all(known) {
+		return
+	}
+	best := Message{From: m.config.Self, Log: own}
+	for _, id := range config.Holders() {
+		if one, has := m.reports[id]; has && best.Log.End.Less(one.Log.End) {
+			best = one
+		}
+	}
+	if best.From == m.config.Self {
+		m.phase, m.todo.Begin = Beginning, m.epoch
+		return
+	}
+	after := Agree(own, best.Log)
+	if after < own.Committed {
+		m.err = fmt.Errorf("%w (up to position %d; the log of member %d, which ends at %v, agrees up to %d)", errDiverged, own.Committed, best.From, best.Log.End, after)
+		return
+	}
+	m.phase, m.from = Fetching, best.From
+	m.todo.Fetch = &Fetch{From: best.From, Epoch: m.epoch, After: after, Until: best.Log.End}
+}
+
+// Fetched says that all records of a Fetch are in the log.
+func (m *Member) Fetched(epoch uint64) {
+	if epoch == m.epoch && m.phase == Fetching {
+		m.phase = Sealing
+		m.evaluate()
+	}
+}
+
+// FetchFailed says that a Fetch has failed. The leader asks that member again.
+func (m *Member) FetchFailed(epoch uint64) {
+	if epoch == m.epoch && m.phase == Fetching {
+		m.phase = Sealing
+		delete(m.reports, m.from)
+	}
+}
+
+// Began says that the record that begins the epoch is in the log. From now on links are accepted.
+func (m *Member) Began(epoch uint64) {
+	if epoch == m.epoch && m.phase == Beginning {
+		m.phase, m.changed = Leading, m.config.Log().End.Position
+		m.evaluate()
+	}
+}
+
+// answer tells the members that reported what they must cut off.
+func (m *Member) answer() {
+	own := m.config.Log()
+	for _, id := range slices.Sorted(maps.Keys(m.reports)) {
+		one := m.reports[id]
+		delete(m.reports, id)
+		m.send(Message{To: id, Kind: KindFollow, Epoch: m.epoch, Serial: one.Serial, After: Agree(own, one.Log), Until: own.End.Position})
+	}
+}
+
+// Link asks whether a follower may get the records after a position. The leader counts nothing of
+// what the follower had on an earlier link.
+func (m *Member) Link(member uint32, epoch, after uint64) error {
+	config := m.Config()
+	switch {
+	case m.phase != Leading || epoch != m.epoch:
+		return fmt.Errorf("member %d wants records of epoch %d, and this member is %v in epoch %d", member, epoch, m.phase, m.epoch)
+	case !slices.Contains(config.Holders(), member) || member == m.config.Self:
+		return fmt.Errorf("member %d is not a follower in this group", member)
+	case after > m.config.Log().End.Position:
+		return fmt.Errorf("member %d wants records after position %d, and the log ends at %v", member, after, m.config.Log().End)
+	}
+	m.linked[member] = true
+	delete(m.reports, member)
+	return nil
+}
+
+// Unlink says that a follower's link has ended.
+func (m *Member) Unlink(member uint32, epoch uint64) {
+	if epoch == m.epoch && m.linked != nil {
+		delete(m.linked, member)
+	}
+}
+
+// Transfer hands over to another member. The caller stops taking records first, and waits until that
+// member has all of them.
+func (m *Member) Transfer(to uint32) { m.node.Transfer(to) }
+
+var errChanging = errors.New("the group is still busy with its last change of members")
+
+// Change begins a change of the members. held is Commits.Held.
+func (m *Member) Change(c election.Change, held uint64) error {
+	if err := m.mayChange(held); err != nil {
+		return err
+	}
+	if m.joint {
+		return errChanging
+	}
+	return m.node.Begin(c)
+}
+
+// EndChange ends a change of the members. Before, the old and the new voters must have all records
+// from before the change. held is Commits.Held.
+func (m *Member) EndChange(held uint64) error {
+	if err := m.mayChange(held); err != nil || !m.joint {
+		return err
+	}
+	return m.node.End()
+}
+
+func (m *Member) mayChange(held uint64) error {
+	switch {
+	case m.phase != Leading:
+		return errors.New("this member is not the group's leader")
+	case held < m.changed:
+		return errChanging
+	}
+	return nil
+}
+
+// reconfigured passes changed members on.
+func (m *Member) reconfigured() {
+	config := m.Config()
+	m.joint = len(config.Members.Outgoing) > 0
+	m.todo.Configure = &config
+	if m.phase == Leading {
+		m.changed = m.config.Log().End.Position
+	}
+}
+
+func equal(a, b election.Members) bool {
+	return slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Outgoing, b.Outgoing) && slices.Equal(a.Learners, b.Learners)
+}
