@@ -100,6 +100,9 @@ func printReport(w io.Writer, r *journal.Report) error {
 		return err
 	}
 	fmt.Fprintf(w, "%d records, %d bytes, from position %d to %d; the next is %d\n", r.Records, r.Bytes, r.First, max(r.Next, 1)-1, r.Next)
+	if r.Group {
+		fmt.Fprintf(w, "the log is a group's: position %d is committed, and later ones may be; only committed records are read\n", r.Committed)
+	}
 	for _, g := range r.Gaps {
 		fmt.Fprintln(w, g)
 	}
@@ -187,6 +190,10 @@ func readLog(ctx context.Context, path string, f logReadFlags, stdout, stderr io
 			continue
 		case err != nil:
 			return err
+		}
+		if rec.Control() {
+			n--
+			continue
 		}
 		if err := printRecord(out, &rec, f.raw); err != nil {
 			return err

@@ -17,6 +17,7 @@ type Log struct {
 	path    string
 	set     set
 	durable uint64 // every record before this position was durable when the log was opened
+	group   bool   // it is a group's: records are part of the log when they are committed
 }
 
 // Open opens a log. PATH is the prefix of the names of its segments (to.file of the flow), a device
@@ -30,7 +31,7 @@ func Open(path string) (*Log, error) {
 	m, _, err := s.manifest()
 	switch {
 	case err == nil:
-		l.set, l.durable = known{s}, m.Next
+		l.set, l.durable, l.group = known{s}, m.Next, m.Flags&FlagGroup != 0
 	case errors.Is(err, errManifest):
 		l.set = known{s}
 	case !errors.Is(err, errNoManifest):
@@ -64,9 +65,22 @@ func (l *Log) Damage() ([]*Damage, error) {
 // Close closes the log. Its Readers must be closed before.
 func (l *Log) Close() error { return l.set.Close() }
 
-// Reader makes a reader that begins at position from; 0 means the oldest record.
+// Reader makes a reader that begins at position from; 0 means the oldest record. In a group's log it
+// returns committed records only.
 func (l *Log) Reader(from uint64) *Reader {
-	return &Reader{set: l.set, next: from, seeking: from > 0, void: never, durableBefore: l.durable, origins: map[uint64]origin{}}
+	r := l.all(from)
+	if l.group {
+		r.committed = 1 // it looks at the manifest before it returns the first record
+	}
+	return r
+}
+
+// Uncommitted is a Reader that also returns records of a group's log that are not committed. They may
+// be cut off later.
+func (l *Log) Uncommitted(from uint64) *Reader { return l.all(from) }
+
+func (l *Log) all(from uint64) *Reader {
+	return &Reader{set: l.set, next: from, seeking: from > 0, void: never, durableBefore: l.durable, origins: map[uint64]origin{}, committed: never}
 }
 
 // files is the segments with a common prefix of their names.

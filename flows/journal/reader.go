@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -34,6 +35,7 @@ type Reader struct {
 	alone         bool          // no flow writes the log
 	verified      verifiedBatch // the batch that was read twice: the first time its writer may have been writing it
 	durableBefore uint64        // records before this position were durable when reading began
+	committed     uint64        // records before this position are committed, as last read; never: all records are returned
 	lost          error         // why records before the next one that is found are certainly lost; nil: they may still come
 }
 
@@ -64,6 +66,9 @@ func (r *Reader) Close() error {
 // read is Next. Without prove it accepts any possible end after a crash as the end of the log,
 // which is cheaper.
 func (r *Reader) read(prove bool) (Record, error) {
+	if ok, err := r.reaches(); !ok {
+		return Record{}, err
+	}
 	rec, err := r.find(prove)
 	if err == io.EOF && prove {
 		if g := r.broken(); g != nil {
@@ -71,6 +76,21 @@ func (r *Reader) read(prove bool) (Record, error) {
 		}
 	}
 	return rec, err
+}
+
+// reaches reports whether the next record is committed. If not, the error is io.EOF.
+func (r *Reader) reaches() (bool, error) {
+	if r.committed > max(r.next, 1) {
+		return true, nil
+	}
+	m, _, err := r.set.manifest()
+	if err != nil {
+		return false, fmt.Errorf("read which records of the group's log are committed: %w", err)
+	}
+	if r.committed = m.Committed + 1; r.committed > max(r.next, 1) {
+		return true, nil
+	}
+	return false, io.EOF
 }
 
 // broken returns a Gap if the log ends before a record that was durable according to its manifest;
@@ -302,6 +322,9 @@ type Record struct {
 	Segment string // the file, or which segment of a ring
 	Offset  int64  // of its block in the segment
 }
+
+// Control reports whether a group has appended the record for itself: see [protocol.Control].
+func (r *Record) Control() bool { return r.Session == 0 }
 
 // packet is a record that is not checked yet.
 type packet struct {

@@ -333,8 +333,8 @@ func (r *Repair) candidates(segment uint64, mark pcapng.Batch, m *Manifest, like
 		}
 		length := int64(mark.Offset)
 		source := Source("", run.Start, run.Number, 0)
-		if said, ok := originIn(raw); ok && said.owned {
-			source = Owned(source, run.Start, run.Number)
+		if said, ok := originIn(raw); ok {
+			source = said.form.of(source, run.Start, run.Number)
 		}
 		for _, s := range like {
 			if s.run.Number == run.Number && s.head.Segment.Align == mark.Align && s.head.Len <= length {
@@ -396,13 +396,13 @@ func (r *Repair) runsOf(segment uint64, m *Manifest, like []sample, raw io.Reade
 func originIn(raw io.ReaderAt) (o origin, ok bool) {
 	b := make([]byte, 64<<10)
 	n, _ := raw.ReadAt(b, 0) // a short read is enough
-	for _, form := range []string{described, owned} {
-		at := bytes.Index(b[:n], []byte(form[:strings.Index(form, "%")]))
+	for f, text := range forms {
+		at := bytes.Index(b[:n], []byte(text[:strings.Index(text, "%")]))
 		if at < 0 {
 			continue
 		}
-		if _, err := fmt.Sscanf(string(b[at:min(n, at+80)]), form, &o.start, &o.run); err == nil && o.start > 0 {
-			o.owned = form == owned
+		if _, err := fmt.Sscanf(string(b[at:min(n, at+80)]), text, &o.start, &o.run); err == nil && o.start > 0 {
+			o.form = form(f)
 			return o, true
 		}
 	}

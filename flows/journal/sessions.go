@@ -41,24 +41,44 @@ func (s *Sessions) Len() int { return len(s.young) + len(s.old) }
 // linkType is the link type of logs, LINKTYPE_USER0.
 const linkType = 147
 
-// described is the description of a run in the head of each of its segments; owned is used if
-// records have owners. A release that does not know owners refuses such a log.
+// form is what the description in the head of each segment says about records.
+type form uint8
+
 const (
-	described = "log from position %d in run %016x"
-	owned     = "log of owners from position %d in run %016x"
+	plain form = iota
+	// owned: records have owners. A release that does not know owners refuses such a log.
+	owned
+	// grouped: records have epochs, and owners if clients have certificates. A release that does not know
+	// groups refuses such a log.
+	grouped
 )
+
+// forms are the descriptions, with the start and the number of a run.
+var forms = [...]string{
+	plain:   "log from position %d in run %016x",
+	owned:   "log of owners from position %d in run %016x",
+	grouped: "log of a group from position %d in run %016x",
+}
+
+// of returns a Source whose description has this form.
+func (f form) of(s pcapng.Interface, start, run uint64) pcapng.Interface {
+	s.Description = fmt.Sprintf(forms[f], start, run)
+	return s
+}
 
 // Source describes a log in the head of a segment: the flow's name, the position of the first
 // record of this run, a random number for the run, and the longest message in bytes, header
 // included.
 func Source(flow string, start, run uint64, longest uint32) pcapng.Interface {
-	return pcapng.Interface{Name: flow, Description: fmt.Sprintf(described, start, run), SnapLen: longest, LinkType: linkType}
+	return plain.of(pcapng.Interface{Name: flow, SnapLen: longest, LinkType: linkType}, start, run)
 }
 
 // Owned is a Source whose records have owners, see [protocol.OwnerOf].
-func Owned(s pcapng.Interface, start, run uint64) pcapng.Interface {
-	s.Description = fmt.Sprintf(owned, start, run)
-	return s
+func Owned(s pcapng.Interface, start, run uint64) pcapng.Interface { return owned.of(s, start, run) }
+
+// Grouped is a Source whose records have epochs and may have owners.
+func Grouped(s pcapng.Interface, start, run uint64) pcapng.Interface {
+	return grouped.of(s, start, run)
 }
 
 // verified is in the heads of runs that checked all payloads on receipt.
@@ -78,7 +98,7 @@ var errNotLog = errors.New("no log of messages")
 type origin struct {
 	start, run uint64
 	verified   bool
-	owned      bool // records have owners
+	form       form
 }
 
 func originOf(head *pcapng.Head) (o origin, err error) {
@@ -95,9 +115,9 @@ func originOf(head *pcapng.Head) (o origin, err error) {
 
 // parse parses a description.
 func (o *origin) parse(description string) bool {
-	for _, form := range []string{described, owned} {
-		if _, err := fmt.Sscanf(description, form, &o.start, &o.run); err == nil && o.start > 0 && fmt.Sprintf(form, o.start, o.run) == description {
-			o.owned = form == owned
+	for f, text := range forms {
+		if _, err := fmt.Sscanf(description, text, &o.start, &o.run); err == nil && o.start > 0 && fmt.Sprintf(text, o.start, o.run) == description {
+			o.form = form(f)
 			return true
 		}
 	}

@@ -7,14 +7,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// TestOwned: the head of a run records whether its records have owners. The parser reads that from
-// an intact head and from a damaged one.
-func TestOwned(t *testing.T) {
-	for _, want := range []origin{{start: 7, run: 0xabc}, {start: 7, run: 0xabc, owned: true}} {
-		s := Source("wal", want.start, want.run, 100)
-		if want.owned {
-			s = Owned(s, want.start, want.run)
-		}
+// TestForms: the head of a run records whether its records have owners or epochs. The parser reads
+// that from an intact head and from a damaged one.
+func TestForms(t *testing.T) {
+	for f := range forms {
+		want := origin{start: 7, run: 0xabc, form: form(f)}
+		s := want.form.of(Source("wal", want.start, want.run, 100), want.start, want.run)
 		var o origin
 		if !o.parse(s.Description) || o != want {
 			t.Errorf("%q is %+v", s.Description, o)

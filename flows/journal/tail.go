@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
@@ -15,6 +16,7 @@ type End struct {
 	Gaps     []*Gap    // durable records of the newest segments that are lost: the first 1000
 	Lost     uint64    // records in all of them
 	Manifest *Manifest // nil: the log has none
+	Epochs   Epochs    // of a group's log
 }
 
 const (
@@ -41,8 +43,7 @@ func Tail(path string) (End, error) {
 	case len(damage) > 0:
 		return end, errors.Join(&DamagedError{path, damage}, l.Close())
 	default:
-		end, err = l.tail(looked)
-		end.Manifest = m
+		end, err = l.tail(m, looked)
 	}
 	if err = errors.Join(err, l.Close()); err != nil {
 		return End{}, fmt.Errorf("find the end of log %s: %w", path, err)
@@ -50,14 +51,17 @@ func Tail(path string) (End, error) {
 	return end, nil
 }
 
-func (l *Log) tail(least int64) (End, error) {
-	r := l.Reader(0)
+func (l *Log) tail(m *Manifest, least int64) (End, error) {
+	r := l.all(0)
 	r.alone = true
 	err := r.beginLate(least)
 	if err == io.EOF {
 		err = nil // there is no segment; according to the manifest there may have been records
 	}
-	end := End{}
+	end := End{Manifest: m}
+	if m != nil {
+		end.Epochs.Table = slices.Clone(m.Epochs)
+	}
 	for err == nil {
 		err = r.follow(&end)
 	}
@@ -65,6 +69,7 @@ func (l *Log) tail(least int64) (End, error) {
 		err = nil
 	}
 	end.Next = max(r.next, 1)
+	end.Epochs.end(end.Next)
 	return end, errors.Join(err, r.Close())
 }
 
@@ -81,7 +86,10 @@ func (r *Reader) follow(end *End) error {
 		return nil
 	}
 	if err == nil {
-		end.Sessions.Note(rec.Session, Mark{rec.Sequence, rec.Owner})
+		end.Epochs.add(&rec)
+		if !rec.Control() {
+			end.Sessions.Note(rec.Session, Mark{rec.Sequence, rec.Owner})
+		}
 	}
 	return err
 }

@@ -40,6 +40,9 @@ type Report struct {
 	Damage   []*Damage // what the manifest names and does not exist, and heads that cannot be read
 	Manifest bool      // there is a manifest with an intact copy
 	Copies   int       // damaged copies of the manifest, which the next start repairs
+
+	Group     bool   // the log is a group's
+	Committed uint64 // then: the last position that is certainly committed
 }
 
 // Intact reports whether everything between the first record and the last exists, and all that the
@@ -54,8 +57,9 @@ func Verify(path string) (Report, error) {
 		return Report{}, err
 	}
 	r := Report{}
-	if _, r.Copies, err = l.set.manifest(); err == nil {
-		r.Manifest = true
+	var m Manifest
+	if m, r.Copies, err = l.set.manifest(); err == nil {
+		r.Manifest, r.Group, r.Committed = true, m.Flags&FlagGroup != 0, m.Committed
 	} else {
 		r.Copies = 0
 	}
@@ -74,7 +78,7 @@ func Verify(path string) (Report, error) {
 
 // walk reads the log from its beginning to its end.
 func (l *Log) walk(report *Report) (err error) {
-	r := l.Reader(0)
+	r := l.all(0)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for {
 		rec, err := r.Next()

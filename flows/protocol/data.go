@@ -20,12 +20,15 @@ import (
 //	    44      4  CRC-32C of the payload
 //	    48      8  origin: the session from which a relay has the message; 0 none. A log has it as session, with that sequence,
 //	              and here the owner of the session in which the message came: see [OwnerOf]
-//	    56      4  0
+//	    56      4  0; in a group's log the epoch of the leader that appended the record
 //	    60      4  CRC-32C of bytes 0 to 59
+//
+// In a group's log, a record with session 0 is a [Control] record.
 type Data struct {
 	Sequence, Session, Position, Stamp uint64
 	Origin                             Origin
 	Owner                              uint64 // of a record in a log: see OwnerOf
+	Epoch                              uint32 // of a record in a group's log
 	Length, Checksum                   uint32
 }
 
@@ -38,7 +41,7 @@ const (
 	dataSession  = 16
 	dataPosition = 24
 	dataOrigin   = 48
-	dataFree     = 56
+	dataEpoch    = 56
 )
 
 // PutData writes the header of a message into the first HeaderLen bytes of dst. dst must be long
@@ -71,7 +74,21 @@ func ParseData(message []byte) (Data, Reason) {
 // ParseDataHeader parses the header of a message whose payload is elsewhere, or has not arrived
 // yet.
 func ParseDataHeader(header []byte) (Data, Reason) {
-	if r := check(header, KindData, dataFree); r != None {
+	d, r := parseData(header, dataEpoch)
+	switch {
+	case r != None:
+		return d, r
+	case d.Sequence == 0 || d.Origin.Session != 0 && d.Origin.Sequence == 0:
+		return d, BadSequence
+	case d.Session == 0:
+		return d, BadSession
+	}
+	return d, None
+}
+
+// parseData parses a header whose bytes from offset free on must be 0.
+func parseData(header []byte, free int) (Data, Reason) {
+	if r := check(header, KindData, free); r != None {
 		return Data{}, r
 	}
 	d := Data{
@@ -81,35 +98,44 @@ func ParseDataHeader(header []byte) (Data, Reason) {
 	if session := be.Uint64(header[dataOrigin:]); session != 0 {
 		d.Origin, d.Position = Origin{session, d.Position}, 0
 	}
-	switch {
-	case d.Sequence == 0 || d.Origin.Session != 0 && d.Origin.Sequence == 0:
-		return d, BadSequence
-	case d.Session == 0:
-		return d, BadSession
-	}
 	return d, None
 }
 
 // SetRecord turns the header of a message into the header of a record in a log. It sets the
-// position and the owner, and updates the checksum. A message of a relay gets the session and the
-// sequence of its origin.
-func SetRecord(header []byte, position, owner uint64) {
+// position, the owner and the epoch, which is 0 in a log that belongs to no group, and updates the
+// checksum. A message of a relay gets the session and the sequence of its origin.
+func SetRecord(header []byte, position, owner uint64, epoch uint32) {
 	if o := OriginOf(header); o.Session != 0 {
 		be.PutUint64(header[dataSequence:], o.Sequence)
 		be.PutUint64(header[dataSession:], o.Session)
 	}
 	be.PutUint64(header[dataPosition:], position)
 	be.PutUint64(header[dataOrigin:], owner)
+	be.PutUint32(header[dataEpoch:], epoch)
 	seal(header)
 }
 
-// ParseRecord is ParseData for a record in a log, which has an owner in the place of an origin.
+// ParseRecord is ParseData for a record in a log, which has an owner in the place of an origin, and in
+// a group's log an epoch.
 func ParseRecord(message []byte) (Data, Reason) {
-	d, r := ParseData(message)
+	d, r := parseData(message, sumAt)
+	if r != None {
+		return d, r
+	}
+	d.Epoch = be.Uint32(message[dataEpoch:])
 	if d.Origin.Session != 0 {
 		d.Owner, d.Position, d.Origin = d.Origin.Session, d.Origin.Sequence, Origin{}
 	}
-	return d, r
+	control := d.Epoch != 0 && d.Session == 0
+	switch {
+	case uint64(len(message)) != HeaderLen+uint64(d.Length):
+		return d, BadLength
+	case control != (d.Sequence == 0) || control && d.Owner != 0:
+		return d, BadSequence
+	case d.Session == 0 && !control:
+		return d, BadSession
+	}
+	return d, None
 }
 
 // OwnerOf returns the number that identifies the name of a certificate in a log: the first 8 bytes

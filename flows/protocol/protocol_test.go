@@ -220,7 +220,7 @@ func TestRoundTrips(t *testing.T) {
 		d := Data{Sequence: number.Draw(t, "sequence"), Session: number.Draw(t, "session"), Stamp: number.Draw(t, "stamp"), Length: uint32(len(payload)), Checksum: Checksum(payload)}
 		message := append(header(func(b []byte) { PutData(b, &d) }), payload...)
 		d.Position = number.Draw(t, "position")
-		SetRecord(message, d.Position, 0)
+		SetRecord(message, d.Position, 0, 0)
 		same(t, d, message, ParseData)
 		same(t, d, message[:HeaderLen], ParseDataHeader)
 		cut := rapid.IntRange(0, len(payload)).Draw(t, "cut")
@@ -260,7 +260,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	var r Reason
 	n := testing.AllocsPerRun(100, func() {
 		PutData(b, &Data{Sequence: 1, Session: 1, Checksum: ChecksumMore(Checksum(payload), payload)})
-		SetRecord(b, 3, 0)
+		SetRecord(b, 3, 0, 0)
 		_, r = ParseData(b)
 		PutProgress(b, &Progress{Session: 1})
 		_, r = ParseProgress(b)
@@ -323,12 +323,71 @@ func TestOrigin(t *testing.T) {
 	if d, why := ParseData(header); d != want || why != None || OriginOf(header) != want.Origin || FirstOrigin(header) != want.Origin {
 		t.Errorf("%+v, %v", d, why)
 	}
-	SetRecord(header, 5, 0)
+	SetRecord(header, 5, 0, 0)
 	if d, why := ParseData(header); d != (Data{Sequence: 9, Session: 7, Position: 5}) || why != None || FirstOrigin(header) != want.Origin {
 		t.Errorf("with a position: %+v, %v", d, why)
 	}
 	PutData(header, &Data{Sequence: 3, Session: 4, Origin: Origin{Session: 7}})
 	if _, why := ParseData(header); why != BadSequence {
 		t.Errorf("without a sequence: %v", why)
+	}
+}
+
+// TestControl: a group's control record is what was put, and everything else is refused.
+func TestControl(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := Control{
+			Leader: rapid.Uint32().Draw(t, "leader"), Epoch: uint64(rapid.Uint32Min(1).Draw(t, "epoch")),
+			Members: rapid.SliceOfN(rapid.Uint32(), 1, MaxMembers).Draw(t, "members"),
+		}
+		b := make([]byte, MaxControlLen)
+		b = b[:PutControl(b, &want, 7, 9)]
+		d, why := ParseRecord(b)
+		if wantData := (Data{Position: 7, Stamp: 9, Epoch: uint32(want.Epoch), Length: d.Length, Checksum: Checksum(b[HeaderLen:])}); why != None || d != wantData {
+			t.Fatalf("%+v, %v", d, why)
+		}
+		got, why := ParseControl(b[HeaderLen:])
+		if diff := cmp.Diff(want, got); diff != "" || why != None {
+			t.Fatalf("%v\n%s", why, diff)
+		}
+		if _, why := ParseData(b); why == None {
+			t.Fatal("a client may send it")
+		}
+		for n := range b[HeaderLen:] {
+			if _, why := ParseControl(b[HeaderLen : HeaderLen+n]); why == None {
+				t.Fatalf("%d bytes of it are taken", n)
+			}
+		}
+	})
+}
+
+// TestRecordOfGroup: a record in a group's log has an epoch; a message of a client must not have one.
+func TestRecordOfGroup(t *testing.T) {
+	b := make([]byte, HeaderLen)
+	PutData(b, &Data{Sequence: 3, Session: 4})
+	SetRecord(b, 5, 8, 6)
+	if d, why := ParseRecord(b); d != (Data{Sequence: 3, Session: 4, Position: 5, Owner: 8, Epoch: 6}) || why != None {
+		t.Errorf("%+v, %v", d, why)
+	}
+	if _, why := ParseData(b); why != BadReserved {
+		t.Errorf("a message with an epoch: %v", why)
+	}
+	for _, c := range []struct {
+		d            Data
+		owner, epoch uint64
+		want         Reason
+	}{
+		{Data{Session: 4}, 0, 6, BadSequence},
+		{Data{Sequence: 1}, 0, 0, BadSession},
+		{Data{Sequence: 1}, 0, 6, BadSequence},
+		{Data{}, 0, 0, BadSequence},
+		{Data{}, 0, 6, None},
+		{Data{}, 1, 6, BadSequence},
+	} {
+		PutData(b, &c.d)
+		SetRecord(b, 5, c.owner, uint32(c.epoch))
+		if _, why := ParseRecord(b); why != c.want {
+			t.Errorf("%+v of owner %d and epoch %d: %v, want %v", c.d, c.owner, c.epoch, why, c.want)
+		}
 	}
 }

@@ -84,7 +84,7 @@ func (a *acknowledger) number(messages []umem.Frame, now time.Time) {
 			if a.owners != nil {
 				owner = a.owners(side.Queue)
 			}
-			protocol.SetRecord(header, a.before+a.received, owner)
+			protocol.SetRecord(header, a.before+a.received, owner, 0)
 		}
 		side.Stamp, side.Clock = uint64(received), umem.SystemClock
 	}

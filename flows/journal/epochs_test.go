@@ -1,0 +1,79 @@
+package journal
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+// TestEpochs: the epochs of a log are those of its records. The manifest gives what was not read, and
+// what it says of records that do not exist is ignored.
+func TestEpochs(t *testing.T) {
+	control := func(epoch uint32, at uint64) Record { return Record{Data: protocol.Data{Epoch: epoch, Position: at}} }
+	record := func(epoch uint32, at uint64) Record {
+		return Record{Data: protocol.Data{Epoch: epoch, Position: at, Session: 1}}
+	}
+	for _, c := range []struct {
+		name     string
+		manifest []Epoch
+		records  []Record
+		want     []Epoch
+		last     uint64
+	}{
+		{"no group", nil, []Record{record(0, 1), record(0, 2)}, nil, 0},
+		{"a plain log that became a group's", nil, []Record{record(0, 1), control(3, 2), record(3, 3)}, []Epoch{{3, 2}}, 3},
+		{"all was read", []Epoch{{1, 1}}, []Record{control(1, 1), record(1, 2), control(4, 3)}, []Epoch{{1, 1}, {4, 3}}, 4},
+		{"reading began in an epoch", []Epoch{{1, 1}, {2, 5}}, []Record{record(2, 8), record(2, 9), control(3, 10)}, []Epoch{{1, 1}, {2, 5}, {3, 10}}, 3},
+		{"reading began in an epoch that the manifest lacks", []Epoch{{1, 1}}, []Record{record(2, 8), control(3, 9)}, []Epoch{{2, 8}, {3, 9}}, 3},
+		{"a lost record began the epoch", []Epoch{{1, 1}}, []Record{record(1, 7), record(2, 9), record(2, 10)}, []Epoch{{2, 9}}, 2},
+		{"the manifest has epochs that were cut off", []Epoch{{1, 1}, {2, 5}, {3, 9}}, []Record{record(1, 3), record(1, 4)}, []Epoch{{1, 1}}, 1},
+		{"and another followed", []Epoch{{1, 1}, {2, 5}}, []Record{record(1, 3), record(1, 4), control(4, 5)}, []Epoch{{1, 1}, {4, 5}}, 4},
+		{"the segments were removed", []Epoch{{1, 1}, {2, 5}}, nil, []Epoch{{1, 1}, {2, 5}}, 2},
+	} {
+		e := Epochs{Table: slices.Clone(c.manifest)}
+		next := uint64(100)
+		for i := range c.records {
+			e.add(&c.records[i])
+			next = c.records[i].Position + 1
+		}
+		e.end(next)
+		if !slices.Equal(e.Table, c.want) || e.Last != c.last {
+			t.Errorf("%s: %v, the last is %d; want %v, %d", c.name, e.Table, e.Last, c.want, c.last)
+		}
+	}
+}
+
+// TestCommitted: a reader of a group's log returns committed records only, and goes on when more are
+// committed.
+func TestCommitted(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "wal")
+	r := newRun(2, 1)
+	m := r.file(t)
+	r.batch(m, 5, 0)
+	m.write(t, segmentPath(path, 1))
+	k := kept(t, dir, Manifest{Flags: FlagGroup, Oldest: 1, Newest: 1, Next: 1, Reserved: 1000, Committed: 3})
+	l, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	from := l.Reader(0)
+	defer from.Close()
+	if got := readOn(t, from); len(got.positions) != 3 || got.gaps != nil {
+		t.Errorf("3 of 5 records are committed, and it returns %v %v", got.positions, got.gaps)
+	}
+	if err := k.Update(false, func(m *Manifest) { m.Committed = 5 }); err != nil {
+		t.Fatal(err)
+	}
+	if got := readOn(t, from); len(got.positions) != 2 || got.gaps != nil {
+		t.Errorf("2 more are committed, and it returns %v %v", got.positions, got.gaps)
+	}
+	every := l.Uncommitted(4)
+	defer every.Close()
+	if got := readOn(t, every); len(got.positions) != 2 {
+		t.Errorf("of all records from 4 on it returns %v", got.positions)
+	}
+}
