@@ -186,7 +186,11 @@ func (m *Member) elect(one Message) error {
 	case one.Election.GetType() == raftpb.MsgPreVote && !m.allows(one):
 		return nil
 	}
-	return m.node.Step(one.Election)
+	err := m.node.Step(one.Election)
+	if errors.Is(err, election.ErrBroken) {
+		m.err = err
+	}
+	return err
 }
 
 // maxPassed is how many pre-votes of a candidate a member drops in an epoch in favor of another.

@@ -72,10 +72,18 @@ func (n *Node) Tick() {
 	}
 }
 
+// ErrBroken means that a message of another member has contradicted what a majority had decided.
+// Raft's state is not certain any more: the node must not be used again.
+var ErrBroken = errors.New("a message contradicts what the group has decided: the member that sent it is faulty, or its state is of another group")
+
 // Step handles a message from another member.
-func (n *Node) Step(m *Message) error {
-	err := n.raw.Step(m)
-	if errors.Is(err, raft.ErrStepPeerNotFound) { // it was removed
+func (n *Node) Step(m *Message) (err error) {
+	defer func() {
+		if why := recover(); why != nil { // raft panics in that case
+			err = fmt.Errorf("%w (member %d, %v: %v)", ErrBroken, m.GetFrom(), m.GetType(), why)
+		}
+	}()
+	if err = n.raw.Step(m); errors.Is(err, raft.ErrStepPeerNotFound) { // it was removed
 		return nil
 	}
 	return err

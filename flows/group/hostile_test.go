@@ -1,0 +1,111 @@
+package group
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/unifiedd/unifiedd/flows/group/election"
+)
+
+// follower returns member 1 of a group of three, after it has heard the leader 2 of epoch 5.
+func follower(t testing.TB) *Member {
+	m, err := NewMember(MemberConfig{Self: 1, State: election.First([]uint32{1, 2, 3}), Log: func() Log { return Log{} }, Serial: 1 << 32, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := &election.Message{Type: raftpb.MsgApp.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(5)), LogTerm: new(uint64(1)), Index: new(uint64(1)), Commit: new(uint64(2)),
+		Entries: []*raftpb.Entry{{Term: new(uint64(5)), Index: new(uint64(2))}}}
+	if err := m.Step(Message{From: 2, To: 1, Kind: KindElection, Election: app}); err != nil {
+		t.Fatal(err)
+	}
+	handle(m)
+	return m
+}
+
+// handle handles everything that a member asks for, and returns its messages.
+func handle(m *Member) (sent []Message) {
+	for m.Err() == nil {
+		r, ok := m.Ready()
+		if !ok {
+			break
+		}
+		sent = append(sent, r.Messages...)
+		m.Advance(r)
+	}
+	return sent
+}
+
+// TestForged: messages of other epochs, of members that do not lead, and answers to reports that were
+// not asked for change nothing.
+func TestForged(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		one  Message
+	}{
+		{"a seal of an earlier epoch", Message{From: 2, Kind: KindSeal, Epoch: 4}},
+		{"a seal of a later epoch", Message{From: 2, Kind: KindSeal, Epoch: 6}},
+		{"a seal of a member that does not lead", Message{From: 3, Kind: KindSeal, Epoch: 5}},
+		{"an answer to no report", Message{From: 2, Kind: KindFollow, Epoch: 5, Serial: 7}},
+		{"a report to a follower", Message{From: 3, Kind: KindReport, Epoch: 5, Log: Log{End: Place{9, 9}, Table: Table{{9, 1}}}}},
+	} {
+		m := follower(t)
+		if err := m.Step(c.one); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if r, ok := m.Ready(); ok {
+			t.Errorf("%s: it asks for %+v", c.name, r)
+		}
+	}
+	m := follower(t)
+	if err := m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}); err != nil {
+		t.Fatal(err)
+	}
+	sent := handle(m)
+	if len(sent) != 1 || sent[0].Kind != KindReport || sent[0].To != 2 {
+		t.Fatalf("a seal of the leader is answered with %+v", sent)
+	}
+	if err := m.Step(Message{From: 2, Kind: KindFollow, Epoch: 5, Serial: sent[0].Serial, After: 3}); err == nil {
+		t.Error("records behind the end of the log are taken")
+	}
+}
+
+// TestContradiction: a message that contradicts what is decided stops the member with an error, not
+// the process.
+func TestContradiction(t *testing.T) {
+	m := follower(t)
+	err := m.Step(Message{From: 2, To: 1, Kind: KindElection, Election: &election.Message{
+		Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(5)), Commit: new(uint64(100)),
+	}})
+	if !errors.Is(err, election.ErrBroken) || m.Err() == nil {
+		t.Errorf("%v, %v", err, m.Err())
+	}
+}
+
+// FuzzMember: a member may get any message. It never panics, and asks for nothing that removes
+// committed records.
+func FuzzMember(f *testing.F) {
+	vote, err := proto.Marshal(&election.Message{Type: raftpb.MsgVote.Enum(), Term: new(uint64(7))})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(uint8(KindElection), uint64(0), uint64(0), uint64(0), vote)
+	f.Add(uint8(KindSeal), uint64(5), uint64(0), uint64(0), []byte{})
+	f.Add(uint8(KindFollow), uint64(5), uint64(1<<32), uint64(0), []byte{})
+	f.Fuzz(func(t *testing.T, kind uint8, epoch, serial, after uint64, raw []byte) {
+		m := follower(t)
+		one := Message{From: 2, To: 1, Kind: Kind(kind), Epoch: epoch, Serial: serial, After: after, Log: Log{End: Place{epoch, after}, Table: Table{{epoch, serial}}}}
+		if e := (&election.Message{}); proto.Unmarshal(raw, e) == nil {
+			e.From, e.To = new(uint64(2)), new(uint64(1))
+			one.Election = e
+		}
+		_ = m.Step(Message{From: 2, Kind: KindSeal, Epoch: 5})
+		handle(m)
+		if m.Step(one) == nil {
+			handle(m)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package transport
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/testing/protocmp"
+	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/flows/group/election"
+)
+
+func drawMessage(t *rapid.T) group.Message {
+	number := rapid.Uint64()
+	m := group.Message{Kind: group.Kind(rapid.IntRange(int(group.KindElection), int(group.KindFollow)).Draw(t, "kind")), Epoch: number.Draw(t, "epoch")}
+	place := func() group.Place {
+		return group.Place{Epoch: number.Draw(t, "epoch"), Position: number.Draw(t, "position")}
+	}
+	switch m.Kind {
+	case group.KindElection:
+		m.End = place()
+		m.Election = &election.Message{Type: raftpb.MsgApp.Enum(), Term: new(rapid.Uint64Min(1).Draw(t, "term")), Index: new(number.Draw(t, "index")),
+			Entries: []*raftpb.Entry{{Data: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "data")}}}
+	case group.KindReport:
+		m.Serial, m.Log = number.Draw(t, "serial"), group.Log{End: place(), Committed: number.Draw(t, "committed"), Recovering: rapid.Bool().Draw(t, "recovering")}
+		for range rapid.IntRange(0, 64).Draw(t, "spans") {
+			m.Log.Table = append(m.Log.Table, group.Span{Epoch: number.Draw(t, "span"), First: number.Draw(t, "first")})
+		}
+	case group.KindFollow:
+		m.Serial, m.After, m.Until = number.Draw(t, "serial"), number.Draw(t, "after"), number.Draw(t, "until")
+	}
+	return m
+}
+
+// TestCodec: what is sent is received, a part of it is refused, and so is a frame with a changed bit.
+func TestCodec(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawMessage(t)
+		b, err := appendMessage(make([]byte, frameHeader), &want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = frame(b)
+		body, err := readFrame(bytes.NewReader(b), nil, MaxFrame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parseMessage(body)
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || err != nil {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+		if want.Kind != group.KindElection && want.Kind != group.KindReport { // shorter ones of these may be possible messages
+			if _, err := parseMessage(body[:rapid.IntRange(0, len(body)-1).Draw(t, "cut")]); err == nil {
+				t.Fatal("a part of a message is taken")
+			}
+		}
+		bit := rapid.IntRange(32, 8*len(b)-1).Draw(t, "bit")
+		b[bit/8] ^= 1 << (bit % 8)
+		if _, err := readFrame(bytes.NewReader(b), nil, MaxFrame); err == nil {
+			t.Fatalf("a frame with a changed bit %d is taken", bit)
+		}
+	})
+}
+
+// FuzzFrames: bytes from a peer may be anything. What is taken is the same when it is sent on.
+func FuzzFrames(f *testing.F) {
+	h := hello{1, 2, "orders"}
+	f.Add(h.append(nil))
+	for _, m := range []group.Message{
+		{Kind: group.KindSeal, Epoch: 3},
+		{Kind: group.KindReport, Epoch: 3, Serial: 4, Log: group.Log{End: group.Place{Epoch: 2, Position: 7}, Table: group.Table{{Epoch: 2, First: 1}}}},
+		{Kind: group.KindFollow, Epoch: 3, Serial: 4, After: 5, Until: 6},
+		{Kind: group.KindElection, Election: &election.Message{Type: raftpb.MsgVote.Enum(), Term: new(uint64(3))}},
+	} {
+		b, err := appendMessage(nil, &m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if h, err := parseHello(b); err == nil && !bytes.Equal(h.append(nil), b) {
+			t.Errorf("the hello %+v is sent as %x", h, h.append(nil))
+		}
+		m, err := parseMessage(b)
+		if err != nil {
+			return
+		}
+		again, err := appendMessage(nil, &m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		twice, err := parseMessage(again)
+		if diff := cmp.Diff(m, twice, protocmp.Transform()); diff != "" || err != nil {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}

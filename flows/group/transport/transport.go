@@ -1,0 +1,454 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/group"
+)
+
+// Peer is another member.
+type Peer struct {
+	Number  uint32
+	Address string // of its transport
+	Name    string // that its certificate must have; empty without TLS
+}
+
+// Config configures a Transport.
+type Config struct {
+	Group  string // name of the group: at most 63 bytes
+	Self   uint32
+	Listen string
+	// TLS returns the present TLS settings: certificates of both sides. nil: no TLS.
+	TLS func() *tls.Config
+	// NameOf returns the name in a certificate. It must be set with TLS.
+	NameOf func(*x509.Certificate) string
+	// Received is called for each message, on a goroutine of its sender's connection. The message belongs
+	// to the callee.
+	Received func(group.Message)
+	// Lost is called when a connection that a member dialed has ended: its process may have died. May be
+	// nil.
+	Lost func(member uint32)
+	Log  *slog.Logger
+}
+
+const (
+	// queueLength is how many messages wait for a connection.
+	queueLength = 256
+	// helloTime is how long connecting may take, hello included.
+	helloTime = 3 * time.Second
+	// firstWait and lastWait are the times between attempts to connect.
+	firstWait, lastWait = 5 * time.Millisecond, 500 * time.Millisecond
+	// sendTime is how long a peer may not take a message before it is disconnected.
+	sendTime = 5 * time.Second
+	// maxAccepted is how many connections of others there are at a time, those without a hello included.
+	maxAccepted = 64
+)
+
+// Transport is one member's connections. Any goroutine may call its methods.
+type Transport struct {
+	config   Config
+	listener net.Listener
+	ctx      context.Context
+	cancel   context.CancelFunc
+	all      sync.WaitGroup
+	accepted atomic.Int32
+
+	mu    sync.Mutex
+	peers map[uint32]*peer
+	conns map[net.Conn]uint32 // that others dialed; 0: no hello yet
+
+	stats struct{ sent, dropped, received, refused atomic.Uint64 }
+}
+
+// peer is another member, as this one sends to it.
+type peer struct {
+	Peer
+	queue  chan []byte
+	cancel context.CancelFunc
+	up     atomic.Bool
+	why    atomic.Pointer[string] // why there is no connection
+}
+
+// Open listens, and begins to dial the peers. The caller closes the Transport.
+func Open(c Config, peers []Peer) (*Transport, error) {
+	if len(c.Group) > maxName {
+		return nil, fmt.Errorf("the group's name %q is longer than %d bytes", c.Group, maxName)
+	}
+	t := &Transport{config: c, peers: map[uint32]*peer{}, conns: map[net.Conn]uint32{}}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	var err error
+	if t.listener, err = (&net.ListenConfig{}).Listen(t.ctx, "tcp", c.Listen); err != nil {
+		t.cancel()
+		return nil, fmt.Errorf("listen for the members of group %s: %w", c.Group, err)
+	}
+	t.all.Go(t.accept)
+	t.SetPeers(peers)
+	return t, nil
+}
+
+// Addr returns where the transport listens.
+func (t *Transport) Addr() net.Addr { return t.listener.Addr() }
+
+// Close ends all connections.
+func (t *Transport) Close() error {
+	t.cancel()
+	err := t.listener.Close()
+	t.Reconnect()
+	t.all.Wait()
+	return err
+}
+
+// Reconnect ends all connections. Members dial again, with the present TLS settings.
+func (t *Transport) Reconnect() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.conns {
+		_ = c.Close() // its reader reports the end
+	}
+	for _, p := range t.peers {
+		p.cancel()
+		t.start(p.Peer)
+	}
+}
+
+// SetPeers changes the other members. Connections to members that do not change stay.
+func (t *Transport) SetPeers(peers []Peer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	keep := map[uint32]bool{}
+	for _, p := range peers {
+		if p.Number == t.config.Self {
+			continue
+		}
+		keep[p.Number] = true
+		if old := t.peers[p.Number]; old != nil {
+			if old.Peer == p {
+				continue
+			}
+			old.cancel()
+		}
+		t.start(p)
+	}
+	for number, p := range t.peers {
+		if !keep[number] {
+			p.cancel()
+			delete(t.peers, number)
+		}
+	}
+	for c, number := range t.conns {
+		if number != 0 && !keep[number] {
+			_ = c.Close() // its reader reports the end
+		}
+	}
+}
+
+// start begins to dial a peer. t.mu is held.
+func (t *Transport) start(p Peer) {
+	if t.ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	one := &peer{Peer: p, queue: make(chan []byte, queueLength), cancel: cancel}
+	t.peers[p.Number] = one
+	t.all.Go(func() { t.dial(ctx, one) })
+}
+
+// Send sends a message to the member One.To. It never blocks: a message that has no room is dropped.
+func (t *Transport) Send(m *group.Message) {
+	t.mu.Lock()
+	p := t.peers[m.To]
+	t.mu.Unlock()
+	if p == nil || !p.up.Load() {
+		t.stats.dropped.Add(1)
+		return
+	}
+	b, err := appendMessage(make([]byte, frameHeader, 256), m)
+	if err != nil || len(b) > MaxFrame+frameHeader {
+		t.stats.dropped.Add(1)
+		t.config.Log.Error("a message to a member of the group cannot be sent", "member", m.To, "bytes", len(b), "err", err)
+		return
+	}
+	select {
+	case p.queue <- frame(b):
+	default:
+		t.stats.dropped.Add(1)
+	}
+}
+
+// dial keeps a connection to a peer until ctx ends.
+func (t *Transport) dial(ctx context.Context, p *peer) {
+	wait := firstWait
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := t.connection(ctx, p)
+		p.up.Store(false)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lastWait {
+			wait = firstWait
+		}
+		t.explain(p, err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// explain logs why there is no connection to a peer, each reason once.
+func (t *Transport) explain(p *peer, err error) {
+	text := err.Error()
+	if before := p.why.Swap(&text); before == nil || *before != text {
+		t.config.Log.Warn("no connection to a member of the group: trying again", "member", p.Number, "address", p.Address, "err", err)
+	}
+}
+
+// connection connects to a peer and sends messages until the connection ends.
+func (t *Transport) connection(ctx context.Context, p *peer) error {
+	hurry, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(hurry, "tcp", p.Address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	_ = conn.SetDeadline(time.Now().Add(helloTime)) // fails only if it is closed
+	if conn, err = t.secure(hurry, conn, p); err != nil {
+		return err
+	}
+	if err := t.greet(conn, p.Number); err != nil {
+		return err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	ended := make(chan error, 1)
+	t.all.Go(func() { ended <- silence(conn) })
+	p.why.Store(nil)
+	p.up.Store(true)
+	t.config.Log.Info("connected to a member of the group", "member", p.Number, "address", p.Address)
+	for {
+		select {
+		case b := <-p.queue:
+			_ = conn.SetWriteDeadline(time.Now().Add(sendTime))
+			if _, err := conn.Write(b); err != nil {
+				return err
+			}
+			t.stats.sent.Add(1)
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// silence waits until a peer closes the connection. A peer sends nothing over a connection that it
+// did not dial.
+func silence(conn net.Conn) error {
+	var one [1]byte
+	if _, err := conn.Read(one[:]); err != nil {
+		return err
+	}
+	return errors.New("the member talks over a connection that it did not dial")
+}
+
+// secure makes a dialed connection a TLS one.
+func (t *Transport) secure(ctx context.Context, conn net.Conn, p *peer) (net.Conn, error) {
+	if t.config.TLS == nil {
+		return conn, nil
+	}
+	c := t.config.TLS()
+	c.InsecureSkipVerify = true // the certificate must be that of a member, wherever that is: VerifyConnection checks chain and name
+	c.VerifyConnection = func(s tls.ConnectionState) error { return t.verify(&s, c.RootCAs, x509.ExtKeyUsageServerAuth, p.Name) }
+	secure := tls.Client(conn, c)
+	return secure, secure.HandshakeContext(ctx)
+}
+
+// verify checks a member's certificate.
+func (t *Transport) verify(s *tls.ConnectionState, roots *x509.CertPool, use x509.ExtKeyUsage, name string) error {
+	between := x509.NewCertPool()
+	for _, c := range s.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	leaf := s.PeerCertificates[0]
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{use}}); err != nil {
+		return err
+	}
+	if got := t.config.NameOf(leaf); got != name {
+		return fmt.Errorf("the member's certificate is of %q, and the configuration says %q", got, name)
+	}
+	return nil
+}
+
+// greet says hello to a peer and checks its answer.
+func (t *Transport) greet(conn net.Conn, to uint32) error {
+	ours := hello{t.config.Self, to, t.config.Group}
+	if _, err := conn.Write(frame(ours.append(make([]byte, frameHeader)))); err != nil {
+		return err
+	}
+	b, err := readFrame(conn, nil, 128)
+	if err != nil {
+		return fmt.Errorf("the member does not answer the hello (its log says why): %w", err)
+	}
+	theirs, err := parseHello(b)
+	if err != nil {
+		return err
+	}
+	if want := (hello{to, t.config.Self, t.config.Group}); theirs != want {
+		return fmt.Errorf("member %d of group %q answers, and not member %d of group %q", theirs.from, theirs.name, to, t.config.Group)
+	}
+	return nil
+}
+
+// accept takes connections of other members.
+func (t *Transport) accept() {
+	for {
+		conn, err := t.listener.Accept()
+		if t.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			t.config.Log.Warn("could not accept a member of the group", "err", err)
+			time.Sleep(lastWait) // the system has no more files or memory
+			continue
+		}
+		if t.accepted.Add(1) > maxAccepted {
+			t.accepted.Add(-1)
+			t.stats.refused.Add(1)
+			_ = conn.Close() // nothing was said
+			continue
+		}
+		t.all.Go(func() {
+			defer t.accepted.Add(-1)
+			t.serve(conn)
+		})
+	}
+}
+
+// serve reads the messages of a connection that a peer dialed.
+func (t *Transport) serve(conn net.Conn) {
+	defer conn.Close()
+	t.mu.Lock()
+	t.conns[conn] = 0
+	t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		_ = conn.Close()
+	}
+	from, err := t.listen(conn)
+	t.mu.Lock()
+	delete(t.conns, conn)
+	t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return
+	}
+	if from == 0 {
+		t.stats.refused.Add(1)
+		t.config.Log.Warn("a connection to the group's port was refused", "peer", conn.RemoteAddr().String(), "err", err)
+		return
+	}
+	t.config.Log.Info("the connection of a member of the group has ended", "member", from, "err", err)
+	if t.config.Lost != nil {
+		t.config.Lost(from)
+	}
+}
+
+// listen handles a connection until it ends. from is 0 if the peer was refused.
+func (t *Transport) listen(raw net.Conn) (from uint32, err error) {
+	_ = raw.SetDeadline(time.Now().Add(helloTime)) // fails only if it is closed
+	conn, name := raw, ""
+	if t.config.TLS != nil {
+		secure := tls.Server(raw, t.config.TLS())
+		if err := secure.HandshakeContext(t.ctx); err != nil {
+			return 0, err
+		}
+		conn, name = secure, t.config.NameOf(secure.ConnectionState().PeerCertificates[0])
+	}
+	b, err := readFrame(conn, nil, 128)
+	if err != nil {
+		return 0, err
+	}
+	theirs, err := parseHello(b)
+	if err == nil {
+		err = t.admit(&theirs, name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	ours := hello{t.config.Self, theirs.from, t.config.Group}
+	if _, err := conn.Write(frame(ours.append(make([]byte, frameHeader)))); err != nil {
+		return 0, err
+	}
+	t.mu.Lock()
+	t.conns[raw] = theirs.from
+	t.mu.Unlock()
+	_ = conn.SetDeadline(time.Time{})
+	return theirs.from, t.receive(conn, theirs.from)
+}
+
+// admit checks the hello of a peer whose certificate has a name.
+func (t *Transport) admit(h *hello, name string) error {
+	if h.name != t.config.Group || h.to != t.config.Self {
+		return fmt.Errorf("the peer wants member %d of group %q, and this is member %d of group %q", h.to, h.name, t.config.Self, t.config.Group)
+	}
+	t.mu.Lock()
+	p := t.peers[h.from]
+	t.mu.Unlock()
+	switch {
+	case p == nil:
+		return fmt.Errorf("the peer says that it is member %d, which is not in the group", h.from)
+	case t.config.TLS != nil && p.Name != name:
+		return fmt.Errorf("the peer says that it is member %d, whose certificate is of %q, and has one of %q", h.from, p.Name, name)
+	}
+	return nil
+}
+
+// receive passes messages on until the connection ends.
+func (t *Transport) receive(conn net.Conn, from uint32) error {
+	in := bufio.NewReaderSize(conn, 16<<10)
+	var buffer []byte
+	for {
+		var err error
+		if buffer, err = readFrame(in, buffer, MaxFrame); err != nil {
+			return err
+		}
+		m, err := parseMessage(buffer)
+		if err != nil {
+			return err
+		}
+		m.From, m.To = from, t.config.Self
+		t.stats.received.Add(1)
+		t.config.Received(m)
+	}
+}
+
+// Stats are counters since the transport was opened.
+type Stats struct {
+	Sent, Dropped, Received uint64 // messages
+	Refused                 uint64 // connections
+}
+
+// Stats returns the counters.
+func (t *Transport) Stats() Stats {
+	return Stats{t.stats.sent.Load(), t.stats.dropped.Load(), t.stats.received.Load(), t.stats.refused.Load()}
+}
+
+// Connected reports whether a member can be sent messages.
+func (t *Transport) Connected(member uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[member]
+	return p != nil && p.up.Load()
+}
