@@ -89,7 +89,12 @@ func (r *Reader) look() error {
 	if err != nil {
 		return err
 	}
-	r.later, r.void = r.later[:0], never
+	r.later, r.void = r.later[:0], r.before
+	for _, run := range r.planned {
+		if run.Number != r.at.run && run.Segment > r.at.number {
+			r.void = min(r.void, run.Start)
+		}
+	}
 	for _, p := range all {
 		if p.number <= r.at.number {
 			continue

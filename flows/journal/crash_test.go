@@ -104,7 +104,7 @@ func (m *model) checkLate(end End) {
 		m.t.Fatalf("%v", err)
 	}
 	defer l.Close()
-	late, err := l.tail(nil, 1)
+	late, err := l.tail(nil, 1, never)
 	if err != nil || late.Next != end.Next || len(late.Gaps) > 0 {
 		m.t.Fatalf("the newest segments end at %d, all at %d: %v, %v", late.Next, end.Next, late.Gaps, err)
 	}

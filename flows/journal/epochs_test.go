@@ -77,3 +77,64 @@ func TestCommitted(t *testing.T) {
 		t.Errorf("of all records from 4 on it returns %v", got.positions)
 	}
 }
+
+// TestCutOff: records that a member cuts off stay void when the run that follows crashes before it has
+// a segment, also when an earlier run is read again.
+func TestCutOff(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "wal")
+	first := newRun(2, 1)
+	m := first.file(t)
+	first.batch(m, 5, 0)
+	first.batch(m, 5, m.here())
+	m.end().write(t, segmentPath(path, 1))
+	k := kept(t, dir, Manifest{Flags: FlagGroup, Oldest: 1, Newest: 1, Next: 11, Reserved: 1000, Committed: 3, Runs: []Run{{Number: 2, Start: 1, Segment: 1}}})
+	end, err := TailBefore(path, 8)
+	if err != nil || end.Next != 8 || len(end.Gaps) > 0 {
+		t.Fatalf("before position 8 the log ends at %d, gaps %v, %v", end.Next, end.Gaps, err)
+	}
+	var told []uint64 // sequences of the sessions: those of records that are cut off do not count
+	for s := range uint64(3) {
+		told = append(told, end.Sessions.Last(1+s).Sequence)
+	}
+	if !slices.Equal(told, []uint64{6, 7, 5}) {
+		t.Errorf("the sessions end at %v", told)
+	}
+	next := Run{Number: 4, Start: 8}
+	if err := k.Update(true, func(m *Manifest) { m.Next = end.Next; m.Expect(2, next) }); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Tail(path)
+	if err != nil || again.Next != 8 || len(again.Gaps) > 0 {
+		t.Errorf("after a crash the log ends at %d, gaps %v, %v", again.Next, again.Gaps, err)
+	}
+	l, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := l.Uncommitted(0)
+	defer r.Close()
+	if got := readOn(t, r); len(got.positions) != 7 || got.gaps != nil {
+		t.Errorf("a reader returns %v, gaps %v", got.positions, got.gaps)
+	}
+	if err := k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 6, Start: 8}) }); err != nil {
+		t.Fatal(err)
+	}
+	if runs := k.Now().Runs; len(runs) != 2 || runs[1].Number != 6 {
+		t.Errorf("runs without segments stay: %+v", runs)
+	}
+	second := newRun(6, 8)
+	m = second.file(t)
+	second.batch(m, 2, 0)
+	m.write(t, segmentPath(path, 2))
+	if err := k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 6, Start: 8}) }); err != nil {
+		t.Fatal(err)
+	}
+	if end, err := Tail(path); err != nil || end.Next != 10 {
+		t.Errorf("after two more records the log ends at %d, %v", end.Next, err)
+	}
+	if runs := k.Now().Runs; len(runs) != 2 {
+		t.Errorf("runs: %+v", runs)
+	}
+}

@@ -51,7 +51,7 @@ func (m memory) readAll(t tester, from uint64) {
 	l := &Log{set: m}
 	r := l.Reader(from)
 	ends(t, r, size)
-	end, err := l.tail(nil, looked)
+	end, err := l.tail(nil, looked, never)
 	report := Report{}
 	err2 := errors.Join(r.Close(), l.walk(&report), l.inspect(&report))
 	if (err == nil) != (err2 == nil) || err == nil && (end.Next == 0 || report.Next != end.Next) {

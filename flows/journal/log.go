@@ -17,6 +17,7 @@ type Log struct {
 	path    string
 	set     set
 	durable uint64 // every record before this position was durable when the log was opened
+	runs    []Run  // of the manifest
 	group   bool   // it is a group's: records are part of the log when they are committed
 }
 
@@ -31,7 +32,7 @@ func Open(path string) (*Log, error) {
 	m, _, err := s.manifest()
 	switch {
 	case err == nil:
-		l.set, l.durable, l.group = known{s}, m.Next, m.Flags&FlagGroup != 0
+		l.set, l.durable, l.runs, l.group = known{s}, m.Next, m.Runs, m.Flags&FlagGroup != 0
 	case errors.Is(err, errManifest):
 		l.set = known{s}
 	case !errors.Is(err, errNoManifest):
@@ -80,7 +81,7 @@ func (l *Log) Reader(from uint64) *Reader {
 func (l *Log) Uncommitted(from uint64) *Reader { return l.all(from) }
 
 func (l *Log) all(from uint64) *Reader {
-	return &Reader{set: l.set, next: from, seeking: from > 0, void: never, durableBefore: l.durable, origins: map[uint64]origin{}, committed: never}
+	return &Reader{set: l.set, next: from, seeking: from > 0, void: never, durableBefore: l.durable, origins: map[uint64]origin{}, planned: l.runs, before: never, committed: never}
 }
 
 // files is the segments with a common prefix of their names.

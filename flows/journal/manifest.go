@@ -249,3 +249,14 @@ func (m *Manifest) Begin(segment uint64, r Run) {
 		m.Runs = append(newest(slices.Clone(m.Runs), mostRuns-1), r)
 	}
 }
+
+// Expect records that a run will begin with a segment. Records of earlier runs from its start on are
+// void from now on, although the run has no segment yet.
+func (m *Manifest) Expect(segment uint64, r Run) {
+	runs := slices.Clone(m.Runs)
+	for n := len(runs); n > 0 && runs[n-1].Segment > m.Newest && runs[n-1].Start >= r.Start; n-- {
+		runs = runs[:n-1] // it has neither segments nor records, and made nothing void that this one does not
+	}
+	r.Segment = segment
+	m.Runs = append(newest(runs, mostRuns-1), r)
+}

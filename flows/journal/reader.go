@@ -35,6 +35,8 @@ type Reader struct {
 	alone         bool          // no flow writes the log
 	verified      verifiedBatch // the batch that was read twice: the first time its writer may have been writing it
 	durableBefore uint64        // records before this position were durable when reading began
+	planned       []Run         // runs of the manifest: the newest may have no segment yet
+	before        uint64        // records from here on are not wanted; never: all are
 	committed     uint64        // records before this position are committed, as last read; never: all records are returned
 	lost          error         // why records before the next one that is found are certainly lost; nil: they may still come
 }

@@ -28,7 +28,11 @@ const (
 // recovered, while they show what the writer knew to be durable. PATH is as for Open; a device may
 // also have no ring yet. If the log lacks what its manifest names, or a head cannot be read, the
 // error is a *DamagedError: the log must not be continued.
-func Tail(path string) (End, error) {
+func Tail(path string) (End, error) { return TailBefore(path, never) }
+
+// TailBefore is Tail for a log whose records from a position on are to be cut off. The next run of the
+// flow does that: it begins at End.Next, and its manifest says so.
+func TailBefore(path string, before uint64) (End, error) {
 	l, err := Open(path)
 	if errors.Is(err, ring.ErrNone) {
 		return End{Next: 1}, nil
@@ -43,7 +47,7 @@ func Tail(path string) (End, error) {
 	case len(damage) > 0:
 		return end, errors.Join(&DamagedError{path, damage}, l.Close())
 	default:
-		end, err = l.tail(m, looked)
+		end, err = l.tail(m, looked, before)
 	}
 	if err = errors.Join(err, l.Close()); err != nil {
 		return End{}, fmt.Errorf("find the end of log %s: %w", path, err)
@@ -51,9 +55,10 @@ func Tail(path string) (End, error) {
 	return end, nil
 }
 
-func (l *Log) tail(m *Manifest, least int64) (End, error) {
+func (l *Log) tail(m *Manifest, least int64, before uint64) (End, error) {
 	r := l.all(0)
-	r.alone = true
+	r.alone, r.before = true, before
+	r.durableBefore = min(r.durableBefore, before)
 	err := r.beginLate(least)
 	if err == io.EOF {
 		err = nil // there is no segment; according to the manifest there may have been records

@@ -39,7 +39,7 @@ func TestBeginsLate(t *testing.T) {
 			t.Error(err)
 		}
 		newRun(5, 101).file(t).write(t, segmentPath(prefix, 26))
-		if end, err := l.tail(nil, 1); err != nil || end.Next != 101 {
+		if end, err := l.tail(nil, 1, never); err != nil || end.Next != 101 {
 			t.Errorf("%s: %+v, %v", c.name, end, err)
 		}
 	}

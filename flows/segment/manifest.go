@@ -62,6 +62,8 @@ func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 	m.extendBy = minReserve
 	now.Flags, now.Boot = now.Flags&^journal.FlagEnded, journal.BootID()
 	now.Reserved = now.Next + m.extendBy
+	number = max(uint64(next), now.After())
+	now.Expect(number, m.Run)
 	if s.ring != nil {
 		m.keeper, err = journal.KeepRing(s.ring.file, now, m.End.Manifest == nil)
 	} else {
