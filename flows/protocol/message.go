@@ -21,6 +21,8 @@ const (
 	KindRequest  Kind = 3
 	KindResponse Kind = 4
 	KindGrant    Kind = 5
+	KindCommit   Kind = 6
+	KindHave     Kind = 7
 )
 
 // The offsets of the fields that all messages have.
@@ -31,7 +33,8 @@ const (
 	sumAt     = 60 // 4 bytes: CRC-32C of the bytes before
 )
 
-var magics = [...]uint32{KindData: magic("uMSG"), KindProgress: magic("uACK"), KindRequest: magic("uREQ"), KindResponse: magic("uRSP"), KindGrant: magic("uGRT")}
+var magics = [...]uint32{KindData: magic("uMSG"), KindProgress: magic("uACK"), KindRequest: magic("uREQ"), KindResponse: magic("uRSP"), KindGrant: magic("uGRT"),
+	KindCommit: magic("uCMT"), KindHave: magic("uHAV")}
 
 func magic(s string) uint32 { return binary.BigEndian.Uint32([]byte(s)) }
 
@@ -90,7 +93,7 @@ func KindOf(message []byte) (Kind, Reason) {
 		return 0, BadLength
 	}
 	m := be.Uint32(message)
-	for k := KindData; k <= KindGrant; k++ {
+	for k := KindData; k <= KindHave; k++ {
 		if magics[k] == m {
 			return k, None
 		}

@@ -242,6 +242,12 @@ func TestRoundTrips(t *testing.T) {
 		same(t, q, header(func(b []byte) { PutRequest(b, &q) }), ParseRequest)
 		s := Response{ID: q.ID, Status: Reason(rapid.ByteMin(1).Draw(t, "why"))}
 		same(t, s, header(func(b []byte) { PutResponse(b, &s) }), ParseResponse)
+		m := Commit{Epoch: number.Draw(t, "epoch"), Committed: number.Draw(t, "committed"), Count: number.Draw(t, "count")}
+		same(t, m, header(func(b []byte) { PutCommit(b, &m) }), ParseCommit)
+		h := Have{Epoch: m.Epoch, Received: number.Draw(t, "received"), Limit: number.Draw(t, "limit"), Status: p.Status, Count: m.Count}
+		h.Written = rapid.Uint64Max(h.Received).Draw(t, "written")
+		h.Durable = rapid.Uint64Max(h.Received).Draw(t, "durable")
+		same(t, h, header(func(b []byte) { PutHave(b, &h) }), ParseHave)
 	})
 }
 
@@ -268,6 +274,10 @@ func TestNothingIsAllocated(t *testing.T) {
 		_, r = ParseRequest(b)
 		PutResponse(b, &Response{Status: Busy})
 		_, r = ParseResponse(b)
+		PutCommit(b, &Commit{Epoch: 1})
+		_, r = ParseCommit(b)
+		PutHave(b, &Have{Epoch: 1})
+		_, r = ParseHave(b)
 		PutCredit(given[HeaderLen:], &Credit{Count: 1, Size: HeaderLen})
 		PutGrant(given, &Grant{Progress: Progress{Session: 1}, Credits: 2, Checksum: Checksum(CreditsOf(given, 2)), First: 1})
 		_, r = ParseGrant(given)
