@@ -320,6 +320,7 @@ func (r *Reader) short() *Gap {
 type Record struct {
 	protocol.Data
 	Payload []byte // valid until the next call
+	Raw     []byte // header and payload, as they are in the log; valid until the next call
 	Time    uint64 // of receipt, by the receiving system's clock: nanoseconds since 1970
 	Segment string // the file, or which segment of a ring
 	Offset  int64  // of its block in the segment
@@ -360,5 +361,5 @@ func (p *packet) read() (Record, protocol.Reason) {
 	case protocol.Checksum(payload) != d.Checksum:
 		return Record{Data: d}, protocol.BadPayload
 	}
-	return Record{Data: d, Payload: payload, Time: p.time, Offset: p.offset}, protocol.None
+	return Record{Data: d, Payload: payload, Raw: p.data, Time: p.time, Offset: p.offset}, protocol.None
 }

@@ -71,6 +71,10 @@ const CapabilityWrite uint64 = 1 << 0
 // [Origin], and that the receiver accepts each message of an origin once.
 const CapabilityOrigin uint64 = 1 << 1
 
+// CapabilityFetch is for the role replicate, from the member that dials. It says that this member leads
+// the epoch, and fetches records that it lacks.
+const CapabilityFetch uint64 = 1 << 0
+
 const (
 	helloMagic = "uHLO"
 	helloFree  = 56
@@ -136,8 +140,8 @@ func foreign(b []byte) error {
 // check refuses values that neither side may send.
 func (h *Hello) check() error {
 	switch {
-	case h.Role != RoleAppend && h.Role != RoleBlocks:
-		return fmt.Errorf("%w: role %d is neither append (1) nor blocks (2)", BadReserved, h.Role)
+	case h.Role < RoleAppend || h.Role > RoleReplicate:
+		return fmt.Errorf("%w: role %d is none of append (1), blocks (2) and replicate (3)", BadReserved, h.Role)
 	case h.Durability != 0 && !h.Durability.known():
 		return fmt.Errorf("%w: durability %d is none of received (1), written (2) and durable (3)", BadReserved, h.Durability)
 	case h.Align&(h.Align-1) != 0:
@@ -165,6 +169,10 @@ type Role uint8
 const (
 	RoleAppend Role = 1 // messages from a sender, which dials, to a receiver
 	RoleBlocks Role = 2 // requests from a client, which dials, to a server
+	// RoleReplicate is for records of a group's log from a member to another, which dials. In its hello
+	// Session is the epoch, Next the position of the first record that it wants, Participant its number,
+	// and Window how many records it takes before it says more.
+	RoleReplicate Role = 3
 )
 
 func (r Role) String() string {
@@ -173,6 +181,8 @@ func (r Role) String() string {
 		return "append"
 	case RoleBlocks:
 		return "blocks"
+	case RoleReplicate:
+		return "replicate"
 	}
 	return "unknown"
 }

@@ -47,6 +47,7 @@ var layers = []layer{
 	{"flows/segment", []string{"flows/config", "flows/status", "flows/journal", "nvme"}},
 	{"flows/layout", []string{"flows/status", "umem"}},
 	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect", "rdma/mr", "rdma/msg"}},
+	{"flows/replica", []string{"flows/group", "flows/replica", "flows/journal", "flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect", "rdma/msg"}},
 	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
 	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep", "rdma/mr"}},
 	{"flows/nvmet", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
@@ -71,7 +72,7 @@ var layers = []layer{
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
-		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/group", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
+		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/group", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
 )
 
 // inTests has the additional parts that the tests of a part may import: the real devices under it.
@@ -82,6 +83,7 @@ var inTests = map[string][]string{
 	"rdma/roce":      {"rdma/msg"},
 	"flows/stream":   {"rdma/roce", "rdma/providers"},
 	"flows/fanout":   {"rdma/roce", "rdma/providers"},
+	"flows/replica":  {"rdma/roce"},
 	"flows/blocks":   {"rdma/roce", "rdma/providers"},
 	"flows/nvmet":    {"rdma/roce", "rdma/providers"},
 }

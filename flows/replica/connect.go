@@ -1,0 +1,145 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// Want is what a member wants from another: the records of an epoch's leader from a position on, or
+// with Fetch, as the leader, the records that it lacks.
+type Want struct {
+	Group    string // name of the flow
+	Self     uint32
+	Member   uint32 // on the other side
+	Address  string // of its RDMA listener
+	Epoch    uint64
+	Next     uint64 // position
+	Of       uint64 // epoch of the record before
+	Fetch    bool
+	Settings *connect.Settings // nil: chosen for the address
+	Connect  connect.Config
+}
+
+// Dial connects to a member that has records. do runs a function on the worker's thread. The caller
+// calls Finish when the link has ended, or when the connection has. It may be called from any
+// goroutine.
+func (l *Links) Dial(ctx context.Context, do stream.Doer, w Want) (k *Link, conn *connect.Conn, err error) {
+	settings, err := l.settings(ctx, &w)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := l.newEnd(settings)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := do(func() (err error) { k, err = l.Attach(e.Queue, w.Member, w.Epoch, false, w.Next, w.Of, 0); return err }); err != nil {
+		return nil, nil, errors.Join(err, e.Queue.Close())
+	}
+	h := protocol.Hello{Role: protocol.RoleReplicate, Flow: w.Group, Message: l.config.Message, Window: 0, Session: w.Epoch, Next: w.Next, Participant: w.Self}
+	if w.Fetch {
+		h.Capabilities = protocol.CapabilityFetch
+	}
+	if e.Hello, err = h.Append(nil); err == nil {
+		if conn, err = connect.Dial(ctx, w.Address, e, w.Connect); err == nil {
+			if err = agree(conn, &w); err != nil {
+				err = errors.Join(err, conn.Close())
+			}
+		}
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Finish(do, k, err))
+	}
+	return k, conn, do(func() error { k.connected = true; return nil })
+}
+
+// agree checks the answer of the other member.
+func agree(conn *connect.Conn, w *Want) error {
+	h, err := protocol.ParseHello(conn.Remote().Hello)
+	switch {
+	case err != nil:
+		return err
+	case h.Role != protocol.RoleReplicate || h.Flow != w.Group || h.Participant != w.Member:
+		return fmt.Errorf("member %d of flow %q answers as %v, and not member %d of flow %q", h.Participant, h.Flow, h.Role, w.Member, w.Group)
+	case h.Session != w.Epoch || h.Next != w.Next:
+		return fmt.Errorf("member %d answers for epoch %d and position %d, and not for %d and %d", w.Member, h.Session, h.Next, w.Epoch, w.Next)
+	}
+	return nil
+}
+
+// Answer connects a member that wants records from position h.Next on. The caller has checked that it
+// may have them, and calls Finish as after Dial.
+func (l *Links) Answer(do stream.Doer, q *connect.Request, h *protocol.Hello, self uint32) (k *Link, conn *connect.Conn, err error) {
+	to := netip.Addr{}
+	if gid := q.Remote().Parameters.GID; !gid.IsZero() {
+		to = gid.Addr()
+	}
+	settings, err := l.config.Endpoint.Settings(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := l.newEnd(settings)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := do(func() (err error) {
+		k, err = l.Attach(e.Queue, h.Participant, h.Session, true, h.Next, 0, uint64(h.Window))
+		return err
+	}); err != nil {
+		return nil, nil, errors.Join(err, e.Queue.Close())
+	}
+	answer := protocol.Hello{Role: protocol.RoleReplicate, Flow: h.Flow, Message: l.config.Message, Session: h.Session, Next: h.Next, Participant: self}
+	if e.Hello, err = answer.Append(nil); err == nil {
+		conn, err = q.Accept(e)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Finish(do, k, err))
+	}
+	return k, conn, do(func() error { k.connected = true; return nil })
+}
+
+// restTime is the time between Error and close of a queue pair. In this time the device completes the
+// operations that it had begun.
+const restTime = 10 * time.Millisecond
+
+// Finish ends a link, if it has not ended, and closes its queue pair. Any goroutine may call it.
+func (l *Links) Finish(do stream.Doer, k *Link, cause error) error {
+	err := do(func() error { return l.End(k, cause) })
+	time.Sleep(restTime)
+	if err := errors.Join(err, do(func() error { return l.Detach(k) })); err != nil {
+		return fmt.Errorf("end the %v: %w", k, err)
+	}
+	return nil
+}
+
+func (l *Links) settings(ctx context.Context, w *Want) (connect.Settings, error) {
+	if w.Settings != nil {
+		return *w.Settings, nil
+	}
+	return l.config.Endpoint.SettingsTo(ctx, w.Address)
+}
+
+// newEnd makes a queue pair in INIT.
+func (l *Links) newEnd(s connect.Settings) (e connect.End, err error) {
+	at := l.config.Endpoint
+	e.Settings = s
+	if e.Queue, err = at.Domain.NewQueuePair(l.queuePair()); err != nil {
+		return e, err
+	}
+	if e.Parameters, err = connect.Prepare(at.Device, e.Queue, s); err != nil {
+		return e, errors.Join(err, e.Queue.Close())
+	}
+	return e, nil
+}
+
+// queuePair returns the configuration of a link's queue pair.
+func (l *Links) queuePair() rdma.QueuePairConfig {
+	return rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: l.queues[0], ReceiveCQ: l.queues[1], Shared: l.shared, SendDepth: sendDepth, SendSGEs: 1, RecvSGEs: 1}
+}

@@ -1,0 +1,148 @@
+package replica
+
+import (
+	"errors"
+	"math"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+// errBehind ends the link of a follower that was too slow. It gets what it lacks from the segments.
+var errBehind = errors.New("the follower is too far behind")
+
+// feed prepares a link over which this member sends records.
+func (l *Links) feed(k *Link) {
+	k.needs = k.next
+	if k.next < l.held.first {
+		k.needs = math.MaxUint64 // nothing that is kept, until it has caught up
+		k.copies = newCatchUp(k.next)
+	}
+}
+
+// CatchUp returns what a goroutine must call for a link whose records begin in the segments: see
+// [CatchUp.Run]. It is nil for a link that does not need it.
+func (k *Link) CatchUp() *CatchUp {
+	if k.copies == nil {
+		return nil
+	}
+	return &CatchUp{k.copies}
+}
+
+// Commit says what is committed. Followers learn it with the next Poll.
+func (l *Links) Commit(position uint64) { l.commits = position }
+
+// sendRecords posts records to a follower.
+func (l *Links) sendRecords(k *Link) {
+	l.finish(k)
+	if k.copies != nil && !l.sendCopies(k) {
+		return
+	}
+	for k.next <= l.held.last && l.mayPost(k) {
+		one := l.held.at(k.next)
+		last := k.next == l.held.last || k.sent+1 == k.limit
+		if !l.post(k, one.frame.Addr, one.frame.Len, k.next, last) {
+			return
+		}
+	}
+}
+
+// mayPost reports whether a record may be posted. Some places of the queue are left to commit
+// messages.
+func (l *Links) mayPost(k *Link) bool {
+	return k.sent < k.limit && k.requests-k.done < sendDepth-controls
+}
+
+// post posts a record.
+func (l *Links) post(k *Link, addr uint64, length uint32, position uint64, told bool) bool {
+	if !l.port.SendControl(k.slot, addr, length, told) {
+		return false
+	}
+	k.next, k.sent = position+1, k.sent+1
+	k.upTo[k.requests%sendDepth] = position
+	k.requests++
+	l.stats.sent.Add(1)
+	l.stats.sentBytes.Add(uint64(length))
+	return true
+}
+
+// finish notes which requests the device is done with.
+func (l *Links) finish(k *Link) {
+	done := k.requests - uint64(l.port.UnderWay(k.slot))
+	if done == k.done {
+		return
+	}
+	k.done = done
+	safe := k.upTo[(done-1)%sendDepth]
+	if k.copies != nil {
+		l.reuse(k.copies, safe)
+		return
+	}
+	k.needs = safe + 1
+}
+
+// sendCommit tells a follower what is committed, if that is new or nothing was said for the time of a
+// heartbeat. A follower has room for some of these messages that it has not confirmed.
+func (l *Links) sendCommit(k *Link) {
+	to := min(l.commits, k.next-1)
+	if to == k.said && l.now.Sub(k.saidAt) < l.config.Heartbeat || k.count-k.have.Count >= controls-2 {
+		return
+	}
+	at := l.place(k)
+	protocol.PutCommit(l.region.At(at, protocol.HeaderLen), &protocol.Commit{Epoch: k.epoch, Committed: to, Count: k.count + 1})
+	if !l.port.SendControl(k.slot, at, protocol.HeaderLen, true) {
+		return
+	}
+	k.count++
+	k.told++
+	k.said, k.saidAt = to, l.now
+	k.upTo[k.requests%sendDepth] = k.next - 1
+	k.requests++
+}
+
+// place returns the address for the next message without a record.
+func (l *Links) place(k *Link) uint64 {
+	return l.frames[k.slot].Addr + uint64(k.told%controls)*protocol.HeaderLen
+}
+
+// Progress calls f for each follower that has told its progress since the last call.
+func (l *Links) Progress(f func(member uint32, h protocol.Have)) {
+	for _, k := range l.slots {
+		if k != nil && k.news && !k.over {
+			k.news = false
+			f(k.member, k.have)
+		}
+	}
+}
+
+// Safe says how far this member has written the records that came over the intake, and made them
+// durable. The leader learns it with the next Poll.
+func (l *Links) Safe(written, durable uint64) {
+	if k := l.intake; k != nil {
+		k.toSay.Written, k.toSay.Durable = min(written, k.last), min(durable, k.last)
+	}
+}
+
+// sendHave tells the leader the progress, if there is any. Credits alone are told in groups.
+func (l *Links) sendHave(k *Link) {
+	k.toSay.Limit = max(k.hasSaid.Limit, k.taken+uint64(max(0, l.posted-controls)))
+	credits := k.toSay.Limit - k.hasSaid.Limit
+	same := k.toSay
+	same.Limit = k.hasSaid.Limit
+	if same == k.hasSaid && credits < uint64(l.config.Window/4) || l.port.UnderWay(k.slot) >= controls-2 {
+		return
+	}
+	at := l.place(k)
+	protocol.PutHave(l.region.At(at, protocol.HeaderLen), &k.toSay)
+	if l.port.SendControl(k.slot, at, protocol.HeaderLen, true) {
+		k.told++
+		k.hasSaid = k.toSay
+	}
+}
+
+// Heard returns when something last came from the leader: nanoseconds since 1970. Any goroutine may
+// call it.
+func (l *Links) Heard() int64 { return int64(l.heard.Load()) }
+
+// Committed returns what the leader has said to be committed, of the records that are here. Any
+// goroutine may call it.
+func (l *Links) Committed() uint64 { return l.committed.Load() }

@@ -1,0 +1,124 @@
+package replica
+
+import (
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// held is the newest records of a leader: those that the disk or a follower still needs. It is a ring
+// by position.
+type held struct {
+	items       []item
+	first, last uint64   // positions; first is last+1 if there is none
+	of          []uint32 // by number of a frame: its item, plus 1; 0: none
+	frameSize   uint64
+	returned    umem.FreeList // frames that the disk is done with
+	waiting     int           // records that only followers need
+	one         [1]umem.Frame
+}
+
+// item is a record.
+type item struct {
+	frame   umem.Frame // with the record's address and length
+	written bool       // the disk is done with the frame
+}
+
+func (h *held) open(r *umem.Region, records int) {
+	h.items = make([]item, records)
+	h.frameSize = uint64(r.FrameSize())
+	h.of = make([]uint32, r.Size()/h.frameSize)
+	h.first = 1
+}
+
+func (h *held) at(position uint64) *item { return &h.items[position&uint64(len(h.items)-1)] }
+
+// Begin says that the next record to be offered has a position. Nothing is kept.
+func (l *Links) Begin(position uint64) {
+	h := &l.held
+	for h.first <= h.last {
+		h.drop(l)
+	}
+	h.first, h.last = position, position-1
+}
+
+// Returned is the list on which the disk puts frames that it does not need any more.
+func (l *Links) Returned() *umem.FreeList { return &l.held.returned }
+
+// Room reports whether another record may be offered. A follower that keeps more records than the
+// limit loses its link. It then gets what it lacks from the segments.
+func (l *Links) Room() bool {
+	h := &l.held
+	full := func() bool { return int(h.last-h.first)+1 >= len(h.items) }
+	if !full() && h.waiting <= l.config.Lag {
+		return true
+	}
+	if h.release(l); h.waiting > l.config.Lag && h.at(h.first).written {
+		for _, k := range l.slots {
+			if k != nil && k.feeds && k.needs <= h.first {
+				_ = l.End(k, errBehind) // the device is gone if that fails: Poll says so
+			}
+		}
+	}
+	return !full()
+}
+
+// Offer gives the next record to the followers. The links keep its frame until the disk has returned
+// it and no follower needs it. There must be Room.
+func (l *Links) Offer(f umem.Frame) {
+	h := &l.held
+	h.last++
+	*h.at(h.last) = item{frame: f}
+	start, _ := l.region.Start(f)
+	h.of[start/h.frameSize] = uint32(h.last&uint64(len(h.items)-1)) + 1
+}
+
+// release gives frames back that nobody needs.
+func (h *held) release(l *Links) {
+	for h.returned.Pop(h.one[:]) {
+		f := h.one[0]
+		start, _ := l.region.Start(f)
+		if n := h.of[start/h.frameSize]; n != 0 {
+			one := &h.items[n-1]
+			one.written = true
+			h.waiting++
+			continue
+		}
+		f.Options = 0
+		l.config.Free.Push(f)
+	}
+	needed := l.needed()
+	for h.first <= h.last && h.first < needed && h.at(h.first).written {
+		h.drop(l)
+	}
+}
+
+// drop gives up the oldest record.
+func (h *held) drop(l *Links) {
+	one := h.at(h.first)
+	start, _ := l.region.Start(one.frame)
+	h.of[start/h.frameSize] = 0
+	if one.written { // else the disk returns the frame
+		h.waiting--
+		one.frame.Options = 0
+		l.config.Free.Push(one.frame)
+	}
+	h.first++
+}
+
+// dropAll gives up all records when the links are closed.
+func (h *held) dropAll(l *Links) {
+	h.release(l)
+	for h.first <= h.last {
+		h.drop(l)
+	}
+}
+
+// needed returns the position of the oldest record that a follower needs.
+func (l *Links) needed() uint64 {
+	least := l.held.last + 1
+	for _, k := range l.slots {
+		if k != nil && k.feeds {
+			least = min(least, k.needs)
+		}
+	}
+	return least
+}

@@ -1,0 +1,203 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/msg"
+)
+
+// Link is a queue pair over which records go in one direction, in one epoch. It belongs to the
+// worker's thread.
+type Link struct {
+	member    uint32 // on the other side
+	epoch     uint64
+	feeds     bool // this side sends records
+	slot      int  // in the port
+	queue     rdma.QueuePair
+	over      bool  // nothing is sent or taken any more
+	connected bool  // this side may send
+	cause     error // other goroutines may read it once ended is closed
+	ended     chan struct{}
+	told      int // messages without records posted
+
+	// This side sends records.
+	next     uint64            // position of the next record to post
+	needs    uint64            // oldest position in Links.held that it needs
+	sent     uint64            // records posted
+	limit    uint64            // records that may be posted
+	requests uint64            // posted
+	done     uint64            // requests that the device is done with
+	upTo     [sendDepth]uint64 // by request: the position of the last record posted until then
+	copies   *catchUp          // nil: records come from Links.held
+	count    uint64            // commit messages
+	saidAt   time.Time         // when the last one was posted
+	said     uint64            // the committed position in it
+	have     protocol.Have     // what the follower said last
+	news     bool              // it has said something since the last call of Progress
+
+	// Records come over this link.
+	last    uint64        // position of the last record
+	of      uint64        // its epoch
+	taken   uint64        // records
+	echo    uint64        // count of the last commit message
+	toSay   protocol.Have // progress
+	hasSaid protocol.Have
+}
+
+// Attach takes over a connected queue pair. With feeds, records from position next on go to member;
+// otherwise they come from it, and of is the epoch of the record before. limit is how many messages
+// the sender may send at first. The previous link over which records came must have ended.
+func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool, next, of, limit uint64) (*Link, error) {
+	if l.closed {
+		return nil, errClosed
+	}
+	if !feeds && l.intake != nil {
+		return nil, errors.New("records come over another link yet")
+	}
+	n, err := l.port.Attach(msg.Peer{QueuePair: q, Message: uint64(max(l.config.Message, protocol.HeaderLen))})
+	if err != nil {
+		return nil, err
+	}
+	k := &Link{member: member, epoch: epoch, feeds: feeds, slot: n, queue: q, ended: make(chan struct{}), next: next, limit: limit, last: next - 1, of: of}
+	l.slots[n] = k
+	if feeds {
+		k.have = protocol.Have{Epoch: epoch, Limit: limit}
+		l.feed(k)
+	} else {
+		k.toSay = protocol.Have{Epoch: epoch, Received: next - 1}
+		l.intake = k
+	}
+	l.Supply()
+	return k, nil
+}
+
+// End ends a link: its queue pair goes to Error, and what has arrived and was not returned by Recv is
+// dropped. Detach must follow.
+func (l *Links) End(k *Link, cause error) error {
+	if l.closed || l.slots[k.slot] != k {
+		return nil
+	}
+	k.fail(cause)
+	if l.intake == k {
+		l.intake = nil
+	}
+	return k.queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState)
+}
+
+// EndAll ends all links.
+func (l *Links) EndAll(cause error) error {
+	var errs []error
+	for _, k := range l.slots {
+		if k != nil {
+			errs = append(errs, l.End(k, cause))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Detach closes the queue pair of a link that has ended.
+func (l *Links) Detach(k *Link) error {
+	if l.closed || l.slots[k.slot] != k {
+		return nil
+	}
+	if err := l.port.Detach(k.slot); err != nil {
+		return err
+	}
+	l.slots[k.slot] = nil
+	if k.copies != nil {
+		k.copies.close(l)
+	}
+	l.held.release(l)
+	return nil
+}
+
+// fail makes the link's end known. The first cause counts.
+func (k *Link) fail(cause error) {
+	if k.over {
+		return
+	}
+	if cause == nil {
+		cause = errors.New("its queue pair has failed")
+	}
+	k.over, k.cause = true, cause
+	close(k.ended)
+}
+
+// Ended returns a channel that is closed when the link has ended. Any goroutine may call it.
+func (k *Link) Ended() <-chan struct{} { return k.ended }
+
+// Cause returns why the link has ended, once Ended is closed.
+func (k *Link) Cause() error { return k.cause }
+
+// Have returns what a follower said last.
+func (k *Link) Have() protocol.Have { return k.have }
+
+// Live reports whether the link can be used.
+func (k *Link) Live() bool { return !k.over }
+
+// record checks a record that has arrived.
+func (k *Link) record(l *Links, message []byte) protocol.Reason {
+	if uint64(len(message)) > uint64(l.config.Message) {
+		return protocol.TooLong
+	}
+	d, why := protocol.ParseRecord(message)
+	switch {
+	case why != protocol.None:
+		return why
+	case d.Position != k.last+1 || uint64(d.Epoch) < k.of || uint64(d.Epoch) > k.epoch:
+		return protocol.BadSequence
+	case protocol.Checksum(message[protocol.HeaderLen:]) != d.Checksum:
+		return protocol.BadPayload
+	}
+	k.last, k.of = d.Position, uint64(d.Epoch)
+	k.taken++
+	k.toSay.Received = k.last
+	return protocol.None
+}
+
+// commit handles the leader's commit message.
+func (k *Link) commit(l *Links, message []byte) protocol.Reason {
+	c, why := protocol.ParseCommit(message)
+	switch {
+	case why != protocol.None:
+		return why
+	case c.Epoch != k.epoch:
+		return protocol.BadSession
+	case c.Count <= k.echo:
+		return protocol.BadSequence
+	}
+	k.echo = c.Count
+	k.toSay.Count = c.Count
+	l.heard.Set(uint64(l.now.UnixNano()))
+	if to := min(c.Committed, k.last); to > l.committed.Load() {
+		l.committed.Set(to)
+	}
+	return protocol.None
+}
+
+// progressed handles what a follower says.
+func (k *Link) progressed(message []byte) protocol.Reason {
+	h, why := protocol.ParseHave(message)
+	switch {
+	case why != protocol.None:
+		return why
+	case h.Epoch != k.epoch:
+		return protocol.BadSession
+	case h.Status != protocol.None:
+		k.fail(fmt.Errorf("member %d ends the link: %w", k.member, h.Status))
+		return protocol.None
+	case h.Received >= k.next || h.Received < k.have.Received || h.Durable < k.have.Durable || h.Written < k.have.Written || h.Count > k.count:
+		return protocol.BadSequence
+	case h.Limit < k.limit || h.Limit > k.sent+maxAhead:
+		return protocol.BeyondCredit
+	}
+	k.have, k.limit, k.news = h, h.Limit, true
+	return protocol.None
+}
+
+// maxAhead is how many records a follower may permit at most.
+const maxAhead = 1 << 20

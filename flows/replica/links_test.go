@@ -1,0 +1,170 @@
+package replica
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// TestRecords: a follower gets every record of the leader in order, the leader learns how far it is,
+// and the follower what is committed. The leader gets each frame back.
+func TestRecords(t *testing.T) {
+	a, b := newMembers(t, 1024, 900)
+	a.on(func() { a.links.Begin(1) })
+	at, to := follow(a, b, 1)
+	const records = 5000
+	a.on(func() { a.offer = records })
+	a.eventually("the follower has all records", func() bool { return a.safe[2].Received == records })
+	equal(t, a, b)
+	a.on(func() { a.links.Commit(records - 10) })
+	b.eventually("the follower knows what is committed", func() bool { return b.links.Committed() == records-10 })
+	b.eventually("the leader is heard", func() bool { return time.Since(time.Unix(0, b.links.Heard())) < time.Second })
+	a.eventually("the leader knows what is written and durable", func() bool {
+		h := a.safe[2]
+		return h.Written == records && h.Durable == records/2
+	})
+	a.eventually("frames come back", func() bool { return a.links.held.first == records+1 })
+	before := b.links.Heard()
+	b.eventually("the leader is heard though nothing happens", func() bool { return b.links.Heard() > before })
+	b.must(b.links.Finish(b.do, to, errors.New("it was enough")))
+	a.eventually("the leader notices the end of the link", func() bool {
+		select {
+		case <-at.Ended():
+			return true
+		default:
+			a.offer++ // a broken link is noticed when something is sent
+			return false
+		}
+	})
+	a.must(a.links.Finish(a.do, at, nil))
+}
+
+// TestCatchUp: a follower that lacks records which the leader does not hold any more gets them from
+// the segments, and goes on with the newest ones, while the leader appends.
+func TestCatchUp(t *testing.T) {
+	a, b := newMembers(t, 1024, 900)
+	a.on(func() { a.links.Begin(1); a.offer = 3000 })
+	a.eventually("there are old records", func() bool { return a.links.held.first == 3001 })
+	at, to := follow(a, b, 1)
+	a.on(func() { a.offer = 20000 })
+	read := make(chan error, 1)
+	go func() {
+		c := at.CatchUp()
+		left, err := c.Run(t.Context(), &segments{member: a, next: c.From(), missing: 3}, a.region, 64)
+		a.on(func() { a.links.Return(c, left) })
+		read <- err
+	}()
+	a.eventually("the follower has all records", func() bool { return a.safe[2].Received == 23000 })
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+	equal(t, a, b)
+	if n := a.links.Stats().CopiedBytes; n == 0 {
+		t.Error("the records from the segments are not counted as copied")
+	}
+	b.must(b.links.Finish(b.do, to, nil))
+	a.must(a.links.Finish(a.do, at, nil))
+	a.eventually("the frames for copies come back", func() bool { return a.links.copies.Len() == 64 })
+}
+
+// TestBehind: a follower that takes nothing loses its link, and the leader gets its frames back.
+func TestBehind(t *testing.T) {
+	a, b := newMembers(t, 1024, 200)
+	a.on(func() { a.links.Begin(1) })
+	at, to := follow(a, b, 1)
+	b.on(func() { time.Sleep(time.Millisecond); b.lag = 200 * time.Millisecond })
+	a.on(func() { a.offer = 3000 })
+	a.eventually("the link ends", func() bool {
+		select {
+		case <-at.Ended():
+			return true
+		default:
+			return false
+		}
+	})
+	if !errors.Is(at.Cause(), errBehind) {
+		t.Error(at.Cause())
+	}
+	a.must(a.links.Finish(a.do, at, nil))
+	a.eventually("the leader goes on", func() bool { return a.offer == 0 && a.links.held.first == 3001 })
+	b.on(func() { b.lag = 0 })
+	b.must(b.links.Finish(b.do, to, nil))
+	equal(t, a, b)
+}
+
+// TestRefusals: a record that does not follow, of a later epoch or with a wrong checksum ends the link,
+// and nothing of it is taken.
+func TestRefusals(t *testing.T) {
+	a, b := newMembers(t, 1024, 900)
+	for _, c := range []struct {
+		name   string
+		change func(record []byte)
+		want   protocol.Reason
+	}{
+		{"a wrong position", func(r []byte) { protocol.SetRecord(r, 9, 0, a.epoch) }, protocol.BadSequence},
+		{"a later epoch", func(r []byte) { protocol.SetRecord(r, 3, 0, a.epoch+1) }, protocol.BadSequence},
+		{"an earlier epoch", func(r []byte) { protocol.SetRecord(r, 3, 0, a.epoch-1) }, protocol.BadSequence},
+		{"a changed payload", func(r []byte) { r[len(r)-1] ^= 1 }, protocol.BadPayload},
+		{"a changed header", func(r []byte) { r[20] ^= 1 }, protocol.BadHeader},
+		{"a credit of a follower", func(r []byte) { protocol.PutHave(r, &protocol.Have{Epoch: uint64(a.epoch)}) }, protocol.BadKind},
+		{"a commit of another epoch", func(r []byte) { protocol.PutCommit(r, &protocol.Commit{Epoch: 1, Count: 1}) }, protocol.BadLength},
+	} {
+		a.on(func() { a.links.Begin(1); a.log = nil })
+		b.on(func() { b.log = nil })
+		at, to := follow(a, b, 1)
+		a.on(func() { a.offer = 2 })
+		a.eventually("two records arrive", func() bool { return a.safe[2].Received == 2 })
+		a.on(func() {
+			var f [1]umem.Frame
+			a.free.Pop(f[:])
+			start, _ := a.region.Start(f[0])
+			record := makeRecord(3, a.epoch)
+			f[0].Addr, f[0].Len = start+64, uint32(len(record))
+			copy(a.region.Bytes(f[0]), record)
+			c.change(a.region.Bytes(f[0]))
+			a.links.Offer(f[0])
+			a.links.Returned().Push(f[0])
+		})
+		b.eventually(c.name+" ends the link", func() bool {
+			select {
+			case <-to.Ended():
+				return true
+			default:
+				return false
+			}
+		})
+		if !errors.Is(to.Cause(), c.want) {
+			t.Errorf("%s: %v, want %v", c.name, to.Cause(), c.want)
+		}
+		if n := len(b.log); n != 2 {
+			t.Errorf("%s: the follower has %d records", c.name, n)
+		}
+		b.must(b.links.Finish(b.do, to, nil))
+		a.must(a.links.Finish(a.do, at, nil))
+		a.on(func() { delete(a.safe, 2) })
+	}
+}
+
+// TestNothingIsAllocated: sending records and receiving them does not allocate.
+func TestNothingIsAllocated(t *testing.T) {
+	a, _ := newMembers(t, 1024, 900)
+	a.on(func() {
+		a.links.Begin(1)
+		var f [1]umem.Frame
+		if n := testing.AllocsPerRun(200, func() {
+			if !a.links.Room() || !a.free.Pop(f[:]) {
+				t.Fatal("no room")
+			}
+			a.links.Offer(f[0])
+			a.links.Returned().Push(f[0])
+			if a.links.Poll(time.Now()) != nil {
+				t.Fatal("it fails")
+			}
+		}); n > 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
