@@ -52,6 +52,26 @@ func (c *Config) enough(has func(uint32) bool) bool {
 	return true
 }
 
+// Commits reports whether a leader can commit records with some members, itself included.
+func (c *Config) Commits(has func(uint32) bool) bool {
+	for _, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {
+		holders, witness := c.voters(of)
+		need := len(of)/2 + 1
+		if witness {
+			need = len(holders)
+		}
+		for _, id := range holders {
+			if has(id) {
+				need--
+			}
+		}
+		if len(of) > 0 && need > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // all reports whether every voter with records is among some members.
 func (c *Config) all(has func(uint32) bool) bool {
 	for _, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {

@@ -143,6 +143,20 @@ func (l *Links) sendHave(k *Link) {
 // call it.
 func (l *Links) Heard() int64 { return int64(l.heard.Load()) }
 
+// Linked reports whether records come over a link. Any goroutine may call it.
+func (l *Links) Linked() bool {
+	k := l.shown.Load()
+	if k == nil {
+		return false
+	}
+	select {
+	case <-k.ended:
+		return false
+	default:
+		return true
+	}
+}
+
 // Committed returns what the leader has said to be committed, of the records that are here. Any
 // goroutine may call it.
 func (l *Links) Committed() uint64 { return l.committed.Load() }

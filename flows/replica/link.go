@@ -38,6 +38,7 @@ type Link struct {
 	said     uint64            // the committed position in it
 	have     protocol.Have     // what the follower said last
 	news     bool              // it has said something since the last call of Progress
+	heardAt  time.Time         // when it last said something
 
 	// Records come over this link.
 	last    uint64        // position of the last record
@@ -56,7 +57,12 @@ func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool
 		return nil, errClosed
 	}
 	if !feeds && l.intake != nil {
-		return nil, errors.New("records come over another link yet")
+		if err := l.End(l.intake, errReplaced); err != nil {
+			return nil, err
+		}
+	}
+	if l.links == len(l.slots) {
+		return nil, fmt.Errorf("%w: there are %d links, as many as there may be", protocol.Busy, l.links)
 	}
 	n, err := l.port.Attach(msg.Peer{QueuePair: q, Message: uint64(max(l.config.Message, protocol.HeaderLen))})
 	if err != nil {
@@ -64,12 +70,14 @@ func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool
 	}
 	k := &Link{member: member, epoch: epoch, feeds: feeds, slot: n, queue: q, ended: make(chan struct{}), next: next, limit: limit, last: next - 1, of: of}
 	l.slots[n] = k
+	l.links++
 	if feeds {
 		k.have = protocol.Have{Epoch: epoch, Limit: limit}
 		l.feed(k)
 	} else {
 		k.toSay = protocol.Have{Epoch: epoch, Received: next - 1}
 		l.intake = k
+		l.shown.Store(k)
 	}
 	l.Supply()
 	return k, nil
@@ -84,8 +92,33 @@ func (l *Links) End(k *Link, cause error) error {
 	k.fail(cause)
 	if l.intake == k {
 		l.intake = nil
+		l.shown.Store(nil)
 	}
 	return k.queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState)
+}
+
+var errReplaced = errors.New("the member has another link")
+
+// Hears reports whether a follower has said something since a time.
+func (l *Links) Hears(member uint32, since time.Time) bool {
+	for _, k := range l.slots {
+		if k != nil && k.feeds && k.member == member && !k.over && k.heardAt.After(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// EndOf ends the links over which records go to a member.
+func (l *Links) EndOf(member uint32) error {
+	for _, k := range l.slots {
+		if k != nil && k.feeds && k.member == member {
+			if err := l.End(k, errReplaced); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // EndAll ends all links.
@@ -108,6 +141,7 @@ func (l *Links) Detach(k *Link) error {
 		return err
 	}
 	l.slots[k.slot] = nil
+	l.links--
 	if k.copies != nil {
 		k.copies.close(l)
 	}
@@ -180,7 +214,7 @@ func (k *Link) commit(l *Links, message []byte) protocol.Reason {
 }
 
 // progressed handles what a follower says.
-func (k *Link) progressed(message []byte) protocol.Reason {
+func (k *Link) progressed(l *Links, message []byte) protocol.Reason {
 	h, why := protocol.ParseHave(message)
 	switch {
 	case why != protocol.None:
@@ -195,7 +229,7 @@ func (k *Link) progressed(message []byte) protocol.Reason {
 	case h.Limit < k.limit || h.Limit > k.sent+maxAhead:
 		return protocol.BeyondCredit
 	}
-	k.have, k.limit, k.news = h, h.Limit, true
+	k.have, k.limit, k.news, k.heardAt = h, h.Limit, true, l.now
 	return protocol.None
 }
 

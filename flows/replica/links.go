@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -42,10 +43,12 @@ type Links struct {
 	queues  [2]rdma.CompletionQueue // of sends, of receives
 
 	slots  []*Link // by the port's number
+	links  int     // how many there are
 	own    *umem.Holder
-	frames []umem.Frame // by slot: for messages without records
-	posted int          // receives
-	intake *Link        // the link over which records come; nil: none
+	frames []umem.Frame         // by slot: for messages without records
+	posted int                  // receives
+	intake *Link                // the link over which records come; nil: none
+	shown  atomic.Pointer[Link] // intake, for other goroutines
 	held   held
 	batch  [batchSize]umem.Frame
 	broken [batchSize]int
@@ -203,7 +206,7 @@ func (l *Links) receive(f umem.Frame) bool {
 		case kind == protocol.KindCommit && k == l.intake:
 			why = k.commit(l, message)
 		case kind == protocol.KindHave && k.feeds:
-			why = k.progressed(message)
+			why = k.progressed(l, message)
 		default:
 			why = protocol.BadKind
 		}

@@ -43,7 +43,11 @@ type member struct {
 	blocked int // rounds in which there was no room
 	copied  bool
 	lag     time.Duration // of a follower's rounds
-	foreign int           // records that another frame had
+
+	replicator *Replicator // nil: a test of links alone
+	driver     *Driver
+	opened     time.Time // when the member last began to take records of clients
+	acked      uint64    // committed position, as the leader knows it
 }
 
 const message = 1024
@@ -79,10 +83,10 @@ func newMember(t testing.TB, number uint32, e *testenv.End, hold, lag int) *memb
 		m.at, err = stream.OpenEndpoint(d, m.region)
 		m.must(err)
 		t.Cleanup(func() { m.must(m.at.Close()) })
-		m.listener, err = connect.Listen(t.Context(), e.IP.String()+":0", connect.Config{})
-		m.must(err)
-		t.Cleanup(func() { m.must(m.listener.Close()) })
 	})
+	m.listener, err = connect.Listen(t.Context(), "127.0.0.1:0", connect.Config{}) // TCP does not use the machines' network
+	m.must(err)
+	t.Cleanup(func() { m.must(m.listener.Close()) })
 	m.book = m.region.NewBook("member")
 	m.hands, err = m.book.NewHolder(umem.OwnerWorker, "member")
 	m.must(err)
@@ -130,6 +134,9 @@ func (m *member) run() {
 
 // round takes records, makes some, and tells how far they are written.
 func (m *member) round() (moved bool) {
+	if m.replicator != nil {
+		return m.replicate()
+	}
 	var batch [batchSize]umem.Frame
 	n := m.links.Recv(batch[:])
 	for _, f := range batch[:n] {
@@ -219,10 +226,7 @@ func follow(a, b *member, next uint64) (at, to *Link) {
 	b.Helper()
 	answered := make(chan *Link)
 	go func() { answered <- a.answer() }()
-	var err error
-	b.ns.Do(b, func() {
-		to, _, err = b.links.Dial(b.Context(), b.do, Want{Group: "orders", Self: b.number, Member: a.number, Address: a.listener.Addr().String(), Epoch: uint64(a.epoch), Next: next, Of: uint64(a.epoch)})
-	})
+	to, _, err := b.links.Dial(b.Context(), b.do, Want{Group: "orders", Self: b.number, Member: a.number, Address: a.listener.Addr().String(), Epoch: uint64(a.epoch), Next: next, Of: uint64(a.epoch)})
 	b.must(err)
 	return <-answered, to
 }

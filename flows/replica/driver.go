@@ -1,0 +1,513 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/flows/group/election"
+	"github.com/unifiedd/unifiedd/flows/group/transport"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Peer is a member of the group, as the configuration has it.
+type Peer struct {
+	transport.Peer
+	Records string // address of its RDMA listener; empty for a witness
+	Witness bool
+}
+
+// Log is the log of a member. Its methods are called on the worker's thread.
+type Log interface {
+	// Begin appends the record that begins an epoch, at the next position, and calls Replicator.Lead. ok is
+	// false if there is no room now.
+	Begin(epoch uint64, c *group.Config) (ok bool, err error)
+	// StepDown ends the connections of clients. Messages that are not acknowledged stay so.
+	StepDown()
+}
+
+// DriverConfig configures a Driver.
+type DriverConfig struct {
+	Group   string
+	Self    uint32
+	Peers   []Peer           // all members, this one included
+	Listen  string           // address for the other members
+	Secure  transport.Config // its TLS and NameOf
+	Connect connect.Config   // for links
+	Suspect time.Duration    // silence of the leader after which there is an election
+
+	Links      *Links // nil: this member is a witness
+	Replicator *Replicator
+	Log        Log
+	State      *StateFile
+	Elections  election.State // as the StateFile has it
+	Do         stream.Doer    // runs a function on the worker's thread
+	Logger     *slog.Logger
+}
+
+// Driver does the I/O of a group.Member. Any goroutine may call its methods.
+type Driver struct {
+	config    DriverConfig
+	log       *slog.Logger
+	member    *group.Member // of run
+	transport *transport.Transport
+	messages  chan group.Message
+	calls     chan func() // to run
+	peers     atomic.Pointer[map[uint32]Peer]
+	links     sync.WaitGroup
+	ctx       context.Context
+	cancel    context.CancelFunc
+
+	leaderSeen time.Time         // when the leader was last heard over the transport
+	linked     time.Time         // when this member last had a link to the leader, or entered the epoch
+	asked      time.Time         // when an election was last asked for
+	abstain    time.Time         // until when this member does not ask for one
+	heardFew   time.Time         // since when this leader hears too few followers
+	lost       uint32            // a member whose process may have died
+	served     uint64            // links that members asked for
+	newest     map[uint32]uint64 // by member: the number of its newest link
+	silence    time.Duration
+}
+
+// CutError means that the log must end after a position: the leader does not have the later records.
+// The flow begins again with such a log.
+type CutError struct{ After uint64 }
+
+func (e *CutError) Error() string {
+	return fmt.Sprintf("records after position %d are cut off: the group's leader does not have them", e.After)
+}
+
+// OpenDriver listens for the other members. Run does the rest.
+func OpenDriver(c DriverConfig) (*Driver, error) {
+	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}}
+	var witnesses []uint32
+	for _, p := range c.Peers {
+		if p.Witness {
+			witnesses = append(witnesses, p.Number)
+		}
+	}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	var err error
+	d.member, err = group.NewMember(group.MemberConfig{
+		Self: c.Self, Witnesses: witnesses, State: c.Elections, Log: d.describe, Serial: uint64(time.Now().UnixNano()) &^ 0xffffffff, Logger: c.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := c.Secure
+	t.Group, t.Self, t.Listen, t.Log, t.Received, t.Lost = c.Group, c.Self, c.Listen, c.Logger, d.received, d.processLost
+	if d.transport, err = transport.Open(t, nil); err != nil {
+		return nil, err
+	}
+	d.SetPeers(c.Peers)
+	return d, nil
+}
+
+// SetPeers changes the addresses and the names of the members.
+func (d *Driver) SetPeers(all []Peer) {
+	var others []transport.Peer
+	peers := map[uint32]Peer{}
+	for _, p := range all {
+		peers[p.Number] = p
+		others = append(others, p.Peer)
+	}
+	d.peers.Store(&peers)
+	d.transport.SetPeers(others)
+}
+
+// Addr returns where the driver listens for the other members.
+func (d *Driver) Addr() net.Addr { return d.transport.Addr() }
+
+// received queues a message. If there are too many, it is dropped: the group repeats what it needs.
+func (d *Driver) received(m group.Message) {
+	select {
+	case d.messages <- m:
+	default:
+	}
+}
+
+func (d *Driver) processLost(member uint32) { d.call(func() { d.lost = member }) }
+
+// call runs a function in Run. It does nothing if Run has ended.
+func (d *Driver) call(f func()) bool {
+	select {
+	case d.calls <- f:
+		return true
+	case <-d.ctx.Done():
+		return false
+	}
+}
+
+// describe returns the log as it is now.
+func (d *Driver) describe() (l group.Log) {
+	if d.config.Links == nil {
+		return l
+	}
+	_ = d.config.Do(func() error { l = d.config.Replicator.Describe(); return nil }) // the worker has ended: Run ends, too
+	return l
+}
+
+// Close ends the transport and all links. Run must have returned.
+func (d *Driver) Close() error {
+	d.cancel()
+	d.links.Wait()
+	return d.transport.Close()
+}
+
+// Run takes part in the group until ctx ends. A CutError says that the flow must begin again.
+func (d *Driver) Run(ctx context.Context) error {
+	defer d.cancel()
+	tick := time.NewTicker(max(d.config.Suspect/8, time.Millisecond))
+	defer tick.Stop()
+	last, repeated := time.Now(), time.Time{}
+	d.leaderSeen, d.linked = last, last
+	for {
+		if err := d.handle(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-d.messages:
+			if d.fromLeader(&m) {
+				d.leaderSeen = time.Now()
+			}
+			if err := d.member.Step(m); err != nil && d.member.Err() == nil {
+				d.log.Warn("a message of a member of the group was refused", "member", m.From, "err", err)
+			}
+		case f := <-d.calls:
+			f()
+		case <-tick.C:
+		}
+		now := time.Now()
+		if now.Sub(last) > d.config.Suspect/2 { // this process was away itself
+			d.leaderSeen = now
+		}
+		last = now
+		d.detect(now)
+		if now.Sub(repeated) >= d.config.Suspect/4 {
+			repeated = now
+			d.repeat(now)
+		}
+	}
+}
+
+// unlinked is for how many times Suspect a leader counts as alive that sends no records: it seals the
+// epoch, or the link is being made again.
+const unlinked = 4
+
+// fromLeader reports whether a message shows that the leader lives.
+func (d *Driver) fromLeader(m *group.Message) bool {
+	if m.From != d.member.Leader() {
+		return false
+	}
+	return m.Kind != group.KindElection && m.Epoch == d.member.Epoch() || m.Kind == group.KindElection && m.Election.GetTerm() == d.member.Epoch()
+}
+
+// detect asks for an election when the leader is silent.
+func (d *Driver) detect(now time.Time) {
+	if d.config.Links == nil || d.member.Phase() != group.Following {
+		d.lost = 0
+		return
+	}
+	seen := time.Unix(0, d.config.Links.Heard())
+	if seen.After(d.linked) {
+		d.linked = seen
+	}
+	if d.leaderSeen.After(seen) && !d.config.Links.Linked() && now.Sub(d.linked) < unlinked*d.config.Suspect { // it is about to send records
+		seen = d.leaderSeen
+	}
+	silent := now.Sub(seen)
+	dead := d.lost != 0 && d.lost == d.member.Leader()
+	d.lost = 0
+	switch {
+	case silent < d.config.Suspect && !dead:
+		d.member.Heard()
+		d.silence = max(d.silence, silent)
+		return
+	case now.Before(d.abstain), now.Sub(d.asked) < d.config.Suspect/4 && !dead:
+		return
+	}
+	if now.Sub(d.asked) > d.config.Suspect {
+		d.log.Info("the group's leader is silent", "leader", d.member.Leader(), "epoch", d.member.Epoch(), "connection lost", dead)
+	}
+	d.asked = now
+	_ = d.member.Suspect() // fails on a leader only
+}
+
+// repeat makes a leader repeat what may be lost. A leader that hears too few followers lets the others
+// elect another one: its network may be broken.
+func (d *Driver) repeat(now time.Time) {
+	if d.member.Phase() != group.Leading {
+		d.heardFew = time.Time{}
+		d.member.Tick()
+		return
+	}
+	config, since := d.member.Config(), now.Add(-d.config.Suspect)
+	enough := false
+	_ = d.config.Do(func() error { // the worker has ended: Run ends, too
+		enough = config.Commits(func(id uint32) bool { return id == d.config.Self || d.config.Links.Hears(id, since) })
+		return nil
+	})
+	switch {
+	case enough:
+		d.heardFew = time.Time{}
+	case d.heardFew.IsZero():
+		d.heardFew = now
+	case now.Sub(d.heardFew) > 2*unlinked*d.config.Suspect: // nobody else leads: go on
+		d.heardFew = time.Time{}
+	case now.Sub(d.heardFew) > unlinked*d.config.Suspect:
+		d.abstain = now.Add(unlinked * d.config.Suspect)
+		return
+	}
+	d.member.Tick()
+}
+
+// handle does what the member asks for.
+func (d *Driver) handle() error {
+	for {
+		if err := d.member.Err(); err != nil {
+			return err
+		}
+		r, ok := d.member.Ready()
+		if !ok {
+			return nil
+		}
+		if err := d.do(&r); err != nil {
+			return err
+		}
+		d.member.Advance(r)
+	}
+}
+
+// do does a Ready, in order.
+func (d *Driver) do(r *group.Ready) error {
+	if r.Save {
+		if err := d.config.State.Write(d.member.State()); err != nil {
+			return err
+		}
+	}
+	if r.EndLinks && d.config.Links != nil {
+		d.linked = time.Now()
+		if err := d.config.Do(func() error {
+			d.config.Replicator.StepDown()
+			d.config.Log.StepDown()
+			err := d.config.Links.EndAll(errEpoch)
+			d.config.Links.Begin(d.config.Replicator.log.End.Position + 1) // older records are read from the segments
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if r.Configure != nil && d.config.Links != nil {
+		if err := d.config.Do(func() error { d.config.Replicator.Configure(r.Configure); return nil }); err != nil {
+			return err
+		}
+	}
+	for i := range r.Messages {
+		d.transport.Send(&r.Messages[i])
+	}
+	switch {
+	case r.Follow != nil:
+		return d.follow(r.Follow)
+	case r.Fetch != nil:
+		return d.fetch(r.Fetch)
+	case r.Begin != 0:
+		return d.begin(r.Begin)
+	}
+	return nil
+}
+
+var errEpoch = errors.New("the epoch of the link has ended")
+
+// begin appends the record that begins an epoch.
+func (d *Driver) begin(epoch uint64) error {
+	config := d.member.Config()
+	for {
+		done := false
+		err := d.config.Do(func() (err error) { done, err = d.config.Log.Begin(epoch, &config); return err })
+		if err != nil {
+			return err
+		}
+		if done {
+			break
+		}
+		time.Sleep(time.Millisecond) // the disk has all frames
+	}
+	d.log.Info("this member leads the group", "epoch", epoch)
+	d.member.Began(epoch)
+	return nil
+}
+
+// mustCut returns a CutError if the log has records after a position.
+func (d *Driver) mustCut(after uint64) error {
+	if d.describe().End.Position > after {
+		return &CutError{after}
+	}
+	return nil
+}
+
+// follow gets the leader's records.
+func (d *Driver) follow(f *group.Follow) error {
+	if err := d.mustCut(f.After); err != nil {
+		return err
+	}
+	of := d.describe().End.Epoch
+	if err := d.config.Do(func() error { d.config.Replicator.Follow(f.Until); return nil }); err != nil {
+		return err
+	}
+	d.links.Go(func() { _ = d.intake(f.Leader, f.Epoch, f.After, of, false) })
+	return nil
+}
+
+// fetch gets the records that the leader lacks.
+func (d *Driver) fetch(f *group.Fetch) error {
+	if err := d.mustCut(f.After); err != nil {
+		return err
+	}
+	of := d.describe().End.Epoch
+	d.links.Go(func() {
+		ctx, cancel := context.WithCancel(d.ctx)
+		defer cancel()
+		go d.awaitFetch(ctx, cancel, f)
+		err := d.intakeUntil(ctx, f.From, f.Epoch, f.After, of, true)
+		d.call(func() {
+			if d.describe().End == f.Until {
+				d.member.Fetched(f.Epoch)
+				return
+			}
+			d.log.Warn("the leader could not fetch records that it lacks", "member", f.From, "until", f.Until, "err", err)
+			d.member.FetchFailed(f.Epoch)
+		})
+	})
+	return nil
+}
+
+// awaitFetch ends a link when the log has all records that were to be fetched.
+func (d *Driver) awaitFetch(ctx context.Context, end func(), f *group.Fetch) {
+	for ctx.Err() == nil {
+		if d.describe().End == f.Until {
+			end()
+			return
+		}
+		time.Sleep(500 * time.Microsecond)
+	}
+}
+
+func (d *Driver) intake(from uint32, epoch, after, of uint64, fetch bool) error {
+	return d.intakeUntil(d.ctx, from, epoch, after, of, fetch)
+}
+
+// intakeUntil gets records of another member until the link ends or ctx does.
+func (d *Driver) intakeUntil(ctx context.Context, from uint32, epoch, after, of uint64, fetch bool) error {
+	l := d.config.Links
+	k, conn, err := l.Dial(ctx, d.config.Do, Want{
+		Group: d.config.Group, Self: d.config.Self, Member: from, Address: (*d.peers.Load())[from].Records, Epoch: epoch, Next: after + 1, Of: of, Fetch: fetch, Connect: d.config.Connect,
+	})
+	if err != nil {
+		d.log.Warn("no link to a member of the group", "member", from, "epoch", epoch, "err", err)
+		return err
+	}
+	return d.attend(ctx, k, conn)
+}
+
+// attend waits for the end of a link and closes it.
+func (d *Driver) attend(ctx context.Context, k *Link, conn *connect.Conn) error {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = conn.Receive() // nothing is said: it returns when the connection ends
+	}()
+	select {
+	case <-gone:
+	case <-k.Ended():
+	case <-ctx.Done():
+	}
+	err := d.config.Links.Finish(d.config.Do, k, errClosed)
+	_ = conn.Close() // the other side may have closed it
+	<-gone
+	d.log.Info("a link has ended", "member", k.member, "epoch", k.epoch, "err", k.Cause())
+	return errors.Join(k.Cause(), err)
+}
+
+// Serve answers a member that wants records. open returns a reader of the log for records that the
+// links do not hold any more. It returns when the link has ended.
+func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uint64) (Records, func() error, error)) error {
+	admitted := make(chan error, 1)
+	mine := uint64(0)
+	if !d.call(func() {
+		d.served++
+		mine = d.served
+		admitted <- d.admit(h, mine)
+	}) {
+		admitted <- errClosed
+	}
+	if refused := <-admitted; refused != nil {
+		return errors.Join(refused, q.Refuse(refused.Error()))
+	}
+	fetch := h.Capabilities&protocol.CapabilityFetch != 0
+	if !fetch {
+		defer d.call(func() {
+			if d.newest[h.Participant] == mine { // else another link has taken its place
+				d.member.Unlink(h.Participant, h.Session)
+			}
+		})
+	}
+	k, conn, err := d.config.Links.Answer(d.config.Do, q, h, d.config.Self)
+	if err != nil {
+		return err
+	}
+	if err := d.config.Do(func() error { d.config.Replicator.Linked(h.Participant); return nil }); err != nil {
+		return err
+	}
+	d.log.Info("a member gets records", "member", h.Participant, "epoch", h.Session, "from", h.Next, "fetch", fetch)
+	var reading sync.WaitGroup
+	if c := k.CatchUp(); c != nil {
+		reading.Go(func() { d.catchUp(c, k, open) })
+	}
+	err = d.attend(d.ctx, k, conn)
+	reading.Wait()
+	return err
+}
+
+// admit checks a member that wants records.
+func (d *Driver) admit(h *protocol.Hello, serial uint64) error {
+	if h.Capabilities&protocol.CapabilityFetch == 0 {
+		if err := d.member.Link(h.Participant, h.Session, h.Next-1); err != nil {
+			return fmt.Errorf("%w: %w", protocol.NotPermitted, err)
+		}
+		d.newest[h.Participant] = serial
+		return d.config.Do(func() error { return d.config.Links.EndOf(h.Participant) })
+	}
+	if h.Session != d.member.Epoch() || h.Participant != d.member.Leader() || h.Next > d.describe().End.Position+1 {
+		return fmt.Errorf("%w: member %d fetches records for epoch %d, and member %d leads epoch %d", protocol.NotPermitted, h.Participant, h.Session, d.member.Leader(), d.member.Epoch())
+	}
+	return nil
+}
+
+// catchUp reads records from the segments for a link.
+func (d *Driver) catchUp(c *CatchUp, k *Link, open func(from uint64) (Records, func() error, error)) {
+	l := d.config.Links
+	r, end, err := open(c.From())
+	var left []umem.Frame
+	if err == nil {
+		left, err = c.Run(d.ctx, r, l.region, l.config.Landing)
+		err = errors.Join(err, end())
+	}
+	_ = d.config.Do(func() error { // the worker has ended: Close takes the frames
+		l.Return(c, left)
+		if err != nil {
+			return l.End(k, fmt.Errorf("read records for member %d: %w", k.member, err))
+		}
+		return nil
+	})
+}

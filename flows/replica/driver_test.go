@@ -1,0 +1,195 @@
+package replica
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/flows/group/election"
+	"github.com/unifiedd/unifiedd/flows/group/transport"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/newfile"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// suspect is the silence after which the members of a test elect a leader.
+const suspect = 200 * time.Millisecond
+
+// newGroup makes a group of three members on machines that a switch connects. Their logs are in memory.
+func newGroup(t *testing.T) []*member {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Leaks(t)
+	var all []*member
+	var peers []Peer
+	for i, e := range testenv.NewSwitch(t, 3, testenv.PairOptions{MTU: 4200}) {
+		m := newMember(t, uint32(i+1), e, 1024, 900)
+		all = append(all, m)
+		peers = append(peers, Peer{Peer: transport.Peer{Number: m.number}, Records: m.listener.Addr().String()})
+	}
+	for _, m := range all {
+		m.join(peers)
+		peers[m.number-1].Address = m.driver.Addr().String()
+	}
+	for _, m := range all {
+		m.take(peers)
+	}
+	return all
+}
+
+// join prepares a member's part in the group.
+func (m *member) join(peers []Peer) {
+	m.Helper()
+	dir, err := newfile.OpenDir(m.TempDir())
+	m.must(err)
+	m.Cleanup(func() { m.must(dir.Close()) })
+	first := election.First([]uint32{1, 2, 3})
+	state, err := MakeState(dir, "orders"+StateSuffix, m.number, first)
+	m.must(err)
+	m.Cleanup(func() { m.must(state.Close()) })
+	out := io.Discard
+	if testing.Verbose() {
+		out = os.Stderr
+	}
+	log := slog.New(slog.NewTextHandler(out, nil)).With("self", m.number)
+	replicator := NewReplicator(m.links, m.number, protocol.Durable, group.Log{})
+	m.driver, err = OpenDriver(DriverConfig{
+		Group: "orders", Self: m.number, Peers: peers, Listen: "127.0.0.1:0", Suspect: suspect,
+		Links: m.links, Replicator: replicator, Log: m, State: state, Elections: first, Do: m.do, Logger: log,
+	})
+	m.must(err)
+	m.on(func() { m.replicator = replicator })
+}
+
+// take begins the member's part in the group.
+func (m *member) take(peers []Peer) {
+	m.driver.SetPeers(peers)
+	ctx, cancel := context.WithCancel(m.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.driver.Run(ctx) }()
+	go m.accept(ctx)
+	m.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			m.Errorf("%v: %v", m, err)
+		}
+		m.must(m.driver.Close())
+	})
+}
+
+// accept serves members that want records.
+func (m *member) accept(ctx context.Context) {
+	for {
+		q, err := m.listener.Accept(ctx)
+		if err != nil {
+			return
+		}
+		h, err := protocol.ParseHello(q.Remote().Hello)
+		if err != nil {
+			m.Error(err)
+			return
+		}
+		go func() {
+			_ = m.driver.Serve(q, &h, func(from uint64) (Records, func() error, error) {
+				return &segments{member: m, next: from}, func() error { return nil }, nil
+			})
+		}()
+	}
+}
+
+// replicate is a round of a member of a group: a leader appends records as fast as it can.
+func (m *member) replicate() (moved bool) {
+	var batch [batchSize]umem.Frame
+	n := m.links.Recv(batch[:])
+	m.replicator.Took(batch[:n])
+	for _, f := range batch[:n] {
+		m.log = append(m.log, append([]byte(nil), m.region.Bytes(f)...))
+		f.Options = 0
+		m.free.Push(f)
+	}
+	for made := 0; m.offer > 0 && made < 32 && m.replicator.Open() && m.links.Room() && m.free.Len() > 320; made++ {
+		m.make()
+		m.replicator.Appended(uint64(len(m.log)))
+		m.offer--
+		moved = true
+	}
+	end := uint64(len(m.log))
+	m.acked = m.replicator.Round(end, end)
+	m.links.Supply()
+	if err := m.links.Poll(time.Now()); err != nil {
+		m.Error(err)
+	}
+	m.book.Publish()
+	return moved || n > 0
+}
+
+// Begin implements Log.
+func (m *member) Begin(epoch uint64, c *group.Config) (bool, error) {
+	if m.free.Len() == 0 {
+		return false, nil
+	}
+	m.epoch = uint32(epoch)
+	m.links.Begin(uint64(len(m.log)) + 1)
+	m.make()
+	m.replicator.Lead(epoch, uint64(len(m.log)), c)
+	return true, nil
+}
+
+// StepDown implements Log.
+func (m *member) StepDown() {}
+
+// leader returns the member that takes records, once there is one.
+func leader(t *testing.T, all []*member, but *member) (found *member) {
+	t.Helper()
+	for deadline := time.Now().Add(testenv.Within(20 * time.Second)); found == nil; time.Sleep(time.Millisecond) {
+		for _, m := range all {
+			if m != but {
+				m.on(func() {
+					if m.replicator.Open() {
+						found = m
+					}
+				})
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no member takes records")
+		}
+	}
+	return found
+}
+
+// TestGroup: three members elect a leader, whose records all get. When the leader is cut off, another
+// takes over with every committed record. When the first comes back, its log is cut.
+func TestGroup(t *testing.T) {
+	all := newGroup(t)
+	first := leader(t, all, nil)
+	first.on(func() { first.offer = 2000 })
+	for _, m := range all {
+		m.eventually("all have all records", func() bool { return m.acked >= 2001 })
+		equal(t, first, m)
+	}
+	first.ns.SetDown(t)
+	began := time.Now()
+	next := leader(t, all, first)
+	t.Logf("another member takes records %v after the leader was cut off; members suspect after %v", time.Since(began), suspect)
+	next.on(func() { next.offer = 500 })
+	next.eventually("records are committed without the first leader", func() bool { return next.acked >= 2502 })
+	var epochs []uint32
+	next.on(func() {
+		for _, r := range next.log {
+			epochs = append(epochs, binary.BigEndian.Uint32(r[56:]))
+		}
+	})
+	if epochs[2000] == epochs[2001] {
+		t.Errorf("position 2001 is of epoch %d, and 2002 of %d", epochs[2000], epochs[2001])
+	}
+	first.ns.SetUp(t)
+	first.eventually("the first leader follows", func() bool { return first.acked >= 2502 && !first.replicator.Leads() })
+	equal(t, next, first)
+}

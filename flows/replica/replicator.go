@@ -1,0 +1,124 @@
+package replica
+
+import (
+	"encoding/binary"
+
+	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Replicator is the part of a member that belongs to the worker's thread: what the log is, how far it
+// is safe, and on the leader what is committed.
+type Replicator struct {
+	links *Links
+	self  uint32
+	level protocol.Durability // of committed records
+
+	log     group.Log
+	commits *group.Commits // nil: this member does not lead
+	until   uint64         // a recovering follower is complete with the records up to here; 0: not known
+	safe    protocol.Have  // of this member
+}
+
+// NewReplicator makes the part of a member whose log is as described.
+func NewReplicator(l *Links, self uint32, level protocol.Durability, log group.Log) *Replicator {
+	return &Replicator{links: l, self: self, level: level, log: log}
+}
+
+// Describe describes the log. The result does not change.
+func (r *Replicator) Describe() group.Log {
+	l := r.log
+	l.Table = append(group.Table(nil), l.Table...)
+	return l
+}
+
+// Took says that records from the intake are in the log, in order.
+func (r *Replicator) Took(records []umem.Frame) {
+	for _, f := range records {
+		header := r.links.region.At(f.Addr, protocol.HeaderLen)
+		r.log.Append(group.Place{Epoch: uint64(binary.BigEndian.Uint32(header[56:])), Position: binary.BigEndian.Uint64(header[24:])})
+	}
+}
+
+// Appended says that the leader has appended records up to a position.
+func (r *Replicator) Appended(position uint64) {
+	r.log.End.Position = max(r.log.End.Position, position)
+}
+
+// Lead says that this member leads an epoch, whose first record is at a position.
+func (r *Replicator) Lead(epoch, position uint64, c *group.Config) {
+	r.log.Append(group.Place{Epoch: epoch, Position: position})
+	r.commits = group.NewCommits(position, r.log.Committed, c)
+}
+
+// Leads reports whether this member leads.
+func (r *Replicator) Leads() bool { return r.commits != nil }
+
+// Open reports whether this member leads and may take records from clients.
+func (r *Replicator) Open() bool { return r.commits != nil && r.commits.Open() }
+
+// Held returns group.Commits.Held of the leader.
+func (r *Replicator) Held() uint64 {
+	if r.commits == nil {
+		return 0
+	}
+	return r.commits.Held()
+}
+
+// StepDown says that this member does not lead any more.
+func (r *Replicator) StepDown() { r.commits, r.until = nil, 0 }
+
+// Follow says with which records a recovering follower is complete.
+func (r *Replicator) Follow(until uint64) { r.until = until }
+
+// Configure changes which members count.
+func (r *Replicator) Configure(c *group.Config) {
+	if r.commits != nil {
+		r.commits.Configure(c)
+	}
+}
+
+// Linked says that a follower begins with nothing.
+func (r *Replicator) Linked(member uint32) {
+	if r.commits != nil {
+		r.commits.Safe(member, 0)
+	}
+}
+
+// Round says how far this member has written its log and made it durable: positions. It returns the
+// committed position. The worker calls it once a round, before Links.Poll.
+func (r *Replicator) Round(written, durable uint64) uint64 {
+	r.safe = protocol.Have{Received: r.log.End.Position, Written: written, Durable: durable}
+	if r.commits == nil {
+		r.links.Safe(written, durable)
+		r.log.Committed = max(r.log.Committed, min(r.links.Committed(), r.log.End.Position))
+	} else {
+		r.links.Progress(r.progress)
+		r.log.Committed = r.commits.Safe(r.self, r.position(&r.safe))
+		r.links.Commit(r.log.Committed)
+	}
+	r.recover()
+	return r.log.Committed
+}
+
+// progress notes what a follower has said.
+func (r *Replicator) progress(member uint32, h protocol.Have) { r.commits.Safe(member, r.position(&h)) }
+
+// position returns up to where a member's records are as safe as committed ones must be.
+func (r *Replicator) position(h *protocol.Have) uint64 {
+	switch r.level {
+	case protocol.Received:
+		return h.Received
+	case protocol.Written:
+		return h.Written
+	}
+	return h.Durable
+}
+
+// recover ends recovering once the log has everything that it may lack.
+func (r *Replicator) recover() {
+	if r.log.Recovering && (r.until > 0 && r.position(&r.safe) >= r.until || r.Open() && r.position(&r.safe) >= r.log.Committed) {
+		r.log.Recovering = false
+	}
+}
