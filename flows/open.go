@@ -9,6 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/member"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/relay"
@@ -175,6 +176,9 @@ func openLog(e *pipeline.Env) (*pipeline.Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if to.Replicas != nil {
+		return openMember(e, durability)
+	}
 	end, err := logEnd(e)
 	if err != nil {
 		return nil, err
@@ -224,6 +228,61 @@ func openLog(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	source.Supply()
 	return join(e, source, sink, numa.Unknown, disk.Node(e)), nil
+}
+
+// openMember opens a log that a group keeps.
+func openMember(e *pipeline.Env, durability protocol.Durability) (*pipeline.Run, error) {
+	from, to := &e.Flow.From, &e.Flow.To
+	m, err := member.Prepare(e, durability)
+	if err != nil {
+		return nil, err
+	}
+	end := m.End()
+	c := message.Config{
+		Durability: durability, Spread: to.Layout == config.LayoutPacked, Numbered: true, Origins: true,
+		Log: &message.Log{Acknowledge: to.Acknowledge, End: end}, Member: m.Source(),
+	}
+	c.MinReserve, c.MaxReserve = logReserve(e)
+	least, most := m.Reserve(e)
+	c.MinReserve, c.MaxReserve = c.MinReserve+least, c.MaxReserve+most
+	clients, err := message.Open(e, c)
+	if err != nil {
+		return nil, err
+	}
+	source, err := m.Connect(e, clients)
+	if err != nil {
+		return nil, err
+	}
+	d := disk.Config{Free: source.Returned(), Gather: true, GatherFlushes: to.Acknowledge == config.AcknowledgeReceived}
+	if clients.InExtents() && to.Layout == config.LayoutSlot {
+		if d.Heads, err = takeHeads(e); err != nil {
+			return nil, err
+		}
+	}
+	run, err := newRunNumber()
+	if err != nil {
+		return nil, err
+	}
+	writer := disk.New()
+	d.Manifest = &segment.Manifest{End: end, Run: journal.Run{Number: run, Start: end.Next}, Received: source.Received, Durable: writer.DurableShown, Group: m.Manifest}
+	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(from.Message))
+	records = journal.Grouped(records, end.Next, run)
+	if clients.Secure() {
+		clients.KeepOwners()
+	}
+	if from.Verify {
+		records = journal.Verified(records)
+	}
+	d.Interfaces = []pcapng.Interface{records}
+	if err := writer.Open(e, d); err != nil {
+		return nil, err
+	}
+	if err := messageFits(e, writer); err != nil {
+		return nil, err
+	}
+	source.LimitPositions(d.Manifest.Room)
+	source.Supply()
+	return join(e, source, m.Sink(writer), numa.Unknown, disk.Node(e)), nil
 }
 
 // logReserve returns how many messages of a log may be in flight to the disk: the least that it needs and the

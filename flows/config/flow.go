@@ -225,6 +225,10 @@ type To struct {
 	// (KindRDMAStorage) or sent on (KindRDMARDMA).
 	Acknowledge Acknowledge
 
+	// Replicas makes the flow a member of a group that keeps one log; nil: it is not. It applies to
+	// KindRDMAStorage.
+	Replicas *Replicas
+
 	// Listen is the TCP address, host:port, where clients or NVMe hosts connect. The fields from here to
 	// AllowAnyGID apply to serving.
 	Listen string
@@ -351,6 +355,32 @@ type Rotate struct {
 	Size  Size          // of a file, a multiple of 4096; 0: no limit
 	Every time.Duration // time per file, and the path is a strftime pattern; 0: no limit
 	Files int           // with Size: files in the ring; else files until the capture ends; 0: no limit
+}
+
+// Replicas is a group of members that keep one log.
+type Replicas struct {
+	Name string // of the group: the same in all members
+	Self string // name of this member
+	// Members are the first members, in the same order everywhere. Later the group itself knows them.
+	Members []Replica
+	// Heartbeat is the longest time between two messages of the leader to a follower.
+	Heartbeat time.Duration
+	// Suspect is the silence of the leader after which there is an election.
+	Suspect time.Duration
+	// Lag is how many bytes of memory the leader keeps for a slow follower.
+	Lag Size
+}
+
+// Replica is a member of a group.
+type Replica struct {
+	Name string
+	// Address is where the members talk about elections; Clients is where clients append to the log, and
+	// members get records. A witness has no Clients.
+	Address, Clients string
+	// Witness says that the member votes and has no records.
+	Witness bool
+	// Certificate is the name in the member's certificate; empty: its Name.
+	Certificate string
 }
 
 // Peer is a receiver that a flow sends to.

@@ -164,6 +164,9 @@ func flowKeys(a, b *Flow) []string {
 		if key == "from.rules" || strings.HasPrefix(key, "from.object.") {
 			keys[i] = "from.filter" // one setting in three forms
 		}
+		if key == "to.replicas" { // the group of a log
+			keys[i] = "to.group"
+		}
 		if key == "from.comments" { // comments are part of the list of interfaces
 			keys[i] = "from.interfaces"
 		}

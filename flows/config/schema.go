@@ -153,6 +153,41 @@ func (d *decoder) peers(path string, n *yaml.Node, t *To) {
 	})
 }
 
+// readGroup reads the name of a Diffie-Hellman group, or the members of a log's group.
+func readGroup(d *decoder, f *Flow, field any) read {
+	return func(path string, n *yaml.Node) {
+		if v, ok := d.value(path, n); ok && v.Kind == yaml.MappingNode {
+			f.To.Replicas = &Replicas{Heartbeat: defaultHeartbeat, Suspect: defaultSuspect, Lag: defaultLag}
+			d.replicas(path, v, f.To.Replicas)
+			return
+		}
+		set(d, field.(*AuthGroup), oneOf(allAuthGroups))(path, n)
+	}
+}
+
+func (d *decoder) replicas(path string, n *yaml.Node, g *Replicas) {
+	d.mapping(path, n, fields{
+		"name":      set(d, &g.Name, parseText),
+		"self":      set(d, &g.Self, parseText),
+		"heartbeat": set(d, &g.Heartbeat, parseDuration),
+		"suspect":   set(d, &g.Suspect, parseDuration),
+		"lag":       set(d, &g.Lag, parseSize),
+		"members": func(path string, n *yaml.Node) {
+			d.list(path, n, func(path string, n *yaml.Node) {
+				one := Replica{}
+				d.mapping(path, n, fields{
+					"name":        set(d, &one.Name, parseText),
+					"address":     set(d, &one.Address, parseText),
+					"clients":     set(d, &one.Clients, parseText),
+					"witness":     set(d, &one.Witness, parseBool),
+					"certificate": set(d, &one.Certificate, parseText),
+				})
+				g.Members = append(g.Members, one)
+			})
+		},
+	})
+}
+
 func readSubsystems(d *decoder, f *Flow, _ any) read {
 	return func(path string, n *yaml.Node) { d.subsystems(path, n, &f.To) }
 }

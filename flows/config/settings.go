@@ -74,6 +74,7 @@ var (
 	filtered      = slices.Concat(fromNetwork, replays)
 	served        = slices.Concat(toClients, toHosts)
 	acknowledged  = []Kind{KindRDMAStorage, KindRDMARDMA}
+	toLogs        = []Kind{KindRDMAStorage}
 	holding       = slices.Concat(fromNetwork, fromClients, fromNull)
 )
 
@@ -95,6 +96,7 @@ const (
 	aboutBlocks       = "a flow from storage to RDMA clients"
 	aboutServed       = "a flow from storage to RDMA clients or NVMe hosts"
 	aboutHosts        = "a flow from storage to NVMe hosts"
+	aboutGroups       = "a log, or a flow from storage to NVMe hosts"
 )
 
 // flowSettings are all keys of a flow. An init function fills it, because the reader of a key
@@ -189,7 +191,7 @@ func toSettings() []setting {
 		{"to.hosts", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Hosts }, texts},
 		{"to.allow_any_host", aboutHosts, toHosts, func(f *Flow) any { return &f.To.AllowAnyHost }, value(parseBool)},
 		{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }, value(parseText)},
-		{"to.group", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Group }, value(oneOf(allAuthGroups))},
+		{"to.group", aboutGroups, slices.Concat(toHosts, toLogs), func(f *Flow) any { return &f.To.Group }, readGroup},
 		{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }, value(parseBool)},
 		{"to.namespaces", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Namespaces }, readNamespaces},
 		{"to.subsystems", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Subsystems }, readSubsystems},
@@ -236,15 +238,15 @@ func fitsTo(has fields, key string) bool {
 	case has.any("interface"):
 		return what == aboutReplay
 	case has.any("file", "device"):
-		return what == aboutStorage || what == aboutWritten || what == aboutPackets || what == aboutAcknowledged
+		return what == aboutStorage || what == aboutWritten || what == aboutPackets || what == aboutAcknowledged || what == aboutGroups
 	case has.any("peers"):
 		return what == aboutPeers || what == aboutAcknowledged || key == "rdma"
 	case has.any("discard"):
 		return false
 	case has.any("subsystem"):
-		return what == aboutServed || what == aboutHosts || what == aboutWritten || key == "rdma"
+		return what == aboutServed || what == aboutHosts || what == aboutGroups || what == aboutWritten || key == "rdma"
 	case has.any("listen"):
-		return what == aboutBlocks || what == aboutServed || what == aboutHosts || what == aboutWritten || key == "rdma" || key == "subsystem"
+		return what == aboutBlocks || what == aboutServed || what == aboutHosts || what == aboutGroups || what == aboutWritten || key == "rdma" || key == "subsystem"
 	case has.any("rdma"):
 		return what != aboutStorage && what != aboutPackets && what != aboutReplay && what != ""
 	}

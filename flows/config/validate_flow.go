@@ -264,6 +264,9 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.refuse(to, wrong("say rdma: and listen:, where clients connect", "a flow from storage to storage is not possible"))
 	case e.to == storage:
 		v.store(to, &f.To, kind)
+		if kind == KindRDMAStorage {
+			v.replicas(join(to, "group"), f)
+		}
 	case e.from == nowhere: // without a source the kind of sink is not known
 		v.checkErr(join(to, "rdma"), checkRDMA(f.To.RDMA))
 	case kind == KindStorageRDMA:

@@ -53,6 +53,7 @@ type Env struct {
 	Book   *umem.Book
 	Holder *umem.Holder // of the worker's frames
 	Err    *FirstError
+	Before uint64  // a log must end before this position; 0: where it ends
 	Undo   Cleanup // closes what is open so far
 }
 

@@ -297,7 +297,7 @@ func TestReasons(t *testing.T) {
 		}
 		words[r.String()] = true
 	}
-	if last := Reasons()[len(Reasons())-1]; last != NotWritten {
+	if last := Reasons()[len(Reasons())-1]; last != StaleEpoch {
 		t.Errorf("the last one is %v", last)
 	}
 	if unknown := Reason(255); unknown.String() != "unknown" || unknown.Error() == "" {

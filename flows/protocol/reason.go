@@ -31,6 +31,8 @@ const (
 	Closing      Reason = 17
 	NotPermitted Reason = 18
 	NotWritten   Reason = 19
+	NotLeader    Reason = 20
+	StaleEpoch   Reason = 21
 )
 
 var reasons = [...]struct{ word, sentence string }{
@@ -54,6 +56,8 @@ var reasons = [...]struct{ word, sentence string }{
 	Closing:      {"closing", "the other side ends"},
 	NotPermitted: {"not_permitted", "this peer may not do that"},
 	NotWritten:   {"not_written", "the memory that the immediate names was not written"},
+	NotLeader:    {"not_leader", "this member does not lead its group"},
+	StaleEpoch:   {"stale_epoch", "the group is in another epoch"},
 }
 
 // LogReason returns the attribute "reason" of a log entry: the word of the Reason in err. It is

@@ -52,6 +52,8 @@ type DriverConfig struct {
 	Elections  election.State // as the StateFile has it
 	Do         stream.Doer    // runs a function on the worker's thread
 	Logger     *slog.Logger
+	// Led is called when the leader or the epoch changes; leader 0: not known. May be nil.
+	Led func(leader uint32, epoch uint64)
 }
 
 // Driver does the I/O of a group.Member. Any goroutine may call its methods.
@@ -73,6 +75,7 @@ type Driver struct {
 	abstain    time.Time         // until when this member does not ask for one
 	heardFew   time.Time         // since when this leader hears too few followers
 	lost       uint32            // a member whose process may have died
+	told       [2]uint64         // leader and epoch that Led was called with
 	served     uint64            // links that members asked for
 	newest     map[uint32]uint64 // by member: the number of its newest link
 	silence    time.Duration
@@ -286,6 +289,10 @@ func (d *Driver) handle() error {
 			return err
 		}
 		d.member.Advance(r)
+		if now := [2]uint64{uint64(d.member.Leader()), d.member.Epoch()}; now != d.told && d.config.Led != nil {
+			d.told = now
+			d.config.Led(d.member.Leader(), d.member.Epoch())
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ type held struct {
 	returned    umem.FreeList // frames that the disk is done with
 	waiting     int           // records that only followers need
 	one         [1]umem.Frame
+	others      []umem.Frame
 }
 
 // item is a record.
@@ -40,8 +41,21 @@ func (l *Links) Begin(position uint64) {
 	h.first, h.last = position, position-1
 }
 
-// Returned is the list on which the disk puts frames that it does not need any more.
+// Returned is the list on which the disk puts frames that it does not need any more. It may also take
+// frames from the list, if Sort was called since it has put some there: there are Config.Stock.
 func (l *Links) Returned() *umem.FreeList { return &l.held.returned }
+
+// Sort takes frames of records from the Returned list.
+func (l *Links) Sort() { l.held.release(l) }
+
+// Places returns how many more records may be offered now.
+func (l *Links) Places() int {
+	if !l.Room() {
+		return 0
+	}
+	h := &l.held
+	return len(h.items) - 1 - int(h.last-h.first+1)
+}
 
 // Room reports whether another record may be offered. A follower that keeps more records than the
 // limit loses its link. It then gets what it lacks from the segments.
@@ -73,6 +87,7 @@ func (l *Links) Offer(f umem.Frame) {
 
 // release gives frames back that nobody needs.
 func (h *held) release(l *Links) {
+	h.others = h.others[:0]
 	for h.returned.Pop(h.one[:]) {
 		f := h.one[0]
 		start, _ := l.region.Start(f)
@@ -83,8 +98,11 @@ func (h *held) release(l *Links) {
 			continue
 		}
 		f.Options = 0
-		l.config.Free.Push(f)
+		h.others = append(h.others, f)
 	}
+	kept := min(len(h.others), l.config.Stock)
+	h.returned.Push(h.others[:kept]...)
+	l.config.Free.Push(h.others[kept:]...)
 	needed := l.needed()
 	for h.first <= h.last && h.first < needed && h.at(h.first).written {
 		h.drop(l)

@@ -27,6 +27,7 @@ type Config struct {
 	Hold     int    // records that the disk or a follower needs at most: a power of two
 	Lag      int    // records that a leader keeps for a follower alone at most: fewer than Hold
 	Copies   int    // frames for records that are read from the segments
+	Stock    int    // frames that stay on the Returned list
 	// Heartbeat is the longest time between two messages to a follower.
 	Heartbeat time.Duration
 	Free      *umem.FreeList

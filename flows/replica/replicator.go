@@ -2,6 +2,8 @@ package replica
 
 import (
 	"encoding/binary"
+	"sync/atomic"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -19,11 +21,38 @@ type Replicator struct {
 	commits *group.Commits // nil: this member does not lead
 	until   uint64         // a recovering follower is complete with the records up to here; 0: not known
 	safe    protocol.Have  // of this member
+
+	shown  atomic.Pointer[group.Log]
+	showed time.Time
 }
+
+// Shown returns the log as the last Round has left it. Any goroutine may call it; the result does not
+// change.
+func (r *Replicator) Shown() group.Log { return *r.shown.Load() }
+
+// show publishes the log when it has changed in a way that the manifest keeps: not more than once in
+// a while, because it copies the table.
+func (r *Replicator) show() {
+	last := r.shown.Load()
+	if last != nil && last.Committed == r.log.Committed && last.Recovering == r.log.Recovering && len(last.Table) == len(r.log.Table) && (len(last.Table) == 0 || last.Table[len(last.Table)-1] == r.log.Table[len(r.log.Table)-1]) {
+		return
+	}
+	if last != nil && last.Recovering == r.log.Recovering && len(last.Table) == len(r.log.Table) && r.links.now.Sub(r.showed) < showEvery {
+		return
+	}
+	r.showed = r.links.now
+	l := r.Describe()
+	r.shown.Store(&l)
+}
+
+// showEvery is the least time between two copies of the log's description.
+const showEvery = 20 * time.Millisecond
 
 // NewReplicator makes the part of a member whose log is as described.
 func NewReplicator(l *Links, self uint32, level protocol.Durability, log group.Log) *Replicator {
-	return &Replicator{links: l, self: self, level: level, log: log}
+	r := &Replicator{links: l, self: self, level: level, log: log}
+	r.show()
+	return r
 }
 
 // Describe describes the log. The result does not change.
@@ -51,6 +80,12 @@ func (r *Replicator) Lead(epoch, position uint64, c *group.Config) {
 	r.log.Append(group.Place{Epoch: epoch, Position: position})
 	r.commits = group.NewCommits(position, r.log.Committed, c)
 }
+
+// End returns the position of the last record.
+func (r *Replicator) End() uint64 { return r.log.End.Position }
+
+// Committed returns the committed position.
+func (r *Replicator) Committed() uint64 { return r.log.Committed }
 
 // Leads reports whether this member leads.
 func (r *Replicator) Leads() bool { return r.commits != nil }
@@ -99,6 +134,7 @@ func (r *Replicator) Round(written, durable uint64) uint64 {
 		r.links.Commit(r.log.Committed)
 	}
 	r.recover()
+	r.show()
 	return r.log.Committed
 }
 

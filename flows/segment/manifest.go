@@ -20,7 +20,10 @@ type Manifest struct {
 	Run      journal.Run
 	Received func() uint64 // messages received by this run
 	Durable  func() uint64 // how many of them are durable
-	keeper   *journal.Keeper
+	// Group changes what a group's log has in addition; nil: no group. It returns false if nothing has
+	// changed. Any goroutine calls it.
+	Group  func(*journal.Manifest) bool
+	keeper *journal.Keeper
 
 	reserved    atomic.Uint64 // messages get positions below it
 	extendBy    uint64        // positions that are reserved at once
@@ -74,12 +77,19 @@ func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := m.keeper.Update(true, func(*journal.Manifest) {}); err != nil {
+	if err := m.keeper.Update(true, m.first); err != nil {
 		return 0, errors.Join(err, m.keeper.Close())
 	}
 	m.flushed = true
 	m.reserved.Store(now.Reserved)
 	return now.After(), nil
+}
+
+// first completes the manifest of a new run.
+func (m *Manifest) first(n *journal.Manifest) {
+	if m.Group != nil {
+		m.Group(n)
+	}
 }
 
 // nextPosition returns a lower bound of the position of the next record.
@@ -103,6 +113,9 @@ func (m *Manifest) update(change func(*journal.Manifest)) error {
 	next := m.nextPosition()
 	return m.keeper.Update(true, func(n *journal.Manifest) {
 		n.Next = max(n.Next, next)
+		if m.Group != nil {
+			m.Group(n)
+		}
 		change(n)
 	})
 }
@@ -127,6 +140,9 @@ func (m *Manifest) tick(now time.Time) error {
 	case next > last.Next && now.Sub(m.nextWritten) >= manifestWriteInterval:
 		m.nextWritten, m.flushed = now, false
 		return m.keeper.Update(false, func(n *journal.Manifest) { n.Next = max(n.Next, next) })
+	case m.Group != nil && now.Sub(m.nextWritten) >= manifestWriteInterval && m.Group(&last):
+		m.nextWritten, m.flushed = now, false
+		return m.keeper.Update(false, func(n *journal.Manifest) { m.Group(n) })
 	case !m.flushed && now.Sub(m.nextWritten) >= manifestFlushIdle:
 		m.flushed = true
 		return m.update(func(*journal.Manifest) {})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // session is the state of a sender's session, connected or not.
@@ -22,6 +23,7 @@ type session struct {
 	acknowledged uint64
 	position     uint64 // in the log, of the last acknowledged one
 	peer         *peer  // nil: not connected
+	again        bool   // its state is asked for anew when it comes back: see Receiver.Restart
 	seen         int64  // time of the last message or connection: nanoseconds since 1970
 	count        sessionCounters
 }
@@ -111,6 +113,14 @@ func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, er
 		if s.owner != owner {
 			return nil, ErrOwner
 		}
+		if !s.again || s.peer != nil {
+			return s, nil
+		}
+		next, err := r.config.Next(id, owner)
+		if err != nil {
+			return nil, err
+		}
+		s.first, s.taken, s.acknowledged, s.position, s.again = next-1, next-1, next-1, 0, false
 		return s, nil
 	}
 	next, err := r.config.Next(id, owner)
@@ -135,6 +145,34 @@ func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, er
 	s := &session{id: id, number: uint16(number), owner: owner, ownerID: protocol.OwnerOf(owner), first: next - 1, taken: next - 1, acknowledged: next - 1}
 	t.byID[id], t.list[number] = s, s
 	return s, nil
+}
+
+// Restart ends all peers with a reason. What has arrived and was not returned by Recv is dropped, and
+// acknowledgements of what was returned are ignored. When a session comes back, Next says where it
+// continues. Forgotten is called for each session with the last sequence that Recv has returned.
+func (r *Receiver) Restart(why protocol.Reason) {
+	for _, p := range r.peers {
+		r.finish(p, why)
+	}
+	r.drain()
+	for r.ready.pop(r.one[:]) == 1 {
+		r.drop(r.one[0])
+		r.back.push(r.one[0])
+	}
+	for _, s := range r.sessions.byID {
+		if s.again {
+			continue
+		}
+		r.config.Forgotten(s.id, s.owner, s.taken)
+		s.again, s.acknowledged = true, s.taken // Acknowledge ignores what is not beyond
+	}
+}
+
+// drop forgets that a message was accepted.
+func (r *Receiver) drop(f umem.Frame) {
+	if s := r.sessions.at(r.region.Side(f).Queue); s != nil {
+		s.taken--
+	}
 }
 
 // participant is one of the senders whose messages a flow combines. The name of its certificate and

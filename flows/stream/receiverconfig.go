@@ -72,6 +72,9 @@ type ReceiverConfig struct {
 	// Joins is called when the participant with an index begins a session. It is called on the
 	// worker's thread and must not block.
 	Joins func(index int)
+	// Replicate gets the requests of members of the flow's group, which are no senders: it answers them.
+	// Nil refuses them. Several goroutines call it.
+	Replicate func(q *connect.Request, h *protocol.Hello)
 	// Events makes FD poll readable for messages.
 	Events bool
 	Log    *slog.Logger // connects and disconnects; nil: no log

@@ -67,6 +67,9 @@ func ask[T any](do Doer, f func() (T, error)) (value T, err error) {
 // serve handles one peer from its request to its end.
 func (v *server) serve(q *connect.Request) {
 	log := v.config.Log.With("receiver", v.config.Name, "peer", q.Peer().Addr.String(), "certificate", q.Peer().Name)
+	if v.replicates(q) {
+		return
+	}
 	h, err := v.greet(q)
 	if err != nil {
 		v.turnAway(q, err)
@@ -88,6 +91,19 @@ func (v *server) serve(q *connect.Request) {
 	if err = errors.Join(err, conn.Close()); err != nil {
 		log.Error("could not close a peer", "err", err)
 	}
+}
+
+// replicates reports whether a peer is a member of the flow's group, which the flow has answered.
+func (v *server) replicates(q *connect.Request) bool {
+	if v.config.Replicate == nil {
+		return false
+	}
+	h, err := protocol.ParseHello(q.Remote().Hello)
+	if err != nil || h.Role != protocol.RoleReplicate {
+		return false // greet refuses what is wrong
+	}
+	v.config.Replicate(q, &h)
+	return true
 }
 
 // turnAway refuses a request, unless it was answered already.

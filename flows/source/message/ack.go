@@ -29,7 +29,8 @@ type acknowledger struct {
 	numbered bool                        // messages have positions
 	owners   func(session uint16) uint64 // owner of a session, for a log that keeps it; else nil
 
-	before       uint64 // position before this run's first message
+	before       uint64 // position before this run's first message, or the first of this leadership
+	epoch        uint32 // of a group's leader; 0: no group
 	received     uint64 // messages of this run
 	acknowledged uint64 // how many of them are acknowledged
 	pending      [maxPending]pendingAck
@@ -84,7 +85,7 @@ func (a *acknowledger) number(messages []umem.Frame, now time.Time) {
 			if a.owners != nil {
 				owner = a.owners(side.Queue)
 			}
-			protocol.SetRecord(header, a.before+a.received, owner, 0)
+			protocol.SetRecord(header, a.before+a.received, owner, a.epoch)
 		}
 		side.Stamp, side.Clock = uint64(received), umem.SystemClock
 	}
@@ -116,6 +117,13 @@ func (a *acknowledger) acknowledgeSkipped(to *stream.Receiver) {
 		to.Acknowledge(s.session, s.sequence, a.before+a.acknowledged)
 		a.skipsDone++
 	}
+}
+
+// restart forgets all messages without an acknowledgement. The next one gets the position after
+// before.
+func (a *acknowledger) restart(before uint64, epoch uint32) {
+	a.received, a.acknowledged, a.skips, a.skipsDone = 0, 0, 0, 0
+	a.before, a.epoch = before, epoch
 }
 
 // publish copies the positions for other goroutines.

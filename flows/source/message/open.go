@@ -34,6 +34,8 @@ type Config struct {
 	Relay      bool // messages without an acknowledgement count as lost at the end
 	Resume     bool // an unknown session continues where its client says
 	Origins    bool // relays name the origins of their messages
+	// Member makes the source one of a member of a group, which takes messages only while it leads.
+	Member *Member
 
 	// Joins is called for each participant that begins a session, in flows that combine the messages
 	// of all clients. No participant may be ahead of the acknowledgements by more than its window.
@@ -44,6 +46,12 @@ type Config struct {
 type Log struct {
 	Acknowledge config.Acknowledge
 	End         journal.End // of the log when the run begins
+}
+
+// Member is what the source of a group's member needs. Several goroutines call its functions.
+type Member struct {
+	Refuse    func() error                                // why no client may connect now, or nil
+	Replicate func(q *connect.Request, h *protocol.Hello) // answers another member
 }
 
 // Open opens the device, takes frames for messages and listens for clients. Clients wait until
@@ -60,12 +68,22 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 		Permit: device.Permit(from.Allow), AllowAnyGID: from.AllowAnyGID,
 		Resume: c.Resume, Origins: c.Origins, Events: e.Events, Log: e.Log, Joins: c.Joins,
 	}
+	if m := c.Member; m != nil {
+		allowed := r.Permit
+		r.Replicate = m.Replicate
+		r.Permit = func(p connect.Peer, h protocol.Hello) error {
+			if err := m.Refuse(); err != nil || allowed == nil {
+				return err
+			}
+			return allowed(p, h)
+		}
+	}
 	if c.Joins != nil {
 		r.Unacknowledged, r.Participants = from.Window, from.Clients
 	}
 	if c.Log != nil {
 		s.acks.before = c.Log.End.Next - 1
-		s.early = c.Log.Acknowledge == config.AcknowledgeReceived
+		s.early = c.Log.Acknowledge == config.AcknowledgeReceived && c.Member == nil
 		s.dedup = &dedup{earlier: c.Log.End.Sessions}
 		r.Next, r.Forgotten = s.dedup.next, s.dedup.forgotten
 	}

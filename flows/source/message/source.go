@@ -92,6 +92,9 @@ func (s *Source) OwnerID(session uint16) uint64 { return s.receiver.OwnerID(sess
 // Secure reports whether connections are TLS.
 func (s *Source) Secure() bool { return s.secure }
 
+// Device returns the device that messages come from.
+func (s *Source) Device() *device.RDMA { return s.device }
+
 // Receiver returns the receiver, for the worker's thread.
 func (s *Source) Receiver() *stream.Receiver { return s.receiver }
 

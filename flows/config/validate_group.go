@@ -1,0 +1,82 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// Defaults and bounds of the settings of a group.
+const (
+	defaultHeartbeat = time.Millisecond
+	defaultSuspect   = 100 * time.Millisecond
+	defaultLag       = 64 * MiB
+	minHeartbeat     = 100 * time.Microsecond
+	minSuspect       = time.Millisecond
+	maxSuspect       = time.Minute
+	minMembers       = 3
+	maxMembers       = 7
+	maxLag           = 64 * GiB
+)
+
+// replicas checks the group of a log.
+func (v *validator) replicas(path string, f *Flow) {
+	g := f.To.Replicas
+	if g == nil {
+		if _, given := v.places[path]; given && !v.explained(path) {
+			v.refuse(path, wrong("say group: {name: …, self: …, members: […]}", "the group of a log has members"))
+		}
+		return
+	}
+	v.name(join(path, "name"), g.Name)
+	v.check(g.Heartbeat >= minHeartbeat && g.Heartbeat <= g.Suspect/2, join(path, "heartbeat"), "%s is not from %s to half of suspect, which is %s", g.Heartbeat, minHeartbeat, g.Suspect)
+	v.check(within(g.Suspect, minSuspect, maxSuspect), join(path, "suspect"), "%s is not from %s to %s", g.Suspect, minSuspect, maxSuspect)
+	v.check(g.Lag <= maxLag, join(path, "lag"), "%s are more than %s", g.Lag, Size(maxLag))
+	if f.From.Method == MethodWrite {
+		v.refuse(v.first(join(path, "name"), path), wrong("say method: send in from:", "members of a group take messages by SEND only"))
+	}
+	v.members(join(path, "members"), g)
+	self := join(path, "self")
+	if !v.need(self, g.Self, "the name of this member") {
+		return
+	}
+	switch i := slices.IndexFunc(g.Members, func(r Replica) bool { return r.Name == g.Self }); {
+	case i < 0:
+		v.refuse(self, wrong("name one of them, or add it", "%s is not among the members", quote(g.Self)))
+	case g.Members[i].Witness:
+		v.refuse(self, wrong("run the flow on the other members", "%s is a witness, which has no log", quote(g.Self)))
+	}
+}
+
+// members checks the members of a group.
+func (v *validator) members(path string, g *Replicas) {
+	witnesses := 0
+	names, places := newTaken[string](v, "member"), newTaken[string](v, "address")
+	for i := range g.Members {
+		r, at := &g.Members[i], index(path, i)
+		v.name(join(at, "name"), r.Name)
+		names.take(join(at, "name"), r.Name)
+		if v.need(join(at, "address"), r.Address, "the address where the members talk to each other, host:port,") {
+			v.checkErr(join(at, "address"), checkPeer(r.Address))
+			places.take(join(at, "address"), r.Address)
+		}
+		clients := join(at, "clients")
+		switch {
+		case r.Witness:
+			witnesses++
+			v.check(r.Clients == "", clients, "a witness has no log to which clients could append")
+		case v.need(clients, r.Clients, "the address where clients append to the member's log, host:port,"):
+			v.checkErr(clients, checkPeer(r.Clients))
+			places.take(clients, r.Clients)
+		}
+		v.check(len(r.Certificate) <= maxAllowed, join(at, "certificate"), "the name has %d bytes; at most %d are possible", len(r.Certificate), maxAllowed)
+	}
+	n := len(g.Members)
+	switch {
+	case n < minMembers:
+		v.refuse(path, wrong("add members, or a witness: {name: w, address: …, witness: true}", "%d members cannot agree when one of them fails: a group has 3 to %d, or 2 and a witness", n, maxMembers))
+	case n > maxMembers:
+		v.refuse(path, wrong("remove some", "%d members are too many; at most %d are possible", n, maxMembers))
+	case witnesses > 0 && (witnesses > 1 || n != 3):
+		v.refuse(path, wrong("have 2 members and 1 witness, or members with logs alone", "%d of %d members are witnesses", witnesses, n))
+	}
+}

@@ -1,0 +1,238 @@
+package member
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/flows/group/election"
+	"github.com/unifiedd/unifiedd/flows/group/transport"
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/replica"
+	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/flows/source/message"
+	"github.com/unifiedd/unifiedd/internal/newfile"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+const (
+	// window is how many records of the leader may be in flight to this member.
+	window = 256
+	// copies is how many frames there are for records that are read from segments.
+	copies = 64
+	// landing is as in package message: block headers have room before a record.
+	landing = pcapng.PacketHeaderLen
+)
+
+// Member is a flow's part in its group, while it is opened.
+type Member struct {
+	source *Source
+	group  *config.Replicas
+	self   uint32
+	level  protocol.Durability
+	path   string
+	log    group.Log
+	lag    int
+	log0   journal.End
+	term   atomic.Pointer[string] // who leads, for clients
+}
+
+// Prepare reads how a log ends, for a member of a group. It returns the end at which the run begins.
+func Prepare(e *pipeline.Env, level protocol.Durability) (*Member, error) {
+	g := e.Flow.To.Replicas
+	m := &Member{group: g, level: level, path: cmp.Or(e.Flow.To.Device, e.Flow.To.File)}
+	m.self = uint32(slices.IndexFunc(g.Members, func(r config.Replica) bool { return r.Name == g.Self }) + 1)
+	if m.self == 0 {
+		return nil, fmt.Errorf("member %q is not among the members of group %s", g.Self, g.Name)
+	}
+	return m, m.readEnd(e)
+}
+
+// readEnd finds the end of the log. A log of a group has no gaps: it ends before the first one, and the
+// member is recovering.
+func (m *Member) readEnd(e *pipeline.Env) error {
+	end, err := journal.TailBefore(m.path, cmp.Or(e.Before, ^uint64(0)))
+	if err != nil {
+		return err
+	}
+	recovering := false
+	if len(end.Gaps) > 0 {
+		e.Log.Error("records that were durable are missing from the log: the group has them", "err", end.Gaps[0])
+		recovering = true
+		if end, err = journal.TailBefore(m.path, end.Gaps[0].Position); err != nil {
+			return err
+		}
+	}
+	if k := end.Manifest; k != nil {
+		clean := k.Flags&journal.FlagEnded != 0
+		recovering = recovering || k.Flags&journal.FlagRecovering != 0 || end.Next < k.Next && e.Before == 0 ||
+			!clean && m.level == protocol.Received || !clean && m.level == protocol.Written && k.Boot != journal.BootID()
+	}
+	m.log0 = end
+	m.log = group.Log{End: group.Place{Epoch: end.Epochs.Last, Position: end.Next - 1}, Recovering: recovering}
+	for _, one := range end.Epochs.Table {
+		m.log.Table = append(m.log.Table, group.Span{Epoch: one.Number, First: one.First})
+	}
+	if k := end.Manifest; k != nil && k.Flags&journal.FlagGroup != 0 {
+		m.log.Committed = min(k.Committed, m.log.End.Position)
+	}
+	return nil
+}
+
+// End is where the run begins.
+func (m *Member) End() journal.End { return m.log0 }
+
+// Reserve is how many more frames the flow needs at least, for records of the leader, and at most, for
+// followers that are slow.
+func (m *Member) Reserve(e *pipeline.Env) (least, most int) {
+	m.lag = max(window, int(uint64(m.group.Lag)/uint64(e.Region.FrameSize())))
+	return 2 * window, window + m.lag
+}
+
+// Source is what the source of clients needs.
+func (m *Member) Source() *message.Member {
+	return &message.Member{Refuse: m.refuse, Replicate: m.replicate}
+}
+
+// refuse says why clients may not connect now.
+func (m *Member) refuse() error {
+	if s := m.source; s != nil && s.open.Load() {
+		return nil
+	}
+	text := "not_leader"
+	if who := m.term.Load(); who != nil {
+		text = *who
+	}
+	return fmt.Errorf("%s: %w", text, protocol.NotLeader)
+}
+
+// Connect joins source and sink of the flow, and opens the member's links.
+func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, error) {
+	s := &Source{clients: clients, region: e.Region, self: m.self, heartbeat: m.group.Heartbeat, base: m.log.End.Position, landing: landing, err: e.Err}
+	s.batch.Frames = make([]umem.Frame, pipeline.Burst)
+	s.end.Set(s.base)
+	s.committed.Set(m.log.Committed)
+	m.lag = min(m.lag, (clients.Spare()-window)/2)
+	hold := 1
+	for hold < 2*clients.Spare() {
+		hold *= 2
+	}
+	stock := 0
+	if e.Flow.To.Layout == config.LayoutSlot {
+		stock = pipeline.Burst
+	}
+	var err error
+	s.links, err = replica.Open(replica.Config{
+		Name: e.Name(), Worker: e.Holder, Endpoint: clients.Device().Endpoint, Links: 4 * len(m.group.Members), Message: protocol.HeaderLen + uint32(e.Flow.From.Message),
+		Landing: landing, Window: window, Hold: hold, Lag: m.lag, Copies: copies, Stock: stock, Heartbeat: m.group.Heartbeat, Free: clients.Free(), Events: e.Events,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.links.Close)
+	frames := make([]umem.Frame, stock)
+	if !clients.Free().Pop(frames) {
+		return nil, fmt.Errorf("the flow has %d frames for messages, and its disk needs %d: raise region.size", clients.Free().Len(), stock)
+	}
+	s.links.Returned().Push(frames...)
+	s.replicator = replica.NewReplicator(s.links, m.self, m.level, m.log)
+	m.source = s
+	return s, m.openDriver(e)
+}
+
+// openDriver opens the state of elections and listens for the other members.
+func (m *Member) openDriver(e *pipeline.Env) error {
+	s := m.source
+	dir, err := newfile.OpenDir(filepath.Dir(m.path))
+	if err != nil {
+		return err
+	}
+	e.Undo.Add(dir.Close)
+	var voters []uint32
+	var peers []replica.Peer
+	for i, r := range m.group.Members {
+		voters = append(voters, uint32(i+1))
+		peers = append(peers, replica.Peer{Peer: transport.Peer{Number: uint32(i + 1), Address: r.Address, Name: cmp.Or(r.Certificate, r.Name)}, Records: r.Clients, Witness: r.Witness})
+	}
+	name := filepath.Base(m.path) + replica.StateSuffix
+	file, state, err := replica.OpenState(dir, name, m.self)
+	if errors.Is(err, replica.ErrNoState) {
+		if m.log.End.Epoch > 0 {
+			return fmt.Errorf("the log %s is of a member that has had epoch %d, and its state %s is missing: the member has lost its vote (remove it from the group, and add it with another number)", m.path, m.log.End.Epoch, name)
+		}
+		state = election.First(voters)
+		file, err = replica.MakeState(dir, name, m.self, state)
+	}
+	if err != nil {
+		return err
+	}
+	e.Undo.Add(file.Close)
+	c := replica.DriverConfig{
+		Group: m.group.Name, Self: m.self, Peers: peers, Listen: m.group.Members[m.self-1].Address, Suspect: m.group.Suspect,
+		Links: s.links, Replicator: s.replicator, Log: &log{s}, State: file, Elections: state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
+		Led: m.led,
+	}
+	if s.driver, err = replica.OpenDriver(c); err != nil {
+		return err
+	}
+	e.Undo.Add(s.driver.Close)
+	return nil
+}
+
+// led keeps who leads, for clients that are refused.
+func (m *Member) led(leader uint32, epoch uint64) {
+	text := fmt.Sprintf("not_leader epoch=%d", epoch)
+	if leader > 0 && int(leader) <= len(m.group.Members) {
+		text += " leader=" + m.group.Members[leader-1].Clients
+	}
+	m.term.Store(&text)
+}
+
+// replicate answers another member that wants records.
+func (m *Member) replicate(q *connect.Request, h *protocol.Hello) {
+	s := m.source
+	if s == nil {
+		_ = q.Refuse(protocol.Closing.Error()) // fails only if it was answered
+		return
+	}
+	_ = s.driver.Serve(q, h, func(from uint64) (replica.Records, func() error, error) { // it logs its errors
+		l, err := journal.Open(m.path)
+		if err != nil {
+			return nil, nil, err
+		}
+		r := l.Uncommitted(from)
+		return r, func() error { return errors.Join(r.Close(), l.Close()) }, nil
+	})
+}
+
+// Sink wraps the writer of the log.
+func (m *Member) Sink(w *disk.Writer) *Sink { return &Sink{Writer: w, source: m.source} }
+
+// Manifest writes what a group's log has in its manifest in addition.
+func (m *Member) Manifest(n *journal.Manifest) (changed bool) {
+	s := m.source
+	flags := n.Flags&^journal.FlagRecovering | journal.FlagGroup
+	table, committed, recovering := m.log.Table, m.log.Committed, m.log.Recovering
+	if s != nil {
+		shown := s.replicator.Shown()
+		table, committed, recovering = shown.Table, shown.Committed, shown.Recovering
+	}
+	if recovering {
+		flags |= journal.FlagRecovering
+	}
+	changed = n.Flags != flags || n.Committed != committed || n.Self != m.self || len(table) > 0 && (len(n.Epochs) == 0 || n.Epochs[len(n.Epochs)-1].Number != table[len(table)-1].Epoch)
+	n.Flags, n.Committed, n.Self, n.Epochs = flags, committed, m.self, nil
+	for _, one := range table {
+		n.Epochs = append(n.Epochs, journal.Epoch{Number: one.Epoch, First: one.First})
+	}
+	return changed
+}

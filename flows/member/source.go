@@ -1,0 +1,237 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/replica"
+	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/flows/source/message"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Source is the receive end of a member: its clients while it leads, else the link from the leader. It
+// implements pipeline.Source and pipeline.Acknowledger.
+type Source struct {
+	clients    *message.Source
+	links      *replica.Links
+	replicator *replica.Replicator
+	driver     *replica.Driver
+	region     *umem.Region
+	self       uint32
+	heartbeat  time.Duration
+	base       uint64 // position before the run's first record
+	landing    uint32
+
+	room      func(position uint64) int // positions that are reserved
+	batch     pipeline.Batch            // records of other members, and the one that begins an epoch
+	leads     bool
+	epoch     uint64 // that it leads
+	first     uint64 // position of the record that began the epoch
+	opened    bool   // clients may append
+	polled    time.Time
+	err       *pipeline.FirstError
+	running   pipeline.Service
+	open      atomic.Bool
+	committed counter.Counter
+	end       counter.Counter
+	fromPeers counter.Counter // records that came over links
+	cut       atomic.Pointer[replica.CutError]
+}
+
+// Returned is where the disk puts frames: see replica.Links.
+func (s *Source) Returned() *umem.FreeList { return s.links.Returned() }
+
+// LimitPositions limits the messages of clients: room returns how many may follow a position.
+func (s *Source) LimitPositions(room func(position uint64) int) {
+	s.clients.LimitPositions(func(position uint64) int { return min(room(position), s.links.Places()) })
+	s.clients.AcknowledgeUpTo(s.safe, nil)
+	s.room = room
+}
+
+// Received returns how many records of this run are in the log. Any goroutine may call it.
+func (s *Source) Received() uint64 { return s.end.Load() - s.base }
+
+// Committed returns the committed position. Any goroutine may call it.
+func (s *Source) Committed() uint64 { return s.committed.Load() }
+
+// Receive implements pipeline.Source.
+func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+	if !sink.Write(s.clients.Batch(), now) || !sink.Write(&s.batch, now) || !open {
+		return false
+	}
+	if s.leads {
+		return s.opened && s.clients.Receive(sink, open, now)
+	}
+	b := &s.batch
+	got := s.links.Recv(b.Frames[b.Len:])
+	fresh := b.Frames[b.Len : b.Len+got]
+	b.Len += got
+	s.replicator.Took(fresh)
+	at := now.UnixNano()
+	for _, f := range fresh {
+		s.clients.Recorded(s.region.At(f.Addr, protocol.HeaderLen))
+		side := s.region.Side(f)
+		side.Stamp, side.Clock = uint64(at), umem.SystemClock
+	}
+	s.fromPeers.Add(uint64(got))
+	return sink.Write(b, now) && got == len(b.Frames)
+}
+
+// Acknowledge implements pipeline.Acknowledger. Clients get acknowledgements of what is committed.
+func (s *Source) Acknowledge(now time.Time) {
+	if s.leads && s.opened {
+		s.clients.Acknowledge(now)
+	}
+}
+
+// round tells the links how far the disk is, and learns what is committed.
+func (s *Source) round(w *disk.Writer) {
+	if s.leads {
+		s.links.Recv(s.batch.Frames[s.batch.Len:]) // what followers say: a leader gets no records
+	}
+	to := s.replicator.Round(s.base+w.PacketsWritten(), s.base+w.PacketsDurable())
+	s.committed.Set(to)
+	s.end.Set(s.replicator.End())
+	if s.leads && !s.opened && s.replicator.Open() {
+		s.opened = true
+		s.clients.Lead(s.first, uint32(s.epoch))
+		s.open.Store(true)
+	}
+}
+
+// safe returns how many messages of this leadership are committed.
+func (s *Source) safe() uint64 {
+	if to := s.replicator.Committed(); to > s.first {
+		return to - s.first
+	}
+	return 0
+}
+
+// Supply implements pipeline.Source.
+func (s *Source) Supply() {
+	s.links.Supply()
+	s.clients.Supply()
+}
+
+// Kick implements pipeline.Source.
+func (s *Source) Kick(now time.Time) {
+	s.err.Note(s.links.Poll(now))
+	s.clients.Kick(now)
+	s.polled = now
+}
+
+// InFlight implements pipeline.Source. Frames that links hold are not in flight.
+func (s *Source) InFlight() int { return 0 }
+
+// Accepted implements pipeline.Source.
+func (s *Source) Accepted() uint64 { return s.end.Load() - s.base }
+
+// Drained implements pipeline.Source.
+func (s *Source) Drained(rounds uint64) bool { return s.clients.Drained(rounds) && s.batch.Len == 0 }
+
+// Leave implements pipeline.Source.
+func (s *Source) Leave() bool { return s.running.Stop() && s.clients.Leave() }
+
+// FDs implements pipeline.Source.
+func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
+	if fd := s.links.FD(); fd >= 0 {
+		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return s.clients.FDs(dst, blocked)
+}
+
+// Deadline implements pipeline.Source: the leader tells its followers that it lives.
+func (s *Source) Deadline(now time.Time) time.Time {
+	return pipeline.Earlier(now.Add(s.heartbeat/2), s.clients.Deadline(now))
+}
+
+// Begin implements pipeline.Source.
+func (s *Source) Begin() error {
+	s.running.Start(func(ctx context.Context) error {
+		err := s.driver.Run(ctx)
+		if cut, is := errors.AsType[*replica.CutError](err); is {
+			s.cut.Store(cut)
+		}
+		return err
+	})
+	return s.clients.Begin()
+}
+
+// StopReceiving implements pipeline.Source. The member leaves the group first.
+func (s *Source) StopReceiving(failed bool) error {
+	s.running.Stop()
+	return s.clients.StopReceiving(failed)
+}
+
+// Done implements pipeline.Source.
+func (s *Source) Done() bool { return false }
+
+// Traffic implements pipeline.Source.
+func (s *Source) Traffic() (packets, bytes uint64) { return s.clients.Traffic() }
+
+// Check implements pipeline.Source.
+func (s *Source) Check(now time.Time) (waits, ends error) {
+	if cut := s.cut.Load(); cut != nil {
+		return nil, cut
+	}
+	if err := s.running.Err(); err != nil {
+		return nil, err
+	}
+	return s.clients.Check(now)
+}
+
+// Announce implements pipeline.Source.
+func (s *Source) Announce() []any {
+	return append(s.clients.Announce(), "member", s.self, "position", s.base+1)
+}
+
+// Observe implements pipeline.Source.
+func (s *Source) Observe(to *status.Flow) error { return s.clients.Observe(to) }
+
+// CountLost implements pipeline.Source.
+func (s *Source) CountLost(to *status.Flow) { s.clients.CountLost(to) }
+
+// Shrink implements pipeline.Source.
+func (s *Source) Shrink(q pipeline.Quota) (over bool) { return s.clients.Shrink(q) }
+
+// Begin appends the record that begins an epoch. It implements replica.Log.
+func (l *log) Begin(epoch uint64, c *group.Config) (bool, error) {
+	s := l.Source
+	var f [1]umem.Frame
+	if s.batch.Len > 0 || s.clients.Batch().Len > 0 || !s.links.Room() || !s.clients.Free().Pop(f[:]) {
+		return false, nil
+	}
+	start, _ := s.region.Start(f[0])
+	position := s.replicator.End() + 1
+	control := protocol.Control{Leader: s.self, Epoch: epoch, Members: c.Members.All()}
+	f[0].Addr, f[0].Options = start+uint64(s.landing), 0
+	f[0].Len = uint32(protocol.PutControl(s.region.At(f[0].Addr, protocol.MaxControlLen), &control, position, uint64(time.Now().UnixNano())))
+	side := s.region.Side(f[0])
+	side.Stamp, side.Clock = uint64(time.Now().UnixNano()), umem.SystemClock
+	s.links.Begin(position)
+	s.replicator.Lead(epoch, position, c)
+	s.leads, s.epoch, s.first = true, epoch, position
+	s.batch.Frames[0], s.batch.Len = f[0], 1
+	return true, nil
+}
+
+// StepDown ends the connections of clients. It implements replica.Log.
+func (l *log) StepDown() {
+	s := l.Source
+	s.open.Store(false)
+	s.leads, s.opened = false, false
+	s.clients.StepDown()
+}
+
+// log implements replica.Log.
+type log struct{ *Source }
