@@ -29,6 +29,8 @@ type Flow struct {
 
 	starting sync.Mutex    // held while starting or stopping
 	leaving  atomic.Bool   // a reload removes it: it must not start again
+	stopping atomic.Bool   // it was stopped
+	before   uint64        // the log must end before this position; 0: where it ends
 	mu       sync.Mutex    // guards the fields below
 	run      *pipeline.Run // nil unless running
 	quit     chan struct{}
@@ -58,6 +60,12 @@ func (f *Flow) Name() string { return f.config.Name }
 func (f *Flow) Start() error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
+	f.stopping.Store(false)
+	return f.start()
+}
+
+// start is Start with f.starting held.
+func (f *Flow) start() error {
 	if f.running() != nil {
 		return nil
 	}
@@ -91,6 +99,7 @@ func (f *Flow) env() *pipeline.Env {
 func (f *Flow) open() (*pipeline.Run, error) {
 	e := f.env()
 	defer e.Undo.Run()
+	e.Before, f.before = f.before, 0
 	return open(e)
 }
 
@@ -118,6 +127,7 @@ func (f *Flow) setRun(r *pipeline.Run) {
 // Stop stops receiving, finishes processing what was received and releases everything. It does nothing if the
 // flow is stopped.
 func (f *Flow) Stop() error {
+	f.stopping.Store(true) // also if it is about to begin again
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	r := f.running()

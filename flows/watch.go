@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/replica"
 	"github.com/unifiedd/unifiedd/flows/sink/peers"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -24,6 +25,11 @@ const (
 func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	state, err := f.observe(r, quit)
+	if cut, is := errors.AsType[*replica.CutError](err); is {
+		f.log.Info("the log is cut, and the flow begins again", "after", cut.After)
+		defer f.beginAgain(cut.After + 1)
+		state, err = status.Stopped, nil
+	}
 	if r.Err.Get() == nil { // if only the interface failed, what was received is kept
 		err = errors.Join(err, f.drain(r))
 	}
@@ -34,6 +40,21 @@ func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{
 		err = r.Flow.Diagnose(err)
 	}
 	f.end(r, state, err)
+}
+
+// beginAgain starts a flow whose log must end before a position, unless somebody has stopped it.
+func (f *Flow) beginAgain(before uint64) {
+	go func() {
+		f.starting.Lock()
+		defer f.starting.Unlock()
+		if f.stopping.Load() || f.running() != nil {
+			return
+		}
+		f.before = before
+		if err := f.start(); err != nil {
+			f.log.Error("the flow does not begin again", "err", err)
+		}
+	}()
 }
 
 // giveUp stops a flow that failed, and waits up to 5 s for what the disk has in flight.
