@@ -17,6 +17,9 @@ import (
 // AppendConfig configures an Appender.
 type AppendConfig struct {
 	Address string // of the flow: host:port
+	// Others are the addresses of the other members, if the flow is a member of a group. The client
+	// appends to the one that leads.
+	Others  []string
 	Flow    string // its name; empty: any
 	Message int    // the longest message in bytes; default 2048
 	Depth   int    // the maximum number of unacknowledged messages; default 256
@@ -96,7 +99,7 @@ func (a *Appender) open() (err error) {
 	}
 	err = k.loop.do(func() (err error) {
 		a.sender, err = stream.OpenSender(stream.SenderConfig{
-			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.config.Address, Flow: a.config.Flow,
+			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.config.Address, Others: a.config.Others, Flow: a.config.Flow,
 			Connect: connect.Config{Credentials: k.config.Credentials}, Participant: a.config.Participant, Depth: a.config.Depth, Spares: a.places.count - a.config.Depth,
 			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
 		})

@@ -42,6 +42,8 @@ type Source struct {
 	err       *pipeline.FirstError
 	running   pipeline.Service
 	open      atomic.Bool
+	stopped   atomic.Bool
+	do        func(func() error) error // runs a function on the worker's thread
 	committed counter.Counter
 	end       counter.Counter
 	fromPeers counter.Counter // records that came over links
@@ -167,11 +169,19 @@ func (s *Source) Begin() error {
 	return s.clients.Begin()
 }
 
-// StopReceiving implements pipeline.Source. The member leaves the group first.
+// StopReceiving implements pipeline.Source. The member takes no part in the group any more. Messages of
+// clients that are not committed stay unacknowledged: the clients send them to the next leader.
 func (s *Source) StopReceiving(failed bool) error {
+	s.stopped.Store(true)
 	s.running.Stop()
-	return s.clients.StopReceiving(failed)
+	err := s.do(func() error {
+		(&log{s}).StepDown()
+		return s.links.EndAll(errStopped)
+	})
+	return errors.Join(err, s.clients.StopReceiving(failed))
 }
+
+var errStopped = errors.New("the member stops")
 
 // Done implements pipeline.Source.
 func (s *Source) Done() bool { return false }
@@ -207,6 +217,9 @@ func (s *Source) Shrink(q pipeline.Quota) (over bool) { return s.clients.Shrink(
 // Begin appends the record that begins an epoch. It implements replica.Log.
 func (l *log) Begin(epoch uint64, c *group.Config) (bool, error) {
 	s := l.Source
+	if s.stopped.Load() {
+		return false, errStopped
+	}
 	var f [1]umem.Frame
 	if s.batch.Len > 0 || s.clients.Batch().Len > 0 || !s.links.Room() || !s.clients.Free().Pop(f[:]) {
 		return false, nil

@@ -175,6 +175,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	d.leaderSeen, d.linked = last, last
 	for {
 		if err := d.handle(); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
 			return err
 		}
 		select {

@@ -17,11 +17,11 @@ import (
 )
 
 // Run connects the sender, and reconnects until ctx ends. It waits from 100 ms to 5 s between
-// attempts, longer with each failure. Run uses the worker's thread, through do, only to attach and
+// attempts, longer with each failure; with several receivers from 2 to 100 ms. Run uses the worker's thread, through do, only to attach and
 // detach a connection. The error says that the worker has ended, or that a queue pair cannot be
 // closed.
 func (s *Sender) Run(ctx context.Context, do Doer) error {
-	var wait backoff
+	wait := backoff{group: s.to.group()}
 	defer s.stats.enter(SenderStopped, nil)
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -33,10 +33,12 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 			return nil
 		}
 		if moved || time.Since(began) > longest {
-			wait = backoff{}
+			wait = backoff{group: wait.group}
 		}
 		s.tell(err)
-		wait.sleep(ctx)
+		if !s.to.failed(err, moved) {
+			wait.sleep(ctx)
+		}
 	}
 	return nil
 }
@@ -64,7 +66,7 @@ func (s *Sender) tell(cause error) {
 	case "":
 		level = slog.LevelWarn
 	}
-	s.config.Log.Log(context.Background(), level, "no connection to the receiver: trying again", "sender", s.config.Name, "address", s.config.Address, protocol.LogReason(cause), "err", cause)
+	s.config.Log.Log(context.Background(), level, "no connection to the receiver: trying again", "sender", s.config.Name, "address", s.to.address(), protocol.LogReason(cause), "err", cause)
 }
 
 // connection makes one connection and returns when it ends. It reports whether the receiver
@@ -164,7 +166,7 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	if err != nil {
 		return nil, err
 	}
-	return connect.Dial(ctx, c.Address, connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, c.Connect)
+	return connect.Dial(ctx, s.to.address(), connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, c.Connect)
 }
 
 // agree reads the receiver's hello.
@@ -174,21 +176,21 @@ func (s *Sender) agree(conn *connect.Conn) (protocol.Hello, error) {
 	case err != nil:
 		return h, err
 	case h.Role != protocol.RoleAppend:
-		return h, fmt.Errorf("%s is no receiver of messages: it serves as %v", c.Address, h.Role)
+		return h, fmt.Errorf("%s is no receiver of messages: it serves as %v", s.to.address(), h.Role)
 	case c.Flow != "" && h.Flow != c.Flow:
-		return h, fmt.Errorf("%s serves flow %q and not %q", c.Address, h.Flow, c.Flow)
+		return h, fmt.Errorf("%s serves flow %q and not %q", s.to.address(), h.Flow, c.Flow)
 	case h.Session != s.session:
 		return h, protocolError(protocol.BadSession)
 	case h.Next == 0:
 		return h, protocolError(protocol.BadSequence)
 	case h.Message < c.Message:
-		return h, fmt.Errorf("%s takes messages of %d bytes at most, and here they may have %d: make them longer there, or shorter here", c.Address, h.Message, c.Message)
+		return h, fmt.Errorf("%s takes messages of %d bytes at most, and here they may have %d: make them longer there, or shorter here", s.to.address(), h.Message, c.Message)
 	case h.Durability < c.Durability:
-		return h, fmt.Errorf("%s promises that messages are %v when it acknowledges them, and here they must be %v: say acknowledge: %[3]v there, or durability: %[2]v here", c.Address, h.Durability, c.Durability)
+		return h, fmt.Errorf("%s promises that messages are %v when it acknowledges them, and here they must be %v: say acknowledge: %[3]v there, or durability: %[2]v here", s.to.address(), h.Durability, c.Durability)
 	case c.Method == ByWrite && !writes:
-		return h, fmt.Errorf("%s takes messages by SEND and grants no memory to write them into: say method: write there, or send here", c.Address)
+		return h, fmt.Errorf("%s takes messages by SEND and grants no memory to write them into: say method: write there, or send here", s.to.address())
 	case c.Method == BySend && writes:
-		return h, fmt.Errorf("%s takes messages by WRITE with immediate alone: say method: send there, or write here", c.Address)
+		return h, fmt.Errorf("%s takes messages by WRITE with immediate alone: say method: send there, or write here", s.to.address())
 	}
 	return h, nil
 }
@@ -198,7 +200,7 @@ func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 	if s.config.Settings != nil {
 		return *s.config.Settings, nil
 	}
-	return s.config.Endpoint.SettingsTo(ctx, s.config.Address)
+	return s.config.Endpoint.SettingsTo(ctx, s.to.address())
 }
 
 // maxFinalMessages is the time that the receiver may take to send its reason for the end.
@@ -244,18 +246,28 @@ func listen(conn *connect.Conn) error {
 }
 
 // backoff is the wait between attempts.
-type backoff struct{ next time.Duration }
+type backoff struct {
+	next  time.Duration
+	group bool // there are several receivers
+}
 
 const (
 	shortest = 100 * time.Millisecond
 	longest  = 5 * time.Second
+	// shortestInGroup and longestInGroup are the waits with several receivers: another one takes over soon.
+	shortestInGroup = 2 * time.Millisecond
+	longestInGroup  = 100 * time.Millisecond
 )
 
 // wait returns the next wait, with jitter of one half in both directions, so that senders that lost
 // the same receiver do not reconnect at the same time.
 func (b *backoff) wait() time.Duration {
-	d := max(b.next, shortest)
-	b.next = min(2*d, longest)
+	least, most := shortest, longest
+	if b.group {
+		least, most = shortestInGroup, longestInGroup
+	}
+	d := max(b.next, least)
+	b.next = min(2*d, most)
 	return d/2 + rand.N(d)
 }
 

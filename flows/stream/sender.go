@@ -21,8 +21,11 @@ type SenderConfig struct {
 	Endpoint *Endpoint    // the device; it outlives the sender
 	Worker   *umem.Holder // holds the frames that are sent
 	Address  string       // of the receiver: host and TCP port
-	Flow     string       // the flow there; empty: any
-	Connect  connect.Config
+	// Others are the addresses of the other members, if the receiver is a member of a group. The sender
+	// tries them in turn, and goes at once to the leader that a member names, if that is one of them.
+	Others  []string
+	Flow    string // the flow there; empty: any
+	Connect connect.Config
 	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at
 	// each attempt.
 	Settings    *connect.Settings
@@ -71,6 +74,7 @@ type Sender struct {
 	base   uint64 // the registration's address of the region's byte 0
 	limits pairLimits
 	opened time.Time
+	to     target // of Run: which receiver is dialed
 
 	out    sendQueue
 	pieces []rdma.SGE // of the queued messages: Frames+1 for each slot
@@ -116,7 +120,7 @@ type link struct {
 // exist yet. OpenSender may be called from any thread while no other thread uses the worker's book.
 // The caller closes the sender.
 func OpenSender(c SenderConfig) (*Sender, error) {
-	s := &Sender{config: c, opened: time.Now(), broken: make(chan struct{}, 1)}
+	s := &Sender{config: c, opened: time.Now(), broken: make(chan struct{}, 1), to: newTarget(&c)}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open sender %s: %w", c.Name, err), s.Close())
 	}

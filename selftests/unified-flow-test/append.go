@@ -13,7 +13,7 @@ import (
 
 // appendAll sends all messages and waits until they are acknowledged.
 func appendAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
-	a, err := k.Append(ctx, client.AppendConfig{Address: o.address, Flow: o.flow, Message: int(o.size), Participant: o.participant(0), Depth: o.depth, Method: stream.Method(o.method)})
+	a, err := k.Append(ctx, client.AppendConfig{Address: o.member(), Others: o.others(), Flow: o.flow, Message: int(o.size), Participant: o.participant(0), Depth: o.depth, Method: stream.Method(o.method)})
 	if err != nil {
 		return r, err
 	}

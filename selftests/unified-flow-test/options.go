@@ -165,7 +165,7 @@ func (o *options) define(fs *flag.FlagSet) {
 }
 
 func defineAppend(fs *flag.FlagSet, o *options) {
-	fs.StringVar(&o.address, "to", "", "`host:port` of the flow")
+	fs.StringVar(&o.address, "to", "", "`host:port` of the flow, or of all members of a group, with commas")
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
 	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message")
 	fs.Uint64Var(&o.count, "count", 10000, "messages")
@@ -184,7 +184,7 @@ func (o *options) participant(client int) uint32 {
 }
 
 func defineLoad(fs *flag.FlagSet, o *options) {
-	fs.StringVar(&o.address, "to", "", "`host:port` of the flow")
+	fs.StringVar(&o.address, "to", "", "`host:port` of the flow, or of all members of a group, with commas")
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
 	fs.IntVar(&o.clients, "clients", 1, "`number` of clients, each with a queue pair of its own")
 	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message, 8 at least")
@@ -290,4 +290,19 @@ func (o *options) config() (c client.Config, err error) {
 	}
 	c.Credentials, err = connect.LoadCredentials(files[0], files[1], files[2])
 	return c, err
+}
+
+// member returns the first address of the flow.
+func (o *options) member() string {
+	one, _, _ := strings.Cut(o.address, ",")
+	return one
+}
+
+// others returns the addresses of the group's other members.
+func (o *options) others() []string {
+	_, rest, some := strings.Cut(o.address, ",")
+	if !some {
+		return nil
+	}
+	return strings.Split(rest, ",")
 }

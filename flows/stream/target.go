@@ -1,0 +1,64 @@
+package stream
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+// target chooses which of several receivers a sender dials: the members of a group, of which one
+// takes messages.
+type target struct {
+	addresses []string
+	at        int
+	hops      int // redirects since messages were last acknowledged
+}
+
+func newTarget(c *SenderConfig) target {
+	return target{addresses: append([]string{c.Address}, c.Others...)}
+}
+
+// address returns the address to dial.
+func (t *target) address() string { return t.addresses[t.at] }
+
+// group reports whether there are several receivers.
+func (t *target) group() bool { return len(t.addresses) > 1 }
+
+// failed chooses the next receiver after a connection that has ended. It reports whether to dial it at
+// once: a member has named the leader, or has stopped to lead.
+func (t *target) failed(cause error, moved bool) (now bool) {
+	if moved {
+		t.hops = 0
+	}
+	if !t.group() {
+		return false
+	}
+	if i := slices.Index(t.addresses, leaderIn(cause)); i >= 0 && i != t.at {
+		t.at = i
+		t.hops++
+		return t.hops <= len(t.addresses)
+	}
+	t.at = (t.at + 1) % len(t.addresses)
+	if errors.Is(cause, protocol.NotLeader) || strings.Contains(cause.Error(), protocol.NotLeader.Error()) {
+		t.hops++
+		return t.hops <= len(t.addresses)
+	}
+	return false
+}
+
+// leaderIn returns the address of the leader in a member's refusal, such as "not_leader epoch=7
+// leader=10.0.0.2:7471: …", or "".
+func leaderIn(cause error) string {
+	_, text, found := strings.Cut(cause.Error(), protocol.NotLeader.String()+" epoch=")
+	if !found {
+		return ""
+	}
+	_, text, found = strings.Cut(text, " leader=")
+	if !found {
+		return ""
+	}
+	text, _, _ = strings.Cut(text, " ")
+	return strings.TrimSuffix(text, ":")
+}
