@@ -117,7 +117,7 @@ func (m *Member) refuse() error {
 
 // Connect joins source and sink of the flow, and opens the member's links.
 func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, error) {
-	s := &Source{clients: clients, region: e.Region, self: m.self, heartbeat: m.group.Heartbeat, base: m.log.End.Position, landing: landing, err: e.Err, do: e.Do}
+	s := &Source{clients: clients, region: e.Region, self: m.self, heartbeat: m.group.Heartbeat, base: m.log.End.Position, landing: landing, err: e.Err, do: e.Do, group: m.group, acknowledge: string(e.Flow.To.Acknowledge)}
 	s.batch.Frames = make([]umem.Frame, pipeline.Burst)
 	s.end.Set(s.base)
 	s.committed.Set(m.log.Committed)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -22,15 +23,17 @@ import (
 // Source is the receive end of a member: its clients while it leads, else the link from the leader. It
 // implements pipeline.Source and pipeline.Acknowledger.
 type Source struct {
-	clients    *message.Source
-	links      *replica.Links
-	replicator *replica.Replicator
-	driver     *replica.Driver
-	region     *umem.Region
-	self       uint32
-	heartbeat  time.Duration
-	base       uint64 // position before the run's first record
-	landing    uint32
+	clients     *message.Source
+	links       *replica.Links
+	group       *config.Replicas
+	acknowledge string
+	replicator  *replica.Replicator
+	driver      *replica.Driver
+	region      *umem.Region
+	self        uint32
+	heartbeat   time.Duration
+	base        uint64 // position before the run's first record
+	landing     uint32
 
 	room      func(position uint64) int // positions that are reserved
 	batch     pipeline.Batch            // records of other members, and the one that begins an epoch
@@ -186,8 +189,12 @@ var errStopped = errors.New("the member stops")
 // Done implements pipeline.Source.
 func (s *Source) Done() bool { return false }
 
-// Traffic implements pipeline.Source.
-func (s *Source) Traffic() (packets, bytes uint64) { return s.clients.Traffic() }
+// Traffic implements pipeline.Source: messages of clients, and records of other members.
+func (s *Source) Traffic() (packets, bytes uint64) {
+	packets, bytes = s.clients.Traffic()
+	l := s.links.Stats()
+	return packets + l.Received, bytes + l.ReceivedBytes
+}
 
 // Check implements pipeline.Source.
 func (s *Source) Check(now time.Time) (waits, ends error) {
@@ -206,7 +213,26 @@ func (s *Source) Announce() []any {
 }
 
 // Observe implements pipeline.Source.
-func (s *Source) Observe(to *status.Flow) error { return s.clients.Observe(to) }
+func (s *Source) Observe(to *status.Flow) error {
+	err := s.clients.Observe(to)
+	d, l := s.driver.State(), s.links.Stats()
+	g := &status.Group{
+		Name: s.group.Name, Member: s.group.Self, State: d.Phase.String(), Epoch: d.Epoch, Committed: s.committed.Load(), Last: s.end.Load(),
+		Recovering: s.replicator.Shown().Recovering, Elections: d.Elections, Silence: d.Silence,
+		Sent: l.Sent, Copied: l.CopiedBytes, Received: l.Received, Stale: l.Stale, Refused: l.Refused, Dropped: d.Transport.Dropped,
+	}
+	if d.Leader > 0 && int(d.Leader) <= len(s.group.Members) {
+		g.Leader = s.group.Members[d.Leader-1].Name
+	}
+	to.Group = g
+	to.Packets, to.Bytes = s.Traffic()
+	to.CopiedBytes["catch_up"] = l.CopiedBytes
+	to.Log = &status.Log{
+		Acknowledge: s.acknowledge, First: s.base + 1, Written: s.base + to.Written.Packets, Durable: s.base + to.Durable.Packets,
+		Acknowledged: g.Committed, Last: g.Last,
+	}
+	return err
+}
 
 // CountLost implements pipeline.Source.
 func (s *Source) CountLost(to *status.Flow) { s.clients.CountLost(to) }

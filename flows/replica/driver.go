@@ -69,12 +69,14 @@ type Driver struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 
-	leaderSeen time.Time         // when the leader was last heard over the transport
-	linked     time.Time         // when this member last had a link to the leader, or entered the epoch
-	asked      time.Time         // when an election was last asked for
-	abstain    time.Time         // until when this member does not ask for one
-	heardFew   time.Time         // since when this leader hears too few followers
-	lost       uint32            // a member whose process may have died
+	leaderSeen time.Time // when the leader was last heard over the transport
+	linked     time.Time // when this member last had a link to the leader, or entered the epoch
+	asked      time.Time // when an election was last asked for
+	abstain    time.Time // until when this member does not ask for one
+	heardFew   time.Time // since when this leader hears too few followers
+	lost       uint32    // a member whose process may have died
+	elections  uint64
+	shown      atomic.Pointer[State]
 	told       [2]uint64         // leader and epoch that Led was called with
 	served     uint64            // links that members asked for
 	newest     map[uint32]uint64 // by member: the number of its newest link
@@ -112,7 +114,33 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 		return nil, err
 	}
 	d.SetPeers(c.Peers)
+	d.show()
 	return d, nil
+}
+
+// State is what a member does.
+type State struct {
+	Phase     group.Phase
+	Leader    uint32 // 0: not known
+	Epoch     uint64
+	Elections uint64        // that this member has asked for
+	Silence   time.Duration // the longest of a leader that went on
+	Transport transport.Stats
+}
+
+// State returns what the member does.
+func (d *Driver) State() State {
+	s := *d.shown.Load()
+	s.Transport = d.transport.Stats()
+	return s
+}
+
+// show publishes the state.
+func (d *Driver) show() {
+	now := State{Phase: d.member.Phase(), Leader: d.member.Leader(), Epoch: d.member.Epoch(), Elections: d.elections, Silence: d.silence}
+	if last := d.shown.Load(); last == nil || *last != now {
+		d.shown.Store(&now)
+	}
 }
 
 // SetPeers changes the addresses and the names of the members.
@@ -247,6 +275,7 @@ func (d *Driver) detect(now time.Time) {
 		d.log.Info("the group's leader is silent", "leader", d.member.Leader(), "epoch", d.member.Epoch(), "connection lost", dead)
 	}
 	d.asked = now
+	d.elections++
 	_ = d.member.Suspect() // fails on a leader only
 }
 
@@ -286,6 +315,7 @@ func (d *Driver) handle() error {
 		}
 		r, ok := d.member.Ready()
 		if !ok {
+			d.show()
 			return nil
 		}
 		if err := d.do(&r); err != nil {

@@ -88,6 +88,7 @@ type Flow struct {
 	Replay     *Replay          `json:"replay,omitempty"`   // captures; sent packets count as packets
 	Stages     []Stage          `json:"stages,omitempty"`
 	Log        *Log             `json:"log,omitempty"`
+	Group      *Group           `json:"group,omitempty"`
 	Level      *Watermarks      `json:"level,omitempty"`       // nil: blocks are served
 	Generated  *Generated       `json:"generated,omitempty"`   // generated packets; they count as packets
 	Discarded  *Discarded       `json:"discarded,omitempty"`   // nil: the flow discards nothing

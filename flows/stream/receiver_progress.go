@@ -74,7 +74,7 @@ func (r *Receiver) place(slot int) uint64 {
 // receiver never revokes an acknowledgement, and ignores sequences that have not arrived.
 func (r *Receiver) Acknowledge(session uint16, sequence, position uint64) {
 	s := r.sessions.at(session)
-	if s == nil || sequence <= s.acknowledged || sequence > s.taken {
+	if s == nil || s.again || sequence <= s.acknowledged || sequence > s.taken {
 		return
 	}
 	s.acknowledged, s.position = sequence, position

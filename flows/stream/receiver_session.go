@@ -30,7 +30,7 @@ type session struct {
 
 // idle reports whether the receiver may forget the session: it is not connected, and all its
 // messages are acknowledged.
-func (s *session) idle() bool { return s.peer == nil && s.acknowledged == s.taken }
+func (s *session) idle() bool { return s.peer == nil && (s.again || s.acknowledged == s.taken) }
 
 // used reports whether a message was accepted in this run. If not, Next returns the same state
 // again.
@@ -164,7 +164,7 @@ func (r *Receiver) Restart(why protocol.Reason) {
 			continue
 		}
 		r.config.Forgotten(s.id, s.owner, s.taken)
-		s.again, s.acknowledged = true, s.taken // Acknowledge ignores what is not beyond
+		s.again = true // Acknowledge does nothing any more: the final message must not acknowledge more
 	}
 }
 

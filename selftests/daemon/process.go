@@ -140,3 +140,18 @@ func (d *Daemon) Wait(t *testing.T) {
 		t.Fatalf("the daemon does not end\n%s", d.Log)
 	}
 }
+
+// Pause stops the daemon as SIGSTOP does: its connections stay. Resume lets it go on.
+func (d *Daemon) Pause(t *testing.T) { d.signalChild(t, syscall.SIGSTOP) }
+
+// Resume ends Pause.
+func (d *Daemon) Resume(t *testing.T) { d.signalChild(t, syscall.SIGCONT) }
+
+func (d *Daemon) signalChild(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	for _, pid := range children(d.cmd.Process.Pid) {
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

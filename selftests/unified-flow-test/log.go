@@ -31,6 +31,9 @@ func checkLog(ctx context.Context, _ *client.Client, o options) (r result, err e
 		if err != nil {
 			return r, err
 		}
+		if m.Control() {
+			continue
+		}
 		next[m.Session]++
 		if m.Sequence != next[m.Session] {
 			return r, fmt.Errorf("position %d has message %d of its session, and message %d was to be there", m.Position, m.Sequence, next[m.Session])

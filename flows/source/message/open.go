@@ -58,7 +58,7 @@ type Member struct {
 // Begin.
 func Open(e *pipeline.Env, c Config) (*Source, error) {
 	from := &e.Flow.From
-	s := &Source{region: e.Region, holder: e.Holder, do: e.Do, method: from.Method, relay: c.Relay, log: c.Log}
+	s := &Source{region: e.Region, holder: e.Holder, do: e.Do, method: from.Method, relay: c.Relay, log: c.Log, member: c.Member != nil}
 	s.acks.region, s.acks.err, s.acks.numbered = e.Region, e.Err, c.Numbered
 	s.batch.Frames = make([]umem.Frame, pipeline.Burst)
 	r := stream.ReceiverConfig{

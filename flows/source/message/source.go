@@ -47,6 +47,7 @@ type Source struct {
 	delivered func() bool               // the sink has delivered everything; nil: it always does
 	relay     bool                      // CountLost counts messages without an acknowledgement
 	log       *Log                      // nil: not a log
+	member    bool                      // of a group: package member observes the log
 	combiner  Combiner                  // nil: messages are passed on one by one
 
 	stopped atomic.Bool // no more receives are posted

@@ -22,7 +22,7 @@ func (s *Source) Announce() []any {
 
 // Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
-	if s.log != nil {
+	if s.log != nil && !s.member {
 		before := s.acks.before
 		to.Log = &status.Log{
 			Acknowledge: string(s.log.Acknowledge), First: before + 1, Written: before + to.Written.Packets, Durable: before + to.Durable.Packets,

@@ -1,0 +1,24 @@
+package status
+
+import "time"
+
+// Group is a member's part in the group that keeps its log.
+type Group struct {
+	Name   string `json:"name"`
+	Member string `json:"member"` // this one
+	// State is following, or on the leader what it does: sealing, fetching, beginning or leading.
+	State      string        `json:"state"`
+	Leader     string        `json:"leader"` // of the epoch; empty: not known
+	Epoch      uint64        `json:"epoch"`
+	Committed  uint64        `json:"committed"`          // position
+	Last       uint64        `json:"last"`               // position of the last record here, committed or not
+	Recovering bool          `json:"recovering"`         // the member may lack records that it acknowledged
+	Elections  uint64        `json:"elections"`          // that this member has asked for
+	Silence    time.Duration `json:"longest_silence_ns"` // of a leader that went on
+	Sent       uint64        `json:"sent_records"`       // to followers
+	Copied     uint64        `json:"copied_bytes"`       // of those, read from the segments
+	Received   uint64        `json:"received_records"`   // from leaders
+	Stale      uint64        `json:"stale_messages"`     // of links of earlier epochs
+	Refused    uint64        `json:"refused_messages"`   // of members, that were not valid
+	Dropped    uint64        `json:"dropped_messages"`   // to members, of elections
+}

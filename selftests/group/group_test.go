@@ -1,0 +1,209 @@
+// Package group has tests of a group of daemons that keep one log, through failures.
+package group
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// program is the path of the daemon, and flowTest that of its clients. Both are built once.
+var program, flowTest string
+
+func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }
+
+const (
+	members = 3
+	// few is how many fail-overs there are without UNIFIEDD_FAILOVERS.
+	few = 6
+	// perFault is how many messages the client has for each fault, and rate how many it sends a second.
+	perFault, rate = 4000, 1000
+	limit          = 3 * time.Minute
+)
+
+// group is three daemons and a client, each in a namespace of its own.
+type group struct {
+	*testing.T
+	random *rand.Rand
+	ends   []*testenv.End
+	dirs   []string
+	now    []*daemon.Daemon
+	logs   []string // of earlier lives
+	client *daemon.Client
+}
+
+// TestFailOver: the leader is killed, stopped or cut off again and again while a client appends. At the
+// end all logs have every message once and in order, and they are equal.
+func TestFailOver(t *testing.T) {
+	faults, seed := setting.Number(t, "UNIFIEDD_FAILOVERS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_FAILOVERS=%d UNIFIEDD_SEED=%d", faults, seed)
+	testenv.Root(t)
+	g := &group{T: t, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members)}
+	for i := range members {
+		g.dirs = append(g.dirs, testenv.DiskDir(t))
+		g.start(i)
+	}
+	g.leader(-1, 0)
+	count := perFault * (faults + 1)
+	g.client = g.append(count)
+	kinds := []func(int){g.kill, g.pause, g.cut}
+	for n := range faults {
+		g.together()
+		time.Sleep(time.Duration(g.random.IntN(500)) * time.Millisecond)
+		who, epoch := g.leader(-1, 0)
+		began := time.Now()
+		kinds[(n+seed)%uint64(len(kinds))](who)
+		next, _ := g.leader(who, epoch)
+		t.Logf("member %d leads %v after member %d failed", next+1, time.Since(began).Round(time.Millisecond), who+1)
+		g.heal(who)
+	}
+	g.client.Await(t, limit)
+	g.together()
+	for _, d := range g.now {
+		d.Terminate(t)
+	}
+	g.compare(count)
+}
+
+// start starts a member's daemon.
+func (g *group) start(i int) {
+	g.Helper()
+	var all strings.Builder
+	for n := range members {
+		fmt.Fprintf(&all, "\n          - {name: m%d, address: \"%s:7491\", clients: \"%[2]s:7471\"}", n+1, g.ends[n].IP)
+	}
+	g.now[i] = daemon.Launch(g.T, program, g.ends[i], g.dirs[i], fmt.Sprintf(`
+region: {size: 64MiB, pages: ordinary}
+flows:
+  - name: orders
+    from: {rdma: "roce:%s", listen: "%s:7471", message: 1KiB, clients: 4, window: 64}
+    to:
+      file: %s/orders
+      acknowledge: durable
+      segment: {size: 4MiB}
+      group:
+        name: orders
+        self: m%d
+        suspect: 300ms
+        lag: 4MiB
+        members: %s
+`, g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], i+1, all.String()))
+}
+
+// append starts the client, which knows all members.
+func (g *group) append(count uint64) *daemon.Client {
+	g.Helper()
+	var to []string
+	for i := range members {
+		to = append(to, g.ends[i].IP.String()+":7471")
+	}
+	e := g.ends[members]
+	return daemon.StartClient(g.T, flowTest, e, "append", "-device", "roce:"+e.Ifname, "-ordinary", "-receive-ring", "512", "-to", strings.Join(to, ","),
+		"-flow", "orders", "-count", fmt.Sprint(count), "-rate", fmt.Sprint(rate), "-timeout", "20m")
+}
+
+var leads = regexp.MustCompile(`this member leads the group" flow=orders epoch=(\d+)`)
+
+// leader waits until a member other than one leads a later epoch than the given one.
+func (g *group) leader(but int, after uint64) (who int, epoch uint64) {
+	g.Helper()
+	who = -1
+	testenv.Wait(g.T, testenv.Within(20*time.Second), "a member to lead", func() bool {
+		for i := range members {
+			for _, m := range leads.FindAllStringSubmatch(g.logs[i]+g.now[i].Log.String(), -1) {
+				if e, _ := strconv.ParseUint(m[1], 10, 64); e > epoch {
+					who, epoch = i, e
+				}
+			}
+		}
+		if g.client != nil && g.client.Over() {
+			g.Fatalf("the client has ended\n%s", &g.client.Out)
+		}
+		return who >= 0 && who != but && epoch > after
+	})
+	return who, epoch
+}
+
+// kill kills a daemon.
+func (g *group) kill(who int) {
+	g.Logf("member %d is killed", who+1)
+	g.now[who].Kill()
+}
+
+// pause stops a daemon: its connections stay.
+func (g *group) pause(who int) {
+	g.Logf("member %d is stopped", who+1)
+	g.now[who].Pause(g.T)
+}
+
+// cut cuts a daemon's network.
+func (g *group) cut(who int) {
+	g.Logf("member %d is cut off", who+1)
+	g.ends[who].SetDown(g.T)
+}
+
+// heal ends whatever fault a member has.
+func (g *group) heal(who int) {
+	g.Helper()
+	select {
+	case <-g.now[who].Exited:
+		g.logs[who] += g.now[who].Log.String()
+		g.start(who)
+	default:
+		g.now[who].Resume(g.T)
+		g.ends[who].SetUp(g.T)
+	}
+}
+
+// together waits until all members have about as many records.
+func (g *group) together() {
+	g.Helper()
+	testenv.Wait(g.T, testenv.Within(60*time.Second), "all members to have the newest records", func() bool {
+		least, most := uint64(1<<63), uint64(0)
+		for i := range members {
+			s, err := g.now[i].Status()
+			if err != nil || len(s.Flows) != 1 || s.Flows[0].Group == nil {
+				return false
+			}
+			at := s.Flows[0].Group.Committed
+			least, most = min(least, at), max(most, at)
+		}
+		return most-least < rate/2
+	})
+}
+
+// compare checks that each log has every message once, and that all logs are equal.
+func (g *group) compare(count uint64) {
+	g.Helper()
+	var sums []string
+	for i := range members {
+		path := filepath.Join(g.dirs[i], "orders")
+		daemon.StartClient(g.T, flowTest, g.ends[i], "log", "-file", path, "-count", fmt.Sprint(count)).Await(g.T, limit)
+		raw, err := g.ends[i].Command(program, "log", "read", path).Output()
+		if err != nil {
+			g.Errorf("read the log of member %d: %v", i+1, err)
+		}
+		var text strings.Builder
+		for line := range strings.Lines(string(raw)) { // without the times of receipt
+			f := strings.Fields(line)
+			text.WriteString(strings.Join(append(f[:1:1], f[2:]...), " ") + "\n")
+		}
+		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(text.String()))))
+	}
+	for i, s := range sums {
+		if s != sums[0] {
+			g.Errorf("the logs of members 1 and %d differ: %v", i+1, sums)
+		}
+	}
+}
