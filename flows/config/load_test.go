@@ -180,6 +180,19 @@ func TestFull(t *testing.T) {
 				To: To{RDMA: "mlx5_0", Listen: ":4421", Subsystem: "nqn.2026-01.com.example:open", AllowAnyHost: true, Window: 128, Clients: 8,
 					Subsystems: []Subsystem{{"nqn.2026-01.com.example:open2", nil, true, nil, Pos{file, 233, 20}}}},
 			},
+			{
+				Name: "shared", Worker: "main", Pos: Pos{file, 235, 5},
+				From: From{RDMA: "mlx5_0", Listen: "10.0.0.1:7475", Message: KiB, Window: 16, Clients: 2, Verify: true, Method: MethodSend},
+				To: To{
+					File: "/var/lib/unifiedd/shared", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
+					Acknowledge: AcknowledgeDurable, Durable: GroupCommit,
+					Replicas: &Replicas{Name: "shared", Self: "a", Heartbeat: 500 * time.Microsecond, Suspect: 50 * time.Millisecond, Lag: 16 * MiB, Members: []Replica{
+						{Name: "a", Address: "10.0.0.1:7491", Clients: "10.0.0.1:7475", Certificate: "a.example"},
+						{Name: "b", Address: "10.0.0.2:7491", Clients: "10.0.0.2:7475"},
+						{Name: "w", Address: "10.0.0.3:7491", Witness: true},
+					}},
+				},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, c, byValue); diff != "" {

@@ -185,76 +185,99 @@ type Records interface {
 // Run reads records and passes them on until the link has come to the newest records, or has ended.
 // It returns the frames that it has then. region is the Links' region, and landing their offset.
 func (c *CatchUp) Run(ctx context.Context, r Records, region *umem.Region, landing uint32) (left []umem.Frame, err error) {
-	var frames []umem.Frame
-	var batch []copied
-	until, said := uint64(0), false
-	give := func() bool {
-		if len(batch) == 0 {
-			return true
-		}
-		select {
-		case c.full <- batch:
-			batch = nil
-			return true
-		case <-c.quit:
-		case <-ctx.Done():
-		}
-		for _, one := range batch {
-			if one.frame.Len > 0 {
-				frames = append(frames, one.frame)
-			}
-		}
-		return false
-	}
+	rd := reading{CatchUp: c, ctx: ctx}
 	for {
-		if until > 0 && r.Position() >= until {
-			give()
-			return frames, nil
+		if rd.stop > 0 && r.Position() >= rd.stop {
+			rd.give()
+			return rd.frames, nil
 		}
-		if len(frames) == 0 {
-			if !give() {
-				return frames, nil
-			}
-			select {
-			case frames = <-c.empty:
-			case <-c.quit:
-				return frames, nil
-			case <-ctx.Done():
-				return frames, ctx.Err()
-			}
+		if len(rd.frames) == 0 && !rd.take() {
+			return rd.frames, ctx.Err()
 		}
 		rec, err := r.Poll()
-		switch {
-		case errors.Is(err, io.EOF):
-			if !said {
-				said = true
-				batch = append(batch, copied{position: r.Position()})
-			}
-			if !give() {
-				return frames, nil
-			}
-			select {
-			case until = <-c.until:
-			case <-c.quit:
-				return frames, nil
-			case <-ctx.Done():
-				return frames, ctx.Err()
-			case <-time.After(idle):
+		if errors.Is(err, io.EOF) {
+			if !rd.atEnd(r.Position()) {
+				return rd.frames, ctx.Err()
 			}
 			continue
-		case err != nil:
-			give()
-			return frames, err
 		}
-		f := frames[len(frames)-1]
-		frames = frames[:len(frames)-1]
+		if err != nil {
+			rd.give()
+			return rd.frames, err
+		}
+		f := rd.frames[len(rd.frames)-1]
+		rd.frames = rd.frames[:len(rd.frames)-1]
 		f.Len = uint32(len(rec.Raw))
 		f.Addr, _ = region.Start(f)
 		f.Addr += uint64(landing)
 		copy(region.Bytes(f), rec.Raw)
-		batch = append(batch, copied{f, rec.Position})
-		if len(batch) == batchSize/2 && !give() {
-			return frames, nil
+		rd.batch = append(rd.batch, copied{f, rec.Position})
+		if len(rd.batch) == batchSize/2 && !rd.give() {
+			return rd.frames, ctx.Err()
 		}
 	}
+}
+
+// reading is what CatchUp.Run holds. Its methods report false when the link or ctx has ended.
+type reading struct {
+	*CatchUp
+	ctx    context.Context
+	frames []umem.Frame // empty
+	batch  []copied     // read, not passed on yet
+	stop   uint64       // the position to stop at; 0: not said yet
+	said   bool         // that the segments have ended
+}
+
+// give passes what was read on to the worker.
+func (rd *reading) give() bool {
+	if len(rd.batch) == 0 {
+		return true
+	}
+	select {
+	case rd.full <- rd.batch:
+		rd.batch = nil
+		return true
+	case <-rd.quit:
+	case <-rd.ctx.Done():
+	}
+	for _, one := range rd.batch {
+		if one.frame.Len > 0 {
+			rd.frames = append(rd.frames, one.frame)
+		}
+	}
+	return false
+}
+
+// take passes on what was read, and waits for empty frames.
+func (rd *reading) take() bool {
+	if !rd.give() {
+		return false
+	}
+	select {
+	case rd.frames = <-rd.empty:
+		return true
+	case <-rd.quit:
+	case <-rd.ctx.Done():
+	}
+	return false
+}
+
+// atEnd tells the worker, once, that the segments end before next, and waits a moment for more.
+func (rd *reading) atEnd(next uint64) bool {
+	if !rd.said {
+		rd.said = true
+		rd.batch = append(rd.batch, copied{position: next})
+	}
+	if !rd.give() {
+		return false
+	}
+	select {
+	case rd.stop = <-rd.until:
+	case <-time.After(idle):
+	case <-rd.quit:
+		return false
+	case <-rd.ctx.Done():
+		return false
+	}
+	return true
 }

@@ -75,6 +75,7 @@ type Driver struct {
 	abstain    time.Time // until when this member does not ask for one
 	heardFew   time.Time // since when this leader hears too few followers
 	lost       uint32    // a member whose process may have died
+	lostAt     time.Time // when
 	elections  uint64
 	shown      atomic.Pointer[State]
 	told       [2]uint64         // leader and epoch that Led was called with
@@ -166,7 +167,9 @@ func (d *Driver) received(m group.Message) {
 	}
 }
 
-func (d *Driver) processLost(member uint32) { d.call(func() { d.lost = member }) }
+func (d *Driver) processLost(member uint32) {
+	d.call(func() { d.lost, d.lostAt = member, time.Now() })
+}
 
 // call runs a function in Run. It does nothing if Run has ended.
 func (d *Driver) call(f func()) bool {
@@ -197,7 +200,7 @@ func (d *Driver) Close() error {
 // Run takes part in the group until ctx ends. A CutError says that the flow must begin again.
 func (d *Driver) Run(ctx context.Context) error {
 	defer d.cancel()
-	tick := time.NewTicker(max(d.config.Suspect/8, time.Millisecond))
+	tick := time.NewTicker(min(max(d.config.Suspect/8, time.Millisecond), askAgain))
 	defer tick.Stop()
 	last, repeated := time.Now(), time.Time{}
 	d.leaderSeen, d.linked = last, last
@@ -235,6 +238,10 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
+// askAgain is the time between two elections that a member asks for when the leader's process has died:
+// the first one may come before the others have noticed.
+const askAgain = 5 * time.Millisecond
+
 // unlinked is for how many times Suspect a leader counts as alive that sends no records: it seals the
 // epoch, or the link is being made again.
 const unlinked = 4
@@ -250,7 +257,6 @@ func (d *Driver) fromLeader(m *group.Message) bool {
 // detect asks for an election when the leader is silent.
 func (d *Driver) detect(now time.Time) {
 	if d.config.Links == nil || d.member.Phase() != group.Following {
-		d.lost = 0
 		return
 	}
 	seen := time.Unix(0, d.config.Links.Heard())
@@ -260,15 +266,17 @@ func (d *Driver) detect(now time.Time) {
 	if d.leaderSeen.After(seen) && !d.config.Links.Linked() && now.Sub(d.linked) < unlinked*d.config.Suspect { // it is about to send records
 		seen = d.leaderSeen
 	}
-	silent := now.Sub(seen)
-	dead := d.lost != 0 && d.lost == d.member.Leader()
-	d.lost = 0
+	silent, again := now.Sub(seen), d.config.Suspect/4
+	dead := d.lost != 0 && d.lost == d.member.Leader() && seen.Before(d.lostAt)
+	if dead {
+		again = min(again, askAgain)
+	}
 	switch {
 	case silent < d.config.Suspect && !dead:
 		d.member.Heard()
 		d.silence = max(d.silence, silent)
 		return
-	case now.Before(d.abstain), now.Sub(d.asked) < d.config.Suspect/4 && !dead:
+	case now.Before(d.abstain), now.Sub(d.asked) < again:
 		return
 	}
 	if now.Sub(d.asked) > d.config.Suspect {
@@ -405,7 +413,7 @@ func (d *Driver) follow(f *group.Follow) error {
 	if err := d.config.Do(func() error { d.config.Replicator.Follow(f.Until); return nil }); err != nil {
 		return err
 	}
-	d.links.Go(func() { _ = d.intake(f.Leader, f.Epoch, f.After, of, false) })
+	d.links.Go(func() { _ = d.getRecords(d.ctx, f.Leader, f.Epoch, f.After, of, false) })
 	return nil
 }
 
@@ -419,7 +427,7 @@ func (d *Driver) fetch(f *group.Fetch) error {
 		ctx, cancel := context.WithCancel(d.ctx)
 		defer cancel()
 		go d.awaitFetch(ctx, cancel, f)
-		err := d.intakeUntil(ctx, f.From, f.Epoch, f.After, of, true)
+		err := d.getRecords(ctx, f.From, f.Epoch, f.After, of, true)
 		d.call(func() {
 			if d.describe().End == f.Until {
 				d.member.Fetched(f.Epoch)
@@ -443,12 +451,8 @@ func (d *Driver) awaitFetch(ctx context.Context, end func(), f *group.Fetch) {
 	}
 }
 
-func (d *Driver) intake(from uint32, epoch, after, of uint64, fetch bool) error {
-	return d.intakeUntil(d.ctx, from, epoch, after, of, fetch)
-}
-
-// intakeUntil gets records of another member until the link ends or ctx does.
-func (d *Driver) intakeUntil(ctx context.Context, from uint32, epoch, after, of uint64, fetch bool) error {
+// getRecords gets records of another member until the link ends or ctx does.
+func (d *Driver) getRecords(ctx context.Context, from uint32, epoch, after, of uint64, fetch bool) error {
 	l := d.config.Links
 	k, conn, err := l.Dial(ctx, d.config.Do, Want{
 		Group: d.config.Group, Self: d.config.Self, Member: from, Address: (*d.peers.Load())[from].Records, Epoch: epoch, Next: after + 1, Of: of, Fetch: fetch, Connect: d.config.Connect,

@@ -114,10 +114,10 @@ func (l *Links) Progress(f func(member uint32, h protocol.Have)) {
 	}
 }
 
-// Safe says how far this member has written the records that came over the intake, and made them
+// Safe says how far this member has written the records that came over the incoming link, and made them
 // durable. The leader learns it with the next Poll.
 func (l *Links) Safe(written, durable uint64) {
-	if k := l.intake; k != nil {
+	if k := l.incoming; k != nil {
 		k.toSay.Written, k.toSay.Durable = min(written, k.last), min(durable, k.last)
 	}
 }

@@ -56,8 +56,8 @@ func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool
 	if l.closed {
 		return nil, errClosed
 	}
-	if !feeds && l.intake != nil {
-		if err := l.End(l.intake, errReplaced); err != nil {
+	if !feeds && l.incoming != nil {
+		if err := l.End(l.incoming, errReplaced); err != nil {
 			return nil, err
 		}
 	}
@@ -76,7 +76,7 @@ func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool
 		l.feed(k)
 	} else {
 		k.toSay = protocol.Have{Epoch: epoch, Received: next - 1}
-		l.intake = k
+		l.incoming = k
 		l.shown.Store(k)
 	}
 	l.Supply()
@@ -90,8 +90,8 @@ func (l *Links) End(k *Link, cause error) error {
 		return nil
 	}
 	k.fail(cause)
-	if l.intake == k {
-		l.intake = nil
+	if l.incoming == k {
+		l.incoming = nil
 		l.shown.Store(nil)
 	}
 	return k.queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState)

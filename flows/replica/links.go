@@ -43,23 +43,23 @@ type Links struct {
 	shared  rdma.SharedReceiveQueue
 	queues  [2]rdma.CompletionQueue // of sends, of receives
 
-	slots  []*Link // by the port's number
-	links  int     // how many there are
-	own    *umem.Holder
-	frames []umem.Frame         // by slot: for messages without records
-	posted int                  // receives
-	intake *Link                // the link over which records come; nil: none
-	shown  atomic.Pointer[Link] // intake, for other goroutines
-	held   held
-	batch  [batchSize]umem.Frame
-	broken [batchSize]int
+	slots    []*Link // by the port's number
+	links    int     // how many there are
+	own      *umem.Holder
+	frames   []umem.Frame         // by slot: for messages without records
+	posted   int                  // receives
+	incoming *Link                // the link over which records come; nil: none
+	shown    atomic.Pointer[Link] // incoming, for other goroutines
+	held     held
+	batch    [batchSize]umem.Frame
+	broken   [batchSize]int
 
 	now       time.Time
 	commits   uint64        // the committed position, for followers
 	copies    umem.FreeList // frames for records from the segments
 	stats     stats
 	closed    bool
-	heard     counter.Counter // when something last came over the intake: nanoseconds since 1970
+	heard     counter.Counter // when something last came over the incoming link: nanoseconds since 1970
 	committed counter.Counter // as the leader says
 }
 
@@ -144,7 +144,7 @@ func (l *Links) Supply() {
 			want += controls
 		}
 	}
-	if l.intake != nil {
+	if l.incoming != nil {
 		want += l.config.Window
 	}
 	free := l.config.Free
@@ -158,7 +158,7 @@ func (l *Links) Supply() {
 	}
 }
 
-// Recv returns whole, checked records of the intake, in order. The caller owns their frames. Poll is
+// Recv returns whole, checked records of the incoming link, in order. The caller owns their frames. Poll is
 // called in the same round.
 func (l *Links) Recv(dst []umem.Frame) (total int) {
 	for total < len(dst) {
@@ -197,14 +197,14 @@ func (l *Links) receive(f umem.Frame) bool {
 	kind, why := protocol.KindOf(message)
 	if why == protocol.None {
 		switch {
-		case kind == protocol.KindData && k == l.intake:
+		case kind == protocol.KindData && k == l.incoming:
 			if why = k.record(l, message); why == protocol.None {
 				l.stats.received.Add(1)
 				l.stats.receivedBytes.Add(uint64(f.Len))
 				l.heard.Set(uint64(l.now.UnixNano()))
 				return true
 			}
-		case kind == protocol.KindCommit && k == l.intake:
+		case kind == protocol.KindCommit && k == l.incoming:
 			why = k.commit(l, message)
 		case kind == protocol.KindHave && k.feeds:
 			why = k.progressed(l, message)

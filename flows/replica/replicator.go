@@ -62,7 +62,7 @@ func (r *Replicator) Describe() group.Log {
 	return l
 }
 
-// Took says that records from the intake are in the log, in order.
+// Took says that records from the incoming link are in the log, in order.
 func (r *Replicator) Took(records []umem.Frame) {
 	for _, f := range records {
 		header := r.links.region.At(f.Addr, protocol.HeaderLen)

@@ -40,14 +40,12 @@ type member struct {
 	keep    bool     // the disk returns nothing
 	epoch   uint32
 	safe    map[uint32]protocol.Have
-	blocked int // rounds in which there was no room
-	copied  bool
+	blocked int           // rounds in which there was no room
 	lag     time.Duration // of a follower's rounds
 
 	replicator *Replicator // nil: a test of links alone
 	driver     *Driver
-	opened     time.Time // when the member last began to take records of clients
-	acked      uint64    // committed position, as the leader knows it
+	acked      uint64 // committed position, as the leader knows it
 }
 
 const message = 1024

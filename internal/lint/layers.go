@@ -47,7 +47,7 @@ var layers = []layer{
 	{"flows/segment", []string{"flows/config", "flows/status", "flows/journal", "nvme"}},
 	{"flows/layout", []string{"flows/status", "umem"}},
 	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect", "rdma/mr", "rdma/msg"}},
-	{"flows/replica", []string{"flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect", "rdma/msg"}},
+	{"flows/replica", []string{"flows/group", "flows/journal", "flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect", "rdma/msg"}},
 	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
 	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep", "rdma/mr"}},
 	{"flows/nvmet", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
@@ -73,7 +73,7 @@ var layers = []layer{
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
-		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/group", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
+		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
 )
 
 // inTests has the additional parts that the tests of a part may import: the real devices under it.
