@@ -306,6 +306,10 @@ func logEnd(e *pipeline.Env) (journal.End, error) {
 	if err != nil {
 		return end, err
 	}
+	if m := end.Manifest; m != nil && m.Flags&journal.FlagGroup != 0 {
+		return end, fmt.Errorf("the log %s is member %d's of a group, and the flow has no to.group: a flow outside the group would give its positions to other records (configure to.group, or another file)",
+			cmp.Or(e.Flow.To.Device, e.Flow.To.File), m.Self)
+	}
 	for _, gap := range end.Gaps {
 		e.Log.Error("records that were durable are missing from the log (the disk or its controller may ignore flushes)", "err", gap)
 	}

@@ -158,7 +158,7 @@ func (v *validator) peer(path string, p Peer) {
 // acknowledge checks that each message goes to enough peers to meet the condition.
 func (v *validator) acknowledge(path string, t *To) {
 	if t.Acknowledge == acknowledgeQuorum {
-		v.refuse(path, wrong("say acknowledge: most", "quorum promises a consistent group, and a flow with peers is none: "+
+		v.refuse(path, wrong("say acknowledge: most, or keep the log in a group (to.group)", "quorum promises a consistent group, and a flow with peers is none: "+
 			"peers that missed messages are not repaired, and several relays have no common order"))
 		return
 	}

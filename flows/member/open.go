@@ -2,6 +2,7 @@ package member
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -180,6 +181,9 @@ func (m *Member) openDriver(e *pipeline.Env) error {
 		Group: m.group.Name, Self: m.self, Peers: peers, Listen: m.group.Members[m.self-1].Address, Suspect: m.group.Suspect,
 		Links: s.links, Replicator: s.replicator, Log: &log{s}, State: file, Elections: state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
 		Led: m.led,
+	}
+	if secret := e.Shared.Credentials; secret != nil {
+		c.Secure = transport.Config{TLS: func() *tls.Config { return secret.TLS(transport.Protocol) }, NameOf: connect.NameOf}
 	}
 	if s.driver, err = replica.OpenDriver(c); err != nil {
 		return err

@@ -19,6 +19,7 @@ type Want struct {
 	Group    string // name of the flow
 	Self     uint32
 	Member   uint32 // on the other side
+	Name     string // that its certificate must have, with TLS
 	Address  string // of its RDMA listener
 	Epoch    uint64
 	Next     uint64 // position
@@ -63,9 +64,11 @@ func (l *Links) Dial(ctx context.Context, do stream.Doer, w Want) (k *Link, conn
 // agree checks the answer of the other member.
 func agree(conn *connect.Conn, w *Want) error {
 	h, err := protocol.ParseHello(conn.Remote().Hello)
-	switch {
+	switch p := conn.Peer(); {
 	case err != nil:
 		return err
+	case !p.Plain && p.Name != w.Name:
+		return fmt.Errorf("member %d at %s has a certificate of %q, and the configuration says %q", w.Member, w.Address, p.Name, w.Name)
 	case h.Role != protocol.RoleReplicate || h.Flow != w.Group || h.Participant != w.Member:
 		return fmt.Errorf("member %d of flow %q answers as %v, and not member %d of flow %q", h.Participant, h.Flow, h.Role, w.Member, w.Group)
 	case h.Session != w.Epoch || h.Next != w.Next:

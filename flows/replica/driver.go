@@ -453,9 +453,9 @@ func (d *Driver) awaitFetch(ctx context.Context, end func(), f *group.Fetch) {
 
 // getRecords gets records of another member until the link ends or ctx does.
 func (d *Driver) getRecords(ctx context.Context, from uint32, epoch, after, of uint64, fetch bool) error {
-	l := d.config.Links
+	l, p := d.config.Links, (*d.peers.Load())[from]
 	k, conn, err := l.Dial(ctx, d.config.Do, Want{
-		Group: d.config.Group, Self: d.config.Self, Member: from, Address: (*d.peers.Load())[from].Records, Epoch: epoch, Next: after + 1, Of: of, Fetch: fetch, Connect: d.config.Connect,
+		Group: d.config.Group, Self: d.config.Self, Member: from, Name: p.Name, Address: p.Records, Epoch: epoch, Next: after + 1, Of: of, Fetch: fetch, Connect: d.config.Connect,
 	})
 	if err != nil {
 		d.log.Warn("no link to a member of the group", "member", from, "epoch", epoch, "err", err)
@@ -491,7 +491,7 @@ func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uin
 	if !d.call(func() {
 		d.served++
 		mine = d.served
-		admitted <- d.admit(h, mine)
+		admitted <- d.admit(q.Peer(), h, mine)
 	}) {
 		admitted <- errClosed
 	}
@@ -524,7 +524,10 @@ func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uin
 }
 
 // admit checks a member that wants records.
-func (d *Driver) admit(h *protocol.Hello, serial uint64) error {
+func (d *Driver) admit(from connect.Peer, h *protocol.Hello, serial uint64) error {
+	if want := (*d.peers.Load())[h.Participant].Name; !from.Plain && from.Name != want {
+		return fmt.Errorf("%w: member %d must have a certificate of %q, and this one is of %q", protocol.NotPermitted, h.Participant, want, from.Name)
+	}
 	if h.Capabilities&protocol.CapabilityFetch == 0 {
 		if err := d.member.Link(h.Participant, h.Session, h.Next-1); err != nil {
 			return fmt.Errorf("%w: %w", protocol.NotPermitted, err)

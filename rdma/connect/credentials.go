@@ -40,7 +40,10 @@ func LoadCredentials(certificate, key, authority string) (*Credentials, error) {
 	return &Credentials{Certificate: pair, Authority: pool}, nil
 }
 
-func (c *Credentials) config() *tls.Config {
+// TLS returns the settings of TLS for both sides of another protocol with the same certificates. protocol
+// is its ALPN name. They are those that are in use now: ask again for each connection. Any goroutine may
+// call it. The result belongs to the caller.
+func (c *Credentials) TLS(protocol string) *tls.Config {
 	c = c.current()
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -63,7 +66,7 @@ func (s *session) secure(c *Credentials, as wrap, name string) error {
 		s.peer.Plain = true
 		return nil
 	}
-	config := c.config()
+	config := c.TLS(protocol)
 	config.ServerName = name
 	t := as(s.conn, config)
 	if err := t.HandshakeContext(s.ctx); err != nil {
@@ -111,11 +114,12 @@ type Peer struct {
 
 func (p *Peer) authenticated(s tls.ConnectionState) {
 	p.Certificate = s.PeerCertificates[0]
-	p.Name = nameOf(p.Certificate)
+	p.Name = NameOf(p.Certificate)
 	p.Cipher = fmt.Sprintf("%s, %v, %s", tls.VersionName(s.Version), s.CurveID, tls.CipherSuiteName(s.CipherSuite))
 }
 
-func nameOf(c *x509.Certificate) string {
+// NameOf returns the name in a certificate, as Peer.Name has it.
+func NameOf(c *x509.Certificate) string {
 	switch {
 	case len(c.URIs) > 0:
 		return c.URIs[0].String()

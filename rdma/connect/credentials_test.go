@@ -95,7 +95,7 @@ func TestTLSAsksForMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listen(t, Config{Credentials: good})
-			config := good.config()
+			config := good.TLS(protocol)
 			config.ServerName = "127.0.0.1"
 			change(config)
 			conn, err := tls.Dial("tcp", l.Addr().String(), config)

@@ -98,7 +98,7 @@ func TestProvenStays(t *testing.T) {
 	a := authority.New(t)
 	good := credentials(t, a, "good", a)
 	l := listen(t, Config{Credentials: good})
-	config := good.config()
+	config := good.TLS(protocol)
 	config.ServerName = "127.0.0.1"
 	conn, err := tls.Dial("tcp", l.Addr().String(), config)
 	if err != nil {

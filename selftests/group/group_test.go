@@ -3,8 +3,10 @@ package group
 
 import (
 	"crypto/sha256"
+	"crypto/x509"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -41,6 +44,7 @@ type group struct {
 	now    []*daemon.Daemon
 	logs   []string // of earlier lives
 	client *daemon.Client
+	secret *authority.Authority
 }
 
 // TestFailOver: the leader is killed, stopped or cut off again and again while a client appends. At the
@@ -49,7 +53,7 @@ func TestFailOver(t *testing.T) {
 	faults, seed := setting.Number(t, "UNIFIEDD_FAILOVERS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_FAILOVERS=%d UNIFIEDD_SEED=%d", faults, seed)
 	testenv.Root(t)
-	g := &group{T: t, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members)}
+	g := &group{T: t, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
 	for i := range members {
 		g.dirs = append(g.dirs, testenv.DiskDir(t))
 		g.start(i)
@@ -83,8 +87,10 @@ func (g *group) start(i int) {
 	for n := range members {
 		fmt.Fprintf(&all, "\n          - {name: m%d, address: \"%s:7491\", clients: \"%[2]s:7471\"}", n+1, g.ends[n].IP)
 	}
+	certificate, key := g.issue(fmt.Sprintf("m%d", i+1), i)
 	g.now[i] = daemon.Launch(g.T, program, g.ends[i], g.dirs[i], fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
+tls: {certificate: %s, key: %s, authority: %s}
 flows:
   - name: orders
     from: {rdma: "roce:%s", listen: "%s:7471", message: 1KiB, clients: 4, window: 64}
@@ -98,7 +104,12 @@ flows:
         suspect: 300ms
         lag: 4MiB
         members: %s
-`, g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], i+1, all.String()))
+`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], i+1, all.String()))
+}
+
+// issue makes a certificate for the address of an end.
+func (g *group) issue(name string, end int) (certificate, key string) {
+	return g.secret.Issue(g.T, name, func(c *x509.Certificate) { c.IPAddresses = []net.IP{g.ends[end].IP.AsSlice()} })
 }
 
 // append starts the client, which knows all members.
@@ -109,7 +120,8 @@ func (g *group) append(count uint64) *daemon.Client {
 		to = append(to, g.ends[i].IP.String()+":7471")
 	}
 	e := g.ends[members]
-	return daemon.StartClient(g.T, flowTest, e, "append", "-device", "roce:"+e.Ifname, "-ordinary", "-receive-ring", "512", "-to", strings.Join(to, ","),
+	certificate, key := g.issue("client", members)
+	return daemon.StartClient(g.T, flowTest, e, "append", "-tls", strings.Join([]string{certificate, key, g.secret.File()}, ","), "-device", "roce:"+e.Ifname, "-ordinary", "-receive-ring", "512", "-to", strings.Join(to, ","),
 		"-flow", "orders", "-count", fmt.Sprint(count), "-rate", fmt.Sprint(rate), "-timeout", "20m")
 }
 

@@ -41,6 +41,9 @@ type Config struct {
 	Log  *slog.Logger
 }
 
+// Protocol is the ALPN name of the transport, for Config.TLS.
+const Protocol = "unifiedd-group"
+
 const (
 	// queueLength is how many messages wait for a connection.
 	queueLength = 256
