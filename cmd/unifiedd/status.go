@@ -102,6 +102,9 @@ func printFlow(w io.Writer, f *status.Flow) {
 	if to == "storage" {
 		printStorage(w, f)
 	}
+	if f.Group != nil {
+		printGroup(w, f.Group)
+	}
 	if f.Sends != nil {
 		printSends(w, f.Sends)
 	}
@@ -333,6 +336,18 @@ func printReceives(w io.Writer, f *status.Flow) {
 		fmt.Fprintf(w, "  client\t%s, session %s: %s%s; %d messages, acknowledged up to %d of %d, may %s up to %d\n",
 			c.Name, c.Session, c.State, because(c.Error), c.Messages, c.Acknowledged, c.Sequence, r.Method, c.Limit)
 	}
+}
+
+// printGroup prints a member's part in its group.
+func printGroup(w io.Writer, g *status.Group) {
+	recovering := ""
+	if g.Recovering {
+		recovering = "; recovering: this member may lack records that it acknowledged"
+	}
+	fmt.Fprintf(w, "  group\t%s: member %s is %s; %s leads epoch %d%s\n", g.Name, g.Member, g.State, cmp.Or(g.Leader, "nobody that is known"), g.Epoch, recovering)
+	fmt.Fprintf(w, "  \tcommitted up to %d of %d; %d elections asked for; longest silence of a leader that went on %v\n", g.Committed, g.Last, g.Elections, g.Silence.Round(time.Microsecond))
+	fmt.Fprintf(w, "  records\t%d sent to followers, %d bytes of them from segments; %d received from leaders\n", g.Sent, g.Copied, g.Received)
+	fmt.Fprintf(w, "  ignored\t%s\n", nonzero(map[string]uint64{"stale_epoch": g.Stale, "not_valid": g.Refused, "not_sent": g.Dropped}))
 }
 
 // printSends prints the sink that sends to RDMA peers.

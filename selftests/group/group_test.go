@@ -30,9 +30,10 @@ const (
 	members = 3
 	// few is how many fail-overs there are without UNIFIEDD_FAILOVERS.
 	few = 6
-	// perFault is how many messages the client has for each fault, and rate how many it sends a second.
-	perFault, rate = 4000, 1000
-	limit          = 3 * time.Minute
+	// perClient is how many messages a client appends, and rate how many a second. A client that is done is
+	// followed by another one, so that there is load however long the faults take.
+	perClient, rate = 8000, 1000
+	limit           = 3 * time.Minute
 )
 
 // group is three daemons and a client, each in a namespace of its own.
@@ -44,6 +45,7 @@ type group struct {
 	now    []*daemon.Daemon
 	logs   []string // of earlier lives
 	client *daemon.Client
+	count  uint64 // of messages that clients append
 	secret *authority.Authority
 }
 
@@ -59,11 +61,10 @@ func TestFailOver(t *testing.T) {
 		g.start(i)
 	}
 	g.leader(-1, 0)
-	count := perFault * (faults + 1)
-	g.client = g.append(count)
 	kinds := []func(int){g.kill, g.pause, g.cut}
 	for n := range faults {
 		g.together()
+		g.load()
 		time.Sleep(time.Duration(g.random.IntN(500)) * time.Millisecond)
 		who, epoch := g.leader(-1, 0)
 		began := time.Now()
@@ -74,10 +75,11 @@ func TestFailOver(t *testing.T) {
 	}
 	g.client.Await(t, limit)
 	g.together()
+	g.shown()
 	for _, d := range g.now {
 		d.Terminate(t)
 	}
-	g.compare(count)
+	g.compare()
 }
 
 // start starts a member's daemon.
@@ -112,17 +114,24 @@ func (g *group) issue(name string, end int) (certificate, key string) {
 	return g.secret.Issue(g.T, name, func(c *x509.Certificate) { c.IPAddresses = []net.IP{g.ends[end].IP.AsSlice()} })
 }
 
-// append starts the client, which knows all members.
-func (g *group) append(count uint64) *daemon.Client {
+// load starts a client, which knows all members, unless one appends.
+func (g *group) load() {
 	g.Helper()
+	if g.client != nil {
+		if !g.client.Over() {
+			return
+		}
+		g.client.Await(g.T, limit)
+	}
 	var to []string
 	for i := range members {
 		to = append(to, g.ends[i].IP.String()+":7471")
 	}
 	e := g.ends[members]
 	certificate, key := g.issue("client", members)
-	return daemon.StartClient(g.T, flowTest, e, "append", "-tls", strings.Join([]string{certificate, key, g.secret.File()}, ","), "-device", "roce:"+e.Ifname, "-ordinary", "-receive-ring", "512", "-to", strings.Join(to, ","),
-		"-flow", "orders", "-count", fmt.Sprint(count), "-rate", fmt.Sprint(rate), "-timeout", "20m")
+	g.count += perClient
+	g.client = daemon.StartClient(g.T, flowTest, e, "append", "-tls", strings.Join([]string{certificate, key, g.secret.File()}, ","), "-device", "roce:"+e.Ifname, "-ordinary", "-receive-ring", "512", "-to", strings.Join(to, ","),
+		"-flow", "orders", "-count", fmt.Sprint(perClient), "-rate", fmt.Sprint(rate), "-timeout", "20m")
 }
 
 var leads = regexp.MustCompile(`this member leads the group" flow=orders epoch=(\d+)`)
@@ -138,9 +147,6 @@ func (g *group) leader(but int, after uint64) (who int, epoch uint64) {
 					who, epoch = i, e
 				}
 			}
-		}
-		if g.client != nil && g.client.Over() {
-			g.Fatalf("the client has ended\n%s", &g.client.Out)
 		}
 		return who >= 0 && who != but && epoch > after
 	})
@@ -195,13 +201,33 @@ func (g *group) together() {
 	})
 }
 
+// shown checks that all members show the same leader to people and to Prometheus.
+func (g *group) shown() {
+	g.Helper()
+	last, epoch := g.leader(-1, 0)
+	for i, d := range g.now {
+		text, err := d.Control("status")
+		if want := fmt.Sprintf("m%d leads epoch %d", last+1, epoch); err != nil || !strings.Contains(text, want) {
+			g.Errorf("the status of member %d does not say %q (%v):\n%s", i+1, want, err, text)
+		}
+		leads := 0
+		if i == last {
+			leads = 1
+		}
+		page, err := d.Page("/metrics")
+		if line := fmt.Sprintf("unifiedd_group_leads{flow=\"orders\"} %d\n", leads); err != nil || !strings.Contains(page, line) {
+			g.Errorf("the metrics of member %d have no %s (%v):\n%s", i+1, line, err, page)
+		}
+	}
+}
+
 // compare checks that each log has every message once, and that all logs are equal.
-func (g *group) compare(count uint64) {
+func (g *group) compare() {
 	g.Helper()
 	var sums []string
 	for i := range members {
 		path := filepath.Join(g.dirs[i], "orders")
-		daemon.StartClient(g.T, flowTest, g.ends[i], "log", "-file", path, "-count", fmt.Sprint(count)).Await(g.T, limit)
+		daemon.StartClient(g.T, flowTest, g.ends[i], "log", "-file", path, "-count", fmt.Sprint(g.count)).Await(g.T, limit)
 		raw, err := g.ends[i].Command(program, "log", "read", path).Output()
 		if err != nil {
 			g.Errorf("read the log of member %d: %v", i+1, err)

@@ -58,6 +58,9 @@ func collectStreams(out chan<- prometheus.Metric, f *status.Flow) {
 	if f.Log != nil {
 		collectLog(out, f.Name, f.Log)
 	}
+	if f.Group != nil {
+		collectGroup(out, f.Name, f.Group)
+	}
 	if f.Sends != nil {
 		for i := range f.Sends.Peers {
 			collectPeer(out, f.Name, &f.Sends.Peers[i])

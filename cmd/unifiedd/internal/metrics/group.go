@@ -1,0 +1,34 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+// The metrics of a member of a group.
+var (
+	descGroupLeads     = describe("group_leads", "1 while this member leads its group.", "flow")
+	descGroupKnown     = describe("group_leader_known", "1 while the member knows who leads its group.", "flow")
+	descGroupEpoch     = describe("group_epoch", "Newest epoch that the member knows.", "flow")
+	descGroupPosition  = describe("group_position", "Position of the member's last record, and of the last one that it knows to be committed.", "flow", "status")
+	descGroupRecovers  = describe("group_recovering", "1 while the member may lack records that it acknowledged.", "flow")
+	descGroupElections = describe("group_elections_total", "Elections that the member asked for.", "flow")
+	descGroupSilence   = describe("group_longest_silence_seconds", "Longest silence of a leader that went on.", "flow")
+	descGroupRecords   = describe("group_records_total", "Records sent to followers, and received from leaders.", "flow", "op")
+	descGroupIgnored   = describe("group_ignored_messages_total", "Messages between members that had no effect, by reason.", "flow", "reason")
+)
+
+// collectGroup sends the metrics of a member of a group.
+func collectGroup(out chan<- prometheus.Metric, flow string, g *status.Group) {
+	gauge(out, descGroupLeads, truth(g.Leader == g.Member), flow)
+	gauge(out, descGroupKnown, truth(g.Leader != ""), flow)
+	gauge(out, descGroupEpoch, float64(g.Epoch), flow)
+	gauge(out, descGroupPosition, float64(g.Committed), flow, "committed")
+	gauge(out, descGroupPosition, float64(g.Last), flow, "last")
+	gauge(out, descGroupRecovers, truth(g.Recovering), flow)
+	counter(out, descGroupElections, g.Elections, flow)
+	gauge(out, descGroupSilence, g.Silence.Seconds(), flow)
+	each(out, descGroupRecords, map[string]uint64{"sent": g.Sent, "received": g.Received}, flow)
+	each(out, descGroupIgnored, map[string]uint64{"stale_epoch": g.Stale, "not_valid": g.Refused, "not_sent": g.Dropped}, flow)
+}
