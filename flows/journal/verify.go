@@ -132,7 +132,12 @@ func (l *Log) inspect(report *Report) error {
 			void = min(void, report.startOf(later))
 		}
 		one, err := s.inspect(void)
+		completed := errors.Is(err, io.ErrUnexpectedEOF) && s.shorter()
 		if err = errors.Join(err, s.Close()); errors.Is(err, errAbsent) {
+			continue
+		}
+		if completed {
+			i++ // read it again
 			continue
 		}
 		if err != nil {
