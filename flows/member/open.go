@@ -189,6 +189,10 @@ func (m *Member) openDriver(e *pipeline.Env) error {
 		return err
 	}
 	e.Undo.Add(s.driver.Close)
+	if secret := e.Shared.Credentials; secret != nil {
+		stop := secret.Notify(s.driver.Reconnect)
+		e.Undo.Add(func() error { stop(); return nil })
+	}
 	return nil
 }
 

@@ -483,6 +483,10 @@ func (d *Driver) attend(ctx context.Context, k *Link, conn *connect.Conn) error 
 	return errors.Join(k.Cause(), err)
 }
 
+// Reconnect ends the connections for elections. Members dial again, and prove who they are by the
+// credentials that are in use then.
+func (d *Driver) Reconnect() { d.transport.Reconnect() }
+
 // Serve answers a member that wants records. open returns a reader of the log for records that the
 // links do not hold any more. It returns when the link has ended.
 func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uint64) (Records, func() error, error)) error {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -14,6 +15,7 @@ type live struct {
 	mu    sync.Mutex
 	next  *Credentials // nil: the first are in use
 	conns map[*Conn]proof
+	told  map[*func()]struct{} // of Notify
 }
 
 // proof describes how a peer was authenticated.
@@ -40,7 +42,6 @@ func (c *Credentials) current() *Credentials {
 // before the Conn, Conn.Closed shows that both are closed. Any goroutine may call Replace.
 func (c *Credentials) Replace(next *Credentials) (ended []*Conn) {
 	c.live.mu.Lock()
-	defer c.live.mu.Unlock()
 	c.live.next = next
 	for conn, p := range c.live.conns {
 		if p.verify(next.Authority) != nil {
@@ -49,7 +50,28 @@ func (c *Credentials) Replace(next *Credentials) (ended []*Conn) {
 			delete(c.live.conns, conn)
 		}
 	}
+	told := slices.Collect(maps.Keys(c.live.told))
+	c.live.mu.Unlock()
+	for _, f := range told {
+		(*f)()
+	}
 	return ended
+}
+
+// Notify makes Replace call f when other credentials are in use, until stop is called: users of TLS have
+// connections of their own, whose peers must prove again who they are. f runs on Replace's goroutine.
+func (c *Credentials) Notify(f func()) (stop func()) {
+	c.live.mu.Lock()
+	defer c.live.mu.Unlock()
+	if c.live.told == nil {
+		c.live.told = make(map[*func()]struct{})
+	}
+	c.live.told[&f] = struct{}{}
+	return func() {
+		c.live.mu.Lock()
+		defer c.live.mu.Unlock()
+		delete(c.live.told, &f)
+	}
 }
 
 // Same reports whether the credentials in use have the same certificate and authority as others.

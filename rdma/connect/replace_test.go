@@ -82,6 +82,27 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// TestNotify: Replace calls functions until they are stopped, and they see the new credentials.
+func TestNotify(t *testing.T) {
+	a, b := authority.New(t), authority.New(t)
+	own := credentials(t, a, "server", a)
+	c := trusting(t, own, a)
+	first, second := 0, 0
+	stop := c.Notify(func() { first++ })
+	c.Notify(func() {
+		second++
+		if pool := c.TLS("other").RootCAs; !pool.Equal(trusting(t, own, b).Authority) {
+			t.Error("a function sees the old authority")
+		}
+	})
+	c.Replace(trusting(t, own, b))
+	stop()
+	c.Replace(trusting(t, own, b))
+	if first != 1 || second != 2 {
+		t.Errorf("called %d and %d times", first, second)
+	}
+}
+
 // TestReplaceOfClient: Replace also ends a client's connection to a server whose authority it no
 // longer accepts.
 func TestReplaceOfClient(t *testing.T) {

@@ -49,17 +49,24 @@ type group struct {
 	secret *authority.Authority
 }
 
+// newGroup starts three daemons.
+func newGroup(t *testing.T, seed uint64) *group {
+	t.Helper()
+	g := &group{T: t, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
+	for i := range members {
+		g.dirs = append(g.dirs, testenv.DiskDir(t))
+		g.start(i)
+	}
+	return g
+}
+
 // TestFailOver: the leader is killed, stopped or cut off again and again while a client appends. At the
 // end all logs have every message once and in order, and they are equal.
 func TestFailOver(t *testing.T) {
 	faults, seed := setting.Number(t, "UNIFIEDD_FAILOVERS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_FAILOVERS=%d UNIFIEDD_SEED=%d", faults, seed)
 	testenv.Root(t)
-	g := &group{T: t, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
-	for i := range members {
-		g.dirs = append(g.dirs, testenv.DiskDir(t))
-		g.start(i)
-	}
+	g := newGroup(t, seed)
 	g.leader(-1, 0)
 	kinds := []func(int){g.kill, g.pause, g.cut}
 	for n := range faults {
@@ -80,6 +87,25 @@ func TestFailOver(t *testing.T) {
 		d.Terminate(t)
 	}
 	g.compare()
+}
+
+// TestRenamedCertificate: after a reload a member proves again who it is. One whose certificate has
+// another name is left out, and the others go on.
+func TestRenamedCertificate(t *testing.T) {
+	testenv.Root(t)
+	g := newGroup(t, 0)
+	leader, _ := g.leader(-1, 0)
+	who := (leader + 1) % members
+	certificate, key := g.issue(fmt.Sprintf("m%d", who+1), who)
+	wrong, wrongKey := g.issue("mallory", who)
+	g.replace(wrong, certificate)
+	g.replace(wrongKey, key)
+	g.now[who].Hangup(t)
+	testenv.Wait(t, testenv.Within(20*time.Second), "the leader to refuse the certificate", func() bool {
+		return strings.Contains(g.now[leader].Log.String(), "mallory")
+	})
+	g.load()
+	g.client.Await(t, limit)
 }
 
 // start starts a member's daemon.
@@ -112,6 +138,14 @@ flows:
 // issue makes a certificate for the address of an end.
 func (g *group) issue(name string, end int) (certificate, key string) {
 	return g.secret.Issue(g.T, name, func(c *x509.Certificate) { c.IPAddresses = []net.IP{g.ends[end].IP.AsSlice()} })
+}
+
+// replace renames a file, over another one.
+func (g *group) replace(from, to string) {
+	g.Helper()
+	if err := os.Rename(from, to); err != nil {
+		g.Fatal(err)
+	}
 }
 
 // load starts a client, which knows all members, unless one appends.
