@@ -18,7 +18,7 @@ var mutants = []struct{ name, file, old, new string }{
 	{"records of earlier epochs are counted", "commit.go", "held >= t.first && held > t.committed", "held > t.committed"},
 	{"reports of recovering members count", "lead.go", "return has && !one.Log.Recovering", "return has || one.Log.Recovering"},
 	{"the leader counts itself though it recovers", "lead.go", "return !own.Recovering", "return true"},
-	{"one report is enough", "commit.go", "need := len(of)/2 + 1", "need := 1"},
+	{"one report is enough", "commit.go", "need := len(of)/2 + 1\n\t\tif witness {\n\t\t\tneed = 1", "need := 1\n\t\tif witness {\n\t\t\tneed = 1"},
 	{"the old voters are not asked", "commit.go", "for _, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {\n\t\tif len(of) == 0 {", "for _, of := range [][]uint32{c.Members.Voters} {\n\t\tif len(of) == 0 {"},
 	{"the longest log wins, whatever its epoch", "table.go", "return p.Epoch < q.Epoch || p.Epoch == q.Epoch && p.Position < q.Position", "return p.Position < q.Position"},
 	{"the leader does not fetch", "lead.go", "if best.From == m.config.Self {", "if true {"},

@@ -18,8 +18,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// suspect is the silence after which the members of a test elect a leader.
-const suspect = 200 * time.Millisecond
+// suspect is the silence after which the members of a test elect a leader. It is longer than the pauses of
+// a machine with other tests, whose elections would change the positions.
+const suspect = time.Second
 
 // newGroup makes a group of three members on machines that a switch connects. Their logs are in memory.
 func newGroup(t *testing.T) []*member {
