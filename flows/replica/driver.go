@@ -110,6 +110,7 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 		return nil, err
 	}
 	t := c.Secure
+	t.Silence = max(2*c.Suspect, leastSilence)
 	t.Group, t.Self, t.Listen, t.Log, t.Received, t.Lost = c.Group, c.Self, c.Listen, c.Logger, d.received, d.processLost
 	if d.transport, err = transport.Open(t, nil); err != nil {
 		return nil, err
@@ -118,6 +119,9 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 	d.show()
 	return d, nil
 }
+
+// leastSilence is longer than TCP waits before it sends a lost packet again.
+const leastSilence = 250 * time.Millisecond
 
 // State is what a member does.
 type State struct {

@@ -11,7 +11,10 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/group"
 )
@@ -32,6 +35,10 @@ type Config struct {
 	TLS func() *tls.Config
 	// NameOf returns the name in a certificate. It must be set with TLS.
 	NameOf func(*x509.Certificate) string
+	// Silence is how long a member may leave bytes unacknowledged, or not answer a dial, before it is dialed
+	// again; 0: until TCP gives up. After a network was cut, TCP waits about as long as the cut lasted
+	// before it sends again, and a new connection does not.
+	Silence time.Duration
 	// Received is called for each message, on a goroutine of its sender's connection. The message belongs
 	// to the callee.
 	Received func(group.Message)
@@ -222,7 +229,7 @@ func (t *Transport) explain(p *peer, err error) {
 func (t *Transport) connection(ctx context.Context, p *peer) error {
 	hurry, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(hurry, "tcp", p.Address)
+	conn, err := (&net.Dialer{Timeout: t.config.Silence, ControlContext: t.impatient}).DialContext(hurry, "tcp", p.Address)
 	if err != nil {
 		return err
 	}
@@ -256,6 +263,14 @@ func (t *Transport) connection(ctx context.Context, p *peer) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// impatient makes the kernel end a connection whose peer does not acknowledge: TCP_USER_TIMEOUT, tcp(7).
+func (t *Transport) impatient(_ context.Context, _, _ string, c syscall.RawConn) (err error) {
+	bad := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(t.config.Silence.Milliseconds()))
+	})
+	return errors.Join(bad, err)
 }
 
 // silence waits until a peer closes the connection. A peer sends nothing over a connection that it
