@@ -57,6 +57,21 @@ func simulate(seed uint64) *sim {
 	return s
 }
 
+// impatient ends a fetch that gets nothing any more: the other member may have lost, in a crash, records
+// that it had reported.
+func (n *simNode) impatient() {
+	if n.fetch == nil || n.fetch.next != n.fetchAt {
+		n.fetchWait = 0
+		if n.fetch != nil {
+			n.fetchAt = n.fetch.next
+		}
+		return
+	}
+	if n.fetchWait++; n.fetchWait > 8 {
+		n.breakLink(n.fetch)
+	}
+}
+
 // settle ends all faults, and waits until all logs are equal.
 func (s *sim) settle() {
 	s.say("all faults end")
@@ -84,6 +99,7 @@ func (s *sim) settle() {
 		}
 		for _, n := range s.nodes {
 			n.tick()
+			n.impatient()
 			if n.silent++; n.silent > 3 && n.member.Phase() == Following {
 				n.suspect()
 			}

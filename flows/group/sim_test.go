@@ -87,6 +87,8 @@ type simNode struct {
 	fetch     *simLink
 	fetchTo   Place
 	fetchTerm uint64
+	fetchAt   uint64 // position of the fetch, and for how many rounds it has been there
+	fetchWait int
 	silent    int  // rounds without the leader, while calm
 	busy      bool // a Ready is being handled
 	doomed    int  // links move so often until a new leader fails

@@ -444,11 +444,17 @@ func (d *Driver) fetch(f *group.Fetch) error {
 	return nil
 }
 
-// awaitFetch ends a link when the log has all records that were to be fetched.
+// awaitFetch ends a link when the log has all records that were to be fetched, or gets none any more: the
+// other member may have lost, in a crash, records that it had reported. It reports anew then.
 func (d *Driver) awaitFetch(ctx context.Context, end func(), f *group.Fetch) {
+	defer end()
+	at, since := group.Place{}, time.Now()
 	for ctx.Err() == nil {
-		if d.describe().End == f.Until {
-			end()
+		now := d.describe().End
+		if now != at {
+			at, since = now, time.Now()
+		}
+		if now == f.Until || time.Since(since) > max(4*d.config.Suspect, leastSilence) {
 			return
 		}
 		time.Sleep(500 * time.Microsecond)
