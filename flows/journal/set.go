@@ -65,7 +65,6 @@ type segment struct {
 	file     io.Closer             // nil: nothing to close
 	size     func() (int64, error) // in bytes, now
 	idle     func() bool           // no flow writes it; nil: not known
-	opened   int64                 // size in bytes when it was opened
 }
 
 // newSegment begins to read a segment, and closes it if that fails.
@@ -94,7 +93,6 @@ func (s *segment) begin(r io.ReaderAt) error {
 	if s.walk, err = pcapng.NewWalker(r, n, s.numbered); err != nil {
 		return err
 	}
-	s.opened = n
 	s.origin, err = originOf(s.walk.Head())
 	return err
 }
@@ -106,12 +104,6 @@ func (s *segment) follow() error {
 		s.walk.Grow(n)
 	}
 	return err
-}
-
-// shorter reports whether the file is shorter than when it was opened: its writer has completed it.
-func (s *segment) shorter() bool {
-	n, err := s.size()
-	return err == nil && n < s.opened
 }
 
 // gone returns errAbsent if the slot of a ring now has another segment, otherwise the error.

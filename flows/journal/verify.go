@@ -114,12 +114,14 @@ func (r *Report) addGap(g *Gap) {
 
 // inspect examines each segment by itself.
 func (l *Log) inspect(report *Report) error {
+	const rereads = 100 // of all segments; each can be completed once
+
 	all, err := l.set.list(0)
 	if err != nil {
 		return err
 	}
 	void := report.Next // in this run, records from here on are not part of the log
-	later := uint64(0)
+	later, again := uint64(0), 0
 	for i := len(all) - 1; i >= 0; i-- {
 		s, err := l.set.open(all[i])
 		if errors.Is(err, errAbsent) {
@@ -132,12 +134,13 @@ func (l *Log) inspect(report *Report) error {
 			void = min(void, report.startOf(later))
 		}
 		one, err := s.inspect(void)
-		completed := errors.Is(err, io.ErrUnexpectedEOF) && s.shorter()
+		completed := errors.Is(err, io.ErrUnexpectedEOF) && again < rereads
 		if err = errors.Join(err, s.Close()); errors.Is(err, errAbsent) {
 			continue
 		}
 		if completed {
-			i++ // read it again
+			again++
+			i++ // the file is shorter than when it was opened: its writer has completed it
 			continue
 		}
 		if err != nil {
