@@ -59,7 +59,8 @@ func (m *member) join(peers []Peer) {
 		out = os.Stderr
 	}
 	log := slog.New(slog.NewTextHandler(out, nil)).With("self", m.number)
-	replicator := NewReplicator(m.links, m.number, protocol.Durable, group.Log{})
+	var replicator *Replicator
+	m.on(func() { replicator = NewReplicator(m.links, m.number, protocol.Durable, group.Log{}) })
 	m.driver, err = OpenDriver(DriverConfig{
 		Group: "orders", Self: m.number, Peers: peers, Listen: "127.0.0.1:0", Suspect: suspect,
 		Links: m.links, Replicator: replicator, Log: m, State: state, Elections: first, Do: m.do, Logger: log,
