@@ -73,15 +73,33 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestContradiction: a message that contradicts what is decided stops the member with an error, not
-// the process.
+// TestContradiction: a leader's message that contradicts what is decided, or that changes the members in a
+// way that cannot be, stops the member with an error, not the process.
 func TestContradiction(t *testing.T) {
-	m := follower(t)
-	err := m.Step(Message{From: 2, To: 1, Kind: KindElection, Election: &election.Message{
-		Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(5)), Commit: new(uint64(100)),
+	removal, err := proto.Marshal(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{
+		{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(1))}, {Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(2))}, {Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(3))},
 	}})
-	if !errors.Is(err, election.ErrBroken) || m.Err() == nil {
-		t.Errorf("%v, %v", err, m.Err())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(data []byte) *election.Message {
+		return &election.Message{
+			Type: raftpb.MsgApp.Enum(), LogTerm: new(uint64(5)), Index: new(uint64(2)), Commit: new(uint64(3)),
+			Entries: []*raftpb.Entry{{Term: new(uint64(5)), Index: new(uint64(3)), Type: raftpb.EntryConfChangeV2.Enum(), Data: data}},
+		}
+	}
+	for name, one := range map[string]*election.Message{
+		"more is committed than there is": {Type: raftpb.MsgHeartbeat.Enum(), Commit: new(uint64(100))},
+		"a change that cannot be read":    change([]byte{0xff}),
+		"nobody is left":                  change(removal),
+	} {
+		m := follower(t)
+		one.From, one.To, one.Term = new(uint64(2)), new(uint64(1)), new(uint64(5))
+		_ = m.Step(Message{From: 2, To: 1, Kind: KindElection, Election: one}) // Err has it
+		handle(m)
+		if !errors.Is(m.Err(), election.ErrBroken) {
+			t.Errorf("%s: %v", name, m.Err())
+		}
 	}
 }
 

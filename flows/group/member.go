@@ -251,7 +251,10 @@ func (m *Member) follows() {
 // Advance says that a Ready was handled.
 func (m *Member) Advance(r Ready) {
 	m.ended = m.epoch
-	m.node.Advance()
+	if err := m.node.Advance(); err != nil {
+		m.err = err
+		return
+	}
 	if now := m.node.Members(); !equal(m.members, now) {
 		m.members = now
 		m.reconfigured()

@@ -25,6 +25,7 @@ type Want struct {
 	Next     uint64 // position
 	Of       uint64 // epoch of the record before
 	Fetch    bool
+	Fence    uint64            // see Links.Attach
 	Settings *connect.Settings // nil: chosen for the address
 	Connect  connect.Config
 }
@@ -41,7 +42,10 @@ func (l *Links) Dial(ctx context.Context, do stream.Doer, w Want) (k *Link, conn
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := do(func() (err error) { k, err = l.Attach(e.Queue, w.Member, w.Epoch, false, w.Next, w.Of, 0); return err }); err != nil {
+	if err := do(func() (err error) {
+		k, err = l.Attach(e.Queue, w.Member, w.Epoch, false, w.Next, w.Of, 0, w.Fence)
+		return err
+	}); err != nil {
 		return nil, nil, errors.Join(err, e.Queue.Close())
 	}
 	h := protocol.Hello{Role: protocol.RoleReplicate, Flow: w.Group, Message: l.config.Message, Window: 0, Session: w.Epoch, Next: w.Next, Participant: w.Self}
@@ -78,8 +82,8 @@ func agree(conn *connect.Conn, w *Want) error {
 }
 
 // Answer connects a member that wants records from position h.Next on. The caller has checked that it
-// may have them, and calls Finish as after Dial.
-func (l *Links) Answer(do stream.Doer, q *connect.Request, h *protocol.Hello, self uint32) (k *Link, conn *connect.Conn, err error) {
+// may have them, and calls Finish as after Dial. fence is for Attach.
+func (l *Links) Answer(do stream.Doer, q *connect.Request, h *protocol.Hello, self uint32, fence uint64) (k *Link, conn *connect.Conn, err error) {
 	to := netip.Addr{}
 	if gid := q.Remote().Parameters.GID; !gid.IsZero() {
 		to = gid.Addr()
@@ -93,7 +97,7 @@ func (l *Links) Answer(do stream.Doer, q *connect.Request, h *protocol.Hello, se
 		return nil, nil, err
 	}
 	if err := do(func() (err error) {
-		k, err = l.Attach(e.Queue, h.Participant, h.Session, true, h.Next, 0, uint64(h.Window))
+		k, err = l.Attach(e.Queue, h.Participant, h.Session, true, h.Next, 0, uint64(h.Window), fence)
 		return err
 	}); err != nil {
 		return nil, nil, errors.Join(err, e.Queue.Close())

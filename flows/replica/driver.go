@@ -63,7 +63,8 @@ type Driver struct {
 	member    *group.Member // of run
 	transport *transport.Transport
 	messages  chan group.Message
-	calls     chan func() // to run
+	calls     chan func()   // to run
+	untaken   atomic.Uint64 // messages that found no place
 	peers     atomic.Pointer[map[uint32]Peer]
 	links     sync.WaitGroup
 	ctx       context.Context
@@ -130,13 +131,14 @@ type State struct {
 	Epoch     uint64
 	Elections uint64        // that this member has asked for
 	Silence   time.Duration // the longest of a leader that went on
+	Untaken   uint64        // messages that were dropped because too many waited
 	Transport transport.Stats
 }
 
 // State returns what the member does.
 func (d *Driver) State() State {
 	s := *d.shown.Load()
-	s.Transport = d.transport.Stats()
+	s.Transport, s.Untaken = d.transport.Stats(), d.untaken.Load()
 	return s
 }
 
@@ -168,6 +170,7 @@ func (d *Driver) received(m group.Message) {
 	select {
 	case d.messages <- m:
 	default:
+		d.untaken.Add(1)
 	}
 }
 
@@ -413,11 +416,15 @@ func (d *Driver) follow(f *group.Follow) error {
 	if err := d.mustCut(f.After); err != nil {
 		return err
 	}
-	of := d.describe().End.Epoch
-	if err := d.config.Do(func() error { d.config.Replicator.Follow(f.Until); return nil }); err != nil {
+	w := Want{Member: f.Leader, Epoch: f.Epoch, Next: f.After + 1}
+	if err := d.config.Do(func() error {
+		d.config.Replicator.Follow(f.Until)
+		d.want(&w)
+		return nil
+	}); err != nil {
 		return err
 	}
-	d.links.Go(func() { _ = d.getRecords(d.ctx, f.Leader, f.Epoch, f.After, of, false) })
+	d.links.Go(func() { _ = d.getRecords(w, nil) }) // it logs its errors
 	return nil
 }
 
@@ -426,12 +433,12 @@ func (d *Driver) fetch(f *group.Fetch) error {
 	if err := d.mustCut(f.After); err != nil {
 		return err
 	}
-	of := d.describe().End.Epoch
+	w := Want{Member: f.From, Epoch: f.Epoch, Next: f.After + 1, Fetch: true}
+	if err := d.config.Do(func() error { d.want(&w); return nil }); err != nil {
+		return err
+	}
 	d.links.Go(func() {
-		ctx, cancel := context.WithCancel(d.ctx)
-		defer cancel()
-		go d.awaitFetch(ctx, cancel, f)
-		err := d.getRecords(ctx, f.From, f.Epoch, f.After, of, true)
+		err := d.getRecords(w, &f.Until)
 		d.call(func() {
 			if d.describe().End == f.Until {
 				d.member.Fetched(f.Epoch)
@@ -446,7 +453,7 @@ func (d *Driver) fetch(f *group.Fetch) error {
 
 // awaitFetch ends a link when the log has all records that were to be fetched, or gets none any more: the
 // other member may have lost, in a crash, records that it had reported. It reports anew then.
-func (d *Driver) awaitFetch(ctx context.Context, end func(), f *group.Fetch) {
+func (d *Driver) awaitFetch(ctx context.Context, end func(), until group.Place) {
 	defer end()
 	at, since := group.Place{}, time.Now()
 	for ctx.Err() == nil {
@@ -454,22 +461,32 @@ func (d *Driver) awaitFetch(ctx context.Context, end func(), f *group.Fetch) {
 		if now != at {
 			at, since = now, time.Now()
 		}
-		if now == f.Until || time.Since(since) > max(4*d.config.Suspect, leastSilence) {
+		if now == until || time.Since(since) > max(4*d.config.Suspect, leastSilence) {
 			return
 		}
 		time.Sleep(500 * time.Microsecond)
 	}
 }
 
-// getRecords gets records of another member until the link ends or ctx does.
-func (d *Driver) getRecords(ctx context.Context, from uint32, epoch, after, of uint64, fetch bool) error {
-	l, p := d.config.Links, (*d.peers.Load())[from]
-	k, conn, err := l.Dial(ctx, d.config.Do, Want{
-		Group: d.config.Group, Self: d.config.Self, Member: from, Name: p.Name, Address: p.Records, Epoch: epoch, Next: after + 1, Of: of, Fetch: fetch, Connect: d.config.Connect,
-	})
+// want completes what this member wants, as the log is now. It belongs to the worker's thread. What is
+// wanted is void once the links are fenced, which only Run does.
+func (d *Driver) want(w *Want) {
+	p := (*d.peers.Load())[w.Member]
+	w.Group, w.Self, w.Name, w.Address, w.Connect = d.config.Group, d.config.Self, p.Name, p.Records, d.config.Connect
+	w.Of, w.Fence = d.config.Replicator.log.End.Epoch, d.config.Links.Fence()
+}
+
+// getRecords gets records of another member until the link ends, or the log ends at a place; nil: none.
+func (d *Driver) getRecords(w Want, until *group.Place) error {
+	k, conn, err := d.config.Links.Dial(d.ctx, d.config.Do, w)
 	if err != nil {
-		d.log.Warn("no link to a member of the group", "member", from, "epoch", epoch, "err", err)
+		d.log.Warn("no link to a member of the group", "member", w.Member, "epoch", w.Epoch, "err", err)
 		return err
+	}
+	ctx, cancel := context.WithCancel(d.ctx)
+	defer cancel()
+	if until != nil {
+		d.links.Go(func() { d.awaitFetch(ctx, cancel, *until) })
 	}
 	return d.attend(ctx, k, conn)
 }
@@ -501,11 +518,13 @@ func (d *Driver) Reconnect() { d.transport.Reconnect() }
 // links do not hold any more. It returns when the link has ended.
 func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uint64) (Records, func() error, error)) error {
 	admitted := make(chan error, 1)
-	mine := uint64(0)
+	mine, fence := uint64(0), uint64(0)
 	if !d.call(func() {
 		d.served++
 		mine = d.served
-		admitted <- d.admit(q.Peer(), h, mine)
+		var err error
+		fence, err = d.admit(q.Peer(), h, mine)
+		admitted <- err
 	}) {
 		admitted <- errClosed
 	}
@@ -520,11 +539,8 @@ func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uin
 			}
 		})
 	}
-	k, conn, err := d.config.Links.Answer(d.config.Do, q, h, d.config.Self)
+	k, conn, err := d.config.Links.Answer(d.config.Do, q, h, d.config.Self, fence)
 	if err != nil {
-		return err
-	}
-	if err := d.config.Do(func() error { d.config.Replicator.Linked(h.Participant); return nil }); err != nil {
 		return err
 	}
 	d.log.Info("a member gets records", "member", h.Participant, "epoch", h.Session, "from", h.Next, "fetch", fetch)
@@ -537,22 +553,29 @@ func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uin
 	return err
 }
 
-// admit checks a member that wants records.
-func (d *Driver) admit(from connect.Peer, h *protocol.Hello, serial uint64) error {
+// admit checks a member that wants records. It returns the links' fence.
+func (d *Driver) admit(from connect.Peer, h *protocol.Hello, serial uint64) (fence uint64, err error) {
 	if want := (*d.peers.Load())[h.Participant].Name; !from.Plain && from.Name != want {
-		return fmt.Errorf("%w: member %d must have a certificate of %q, and this one is of %q", protocol.NotPermitted, h.Participant, want, from.Name)
+		return 0, fmt.Errorf("%w: member %d must have a certificate of %q, and this one is of %q", protocol.NotPermitted, h.Participant, want, from.Name)
 	}
-	if h.Capabilities&protocol.CapabilityFetch == 0 {
+	fetch := h.Capabilities&protocol.CapabilityFetch != 0
+	if !fetch {
 		if err := d.member.Link(h.Participant, h.Session, h.Next-1); err != nil {
-			return fmt.Errorf("%w: %w", protocol.NotPermitted, err)
+			return 0, fmt.Errorf("%w: %w", protocol.NotPermitted, err)
 		}
 		d.newest[h.Participant] = serial
-		return d.config.Do(func() error { return d.config.Links.EndOf(h.Participant) })
+	} else if h.Session != d.member.Epoch() || h.Participant != d.member.Leader() || h.Next > d.describe().End.Position+1 {
+		return 0, fmt.Errorf("%w: member %d fetches records for epoch %d, and member %d leads epoch %d", protocol.NotPermitted, h.Participant, h.Session, d.member.Leader(), d.member.Epoch())
 	}
-	if h.Session != d.member.Epoch() || h.Participant != d.member.Leader() || h.Next > d.describe().End.Position+1 {
-		return fmt.Errorf("%w: member %d fetches records for epoch %d, and member %d leads epoch %d", protocol.NotPermitted, h.Participant, h.Session, d.member.Leader(), d.member.Epoch())
-	}
-	return nil
+	err = d.config.Do(func() error {
+		fence = d.config.Links.Fence()
+		if fetch {
+			return nil
+		}
+		d.config.Replicator.Linked(h.Participant)
+		return d.config.Links.EndOf(h.Participant)
+	})
+	return fence, err
 }
 
 // catchUp reads records from the segments for a link.

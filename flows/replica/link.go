@@ -51,10 +51,14 @@ type Link struct {
 
 // Attach takes over a connected queue pair. With feeds, records from position next on go to member;
 // otherwise they come from it, and of is the epoch of the record before. limit is how many messages
-// the sender may send at first. The previous link over which records came must have ended.
-func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool, next, of, limit uint64) (*Link, error) {
+// the sender may send at first. fence is what Fence returned when the link was decided on: there is no
+// link if EndAll was called since. The previous link over which records came must have ended.
+func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool, next, of, limit, fence uint64) (*Link, error) {
 	if l.closed {
 		return nil, errClosed
+	}
+	if fence != l.fences {
+		return nil, errFenced
 	}
 	if !feeds && l.incoming != nil {
 		if err := l.End(l.incoming, errReplaced); err != nil {
@@ -97,6 +101,8 @@ func (l *Links) End(k *Link, cause error) error {
 	return k.queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState)
 }
 
+var errFenced = errors.New("all links were ended while this one was made")
+
 var errReplaced = errors.New("the member has another link")
 
 // Hears reports whether a follower has said something since a time.
@@ -121,8 +127,12 @@ func (l *Links) EndOf(member uint32) error {
 	return nil
 }
 
-// EndAll ends all links.
+// Fence returns a number that EndAll changes.
+func (l *Links) Fence() uint64 { return l.fences }
+
+// EndAll ends all links, also those that are being made.
 func (l *Links) EndAll(cause error) error {
+	l.fences++
 	var errs []error
 	for _, k := range l.slots {
 		if k != nil {

@@ -45,6 +45,7 @@ type Links struct {
 
 	slots    []*Link // by the port's number
 	links    int     // how many there are
+	fences   uint64  // calls of EndAll
 	own      *umem.Holder
 	frames   []umem.Frame         // by slot: for messages without records
 	posted   int                  // receives

@@ -70,6 +70,38 @@ func TestCatchUp(t *testing.T) {
 	a.eventually("the frames for copies come back", func() bool { return a.links.copies.Len() == 64 })
 }
 
+// TestFence: a link that was decided on before all links were ended is not made, on either side. Records
+// over it would reach a log that has been reported without them.
+func TestFence(t *testing.T) {
+	a, b := newMembers(t, 1024, 900)
+	end := func() { b.must(b.links.EndAll(errEpoch)) }
+	b.on(end)
+	answered := make(chan error)
+	var fence uint64
+	answer := func() {
+		q, err := a.listener.Accept(t.Context())
+		a.must(err)
+		h, err := protocol.ParseHello(q.Remote().Hello)
+		a.must(err)
+		_, _, err = a.links.Answer(a.do, q, &h, a.number, fence)
+		_ = q.Refuse("fenced") // fails if it was answered
+		answered <- err
+	}
+	want := Want{Group: "orders", Self: b.number, Member: a.number, Address: a.listener.Addr().String(), Epoch: uint64(a.epoch), Next: 1}
+	if _, _, err := b.links.Dial(t.Context(), b.do, want); !errors.Is(err, errFenced) {
+		t.Errorf("a link from before the fence: %v", err)
+	}
+	a.on(func() { fence = a.links.Fence(); a.must(a.links.EndAll(errEpoch)) })
+	b.on(func() { want.Fence = b.links.Fence() })
+	go answer()
+	if _, _, err := b.links.Dial(t.Context(), b.do, want); err == nil {
+		t.Error("the leader has served a link from before its fence")
+	}
+	if err := <-answered; !errors.Is(err, errFenced) {
+		t.Errorf("the leader: %v", err)
+	}
+}
+
 // TestBehind: a follower that takes nothing loses its link, and the leader gets its frames back.
 func TestBehind(t *testing.T) {
 	a, b := newMembers(t, 1024, 200)

@@ -214,7 +214,9 @@ func (m *member) answer() (k *Link) {
 	m.must(err)
 	h, err := protocol.ParseHello(q.Remote().Hello)
 	m.must(err)
-	k, _, err = m.links.Answer(m.do, q, &h, m.number)
+	var fence uint64
+	m.on(func() { fence = m.links.Fence() })
+	k, _, err = m.links.Answer(m.do, q, &h, m.number, fence)
 	m.must(err)
 	return k
 }

@@ -21,4 +21,5 @@ type Group struct {
 	Stale      uint64        `json:"stale_messages"`     // of links of earlier epochs
 	Refused    uint64        `json:"refused_messages"`   // of members, that were not valid
 	Dropped    uint64        `json:"dropped_messages"`   // to members, of elections
+	Untaken    uint64        `json:"untaken_messages"`   // of members, because too many waited
 }

@@ -115,28 +115,38 @@ func (n *Node) Ready() (r Ready, ok bool) {
 	return r, true
 }
 
-// Advance says that the last Ready was handled.
-func (n *Node) Advance() {
+// Advance says that the last Ready was handled. The error is ErrBroken if the leader has sent a change of
+// the members that cannot be made.
+func (n *Node) Advance() (err error) {
+	defer func() {
+		if why := recover(); why != nil { // raft panics in that case
+			err = fmt.Errorf("%w (a change of the members: %v)", ErrBroken, why)
+		}
+	}()
 	for _, e := range n.ready.CommittedEntries {
-		n.apply(e)
+		if err := n.apply(e); err != nil {
+			return err
+		}
 	}
 	n.raw.Advance(n.ready)
 	n.ready = raft.Ready{}
 	n.compact()
+	return nil
 }
 
 // apply applies an entry that a majority has.
-func (n *Node) apply(e *raftpb.Entry) {
+func (n *Node) apply(e *raftpb.Entry) error {
 	n.applied = e.GetIndex()
 	if e.GetType() != raftpb.EntryConfChangeV2 {
-		return
+		return nil
 	}
 	var c raftpb.ConfChangeV2
-	if err := proto.Unmarshal(e.GetData(), &c); err != nil { // the leader made it with proto.Marshal, and the CRC of the file and of the message were right
-		panic(fmt.Sprintf("entry %d of the group's elections cannot be read: %v", n.applied, err))
+	if err := proto.Unmarshal(e.GetData(), &c); err != nil {
+		return fmt.Errorf("%w (entry %d cannot be read: %v)", ErrBroken, n.applied, err)
 	}
 	n.members = n.raw.ApplyConfChange(&c)
 	_, _ = n.storage.CreateSnapshot(n.applied, n.members, nil) // for members that join
+	return nil
 }
 
 // compact replaces applied entries by a snapshot when there are many.

@@ -64,7 +64,9 @@ func (n *network) run() {
 			if r.Save {
 				n.save(id)
 			}
-			node.Advance()
+			if err := node.Advance(); err != nil {
+				n.Error(err)
+			}
 			for _, m := range r.Messages {
 				if to := n.nodes[uint32(m.GetTo())]; to != nil {
 					if err := to.Step(m); err != nil {
@@ -180,7 +182,9 @@ func FuzzState(f *testing.F) {
 			return
 		}
 		if _, ok := n.Ready(); ok {
-			n.Advance()
+			if err := n.Advance(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := n.State().Append(nil); err != nil {
 			t.Error(err)

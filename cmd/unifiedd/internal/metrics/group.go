@@ -30,5 +30,5 @@ func collectGroup(out chan<- prometheus.Metric, flow string, g *status.Group) {
 	counter(out, descGroupElections, g.Elections, flow)
 	gauge(out, descGroupSilence, g.Silence.Seconds(), flow)
 	each(out, descGroupRecords, map[string]uint64{"sent": g.Sent, "received": g.Received}, flow)
-	each(out, descGroupIgnored, map[string]uint64{"stale_epoch": g.Stale, "not_valid": g.Refused, "not_sent": g.Dropped}, flow)
+	each(out, descGroupIgnored, map[string]uint64{"stale_epoch": g.Stale, "not_valid": g.Refused, "not_sent": g.Dropped, "not_taken": g.Untaken}, flow)
 }
