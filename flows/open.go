@@ -306,9 +306,9 @@ func logEnd(e *pipeline.Env) (journal.End, error) {
 	if err != nil {
 		return end, err
 	}
-	if m := end.Manifest; m != nil && m.Flags&journal.FlagGroup != 0 {
-		return end, fmt.Errorf("the log %s is member %d's of a group, and the flow has no to.group: a flow outside the group would give its positions to other records (configure to.group, or another file)",
-			cmp.Or(e.Flow.To.Device, e.Flow.To.File), m.Self)
+	if end.Grouped() {
+		return end, fmt.Errorf("the log %s is that of a group's member, and the flow has no to.group: a flow outside the group would give its positions to other records (configure to.group, or another file)",
+			cmp.Or(e.Flow.To.Device, e.Flow.To.File))
 	}
 	for _, gap := range end.Gaps {
 		e.Log.Error("records that were durable are missing from the log (the disk or its controller may ignore flushes)", "err", gap)

@@ -189,7 +189,7 @@ func TestFull(t *testing.T) {
 					Replicas: &Replicas{Name: "shared", Self: "a", Heartbeat: 500 * time.Microsecond, Suspect: 50 * time.Millisecond, Lag: 16 * MiB, Members: []Replica{
 						{Name: "a", Address: "10.0.0.1:7491", Clients: "10.0.0.1:7475", Certificate: "a.example"},
 						{Name: "b", Address: "10.0.0.2:7491", Clients: "10.0.0.2:7475"},
-						{Name: "w", Address: "10.0.0.3:7491", Witness: true},
+						{Name: "c", Address: "10.0.0.3:7491", Clients: "10.0.0.3:7475"},
 					}},
 				},
 			},

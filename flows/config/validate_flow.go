@@ -246,6 +246,9 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
 		{"interface", "an interface", f.To.Interface}, {"discard", "nowhere to go", f.To.discards()},
 	})
+	if g := join(to, "group"); f.To.Replicas != nil && e.kind() != KindRDMAStorage {
+		v.refuse(g, wrong("remove it", "only a log that RDMA clients append to has a group with members"))
+	}
 	switch kind := e.kind(); {
 	case e.to == nowhere && e.from == storage:
 		v.refuse(to, errors.New("an RDMA device to serve clients, or an interface to send captures, is needed"))

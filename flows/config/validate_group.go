@@ -1,6 +1,10 @@
 package config
 
 import (
+	"cmp"
+	"errors"
+	"net"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -39,18 +43,30 @@ func (v *validator) replicas(path string, f *Flow) {
 	if !v.need(self, g.Self, "the name of this member") {
 		return
 	}
-	switch i := slices.IndexFunc(g.Members, func(r Replica) bool { return r.Name == g.Self }); {
-	case i < 0:
+	i := slices.IndexFunc(g.Members, func(r Replica) bool { return r.Name == g.Self })
+	if i < 0 {
 		v.refuse(self, wrong("name one of them, or add it", "%s is not among the members", quote(g.Self)))
-	case g.Members[i].Witness:
-		v.refuse(self, wrong("run the flow on the other members", "%s is a witness, which has no log", quote(g.Self)))
+		return
 	}
+	own, at := &g.Members[i], index(join(path, "members"), i)
+	v.check(own.Clients == "" || listensAt(f.From.Listen, own.Clients), join(at, "clients"), "this member listens at %s, and the others would look for it at %s", quote(f.From.Listen), quote(own.Clients))
+	v.check(own.Address == "" || !listensAt(f.From.Listen, own.Address), join(at, "address"), "%s is also where the flow listens for clients: it needs another port", quote(own.Address))
+}
+
+// listensAt reports whether a flow that listens at an address can be reached at another one.
+func listensAt(listen, address string) bool {
+	host, port, err := net.SplitHostPort(listen)
+	to, toPort, err2 := net.SplitHostPort(address)
+	if errors.Join(err, err2) != nil {
+		return false // refused elsewhere
+	}
+	ip, _ := netip.ParseAddr(host) // a name is not any address
+	return port == toPort && (host == "" || ip.IsUnspecified() || host == to)
 }
 
 // members checks the members of a group.
 func (v *validator) members(path string, g *Replicas) {
-	witnesses := 0
-	names, places := newTaken[string](v, "member"), newTaken[string](v, "address")
+	names, places, certificates := newTaken[string](v, "member"), newTaken[string](v, "address"), newTaken[string](v, "certificate")
 	for i := range g.Members {
 		r, at := &g.Members[i], index(path, i)
 		v.name(join(at, "name"), r.Name)
@@ -60,23 +76,20 @@ func (v *validator) members(path string, g *Replicas) {
 			places.take(join(at, "address"), r.Address)
 		}
 		clients := join(at, "clients")
-		switch {
-		case r.Witness:
-			witnesses++
-			v.check(r.Clients == "", clients, "a witness has no log to which clients could append")
-		case v.need(clients, r.Clients, "the address where clients append to the member's log, host:port,"):
+		if r.Witness {
+			v.refuse(join(at, "witness"), wrong("have 3 members with logs", "witnesses are not possible yet"))
+		} else if v.need(clients, r.Clients, "the address where clients append to the member's log, host:port,") {
 			v.checkErr(clients, checkPeer(r.Clients))
 			places.take(clients, r.Clients)
 		}
+		certificates.take(v.first(join(at, "certificate"), join(at, "name")), cmp.Or(r.Certificate, r.Name))
 		v.check(len(r.Certificate) <= maxAllowed, join(at, "certificate"), "the name has %d bytes; at most %d are possible", len(r.Certificate), maxAllowed)
 	}
 	n := len(g.Members)
 	switch {
 	case n < minMembers:
-		v.refuse(path, wrong("add members, or a witness: {name: w, address: …, witness: true}", "%d members cannot agree when one of them fails: a group has 3 to %d, or 2 and a witness", n, maxMembers))
+		v.refuse(path, wrong("add members", "%d members cannot agree when one of them fails: a group has 3 to %d", n, maxMembers))
 	case n > maxMembers:
 		v.refuse(path, wrong("remove some", "%d members are too many; at most %d are possible", n, maxMembers))
-	case witnesses > 0 && (witnesses > 1 || n != 3):
-		v.refuse(path, wrong("have 2 members and 1 witness, or members with logs alone", "%d of %d members are witnesses", witnesses, n))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -34,11 +35,30 @@ func Open(path string) (*Log, error) {
 	case err == nil:
 		l.set, l.durable, l.runs, l.group = known{s}, m.Next, m.Runs, m.Flags&FlagGroup != 0
 	case errors.Is(err, errManifest):
-		l.set = known{s}
-	case !errors.Is(err, errNoManifest):
+		l.set, l.group = known{s}, isGrouped(s)
+	case errors.Is(err, errNoManifest):
+		l.group = isGrouped(s)
+	default:
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", path, err), s.Close())
 	}
 	return l, nil
+}
+
+// isGrouped reports whether the newest segment that can be read is of a group's log.
+func isGrouped(s set) bool {
+	all, err := s.list(0)
+	if err != nil {
+		return false // a Reader reports it
+	}
+	for _, p := range slices.Backward(all) {
+		one, err := s.open(p)
+		if err != nil {
+			continue
+		}
+		_ = one.Close() // opened for reading only
+		return one.form == grouped
+	}
+	return false
 }
 
 // known is the set of a log that has a manifest. In such a log, a file that looks like a capture is

@@ -19,6 +19,11 @@ type End struct {
 	Epochs   Epochs    // of a group's log
 }
 
+// Grouped reports whether the log belongs to a group.
+func (e *End) Grouped() bool {
+	return e.Epochs.Last > 0 || e.Manifest != nil && e.Manifest.Flags&FlagGroup != 0
+}
+
 const (
 	// looked is how many bytes of segments are read at least, to find sessions.
 	looked = 64 << 20

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -37,6 +38,7 @@ const (
 // Member is a flow's part in its group, while it is opened.
 type Member struct {
 	source *Source
+	logger *slog.Logger
 	group  *config.Replicas
 	self   uint32
 	level  protocol.Durability
@@ -44,18 +46,57 @@ type Member struct {
 	log    group.Log
 	lag    int
 	log0   journal.End
+	dir    *newfile.Dir
+	file   *replica.StateFile // nil: the member is new
+	state  election.State
 	term   atomic.Pointer[string] // who leads, for clients
 }
 
 // Prepare reads how a log ends, for a member of a group. It returns the end at which the run begins.
 func Prepare(e *pipeline.Env, level protocol.Durability) (*Member, error) {
 	g := e.Flow.To.Replicas
-	m := &Member{group: g, level: level, path: cmp.Or(e.Flow.To.Device, e.Flow.To.File)}
+	m := &Member{logger: e.Log, group: g, level: level, path: cmp.Or(e.Flow.To.Device, e.Flow.To.File)}
 	m.self = uint32(slices.IndexFunc(g.Members, func(r config.Replica) bool { return r.Name == g.Self }) + 1)
 	if m.self == 0 {
 		return nil, fmt.Errorf("member %q is not among the members of group %s", g.Self, g.Name)
 	}
+	if err := m.openState(e); err != nil {
+		return nil, err
+	}
 	return m, m.readEnd(e)
+}
+
+// openState opens the member's vote, and checks that the group is still the one that the member knows.
+func (m *Member) openState(e *pipeline.Env) error {
+	dir, err := newfile.OpenDir(filepath.Dir(m.path))
+	if err != nil {
+		return err
+	}
+	e.Undo.Add(dir.Close)
+	m.dir = dir
+	m.file, m.state, err = replica.OpenState(dir, m.stateName(), m.self)
+	if errors.Is(err, replica.ErrNoState) {
+		m.state = election.First(m.voters())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.Undo.Add(m.file.Close)
+	if began := m.state.Voters(); !slices.Equal(began, m.voters()) {
+		return fmt.Errorf("group %s began with the members %v, and the configuration has %v, by their places in the list: members cannot be added or removed yet", m.group.Name, began, m.voters())
+	}
+	return nil
+}
+
+func (m *Member) stateName() string { return filepath.Base(m.path) + replica.StateSuffix }
+
+// voters returns the numbers of all members.
+func (m *Member) voters() (all []uint32) {
+	for i := range m.group.Members {
+		all = append(all, uint32(i+1))
+	}
+	return all
 }
 
 // readEnd finds the end of the log. A log of a group has no gaps: it ends before the first one, and the
@@ -65,7 +106,13 @@ func (m *Member) readEnd(e *pipeline.Env) error {
 	if err != nil {
 		return err
 	}
-	recovering := false
+	if end.Next > 1 && !end.Grouped() {
+		return fmt.Errorf("the log %s has records from before the group: a group begins with an empty log (configure another file)", m.path)
+	}
+	if m.file == nil && end.Epochs.Last > 0 || m.file != nil && m.state.Epoch() < end.Epochs.Last {
+		return fmt.Errorf("the log %s is of a member that has had epoch %d, and its state %s is missing or older: the member has lost its vote, and must not take part", m.path, end.Epochs.Last, m.stateName())
+	}
+	recovering := m.file != nil && end.Manifest == nil && !m.state.Fresh() // it has lost its log
 	if len(end.Gaps) > 0 {
 		e.Log.Error("records that were durable are missing from the log: the group has them", "err", end.Gaps[0])
 		recovering = true
@@ -150,36 +197,23 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 	return s, m.openDriver(e)
 }
 
-// openDriver opens the state of elections and listens for the other members.
+// openDriver listens for the other members.
 func (m *Member) openDriver(e *pipeline.Env) error {
 	s := m.source
-	dir, err := newfile.OpenDir(filepath.Dir(m.path))
-	if err != nil {
-		return err
-	}
-	e.Undo.Add(dir.Close)
-	var voters []uint32
 	var peers []replica.Peer
 	for i, r := range m.group.Members {
-		voters = append(voters, uint32(i+1))
 		peers = append(peers, replica.Peer{Peer: transport.Peer{Number: uint32(i + 1), Address: r.Address, Name: cmp.Or(r.Certificate, r.Name)}, Records: r.Clients, Witness: r.Witness})
 	}
-	name := filepath.Base(m.path) + replica.StateSuffix
-	file, state, err := replica.OpenState(dir, name, m.self)
-	if errors.Is(err, replica.ErrNoState) {
-		if m.log.End.Epoch > 0 {
-			return fmt.Errorf("the log %s is of a member that has had epoch %d, and its state %s is missing: the member has lost its vote (remove it from the group, and add it with another number)", m.path, m.log.End.Epoch, name)
+	var err error
+	if m.file == nil {
+		if m.file, err = replica.MakeState(m.dir, m.stateName(), m.self, m.state); err != nil {
+			return err
 		}
-		state = election.First(voters)
-		file, err = replica.MakeState(dir, name, m.self, state)
+		e.Undo.Add(m.file.Close)
 	}
-	if err != nil {
-		return err
-	}
-	e.Undo.Add(file.Close)
 	c := replica.DriverConfig{
 		Group: m.group.Name, Self: m.self, Peers: peers, Listen: m.group.Members[m.self-1].Address, Suspect: m.group.Suspect,
-		Links: s.links, Replicator: s.replicator, Log: &log{s}, State: file, Elections: state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
+		Links: s.links, Replicator: s.replicator, Log: &log{s}, State: m.file, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
 		Led: m.led,
 	}
 	if secret := e.Shared.Credentials; secret != nil {
@@ -212,7 +246,7 @@ func (m *Member) replicate(q *connect.Request, h *protocol.Hello) {
 		_ = q.Refuse(protocol.Closing.Error()) // fails only if it was answered
 		return
 	}
-	_ = s.driver.Serve(q, h, func(from uint64) (replica.Records, func() error, error) { // it logs its errors
+	err := s.driver.Serve(q, h, func(from uint64) (replica.Records, func() error, error) {
 		l, err := journal.Open(m.path)
 		if err != nil {
 			return nil, nil, err
@@ -220,6 +254,9 @@ func (m *Member) replicate(q *connect.Request, h *protocol.Hello) {
 		r := l.Uncommitted(from)
 		return r, func() error { return errors.Join(r.Close(), l.Close()) }, nil
 	})
+	if err != nil {
+		m.logger.Warn("a member gets no more records", "member", h.Participant, "peer", q.Peer().Addr.String(), "err", err)
+	}
 }
 
 // Sink wraps the writer of the log.

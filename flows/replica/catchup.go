@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -206,10 +207,13 @@ func (c *CatchUp) Run(ctx context.Context, r Records, region *umem.Region, landi
 			return rd.frames, err
 		}
 		f := rd.frames[len(rd.frames)-1]
+		start, room := region.Start(f)
+		if uint64(landing)+uint64(len(rec.Raw)) > uint64(room) {
+			rd.give()
+			return rd.frames, fmt.Errorf("record %d has %d bytes, and a frame has room for %d", rec.Position, len(rec.Raw), uint64(room)-uint64(landing))
+		}
 		rd.frames = rd.frames[:len(rd.frames)-1]
-		f.Len = uint32(len(rec.Raw))
-		f.Addr, _ = region.Start(f)
-		f.Addr += uint64(landing)
+		f.Addr, f.Len = start+uint64(landing), uint32(len(rec.Raw))
 		copy(region.Bytes(f), rec.Raw)
 		rd.batch = append(rd.batch, copied{f, rec.Position})
 		if len(rd.batch) == batchSize/2 && !rd.give() {

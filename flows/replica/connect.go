@@ -16,7 +16,7 @@ import (
 // Want is what a member wants from another: the records of an epoch's leader from a position on, or
 // with Fetch, as the leader, the records that it lacks.
 type Want struct {
-	Group    string // name of the flow
+	Group    string
 	Self     uint32
 	Member   uint32 // on the other side
 	Name     string // that its certificate must have, with TLS
@@ -62,7 +62,16 @@ func (l *Links) Dial(ctx context.Context, do stream.Doer, w Want) (k *Link, conn
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Finish(do, k, err))
 	}
-	return k, conn, do(func() error { k.connected = true; return nil })
+	return k, conn, l.connected(do, k, conn)
+}
+
+// connected says that both sides may send.
+func (l *Links) connected(do stream.Doer, k *Link, conn *connect.Conn) error {
+	err := do(func() error { k.connected = true; return nil })
+	if err != nil {
+		err = errors.Join(err, conn.Close(), l.Finish(do, k, err))
+	}
+	return err
 }
 
 // agree checks the answer of the other member.
@@ -109,7 +118,7 @@ func (l *Links) Answer(do stream.Doer, q *connect.Request, h *protocol.Hello, se
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Finish(do, k, err))
 	}
-	return k, conn, do(func() error { k.connected = true; return nil })
+	return k, conn, l.connected(do, k, conn)
 }
 
 // restTime is the time between Error and close of a queue pair. In this time the device completes the
@@ -121,7 +130,7 @@ func (l *Links) Finish(do stream.Doer, k *Link, cause error) error {
 	err := do(func() error { return l.End(k, cause) })
 	time.Sleep(restTime)
 	if err := errors.Join(err, do(func() error { return l.Detach(k) })); err != nil {
-		return fmt.Errorf("end the %v: %w", k, err)
+		return fmt.Errorf("end the link of member %d in epoch %d: %w", k.member, k.epoch, err)
 	}
 	return nil
 }

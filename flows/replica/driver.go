@@ -65,6 +65,7 @@ type Driver struct {
 	messages  chan group.Message
 	calls     chan func()   // to run
 	untaken   atomic.Uint64 // messages that found no place
+	refused   atomic.Uint64 // members that asked for records
 	peers     atomic.Pointer[map[uint32]Peer]
 	links     sync.WaitGroup
 	ctx       context.Context
@@ -132,13 +133,14 @@ type State struct {
 	Elections uint64        // that this member has asked for
 	Silence   time.Duration // the longest of a leader that went on
 	Untaken   uint64        // messages that were dropped because too many waited
+	Refused   uint64        // members that asked for records and got none
 	Transport transport.Stats
 }
 
 // State returns what the member does.
 func (d *Driver) State() State {
 	s := *d.shown.Load()
-	s.Transport, s.Untaken = d.transport.Stats(), d.untaken.Load()
+	s.Transport, s.Untaken, s.Refused = d.transport.Stats(), d.untaken.Load(), d.refused.Load()
 	return s
 }
 
@@ -529,6 +531,7 @@ func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uin
 		admitted <- errClosed
 	}
 	if refused := <-admitted; refused != nil {
+		d.refused.Add(1)
 		return errors.Join(refused, q.Refuse(refused.Error()))
 	}
 	fetch := h.Capabilities&protocol.CapabilityFetch != 0
@@ -541,6 +544,8 @@ func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uin
 	}
 	k, conn, err := d.config.Links.Answer(d.config.Do, q, h, d.config.Self, fence)
 	if err != nil {
+		d.refused.Add(1)
+		_ = q.Refuse(err.Error()) // fails if it was answered
 		return err
 	}
 	d.log.Info("a member gets records", "member", h.Participant, "epoch", h.Session, "from", h.Next, "fetch", fetch)
@@ -557,6 +562,9 @@ func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uin
 func (d *Driver) admit(from connect.Peer, h *protocol.Hello, serial uint64) (fence uint64, err error) {
 	if want := (*d.peers.Load())[h.Participant].Name; !from.Plain && from.Name != want {
 		return 0, fmt.Errorf("%w: member %d must have a certificate of %q, and this one is of %q", protocol.NotPermitted, h.Participant, want, from.Name)
+	}
+	if h.Flow != d.config.Group || h.Message != d.config.Links.config.Message {
+		return 0, fmt.Errorf("%w: member %d is of group %q with records of %d bytes, and this one of %q with %d", protocol.NotPermitted, h.Participant, h.Flow, h.Message, d.config.Group, d.config.Links.config.Message)
 	}
 	fetch := h.Capabilities&protocol.CapabilityFetch != 0
 	if !fetch {

@@ -67,7 +67,7 @@ func (l *Links) Room() bool {
 	}
 	if h.release(l); h.waiting > l.config.Lag && h.at(h.first).written {
 		for _, k := range l.slots {
-			if k != nil && k.feeds && k.needs <= h.first {
+			if k != nil && k.feeds && !k.over && k.needs <= h.first {
 				_ = l.End(k, errBehind) // the device is gone if that fails: Poll says so
 			}
 		}

@@ -49,10 +49,10 @@ type Link struct {
 	hasSaid protocol.Have
 }
 
-// Attach takes over a connected queue pair. With feeds, records from position next on go to member;
+// Attach takes over a queue pair in INIT. With feeds, records from position next on go to member;
 // otherwise they come from it, and of is the epoch of the record before. limit is how many messages
 // the sender may send at first. fence is what Fence returned when the link was decided on: there is no
-// link if EndAll was called since. The previous link over which records came must have ended.
+// link if EndAll was called since. The previous link over which records came ends.
 func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool, next, of, limit, fence uint64) (*Link, error) {
 	if l.closed {
 		return nil, errClosed

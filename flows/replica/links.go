@@ -22,7 +22,6 @@ type Config struct {
 	Links    int    // the most links at a time
 	Message  uint32 // the longest record in bytes, header included
 	Landing  uint32 // offset of a record in its frame
-	Spread   bool   // see msg.Config
 	Window   int    // receives for records
 	Hold     int    // records that the disk or a follower needs at most: a power of two
 	Lag      int    // records that a leader keeps for a follower alone at most: fewer than Hold
@@ -103,11 +102,9 @@ func Open(c Config) (*Links, error) {
 
 func (l *Links) open() (err error) {
 	c, d := &l.config, l.config.Endpoint.Device
+	l.held.open(l.region, c.Hold) // Close uses it
 	l.batcher, _ = d.(rdma.Batcher)
 	p := msg.Config{Name: "links of " + c.Name, Worker: c.Worker, Memory: c.Endpoint.Memory, Landing: c.Landing, Events: c.Events}
-	if c.Spread {
-		p.Spread = uint64(c.Landing) + uint64(c.Message)
-	}
 	receives := c.Window + c.Links*controls
 	if p.Shared, err = c.Endpoint.Domain.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: receives, SGEs: 1}); err != nil {
 		return err
@@ -126,14 +123,19 @@ func (l *Links) open() (err error) {
 	if l.own, err = c.Worker.Book().NewHolder(umem.OwnerRDMA, "links of "+c.Name); err != nil {
 		return err
 	}
-	frames := make([]umem.Frame, c.Links+c.Copies)
-	if n := l.own.Take(frames); n < len(frames) {
-		return fmt.Errorf("the pool has %d of %d frames for progress messages and copies: open a larger region", n, len(frames))
+	l.frames = make([]umem.Frame, c.Links)
+	if n := l.own.Take(l.frames); n < len(l.frames) {
+		return fmt.Errorf("the pool has %d of %d frames for progress messages: open a larger region", n, len(l.frames))
 	}
-	l.frames = frames[:c.Links]
-	l.copies.Push(frames[c.Links:]...)
+	copies, take, kind := make([]umem.Frame, c.Copies), l.own.Take, "frames"
+	if uint64(c.Landing)+uint64(c.Message) > uint64(l.region.FrameSize()) {
+		take, kind = l.own.TakeExtents, "extents"
+	}
+	if n := take(copies); n < len(copies) {
+		return fmt.Errorf("the pool has %d of %d %s for records from the segments: open a larger region", n, len(copies), kind)
+	}
+	l.copies.Push(copies...)
 	l.slots = make([]*Link, c.Links)
-	l.held.open(l.region, c.Hold)
 	return nil
 }
 

@@ -53,7 +53,7 @@ var (
 
 	// ErrNoState means that a member has no state yet.
 	ErrNoState = errors.New("there is no state of the group")
-	errState   = errors.New("no copy of the group's state is intact: the member has lost its vote (remove it from the group, and add it with another number)")
+	errState   = errors.New("no copy of the group's state is intact: the member has lost its vote, and must not take part")
 	errMember  = errors.New("the state on the disk is that of another member")
 )
 

@@ -77,7 +77,7 @@ func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := m.keeper.Update(true, m.first); err != nil {
+	if err := m.keeper.Update(true, m.group); err != nil {
 		return 0, errors.Join(err, m.keeper.Close())
 	}
 	m.flushed = true
@@ -85,8 +85,8 @@ func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 	return now.After(), nil
 }
 
-// first completes the manifest of a new run.
-func (m *Manifest) first(n *journal.Manifest) {
+// group writes what a group's log has in its manifest in addition.
+func (m *Manifest) group(n *journal.Manifest) {
 	if m.Group != nil {
 		m.Group(n)
 	}
@@ -113,9 +113,7 @@ func (m *Manifest) update(change func(*journal.Manifest)) error {
 	next := m.nextPosition()
 	return m.keeper.Update(true, func(n *journal.Manifest) {
 		n.Next = max(n.Next, next)
-		if m.Group != nil {
-			m.Group(n)
-		}
+		m.group(n)
 		change(n)
 	})
 }
@@ -137,12 +135,12 @@ func (m *Manifest) tick(now time.Time) error {
 		}
 		m.reserved.Store(reserved)
 		m.extended, m.nextWritten, m.flushed = now, now, true
-	case next > last.Next && now.Sub(m.nextWritten) >= manifestWriteInterval:
+	case now.Sub(m.nextWritten) >= manifestWriteInterval && (next > last.Next || m.Group != nil && m.Group(&last)):
 		m.nextWritten, m.flushed = now, false
-		return m.keeper.Update(false, func(n *journal.Manifest) { n.Next = max(n.Next, next) })
-	case m.Group != nil && now.Sub(m.nextWritten) >= manifestWriteInterval && m.Group(&last):
-		m.nextWritten, m.flushed = now, false
-		return m.keeper.Update(false, func(n *journal.Manifest) { m.Group(n) })
+		return m.keeper.Update(false, func(n *journal.Manifest) {
+			n.Next = max(n.Next, next)
+			m.group(n)
+		})
 	case !m.flushed && now.Sub(m.nextWritten) >= manifestFlushIdle:
 		m.flushed = true
 		return m.update(func(*journal.Manifest) {})

@@ -17,9 +17,9 @@ import (
 )
 
 // Run connects the sender, and reconnects until ctx ends. It waits from 100 ms to 5 s between
-// attempts, longer with each failure; with several receivers from 2 to 100 ms. Run uses the worker's thread, through do, only to attach and
-// detach a connection. The error says that the worker has ended, or that a queue pair cannot be
-// closed.
+// attempts, longer with each failure; with several receivers from 2 to 100 ms, half of that more or
+// less. Run uses the worker's thread, through do, only to attach and detach a connection. The error
+// says that the worker has ended, or that a queue pair cannot be closed.
 func (s *Sender) Run(ctx context.Context, do Doer) error {
 	wait := backoff{group: s.to.group()}
 	defer s.stats.enter(SenderStopped, nil)
@@ -92,7 +92,9 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	before := s.stats.acknowledged.Load()
 	s.stats.connected(conn.Peer(), &hello)
 	s.config.Log.Info("connected to receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
-	err = s.watch(ctx, conn)
+	silent, stop := s.silence(ctx)
+	err = s.watch(ctx, conn, silent)
+	stop()
 	var cause error
 	if err := onWorker(do, func() { cause = s.detach() }); err != nil {
 		return false, errors.Join(err, l.pair.Close())
@@ -166,7 +168,11 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	if err != nil {
 		return nil, err
 	}
-	return connect.Dial(ctx, s.to.address(), connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, c.Connect)
+	with := c.Connect
+	if s.to.group() && with.Timeout == 0 {
+		with.Timeout = patience
+	}
+	return connect.Dial(ctx, s.to.address(), connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, with)
 }
 
 // agree reads the receiver's hello.
@@ -206,13 +212,52 @@ func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 // maxFinalMessages is the time that the receiver may take to send its reason for the end.
 const maxFinalMessages = 200 * time.Millisecond
 
+// patience is how long a member of a group may acknowledge nothing, or not answer a dial, before the
+// sender tries another one: a process that hangs keeps its connections.
+const patience = 2 * time.Second
+
+var errSilent = fmt.Errorf("the member has acknowledged nothing for %v", patience)
+
+// silence returns a channel that is closed when messages have waited for patience and none was
+// acknowledged. It never is without other receivers. The caller calls stop.
+func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func()) {
+	if !s.to.group() {
+		return nil, func() {}
+	}
+	ctx, stop = context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(patience / 20)
+		defer tick.Stop()
+		last, since := s.stats.acknowledged.Load(), time.Now()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-tick.C:
+				if at := s.stats.acknowledged.Load(); at != last || s.stats.waiting.Load()+s.stats.flight.Load() == 0 {
+					last, since = at, now
+				} else if now.Sub(since) > patience {
+					close(over)
+					return
+				}
+			}
+		}
+	}()
+	return over, stop
+}
+
 // watch waits for the end of a connection, and returns the receiver's reason.
-func (s *Sender) watch(ctx context.Context, conn *connect.Conn) error {
+func (s *Sender) watch(ctx context.Context, conn *connect.Conn, silent <-chan struct{}) error {
 	heard := make(chan error, 1)
 	go func() { heard <- listen(conn) }()
 	select {
 	case err := <-heard:
 		return err
+	case <-silent:
+		_ = conn.SetDeadline(time.Now())
+		<-heard
+		return errSilent
 	case <-ctx.Done():
 	case <-s.broken:
 		_ = conn.SetDeadline(time.Now().Add(maxFinalMessages))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -76,6 +77,10 @@ func (c *credits) remoteAddress(r *rdma.SendRequest) {
 // a lower sequence. The sender no longer has them either, so it begins a new session.
 var errForgot = errors.New("the receiver does not have what it acknowledged before")
 
+// errOther means that a member of a group lacks acknowledged messages. It may have led before, and not
+// know yet that it does not any more.
+var errOther = errors.New("the member does not have what another one acknowledged")
+
 // attach takes over a link, and continues with the sequence that the receiver expects next. It
 // refuses a link on which the session cannot continue.
 func (s *Sender) attach(l *link, h protocol.Hello) error {
@@ -83,7 +88,7 @@ func (s *Sender) attach(l *link, h protocol.Hello) error {
 		return errAbandoned
 	}
 	if err := s.follows(h.Next); err != nil {
-		s.gap = true
+		s.gap = !errors.Is(err, errOther)
 		return err
 	}
 	select {
@@ -103,6 +108,8 @@ func (s *Sender) follows(next uint64) error {
 	switch {
 	case next > there+1:
 		return fmt.Errorf("%w: it expects message %d of a session that has %d", protocolError(protocol.BadSequence), next, there)
+	case next <= have && s.to.other(time.Now()):
+		return fmt.Errorf("%w: it acknowledged message %d and expects number %d; another member may lead", errOther, have, next)
 	case next <= have:
 		s.stats.count.forgotten += have + 1 - next
 		return fmt.Errorf("%w: it acknowledged message %d and expects number %d; a new session begins", errForgot, have, next)

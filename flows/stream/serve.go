@@ -102,6 +102,11 @@ func (v *server) replicates(q *connect.Request) bool {
 	if err != nil || h.Role != protocol.RoleReplicate {
 		return false // greet refuses what is wrong
 	}
+	if err := v.checkGID(q); err != nil {
+		v.turnAway(q, err)
+		v.config.Log.Warn("a member of the group was refused", "receiver", v.config.Name, "peer", q.Peer().Addr.String(), protocol.LogReason(err), "err", err)
+		return true
+	}
 	v.config.Replicate(q, &h)
 	return true
 }
@@ -120,13 +125,20 @@ func (v *server) greet(q *connect.Request) (protocol.Hello, error) {
 	if err == nil {
 		err = v.config.admits(&h)
 	}
-	if err == nil && !v.config.AllowAnyGID {
-		err = v.config.Endpoint.CheckGID(q)
+	if err == nil {
+		err = v.checkGID(q)
 	}
 	if err == nil {
 		err = v.permit(q.Peer(), h)
 	}
 	return h, err
+}
+
+func (v *server) checkGID(q *connect.Request) error {
+	if v.config.AllowAnyGID {
+		return nil
+	}
+	return v.config.Endpoint.CheckGID(q)
 }
 
 // permit calls ReceiverConfig.Permit.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
@@ -13,7 +14,8 @@ import (
 type target struct {
 	addresses []string
 	at        int
-	hops      int // redirects since messages were last acknowledged
+	hops      int       // redirects since messages were last acknowledged
+	lacking   time.Time // since when members lack what was acknowledged; zero: none does
 }
 
 func newTarget(c *SenderConfig) target {
@@ -26,11 +28,23 @@ func (t *target) address() string { return t.addresses[t.at] }
 // group reports whether there are several receivers.
 func (t *target) group() bool { return len(t.addresses) > 1 }
 
+// forgetful is how long members may lack what was acknowledged before the sender believes that the group
+// has lost it, and begins a new session.
+const forgetful = 10 * time.Second
+
+// other reports whether another member may have what this one lacks.
+func (t *target) other(now time.Time) bool {
+	if t.lacking.IsZero() {
+		t.lacking = now
+	}
+	return t.group() && now.Sub(t.lacking) < forgetful
+}
+
 // failed chooses the next receiver after a connection that has ended. It reports whether to dial it at
 // once: a member has named the leader, or has stopped to lead.
 func (t *target) failed(cause error, moved bool) (now bool) {
 	if moved {
-		t.hops = 0
+		t.hops, t.lacking = 0, time.Time{}
 	}
 	if !t.group() {
 		return false

@@ -23,8 +23,8 @@ func First(voters []uint32) State {
 		c.Voters = append(c.Voters, uint64(v))
 	}
 	return State{
-		Hard:     &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))},
-		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{ConfState: c, Index: new(uint64(1)), Term: new(uint64(1))}},
+		Hard:     &raftpb.HardState{Term: new(uint64(firstEpoch)), Vote: new(uint64(0)), Commit: new(uint64(1))},
+		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{ConfState: c, Index: new(uint64(1)), Term: new(uint64(firstEpoch))}},
 	}
 }
 
@@ -35,6 +35,18 @@ func Joining() State {
 		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{ConfState: &raftpb.ConfState{AutoLeave: new(false)}, Index: new(uint64(0)), Term: new(uint64(0))}},
 	}
 }
+
+// Epoch returns the epoch in which the state was saved.
+func (s State) Epoch() uint64 { return s.Hard.GetTerm() }
+
+// Fresh reports whether no election has taken place yet.
+func (s State) Fresh() bool { return s.Hard.GetTerm() <= firstEpoch }
+
+// Voters returns the voters of the last snapshot, in order.
+func (s State) Voters() []uint32 { return numbers(s.Snapshot.GetMetadata().GetConfState().GetVoters()) }
+
+// firstEpoch is the epoch before the first election.
+const firstEpoch = 1
 
 // State returns the state to make durable.
 func (n *Node) State() State {
