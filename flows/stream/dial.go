@@ -170,7 +170,7 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	}
 	with := c.Connect
 	if s.to.group() && with.Timeout == 0 {
-		with.Timeout = patience
+		with.Timeout = maxSilence
 	}
 	return connect.Dial(ctx, s.to.address(), connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, with)
 }
@@ -212,13 +212,13 @@ func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 // maxFinalMessages is the time that the receiver may take to send its reason for the end.
 const maxFinalMessages = 200 * time.Millisecond
 
-// patience is how long a member of a group may acknowledge nothing, or not answer a dial, before the
+// maxSilence is how long a member of a group may acknowledge nothing, or not answer a dial, before the
 // sender tries another one: a process that hangs keeps its connections.
-const patience = 2 * time.Second
+const maxSilence = 2 * time.Second
 
-var errSilent = fmt.Errorf("the member has acknowledged nothing for %v", patience)
+var errSilent = fmt.Errorf("the member has acknowledged nothing for %v", maxSilence)
 
-// silence returns a channel that is closed when messages have waited for patience and none was
+// silence returns a channel that is closed when messages have waited for maxSilence and none was
 // acknowledged. It never is without other receivers. The caller calls stop.
 func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func()) {
 	if !s.to.group() {
@@ -227,7 +227,7 @@ func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func
 	ctx, stop = context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {
-		tick := time.NewTicker(patience / 20)
+		tick := time.NewTicker(maxSilence / 20)
 		defer tick.Stop()
 		last, since := s.stats.acknowledged.Load(), time.Now()
 		for {
@@ -237,7 +237,7 @@ func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func
 			case now := <-tick.C:
 				if at := s.stats.acknowledged.Load(); at != last || s.stats.waiting.Load()+s.stats.flight.Load() == 0 {
 					last, since = at, now
-				} else if now.Sub(since) > patience {
+				} else if now.Sub(since) > maxSilence {
 					close(over)
 					return
 				}
