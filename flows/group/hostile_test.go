@@ -103,6 +103,40 @@ func TestContradiction(t *testing.T) {
 	}
 }
 
+// TestLeaderStays: a leader that hears enough followers drops pre-votes, however often one is asked for.
+func TestLeaderStays(t *testing.T) {
+	m := follower(t)
+	m.phase, m.heard = Leading, false
+	vote := Message{From: 3, To: 1, Kind: KindElection, Election: &election.Message{Type: raftpb.MsgPreVote.Enum(), From: new(uint64(3)), To: new(uint64(1)), Term: new(uint64(6)), LogTerm: new(uint64(5)), Index: new(uint64(2))}, End: Place{5, 9}}
+	m.Followed(true)
+	for range 2 * maxPassed {
+		if m.allows(vote) {
+			t.Fatal("it lets another member try")
+		}
+	}
+	m.Followed(false)
+	if !m.allows(vote) {
+		t.Error("a leader that hears nobody lets nobody try")
+	}
+}
+
+// TestCommittedStays: a leader's answer that would cut committed records stops the member.
+func TestCommittedStays(t *testing.T) {
+	m := follower(t)
+	m.config.Log = func() Log { return Log{End: Place{5, 9}, Table: Table{{5, 1}}, Committed: 6} }
+	for after, want := range map[uint64]error{5: errDiverged, 6: nil} {
+		m.err = nil
+		if err := m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}); err != nil {
+			t.Fatal(err)
+		}
+		sent := handle(m)
+		err := m.Step(Message{From: 2, Kind: KindFollow, Epoch: 5, Serial: sent[len(sent)-1].Serial, After: after})
+		if !errors.Is(err, want) || !errors.Is(m.Err(), want) {
+			t.Errorf("records after %d of 6 that are committed are cut: %v", after, err)
+		}
+	}
+}
+
 // FuzzMember: a member may get any message. It never panics, and asks for nothing that removes
 // committed records.
 func FuzzMember(f *testing.F) {
@@ -115,6 +149,8 @@ func FuzzMember(f *testing.F) {
 	f.Add(uint8(KindFollow), uint64(5), uint64(1<<32), uint64(0), []byte{})
 	f.Fuzz(func(t *testing.T, kind uint8, epoch, serial, after uint64, raw []byte) {
 		m := follower(t)
+		const committed = 5
+		m.config.Log = func() Log { return Log{End: Place{5, 9}, Table: Table{{5, 1}}, Committed: committed} }
 		one := Message{From: 2, To: 1, Kind: Kind(kind), Epoch: epoch, Serial: serial, After: after, Log: Log{End: Place{epoch, after}, Table: Table{{epoch, serial}}}}
 		if e := (&election.Message{}); proto.Unmarshal(raw, e) == nil {
 			e.From, e.To = new(uint64(2)), new(uint64(1))
@@ -122,8 +158,18 @@ func FuzzMember(f *testing.F) {
 		}
 		_ = m.Step(Message{From: 2, Kind: KindSeal, Epoch: 5})
 		handle(m)
-		if m.Step(one) == nil {
-			handle(m)
+		if m.Step(one) != nil {
+			return
+		}
+		for m.Err() == nil {
+			r, ok := m.Ready()
+			if !ok {
+				break
+			}
+			if r.Follow != nil && r.Follow.After < committed || r.Fetch != nil && r.Fetch.After < committed {
+				t.Fatalf("committed records are cut: %+v, %+v", r.Follow, r.Fetch)
+			}
+			m.Advance(r)
 		}
 	})
 }

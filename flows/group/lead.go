@@ -105,9 +105,14 @@ func (m *Member) answer() {
 	for _, id := range slices.Sorted(maps.Keys(m.reports)) {
 		one := m.reports[id]
 		delete(m.reports, id)
+		m.told[id] = toConnect
 		m.send(Message{To: id, Kind: KindFollow, Epoch: m.epoch, Serial: one.Serial, After: Agree(own, one.Log), Until: own.End.Position})
 	}
 }
+
+// toConnect is how many ticks a follower has to connect after it was answered. Another seal would end the
+// link that it makes.
+const toConnect = 8
 
 // Link asks whether a follower may get the records after a position. The leader counts nothing of
 // what the follower had on an earlier link.
@@ -123,6 +128,7 @@ func (m *Member) Link(member uint32, epoch, after uint64) error {
 	}
 	m.linked[member] = true
 	delete(m.reports, member)
+	delete(m.told, member)
 	return nil
 }
 

@@ -46,12 +46,13 @@ type Member struct {
 	epoch   uint64 // the epoch that is entered
 	ended   uint64 // links of all earlier epochs are ended
 	phase   Phase
-	heard   bool   // the leader was heard, and no election was asked for since
+	heard   bool   // the leader was heard, and no election was asked for since; on the leader: it hears enough followers
 	serial  uint64 // of the last report
 	asked   uint32 // the leader that waits for a report; 0: none
 	passed  map[uint32]int
 	reports map[uint32]Message // on the leader: not answered yet
 	linked  map[uint32]bool    // on the leader: members that get records
+	told    map[uint32]int     // on the leader: for how many ticks members that were answered may connect
 	from    uint32             // while fetching
 	members election.Members   // as last passed on
 	changed uint64             // on the leader: the last position when the voters changed
@@ -126,6 +127,14 @@ func (m *Member) Err() error { return m.err }
 // Heard says that something has arrived from the leader of the current epoch.
 func (m *Member) Heard() { m.heard = true }
 
+// Followed says whether a leader hears enough followers. While it does, it drops pre-votes: one follower
+// whose link is broken must not depose it.
+func (m *Member) Followed(enough bool) {
+	if m.phase == Leading {
+		m.heard = enough
+	}
+}
+
 // Suspect says that the leader was silent for too long. The member asks for pre-votes.
 func (m *Member) Suspect() error {
 	m.heard = false
@@ -140,6 +149,10 @@ func (m *Member) Tick() {
 	}
 	config := m.Config()
 	for _, id := range config.Holders() {
+		if m.told[id] > 0 {
+			m.told[id]--
+			continue
+		}
 		if _, has := m.reports[id]; id != m.config.Self && !has && !m.linked[id] {
 			m.send(Message{To: id, Kind: KindSeal, Epoch: m.epoch})
 		}
@@ -229,7 +242,7 @@ func (m *Member) Ready() (r Ready, ok bool) {
 		r.EndLinks = true
 		m.follows()
 	}
-	if m.config.Log != nil && len(e.Messages) > 0 {
+	if len(e.Messages) > 0 {
 		end := m.config.Log().End
 		for _, one := range e.Messages {
 			r.Messages = append(r.Messages, Message{From: m.config.Self, To: uint32(one.GetTo()), Kind: KindElection, Election: one, End: end})
@@ -245,7 +258,7 @@ func (r *Ready) some() bool {
 // follows ends the member's leadership.
 func (m *Member) follows() {
 	m.phase, m.asked, m.from = Following, 0, 0
-	m.reports, m.linked = nil, nil
+	m.reports, m.linked, m.told = nil, nil, nil
 }
 
 // Advance says that a Ready was handled.
@@ -260,7 +273,7 @@ func (m *Member) Advance(r Ready) {
 		m.reconfigured()
 	}
 	if m.node.Leads() && m.phase == Following && m.node.Epoch() == m.epoch {
-		m.phase, m.reports, m.linked = Sealing, map[uint32]Message{}, map[uint32]bool{}
+		m.phase, m.reports, m.linked, m.told = Sealing, map[uint32]Message{}, map[uint32]bool{}, map[uint32]int{}
 		m.Tick()
 	}
 	if m.asked != 0 {

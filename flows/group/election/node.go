@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -67,9 +68,19 @@ func (n *Node) Campaign() error { return n.raw.Campaign() }
 
 // Tick makes the leader repeat its messages. It does nothing on other members.
 func (n *Node) Tick() {
-	if n.raw.BasicStatus().RaftState == raft.StateLeader {
-		n.raw.Tick()
+	if n.raw.BasicStatus().RaftState != raft.StateLeader {
+		return
 	}
+	var waiting []uint64
+	n.raw.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+		if p.State == tracker.StateSnapshot {
+			waiting = append(waiting, id)
+		}
+	})
+	for _, id := range waiting {
+		n.raw.ReportSnapshot(id, raft.SnapshotFailure) // it may be lost, and is small: it is sent again
+	}
+	n.raw.Tick()
 }
 
 // ErrBroken means that a message of another member has contradicted what a majority had decided.
@@ -93,7 +104,7 @@ func (n *Node) Step(m *Message) (err error) {
 func (n *Node) Transfer(to uint32) { n.raw.TransferLeader(uint64(to)) }
 
 // Ready returns what must be done now. ok is false if there is nothing to do. After Ready the caller
-// calls Advance before any other method.
+// calls Advance before any other method that changes the node.
 func (n *Node) Ready() (r Ready, ok bool) {
 	if !n.raw.HasReady() {
 		return r, false

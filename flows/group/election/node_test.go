@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // network delivers everything between some nodes, in order.
@@ -141,6 +143,56 @@ func TestMembers(t *testing.T) {
 	n.campaign(4)
 	if !n.nodes[4].Leads() {
 		t.Error("the new member cannot lead")
+	}
+}
+
+// TestLostSnapshot: a member that was away gets a snapshot, again if the first one is lost.
+func TestLostSnapshot(t *testing.T) {
+	n := newNetwork(t, 1, 2, 3)
+	away := n.nodes[3]
+	delete(n.nodes, 3)
+	for i := range uint32(40) {
+		n.campaign(1 + i%2)
+		n.nodes[1+i%2].Tick()
+		n.run()
+	}
+	lead := n.nodes[2]
+	lead.Tick()
+	for lost := false; !lost; lead.Tick() { // member 3 is back, and the snapshot is lost
+		for r, ok := lead.Ready(); ok; r, ok = lead.Ready() {
+			if err := lead.Advance(); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range r.Messages {
+				switch {
+				case m.GetTo() == 3 && m.GetType() == raftpb.MsgSnap:
+					lost = true
+				case m.GetTo() == 3:
+					if err := away.Step(m); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for r, ok := away.Ready(); ok; r, ok = away.Ready() {
+				if err := away.Advance(); err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range r.Messages {
+					if err := lead.Step(m); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	n.nodes[3] = away
+	for range 10 {
+		lead.Tick()
+		n.run()
+	}
+	last := func(of *Node) uint64 { at, _ := of.storage.LastIndex(); return at }
+	if last(away) != last(lead) {
+		t.Errorf("the member that was away has entry %d, and the leader %d", last(away), last(lead))
 	}
 }
 

@@ -15,8 +15,11 @@ import (
 )
 
 const (
-	// MaxFrame is the largest length of a frame in bytes, without length and checksum.
-	MaxFrame = 256 << 10
+	// maxFrame is the largest length of a frame in bytes, without length and checksum. A state has 64 KiB
+	// at most.
+	maxFrame = 128 << 10
+	// maxEntries is how many entries a message may have. A state has some dozens.
+	maxEntries = 256
 
 	frameHeader = 8
 	version     = 1
@@ -161,7 +164,8 @@ func parseReport(f *fields, m *group.Message) error {
 	return nil
 }
 
-// checkElection refuses messages that raft takes only from itself.
+// checkElection refuses messages that raft takes only from itself, and those that it believes though they
+// cannot be right: entries would be durable before they are looked at.
 func checkElection(m *election.Message) error {
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgSnap, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp,
@@ -171,6 +175,25 @@ func checkElection(m *election.Message) error {
 	}
 	if m.GetTerm() == 0 {
 		return fmt.Errorf("%w: message %v of an election has no epoch", errFrame, m.GetType())
+	}
+	if n := len(m.GetEntries()); n > maxEntries || len(m.GetResponses()) > 0 || n > 0 && m.GetType() != raftpb.MsgApp {
+		return fmt.Errorf("%w: message %v of an election has %d entries and %d answers", errFrame, m.GetType(), n, len(m.GetResponses()))
+	}
+	term := m.GetLogTerm()
+	for i, e := range m.GetEntries() {
+		if e.GetIndex() != m.GetIndex()+1+uint64(i) || e.GetTerm() < term || e.GetTerm() > m.GetTerm() {
+			return fmt.Errorf("%w: entry %d of epoch %d does not follow", errFrame, e.GetIndex(), e.GetTerm())
+		}
+		term = e.GetTerm()
+		switch e.GetType() {
+		case raftpb.EntryNormal:
+		case raftpb.EntryConfChangeV2:
+			if err := proto.Unmarshal(e.GetData(), &raftpb.ConfChangeV2{}); err != nil {
+				return fmt.Errorf("%w: entry %d is no change of the members: %w", errFrame, e.GetIndex(), err)
+			}
+		default:
+			return fmt.Errorf("%w: entry %d has kind %v", errFrame, e.GetIndex(), e.GetType())
+		}
 	}
 	return nil
 }

@@ -22,8 +22,9 @@ func drawMessage(t *rapid.T) group.Message {
 	switch m.Kind {
 	case group.KindElection:
 		m.End = place()
-		m.Election = &election.Message{Type: raftpb.MsgApp.Enum(), Term: new(rapid.Uint64Min(1).Draw(t, "term")), Index: new(number.Draw(t, "index")),
-			Entries: []*raftpb.Entry{{Data: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "data")}}}
+		term, index := rapid.Uint64Min(1).Draw(t, "term"), rapid.Uint64Max(1<<60).Draw(t, "index")
+		m.Election = &election.Message{Type: raftpb.MsgApp.Enum(), Term: &term, Index: &index,
+			Entries: []*raftpb.Entry{{Index: new(index + 1), Term: &term, Data: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "data")}}}
 	case group.KindReport:
 		m.Serial, m.Log = number.Draw(t, "serial"), group.Log{End: place(), Committed: number.Draw(t, "committed"), Recovering: rapid.Bool().Draw(t, "recovering")}
 		for range rapid.IntRange(0, 64).Draw(t, "spans") {
@@ -44,7 +45,7 @@ func TestCodec(t *testing.T) {
 			t.Fatal(err)
 		}
 		b = frame(b)
-		body, err := readFrame(bytes.NewReader(b), nil, MaxFrame)
+		body, err := readFrame(bytes.NewReader(b), nil, maxFrame)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,10 +60,38 @@ func TestCodec(t *testing.T) {
 		}
 		bit := rapid.IntRange(32, 8*len(b)-1).Draw(t, "bit")
 		b[bit/8] ^= 1 << (bit % 8)
-		if _, err := readFrame(bytes.NewReader(b), nil, MaxFrame); err == nil {
+		if _, err := readFrame(bytes.NewReader(b), nil, maxFrame); err == nil {
 			t.Fatalf("a frame with a changed bit %d is taken", bit)
 		}
 	})
+}
+
+// TestImpossibleEntries: raft makes entries durable before it looks at them, so those that cannot be are
+// refused before.
+func TestImpossibleEntries(t *testing.T) {
+	entry := func(index, term uint64, kind raftpb.EntryType, data string) *raftpb.Entry {
+		return &raftpb.Entry{Index: &index, Term: &term, Type: &kind, Data: []byte(data)}
+	}
+	for _, c := range []struct {
+		name    string
+		kind    raftpb.MessageType
+		entries []*raftpb.Entry
+		ok      bool
+	}{
+		{"two that follow", raftpb.MsgApp, []*raftpb.Entry{entry(8, 3, raftpb.EntryNormal, ""), entry(9, 4, raftpb.EntryConfChangeV2, "")}, true},
+		{"a gap", raftpb.MsgApp, []*raftpb.Entry{entry(8, 3, raftpb.EntryNormal, ""), entry(10, 4, raftpb.EntryNormal, "")}, false},
+		{"not the next one", raftpb.MsgApp, []*raftpb.Entry{entry(7, 3, raftpb.EntryNormal, "")}, false},
+		{"an earlier term", raftpb.MsgApp, []*raftpb.Entry{entry(8, 2, raftpb.EntryNormal, "")}, false},
+		{"a later term than the message's", raftpb.MsgApp, []*raftpb.Entry{entry(8, 5, raftpb.EntryNormal, "")}, false},
+		{"a change that cannot be read", raftpb.MsgApp, []*raftpb.Entry{entry(8, 3, raftpb.EntryConfChangeV2, "\xff")}, false},
+		{"an old kind of change", raftpb.MsgApp, []*raftpb.Entry{entry(8, 3, raftpb.EntryConfChange, "")}, false},
+		{"a vote with entries", raftpb.MsgVote, []*raftpb.Entry{entry(8, 3, raftpb.EntryNormal, "")}, false},
+	} {
+		m := &election.Message{Type: &c.kind, Term: new(uint64(4)), LogTerm: new(uint64(3)), Index: new(uint64(7)), Entries: c.entries}
+		if err := checkElection(m); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
 }
 
 // FuzzFrames: bytes from a peer may be anything. What is taken is the same when it is sent on.

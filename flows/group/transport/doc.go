@@ -9,7 +9,7 @@
 // A connection begins with a hello of each side. Then follow frames in one direction:
 //
 //	offset  bytes
-//	     0      4  length of what follows the checksum, at most MaxFrame
+//	     0      4  length of what follows the checksum, at most 128 KiB
 //	     4      4  CRC-32C of it
 //	     8      1  kind
 //	     9         the rest, by kind

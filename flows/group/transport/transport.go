@@ -61,7 +61,9 @@ const (
 	// sendTime is how long a peer may not take a message before it is disconnected.
 	sendTime = 5 * time.Second
 	// maxAccepted is how many connections of others there are at a time, those without a hello included.
-	maxAccepted = 64
+	// maxOfAddress is how many of those are from one address before their hello: a host that says nothing
+	// must not keep members out.
+	maxAccepted, maxOfAddress = 64, 8
 )
 
 // Transport is one member's connections. Any goroutine may call its methods.
@@ -71,11 +73,13 @@ type Transport struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	all      sync.WaitGroup
-	accepted atomic.Int32
 
 	mu    sync.Mutex
 	peers map[uint32]*peer
-	conns map[net.Conn]uint32 // that others dialed; 0: no hello yet
+	conns map[net.Conn]uint32 // that others dialed; 0: no hello yet. Those that this side ends are removed
+	early map[string]int      // by address: how many have no hello yet
+
+	logged atomic.Int64 // when a refusal was last logged
 
 	stats struct{ sent, dropped, received, refused atomic.Uint64 }
 }
@@ -94,7 +98,7 @@ func Open(c Config, peers []Peer) (*Transport, error) {
 	if len(c.Group) > maxName {
 		return nil, fmt.Errorf("the group's name %q is longer than %d bytes", c.Group, maxName)
 	}
-	t := &Transport{config: c, peers: map[uint32]*peer{}, conns: map[net.Conn]uint32{}}
+	t := &Transport{config: c, peers: map[uint32]*peer{}, conns: map[net.Conn]uint32{}, early: map[string]int{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	var err error
 	if t.listener, err = (&net.ListenConfig{}).Listen(t.ctx, "tcp", c.Listen); err != nil {
@@ -122,9 +126,7 @@ func (t *Transport) Close() error {
 func (t *Transport) Reconnect() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for c := range t.conns {
-		_ = c.Close() // its reader reports the end
-	}
+	t.drop(func(uint32) bool { return true })
 	for _, p := range t.peers {
 		p.cancel()
 		t.start(p.Peer)
@@ -135,7 +137,7 @@ func (t *Transport) Reconnect() {
 func (t *Transport) SetPeers(peers []Peer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	keep := map[uint32]bool{}
+	keep, same := map[uint32]bool{}, map[uint32]bool{0: true}
 	for _, p := range peers {
 		if p.Number == t.config.Self {
 			continue
@@ -143,6 +145,7 @@ func (t *Transport) SetPeers(peers []Peer) {
 		keep[p.Number] = true
 		if old := t.peers[p.Number]; old != nil {
 			if old.Peer == p {
+				same[p.Number] = true
 				continue
 			}
 			old.cancel()
@@ -155,9 +158,15 @@ func (t *Transport) SetPeers(peers []Peer) {
 			delete(t.peers, number)
 		}
 	}
+	t.drop(func(number uint32) bool { return !same[number] })
+}
+
+// drop ends connections that others dialed. t.mu is held.
+func (t *Transport) drop(which func(number uint32) bool) {
 	for c, number := range t.conns {
-		if number != 0 && !keep[number] {
-			_ = c.Close() // its reader reports the end
+		if which(number) {
+			delete(t.conns, c)
+			_ = c.Close() // its reader ends
 		}
 	}
 }
@@ -183,7 +192,7 @@ func (t *Transport) Send(m *group.Message) {
 		return
 	}
 	b, err := appendMessage(make([]byte, frameHeader, 256), m)
-	if err != nil || len(b) > MaxFrame+frameHeader {
+	if err != nil || len(b) > maxFrame+frameHeader {
 		t.stats.dropped.Add(1)
 		t.config.Log.Error("a message to a member of the group cannot be sent", "member", m.To, "bytes", len(b), "err", err)
 		return
@@ -202,6 +211,9 @@ func (t *Transport) dial(ctx context.Context, p *peer) {
 		began := time.Now()
 		err := t.connection(ctx, p)
 		p.up.Store(false)
+		if ctx.Err() != nil {
+			t.stats.dropped.Add(uint64(len(p.queue))) // another peer has taken its place
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -254,6 +266,7 @@ func (t *Transport) connection(ctx context.Context, p *peer) error {
 		case b := <-p.queue:
 			_ = conn.SetWriteDeadline(time.Now().Add(sendTime))
 			if _, err := conn.Write(b); err != nil {
+				t.stats.dropped.Add(1)
 				return err
 			}
 			t.stats.sent.Add(1)
@@ -336,55 +349,92 @@ func (t *Transport) accept() {
 	for {
 		conn, err := t.listener.Accept()
 		if t.ctx.Err() != nil {
+			if err == nil {
+				_ = conn.Close() // nothing was said
+			}
 			return
 		}
 		if err != nil {
 			t.config.Log.Warn("could not accept a member of the group", "err", err)
-			time.Sleep(lastWait) // the system has no more files or memory
+			select {
+			case <-time.After(lastWait): // the system has no more files or memory
+			case <-t.ctx.Done():
+			}
 			continue
 		}
-		if t.accepted.Add(1) > maxAccepted {
-			t.accepted.Add(-1)
+		if !t.enter(conn) {
 			t.stats.refused.Add(1)
 			_ = conn.Close() // nothing was said
 			continue
 		}
-		t.all.Go(func() {
-			defer t.accepted.Add(-1)
-			t.serve(conn)
-		})
+		t.all.Go(func() { t.serve(conn) })
 	}
+}
+
+// enter takes a connection in, if there is a place for it.
+func (t *Transport) enter(conn net.Conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.conns) >= maxAccepted || t.early[hostOf(conn)] >= maxOfAddress {
+		return false
+	}
+	t.conns[conn] = 0
+	t.early[hostOf(conn)]++
+	return true
+}
+
+// greeted says that a connection's hello has come, or that it has ended without one. t.mu is held.
+func (t *Transport) greeted(conn net.Conn) {
+	host := hostOf(conn)
+	if t.early[host]--; t.early[host] == 0 {
+		delete(t.early, host)
+	}
+}
+
+func hostOf(conn net.Conn) string {
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String()) // always a TCP address
+	return host
 }
 
 // serve reads the messages of a connection that a peer dialed.
 func (t *Transport) serve(conn net.Conn) {
 	defer conn.Close()
-	t.mu.Lock()
-	t.conns[conn] = 0
-	t.mu.Unlock()
-	if t.ctx.Err() != nil {
-		_ = conn.Close()
-	}
 	from, err := t.listen(conn)
 	t.mu.Lock()
+	_, has := t.conns[conn]
 	delete(t.conns, conn)
 	t.mu.Unlock()
-	if t.ctx.Err() != nil {
+	switch {
+	case t.ctx.Err() != nil:
 		return
-	}
-	if from == 0 {
+	case from == 0:
 		t.stats.refused.Add(1)
-		t.config.Log.Warn("a connection to the group's port was refused", "peer", conn.RemoteAddr().String(), "err", err)
+		now, last := time.Now().UnixNano(), t.logged.Load()
+		if now-last >= int64(time.Second) && t.logged.CompareAndSwap(last, now) { // any host can cause any number
+			t.config.Log.Warn("a connection to the group's port was refused", "peer", conn.RemoteAddr().String(), "err", err)
+		}
 		return
+	case errors.Is(err, errFrame):
+		t.stats.refused.Add(1)
+		t.config.Log.Warn("a member's message is malformed, and its connection has ended", "member", from, "err", err)
+	default:
+		t.config.Log.Info("the connection of a member of the group has ended", "member", from, "err", err)
 	}
-	t.config.Log.Info("the connection of a member of the group has ended", "member", from, "err", err)
-	if t.config.Lost != nil {
+	if has && t.config.Lost != nil { // else this side has ended it
 		t.config.Lost(from)
 	}
 }
 
 // listen handles a connection until it ends. from is 0 if the peer was refused.
 func (t *Transport) listen(raw net.Conn) (from uint32, err error) {
+	waits := true
+	defer func() {
+		if waits {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.greeted(raw)
+		}
+	}()
 	_ = raw.SetDeadline(time.Now().Add(helloTime)) // fails only if it is closed
 	conn, name := raw, ""
 	if t.config.TLS != nil {
@@ -400,36 +450,40 @@ func (t *Transport) listen(raw net.Conn) (from uint32, err error) {
 	}
 	theirs, err := parseHello(b)
 	if err == nil {
-		err = t.admit(&theirs, name)
+		err = t.admit(raw, &theirs, name)
 	}
 	if err != nil {
 		return 0, err
 	}
+	waits = false
 	ours := hello{t.config.Self, theirs.from, t.config.Group}
 	if _, err := conn.Write(frame(ours.append(make([]byte, frameHeader)))); err != nil {
 		return 0, err
 	}
-	t.mu.Lock()
-	t.conns[raw] = theirs.from
-	t.mu.Unlock()
 	_ = conn.SetDeadline(time.Time{})
 	return theirs.from, t.receive(conn, theirs.from)
 }
 
-// admit checks the hello of a peer whose certificate has a name.
-func (t *Transport) admit(h *hello, name string) error {
+// admit checks the hello of a peer whose certificate has a name. The peer's older connections end.
+func (t *Transport) admit(raw net.Conn, h *hello, name string) error {
 	if h.name != t.config.Group || h.to != t.config.Self {
 		return fmt.Errorf("the peer wants member %d of group %q, and this is member %d of group %q", h.to, h.name, t.config.Self, t.config.Group)
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	p := t.peers[h.from]
-	t.mu.Unlock()
+	_, has := t.conns[raw]
 	switch {
 	case p == nil:
 		return fmt.Errorf("the peer says that it is member %d, which is not in the group", h.from)
 	case t.config.TLS != nil && p.Name != name:
 		return fmt.Errorf("the peer says that it is member %d, whose certificate is of %q, and has one of %q", h.from, p.Name, name)
+	case !has:
+		return net.ErrClosed
 	}
+	t.drop(func(number uint32) bool { return number == h.from })
+	t.conns[raw] = h.from
+	t.greeted(raw)
 	return nil
 }
 
@@ -439,7 +493,7 @@ func (t *Transport) receive(conn net.Conn, from uint32) error {
 	var buffer []byte
 	for {
 		var err error
-		if buffer, err = readFrame(in, buffer, MaxFrame); err != nil {
+		if buffer, err = readFrame(in, buffer, maxFrame); err != nil {
 			return err
 		}
 		m, err := parseMessage(buffer)
