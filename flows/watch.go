@@ -44,18 +44,28 @@ func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{
 
 // beginAgain starts a flow whose log must end before a position, unless somebody has stopped it.
 func (f *Flow) beginAgain(before uint64) {
-	go func() {
+	again := func() bool {
 		f.starting.Lock()
 		defer f.starting.Unlock()
 		if f.stopping.Load() || f.running() != nil {
-			return
+			return true
 		}
 		f.before = before
-		if err := f.start(); err != nil {
-			f.log.Error("the flow does not begin again", "err", err)
+		err := f.start()
+		if err != nil {
+			f.log.Error("the flow does not begin again: it is tried again", "err", err)
+		}
+		return err == nil
+	}
+	go func() {
+		for wait := firstAgain; !again(); wait = min(2*wait, lastAgain) {
+			time.Sleep(wait)
 		}
 	}()
 }
+
+// firstAgain and lastAgain are the times between attempts to start a flow again.
+const firstAgain, lastAgain = 100 * time.Millisecond, 5 * time.Second
 
 // giveUp stops a flow that failed, and waits up to 5 s for what the disk has in flight.
 func (f *Flow) giveUp(r *pipeline.Run) {

@@ -41,7 +41,6 @@ type Source struct {
 	epoch     uint64 // that it leads
 	first     uint64 // position of the record that began the epoch
 	opened    bool   // clients may append
-	polled    time.Time
 	err       *pipeline.FirstError
 	running   pipeline.Service
 	open      atomic.Bool
@@ -49,7 +48,6 @@ type Source struct {
 	do        func(func() error) error // runs a function on the worker's thread
 	committed counter.Counter
 	end       counter.Counter
-	fromPeers counter.Counter // records that came over links
 	cut       atomic.Pointer[replica.CutError]
 }
 
@@ -65,9 +63,6 @@ func (s *Source) LimitPositions(room func(position uint64) int) {
 
 // Received returns how many records of this run are in the log. Any goroutine may call it.
 func (s *Source) Received() uint64 { return s.end.Load() - s.base }
-
-// Committed returns the committed position. Any goroutine may call it.
-func (s *Source) Committed() uint64 { return s.committed.Load() }
 
 // Receive implements pipeline.Source.
 func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
@@ -88,7 +83,6 @@ func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more boo
 		side := s.region.Side(f)
 		side.Stamp, side.Clock = uint64(at), umem.SystemClock
 	}
-	s.fromPeers.Add(uint64(got))
 	return sink.Write(b, now) && got == len(b.Frames)
 }
 
@@ -132,7 +126,6 @@ func (s *Source) Supply() {
 func (s *Source) Kick(now time.Time) {
 	s.err.Note(s.links.Poll(now))
 	s.clients.Kick(now)
-	s.polled = now
 }
 
 // InFlight implements pipeline.Source. Frames that links hold are not in flight.
@@ -244,7 +237,7 @@ func (s *Source) Shrink(q pipeline.Quota) (over bool) { return s.clients.Shrink(
 func (l *log) Begin(epoch uint64, c *group.Config) (bool, error) {
 	s := l.Source
 	if s.stopped.Load() {
-		return false, errStopped
+		return false, nil // Run ends
 	}
 	var f [1]umem.Frame
 	if s.batch.Len > 0 || s.clients.Batch().Len > 0 || !s.links.Room() || !s.clients.Free().Pop(f[:]) {

@@ -15,6 +15,7 @@
 //
 // A link that ends is never used again. Whatever had arrived and was not returned by Recv is dropped.
 //
-// Threads. Methods of Links belong to the worker's thread, and do not block, lock or allocate, if
-// their comment does not say otherwise.
+// Threads. Methods of Links belong to the worker's thread, and do not block or lock, if their comment
+// does not say otherwise. They allocate when a link begins or ends, and while records are read from the
+// segments for it.
 package replica

@@ -13,10 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/flows/group/election"
 	"github.com/unifiedd/unifiedd/flows/group/transport"
-	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/umem"
 )
 
 // Peer is a member of the group, as the configuration has it.
@@ -83,6 +81,7 @@ type Driver struct {
 	told       [2]uint64         // leader and epoch that Led was called with
 	served     uint64            // links that members asked for
 	newest     map[uint32]uint64 // by member: the number of its newest link
+	toBegin    uint64            // epoch whose first record is to be appended; 0: none
 	silence    time.Duration
 }
 
@@ -105,8 +104,11 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
+	if err := c.State.Write(c.Elections); err != nil { // no other run has this generation
+		return nil, err
+	}
 	d.member, err = group.NewMember(group.MemberConfig{
-		Self: c.Self, Witnesses: witnesses, State: c.Elections, Log: d.describe, Serial: uint64(time.Now().UnixNano()) &^ 0xffffffff, Logger: c.Logger,
+		Self: c.Self, Witnesses: witnesses, State: c.Elections, Log: d.describe, Serial: c.State.Generation() << 32, Logger: c.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -195,7 +197,7 @@ func (d *Driver) describe() (l group.Log) {
 	if d.config.Links == nil {
 		return l
 	}
-	_ = d.config.Do(func() error { l = d.config.Replicator.Describe(); return nil }) // the worker has ended: Run ends, too
+	_ = d.config.Do(func() error { l = d.config.Replicator.Describe(); return nil }) // fails if the flow has ended: Run ends, too
 	return l
 }
 
@@ -214,7 +216,13 @@ func (d *Driver) Run(ctx context.Context) error {
 	last, repeated := time.Now(), time.Time{}
 	d.leaderSeen, d.linked = last, last
 	for {
-		if err := d.handle(); err != nil {
+		err := d.handle()
+		if err == nil && d.toBegin != 0 {
+			if err = d.begin(); err == nil {
+				err = d.handle()
+			}
+		}
+		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -251,6 +259,10 @@ func (d *Driver) Run(ctx context.Context) error {
 // the first one may come before the others have noticed.
 const askAgain = 5 * time.Millisecond
 
+// missed is how many heartbeats must be missing after the connection for elections has ended: a leader that
+// only connects again, such as with other certificates, goes on.
+const missed = 3
+
 // unlinked is for how many times Suspect a leader counts as alive that sends no records: it seals the
 // epoch, or the link is being made again.
 const unlinked = 4
@@ -276,7 +288,7 @@ func (d *Driver) detect(now time.Time) {
 		seen = d.leaderSeen
 	}
 	silent, again := now.Sub(seen), d.config.Suspect/4
-	dead := d.lost != 0 && d.lost == d.member.Leader() && seen.Before(d.lostAt)
+	dead := d.lost != 0 && d.lost == d.member.Leader() && seen.Before(d.lostAt) && now.Sub(d.lostAt) > missed*d.config.Links.config.Heartbeat
 	if dead {
 		again = min(again, askAgain)
 	}
@@ -306,10 +318,11 @@ func (d *Driver) repeat(now time.Time) {
 	}
 	config, since := d.member.Config(), now.Add(-d.config.Suspect)
 	enough := false
-	_ = d.config.Do(func() error { // the worker has ended: Run ends, too
+	_ = d.config.Do(func() error { // fails if the flow has ended: Run ends, too
 		enough = config.Commits(func(id uint32) bool { return id == d.config.Self || d.config.Links.Hears(id, since) })
 		return nil
 	})
+	d.member.Followed(enough)
 	switch {
 	case enough:
 		d.heardFew = time.Time{}
@@ -379,29 +392,27 @@ func (d *Driver) do(r *group.Ready) error {
 	case r.Fetch != nil:
 		return d.fetch(r.Fetch)
 	case r.Begin != 0:
-		return d.begin(r.Begin)
+		d.toBegin = r.Begin
 	}
 	return nil
 }
 
 var errEpoch = errors.New("the epoch of the link has ended")
 
-// begin appends the record that begins an epoch.
-func (d *Driver) begin(epoch uint64) error {
-	config := d.member.Config()
-	for {
-		done := false
-		err := d.config.Do(func() (err error) { done, err = d.config.Log.Begin(epoch, &config); return err })
-		if err != nil {
-			return err
-		}
-		if done {
-			break
-		}
-		time.Sleep(time.Millisecond) // the disk has all frames
+// begin appends the record that begins an epoch, if there is room for it now.
+func (d *Driver) begin() error {
+	if d.toBegin == 0 || d.toBegin != d.member.Epoch() || d.member.Phase() != group.Beginning {
+		d.toBegin = 0
+		return nil
 	}
-	d.log.Info("this member leads the group", "epoch", epoch)
-	d.member.Began(epoch)
+	config, done := d.member.Config(), false
+	err := d.config.Do(func() (err error) { done, err = d.config.Log.Begin(d.toBegin, &config); return err })
+	if err != nil || !done {
+		return err
+	}
+	d.log.Info("this member leads the group", "epoch", d.toBegin)
+	d.member.Began(d.toBegin)
+	d.toBegin = 0
 	return nil
 }
 
@@ -515,91 +526,3 @@ func (d *Driver) attend(ctx context.Context, k *Link, conn *connect.Conn) error 
 // Reconnect ends the connections for elections. Members dial again, and prove who they are by the
 // credentials that are in use then.
 func (d *Driver) Reconnect() { d.transport.Reconnect() }
-
-// Serve answers a member that wants records. open returns a reader of the log for records that the
-// links do not hold any more. It returns when the link has ended.
-func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uint64) (Records, func() error, error)) error {
-	admitted := make(chan error, 1)
-	mine, fence := uint64(0), uint64(0)
-	if !d.call(func() {
-		d.served++
-		mine = d.served
-		var err error
-		fence, err = d.admit(q.Peer(), h, mine)
-		admitted <- err
-	}) {
-		admitted <- errClosed
-	}
-	if refused := <-admitted; refused != nil {
-		d.refused.Add(1)
-		return errors.Join(refused, q.Refuse(refused.Error()))
-	}
-	fetch := h.Capabilities&protocol.CapabilityFetch != 0
-	if !fetch {
-		defer d.call(func() {
-			if d.newest[h.Participant] == mine { // else another link has taken its place
-				d.member.Unlink(h.Participant, h.Session)
-			}
-		})
-	}
-	k, conn, err := d.config.Links.Answer(d.config.Do, q, h, d.config.Self, fence)
-	if err != nil {
-		d.refused.Add(1)
-		_ = q.Refuse(err.Error()) // fails if it was answered
-		return err
-	}
-	d.log.Info("a member gets records", "member", h.Participant, "epoch", h.Session, "from", h.Next, "fetch", fetch)
-	var reading sync.WaitGroup
-	if c := k.CatchUp(); c != nil {
-		reading.Go(func() { d.catchUp(c, k, open) })
-	}
-	err = d.attend(d.ctx, k, conn)
-	reading.Wait()
-	return err
-}
-
-// admit checks a member that wants records. It returns the links' fence.
-func (d *Driver) admit(from connect.Peer, h *protocol.Hello, serial uint64) (fence uint64, err error) {
-	if want := (*d.peers.Load())[h.Participant].Name; !from.Plain && from.Name != want {
-		return 0, fmt.Errorf("%w: member %d must have a certificate of %q, and this one is of %q", protocol.NotPermitted, h.Participant, want, from.Name)
-	}
-	if h.Flow != d.config.Group || h.Message != d.config.Links.config.Message {
-		return 0, fmt.Errorf("%w: member %d is of group %q with records of %d bytes, and this one of %q with %d", protocol.NotPermitted, h.Participant, h.Flow, h.Message, d.config.Group, d.config.Links.config.Message)
-	}
-	fetch := h.Capabilities&protocol.CapabilityFetch != 0
-	if !fetch {
-		if err := d.member.Link(h.Participant, h.Session, h.Next-1); err != nil {
-			return 0, fmt.Errorf("%w: %w", protocol.NotPermitted, err)
-		}
-		d.newest[h.Participant] = serial
-	} else if h.Session != d.member.Epoch() || h.Participant != d.member.Leader() || h.Next > d.describe().End.Position+1 {
-		return 0, fmt.Errorf("%w: member %d fetches records for epoch %d, and member %d leads epoch %d", protocol.NotPermitted, h.Participant, h.Session, d.member.Leader(), d.member.Epoch())
-	}
-	err = d.config.Do(func() error {
-		fence = d.config.Links.Fence()
-		if fetch {
-			return nil
-		}
-		d.config.Replicator.Linked(h.Participant)
-		return d.config.Links.EndOf(h.Participant)
-	})
-	return fence, err
-}
-
-// catchUp reads records from the segments for a link.
-func (d *Driver) catchUp(c *CatchUp, k *Link, open func(from uint64) (Records, func() error, error)) {
-	l := d.config.Links
-	r, end, err := open(c.From())
-	var left []umem.Frame
-	if err == nil {
-		left, err = c.Run(d.ctx, r, l.region, l.config.Landing)
-		err = errors.Join(err, end())
-	}
-	_ = d.config.Do(func() error { // the worker has ended: Close takes the frames
-		l.Return(c, left)
-		if err != nil {
-			return l.End(k, fmt.Errorf("read records for member %d: %w", k.member, err))
-		}
-		return nil
-	})
-}

@@ -167,7 +167,7 @@ func leader(t *testing.T, all []*member, but *member) (found *member) {
 }
 
 // TestGroup: three members elect a leader, whose records all get. When the leader is cut off, another
-// takes over with every committed record. When the first comes back, its log is cut.
+// takes over with every committed record. When the first comes back, it follows.
 func TestGroup(t *testing.T) {
 	all := newGroup(t)
 	first := leader(t, all, nil)

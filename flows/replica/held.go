@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"math"
+
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -9,13 +11,18 @@ import (
 type held struct {
 	items       []item
 	first, last uint64   // positions; first is last+1 if there is none
-	of          []uint32 // by number of a frame: its item, plus 1; 0: none
+	of          []uint32 // by number of a frame: its item, plus 1; 0: none; or dropped
 	frameSize   uint64
 	returned    umem.FreeList // frames that the disk is done with
 	waiting     int           // records that only followers need
 	one         [1]umem.Frame
 	others      []umem.Frame
+	ending      int           // links that end, and that may still read frames of records that Begin has dropped
+	resting     umem.FreeList // these frames
 }
+
+// dropped is in held.of for a frame whose record Begin has dropped before the disk was done with it.
+const dropped = math.MaxUint32
 
 // item is a record.
 type item struct {
@@ -32,13 +39,46 @@ func (h *held) open(r *umem.Region, records int) {
 
 func (h *held) at(position uint64) *item { return &h.items[position&uint64(len(h.items)-1)] }
 
-// Begin says that the next record to be offered has a position. Nothing is kept.
+// Begin says that the next record to be offered has a position. Nothing is kept. Frames that links may
+// still read are free when these links are detached.
 func (l *Links) Begin(position uint64) {
 	h := &l.held
+	for _, k := range l.slots {
+		if k != nil && k.feeds && !k.resting {
+			k.resting = true
+			h.ending++
+		}
+	}
 	for h.first <= h.last {
+		one := h.at(h.first)
 		h.drop(l)
+		if !one.written {
+			start, _ := l.region.Start(one.frame)
+			h.of[start/h.frameSize] = dropped
+		}
 	}
 	h.first, h.last = position, position-1
+}
+
+// free gives up a frame in which a record was.
+func (h *held) free(l *Links, f umem.Frame) {
+	f.Options = 0
+	if h.ending > 0 {
+		h.resting.Push(f)
+		return
+	}
+	l.config.Free.Push(f)
+}
+
+// detached says that a link reads nothing any more.
+func (h *held) detached(l *Links, k *Link) {
+	if !k.resting {
+		return
+	}
+	if h.ending--; h.ending == 0 {
+		l.config.Free.Push(h.resting.Top(h.resting.Len())...)
+		h.resting.Drop(h.resting.Len(), h.resting.Len())
+	}
 }
 
 // Returned is the list on which the disk puts frames that it does not need any more. It may also take
@@ -91,7 +131,11 @@ func (h *held) release(l *Links) {
 	for h.returned.Pop(h.one[:]) {
 		f := h.one[0]
 		start, _ := l.region.Start(f)
-		if n := h.of[start/h.frameSize]; n != 0 {
+		if n := h.of[start/h.frameSize]; n == dropped {
+			h.of[start/h.frameSize] = 0
+			h.free(l, f)
+			continue
+		} else if n != 0 {
 			one := &h.items[n-1]
 			one.written = true
 			h.waiting++
@@ -116,14 +160,18 @@ func (h *held) drop(l *Links) {
 	h.of[start/h.frameSize] = 0
 	if one.written { // else the disk returns the frame
 		h.waiting--
-		one.frame.Options = 0
-		l.config.Free.Push(one.frame)
+		h.free(l, one.frame)
 	}
 	h.first++
 }
 
 // dropAll gives up all records when the links are closed.
 func (h *held) dropAll(l *Links) {
+	for _, k := range l.slots {
+		if k != nil {
+			h.detached(l, k)
+		}
+	}
 	h.release(l)
 	for h.first <= h.last {
 		h.drop(l)

@@ -22,7 +22,8 @@ type Link struct {
 	connected bool  // this side may send
 	cause     error // other goroutines may read it once ended is closed
 	ended     chan struct{}
-	told      int // messages without records posted
+	told      int  // messages without records posted
+	resting   bool // frames rest until it is detached: see held.ending
 
 	// This side sends records.
 	next     uint64            // position of the next record to post
@@ -152,6 +153,7 @@ func (l *Links) Detach(k *Link) error {
 	}
 	l.slots[k.slot] = nil
 	l.links--
+	l.held.detached(l, k)
 	if k.copies != nil {
 		k.copies.close(l)
 	}
@@ -176,12 +178,6 @@ func (k *Link) Ended() <-chan struct{} { return k.ended }
 
 // Cause returns why the link has ended, once Ended is closed.
 func (k *Link) Cause() error { return k.cause }
-
-// Have returns what a follower said last.
-func (k *Link) Have() protocol.Have { return k.have }
-
-// Live reports whether the link can be used.
-func (k *Link) Live() bool { return !k.over }
 
 // record checks a record that has arrived.
 func (k *Link) record(l *Links, message []byte) protocol.Reason {

@@ -2,10 +2,12 @@ package replica
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -68,6 +70,47 @@ func TestCatchUp(t *testing.T) {
 	b.must(b.links.Finish(b.do, to, nil))
 	a.must(a.links.Finish(a.do, at, nil))
 	a.eventually("the frames for copies come back", func() bool { return a.links.copies.Len() == 64 })
+}
+
+// TestSmallRegion: links that find too few frames are not opened, and keep nothing.
+func TestSmallRegion(t *testing.T) {
+	a, _ := newMembers(t, 1024, 900)
+	c := a.links.config
+	c.Copies = int(a.region.Frames())
+	a.on(func() {
+		if _, err := Open(c); err == nil || !strings.Contains(err.Error(), "open a larger region") {
+			t.Errorf("links with too many copies: %v", err)
+		}
+	})
+}
+
+// TestResting: when a leader's links end, the frames of its records are free only after the links are
+// detached. Until then the device may read them.
+func TestResting(t *testing.T) {
+	a, b := newMembers(t, 1024, 900)
+	a.on(func() { a.links.Begin(1); a.keep = true })
+	at, to := follow(a, b, 1)
+	a.on(func() { a.offer = 20 })
+	a.eventually("the follower has all records", func() bool { return a.safe[2].Received == 20 })
+	a.on(func() {
+		free := a.free.Len()
+		a.must(a.links.EndAll(errEpoch))
+		a.links.Begin(21)
+		for _, f := range a.made {
+			a.links.Returned().Push(f) // the disk is done
+		}
+		a.links.Sort()
+		if rest := a.links.held.resting.Len(); rest != 20 || a.free.Len() != free {
+			t.Errorf("%d frames rest, and %d are free that were not", rest, a.free.Len()-free)
+		}
+	})
+	a.must(a.links.Finish(a.do, at, nil))
+	a.on(func() {
+		if rest := a.links.held.resting.Len(); rest > 0 {
+			t.Errorf("%d frames rest for ever", rest)
+		}
+	})
+	b.must(b.links.Finish(b.do, to, nil))
 }
 
 // TestFence: a link that was decided on before all links were ended is not made, on either side. Records
@@ -180,23 +223,46 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNothingIsAllocated: sending records and receiving them does not allocate.
+// TestNothingIsAllocated: sending records, receiving them, and telling what is written and committed does
+// not allocate, on either side.
 func TestNothingIsAllocated(t *testing.T) {
-	a, _ := newMembers(t, 1024, 900)
+	a, b := newMembers(t, 1024, 900)
+	a.on(func() { a.links.Begin(1) })
+	b.on(func() { b.forget = true })
+	at, to := follow(a, b, 1)
+	const runs = 500
+	records := [runs + 2][]byte{}
+	for i := range records {
+		records[i] = makeRecord(uint64(i)+1, a.epoch)
+	}
+	received := uint64(0)
+	progress := func(_ uint32, h protocol.Have) { received = h.Received }
 	a.on(func() {
-		a.links.Begin(1)
+		position := uint64(0)
 		var f [1]umem.Frame
-		if n := testing.AllocsPerRun(200, func() {
+		if n := testing.AllocsPerRun(runs, func() {
 			if !a.links.Room() || !a.free.Pop(f[:]) {
 				t.Fatal("no room")
 			}
+			start, _ := a.region.Start(f[0])
+			f[0].Addr, f[0].Len, f[0].Options = start+64, uint32(len(records[position])), 0
+			copy(a.region.Bytes(f[0]), records[position])
+			position++
 			a.links.Offer(f[0])
 			a.links.Returned().Push(f[0])
-			if a.links.Poll(time.Now()) != nil {
-				t.Fatal("it fails")
+			for deadline := time.Now().Add(testenv.Within(time.Second)); received < position; time.Sleep(20 * time.Microsecond) {
+				a.links.Recv(a.batch[:])
+				a.links.Progress(progress)
+				a.links.Commit(received)
+				a.links.Supply()
+				if a.links.Poll(time.Now()) != nil || time.Now().After(deadline) {
+					t.Fatal("a record does not arrive")
+				}
 			}
 		}); n > 0 {
-			t.Errorf("%v allocations", n)
+			t.Errorf("%v allocations for each record", n)
 		}
 	})
+	b.must(b.links.Finish(b.do, to, nil))
+	a.must(a.links.Finish(a.do, at, nil))
 }

@@ -35,9 +35,13 @@ type member struct {
 	done     chan struct{}
 
 	// Of the worker.
-	log     [][]byte // records
-	offer   uint64   // records to make
-	keep    bool     // the disk returns nothing
+	log     [][]byte     // records
+	offer   uint64       // records to make
+	keep    bool         // the disk returns nothing
+	made    []umem.Frame // what it keeps
+	forget  bool         // the log only counts
+	taken   uint64
+	batch   [batchSize]umem.Frame
 	epoch   uint32
 	safe    map[uint32]protocol.Have
 	blocked int           // rounds in which there was no room
@@ -135,10 +139,12 @@ func (m *member) round() (moved bool) {
 	if m.replicator != nil {
 		return m.replicate()
 	}
-	var batch [batchSize]umem.Frame
-	n := m.links.Recv(batch[:])
-	for _, f := range batch[:n] {
-		m.log = append(m.log, append([]byte(nil), m.region.Bytes(f)...))
+	n := m.links.Recv(m.batch[:])
+	for _, f := range m.batch[:n] {
+		m.taken++
+		if !m.forget {
+			m.log = append(m.log, append([]byte(nil), m.region.Bytes(f)...))
+		}
 		f.Options = 0
 		m.free.Push(f)
 	}
@@ -151,7 +157,11 @@ func (m *member) round() (moved bool) {
 		m.offer--
 		moved = true
 	}
-	m.links.Safe(uint64(len(m.log)), uint64(len(m.log))/2)
+	at := uint64(len(m.log))
+	if m.forget {
+		at = m.taken
+	}
+	m.links.Safe(at, at/2)
 	m.links.Progress(func(member uint32, h protocol.Have) { m.safe[member] = h })
 	m.links.Supply()
 	if err := m.links.Poll(time.Now()); err != nil {
@@ -172,7 +182,9 @@ func (m *member) make() {
 	copy(m.region.Bytes(f[0]), record)
 	m.log = append(m.log, record)
 	m.links.Offer(f[0])
-	if !m.keep {
+	if m.keep {
+		m.made = append(m.made, f[0])
+	} else {
 		m.links.Returned().Push(f[0])
 	}
 }

@@ -54,6 +54,7 @@ var (
 	// ErrNoState means that a member has no state yet.
 	ErrNoState = errors.New("there is no state of the group")
 	errState   = errors.New("no copy of the group's state is intact: the member has lost its vote, and must not take part")
+	errInvalid = errors.New("the state was written as it is, and is not valid")
 	errMember  = errors.New("the state on the disk is that of another member")
 )
 
@@ -126,7 +127,7 @@ func (s *StateFile) read() (newest election.State, err error) {
 		}
 		state, generation, err := s.parse(b[:n])
 		switch {
-		case errors.Is(err, errMember):
+		case errors.Is(err, errMember), errors.Is(err, errInvalid): // an older state would be an older vote
 			return newest, err
 		case err != nil:
 			why = err
@@ -159,7 +160,9 @@ func (s *StateFile) parse(b []byte) (state election.State, generation uint64, er
 	if m := le.Uint32(b[24:]); m != s.member {
 		return state, 0, fmt.Errorf("%w (%d, and this is %d)", errMember, m, s.member)
 	}
-	state, err = election.ParseState(text)
+	if state, err = election.ParseState(text); err != nil {
+		err = fmt.Errorf("%w: %w", errInvalid, err)
+	}
 	return state, le.Uint64(b[16:]), err
 }
 
@@ -192,6 +195,9 @@ func (s *StateFile) Write(state election.State) error {
 	s.generation++
 	return nil
 }
+
+// Generation returns how many states were written.
+func (s *StateFile) Generation() uint64 { return s.generation }
 
 // Close closes the file.
 func (s *StateFile) Close() error { return s.file.Close() }
