@@ -12,6 +12,9 @@ import (
 type Config struct {
 	Members   election.Members
 	Witnesses []uint32 // members without records, in any order
+	// Awaited are learners that records wait for, in a group with a witness: each of them is to become a
+	// voter, which must have every committed record.
+	Awaited []uint32
 }
 
 // Witness reports whether a member is a witness.
@@ -52,15 +55,12 @@ func (c *Config) enough(has func(uint32) bool) bool {
 	return true
 }
 
-// Commits reports whether a leader can commit records with some members, itself included.
+// Commits reports whether a leader can go on with some members, itself included. In a group with a
+// witness it can go on without records at the others once the witness agrees.
 func (c *Config) Commits(has func(uint32) bool) bool {
 	for _, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {
-		holders, witness := c.voters(of)
 		need := len(of)/2 + 1
-		if witness {
-			need = len(holders)
-		}
-		for _, id := range holders {
+		for _, id := range of {
 			if has(id) {
 				need--
 			}
@@ -70,6 +70,12 @@ func (c *Config) Commits(has func(uint32) bool) bool {
 		}
 	}
 	return true
+}
+
+// witnessed reports whether there is a witness among the voters.
+func (c *Config) witnessed() bool {
+	_, witness := c.voters(c.Members.Voters)
+	return witness
 }
 
 // all reports whether every voter with records is among some members.
@@ -111,13 +117,12 @@ func NewCommits(first, committed uint64, c *Config) *Commits {
 }
 
 // Configure changes which members count, and returns the committed position.
+//
+// In a group with a witness, one report is enough for a new leader. So a record is committed when every
+// voter of the newest members has it: one of them reports in each election from now on.
 func (t *Commits) Configure(c *Config) uint64 {
 	t.joint, t.every = quorum.JointConfig{}, nil
-	witness := false
 	for i, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {
-		holders, w := c.voters(of)
-		witness = witness || w
-		t.every = append(t.every, holders...)
 		if len(of) > 0 {
 			t.joint[i] = quorum.MajorityConfig{}
 		}
@@ -125,10 +130,33 @@ func (t *Commits) Configure(c *Config) uint64 {
 			t.joint[i][uint64(id)] = struct{}{}
 		}
 	}
-	if !witness {
-		t.every = nil
+	if holders, witness := c.voters(c.Members.Voters); witness {
+		t.every = append(holders, c.Awaited...)
 	}
 	return t.advance()
+}
+
+// Progress is how far the members of a group are, for changes of the members.
+type Progress struct {
+	Held      uint64            // see Commits.Held
+	Open      bool              // see Commits.Open
+	Committed uint64            // committed position; before Open it is a lower bound
+	Safe      map[uint32]uint64 // by member: see Commits.Safe
+	Awaited   []uint32          // members that records wait for, in a group with a witness
+}
+
+// complete reports whether a member has every committed record, and records wait for it.
+func (p *Progress) complete(member uint32) bool {
+	return p.Open && slices.Contains(p.Awaited, member) && p.Safe[member] >= p.Committed
+}
+
+// Progress returns how far the members are. It allocates.
+func (t *Commits) Progress() Progress {
+	p := Progress{Held: t.Held(), Open: t.Open(), Committed: t.committed, Safe: map[uint32]uint64{}, Awaited: slices.Clone(t.every)}
+	for id, at := range t.safe {
+		p.Safe[uint32(id)] = uint64(at)
+	}
+	return p
 }
 
 // Safe says that a member has all records up to a position as safely as the log promises, and returns

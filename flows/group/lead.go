@@ -41,6 +41,9 @@ func (m *Member) evaluate() {
 
 // choose finds the log that has every committed record, once there are enough reports.
 func (m *Member) choose() {
+	if m.node.Changing() {
+		return // who must report depends on it
+	}
 	config, own := m.Config(), m.config.Log()
 	sure := func(id uint32) bool {
 		if id == m.config.Self {
@@ -143,40 +146,111 @@ func (m *Member) Unlink(member uint32, epoch uint64) {
 // member has all of them.
 func (m *Member) Transfer(to uint32) { m.node.Transfer(to) }
 
-var errChanging = errors.New("the group is still busy with its last change of members")
-
-// Change begins a change of the members. held is Commits.Held.
-func (m *Member) Change(c election.Change, held uint64) error {
-	if err := m.mayChange(held); err != nil {
-		return err
+// Change begins a change of the members. In a group with a witness, a member can become a voter once
+// records wait for it, and it has all of them: see Await.
+func (m *Member) Change(c election.Change, p Progress) error {
+	config := m.Config()
+	switch {
+	case m.phase != Leading:
+		return errNotLeader
+	case m.joint || !config.witnessed() && p.Held < m.changed:
+		return election.ErrChanging
 	}
-	if m.joint {
-		return errChanging
+	to := c.Apply(config.Members)
+	after := Config{Members: to, Witnesses: config.Witnesses}
+	holders, _ := after.voters(to.Voters)
+	if len(holders) == 0 {
+		return errors.New("no voter with records would be left")
+	}
+	if after.witnessed() != config.witnessed() {
+		return errors.New("a group keeps its witness: replace it by another one")
+	}
+	for _, id := range holders {
+		if config.witnessed() && !slices.Contains(config.Members.Voters, id) && !p.complete(id) {
+			return fmt.Errorf("member %d does not have all records yet", id)
+		}
 	}
 	return m.node.Begin(c)
 }
 
+var errNotLeader = errors.New("this member is not the group's leader")
+
 // EndChange ends a change of the members. Before, the old and the new voters must have all records
-// from before the change. held is Commits.Held.
-func (m *Member) EndChange(held uint64) error {
-	if err := m.mayChange(held); err != nil || !m.joint {
-		return err
+// from before the change. In a group with a witness they have: records waited for them.
+func (m *Member) EndChange(p Progress) error {
+	config := m.Config()
+	switch {
+	case m.phase != Leading:
+		return errNotLeader
+	case !m.joint:
+		return nil
+	case !config.witnessed() && p.Held < m.changed:
+		return election.ErrChanging
 	}
 	return m.node.End()
 }
 
-func (m *Member) mayChange(held uint64) error {
+// near is how many records a learner may lack when records begin to wait for it.
+const near = 256
+
+// Keep ends a change of the members when it can. In a group with a witness it also makes a voter that is
+// away a learner, so that records do not wait for it, and makes it a voter again when it has all of
+// them. The leader's caller calls it again and again.
+func (m *Member) Keep(away func(member uint32) bool, p Progress) error {
+	config := m.Config()
+	holders, witness := config.voters(config.Members.Voters)
 	switch {
-	case m.phase != Leading:
-		return errors.New("this member is not the group's leader")
-	case held < m.changed:
-		return errChanging
+	case m.phase != Leading || m.node.Changing():
+		return nil
+	case m.joint:
+		return m.EndChange(p)
+	case !witness:
+		return nil
+	}
+	for _, id := range holders {
+		if id != m.config.Self && away(id) {
+			return m.Change(election.Change{Learners: []uint32{id}}, p)
+		}
+	}
+	for _, id := range config.Members.Learners {
+		switch waits := slices.Contains(m.awaited, id); {
+		case len(holders) > 1 || config.Witness(id):
+		case away(id) && waits:
+			m.await(nil)
+		case away(id):
+		case waits && p.complete(id):
+			return m.Change(election.Change{Voters: []uint32{id}}, p)
+		case len(m.awaited) == 0 && p.Safe[id]+near >= p.Committed:
+			m.await([]uint32{id})
+		}
 	}
 	return nil
 }
 
+// Await makes records wait for learners of a group with a witness, or for none. A member that is to become
+// a voter is awaited first. No change may be under way.
+func (m *Member) Await(members []uint32) error {
+	config := m.Config()
+	switch {
+	case m.phase != Leading:
+		return errNotLeader
+	case m.node.Changing():
+		return election.ErrChanging // it may need who is awaited
+	case config.witnessed():
+		m.await(members)
+	}
+	return nil
+}
+
+func (m *Member) await(members []uint32) {
+	m.awaited = members
+	config := m.Config()
+	m.todo.Configure = &config
+}
+
 // reconfigured passes changed members on.
 func (m *Member) reconfigured() {
+	m.awaited = slices.DeleteFunc(m.awaited, func(id uint32) bool { return !slices.Contains(m.members.Learners, id) })
 	config := m.Config()
 	m.joint = len(config.Members.Outgoing) > 0
 	m.todo.Configure = &config

@@ -57,6 +57,7 @@ type Member struct {
 	members election.Members   // as last passed on
 	changed uint64             // on the leader: the last position when the voters changed
 	joint   bool
+	awaited []uint32 // on the leader: see Config
 	todo    Ready
 	err     error
 }
@@ -119,7 +120,7 @@ func (m *Member) Phase() Phase { return m.phase }
 func (m *Member) Leader() uint32 { return m.node.Leader() }
 
 // Config returns the members that count.
-func (m *Member) Config() Config { return Config{m.node.Members(), m.config.Witnesses} }
+func (m *Member) Config() Config { return Config{m.node.Members(), m.config.Witnesses, m.awaited} }
 
 // Err returns why the member has stopped, or nil. A stopped member must not do anything any more.
 func (m *Member) Err() error { return m.err }
@@ -135,9 +136,13 @@ func (m *Member) Followed(enough bool) {
 	}
 }
 
-// Suspect says that the leader was silent for too long. The member asks for pre-votes.
+// Suspect says that the leader was silent for too long. The member asks for pre-votes. A witness only
+// grants them from now on.
 func (m *Member) Suspect() error {
 	m.heard = false
+	if m.config.witness() {
+		return nil
+	}
 	return m.node.Campaign()
 }
 
@@ -258,7 +263,7 @@ func (r *Ready) some() bool {
 // follows ends the member's leadership.
 func (m *Member) follows() {
 	m.phase, m.asked, m.from = Following, 0, 0
-	m.reports, m.linked, m.told = nil, nil, nil
+	m.reports, m.linked, m.told, m.awaited = nil, nil, nil, nil
 }
 
 // Advance says that a Ready was handled.

@@ -44,7 +44,7 @@ func TestSimulation(t *testing.T) {
 
 // simulate makes one run.
 func simulate(seed uint64) *sim {
-	kinds := []struct{ members, witnesses, spares int }{{3, 0, 0}, {3, 0, 2}, {5, 0, 0}, {3, 0, 3}, {2, 1, 0}}
+	kinds := []struct{ members, witnesses, spares int }{{3, 0, 0}, {3, 0, 2}, {5, 0, 0}, {3, 0, 3}, {2, 1, 0}, {2, 1, 1}}
 	k := kinds[seed%uint64(len(kinds))]
 	s := newSim(seed, k.members, k.witnesses, k.spares)
 	for range 3000 + s.IntN(20000) {
@@ -99,6 +99,10 @@ func (s *sim) settle() {
 		}
 		for _, n := range s.nodes {
 			n.tick()
+			if n.commits != nil {
+				_ = n.member.Keep(n.away, n.commits.Progress()) // fails while something is under way
+				n.work()
+			}
 			n.impatient()
 			if n.silent++; n.silent > 3 && n.member.Phase() == Following {
 				n.suspect()

@@ -68,6 +68,7 @@ type simNode struct {
 	member  *Member // nil: it does not run
 	frozen  int     // steps for which it does nothing
 	witness bool
+	view    Config    // as the member last had it while it led
 	inbox   []Message // while frozen
 	starts  uint64
 

@@ -224,15 +224,26 @@ func (s *sim) forgetful(but *simNode) (count int) {
 
 // minority is how many members may fail at a time.
 func (s *sim) minority() int {
-	if len(s.witnesses) > 0 {
-		return 1
+	if len(s.witnesses) == 0 {
+		return (s.fewest - 1) / 2
 	}
-	return (s.fewest - 1) / 2
+	least := len(s.nodes)
+	for _, n := range s.nodes {
+		for _, of := range [][]uint32{n.view.Members.Voters, n.view.Members.Outgoing} {
+			if holders, _ := n.view.voters(of); len(holders) > 0 {
+				least = min(least, len(holders))
+			}
+		}
+	}
+	return least - 1
 }
 
 // count keeps how many voters the smallest set of voters had.
 func (n *simNode) count() {
 	c := n.member.Config()
+	if n.commits != nil {
+		n.view = c // one that has just started may have older members for a while
+	}
 	for _, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {
 		if len(of) > 0 {
 			n.fewest = min(n.fewest, len(of))
@@ -384,21 +395,30 @@ func (n *simNode) strike() {
 
 // change begins or ends a change of the members, on a leader.
 func (n *simNode) change() {
-	if n.member == nil || n.frozen > 0 || n.commits == nil || len(n.witnesses) > 0 {
+	if n.member == nil || n.frozen > 0 || n.commits == nil {
 		return
 	}
-	c := n.member.Config()
-	if len(c.Members.Outgoing) > 0 {
-		_ = n.member.EndChange(n.commits.Held())
-		n.work()
+	defer n.work()
+	c, p := n.member.Config(), n.commits.Progress()
+	if len(c.Members.Outgoing) > 0 || n.chance(50) {
+		_ = n.member.Keep(func(id uint32) bool { return n.away(id) || n.chance(20) }, p)
 		return
 	}
 	change := election.Change{}
 	switch other := n.node().id; {
+	case n.nodes[other-1].witness:
+		return
 	case len(c.Members.Learners) > 0 && n.chance(70):
 		change.Voters = c.Members.Learners
+		if len(n.witnesses) > 0 {
+			change.Voters = change.Voters[:1]
+			if n.chance(50) {
+				_ = n.member.Await(change.Voters)
+				return
+			}
+		}
 		for _, id := range c.Members.Voters {
-			if n.chance(60) && len(c.Members.Voters)+len(change.Voters)-len(change.Remove) > 3 {
+			if n.chance(60) && len(c.Members.Voters)+len(change.Voters)-len(change.Remove) > 3 && !n.nodes[id-1].witness {
 				change.Remove = append(change.Remove, id)
 			}
 		}
@@ -407,10 +427,16 @@ func (n *simNode) change() {
 	case len(c.Members.Voters) > 3:
 		change.Remove = []uint32{other}
 	}
-	if n.member.Change(change, n.commits.Held()) == nil {
+	if n.member.Change(change, p) == nil {
 		n.changes++
 		n.quiet = n.IntN(400)
 		n.say("member %d changes the members: %+v", n.id, change)
 	}
-	n.work()
+}
+
+// away reports whether a leader has no link to a follower.
+func (n *simNode) away(follower uint32) bool {
+	return !slices.ContainsFunc(n.links, func(l *simLink) bool {
+		return l.from == n && l.to.id == follower && !l.fetch && l.live(n) && l.live(l.to)
+	})
 }

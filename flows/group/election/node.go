@@ -28,6 +28,8 @@ type Node struct {
 	members *raftpb.ConfState // as applied
 	applied uint64            // raft's index of the last applied entry
 	ready   raft.Ready        // the one that is being handled
+	// proposed says that this leader has proposed a change of the members which raft has not handed out yet.
+	proposed bool
 }
 
 // New makes a node from the state that was last durable. The first state is [First] for a member that
@@ -116,6 +118,7 @@ func (n *Node) Ready() (r Ready, ok bool) {
 		n.members, n.applied = rd.Snapshot.GetMetadata().GetConfState(), rd.Snapshot.GetMetadata().GetIndex()
 	}
 	_ = n.storage.Append(rd.Entries) // never fails
+	n.proposed = false               // it is among the entries, or another leader was elected
 	if !raft.IsEmptyHardState(rd.HardState) {
 		_ = n.storage.SetHardState(rd.HardState) // never fails
 	}
@@ -231,8 +234,50 @@ type Change struct {
 	Remove   []uint32
 }
 
+// Apply returns the members as they are after a change.
+func (c *Change) Apply(to Members) Members {
+	gone := slices.Concat(c.Voters, c.Learners, c.Remove)
+	without := func(ids []uint32) []uint32 {
+		return slices.DeleteFunc(slices.Clone(ids), func(id uint32) bool { return slices.Contains(gone, id) })
+	}
+	m := Members{Voters: append(without(to.Voters), c.Voters...), Learners: append(without(to.Learners), c.Learners...)}
+	slices.Sort(m.Voters)
+	slices.Sort(m.Learners)
+	return m
+}
+
+// ErrChanging means that a change of the members is under way.
+var ErrChanging = errors.New("the group is still busy with its last change of members")
+
+// Changing reports whether there is a change of the members that is not applied yet. On a new leader it may
+// be one of an earlier leader.
+func (n *Node) Changing() bool {
+	if n.proposed {
+		return true
+	}
+	last, _ := n.storage.LastIndex() // never fails
+	if last <= n.applied {
+		return false
+	}
+	entries, _ := n.storage.Entries(n.applied+1, last+1, ^uint64(0)) // they are there
+	return slices.ContainsFunc(entries, func(e *raftpb.Entry) bool { return e.GetType() == raftpb.EntryConfChangeV2 })
+}
+
+// propose proposes a change of the members. Raft would ignore a second one, and one that comes before the
+// leader's first entry is applied.
+func (n *Node) propose(c *raftpb.ConfChangeV2) error {
+	if term, err := n.storage.Term(n.applied); n.Changing() || err != nil || term != n.Epoch() {
+		return ErrChanging
+	}
+	if err := n.raw.ProposeConfChange(c); err != nil {
+		return err
+	}
+	n.proposed = true
+	return nil
+}
+
 // Begin begins a change of the members. Both the old and the new voters count until End. Only the
-// leader may call it, when no other change is under way.
+// leader may call it.
 func (n *Node) Begin(c Change) error {
 	to := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransitionJointExplicit.Enum()}
 	for _, l := range []struct {
@@ -243,11 +288,11 @@ func (n *Node) Begin(c Change) error {
 			to.Changes = append(to.Changes, &raftpb.ConfChangeSingle{Type: l.kind.Enum(), NodeId: new(uint64(id))})
 		}
 	}
-	return n.raw.ProposeConfChange(to)
+	return n.propose(to)
 }
 
 // End ends a change of the members: only the new voters count.
-func (n *Node) End() error { return n.raw.ProposeConfChange(&raftpb.ConfChangeV2{}) }
+func (n *Node) End() error { return n.propose(&raftpb.ConfChangeV2{}) }
 
 // logger passes on what raft logs. Raft's information is for debugging.
 type logger struct{ to *slog.Logger }
