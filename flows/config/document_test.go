@@ -9,6 +9,9 @@ import (
 // meaning for the flow's kind.
 func flowDocument(f *Flow) map[string]any {
 	doc := map[string]any{"name": f.Name, "worker": f.Worker, "from": fromDocument(f), "to": toDocument(f)}
+	if f.Kind() == KindWitness {
+		delete(doc, "from")
+	}
 	if f.Stages != nil {
 		doc["stages"] = stageDocuments(f.Stages)
 	}
@@ -85,9 +88,26 @@ func interfacesDocument(from *From) (all []any) {
 	return all
 }
 
+func groupDocument(g *Replicas) map[string]any {
+	var members []any
+	for _, r := range g.Members {
+		m := map[string]any{"name": r.Name, "address": r.Address, "witness": r.Witness, "joins": r.Joins}
+		if r.Clients != "" {
+			m["clients"] = r.Clients
+		}
+		if r.Number > 0 {
+			m["number"] = r.Number
+		}
+		members = append(members, m)
+	}
+	return map[string]any{"name": g.Name, "self": g.Self, "heartbeat": g.Heartbeat.String(), "suspect": g.Suspect.String(), "lag": g.Lag.String(), "members": members}
+}
+
 func toDocument(f *Flow) map[string]any {
 	to := &f.To
 	switch f.Kind() {
+	case KindWitness:
+		return map[string]any{"file": to.File, "group": groupDocument(to.Replicas)}
 	case KindStorageRDMA:
 		return allowDocument(to.Allow, map[string]any{
 			"rdma": to.RDMA, "listen": to.Listen, "cache": to.Cache.String(), "transfer": to.Transfer.String(),

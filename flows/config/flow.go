@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -361,7 +362,8 @@ type Rotate struct {
 type Replicas struct {
 	Name string // of the group: the same in all members
 	Self string // name of this member
-	// Members are the first members, in the same order everywhere. Later the group itself knows them.
+	// Members are where members are found: all that the group has, and those that are to join it. The group
+	// itself knows which of them count.
 	Members []Replica
 	// Heartbeat is the longest time between two messages of the leader to a follower.
 	Heartbeat time.Duration
@@ -371,14 +373,34 @@ type Replicas struct {
 	Lag Size
 }
 
+// NumberOf returns the number of a member by its place in Members.
+func (g *Replicas) NumberOf(i int) uint32 {
+	if n := g.Members[i].Number; n > 0 {
+		return uint32(n)
+	}
+	return uint32(i + 1)
+}
+
+// Own returns this member's place in Members; -1: it is not there.
+func (g *Replicas) Own() int {
+	return slices.IndexFunc(g.Members, func(r Replica) bool { return r.Name == g.Self })
+}
+
+// Witnesses reports whether this member is a witness.
+func (g *Replicas) Witnesses() bool { i := g.Own(); return i >= 0 && g.Members[i].Witness }
+
 // Replica is a member of a group.
 type Replica struct {
 	Name string
 	// Address is where the members talk about elections; Clients is where clients append to the log, and
 	// members get records. A witness has no Clients.
 	Address, Clients string
+	// Number is the member's number, which is never used again; 0: its place in the list, from 1 on.
+	Number int
 	// Witness says that the member votes and has no records.
 	Witness bool
+	// Joins says that the member is not one of those that begin the group.
+	Joins bool
 	// Certificate is the name in the member's certificate; empty: its Name.
 	Certificate string
 }

@@ -24,6 +24,7 @@ const (
 	KindNetworkNull    Kind = "network-null"    // packets of an interface, counted and discarded
 	KindRDMANull       Kind = "rdma-null"       // messages of clients, acknowledged and discarded
 	KindNullNull       Kind = "null-null"       // generated packets, discarded
+	KindWitness        Kind = "witness"         // a member of a group that votes and has no records
 )
 
 // words describes the kind for messages.
@@ -53,6 +54,8 @@ func (k Kind) words() string {
 		return "from RDMA clients to nowhere"
 	case KindNullNull:
 		return "from generated packets to nowhere"
+	case KindWitness:
+		return "of a witness"
 	}
 	return "from storage to storage or nowhere"
 }
@@ -72,6 +75,7 @@ const (
 	remote // over RDMA
 	hosts  // over RDMA, by NVMe over Fabrics
 	null   // generate, or discard
+	votes  // of a witness
 )
 
 // ends are the source and the sink of a flow.
@@ -95,6 +99,9 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 	case named("from.generate", f.From.generated()):
 		e.from = null
 	}
+	if f.To.Replicas != nil && f.To.Replicas.Witnesses() {
+		e.from = votes
+	}
 	switch {
 	case named("to.file", f.To.File), named("to.device", f.To.Device):
 		e.to = storage
@@ -115,6 +122,7 @@ var kindOf = map[ends]Kind{
 	{network, storage}: KindNetworkStorage, {network, remote}: KindNetworkRDMA, {network, null}: KindNetworkNull,
 	{remote, storage}: KindRDMAStorage, {remote, remote}: KindRDMARDMA, {remote, null}: KindRDMANull,
 	{null, storage}: KindNullStorage, {null, remote}: KindNullRDMA, {null, null}: KindNullNull,
+	{votes, storage}:  KindWitness,
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
 

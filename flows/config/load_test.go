@@ -187,9 +187,10 @@ func TestFull(t *testing.T) {
 					File: "/var/lib/unifiedd/shared", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Acknowledge: AcknowledgeDurable, Durable: GroupCommit,
 					Replicas: &Replicas{Name: "shared", Self: "a", Heartbeat: 500 * time.Microsecond, Suspect: 50 * time.Millisecond, Lag: 16 * MiB, Members: []Replica{
-						{Name: "a", Address: "10.0.0.1:7491", Clients: "10.0.0.1:7475", Certificate: "a.example"},
-						{Name: "b", Address: "10.0.0.2:7491", Clients: "10.0.0.2:7475"},
-						{Name: "c", Address: "10.0.0.3:7491", Clients: "10.0.0.3:7475"},
+						{Name: "a", Number: 1, Address: "10.0.0.1:7491", Clients: "10.0.0.1:7475", Certificate: "a.example"},
+						{Name: "b", Number: 2, Address: "10.0.0.2:7491", Clients: "10.0.0.2:7475"},
+						{Name: "w", Number: 3, Address: "10.0.0.3:7491", Witness: true},
+						{Name: "d", Number: 4, Address: "10.0.0.4:7491", Clients: "10.0.0.4:7475", Joins: true},
 					}},
 				},
 			},

@@ -202,6 +202,9 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.From.Rate = rapid.IntRange(0, maxRate).Draw(t, "rate")
 	case KindRDMAStorage, KindRDMARDMA, KindRDMANull:
 		drawClients(t, name, &f.From)
+	case KindWitness:
+		f.To.File, f.To.Replicas = "/votes/"+name, drawGroup(t)
+		return f
 	default:
 		f.From.File = "/served/" + name
 	}
@@ -225,6 +228,24 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.Watermarks.Low = rapid.IntRange(1, f.Watermarks.High-1).Draw(t, "low")
 	}
 	return f
+}
+
+// drawGroup draws a group as its witness sees it.
+func drawGroup(t *rapid.T) *Replicas {
+	g := &Replicas{Name: "g", Self: "w", Heartbeat: time.Millisecond, Lag: Size(rapid.Uint64Range(0, uint64(maxLag)).Draw(t, "lag"))}
+	g.Suspect = time.Duration(rapid.Int64Range(int64(2*g.Heartbeat), int64(maxSuspect)).Draw(t, "suspect"))
+	numbered := rapid.Bool().Draw(t, "numbered")
+	for i, name := range []string{"a", "b", "w"} {
+		r := Replica{Name: name, Address: name + ":7491", Witness: name == "w", Joins: rapid.Bool().Draw(t, "joins")}
+		if !r.Witness {
+			r.Clients = name + ":7471"
+		}
+		if numbered {
+			r.Number = 10*(i+1) + rapid.IntRange(0, 9).Draw(t, "number")
+		}
+		g.Members = append(g.Members, r)
+	}
+	return g
 }
 
 func drawReplay(t *rapid.T, name string, f *Flow) {

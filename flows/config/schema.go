@@ -179,7 +179,9 @@ func (d *decoder) replicas(path string, n *yaml.Node, g *Replicas) {
 					"name":        set(d, &one.Name, parseText),
 					"address":     set(d, &one.Address, parseText),
 					"clients":     set(d, &one.Clients, parseText),
+					"number":      set(d, &one.Number, parseInt),
 					"witness":     set(d, &one.Witness, parseBool),
+					"joins":       set(d, &one.Joins, parseBool),
 					"certificate": set(d, &one.Certificate, parseText),
 				})
 				g.Members = append(g.Members, one)

@@ -74,7 +74,7 @@ var (
 	filtered      = slices.Concat(fromNetwork, replays)
 	served        = slices.Concat(toClients, toHosts)
 	acknowledged  = []Kind{KindRDMAStorage, KindRDMARDMA}
-	toLogs        = []Kind{KindRDMAStorage}
+	toLogs        = []Kind{KindRDMAStorage, KindWitness}
 	holding       = slices.Concat(fromNetwork, fromClients, fromNull)
 )
 

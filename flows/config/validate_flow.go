@@ -80,6 +80,10 @@ func (v *validator) from(path string, f *Flow, e ends) {
 		{"generate", "generated packets", f.From.generated()},
 	})
 	switch e.from {
+	case votes:
+		if _, given := v.places[from]; given {
+			v.refuse(from, wrong("remove it", "a witness has no clients and no records"))
+		}
 	case network:
 		v.network(from, &f.From, e.kind())
 	case remote:
@@ -246,7 +250,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
 		{"interface", "an interface", f.To.Interface}, {"discard", "nowhere to go", f.To.discards()},
 	})
-	if g := join(to, "group"); f.To.Replicas != nil && e.kind() != KindRDMAStorage {
+	if g := join(to, "group"); f.To.Replicas != nil && e.kind() != KindRDMAStorage && e.kind() != KindWitness {
 		v.refuse(g, wrong("remove it", "only a log that RDMA clients append to has a group with members"))
 	}
 	switch kind := e.kind(); {
@@ -265,6 +269,10 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	case e.to == null:
 	case kind == "":
 		v.refuse(to, wrong("say rdma: and listen:, where clients connect", "a flow from storage to storage is not possible"))
+	case kind == KindWitness:
+		v.target(to, &f.To)
+		v.check(f.To.Device == "", join(to, "device"), "a witness has a file with its vote, and no log: say file")
+		v.replicas(join(to, "group"), f)
 	case e.to == storage:
 		v.store(to, &f.To, kind)
 		if kind == KindRDMAStorage {

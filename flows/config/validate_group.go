@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -18,7 +17,8 @@ const (
 	minSuspect       = time.Millisecond
 	maxSuspect       = time.Minute
 	minMembers       = 3
-	maxMembers       = 7
+	maxMembers       = 9 // 7 that vote, and some that are replaced
+	maxNumber        = 1 << 30
 	maxLag           = 64 * GiB
 )
 
@@ -43,9 +43,12 @@ func (v *validator) replicas(path string, f *Flow) {
 	if !v.need(self, g.Self, "the name of this member") {
 		return
 	}
-	i := slices.IndexFunc(g.Members, func(r Replica) bool { return r.Name == g.Self })
+	i := g.Own()
 	if i < 0 {
 		v.refuse(self, wrong("name one of them, or add it", "%s is not among the members", quote(g.Self)))
+		return
+	}
+	if g.Members[i].Witness {
 		return
 	}
 	own, at := &g.Members[i], index(join(path, "members"), i)
@@ -67,6 +70,7 @@ func listensAt(listen, address string) bool {
 // members checks the members of a group.
 func (v *validator) members(path string, g *Replicas) {
 	names, places, certificates := newTaken[string](v, "member"), newTaken[string](v, "address"), newTaken[string](v, "certificate")
+	numbers := newTaken[uint32](v, "number")
 	for i := range g.Members {
 		r, at := &g.Members[i], index(path, i)
 		v.name(join(at, "name"), r.Name)
@@ -76,20 +80,41 @@ func (v *validator) members(path string, g *Replicas) {
 			places.take(join(at, "address"), r.Address)
 		}
 		clients := join(at, "clients")
-		if r.Witness {
-			v.refuse(join(at, "witness"), wrong("have 3 members with logs", "witnesses are not possible yet"))
-		} else if v.need(clients, r.Clients, "the address where clients append to the member's log, host:port,") {
+		switch {
+		case r.Witness && v.given(clients, r.Clients):
+			v.refuse(clients, wrong("remove it", "a witness has no clients"))
+		case !r.Witness && v.need(clients, r.Clients, "the address where clients append to the member's log, host:port,"):
 			v.checkErr(clients, checkPeer(r.Clients))
 			places.take(clients, r.Clients)
 		}
 		certificates.take(v.first(join(at, "certificate"), join(at, "name")), cmp.Or(r.Certificate, r.Name))
 		v.check(len(r.Certificate) <= maxAllowed, join(at, "certificate"), "the name has %d bytes; at most %d are possible", len(r.Certificate), maxAllowed)
+		v.check(within(r.Number, 0, maxNumber), join(at, "number"), "%d is not from 1 to %d", r.Number, maxNumber)
+		numbers.take(v.first(join(at, "number"), at), g.NumberOf(i))
+	}
+	v.count(path, g)
+}
+
+// count checks how many members a group has, and how many of them are witnesses.
+func (v *validator) count(path string, g *Replicas) {
+	witnesses, numbered := 0, 0
+	for _, r := range g.Members {
+		if r.Witness {
+			witnesses++
+		}
+		if r.Number > 0 {
+			numbered++
+		}
 	}
 	n := len(g.Members)
 	switch {
+	case witnesses > 0 && n-witnesses < 2:
+		v.refuse(path, wrong("add members", "a witness is for two members with logs"))
 	case n < minMembers:
-		v.refuse(path, wrong("add members", "%d members cannot agree when one of them fails: a group has 3 to %d", n, maxMembers))
+		v.refuse(path, wrong("add members, or a witness", "%d members cannot agree when one of them fails: a group has 3 to 7, or 2 and a witness", n))
 	case n > maxMembers:
 		v.refuse(path, wrong("remove some", "%d members are too many; at most %d are possible", n, maxMembers))
+	case numbered > 0 && numbered < n:
+		v.refuse(path, wrong("give each its number: without one it is the place in the list, from 1 on", "some members have a number, and some do not"))
 	}
 }

@@ -190,6 +190,12 @@ func (m *Member) EndChange(p Progress) error {
 	return m.node.End()
 }
 
+// Keeps reports whether Keep may have something to do.
+func (m *Member) Keeps() bool {
+	config := m.Config()
+	return m.phase == Leading && (m.joint || config.witnessed())
+}
+
 // near is how many records a learner may lack when records begin to wait for it.
 const near = 256
 

@@ -35,13 +35,14 @@ type Log interface {
 
 // DriverConfig configures a Driver.
 type DriverConfig struct {
-	Group   string
-	Self    uint32
-	Peers   []Peer           // all members, this one included
-	Listen  string           // address for the other members
-	Secure  transport.Config // its TLS and NameOf
-	Connect connect.Config   // for links
-	Suspect time.Duration    // silence of the leader after which there is an election
+	Group     string
+	Self      uint32
+	Peers     []Peer           // all members, this one included
+	Listen    string           // address for the other members
+	Secure    transport.Config // its TLS and NameOf
+	Connect   connect.Config   // for links
+	Heartbeat time.Duration    // of the leader
+	Suspect   time.Duration    // silence of the leader after which there is an election
 
 	Links      *Links // nil: this member is a witness
 	Replicator *Replicator
@@ -69,13 +70,14 @@ type Driver struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 
-	leaderSeen time.Time // when the leader was last heard over the transport
-	linked     time.Time // when this member last had a link to the leader, or entered the epoch
-	asked      time.Time // when an election was last asked for
-	abstain    time.Time // until when this member does not ask for one
-	heardFew   time.Time // since when this leader hears too few followers
-	lost       uint32    // a member whose process may have died
-	lostAt     time.Time // when
+	leaderSeen time.Time            // when the leader was last heard over the transport
+	linked     time.Time            // when this member last had a link to the leader, or entered the epoch
+	asked      time.Time            // when an election was last asked for
+	abstain    time.Time            // until when this member does not ask for one
+	heardFew   time.Time            // since when this leader hears too few followers
+	lost       map[uint32]time.Time // when the connection of a member ended: its process may have died
+	heardAt    map[uint32]time.Time // when a member was last heard over the transport
+	leadsSince time.Time            // when this member began to lead
 	elections  uint64
 	shown      atomic.Pointer[State]
 	told       [2]uint64         // leader and epoch that Led was called with
@@ -95,7 +97,7 @@ func (e *CutError) Error() string {
 
 // OpenDriver listens for the other members. Run does the rest.
 func OpenDriver(c DriverConfig) (*Driver, error) {
-	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}}
+	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}}
 	var witnesses []uint32
 	for _, p := range c.Peers {
 		if p.Witness {
@@ -179,7 +181,7 @@ func (d *Driver) received(m group.Message) {
 }
 
 func (d *Driver) processLost(member uint32) {
-	d.call(func() { d.lost, d.lostAt = member, time.Now() })
+	d.call(func() { d.lost[member] = time.Now() })
 }
 
 // call runs a function in Run. It does nothing if Run has ended.
@@ -232,6 +234,8 @@ func (d *Driver) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case m := <-d.messages:
+			d.heardAt[m.From] = time.Now()
+			delete(d.lost, m.From)
 			if d.fromLeader(&m) {
 				d.leaderSeen = time.Now()
 			}
@@ -248,6 +252,9 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 		last = now
 		d.detect(now)
+		if err := d.keep(now); err != nil {
+			return err
+		}
 		if now.Sub(repeated) >= d.config.Suspect/4 {
 			repeated = now
 			d.repeat(now)
@@ -277,18 +284,15 @@ func (d *Driver) fromLeader(m *group.Message) bool {
 
 // detect asks for an election when the leader is silent.
 func (d *Driver) detect(now time.Time) {
-	if d.config.Links == nil || d.member.Phase() != group.Following {
+	if d.member.Phase() != group.Following {
 		return
 	}
-	seen := time.Unix(0, d.config.Links.Heard())
-	if seen.After(d.linked) {
-		d.linked = seen
-	}
-	if d.leaderSeen.After(seen) && !d.config.Links.Linked() && now.Sub(d.linked) < unlinked*d.config.Suspect { // it is about to send records
-		seen = d.leaderSeen
+	seen := d.leaderSeen
+	if d.config.Links != nil {
+		seen = d.heardRecords(now)
 	}
 	silent, again := now.Sub(seen), d.config.Suspect/4
-	dead := d.lost != 0 && d.lost == d.member.Leader() && seen.Before(d.lostAt) && now.Sub(d.lostAt) > missed*d.config.Links.config.Heartbeat
+	dead := d.dead(d.member.Leader(), seen, now)
 	if dead {
 		again = min(again, askAgain)
 	}
@@ -304,8 +308,67 @@ func (d *Driver) detect(now time.Time) {
 		d.log.Info("the group's leader is silent", "leader", d.member.Leader(), "epoch", d.member.Epoch(), "connection lost", dead)
 	}
 	d.asked = now
-	d.elections++
+	if d.config.Links != nil {
+		d.elections++
+	}
 	_ = d.member.Suspect() // fails on a leader only
+}
+
+// heardRecords returns when this member last heard the leader over its link. The transport counts for a
+// while when there is no link: the leader is about to send records.
+func (d *Driver) heardRecords(now time.Time) time.Time {
+	seen := time.Unix(0, d.config.Links.Heard())
+	if seen.After(d.linked) {
+		d.linked = seen
+	}
+	if d.leaderSeen.After(seen) && !d.config.Links.Linked() && now.Sub(d.linked) < unlinked*d.config.Suspect {
+		return d.leaderSeen
+	}
+	return seen
+}
+
+// dead reports whether the process of a member seems to have died: its connection has ended, and it was not
+// heard since.
+func (d *Driver) dead(member uint32, heard, now time.Time) bool {
+	at, lost := d.lost[member]
+	return lost && heard.Before(at) && now.Sub(at) > missed*d.config.Heartbeat
+}
+
+// keep makes a leader go on with a change of the members, and beside a witness without a member that is
+// away.
+func (d *Driver) keep(now time.Time) error {
+	if d.member.Phase() != group.Leading {
+		d.leadsSince = time.Time{}
+		return nil
+	}
+	if d.leadsSince.IsZero() {
+		d.leadsSince = now
+	}
+	if !d.member.Keeps() {
+		return nil
+	}
+	heard, p, err := d.followers()
+	if err != nil {
+		return err
+	}
+	since := now.Add(-d.config.Suspect)
+	away := func(id uint32) bool {
+		return heard[id].Before(since) && d.leadsSince.Before(since) || d.dead(id, heard[id], now)
+	}
+	if err := d.member.Keep(away, p); err != nil && !errors.Is(err, election.ErrChanging) {
+		d.log.Warn("the members of the group cannot change now", "err", err)
+	}
+	return nil
+}
+
+// followers returns when the leader last heard each follower over its link, and how far they are. It fails if
+// the flow has ended.
+func (d *Driver) followers() (heard map[uint32]time.Time, p group.Progress, err error) {
+	err = d.config.Do(func() error {
+		heard, p = d.config.Links.HeardFrom(), d.config.Replicator.Progress()
+		return nil
+	})
+	return heard, p, err
 }
 
 // repeat makes a leader repeat what may be lost. A leader that hears too few followers lets the others
@@ -317,10 +380,18 @@ func (d *Driver) repeat(now time.Time) {
 		return
 	}
 	config, since := d.member.Config(), now.Add(-d.config.Suspect)
-	enough := false
-	_ = d.config.Do(func() error { // fails if the flow has ended: Run ends, too
-		enough = config.Commits(func(id uint32) bool { return id == d.config.Self || d.config.Links.Hears(id, since) })
-		return nil
+	heard, _, err := d.followers()
+	if err != nil {
+		return // Run ends
+	}
+	enough := config.Commits(func(id uint32) bool {
+		switch {
+		case id == d.config.Self:
+			return true
+		case config.Witness(id):
+			return d.heardAt[id].After(since)
+		}
+		return heard[id].After(since)
 	})
 	d.member.Followed(enough)
 	switch {

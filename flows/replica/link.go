@@ -106,14 +106,15 @@ var errFenced = errors.New("all links were ended while this one was made")
 
 var errReplaced = errors.New("the member has another link")
 
-// Hears reports whether a follower has said something since a time.
-func (l *Links) Hears(member uint32, since time.Time) bool {
+// HeardFrom returns when each follower that gets records last said something.
+func (l *Links) HeardFrom() map[uint32]time.Time {
+	all := map[uint32]time.Time{}
 	for _, k := range l.slots {
-		if k != nil && k.feeds && k.member == member && !k.over && k.heardAt.After(since) {
-			return true
+		if k != nil && k.feeds && !k.over && k.heardAt.After(all[k.member]) {
+			all[k.member] = k.heardAt
 		}
 	}
-	return false
+	return all
 }
 
 // EndOf ends the links over which records go to a member.

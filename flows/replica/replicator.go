@@ -93,12 +93,12 @@ func (r *Replicator) Leads() bool { return r.commits != nil }
 // Open reports whether this member leads and may take records from clients.
 func (r *Replicator) Open() bool { return r.commits != nil && r.commits.Open() }
 
-// Held returns group.Commits.Held of the leader.
-func (r *Replicator) Held() uint64 {
-	if r.commits == nil {
-		return 0
+// Progress returns how far the members are, on the leader. It allocates.
+func (r *Replicator) Progress() (p group.Progress) {
+	if r.commits != nil {
+		p = r.commits.Progress()
 	}
-	return r.commits.Held()
+	return p
 }
 
 // StepDown says that this member does not lead any more.
