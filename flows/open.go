@@ -42,6 +42,12 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 		return openNetworkNull(e)
 	case config.KindRDMAStorage:
 		return openLog(e)
+	case config.KindWitness:
+		source, sink, err := member.OpenWitness(e)
+		if err != nil {
+			return nil, err
+		}
+		return join(e, source, sink, numa.Unknown, numa.Unknown), nil
 	case config.KindRDMARDMA:
 		return openRelay(e)
 	case config.KindRDMANull:

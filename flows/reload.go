@@ -16,8 +16,8 @@ var errClosing = errors.New("the daemon is ending")
 // Reload changes to another configuration. load reads it, and checks it with the running one as
 // config.Options.Running.
 //
-// Flows that do not change continue. If only the filter, namespaces or hosts of a flow change, it continues
-// with the new ones. Flows that are removed or changed otherwise stop first; then the new ones start. If a
+// Flows that do not change continue. If only the filter, namespaces, hosts or members of a flow change, it
+// continues with the new ones. Flows that are removed or changed otherwise stop first; then the new ones start. If a
 // flow cannot start, Reload rolls everything back, and flows that ran run again with counters from zero. A
 // changed flow that was stopped by hand stays stopped.
 //
@@ -101,5 +101,5 @@ func (d *Daemon) tell(s *status.Reload) {
 
 // words are a plan as attributes for the log.
 func words(p *config.Plan) []any {
-	return []any{"kept", p.Kept, "changed", p.Changed, "filters", p.Filters, "subsystems", p.Subsystems, "added", p.Added, "removed", p.Removed, "credentials", p.Credentials, "settings", p.Settings}
+	return []any{"kept", p.Kept, "changed", p.Changed, "filters", p.Filters, "subsystems", p.Subsystems, "groups", p.Groups, "added", p.Added, "removed", p.Removed, "credentials", p.Credentials, "settings", p.Settings}
 }

@@ -18,6 +18,7 @@ type transaction struct {
 	had, flows []*Flow // before and after, in the order of their configurations
 	filters    []*Flow // continue with another filter
 	subsystems []*Flow // continue with other namespaces or hosts
+	groups     []*Flow // continue with other members
 	stopping   []*Flow // stop
 	ran        []*Flow // those of stopping that ran
 	starting   []*Flow // start
@@ -35,6 +36,8 @@ func (d *Daemon) newTransaction(old, next *config.Config, had []*Flow, plan *con
 			w.filters = append(w.filters, f)
 		case slices.Contains(plan.Subsystems, f.Name()) && f.Status().State.Up():
 			w.subsystems = append(w.subsystems, f)
+		case slices.Contains(plan.Groups, f.Name()) && f.Status().State.Up():
+			w.groups = append(w.groups, f)
 		case !slices.Contains(plan.Kept, f.Name()):
 			w.stopping = append(w.stopping, f)
 		}
@@ -119,7 +122,7 @@ func (w *transaction) back(why error) (status.Outcome, error) {
 	return w.unfilter(outcome, errors.Join(errs...))
 }
 
-// filter gives flows the filters, namespaces and hosts of a configuration, up to the first that
+// filter gives flows the filters, namespaces, hosts and members of a configuration, up to the first that
 // refuses, and their order among flows that share an interface.
 func (w *transaction) filter(c *config.Config) error {
 	for _, f := range w.filters {
@@ -129,6 +132,11 @@ func (w *transaction) filter(c *config.Config) error {
 	}
 	for _, f := range w.subsystems {
 		if err := f.updateNamespaces(c.Flow(f.Name()).To); err != nil {
+			return err
+		}
+	}
+	for _, f := range w.groups {
+		if err := f.updateMembers(c.Flow(f.Name()).To); err != nil {
 			return err
 		}
 	}
@@ -142,7 +150,7 @@ func (w *transaction) filter(c *config.Config) error {
 	return nil
 }
 
-// unfilter gives flows the filters, namespaces and hosts that they had.
+// unfilter gives flows the filters, namespaces, hosts and members that they had.
 func (w *transaction) unfilter(outcome status.Outcome, why error) (status.Outcome, error) {
 	if err := w.filter(w.old); err != nil {
 		return status.Broken, errors.Join(why, err)

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/member"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 )
@@ -58,6 +59,43 @@ func (f *Flow) setRank(rank int) error {
 
 func sameFilter(a, b config.From) bool {
 	return a.Filter == b.Filter && a.Object == b.Object && reflect.DeepEqual(a.Rules, b.Rules)
+}
+
+// seated is a source that is a member of a group.
+type seated interface{ Seat() *member.Seat }
+
+// Seat returns the part of a running flow in its group.
+func (f *Flow) Seat() (*member.Seat, error) {
+	if f.settings().To.Replicas == nil {
+		return nil, fmt.Errorf("flow %s is not a member of a group", f.config.Name)
+	}
+	if p, ok := f.runningKind().(*pipeline.Pipeline); ok {
+		if s, ok := p.Source().(seated); ok {
+			return s.Seat(), nil
+		}
+	}
+	return nil, fmt.Errorf("flow %s does not run", f.config.Name)
+}
+
+// updateMembers replaces the members that the configuration of a running flow has.
+func (f *Flow) updateMembers(to config.To) error {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	if reflect.DeepEqual(to, f.config.To) {
+		return nil
+	}
+	seat, err := f.Seat()
+	if err == nil {
+		err = seat.Update(to.Replicas)
+	}
+	if err != nil {
+		return fmt.Errorf("change the members of flow %s: %w", f.config.Name, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log.Info("members changed", "members", len(to.Replicas.Members), "before", len(f.config.To.Replicas.Members))
+	f.config.To = to
+	return nil
 }
 
 // updater is a flow whose namespaces and hosts can be replaced while it runs.

@@ -74,7 +74,7 @@ func printPlan(w io.Writer, p *config.Plan) error {
 	for _, row := range []struct {
 		what  string
 		names []string
-	}{{"kept", p.Kept}, {"changed", changed}, {"filters", p.Filters}, {"subsystems", p.Subsystems}, {"added", p.Added}, {"removed", p.Removed}, {"credentials", p.Credentials}, {"settings", p.Settings}} {
+	}{{"kept", p.Kept}, {"changed", changed}, {"filters", p.Filters}, {"subsystems", p.Subsystems}, {"groups", p.Groups}, {"added", p.Added}, {"removed", p.Removed}, {"credentials", p.Credentials}, {"settings", p.Settings}} {
 		if row.names != nil {
 			fmt.Fprintf(t, "%s\t%s\n", row.what, strings.Join(row.names, ", "))
 		}

@@ -17,6 +17,7 @@ type Plan struct {
 	// Subsystems are flows to NVMe hosts that continue with other namespaces, subsystems or permitted
 	// hosts.
 	Subsystems []string `json:"subsystems"`
+	Groups     []string `json:"groups,omitempty"` // flows that continue with other members of their group
 	Added      []string `json:"added"`
 	Removed    []string `json:"removed"`
 	// Credentials are flows whose key file has other keys than those in use. The entry tls stands for
@@ -35,7 +36,7 @@ type Change struct {
 
 // Empty reports whether nothing changes.
 func (p *Plan) Empty() bool {
-	return len(p.Changed)+len(p.Filters)+len(p.Subsystems)+len(p.Added)+len(p.Removed)+len(p.Credentials)+len(p.Settings) == 0
+	return len(p.Changed)+len(p.Filters)+len(p.Subsystems)+len(p.Groups)+len(p.Added)+len(p.Removed)+len(p.Credentials)+len(p.Settings) == 0
 }
 
 // Compare plans the change from a running configuration to the next one. Both are complete. The
@@ -70,6 +71,8 @@ func (p *Plan) change(old, next *Flow) {
 		p.Filters = append(p.Filters, next.Name)
 	case len(without(keys, "to.namespaces", "to.hosts", "to.allow_any_host", "to.subsystems")) == 0 && comeAndGo(old.To.Served(), next.To.Served()):
 		p.Subsystems = append(p.Subsystems, next.Name)
+	case slices.Equal(keys, []string{"to.group"}) && sameButOthers(old.To.Replicas, next.To.Replicas):
+		p.Groups = append(p.Groups, next.Name)
 	default:
 		p.Changed = append(p.Changed, Change{next.Name, keys})
 	}
@@ -112,6 +115,22 @@ func before(c, other *Config, f *Flow) (names []string) {
 // without returns the keys except some.
 func without(keys []string, but ...string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(but, key) })
+}
+
+// sameButOthers reports whether two groups differ only in which other members there are.
+func sameButOthers(old, next *Replicas) bool {
+	if old == nil || next == nil {
+		return false
+	}
+	a, b := *old, *next
+	i, j := a.Own(), b.Own()
+	if i < 0 || j < 0 || a.NumberOf(i) != b.NumberOf(j) {
+		return false
+	}
+	own, same := a.Members[i], b.Members[j]
+	own.Number, own.Joins, same.Number, same.Joins = 0, false, 0, false
+	a.Members, b.Members = nil, nil
+	return own == same && reflect.DeepEqual(a, b)
 }
 
 // comeAndGo reports whether the lists differ only by added and removed namespaces. A file or device

@@ -72,8 +72,8 @@ func (c *Config) Commits(has func(uint32) bool) bool {
 	return true
 }
 
-// witnessed reports whether there is a witness among the voters.
-func (c *Config) witnessed() bool {
+// Witnessed reports whether there is a witness among the voters.
+func (c *Config) Witnessed() bool {
 	_, witness := c.voters(c.Members.Voters)
 	return witness
 }
@@ -145,8 +145,8 @@ type Progress struct {
 	Awaited   []uint32          // members that records wait for, in a group with a witness
 }
 
-// complete reports whether a member has every committed record, and records wait for it.
-func (p *Progress) complete(member uint32) bool {
+// Complete reports whether a member has every committed record, and records wait for it.
+func (p *Progress) Complete(member uint32) bool {
 	return p.Open && slices.Contains(p.Awaited, member) && p.Safe[member] >= p.Committed
 }
 

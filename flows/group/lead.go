@@ -153,7 +153,7 @@ func (m *Member) Change(c election.Change, p Progress) error {
 	switch {
 	case m.phase != Leading:
 		return errNotLeader
-	case m.joint || !config.witnessed() && p.Held < m.changed:
+	case m.joint || !config.Witnessed() && p.Held < m.changed:
 		return election.ErrChanging
 	}
 	to := c.Apply(config.Members)
@@ -162,11 +162,11 @@ func (m *Member) Change(c election.Change, p Progress) error {
 	if len(holders) == 0 {
 		return errors.New("no voter with records would be left")
 	}
-	if after.witnessed() != config.witnessed() {
+	if after.Witnessed() != config.Witnessed() {
 		return errors.New("a group keeps its witness: replace it by another one")
 	}
 	for _, id := range holders {
-		if config.witnessed() && !slices.Contains(config.Members.Voters, id) && !p.complete(id) {
+		if config.Witnessed() && !slices.Contains(config.Members.Voters, id) && !p.Complete(id) {
 			return fmt.Errorf("member %d does not have all records yet", id)
 		}
 	}
@@ -184,7 +184,7 @@ func (m *Member) EndChange(p Progress) error {
 		return errNotLeader
 	case !m.joint:
 		return nil
-	case !config.witnessed() && p.Held < m.changed:
+	case !config.Witnessed() && p.Held < m.changed:
 		return election.ErrChanging
 	}
 	return m.node.End()
@@ -193,11 +193,11 @@ func (m *Member) EndChange(p Progress) error {
 // Keeps reports whether Keep may have something to do.
 func (m *Member) Keeps() bool {
 	config := m.Config()
-	return m.phase == Leading && (m.joint || config.witnessed())
+	return m.phase == Leading && (m.joint || config.Witnessed())
 }
 
-// near is how many records a learner may lack when records begin to wait for it.
-const near = 256
+// Near is how many records a learner may lack when records begin to wait for it.
+const Near = 256
 
 // Keep ends a change of the members when it can. In a group with a witness it also makes a voter that is
 // away a learner, so that records do not wait for it, and makes it a voter again when it has all of
@@ -224,9 +224,9 @@ func (m *Member) Keep(away func(member uint32) bool, p Progress) error {
 		case away(id) && waits:
 			m.await(nil)
 		case away(id):
-		case waits && p.complete(id):
+		case waits && p.Complete(id):
 			return m.Change(election.Change{Voters: []uint32{id}}, p)
-		case len(m.awaited) == 0 && p.Safe[id]+near >= p.Committed:
+		case len(m.awaited) == 0 && p.Safe[id]+Near >= p.Committed:
 			m.await([]uint32{id})
 		}
 	}
@@ -242,7 +242,7 @@ func (m *Member) Await(members []uint32) error {
 		return errNotLeader
 	case m.node.Changing():
 		return election.ErrChanging // it may need who is awaited
-	case config.witnessed():
+	case config.Witnessed():
 		m.await(members)
 	}
 	return nil

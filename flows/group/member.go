@@ -119,6 +119,9 @@ func (m *Member) Phase() Phase { return m.phase }
 // Leader returns the leader of the current epoch; 0: not known.
 func (m *Member) Leader() uint32 { return m.node.Leader() }
 
+// SetWitnesses changes which members are witnesses: those of the group must stay.
+func (m *Member) SetWitnesses(numbers []uint32) { m.config.Witnesses = numbers }
+
 // Config returns the members that count.
 func (m *Member) Config() Config { return Config{m.node.Members(), m.config.Witnesses, m.awaited} }
 

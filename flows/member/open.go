@@ -2,18 +2,15 @@ package member
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/flows/group/election"
-	"github.com/unifiedd/unifiedd/flows/group/transport"
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -40,7 +37,8 @@ type Member struct {
 	source *Source
 	logger *slog.Logger
 	group  *config.Replicas
-	self   uint32
+	own    int    // place among the members of the configuration
+	self   uint32 // number
 	level  protocol.Durability
 	path   string
 	log    group.Log
@@ -54,16 +52,22 @@ type Member struct {
 
 // Prepare reads how a log ends, for a member of a group. It returns the end at which the run begins.
 func Prepare(e *pipeline.Env, level protocol.Durability) (*Member, error) {
-	g := e.Flow.To.Replicas
-	m := &Member{logger: e.Log, group: g, level: level, path: cmp.Or(e.Flow.To.Device, e.Flow.To.File)}
-	m.self = uint32(slices.IndexFunc(g.Members, func(r config.Replica) bool { return r.Name == g.Self }) + 1)
-	if m.self == 0 {
-		return nil, fmt.Errorf("member %q is not among the members of group %s", g.Self, g.Name)
-	}
-	if err := m.openState(e); err != nil {
+	m, err := prepare(e, level)
+	if err != nil {
 		return nil, err
 	}
 	return m, m.readEnd(e)
+}
+
+// prepare opens the state of a member.
+func prepare(e *pipeline.Env, level protocol.Durability) (*Member, error) {
+	g := e.Flow.To.Replicas
+	m := &Member{logger: e.Log, group: g, level: level, path: cmp.Or(e.Flow.To.Device, e.Flow.To.File)}
+	if m.own = g.Own(); m.own < 0 {
+		return nil, fmt.Errorf("member %q is not among the members of group %s", g.Self, g.Name)
+	}
+	m.self = g.NumberOf(m.own)
+	return m, m.openState(e)
 }
 
 // openState opens the member's vote, and checks that the group is still the one that the member knows.
@@ -76,28 +80,60 @@ func (m *Member) openState(e *pipeline.Env) error {
 	m.dir = dir
 	m.file, m.state, err = replica.OpenState(dir, m.stateName(), m.self)
 	if errors.Is(err, replica.ErrNoState) {
-		m.state = election.First(m.voters())
-		return nil
+		m.state, err = m.first()
+		return err
 	}
 	if err != nil {
 		return err
 	}
 	e.Undo.Add(m.file.Close)
-	if began := m.state.Voters(); !slices.Equal(began, m.voters()) {
-		return fmt.Errorf("group %s began with the members %v, and the configuration has %v, by their places in the list: members cannot be added or removed yet", m.group.Name, began, m.voters())
+	for _, id := range m.state.Voters() {
+		if placeOf(m.group, id) < 0 {
+			m.logger.Warn("a member of the group is not in the configuration: this member does not talk to it", "member", id)
+		}
 	}
 	return nil
 }
 
-func (m *Member) stateName() string { return filepath.Base(m.path) + replica.StateSuffix }
-
-// voters returns the numbers of all members.
-func (m *Member) voters() (all []uint32) {
-	for i := range m.group.Members {
-		all = append(all, uint32(i+1))
+// first returns the first state of a member: it begins the group with others, or joins it.
+func (m *Member) first() (election.State, error) {
+	if m.group.Members[m.own].Joins {
+		return election.Joining(), nil
 	}
-	return all
+	var voters []uint32
+	for i, r := range m.group.Members {
+		if !r.Joins {
+			voters = append(voters, m.group.NumberOf(i))
+		}
+	}
+	if len(voters) < leastVoters {
+		return election.State{}, fmt.Errorf("group %s cannot begin with %d members: %d at least must not have joins", m.group.Name, len(voters), leastVoters)
+	}
+	return election.First(voters), nil
 }
+
+// leastVoters is how many members begin a group, a witness included.
+const leastVoters = 3
+
+// placeOf returns the place of a member in the configuration; -1: it is not there.
+func placeOf(g *config.Replicas, number uint32) int {
+	for i := range g.Members {
+		if g.NumberOf(i) == number {
+			return i
+		}
+	}
+	return -1
+}
+
+// nameOf returns the name of a member, or its number.
+func nameOf(g *config.Replicas, number uint32) string {
+	if i := placeOf(g, number); i >= 0 {
+		return g.Members[i].Name
+	}
+	return fmt.Sprint(number)
+}
+
+func (m *Member) stateName() string { return filepath.Base(m.path) + replica.StateSuffix }
 
 // readEnd finds the end of the log. A log of a group has no gaps: it ends before the first one, and the
 // member is recovering.
@@ -165,7 +201,7 @@ func (m *Member) refuse() error {
 
 // Connect joins source and sink of the flow, and opens the member's links.
 func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, error) {
-	s := &Source{clients: clients, region: e.Region, self: m.self, heartbeat: m.group.Heartbeat, base: m.log.End.Position, landing: landing, err: e.Err, do: e.Do, group: m.group, acknowledge: string(e.Flow.To.Acknowledge)}
+	s := &Source{clients: clients, region: e.Region, self: m.self, heartbeat: m.group.Heartbeat, base: m.log.End.Position, landing: landing, err: e.Err, do: e.Do, acknowledge: string(e.Flow.To.Acknowledge)}
 	s.batch.Frames = make([]umem.Frame, pipeline.Burst)
 	s.end.Set(s.base)
 	s.committed.Set(m.log.Committed)
@@ -194,49 +230,8 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 	s.links.Returned().Push(frames...)
 	s.replicator = replica.NewReplicator(s.links, m.self, m.level, m.log)
 	m.source = s
-	return s, m.openDriver(e)
-}
-
-// openDriver listens for the other members.
-func (m *Member) openDriver(e *pipeline.Env) error {
-	s := m.source
-	var peers []replica.Peer
-	for i, r := range m.group.Members {
-		peers = append(peers, replica.Peer{Peer: transport.Peer{Number: uint32(i + 1), Address: r.Address, Name: cmp.Or(r.Certificate, r.Name)}, Records: r.Clients, Witness: r.Witness})
-	}
-	var err error
-	if m.file == nil {
-		if m.file, err = replica.MakeState(m.dir, m.stateName(), m.self, m.state); err != nil {
-			return err
-		}
-		e.Undo.Add(m.file.Close)
-	}
-	c := replica.DriverConfig{
-		Group: m.group.Name, Self: m.self, Peers: peers, Listen: m.group.Members[m.self-1].Address, Suspect: m.group.Suspect,
-		Links: s.links, Replicator: s.replicator, Log: &log{s}, State: m.file, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
-		Led: m.led,
-	}
-	if secret := e.Shared.Credentials; secret != nil {
-		c.Secure = transport.Config{TLS: func() *tls.Config { return secret.TLS(transport.Protocol) }, NameOf: connect.NameOf}
-	}
-	if s.driver, err = replica.OpenDriver(c); err != nil {
-		return err
-	}
-	e.Undo.Add(s.driver.Close)
-	if secret := e.Shared.Credentials; secret != nil {
-		stop := secret.Notify(s.driver.Reconnect)
-		e.Undo.Add(func() error { stop(); return nil })
-	}
-	return nil
-}
-
-// led keeps who leads, for clients that are refused.
-func (m *Member) led(leader uint32, epoch uint64) {
-	text := fmt.Sprintf("not_leader epoch=%d", epoch)
-	if leader > 0 && int(leader) <= len(m.group.Members) {
-		text += " leader=" + m.group.Members[leader-1].Clients
-	}
-	m.term.Store(&text)
+	s.seat, err = m.openDriver(e, s.links, s.replicator, &log{s})
+	return s, err
 }
 
 // replicate answers another member that wants records.
@@ -246,7 +241,7 @@ func (m *Member) replicate(q *connect.Request, h *protocol.Hello) {
 		_ = q.Refuse(protocol.Closing.Error()) // fails only if it was answered
 		return
 	}
-	err := s.driver.Serve(q, h, func(from uint64) (replica.Records, func() error, error) {
+	err := s.seat.driver.Serve(q, h, func(from uint64) (replica.Records, func() error, error) {
 		l, err := journal.Open(m.path)
 		if err != nil {
 			return nil, nil, err

@@ -1,14 +1,12 @@
 package member
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -25,10 +23,9 @@ import (
 type Source struct {
 	clients     *message.Source
 	links       *replica.Links
-	group       *config.Replicas
 	acknowledge string
 	replicator  *replica.Replicator
-	driver      *replica.Driver
+	seat        *Seat
 	region      *umem.Region
 	self        uint32
 	heartbeat   time.Duration
@@ -42,13 +39,11 @@ type Source struct {
 	first     uint64 // position of the record that began the epoch
 	opened    bool   // clients may append
 	err       *pipeline.FirstError
-	running   pipeline.Service
 	open      atomic.Bool
 	stopped   atomic.Bool
 	do        func(func() error) error // runs a function on the worker's thread
 	committed counter.Counter
 	end       counter.Counter
-	cut       atomic.Pointer[replica.CutError]
 }
 
 // Returned is where the disk puts frames: see replica.Links.
@@ -138,7 +133,7 @@ func (s *Source) Accepted() uint64 { return s.end.Load() - s.base }
 func (s *Source) Drained(rounds uint64) bool { return s.clients.Drained(rounds) && s.batch.Len == 0 }
 
 // Leave implements pipeline.Source.
-func (s *Source) Leave() bool { return s.running.Stop() && s.clients.Leave() }
+func (s *Source) Leave() bool { return s.seat.running.Stop() && s.clients.Leave() }
 
 // FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
@@ -155,21 +150,18 @@ func (s *Source) Deadline(now time.Time) time.Time {
 
 // Begin implements pipeline.Source.
 func (s *Source) Begin() error {
-	s.running.Start(func(ctx context.Context) error {
-		err := s.driver.Run(ctx)
-		if cut, is := errors.AsType[*replica.CutError](err); is {
-			s.cut.Store(cut)
-		}
-		return err
-	})
+	s.seat.begin()
 	return s.clients.Begin()
 }
 
 // StopReceiving implements pipeline.Source. The member takes no part in the group any more. Messages of
 // clients that are not committed stay unacknowledged: the clients send them to the next leader.
 func (s *Source) StopReceiving(failed bool) error {
+	if !failed {
+		s.seat.handOver()
+	}
 	s.stopped.Store(true)
-	s.running.Stop()
+	s.seat.running.Stop()
 	err := s.do(func() error {
 		(&log{s}).StepDown()
 		return s.links.EndAll(errStopped)
@@ -191,10 +183,7 @@ func (s *Source) Traffic() (packets, bytes uint64) {
 
 // Check implements pipeline.Source.
 func (s *Source) Check(now time.Time) (waits, ends error) {
-	if cut := s.cut.Load(); cut != nil {
-		return nil, cut
-	}
-	if err := s.running.Err(); err != nil {
+	if err := s.seat.check(); err != nil {
 		return nil, err
 	}
 	return s.clients.Check(now)
@@ -208,15 +197,10 @@ func (s *Source) Announce() []any {
 // Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	err := s.clients.Observe(to)
-	d, l := s.driver.State(), s.links.Stats()
-	g := &status.Group{
-		Name: s.group.Name, Member: s.group.Self, State: d.Phase.String(), Epoch: d.Epoch, Committed: s.committed.Load(), Last: s.end.Load(),
-		Recovering: s.replicator.Shown().Recovering, Elections: d.Elections, Silence: d.Silence,
-		Sent: l.Sent, Copied: l.CopiedBytes, Received: l.Received, Stale: l.Stale, Refused: l.Refused + d.Refused + d.Transport.Refused, Dropped: d.Transport.Dropped, Untaken: d.Untaken,
-	}
-	if d.Leader > 0 && int(d.Leader) <= len(s.group.Members) {
-		g.Leader = s.group.Members[d.Leader-1].Name
-	}
+	l, g := s.links.Stats(), s.seat.observe()
+	g.Committed, g.Last, g.Recovering = s.committed.Load(), s.end.Load(), s.replicator.Shown().Recovering
+	g.Sent, g.Copied, g.Received, g.Stale = l.Sent, l.CopiedBytes, l.Received, l.Stale
+	g.Refused += l.Refused
 	to.Group = g
 	to.Packets, to.Bytes = s.Traffic()
 	to.CopiedBytes["catch_up"] = l.CopiedBytes
@@ -226,6 +210,9 @@ func (s *Source) Observe(to *status.Flow) error {
 	}
 	return err
 }
+
+// Seat returns the member's part in its group.
+func (s *Source) Seat() *Seat { return s.seat }
 
 // CountLost implements pipeline.Source.
 func (s *Source) CountLost(to *status.Flow) { s.clients.CountLost(to) }

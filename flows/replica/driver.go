@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,6 +86,7 @@ type Driver struct {
 	newest     map[uint32]uint64 // by member: the number of its newest link
 	toBegin    uint64            // epoch whose first record is to be appended; 0: none
 	silence    time.Duration
+	standings  []Standing // replaced, never changed
 }
 
 // CutError means that the log must end after a position: the leader does not have the later records.
@@ -98,19 +100,13 @@ func (e *CutError) Error() string {
 // OpenDriver listens for the other members. Run does the rest.
 func OpenDriver(c DriverConfig) (*Driver, error) {
 	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}}
-	var witnesses []uint32
-	for _, p := range c.Peers {
-		if p.Witness {
-			witnesses = append(witnesses, p.Number)
-		}
-	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
 	if err := c.State.Write(c.Elections); err != nil { // no other run has this generation
 		return nil, err
 	}
 	d.member, err = group.NewMember(group.MemberConfig{
-		Self: c.Self, Witnesses: witnesses, State: c.Elections, Log: d.describe, Serial: c.State.Generation() << 32, Logger: c.Logger,
+		Self: c.Self, Witnesses: witnesses(c.Peers), State: c.Elections, Log: d.describe, Serial: c.State.Generation() << 32, Logger: c.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -121,7 +117,7 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 	if d.transport, err = transport.Open(t, nil); err != nil {
 		return nil, err
 	}
-	d.SetPeers(c.Peers)
+	d.setPeers(c.Peers)
 	d.show()
 	return d, nil
 }
@@ -138,6 +134,7 @@ type State struct {
 	Silence   time.Duration // the longest of a leader that went on
 	Untaken   uint64        // messages that were dropped because too many waited
 	Refused   uint64        // members that asked for records and got none
+	Standings []Standing    // of all members, as this one knows them
 	Transport transport.Stats
 }
 
@@ -150,14 +147,33 @@ func (d *Driver) State() State {
 
 // show publishes the state.
 func (d *Driver) show() {
-	now := State{Phase: d.member.Phase(), Leader: d.member.Leader(), Epoch: d.member.Epoch(), Elections: d.elections, Silence: d.silence}
-	if last := d.shown.Load(); last == nil || *last != now {
-		d.shown.Store(&now)
+	last := d.shown.Load()
+	if last != nil && last.Phase == d.member.Phase() && last.Leader == d.member.Leader() && last.Epoch == d.member.Epoch() && last.Elections == d.elections && last.Silence == d.silence && slices.Equal(last.Standings, d.standings) {
+		return
 	}
+	d.shown.Store(&State{Phase: d.member.Phase(), Leader: d.member.Leader(), Epoch: d.member.Epoch(), Elections: d.elections, Silence: d.silence, Standings: d.standings})
 }
 
-// SetPeers changes the addresses and the names of the members.
-func (d *Driver) SetPeers(all []Peer) {
+// SetPeers changes the addresses and the names of the members. It fails if Run has ended.
+func (d *Driver) SetPeers(all []Peer) error {
+	return d.ask(func() error {
+		d.member.SetWitnesses(witnesses(all))
+		d.setPeers(all)
+		return nil
+	})
+}
+
+// witnesses returns the numbers of the witnesses.
+func witnesses(all []Peer) (numbers []uint32) {
+	for _, p := range all {
+		if p.Witness {
+			numbers = append(numbers, p.Number)
+		}
+	}
+	return numbers
+}
+
+func (d *Driver) setPeers(all []Peer) {
 	var others []transport.Peer
 	peers := map[uint32]Peer{}
 	for _, p := range all {
@@ -182,6 +198,15 @@ func (d *Driver) received(m group.Message) {
 
 func (d *Driver) processLost(member uint32) {
 	d.call(func() { d.lost[member] = time.Now() })
+}
+
+// ask runs a function in Run and returns its error, or that Run has ended.
+func (d *Driver) ask(f func() error) error {
+	answer := make(chan error, 1)
+	if !d.call(func() { answer <- f() }) {
+		return errClosed
+	}
+	return <-answer
 }
 
 // call runs a function in Run. It does nothing if Run has ended.
@@ -258,6 +283,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		if now.Sub(repeated) >= d.config.Suspect/4 {
 			repeated = now
 			d.repeat(now)
+			d.look(now)
 		}
 	}
 }

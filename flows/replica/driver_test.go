@@ -71,7 +71,7 @@ func (m *member) join(peers []Peer) {
 
 // take begins the member's part in the group.
 func (m *member) take(peers []Peer) {
-	m.driver.SetPeers(peers)
+	m.driver.setPeers(peers)
 	ctx, cancel := context.WithCancel(m.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- m.driver.Run(ctx) }()

@@ -22,4 +22,14 @@ type Group struct {
 	Refused    uint64        `json:"refused_messages"`   // of members, that were not valid
 	Dropped    uint64        `json:"dropped_messages"`   // to members, of elections
 	Untaken    uint64        `json:"untaken_messages"`   // of members, because too many waited
+	Members    []Member      `json:"members"`            // as this one knows them
+}
+
+// Member is a member of a group.
+type Member struct {
+	Name   string `json:"name"` // its number, if the configuration does not have it
+	Number uint32 `json:"number"`
+	Role   string `json:"role"`               // voter, witness, learner (gets records and does not count) or leaving
+	Away   bool   `json:"away"`               // not heard for the time of suspect. The leader knows it
+	Safe   uint64 `json:"position,omitempty"` // up to which it has all records as safely as to.acknowledge says. The leader knows it
 }

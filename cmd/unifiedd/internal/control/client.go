@@ -31,6 +31,22 @@ func StopFlow(ctx context.Context, socket, flow string) error {
 	return err
 }
 
+// TransferGroup makes another member lead the group of a flow. It returns when that one leads.
+func TransferGroup(ctx context.Context, socket, flow, to string) error {
+	return group(ctx, socket, flow, url.Values{"transfer": {to}})
+}
+
+// ChangeGroup makes a member a voter in the group of a flow, and makes another one leave. A name may be empty.
+// It returns when that is done.
+func ChangeGroup(ctx context.Context, socket, flow, add, remove string) error {
+	return group(ctx, socket, flow, url.Values{"add": {add}, "remove": {remove}})
+}
+
+func group(ctx context.Context, socket, flow string, what url.Values) error {
+	_, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/group?"+what.Encode(), nil)
+	return err
+}
+
 // Reload makes the daemon read its configuration again, and returns JSON of a status.Reload.
 func Reload(ctx context.Context, socket string) ([]byte, error) {
 	return request(ctx, socket, http.MethodPost, "/reload", nil)

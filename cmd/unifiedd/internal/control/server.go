@@ -128,6 +128,7 @@ func controlHandler(r *Reloader) *http.ServeMux {
 	})
 	m.HandleFunc("POST /flows/{name}/start", handleFlow(d, start))
 	m.HandleFunc("POST /flows/{name}/stop", handleFlow(d, stop))
+	m.HandleFunc("POST /flows/{name}/group", handleGroup(d))
 	m.HandleFunc("POST /reload", handleReload(r))
 	m.HandleFunc("POST /plan", handlePlan(r))
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -163,6 +164,29 @@ func handleFlow(d *flows.Daemon, do func(*flows.Flow) error) http.HandlerFunc {
 			return
 		}
 		if err := do(f); err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+		}
+	}
+}
+
+// handleGroup returns a handler that changes the group of the flow in the path. The query has transfer, or add
+// and remove: names of members. It answers when that is done.
+func handleGroup(d *flows.Daemon) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f, err := d.Flow(r.PathValue("name"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		seat, err := f.Seat()
+		if err == nil {
+			if to := r.URL.Query().Get("transfer"); to != "" {
+				err = seat.Transfer(r.Context(), to)
+			} else {
+				err = seat.Change(r.Context(), r.URL.Query().Get("add"), r.URL.Query().Get("remove"))
+			}
+		}
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 		}
 	}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+func newGroup() *cobra.Command {
+	c := &cobra.Command{
+		Use: "group", Short: "Look at a group of daemons that keep one log, and change it",
+		Long: `Look at a group of daemons that keep one log, and change it.
+
+FLOW is the flow of this daemon that is a member of the group. Members have the names that
+they have in the configuration. Only the daemon of the leader changes the group.`,
+	}
+	c.AddCommand(newGroupStatus(), newTransfer(), newAdd(), newRemove(), newReplace())
+	return c
+}
+
+func newGroupStatus() *cobra.Command {
+	var socket string
+	c := &cobra.Command{
+		Use: "status FLOW", Short: "Print the members and who leads",
+		Long: `Print the members, who leads, and up to which position each has all records. Positions, and
+who is away, are known on the leader.
+
+The exit status is 1 if the member knows no leader, or if the leader hears too few others to
+go on.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
+			defer cancel()
+			raw, err := control.Status(ctx, socket)
+			if err != nil {
+				return err
+			}
+			var s status.Daemon
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
+			}
+			i := slices.IndexFunc(s.Flows, func(f status.Flow) bool { return f.Name == args[0] })
+			switch {
+			case i < 0:
+				return fmt.Errorf("there is no flow %s", args[0])
+			case s.Flows[i].Group == nil:
+				return fmt.Errorf("flow %s is not a member of a group, or does not run", args[0])
+			}
+			g := s.Flows[i].Group
+			if err := printMembers(c.OutOrStdout(), g); err != nil {
+				return err
+			}
+			return mayGoOn(g)
+		},
+	}
+	addSocket(c, &socket)
+	return c
+}
+
+// printMembers prints a line for each member.
+func printMembers(w io.Writer, g *status.Group) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "MEMBER\tNUMBER\tROLE\tSTATE\tPOSITION\n")
+	for _, m := range g.Members {
+		state, position := "-", "-"
+		switch {
+		case m.Name == g.Leader:
+			state = fmt.Sprintf("leads epoch %d", g.Epoch)
+		case m.Away:
+			state = "away"
+		case g.Leader == g.Member:
+			state = "follows"
+		}
+		if g.Leader == g.Member && m.Role != "witness" {
+			position = fmt.Sprint(m.Safe)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", m.Name, m.Number, m.Role, state, position)
+	}
+	return t.Flush()
+}
+
+// mayGoOn reports whether the group takes records, as far as this member knows.
+func mayGoOn(g *status.Group) error {
+	if g.Leader == "" {
+		return errors.New("there is no leader now")
+	}
+	voters, there := 0, 0
+	for _, m := range g.Members {
+		if m.Role == "voter" || m.Role == "witness" {
+			voters++
+			if !m.Away {
+				there++
+			}
+		}
+	}
+	if there <= voters/2 {
+		return fmt.Errorf("the leader hears %d of %d members that vote: nothing is committed until it hears more than half", there, voters)
+	}
+	return nil
+}
+
+func newTransfer() *cobra.Command {
+	return newGroupChange("transfer FLOW MEMBER", 2, "Make another member lead",
+		`Make another member lead. Nothing is lost, and clients go there by themselves. The command ends
+when that member leads.`,
+		func(ctx context.Context, socket string, args []string) error {
+			return control.TransferGroup(ctx, socket, args[0], args[1])
+		})
+}
+
+func newAdd() *cobra.Command {
+	return newGroupChange("add FLOW MEMBER", 2, "Take a member in",
+		`Take a member in. First write it into the configuration of each member, with its number and
+joins: true, reload them, and start its daemon. It gets all records, and votes from then on.
+The command ends when it does.`,
+		func(ctx context.Context, socket string, args []string) error {
+			return control.ChangeGroup(ctx, socket, args[0], args[1], "")
+		})
+}
+
+func newRemove() *cobra.Command {
+	return newGroupChange("remove FLOW MEMBER", 2, "Make a member leave",
+		`Make a member leave. When the command has ended, stop its daemon and take it out of the
+configurations. Its number must not be used again.`,
+		func(ctx context.Context, socket string, args []string) error {
+			return control.ChangeGroup(ctx, socket, args[0], "", args[1])
+		})
+}
+
+func newReplace() *cobra.Command {
+	return newGroupChange("replace FLOW OLD NEW", 3, "Take a member in, in place of another one",
+		`Take a member in, in place of another one, which may be away for good. It is as 'add' and
+'remove', in one step: there are never fewer members that vote.`,
+		func(ctx context.Context, socket string, args []string) error {
+			return control.ChangeGroup(ctx, socket, args[0], args[2], args[1])
+		})
+}
+
+// newGroupChange makes a command that changes the group. It waits until the change is made.
+func newGroupChange(use string, n int, short, long string, do func(ctx context.Context, socket string, args []string) error) *cobra.Command {
+	var socket string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long, Args: cobra.ExactArgs(n),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeoutCause(c.Context(), timeout, fmt.Errorf("%s takes longer than %v: run it again to wait on", strings.Fields(use)[0], timeout))
+			defer cancel()
+			err := do(ctx, socket, args)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		},
+	}
+	addSocket(c, &socket)
+	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "longest `TIME` to wait")
+	return c
+}

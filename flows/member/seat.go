@@ -1,0 +1,183 @@
+package member
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/group/transport"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/replica"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// Seat is a member's part in its group: elections, and who the members are. Any goroutine may call its
+// methods.
+type Seat struct {
+	driver  *replica.Driver
+	group   atomic.Pointer[config.Replicas]
+	running pipeline.Service
+	cut     atomic.Pointer[replica.CutError]
+	term    *atomic.Pointer[string]
+}
+
+// openDriver listens for the other members. links, replicator and log are nil for a witness.
+func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *replica.Replicator, log replica.Log) (*Seat, error) {
+	var err error
+	if m.file == nil {
+		if m.file, err = replica.MakeState(m.dir, m.stateName(), m.self, m.state); err != nil {
+			return nil, err
+		}
+		e.Undo.Add(m.file.Close)
+	}
+	s := &Seat{term: &m.term}
+	s.group.Store(m.group)
+	c := replica.DriverConfig{
+		Group: m.group.Name, Self: m.self, Peers: peers(m.group), Listen: m.group.Members[m.own].Address, Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect,
+		Links: links, Replicator: replicator, Log: log, State: m.file, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
+		Led: s.led,
+	}
+	if secret := e.Shared.Credentials; secret != nil {
+		c.Secure = transport.Config{TLS: func() *tls.Config { return secret.TLS(transport.Protocol) }, NameOf: connect.NameOf}
+	}
+	if s.driver, err = replica.OpenDriver(c); err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.driver.Close)
+	if secret := e.Shared.Credentials; secret != nil {
+		stop := secret.Notify(s.driver.Reconnect)
+		e.Undo.Add(func() error { stop(); return nil })
+	}
+	return s, nil
+}
+
+// peers returns the members as the configuration has them.
+func peers(g *config.Replicas) (all []replica.Peer) {
+	for i, r := range g.Members {
+		all = append(all, replica.Peer{
+			Peer:    transport.Peer{Number: g.NumberOf(i), Address: r.Address, Name: cmp.Or(r.Certificate, r.Name)},
+			Records: r.Clients, Witness: r.Witness,
+		})
+	}
+	return all
+}
+
+// led keeps who leads, for clients that are refused.
+func (s *Seat) led(leader uint32, epoch uint64) {
+	text := fmt.Sprintf("not_leader epoch=%d", epoch)
+	g := s.group.Load()
+	if i := placeOf(g, leader); leader > 0 && i >= 0 {
+		text += " leader=" + g.Members[i].Clients
+	}
+	s.term.Store(&text)
+}
+
+// begin starts to take part.
+func (s *Seat) begin() {
+	s.running.Start(func(ctx context.Context) error {
+		err := s.driver.Run(ctx)
+		if cut, is := errors.AsType[*replica.CutError](err); is {
+			s.cut.Store(cut)
+		}
+		return err
+	})
+}
+
+// check returns what ends the flow.
+func (s *Seat) check() error {
+	if cut := s.cut.Load(); cut != nil {
+		return cut
+	}
+	return s.running.Err()
+}
+
+// Update changes which members the configuration has.
+func (s *Seat) Update(g *config.Replicas) error {
+	if err := s.driver.SetPeers(peers(g)); err != nil {
+		return err
+	}
+	s.group.Store(g)
+	return nil
+}
+
+// number returns the number of a member by its name.
+func (s *Seat) number(name string) (uint32, error) {
+	g := s.group.Load()
+	for i, r := range g.Members {
+		if r.Name == name {
+			return g.NumberOf(i), nil
+		}
+	}
+	return 0, fmt.Errorf("there is no member %q of group %s in the configuration (add it there on all members, and reload)", name, g.Name)
+}
+
+// explain adds the leader's name to an error.
+func (s *Seat) explain(err error) error {
+	if other, is := errors.AsType[*replica.NotLeaderError](err); is {
+		g := s.group.Load()
+		if other.Leader == 0 {
+			return fmt.Errorf("group %s has no leader now: try again", g.Name)
+		}
+		return fmt.Errorf("only the leader of group %s can do this: ask the daemon of member %s", g.Name, nameOf(g, other.Leader))
+	}
+	return err
+}
+
+// Transfer makes another member lead. Only the leader can do it.
+func (s *Seat) Transfer(ctx context.Context, to string) error {
+	n, err := s.number(to)
+	if err != nil {
+		return err
+	}
+	return s.explain(s.driver.Transfer(ctx, n))
+}
+
+// handOver makes another member lead, if this one does: it is about to stop. If that fails, the others notice
+// the silence.
+func (s *Seat) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+	defer cancel()
+	s.driver.HandOver(ctx)
+}
+
+// handOverTime is the longest time that a stop waits for another leader.
+const handOverTime = time.Second
+
+// Change makes a member a voter, once it has all records, and makes another one leave. A name may be empty.
+// Only the leader can do it.
+func (s *Seat) Change(ctx context.Context, add, remove string) (err error) {
+	var in, out uint32
+	if add != "" {
+		if in, err = s.number(add); err != nil {
+			return err
+		}
+	}
+	if remove != "" {
+		if out, err = s.number(remove); err != nil {
+			return err
+		}
+	}
+	return s.explain(s.driver.Change(ctx, in, out))
+}
+
+// observe returns the part of a status that all members have.
+func (s *Seat) observe() *status.Group {
+	g, d := s.group.Load(), s.driver.State()
+	to := &status.Group{
+		Name: g.Name, Member: g.Self, State: d.Phase.String(), Epoch: d.Epoch, Elections: d.Elections, Silence: d.Silence,
+		Refused: d.Refused + d.Transport.Refused, Dropped: d.Transport.Dropped, Untaken: d.Untaken,
+	}
+	if d.Leader > 0 {
+		to.Leader = nameOf(g, d.Leader)
+	}
+	for _, one := range d.Standings {
+		to.Members = append(to.Members, status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe})
+	}
+	return to
+}

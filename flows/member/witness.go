@@ -1,0 +1,79 @@
+package member
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/sink/discard"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Witness is the source of a member that votes and has no records: nothing ever comes. It implements
+// pipeline.Source.
+type Witness struct {
+	seat *Seat
+	self uint32
+}
+
+// OpenWitness opens a witness, and a sink that gets nothing.
+func OpenWitness(e *pipeline.Env) (*Witness, pipeline.Sink, error) {
+	m, err := prepare(e, protocol.Durable)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &Witness{self: m.self}
+	if w.seat, err = m.openDriver(e, nil, nil, nil); err != nil {
+		return nil, nil, err
+	}
+	return w, nothing{discard.New(e.Region, &umem.FreeList{})}, nil
+}
+
+// nothing is a sink that gets nothing, and says nothing of it.
+type nothing struct{ *discard.Sink }
+
+// Observe implements pipeline.Sink.
+func (nothing) Observe(*status.Flow) error { return nil }
+
+// Seat returns the member's part in its group.
+func (w *Witness) Seat() *Seat { return w.seat }
+
+// Begin implements pipeline.Source.
+func (w *Witness) Begin() error { w.seat.begin(); return nil }
+
+// StopReceiving implements pipeline.Source.
+func (w *Witness) StopReceiving(bool) error { w.seat.running.Stop(); return nil }
+
+// Leave implements pipeline.Source.
+func (w *Witness) Leave() bool { return w.seat.running.Stop() }
+
+// Check implements pipeline.Source.
+func (w *Witness) Check(time.Time) (waits, ends error) { return nil, w.seat.check() }
+
+// Announce implements pipeline.Source.
+func (w *Witness) Announce() []any { return []any{"member", w.self} }
+
+// Observe implements pipeline.Source.
+func (w *Witness) Observe(to *status.Flow) error {
+	to.Group = w.seat.observe()
+	return nil
+}
+
+// Nothing comes, and nothing is kept.
+
+func (w *Witness) Receive(pipeline.Sink, bool, time.Time) (more bool) { return false }
+func (w *Witness) Supply()                                            {}
+func (w *Witness) Kick(time.Time)                                     {}
+func (w *Witness) InFlight() int                                      { return 0 }
+func (w *Witness) Drained(uint64) bool                                { return true }
+func (w *Witness) FDs(dst []unix.PollFd, _ bool) []unix.PollFd        { return dst }
+func (w *Witness) Deadline(now time.Time) time.Time                   { return now.Add(worker.MaxWait) }
+func (w *Witness) Done() bool                                         { return false }
+func (w *Witness) Traffic() (packets, bytes uint64)                   { return 0, 0 }
+func (w *Witness) Accepted() uint64                                   { return 0 }
+func (w *Witness) CountLost(*status.Flow)                             {}
+func (w *Witness) Shrink(pipeline.Quota) (over bool)                  { return false }

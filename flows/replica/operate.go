@@ -1,0 +1,215 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/flows/group/election"
+)
+
+// Standing is what a member is in its group.
+type Standing struct {
+	Number uint32
+	Role   Role
+	Away   bool   // not heard for Suspect; known on the leader only
+	Safe   uint64 // position up to which it has all records safely; known on the leader only
+}
+
+// Role is what a member is in its group.
+type Role string
+
+const (
+	Voter   Role = "voter"
+	Witness Role = "witness"
+	Learner Role = "learner" // gets records, and does not count
+	Leaving Role = "leaving" // is a voter until the present change of the members ends
+)
+
+// look publishes the members and how far they are.
+func (d *Driver) look(now time.Time) {
+	config := d.member.Config()
+	var heard map[uint32]time.Time
+	var p group.Progress
+	leads := d.member.Phase() == group.Leading
+	if leads {
+		var err error
+		if heard, p, err = d.followers(); err != nil {
+			return // Run ends
+		}
+	}
+	var all []Standing
+	for _, id := range config.Members.All() {
+		s := Standing{Number: id, Role: Voter, Safe: p.Safe[id]}
+		last := heard[id]
+		switch {
+		case config.Witness(id):
+			s.Role, last = Witness, d.heardAt[id]
+		case slices.Contains(config.Members.Voters, id):
+		case slices.Contains(config.Members.Outgoing, id):
+			s.Role = Leaving
+		default:
+			s.Role = Learner
+		}
+		s.Away = leads && id != d.config.Self && now.Sub(last) > d.config.Suspect
+		all = append(all, s)
+	}
+	if !slices.Equal(all, d.standings) {
+		d.standings = all
+	}
+	d.show()
+}
+
+// askTime is the time between two steps of a change that an operator has asked for.
+const askTime = 20 * time.Millisecond
+
+// NotLeaderError means that only the leader does what was asked for.
+type NotLeaderError struct{ Leader uint32 } // 0: not known
+
+func (e *NotLeaderError) Error() string {
+	return fmt.Sprintf("this member does not lead the group (member %d does)", e.Leader)
+}
+
+// Transfer makes a leader hand over to another voter. It returns when that one leads, or fails.
+func (d *Driver) Transfer(ctx context.Context, to uint32) error {
+	before := uint64(0)
+	if err := d.ask(func() error {
+		config := d.member.Config()
+		switch {
+		case d.member.Phase() != group.Leading:
+			return &NotLeaderError{d.member.Leader()}
+		case to == d.config.Self:
+			return errors.New("this member leads already")
+		case config.Witness(to) || !slices.Contains(config.Members.Voters, to):
+			return fmt.Errorf("member %d is not a voter with records", to)
+		}
+		before = d.member.Epoch()
+		d.member.Transfer(to)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return d.poll(ctx, func() (bool, error) {
+		switch leader := d.member.Leader(); {
+		case leader == to && d.member.Epoch() > before:
+			return true, nil
+		case leader != 0 && d.member.Epoch() > before:
+			return true, fmt.Errorf("member %d leads now, and not member %d", leader, to)
+		}
+		return false, nil
+	})
+}
+
+// HandOver makes a leader hand over to the voter that has the most records, if there is one. It logs why it
+// could not.
+func (d *Driver) HandOver(ctx context.Context) {
+	to, leads := uint32(0), false
+	if d.ask(func() error {
+		most := uint64(0)
+		leads = d.member.Phase() == group.Leading
+		for _, s := range d.standings {
+			if s.Role == Voter && !s.Away && s.Number != d.config.Self && s.Safe >= most {
+				to, most = s.Number, s.Safe
+			}
+		}
+		return nil
+	}) != nil || !leads {
+		return
+	}
+	if to == 0 {
+		d.log.Warn("this leader stops, and no other member can lead now")
+		return
+	}
+	if err := d.Transfer(ctx, to); err != nil {
+		d.log.Warn("this leader stops, and could not hand over", "member", to, "err", err)
+	}
+}
+
+// poll runs a step in Run until it is done or fails.
+func (d *Driver) poll(ctx context.Context, step func() (done bool, err error)) error {
+	tick := time.NewTicker(askTime)
+	defer tick.Stop()
+	for {
+		done := false
+		if err := d.ask(func() (err error) { done, err = step(); return err }); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it is not done yet, and goes on when it is asked for again: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// Change makes a member a voter, once it has all records, and makes another one leave; 0: none. It returns
+// when that is done. It can be asked for again, also of another leader, and goes on then.
+func (d *Driver) Change(ctx context.Context, add, remove uint32) error {
+	return d.poll(ctx, func() (bool, error) { return d.change(add, remove) })
+}
+
+// change does the next step of a change.
+func (d *Driver) change(add, remove uint32) (done bool, err error) {
+	config := d.member.Config()
+	m := config.Members
+	switch {
+	case d.member.Phase() != group.Leading:
+		return false, &NotLeaderError{d.member.Leader()}
+	case len(m.Outgoing) > 0:
+		return false, nil // the last change ends first: see keep
+	case (add == 0 || slices.Contains(m.Voters, add)) && (remove == 0 || !slices.Contains(m.All(), remove)):
+		return true, nil
+	case remove == d.config.Self:
+		return false, errors.New("the leader cannot leave: make another member lead first")
+	}
+	heard, p, err := d.followers()
+	if err != nil {
+		return false, err
+	}
+	to := election.Change{}
+	if remove != 0 {
+		to.Remove = []uint32{remove}
+	}
+	if add != 0 && !slices.Contains(m.Voters, add) {
+		peer, known := (*d.peers.Load())[add]
+		ready := peer.Witness || time.Since(heard[add]) < d.config.Suspect && d.caughtUp(add, &config, &p)
+		switch {
+		case !known:
+			return false, fmt.Errorf("member %d is not in the configuration of the leader", add)
+		case !peer.Witness && !slices.Contains(m.Learners, add):
+			to = election.Change{Learners: []uint32{add}}
+		case !ready:
+			return false, nil
+		default:
+			to.Voters = []uint32{add}
+		}
+	}
+	if after := to.Apply(m); len(after.Voters) < min(leastVoters, len(m.Voters)) {
+		return false, fmt.Errorf("%d voters would be left: a group keeps %d", len(after.Voters), leastVoters)
+	}
+	if err := d.member.Change(to, p); err != nil && !errors.Is(err, election.ErrChanging) {
+		return false, err
+	}
+	return false, nil
+}
+
+// leastVoters is how many voters a group keeps: with fewer of them it would not survive a failure.
+const leastVoters = 3
+
+// caughtUp reports whether a learner may become a voter. Beside a witness, records wait for it first.
+func (d *Driver) caughtUp(id uint32, config *group.Config, p *group.Progress) bool {
+	if p.Safe[id]+group.Near < p.Committed {
+		return false
+	}
+	if !config.Witnessed() {
+		return true
+	}
+	if !slices.Contains(config.Awaited, id) {
+		_ = d.member.Await([]uint32{id}) // fails while something else is under way: it is tried again
+		return false
+	}
+	return p.Complete(id)
+}
