@@ -147,7 +147,7 @@ func (s *Seat) handOver() {
 }
 
 // handOverTime is the longest time that a stop waits for another leader.
-const handOverTime = time.Second
+const handOverTime = 2 * time.Second
 
 // Change makes a member a voter, once it has all records, and makes another one leave. A name may be empty.
 // Only the leader can do it.

@@ -449,9 +449,11 @@ func (d *Driver) handle() error {
 			return err
 		}
 		d.member.Advance(r)
-		if now := [2]uint64{uint64(d.member.Leader()), d.member.Epoch()}; now != d.told && d.config.Led != nil {
-			d.told = now
-			d.config.Led(d.member.Leader(), d.member.Epoch())
+		if now := [2]uint64{uint64(d.member.Leader()), d.member.Epoch()}; now != d.told {
+			d.told, d.leaderSeen = now, time.Now() // the new leader has the whole of Suspect
+			if d.config.Led != nil {
+				d.config.Led(d.member.Leader(), d.member.Epoch())
+			}
 		}
 	}
 }

@@ -125,7 +125,9 @@ func (d *Driver) HandOver(ctx context.Context) {
 	}
 	if err := d.Transfer(ctx, to); err != nil {
 		d.log.Warn("this leader stops, and could not hand over", "member", to, "err", err)
+		return
 	}
+	d.log.Info("this leader stops, and has handed over", "member", to)
 }
 
 // poll runs a step in Run until it is done or fails.

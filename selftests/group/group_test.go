@@ -135,9 +135,13 @@ flows:
 `, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], i+1, all.String()))
 }
 
-// issue makes a certificate for the address of an end.
 func (g *group) issue(name string, end int) (certificate, key string) {
-	return g.secret.Issue(g.T, name, func(c *x509.Certificate) { c.IPAddresses = []net.IP{g.ends[end].IP.AsSlice()} })
+	return issue(g.T, g.secret, name, g.ends[end])
+}
+
+// issue makes a certificate for the address of an end.
+func issue(t *testing.T, secret *authority.Authority, name string, e *testenv.End) (certificate, key string) {
+	return secret.Issue(t, name, func(c *x509.Certificate) { c.IPAddresses = []net.IP{e.IP.AsSlice()} })
 }
 
 // replace renames a file, over another one.
@@ -258,13 +262,22 @@ func (g *group) shown() {
 // compare checks that each log has every message once, and that all logs are equal.
 func (g *group) compare() {
 	g.Helper()
+	var paths []string
+	for _, dir := range g.dirs {
+		paths = append(paths, filepath.Join(dir, "orders"))
+	}
+	compareLogs(g.T, g.ends, paths, g.count)
+}
+
+// compareLogs checks that each log has this many messages once, and that all logs are equal.
+func compareLogs(t *testing.T, ends []*testenv.End, paths []string, count uint64) {
+	t.Helper()
 	var sums []string
-	for i := range members {
-		path := filepath.Join(g.dirs[i], "orders")
-		daemon.StartClient(g.T, flowTest, g.ends[i], "log", "-file", path, "-count", fmt.Sprint(g.count)).Await(g.T, limit)
-		raw, err := g.ends[i].Command(program, "log", "read", path).Output()
+	for i, path := range paths {
+		daemon.StartClient(t, flowTest, ends[i], "log", "-file", path, "-count", fmt.Sprint(count)).Await(t, limit)
+		raw, err := ends[i].Command(program, "log", "read", path).Output()
 		if err != nil {
-			g.Errorf("read the log of member %d: %v", i+1, err)
+			t.Errorf("read %s: %v", path, err)
 		}
 		var text strings.Builder
 		for line := range strings.Lines(string(raw)) { // without the times of receipt
@@ -275,7 +288,7 @@ func (g *group) compare() {
 	}
 	for i, s := range sums {
 		if s != sums[0] {
-			g.Errorf("the logs of members 1 and %d differ: %v", i+1, sums)
+			t.Errorf("%s and %s differ: %v", paths[0], paths[i], sums)
 		}
 	}
 }

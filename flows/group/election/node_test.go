@@ -1,6 +1,7 @@
 package election
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -143,6 +144,44 @@ func TestMembers(t *testing.T) {
 	n.campaign(4)
 	if !n.nodes[4].Leads() {
 		t.Error("the new member cannot lead")
+	}
+}
+
+// TestSecondChange: a change of the members that comes too soon is refused. Raft would ignore it without a
+// word.
+func TestSecondChange(t *testing.T) {
+	n := newNetwork(t, 1, 2, 3)
+	n.campaign(1)
+	leader := n.nodes[1]
+	for leader.Epoch() == firstEpoch || !leader.Leads() {
+		n.run()
+	}
+	n.run()
+	if err := leader.Begin(Change{Learners: []uint32{4}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.Begin(Change{Remove: []uint32{3}}); !errors.Is(err, ErrChanging) || !leader.Changing() {
+		t.Errorf("a second change at once: %v", err)
+	}
+	n.run()
+	if err := leader.End(); err != nil || leader.Members().All()[3] != 4 {
+		t.Errorf("end of the change: %v, %+v", err, leader.Members())
+	}
+	n.run()
+	if leader.Changing() {
+		t.Error("the change does not end")
+	}
+	if err := leader.Begin(Change{Remove: []uint32{3}}); err != nil {
+		t.Errorf("a change after the first: %v", err)
+	}
+}
+
+// TestApply: what a change makes of the members.
+func TestApply(t *testing.T) {
+	c := Change{Voters: []uint32{4}, Learners: []uint32{1}, Remove: []uint32{2}}
+	got := c.Apply(Members{Voters: []uint32{1, 2, 3}, Learners: []uint32{4}})
+	if !slices.Equal(got.Voters, []uint32{3, 4}) || !slices.Equal(got.Learners, []uint32{1}) || len(got.Outgoing) > 0 {
+		t.Errorf("%+v", got)
 	}
 }
 
