@@ -169,7 +169,11 @@ func peersDocument(to *To) map[string]any {
 	}
 	var peers []any
 	for _, p := range to.Peers {
-		peers = append(peers, map[string]any{"name": p.Name, "address": p.Address, "flow": p.Flow, "policy": string(p.Policy)})
+		m := map[string]any{"name": p.Name, "address": p.Address, "flow": p.Flow, "policy": string(p.Policy)}
+		if p.Others != nil {
+			m["others"] = p.Others
+		}
+		peers = append(peers, m)
 	}
 	doc["peers"] = peers
 	return doc

@@ -409,6 +409,9 @@ type Replica struct {
 type Peer struct {
 	Name    string // unique in its flow
 	Address string // host:port of its TCP address
+	// Others are the addresses of the other members, if the peer is a group that keeps a log. Messages go
+	// to the one that leads.
+	Others []string
 	Flow    string // name of the flow on the peer; empty: any
 	Policy  Policy
 	Pos     Pos // where the peer is configured

@@ -98,8 +98,8 @@ func TestFull(t *testing.T) {
 					{Pos: Pos{file, 103, 9}, Timestamp: &Timestamp{Offset: 8}},
 				},
 				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Method: MethodWrite, Durability: AcknowledgeReceived, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 110, 11}},
-					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 114, 11}},
+					{Name: "a", Address: "10.0.0.2:7471", Flow: "wal", Policy: PolicyDropOldest, Pos: Pos{file, 110, 11}},
+					{Name: "b", Address: "storage3.example:7471", Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 114, 11}},
 				}},
 			},
 			{
@@ -115,9 +115,9 @@ func TestFull(t *testing.T) {
 				From:   From{RDMA: "mlx5_0", Listen: "10.0.0.1:7473", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodWrite},
 				Stages: []Stage{{Pos: Pos{file, 137, 9}, Sum: &Sum{SumFloat32}}},
 				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeDurable, Participant: 3, Acknowledge: AcknowledgeMost, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 144, 11}},
-					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 145, 11}},
-					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 146, 11}},
+					{Name: "a", Address: "10.0.0.2:7471", Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 144, 11}},
+					{Name: "b", Address: "10.0.0.3:7471", Others: []string{"10.0.1.3:7471", "10.0.2.3:7471"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 145, 11}},
+					{Name: "c", Address: "10.0.0.4:7471", Flow: "wal", Policy: PolicyDisconnect, Pos: Pos{file, 146, 11}},
 				}},
 			},
 			{

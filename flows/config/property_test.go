@@ -310,7 +310,11 @@ func drawBlocks(t *rapid.T, name string, to *To) {
 func drawPeers(t *rapid.T, to *To, kind Kind) {
 	to.RDMA = "mlx5_0"
 	for _, name := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9-]{1,15}`), 2, maxPeers, rapid.ID[string]).Draw(t, "peers") {
-		to.Peers = append(to.Peers, Peer{Name: name, Address: name + ":7471", Flow: name, Policy: rapid.SampledFrom(allPolicies).Draw(t, "policy")})
+		var others []string
+		if rapid.Bool().Draw(t, "a group") {
+			others = []string{name + ":7472", name + ":7473"}
+		}
+		to.Peers = append(to.Peers, Peer{Others: others, Name: name, Address: name + ":7471", Flow: name, Policy: rapid.SampledFrom(allPolicies).Draw(t, "policy")})
 	}
 	to.Choose = rapid.SampledFrom(allChoices).Draw(t, "choose")
 	to.Queue = rapid.IntRange(1, maxPeerWait).Draw(t, "queue")

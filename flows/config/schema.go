@@ -146,6 +146,7 @@ func (d *decoder) peers(path string, n *yaml.Node, t *To) {
 		d.mapping(path, n, fields{
 			"name":    set(d, &p.Name, parseText),
 			"address": set(d, &p.Address, parseText),
+			"others":  readTexts(d, &p.Others),
 			"flow":    set(d, &p.Flow, parseText),
 			"policy":  set(d, &p.Policy, oneOf(allPolicies)),
 		})

@@ -153,6 +153,16 @@ func (v *validator) peer(path string, p Peer) {
 		v.checkErr(join(path, "address"), checkPeer(p.Address))
 	}
 	v.checkErr(join(path, "policy"), member(p.Policy, allPolicies))
+	v.check(len(p.Others) < maxMembers, join(path, "others"), "%d other members are too many; at most %d are possible", len(p.Others), maxMembers-1)
+	members := newTaken[string](v, "member")
+	members.take(join(path, "address"), p.Address)
+	for i, other := range p.Others {
+		at := index(join(path, "others"), i)
+		if v.need(at, other, "the address of another member of the group, host:port,") {
+			v.checkErr(at, checkPeer(other))
+			members.take(at, other)
+		}
+	}
 }
 
 // acknowledge checks that each message goes to enough peers to meet the condition.

@@ -20,18 +20,23 @@ type roster struct {
 	dirs    []string
 	now     []*daemon.Daemon // nil: it was not started
 	witness int              // place of the witness; -1: there is none
+	relay   int              // place of a relay, which clients append to; -1: there is none
 	joins   int              // from this place on, members join
 	listed  int              // how many members the configurations have
 	left    int              // place of a member that they do not have any more; -1: there is none
+	suspect time.Duration
 	secret  *authority.Authority
 	client  *daemon.Client
 	count   int
 }
 
+// soon is suspect where a false alarm does no harm.
+const soon = 300 * time.Millisecond
+
 // newRoster makes places for members, and starts those that begin the group.
-func newRoster(t *testing.T, places, begin, witness int) *roster {
+func newRoster(t *testing.T, places, begin, witness int, suspect time.Duration) *roster {
 	t.Helper()
-	r := &roster{T: t, ends: testenv.NewSwitch(t, places+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, places), witness: witness, joins: begin, listed: begin, left: -1, secret: authority.New(t)}
+	r := &roster{T: t, ends: testenv.NewSwitch(t, places+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, places), witness: witness, relay: -1, joins: begin, listed: begin, left: -1, suspect: suspect, secret: authority.New(t)}
 	for range places {
 		r.dirs = append(r.dirs, testenv.DiskDir(t))
 	}
@@ -82,10 +87,10 @@ flows:
       group:
         name: orders
         self: m%d
-        suspect: 300ms
+        suspect: %v
         lag: 4MiB
         members: %s
-`, certificate, key, r.secret.File(), from, r.dirs[i], store, i+1, all.String())
+`, certificate, key, r.secret.File(), from, r.dirs[i], store, i+1, r.suspect, all.String())
 }
 
 func (r *roster) issue(i int) (certificate, key string) {
@@ -131,7 +136,7 @@ func (r *roster) load() {
 	}
 	var to []string
 	for i := range r.dirs {
-		if i != r.witness {
+		if i != r.witness && (r.relay < 0 || i == r.relay) {
 			to = append(to, r.ends[i].IP.String()+":7471")
 		}
 	}
@@ -185,7 +190,10 @@ func (r *roster) members(want string) {
 	r.Helper()
 	testenv.Wait(r.T, testenv.Within(30*time.Second), "the members to be "+want, func() bool {
 		who, _ := r.leader(0)
-		text, _ := r.now[who].Control("group", "status", "orders")
+		text, err := r.now[who].Control("group", "status", "orders")
+		if err != nil || strings.Contains(text, "away") {
+			return false
+		}
 		var all []string
 		for line := range strings.Lines(text) {
 			if f := strings.Fields(line); len(f) > 2 && f[0] != "MEMBER" {
@@ -224,7 +232,7 @@ func (r *roster) finish(places ...int) {
 // is made the leader.
 func TestReplace(t *testing.T) {
 	testenv.Root(t)
-	r := newRoster(t, 4, 3, -1)
+	r := newRoster(t, 4, 3, -1, soon)
 	leader, epoch := r.leader(0)
 	r.load()
 	r.committed(rate / 2)
@@ -279,7 +287,7 @@ func (r *roster) reloadBut(gone int) {
 // TestStopHandsOver: a leader that is stopped in order makes another one lead: nobody waits for suspect.
 func TestStopHandsOver(t *testing.T) {
 	testenv.Root(t)
-	r := newRoster(t, 3, 3, -1)
+	r := newRoster(t, 3, 3, -1, soon)
 	leader, epoch := r.leader(0)
 	r.load()
 	r.committed(rate / 2)
@@ -297,7 +305,8 @@ func TestStopHandsOver(t *testing.T) {
 // TestWitness: two members and a witness go on through every single failure, and nothing is lost.
 func TestWitness(t *testing.T) {
 	testenv.Root(t)
-	r := newRoster(t, 3, 3, 2)
+	// A member that is only slow must not become a learner just before the other one fails.
+	r := newRoster(t, 3, 3, 2, time.Second)
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	all := "m1 voter, m2 voter, m3 witness"
 	kinds := map[string]func(*daemon.Daemon, *testenv.End){
@@ -334,4 +343,49 @@ func TestWitness(t *testing.T) {
 	r.members(all)
 	r.load()
 	r.finish(0, 1)
+}
+
+// relayText is the configuration of a relay to the group.
+func (r *roster) relayText() string {
+	i := r.relay
+	certificate, key := r.issue(i)
+	return fmt.Sprintf(`
+region: {size: 64MiB, pages: ordinary}
+tls: {certificate: %s, key: %s, authority: %s}
+flows:
+  - name: orders
+    from: {rdma: "roce:%s", listen: "%s:7471", message: 1KiB, clients: 4, window: 64}
+    to:
+      rdma: "roce:%[4]s"
+      acknowledge: all
+      peers:
+        - {name: log, address: "%[6]s:7471", others: ["%s:7471", "%s:7471"], flow: orders}
+`, certificate, key, r.secret.File(), r.ends[i].Ifname, r.ends[i].IP, r.ends[0].IP, r.ends[1].IP, r.ends[2].IP)
+}
+
+// TestRelay: messages reach a group through a relay. The relay and leaders are killed, and every message is in
+// the log once.
+func TestRelay(t *testing.T) {
+	testenv.Root(t)
+	r := newRoster(t, 4, 3, -1, soon)
+	r.relay = 3
+	relay := func() {
+		r.now[3] = daemon.Launch(t, program, r.ends[3], r.dirs[3], r.relayText())
+		r.explain(3, r.now[3])
+	}
+	relay()
+	r.load()
+	for range 2 {
+		r.committed(rate / 4)
+		leader, epoch := r.leader(0)
+		r.now[leader].Kill()
+		r.now[leader] = nil
+		r.leader(epoch)
+		r.committed(rate / 4)
+		r.start(leader)
+		r.now[3].Kill()
+		relay()
+	}
+	r.committed(rate / 4)
+	r.finish(0, 1, 2)
 }
