@@ -71,6 +71,9 @@ test-damage: setup-test ## damage each byte of a log's heads, manifest, marks an
 test-group: setup-test ## simulate RUNS (100000) schedules of faults of a group, and check that the simulation finds each of a list of mistakes
 	$(TAGGED) UNIFIEDD_RUNS=$(or $(RUNS),100000) go test -count=1 -v -timeout 120m -run '^(TestSimulation|TestMutants)$$' ./flows/group
 
+test-catch-up: setup-test ## let a member of a group miss RECORDS (10000000) records, and get them beside full load (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RECORDS=$(or $(RECORDS),10000000) go test -count=1 -v -timeout 180m -run '^TestCatchUp$$' ./selftests/group
+
 test-reload: setup-test ## change the configuration of a daemon under load RELOADS (100) times (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RELOADS=$(or $(RELOADS),100) go test -count=1 -v -timeout 60m -run '^TestReloads$$' ./selftests/reload
 
