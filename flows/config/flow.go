@@ -412,9 +412,9 @@ type Peer struct {
 	// Others are the addresses of the other members, if the peer is a group that keeps a log. Messages go
 	// to the one that leads.
 	Others []string
-	Flow    string // name of the flow on the peer; empty: any
-	Policy  Policy
-	Pos     Pos // where the peer is configured
+	Flow   string // name of the flow on the peer; empty: any
+	Policy Policy
+	Pos    Pos // where the peer is configured
 }
 
 // Stage changes packets in place. Exactly one of its fields is set.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync/atomic"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/group"
@@ -34,20 +34,20 @@ const (
 
 // Member is a flow's part in its group, while it is opened.
 type Member struct {
-	source *Source
-	logger *slog.Logger
-	group  *config.Replicas
-	own    int    // place among the members of the configuration
-	self   uint32 // number
-	level  protocol.Durability
-	path   string
-	log    group.Log
-	lag    int
-	log0   journal.End
-	dir    *newfile.Dir
-	file   *replica.StateFile // nil: the member is new
-	state  election.State
-	term   atomic.Pointer[string] // who leads, for clients
+	source  *Source
+	logger  *slog.Logger
+	group   *config.Replicas
+	own     int    // place among the members of the configuration
+	self    uint32 // number
+	level   protocol.Durability
+	path    string
+	log     group.Log
+	lag     int
+	log0    journal.End
+	dir     *newfile.Dir
+	file    *replica.StateFile // nil: the member is new
+	state   election.State
+	clients int // most clients of the flow
 }
 
 // Prepare reads how a log ends, for a member of a group. It returns the end at which the run begins.
@@ -62,7 +62,7 @@ func Prepare(e *pipeline.Env, level protocol.Durability) (*Member, error) {
 // prepare opens the state of a member.
 func prepare(e *pipeline.Env, level protocol.Durability) (*Member, error) {
 	g := e.Flow.To.Replicas
-	m := &Member{logger: e.Log, group: g, level: level, path: cmp.Or(e.Flow.To.Device, e.Flow.To.File)}
+	m := &Member{logger: e.Log, group: g, level: level, clients: e.Flow.From.Clients, path: cmp.Or(e.Flow.To.Device, e.Flow.To.File)}
 	if m.own = g.Own(); m.own < 0 {
 		return nil, fmt.Errorf("member %q is not among the members of group %s", g.Self, g.Name)
 	}
@@ -187,17 +187,35 @@ func (m *Member) Source() *message.Member {
 	return &message.Member{Refuse: m.refuse, Replicate: m.replicate}
 }
 
-// refuse says why clients may not connect now.
+// refuse says why a client may not connect now. While there is no leader, or while this one begins its epoch,
+// it waits a moment: so the client need not try again and again.
 func (m *Member) refuse() error {
-	if s := m.source; s != nil && s.open.Load() {
-		return nil
+	s := m.source
+	if s == nil {
+		return fmt.Errorf("not_leader: %w", protocol.NotLeader)
 	}
-	text := "not_leader"
-	if who := m.term.Load(); who != nil {
-		text = *who
+	deadline := time.After(min(maxElection, 2*m.group.Suspect))
+	for wait := s.seat.waiting.Add(1) <= int64(m.clients); ; {
+		changed := s.seat.changed.wait()
+		if s.open.Load() {
+			s.seat.waiting.Add(-1)
+			return nil
+		}
+		leader, text := s.seat.leader()
+		if wait && !s.stopped.Load() && (leader == 0 || leader == m.self) {
+			select {
+			case <-changed:
+				continue
+			case <-deadline:
+			}
+		}
+		s.seat.waiting.Add(-1)
+		return fmt.Errorf("%s: %w", text, protocol.NotLeader)
 	}
-	return fmt.Errorf("%s: %w", text, protocol.NotLeader)
 }
+
+// maxElection is the longest time that a client waits for the end of an election.
+const maxElection = time.Second
 
 // Connect joins source and sink of the flow, and opens the member's links.
 func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, error) {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,48 @@ type Seat struct {
 	group   atomic.Pointer[config.Replicas]
 	running pipeline.Service
 	cut     atomic.Pointer[replica.CutError]
-	term    *atomic.Pointer[string]
+	term    atomic.Pointer[term]
+	changed notice       // the leader, or that it takes records
+	waiting atomic.Int64 // clients that wait for a change
+}
+
+// term is who leads an epoch.
+type term struct {
+	leader uint32 // 0: not known
+	text   string // for clients
+}
+
+// leader returns who leads, and a text for clients.
+func (s *Seat) leader() (leader uint32, text string) {
+	if t := s.term.Load(); t != nil {
+		return t.leader, t.text
+	}
+	return 0, "not_leader"
+}
+
+// notice tells goroutines of changes.
+type notice struct {
+	mu sync.Mutex
+	ch chan struct{} // closed at the next change
+}
+
+// wait returns a channel that is closed at the next change.
+func (n *notice) wait() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ch == nil {
+		n.ch = make(chan struct{})
+	}
+	return n.ch
+}
+
+func (n *notice) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ch != nil {
+		close(n.ch)
+		n.ch = nil
+	}
 }
 
 // openDriver listens for the other members. links, replicator and log are nil for a witness.
@@ -36,7 +78,7 @@ func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *r
 		}
 		e.Undo.Add(m.file.Close)
 	}
-	s := &Seat{term: &m.term}
+	s := &Seat{}
 	s.group.Store(m.group)
 	c := replica.DriverConfig{
 		Group: m.group.Name, Self: m.self, Peers: peers(m.group), Listen: m.group.Members[m.own].Address, Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect,
@@ -75,7 +117,8 @@ func (s *Seat) led(leader uint32, epoch uint64) {
 	if i := placeOf(g, leader); leader > 0 && i >= 0 {
 		text += " leader=" + g.Members[i].Clients
 	}
-	s.term.Store(&text)
+	s.term.Store(&term{leader, text})
+	s.changed.tell()
 }
 
 // begin starts to take part.

@@ -100,6 +100,7 @@ func (s *Source) round(w *disk.Writer) {
 		s.opened = true
 		s.clients.Lead(s.first, uint32(s.epoch))
 		s.open.Store(true)
+		s.seat.changed.tell()
 	}
 }
 
@@ -161,6 +162,7 @@ func (s *Source) StopReceiving(failed bool) error {
 		s.seat.handOver()
 	}
 	s.stopped.Store(true)
+	s.seat.changed.tell()
 	s.seat.running.Stop()
 	err := s.do(func() error {
 		(&log{s}).StepDown()

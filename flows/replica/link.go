@@ -73,7 +73,8 @@ func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool
 	if err != nil {
 		return nil, err
 	}
-	k := &Link{member: member, epoch: epoch, feeds: feeds, slot: n, queue: q, ended: make(chan struct{}), next: next, limit: limit, last: next - 1, of: of}
+	now := time.Now() // the other side has the whole of Suspect to say something
+	k := &Link{member: member, epoch: epoch, feeds: feeds, heardAt: now, slot: n, queue: q, ended: make(chan struct{}), next: next, limit: limit, last: next - 1, of: of}
 	l.slots[n] = k
 	l.links++
 	if feeds {
@@ -82,6 +83,7 @@ func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool
 	} else {
 		k.toSay = protocol.Have{Epoch: epoch, Received: next - 1}
 		l.incoming = k
+		l.heard.Set(uint64(now.UnixNano()))
 		l.shown.Store(k)
 	}
 	l.Supply()

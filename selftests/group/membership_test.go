@@ -152,6 +152,7 @@ func (r *roster) load() {
 func (r *roster) leader(but uint64) (who int, epoch uint64) {
 	r.Helper()
 	testenv.Wait(r.T, testenv.Within(30*time.Second), "a member to lead", func() bool {
+		who, epoch = -1, but
 		for i, d := range r.now {
 			if d == nil {
 				continue
@@ -160,12 +161,11 @@ func (r *roster) leader(but uint64) (who int, epoch uint64) {
 			if err != nil || len(s.Flows) != 1 || s.Flows[0].Group == nil {
 				continue
 			}
-			if g := s.Flows[0].Group; g.State == "leading" && g.Epoch > but {
-				who, epoch = i, g.Epoch
-				return true
+			if g := s.Flows[0].Group; g.State == "leading" && g.Epoch > epoch {
+				who, epoch = i, g.Epoch // an earlier leader may not know yet
 			}
 		}
-		return false
+		return who >= 0
 	})
 	return who, epoch
 }
@@ -182,7 +182,10 @@ func (r *roster) committed(more uint64) {
 		return s.Flows[0].Group.Committed
 	}
 	before := position()
-	testenv.Wait(r.T, testenv.Within(30*time.Second), "more records to be committed", func() bool { return position() >= before+more })
+	testenv.Wait(r.T, testenv.Within(30*time.Second), "more records to be committed", func() bool {
+		r.load() // the client may have ended meanwhile
+		return position() >= before+more
+	})
 }
 
 // members waits until the leader says that these have these roles.
@@ -233,9 +236,9 @@ func (r *roster) finish(places ...int) {
 func TestReplace(t *testing.T) {
 	testenv.Root(t)
 	r := newRoster(t, 4, 3, -1, soon)
-	leader, epoch := r.leader(0)
 	r.load()
 	r.committed(rate / 2)
+	leader, epoch := r.leader(0)
 	gone := (leader + 1) % 3
 	r.now[gone].Kill()
 	r.listed = 4
@@ -288,9 +291,9 @@ func (r *roster) reloadBut(gone int) {
 func TestStopHandsOver(t *testing.T) {
 	testenv.Root(t)
 	r := newRoster(t, 3, 3, -1, soon)
-	leader, epoch := r.leader(0)
 	r.load()
 	r.committed(rate / 2)
+	leader, epoch := r.leader(0)
 	r.now[leader].Terminate(t)
 	if !strings.Contains(r.now[leader].Log.String(), "this leader stops, and has handed over") {
 		t.Error("the leader has not handed over")

@@ -72,10 +72,12 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 		allowed := r.Permit
 		r.Replicate = m.Replicate
 		r.Permit = func(p connect.Peer, h protocol.Hello) error {
-			if err := m.Refuse(); err != nil || allowed == nil {
-				return err
+			if allowed != nil {
+				if err := allowed(p, h); err != nil {
+					return err
+				}
 			}
-			return allowed(p, h)
+			return m.Refuse()
 		}
 	}
 	if c.Joins != nil {
