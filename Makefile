@@ -17,7 +17,7 @@ build: go ## build the programs into bin/
 	@mkdir -p bin
 	$(TAGGED) go build -trimpath -ldflags "-X $(STAMP)=$(VERSION)" -o bin/ ./cmd/... ./selftests/unified-...
 
-demo: setup-demo build ## capture real traffic between two namespaces to disk and check the files (root)
+demo: setup-demo build ## capture real traffic to disk, run all flows at once, kill a group's leader, and check every byte (root)
 	@$(SUDO) bin/unifiedd demo
 
 test: setup-test ## run every test and check, with a summary (root)

@@ -56,7 +56,8 @@ func TestDemo(t *testing.T) {
 	if err := d.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, &d.out)
 	}
-	for _, want := range []string{"packed", "slot", "tshark, capinfos, tcpdump", "network to RDMA", "RDMA to RDMA", "It adds up"} {
+	for _, want := range []string{"packed", "slot", "tshark, capinfos, tcpdump", "network to RDMA", "RDMA to RDMA",
+		"led, was killed, came back", "took over", "The longest time without one was", "It adds up"} {
 		if !strings.Contains(d.out.String(), want) {
 			t.Errorf("the demo does not say %q:\n%s", want, &d.out)
 		}

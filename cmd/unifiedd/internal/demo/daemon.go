@@ -120,14 +120,19 @@ func (d *daemon) status(ctx context.Context) (s status.Daemon, err error) {
 // trouble returns an error with the daemon's output.
 func (d *daemon) trouble() error { return fmt.Errorf("the daemon says:\n%s", &d.said) }
 
+// kill ends the daemon and its child as a crash does.
+func (d *daemon) kill() {
+	_ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) // it may have ended already
+	<-d.ended
+}
+
 // stop ends the daemon. The daemon writes its pending data first.
 func (d *daemon) stop() error {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-d.ended:
 	case <-time.After(programLimit):
-		_ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL)
-		<-d.ended
+		d.kill()
 		return fmt.Errorf("the daemon did not end within %v\n%s", programLimit, &d.said)
 	}
 	if d.result != nil {

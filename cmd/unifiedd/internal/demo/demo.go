@@ -45,7 +45,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	s := &stage{Options: o, record: rec}
-	results, all, err := s.play(ctx)
+	p, err := s.play(ctx)
 	left := s.clear()
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("the demo was interrupted; what it had made was taken back"), left)
@@ -53,31 +53,39 @@ func Run(ctx context.Context, o Options) error {
 	if err := errors.Join(err, left); err != nil {
 		return err
 	}
-	return s.judge(results, all)
+	return s.judge(p)
 }
 
-// play prepares the stage, captures once in each layout, and runs all five flows.
-func (s *stage) play(ctx context.Context) ([]result, *five, error) {
+// played has the results of all parts.
+type played struct {
+	captures []result
+	five     *five
+	group    *group
+}
+
+// play prepares the stage, captures once in each layout, runs all five flows, and then the group.
+func (s *stage) play(ctx context.Context) (p played, err error) {
 	fmt.Fprintf(s.Out, `Two network namespaces, joined by a veth pair. In one, trafgen sends %d UDP packets of
 %s bytes, one every %d µs. In the other, unifiedd captures them
 ("%s") to disk, while the kernel there goes on answering ping.
 `, packets, sizeList(), gap, filterText)
 	if err := s.set(); err != nil {
-		return nil, nil, err
+		return p, err
 	}
-	var results []result
 	for _, l := range layouts {
 		r, err := s.showCapture(ctx, l)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s layout: %w", l, err)
+			return p, fmt.Errorf("%s layout: %w", l, err)
 		}
-		results = append(results, r)
+		p.captures = append(p.captures, r)
 	}
-	all, err := s.showFive(ctx)
-	if err != nil {
-		err = fmt.Errorf("five flows: %w", err)
+	if p.five, err = s.showFive(ctx); err != nil {
+		return p, fmt.Errorf("five flows: %w", err)
 	}
-	return results, all, err
+	if p.group, err = s.showGroup(ctx); err != nil {
+		return p, fmt.Errorf("group: %w", err)
+	}
+	return p, nil
 }
 
 // showCapture captures in one layout, and reads the files with every reader.
@@ -91,24 +99,25 @@ func (s *stage) showCapture(ctx context.Context, l config.Layout) (result, error
 }
 
 // judge prints the tables and reports whether everything adds up.
-func (s *stage) judge(results []result, all *five) error {
-	if err := errors.Join(table(s.Out, results), all.table(s.Out)); err != nil {
+func (s *stage) judge(p played) error {
+	if err := errors.Join(table(s.Out, p.captures), p.five.table(s.Out), p.group.table(s.Out)); err != nil {
 		return err
 	}
-	errs := all.problems()
-	for i := range results {
-		errs = append(errs, results[i].problems()...)
+	errs := append(p.five.problems(), p.group.problems()...)
+	for i := range p.captures {
+		errs = append(errs, p.captures[i].problems()...)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("it does not add up: %w", err)
 	}
-	fmt.Fprintf(s.Out, `
+	fmt.Fprint(s.Out, `
 It adds up: sent = captured + lost, every captured packet is in the files, and each reader
-found all of them; every byte that went through the five flows is what was sent. Nothing is left behind: namespaces, program, files and the huge pages
-that had to be reserved are gone.
+found all of them; every byte that went through the five flows is what was sent; and every
+message that the group acknowledged is once in the log of each member. Nothing is left
+behind: namespaces, programs, files and the huge pages that had to be reserved are gone.
 `)
 	if s.Keep {
-		fmt.Fprintf(s.Out, "The captures were kept in %s.\n", s.dir)
+		fmt.Fprintf(s.Out, "The captures and logs were kept in %s.\n", s.dir)
 	}
 	return nil
 }

@@ -28,6 +28,9 @@ var (
 	wires    = []wire{captured, fed, remote}
 )
 
+// switched is the wire from each end of the group to the switch. Its ends have the addresses from 1 on.
+var switched = wire{"eth0", 3, 2300}
+
 // The ends of a wire.
 const (
 	sendingEnd   = 1
@@ -65,15 +68,20 @@ func (w wire) join(a, b *namespace) error {
 		return fmt.Errorf("open netlink in %s: %w", a.name, err)
 	}
 	defer h.Close()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.HardwareAddr = w.name, w.mtu, w.mac(sendingEnd)
-	veth := netlink.NewVeth(attrs)
-	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr = w.name, uint32(w.mtu), w.mac(receivingEnd)
-	veth.PeerNamespace = netlink.NsFd(b.ns)
-	if err := h.LinkAdd(veth); err != nil {
+	if err := h.LinkAdd(w.pair(w.mac(sendingEnd), w.name, w.mac(receivingEnd), b)); err != nil {
 		return fmt.Errorf("make a veth pair between %s and %s: %w", a.name, b.name, err)
 	}
 	return errors.Join(a.up(w, sendingEnd), b.up(w, receivingEnd), b.awaitCarrier(w))
+}
+
+// pair is a veth pair with the wire's name at its first end. Its other end is in namespace to.
+func (w wire) pair(mac net.HardwareAddr, peer string, peerMAC net.HardwareAddr, to *namespace) *netlink.Veth {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = w.name, w.mtu, mac
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr = peer, uint32(w.mtu), peerMAC
+	veth.PeerNamespace = netlink.NsFd(to.ns)
+	return veth
 }
 
 // noIPv6 keeps the kernel from sending IPv6 packets in the calling thread's namespace.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
@@ -21,6 +22,11 @@ type heard struct {
 	Bytes    uint64
 	Seconds  float64
 	Latency  *latency.Summary `json:"latency_ns"`
+
+	// Of append to a group.
+	Gap         time.Duration `json:"longest_gap_ns"` // without an acknowledgement
+	Position    uint64        // of the last message
+	Connections uint64
 }
 
 // flowTest is the program at the remote end of the flows.

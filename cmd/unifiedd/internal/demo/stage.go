@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
@@ -15,6 +16,9 @@ type stage struct {
 	record *record
 	dir    string
 	a, b   *namespace // sender, receiver
+
+	hub      *namespace   // has the switch of the group
+	switched []*namespace // the group's members and their client, each with a port of the switch
 }
 
 // regionSize is the size of the region of the demo's captures.
@@ -39,19 +43,55 @@ func (s *stage) makeDir() (err error) {
 }
 
 func (s *stage) makeNamespaces() (err error) {
-	for _, end := range []struct {
-		to   **namespace
-		name string
-	}{{&s.a, "send"}, {&s.b, "capture"}} {
-		name := fmt.Sprintf("unifiedd-demo-%d-%s", os.Getpid(), end.name)
-		if err := s.record.add("netns", name); err != nil {
+	if s.a, err = s.makeNamespace("send"); err != nil {
+		return err
+	}
+	if s.b, err = s.makeNamespace("capture"); err != nil {
+		return err
+	}
+	return join(s.a, s.b)
+}
+
+// makeNamespace makes a namespace, and records it first.
+func (s *stage) makeNamespace(name string) (*namespace, error) {
+	name = fmt.Sprintf("unifiedd-demo-%d-%s", os.Getpid(), name)
+	if err := s.record.add("netns", name); err != nil {
+		return nil, err
+	}
+	return newNamespace(name)
+}
+
+// makeSwitch makes n namespaces with an interface each, and a switch between them.
+func (s *stage) makeSwitch(n int) (err error) {
+	if s.hub, err = s.makeNamespace("switch"); err != nil {
+		return err
+	}
+	bridge, err := s.hub.addBridge()
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		end, err := s.makeNamespace(fmt.Sprintf("group-%d", i+1))
+		if err != nil {
 			return err
 		}
-		if *end.to, err = newNamespace(name); err != nil {
+		s.switched = append(s.switched, end)
+		if err := s.hub.plug(bridge, end, byte(i+1)); err != nil {
 			return err
 		}
 	}
-	return join(s.a, s.b)
+	return nil
+}
+
+// namespaces returns those that exist, the newest first.
+func (s *stage) namespaces() (all []*namespace) {
+	for _, n := range append([]*namespace{s.a, s.b, s.hub}, s.switched...) {
+		if n != nil {
+			all = append(all, n)
+		}
+	}
+	slices.Reverse(all)
+	return all
 }
 
 // clear removes everything, and then checks that nothing is left.
@@ -62,10 +102,11 @@ func (s *stage) clear() error {
 			errs = append(errs, s.a.unlink(w))
 		}
 	}
-	for _, n := range []*namespace{s.b, s.a} {
-		if n != nil {
-			errs = append(errs, n.close())
-		}
+	for _, n := range s.switched {
+		errs = append(errs, n.unlink(switched))
+	}
+	for _, n := range s.namespaces() {
+		errs = append(errs, n.close())
 	}
 	if !s.Keep && s.dir != "" {
 		errs = append(errs, os.RemoveAll(s.dir))
@@ -79,8 +120,8 @@ func (s *stage) clear() error {
 
 // leftovers names everything that was not removed.
 func (s *stage) leftovers() (errs []error) {
-	for _, n := range []*namespace{s.a, s.b} {
-		if n != nil && exists(netnsdir.Path(n.name)) {
+	for _, n := range s.namespaces() {
+		if exists(netnsdir.Path(n.name)) {
 			errs = append(errs, fmt.Errorf("network namespace %s was not removed", n.name))
 		}
 	}
