@@ -53,6 +53,7 @@ func (r *Report) addFlows(n needs) {
 	r.add("addresses", addresses)
 	r.add("RDMA devices of flows", devices)
 	r.add("owners of files", users)
+	r.addGroups(n)
 }
 
 // readable reports for each file whether the daemon's user may open it.
