@@ -1,7 +1,9 @@
 package documents
 
 import (
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +17,14 @@ import (
 // groupDocument is the name of the configuration of a group.
 const groupDocument = "groups.md.1"
 
+// readLog matches the command in that document that reads a log.
+var readLog = regexp.MustCompile("`unifiedd (log read [^`]+)`")
+
+// appended is how many messages the client of the group appends.
+const appended = 100
+
 // TestGroup: three daemons with the configuration of a group, each with the changes that the document
-// names, keep what a client appends.
+// names, keep what a client appends. The command in the document reads it from each.
 func TestGroup(t *testing.T) {
 	testenv.Root(t)
 	all := documents(t)
@@ -26,6 +34,7 @@ func TestGroup(t *testing.T) {
 	}
 	ends := testenv.NewSwitch(t, 4, testenv.PairOptions{MTU: 4200})
 	var members []*daemon.Daemon
+	var disks []files
 	for n, e := range ends {
 		e.Run(t, "ip", "link", "set", e.Ifname, "down")
 		e.Run(t, "ip", "link", "set", e.Ifname, "name", "eth1")
@@ -36,16 +45,46 @@ func TestGroup(t *testing.T) {
 			break // the client
 		}
 		f := newFiles(t)
+		disks = append(disks, f)
 		own := strings.NewReplacer("self: a", fmt.Sprintf("self: %c", 'a'+n), "listen: 10.0.0.1", fmt.Sprintf("listen: 10.0.0.%d", n+1))
 		members = append(members, daemon.Launch(t, f.wrapper, e, f.dir, own.Replace(all[i].text)))
 	}
-	client := daemon.StartClient(t, flowTest, ends[3], "append", "-to", "10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471", "-flow", "orders",
-		"-count", "100", "-device", "roce:eth1", "-ordinary", "-memory", "33554432", "-timeout", "30s")
+	client := daemon.StartClient(t, flowTest, ends[3], "append", "-json", "-to", "10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471", "-flow", "orders",
+		"-count", fmt.Sprint(appended), "-device", "roce:eth1", "-ordinary", "-memory", "33554432", "-timeout", "30s")
 	client.Await(t, 40*time.Second)
+	var last struct{ Position uint64 }
+	_, result, _ := strings.Cut(client.Out.String(), "{") // behind lines of the client's log
+	if err := json.NewDecoder(strings.NewReader("{" + result)).Decode(&last); err != nil || last.Position <= appended {
+		t.Fatalf("the client says\n%s", &client.Out)
+	}
 	for _, m := range members {
 		m.Until(t, "a member to have everything as committed", func(s *status.Daemon) bool {
-			return len(s.Flows) == 1 && s.Flows[0].Group != nil && s.Flows[0].Group.Committed > 100
+			return len(s.Flows) == 1 && s.Flows[0].Group != nil && s.Flows[0].Group.Committed >= last.Position
 		})
+	}
+	for _, m := range members { // only now: a member gets what it lacks from the others
 		m.Terminate(t)
+	}
+	command := readLog.FindStringSubmatch(read(t, root+"/docs/groups.md"))
+	if command == nil {
+		t.Fatal("docs/groups.md does not say how to read a log")
+	}
+	for i, f := range disks {
+		checkRecords(t, fmt.Sprintf("member %c", 'a'+i), run(t, f.wrapper, strings.Fields(command[1])...))
+	}
+}
+
+// checkRecords checks that log read printed every message of the client once and in order, with its length.
+func checkRecords(t *testing.T, who, text string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) != appended {
+		t.Fatalf("%s has %d records, and not %d:\n%s", who, len(lines), appended, text)
+	}
+	for i, line := range lines {
+		f := strings.Split(line, "\t") // position, time, session, sequence, length
+		if len(f) != 5 || f[3] != fmt.Sprint(i+1) || f[4] != "1024 bytes" {
+			t.Errorf("%s: record %d is %q", who, i+1, line)
+		}
 	}
 }
