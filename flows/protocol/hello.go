@@ -140,8 +140,8 @@ func foreign(b []byte) error {
 // check refuses values that neither side may send.
 func (h *Hello) check() error {
 	switch {
-	case h.Role < RoleAppend || h.Role > RoleReplicate:
-		return fmt.Errorf("%w: role %d is none of append (1), blocks (2) and replicate (3)", BadReserved, h.Role)
+	case h.Role < RoleAppend || h.Role > RoleReplicate: // it names the roles that clients have
+		return fmt.Errorf("%w: role %d is neither append (1) nor blocks (2)", BadReserved, h.Role)
 	case h.Durability != 0 && !h.Durability.known():
 		return fmt.Errorf("%w: durability %d is none of received (1), written (2) and durable (3)", BadReserved, h.Durability)
 	case h.Align&(h.Align-1) != 0:
