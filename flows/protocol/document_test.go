@@ -9,14 +9,17 @@ import (
 	"testing"
 )
 
-// TestDocument: docs/protocol.md has the reasons with the texts that programs print, and its
-// examples equal the bytes that this package makes.
+// TestDocument: docs/protocol.md has the reasons with the texts that programs print. Its examples, and those of
+// messages between members in docs/groups.md, equal the bytes that this package makes.
 func TestDocument(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "protocol.md"))
-	if err != nil {
-		t.Fatal(err)
+	text := ""
+	for _, name := range []string{"protocol.md", "groups.md"} {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(raw)
 	}
-	text := string(raw)
 	for _, r := range append(Reasons(), None) {
 		if row := fmt.Sprintf("| %d | `%s` | %s", uint8(r), r.String(), r.Error()); !strings.Contains(text, row) {
 			t.Errorf("there is no row that begins %q", row)

@@ -46,6 +46,11 @@ func forms() []form {
 		{"response", KindResponse, span(16, 60), header(func(b []byte) { PutResponse(b, &Response{ID: 5, Status: OutOfRange}) }),
 			func(b []byte) Reason { _, r := ParseResponse(b); return r }},
 		{"grant", KindGrant, nil, exampleGrant(), func(b []byte) Reason { _, r := ParseGrant(b); return r }},
+		{"commit", KindCommit, span(32, 60), header(func(b []byte) { PutCommit(b, &Commit{Epoch: 7, Committed: 9, Count: 3}) }),
+			func(b []byte) Reason { _, r := ParseCommit(b); return r }},
+		{"have", KindHave, nil, header(func(b []byte) {
+			PutHave(b, &Have{Epoch: 7, Received: 12, Written: 11, Durable: 10, Limit: 256, Status: Closing, Count: 3})
+		}), func(b []byte) Reason { _, r := ParseHave(b); return r }},
 	}
 }
 
@@ -86,6 +91,8 @@ func TestBytes(t *testing.T) {
 		"response": "75525350 01040040 00000005 0000000b " + strings.Repeat("00", 44) + " abde495f",
 		"grant": "75475254 01050040 0000000000000007 0000000000000009 0000000000000047 1122334455667788 00000000 00000002 2515e560 0000000000000040 4d46d3ce " +
 			"00007f0011223344 abcdef01 0000003f 00000001 00000840 00007f0022000000 abcdef02 00000000 00000007 00001000",
+		"commit": "75434d54 01060040 0000000000000007 0000000000000009 0000000000000003 " + strings.Repeat("00", 28) + " e8faa2b5",
+		"have":   "75484156 01070040 0000000000000007 000000000000000c 000000000000000b 000000000000000a 0000000000000100 00000011 0000000000000003 433f58dc",
 	}
 	for _, f := range forms() {
 		if got := hex.EncodeToString(f.example); got != strings.ReplaceAll(want[f.name], " ", "") {
