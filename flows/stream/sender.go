@@ -92,6 +92,7 @@ type Sender struct {
 	done     uint64 // numbers up to it have completed
 	confirm  uint64 // highest number acknowledged
 	counted  uint64 // the highest acknowledged number that was counted
+	heardAt  int64  // when the last acknowledgement came, as now
 	position uint64 // of confirm in the receiver's log, if it has one
 	limit    uint64 // highest number that may be sent
 	requests [sendBatch]rdma.SendRequest

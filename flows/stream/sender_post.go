@@ -116,10 +116,19 @@ func (s *Sender) acknowledged() {
 		return
 	}
 	s.stats.count.acknowledged += s.counted - from
+	s.heardAfter(s.out.slots[s.out.at(from+1)].since)
 	s.finished(from, s.counted)
 	run := s.stats.latency.Run()
 	for number := from + 1; number <= s.counted; number++ {
 		run.Record(uint64(s.now - s.out.slots[s.out.at(number)].since))
 	}
 	run.End()
+}
+
+// heardAfter notes for how long there was no acknowledgement, while a message waited for one since a time.
+func (s *Sender) heardAfter(since int64) {
+	if silent := s.now - max(since, s.heardAt); silent > 0 {
+		s.stats.count.silence = max(s.stats.count.silence, uint64(silent))
+	}
+	s.heardAt = s.now
 }

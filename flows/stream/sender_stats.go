@@ -42,6 +42,9 @@ type SenderStats struct {
 	Resent       uint64 // messages posted again after a reconnect
 	Dropped      uint64 // messages given up by Drop and Abandon
 	Forgotten    uint64 // messages that the receiver had acknowledged and did not have after a reconnect
+	// Silence is the longest time without an acknowledgement while a message waited for one. It is as
+	// exact as Poll is frequent.
+	Silence time.Duration
 
 	Waiting  int // messages not posted yet
 	InFlight int // posted messages that are not acknowledged
@@ -52,7 +55,7 @@ type SenderStats struct {
 
 // senderCounters are counters that only the worker writes.
 type senderCounters struct {
-	posted, bytes, acknowledged, resent, dropped, forgotten, sessions uint64
+	posted, bytes, acknowledged, resent, dropped, forgotten, sessions, silence uint64
 }
 
 // senderStats is the data that other goroutines read. The worker publishes its changes once a
@@ -67,6 +70,7 @@ type senderStats struct {
 	dropped      counter.Counter
 	forgotten    counter.Counter
 	sessions     counter.Counter
+	silence      counter.Counter
 	waiting      counter.Counter
 	flight       counter.Counter
 	credit       counter.Counter
@@ -125,6 +129,7 @@ func (t *senderStats) publish(s *Sender) {
 	t.dropped.Set(c.dropped)
 	t.forgotten.Set(c.forgotten)
 	t.sessions.Set(c.sessions)
+	t.silence.Set(c.silence)
 	t.waiting.Set(uint64(s.out.waiting.len()))
 	t.flight.Set(s.flight())
 	t.credit.Set(s.credit())
@@ -147,7 +152,7 @@ func (s *Sender) Stats() SenderStats {
 	return SenderStats{
 		Name: s.config.Name, Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability, Method: now.method,
 		Connections: connections, Failures: failures, Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
-		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(),
+		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(), Silence: time.Duration(t.silence.Load()),
 		Waiting: int(t.waiting.Load()), InFlight: int(t.flight.Load()), Credit: t.credit.Load(), Latency: t.latency.Summary(),
 	}
 }

@@ -17,6 +17,7 @@ var senderParts = []struct {
 	{"BeforeReceiver", testSenderBeforeReceiver},
 	{"SlowReceiver", testSenderSlowReceiver},
 	{"ComesBack", testSenderComesBack},
+	{"Silence", testSenderSilence},
 	{"QueuePairFails", testSenderQueuePairFails},
 	{"LateAcknowledgement", testSenderLateAcknowledgement},
 	{"Forgotten", testSenderForgotten},
@@ -119,6 +120,34 @@ func testSenderComesBack(t *testing.T, g *rig) {
 	k.whole(1)
 	if s := p.s.Stats(); s.Connections < 3 || s.Forgotten != 0 || s.Sessions != 0 || s.Acknowledged != total {
 		t.Errorf("%+v", s)
+	}
+}
+
+// testSenderSilence: the longest silence is the time for which messages wait for a receiver that is away,
+// and not the time in which there are none.
+func testSenderSilence(t *testing.T, g *rig) {
+	const away = 60 * time.Millisecond
+	k := g.far.newTaker(receiverConfig(), 64)
+	p := g.near.newSource(senderConfig(k.address))
+	p.more(10)
+	p.await()
+	first := p.s.Stats().Silence
+	time.Sleep(away)
+	from := time.Now()
+	p.more(10)
+	p.await()
+	if now := p.s.Stats().Silence; first <= 0 || now > max(first, time.Since(from)) {
+		t.Errorf("silence %v, and %v of %v after a time without messages", first, now, time.Since(from))
+	}
+	address := k.address
+	k.endServe()
+	from = time.Now()
+	p.more(10)
+	time.Sleep(away)
+	k.serveAt(address)
+	p.await()
+	if now := p.s.Stats().Silence; now < away || now > max(first, time.Since(from)) {
+		t.Errorf("silence %v, and the receiver was away for %v of %v", now, away, time.Since(from))
 	}
 }
 

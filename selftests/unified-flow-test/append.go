@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/client"
@@ -18,6 +22,13 @@ func appendAll(ctx context.Context, k *client.Client, o options) (r result, err 
 		return r, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
+	if o.gaps > 0 {
+		var watching sync.WaitGroup
+		ctx, stop := context.WithCancel(ctx)
+		watching.Go(func() { watchGaps(ctx, a, o, os.Stderr) })
+		defer watching.Wait()
+		defer stop()
+	}
 	return (&appending{options: o, to: a, sent: make([]time.Time, o.depth), hist: latency.New()}).all(ctx)
 }
 
@@ -55,7 +66,7 @@ func (a *appending) all(ctx context.Context) (r result, err error) {
 	}
 	s := a.to.Stats()
 	return result{Did: "appended", Messages: a.count, Bytes: a.count * a.size, Seconds: time.Since(begin).Seconds(), Latency: a.hist.Summary(),
-		Position: a.done.Position, Resent: s.Resent, Connections: s.Connections, Durability: s.Durability.String(), Method: string(s.Method)}, nil
+		Position: a.done.Position, Resent: s.Resent, Connections: s.Connections, Durability: s.Durability.String(), Method: string(s.Method), Gap: s.Silence}, nil
 }
 
 // await waits until a message is acknowledged, and records the times of all messages that were
@@ -74,4 +85,20 @@ func (a *appending) await(ctx context.Context, number uint64) error {
 	}
 	a.done = receipt
 	return nil
+}
+
+// watchGaps prints each time of at least o.gaps between two acknowledgements, when it ends.
+func watchGaps(ctx context.Context, a *client.Appender, o options, to io.Writer) {
+	last := time.Now()
+	for done := uint64(0); done < o.count; {
+		r, err := a.Wait(ctx, done+1)
+		if err != nil {
+			return // the sender says why
+		}
+		now := time.Now()
+		if gap := now.Sub(last); gap >= o.gaps {
+			fmt.Fprintf(to, "no acknowledgement for %.1f ms, until message %d\n", milliseconds(gap), r.Number)
+		}
+		done, last = r.Number, now
+	}
 }

@@ -48,6 +48,7 @@ type options struct {
 	clients  int
 	warm     time.Duration
 	span     time.Duration
+	gaps     time.Duration
 	json     bool
 }
 
@@ -172,6 +173,7 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.IntVar(&o.depth, "depth", 64, "messages that are sent and not acknowledged")
 	fs.Uint64Var(&o.rate, "rate", 0, "messages per second; 0: as fast as it goes")
 	fs.StringVar(&o.method, "method", "any", "how messages go: `send`, write, or as the flow takes them")
+	fs.DurationVar(&o.gaps, "gaps", 0, "say at once when nothing was acknowledged for this long; 0: say only the longest gap, at the end")
 	fs.Uint64Var(&o.first, "participant", 0, "`number` of this client, to a flow that adds up the messages of several: from 1 on; 0: not said")
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -80,6 +81,9 @@ func TestBetweenNamespaces(t *testing.T) {
 		}
 		if sent[i].Latency == nil || sent[i].Latency.Count != int64(want.Messages) || sent[i].Durability != "received" || sent[i].Method != want.Method {
 			t.Errorf("the appender says %+v", sent[i])
+		}
+		if longest := time.Duration(sent[i].Seconds * float64(time.Second)); sent[i].Gap <= 0 || sent[i].Gap > longest {
+			t.Errorf("the longest gap is %v, of %v", sent[i].Gap, longest)
 		}
 	}
 }

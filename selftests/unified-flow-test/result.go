@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
@@ -21,6 +22,7 @@ type result struct {
 	Method      string           `json:"method,omitempty"` // of the transfer: send or write
 	Resent      uint64           `json:"resent"`
 	Connections uint64           `json:"connections,omitempty"`
+	Gap         time.Duration    `json:"longest_gap_ns,omitempty"` // the longest time without an acknowledgement while a message waited for one
 	Sessions    int              `json:"sessions,omitempty"`
 }
 
@@ -38,7 +40,10 @@ func (r result) print(out io.Writer, asJSON bool) error {
 		fmt.Fprintf(out, "latency: median %.1f us, 99 %% %.1f us, 99.9 %% %.1f us, at most %.1f us\n", us(l.P50), us(l.P99), us(l.P999), us(l.Max))
 	}
 	if r.Connections > 0 {
-		fmt.Fprintf(out, "all are %s, the last one at position %d of the log; %d were sent again, over %d connections\n", r.Durability, r.Position, r.Resent, r.Connections)
+		fmt.Fprintf(out, "all are %s, the last one at position %d of the log; %d were sent again, over %d connections; longest time without an acknowledgement %.1f ms\n",
+			r.Durability, r.Position, r.Resent, r.Connections, milliseconds(r.Gap))
 	}
 	return nil
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
