@@ -27,6 +27,7 @@ type Source struct {
 	links       *replica.Links
 	group       *config.Replicas
 	acknowledge string
+	deposed     *pipeline.Deposed
 	replicator  *replica.Replicator
 	driver      *replica.Driver
 	region      *umem.Region
@@ -213,6 +214,7 @@ func (s *Source) Observe(to *status.Flow) error {
 		Name: s.group.Name, Member: s.group.Self, State: d.Phase.String(), Epoch: d.Epoch, Committed: s.committed.Load(), Last: s.end.Load(),
 		Recovering: s.replicator.Shown().Recovering, Elections: d.Elections, Silence: d.Silence,
 		Sent: l.Sent, Copied: l.CopiedBytes, Received: l.Received, Stale: l.Stale, Refused: l.Refused + d.Refused + d.Transport.Refused, Dropped: d.Transport.Dropped, Untaken: d.Untaken,
+		Fenced: s.deposed.Fenced.Load(), Cut: s.deposed.Cut.Load(),
 	}
 	if d.Leader > 0 && int(d.Leader) <= len(s.group.Members) {
 		g.Leader = s.group.Members[d.Leader-1].Name
