@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// few is how many faults there are without UNIFIEDD_FAILOVERS: each kind once.
-const few = 8
+// few is how many faults there are without UNIFIEDD_FAILOVERS.
+const few = 5
 
 // gaps is the shortest time without an acknowledgement that clients print.
 const gaps = 5 * time.Millisecond

@@ -29,7 +29,7 @@ const (
 	members = 3
 	// perClient is how many messages a client appends, and rate how many a second. A client that is done is
 	// followed by another one, so that there is load however long the faults take.
-	perClient, rate = 3000, 1000
+	perClient, rate = 2000, 1000
 	limit           = 3 * time.Minute
 )
 
@@ -46,6 +46,7 @@ type group struct {
 	said   string // by earlier clients
 	count  uint64 // of messages that clients append
 	secret *authority.Authority
+	boots  []string // by member: a program that starts the daemon; empty: the daemon itself
 }
 
 // newGroup starts three daemons.
@@ -86,7 +87,7 @@ func (g *group) start(i int) {
 		fmt.Fprintf(&all, "\n          - {name: m%d, address: \"%s:7491\", clients: \"%[2]s:7471\"}", n+1, g.ends[n].IP)
 	}
 	certificate, key := g.issue(fmt.Sprintf("m%d", i+1), i)
-	g.now[i] = daemon.Launch(g.T, program, g.ends[i], g.dirs[i], fmt.Sprintf(`
+	g.now[i] = daemon.Launch(g.T, g.program(i), g.ends[i], g.dirs[i], fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
 tls: {certificate: %s, key: %s, authority: %s}
 flows:
@@ -103,6 +104,14 @@ flows:
         lag: 4MiB
         members: %s
 `, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], g.level, i+1, all.String()))
+}
+
+// program returns the program that starts a member.
+func (g *group) program(i int) string {
+	if g.boots == nil {
+		return program
+	}
+	return g.boots[i]
 }
 
 // issue makes a certificate for the address of an end.
