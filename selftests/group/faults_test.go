@@ -246,23 +246,28 @@ type counted struct {
 func (g *group) counts() (all [members]counted) {
 	g.Helper()
 	for i, d := range g.now {
-		page, err := d.Page("/metrics")
-		if err != nil {
-			g.Fatal(err)
-		}
-		all[i].of = d
-		for k, line := range countLines {
-			found := line.FindAllStringSubmatch(page, -1)
-			if found == nil {
-				g.Fatalf("the metrics of member %d have no %v", i+1, line)
-			}
-			for _, m := range found {
-				n, _ := strconv.ParseUint(m[1], 10, 64) // the expression admits numbers only
-				all[i].values[k] += n
-			}
-		}
+		testenv.Wait(g.T, testenv.Within(30*time.Second), "all metrics", func() bool { // a flow may just begin again
+			page, err := d.Page("/metrics")
+			all[i] = counted{of: d}
+			return err == nil && all[i].read(page)
+		})
 	}
 	return all
+}
+
+// read reads a page of metrics. It reports whether all counts are there.
+func (c *counted) read(page string) bool {
+	for k, line := range countLines {
+		found := line.FindAllStringSubmatch(page, -1)
+		if found == nil {
+			return false
+		}
+		for _, m := range found {
+			n, _ := strconv.ParseUint(m[1], 10, 64) // the expression admits numbers only
+			c.values[k] += n
+		}
+	}
+	return true
 }
 
 // report prints figures by kind of fault, and checks that records of resumed leaders were refused.
