@@ -62,17 +62,17 @@ func (t *target) failed(cause error, moved bool, at time.Time) (now bool) {
 		t.lost, t.lostUntil = t.at, at.Add(t.patience)
 		t.patience = min(2*t.patience, maxPatience)
 	}
-	if i := slices.Index(t.addresses, leaderIn(cause)); i >= 0 && i != t.at {
-		if i == t.lost && at.Before(t.lostUntil) {
-			t.at = (t.at + 1) % len(t.addresses)
-			return false
-		}
-		t.at = i
+	away := func(i int) bool { return i == t.lost && at.Before(t.lostUntil) }
+	named := slices.Index(t.addresses, leaderIn(cause))
+	if named >= 0 && named != t.at && !away(named) {
+		t.at = named
 		t.hops++
 		return t.hops <= len(t.addresses)
 	}
-	t.at = (t.at + 1) % len(t.addresses)
-	if refused {
+	if t.at = (t.at + 1) % len(t.addresses); away(t.at) {
+		t.at = (t.at + 1) % len(t.addresses)
+	}
+	if refused && (named < 0 || !away(named)) {
 		t.hops++
 		return t.hops <= len(t.addresses)
 	}

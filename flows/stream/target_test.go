@@ -78,12 +78,13 @@ func TestSilentMember(t *testing.T) {
 	}{
 		{errSilent, true, 0, "b:1", false, 2 * leastPatience},
 		{leads, false, time.Millisecond, "c:1", false, 2 * leastPatience},
-		{leads, false, leastPatience - 1, "a:1", false, 2 * leastPatience},
+		{leads, false, leastPatience - 1, "b:1", false, 2 * leastPatience},
+		{leads, false, leastPatience, "a:1", true, 2 * leastPatience},
 		{errSilent, false, leastPatience, "b:1", false, 4 * leastPatience},
 		{leads, false, 3 * leastPatience, "a:1", true, 4 * leastPatience},
 		{errSilent, false, 3 * leastPatience, "b:1", false, maxPatience},
 		{errSilent, false, 3 * leastPatience, "c:1", false, maxPatience},
-		{errSilent, true, 3 * leastPatience, "a:1", false, 2 * leastPatience},
+		{errSilent, true, 12 * leastPatience, "a:1", false, 2 * leastPatience},
 	} {
 		if once := to.failed(c.cause, c.moved, now.Add(c.after)); once != c.once || to.address() != c.at || to.patience != c.patience {
 			t.Errorf("step %d: it dials %s, at once %v, with a patience of %v; want %s, %v, %v", i+1, to.address(), once, to.patience, c.at, c.once, c.patience)

@@ -59,6 +59,26 @@ func (e *End) Disturb(t testing.TB, d Disturbance) (mend func() (carried, lost u
 	return mend
 }
 
+// DisturbByKernel makes the kernel's netem lose and delay the frames to an end. The kernel must have it: those of
+// the lab guest do. The end of the test, or mend if it is called before, removes it. Seed is not used, and frames
+// may change their order.
+func (e *End) DisturbByKernel(t testing.TB, d Disturbance) (mend func()) {
+	t.Helper()
+	h := e.port.handle(t)
+	q := netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: e.port.link(t).Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		netlink.NetemQdiscAttrs{Latency: uint32(d.Delay.Microseconds()), Jitter: uint32(d.Jitter.Microseconds()), Loss: float32(100 * d.Loss), Limit: inNetwork})
+	if err := h.QdiscAdd(q); err != nil {
+		t.Fatalf("put netem at %s: %v (modprobe sch_netem)", e.port.Ifname, err)
+	}
+	mend = sync.OnceFunc(func() {
+		if err := h.QdiscDel(q); err != nil {
+			t.Errorf("remove netem from %s: %v", e.port.Ifname, err)
+		}
+	})
+	t.Cleanup(mend)
+	return mend
+}
+
 // network carries frames between two interfaces.
 type network struct {
 	Disturbance

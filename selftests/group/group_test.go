@@ -25,12 +25,15 @@ var program, flowTest string
 
 func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }
 
-const (
-	members = 3
+const members = 3
+
+var (
 	// perClient is how many messages a client appends, and rate how many a second. A client that is done is
 	// followed by another one, so that there is load however long the faults take.
-	perClient, rate = 2000, 1000
-	limit           = 3 * time.Minute
+	perClient, rate = uint64(2000), uint64(1000)
+	// suspect is the members' setting.
+	suspect = 300 * time.Millisecond
+	limit   = 3 * time.Minute
 )
 
 // group is three daemons and a client, each in a namespace of its own.
@@ -100,10 +103,10 @@ flows:
       group:
         name: orders
         self: m%d
-        suspect: 300ms
+        suspect: %s
         lag: 4MiB
         members: %s
-`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], g.level, i+1, all.String()))
+`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], g.level, i+1, suspect, all.String()))
 }
 
 // program returns the program that starts a member.
