@@ -27,10 +27,11 @@ type Flow struct {
 
 	drainTimeout time.Duration // how long stopping waits for the disk
 
-	starting sync.Mutex    // held while starting or stopping
-	leaving  atomic.Bool   // a reload removes it: it must not start again
-	stopping atomic.Bool   // it was stopped
-	before   uint64        // the log must end before this position; 0: where it ends
+	starting sync.Mutex  // held while starting or stopping
+	leaving  atomic.Bool // a reload removes it: it must not start again
+	stopping atomic.Bool // it was stopped
+	before   uint64      // the log must end before this position; 0: where it ends
+	deposed  pipeline.Deposed
 	mu       sync.Mutex    // guards the fields below
 	run      *pipeline.Run // nil unless running
 	quit     chan struct{}
@@ -99,7 +100,7 @@ func (f *Flow) env() *pipeline.Env {
 func (f *Flow) open() (*pipeline.Run, error) {
 	e := f.env()
 	defer e.Undo.Run()
-	e.Before, f.before = f.before, 0
+	e.Before, f.before, e.Deposed = f.before, 0, &f.deposed
 	return open(e)
 }
 

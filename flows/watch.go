@@ -26,7 +26,8 @@ func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{
 	defer close(ended)
 	state, err := f.observe(r, quit)
 	if cut, is := errors.AsType[*replica.CutError](err); is {
-		f.log.Info("the log is cut, and the flow begins again", "after", cut.After)
+		f.deposed.Cut.Add(cut.Records)
+		f.log.Info("the log is cut, and the flow begins again", "after", cut.After, "records", cut.Records)
 		defer f.beginAgain(cut.After + 1)
 		state, err = status.Stopped, nil
 	}

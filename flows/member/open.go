@@ -219,7 +219,7 @@ const maxElection = time.Second
 
 // Connect joins source and sink of the flow, and opens the member's links.
 func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, error) {
-	s := &Source{clients: clients, region: e.Region, self: m.self, heartbeat: m.group.Heartbeat, base: m.log.End.Position, landing: landing, err: e.Err, do: e.Do, acknowledge: string(e.Flow.To.Acknowledge)}
+	s := &Source{clients: clients, region: e.Region, self: m.self, heartbeat: m.group.Heartbeat, base: m.log.End.Position, landing: landing, err: e.Err, do: e.Do, acknowledge: string(e.Flow.To.Acknowledge), deposed: e.Deposed}
 	s.batch.Frames = make([]umem.Frame, pipeline.Burst)
 	s.end.Set(s.base)
 	s.committed.Set(m.log.Committed)
@@ -246,7 +246,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 		return nil, fmt.Errorf("the flow has %d frames for messages, and its disk needs %d: raise region.size", clients.Free().Len(), stock)
 	}
 	s.links.Returned().Push(frames...)
-	s.replicator = replica.NewReplicator(s.links, m.self, m.level, m.log)
+	s.replicator = replica.NewReplicator(s.links, m.self, m.level, m.log, &e.Deposed.Fenced)
 	m.source = s
 	s.seat, err = m.openDriver(e, s.links, s.replicator, &log{s})
 	return s, err

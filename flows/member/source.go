@@ -24,6 +24,7 @@ type Source struct {
 	clients     *message.Source
 	links       *replica.Links
 	acknowledge string
+	deposed     *pipeline.Deposed
 	replicator  *replica.Replicator
 	seat        *Seat
 	region      *umem.Region
@@ -203,6 +204,7 @@ func (s *Source) Observe(to *status.Flow) error {
 	g.Committed, g.Last, g.Recovering = s.committed.Load(), s.end.Load(), s.replicator.Shown().Recovering
 	g.Sent, g.Copied, g.Received, g.Stale = l.Sent, l.CopiedBytes, l.Received, l.Stale
 	g.Refused += l.Refused
+	g.Fenced, g.Cut = s.deposed.Fenced.Load(), s.deposed.Cut.Load()
 	to.Group = g
 	to.Packets, to.Bytes = s.Traffic()
 	to.CopiedBytes["catch_up"] = l.CopiedBytes

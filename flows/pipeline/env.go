@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +43,13 @@ type Shared struct {
 	Credentials *connect.Credentials // of RDMA connections; nil: no TLS
 }
 
+// Deposed counts records that a member of a group loses because another member leads. It outlives the
+// runs of a flow: the flow begins again when its log is cut. Any goroutine may use it.
+type Deposed struct {
+	Fenced atomic.Uint64 // appended here as the leader, and not confirmed by any other member when a later epoch began
+	Cut    atomic.Uint64 // cut off from the log here, because the leader does not have them
+}
+
 // Env has everything that is needed to open a flow.
 type Env struct {
 	Flow   config.Flow
@@ -55,6 +63,8 @@ type Env struct {
 	Err    *FirstError
 	Before uint64  // a log must end before this position; 0: where it ends
 	Undo   Cleanup // closes what is open so far
+	// Deposed is of the flow, and outlives the run.
+	Deposed *Deposed
 }
 
 // Open opens the books of a flow in an Env whose configuration fields are set. The caller runs Undo,

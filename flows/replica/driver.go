@@ -91,10 +91,13 @@ type Driver struct {
 
 // CutError means that the log must end after a position: the leader does not have the later records.
 // The flow begins again with such a log.
-type CutError struct{ After uint64 }
+type CutError struct {
+	After   uint64
+	Records uint64 // how many these are
+}
 
 func (e *CutError) Error() string {
-	return fmt.Sprintf("records after position %d are cut off: the group's leader does not have them", e.After)
+	return fmt.Sprintf("the %d records after position %d are cut off: the group's leader does not have them", e.Records, e.After)
 }
 
 // OpenDriver listens for the other members. Run does the rest.
@@ -517,8 +520,8 @@ func (d *Driver) begin() error {
 
 // mustCut returns a CutError if the log has records after a position.
 func (d *Driver) mustCut(after uint64) error {
-	if d.describe().End.Position > after {
-		return &CutError{after}
+	if end := d.describe().End.Position; end > after {
+		return &CutError{After: after, Records: end - after}
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ type Replicator struct {
 
 	log     group.Log
 	commits *group.Commits // nil: this member does not lead
+	others  uint64         // of the leader: the last position that another member has confirmed
+	fenced  *atomic.Uint64 // records of this leader that no other member had confirmed when a later epoch began
 	until   uint64         // a recovering follower is complete with the records up to here; 0: not known
 	safe    protocol.Have  // of this member
 
@@ -48,9 +50,10 @@ func (r *Replicator) show() {
 // showEvery is the least time between two copies of the log's description.
 const showEvery = 20 * time.Millisecond
 
-// NewReplicator makes the part of a member whose log is as described.
-func NewReplicator(l *Links, self uint32, level protocol.Durability, log group.Log) *Replicator {
-	r := &Replicator{links: l, self: self, level: level, log: log}
+// NewReplicator makes the part of a member whose log is as described. To fenced it adds the records that
+// this member has appended as the leader, and that no other one had confirmed when a later epoch began.
+func NewReplicator(l *Links, self uint32, level protocol.Durability, log group.Log, fenced *atomic.Uint64) *Replicator {
+	r := &Replicator{links: l, self: self, level: level, log: log, fenced: fenced}
 	r.show()
 	return r
 }
@@ -78,7 +81,7 @@ func (r *Replicator) Appended(position uint64) {
 // Lead says that this member leads an epoch, whose first record is at a position.
 func (r *Replicator) Lead(epoch, position uint64, c *group.Config) {
 	r.log.Append(group.Place{Epoch: epoch, Position: position})
-	r.commits = group.NewCommits(position, r.log.Committed, c)
+	r.commits, r.others = group.NewCommits(position, r.log.Committed, c), position-1
 }
 
 // End returns the position of the last record.
@@ -101,8 +104,13 @@ func (r *Replicator) Progress() (p group.Progress) {
 	return p
 }
 
-// StepDown says that this member does not lead any more.
-func (r *Replicator) StepDown() { r.commits, r.until = nil, 0 }
+// StepDown says that a later epoch begins, which this member does not lead now.
+func (r *Replicator) StepDown() {
+	if r.commits != nil {
+		r.fenced.Add(r.log.End.Position - min(r.others, r.log.End.Position))
+	}
+	r.commits, r.until = nil, 0
+}
 
 // Follow says with which records a recovering follower is complete.
 func (r *Replicator) Follow(until uint64) { r.until = until }
@@ -139,7 +147,10 @@ func (r *Replicator) Round(written, durable uint64) uint64 {
 }
 
 // progress notes what a follower has said.
-func (r *Replicator) progress(member uint32, h protocol.Have) { r.commits.Safe(member, r.position(&h)) }
+func (r *Replicator) progress(member uint32, h protocol.Have) {
+	r.others = max(r.others, h.Received)
+	r.commits.Safe(member, r.position(&h))
+}
 
 // position returns up to where a member's records are as safe as committed ones must be.
 func (r *Replicator) position(h *protocol.Have) uint64 {

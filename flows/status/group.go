@@ -18,6 +18,8 @@ type Group struct {
 	Sent       uint64        `json:"sent_records"`       // to followers
 	Copied     uint64        `json:"copied_bytes"`       // of those, read from the segments
 	Received   uint64        `json:"received_records"`   // from leaders
+	Fenced     uint64        `json:"fenced_records"`     // that it has appended as the leader, and no other member had confirmed when a later epoch began
+	Cut        uint64        `json:"cut_records"`        // from its log, because the leader does not have them
 	Stale      uint64        `json:"stale_messages"`     // of links of earlier epochs
 	Refused    uint64        `json:"refused_messages"`   // of members, that were not valid
 	Dropped    uint64        `json:"dropped_messages"`   // to members, of elections

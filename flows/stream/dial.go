@@ -36,7 +36,7 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 			wait = backoff{group: wait.group}
 		}
 		s.tell(err)
-		if !s.to.failed(err, moved) {
+		if !s.to.failed(err, moved, time.Now()) {
 			wait.sleep(ctx)
 		}
 	}
@@ -170,7 +170,7 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	}
 	with := c.Connect
 	if s.to.group() && with.Timeout == 0 {
-		with.Timeout = maxSilence
+		with.Timeout = s.to.patience
 	}
 	return connect.Dial(ctx, s.to.address(), connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, with)
 }
@@ -212,22 +212,19 @@ func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 // maxFinalMessages is the time that the receiver may take to send its reason for the end.
 const maxFinalMessages = 200 * time.Millisecond
 
-// maxSilence is how long a member of a group may acknowledge nothing, or not answer a dial, before the
-// sender tries another one: a process that hangs keeps its connections.
-const maxSilence = 2 * time.Second
+var errSilent = errors.New("the member acknowledges nothing")
 
-var errSilent = fmt.Errorf("the member has acknowledged nothing for %v", maxSilence)
-
-// silence returns a channel that is closed when messages have waited for maxSilence and none was
-// acknowledged. It never is without other receivers. The caller calls stop.
+// silence returns a channel that is closed when messages have waited for the target's patience and none was
+// acknowledged: a process that hangs keeps its connections. It never is without other receivers. The caller
+// calls stop.
 func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func()) {
 	if !s.to.group() {
 		return nil, func() {}
 	}
 	ctx, stop = context.WithCancel(ctx)
-	over := make(chan struct{})
+	over, limit := make(chan struct{}), s.to.patience
 	go func() {
-		tick := time.NewTicker(maxSilence / 20)
+		tick := time.NewTicker(limit / 20)
 		defer tick.Stop()
 		last, since := s.stats.acknowledged.Load(), time.Now()
 		for {
@@ -237,7 +234,7 @@ func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func
 			case now := <-tick.C:
 				if at := s.stats.acknowledged.Load(); at != last || s.stats.waiting.Load()+s.stats.flight.Load() == 0 {
 					last, since = at, now
-				} else if now.Sub(since) > maxSilence {
+				} else if now.Sub(since) > limit {
 					close(over)
 					return
 				}

@@ -16,10 +16,18 @@ type target struct {
 	at        int
 	hops      int       // redirects since messages were last acknowledged
 	lacking   time.Time // since when members lack what was acknowledged; zero: none does
+	patience  time.Duration
+	lost      int       // the member that was silent, or could not be reached
+	lostUntil time.Time // until when the others' word that it leads is not taken
 }
 
+// A member that is silent for leastPatience, or does not answer a dial for as long, may hang, or its link may be
+// cut. Then the sender tries another one, and believes nobody for as long that the silent one leads. Without an
+// acknowledgement in between, the time doubles up to maxPatience: the group may only be slow.
+const leastPatience, maxPatience = 250 * time.Millisecond, 2 * time.Second
+
 func newTarget(c *SenderConfig) target {
-	return target{addresses: append([]string{c.Address}, c.Others...)}
+	return target{addresses: append([]string{c.Address}, c.Others...), patience: leastPatience}
 }
 
 // address returns the address to dial.
@@ -40,22 +48,31 @@ func (t *target) other(now time.Time) bool {
 	return t.group() && now.Sub(t.lacking) < forgetful
 }
 
-// failed chooses the next receiver after a connection that has ended. It reports whether to dial it at
-// once: a member has named the leader, or has stopped to lead.
-func (t *target) failed(cause error, moved bool) (now bool) {
+// failed chooses the next receiver after a connection that has ended, at a time. It reports whether to dial
+// it at once: a member has named the leader, or has stopped to lead.
+func (t *target) failed(cause error, moved bool, at time.Time) (now bool) {
 	if moved {
-		t.hops, t.lacking = 0, time.Time{}
+		t.hops, t.lacking, t.patience = 0, time.Time{}, leastPatience
 	}
 	if !t.group() {
 		return false
 	}
-	if i := slices.Index(t.addresses, leaderIn(cause)); i >= 0 && i != t.at {
-		t.at = i
+	refused := errors.Is(cause, protocol.NotLeader) || strings.Contains(cause.Error(), protocol.NotLeader.Error())
+	if !refused {
+		t.lost, t.lostUntil = t.at, at.Add(t.patience)
+		t.patience = min(2*t.patience, maxPatience)
+	}
+	away := func(i int) bool { return i == t.lost && at.Before(t.lostUntil) }
+	named := slices.Index(t.addresses, leaderIn(cause))
+	if named >= 0 && named != t.at && !away(named) {
+		t.at = named
 		t.hops++
 		return t.hops <= len(t.addresses)
 	}
-	t.at = (t.at + 1) % len(t.addresses)
-	if errors.Is(cause, protocol.NotLeader) || strings.Contains(cause.Error(), protocol.NotLeader.Error()) {
+	if t.at = (t.at + 1) % len(t.addresses); away(t.at) {
+		t.at = (t.at + 1) % len(t.addresses)
+	}
+	if refused && (named < 0 || !away(named)) {
 		t.hops++
 		return t.hops <= len(t.addresses)
 	}

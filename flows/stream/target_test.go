@@ -28,19 +28,19 @@ func TestTarget(t *testing.T) {
 		{"a broken connection", errors.New("connection reset"), "b:1", false},
 	} {
 		to := newTarget(&SenderConfig{Address: "a:1", Others: []string{"b:1", "c:1"}})
-		if now := to.failed(c.cause, false); now != c.now || to.address() != c.at {
+		if now := to.failed(c.cause, false, time.Now()); now != c.now || to.address() != c.at {
 			t.Errorf("%s: it dials %s, at once %v; want %s, %v", c.name, to.address(), now, c.at, c.now)
 		}
 	}
 	to := newTarget(&SenderConfig{Address: "a:1", Others: []string{"b:1"}})
 	at := []bool{}
 	for range 4 {
-		at = append(at, to.failed(refusal(""), false))
+		at = append(at, to.failed(refusal(""), false, time.Now()))
 	}
 	if fmt.Sprint(at) != "[true true false false]" {
 		t.Errorf("members that name no leader are dialed at once: %v", at)
 	}
-	if one := newTarget(&SenderConfig{Address: "a:1"}); one.failed(refusal(" leader=b:1"), false) || one.address() != "a:1" {
+	if one := newTarget(&SenderConfig{Address: "a:1"}); one.failed(refusal(" leader=b:1"), false, time.Now()) || one.address() != "a:1" {
 		t.Error("a sender with one address leaves it")
 	}
 }
@@ -53,11 +53,41 @@ func TestOther(t *testing.T) {
 	if !to.other(now) || !to.other(now.Add(forgetful-1)) || to.other(now.Add(forgetful)) {
 		t.Error("the time is not kept")
 	}
-	to.failed(errOther, true)
+	to.failed(errOther, true, now)
 	if !to.other(now.Add(2 * forgetful)) {
 		t.Error("progress does not begin the time again")
 	}
 	if one := newTarget(&SenderConfig{Address: "a:1"}); one.other(now) {
 		t.Error("there is no other receiver")
+	}
+}
+
+// TestSilentMember: a sender leaves a member that is silent, and for a while does not go back when others say
+// that it leads. It waits longer each time, until messages are acknowledged.
+func TestSilentMember(t *testing.T) {
+	to := newTarget(&SenderConfig{Address: "a:1", Others: []string{"b:1", "c:1"}})
+	leads := fmt.Errorf("the peer refused: not_leader epoch=7 leader=a:1: %w", protocol.NotLeader)
+	now := time.Now()
+	for i, c := range []struct {
+		cause    error
+		moved    bool
+		after    time.Duration
+		at       string
+		once     bool
+		patience time.Duration
+	}{
+		{errSilent, true, 0, "b:1", false, 2 * leastPatience},
+		{leads, false, time.Millisecond, "c:1", false, 2 * leastPatience},
+		{leads, false, leastPatience - 1, "b:1", false, 2 * leastPatience},
+		{leads, false, leastPatience, "a:1", true, 2 * leastPatience},
+		{errSilent, false, leastPatience, "b:1", false, 4 * leastPatience},
+		{leads, false, 3 * leastPatience, "a:1", true, 4 * leastPatience},
+		{errSilent, false, 3 * leastPatience, "b:1", false, maxPatience},
+		{errSilent, false, 3 * leastPatience, "c:1", false, maxPatience},
+		{errSilent, true, 12 * leastPatience, "a:1", false, 2 * leastPatience},
+	} {
+		if once := to.failed(c.cause, c.moved, now.Add(c.after)); once != c.once || to.address() != c.at || to.patience != c.patience {
+			t.Errorf("step %d: it dials %s, at once %v, with a patience of %v; want %s, %v, %v", i+1, to.address(), once, to.patience, c.at, c.once, c.patience)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"os/exec"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 // Client is one run of unified-flow-test, next to a daemon. It ends with the test.
 type Client struct {
 	*exec.Cmd
-	Out bytes.Buffer // its output; read it only once Over reports true
+	Out Log // its output
 
 	ended chan struct{}
 	err   error // how it ended, once ended is closed

@@ -27,7 +27,7 @@ type roster struct {
 	suspect time.Duration
 	secret  *authority.Authority
 	client  *daemon.Client
-	count   int
+	count   uint64
 }
 
 // soon is suspect where a false alarm does no harm.
@@ -228,7 +228,7 @@ func (r *roster) finish(places ...int) {
 		r.now[i].Terminate(r.T)
 		paths, ends = append(paths, r.dirs[i]+"/orders"), append(ends, r.ends[i])
 	}
-	compareLogs(r.T, ends, paths, uint64(r.count))
+	compareLogs(r.T, ends, paths, r.count)
 }
 
 // TestReplace: while a client appends, a member dies for good and another one takes its place. Then that one

@@ -16,6 +16,8 @@ var (
 	descGroupElections = describe("group_elections_total", "Elections that the member asked for.", "flow")
 	descGroupSilence   = describe("group_longest_silence_seconds", "Longest silence of a leader that went on.", "flow")
 	descGroupRecords   = describe("group_records_total", "Records sent to followers, and received from leaders.", "flow", "op")
+	descGroupFenced    = describe("group_fenced_records_total", "Records that the member appended as the leader, and that no other member had confirmed when a later epoch began.", "flow")
+	descGroupCut       = describe("group_cut_records_total", "Records that were cut off from the member's log, because the leader does not have them.", "flow")
 	descGroupIgnored   = describe("group_ignored_messages_total", "Messages between members that had no effect, by reason.", "flow", "reason")
 )
 
@@ -30,5 +32,7 @@ func collectGroup(out chan<- prometheus.Metric, flow string, g *status.Group) {
 	counter(out, descGroupElections, g.Elections, flow)
 	gauge(out, descGroupSilence, g.Silence.Seconds(), flow)
 	each(out, descGroupRecords, map[string]uint64{"sent": g.Sent, "received": g.Received}, flow)
+	counter(out, descGroupFenced, g.Fenced, flow)
+	counter(out, descGroupCut, g.Cut, flow)
 	each(out, descGroupIgnored, map[string]uint64{"stale_epoch": g.Stale, "not_valid": g.Refused, "not_sent": g.Dropped, "not_taken": g.Untaken}, flow)
 }

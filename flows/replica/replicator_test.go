@@ -1,0 +1,36 @@
+package replica
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/group"
+	"github.com/unifiedd/unifiedd/flows/group/election"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+// TestFenced: when a later epoch begins, a leader counts the records that nobody else has confirmed, once.
+func TestFenced(t *testing.T) {
+	var fenced atomic.Uint64
+	log := group.Log{End: group.Place{Epoch: 1, Position: 10}}
+	r := NewReplicator(&Links{}, 1, protocol.Durable, log, &fenced)
+	r.StepDown() // a follower has nothing of its own
+	if n := fenced.Load(); n != 0 {
+		t.Errorf("a follower counts %d records", n)
+	}
+	r.Lead(2, 11, &group.Config{Members: election.Members{Voters: []uint32{1, 2, 3}}})
+	r.Appended(30)
+	r.progress(2, protocol.Have{Epoch: 2, Received: 25, Durable: 12})
+	r.progress(3, protocol.Have{Epoch: 2, Received: 20})
+	for range 2 {
+		r.StepDown()
+		if n := fenced.Load(); n != 5 {
+			t.Errorf("%d records are fenced, and members 2 and 3 have confirmed 25 and 20 of 30", n)
+		}
+	}
+	r.Lead(4, 31, &group.Config{Members: election.Members{Voters: []uint32{1, 2, 3}}})
+	r.StepDown()
+	if n := fenced.Load(); n != 6 {
+		t.Errorf("%d records are fenced, with one that began an epoch", n)
+	}
+}

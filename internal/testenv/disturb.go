@@ -1,0 +1,185 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Disturbance says what a disturbed link does to frames, in both directions. They keep their order.
+type Disturbance struct {
+	Seed          uint64 // what is lost follows from it, for each direction
+	Loss          float64
+	Delay, Jitter time.Duration // Jitter is at most added to Delay
+}
+
+// Disturb puts a bad network between an end and its switch. The end of the test, or mend if it is called
+// before, removes it, and mend returns how many frames it has carried and lost.
+func (e *End) Disturb(t testing.TB, d Disturbance) (mend func() (carried, lost uint64)) {
+	t.Helper()
+	h, port := e.port.handle(t), e.port.link(t)
+	bridge := port.Attrs().MasterIndex
+	near := &End{Namespace: e.port.Namespace, Ifname: "n" + e.port.Ifname}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = near.Ifname, port.Attrs().MTU
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerMTU = "f"+e.port.Ifname, uint32(attrs.MTU)
+	if err := h.LinkAdd(veth); err != nil {
+		t.Fatalf("make a link for disturbed frames: %v", err)
+	}
+	far := &End{Namespace: near.Namespace, Ifname: veth.PeerName}
+	near.Index, far.Index = near.link(t).Attrs().Index, far.link(t).Attrs().Index
+	near.setUp(t, near.Ifname)
+	far.setUp(t, far.Ifname)
+	n := &network{Disturbance: d, fds: [2]int{rawSocket(t, e.port), rawSocket(t, near)}}
+	err := errors.Join(h.LinkSetMasterByIndex(far.link(t), bridge), h.LinkSetNoMaster(port))
+	for i := range n.fds {
+		n.running.Go(func() { n.carry(i) })
+	}
+	mend = sync.OnceValues(func() (carried, lost uint64) {
+		if err := errors.Join(h.LinkDel(veth), h.LinkSetMasterByIndex(port, bridge)); err != nil {
+			t.Errorf("remove a bad network: %v", err)
+		}
+		if err := n.end(); err != nil {
+			t.Errorf("carry frames: %v", err)
+		}
+		return n.carried.Load(), n.lost.Load()
+	})
+	t.Cleanup(func() { mend() })
+	if err != nil {
+		t.Fatalf("put a bad network at %s: %v", e.port.Ifname, err)
+	}
+	return mend
+}
+
+// DisturbByKernel makes the kernel's netem lose and delay the frames to an end. The kernel must have it: those of
+// the lab guest do. The end of the test, or mend if it is called before, removes it. Seed is not used, and frames
+// may change their order.
+func (e *End) DisturbByKernel(t testing.TB, d Disturbance) (mend func()) {
+	t.Helper()
+	h := e.port.handle(t)
+	q := netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: e.port.link(t).Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		netlink.NetemQdiscAttrs{Latency: uint32(d.Delay.Microseconds()), Jitter: uint32(d.Jitter.Microseconds()), Loss: float32(100 * d.Loss), Limit: inNetwork})
+	if err := h.QdiscAdd(q); err != nil {
+		t.Fatalf("put netem at %s: %v (modprobe sch_netem)", e.port.Ifname, err)
+	}
+	mend = sync.OnceFunc(func() {
+		if err := h.QdiscDel(q); err != nil {
+			t.Errorf("remove netem from %s: %v", e.port.Ifname, err)
+		}
+	})
+	t.Cleanup(mend)
+	return mend
+}
+
+// network carries frames between two interfaces.
+type network struct {
+	Disturbance
+	fds           [2]int
+	stop          atomic.Bool
+	carried, lost atomic.Uint64
+	running       sync.WaitGroup
+	mu            sync.Mutex
+	err           error
+}
+
+// frame waits until it is sent.
+type frame struct {
+	data []byte
+	due  time.Time
+}
+
+// inNetwork is how many frames a direction of a network holds. It loses more.
+const inNetwork = 4096
+
+// carry carries frames from one interface to the other.
+func (n *network) carry(from int) {
+	waiting := make(chan frame, inNetwork)
+	n.running.Go(func() { n.deliver(n.fds[1-from], waiting) })
+	defer close(waiting)
+	rnd := rand.New(rand.NewPCG(n.Seed, uint64(from)))
+	var b [1 << 16]byte
+	var last time.Time
+	for !n.stop.Load() {
+		k, err := unix.Read(n.fds[from], b[:])
+		if err != nil {
+			n.note(err)
+			continue
+		}
+		n.carried.Add(1)
+		due := time.Now().Add(n.Delay + time.Duration(rnd.Float64()*float64(n.Jitter)))
+		if rnd.Float64() < n.Loss {
+			n.lost.Add(1)
+			continue
+		}
+		if due.Before(last) {
+			due = last
+		}
+		last = due
+		select {
+		case waiting <- frame{append([]byte(nil), b[:k]...), due}:
+		default:
+			n.lost.Add(1)
+		}
+	}
+}
+
+// deliver sends frames when they are due.
+func (n *network) deliver(to int, waiting <-chan frame) {
+	for f := range waiting {
+		time.Sleep(time.Until(f.due))
+		if n.stop.Load() {
+			continue
+		}
+		if _, err := unix.Write(to, f.data); err != nil {
+			n.note(err)
+		}
+	}
+}
+
+// note keeps an error, unless it only says that there is no frame or no room, or that an interface is down
+// or gone.
+func (n *network) note(err error) {
+	for _, usual := range []error{unix.EAGAIN, unix.EINTR, unix.ENETDOWN, unix.ENOBUFS, unix.ENXIO, unix.ENODEV} {
+		if errors.Is(err, usual) {
+			return
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = err
+	n.stop.Store(true)
+}
+
+// end stops the network.
+func (n *network) end() error {
+	n.stop.Store(true)
+	n.running.Wait()
+	return errors.Join(n.err, unix.Close(n.fds[0]), unix.Close(n.fds[1]))
+}
+
+// rawSocket opens a socket that receives all frames that arrive at an interface, and sends frames as they are.
+func rawSocket(t testing.TB, e *End) (fd int) {
+	t.Helper()
+	all := uint16(unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8) // in network order
+	e.Do(t, func() {
+		var err error
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(all)); err == nil {
+			err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20),
+				unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 2000}),
+				unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: e.link(t).Attrs().Index}))
+		}
+		if err != nil {
+			t.Fatal(fmt.Errorf("receive the frames of %s: %w", e.Ifname, err))
+		}
+	})
+	return fd
+}
