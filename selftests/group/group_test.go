@@ -36,23 +36,31 @@ const (
 	limit           = 3 * time.Minute
 )
 
-// group is three daemons and a client, each in a namespace of its own.
+// group is three daemons and some clients, each in a namespace of its own.
 type group struct {
 	*testing.T
+	level  string // of acknowledged messages
 	random *rand.Rand
 	ends   []*testenv.End
 	dirs   []string
 	now    []*daemon.Daemon
 	logs   []string // of earlier lives
 	client *daemon.Client
-	count  uint64 // of messages that clients append
+	count  uint64   // of messages that clients append
+	reads  []string // of logs, while the group ran
 	secret *authority.Authority
 }
 
 // newGroup starts three daemons.
 func newGroup(t *testing.T, seed uint64) *group {
 	t.Helper()
-	g := &group{T: t, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
+	return newGroupOf(t, seed, "durable", 1)
+}
+
+// newGroupOf starts three daemons that acknowledge at a level, and makes namespaces for clients.
+func newGroupOf(t *testing.T, seed uint64, level string, hosts int) *group {
+	t.Helper()
+	g := &group{T: t, level: level, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+hosts, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
 	for i := range members {
 		g.dirs = append(g.dirs, testenv.DiskDir(t))
 		g.start(i)
@@ -74,10 +82,12 @@ func TestFailOver(t *testing.T) {
 		g.load()
 		time.Sleep(time.Duration(g.random.IntN(500)) * time.Millisecond)
 		who, epoch := g.leader(-1, 0)
+		g.readCommitted(g.random.IntN(members), who)
 		began := time.Now()
 		kinds[(n+seed)%uint64(len(kinds))](who)
 		next, _ := g.leader(who, epoch)
 		t.Logf("member %d leads %v after member %d failed", next+1, time.Since(began).Round(time.Millisecond), who+1)
+		g.read(g.random.IntN(members))
 		g.heal(who)
 	}
 	g.client.Await(t, limit)
@@ -121,10 +131,10 @@ region: {size: 64MiB, pages: ordinary}
 tls: {certificate: %s, key: %s, authority: %s}
 flows:
   - name: orders
-    from: {rdma: "roce:%s", listen: "%s:7471", message: 1KiB, clients: 4, window: 64}
+    from: {rdma: "roce:%s", listen: "%s:7471", message: 1KiB, clients: 16, window: 64}
     to:
       file: %s/orders
-      acknowledge: durable
+      acknowledge: %s
       segment: {size: 4MiB}
       group:
         name: orders
@@ -132,7 +142,7 @@ flows:
         suspect: 300ms
         lag: 4MiB
         members: %s
-`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], i+1, all.String()))
+`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], g.level, i+1, all.String()))
 }
 
 // issue makes a certificate for the address of an end.
@@ -260,22 +270,62 @@ func (g *group) compare() {
 	g.Helper()
 	var sums []string
 	for i := range members {
-		path := filepath.Join(g.dirs[i], "orders")
-		daemon.StartClient(g.T, flowTest, g.ends[i], "log", "-file", path, "-count", fmt.Sprint(g.count)).Await(g.T, limit)
-		raw, err := g.ends[i].Command(program, "log", "read", path).Output()
-		if err != nil {
-			g.Errorf("read the log of member %d: %v", i+1, err)
+		daemon.StartClient(g.T, flowTest, g.ends[i], "log", "-file", g.path(i), "-count", fmt.Sprint(g.count)).Await(g.T, limit)
+		text := g.text(i)
+		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
+		for n, read := range g.reads {
+			if !strings.HasPrefix(text, read) {
+				g.Errorf("read %d, while the group ran, is no beginning of the log of member %d", n+1, i+1)
+			}
 		}
-		var text strings.Builder
-		for line := range strings.Lines(string(raw)) { // without the times of receipt
-			f := strings.Fields(line)
-			text.WriteString(strings.Join(append(f[:1:1], f[2:]...), " ") + "\n")
-		}
-		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(text.String()))))
 	}
 	for i, s := range sums {
 		if s != sums[0] {
 			g.Errorf("the logs of members 1 and %d differ: %v", i+1, sums)
 		}
+	}
+}
+
+// path is where a member has its log.
+func (g *group) path(i int) string { return filepath.Join(g.dirs[i], "orders") }
+
+// text reads a member's log, without the times of receipt, which differ between members.
+func (g *group) text(i int) string {
+	g.Helper()
+	raw, err := g.ends[i].Command(program, "log", "read", g.path(i)).Output()
+	if err != nil {
+		g.Errorf("read the log of member %d: %v", i+1, err)
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line)
+		text.WriteString(strings.Join(append(f[:1:1], f[2:]...), " ") + "\n")
+	}
+	return text.String()
+}
+
+// read reads a member's log while the group runs, and returns the position of the last record.
+func (g *group) read(i int) (last uint64) {
+	g.Helper()
+	text := g.text(i)
+	for line := range strings.Lines(text) {
+		last, _ = strconv.ParseUint(strings.Fields(line)[0], 10, 64)
+	}
+	if last == 0 {
+		g.Errorf("the log of member %d has no records while the group runs", i+1)
+	}
+	g.reads = append(g.reads, text)
+	return last
+}
+
+// readCommitted reads a member's log while another one leads. It must have committed records only.
+func (g *group) readCommitted(i, leader int) {
+	g.Helper()
+	last := g.read(i)
+	s, err := g.now[leader].Status()
+	if err != nil || len(s.Flows) != 1 || s.Flows[0].Group == nil {
+		g.Errorf("the status of member %d: %v", leader+1, err)
+	} else if at := s.Flows[0].Group.Committed; last > at {
+		g.Errorf("the log of member %d was read up to position %d, and %d is committed", i+1, last, at)
 	}
 }
