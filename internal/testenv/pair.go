@@ -32,6 +32,7 @@ type End struct {
 	IP     netip.Addr // 10.77.0.1 or .2, in a /24
 	IP6    netip.Addr // fd77::1 or ::2, in a /64; on the interface only with PairOptions.IPv6
 	card   *card
+	port   *End // of the switch, if the end is on one
 }
 
 // Pair is two network namespaces joined by a veth pair, or by Cards.

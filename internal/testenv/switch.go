@@ -40,6 +40,7 @@ func NewSwitch(t testing.TB, n int, o PairOptions) []*End {
 		p.B.offloadsOff(t)
 		p.A.up(t, o)
 		p.B.setUp(t, p.B.Ifname)
+		p.A.port = &p.B
 		all = append(all, &p.A)
 	}
 	for _, e := range all {

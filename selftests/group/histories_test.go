@@ -71,7 +71,7 @@ func (r *recorder) run(faults uint64) {
 	}
 	readers := startReaders(paths, r.asking, r.random)
 	r.Cleanup(func() { _, _ = readers.end() })
-	var plan []fault
+	var plan []failure
 	for n := range faults {
 		if len(plan) == 0 {
 			plan = r.plan(n == 0)
@@ -232,68 +232,15 @@ func (r *recorder) check(h *history) {
 	r.Logf("%s: %s; checked in %v", r.level, h, time.Since(began).Round(time.Millisecond))
 }
 
-// fault is something that happens to some members.
-type fault struct {
-	name   string
-	leader bool // to the leader first
-	count  int  // of members
-	begin  func(*group, int)
-}
-
-// plan returns the faults in random order. The first one of a test is a leader's.
-func (r *recorder) plan(first bool) []fault {
-	all := []fault{
-		{"kill the leader", true, 1, (*group).kill}, {"stop the leader", true, 1, (*group).pause}, {"cut off the leader", true, 1, (*group).cut},
-		{"kill a follower", false, 1, (*group).kill}, {"stop a follower", false, 1, (*group).pause}, {"cut off a follower", false, 1, (*group).cut},
-		// With received, a majority must not forget. The others lose nothing when processes die.
-		{"kill two", true, 2, (*group).kill}, {"kill all", true, 3, (*group).kill},
-		{"stop two", true, 2, (*group).pause}, {"cut off two", true, 2, (*group).cut},
-	}
-	if r.level == "received" {
-		all = slices.DeleteFunc(all, func(f fault) bool { return strings.HasPrefix(f.name, "kill") && f.count > 1 })
-	}
-	r.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	if n := slices.IndexFunc(all, func(f fault) bool { return f.leader && f.count == 1 }); first {
-		all[0], all[n] = all[n], all[0]
-	}
-	return all
-}
-
-// inject makes a fault happen, ends it after a while, and sometimes kills a client meanwhile.
-func (r *recorder) inject(f fault) {
-	r.Helper()
-	who, epoch := r.leader(-1, 0)
-	var victims []int
-	for n := range f.count {
-		victims = append(victims, (who+n)%members)
-	}
-	if !f.leader {
-		victims = []int{(who + 1 + r.random.IntN(members-1)) % members}
-	}
-	began := time.Now()
-	for _, i := range victims {
-		f.begin(r.group, i)
-	}
-	if host := r.random.IntN(2 * hosts); host < hosts && r.programs[host] != nil && !r.programs[host].Over() {
-		time.Sleep(time.Duration(r.random.IntN(400)) * time.Millisecond)
-		r.Logf("client %d is killed", host+1)
-		r.programs[host].Kill()
-		r.killed[host] = true
-	}
-	if f.leader && f.count == 1 {
-		who, _ = r.leader(who, epoch)
-		r.Logf("member %d leads %v later", who+1, time.Since(began).Round(time.Millisecond))
-	}
-	time.Sleep(time.Duration(100+r.random.IntN(600)) * time.Millisecond)
-	for _, i := range victims {
-		r.heal(i)
-	}
-}
-
 // settled waits until all members have all records but a few, and can count again after a crash.
 func (r *recorder) settled(few uint64) {
 	r.Helper()
+	began, explained := time.Now(), false
 	testenv.Wait(r.T, testenv.Within(60*time.Second), "all members to have the newest records", func() bool {
+		if !explained && time.Since(began) > explainAfter {
+			explained = true
+			r.explain()
+		}
 		least, most := uint64(1<<63), uint64(0)
 		for _, d := range r.now {
 			s, err := d.Status()
@@ -304,4 +251,22 @@ func (r *recorder) settled(few uint64) {
 		}
 		return most > 0 && most-min(most, least) <= few
 	})
+}
+
+// explainAfter is how long members may take to come together before the test logs what they say.
+const explainAfter = 10 * time.Second
+
+// explain logs what the members say.
+func (r *recorder) explain() {
+	r.Logf("the members are not together yet:")
+	for i, d := range r.now {
+		s, err := d.Status()
+		if err == nil && len(s.Flows) == 1 && s.Flows[0].Group != nil {
+			r.Logf("member %d: %+v", i+1, *s.Flows[0].Group)
+		} else {
+			r.Logf("member %d: %+v, %v", i+1, s, err)
+		}
+		lines := strings.SplitAfter(r.logs[i]+d.Log.String(), "\n")
+		r.Logf("%s", strings.Join(lines[max(0, len(lines)-40):], ""))
+	}
 }
