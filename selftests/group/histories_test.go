@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -157,7 +158,7 @@ func (r *recorder) history(reads []reading) *history {
 	var files [][]appended
 	for i, name := range r.files {
 		all, err := parseHistory(name, uint64(i))
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a client was killed before it sent anything
 			r.Fatal(err)
 		}
 		files = append(files, all)
