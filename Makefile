@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-fail-overs test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-fail-overs test-group-histories test-catch-up test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -76,6 +76,9 @@ test-catch-up: setup-test ## let a member of a group miss RECORDS (10000000) rec
 
 test-fail-overs: setup-test ## break leaders of a group FAILOVERS (50) times under load, and cut the power of one, two and all members CUTS (50) times (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_FAILOVERS=$(or $(FAILOVERS),50) UNIFIEDD_CUTS=$(or $(CUTS),50) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 90m -run '^(TestFailOver|TestPowerCuts|TestLyingDisks)$$' ./selftests/group
+
+test-group-histories: setup-test ## have clients append to a group and readers read it while members fail FAULTS (20) times at each level of durability, and check the histories (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_HISTORIES=$(or $(FAULTS),20) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 60m -run '^TestHistories$$' ./selftests/group
 
 test-reload: setup-test ## change the configuration of a daemon under load RELOADS (100) times (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RELOADS=$(or $(RELOADS),100) go test -count=1 -v -timeout 60m -run '^TestReloads$$' ./selftests/reload

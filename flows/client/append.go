@@ -33,8 +33,10 @@ type AppendConfig struct {
 
 // Receipt is a flow's acknowledgement of a message.
 type Receipt struct {
-	Number   uint64 // of the message, as Send returned it
-	Position uint64 // in the log, of the last message that the acknowledgement covers; 0 without a log
+	Number uint64 // of the message, as Send returned it
+	// Position is the place in the log of the last message that the acknowledgement covers. It is 0 without
+	// a log, and may be 0 after the client has connected again.
+	Position uint64
 }
 
 // Appender sends messages to one flow, each once and in order, over as many connections as

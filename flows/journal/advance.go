@@ -184,8 +184,23 @@ func (r *Reader) overtaken() error {
 	return r.leave()
 }
 
-// toNextRun opens the run that has the next record.
+// toNextRun opens the run that has the next record. io.EOF means that it has no segment yet.
 func (r *Reader) toNextRun() error {
+	if ok, err := r.openRun(); ok || err != nil {
+		return err
+	}
+	if err := r.look(); err != nil { // the list may be from before the run had a segment
+		return err
+	}
+	ok, err := r.openRun()
+	if !ok && err == nil {
+		err = io.EOF
+	}
+	return err
+}
+
+// openRun opens the run that has the next record, if the list of segments has it.
+func (r *Reader) openRun() (bool, error) {
 	for _, p := range r.later {
 		if r.origins[p.number].start > r.void || r.runs(p) {
 			continue
@@ -195,11 +210,11 @@ func (r *Reader) toNextRun() error {
 			continue
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
-		return r.enter(s)
+		return true, r.enter(s)
 	}
-	return io.EOF
+	return false, nil
 }
 
 // enter continues in another segment, which may belong to another run.

@@ -78,6 +78,47 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
+// TestCutOffWhileRead: a reader that follows a group's log returns none of the records that the member cuts
+// off, also when their positions are committed before the reader comes to them, and goes on behind them.
+func TestCutOffWhileRead(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "wal")
+	first := newRun(2, 1)
+	m := first.file(t)
+	first.batch(m, 5, 0)
+	m.write(t, segmentPath(path, 1))
+	k := kept(t, dir, Manifest{Flags: FlagGroup, Oldest: 1, Newest: 1, Next: 1, Reserved: 1000, Committed: 3, Runs: []Run{{Number: 2, Start: 1, Segment: 1}}})
+	l, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	from := l.Reader(0)
+	defer from.Close()
+	if got := readOn(t, from); !slices.Equal(got.positions, []uint64{1, 2, 3}) {
+		t.Errorf("3 of 5 records are committed, and it returns %v", got.positions)
+	}
+	if err := k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 4, Start: 4}) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Update(false, func(m *Manifest) { m.Committed = 5 }); err != nil {
+		t.Fatal(err)
+	}
+	if got := readOn(t, from); got.positions != nil || got.cuts != nil || got.gaps != nil {
+		t.Errorf("the records are cut off, and it returns %v of the runs %v, %v %v", got.positions, got.runs, got.cuts, got.gaps)
+	}
+	next := newRun(4, 4)
+	m = next.file(t)
+	next.batch(m, 3, 0)
+	m.write(t, segmentPath(path, 2))
+	if err := k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 4, Start: 4}) }); err != nil {
+		t.Fatal(err)
+	}
+	if got := readOn(t, from); !slices.Equal(got.positions, []uint64{4, 5}) || !slices.Equal(got.runs, []uint64{4, 4}) || got.cuts != nil || got.gaps != nil {
+		t.Errorf("2 records of the next run are committed, and it returns %v of the runs %v, %v %v", got.positions, got.runs, got.cuts, got.gaps)
+	}
+}
+
 // TestCutOff: records that a member cuts off stay void when the run that follows crashes before it has
 // a segment, also when an earlier run is read again.
 func TestCutOff(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -89,10 +90,25 @@ func (r *Reader) reaches() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read which records of the group's log are committed: %w", err)
 	}
+	if err := r.learn(m.Runs); err != nil {
+		return false, err
+	}
 	if r.committed = m.Committed + 1; r.committed > max(r.next, 1) {
 		return true, nil
 	}
 	return false, io.EOF
+}
+
+// learn takes over the runs of the manifest that says what is committed. The segment that is being read
+// may have records, at positions that are committed now, that the log's member cut off meanwhile.
+func (r *Reader) learn(runs []Run) error {
+	if slices.Equal(runs, r.planned) {
+		return nil
+	}
+	if r.planned = runs; r.at == nil {
+		return nil
+	}
+	return r.look()
 }
 
 // broken returns a Gap if the log ends before a record that was durable according to its manifest;

@@ -116,6 +116,7 @@ func (g *group) suffer(f *fault) (r result) {
 	g.progresses()
 	time.Sleep(time.Duration(g.random.IntN(500)) * time.Millisecond)
 	who, epoch := g.leader(-1, 0)
+	g.readCommitted(g.random.IntN(members), who)
 	before, seen := g.counts(), len(g.heardGaps())
 	g.Logf("%s: member %d leads", f.name, who+1)
 	began := time.Now()

@@ -36,7 +36,7 @@ var (
 	limit   = 3 * time.Minute
 )
 
-// group is three daemons and a client, each in a namespace of its own.
+// group is three daemons and some clients, each in a namespace of its own.
 type group struct {
 	*testing.T
 	level  string // of acknowledged messages
@@ -46,8 +46,9 @@ type group struct {
 	now    []*daemon.Daemon
 	logs   []string // of earlier lives
 	client *daemon.Client
-	said   string // by earlier clients
-	count  uint64 // of messages that clients append
+	said   string   // by earlier clients
+	count  uint64   // of messages that clients append
+	reads  []string // of logs, while the group ran
 	secret *authority.Authority
 	boots  []string // by member: a program that starts the daemon; empty: the daemon itself
 }
@@ -55,7 +56,13 @@ type group struct {
 // newGroup starts three daemons.
 func newGroup(t *testing.T, seed uint64) *group {
 	t.Helper()
-	g := &group{T: t, level: "durable", random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
+	return newGroupOf(t, seed, "durable", 1)
+}
+
+// newGroupOf starts three daemons that acknowledge at a level, and makes namespaces for clients.
+func newGroupOf(t *testing.T, seed uint64, level string, hosts int) *group {
+	t.Helper()
+	g := &group{T: t, level: level, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+hosts, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
 	for i := range members {
 		g.dirs = append(g.dirs, testenv.DiskDir(t))
 		g.start(i)
@@ -95,7 +102,7 @@ region: {size: 64MiB, pages: ordinary}
 tls: {certificate: %s, key: %s, authority: %s}
 flows:
   - name: orders
-    from: {rdma: "roce:%s", listen: "%s:7471", message: 1KiB, clients: 4, window: 64}
+    from: {rdma: "roce:%s", listen: "%s:7471", message: 1KiB, clients: 16, window: 64}
     to:
       file: %s/orders
       acknowledge: %s
@@ -250,6 +257,14 @@ func (g *group) compare() {
 		paths = append(paths, filepath.Join(dir, "orders"))
 	}
 	compareLogs(g.T, g.ends, paths, g.count)
+	for i := range members {
+		text := logText(g.T, g.ends[i], g.path(i))
+		for n, read := range g.reads {
+			if !strings.HasPrefix(text, read) {
+				g.Errorf("read %d, while the group ran, is no beginning of the log of member %d", n+1, i+1)
+			}
+		}
+	}
 }
 
 // compareLogs checks that each log has this many messages once, and that all logs are equal.
@@ -258,20 +273,55 @@ func compareLogs(t *testing.T, ends []*testenv.End, paths []string, count uint64
 	var sums []string
 	for i, path := range paths {
 		daemon.StartClient(t, flowTest, ends[i], "log", "-file", path, "-count", fmt.Sprint(count)).Await(t, limit)
-		raw, err := ends[i].Command(program, "log", "read", path).Output()
-		if err != nil {
-			t.Errorf("read %s: %v", path, err)
-		}
-		var text strings.Builder
-		for line := range strings.Lines(string(raw)) { // without the times of receipt
-			f := strings.Fields(line)
-			text.WriteString(strings.Join(append(f[:1:1], f[2:]...), " ") + "\n")
-		}
-		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(text.String()))))
+		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(logText(t, ends[i], path)))))
 	}
 	for i, s := range sums {
 		if s != sums[0] {
 			t.Errorf("%s and %s differ: %v", paths[0], paths[i], sums)
 		}
+	}
+}
+
+// path is where a member has its log.
+func (g *group) path(i int) string { return filepath.Join(g.dirs[i], "orders") }
+
+// logText reads a log, without the times of receipt, which differ between members.
+func logText(t *testing.T, e *testenv.End, path string) string {
+	t.Helper()
+	raw, err := e.Command(program, "log", "read", path).Output()
+	if err != nil {
+		t.Errorf("read %s: %v", path, err)
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line)
+		text.WriteString(strings.Join(append(f[:1:1], f[2:]...), " ") + "\n")
+	}
+	return text.String()
+}
+
+// read reads a member's log while the group runs, and returns the position of the last record.
+func (g *group) read(i int) (last uint64) {
+	g.Helper()
+	text := logText(g.T, g.ends[i], g.path(i))
+	for line := range strings.Lines(text) {
+		last, _ = strconv.ParseUint(strings.Fields(line)[0], 10, 64)
+	}
+	if last == 0 {
+		g.Errorf("the log of member %d has no records while the group runs", i+1)
+	}
+	g.reads = append(g.reads, text)
+	return last
+}
+
+// readCommitted reads a member's log while another one leads. It must have committed records only.
+func (g *group) readCommitted(i, leader int) {
+	g.Helper()
+	last := g.read(i)
+	s, err := g.now[leader].Status()
+	if err != nil || len(s.Flows) != 1 || s.Flows[0].Group == nil {
+		g.Errorf("the status of member %d: %v", leader+1, err)
+	} else if at := s.Flows[0].Group.Committed; last > at {
+		g.Errorf("the log of member %d was read up to position %d, and %d is committed", i+1, last, at)
 	}
 }

@@ -24,6 +24,13 @@ func ReadClocks() Clocks {
 	return Clocks{At: time.Now(), User: time.Duration(r.Utime.Nano()), System: time.Duration(r.Stime.Nano())}
 }
 
+// Monotonic returns CLOCK_MONOTONIC in nanoseconds. All processes of a machine have the same one.
+func Monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // with a valid pointer it cannot fail
+	return t.Nano()
+}
+
 // PerOperation returns the processor time since an earlier reading, in nanoseconds per
 // operation.
 func (c Clocks) PerOperation(since Clocks, operations float64) (user, system float64) {

@@ -29,7 +29,11 @@ func appendAll(ctx context.Context, k *client.Client, o options) (r result, err 
 		defer watching.Wait()
 		defer stop()
 	}
-	return (&appending{options: o, to: a, sent: make([]time.Time, o.depth), hist: latency.New()}).all(ctx)
+	to := &appending{options: o, to: a, sent: make([]time.Time, o.depth), hist: latency.New()}
+	if o.history != "" {
+		return to.recorded(ctx, o.history)
+	}
+	return to.all(ctx)
 }
 
 // appending has messages on their way to a flow.
@@ -64,9 +68,14 @@ func (a *appending) all(ctx context.Context) (r result, err error) {
 	if err := a.await(ctx, a.count); err != nil {
 		return r, err
 	}
+	return a.result(begin), nil
+}
+
+// result returns what was done, when all messages are acknowledged.
+func (a *appending) result(begin time.Time) result {
 	s := a.to.Stats()
 	return result{Did: "appended", Messages: a.count, Bytes: a.count * a.size, Seconds: time.Since(begin).Seconds(), Latency: a.hist.Summary(),
-		Position: a.done.Position, Resent: s.Resent, Connections: s.Connections, Durability: s.Durability.String(), Method: string(s.Method), Gap: s.Silence}, nil
+		Position: a.done.Position, Resent: s.Resent, Connections: s.Connections, Durability: s.Durability.String(), Method: string(s.Method), Gap: s.Silence}
 }
 
 // await waits until a message is acknowledged, and records the times of all messages that were

@@ -43,6 +43,7 @@ type options struct {
 	method   string
 	first    uint64 // participant
 	tls      string
+	history  string
 	timeout  time.Duration
 	idle     time.Duration
 	clients  int
@@ -174,6 +175,7 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.rate, "rate", 0, "messages per second; 0: as fast as it goes")
 	fs.StringVar(&o.method, "method", "any", "how messages go: `send`, write, or as the flow takes them")
 	fs.DurationVar(&o.gaps, "gaps", 0, "say at once when nothing was acknowledged for this long; 0: say only the longest gap, at the end")
+	fs.StringVar(&o.history, "history", "", "`file` to make, in which each message's times of sending and of acknowledgement are noted")
 	fs.Uint64Var(&o.first, "participant", 0, "`number` of this client, to a flow that adds up the messages of several: from 1 on; 0: not said")
 }
 
