@@ -164,10 +164,10 @@ func (g *group) progresses() {
 		if s == nil {
 			return false
 		}
-		if who != last {
-			last, from = who, s.Committed
+		if who != last && s.State == "leading" {
+			last, from = who, s.Last // all up to here may be from before
 		}
-		return s.State == "leading" && s.Committed >= from+rate/10
+		return who == last && s.Committed >= from+rate/10
 	})
 }
 
