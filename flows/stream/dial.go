@@ -170,7 +170,7 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	}
 	with := c.Connect
 	if s.to.group() && with.Timeout == 0 {
-		with.Timeout = s.to.patience
+		with.Timeout = s.to.timeout
 	}
 	return connect.Dial(ctx, s.to.address(), connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, with)
 }
@@ -214,7 +214,7 @@ const maxFinalMessages = 200 * time.Millisecond
 
 var errSilent = errors.New("the member acknowledges nothing")
 
-// silence returns a channel that is closed when messages have waited for the target's patience and none was
+// silence returns a channel that is closed when messages have waited for the target's timeout and none was
 // acknowledged: a process that hangs keeps its connections. It never is without other receivers. The caller
 // calls stop.
 func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func()) {
@@ -222,7 +222,7 @@ func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func
 		return nil, func() {}
 	}
 	ctx, stop = context.WithCancel(ctx)
-	over, limit := make(chan struct{}), s.to.patience
+	over, limit := make(chan struct{}), s.to.timeout
 	go func() {
 		tick := time.NewTicker(limit / 20)
 		defer tick.Stop()

@@ -16,18 +16,18 @@ type target struct {
 	at        int
 	hops      int       // redirects since messages were last acknowledged
 	lacking   time.Time // since when members lack what was acknowledged; zero: none does
-	patience  time.Duration
+	timeout   time.Duration
 	lost      int       // the member that was silent, or could not be reached
 	lostUntil time.Time // until when the others' word that it leads is not taken
 }
 
-// A member that is silent for leastPatience, or does not answer a dial for as long, may hang, or its link may be
+// A member that is silent for leastTimeout, or does not answer a dial for as long, may hang, or its link may be
 // cut. Then the sender tries another one, and believes nobody for as long that the silent one leads. Without an
-// acknowledgement in between, the time doubles up to maxPatience: the group may only be slow.
-const leastPatience, maxPatience = 250 * time.Millisecond, 2 * time.Second
+// acknowledgement in between, the time doubles up to maxTimeout: the group may only be slow.
+const leastTimeout, maxTimeout = 250 * time.Millisecond, 2 * time.Second
 
 func newTarget(c *SenderConfig) target {
-	return target{addresses: append([]string{c.Address}, c.Others...), patience: leastPatience}
+	return target{addresses: append([]string{c.Address}, c.Others...), timeout: leastTimeout}
 }
 
 // address returns the address to dial.
@@ -52,15 +52,15 @@ func (t *target) other(now time.Time) bool {
 // it at once: a member has named the leader, or has stopped to lead.
 func (t *target) failed(cause error, moved bool, at time.Time) (now bool) {
 	if moved {
-		t.hops, t.lacking, t.patience = 0, time.Time{}, leastPatience
+		t.hops, t.lacking, t.timeout = 0, time.Time{}, leastTimeout
 	}
 	if !t.group() {
 		return false
 	}
 	refused := errors.Is(cause, protocol.NotLeader) || strings.Contains(cause.Error(), protocol.NotLeader.Error())
 	if !refused {
-		t.lost, t.lostUntil = t.at, at.Add(t.patience)
-		t.patience = min(2*t.patience, maxPatience)
+		t.lost, t.lostUntil = t.at, at.Add(t.timeout)
+		t.timeout = min(2*t.timeout, maxTimeout)
 	}
 	away := func(i int) bool { return i == t.lost && at.Before(t.lostUntil) }
 	named := slices.Index(t.addresses, leaderIn(cause))

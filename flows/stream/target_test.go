@@ -69,25 +69,25 @@ func TestSilentMember(t *testing.T) {
 	leads := fmt.Errorf("the peer refused: not_leader epoch=7 leader=a:1: %w", protocol.NotLeader)
 	now := time.Now()
 	for i, c := range []struct {
-		cause    error
-		moved    bool
-		after    time.Duration
-		at       string
-		once     bool
-		patience time.Duration
+		cause   error
+		moved   bool
+		after   time.Duration
+		at      string
+		once    bool
+		timeout time.Duration
 	}{
-		{errSilent, true, 0, "b:1", false, 2 * leastPatience},
-		{leads, false, time.Millisecond, "c:1", false, 2 * leastPatience},
-		{leads, false, leastPatience - 1, "b:1", false, 2 * leastPatience},
-		{leads, false, leastPatience, "a:1", true, 2 * leastPatience},
-		{errSilent, false, leastPatience, "b:1", false, 4 * leastPatience},
-		{leads, false, 3 * leastPatience, "a:1", true, 4 * leastPatience},
-		{errSilent, false, 3 * leastPatience, "b:1", false, maxPatience},
-		{errSilent, false, 3 * leastPatience, "c:1", false, maxPatience},
-		{errSilent, true, 12 * leastPatience, "a:1", false, 2 * leastPatience},
+		{errSilent, true, 0, "b:1", false, 2 * leastTimeout},
+		{leads, false, time.Millisecond, "c:1", false, 2 * leastTimeout},
+		{leads, false, leastTimeout - 1, "b:1", false, 2 * leastTimeout},
+		{leads, false, leastTimeout, "a:1", true, 2 * leastTimeout},
+		{errSilent, false, leastTimeout, "b:1", false, 4 * leastTimeout},
+		{leads, false, 3 * leastTimeout, "a:1", true, 4 * leastTimeout},
+		{errSilent, false, 3 * leastTimeout, "b:1", false, maxTimeout},
+		{errSilent, false, 3 * leastTimeout, "c:1", false, maxTimeout},
+		{errSilent, true, 12 * leastTimeout, "a:1", false, 2 * leastTimeout},
 	} {
-		if once := to.failed(c.cause, c.moved, now.Add(c.after)); once != c.once || to.address() != c.at || to.patience != c.patience {
-			t.Errorf("step %d: it dials %s, at once %v, with a patience of %v; want %s, %v, %v", i+1, to.address(), once, to.patience, c.at, c.once, c.patience)
+		if once := to.failed(c.cause, c.moved, now.Add(c.after)); once != c.once || to.address() != c.at || to.timeout != c.timeout {
+			t.Errorf("step %d: it dials %s, at once %v, with a timeout of %v; want %s, %v, %v", i+1, to.address(), once, to.timeout, c.at, c.once, c.timeout)
 		}
 	}
 }

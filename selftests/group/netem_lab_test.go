@@ -36,7 +36,7 @@ func TestFailOverNetem(t *testing.T) {
 		results[faults[i].name] = append(results[faults[i].name], g.suffer(&faults[i]))
 	}
 	g.client.Await(t, limit)
-	g.settled()
+	g.equal()
 	for _, d := range g.now {
 		d.Terminate(t)
 	}

@@ -51,10 +51,16 @@ func TestPowerCuts(t *testing.T) {
 			if level == "durable" {
 				p.atOnce = []int{1, 2, 3}
 			}
+			took, gaps := map[int][]time.Duration{}, map[int][]time.Duration{}
 			for i := range min(cuts-n*perGroup, perGroup) {
-				p.cutPower(p.choose(p.atOnce[i%uint64(len(p.atOnce))]))
+				at := p.atOnce[i%uint64(len(p.atOnce))]
+				again, gap := p.cutPower(p.choose(at))
+				took[at], gaps[at] = append(took[at], again), append(gaps[at], gap)
 			}
 			p.finish()
+			for _, at := range p.atOnce {
+				t.Logf("%s, %d at once: %d cuts; the client goes on after %s since the last boot; longest gap %s", level, at, len(gaps[at]), spread(took[at]), spread(gaps[at]))
+			}
 			t.Logf("the cuts have taken %d of %d writes that were not flushed", p.lost, p.pending)
 		})
 	}
@@ -128,8 +134,11 @@ func (p *powered) choose(n int) []int {
 }
 
 // cutPower cuts the power of members under load, boots them again, and waits until the client goes on.
-func (p *powered) cutPower(who []int) {
+func (p *powered) cutPower(who []int) (took, gap time.Duration) {
 	p.Helper()
+	if p.client != nil {
+		p.client.Await(p.T, limit) // the gap of each cut is of one client
+	}
 	p.settled()
 	p.progresses()
 	time.Sleep(time.Duration(p.random.IntN(300)) * time.Millisecond)
@@ -145,11 +154,12 @@ func (p *powered) cutPower(who []int) {
 	}
 	began := time.Now()
 	p.progresses()
-	gap := time.Duration(0)
+	took = time.Since(began)
 	for _, one := range p.heardGaps()[seen:] {
 		gap = max(gap, one)
 	}
-	p.Logf("the client goes on %v after the last boot; longest gap %v; member %d led before", time.Since(began).Round(time.Millisecond), gap, leader+1)
+	p.Logf("the client goes on %v after the last boot; longest gap %v; member %d led before", took.Round(time.Millisecond), gap, leader+1)
+	return took, gap
 }
 
 // powerOff cuts the power of members. Nothing that they have said after the cut of their disks reaches anybody:
@@ -175,7 +185,7 @@ func (p *powered) powerOff(who []int, fate func() powercut.Fate) {
 func (p *powered) finish() {
 	p.Helper()
 	p.client.Await(p.T, limit)
-	p.settled()
+	p.equal()
 	for _, d := range p.now {
 		d.Terminate(p.T)
 	}

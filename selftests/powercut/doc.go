@@ -19,5 +19,8 @@
 // which the guest's own kernel writes to, the blocks are read. A check must be able to fail: the
 // tests also cut as a disk that ignores flushes would, and the checks must detect that.
 //
+// A [Volatile] is a disk in memory whose power is cut while systems run on it. Package group uses it for several
+// machines at once.
+//
 // Only tests call it. Goroutines share nothing but a Log, which does not change.
 package powercut
