@@ -181,7 +181,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 	var err error
 	s.links, err = replica.Open(replica.Config{
 		Name: e.Name(), Worker: e.Holder, Endpoint: clients.Device().Endpoint, Links: 4 * len(m.group.Members), Message: protocol.HeaderLen + uint32(e.Flow.From.Message),
-		Landing: landing, Window: window, Hold: hold, Lag: m.lag, Copies: copies, Stock: stock, Heartbeat: m.group.Heartbeat, Free: clients.Free(), Events: e.Events,
+		Landing: landing, Window: window, Hold: hold, Lag: m.lag, Copies: copies, Stock: stock, Level: m.level, Heartbeat: m.group.Heartbeat, Free: clients.Free(), Events: e.Events,
 	})
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 		return nil, fmt.Errorf("the flow has %d frames for messages, and its disk needs %d: raise region.size", clients.Free().Len(), stock)
 	}
 	s.links.Returned().Push(frames...)
-	s.replicator = replica.NewReplicator(s.links, m.self, m.level, m.log)
+	s.replicator = replica.NewReplicator(s.links, m.self, m.log)
 	m.source = s
 	return s, m.openDriver(e)
 }

@@ -60,7 +60,7 @@ func (m *member) join(peers []Peer) {
 	}
 	log := slog.New(slog.NewTextHandler(out, nil)).With("self", m.number)
 	var replicator *Replicator
-	m.on(func() { replicator = NewReplicator(m.links, m.number, protocol.Durable, group.Log{}) })
+	m.on(func() { replicator = NewReplicator(m.links, m.number, group.Log{}) })
 	m.driver, err = OpenDriver(DriverConfig{
 		Group: "orders", Self: m.number, Peers: peers, Listen: "127.0.0.1:0", Suspect: suspect,
 		Links: m.links, Replicator: replicator, Log: m, State: state, Elections: first, Do: m.do, Logger: log,

@@ -15,7 +15,6 @@ import (
 type Replicator struct {
 	links *Links
 	self  uint32
-	level protocol.Durability // of committed records
 
 	log     group.Log
 	commits *group.Commits // nil: this member does not lead
@@ -49,8 +48,8 @@ func (r *Replicator) show() {
 const showEvery = 20 * time.Millisecond
 
 // NewReplicator makes the part of a member whose log is as described.
-func NewReplicator(l *Links, self uint32, level protocol.Durability, log group.Log) *Replicator {
-	r := &Replicator{links: l, self: self, level: level, log: log}
+func NewReplicator(l *Links, self uint32, log group.Log) *Replicator {
+	r := &Replicator{links: l, self: self, log: log}
 	r.show()
 	return r
 }
@@ -143,7 +142,12 @@ func (r *Replicator) progress(member uint32, h protocol.Have) { r.commits.Safe(m
 
 // position returns up to where a member's records are as safe as committed ones must be.
 func (r *Replicator) position(h *protocol.Have) uint64 {
-	switch r.level {
+	return positionAt(r.links.config.Level, h)
+}
+
+// positionAt returns the position up to which records are as safe as a level says.
+func positionAt(level protocol.Durability, h *protocol.Have) uint64 {
+	switch level {
 	case protocol.Received:
 		return h.Received
 	case protocol.Written:
