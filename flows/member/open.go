@@ -140,8 +140,12 @@ func (m *Member) readEnd(e *pipeline.Env) error {
 func (m *Member) End() journal.End { return m.log0 }
 
 // Reserve is how many more frames the flow needs at least, for records of the leader, and at most, for
-// followers that are slow.
+// followers that are slow. It leaves extents for records that are read from segments, if records land in
+// extents: the source would take all.
 func (m *Member) Reserve(e *pipeline.Env) (least, most int) {
+	if !message.InFrames(e.Region, e.Flow.From.Message) {
+		e.Shared.Quota.Extents = max(0, e.Shared.Quota.Extents-copies)
+	}
 	m.lag = max(window, int(uint64(m.group.Lag)/uint64(e.Region.FrameSize())))
 	return 2 * window, window + m.lag
 }

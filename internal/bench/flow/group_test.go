@@ -78,7 +78,7 @@ func TestAgainstGroup(t *testing.T) {
 	b.buildEtcd()
 	r := bench.NewReport("Groups", "three daemons", "one daemon, or three etcd servers")
 	r.NoteLoad("before")
-	works := []appends{{64, "received"}, {1024, "durable"}}
+	works := []appends{{64, "received"}, {4096, "durable"}}
 	if b.form != bench.Short {
 		works = nil
 		for _, durability := range []string{"received", "written", "durable"} {
