@@ -176,8 +176,12 @@ func (m *Member) readEnd(e *pipeline.Env) error {
 func (m *Member) End() journal.End { return m.log0 }
 
 // Reserve is how many more frames the flow needs at least, for records of the leader, and at most, for
-// followers that are slow.
+// followers that are slow. It leaves extents for records that are read from segments, if records land in
+// extents: the source would take all.
 func (m *Member) Reserve(e *pipeline.Env) (least, most int) {
+	if !message.InFrames(e.Region, e.Flow.From.Message) {
+		e.Shared.Quota.Extents = max(0, e.Shared.Quota.Extents-copies)
+	}
 	m.lag = max(window, int(uint64(m.group.Lag)/uint64(e.Region.FrameSize())))
 	return 2 * window, window + m.lag
 }
@@ -235,7 +239,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 	var err error
 	s.links, err = replica.Open(replica.Config{
 		Name: e.Name(), Worker: e.Holder, Endpoint: clients.Device().Endpoint, Links: 4 * len(m.group.Members), Message: protocol.HeaderLen + uint32(e.Flow.From.Message),
-		Landing: landing, Window: window, Hold: hold, Lag: m.lag, Copies: copies, Stock: stock, Heartbeat: m.group.Heartbeat, Free: clients.Free(), Events: e.Events,
+		Landing: landing, Window: window, Hold: hold, Lag: m.lag, Copies: copies, Stock: stock, Level: m.level, Heartbeat: m.group.Heartbeat, Free: clients.Free(), Events: e.Events,
 	})
 	if err != nil {
 		return nil, err
@@ -246,7 +250,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 		return nil, fmt.Errorf("the flow has %d frames for messages, and its disk needs %d: raise region.size", clients.Free().Len(), stock)
 	}
 	s.links.Returned().Push(frames...)
-	s.replicator = replica.NewReplicator(s.links, m.self, m.level, m.log, &e.Deposed.Fenced)
+	s.replicator = replica.NewReplicator(s.links, m.self, m.log, &e.Deposed.Fenced)
 	m.source = s
 	s.seat, err = m.openDriver(e, s.links, s.replicator, &log{s})
 	return s, err

@@ -39,6 +39,8 @@ type Source struct {
 	epoch     uint64 // that it leads
 	first     uint64 // position of the record that began the epoch
 	opened    bool   // clients may append
+	polled    bool   // the links were polled in this round
+	kicked    bool   // and the clients have their acknowledgements
 	err       *pipeline.FirstError
 	open      atomic.Bool
 	stopped   atomic.Bool
@@ -82,11 +84,22 @@ func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more boo
 	return sink.Write(b, now) && got == len(b.Frames)
 }
 
-// Acknowledge implements pipeline.Acknowledger. Clients get acknowledgements of what is committed.
+// Acknowledge implements pipeline.Acknowledger. Clients get acknowledgements of what is committed. Then
+// followers get the newest records, or the leader the progress of this one. Both come before the disk
+// gets anything, because the system calls for the disk take longer than the rest of the round.
 func (s *Source) Acknowledge(now time.Time) {
 	if s.leads && s.opened {
+		before := s.clients.Acknowledged()
 		s.clients.Acknowledge(now)
+		if s.clients.Acknowledged() != before {
+			s.clients.Supply() // sends credits with the acknowledgements
+			s.clients.Kick(now)
+			s.kicked = true
+		}
 	}
+	s.links.Supply()
+	s.err.Note(s.links.Poll(now))
+	s.polled = true
 }
 
 // round tells the links how far the disk is, and learns what is committed.
@@ -119,10 +132,15 @@ func (s *Source) Supply() {
 	s.clients.Supply()
 }
 
-// Kick implements pipeline.Source.
+// Kick implements pipeline.Source. It does what Acknowledge has not done in this round.
 func (s *Source) Kick(now time.Time) {
-	s.err.Note(s.links.Poll(now))
-	s.clients.Kick(now)
+	if !s.polled {
+		s.err.Note(s.links.Poll(now))
+	}
+	if !s.kicked {
+		s.clients.Kick(now)
+	}
+	s.polled, s.kicked = false, false
 }
 
 // InFlight implements pipeline.Source. Frames that links hold are not in flight.

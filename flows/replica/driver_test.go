@@ -61,9 +61,7 @@ func (m *member) join(peers []Peer) {
 	}
 	log := slog.New(slog.NewTextHandler(out, nil)).With("self", m.number)
 	var replicator *Replicator
-	m.on(func() {
-		replicator = NewReplicator(m.links, m.number, protocol.Durable, group.Log{}, new(atomic.Uint64))
-	})
+	m.on(func() { replicator = NewReplicator(m.links, m.number, group.Log{}, new(atomic.Uint64)) })
 	m.driver, err = OpenDriver(DriverConfig{
 		Group: "orders", Self: m.number, Peers: peers, Listen: "127.0.0.1:0", Suspect: suspect,
 		Links: m.links, Replicator: replicator, Log: m, State: state, Elections: first, Do: m.do, Logger: log,

@@ -39,8 +39,7 @@ func (l *Links) sendRecords(k *Link) {
 	}
 	for k.next <= l.held.last && l.mayPost(k) {
 		one := l.held.at(k.next)
-		last := k.next == l.held.last || k.sent+1 == k.limit
-		if !l.post(k, one.frame.Addr, one.frame.Len, k.next, last) {
+		if !l.post(k, one.frame.Addr, one.frame.Len, k.next, false) { // a commit message soon tells when it is done
 			return
 		}
 	}
@@ -81,10 +80,14 @@ func (l *Links) finish(k *Link) {
 }
 
 // sendCommit tells a follower what is committed, if that is new or nothing was said for the time of a
-// heartbeat. A follower has room for some of these messages that it has not confirmed.
+// heartbeat. No acknowledgement waits for it. So the commits of half a heartbeat share one message, and
+// records do not have one each. A follower has room for some of these messages that it has not confirmed.
 func (l *Links) sendCommit(k *Link) {
-	to := min(l.commits, k.next-1)
-	if to == k.said && l.now.Sub(k.saidAt) < l.config.Heartbeat || k.count-k.have.Count >= controls-2 {
+	to, due := min(l.commits, k.next-1), l.config.Heartbeat
+	if to != k.said {
+		due /= 2
+	}
+	if l.now.Sub(k.saidAt) < due || k.count-k.have.Count >= controls-2 {
 		return
 	}
 	at := l.place(k)
@@ -98,6 +101,10 @@ func (l *Links) sendCommit(k *Link) {
 	k.upTo[k.requests%sendDepth] = k.next - 1
 	k.requests++
 }
+
+// tellEvery is how many of a follower's messages have one completion. Nothing waits for these, and each
+// wakes the worker.
+const tellEvery = 4
 
 // place returns the address for the next message without a record.
 func (l *Links) place(k *Link) uint64 {
@@ -122,18 +129,18 @@ func (l *Links) Safe(written, durable uint64) {
 	}
 }
 
-// sendHave tells the leader the progress, if there is any. Credits alone are told in groups.
+// sendHave tells the leader the progress that commits wait for, if there is any, and answers its commit
+// messages. Credits alone are told in groups. Other progress goes along.
 func (l *Links) sendHave(k *Link) {
 	k.toSay.Limit = max(k.hasSaid.Limit, k.taken+uint64(max(0, l.posted-controls)))
 	credits := k.toSay.Limit - k.hasSaid.Limit
-	same := k.toSay
-	same.Limit = k.hasSaid.Limit
-	if same == k.hasSaid && credits < uint64(l.config.Window/4) || l.port.UnderWay(k.slot) >= controls-2 {
+	same := k.toSay.Count == k.hasSaid.Count && positionAt(l.config.Level, &k.toSay) == positionAt(l.config.Level, &k.hasSaid)
+	if same && credits < uint64(l.config.Window/4) || l.port.UnderWay(k.slot) >= controls-2 {
 		return
 	}
 	at := l.place(k)
 	protocol.PutHave(l.region.At(at, protocol.HeaderLen), &k.toSay)
-	if l.port.SendControl(k.slot, at, protocol.HeaderLen, true) {
+	if l.port.SendControl(k.slot, at, protocol.HeaderLen, k.told%tellEvery == 0) {
 		k.told++
 		k.hasSaid = k.toSay
 	}

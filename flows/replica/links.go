@@ -19,14 +19,15 @@ type Config struct {
 	Name     string       // for logs, errors and status
 	Worker   *umem.Holder // holds the frames outside the links
 	Endpoint *stream.Endpoint
-	Links    int    // the most links at a time
-	Message  uint32 // the longest record in bytes, header included
-	Landing  uint32 // offset of a record in its frame
-	Window   int    // receives for records
-	Hold     int    // records that the disk or a follower needs at most: a power of two
-	Lag      int    // records that a leader keeps for a follower alone at most: fewer than Hold
-	Copies   int    // frames for records that are read from the segments
-	Stock    int    // frames that stay on the Returned list
+	Links    int                 // the most links at a time
+	Message  uint32              // the longest record in bytes, header included
+	Landing  uint32              // offset of a record in its frame
+	Window   int                 // receives for records
+	Hold     int                 // records that the disk or a follower needs at most: a power of two
+	Lag      int                 // records that a leader keeps for a follower alone at most: fewer than Hold
+	Copies   int                 // frames for records that are read from the segments
+	Stock    int                 // frames that stay on the Returned list
+	Level    protocol.Durability // of committed records
 	// Heartbeat is the longest time between two messages to a follower.
 	Heartbeat time.Duration
 	Free      *umem.FreeList

@@ -15,7 +15,6 @@ import (
 type Replicator struct {
 	links *Links
 	self  uint32
-	level protocol.Durability // of committed records
 
 	log     group.Log
 	commits *group.Commits // nil: this member does not lead
@@ -52,8 +51,8 @@ const showEvery = 20 * time.Millisecond
 
 // NewReplicator makes the part of a member whose log is as described. To fenced it adds the records that
 // this member has appended as the leader, and that no other one had confirmed when a later epoch began.
-func NewReplicator(l *Links, self uint32, level protocol.Durability, log group.Log, fenced *atomic.Uint64) *Replicator {
-	r := &Replicator{links: l, self: self, level: level, log: log, fenced: fenced}
+func NewReplicator(l *Links, self uint32, log group.Log, fenced *atomic.Uint64) *Replicator {
+	r := &Replicator{links: l, self: self, log: log, fenced: fenced}
 	r.show()
 	return r
 }
@@ -154,7 +153,12 @@ func (r *Replicator) progress(member uint32, h protocol.Have) {
 
 // position returns up to where a member's records are as safe as committed ones must be.
 func (r *Replicator) position(h *protocol.Have) uint64 {
-	switch r.level {
+	return positionAt(r.links.config.Level, h)
+}
+
+// positionAt returns the position up to which records are as safe as a level says.
+func positionAt(level protocol.Durability, h *protocol.Have) uint64 {
+	switch level {
 	case protocol.Received:
 		return h.Received
 	case protocol.Written:

@@ -41,11 +41,14 @@ func NewReport(title, ours, theirs string) *Report {
 
 // NoteLoad notes how busy the machine is: proc_loadavg(5). Other load may be the cause of bounds
 // that are far apart.
-func (r *Report) NoteLoad(when string) {
+func (r *Report) NoteLoad(when string) { r.Notes = append(r.Notes, loadNote(when)...) }
+
+func loadNote(when string) []string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if minute, _, ok := strings.Cut(string(text), " "); ok && err == nil {
-		r.Notes = append(r.Notes, fmt.Sprintf("Load average %s: %s, of everything on the machine.", when, minute))
+		return []string{fmt.Sprintf("Load average %s: %s, of everything on the machine.", when, minute)}
 	}
+	return nil
 }
 
 // Met reports whether every bar is met.

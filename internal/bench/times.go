@@ -35,6 +35,9 @@ func NewTimes(title string) *Times {
 	return &Times{Title: title, Kernel: r.Kernel, CPUs: r.CPUs, Start: r.Start}
 }
 
+// NoteLoad notes how busy the machine is, as Report.NoteLoad does.
+func (t *Times) NoteLoad(when string) { t.Notes = append(t.Notes, loadNote(when)...) }
+
 // Add adds a histogram with something in it.
 func (t *Times) Add(name string, d *latency.Distribution) error {
 	if d == nil || d.Count == 0 {

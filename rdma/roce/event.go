@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -12,8 +13,9 @@ import (
 
 // signal is an eventfd(2): it polls readable from a call of signal until one of taken.
 type signal struct {
-	fd    int
-	count [8]byte // as read by taken
+	fd     int
+	raised atomic.Bool // since the last read: a program asks far more often than there is something
+	count  [8]byte     // as read by taken
 }
 
 func newSignal() (signal, error) {
@@ -27,10 +29,17 @@ func newSignal() (signal, error) {
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // signal makes it readable. It fails only if it is already, or closed.
-func (s *signal) signal() { _, _ = unix.Write(s.fd, one) }
+func (s *signal) signal() {
+	_, _ = unix.Write(s.fd, one)
+	s.raised.Store(true) // after the write: taken must not read before it and then leave it readable
+}
 
 // taken returns how often it was signalled since the last call. One thread at a time calls it.
 func (s *signal) taken() (int, error) {
+	if !s.raised.Load() {
+		return 0, nil
+	}
+	s.raised.Store(false)
 	switch _, err := unix.Read(s.fd, s.count[:]); err {
 	case nil:
 		return int(binary.NativeEndian.Uint64(s.count[:])), nil

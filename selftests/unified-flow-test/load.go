@@ -44,6 +44,8 @@ type loaded struct {
 	*load
 	sent, done uint64
 	since      []time.Time // of each message in flight
+	due        time.Time   // when the next message may be sent, with a rate
+	heard      time.Time   // the last acknowledgement
 	ended      bool
 }
 
@@ -116,15 +118,41 @@ func (c *loaded) Next(message []byte) (length int, ok bool) {
 		c.rest()
 		return 0, false
 	}
+	now := time.Now()
+	if !c.mayFeed(now) {
+		return 0, false
+	}
 	binary.LittleEndian.PutUint64(message, c.sent)
-	c.since[c.sent%uint64(c.depth)] = time.Now()
+	c.since[c.sent%uint64(c.depth)] = now
 	c.sent++
 	return int(c.size), true
+}
+
+// mostLate is for how long messages may be due that are then sent together. After a longer time without
+// acknowledgements the rate begins anew.
+const mostLate = 5 * time.Millisecond
+
+// mayFeed keeps the rate.
+func (c *loaded) mayFeed(now time.Time) bool {
+	switch {
+	case c.rate == 0:
+		return true
+	case now.Before(c.due):
+		return false
+	case now.Sub(c.due) > mostLate:
+		c.due = now
+	}
+	c.due = c.due.Add(time.Second / time.Duration(c.rate))
+	return true
 }
 
 // Acknowledged counts acknowledged messages during the counting period.
 func (c *loaded) Acknowledged(r client.Receipt) {
 	now := time.Now()
+	if wait := now.Sub(c.heard); c.gap > 0 && wait > c.gap && !c.heard.IsZero() {
+		fmt.Fprintln(os.Stderr, "gap", c.heard.UnixNano(), wait.Nanoseconds())
+	}
+	c.heard = now
 	c.last = max(c.last, r.Position)
 	counts := stage(c.stage.Load()) == counting
 	for ; c.done < r.Number; c.done++ {

@@ -50,6 +50,7 @@ type options struct {
 	warm     time.Duration
 	span     time.Duration
 	gaps     time.Duration
+	gap      time.Duration
 	json     bool
 }
 
@@ -196,6 +197,8 @@ func defineLoad(fs *flag.FlagSet, o *options) {
 	fs.IntVar(&o.depth, "depth", 1, "messages that each client has sent and are not acknowledged")
 	fs.DurationVar(&o.warm, "warm", 200*time.Millisecond, "how long nothing is counted at first")
 	fs.DurationVar(&o.span, "for", time.Second, "how long messages are counted then")
+	fs.Uint64Var(&o.rate, "rate", 0, "messages per second of each client; 0: as fast as it goes")
+	fs.DurationVar(&o.gap, "gap", 0, "print each longer time between two acknowledgements of a client on standard error: gap BEGIN LENGTH, in nanoseconds, BEGIN since 1970; 0: do not")
 }
 
 func defineReceive(fs *flag.FlagSet, o *options) {

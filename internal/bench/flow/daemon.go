@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -38,6 +39,12 @@ type status struct {
 			Posted  int64  `json:"posted"`
 			Clients uint64 `json:"connected"`
 		} `json:"receives"`
+		Group *struct {
+			State     string `json:"state"`
+			Epoch     uint64 `json:"epoch"`
+			Committed uint64 `json:"committed"`
+			Last      uint64 `json:"last"`
+		} `json:"group"`
 	} `json:"flows"`
 }
 
@@ -56,16 +63,36 @@ func (s *status) packets() (taken, lost uint64) {
 type daemon struct {
 	program, socket string
 	command         *exec.Cmd
-	said            bytes.Buffer
+	said            output
 	ended           chan error
 }
 
-// launch starts a daemon, and waits until its flows are ready. command adds everything except the program and
-// its arguments.
-func launch(program, dir, text string, command func(name string, args ...string) *exec.Cmd) (*daemon, error) {
+// output is the output of a process that may still run.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write adds to the output.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+// String returns the output so far.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// launch starts a daemon, and waits until its flows are ready. level is the least important of its log's
+// messages. command adds everything except the program and its arguments.
+func launch(program, dir, level, text string, command func(name string, args ...string) *exec.Cmd) (*daemon, error) {
 	file := filepath.Join(dir, "unifiedd.yaml")
 	d := &daemon{program: program, socket: filepath.Join(dir, "control.sock"), ended: make(chan error, 1)}
-	if err := os.WriteFile(file, []byte("control: {socket: "+d.socket+"}\nlog: {level: warn}\n"+text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("control: {socket: "+d.socket+"}\nlog: {level: "+level+"}\n"+text), 0o600); err != nil {
 		return nil, err
 	}
 	d.command = command(program, "run", "-c", file)

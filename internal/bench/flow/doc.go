@@ -3,5 +3,8 @@
 // frame with more flows and queue pairs; and the cost of a message to several peers. Each is
 // compared with the same daemon with one of them.
 //
+// Groups are compared with a log on one machine, and with etcd. Kills and stops of the leader show for
+// how long clients get no acknowledgements.
+//
 // To measure one half alone, the generator replaces a source, or discard a sink.
 package flow

@@ -46,7 +46,7 @@ func newBed(t *testing.T, programs ...string) *bed {
 // launch starts a daemon at an end. The end of the test stops it if it still runs.
 func (b *bed) launch(e *testenv.End, text string) *daemon {
 	b.Helper()
-	d, err := launch(b.program["unifiedd"], b.TempDir(), text, func(name string, args ...string) *exec.Cmd { return e.Command(name, args...) })
+	d, err := launch(b.program["unifiedd"], b.TempDir(), "warn", text, func(name string, args ...string) *exec.Cmd { return e.Command(name, args...) })
 	if err != nil {
 		b.Fatal(err)
 	}
