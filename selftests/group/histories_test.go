@@ -134,7 +134,7 @@ func (r *recorder) append(host int) {
 	r.mu.Unlock()
 	r.programs[host] = daemon.StartClient(r.T, flowTest, e, args...)
 	first := r.files[len(r.files)-len(depths)]
-	testenv.Wait(r.T, testenv.Within(20*time.Second), "a client to append", func() bool {
+	testenv.Wait(r.T, testenv.Within(60*time.Second), "a client to append", func() bool {
 		all, err := parseHistory(first, 0)
 		return err == nil && len(all) > 0 || r.programs[host].Over()
 	})

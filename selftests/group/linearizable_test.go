@@ -121,7 +121,7 @@ func states(reads []reading) []state {
 			same++
 		}
 		if same < len(saw) {
-			of, known = saw, slices.Clip(known[:same+1])
+			of, known = saw, known[:same+1]
 			for _, r := range saw[same:] {
 				known = append(known, known[len(known)-1].with(r))
 			}
