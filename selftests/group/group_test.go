@@ -106,7 +106,15 @@ flows:
         suspect: %s
         lag: 4MiB
         members: %s
-`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], g.level, i+1, suspect, all.String()))
+`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.place(i), g.level, i+1, suspect, all.String()))
+}
+
+// place returns the directory of a member's log.
+func (g *group) place(i int) string {
+	if g.boots == nil {
+		return g.dirs[i]
+	}
+	return filepath.Join(g.dirs[i], "disk")
 }
 
 // program returns the program that starts a member.
@@ -243,7 +251,7 @@ func (g *group) compare() {
 	g.Helper()
 	var sums []string
 	for i := range members {
-		path := filepath.Join(g.dirs[i], "orders")
+		path := filepath.Join(g.place(i), "orders")
 		daemon.StartClient(g.T, flowTest, g.ends[i], "log", "-file", path, "-count", fmt.Sprint(g.count)).Await(g.T, limit)
 		raw, err := g.ends[i].Command(program, "log", "read", path).Output()
 		if err != nil {
