@@ -43,11 +43,11 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 	case config.KindRDMAStorage:
 		return openLog(e)
 	case config.KindWitness:
-		source, sink, err := member.OpenWitness(e)
+		source, err := member.OpenWitness(e)
 		if err != nil {
 			return nil, err
 		}
-		return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+		return join(e, source, discard.New(e.Region, &umem.FreeList{}), numa.Unknown, numa.Unknown), nil
 	case config.KindRDMARDMA:
 		return openRelay(e)
 	case config.KindRDMANull:

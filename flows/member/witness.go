@@ -7,10 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
-	"github.com/unifiedd/unifiedd/flows/sink/discard"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/flows/worker"
-	"github.com/unifiedd/unifiedd/umem"
 )
 
 // Witness is the source of a member that votes and has no records: nothing ever comes. It implements
@@ -20,24 +17,16 @@ type Witness struct {
 	self uint32
 }
 
-// OpenWitness opens a witness, and a sink that gets nothing.
-func OpenWitness(e *pipeline.Env) (*Witness, pipeline.Sink, error) {
+// OpenWitness opens a witness.
+func OpenWitness(e *pipeline.Env) (*Witness, error) {
 	m, err := prepare(e, protocol.Durable)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	w := &Witness{self: m.self}
-	if w.seat, err = m.openDriver(e, nil, nil, nil); err != nil {
-		return nil, nil, err
-	}
-	return w, nothing{discard.New(e.Region, &umem.FreeList{})}, nil
+	w.seat, err = m.openDriver(e, nil, nil, nil)
+	return w, err
 }
-
-// nothing is a sink that gets nothing, and says nothing of it.
-type nothing struct{ *discard.Sink }
-
-// Observe implements pipeline.Sink.
-func (nothing) Observe(*status.Flow) error { return nil }
 
 // Seat returns the member's part in its group.
 func (w *Witness) Seat() *Seat { return w.seat }
@@ -59,7 +48,7 @@ func (w *Witness) Announce() []any { return []any{"member", w.self} }
 
 // Observe implements pipeline.Source.
 func (w *Witness) Observe(to *status.Flow) error {
-	to.Group = w.seat.observe()
+	to.Group, to.Discarded = w.seat.observe(), nil // the sink gets nothing
 	return nil
 }
 
@@ -71,7 +60,7 @@ func (w *Witness) Kick(time.Time)                                     {}
 func (w *Witness) InFlight() int                                      { return 0 }
 func (w *Witness) Drained(uint64) bool                                { return true }
 func (w *Witness) FDs(dst []unix.PollFd, _ bool) []unix.PollFd        { return dst }
-func (w *Witness) Deadline(now time.Time) time.Time                   { return now.Add(worker.MaxWait) }
+func (w *Witness) Deadline(now time.Time) time.Time                   { return now.Add(time.Second) }
 func (w *Witness) Done() bool                                         { return false }
 func (w *Witness) Traffic() (packets, bytes uint64)                   { return 0, 0 }
 func (w *Witness) Accepted() uint64                                   { return 0 }

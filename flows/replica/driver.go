@@ -295,74 +295,6 @@ func (d *Driver) Run(ctx context.Context) error {
 // the first one may come before the others have noticed.
 const askAgain = 5 * time.Millisecond
 
-// missed is how many heartbeats must be missing after the connection for elections has ended: a leader that
-// only connects again, such as with other certificates, goes on.
-const missed = 3
-
-// unlinked is for how many times Suspect a leader counts as alive that sends no records: it seals the
-// epoch, or the link is being made again.
-const unlinked = 4
-
-// fromLeader reports whether a message shows that the leader lives.
-func (d *Driver) fromLeader(m *group.Message) bool {
-	if m.From != d.member.Leader() {
-		return false
-	}
-	return m.Kind != group.KindElection && m.Epoch == d.member.Epoch() || m.Kind == group.KindElection && m.Election.GetTerm() == d.member.Epoch()
-}
-
-// detect asks for an election when the leader is silent.
-func (d *Driver) detect(now time.Time) {
-	if d.member.Phase() != group.Following {
-		return
-	}
-	seen := d.leaderSeen
-	if d.config.Links != nil {
-		seen = d.heardRecords(now)
-	}
-	silent, again := now.Sub(seen), d.config.Suspect/4
-	dead := d.dead(d.member.Leader(), seen, now)
-	if dead {
-		again = min(again, askAgain)
-	}
-	switch {
-	case silent < d.config.Suspect && !dead:
-		d.member.Heard()
-		d.silence = max(d.silence, silent)
-		return
-	case now.Before(d.abstain), now.Sub(d.asked) < again:
-		return
-	}
-	if now.Sub(d.asked) > d.config.Suspect {
-		d.log.Info("the group's leader is silent", "leader", d.member.Leader(), "epoch", d.member.Epoch(), "connection lost", dead)
-	}
-	d.asked = now
-	if d.config.Links != nil {
-		d.elections++
-	}
-	_ = d.member.Suspect() // fails on a leader only
-}
-
-// heardRecords returns when this member last heard the leader over its link. The transport counts for a
-// while when there is no link: the leader is about to send records.
-func (d *Driver) heardRecords(now time.Time) time.Time {
-	seen := time.Unix(0, d.config.Links.Heard())
-	if seen.After(d.linked) {
-		d.linked = seen
-	}
-	if d.leaderSeen.After(seen) && !d.config.Links.Linked() && now.Sub(d.linked) < unlinked*d.config.Suspect {
-		return d.leaderSeen
-	}
-	return seen
-}
-
-// dead reports whether the process of a member seems to have died: its connection has ended, and it was not
-// heard since.
-func (d *Driver) dead(member uint32, heard, now time.Time) bool {
-	at, lost := d.lost[member]
-	return lost && heard.Before(at) && now.Sub(at) > missed*d.config.Heartbeat
-}
-
 // keep makes a leader go on with a change of the members, and beside a witness without a member that is
 // away.
 func (d *Driver) keep(now time.Time) error {
@@ -398,43 +330,6 @@ func (d *Driver) followers() (heard map[uint32]time.Time, p group.Progress, err 
 		return nil
 	})
 	return heard, p, err
-}
-
-// repeat makes a leader repeat what may be lost. A leader that hears too few followers lets the others
-// elect another one: its network may be broken.
-func (d *Driver) repeat(now time.Time) {
-	if d.member.Phase() != group.Leading {
-		d.heardFew = time.Time{}
-		d.member.Tick()
-		return
-	}
-	config, since := d.member.Config(), now.Add(-d.config.Suspect)
-	heard, _, err := d.followers()
-	if err != nil {
-		return // Run ends
-	}
-	enough := config.Commits(func(id uint32) bool {
-		switch {
-		case id == d.config.Self:
-			return true
-		case config.Witness(id):
-			return d.heardAt[id].After(since)
-		}
-		return heard[id].After(since)
-	})
-	d.member.Followed(enough)
-	switch {
-	case enough:
-		d.heardFew = time.Time{}
-	case d.heardFew.IsZero():
-		d.heardFew = now
-	case now.Sub(d.heardFew) > 2*unlinked*d.config.Suspect: // nobody else leads: go on
-		d.heardFew = time.Time{}
-	case now.Sub(d.heardFew) > unlinked*d.config.Suspect:
-		d.abstain = now.Add(unlinked * d.config.Suspect)
-		return
-	}
-	d.member.Tick()
 }
 
 // handle does what the member asks for.

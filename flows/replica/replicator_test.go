@@ -13,7 +13,7 @@ import (
 func TestFenced(t *testing.T) {
 	var fenced atomic.Uint64
 	log := group.Log{End: group.Place{Epoch: 1, Position: 10}}
-	r := NewReplicator(&Links{}, 1, protocol.Durable, log, &fenced)
+	r := NewReplicator(&Links{config: Config{Level: protocol.Durable}}, 1, log, &fenced)
 	r.StepDown() // a follower has nothing of its own
 	if n := fenced.Load(); n != 0 {
 		t.Errorf("a follower counts %d records", n)

@@ -128,7 +128,7 @@ func detachLoop(dev *os.File) error {
 		return err
 	}
 	backing := filepath.Join("/sys/block", filepath.Base(name), "loop/backing_file")
-	if !within(5*time.Second, func() bool { return !exists(backing) }) {
+	if !within(30*time.Second, func() bool { return !exists(backing) }) { // a mount namespace may just end
 		return fmt.Errorf("detach %s: something still has it open", name)
 	}
 	return nil

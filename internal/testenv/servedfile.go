@@ -73,9 +73,9 @@ func unmountWithin(dir string) (err error) {
 	return err
 }
 
-// Mounted makes a loop device over file, mounts its ext4 file system at dir, and returns a function that undoes
-// both. The end of the test calls it if the test has not.
-func Mounted(t testing.TB, file, dir string) (undo func()) {
+// Attached makes a loop device over file and returns its path. detach removes it once nobody has it open or mounted.
+// The end of the test does that if the test has not.
+func Attached(t testing.TB, file string) (device string, detach func()) {
 	t.Helper()
 	Root(t)
 	back, err := unix.Open(file, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -87,27 +87,30 @@ func Mounted(t testing.TB, file, dir string) (undo func()) {
 	if err != nil {
 		t.Fatalf("make a loop device over %s: %v", file, err)
 	}
-	undo = sync.OnceFunc(func() {
+	detach = sync.OnceFunc(func() {
 		if err := detachLoop(dev); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() { undo() })
+	t.Cleanup(detach)
+	return dev.Name(), detach
+}
+
+// Mount mounts the ext4 file system of a device at dir until the test ends.
+func Mount(t testing.TB, device, dir string) {
+	t.Helper()
 	forget := note(t, "mount", dir)
-	if err := unix.Mount(dev.Name(), dir, "ext4", unix.MS_NOATIME, ""); err != nil {
+	if err := unix.Mount(device, dir, "ext4", unix.MS_NOATIME, ""); err != nil {
 		forget()
-		t.Fatalf("mount %s at %s: %v", dev.Name(), dir, err)
+		t.Fatalf("mount %s at %s: %v", device, dir, err)
 	}
-	detach := undo
-	undo = sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		if err := unmountWithin(dir); err != nil {
 			t.Errorf("unmount %s: %v (something on it is still open)", dir, err)
 			_ = unmount(dir)
 		}
 		forget()
-		detach()
 	})
-	return undo
 }
 
 // fileServer answers the kernel's requests for one file: see fuse(4) and linux/fuse.h, version 7.31.

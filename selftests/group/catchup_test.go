@@ -43,7 +43,7 @@ func TestCatchUp(t *testing.T) {
 	lacks := r.position(leader)
 	began := time.Now()
 	r.start(away)
-	beside, span := r.pace(leader, func(_ time.Duration, at uint64) bool { return r.position(away)+caughtUp < at })
+	beside, _ := r.pace(leader, func(_ time.Duration, at uint64) bool { return r.position(away)+caughtUp < at })
 	got := r.position(away)
 	t.Logf("%d records were lacking, and the member has %d after %v; %.0f records a second beside (%.2f)", lacks, got, time.Since(began).Round(time.Millisecond), beside, beside/alone)
 	if records >= asMany && beside < leastRate*alone {

@@ -113,7 +113,15 @@ flows:
         suspect: %s
         lag: 4MiB
         members: %s
-`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.dirs[i], g.level, i+1, suspect, all.String()))
+`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.place(i), g.level, i+1, suspect, all.String()))
+}
+
+// place returns the directory of a member's log.
+func (g *group) place(i int) string {
+	if g.boots == nil {
+		return g.dirs[i]
+	}
+	return filepath.Join(g.dirs[i], "disk")
 }
 
 // program returns the program that starts a member.
@@ -253,8 +261,8 @@ func (g *group) shown() {
 func (g *group) compare() {
 	g.Helper()
 	var paths []string
-	for _, dir := range g.dirs {
-		paths = append(paths, filepath.Join(dir, "orders"))
+	for i := range members {
+		paths = append(paths, g.path(i))
 	}
 	compareLogs(g.T, g.ends, paths, g.count)
 	for i := range members {
@@ -283,7 +291,7 @@ func compareLogs(t *testing.T, ends []*testenv.End, paths []string, count uint64
 }
 
 // path is where a member has its log.
-func (g *group) path(i int) string { return filepath.Join(g.dirs[i], "orders") }
+func (g *group) path(i int) string { return filepath.Join(g.place(i), "orders") }
 
 // logText reads a log, without the times of receipt, which differ between members.
 func logText(t *testing.T, e *testenv.End, path string) string {

@@ -31,9 +31,9 @@ type powered struct {
 	*group
 	disks         []*powercut.Volatile
 	files         []string // of the disks
-	unmount       []func()
-	atOnce        []int // how many members lose their power in a cut; in turn
-	pending, lost int   // writes that were not flushed at a cut, and those that a cut has taken, in part or whole
+	detach        []func() // removes the device of a disk
+	atOnce        []int    // how many members lose their power in a cut; in turn
+	pending, lost int      // writes that were not flushed at a cut, and those that a cut has taken, in part or whole
 }
 
 // TestPowerCuts: one, two or all members lose their power, with whatever their disks have not flushed, while a
@@ -70,12 +70,15 @@ func TestPowerCuts(t *testing.T) {
 func newPowered(t *testing.T, seed uint64, level string) *powered {
 	t.Helper()
 	p := &powered{group: &group{T: t, level: level, random: mathrand.New(mathrand.NewPCG(seed, 1)), ends: testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200}),
-		now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t), boots: make([]string, members)}, unmount: make([]func(), members), atOnce: []int{1}}
+		now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t), boots: make([]string, members)}, detach: make([]func(), members), atOnce: []int{1}}
 	image := fileSystem(t)
 	for i := range members {
 		p.disks = append(p.disks, powercut.NewVolatile(image))
 		p.files = append(p.files, testenv.ServedFile(t, p.disks[i]))
 		p.dirs = append(p.dirs, t.TempDir())
+		if err := os.Mkdir(p.place(i), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i := range members {
 		p.boot(i)
@@ -100,22 +103,17 @@ func fileSystem(t *testing.T) []byte {
 	return image
 }
 
-// boot mounts a member's disk, and makes a program that starts the daemon as on a machine that has just booted:
-// it has another boot id.
+// boot makes a program that starts the daemon as on a machine that has just booted: its disk is mounted, and it has
+// another boot id. Both are in a mount namespace that ends with the daemon, and that no other process gets a copy of.
 func (p *powered) boot(i int) {
 	p.Helper()
-	p.unmount[i] = testenv.Mounted(p.T, p.files[i], p.dirs[i])
+	device, detach := testenv.Attached(p.T, p.files[i])
+	p.detach[i] = detach
 	dir := p.TempDir()
 	id, script := filepath.Join(dir, "boot_id"), filepath.Join(dir, "start")
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // does not fail
-	others := ""
-	for n, dir := range p.dirs {
-		if n != i { // else this member would keep the file system mounted when the other one's power is cut
-			others += "umount -l " + dir + " 2>/dev/null; "
-		}
-	}
-	text := fmt.Sprintf("#!/bin/sh\nexec unshare -m sh -c '%smount --bind %s /proc/sys/kernel/random/boot_id && exec \"$@\"' start %s \"$@\"\n", others, id, program)
+	text := fmt.Sprintf("#!/bin/sh\nexec unshare -m sh -c 'mount -t ext4 -o noatime %s %s && mount --bind %s /proc/sys/kernel/random/boot_id && exec \"$@\"' start %s \"$@\"\n", device, p.place(i), id, program)
 	err := os.WriteFile(id, fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), 0o600)
 	if err = errors.Join(err, os.WriteFile(script, []byte(text), 0o700)); err != nil {
 		p.Fatal(err)
@@ -176,7 +174,7 @@ func (p *powered) powerOff(who []int, fate func() powercut.Fate) {
 	}
 	for _, i := range who {
 		p.now[i].Kill()
-		p.unmount[i]()
+		p.detach[i]()
 		p.disks[i].Restore()
 	}
 }
@@ -186,10 +184,21 @@ func (p *powered) finish() {
 	p.Helper()
 	p.client.Await(p.T, limit)
 	p.equal()
-	for _, d := range p.now {
-		d.Terminate(p.T)
+	for i := range members {
+		p.now[i].Terminate(p.T)
+	}
+	for i := range members {
+		p.open(i)
 	}
 	p.compare()
+}
+
+// open mounts the disk of a member whose daemon has ended.
+func (p *powered) open(i int) {
+	p.Helper()
+	p.detach[i]()
+	device, _ := testenv.Attached(p.T, p.files[i])
+	testenv.Mount(p.T, device, p.place(i))
 }
 
 // TestLyingDisks: the check finds that acknowledged messages are lost when the disks of all members lose what
@@ -211,7 +220,8 @@ func TestLyingDisks(t *testing.T) {
 	p.settled()
 	for i, d := range p.now {
 		d.Terminate(t)
-		out, err := p.ends[i].Command(flowTest, "log", "-file", filepath.Join(p.dirs[i], "orders"), "-count", fmt.Sprint(p.count)).CombinedOutput()
+		p.open(i)
+		out, err := p.ends[i].Command(flowTest, "log", "-file", filepath.Join(p.place(i), "orders"), "-count", fmt.Sprint(p.count)).CombinedOutput()
 		t.Logf("%s", out)
 		if err == nil {
 			t.Errorf("nobody notices what the disk of member %d has lost", i+1)
