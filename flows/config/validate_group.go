@@ -31,6 +31,9 @@ func (v *validator) replicas(path string, f *Flow) {
 		}
 		return
 	}
+	if f.To.Device != "" && !g.Witnesses() {
+		v.refuse(v.first(join(path, "name"), path), wrong("say file:", "a member keeps its vote in a file beside its log, and the log is on a device"))
+	}
 	v.name(join(path, "name"), g.Name)
 	v.check(g.Heartbeat >= minHeartbeat && g.Heartbeat <= g.Suspect/2, join(path, "heartbeat"), "%s is not from %s to half of suspect, which is %s", g.Heartbeat, minHeartbeat, g.Suspect)
 	v.check(within(g.Suspect, minSuspect, maxSuspect), join(path, "suspect"), "%s is not from %s to %s", g.Suspect, minSuspect, maxSuspect)

@@ -14,7 +14,7 @@ import (
 // signal is an eventfd(2): it polls readable from a call of signal until one of taken.
 type signal struct {
 	fd     int
-	raised atomic.Bool // since the last read: a program asks far more often than there is something
+	raised atomic.Bool // it may be readable: a program asks far more often than it is
 	count  [8]byte     // as read by taken
 }
 
@@ -30,8 +30,8 @@ var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // signal makes it readable. It fails only if it is already, or closed.
 func (s *signal) signal() {
+	s.raised.Store(true) // before the write: while it is readable, taken reads
 	_, _ = unix.Write(s.fd, one)
-	s.raised.Store(true) // after the write: taken must not read before it and then leave it readable
 }
 
 // taken returns how often it was signalled since the last call. One thread at a time calls it.
@@ -43,7 +43,8 @@ func (s *signal) taken() (int, error) {
 	switch _, err := unix.Read(s.fd, s.count[:]); err {
 	case nil:
 		return int(binary.NativeEndian.Uint64(s.count[:])), nil
-	case unix.EAGAIN:
+	case unix.EAGAIN: // signal may be about to write
+		s.raised.Store(true)
 		return 0, nil
 	default:
 		return 0, fmt.Errorf("read an event descriptor: %w", err)

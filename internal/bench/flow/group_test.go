@@ -277,41 +277,36 @@ func (g *runningGroup) load(more ...string) []string {
 		"-extents", fmt.Sprint(min(16, g.work.size/1024*4)), "-size", fmt.Sprint(g.work.size), "-timeout", "2h"}, more...)
 }
 
-// leader waits until a member leads a later epoch than the given one, and all others have what it has.
-// Without a group it is the only member.
+// leader waits until a member leads a later epoch than the given one, and all members have what one of
+// them had a moment before. Without a group it is the only member.
 func (g *runningGroup) leader(after uint64) (who int, epoch uint64, err error) {
 	if g.n == 1 {
 		return 0, 0, nil
 	}
-	var last error
-	for end := time.Now().Add(testenv.Within(30 * time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		who = -1
-		alike := true
-		var least, most uint64
+	before, seen := uint64(0), ""
+	for end := time.Now().Add(testenv.Within(2 * time.Minute)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		who, seen = -1, fmt.Sprintf("%d records before", before)
+		least, most := ^uint64(0), uint64(0)
 		for i, d := range g.now {
 			s, err := d.status()
 			if err != nil || len(s.Flows) != 1 || s.Flows[0].Group == nil {
-				last, alike = errors.Join(fmt.Errorf("member %d has no group", i), err), false
+				least, seen = 0, fmt.Sprintf("%s; member %d: %+v, %v", seen, i, s.Flows, err)
 				break
 			}
 			m := s.Flows[0].Group
-			if i == 0 {
-				least, most = m.Committed, m.Committed
-			}
+			seen = fmt.Sprintf("%s; member %d: %+v", seen, i, *m)
 			least, most = min(least, m.Committed), max(most, m.Committed)
 			if m.State == "leading" && m.Epoch > after {
 				who, epoch = i, m.Epoch
 			}
 		}
-		if alike && who >= 0 && least > 0 && most-least < atMostApart {
+		if who >= 0 && before > 0 && least >= before {
 			return who, epoch, nil
 		}
+		before = most
 	}
-	return 0, 0, fmt.Errorf("no member leads, or the others lack records: %w", last)
+	return 0, 0, fmt.Errorf("no member leads after epoch %d, or the others lack records: %s", after, seen)
 }
-
-// atMostApart is how many records members may be apart between which the status was asked for.
-const atMostApart = 500
 
 // end stops all members and removes their logs.
 func (g *runningGroup) end() (err error) {
