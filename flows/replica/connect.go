@@ -129,6 +129,11 @@ const restTime = 10 * time.Millisecond
 func (l *Links) Finish(do stream.Doer, k *Link, cause error) error {
 	err := do(func() error { return l.End(k, cause) })
 	time.Sleep(restTime)
+	var closeQueue func() error
+	err = errors.Join(err, do(func() (err error) { closeQueue, err = l.part(k); return err }))
+	if closeQueue != nil {
+		err = errors.Join(err, closeQueue()) // it may take long
+	}
 	if err := errors.Join(err, do(func() error { return l.Detach(k) })); err != nil {
 		return fmt.Errorf("end the link of member %d in epoch %d: %w", k.member, k.epoch, err)
 	}

@@ -16,6 +16,7 @@ type Link struct {
 	member    uint32 // on the other side
 	epoch     uint64
 	feeds     bool // this side sends records
+	parted    bool // its queue pair is being closed
 	slot      int  // in the port
 	queue     rdma.QueuePair
 	over      bool  // nothing is sent or taken any more
@@ -93,7 +94,7 @@ func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool
 // End ends a link: its queue pair goes to Error, and what has arrived and was not returned by Recv is
 // dropped. Detach must follow.
 func (l *Links) End(k *Link, cause error) error {
-	if l.closed || l.slots[k.slot] != k {
+	if l.closed || l.slots[k.slot] != k || k.parted {
 		return nil
 	}
 	k.fail(cause)
@@ -146,7 +147,16 @@ func (l *Links) EndAll(cause error) error {
 	return errors.Join(errs...)
 }
 
-// Detach closes the queue pair of a link that has ended.
+// part returns a function that closes the queue pair of a link that has ended; nil: there is none.
+func (l *Links) part(k *Link) (closeQueue func() error, err error) {
+	if l.closed || l.slots[k.slot] != k {
+		return nil, nil
+	}
+	k.parted = true
+	return l.port.Part(k.slot)
+}
+
+// Detach takes away a link that has ended, and closes its queue pair unless that was done.
 func (l *Links) Detach(k *Link) error {
 	if l.closed || l.slots[k.slot] != k {
 		return nil

@@ -44,6 +44,7 @@ type peer struct {
 	replays int      // consecutive ones
 	moved   bool     // a message has arrived since the last Poll
 	stopped bool     // its queue pair was put into Error
+	parted  bool     // its queue pair is being closed
 	granted *granted // frames that it may write; nil if it sends
 
 	saidLimit        uint64 // the last limit that was sent to the peer
@@ -227,7 +228,7 @@ func (r *Receiver) Reject(session uint16, sequence uint64, why protocol.Reason) 
 // stop puts a peer's queue pair into Error and processes what has arrived until then. Receives that
 // the device had begun to fill return.
 func (r *Receiver) stop(p *peer, cause error) error {
-	if r.closed || p.state == gone {
+	if r.closed || p.state == gone || p.parted {
 		return nil
 	}
 	p.stopped = true
@@ -248,13 +249,28 @@ func (r *Receiver) drain() {
 	}
 }
 
-// detach closes a peer's queue pair some time after stop, and frees its slot.
+// part returns a function that closes a peer's queue pair, some time after stop; nil: there is none.
+func (r *Receiver) part(p *peer) (closeQueue func() error, err error) {
+	if r.closed || p.state == gone {
+		return nil, nil
+	}
+	r.drain()
+	if p.granted != nil {
+		if err := p.granted.close(); err != nil {
+			return nil, err // the peer may still write to frames
+		}
+	}
+	p.parted = true
+	return r.port.Part(p.slot)
+}
+
+// detach frees a peer's slot after its queue pair was closed.
 func (r *Receiver) detach(p *peer) error {
 	if r.closed || p.state == gone {
 		return nil
 	}
 	r.drain()
-	if p.granted != nil {
+	if p.granted != nil && !p.parted {
 		if err := p.granted.close(); err != nil {
 			return err // the peer may still write to frames
 		}

@@ -356,6 +356,10 @@ func (v *server) takeDown(p *peer, why error) error {
 	defer close(p.away)
 	err := v.do(func() error { return v.stop(p, why) })
 	time.Sleep(restTime)
+	closeQueue, bad := ask(v.do, func() (func() error, error) { return v.part(p) })
+	if err = errors.Join(err, bad); closeQueue != nil {
+		err = errors.Join(err, closeQueue()) // it may take long
+	}
 	if err := errors.Join(err, v.do(func() error { return v.detach(p) })); err != nil {
 		return fmt.Errorf("take down the queue pair of %s: %w", p.name, err)
 	}

@@ -53,7 +53,7 @@ type Port struct {
 var _ umem.Port = (*Port)(nil)
 
 // Open makes a port of queue pairs that are connected, or will be. It may be called from any
-// thread. Attach and Detach belong to the worker's thread, as do the verbs.
+// thread. Attach, Part and Detach belong to the worker's thread, as do the verbs.
 func Open(c Config) (*Port, error) {
 	p := &Port{config: c, loose: c.QueuePairs, event: event{fd: -1, poll: -1}}
 	if err := p.open(); err != nil {
@@ -103,6 +103,7 @@ func (p *Port) Attach(q Peer) (int, error) {
 		return 0, fmt.Errorf("queue pair %d: %w", q.QueuePair.QPN(), err)
 	}
 	s := newSender(q, p.config.Memory, &p.stats.count)
+	p.rename(s.qpn)
 	for n, old := range p.senders {
 		if old == nil {
 			p.senders[n] = s
@@ -119,6 +120,16 @@ func (p *Port) Attach(q Peer) (int, error) {
 	return len(p.senders) - 1, nil
 }
 
+// rename takes its number from a queue pair that was closed after Part, if a new one has that number.
+func (p *Port) rename(qpn uint32) {
+	for _, s := range p.senders {
+		if s != nil && s.parted && s.qpn == qpn {
+			p.collect() // takes its completions
+			s.qpn = 0   // which no such queue pair has
+		}
+	}
+}
+
 // maxPeers is how many queue pairs Side.Queue can distinguish, with one value left for none.
 const maxPeers = 1<<16 - 1
 
@@ -131,8 +142,20 @@ func (p *Port) checkKind(q Peer) error {
 	return nil
 }
 
-// Detach closes a queue pair. Reap returns the frames that it had to send, with ECANCELED unless
-// they have a status. Its own receives stay with the port until Close.
+// Part ends posting to a queue pair, and returns a function that closes it. Any goroutine may call the
+// function, once, and Detach must follow. Closing can take long: Soft-RoCE waits up to 50 s for packets to a
+// host that is gone (__rxe_cleanup, drivers/infiniband/sw/rxe/rxe_pool.c), and the worker must not.
+func (p *Port) Part(number int) (closeQueue func() error, err error) {
+	s := p.senderOf(number)
+	if s == nil {
+		return nil, fmt.Errorf("RDMA port %s: there is no queue pair number %d", p.config.Name, number)
+	}
+	s.parted = true
+	return s.close, nil
+}
+
+// Detach closes a queue pair, unless it was closed after Part. Reap returns the frames that it had to send,
+// with ECANCELED unless they have a status. Its own receives stay with the port until Close.
 func (p *Port) Detach(number int) error {
 	s := p.senderOf(number)
 	if s == nil {
@@ -189,7 +212,7 @@ func (p *Port) postAll() error {
 	var errs []error
 	left := p.waiting[:0]
 	for _, s := range p.waiting {
-		if s.closed {
+		if s.closed || s.parted {
 			continue
 		}
 		if err := s.post(); err != nil {
@@ -383,7 +406,7 @@ func (c *Config) checkPeer(q Peer) error {
 // false if there is no room now, or no such queue pair. Stats do not count such messages.
 func (p *Port) SendControl(number int, addr uint64, length uint32, told bool) bool {
 	s := p.senderOf(number)
-	if p.closed || s == nil {
+	if p.closed || s == nil || s.parted {
 		return false
 	}
 	if s.full() {

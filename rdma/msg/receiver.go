@@ -187,7 +187,7 @@ func (p *Port) sendOne(message []umem.Frame) bool {
 	if len(p.senders) == 1 {
 		number = 0
 	}
-	if number >= len(p.senders) || p.senders[number] == nil {
+	if number >= len(p.senders) || p.senders[number] == nil || p.senders[number].parted {
 		p.refuse(message, unix.ENOTCONN)
 		return true
 	}

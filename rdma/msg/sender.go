@@ -35,6 +35,8 @@ type sender struct {
 	count   *counters // the port's
 	waits   bool      // it is in Port.waiting
 	closed  bool      // it is detached
+	parted  bool      // see Port.Part
+	shut    bool      // the queue pair is closed
 	broken  bool      // Broken returns it, or has
 }
 
@@ -157,7 +159,15 @@ func (s *sender) fail(from, to uint32, errno unix.Errno) {
 	}
 }
 
-func (s *sender) close() error { return s.Peer.close() }
+// close closes the queue pair, once.
+func (s *sender) close() error {
+	if s.shut {
+		return nil
+	}
+	err := s.Peer.close()
+	s.shut = err == nil
+	return err
+}
 
 // close destroys the queue pair and the address handle.
 func (p *Peer) close() error {

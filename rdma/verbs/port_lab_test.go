@@ -311,8 +311,21 @@ func messageDetach(p *portBench) {
 	}
 }
 
+// mustDetach closes a queue pair as owners do that must not wait on the worker's thread.
 func (p *portBench) mustDetach(a *msg.Port, number int) {
 	p.t.Helper()
+	closeQueue, err := a.Part(number)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if a.SendControl(number, 0, 1, true) {
+		p.t.Error("a queue pair that is being closed takes a message")
+	}
+	done := make(chan error)
+	go func() { done <- closeQueue() }()
+	if err := <-done; err != nil {
+		p.t.Fatal(err)
+	}
 	if err := a.Detach(number); err != nil {
 		p.t.Fatal(err)
 	}
