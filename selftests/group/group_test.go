@@ -274,21 +274,28 @@ func compareLogs(t *testing.T, ends []*testenv.End, paths []string, count uint64
 	t.Helper()
 	var sums []string
 	for i, path := range paths {
-		daemon.StartClient(t, flowTest, ends[i], "log", "-file", path, "-count", fmt.Sprint(count)).Await(t, limit)
-		raw, err := ends[i].Command(program, "log", "read", path).Output()
-		if err != nil {
-			t.Errorf("read %s: %v", path, err)
-		}
-		var text strings.Builder
-		for line := range strings.Lines(string(raw)) { // without the times of receipt
-			f := strings.Fields(line)
-			text.WriteString(strings.Join(append(f[:1:1], f[2:]...), " ") + "\n")
-		}
-		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(text.String()))))
+		sums = append(sums, logSum(t, ends[i], path, count))
 	}
 	for i, s := range sums {
 		if s != sums[0] {
 			t.Errorf("%s and %s differ: %v", paths[0], paths[i], sums)
 		}
 	}
+}
+
+// logSum checks that a log has this many messages once. It returns a checksum of all records without their
+// times of receipt, in which members differ.
+func logSum(t *testing.T, at daemon.Place, path string, count uint64) string {
+	t.Helper()
+	daemon.StartClient(t, flowTest, at, "log", "-file", path, "-count", fmt.Sprint(count)).Await(t, limit)
+	raw, err := at.Command(program, "log", "read", path).Output()
+	if err != nil {
+		t.Errorf("read %s: %v", path, err)
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line)
+		text.WriteString(strings.Join(append(f[:1:1], f[2:]...), " ") + "\n")
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text.String())))
 }
