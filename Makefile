@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-fail-overs test-group-histories test-catch-up test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -70,6 +70,9 @@ test-damage: setup-test ## damage each byte of a log's heads, manifest, marks an
 
 test-group: setup-test ## simulate RUNS (100000) schedules of faults of a group, and check that the simulation finds each of a list of mistakes
 	$(TAGGED) UNIFIEDD_RUNS=$(or $(RUNS),100000) go test -count=1 -v -timeout 120m -run '^(TestSimulation|TestMutants)$$' ./flows/group
+
+test-group-guests: setup-test ## a group of daemons in two lab guests, with kernel verbs and with RoCE in software (KERNEL=6.1|6.12|7)
+	@packaging/test-group-guests.sh "$(KERNEL)"
 
 test-catch-up: setup-test ## let a member of a group miss RECORDS (10000000) records, and get them beside full load (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RECORDS=$(or $(RECORDS),10000000) go test -count=1 -v -timeout 180m -run '^TestCatchUp$$' ./selftests/group

@@ -18,10 +18,10 @@ type Client struct {
 	err   error // how it ended, once ended is closed
 }
 
-// StartClient starts a program in the namespace of an end.
-func StartClient(t *testing.T, program string, e *testenv.End, args ...string) *Client {
+// StartClient starts a program in a place.
+func StartClient(t *testing.T, program string, at Place, args ...string) *Client {
 	t.Helper()
-	c := &Client{Cmd: e.Command(program, args...), ended: make(chan struct{})}
+	c := &Client{Cmd: at.Command(program, args...), ended: make(chan struct{})}
 	c.Stdout, c.Stderr = &c.Out, &c.Out
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

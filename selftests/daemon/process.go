@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // Daemon is one process.
@@ -52,15 +50,15 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// Launch runs a program with a configuration in the namespace of an end. Configuration and control
+// Launch runs a program with a configuration in a place. Configuration and control
 // socket are in dir. At the end of the test Launch kills the process, if it still runs.
-func Launch(t *testing.T, program string, e *testenv.End, dir, text string) *Daemon {
+func Launch(t *testing.T, program string, at Place, dir, text string) *Daemon {
 	t.Helper()
 	file, socket := filepath.Join(dir, "unifiedd.yaml"), filepath.Join(dir, "control.sock")
 	if err := os.WriteFile(file, []byte("control: {socket: "+socket+"}\n"+text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{Socket: socket, Log: new(Log), Exited: make(chan struct{}), program: program, cmd: e.Command(program, "run", "-c", file)}
+	d := &Daemon{Socket: socket, Log: new(Log), Exited: make(chan struct{}), program: program, cmd: at.Command(program, "run", "-c", file)}
 	d.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)

@@ -8,19 +8,21 @@ import (
 )
 
 // WithPrograms builds the daemon and unified-flow-test, sets their paths, calls run, and removes
-// the programs. In the lab guest it takes those that the lab has built.
+// the programs. A guest has no time to build them: there they are in UNIFIEDD_LAB_PROGRAMS.
 func WithPrograms(run func() int, unifiedd, flowTest *string) int {
-	if dir := os.Getenv("UNIFIEDD_LAB_PROGRAMS"); dir != "" {
-		*unifiedd, *flowTest = filepath.Join(dir, "unifiedd"), filepath.Join(dir, "unified-flow-test")
+	dir, built := os.LookupEnv("UNIFIEDD_LAB_PROGRAMS")
+	if !built {
+		var err error
+		if dir, err = os.MkdirTemp("", "unifiedd-programs-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+	}
+	*unifiedd, *flowTest = filepath.Join(dir, "unifiedd"), filepath.Join(dir, "unified-flow-test")
+	if built {
 		return run()
 	}
-	dir, err := os.MkdirTemp("", "unifiedd-programs-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	*unifiedd, *flowTest = filepath.Join(dir, "unifiedd"), filepath.Join(dir, "unified-flow-test")
 	build := exec.Command("go", "build", "-o", dir, "github.com/unifiedd/unifiedd/cmd/unifiedd", "github.com/unifiedd/unifiedd/selftests/unified-flow-test")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {

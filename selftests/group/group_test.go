@@ -280,8 +280,7 @@ func compareLogs(t *testing.T, ends []*testenv.End, paths []string, count uint64
 	t.Helper()
 	var sums []string
 	for i, path := range paths {
-		daemon.StartClient(t, flowTest, ends[i], "log", "-file", path, "-count", fmt.Sprint(count)).Await(t, limit)
-		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(logText(t, ends[i], path)))))
+		sums = append(sums, logSum(t, ends[i], path, count))
 	}
 	for i, s := range sums {
 		if s != sums[0] {
@@ -293,10 +292,17 @@ func compareLogs(t *testing.T, ends []*testenv.End, paths []string, count uint64
 // path is where a member has its log.
 func (g *group) path(i int) string { return filepath.Join(g.place(i), "orders") }
 
-// logText reads a log, without the times of receipt, which differ between members.
-func logText(t *testing.T, e *testenv.End, path string) string {
+// logSum checks that a log has this many messages once. It returns a checksum of all records.
+func logSum(t *testing.T, at daemon.Place, path string, count uint64) string {
 	t.Helper()
-	raw, err := e.Command(program, "log", "read", path).Output()
+	daemon.StartClient(t, flowTest, at, "log", "-file", path, "-count", fmt.Sprint(count)).Await(t, limit)
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(logText(t, at, path))))
+}
+
+// logText reads a log, without the times of receipt, which differ between members.
+func logText(t *testing.T, at daemon.Place, path string) string {
+	t.Helper()
+	raw, err := at.Command(program, "log", "read", path).Output()
 	if err != nil {
 		t.Errorf("read %s: %v", path, err)
 	}
