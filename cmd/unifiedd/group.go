@@ -44,7 +44,7 @@ go on.`,
 			defer cancel()
 			raw, err := control.Status(ctx, socket)
 			if err != nil {
-				return err
+				return fmt.Errorf("flow %s: %w", args[0], err)
 			}
 			var s status.Daemon
 			if err := json.Unmarshal(raw, &s); err != nil {
