@@ -170,8 +170,8 @@ func TestDocuments(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 260<<20)
 	for _, d := range documents(t) {
-		if d.name == groupDocument {
-			continue // TestGroup starts it, three times
+		if d.name == groupDocument || d.name == witnessDocument {
+			continue // TestGroup and TestWitness start them
 		}
 		t.Run(d.name, func(t *testing.T) {
 			m := newMachine(t)

@@ -17,6 +17,9 @@ import (
 // groupDocument is the name of the configuration of a group.
 const groupDocument = "groups.md.1"
 
+// witnessDocument is the configuration of the witness of a group.
+const witnessDocument = "groups.md.2"
+
 // readLog matches the command in that document that reads a log.
 var readLog = regexp.MustCompile("`unifiedd (log read [^`]+)`")
 
@@ -27,11 +30,46 @@ const appended = 100
 // names, keep what a client appends. The command in the document reads it from each.
 func TestGroup(t *testing.T) {
 	testenv.Root(t)
-	all := documents(t)
-	i := slices.IndexFunc(all, func(d document) bool { return d.name == groupDocument })
-	if i < 0 {
-		t.Fatal("docs/groups.md has no configuration")
+	text := named(t, groupDocument)
+	var texts []string
+	for n := range 3 {
+		texts = append(texts, ofMember(text, n))
 	}
+	keeps(t, texts, 3)
+}
+
+// TestWitness: the same with two members and a witness, which has the configuration of a witness.
+func TestWitness(t *testing.T) {
+	testenv.Root(t)
+	witness := named(t, witnessDocument)
+	from, _, _ := strings.Cut(named(t, groupDocument), "        members:")
+	_, members, found := strings.Cut(witness, "        members:")
+	if !found {
+		t.Fatalf("the configuration of the witness has no members:\n%s", witness)
+	}
+	text := from + "        members:" + members
+	keeps(t, []string{ofMember(text, 0), ofMember(text, 1), witness}, 2)
+}
+
+// named returns a configuration in the documents.
+func named(t *testing.T, name string) string {
+	t.Helper()
+	all := documents(t)
+	i := slices.IndexFunc(all, func(d document) bool { return d.name == name })
+	if i < 0 {
+		t.Fatalf("there is no configuration %s in the documents", name)
+	}
+	return all[i].text
+}
+
+// ofMember changes the configuration of the first member into that of another one.
+func ofMember(text string, n int) string {
+	return strings.NewReplacer("self: a", fmt.Sprintf("self: %c", 'a'+n), "listen: 10.0.0.1", fmt.Sprintf("listen: 10.0.0.%d", n+1)).Replace(text)
+}
+
+// keeps checks that a group of three daemons, of which the first ones have a log, keeps what a client appends.
+func keeps(t *testing.T, texts []string, logs int) {
+	t.Helper()
 	ends := testenv.NewSwitch(t, 4, testenv.PairOptions{MTU: 4200})
 	var members []*daemon.Daemon
 	var disks []files
@@ -46,10 +84,13 @@ func TestGroup(t *testing.T) {
 		}
 		f := newFiles(t)
 		disks = append(disks, f)
-		own := strings.NewReplacer("self: a", fmt.Sprintf("self: %c", 'a'+n), "listen: 10.0.0.1", fmt.Sprintf("listen: 10.0.0.%d", n+1))
-		members = append(members, daemon.Launch(t, f.wrapper, e, f.dir, own.Replace(all[i].text)))
+		members = append(members, daemon.Launch(t, f.wrapper, e, f.dir, texts[n]))
 	}
-	client := daemon.StartClient(t, flowTest, ends[3], "append", "-json", "-to", "10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471", "-flow", "orders",
+	var to []string
+	for n := range logs {
+		to = append(to, fmt.Sprintf("10.0.0.%d:7471", n+1))
+	}
+	client := daemon.StartClient(t, flowTest, ends[3], "append", "-json", "-to", strings.Join(to, ","), "-flow", "orders",
 		"-count", fmt.Sprint(appended), "-device", "roce:eth1", "-ordinary", "-memory", "33554432", "-timeout", "30s")
 	client.Await(t, 40*time.Second)
 	var last struct{ Position uint64 }
@@ -57,7 +98,7 @@ func TestGroup(t *testing.T) {
 	if err := json.NewDecoder(strings.NewReader("{" + result)).Decode(&last); err != nil || last.Position <= appended {
 		t.Fatalf("the client says\n%s", &client.Out)
 	}
-	for _, m := range members {
+	for _, m := range members[:logs] {
 		m.Until(t, "a member to have everything as committed", func(s *status.Daemon) bool {
 			return len(s.Flows) == 1 && s.Flows[0].Group != nil && s.Flows[0].Group.Committed >= last.Position
 		})
@@ -69,7 +110,7 @@ func TestGroup(t *testing.T) {
 	if command == nil {
 		t.Fatal("docs/groups.md does not say how to read a log")
 	}
-	for i, f := range disks {
+	for i, f := range disks[:logs] {
 		checkRecords(t, fmt.Sprintf("member %c", 'a'+i), run(t, f.wrapper, strings.Fields(command[1])...))
 	}
 }
