@@ -78,9 +78,14 @@ func (c *Config) Witnessed() bool {
 	return witness
 }
 
-// all reports whether every voter with records is among some members.
+// all reports whether every voter with records is among some members. In a group with a witness it asks for
+// learners, too: one may have been a voter until just now, and have what the others have forgotten.
 func (c *Config) all(has func(uint32) bool) bool {
-	for _, of := range [][]uint32{c.Members.Voters, c.Members.Outgoing} {
+	lists := [][]uint32{c.Members.Voters, c.Members.Outgoing}
+	if c.Witnessed() {
+		lists = append(lists, c.Members.Learners)
+	}
+	for _, of := range lists {
 		for _, id := range of {
 			if !c.Witness(id) && !has(id) {
 				return false
