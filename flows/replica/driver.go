@@ -159,12 +159,17 @@ func (d *Driver) show() {
 
 // SetPeers changes the addresses and the names of the members. It fails if Run has ended.
 func (d *Driver) SetPeers(all []Peer) error {
-	return d.ask(func() error {
+	ctx, cancel := context.WithTimeout(context.Background(), setTime)
+	defer cancel()
+	return d.ask(ctx, func() error {
 		d.member.SetWitnesses(witnesses(all))
 		d.setPeers(all)
 		return nil
 	})
 }
+
+// setTime is the longest time that a change of the peers waits for Run, which may wait for a disk.
+const setTime = 10 * time.Second
 
 // witnesses returns the numbers of the witnesses.
 func witnesses(all []Peer) (numbers []uint32) {
@@ -203,13 +208,23 @@ func (d *Driver) processLost(member uint32) {
 	d.call(func() { d.lost[member] = time.Now() })
 }
 
-// ask runs a function in Run and returns its error, or that Run has ended.
-func (d *Driver) ask(f func() error) error {
+// ask runs a function in Run and returns its error, or why there is none: Run has ended, or waits for a disk
+// until ctx ends. The function may still run then.
+func (d *Driver) ask(ctx context.Context, f func() error) error {
 	answer := make(chan error, 1)
-	if !d.call(func() { answer <- f() }) {
+	select {
+	case d.calls <- func() { answer <- f() }:
+	case <-d.ctx.Done():
 		return errClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return <-answer
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // call runs a function in Run. It does nothing if Run has ended.

@@ -76,7 +76,7 @@ func (e *NotLeaderError) Error() string {
 // Transfer makes a leader hand over to another voter. It returns when that one leads, or fails.
 func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 	before := uint64(0)
-	if err := d.ask(func() error {
+	if err := d.ask(ctx, func() error {
 		config := d.member.Config()
 		switch {
 		case d.member.Phase() != group.Leading:
@@ -107,7 +107,7 @@ func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 // could not.
 func (d *Driver) HandOver(ctx context.Context) {
 	to, leads := uint32(0), false
-	if d.ask(func() error {
+	if d.ask(ctx, func() error {
 		most := uint64(0)
 		leads = d.member.Phase() == group.Leading
 		for _, s := range d.standings {
@@ -136,7 +136,8 @@ func (d *Driver) poll(ctx context.Context, step func() (done bool, err error)) e
 	defer tick.Stop()
 	for {
 		done := false
-		if err := d.ask(func() (err error) { done, err = step(); return err }); done || err != nil {
+		err := d.ask(ctx, func() (err error) { done, err = step(); return err })
+		if err != nil || done {
 			return err
 		}
 		select {
