@@ -54,9 +54,9 @@ func (q *Queue) moveCommand(i uint32, n *namespace, s *sqe, c *nvmeCommand) {
 // aim sets a command's memory: one piece of a registered buffer, or a list.
 func (q *Queue) aim(vecs []iovec, s *sqe, c *nvmeCommand) {
 	first := vecs[0].base - q.base
-	s.bufIndex, s.opFlags = bufferOf(first), cmdFixed
+	s.bufIndex, s.opFlags = q.buffers.of(first), cmdFixed
 	fixed := !q.targets[s.fd].unfixed
-	if len(vecs) == 1 && sameBuffer(first, vecs[0].len) {
+	if len(vecs) == 1 && q.buffers.same(first, vecs[0].len) {
 		c.addr, c.dataLen = vecs[0].base, uint32(vecs[0].len)
 	} else {
 		s.off = nvmeVec
@@ -72,7 +72,7 @@ func (q *Queue) aim(vecs []iovec, s *sqe, c *nvmeCommand) {
 // oneBuffer reports whether all pieces are in the registered buffer of the first.
 func (q *Queue) oneBuffer(vecs []iovec) bool {
 	for _, v := range vecs {
-		if bufferOf(v.base-q.base) != bufferOf(vecs[0].base-q.base) || !sameBuffer(v.base-q.base, v.len) {
+		if q.buffers.of(v.base-q.base) != q.buffers.of(vecs[0].base-q.base) || !q.buffers.same(v.base-q.base, v.len) {
 			return false
 		}
 	}
@@ -94,7 +94,7 @@ func (q *Queue) piecesOf(i uint32, most uint64, l *Limits) []iovec {
 		if n == 0 || len(vecs) > 0 && !q.joins(vecs, f.Addr, l) {
 			break
 		}
-		vecs = joinPiece(vecs, q.base, f.Addr+skip, n)
+		vecs = q.joinPiece(vecs, f.Addr+skip, n)
 		skip, most = 0, most-n
 	}
 	return vecs
@@ -105,7 +105,7 @@ func (q *Queue) piecesOf(i uint32, most uint64, l *Limits) []iovec {
 func (q *Queue) joins(vecs []iovec, addr uint64, l *Limits) bool {
 	last := vecs[len(vecs)-1]
 	end := last.base - q.base + last.len
-	if end == addr && sameBuffer(end-1, 2) {
+	if end == addr && q.buffers.same(end-1, 2) {
 		return true
 	}
 	return uint64(len(vecs)) < max(l.Segments, 1) && (end|addr)&(max(l.Boundary, 1)-1) == 0

@@ -19,12 +19,12 @@ func (q *Queue) gather(i uint32, s *sqe) {
 			skip -= n
 			continue
 		}
-		vecs = joinPiece(vecs, q.base, f.Addr+skip, n-skip)
+		vecs = q.joinPiece(vecs, f.Addr+skip, n-skip)
 		skip = 0
 	}
-	s.bufIndex = bufferOf(vecs[0].base - q.base)
+	s.bufIndex = q.buffers.of(vecs[0].base - q.base)
 	for _, v := range vecs {
-		fixed = fixed && bufferOf(v.base-q.base) == s.bufIndex && sameBuffer(v.base-q.base, v.len)
+		fixed = fixed && q.buffers.of(v.base-q.base) == s.bufIndex && q.buffers.same(v.base-q.base, v.len)
 	}
 	if len(vecs) == 1 && fixed {
 		s.addr, s.len = vecs[0].base, uint32(vecs[0].len)
@@ -39,15 +39,15 @@ func (q *Queue) gather(i uint32, s *sqe) {
 }
 
 // joinPiece appends a piece, or lengthens the last one if it is adjacent in the same registered buffer.
-func joinPiece(vecs []iovec, base, addr, n uint64) []iovec {
+func (q *Queue) joinPiece(vecs []iovec, addr, n uint64) []iovec {
 	if k := len(vecs) - 1; k >= 0 {
-		start := vecs[k].base - base
-		if start+vecs[k].len == addr && bufferOf(start) == bufferOf(addr) {
+		start := vecs[k].base - q.base
+		if start+vecs[k].len == addr && q.buffers.of(start) == q.buffers.of(addr) {
 			vecs[k].len += n
 			return vecs
 		}
 	}
-	return append(vecs, iovec{base: base + addr, len: n})
+	return append(vecs, iovec{base: q.base + addr, len: n})
 }
 
 // gatherCode returns the opcode for a list of pieces.

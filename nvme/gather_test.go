@@ -178,11 +178,12 @@ func (q *Queue) retractOnly() { q.ring.sq.next-- }
 // TestTwoBuffers: chains and frames at the border of two registered buffers transfer correctly.
 func TestTwoBuffers(t *testing.T) {
 	const seam = 1 << bufferShift
-	near := joinPiece(nil, 0, seam-4096, 4096)
-	if got := joinPiece(near, 0, seam, 4096); len(got) != 2 {
+	q := &Queue{buffers: bufferNumbers{plain: 2 * seam, first: 2}}
+	near := q.joinPiece(nil, seam-4096, 4096)
+	if got := q.joinPiece(near, seam, 4096); len(got) != 2 {
 		t.Errorf("neighbours in two buffers are joined: %+v", got)
 	}
-	if got := joinPiece(joinPiece(nil, 0, seam, 4096), 0, seam+4096, 512); len(got) != 1 || got[0].len != 4608 {
+	if got := q.joinPiece(q.joinPiece(nil, seam, 4096), seam+4096, 512); len(got) != 1 || got[0].len != 4608 {
 		t.Errorf("neighbours in one buffer are not joined: %+v", got)
 	}
 	for _, c := range []struct {

@@ -127,28 +127,58 @@ func (s *scratch) release() error {
 
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
-// bufferShift is log2 of the size of the region's pieces, except the last one. It is 1 GiB, the
-// largest buffer that io_uring registers (io_uring/rsrc.c).
+// bufferShift is log2 of 1 GiB, the largest buffer that io_uring registers (io_uring/rsrc.c).
 const bufferShift = 30
 
-// bufferOf returns the number of the registered buffer with an address of the region.
-func bufferOf(addr uint64) uint16 { return uint16(addr >> bufferShift) }
+// bufferNumbers finds the registered buffer with an address of the region. The frames and extents of the region
+// are buffers of 1 GiB, except the last one. Each part of a slice follows with buffers of its own.
+type bufferNumbers struct {
+	plain  uint64   // bytes of frames and extents
+	first  uint16   // number of the buffer behind them
+	starts []uint64 // addresses of that buffer and those that follow
+}
 
-// sameBuffer reports whether n bytes from addr are in one registered buffer.
-func sameBuffer(addr, n uint64) bool { return n == 0 || bufferOf(addr) == bufferOf(addr+n-1) }
+// numberBuffers returns the numbers of pieces that umem.Region.Buffers has returned.
+func numberBuffers(buffers [][]byte) (b bufferNumbers) {
+	at, plain := uint64(0), true
+	for _, one := range buffers {
+		if plain {
+			b.plain += uint64(len(one))
+			b.first++
+			plain = len(one) == 1<<bufferShift
+		} else {
+			b.starts = append(b.starts, at)
+		}
+		at += uint64(len(one))
+	}
+	return b
+}
+
+// of returns the number of the buffer with an address.
+func (b *bufferNumbers) of(addr uint64) uint16 {
+	if addr < b.plain || len(b.starts) == 0 {
+		return uint16(addr >> bufferShift)
+	}
+	n := b.first
+	for _, start := range b.starts[1:] {
+		if addr < start {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// same reports whether n bytes from addr are in one buffer.
+func (b *bufferNumbers) same(addr, n uint64) bool { return n == 0 || b.of(addr) == b.of(addr+n-1) }
 
 // maxBuffers is the largest number of buffers of io_uring: IORING_MAX_REG_BUFFERS in io_uring/rsrc.c.
 const maxBuffers = 1 << 14
 
-// checkBuffers returns an error if bufferOf would be wrong for the region's pieces.
+// checkBuffers returns an error if io_uring takes fewer buffers than the region has.
 func checkBuffers(buffers [][]byte) error {
 	if len(buffers) > maxBuffers {
 		return fmt.Errorf("the region is %d buffers of 1 GiB; io_uring takes %d: use a smaller region", len(buffers), maxBuffers)
-	}
-	for i, b := range buffers {
-		if len(b) > 1<<bufferShift || i < len(buffers)-1 && len(b) != 1<<bufferShift {
-			return fmt.Errorf("buffer %d of the region has %d bytes, not 1 GiB", i, len(b))
-		}
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ type Queue struct {
 	reg     *umem.Registration
 	base    uint64 // address of the region's first byte
 	size    uint64 // bytes of the region
+	buffers bufferNumbers
 	granted Granted
 	enabled bool
 	closed  bool
@@ -72,7 +73,7 @@ func newQueue(c Config) *Queue {
 	region := c.Worker.Book().Region()
 	n := c.operations()
 	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, depth: c.Depth, most: c.Frames,
-		base: address(region.Data()), size: region.Size(), event: event{fd: -1}, closeTimeout: drainLimit,
+		base: address(region.Data()), size: region.Size(), buffers: numberBuffers(region.Buffers()), event: event{fd: -1}, closeTimeout: drainLimit,
 		ops: make([]op, n), frames: make([]umem.Frame, n*c.Pieces), free: make([]uint32, 0, n),
 		read: newFifo(n), written: newFifo(n), flushed: newFifo(n),
 		targets: make([]place, c.Targets)}

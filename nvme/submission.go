@@ -141,7 +141,7 @@ func (q *Queue) moveEntry(i uint32) sqe {
 	}
 	if o.count == 1 {
 		f := q.frames[int(i)*q.pieces]
-		s.addr, s.len, s.bufIndex = q.base+f.Addr+o.done, f.Len-uint32(o.done), bufferOf(f.Addr)
+		s.addr, s.len, s.bufIndex = q.base+f.Addr+o.done, f.Len-uint32(o.done), q.buffers.of(f.Addr)
 	} else {
 		q.gather(i, &s)
 	}

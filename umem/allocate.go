@@ -19,7 +19,7 @@ const hugetlbMagic = 0x958458f6
 // [Config].Memory opens a region on it, in this process or in one that inherits its files. It
 // belongs to one goroutine. Files, Release and GiveBack do nothing on a nil Memory.
 type Memory struct {
-	files []*os.File // of the data, and of the control area if there is one
+	files []*os.File // of the data, of the control area if there is one, and of what attached programs read
 	held  hugetlb.Held
 }
 
@@ -50,7 +50,7 @@ func allocate(c Config, reserve bool) (*Memory, error) {
 	if locked == nil {
 		defer unlock()
 	}
-	err = m.take(c.parts(l))
+	err = m.take(c.reserved(l))
 	if errors.Is(err, errShort) && reserve {
 		if locked != nil {
 			return nil, fmt.Errorf("allocate region: %w: %w", err, locked)
@@ -78,7 +78,7 @@ func (m *Memory) reserve(c Config, l layout) error {
 		if rerr != nil {
 			return rerr
 		}
-		if err = m.take(c.parts(l)); !errors.Is(err, errShort) {
+		if err = m.take(c.reserved(l)); !errors.Is(err, errShort) {
 			return err
 		}
 		if !added { // enough pages seem free, but are promised to other processes
@@ -185,23 +185,19 @@ func (m *Memory) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// open maps a part on the memory's nth file, which it closes.
-func (m *Memory) open(n int, p part) ([]byte, error) {
+// file returns the memory's nth file if it is that of a part. The caller closes it.
+func (m *Memory) file(n int, p part) (*os.File, error) {
 	if n >= len(m.files) {
 		return nil, fmt.Errorf("map %s: the memory that was allocated for the region has %d parts", p.name, len(m.files))
 	}
-	f := m.files[n]
-	if err := p.check(f); err != nil {
+	if err := p.check(m.files[n]); err != nil {
 		return nil, err
 	}
-	b, err := p.mmap(f)
+	fd, err := unix.FcntlInt(m.files[n].Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, p.explainMap(err)
+		return nil, fmt.Errorf("map %s: %w", p.name, err)
 	}
-	if err := p.settle(b); err != nil {
-		return nil, errors.Join(err, unix.Munmap(b))
-	}
-	return b, nil
+	return os.NewFile(uintptr(fd), p.name), nil
 }
 
 // check checks that a file of another process is the memory of the part. An access beyond its end

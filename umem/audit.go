@@ -99,7 +99,7 @@ func (r *Region) auditHolders(recorded []int64) (c Count, err error) {
 // auditPool checks that the pool's stacks contain each recorded frame once.
 func (r *Region) auditPool(recorded int64) error {
 	seen := make([]bool, len(r.records))
-	for _, stack := range [][]uint64{r.pool.frames, r.pool.extents} {
+	for _, stack := range append([][]uint64{r.pool.frames, r.pool.extents}, r.pool.parts...) {
 		for _, addr := range stack {
 			i := r.record(addr)
 			if seen[i] || r.records[i] != poolID {

@@ -210,7 +210,7 @@ func TestOwners(t *testing.T) {
 	for _, o := range Owners() {
 		names = append(names, o.String())
 	}
-	if want := []string{"pool", "worker", "xdp", "nvme", "rdma", "granted", "shared", "cache"}; !slices.Equal(names, want) || len(names) != int(owners) {
+	if want := []string{"pool", "worker", "xdp", "nvme", "rdma", "granted", "shared", "cache", "attached"}; !slices.Equal(names, want) || len(names) != int(owners) {
 		t.Errorf("owners are %q, want %q", names, want)
 	}
 }

@@ -12,9 +12,10 @@ var ErrNoControl = errors.New("the region's control area has no room")
 
 // control is the memory that no registration reaches, and its pieces.
 type control struct {
-	mem   []byte
-	mu    sync.Mutex
-	taken []*ControlPiece // in ascending order
+	mem    []byte
+	mapped addressRange
+	mu     sync.Mutex
+	taken  []*ControlPiece // in ascending order
 }
 
 // ControlPiece is a run of bytes of the control area.

@@ -3,19 +3,28 @@ package umem
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
-// layout describes where frames and extents are. All sizes are in bytes. Frames come first; extents
-// end where the region ends.
+// layout describes where frames and extents are. All sizes are in bytes. Frames come first, then extents, then
+// the parts of slices.
 type layout struct {
-	size       uint64
+	size       uint64 // of frames and extents
+	whole      uint64 // of all
 	frameSize  uint32
 	shift      uint8 // log2 of frameSize
 	frames     uint64
 	extentBase uint64
 	extentSize uint64
 	extents    uint64
+	inExtents  uint64 // extentSize * extents
+	parts      []place
 }
+
+// place is where a part of a slice is.
+type place struct{ base, size uint64 }
+
+func (p place) contains(addr uint64) bool { return addr-p.base < p.size }
 
 // maxBuffer is the largest buffer that io_uring registers: io_buffer_validate in the kernel's
 // io_uring/rsrc.c. Extents are powers of two of at most this size and aligned to their size, so
@@ -50,7 +59,44 @@ func newLayout(c Config) (layout, error) {
 		return l, fmt.Errorf("region of %d bytes has no room for frames in addition to its extents: raise its size", c.Size)
 	}
 	l.frames = l.extentBase / uint64(l.frameSize)
-	return l, nil
+	l.inExtents = taken
+	return l, l.placeSlices(c)
+}
+
+// maxSlices is the largest number of slices.
+const maxSlices = 64
+
+// placeSlices places the parts of slices behind the extents.
+func (l *layout) placeSlices(c Config) error {
+	if len(c.Slices) > maxSlices {
+		return fmt.Errorf("%d slices: at most %d", len(c.Slices), maxSlices)
+	}
+	l.whole = l.size
+	for i, s := range c.Slices {
+		if slices.ContainsFunc(c.Slices[:i], func(other SliceConfig) bool { return other.Name == s.Name }) {
+			return fmt.Errorf("slice %q is there twice", s.Name)
+		}
+		for _, n := range []uint64{s.In, s.Out} {
+			if n == 0 {
+				continue
+			}
+			if n > maxSize || l.whole+n > maxSize {
+				return fmt.Errorf("slice %q of %d and %d bytes: all of the region is at most %d bytes", s.Name, s.In, s.Out, uint64(maxSize))
+			}
+			p := place{l.whole, roundUp(n, c.partPages().Bytes())}
+			l.parts = append(l.parts, p)
+			l.whole += p.size
+		}
+	}
+	return nil
+}
+
+// partPages returns the pages whose size all parts of slices are multiples of.
+func (c Config) partPages() PageSize {
+	if c.Pages == Ordinary {
+		return Ordinary
+	}
+	return Huge2M
 }
 
 func (l *layout) checkExtents() error {
@@ -66,7 +112,12 @@ func (l *layout) checkExtents() error {
 	return nil
 }
 
-func (l *layout) isExtent(addr uint64) bool { return addr >= l.extentBase }
+func (l *layout) isExtent(addr uint64) bool { return addr-l.extentBase < l.inExtents }
+
+// part returns the number of the part with addr, or -1.
+func (l *layout) part(addr uint64) int {
+	return slices.IndexFunc(l.parts, func(p place) bool { return p.contains(addr) })
+}
 
 func (l *layout) extentOf(addr uint64) uint64 { return addr &^ (l.extentSize - 1) }
 
@@ -75,7 +126,7 @@ func (l *layout) framesPerExtent() int64 { return int64(l.extentSize >> l.shift)
 // total returns the number of frames, including those of extents. Bytes that the alignment of the
 // extents leaves unused are not counted.
 func (l *layout) total() int64 {
-	return int64(l.frames) + int64(l.extents)*l.framesPerExtent()
+	return int64(l.frames) + int64(l.extents)*l.framesPerExtent() + int64((l.whole-l.size)>>l.shift)
 }
 
 // record returns the index of the record with addr's owner.

@@ -2,6 +2,7 @@ package umem
 
 import (
 	"math"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -101,9 +102,9 @@ func TestLayoutAbove4GiB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := layout{size: 5 << 30, frameSize: 4096, shift: 12, frames: (5<<30 - 256<<20) / 4096,
+	want := layout{size: 5 << 30, whole: 5 << 30, inExtents: 256 << 20, frameSize: 4096, shift: 12, frames: (5<<30 - 256<<20) / 4096,
 		extentBase: 5<<30 - 256<<20, extentSize: 1 << 20, extents: 256}
-	if l != want {
+	if !reflect.DeepEqual(l, want) {
 		t.Fatalf("layout is %+v, want %+v", l, want)
 	}
 	const addr = 4<<30 + 12345

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-// part is one mapping of a region: its data, or its control area.
+// part is one mapping of a region: its data, its control area, or a part of a slice.
 type part struct {
 	name  string
 	size  uint64 // bytes, whole pages
@@ -19,17 +20,28 @@ type part struct {
 	node  *int
 }
 
-// parts returns the mappings of a region with that layout: one or two.
+// parts returns the mappings of a region with that layout: its data, its control area, which may have no size,
+// and the parts of slices.
 func (c Config) parts(l layout) []part {
-	all := []part{{"unifiedd-region", l.size, c.Pages, c.Node}}
-	if c.Control == 0 {
-		return all
+	pages := c.partPages()
+	all := []part{{"unifiedd-region", l.size, c.Pages, c.Node}, {"unifiedd-control", roundUp(c.Control, Huge2M.Bytes()), pages, c.Node}}
+	at := 0
+	for _, s := range c.Slices {
+		if s.In > 0 {
+			all = append(all, part{"unifiedd-in-" + s.Name, l.parts[at].size, pages, c.Node})
+			at++
+		}
+		if s.Out > 0 {
+			all = append(all, part{"unifiedd-out-" + s.Name, l.parts[at].size, Ordinary, c.Node})
+			at++
+		}
 	}
-	pages := c.Pages
-	if pages == Huge1G {
-		pages = Huge2M
-	}
-	return append(all, part{"unifiedd-control", roundUp(c.Control, Huge2M.Bytes()), pages, c.Node})
+	return all
+}
+
+// reserved returns the parts whose pages are allocated before the region is opened.
+func (c Config) reserved(l layout) []part {
+	return slices.DeleteFunc(c.parts(l), func(p part) bool { return p.size == 0 || p.pages == Ordinary })
 }
 
 // file makes a memfd of the part's size. It has no pages yet.
@@ -39,7 +51,7 @@ func (p part) file() (*os.File, error) {
 			return nil, fmt.Errorf("create a memfd: %w", err)
 		}
 	}
-	fd, err := unix.MemfdCreate(p.name, unix.MFD_CLOEXEC|p.pages.memfdFlags())
+	fd, err := unix.MemfdCreate(p.name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|p.pages.memfdFlags())
 	if err != nil {
 		return nil, fmt.Errorf("create a memfd on %v: %w", p.pages, err)
 	}
@@ -61,26 +73,18 @@ func (p PageSize) memfdFlags() int {
 	return unix.MFD_HUGETLB | unix.MFD_HUGE_2MB
 }
 
-// open maps a fresh memfd: shared, populated and locked, neither inherited over fork nor in core dumps, on
-// the node if one is given. It closes the memfd's descriptor; the mapping keeps the memory.
-func (p part) open() ([]byte, error) {
-	f, err := p.file()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := p.mapRetry(f)
-	if err != nil {
-		return nil, p.explainMap(err)
-	}
-	if err := p.settle(b); err != nil {
-		return nil, errors.Join(err, unix.Munmap(b))
-	}
-	return b, nil
-}
-
 func (p part) mmap(f *os.File) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, int(p.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// mapInto maps the part's memfd into a range: shared, populated and locked, neither inherited over fork nor in
+// core dumps, on the node if one is given. The mapping keeps the memory, also when the memfd is closed.
+func (p part) mapInto(a addressRange, offset uint64, f *os.File) error {
+	b, err := p.mapRetry(a, offset, f)
+	if err != nil {
+		return p.explainMap(err)
+	}
+	return p.settle(b)
 }
 
 // lateFree is how long a region waits for free huge pages: the kernel frees those of a process that
@@ -88,10 +92,10 @@ func (p part) mmap(f *os.File) ([]byte, error) {
 const lateFree = 2 * time.Second
 
 // mapRetry maps the memfd. It retries while huge pages are short.
-func (p part) mapRetry(f *os.File) ([]byte, error) {
+func (p part) mapRetry(a addressRange, offset uint64, f *os.File) ([]byte, error) {
 	deadline := time.Now().Add(lateFree)
 	for {
-		b, err := p.mmap(f)
+		b, err := a.mapAt(offset, p.size, f)
 		if !errors.Is(err, unix.ENOMEM) || p.pages == Ordinary || time.Now().After(deadline) {
 			return b, err
 		}

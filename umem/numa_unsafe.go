@@ -1,6 +1,7 @@
 package umem
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -35,14 +36,30 @@ const placementBatch = 1024
 // Placement counts the region's bytes by the NUMA node where they really are, according to move_pages(2).
 func (r *Region) Placement() (map[int]uint64, error) {
 	where := make(map[int]uint64)
-	page := r.pages.Bytes()
-	for off := uint64(0); off < r.size; off += page * placementBatch {
-		part := r.data[off:min(off+page*placementBatch, r.size)]
-		if err := addPlacement(where, part, page); err != nil {
-			return nil, fmt.Errorf("ask where the region lies: %w", err)
+	err := askPlacement(where, r.data[:r.size], r.pages.Bytes())
+	for _, s := range r.slices {
+		if s.In != nil {
+			err = errors.Join(err, askPlacement(where, r.At(s.In.base, s.In.size), r.partPages.Bytes()))
+		}
+		if s.Out != nil {
+			err = errors.Join(err, askPlacement(where, r.At(s.Out.base, s.Out.size), Ordinary.Bytes()))
 		}
 	}
+	if err != nil {
+		return nil, fmt.Errorf("ask where the region lies: %w", err)
+	}
 	return where, nil
+}
+
+func askPlacement(where map[int]uint64, memory []byte, page uint64) error {
+	for step := page * placementBatch; len(memory) > 0; {
+		n := min(step, uint64(len(memory)))
+		if err := addPlacement(where, memory[:n], page); err != nil {
+			return err
+		}
+		memory = memory[n:]
+	}
+	return nil
 }
 
 // addPlacement adds the pages of memory, at most placementBatch.

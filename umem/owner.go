@@ -20,15 +20,17 @@ const (
 	OwnerShared
 	// OwnerCache has frames with blocks of a disk, to be sent again.
 	OwnerCache
+	// OwnerAttached has frames that an attached program has.
+	OwnerAttached
 
 	owners
 )
 
-var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme", "rdma", "granted", "shared", "cache"}
+var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme", "rdma", "granted", "shared", "cache", "attached"}
 
 func (o Owner) String() string { return ownerNames[o] }
 
 // Owners lists every kind of holder.
 func Owners() []Owner {
-	return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe, OwnerRDMA, OwnerGranted, OwnerShared, OwnerCache}
+	return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe, OwnerRDMA, OwnerGranted, OwnerShared, OwnerCache, OwnerAttached}
 }

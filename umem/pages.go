@@ -65,13 +65,16 @@ type Need struct {
 func (n Need) Count() uint64 { return n.Pages.huge().Pages(n.Bytes) }
 
 // Needs returns which huge pages a region takes: its own, and 2 MiB pages for the control area
-// beside it. A region on ordinary pages takes none.
+// beside it and for what attached programs only read. A region on ordinary pages takes none.
 func (c Config) Needs() []Need {
 	node := -1
 	if c.Node != nil {
 		node = *c.Node
 	}
 	size, control := roundUp(c.Size, c.Pages.Bytes()), roundUp(c.Control, Huge2M.Bytes())
+	for _, s := range c.Slices {
+		control += roundUp(s.In, Huge2M.Bytes())
+	}
 	switch {
 	case c.Pages == Ordinary:
 		return nil

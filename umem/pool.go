@@ -2,12 +2,13 @@ package umem
 
 import "sync"
 
-// pool has the frames and extents that no holder has, as two stacks of addresses. Its lock also
+// pool has the frames and extents that no holder has, as stacks of addresses. Its lock also
 // orders transfers between books, so that a Snapshot taken under it adds up.
 type pool struct {
 	mu      sync.Mutex
 	frames  []uint64
 	extents []uint64
+	parts   [][]uint64 // by part of a slice
 }
 
 // fill pushes every frame and extent so that they are taken in ascending order.
@@ -19,6 +20,12 @@ func (p *pool) fill(l layout) {
 	p.extents = make([]uint64, 0, l.extents)
 	for i := l.extents; i > 0; i-- {
 		p.extents = append(p.extents, l.extentBase+(i-1)*l.extentSize)
+	}
+	p.parts = make([][]uint64, len(l.parts))
+	for n, part := range l.parts {
+		for i := part.size / uint64(l.frameSize); i > 0; i-- {
+			p.parts[n] = append(p.parts[n], part.base+(i-1)*uint64(l.frameSize))
+		}
 	}
 }
 
@@ -40,10 +47,19 @@ func (p *pool) push(l *layout, addr uint64) {
 		p.extents = append(p.extents, l.extentOf(addr))
 		return
 	}
-	p.frames = append(p.frames, addr&^uint64(l.frameSize-1))
+	addr &^= uint64(l.frameSize - 1)
+	if n := l.part(addr); n >= 0 {
+		p.parts[n] = append(p.parts[n], addr)
+		return
+	}
+	p.frames = append(p.frames, addr)
 }
 
 // held returns the number of frames in the pool, including those of extents.
 func (p *pool) held(l *layout) int64 {
-	return int64(len(p.frames)) + int64(len(p.extents))*l.framesPerExtent()
+	n := int64(len(p.frames)) + int64(len(p.extents))*l.framesPerExtent()
+	for _, stack := range p.parts {
+		n += int64(len(stack))
+	}
+	return n
 }

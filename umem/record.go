@@ -22,6 +22,12 @@ func (r *Region) newHolderID() (uint16, error) {
 	return uint16(len(r.holders) - 1), nil
 }
 
+// Has reports whether the holder has the frame that contains an offset in the region.
+func (h *Holder) Has(addr uint64) bool {
+	r := h.book.region
+	return addr < r.whole && r.records[r.record(addr)] == h.id
+}
+
 // setHolder moves the record of the frame at addr and returns how many frames
 // that is. The record belongs to the frame's owner, so it needs no lock.
 func (r *Region) setHolder(addr uint64, from, to uint16) int64 {
@@ -50,10 +56,10 @@ func (r *Region) pass(to uint16, fs []Frame) (n int64) {
 // passFrames moves the records of fs up to the first extent and returns how many those are. The
 // loop has no calls, so that the compiler can keep it in registers.
 func (r *Region) passFrames(to uint16, fs []Frame) int {
-	records, base, shift := r.records, r.extentBase, r.shift&63
+	records, base, in, shift := r.records, r.extentBase, r.inExtents, r.shift&63
 	for i := range fs {
 		addr := fs[i].Addr
-		if addr >= base {
+		if addr-base < in {
 			return i
 		}
 		records[addr>>shift] = to
@@ -95,6 +101,9 @@ func (r *Region) eachRecord(f func(addr uint64, id uint16)) {
 	for i := range r.extents {
 		addr := r.extentBase + i*r.extentSize
 		f(addr, r.records[r.record(addr)])
+	}
+	for i := r.size >> r.shift; i < r.whole>>r.shift; i++ {
+		f(i<<r.shift, r.records[i])
 	}
 }
 

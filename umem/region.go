@@ -3,29 +3,32 @@ package umem
 import (
 	"errors"
 	"fmt"
-
-	"golang.org/x/sys/unix"
+	"os"
 )
 
 // Config says what region to open. The zero value of every field but Size is valid.
 type Config struct {
-	Size       uint64   // bytes of frames and extents together, rounded up to whole pages
-	Pages      PageSize // default Huge2M
-	FrameSize  uint32   // 2048 or 4096; default 4096
-	ExtentSize uint64   // bytes, a power of two up to 1 GiB; default 1 MiB
-	Extents    uint64   // number of extents at the end of the region; default none
-	Control    uint64   // bytes of control area, rounded up to whole 2 MiB pages; default none
-	Node       *int     // NUMA node of all pages; nil: the kernel chooses
-	Memory     *Memory  // on huge pages: what Allocate made with this configuration; nil: free pages
+	Size       uint64        // bytes of frames and extents together, rounded up to whole pages
+	Pages      PageSize      // default Huge2M
+	FrameSize  uint32        // 2048 or 4096; default 4096
+	ExtentSize uint64        // bytes, a power of two up to 1 GiB; default 1 MiB
+	Extents    uint64        // number of extents at the end of the region; default none
+	Control    uint64        // bytes of control area, rounded up to whole 2 MiB pages; default none
+	Node       *int          // NUMA node of all pages; nil: the kernel chooses
+	Slices     []SliceConfig // memory of programs that attach, in addition to Size; default none
+	Memory     *Memory       // on huge pages: what Allocate made with this configuration; nil: free pages
 }
 
 // Region is the memory that all devices share. Create one with Open.
 type Region struct {
 	layout
 	pages      PageSize
+	partPages  PageSize // of what attached programs read
 	node       *int
-	data       []byte  // frames and extents: what devices register
+	mapped     addressRange
+	data       []byte  // frames, extents and slices: what devices register
 	control    control // rings and tables: never registered
+	slices     []*Slice
 	side       []Side
 	records    []uint16 // holder of each frame, written by its owner
 	pool       pool
@@ -47,12 +50,12 @@ func Open(c Config) (*Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open region: %w", err)
 	}
-	r := &Region{layout: l, pages: c.Pages, node: c.Node, holders: make([]*Holder, 1)}
+	r := &Region{layout: l, pages: c.Pages, partPages: c.partPages(), node: c.Node, holders: make([]*Holder, 1)}
 	if err := r.mapParts(c); err != nil {
 		return nil, fmt.Errorf("open region: %w", err)
 	}
-	r.side = make([]Side, l.size>>l.shift)
-	r.records = make([]uint16, l.size>>l.shift)
+	r.side = make([]Side, l.whole>>l.shift)
+	r.records = make([]uint16, l.whole>>l.shift)
 	r.pool.fill(l)
 	return r, nil
 }
@@ -66,25 +69,109 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// mapParts maps the data, and the control area if there is one. The control area has its own
+// mapParts maps the data, the control area if there is one, and the slices. The control area has its own
 // mapping, so that no address in a descriptor, ours or a peer's, can name it.
-func (r *Region) mapParts(c Config) error {
-	places := []*[]byte{&r.data, &r.control.mem}
-	for n, p := range c.parts(r.layout) {
-		var err error
-		if c.Memory != nil && c.Pages != Ordinary {
-			*places[n], err = c.Memory.open(n, p)
-		} else {
-			*places[n], err = p.open()
-		}
-		if err != nil && n > 0 {
-			err = errors.Join(err, unix.Munmap(r.data))
-		}
+func (r *Region) mapParts(c Config) (err error) {
+	defer func() {
 		if err != nil {
+			err = errors.Join(err, r.unmap())
+		}
+	}()
+	all := c.parts(r.layout)
+	data, control, slices := all[0], all[1], all[2:]
+	if r.mapped, err = reserveRange(r.whole, c.Pages.Bytes()); err != nil {
+		return err
+	}
+	memory := &partFiles{of: c.Memory}
+	if err := memory.mapPart(data, r.mapped, 0, nil); err != nil {
+		return err
+	}
+	if control.size > 0 {
+		if r.control.mapped, err = reserveRange(control.size, control.pages.Bytes()); err != nil {
 			return err
+		}
+		if err := memory.mapPart(control, r.control.mapped, 0, nil); err != nil {
+			return err
+		}
+		r.control.mem = r.control.mapped.bytes()
+	}
+	r.data = r.mapped.bytes()
+	return r.mapSlices(c, slices, memory)
+}
+
+// mapSlices maps the parts of slices, and keeps and seals their memfds.
+func (r *Region) mapSlices(c Config, parts []part, memory *partFiles) error {
+	at := 0
+	next := func(readOnly bool) (*Part, error) {
+		where := r.parts[at]
+		p := &Part{base: where.base, size: where.size, number: at}
+		at++
+		if err := memory.mapPart(parts[p.number], r.mapped, p.base, &p.file); err != nil {
+			return nil, err
+		}
+		return p, p.protect(readOnly)
+	}
+	for _, one := range c.Slices {
+		s := &Slice{Name: one.Name}
+		r.slices = append(r.slices, s)
+		var err error
+		if one.In > 0 {
+			if s.In, err = next(true); err != nil {
+				return err
+			}
+		}
+		if one.Out > 0 {
+			if s.Out, err = next(false); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// partFiles are the memfds of a region's parts: those that were allocated before, and new ones.
+type partFiles struct {
+	of   *Memory // nil: all are new
+	used int     // of its files
+}
+
+// mapPart maps the next part into a range. If keep is not nil, it gets the memfd.
+func (m *partFiles) mapPart(p part, into addressRange, offset uint64, keep **os.File) (err error) {
+	var f *os.File
+	if m.of != nil && p.pages != Ordinary {
+		f, err = m.of.file(m.used, p)
+		m.used++
+	} else {
+		f, err = p.file()
+	}
+	if err != nil {
+		return err
+	}
+	if keep != nil {
+		*keep = f
+	} else {
+		defer f.Close()
+	}
+	return p.mapInto(into, offset, f)
+}
+
+// unmap gives back all memory.
+func (r *Region) unmap() error {
+	var errs []error
+	for _, s := range r.slices {
+		for _, p := range []*Part{s.In, s.Out} {
+			if p != nil && p.file != nil {
+				errs = append(errs, p.file.Close())
+			}
+		}
+	}
+	for _, a := range []addressRange{r.mapped, r.control.mapped} {
+		if a.length > 0 {
+			errs = append(errs, a.unmap())
+		}
+	}
+	r.slices, r.data, r.control.mem, r.mapped, r.control.mapped = nil, nil, nil, addressRange{}, addressRange{}
+	return errors.Join(errs...)
 }
 
 // Close unmaps the region. It refuses, and changes nothing, while a device has the region
@@ -96,29 +183,32 @@ func (r *Region) Close() error {
 	if done, err := r.registered.close(); done || err != nil {
 		return err
 	}
-	err := unix.Munmap(r.data)
-	if r.control.mem != nil {
-		err = errors.Join(err, unix.Munmap(r.control.mem))
-	}
-	r.data, r.control.mem = nil, nil
-	if err != nil {
+	if err := r.unmap(); err != nil {
 		return fmt.Errorf("close region: %w", err)
 	}
 	return nil
 }
 
-// Data returns the memory that devices register: all frames, then all extents. It is valid until Close.
+// Data returns the memory that devices register: all frames, all extents, then all slices. It is valid until
+// Close.
 func (r *Region) Data() []byte { return r.data }
 
 // Control returns the memory for rings and tables that no device may reach through a frame address.
 // It is nil if the configuration has none, and valid until Close.
 func (r *Region) Control() []byte { return r.control.mem }
 
-// Buffers splits Data into pieces of at most 1 GiB, the largest buffer that io_uring registers. No
-// frame or extent is in two.
+// Buffers splits Data into pieces for io_uring, which registers at most 1 GiB at once and, before Linux 6.5,
+// only one file. No frame or extent is in two. All pieces of the frames and extents but the last have 1 GiB.
 func (r *Region) Buffers() [][]byte {
-	var out [][]byte
-	for rest := r.data; len(rest) > 0; {
+	out := pieces(nil, r.data[:r.size])
+	for _, p := range r.parts {
+		out = pieces(out, r.data[p.base:p.base+p.size])
+	}
+	return out
+}
+
+func pieces(out [][]byte, rest []byte) [][]byte {
+	for len(rest) > 0 {
 		n := min(len(rest), maxBuffer)
 		out = append(out, rest[:n:n])
 		rest = rest[n:]
@@ -139,14 +229,14 @@ func (r *Region) FrameSize() uint32 { return r.frameSize }
 // ExtentSize returns the size of an extent in bytes.
 func (r *Region) ExtentSize() uint64 { return r.extentSize }
 
-// Frames returns the number of frames, including those of extents.
+// Frames returns the number of frames, including those of extents and slices.
 func (r *Region) Frames() int64 { return r.total() }
 
 // Extents returns the number of extents.
 func (r *Region) Extents() uint64 { return r.extents }
 
 // Size returns the length of Data in bytes.
-func (r *Region) Size() uint64 { return r.size }
+func (r *Region) Size() uint64 { return r.whole }
 
 // Pages returns the kind of pages of the region.
 func (r *Region) Pages() PageSize { return r.pages }

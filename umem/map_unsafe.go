@@ -1,0 +1,53 @@
+package umem
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// addressRange is addresses that nothing else is mapped at. Parts of a region are mapped into it one after
+// the other, so that devices see one piece of memory.
+type addressRange struct {
+	start  unsafe.Pointer // outside the Go heap
+	length uint64
+}
+
+// reserveRange reserves length bytes of addresses. Both are multiples of align, a power of two.
+func reserveRange(length, align uint64) (a addressRange, err error) {
+	whole := length + align
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(whole), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return a, fmt.Errorf("map %d bytes: %w", length, err)
+	}
+	before := uint64(-uintptr(p)) & (align - 1)
+	a = addressRange{unsafe.Add(p, before), length}
+	if before > 0 {
+		err = unix.MunmapPtr(p, uintptr(before))
+	}
+	if after := align - before; after > 0 {
+		err = errors.Join(err, unix.MunmapPtr(unsafe.Add(a.start, length), uintptr(after)))
+	}
+	if err != nil {
+		return a, errors.Join(fmt.Errorf("return addresses: %w", err), a.unmap())
+	}
+	return a, nil
+}
+
+// mapAt maps size bytes of a file at an offset in the range, shared and writable.
+func (a addressRange) mapAt(offset, size uint64, f *os.File) ([]byte, error) {
+	at := unsafe.Add(a.start, offset)
+	if _, err := unix.MmapPtr(int(f.Fd()), 0, at, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(at), size), nil
+}
+
+// bytes returns the whole range. Each byte must be mapped.
+func (a addressRange) bytes() []byte { return unsafe.Slice((*byte)(a.start), a.length) }
+
+// unmap gives up the addresses and all that is mapped there.
+func (a addressRange) unmap() error { return unix.MunmapPtr(a.start, uintptr(a.length)) }
