@@ -86,11 +86,13 @@ func (m *Member) Fetched(epoch uint64) {
 	}
 }
 
-// FetchFailed says that a Fetch has failed. The leader asks that member again.
+// FetchFailed says that a Fetch has failed. The leader asks that member again, and hands over to it: the
+// records may not be kept any more, or this member's disk may hang, and that member needs nothing.
 func (m *Member) FetchFailed(epoch uint64) {
 	if epoch == m.epoch && m.phase == Fetching {
 		m.phase = Sealing
 		delete(m.reports, m.from)
+		m.node.Transfer(m.from)
 	}
 }
 

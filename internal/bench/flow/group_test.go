@@ -277,6 +277,17 @@ func (g *runningGroup) load(more ...string) []string {
 		"-extents", fmt.Sprint(min(16, g.work.size/1024*4)), "-size", fmt.Sprint(g.work.size), "-timeout", "2h"}, more...)
 }
 
+// describe returns the whole status of each member and the end of its log, for an error.
+func (g *runningGroup) describe() string {
+	var all strings.Builder
+	for i, d := range g.now {
+		out, err := exec.Command(d.program, "status", "--json", "--socket", d.socket).Output()
+		lines := strings.Split(strings.TrimSpace(d.said.String()), "\n")
+		fmt.Fprintf(&all, "\nmember %d: %s (%v)\n%s", i, out, err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+	}
+	return all.String()
+}
+
 // leader waits until a member leads a later epoch than the given one, and all members have what one of
 // them had a moment before. Without a group it is the only member.
 func (g *runningGroup) leader(after uint64) (who int, epoch uint64, err error) {
@@ -305,7 +316,7 @@ func (g *runningGroup) leader(after uint64) (who int, epoch uint64, err error) {
 		}
 		before = most
 	}
-	return 0, 0, fmt.Errorf("no member leads after epoch %d, or the others lack records: %s", after, seen)
+	return 0, 0, fmt.Errorf("no member leads after epoch %d, or the others lack records: %s%s", after, seen, g.describe())
 }
 
 // end stops all members and removes their logs.
