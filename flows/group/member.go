@@ -48,6 +48,7 @@ type Member struct {
 	phase   Phase
 	heard   bool   // the leader was heard, and no election was asked for since; on the leader: it hears enough followers
 	serial  uint64 // of the last report
+	asks    uint64 // calls of Confirm
 	asked   uint32 // the leader that waits for a report; 0: none
 	passed  map[uint32]int
 	reports map[uint32]Message // on the leader: not answered yet
@@ -79,6 +80,8 @@ type Ready struct {
 	Fetch *Fetch
 	// Begin: append the record that begins this epoch, and call Began. 0: no.
 	Begin uint64
+	// Confirmed: this member led when Confirm returned this number, and smaller ones. 0: nothing new.
+	Confirmed uint64
 }
 
 // Follow says that a follower gets records of a leader.
@@ -147,6 +150,18 @@ func (m *Member) Suspect() error {
 		return nil
 	}
 	return m.node.Campaign()
+}
+
+// Confirm asks a majority whether this member still leads: another one may have been elected that it has not heard
+// of. It returns a number for Ready.Confirmed, 0 if this member does not lead. There is no answer once the
+// epoch has ended.
+func (m *Member) Confirm() uint64 {
+	if m.phase != Leading {
+		return 0
+	}
+	m.asks++
+	m.node.Confirm(m.asks)
+	return m.asks
 }
 
 // Tick makes the leader repeat what may be lost.
@@ -240,12 +255,12 @@ func (m *Member) allows(one Message) bool {
 func (m *Member) Ready() (r Ready, ok bool) {
 	e, some := m.node.Ready()
 	r, m.todo = m.todo, Ready{}
-	r.Save = e.Save
+	r.Save, r.Confirmed = e.Save, e.Confirmed
 	if epoch := m.node.Epoch(); epoch != m.epoch {
 		m.epoch, m.heard, r.EndLinks = epoch, false, true
 		clear(m.passed)
 		m.follows()
-		r.Messages, r.Follow, r.Fetch, r.Begin = nil, nil, nil, 0 // they are of an earlier epoch
+		r.Messages, r.Follow, r.Fetch, r.Begin, r.Confirmed = nil, nil, nil, 0, 0 // they are of an earlier epoch
 	} else if !m.node.Leads() && m.phase != Following { // it was removed
 		r.EndLinks = true
 		m.follows()

@@ -27,6 +27,7 @@ var mutants = []struct{ name, file, old, new string }{
 	{"a change of members does not wait for the records", "commit.go", "Held: t.Held(), Open", "Held: ^uint64(0), Open"},
 	{"committed is enough to end a change", "commit.go", "Held: t.Held(), Open", "Held: t.committed, Open"},
 	{"the leader takes records before its first one is committed", "sim_client_test.go", "|| !n.commits.Open() {", "{"},
+	{"a leader answers a client before it knows that it still leads", "sim_client_test.go", "|| n.sure < c.asks {", "{"},
 	{"a member becomes a voter beside a witness before it has all records", "commit.go", "&& p.Safe[member] >= p.Committed", ""},
 	{"one voter is enough beside a witness", "commit.go", "least = min(least, t.safe[uint64(id)])", "least = max(least, t.safe[uint64(id)])"},
 	{"a member forgets that it recovers", "sim_test.go", "n.recovering = n.recovering || !n.witness", "n.recovering = false"},

@@ -10,6 +10,7 @@ type simClient struct {
 	starts       uint64
 	epoch        uint64
 	next         uint64 // sequence to send next, to this leader
+	asks         uint64 // number of the question whether it leads; 0: none
 }
 
 // act sends a record, or finds another leader.
@@ -21,6 +22,14 @@ func (c *simClient) act() {
 			return
 		}
 		c.to, c.starts, c.epoch = n, n.starts, n.member.Epoch()
+		c.asks = n.member.Confirm()
+		n.work()
+	}
+	if c.asks > 0 {
+		if !c.usable() || n.sure < c.asks {
+			return
+		}
+		c.asks = 0
 		c.next = n.last(c.session) + 1
 		if c.next <= c.acknowledged {
 			c.broken("session %d: the leader %d of epoch %d has %d of %d acknowledged records", c.session, n.id, c.epoch, c.next-1, c.acknowledged)
@@ -45,7 +54,7 @@ func (c *simClient) usable() bool {
 
 // heard counts what the leader has acknowledged: records are acknowledged when they are committed.
 func (c *simClient) heard() {
-	if c.to == nil || !c.usable() {
+	if c.to == nil || c.asks > 0 || !c.usable() {
 		return
 	}
 	for at := c.to.log.Committed; at > 0; at-- {

@@ -69,6 +69,7 @@ type simNode struct {
 	frozen  int     // steps for which it does nothing
 	witness bool
 	view    Config    // as the member last had it while it led
+	sure    uint64    // the member led when it was asked with this number
 	inbox   []Message // while frozen
 	starts  uint64
 
@@ -175,7 +176,7 @@ func (n *simNode) start() {
 			n.broken("member %d: %v does not follow the record before it on the disk", n.id, r.Place)
 		}
 	}
-	n.commits, n.link, n.fetch, n.until = nil, nil, nil, 0
+	n.commits, n.link, n.fetch, n.until, n.sure = nil, nil, nil, 0, 0
 	n.member, err = NewMember(MemberConfig{
 		Self: n.id, Witnesses: n.witnesses, State: state, Serial: n.starts << 32, Logger: slog.New(slog.DiscardHandler),
 		Log: func() Log {
@@ -260,6 +261,7 @@ func (n *simNode) work() {
 			}
 			n.step(step, &r)
 		}
+		n.sure = max(n.sure, r.Confirmed)
 		n.member.Advance(r)
 		if n.member.Phase() == Following {
 			n.commits = nil

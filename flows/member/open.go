@@ -1,6 +1,7 @@
 package member
 
 import (
+	"context"
 	"cmp"
 	"errors"
 	"fmt"
@@ -192,17 +193,19 @@ func (m *Member) Source() *message.Member {
 }
 
 // refuse says why a client may not connect now. While there is no leader, or while this one begins its epoch,
-// it waits a moment: so the client need not try again and again.
+// it waits a moment: so the client need not try again and again. A leader asks the others whether it still leads
+// before it tells a client which of its messages the log has: another one may know more by now.
 func (m *Member) refuse() error {
 	s := m.source
 	if s == nil {
 		return fmt.Errorf("not_leader: %w", protocol.NotLeader)
 	}
-	deadline := time.After(min(maxElection, 2*m.group.Suspect))
+	ctx, cancel := context.WithTimeout(context.Background(), min(maxElection, 2*m.group.Suspect))
+	defer cancel()
+	defer s.seat.waiting.Add(-1)
 	for wait := s.seat.waiting.Add(1) <= int64(m.clients); ; {
 		changed := s.seat.changed.wait()
-		if s.open.Load() {
-			s.seat.waiting.Add(-1)
+		if s.open.Load() && s.seat.driver.Confirm(ctx) == nil {
 			return nil
 		}
 		leader, text := s.seat.leader()
@@ -210,10 +213,9 @@ func (m *Member) refuse() error {
 			select {
 			case <-changed:
 				continue
-			case <-deadline:
+			case <-ctx.Done():
 			}
 		}
-		s.seat.waiting.Add(-1)
 		return fmt.Errorf("%s: %w", text, protocol.NotLeader)
 	}
 }

@@ -86,7 +86,8 @@ type Driver struct {
 	newest     map[uint32]uint64 // by member: the number of its newest link
 	toBegin    uint64            // epoch whose first record is to be appended; 0: none
 	silence    time.Duration
-	standings  []Standing // replaced, never changed
+	standings  []Standing               // replaced, never changed
+	confirms   map[uint64]chan struct{} // by number: closed when this member led at that time
 }
 
 // CutError means that the log must end after a position: the leader does not have the later records.
@@ -102,7 +103,7 @@ func (e *CutError) Error() string {
 
 // OpenDriver listens for the other members. Run does the rest.
 func OpenDriver(c DriverConfig) (*Driver, error) {
-	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}}
+	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
 	if err := c.State.Write(c.Elections); err != nil { // no other run has this generation
@@ -398,6 +399,7 @@ func (d *Driver) do(r *group.Ready) error {
 	for i := range r.Messages {
 		d.transport.Send(&r.Messages[i])
 	}
+	d.confirmed(r.Confirmed)
 	switch {
 	case r.Follow != nil:
 		return d.follow(r.Follow)
@@ -407,6 +409,43 @@ func (d *Driver) do(r *group.Ready) error {
 		d.toBegin = r.Begin
 	}
 	return nil
+}
+
+// Confirm waits until a majority of the members has said that this one still leads. So what is known here when it
+// returns is what the group knew when it was called, or more. It fails if ctx ends, which it does if another
+// member leads by now.
+func (d *Driver) Confirm(ctx context.Context) error {
+	sure := make(chan struct{})
+	number := uint64(0)
+	err := d.ask(ctx, func() error {
+		if number = d.member.Confirm(); number == 0 {
+			return &NotLeaderError{d.member.Leader()}
+		}
+		d.confirms[number] = sure
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-sure:
+		return nil
+	case <-ctx.Done():
+		go d.call(func() { delete(d.confirms, number) }) // Run may wait for a disk
+		return context.Cause(ctx)
+	case <-d.ctx.Done():
+		return errClosed
+	}
+}
+
+// confirmed tells those that asked before that this member led.
+func (d *Driver) confirmed(upTo uint64) {
+	for number, sure := range d.confirms {
+		if number <= upTo {
+			close(sure)
+			delete(d.confirms, number)
+		}
+	}
 }
 
 var errEpoch = errors.New("the epoch of the link has ended")

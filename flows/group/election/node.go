@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -105,6 +106,12 @@ func (n *Node) Step(m *Message) (err error) {
 // Transfer makes the leader hand over to another member.
 func (n *Node) Transfer(to uint32) { n.raw.TransferLeader(uint64(to)) }
 
+// Confirm asks the voters whether this member, which leads, still does. Ready.Confirmed says that a majority
+// has answered. Numbers go up. Tick repeats what may be lost. A member that does not lead any more gets no answer.
+func (n *Node) Confirm(number uint64) {
+	n.raw.ReadIndex(binary.BigEndian.AppendUint64(nil, number))
+}
+
 // Ready returns what must be done now. ok is false if there is nothing to do. After Ready the caller
 // calls Advance before any other method that changes the node.
 func (n *Node) Ready() (r Ready, ok bool) {
@@ -126,6 +133,11 @@ func (n *Node) Ready() (r Ready, ok bool) {
 		r.Save = true
 	}
 	r.Messages = rd.Messages
+	for _, s := range rd.ReadStates {
+		if len(s.RequestCtx) == 8 {
+			r.Confirmed = max(r.Confirmed, binary.BigEndian.Uint64(s.RequestCtx))
+		}
+	}
 	return r, true
 }
 
@@ -176,8 +188,9 @@ func (n *Node) compact() {
 // Ready is what a caller must do after a call: if Save, make [Node.State] durable; then send the
 // messages.
 type Ready struct {
-	Save     bool
-	Messages []*Message
+	Save      bool
+	Messages  []*Message
+	Confirmed uint64 // this member led when it was asked with this number, and with smaller ones; 0: nothing new
 }
 
 // Epoch returns the current epoch. It never decreases.
