@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -76,6 +76,9 @@ test-group-guests: setup-test ## a group of daemons in two lab guests, with kern
 
 test-catch-up: setup-test ## let a member of a group miss RECORDS (10000000) records, and get them beside full load (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RECORDS=$(or $(RECORDS),10000000) go test -count=1 -v -timeout 180m -run '^TestCatchUp$$' ./selftests/group
+
+test-attach: setup-test ## kill attached programs, and the daemon beside them, KILLS (1000) times each (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(or $(KILLS),1000) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 120m -run '^TestKilled' ./selftests/attach
 
 test-fail-overs: setup-test ## break leaders of a group FAILOVERS (50) times under load, and cut the power of one, two and all members CUTS (50) times (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_FAILOVERS=$(or $(FAILOVERS),50) UNIFIEDD_CUTS=$(or $(CUTS),50) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 90m -run '^(TestFailOver|TestPowerCuts|TestLyingDisks)$$' ./selftests/group

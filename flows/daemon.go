@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/attach"
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
@@ -46,6 +48,7 @@ type Daemon struct {
 	placed  placed
 	workers []*worker.Worker
 	devices *device.RDMADevices
+	attach  *attach.Hub // nil: no program can attach
 	nets    device.Interfaces
 	secret  *connect.Credentials // of RDMA connections; nil: no TLS
 	started time.Time
@@ -73,7 +76,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	defer undo.Run()
 	giveProcessors(len(c.Workers))
 	var err error
-	region := RegionConfig(c.Region)
+	region := RegionConfig(c)
 	region.Memory = o.Memory
 	if d.region, err = umem.Open(region); err != nil {
 		return nil, err
@@ -89,6 +92,9 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 		}
 	}
 	d.devices = device.NewRDMADevices(c, d.region)
+	if err := d.openHub(&undo); err != nil {
+		return nil, err
+	}
 	for _, one := range c.Flows {
 		d.flows = append(d.flows, newFlow(one, d))
 	}
@@ -104,12 +110,33 @@ func giveProcessors(workers int) {
 	}
 }
 
-// RegionConfig is the region of a configuration, the control area included.
-func RegionConfig(c config.Region) umem.Config {
-	return umem.Config{
-		Size: uint64(c.Size), Pages: pageSize(c.Pages), FrameSize: uint32(c.Frame),
-		ExtentSize: uint64(c.Extent), Extents: uint64(c.Extents), Control: controlArea, Node: c.Node,
+// RegionConfig is the region of a configuration, with the control area and the memory of programs.
+func RegionConfig(c *config.Config) umem.Config {
+	r := umem.Config{
+		Size: uint64(c.Region.Size), Pages: pageSize(c.Region.Pages), FrameSize: uint32(c.Region.Frame),
+		ExtentSize: uint64(c.Region.Extent), Extents: uint64(c.Region.Extents), Control: controlArea, Node: c.Region.Node,
 	}
+	for _, p := range c.Attach.Programs {
+		r.Slices = append(r.Slices, umem.SliceConfig{Name: p.Name, In: uint64(p.In), Out: uint64(p.Out)})
+	}
+	return r
+}
+
+// openHub begins to accept programs.
+func (d *Daemon) openHub(undo *pipeline.Cleanup) (err error) {
+	a := &d.config.Attach
+	if len(a.Programs) == 0 {
+		return nil
+	}
+	c := attach.Config{Socket: a.Socket, Region: d.region, Log: d.options.Log}
+	for _, p := range a.Programs {
+		c.Programs = append(c.Programs, attach.ProgramConfig{Name: p.Name, User: p.User})
+	}
+	if d.attach, err = attach.Open(c); err != nil {
+		return err
+	}
+	undo.Add(d.attach.Close)
+	return d.attach.Listen()
 }
 
 func pageSize(p config.Pages) umem.PageSize {
@@ -149,7 +176,7 @@ func (d *Daemon) share() pipeline.Shared {
 	c, _ := d.running()
 	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
 	return pipeline.Shared{
-		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Devices: d.devices, Node: d.placed.node,
+		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Devices: d.devices, Attach: d.attach, Node: d.placed.node,
 		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Credentials: d.secret, Context: d.options.Context,
 		Complete: d.options.Complete, MakeIndex: d.options.Index, Notes: cmp.Or(d.options.Notes, afxdp.SteeringDir(c)),
 	}
@@ -235,6 +262,7 @@ func (d *Daemon) Unready() (all []status.Flow) {
 // Status returns the status of the daemon, its workers and its flows.
 func (d *Daemon) Status() status.Daemon {
 	s := status.Daemon{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
+	s.Programs = d.programs()
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}
@@ -242,6 +270,29 @@ func (d *Daemon) Status() status.Daemon {
 		s.Flows = append(s.Flows, f.Status())
 	}
 	return s
+}
+
+// programs describes the programs that may attach; nil: none may.
+func (d *Daemon) programs() *status.Programs {
+	if d.attach == nil {
+		return nil
+	}
+	all, refused := d.attach.Stats()
+	p := &status.Programs{Socket: d.Config().Attach.Socket, Refused: byReason(refused)}
+	for _, one := range all {
+		p.Programs = append(p.Programs, status.Program{
+			Name: one.Name, Attached: one.Attached, PID: one.PID, Attaches: one.Attaches, In: one.In, Out: one.Out, Ended: byReason(one.Ended),
+		})
+	}
+	return p
+}
+
+func byReason(counts map[wire.Reason]uint64) map[string]uint64 {
+	all := make(map[string]uint64, len(counts))
+	for why, n := range counts {
+		all[why.String()] = n
+	}
+	return all
 }
 
 func (d *Daemon) regionStatus() status.Region {

@@ -58,6 +58,18 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 		return openNullRDMA(e)
 	case config.KindNullNull:
 		return openNullNull(e)
+	case config.KindNetworkAttach:
+		return openNetworkAttach(e)
+	case config.KindNullAttach:
+		return openNullAttach(e)
+	case config.KindRDMAAttach:
+		return openRDMAAttach(e)
+	case config.KindAttachStorage:
+		return openAttachLog(e)
+	case config.KindAttachRDMA:
+		return openAttachRelay(e)
+	case config.KindAttachNull:
+		return openAttachNull(e)
 	case config.KindStorageRDMA:
 		return serve.OpenBlocks(e)
 	case config.KindStorageNVMe:

@@ -62,6 +62,7 @@ func printStatus(w io.Writer, s *status.Daemon) error {
 	}
 	fmt.Fprintf(t, "registered\t%s\n", strings.Join(s.Region.Registered, ", "))
 	printRDMADevices(t, s.RDMA)
+	printPrograms(t, s.Programs)
 	for _, w := range s.Workers {
 		if w.Away.Count > 0 {
 			fmt.Fprintf(t, "worker %s\tdid not poll its flows for 20 ms or longer %d times, for at most %v: packets wait in the rings, and are lost when those are full\n", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))
@@ -98,6 +99,8 @@ func printFlow(w io.Writer, f *status.Flow) {
 		printReplay(w, f)
 	case "null":
 		printGenerated(w, f)
+	case "attach":
+		printSubmits(w, f)
 	}
 	if to == "storage" {
 		printStorage(w, f)
@@ -108,6 +111,7 @@ func printFlow(w io.Writer, f *status.Flow) {
 	if f.Sends != nil {
 		printSends(w, f.Sends)
 	}
+	printGives(w, f)
 	printDiscarded(w, f)
 	printLevel(w, f.Level)
 	for _, s := range f.Stages {
@@ -131,7 +135,7 @@ func how(f *status.Flow, laid bool) string {
 // unitOf returns what a flow counts.
 func unitOf(f *status.Flow) string {
 	switch from, to, _ := strings.Cut(f.Kind, "-"); {
-	case from == "rdma":
+	case from == "rdma" || from == "attach":
 		return "messages"
 	case from == "storage" && to != "network":
 		return "requests"

@@ -14,6 +14,7 @@ type Config struct {
 	Metrics Metrics
 	Control Control
 	TLS     TLS
+	Attach  Attach
 	Flows   []Flow // at least one; names, interfaces, addresses and destinations are unique
 }
 

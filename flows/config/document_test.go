@@ -36,9 +36,11 @@ func fromDocument(f *Flow) map[string]any {
 			doc["loop"] = "endless"
 		}
 		return doc
-	case KindNullStorage, KindNullRDMA, KindNullNull:
+	case KindAttachStorage, KindAttachRDMA, KindAttachNull:
+		return map[string]any{"attach": from.Attach, "message": from.Message.String(), "window": from.Window}
+	case KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach:
 		return map[string]any{"generate": from.Generate.String(), "rate": from.Rate}
-	case KindRDMAStorage, KindRDMARDMA, KindRDMANull:
+	case KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach:
 		return allowDocument(from.Allow, map[string]any{
 			"rdma": from.RDMA, "listen": from.Listen, "message": from.Message.String(),
 			"window": from.Window, "clients": from.Clients, "verify": from.Verify, "method": string(from.Method), "allow_any_gid": from.AllowAnyGID,
@@ -127,9 +129,11 @@ func toDocument(f *Flow) map[string]any {
 			"interface": to.Interface, "zero_copy": string(to.ZeroCopy), "ring": to.Ring, "pace": to.Pace.String(),
 			"spin": to.Spin.String(), "late": to.Late.String(), "max_gap": to.MaxGap.String(),
 		}
-	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA:
+	case KindNetworkAttach, KindRDMAAttach, KindNullAttach:
+		return map[string]any{"attach": to.Attach, "queue": to.Queue, "policy": string(to.Policy)}
+	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA:
 		return peersDocument(to)
-	case KindNetworkNull, KindRDMANull, KindNullNull:
+	case KindNetworkNull, KindRDMANull, KindNullNull, KindAttachNull:
 		return map[string]any{"discard": to.Discard}
 	}
 	doc := map[string]any{

@@ -118,6 +118,10 @@ type From struct {
 	// Device is the absolute path of a block device. The flow serves the whole device.
 	Device string
 
+	// Attach is the name of a program whose messages the flow takes. Message and Window apply to it: Window
+	// is the entries of its rings.
+	Attach string
+
 	// Generate is the length in bytes of packets that the flow generates, to measure its sink alone;
 	// 0: none.
 	Generate Size
@@ -283,6 +287,11 @@ type To struct {
 	Late time.Duration
 	// MaxGap limits the time between two packets of a capture; 0: no limit.
 	MaxGap time.Duration
+
+	// Attach is the name of a program that gets packets or messages, of which at most Queue wait for it.
+	Attach string
+	// Policy says what happens when the program has Queue of them, or is not attached.
+	Policy Policy
 
 	// Discard makes the flow count and free everything it receives, to measure its source alone.
 	Discard bool

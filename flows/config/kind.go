@@ -24,6 +24,12 @@ const (
 	KindNetworkNull    Kind = "network-null"    // packets of an interface, counted and discarded
 	KindRDMANull       Kind = "rdma-null"       // messages of clients, acknowledged and discarded
 	KindNullNull       Kind = "null-null"       // generated packets, discarded
+	KindNetworkAttach  Kind = "network-attach"  // packets of an interface to an attached program
+	KindRDMAAttach     Kind = "rdma-attach"     // messages of clients to an attached program
+	KindNullAttach     Kind = "null-attach"     // generated packets to an attached program
+	KindAttachStorage  Kind = "attach-storage"  // messages of an attached program to a log
+	KindAttachRDMA     Kind = "attach-rdma"     // messages of an attached program to peers
+	KindAttachNull     Kind = "attach-null"     // messages of an attached program, acknowledged and discarded
 	KindWitness        Kind = "witness"         // a member of a group that votes and has no records
 )
 
@@ -54,6 +60,18 @@ func (k Kind) words() string {
 		return "from RDMA clients to nowhere"
 	case KindNullNull:
 		return "from generated packets to nowhere"
+	case KindNetworkAttach:
+		return "from a network interface to an attached program"
+	case KindRDMAAttach:
+		return "from RDMA clients to an attached program"
+	case KindNullAttach:
+		return "from generated packets to an attached program"
+	case KindAttachStorage:
+		return "from an attached program to storage"
+	case KindAttachRDMA:
+		return "from an attached program to RDMA peers"
+	case KindAttachNull:
+		return "from an attached program to nowhere"
 	case KindWitness:
 		return "of a witness"
 	}
@@ -76,6 +94,7 @@ const (
 	hosts  // over RDMA, by NVMe over Fabrics
 	null   // generate, or discard
 	votes  // of a witness
+	program
 )
 
 // ends are the source and the sink of a flow.
@@ -98,6 +117,8 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		e.from = storage
 	case named("from.generate", f.From.generated()):
 		e.from = null
+	case named("from.attach", f.From.Attach):
+		e.from = program
 	}
 	if f.To.Replicas != nil && f.To.Replicas.Witnesses() {
 		e.from = votes
@@ -107,6 +128,8 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		e.to = storage
 	case named("to.interface", f.To.Interface):
 		e.to = network
+	case named("to.attach", f.To.Attach):
+		e.to = program
 	case named("to.subsystem", f.To.Subsystem):
 		e.to = hosts
 	case named("to.rdma", f.To.RDMA), named("to.listen", f.To.Listen), named("to.peers", ""), len(f.To.Peers) > 0:
@@ -122,7 +145,9 @@ var kindOf = map[ends]Kind{
 	{network, storage}: KindNetworkStorage, {network, remote}: KindNetworkRDMA, {network, null}: KindNetworkNull,
 	{remote, storage}: KindRDMAStorage, {remote, remote}: KindRDMARDMA, {remote, null}: KindRDMANull,
 	{null, storage}: KindNullStorage, {null, remote}: KindNullRDMA, {null, null}: KindNullNull,
-	{votes, storage}:  KindWitness,
+	{votes, storage}:   KindWitness,
+	{network, program}: KindNetworkAttach, {remote, program}: KindRDMAAttach, {null, program}: KindNullAttach,
+	{program, storage}: KindAttachStorage, {program, remote}: KindAttachRDMA, {program, null}: KindAttachNull,
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
 
@@ -139,6 +164,12 @@ func (e ends) kind() Kind {
 	}
 	return kindOf[e]
 }
+
+// Log reports whether the flow keeps a log.
+func (k Kind) Log() bool { return k == KindRDMAStorage || k == KindAttachStorage }
+
+// relays reports whether the flow passes messages on to peers, and acknowledges them.
+func (k Kind) relays() bool { return k == KindRDMARDMA || k == KindAttachRDMA }
 
 // SoftPrefix begins the name of a software RDMA device (RoCE v2); the name of the interface
 // follows. Any other name is a kernel device.
@@ -176,6 +207,7 @@ func Default() *Config {
 		Workers: []Worker{NewWorker("main")},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
 		Control: Control{Socket: DefaultSocket},
+		Attach:  Attach{Socket: DefaultAttachSocket},
 	}
 }
 
@@ -219,6 +251,19 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.From = newNetwork()
 	case KindRDMANull:
 		f.From = newClients()
+	case KindNetworkAttach:
+		f.From, f.To = newNetwork(), newProgram()
+	case KindRDMAAttach:
+		f.From, f.To = newClients(), newProgram()
+	case KindNullAttach:
+		f.To = newProgram()
+	case KindAttachStorage:
+		f.From, f.To = From{Window: defaultWindow}, newStore()
+		f.To.Durable, f.To.Acknowledge = GroupCommit, AcknowledgeDurable
+	case KindAttachRDMA:
+		f.From, f.To = From{Window: defaultWindow}, newPeers()
+	case KindAttachNull:
+		f.From = From{Window: defaultWindow}
 	}
 	return f
 }
@@ -232,6 +277,8 @@ const DefaultPriority = 50
 
 func newClients() From { return From{Window: 64, Clients: 16, Verify: true, Method: MethodSend} }
 
+func newProgram() To { return To{Queue: 1024, Policy: PolicyDropNewest} }
+
 func newStore() To { return To{Layout: LayoutPacked, Segment: Segment{Size: GiB}} }
 
 func newPeers() To {
@@ -242,6 +289,7 @@ func newPeers() To {
 // may be called again at any time. [Load] and [Parse] call it.
 func (c *Config) Complete() {
 	c.Region.Size = c.Region.Size.roundUp(c.Region.Pages.Bytes())
+	c.Attach.complete()
 	for i := range c.Flows {
 		f := &c.Flows[i]
 		if f.Worker == "" && len(c.Workers) == 1 {
@@ -256,14 +304,14 @@ func (c *Config) Complete() {
 
 func (f *Flow) complete(r *Region) {
 	kind := f.Kind()
-	if f.From.Message == 0 && slices.Contains(fromClients, kind) {
+	if f.From.Message == 0 && (slices.Contains(fromClients, kind) || slices.Contains(fromPrograms, kind)) {
 		f.From.Message = Size(r.Frame / 2)
 	}
 	if f.Watermarks.Low == 0 {
 		f.Watermarks.Low = f.Watermarks.High / 2
 	}
 	switch kind {
-	case KindNetworkStorage, KindRDMAStorage, KindNullStorage:
+	case KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage:
 		f.To.complete()
 	case KindStorageNVMe:
 		if f.To.Keys != "" && f.To.Group == "" {
@@ -271,7 +319,7 @@ func (f *Flow) complete(r *Region) {
 		}
 	case KindNetworkRDMA, KindNullRDMA:
 		f.To.completePeers()
-	case KindRDMARDMA:
+	case KindRDMARDMA, KindAttachRDMA:
 		f.To.completePeers()
 		f.To.completeAcknowledge()
 	}

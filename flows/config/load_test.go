@@ -49,7 +49,11 @@ func TestFull(t *testing.T) {
 		Log:     Log{Level: LevelDebug, Format: FormatJSON},
 		Metrics: Metrics{Listen: "127.0.0.1:9300"},
 		Control: Control{Socket: "/run/unifiedd/test.sock"},
-		TLS:     TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
+		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
+			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 272, 7}},
+			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 273, 7}},
+		}},
+		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{
 			{
 				Name: "md", Worker: "main", Pos: Pos{file, 34, 5},
@@ -194,6 +198,19 @@ func TestFull(t *testing.T) {
 					}},
 				},
 			},
+			{
+				Name: "submitted", Worker: "main", Pos: Pos{file, 252, 5},
+				From: From{Attach: "strategy", Message: KiB, Window: 512},
+				To: To{
+					File: "/var/lib/unifiedd/orders", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
+					Acknowledge: AcknowledgeDurable, Durable: GroupCommit,
+				},
+			},
+			{
+				Name: "ticks", Worker: "main", Pos: Pos{file, 260, 5},
+				From: From{Interface: "eth10", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
+				To:   To{Attach: "risk", Queue: 256, Policy: PolicyDropOldest},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, c, byValue); diff != "" {
@@ -214,6 +231,7 @@ func TestDefaults(t *testing.T) {
 		Workers: []Worker{{Name: "main", Wait: WaitSleep, Sleep: 200 * time.Microsecond}},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
 		Control: Control{Socket: "/run/unifiedd/control.sock"},
+		Attach:  Attach{Socket: "/run/unifiedd/attach.sock"},
 		Flows: []Flow{{
 			Name: "md", Worker: "main", Pos: Pos{"min.yaml", 1, 9},
 			From: From{Interface: "eth0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},

@@ -26,6 +26,7 @@ const (
 	logExtents   = 4   // messages in extents that a log has at once
 	slotExtents  = 8   // in the slot layout
 	relayed      = 2   // messages that a relay has at once
+	copied       = 256 // frames for copies of messages of an attached program
 	defaultShare = 16  // extents for flows without exact needs
 	blockReads   = 64  // at the disk at once
 	blockShared  = 32  // extents that belong to no client
@@ -59,6 +60,14 @@ func (f *Flow) Needs(r *Region) Needs {
 		return n
 	case KindRDMANull:
 		return f.From.needs(r, relayed, relayed)
+	case KindRDMAAttach: // messages land in the program's memory
+		n := f.From.needs(r, relayed, relayed)
+		return Needs{Frames: n.Own, Own: n.Own}
+	case KindAttachStorage:
+		return Needs{Extents: perFlow}
+	case KindAttachRDMA:
+		peers := f.To.headers(r)
+		return Needs{Frames: peers + copied, Own: peers}
 	case KindRDMARDMA:
 		n, peers := f.From.needs(r, relayed, relayed), f.To.headers(r)
 		return Needs{Frames: n.Frames + peers, Extents: n.Extents, Own: n.Own + peers}

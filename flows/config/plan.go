@@ -165,6 +165,7 @@ func settings(a, b *Config) []string {
 	x, y := *a, *b
 	x.Flows, y.Flows = nil, nil
 	x.Workers, y.Workers = unplaced(x.Workers), unplaced(y.Workers)
+	x.Attach.Programs, y.Attach.Programs = unplaced(x.Attach.Programs), unplaced(y.Attach.Programs)
 	return differences("", reflect.ValueOf(x), reflect.ValueOf(y))
 }
 

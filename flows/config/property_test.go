@@ -162,6 +162,10 @@ func drawConfig(t *rapid.T) *Config {
 	c.Workers[0].CPU = rapid.Ptr(rapid.IntRange(0, maxCPU), true).Draw(t, "cpu")
 	c.Workers[0].Sleep = time.Duration(rapid.Int64Range(1000, int64(maxSleep)).Draw(t, "sleep"))
 	c.Flows = []Flow{drawFlow(t, names[2], names[0]), drawFlow(t, names[3], names[1])}
+	c.Attach.Programs = []Program{
+		{Name: "reader", User: "r", In: 32 * GiB}, // room for the windows of all clients
+		{Name: "writer", User: "1000", Out: Size(rapid.Uint64Range(1, uint64(maxProgram)).Draw(t, "out"))},
+	}
 	c.TLS = TLS{"/cert", "/key", "/authority"}
 	for _, f := range c.Flows {
 		if f.To.Layout == LayoutSlot {
@@ -190,18 +194,22 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 	f := NewFlowOf(kind, name)
 	f.Worker = worker
 	switch kind {
-	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull:
+	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach:
 		f.From = drawPackets(t, name)
 		drawSteered(t, &f.From)
 		drawBeside(t, &f.From)
 		if kind == KindNetworkStorage && rapid.Bool().Draw(t, "any ring") {
 			f.From.Ring = 0
 		}
-	case KindNullStorage, KindNullRDMA, KindNullNull:
+	case KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach:
 		f.From.Generate = Size(rapid.IntRange(minGenerated, 2048-MessageOverhead).Draw(t, "generate"))
 		f.From.Rate = rapid.IntRange(0, maxRate).Draw(t, "rate")
-	case KindRDMAStorage, KindRDMARDMA, KindRDMANull:
+	case KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach:
 		drawClients(t, name, &f.From)
+	case KindAttachStorage, KindAttachRDMA, KindAttachNull:
+		f.From.Attach = "writer"
+		f.From.Message = Size(rapid.IntRange(1, 2048-MessageOverhead).Draw(t, "message"))
+		f.From.Window = minEntries << rapid.IntRange(0, 6).Draw(t, "window")
 	case KindWitness:
 		f.To.File, f.To.Replicas = "/votes/"+name, drawGroup(t)
 		return f
@@ -209,9 +217,13 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.From.File = "/served/" + name
 	}
 	switch kind {
-	case KindNetworkNull, KindRDMANull, KindNullNull:
+	case KindNetworkNull, KindRDMANull, KindNullNull, KindAttachNull:
 		f.To.Discard = true
-	case KindNetworkStorage, KindRDMAStorage, KindNullStorage:
+	case KindNetworkAttach, KindRDMAAttach, KindNullAttach:
+		f.To.Attach = "reader"
+		f.To.Queue = minEntries << rapid.IntRange(0, 6).Draw(t, "queue")
+		f.To.Policy = rapid.SampledFrom(allPolicies).Draw(t, "policy")
+	case KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage:
 		drawStore(t, name, &f.To, kind)
 	case KindStorageRDMA:
 		drawBlocks(t, name, &f.To)
@@ -219,6 +231,8 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		drawSubsystem(t, name, &f.To)
 	case KindStorageNetwork:
 		drawReplay(t, name, &f)
+	case KindAttachRDMA:
+		drawPeers(t, &f.To, kind)
 	default:
 		f.Stages = drawStages(t, kind)
 		drawPeers(t, &f.To, kind)
@@ -321,7 +335,7 @@ func drawPeers(t *rapid.T, to *To, kind Kind) {
 	to.Method = rapid.SampledFrom(peerMethods).Draw(t, "method")
 	to.Durability = rapid.SampledFrom(logAcknowledges).Draw(t, "durability")
 	to.Participant = rapid.IntRange(0, maxParticipant).Draw(t, "participant")
-	if kind == KindRDMARDMA && to.Choose == ChooseAll {
+	if kind.relays() && to.Choose == ChooseAll {
 		to.Acknowledge = rapid.SampledFrom(peerAcknowledges).Draw(t, "acknowledge")
 	}
 }
@@ -407,7 +421,10 @@ func drawStore(t *rapid.T, name string, to *To, kind Kind) {
 	to.Owner = rapid.SampledFrom([]string{"", "root", "capture:adm", ":adm", "0:0"}).Draw(t, "owner")
 	to.Flush = time.Duration(rapid.Int64Range(int64(minFlush), int64(maxFlush)).Draw(t, "flush"))
 	to.Durable = time.Duration(rapid.Int64Range(int64(minDurable), int64(time.Hour)).Draw(t, "durable"))
-	if kind != KindRDMAStorage {
+	if kind == KindAttachStorage {
+		to.Layout = LayoutPacked
+	}
+	if !kind.Log() {
 		to.Snaplen = Size(rapid.Uint64Range(0, uint64(maxSnaplen)).Draw(t, "snaplen"))
 	} else {
 		to.Acknowledge = rapid.SampledFrom(logAcknowledges).Draw(t, "acknowledge")
@@ -430,6 +447,11 @@ func document(c *Config) map[string]any {
 		"log":     map[string]any{"level": string(c.Log.Level)},
 		"workers": []any{},
 		"flows":   []any{},
+		"attach":  map[string]any{"programs": []any{}},
+	}
+	for _, p := range c.Attach.Programs {
+		a := doc["attach"].(map[string]any)
+		a["programs"] = append(a["programs"].([]any), map[string]any{"name": p.Name, "user": p.User, "in": p.In.String(), "out": p.Out.String()})
 	}
 	for _, w := range c.Workers {
 		m := map[string]any{"name": w.Name, "sleep": w.Sleep.String()}

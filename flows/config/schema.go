@@ -20,8 +20,9 @@ func (d *decoder) config(n *yaml.Node, c *Config) {
 		"control": func(p string, n *yaml.Node) {
 			d.mapping(p, n, fields{"socket": set(d, &c.Control.Socket, parseText)})
 		},
-		"tls":   func(p string, n *yaml.Node) { d.tls(p, n, &c.TLS) },
-		"flows": func(p string, n *yaml.Node) { d.flows(p, n, c) },
+		"attach": func(p string, n *yaml.Node) { d.attach(p, n, &c.Attach) },
+		"tls":    func(p string, n *yaml.Node) { d.tls(p, n, &c.TLS) },
+		"flows":  func(p string, n *yaml.Node) { d.flows(p, n, c) },
 	})
 }
 
@@ -68,6 +69,24 @@ func (d *decoder) tls(path string, n *yaml.Node, t *TLS) {
 		"certificate": set(d, &t.Certificate, parseText),
 		"key":         set(d, &t.Key, parseText),
 		"authority":   set(d, &t.Authority, parseText),
+	})
+}
+
+func (d *decoder) attach(path string, n *yaml.Node, a *Attach) {
+	d.mapping(path, n, fields{
+		"socket": set(d, &a.Socket, parseText),
+		"programs": func(path string, n *yaml.Node) {
+			d.list(path, n, func(path string, n *yaml.Node) {
+				p := Program{Pos: d.at(n)}
+				d.mapping(path, n, fields{
+					"name": set(d, &p.Name, parseText),
+					"user": set(d, &p.User, parseText),
+					"in":   set(d, &p.In, parseSize),
+					"out":  set(d, &p.Out, parseSize),
+				})
+				a.Programs = append(a.Programs, p)
+			})
+		},
 	})
 }
 

@@ -61,21 +61,26 @@ func (d *decoder) settings(prefix string, f *Flow) fields {
 
 // Kinds of flows that have something in common.
 var (
-	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull}
-	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
-	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull}
-	toStorage     = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage}
+	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach}
+	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach}
+	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach}
+	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull}
+	messages      = slices.Concat(fromClients, fromPrograms)
+	toPrograms    = []Kind{KindNetworkAttach, KindRDMAAttach, KindNullAttach}
+	toStorage     = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage}
 	recorded      = []Kind{KindNetworkStorage}
 	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
-	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
+	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA}
+	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
+	queued        = slices.Concat(toPeers, toPrograms)
 	toClients     = []Kind{KindStorageRDMA}
 	toHosts       = []Kind{KindStorageNVMe}
 	replays       = []Kind{KindStorageNetwork}
 	filtered      = slices.Concat(fromNetwork, replays)
 	served        = slices.Concat(toClients, toHosts)
-	acknowledged  = []Kind{KindRDMAStorage, KindRDMARDMA}
+	acknowledged  = []Kind{KindRDMAStorage, KindRDMARDMA, KindAttachStorage, KindAttachRDMA}
 	toLogs        = []Kind{KindRDMAStorage, KindWitness}
-	holding       = slices.Concat(fromNetwork, fromClients, fromNull)
+	holding       = slices.Concat(fromNetwork, fromClients, fromNull, fromPrograms)
 )
 
 // Subjects of settings.
@@ -88,11 +93,15 @@ const (
 	aboutMessages     = "messages of RDMA clients"
 	aboutHeld         = "packets and messages"
 	aboutGenerated    = "generated packets"
-	aboutAcknowledged = "messages of RDMA clients to storage or peers"
+	aboutAcknowledged = "messages of RDMA clients or an attached program to storage or peers"
+	aboutSubmitted    = "messages of RDMA clients or an attached program"
+	aboutGiven        = "a flow to an attached program"
+	aboutQueued       = "a flow to RDMA peers or an attached program"
 	aboutStorage      = "a flow to storage"
 	aboutWritten      = "a flow to storage or NVMe hosts"
 	aboutPackets      = "packets to storage"
 	aboutPeers        = "a flow to RDMA peers"
+	aboutStaged       = "packets, or messages of RDMA clients, to RDMA peers"
 	aboutBlocks       = "a flow from storage to RDMA clients"
 	aboutServed       = "a flow from storage to RDMA clients or NVMe hosts"
 	aboutHosts        = "a flow from storage to NVMe hosts"
@@ -109,7 +118,7 @@ func topSettings() []setting {
 	return []setting{
 		{"name", aboutEnds, nil, func(f *Flow) any { return &f.Name }, value(parseText)},
 		{"worker", aboutEnds, nil, func(f *Flow) any { return &f.Worker }, value(parseText)},
-		{"stages", aboutPeers, toPeers, func(f *Flow) any { return &f.Stages }, readStages},
+		{"stages", aboutStaged, staged, func(f *Flow) any { return &f.Stages }, readStages},
 		{"watermarks", aboutHeld, holding, nil, below("watermarks")},
 		{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }, value(parseInt)},
 		{"watermarks.low", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.Low }, value(parseInt)},
@@ -137,8 +146,9 @@ func fromSettings() []setting {
 		{"from.take_over", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.TakeOver }, value(parseBool)},
 		{"from.rdma", aboutEnds, nil, func(f *Flow) any { return &f.From.RDMA }, value(parseText)},
 		{"from.listen", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Listen }, value(parseText)},
-		{"from.message", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Message }, value(parseSome)},
-		{"from.window", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Window }, value(parseInt)},
+		{"from.attach", aboutEnds, nil, func(f *Flow) any { return &f.From.Attach }, value(parseText)},
+		{"from.message", aboutSubmitted, messages, func(f *Flow) any { return &f.From.Message }, value(parseSome)},
+		{"from.window", aboutSubmitted, messages, func(f *Flow) any { return &f.From.Window }, value(parseInt)},
 		{"from.clients", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Clients }, value(parseInt)},
 		{"from.allow", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Allow }, texts},
 		{"from.allow_any_gid", aboutMessages, fromClients, func(f *Flow) any { return &f.From.AllowAnyGID }, value(parseBool)},
@@ -175,7 +185,9 @@ func toSettings() []setting {
 		{"to.rdma", aboutEnds, nil, func(f *Flow) any { return &f.To.RDMA }, value(parseText)},
 		{"to.peers", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Peers }, readPeers},
 		{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }, value(oneOf(allChoices))},
-		{"to.queue", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Queue }, value(parseInt)},
+		{"to.attach", aboutEnds, nil, func(f *Flow) any { return &f.To.Attach }, value(parseText)},
+		{"to.policy", aboutGiven, toPrograms, func(f *Flow) any { return &f.To.Policy }, value(oneOf(allPolicies))},
+		{"to.queue", aboutQueued, queued, func(f *Flow) any { return &f.To.Queue }, value(parseInt)},
 		{"to.method", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Method }, value(oneOf(peerMethods))},
 		{"to.durability", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Durability }, value(oneOf(logAcknowledges))},
 		{"to.participant", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Participant }, value(parseInt)},
@@ -223,7 +235,9 @@ func fitsFrom(has fields, key string) bool {
 	case has.any("interface", "interfaces"):
 		return what == aboutInterface || what == aboutFiltered || what == aboutRecorded
 	case has.any("rdma", "listen"):
-		return what == aboutMessages || key == "rdma"
+		return what == aboutMessages || what == aboutSubmitted || key == "rdma"
+	case has.any("attach"):
+		return what == aboutSubmitted
 	case has.any("files", "loop"):
 		return what == aboutReplay || what == aboutFiltered
 	case has.any("generate", "rate"):
@@ -240,7 +254,9 @@ func fitsTo(has fields, key string) bool {
 	case has.any("file", "device"):
 		return what == aboutStorage || what == aboutWritten || what == aboutPackets || what == aboutAcknowledged || what == aboutGroups
 	case has.any("peers"):
-		return what == aboutPeers || what == aboutAcknowledged || key == "rdma"
+		return what == aboutPeers || what == aboutQueued || what == aboutAcknowledged || key == "rdma"
+	case has.any("attach"):
+		return what == aboutGiven || what == aboutQueued
 	case has.any("discard"):
 		return false
 	case has.any("subsystem"):
@@ -248,7 +264,7 @@ func fitsTo(has fields, key string) bool {
 	case has.any("listen"):
 		return what == aboutBlocks || what == aboutServed || what == aboutHosts || what == aboutGroups || what == aboutWritten || key == "rdma" || key == "subsystem"
 	case has.any("rdma"):
-		return what != aboutStorage && what != aboutPackets && what != aboutReplay && what != ""
+		return what != aboutGiven && what != aboutStorage && what != aboutPackets && what != aboutReplay && what != ""
 	}
 	return true
 }

@@ -63,6 +63,7 @@ func validate(r *report, c *Config, o Options) {
 	v.workers()
 	v.services()
 	v.tls()
+	v.attach()
 	v.flows()
 	v.sameProcess()
 }

@@ -77,7 +77,7 @@ func (v *validator) from(path string, f *Flow, e ends) {
 	v.onlyOne(from, []named{
 		{"interface", "an interface", f.From.Interface}, {"rdma", "an RDMA device", f.From.RDMA},
 		{"file", "a file", f.From.File}, {"device", "a device", f.From.Device},
-		{"generate", "generated packets", f.From.generated()},
+		{"generate", "generated packets", f.From.generated()}, {"attach", "a program", f.From.Attach},
 	})
 	switch e.from {
 	case votes:
@@ -95,6 +95,8 @@ func (v *validator) from(path string, f *Flow, e ends) {
 		}
 	case null:
 		v.generated(from, &f.From)
+	case program:
+		v.submits(from, f)
 	default:
 		v.refuse(from, errors.New("an interface, an RDMA device, or a file or device to serve is needed"))
 		v.packets(from, &f.From, e.kind())
@@ -248,7 +250,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	to := join(path, "to")
 	v.onlyOne(to, []named{
 		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
-		{"interface", "an interface", f.To.Interface}, {"discard", "nowhere to go", f.To.discards()},
+		{"interface", "an interface", f.To.Interface}, {"attach", "a program", f.To.Attach}, {"discard", "nowhere to go", f.To.discards()},
 	})
 	if g := join(to, "group"); f.To.Replicas != nil && e.kind() != KindRDMAStorage && e.kind() != KindWitness {
 		v.refuse(g, wrong("remove it", "only a log that RDMA clients append to has a group with members"))
@@ -267,6 +269,10 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	case e.to == null && kind == "":
 		v.refuse(join(to, "discard"), wrong("say rdma: and listen:, where clients connect", "a flow from storage to nowhere is not possible"))
 	case e.to == null:
+	case e.to == program && kind == "":
+		v.refuse(join(to, "attach"), wrong("say from: {interface: …} or from: {rdma: …, listen: …}", "a program gets packets or messages, and this flow has none for it"))
+	case e.to == program:
+		v.gives(to, f)
 	case kind == "":
 		v.refuse(to, wrong("say rdma: and listen:, where clients connect", "a flow from storage to storage is not possible"))
 	case kind == KindWitness:
@@ -287,7 +293,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.check(!f.To.Force || f.From.Device != "", join(to, "force"), "has a meaning only for a device")
 	default:
 		v.peers(to, &f.To)
-		if kind == KindRDMARDMA && !v.explained(join(path, "from.rdma")) {
+		if kind.relays() && !v.explained(join(path, "from.rdma")) {
 			v.acknowledge(join(to, "acknowledge"), &f.To)
 		}
 	}

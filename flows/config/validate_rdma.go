@@ -97,10 +97,10 @@ func (v *validator) message(f *Flow) error {
 	case v.Region.InFrame(m):
 	case m > longest:
 		return wrong("lower it, or raise region.extent", "%s do not fit an extent of %s, which has room for %d", m, extent, longest)
-	case f.Kind() == KindRDMAStorage && m > maxLogged:
+	case f.Kind().Log() && m > maxLogged:
 		return fmt.Errorf("at most %d is possible in a log", maxLogged)
 	}
-	if f.Kind() == KindRDMAStorage {
+	if f.Kind().Log() {
 		return v.batch(f)
 	}
 	return nil

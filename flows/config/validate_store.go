@@ -16,7 +16,10 @@ func (v *validator) store(path string, t *To, kind Kind) {
 	v.checkErr(join(path, "prepare"), member(t.Prepare, allPrepares))
 	v.segment(join(path, "segment"), &t.Segment)
 	v.files(path, t)
-	if kind == KindRDMAStorage {
+	if kind.Log() {
+		if kind == KindAttachStorage && t.Layout == LayoutSlot {
+			v.refuse(join(path, "layout"), wrong("say layout: packed", "an attached program could change a message after its checksum, so the log copies it"))
+		}
 		v.log(path, t)
 		return
 	}

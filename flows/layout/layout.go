@@ -58,6 +58,7 @@ type Config struct {
 	Copies  *Copies
 	SnapLen *SnapLen
 	Numbers Numbering
+	Records *Records // headers of messages whose payloads alone are in frames; nil: messages have their own
 }
 
 // Copies counts the packet bytes that a layout copied, by reason.

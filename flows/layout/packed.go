@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/prefetch"
 	"github.com/unifiedd/unifiedd/umem"
@@ -21,6 +22,8 @@ type Packed struct {
 	copied  *Copies
 	numbers Numbering
 	snap    *SnapLen
+	records *Records
+	head    uint32 // bytes of a header in records
 
 	extent  umem.Frame
 	out     []byte // the open extent's memory; nil: none is open
@@ -37,10 +40,13 @@ type Packed struct {
 func NewPacked(c Config, align, enough uint32, extents []umem.Frame) *Packed {
 	p := &Packed{
 		region: c.Region, align: align, limit: uint32(c.Limit), enough: enough, spare: c.Free, extents: *umem.NewFreeList(extents), copied: c.Copies,
-		snap: c.SnapLen, numbers: c.Numbers, total: len(extents), frames: int(c.Region.ExtentSize() / uint64(c.Region.FrameSize())),
+		snap: c.SnapLen, numbers: c.Numbers, records: c.Records, total: len(extents), frames: int(c.Region.ExtentSize() / uint64(c.Region.FrameSize())),
 	}
 	if align > 1 {
 		p.mark = pcapng.MinMarkLen
+	}
+	if p.records != nil {
+		p.head = protocol.HeaderLen
 	}
 	return p
 }
@@ -82,6 +88,7 @@ func (p *Packed) Add(source uint32, fs []umem.Frame) int {
 	done, copied := 0, uint64(0)
 	for done < len(fs) {
 		n, length := umem.PacketLen(fs[done:])
+		length += p.head
 		kept := p.snap.keep(length)
 		block := pcapng.PacketBlockLen(kept+p.numbers.extra, 4)
 		if n == 0 || !p.room(block) {
@@ -116,9 +123,12 @@ func (p *Packed) put(source uint32, fs []umem.Frame, kept, length, block uint32)
 	dst := p.out[p.used : p.used+block]
 	side := p.region.Side(fs[0])
 	putHeader(dst, source, side, kept, length, block)
-	at, end := uint32(pcapng.PacketHeaderLen), pcapng.PacketHeaderLen+kept
+	at, end := pcapng.PacketHeaderLen+p.head, pcapng.PacketHeaderLen+kept
 	for _, f := range fs {
 		at += uint32(copy(dst[at:end], p.region.Bytes(f)))
+	}
+	if p.records != nil {
+		p.records.put(dst[pcapng.PacketHeaderLen:end], side)
 	}
 	p.numbers.tail(source, dst[at:], kept, block)
 	p.used += block

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/attach"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/internal/index"
@@ -32,6 +33,7 @@ type Shared struct {
 	Config      *config.Config       // of all flows
 	Interfaces  *device.Interfaces   // that flows receive from
 	Devices     *device.RDMADevices  // that flows use
+	Attach      *attach.Hub          // where programs attach; nil: none can
 	Node        int                  // NUMA node of the region; numa.Unknown: it is on several
 	Limit       uint64               // packets after which a flow is done; 0: no limit
 	Application string               // name of the writer, for capture files
@@ -124,7 +126,7 @@ func Origin(from config.From) string {
 	if from.Generate > 0 {
 		return "generated packets"
 	}
-	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, from.Device, from.File, strings.Join(from.Files, ", "))
+	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, programName(from.Attach), from.Device, from.File, strings.Join(from.Files, ", "))
 }
 
 // Destination names where a flow transmits to, for messages.
@@ -136,7 +138,15 @@ func Destination(to config.To) string {
 	for _, p := range to.Peers {
 		peers = append(peers, p.Name)
 	}
-	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, strings.Join(peers, ", "))
+	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, programName(to.Attach), strings.Join(peers, ", "))
+}
+
+// programName is what messages call an attached program; empty without a name.
+func programName(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "program " + name
 }
 
 // kernel is the operating system's name and release.

@@ -83,6 +83,8 @@ type Flow struct {
 
 	Receives   *Receives        `json:"receives,omitempty"` // messages of RDMA clients; they count as packets
 	Sends      *Sends           `json:"sends,omitempty"`    // to RDMA peers
+	Submits    *Submits         `json:"submits,omitempty"`  // messages of an attached program; they count as packets
+	Gives      *Gives           `json:"gives,omitempty"`    // to an attached program
 	Blocks     *Blocks          `json:"blocks,omitempty"`   // to RDMA clients; requests served count as packets
 	Hosts      *Hosts           `json:"hosts,omitempty"`    // to NVMe hosts; commands count as packets
 	Replay     *Replay          `json:"replay,omitempty"`   // captures; sent packets count as packets

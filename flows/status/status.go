@@ -19,6 +19,8 @@ type Daemon struct {
 	Workers []Worker     `json:"workers"`
 	Flows   []Flow       `json:"flows"`
 	RDMA    []RDMADevice `json:"rdma_devices,omitempty"` // open devices
+
+	Programs *Programs `json:"attach,omitempty"` // nil: none may attach
 }
 
 // Region is the region and the owners of its frames. The owners' counts add up to Frames.

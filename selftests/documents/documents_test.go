@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,10 +9,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -168,7 +174,7 @@ func run(t *testing.T, name string, args ...string) string {
 // blocks.
 func TestDocuments(t *testing.T) {
 	testenv.Root(t)
-	testenv.HugePages(t, 260<<20)
+	testenv.HugePages(t, 294<<20)
 	for _, d := range documents(t) {
 		if d.name == groupDocument || d.name == witnessDocument {
 			continue // TestGroup and TestWitness start them
@@ -207,9 +213,51 @@ func (m *machine) use(t *testing.T, s *status.Daemon) {
 		switch f.Kind {
 		case "rdma-storage":
 			m.A.Run(t, flowTest, append([]string{"append", "-to", "10.0.0.1:7471", "-count", "100"}, device...)...)
+		case "attach-storage":
+			m.submit(t, f.Name)
 		case "storage-rdma":
 			m.A.Run(t, flowTest, append([]string{"read", "-from", "10.0.0.1:7472", "-count", "20"}, device...)...)
 		}
+	}
+}
+
+// submit sends a message as the program of a flow.
+func (m *machine) submit(t *testing.T, flow string) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, which is the program's user from here on, ends with the goroutine
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, user, user, user); errno != 0 {
+			done <- errno
+			return
+		}
+		k, err := attached.Attach(attached.Config{Socket: filepath.Join(m.dir, "run/unifiedd/attach.sock"), Name: "strategy"})
+		if err != nil {
+			done <- err
+			return
+		}
+		s, err := k.Send(flow, 0)
+		if err != nil {
+			done <- err
+			return
+		}
+		f, err := s.Claim()
+		if err == nil {
+			_, err = s.Commit(f, copy(f.Data, "buy 100"))
+		}
+		var got [1]attached.Receipt
+		for n := 0; n == 0 && err == nil; {
+			if err = s.Wait(t.Context(), time.Second); err == nil {
+				n, err = s.Poll(got[:])
+			}
+		}
+		if err == nil && got[0].Position != 1 {
+			err = fmt.Errorf("the first message has the receipt %+v", got[0])
+		}
+		done <- errors.Join(err, s.Close(), k.Close())
+	}()
+	if err := <-done; err != nil {
+		t.Errorf("flow %s: %v", flow, err)
 	}
 }
 

@@ -26,6 +26,7 @@ type Config struct {
 	Directions []pcapng.Direction         // of packets, by interface; nil: unknown
 	Statistics func() []pcapng.Statistics // of the source; nil: none
 	Manifest   *segment.Manifest          // of a log; nil: a capture
+	Records    *layout.Records            // headers of messages whose payloads alone are in frames; nil: they have their own
 
 	Gather        bool // packets wait in a batch while the disk is at work
 	GatherFlushes bool // a flush counts as work
@@ -139,7 +140,7 @@ func (w *Writer) layoutConfig(e *pipeline.Env, c Config) layout.Config {
 	if c.Heads != nil {
 		free = c.Heads
 	}
-	return layout.Config{Region: e.Region, Free: free, Copies: &w.copied, SnapLen: &w.snapLen}
+	return layout.Config{Region: e.Region, Free: free, Copies: &w.copied, SnapLen: &w.snapLen, Records: c.Records}
 }
 
 // openStream opens a stream.

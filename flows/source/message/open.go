@@ -34,6 +34,8 @@ type Config struct {
 	Relay      bool // messages without an acknowledgement count as lost at the end
 	Resume     bool // an unknown session continues where its client says
 	Origins    bool // relays name the origins of their messages
+	// Part is memory of an attached program, in which messages land; nil: the region's frames.
+	Part *umem.Part
 	// Member makes the source one of a member of a group, which takes messages only while it leads.
 	Member *Member
 
@@ -125,6 +127,10 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	s.window, s.each = from.Window*from.Clients, 1
 	least, most := s.window+c.MinReserve, s.window+c.MaxReserve
 	take, quota, kind := e.Holder.Take, e.Shared.Quota.Frames, "frames"
+	if c.Part != nil {
+		take = func(dst []umem.Frame) int { return e.Holder.TakeFrom(c.Part, dst) }
+		quota = int(c.Part.Size()/uint64(e.Region.FrameSize())) / max(1, e.Shared.Config.Receiving(e.Flow.To.Attach))
+	}
 	if !InFrames(e.Region, from.Message) {
 		s.long, s.each = true, int(e.Region.ExtentSize()/uint64(e.Region.FrameSize()))
 		take, quota, kind = e.Holder.TakeExtents, e.Shared.Quota.Extents-layoutExtents, "extents"

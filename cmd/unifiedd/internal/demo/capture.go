@@ -34,7 +34,7 @@ func (s *stage) capture(ctx context.Context, l config.Layout) (r result, err err
 	if err != nil {
 		return r, err
 	}
-	memory, err := umem.Allocate(flows.RegionConfig(cfg.Region))
+	memory, err := umem.Allocate(flows.RegionConfig(cfg))
 	if err != nil {
 		return r, err
 	}

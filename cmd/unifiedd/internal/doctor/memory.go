@@ -74,7 +74,7 @@ func hugePages(n needs, size umem.PageSize) []Check {
 // pagesFrom returns how many pages of a pool the daemon takes.
 func (n needs) pagesFrom(size umem.PageSize, node int) uint64 {
 	var sum uint64
-	for _, p := range flows.RegionConfig(n.Region).Needs() {
+	for _, p := range flows.RegionConfig(n.Config).Needs() {
 		if p.Pages == size && (node < 0 || p.Node == node) {
 			sum += p.Count()
 		}

@@ -57,11 +57,13 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	collectWorkers(out, s.Workers)
 	for i := range s.Flows {
 		collectFlow(out, &s.Flows[i])
+		collectPorts(out, &s.Flows[i])
 	}
 	for _, d := range s.RDMA {
 		gauge(out, descPairs, float64(d.QueuePairs), d.Name)
 	}
 	collectRDMA(out, s.Flows)
+	collectPrograms(out, s.Programs)
 }
 
 // collectWorkers sends how often and how long workers stalled.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,12 @@ import (
 func For(c *config.Config) Options {
 	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: afxdp.SteeringDir(c), Files: files.Of(c)}
 	o.Dirs = append(o.Dirs, filepath.Dir(c.Control.Socket))
+	if len(c.Attach.Programs) > 0 {
+		o.Sockets = append(o.Sockets, c.Attach.Socket)
+		if dir := filepath.Dir(c.Attach.Socket); !slices.Contains(o.Dirs, dir) {
+			o.Dirs = append(o.Dirs, dir)
+		}
+	}
 	for _, f := range c.Flows {
 		if f.From.Beside != "" {
 			o.Keep, o.Joins = o.Keep|Joining, true
@@ -33,7 +40,7 @@ func For(c *config.Config) Options {
 		}
 	}
 	if c.Region.Reserve && c.Region.Pages != config.PagesOrdinary {
-		region := flows.RegionConfig(c.Region)
+		region := flows.RegionConfig(c)
 		o.Region = &region
 	}
 	return o
@@ -64,7 +71,7 @@ func ForCommand(c *config.Config, user string) Options {
 		}
 	}
 	if c.Region.Reserve && c.Region.Pages != config.PagesOrdinary {
-		region := flows.RegionConfig(c.Region)
+		region := flows.RegionConfig(c)
 		o.Region = &region
 	}
 	return o

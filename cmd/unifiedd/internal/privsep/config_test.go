@@ -28,7 +28,7 @@ func TestFor(t *testing.T) {
 		t.Errorf("beside other XDP programs it needs %+v", got)
 	}
 	c.Region.Reserve = true
-	if got, want := For(c).Region, flows.RegionConfig(c.Region); got == nil || *got != want {
+	if got, want := For(c).Region, flows.RegionConfig(c); got == nil || !cmp.Equal(*got, want) {
 		t.Errorf("to reserve: %+v, want %+v", got, want)
 	}
 	c.Region.Pages = config.PagesOrdinary

@@ -1,0 +1,46 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+// The metrics of attached programs.
+var (
+	descAttached       = describe("attach_attached", "1 while the program is attached.", "program")
+	descAttaches       = describe("attach_attaches_total", "Connections of the program that were accepted.", "program")
+	descAttachEnded    = describe("attach_ended_total", "Ends of the program's connections and ports, and refusals, by reason.", "program", "reason")
+	descAttachRefused  = describe("attach_refused_total", "Connections that were refused before or by their hello, by reason.", "reason")
+	descAttachOpen     = describe("attach_port_open", "1 while the program has a port of the flow open.", "flow", "program")
+	descAttachMessages = describe("attach_messages_total", "Packets or messages that passed between the flow and the program: given, released or submitted.", "flow", "program", "op")
+	descAttachFrames   = describe("attach_frames", "Frames of the flow that the program has.", "flow", "program")
+)
+
+// collectPrograms sends the metrics of the programs that may attach.
+func collectPrograms(out chan<- prometheus.Metric, all *status.Programs) {
+	if all == nil {
+		return
+	}
+	for i := range all.Programs {
+		p := &all.Programs[i]
+		gauge(out, descAttached, truth(p.Attached), p.Name)
+		counter(out, descAttaches, p.Attaches, p.Name)
+		each(out, descAttachEnded, p.Ended, p.Name)
+	}
+	each(out, descAttachRefused, all.Refused)
+}
+
+// collectPorts sends the metrics of a flow's end at a program.
+func collectPorts(out chan<- prometheus.Metric, f *status.Flow) {
+	if g := f.Gives; g != nil {
+		gauge(out, descAttachOpen, truth(g.Open), f.Name, g.Program)
+		each(out, descAttachMessages, map[string]uint64{"given": g.Messages, "released": g.Released}, f.Name, g.Program)
+		gauge(out, descAttachFrames, float64(g.Frames), f.Name, g.Program)
+	}
+	if s := f.Submits; s != nil {
+		gauge(out, descAttachOpen, truth(s.Open), f.Name, s.Program)
+		each(out, descAttachMessages, map[string]uint64{"submitted": s.Messages}, f.Name, s.Program)
+		gauge(out, descAttachFrames, float64(s.Frames), f.Name, s.Program)
+	}
+}

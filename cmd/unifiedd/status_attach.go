@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+// printPrograms prints the programs that may attach.
+func printPrograms(w io.Writer, all *status.Programs) {
+	if all == nil {
+		return
+	}
+	fmt.Fprintf(w, "attach\t%s; refused: %s\n", all.Socket, nonzero(all.Refused))
+	for i := range all.Programs {
+		p := &all.Programs[i]
+		state := "not attached"
+		if p.Attached {
+			state = fmt.Sprintf("attached, process %d", p.PID)
+		}
+		fmt.Fprintf(w, "program %s\t%s; reads %d bytes, writes %d; attached %d times; ended: %s\n", p.Name, state, p.In, p.Out, p.Attaches, nonzero(p.Ended))
+	}
+}
+
+// printSubmits prints a source that takes messages of a program.
+func printSubmits(w io.Writer, f *status.Flow) {
+	if s := f.Submits; s != nil {
+		fmt.Fprintf(w, "  program\t%s: port %s, opened %d times; %d messages, %d bytes; it has %d frames\n", s.Program, openOrClosed(s.Open), s.Ports, s.Messages, s.Bytes, s.Frames)
+	}
+}
+
+// printGives prints a sink that gives to a program.
+func printGives(w io.Writer, f *status.Flow) {
+	if g := f.Gives; g != nil {
+		fmt.Fprintf(w, "  program\t%s: port %s, opened %d times; %d given, %d bytes; %d released; it has %d frames; lost: %s\n",
+			g.Program, openOrClosed(g.Open), g.Ports, g.Messages, g.Bytes, g.Released, g.Frames, nonzero(f.Dropped))
+	}
+}
+
+func openOrClosed(open bool) string {
+	if open {
+		return "open"
+	}
+	return "closed"
+}

@@ -1,0 +1,239 @@
+package attach
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Config configures a Hub.
+type Config struct {
+	Socket   string // absolute path
+	Programs []ProgramConfig
+	Region   *umem.Region // has a slice for each program
+	Log      *slog.Logger
+}
+
+// ProgramConfig is a program that may attach.
+type ProgramConfig struct {
+	Name string // of its slice
+	User string // name or number of the only user that may use the name
+}
+
+// Hub accepts programs. Any goroutine may call its methods.
+type Hub struct {
+	config   Config
+	log      *slog.Logger
+	boot     uint64
+	programs map[string]*Program
+	listener *net.UnixListener
+	cancel   context.CancelFunc
+	serving  sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields below
+	refused  map[wire.Reason]uint64
+	sessions map[*session]bool
+}
+
+// Program is a program that may attach.
+type Program struct {
+	name  string
+	uid   uint32
+	slice *umem.Slice
+
+	mu      sync.Mutex // guards the fields below
+	session *session   // nil: it is not attached
+	ends    []*End
+	ports   map[uint32]*End // of the session
+	count   ProgramStats
+}
+
+// ProgramStats describes a program.
+type ProgramStats struct {
+	Name     string
+	Attached bool
+	PID      int32  // of the attached process
+	Attaches uint64 // so far
+	In, Out  uint64 // bytes of its memory
+	// Ended counts ends of its connection and of its ports, and refusals, by reason.
+	Ended map[wire.Reason]uint64
+}
+
+// Open makes a hub, which does not listen yet.
+func Open(c Config) (*Hub, error) {
+	h := &Hub{config: c, log: c.Log, programs: map[string]*Program{}, refused: map[wire.Reason]uint64{}, sessions: map[*session]bool{}}
+	for _, one := range c.Programs {
+		uid, err := userID(one.User)
+		if err != nil {
+			return nil, fmt.Errorf("attach program %s: %w", one.Name, err)
+		}
+		slice := c.Region.Slice(one.Name)
+		if slice == nil {
+			return nil, fmt.Errorf("attach program %s: the region has no slice of that name", one.Name)
+		}
+		h.programs[one.Name] = &Program{name: one.Name, uid: uid, slice: slice, ports: map[uint32]*End{}, count: ProgramStats{Ended: map[wire.Reason]uint64{}}}
+	}
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, fmt.Errorf("draw the number of this run: %w", err)
+	}
+	h.boot = binary.NativeEndian.Uint64(b[:])
+	return h, nil
+}
+
+// userID finds the number of a user.
+func userID(name string) (uint32, error) {
+	u, err := user.Lookup(name)
+	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+		if n, nerr := strconv.ParseUint(name, 10, 32); nerr == nil {
+			return uint32(n), nil
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find user %s: %w", name, err)
+	}
+	n, err := strconv.ParseUint(u.Uid, 10, 32)
+	return uint32(n), err
+}
+
+// Listen begins to accept programs. The socket's directory must exist.
+func (h *Hub) Listen() error {
+	if err := removeStale(h.config.Socket); err != nil {
+		return err
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: h.config.Socket, Net: "unixpacket"})
+	if err != nil {
+		return fmt.Errorf("listen for programs: %w", err)
+	}
+	if err := os.Chmod(h.config.Socket, socketMode); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	h.listener = l
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
+	h.serving.Go(func() { h.accept(ctx) })
+	return nil
+}
+
+// socketMode lets every user connect: who may attach is decided by the user of the connected process.
+const socketMode = 0o666
+
+// removeStale removes the socket of a daemon that has ended. It refuses to remove one that is in use.
+func removeStale(path string) error {
+	c, err := net.Dial("unixpacket", path)
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("listen for programs: another daemon listens at %s (choose another attach.socket)", path), c.Close())
+	case errors.Is(err, unix.ECONNREFUSED):
+		return os.Remove(path)
+	}
+	return nil
+}
+
+// accept accepts programs until the hub closes.
+func (h *Hub) accept(ctx context.Context) {
+	for {
+		c, err := h.listener.AcceptUnix()
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+				h.log.Error("no more programs can attach", "err", err)
+			}
+			return
+		}
+		s := newSession(h, c)
+		if !h.track(s) {
+			s.refuse(&wire.Refusal{Reason: wire.Busy, Text: fmt.Sprintf("%d connections are open, as many as there may be", maxSessions)})
+			_ = c.Close()
+			continue
+		}
+		h.serving.Go(func() {
+			defer h.untrack(s)
+			s.serve(ctx)
+		})
+	}
+}
+
+// maxSessions limits the connections, and maxPerUser those of one user: a program has one.
+const (
+	maxSessions = 512
+	maxPerUser  = 64
+)
+
+// of returns how many connections a user has.
+func (h *Hub) of(uid uint32) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.sessions {
+		if s.uid == uid {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *Hub) track(s *session) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.sessions) >= maxSessions {
+		return false
+	}
+	h.sessions[s] = true
+	return true
+}
+
+func (h *Hub) untrack(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sessions, s)
+}
+
+// Close ends all programs' connections. The flows' ends must be closed before.
+func (h *Hub) Close() error {
+	if h.listener == nil {
+		return nil
+	}
+	h.cancel()
+	err := h.listener.Close() // removes the socket
+	h.mu.Lock()
+	for s := range h.sessions {
+		s.end(&wire.Refusal{Reason: wire.Closing, Text: "the daemon ends"})
+	}
+	h.mu.Unlock()
+	h.serving.Wait()
+	h.listener = nil
+	return err
+}
+
+// countRefused counts a connection that was refused before its name was known to be good.
+func (h *Hub) countRefused(why wire.Reason) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused[why]++
+}
+
+// Stats describes all programs, in the order of the configuration, and counts refusals of connections by reason.
+func (h *Hub) Stats() (all []ProgramStats, refused map[wire.Reason]uint64) {
+	for _, one := range h.config.Programs {
+		all = append(all, h.programs[one.Name].stats())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	refused = make(map[wire.Reason]uint64, len(h.refused))
+	for why, n := range h.refused {
+		refused[why] = n
+	}
+	return all, refused
+}

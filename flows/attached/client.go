@@ -1,0 +1,371 @@
+package attached
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+)
+
+// DefaultSocket is where a daemon listens for programs unless its configuration says otherwise.
+const DefaultSocket = "/run/unifiedd/attach.sock"
+
+// Config says where and as what to attach.
+type Config struct {
+	Socket string // of the daemon; empty: DefaultSocket
+	Name   string // of the program in the daemon's configuration
+	// Session identifies the messages of this program: a flow takes each sequence of a session once. A program
+	// that keeps it over its own restarts goes on where the flow's log ends for it. 0: a random one.
+	Session uint64
+}
+
+// ErrGone says that the daemon has ended, or has ended the connection. Wait attaches again. What was received or
+// claimed before stays readable until the daemon is gone once more.
+var ErrGone = errors.New("the daemon is gone")
+
+// RefusedError is the daemon's refusal. Its Reason is one word of the daemon's documentation, such as
+// not_permitted.
+type RefusedError struct{ Reason, Text string }
+
+func (e *RefusedError) Error() string { return e.Reason + ": " + e.Text }
+
+// Client is a program that is attached to a daemon.
+type Client struct {
+	config Config
+
+	mu   sync.Mutex // held while it attaches or opens a port
+	link *link      // the newest connection; nil: closed
+	old  []*link    // earlier ones whose memory is still mapped
+	last error      // why the last attempt failed
+	next time.Time  // of the next attempt
+	wait time.Duration
+}
+
+// link is one connection, with the memory that came over it.
+type link struct {
+	conn    *net.UnixConn
+	in, out []byte
+	frame   uint32
+	boot    uint64
+	answers chan any // to an Open or a Close
+	gone    chan struct{}
+	why     error // once gone is closed
+
+	users int // ports that use its memory; under Client.mu
+
+	mu    sync.Mutex // guards the fields below
+	ports map[uint32]*port
+	early map[uint32]*RefusedError // ports that were closed before they were known
+}
+
+// Attach attaches to the daemon. The caller closes the client.
+func Attach(c Config) (*Client, error) {
+	c.Socket = cmp.Or(c.Socket, DefaultSocket)
+	for c.Session == 0 {
+		var b [8]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return nil, fmt.Errorf("draw a session: %w", err)
+		}
+		c.Session = binary.NativeEndian.Uint64(b[:])
+	}
+	k := &Client{config: c}
+	var err error
+	if k.link, err = attach(&c); err != nil {
+		return nil, fmt.Errorf("attach to %s as %s: %w", c.Socket, c.Name, err)
+	}
+	return k, nil
+}
+
+// Session returns the session of the client's messages.
+func (k *Client) Session() uint64 { return k.config.Session }
+
+// Close ends the connection. What the program has received and not released, and what it has not sent, is the
+// daemon's again. All ports must be closed before.
+func (k *Client) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.link == nil {
+		return nil
+	}
+	err := k.link.conn.Close()
+	<-k.link.gone
+	for _, l := range append(k.old, k.link) {
+		err = errors.Join(err, l.unmap())
+	}
+	k.link, k.old = nil, nil
+	return err
+}
+
+// use says that a port uses the memory of a connection, and not that of another one any more.
+func (k *Client) use(now, before *link) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now != nil {
+		now.users++
+	}
+	if before != nil {
+		before.users--
+	}
+	var errs []error
+	for i := 0; i < len(k.old)-1; i++ { // the last one may still be read
+		if l := k.old[i]; l.users == 0 {
+			errs = append(errs, l.unmap())
+			k.old = slices.Delete(k.old, i, i+1)
+			i--
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// attach makes a connection.
+func attach(c *Config) (*link, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: c.Socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	l := &link{conn: conn, answers: make(chan any, 1), gone: make(chan struct{}), ports: map[uint32]*port{}, early: map[uint32]*RefusedError{}}
+	if err := l.meet(c); err != nil {
+		return nil, errors.Join(err, conn.Close(), l.unmap())
+	}
+	go l.read()
+	return l, nil
+}
+
+// meetTime is how long the daemon may take to answer.
+const meetTime = 15 * time.Second
+
+// meet says hello, and maps the memory that the answer brings.
+func (l *link) meet(c *Config) error {
+	if err := l.write(&wire.Hello{Name: c.Name, Session: c.Session}); err != nil {
+		return err
+	}
+	_ = l.conn.SetReadDeadline(time.Now().Add(meetTime)) // a Unix socket supports it
+	body, files, err := l.receive()
+	_ = l.conn.SetReadDeadline(time.Time{})
+	defer closeFiles(files)
+	if err != nil {
+		return err
+	}
+	w, is := body.(*wire.Welcome)
+	if !is {
+		return refusal(body)
+	}
+	l.frame, l.boot = w.Frame, w.Boot
+	want := 0
+	for _, one := range []struct {
+		size uint64
+		prot int
+		to   *[]byte
+	}{{w.In, unix.PROT_READ, &l.in}, {w.Out, unix.PROT_READ | unix.PROT_WRITE, &l.out}} {
+		if one.size == 0 {
+			continue
+		}
+		if want == len(files) {
+			return fmt.Errorf("%w: a descriptor is missing", wire.ErrMessage)
+		}
+		if *one.to, err = unix.Mmap(int(files[want].Fd()), 0, int(one.size), one.prot, unix.MAP_SHARED); err != nil {
+			return fmt.Errorf("map %d bytes of the daemon: %w", one.size, err)
+		}
+		want++
+	}
+	return nil
+}
+
+// refusal makes an error of an answer that is not the wanted one.
+func refusal(body any) error {
+	if r, is := body.(*wire.Refusal); is {
+		return &RefusedError{r.Reason.String(), r.Text}
+	}
+	return wire.ErrMessage
+}
+
+func (l *link) write(body any) error {
+	b, err := wire.Append(nil, body, false)
+	if err == nil {
+		_, err = l.conn.Write(b)
+	}
+	return err
+}
+
+// receive reads a message and its descriptors.
+func (l *link) receive() (any, []*os.File, error) {
+	var b [wire.MaxMessage + 1]byte
+	var oob [64]byte
+	n, oobn, _, _, err := l.conn.ReadMsgUnix(b[:], oob[:])
+	files := filesOf(oob[:oobn])
+	switch {
+	case err != nil:
+		return nil, files, err
+	case n == 0:
+		return nil, files, ErrGone
+	}
+	body, end, err := wire.Parse(b[:n])
+	if r, is := body.(*wire.Refusal); is && end {
+		return nil, files, fmt.Errorf("%w: %w", ErrGone, &RefusedError{r.Reason.String(), r.Text})
+	}
+	return body, files, err
+}
+
+func filesOf(oob []byte) (files []*os.File) {
+	all, _ := unix.ParseSocketControlMessage(oob) // what cannot be parsed has no descriptors
+	for i := range all {
+		fds, _ := unix.ParseUnixRights(&all[i])
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "unifiedd"))
+		}
+	}
+	return files
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// opened is the answer to an Open.
+type opened struct {
+	*wire.Opened
+	files []*os.File
+}
+
+// read reads messages until the connection ends.
+func (l *link) read() {
+	for {
+		body, files, err := l.receive()
+		switch m := body.(type) {
+		case *wire.Opened:
+			l.answer(opened{m, files})
+			continue
+		case *wire.Refusal:
+			l.answer(m)
+		case *wire.Closed:
+			l.closed(m)
+		}
+		closeFiles(files)
+		if err != nil {
+			l.why = ErrGone
+			if errors.Is(err, ErrGone) {
+				l.why = err
+			}
+			close(l.gone)
+			return
+		}
+	}
+}
+
+// answer passes an answer on. Nobody waits for it after a timeout.
+func (l *link) answer(a any) {
+	select {
+	case l.answers <- a:
+	default:
+		if o, is := a.(opened); is {
+			closeFiles(o.files)
+		}
+	}
+}
+
+// closed notes that the daemon has closed a port.
+func (l *link) closed(m *wire.Closed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	why := &RefusedError{m.Reason.String(), m.Text}
+	if p := l.ports[m.Port]; p != nil {
+		p.closed.Store(why)
+		delete(l.ports, m.Port)
+	} else if len(l.early) < maxEarly {
+		l.early[m.Port] = why
+	}
+}
+
+// maxEarly limits what is kept of ports that are not known yet.
+const maxEarly = 64
+
+// alive reports whether the connection goes on.
+func (l *link) alive() bool {
+	select {
+	case <-l.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+func (l *link) unmap() error {
+	var errs []error
+	for _, b := range []*[]byte{&l.in, &l.out} {
+		if *b != nil {
+			errs = append(errs, unix.Munmap(*b))
+			*b = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Bounds of the time between two attempts to attach again.
+const (
+	leastPause = 10 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// again returns a connection that goes on, if there is one: the present one or a new one. Otherwise it says until
+// when not to ask again.
+func (k *Client) again(now time.Time) (*link, time.Time, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.link == nil:
+		return nil, now, net.ErrClosed
+	case k.link.alive():
+		return k.link, now, nil
+	case now.Before(k.next):
+		return nil, k.next, k.last
+	}
+	l, err := attach(&k.config)
+	if err != nil {
+		k.wait = min(max(2*k.wait, leastPause), mostPause)
+		k.last, k.next = err, now.Add(k.wait)
+		return nil, k.next, err
+	}
+	k.wait = 0
+	_ = k.link.conn.Close() // it is dead
+	k.old, k.link = append(k.old, k.link), l
+	return l, now, nil
+}
+
+// open asks for a port.
+func (k *Client) open(l *link, o *wire.Open) (opened, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(l.answers) > 0 { // to a request that was given up
+		if late, is := (<-l.answers).(opened); is {
+			closeFiles(late.files)
+		}
+	}
+	if err := l.write(o); err != nil {
+		return opened{}, fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	select {
+	case a := <-l.answers:
+		if got, is := a.(opened); is {
+			return got, nil
+		}
+		return opened{}, refusal(a)
+	case <-l.gone:
+		return opened{}, l.why
+	case <-time.After(meetTime):
+		return opened{}, context.DeadlineExceeded
+	}
+}

@@ -1,0 +1,133 @@
+package flows
+
+import (
+	"errors"
+
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/sink/discard"
+	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/flows/sink/peers"
+	to "github.com/unifiedd/unifiedd/flows/sink/program"
+	"github.com/unifiedd/unifiedd/flows/source/afxdp"
+	"github.com/unifiedd/unifiedd/flows/source/generator"
+	"github.com/unifiedd/unifiedd/flows/source/message"
+	from "github.com/unifiedd/unifiedd/flows/source/program"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// openNetworkAttach copies packets into the memory of a program.
+func openNetworkAttach(e *pipeline.Env) (*pipeline.Run, error) {
+	source, err := afxdp.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	if err := source.Fill(e, 2*pipeline.Burst, 2*pipeline.Burst); err != nil {
+		return nil, err
+	}
+	sink, err := to.Open(e, to.Config{Free: source.Free()})
+	if err != nil {
+		return nil, err
+	}
+	return join(e, source, sink, source.Node(), numa.Unknown), nil
+}
+
+func openNullAttach(e *pipeline.Env) (*pipeline.Run, error) {
+	source := generator.New(e)
+	if err := source.Fill(e, 0, 0); err != nil {
+		return nil, err
+	}
+	sink, err := to.Open(e, to.Config{Free: source.Free()})
+	if err != nil {
+		return nil, err
+	}
+	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+}
+
+// openRDMAAttach has messages of clients land in the memory of a program. They have positions from 1 on, at each
+// start, and are acknowledged when they have arrived.
+func openRDMAAttach(e *pipeline.Env) (*pipeline.Run, error) {
+	free := &umem.FreeList{}
+	sink, err := to.Open(e, to.Config{Free: free, Messages: true})
+	if err != nil {
+		return nil, err
+	}
+	source, err := message.Open(e, message.Config{
+		MinReserve: 2, MaxReserve: e.Flow.To.Queue, Durability: protocol.Received, Numbered: true, Part: sink.Part(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	sink.SetFree(source.Free())
+	source.Supply()
+	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+}
+
+// openAttachLog opens a log of a program's messages. The layout copies each message once, and computes its
+// checksum of the copy.
+func openAttachLog(e *pipeline.Env) (*pipeline.Run, error) {
+	end, err := logEnd(e)
+	if err != nil {
+		return nil, err
+	}
+	source, err := from.Open(e, from.Config{Records: true, End: &end, Acknowledge: string(e.Flow.To.Acknowledge)})
+	if err != nil {
+		return nil, err
+	}
+	run, err := newRunNumber()
+	if err != nil {
+		return nil, err
+	}
+	sink := disk.New()
+	d := disk.Config{Free: source.Free(), Gather: true, GatherFlushes: e.Flow.To.Acknowledge == "received", Records: source.Records()}
+	d.Manifest = &segment.Manifest{End: end, Run: journal.Run{Number: run, Start: end.Next}, Received: source.Received, Durable: sink.DurableShown}
+	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(e.Flow.From.Message))
+	d.Interfaces = []pcapng.Interface{journal.Verified(records)}
+	if err := sink.Open(e, d); err != nil {
+		return nil, err
+	}
+	if err := messageFits(e, sink); err != nil {
+		return nil, err
+	}
+	source.LimitPositions(d.Manifest.Room)
+	switch e.Flow.To.Acknowledge {
+	case "written":
+		source.AcknowledgeUpTo(sink.PacketsWritten, nil)
+	case "durable":
+		source.AcknowledgeUpTo(sink.PacketsDurable, nil)
+	}
+	return join(e, source, sink, numa.Unknown, disk.Node(e)), nil
+}
+
+// openAttachRelay copies messages of a program and sends the copies to peers. A message is acknowledged when
+// enough peers have it.
+func openAttachRelay(e *pipeline.Env) (*pipeline.Run, error) {
+	target := &e.Flow.To
+	if len(e.Flow.Stages) > 0 {
+		return nil, errors.New("stages cannot change messages of a program")
+	}
+	source, err := from.Open(e, from.Config{Copies: 2, MaxCopies: max(2*pipeline.Burst, len(target.Peers)*target.Queue)})
+	if err != nil {
+		return nil, err
+	}
+	sink, err := peers.Open(e, peers.Config{
+		Free: source.Free(), Length: uint32(e.Flow.From.Message), Frames: 1, Queue: relayQueue(target, source.Spare()), Relay: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	source.AcknowledgeUpTo(sink.Acknowledged, sink.Delivered)
+	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+}
+
+func openAttachNull(e *pipeline.Env) (*pipeline.Run, error) {
+	source, err := from.Open(e, from.Config{Numbered: true})
+	if err != nil {
+		return nil, err
+	}
+	return join(e, source, discard.New(e.Region, source.Free()), numa.Unknown, numa.Unknown), nil
+}

@@ -1,0 +1,292 @@
+// Package program is a sink that gives packets and messages to an attached program.
+package program
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attach"
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Config is what a sink needs in addition to the configuration of its flow.
+type Config struct {
+	Free *umem.FreeList // of the source
+	// Messages says that batches have messages with headers, which lie in the program's memory.
+	Messages bool
+}
+
+// Sink implements pipeline.Sink.
+type Sink struct {
+	region   *umem.Region
+	end      *attach.End
+	free     *umem.FreeList // of the source
+	messages bool
+	policy   config.Policy
+	length   uint32 // of the longest packet
+	batch    [2 * pipeline.Burst]umem.Frame
+
+	own     umem.FreeList // frames of the program's memory, for copies
+	total   int
+	waiting queue // with policy drop_oldest
+
+	number  uint64 // of the last packet
+	blocked bool
+	ready   bool
+	stalls  counter.Counter
+	copied  counter.Counter
+	lost    struct{ absent, slow, long counter.Counter }
+	times   pipeline.FrameTimes
+}
+
+// Open makes the end at which the program may open a port.
+func Open(e *pipeline.Env, c Config) (*Sink, error) {
+	to := &e.Flow.To
+	if e.Shared.Attach == nil {
+		return nil, errors.New("no program can attach: add attach.programs")
+	}
+	s := &Sink{region: e.Region, free: c.Free, messages: c.Messages, policy: to.Policy, length: e.Region.FrameSize() - landing}
+	var err error
+	s.end, err = e.Shared.Attach.NewEnd(attach.EndConfig{
+		Flow: e.Flow.Name, Program: to.Attach, Role: wire.Receive, Entries: to.Queue, Longest: e.Region.FrameSize(), Worker: e.Holder, Do: e.Do,
+		Events: e.Events, Closed: s.returned,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.end.Close)
+	s.waiting.items = make([]item, to.Queue)
+	if c.Messages {
+		return s, nil
+	}
+	part := s.end.Part()
+	frames := make([]umem.Frame, min(2*to.Queue, int(part.Size()/uint64(e.Region.FrameSize()))/e.Shared.Config.Receiving(to.Attach)))
+	s.total = e.Holder.TakeFrom(part, frames)
+	if s.total < pipeline.Burst {
+		return nil, fmt.Errorf("the memory that program %s reads has %d free frames; %d are needed at least: raise in in attach.programs", to.Attach, s.total, pipeline.Burst)
+	}
+	s.own.Push(frames[:s.total]...)
+	return s, nil
+}
+
+// SetFree sets the list of the source, which is opened after the sink.
+func (s *Sink) SetFree(free *umem.FreeList) { s.free = free }
+
+// Part returns the program's memory, where messages must lie.
+func (s *Sink) Part() *umem.Part { return s.end.Part() }
+
+// landing is where a copied packet lies in its frame.
+const landing = pcapng.PacketHeaderLen
+
+// returned takes back what a program had whose port has closed, and what waited for it. It runs on the worker's
+// thread.
+func (s *Sink) returned(back []umem.Frame) {
+	s.list().Push(back...)
+	for s.waiting.n > 0 {
+		s.list().Push(s.whole(s.waiting.pop().frame))
+		s.lost.absent.Add(1)
+	}
+}
+
+// list is where frames that the program has released belong.
+func (s *Sink) list() *umem.FreeList {
+	if s.messages {
+		return s.free
+	}
+	return &s.own
+}
+
+// Reap implements pipeline.Sink.
+func (s *Sink) Reap(time.Time) {
+	s.blocked = false
+	for {
+		n := s.end.Released(s.batch[:])
+		s.list().Push(s.batch[:n]...)
+		if n < pipeline.Burst {
+			break
+		}
+	}
+	for room := s.end.Room(); room > 0 && s.waiting.n > 0; room-- {
+		one := s.waiting.pop()
+		s.end.Give(one.frame, one.position, one.sequence, one.stamp)
+	}
+}
+
+// Write implements pipeline.Sink.
+func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
+	whole := umem.Whole(b.Held())
+	at := uint64(now.UnixNano())
+	room := s.end.Room()
+	run := s.times.Done.Run()
+	done, all := 0, true
+	for done < whole {
+		n, length := umem.PacketLen(b.Frames[done:whole])
+		packet := b.Frames[done : done+n]
+		switch {
+		case !s.messages && length > s.length:
+			s.drop(packet, &s.lost.long)
+		case s.mayGive(room):
+			run.Record(pipeline.Elapsed(at, pipeline.Arrival(s.region.Side(packet[0]), at)))
+			if one := s.prepare(packet, length); room > 0 {
+				s.end.Give(one.frame, one.position, one.sequence, one.stamp)
+				room--
+			} else {
+				s.waiting.push(one)
+			}
+		case s.policy == config.PolicyWait:
+			all = false
+		case !s.end.Attached():
+			s.drop(packet, &s.lost.absent)
+		default:
+			s.drop(packet, &s.lost.slow)
+			if s.policy == config.PolicyDisconnect {
+				s.end.Fail(wire.TooSlow)
+			}
+		}
+		if !all {
+			s.Block()
+			break
+		}
+		done += n
+	}
+	run.End()
+	b.Drop(done)
+	return all
+}
+
+// mayGive reports whether the program can get another packet or message, which has room for that many: now, or
+// later because others have less time.
+func (s *Sink) mayGive(room int) bool {
+	memory := s.messages || s.own.Len() > 0
+	if room > 0 && memory {
+		return true
+	}
+	if s.policy != config.PolicyDropOldest || !s.end.Attached() {
+		return false
+	}
+	if !memory || s.waiting.full() {
+		if s.waiting.n == 0 {
+			return false
+		}
+		s.list().Push(s.whole(s.waiting.pop().frame))
+		s.lost.slow.Add(1)
+	}
+	return true
+}
+
+// whole is the frame around a view.
+func (s *Sink) whole(f umem.Frame) umem.Frame {
+	start, room := s.region.Start(f)
+	return umem.Frame{Addr: start, Len: uint32(room)}
+}
+
+// prepare puts a packet or message where the program can read it. There must be memory for it.
+func (s *Sink) prepare(packet []umem.Frame, length uint32) item {
+	first := packet[0]
+	stamp := s.region.Side(first).Stamp
+	s.number++
+	if s.messages {
+		header := s.region.At(first.Addr, protocol.HeaderLen)
+		position, sequence := binary.BigEndian.Uint64(header[24:]), binary.BigEndian.Uint64(header[8:])
+		return item{umem.Frame{Addr: first.Addr + protocol.HeaderLen, Len: first.Len - protocol.HeaderLen}, position, sequence, stamp}
+	}
+	var one [1]umem.Frame
+	s.own.Pop(one[:])
+	start, _ := s.region.Start(one[0])
+	f := umem.Frame{Addr: start + landing, Len: length}
+	b := s.region.Bytes(f)
+	for _, part := range packet {
+		b = b[copy(b, s.region.Bytes(part)):]
+	}
+	s.copied.Add(uint64(length))
+	s.free.Push(packet...)
+	return item{f, s.number, 0, stamp}
+}
+
+// drop loses a packet or message. Positions count it.
+func (s *Sink) drop(packet []umem.Frame, why *counter.Counter) {
+	s.number++
+	s.free.Push(packet...)
+	why.Add(1)
+}
+
+// Block implements pipeline.Sink.
+func (s *Sink) Block() {
+	s.blocked = true
+	s.stalls.Add(1)
+}
+
+// Blocked implements pipeline.Sink.
+func (s *Sink) Blocked() bool { return s.blocked }
+
+// Flush implements pipeline.Sink.
+func (s *Sink) Flush(bool, time.Time) {}
+
+// Kick implements pipeline.Sink.
+func (s *Sink) Kick() { s.end.Kick() }
+
+// InFlight implements pipeline.Sink. It returns 0: the program's frames are no others'.
+func (s *Sink) InFlight() int { return 0 }
+
+// Drain implements pipeline.Sink. What the program has not taken yet it still finds in its ring.
+func (s *Sink) Drain(time.Time) (bool, error) { return true, nil }
+
+// FDs implements pipeline.Sink.
+func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd {
+	fd, wait := s.end.FD()
+	s.ready = !wait
+	if fd >= 0 {
+		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return dst
+}
+
+// Deadline implements pipeline.Sink.
+func (s *Sink) Deadline(now time.Time) time.Time {
+	switch {
+	case s.ready:
+		return now
+	case s.blocked:
+		return now.Add(time.Millisecond)
+	}
+	return now.Add(worker.MaxWait)
+}
+
+// Observe implements pipeline.Sink.
+func (s *Sink) Observe(to *status.Flow) error {
+	e := s.end.Stats()
+	to.Gives = &status.Gives{Program: s.end.Program(), Open: e.Open, Ports: e.Opened, Messages: e.Given, Bytes: e.GivenBytes, Released: e.Released, Frames: e.Out}
+	to.CopiedBytes["attach"] = s.copied.Load()
+	to.Dropped["no_program"] = s.lost.absent.Load()
+	to.Dropped["slow_program"] = s.lost.slow.Load()
+	to.Dropped["too_long"] = s.lost.long.Load()
+	to.Stalls, to.FrameTimes = s.stalls.Load(), s.times.Status()
+	return nil
+}
+
+// The sink has no disk, and the program's memory is no part of the flow's quota.
+
+func (s *Sink) Begin() error                        { return nil }
+func (s *Sink) Full() bool                          { return false }
+func (s *Sink) Check(time.Time) (waits, ends error) { return nil, nil }
+func (s *Sink) Trouble() error                      { return nil }
+func (s *Sink) Diagnose(err error) error            { return err }
+func (s *Sink) Pending() int                        { return 0 }
+func (s *Sink) Close() error                        { return nil }
+func (s *Sink) CountLost(*status.Flow, uint64)      {}
+func (s *Sink) Shrink(pipeline.Quota) (over bool)   { return false }
+
+// Announce implements pipeline.Sink.
+func (s *Sink) Announce() []any { return []any{"program", s.end.Program()} }

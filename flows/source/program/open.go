@@ -1,0 +1,108 @@
+package program
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/unifiedd/unifiedd/flows/attach"
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// landing is the offset of a copied message in its frame: there is room for a block header before it.
+const landing = pcapng.PacketHeaderLen
+
+// Config is what a source needs in addition to the configuration of its flow.
+type Config struct {
+	Copies      int          // frames for copies that the sink needs at least; 0: the sink takes payloads from where they lie
+	MaxCopies   int          // and those that it can use
+	Records     bool         // the sink needs headers beside the payloads
+	Numbered    bool         // messages get positions
+	End         *journal.End // of a log that the messages go to; nil: no log
+	Acknowledge string       // of the log
+}
+
+// Open makes the end at which the program may open a port.
+func Open(e *pipeline.Env, c Config) (*Source, error) {
+	from := &e.Flow.From
+	if e.Shared.Attach == nil {
+		return nil, errNoPrograms
+	}
+	s := &Source{
+		region: e.Region, err: e.Err, do: e.Do, holder: e.Holder, copies: c.Copies > 0, numbered: c.Numbered || c.End != nil, acknowledge: c.Acknowledge,
+		batch: pipeline.Batch{Frames: make([]umem.Frame, pipeline.Burst)}, pending: make([]pending, from.Window),
+	}
+	if c.End != nil {
+		s.before, s.lost = c.End.Next-1, c.End.Lost
+		s.sequences = func(session uint64) uint64 { return c.End.Sessions.Last(session).Sequence }
+	}
+	if bits.OnesCount(uint(from.Window)) != 1 {
+		return nil, fmt.Errorf("from.window is %d, and must be a power of two", from.Window)
+	}
+	if c.Records {
+		s.records = layout.NewRecords(2 * from.Window)
+	}
+	var err error
+	s.end, err = e.Shared.Attach.NewEnd(attach.EndConfig{
+		Flow: e.Flow.Name, Program: from.Attach, Role: wire.Send, Entries: from.Window, Longest: uint32(from.Message), Worker: e.Holder, Do: e.Do,
+		Events: e.Events, Next: s.next, Idle: s.idle,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.end.Close)
+	if err := s.takeFrames(e, c); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// takeFrames takes the frames that the program fills, and those for copies.
+func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
+	part := s.end.Part()
+	own := make([]umem.Frame, min(s.window(), int(part.Size()/uint64(s.region.FrameSize()))/e.Shared.Config.Submitting(e.Flow.From.Attach)))
+	n := e.Holder.TakeFrom(part, own)
+	if n == 0 || n < len(own) {
+		return fmt.Errorf("the memory that program %s writes has %d of %d free frames: raise out in attach.programs", s.end.Program(), n, len(own))
+	}
+	s.end.SetFrames(own)
+	if !s.copies {
+		return nil
+	}
+	least, most := 2*pipeline.Burst+c.Copies, 2*pipeline.Burst+c.MaxCopies
+	frames := make([]umem.Frame, min(most, max(least, e.Shared.Quota.Frames)))
+	s.total = e.Holder.Take(frames)
+	s.free.Push(frames[:s.total]...)
+	if s.total < least {
+		return fmt.Errorf("the region has %d free frames; messages of program %s need %d at least: raise region.size", s.total, s.end.Program(), least)
+	}
+	return nil
+}
+
+func (s *Source) window() int { return len(s.pending) }
+
+// Free returns the list to which the sink pushes frames, on the worker's thread.
+func (s *Source) Free() *umem.FreeList { return &s.free }
+
+// Records returns the headers of the messages.
+func (s *Source) Records() *layout.Records { return s.records }
+
+// Spare returns how many messages the sink may have at once.
+func (s *Source) Spare() int { return s.total }
+
+// Received returns how many messages of this run were taken. Any goroutine may call it.
+func (s *Source) Received() uint64 { return s.receivedShown.Load() }
+
+// AcknowledgeUpTo sets when messages are acknowledged: safe returns how many of the run are as safe as was
+// promised. Without this call every message is acknowledged once the sink has been offered it. delivered reports
+// whether the sink has delivered everything; nil: it always has.
+func (s *Source) AcknowledgeUpTo(safe func() uint64, delivered func() bool) {
+	s.safe, s.delivered = safe, delivered
+}
+
+// LimitPositions limits the messages that the source takes: room returns how many may follow a position.
+func (s *Source) LimitPositions(room func(position uint64) int) { s.room = room }

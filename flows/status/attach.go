@@ -1,0 +1,40 @@
+package status
+
+// Submits is the source of a flow from an attached program.
+type Submits struct {
+	Program  string `json:"program"`
+	Open     bool   `json:"open"`  // the program has a port open
+	Ports    uint64 `json:"ports"` // opened so far
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"`
+	Frames   uint64 `json:"frames"` // that the program has now
+}
+
+// Gives is the sink of a flow to an attached program.
+type Gives struct {
+	Program  string `json:"program"`
+	Open     bool   `json:"open"`
+	Ports    uint64 `json:"ports"`
+	Messages uint64 `json:"messages"` // or packets
+	Bytes    uint64 `json:"bytes"`
+	Released uint64 `json:"released"` // frames that the program gave back
+	Frames   uint64 `json:"frames"`   // that the program has now
+}
+
+// Programs are the programs of this host that may attach.
+type Programs struct {
+	Socket   string            `json:"socket"`
+	Programs []Program         `json:"programs"`
+	Refused  map[string]uint64 `json:"refused,omitempty"` // connections that were refused, by reason
+}
+
+// Program is a program that may attach.
+type Program struct {
+	Name     string            `json:"name"`
+	Attached bool              `json:"attached"`
+	PID      int32             `json:"pid,omitempty"`
+	Attaches uint64            `json:"attaches"` // so far
+	In       uint64            `json:"in_bytes"`
+	Out      uint64            `json:"out_bytes"`
+	Ended    map[string]uint64 `json:"ended,omitempty"` // ends of connections and ports, and refusals, by reason
+}
