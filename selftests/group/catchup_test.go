@@ -19,6 +19,8 @@ const (
 	asMany = 1_000_000
 	// leastRate is the least rate of the others while a member catches up, as a part of the rate before.
 	leastRate = 0.9
+	// leastSpan is how long a rate is measured at least.
+	leastSpan = 3 * time.Second
 	// caughtUp is how many records a member lacks at most that has caught up: some are in flight.
 	caughtUp = 2000
 )
@@ -45,9 +47,13 @@ func TestCatchUp(t *testing.T) {
 	r.start(away)
 	beside, _ := r.pace(leader, func(_ time.Duration, at uint64) bool { return r.position(away)+caughtUp < at })
 	got := r.position(away)
-	t.Logf("%d records were lacking, and the member has %d after %v; %.0f records a second beside (%.2f)", lacks, got, time.Since(began).Round(time.Millisecond), beside, beside/alone)
-	if records >= asMany && beside < leastRate*alone {
-		t.Errorf("the others had %.2f of their rate, want %.2f", beside/alone, leastRate)
+	t.Logf("%d records were lacking, and the member has %d after %v; %.0f records a second beside", lacks, got, time.Since(began).Round(time.Millisecond), beside)
+	// All members share this machine's processors, so a member that runs slows the others down whether it catches up or
+	// not. The rate is compared with that of the same members when nobody catches up.
+	after, _ := r.pace(leader, func(time.Duration, uint64) bool { return false })
+	t.Logf("%.0f records a second with all members: catching up left the others %.2f of that, and %.2f of the rate with one member away", after, beside/after, beside/alone)
+	if records >= asMany && beside < leastRate*after {
+		t.Errorf("the others had %.2f of their rate, want %.2f", beside/after, leastRate)
 	}
 	if got+caughtUp < lacks {
 		t.Errorf("the member has %d of %d records", got, lacks)
@@ -100,7 +106,7 @@ func (r *roster) pace(i int, more func(time.Duration, uint64) bool) (perSecond f
 	for {
 		time.Sleep(100 * time.Millisecond)
 		at, span := r.position(i), time.Since(began)
-		if span > time.Second && !more(span, at) {
+		if span > leastSpan && !more(span, at) {
 			return float64(at-from) / span.Seconds(), span
 		}
 		if span > 30*time.Minute {
