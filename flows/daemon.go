@@ -132,6 +132,13 @@ func (d *Daemon) openHub(undo *pipeline.Cleanup) (err error) {
 	for _, p := range a.Programs {
 		c.Programs = append(c.Programs, attach.ProgramConfig{Name: p.Name, User: p.User})
 	}
+	for _, one := range a.Channels {
+		channel := attach.ChannelConfig{Name: one.Name, Writer: one.Writer, Slots: uint32(one.Slots), Slot: uint32(one.Slot)}
+		for _, r := range one.Readers {
+			channel.Readers = append(channel.Readers, attach.ReaderConfig{Program: r.Program, Blocks: r.Policy == config.PolicyWait, Strict: r.Policy == config.PolicyDisconnect})
+		}
+		c.Channels = append(c.Channels, channel)
+	}
 	if d.attach, err = attach.Open(c); err != nil {
 		return err
 	}
@@ -283,6 +290,13 @@ func (d *Daemon) programs() *status.Programs {
 		p.Programs = append(p.Programs, status.Program{
 			Name: one.Name, Attached: one.Attached, PID: one.PID, Attaches: one.Attaches, In: one.In, Out: one.Out, Ended: byReason(one.Ended),
 		})
+	}
+	for _, c := range d.attach.Channels() {
+		one := status.Channel{Name: c.Name, Writer: c.Writer, Writing: c.Writing, Last: c.Last, Stalls: c.Stalls}
+		for _, r := range c.Readers {
+			one.Readers = append(one.Readers, status.ChannelReader{Program: r.Program, Blocks: r.Blocks, Reading: r.Reading, Lag: r.Lag, Lost: r.Lost})
+		}
+		p.Channels = append(p.Channels, one)
 	}
 	return p
 }

@@ -21,6 +21,13 @@ func printPrograms(w io.Writer, all *status.Programs) {
 		}
 		fmt.Fprintf(w, "program %s\t%s; reads %d bytes, writes %d; attached %d times; ended: %s\n", p.Name, state, p.In, p.Out, p.Attaches, nonzero(p.Ended))
 	}
+	for i := range all.Channels {
+		c := &all.Channels[i]
+		fmt.Fprintf(w, "channel %s\t%d messages of %s, which is %s; it had to wait for %d\n", c.Name, c.Last, c.Writer, here(c.Writing), c.Stalls)
+		for _, r := range c.Readers {
+			fmt.Fprintf(w, "  reader\t%s, which is %s: %d messages behind, %d lost\n", r.Program, here(r.Reading), r.Lag, r.Lost)
+		}
+	}
 }
 
 // printSubmits prints a source that takes messages of a program.
@@ -43,4 +50,11 @@ func openOrClosed(open bool) string {
 		return "open"
 	}
 	return "closed"
+}
+
+func here(is bool) string {
+	if is {
+		return "here"
+	}
+	return "not here"
 }

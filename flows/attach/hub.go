@@ -10,8 +10,10 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +25,7 @@ import (
 type Config struct {
 	Socket   string // absolute path
 	Programs []ProgramConfig
+	Channels []ChannelConfig
 	Region   *umem.Region // has a slice for each program
 	Log      *slog.Logger
 }
@@ -39,6 +42,7 @@ type Hub struct {
 	log      *slog.Logger
 	boot     uint64
 	programs map[string]*Program
+	channels map[string]*Channel
 	listener *net.UnixListener
 	cancel   context.CancelFunc
 	serving  sync.WaitGroup
@@ -74,7 +78,7 @@ type ProgramStats struct {
 
 // Open makes a hub, which does not listen yet.
 func Open(c Config) (*Hub, error) {
-	h := &Hub{config: c, log: c.Log, programs: map[string]*Program{}, refused: map[wire.Reason]uint64{}, sessions: map[*session]bool{}}
+	h := &Hub{config: c, log: c.Log, programs: map[string]*Program{}, channels: map[string]*Channel{}, refused: map[wire.Reason]uint64{}, sessions: map[*session]bool{}}
 	for _, one := range c.Programs {
 		uid, err := userID(one.User)
 		if err != nil {
@@ -85,6 +89,13 @@ func Open(c Config) (*Hub, error) {
 			return nil, fmt.Errorf("attach program %s: the region has no slice of that name", one.Name)
 		}
 		h.programs[one.Name] = &Program{name: one.Name, uid: uid, slice: slice, ports: map[uint32]*End{}, count: ProgramStats{Ended: map[wire.Reason]uint64{}}}
+	}
+	for _, one := range c.Channels {
+		channel, err := newChannel(one)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("channel %s: %w", one.Name, err), h.closeChannels())
+		}
+		h.channels[one.Name] = channel
 	}
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
@@ -125,7 +136,30 @@ func (h *Hub) Listen() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
 	h.serving.Go(func() { h.accept(ctx) })
+	h.serving.Go(func() { h.watchReaders(ctx) })
 	return nil
+}
+
+// slowEvery is how often the hub looks for readers of channels that have lost messages and must not.
+const slowEvery = 10 * time.Millisecond
+
+// watchReaders closes the ports of readers that are too slow, until the hub closes.
+func (h *Hub) watchReaders(ctx context.Context) {
+	strict := slices.ContainsFunc(h.config.Channels, func(c ChannelConfig) bool {
+		return slices.ContainsFunc(c.Readers, func(r ReaderConfig) bool { return r.Strict })
+	})
+	for strict {
+		select {
+		case <-time.After(slowEvery):
+		case <-ctx.Done():
+			return
+		}
+		for _, c := range h.channels {
+			for _, r := range c.slow() {
+				r.session.closeReader(r, &wire.Refusal{Reason: wire.TooSlow, Text: "channel " + c.config.Name + ": the writer has written over messages that were not read"})
+			}
+		}
+	}
 }
 
 // socketMode lets every user connect: who may attach is decided by the user of the connected process.
@@ -203,7 +237,7 @@ func (h *Hub) untrack(s *session) {
 // Close ends all programs' connections. The flows' ends must be closed before.
 func (h *Hub) Close() error {
 	if h.listener == nil {
-		return nil
+		return h.closeChannels()
 	}
 	h.cancel()
 	err := h.listener.Close() // removes the socket
@@ -214,7 +248,24 @@ func (h *Hub) Close() error {
 	h.mu.Unlock()
 	h.serving.Wait()
 	h.listener = nil
-	return err
+	return errors.Join(err, h.closeChannels())
+}
+
+func (h *Hub) closeChannels() error {
+	var errs []error
+	for _, c := range h.channels {
+		errs = append(errs, c.close())
+	}
+	clear(h.channels)
+	return errors.Join(errs...)
+}
+
+// Channels describes the channels, in the order of the configuration.
+func (h *Hub) Channels() (all []ChannelStats) {
+	for _, one := range h.config.Channels {
+		all = append(all, h.channels[one.Name].Stats())
+	}
+	return all
 }
 
 // countRefused counts a connection that was refused before its name was known to be good.

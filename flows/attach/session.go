@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,9 +28,10 @@ type session struct {
 	id      uint64 // the program's own number for its messages
 
 	sending sync.Mutex
-	ports   map[uint32]*openPort // under program.mu
-	last    uint32               // number of the last port
-	quit    chan struct{}        // closed when the session ends
+	ports   map[uint32]*openPort    // under program.mu
+	sides   map[uint32]*channelSide // of channels; under program.mu
+	last    uint32                  // number of the last port
+	quit    chan struct{}           // closed when the session ends
 	once    sync.Once
 	why     *wire.Refusal // nil: the program has ended it
 }
@@ -40,7 +43,7 @@ type openPort struct {
 }
 
 func newSession(h *Hub, c *net.UnixConn) *session {
-	return &session{hub: h, log: h.log, conn: c, uid: ^uint32(0), process: -1, ports: map[uint32]*openPort{}, quit: make(chan struct{})}
+	return &session{hub: h, log: h.log, conn: c, uid: ^uint32(0), process: -1, ports: map[uint32]*openPort{}, sides: map[uint32]*channelSide{}, quit: make(chan struct{})}
 }
 
 const (
@@ -239,7 +242,13 @@ func (s *session) messages(ctx context.Context) error {
 		}
 		switch m := body.(type) {
 		case *wire.Open:
-			err = s.open(ctx, m)
+			if m.Role == wire.Write || m.Role == wire.Follow {
+				err = s.openChannel(m)
+			} else {
+				err = s.open(ctx, m)
+			}
+		case *wire.Mapped:
+			err = s.mapped(m.Port)
 		case *wire.Close:
 			err = s.closePort(m.Port, &wire.Refusal{Reason: wire.None, Text: "as asked for"})
 		default:
@@ -284,9 +293,7 @@ func (s *session) makePort(ctx context.Context, m *wire.Open) (*openPort, *wire.
 		return refuse(wire.OverQuota, "a ring has at most %d entries, and not %d", MaxEntries, m.Depth)
 	}
 	s.program.mu.Lock()
-	full := len(s.ports) >= maxPorts
-	s.last++
-	number := s.last
+	number, full := s.number()
 	s.program.mu.Unlock()
 	if full {
 		return refuse(wire.OverQuota, "a program has at most %d ports", maxPorts)
@@ -311,6 +318,13 @@ func (s *session) makePort(ctx context.Context, m *wire.Open) (*openPort, *wire.
 		return refuse(wire.Busy, "flow %q: %v", m.Flow, err)
 	}
 	return p, &wire.Opened{Port: number, Entries: entries, Next: next, Longest: e.config.Longest}, files, nil
+}
+
+// number returns the number of the next port, and whether there are as many as there may be. The caller holds
+// program.mu.
+func (s *session) number() (n uint32, full bool) {
+	s.last++
+	return s.last, len(s.ports)+len(s.sides) >= maxPorts
 }
 
 // add makes a port known, unless its flow ends.
@@ -366,8 +380,11 @@ func (s *session) attend(p *openPort) {
 // closePort closes a port and tells the program. It does nothing if there is none of that number.
 func (s *session) closePort(number uint32, why *wire.Refusal) error {
 	s.program.mu.Lock()
-	p := s.ports[number]
+	p, side := s.ports[number], s.sides[number]
 	s.program.mu.Unlock()
+	if side != nil {
+		return s.closeSide(side, why)
+	}
 	if p == nil || !s.forget(p) {
 		return nil
 	}
@@ -440,12 +457,12 @@ const watchEvery = 50 * time.Millisecond
 // detach closes all ports, and makes the name free.
 func (s *session) detach(err error) {
 	s.program.mu.Lock()
-	all := make([]*openPort, 0, len(s.ports))
-	for _, p := range s.ports {
-		all = append(all, p)
-	}
+	all, sides := slices.Collect(maps.Values(s.ports)), slices.Collect(maps.Values(s.sides))
 	s.program.mu.Unlock()
 	var errs []error
+	for _, side := range sides {
+		errs = append(errs, s.closeSide(side, nil))
+	}
 	for _, p := range all {
 		if s.forget(p) {
 			errs = append(errs, s.release(p))

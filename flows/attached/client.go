@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -64,9 +65,9 @@ type link struct {
 
 	users int // ports that use its memory; under Client.mu
 
-	mu    sync.Mutex // guards the fields below
-	ports map[uint32]*port
-	early map[uint32]*RefusedError // ports that were closed before they were known
+	mu    sync.Mutex                               // guards the fields below
+	ports map[uint32]*atomic.Pointer[RefusedError] // where a port learns that the daemon has closed it
+	early map[uint32]*RefusedError                 // ports that were closed before they were known
 }
 
 // Attach attaches to the daemon. The caller closes the client.
@@ -134,7 +135,7 @@ func attach(c *Config) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: conn, answers: make(chan any, 1), gone: make(chan struct{}), ports: map[uint32]*port{}, early: map[uint32]*RefusedError{}}
+	l := &link{conn: conn, answers: make(chan any, 1), gone: make(chan struct{}), ports: map[uint32]*atomic.Pointer[RefusedError]{}, early: map[uint32]*RefusedError{}}
 	if err := l.meet(c); err != nil {
 		return nil, errors.Join(err, conn.Close(), l.unmap())
 	}
@@ -201,7 +202,7 @@ func (l *link) write(body any) error {
 // receive reads a message and its descriptors.
 func (l *link) receive() (any, []*os.File, error) {
 	var b [wire.MaxMessage + 1]byte
-	var oob [64]byte
+	var oob [512]byte // a channel's writer gets many descriptors
 	n, oobn, _, _, err := l.conn.ReadMsgUnix(b[:], oob[:])
 	files := filesOf(oob[:oobn])
 	switch {
@@ -231,7 +232,9 @@ func filesOf(oob []byte) (files []*os.File) {
 
 func closeFiles(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close()
+		if f != nil {
+			_ = f.Close()
+		}
 	}
 }
 
@@ -283,7 +286,7 @@ func (l *link) closed(m *wire.Closed) {
 	defer l.mu.Unlock()
 	why := &RefusedError{m.Reason.String(), m.Text}
 	if p := l.ports[m.Port]; p != nil {
-		p.closed.Store(why)
+		p.Store(why)
 		delete(l.ports, m.Port)
 	} else if len(l.early) < maxEarly {
 		l.early[m.Port] = why
@@ -301,6 +304,21 @@ func (l *link) alive() bool {
 	default:
 		return true
 	}
+}
+
+// know registers where a port learns that the daemon has closed it.
+func (l *link) know(number uint32, closed *atomic.Pointer[RefusedError]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	closed.Store(l.early[number])
+	l.ports[number] = closed
+}
+
+// forget ends know.
+func (l *link) forget(number uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.ports, number)
 }
 
 func (l *link) unmap() error {

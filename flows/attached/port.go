@@ -68,10 +68,7 @@ func (p *port) openOn(l *link) error {
 	for n := range p.rings {
 		p.rings[n] = wire.NewRing(memory, n, got.Entries, false)
 	}
-	l.mu.Lock()
-	p.closed.Store(l.early[p.number])
-	l.ports[p.number] = p
-	l.mu.Unlock()
+	l.know(p.number, &p.closed)
 	return p.client.use(l, before)
 }
 
@@ -85,11 +82,8 @@ func (p *port) unmap() *link {
 	_ = unix.Munmap(p.memory) // it is mapped
 	_ = p.wake.Close()
 	p.memory = nil
-	l := p.link
-	l.mu.Lock()
-	delete(l.ports, p.number)
-	l.mu.Unlock()
-	return l
+	p.link.forget(p.number)
+	return p.link
 }
 
 // close ends the port.
@@ -164,11 +158,14 @@ const pollTime = 20 * time.Millisecond
 
 // reopen attaches again after the connection or the port has ended, and opens the port anew. It waits until that
 // succeeds or ctx ends.
-func (p *port) reopen(ctx context.Context) error {
+func (p *port) reopen(ctx context.Context) error { return p.client.reopen(ctx, p.openOn) }
+
+// reopen attaches again if the connection has ended, and calls open until it succeeds or ctx ends.
+func (k *Client) reopen(ctx context.Context, open func(*link) error) error {
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
-		l, until, err := p.client.again(time.Now())
+		l, until, err := k.again(time.Now())
 		if err == nil {
-			if err = p.openOn(l); err == nil {
+			if err = open(l); err == nil {
 				return nil
 			}
 			until = time.Now().Add(pause)

@@ -6,6 +6,23 @@ import "path/filepath"
 type Attach struct {
 	Socket   string    // absolute path of the unix socket where they meet the daemon
 	Programs []Program // names are unique
+	Channels []Channel // names are unique
+}
+
+// Channel carries messages of one program to others, through memory that they share.
+type Channel struct {
+	Name    string
+	Writer  string // name of the program that writes
+	Readers []ChannelReader
+	Slots   int  // messages that the channel holds, a power of two
+	Slot    Size // bytes of a slot, a multiple of 64: a message has 16 bytes less at most
+	Pos     Pos  // where the channel is configured
+}
+
+// ChannelReader is a program that reads a channel.
+type ChannelReader struct {
+	Program string
+	Policy  Policy // PolicyWait, PolicyDropOldest or PolicyDisconnect
 }
 
 // Program is a program that may attach.
@@ -23,6 +40,16 @@ const DefaultAttachSocket = "/run/unifiedd/attach.sock"
 // Bounds of programs.
 const (
 	maxPrograms   = 64
+	maxChannels   = 64
+	maxReaders    = 16
+	minSlots      = 16
+	maxSlots      = 1 << 20
+	minSlot       = 64
+	maxSlot       = 64 * KiB
+	maxChannel    = GiB
+	channelUnit   = 64
+	defaultSlots  = 4096
+	defaultSlot   = 256
 	programUnit   = 2 * MiB
 	maxProgram    = 64 * GiB
 	maxEntries    = 4096 // of a ring
@@ -84,36 +111,68 @@ func (v *validator) attach() {
 		}
 		v.check(p.In <= maxProgram, join(at, "in"), "%s are more than %s", p.In, maxProgram)
 		v.check(p.Out <= maxProgram, join(at, "out"), "%s are more than %s", p.Out, maxProgram)
-		if p.In == 0 && p.Out == 0 {
-			v.refuse(at, wrong("say in: or out:, such as in: 32MiB", "the program has no memory"))
+	}
+	v.channels()
+}
+
+// channels checks the channels.
+func (v *validator) channels() {
+	a := &v.Attach
+	v.check(len(a.Channels) <= maxChannels, "attach.channels", "%d channels are too many; at most %d are possible", len(a.Channels), maxChannels)
+	names := newTaken[string](v, "channel")
+	for i := range a.Channels {
+		c, at := &a.Channels[i], index("attach.channels", i)
+		v.name(join(at, "name"), c.Name)
+		names.take(join(at, "name"), c.Name)
+		v.known(join(at, "writer"), c.Writer)
+		v.check(within(c.Slots, minSlots, maxSlots) && powerOfTwo(uint64(c.Slots)), join(at, "slots"), "%d is not a power of two from %d to %d", c.Slots, minSlots, maxSlots)
+		v.check(within(c.Slot, minSlot, maxSlot) && c.Slot%channelUnit == 0, join(at, "slot"), "%s is not a multiple of %d from %s to %s", c.Slot, channelUnit, Size(minSlot), Size(maxSlot))
+		v.check(c.Slots > maxSlots || Size(c.Slots)*c.Slot <= maxChannel, at, "%d slots of %s are more than %s", c.Slots, c.Slot, Size(maxChannel))
+		readers := join(at, "readers")
+		v.check(len(c.Readers) > 0 && len(c.Readers) <= maxReaders, readers, "%d readers are listed; 1 to %d are possible", len(c.Readers), maxReaders)
+		once := newTaken[string](v, "reader")
+		for k, r := range c.Readers {
+			reader := index(readers, k)
+			v.known(join(reader, "program"), r.Program)
+			once.take(join(reader, "program"), r.Program)
+			v.checkErr(join(reader, "policy"), member(r.Policy, channelPolicies))
 		}
 	}
 }
 
+// channelPolicies are the policies of a channel's readers: the newest message is never lost.
+var channelPolicies = []Policy{PolicyWait, PolicyDropOldest, PolicyDisconnect}
+
 // program checks that a flow's program is configured and has memory for the flow.
 func (v *validator) program(path, name string, submits bool) {
-	if !v.need(path, name, "the name of a program in attach.programs") {
-		return
-	}
-	p := v.Config.Program(name)
-	if p == nil {
-		names := make([]string, len(v.Attach.Programs))
-		for i := range v.Attach.Programs {
-			names[i] = v.Attach.Programs[i].Name
-		}
-		hint := "add it there"
-		if meant, ok := suggest(name, names); ok {
-			hint = didYouMean(meant)
-		}
-		v.refuse(path, wrong(hint, "there is no program %s in attach.programs", quote(name)))
-		return
-	}
+	p := v.known(path, name)
 	switch {
+	case p == nil:
 	case submits && p.Out == 0:
 		v.refuse(path, wrong("say out: there, such as out: 16MiB", "program %s has no memory to write: attach.programs gives it none", quote(name)))
 	case !submits && p.In == 0:
 		v.refuse(path, wrong("say in: there, such as in: 32MiB", "program %s has no memory to read: attach.programs gives it none", quote(name)))
 	}
+}
+
+// known refuses a name that no program has.
+func (v *validator) known(path, name string) *Program {
+	if !v.need(path, name, "the name of a program in attach.programs") {
+		return nil
+	}
+	if p := v.Config.Program(name); p != nil {
+		return p
+	}
+	names := make([]string, len(v.Attach.Programs))
+	for i := range v.Attach.Programs {
+		names[i] = v.Attach.Programs[i].Name
+	}
+	hint := "add it there"
+	if meant, ok := suggest(name, names); ok {
+		hint = didYouMean(meant)
+	}
+	v.refuse(path, wrong(hint, "there is no program %s in attach.programs", quote(name)))
+	return nil
 }
 
 // submits checks the source of a flow that takes messages of a program.

@@ -52,6 +52,8 @@ func TestFull(t *testing.T) {
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
 			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 272, 7}},
 			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 273, 7}},
+		}, Channels: []Channel{
+			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 275, 7}},
 		}},
 		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{

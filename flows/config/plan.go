@@ -166,6 +166,7 @@ func settings(a, b *Config) []string {
 	x.Flows, y.Flows = nil, nil
 	x.Workers, y.Workers = unplaced(x.Workers), unplaced(y.Workers)
 	x.Attach.Programs, y.Attach.Programs = unplaced(x.Attach.Programs), unplaced(y.Attach.Programs)
+	x.Attach.Channels, y.Attach.Channels = unplaced(x.Attach.Channels), unplaced(y.Attach.Channels)
 	return differences("", reflect.ValueOf(x), reflect.ValueOf(y))
 }
 

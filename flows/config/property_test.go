@@ -166,6 +166,10 @@ func drawConfig(t *rapid.T) *Config {
 		{Name: "reader", User: "r", In: 32 * GiB}, // room for the windows of all clients
 		{Name: "writer", User: "1000", Out: Size(rapid.Uint64Range(1, uint64(maxProgram)).Draw(t, "out"))},
 	}
+	c.Attach.Channels = []Channel{{
+		Name: "book", Writer: "writer", Slots: minSlots << rapid.IntRange(0, 10).Draw(t, "slots"), Slot: channelUnit * Size(rapid.IntRange(1, 64).Draw(t, "slot")),
+		Readers: []ChannelReader{{"reader", rapid.SampledFrom(channelPolicies).Draw(t, "policy")}},
+	}}
 	c.TLS = TLS{"/cert", "/key", "/authority"}
 	for _, f := range c.Flows {
 		if f.To.Layout == LayoutSlot {
@@ -452,6 +456,12 @@ func document(c *Config) map[string]any {
 	for _, p := range c.Attach.Programs {
 		a := doc["attach"].(map[string]any)
 		a["programs"] = append(a["programs"].([]any), map[string]any{"name": p.Name, "user": p.User, "in": p.In.String(), "out": p.Out.String()})
+	}
+	for _, h := range c.Attach.Channels {
+		r := h.Readers[0]
+		doc["attach"].(map[string]any)["channels"] = []any{map[string]any{
+			"name": h.Name, "writer": h.Writer, "slots": h.Slots, "slot": h.Slot.String(), "readers": []any{map[string]any{"program": r.Program, "policy": string(r.Policy)}},
+		}}
 	}
 	for _, w := range c.Workers {
 		m := map[string]any{"name": w.Name, "sleep": w.Sleep.String()}

@@ -87,6 +87,29 @@ func (d *decoder) attach(path string, n *yaml.Node, a *Attach) {
 				a.Programs = append(a.Programs, p)
 			})
 		},
+		"channels": func(path string, n *yaml.Node) {
+			d.list(path, n, func(path string, n *yaml.Node) {
+				c := Channel{Slots: defaultSlots, Slot: defaultSlot, Pos: d.at(n)}
+				d.channel(path, n, &c)
+				a.Channels = append(a.Channels, c)
+			})
+		},
+	})
+}
+
+func (d *decoder) channel(path string, n *yaml.Node, c *Channel) {
+	d.mapping(path, n, fields{
+		"name":   set(d, &c.Name, parseText),
+		"writer": set(d, &c.Writer, parseText),
+		"slots":  set(d, &c.Slots, parseInt),
+		"slot":   set(d, &c.Slot, parseSize),
+		"readers": func(path string, n *yaml.Node) {
+			d.list(path, n, func(path string, n *yaml.Node) {
+				r := ChannelReader{Policy: PolicyDropOldest}
+				d.mapping(path, n, fields{"program": set(d, &r.Program, parseText), "policy": set(d, &r.Policy, oneOf(channelPolicies))})
+				c.Readers = append(c.Readers, r)
+			})
+		},
 	})
 }
 

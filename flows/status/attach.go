@@ -25,7 +25,27 @@ type Gives struct {
 type Programs struct {
 	Socket   string            `json:"socket"`
 	Programs []Program         `json:"programs"`
+	Channels []Channel         `json:"channels,omitempty"`
 	Refused  map[string]uint64 `json:"refused,omitempty"` // connections that were refused, by reason
+}
+
+// Channel is a channel between programs. Writer and readers tell its numbers.
+type Channel struct {
+	Name    string          `json:"name"`
+	Writer  string          `json:"writer"`
+	Writing bool            `json:"writing"` // the writer is there
+	Last    uint64          `json:"last"`    // sequence of the last message
+	Stalls  uint64          `json:"stalls"`  // messages for which the present writer had to wait
+	Readers []ChannelReader `json:"readers"`
+}
+
+// ChannelReader is a reader of a channel.
+type ChannelReader struct {
+	Program string `json:"program"`
+	Blocks  bool   `json:"blocks"`  // the writer waits for it
+	Reading bool   `json:"reading"` // it is there
+	Lag     uint64 `json:"lag"`     // messages that it has not read
+	Lost    uint64 `json:"lost"`    // messages that it has lost
 }
 
 // Program is a program that may attach.

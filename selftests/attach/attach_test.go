@@ -29,6 +29,12 @@ attach:
     - {name: reader, user: "%[3]d", in: 4MiB}
 flows:
 %s`, wait, filepath.Join(dir, "attach.sock"), os.Getuid(), flowsText)
+	return startText(t, text)
+}
+
+// startText runs a daemon in this process.
+func startText(t *testing.T, text string) *flows.Daemon {
+	t.Helper()
 	c, err := config.Parse("test.yaml", []byte(text), config.Options{})
 	if err != nil {
 		t.Fatal(err)

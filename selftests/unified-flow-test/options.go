@@ -52,6 +52,11 @@ type options struct {
 	gaps     time.Duration
 	gap      time.Duration
 	json     bool
+	socket   string // of the daemon, for programs that attach
+	as       string // name of the program
+	writes   string // channels
+	reads    string
+	echo     bool
 }
 
 // command is one of the program's commands.
@@ -72,6 +77,9 @@ var commands = []command{
 	{name: "log", does: "read a log on disk and verify what append has sent there", define: defineFound, needs: []string{"file"}, work: checkLog, offline: true},
 	{name: "packets", does: "read a capture and verify what send has sent", define: defineFound, needs: []string{"file"}, work: checkPackets, offline: true},
 	{name: "send", does: "send datagrams through the kernel, for a flow that takes packets", define: defineSend, needs: []string{"to"}, work: sendAll, offline: true},
+	{name: "submit", does: "send messages as an attached program, until all are done", define: defineSubmit, needs: []string{"as", "flow"}, work: submit, offline: true},
+	{name: "take", does: "take packets or messages as an attached program", define: defineTake, needs: []string{"as", "flow"}, work: take, offline: true},
+	{name: "channel", does: "write or read channels between programs, and measure them", define: defineChannel, needs: []string{"as"}, work: channel, offline: true},
 	{name: "make", does: "make a file of blocks that read can verify", define: defineMake, needs: []string{"file"}, work: makeFile, offline: true},
 }
 
@@ -276,6 +284,12 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 		return errors.New("-verify 0: it must be 1 or more")
 	case o.method != "" && o.method != "send" && o.method != "write" && (o.method != "any" || o.command.name == "receive"):
 		return fmt.Errorf("-method %s: it is send or write", o.method)
+	case (o.command.name == "channel" || o.command.name == "submit") && o.size < stampLen:
+		return fmt.Errorf("-size %d: a message has a number and a time, %d bytes", o.size, stampLen)
+	case o.command.name == "channel" && o.writes == "" && o.reads == "":
+		return errors.New("channel needs -writes or -reads (--help lists the options)")
+	case o.echo && (o.writes == "" || o.reads == ""):
+		return errors.New("-echo needs -writes and -reads")
 	case o.command.name == "send" && o.size < numberLen:
 		return fmt.Errorf("-size %d: a datagram has a number of %d bytes", o.size, numberLen)
 	}

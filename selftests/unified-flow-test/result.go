@@ -24,6 +24,7 @@ type result struct {
 	Connections uint64           `json:"connections,omitempty"`
 	Gap         time.Duration    `json:"longest_gap_ns,omitempty"` // the longest time without an acknowledgement while a message waited for one
 	Sessions    int              `json:"sessions,omitempty"`
+	Lost        uint64           `json:"lost,omitempty"` // of a channel's reader, or of packets to a program
 }
 
 func (r result) print(out io.Writer, asJSON bool) error {
@@ -33,6 +34,9 @@ func (r result) print(out io.Writer, asJSON bool) error {
 	fmt.Fprintf(out, "%s %d messages, %d bytes", r.Did, r.Messages, r.Bytes)
 	if r.Seconds > 0 {
 		fmt.Fprintf(out, ", in %.3f s: %.0f messages/s, %.1f MB/s", r.Seconds, float64(r.Messages)/r.Seconds, float64(r.Bytes)/r.Seconds/1e6)
+	}
+	if r.Lost > 0 {
+		fmt.Fprintf(out, "; %d were lost", r.Lost)
 	}
 	fmt.Fprintln(out)
 	if l := r.Latency; l != nil && l.Count > 0 {

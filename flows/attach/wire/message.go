@@ -43,6 +43,7 @@ const (
 	KindClose   Kind = 6
 	KindEnd     Kind = 7
 	KindClosed  Kind = 8
+	KindMapped  Kind = 9
 )
 
 // Hello is the first message of a program:
@@ -93,6 +94,8 @@ const (
 	Receive Role = 1 // from the flow to the program
 	Send    Role = 2 // from the program to the flow
 	Request Role = 3 // requests for blocks and the answers
+	Write   Role = 4 // messages of a channel, to its readers
+	Follow  Role = 5 // messages of a channel, from its writer
 )
 
 func (r Role) String() string {
@@ -103,6 +106,10 @@ func (r Role) String() string {
 		return "send"
 	case Request:
 		return "request"
+	case Write:
+		return "write"
+	case Follow:
+		return "follow"
 	}
 	return "unknown"
 }
@@ -119,7 +126,12 @@ type Open struct {
 	Depth uint32 // entries of each ring; 0: as many as the flow allows
 }
 
-// Opened answers an Open. With it come two descriptors: of the port's rings, and one end of a socket pair that
+// Opened answers an Open. For a channel, Port is the port, Entries the slots, Next the writer's next sequence or the
+// one that the reader reads next, Size the bytes of the ring, Align those of a slot and Longest the longest message; the
+// descriptors are the ring, and for the writer the page of who is there and two for each reader, its page and a socket
+// that wakes it; for a reader its page and that socket.
+//
+// For a flow two descriptors come with it: of the port's rings, and one end of a socket pair that
 // wakes either side. The frames that the program may fill come over the ring RingDone, with sequence 0.
 //
 //	 0      4  port
@@ -142,6 +154,10 @@ type Opened struct {
 
 // Close is the program's, which then gets a Closed. The body of both begins with the number of the port.
 type Close struct{ Port uint32 }
+
+// Mapped says that the writer of a channel has mapped its ring. The daemon then forbids every further mapping to
+// write, and lets readers in. The body is the number of the port.
+type Mapped struct{ Port uint32 }
 
 // Closed says that a port has ended:
 //
@@ -187,6 +203,9 @@ func Append(b []byte, body any, end bool) ([]byte, error) {
 	case *Close:
 		kind = KindClose
 		b = le.AppendUint32(b, m.Port)
+	case *Mapped:
+		kind = KindMapped
+		b = le.AppendUint32(b, m.Port)
 	case *Closed:
 		kind = KindClosed
 		b = appendRefusal(le.AppendUint32(b, m.Port), &m.Refusal)
@@ -223,7 +242,7 @@ func appendOpened(b []byte, m *Opened) []byte {
 }
 
 // bodyLen is the length of the bodies that have a fixed one.
-var bodyLen = map[Kind]int{KindHello: nameLen + 16, KindWelcome: 32, KindOpen: nameLen + 16, KindOpened: 32, KindClose: 4}
+var bodyLen = map[Kind]int{KindHello: nameLen + 16, KindWelcome: 32, KindOpen: nameLen + 16, KindOpened: 32, KindClose: 4, KindMapped: 4}
 
 // Parse parses a message. The error is BadVersion or ErrMessage. The result is a pointer to one of the types of
 // messages; end says that a Refusal is an End message.
@@ -268,6 +287,8 @@ func parseBody(kind Kind, b []byte) (any, error) {
 		return &Opened{le.Uint32(b), le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint32(b[24:]), le.Uint32(b[28:])}, nil
 	case KindClose:
 		return &Close{le.Uint32(b)}, nil
+	case KindMapped:
+		return &Mapped{le.Uint32(b)}, nil
 	case KindClosed:
 		if len(b) < 4 {
 			return nil, ErrMessage

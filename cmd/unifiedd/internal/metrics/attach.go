@@ -14,6 +14,10 @@ var (
 	descAttachRefused  = describe("attach_refused_total", "Connections that were refused before or by their hello, by reason.", "reason")
 	descAttachOpen     = describe("attach_port_open", "1 while the program has a port of the flow open.", "flow", "program")
 	descAttachMessages = describe("attach_messages_total", "Packets or messages that passed between the flow and the program: given, released or submitted.", "flow", "program", "op")
+	descChannelLast    = describe("channel_messages_total", "Messages that were written to the channel.", "channel")
+	descChannelStalls  = describe("channel_stalls_total", "Messages for which the channel's present writer had to wait.", "channel")
+	descChannelLag     = describe("channel_lag", "Messages that the reader has not read.", "channel", "reader")
+	descChannelLost    = describe("channel_lost_total", "Messages that the reader has lost.", "channel", "reader")
 	descAttachFrames   = describe("attach_frames", "Frames of the flow that the program has.", "flow", "program")
 )
 
@@ -29,6 +33,14 @@ func collectPrograms(out chan<- prometheus.Metric, all *status.Programs) {
 		each(out, descAttachEnded, p.Ended, p.Name)
 	}
 	each(out, descAttachRefused, all.Refused)
+	for _, c := range all.Channels {
+		counter(out, descChannelLast, c.Last, c.Name)
+		counter(out, descChannelStalls, c.Stalls, c.Name)
+		for _, r := range c.Readers {
+			gauge(out, descChannelLag, float64(r.Lag), c.Name, r.Program)
+			counter(out, descChannelLost, r.Lost, c.Name, r.Program)
+		}
+	}
 }
 
 // collectPorts sends the metrics of a flow's end at a program.

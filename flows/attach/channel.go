@@ -1,0 +1,320 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+)
+
+// ChannelConfig is a channel: messages of one program, its writer, that others read.
+type ChannelConfig struct {
+	Name    string
+	Writer  string // name of the program that writes
+	Readers []ReaderConfig
+	Slots   uint32 // messages that the ring has
+	Slot    uint32 // bytes of a slot: a multiple of 64
+}
+
+// ReaderConfig is a program that reads a channel.
+type ReaderConfig struct {
+	Program string
+	// Blocks says that the writer waits for this reader. Otherwise the reader loses the oldest messages.
+	Blocks bool
+	// Strict says that the daemon closes the port of this reader instead.
+	Strict bool
+}
+
+// Channel has the memory of a channel. The daemon is not in its path: writer and readers map the memory. Any goroutine
+// may call its methods.
+//
+// A ring belongs to one session of the writer. Once the writer has mapped it, the daemon seals it: nobody can map it to
+// write any more, and the readers get it only then. The next writer has a new ring, whose sequences go on.
+type Channel struct {
+	config ChannelConfig
+
+	mu      sync.Mutex // guards the fields below
+	ring    *os.File   // of the writer that is there; nil: none is
+	memory  []byte     // mapped to read
+	view    *wire.Channel
+	sealed  bool
+	next    uint64 // sequence of the next writer's first message
+	present *pageFile
+	readers []*channelReader
+	writers uint64
+}
+
+// channelReader is a configured reader.
+type channelReader struct {
+	config  ReaderConfig
+	index   int
+	page    *pageFile
+	cursor  *wire.ReaderPage
+	wakes   [2]*os.File // the reader's end, the writer's end
+	there   bool
+	session *session
+}
+
+// pageFile is a page that the daemon shares.
+type pageFile struct {
+	file   *os.File // to be written by the one that it belongs to
+	memory []byte
+}
+
+// newPage makes a page. Its size cannot change.
+func newPage(name string) (*pageFile, error) {
+	f, err := sharedFile(name, wire.PageLen)
+	if err != nil {
+		return nil, err
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, wire.PageLen, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map a page of a channel: %w", err), f.Close())
+	}
+	return &pageFile{f, b}, nil
+}
+
+func (p *pageFile) close() error { return errors.Join(unix.Munmap(p.memory), p.file.Close()) }
+
+// sharedFile makes a memfd whose size cannot change.
+func sharedFile(name string, size uint64) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("create shared memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		return nil, errors.Join(fmt.Errorf("size shared memory to %d bytes: %w", size, err), f.Close())
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
+		return nil, errors.Join(fmt.Errorf("seal shared memory: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// readOnly opens a memfd anew, for reading only.
+func readOnly(f *os.File) (*os.File, error) {
+	only, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open shared memory for reading only: %w", err)
+	}
+	return only, nil
+}
+
+// newChannel makes the pages of a channel.
+func newChannel(c ChannelConfig) (h *Channel, err error) {
+	h = &Channel{config: c, next: 1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	if h.present, err = newPage("unifiedd-present"); err != nil {
+		return h, err
+	}
+	for i, one := range c.Readers {
+		r := &channelReader{config: one, index: i}
+		if r.page, err = newPage("unifiedd-cursor"); err != nil {
+			return h, err
+		}
+		h.readers = append(h.readers, r)
+		r.cursor = wire.NewReaderPage(r.page.memory)
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return h, fmt.Errorf("make the wake sockets of a channel: %w", err)
+		}
+		r.wakes = [2]*os.File{os.NewFile(uintptr(ends[0]), "unifiedd-wake"), os.NewFile(uintptr(ends[1]), "unifiedd-wake")}
+	}
+	return h, nil
+}
+
+func (h *Channel) close() error {
+	var errs []error
+	errs = append(errs, h.dropRing())
+	if h.present != nil {
+		errs = append(errs, h.present.close())
+	}
+	for _, r := range h.readers {
+		errs = append(errs, r.page.close())
+		for _, f := range r.wakes {
+			if f != nil {
+				errs = append(errs, f.Close())
+			}
+		}
+	}
+	h.present, h.readers = nil, nil
+	return errors.Join(errs...)
+}
+
+// dropRing gives the ring back. Readers that have it mapped keep the memory.
+func (h *Channel) dropRing() error {
+	if h.ring == nil {
+		return nil
+	}
+	if last := h.view.Last(); last+1 > h.next {
+		h.next = last + 1
+	}
+	err := errors.Join(unix.Munmap(h.memory), h.ring.Close())
+	h.ring, h.memory, h.view, h.sealed = nil, nil, nil, false
+	return err
+}
+
+// beginWriter makes a ring for a writer. files are the writer's: the ring, the page of who is there, and for each
+// reader its page and the socket that wakes it. The caller closes those of borrowed.
+func (h *Channel) beginWriter() (next uint64, files, borrowed []*os.File, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ring != nil {
+		return 0, nil, nil, wire.Busy
+	}
+	size := wire.ChannelLen(h.config.Slots, h.config.Slot)
+	if h.ring, err = sharedFile("unifiedd-channel", size); err != nil {
+		return 0, nil, nil, err
+	}
+	b, err := unix.Mmap(int(h.ring.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("map a channel: %w", err), h.ring.Close())
+		h.ring = nil
+		return 0, nil, nil, err
+	}
+	h.memory, h.view = b, wire.NewChannel(b, h.config.Slots, h.config.Slot, false, true)
+	h.view.SetLast(h.next - 1)
+	h.writers++
+	present, err := readOnly(h.present.file)
+	if err != nil {
+		return 0, nil, nil, errors.Join(err, h.dropRing())
+	}
+	files, borrowed = append(files, h.ring, present), append(borrowed, present)
+	for _, r := range h.readers {
+		page, err := readOnly(r.page.file)
+		if err != nil {
+			return 0, nil, borrowed, errors.Join(err, h.dropRing())
+		}
+		files, borrowed = append(files, page, r.wakes[1]), append(borrowed, page)
+	}
+	return h.next, files, borrowed, nil
+}
+
+// mapped says that the writer has mapped the ring: from now on nobody can map it to write.
+func (h *Channel) mapped() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ring == nil || h.sealed {
+		return wire.BadMessage
+	}
+	if _, err := unix.FcntlInt(h.ring.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("seal a channel: %w", err)
+	}
+	h.sealed = true
+	return nil
+}
+
+// endWriter ends the writer's session, and returns the sessions of the readers that are there: they must be told.
+func (h *Channel) endWriter() ([]*channelReader, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.dropRing()
+	var there []*channelReader
+	for _, r := range h.readers {
+		if r.there {
+			there = append(there, r)
+		}
+	}
+	return there, err
+}
+
+// beginReader makes a program a reader. files are the ring, the reader's page and the socket that wakes it. The
+// caller closes those of borrowed.
+func (h *Channel) beginReader(s *session) (r *channelReader, files, borrowed []*os.File, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, one := range h.readers {
+		if one.config.Program == s.program.name {
+			r = one
+		}
+	}
+	switch {
+	case r == nil:
+		return nil, nil, nil, wire.NoSuchFlow
+	case r.there:
+		return nil, nil, nil, wire.Busy
+	case !h.sealed:
+		return nil, nil, nil, errNoWriter
+	}
+	only, err := readOnly(h.ring)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	r.cursor.SetCursor(h.view.Last() + 1)
+	r.cursor.SetAsleep(false)
+	wire.NewPresent(h.present.memory).Set(r.index, true, r.config.Blocks)
+	r.there, r.session = true, s
+	return r, []*os.File{only, r.page.file, r.wakes[0]}, []*os.File{only}, nil
+}
+
+// errNoWriter says that a channel has no writer yet.
+var errNoWriter = errors.New("the channel has no writer now")
+
+// endReader ends a reader's session: the writer does not wait for it any more.
+func (h *Channel) endReader(r *channelReader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wire.NewPresent(h.present.memory).Set(r.index, false, false)
+	r.there, r.session = false, nil
+}
+
+// slow returns readers that must not lose messages, and have.
+func (h *Channel) slow() (all []*channelReader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.view == nil {
+		return nil
+	}
+	for _, r := range h.readers {
+		if r.there && r.config.Strict && r.cursor.Cursor()+h.view.Slots() <= h.view.Last() {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// ChannelStats describes a channel.
+type ChannelStats struct {
+	Name    string
+	Writer  string
+	Writing bool   // its writer is there
+	Last    uint64 // sequence of the last message
+	Stalls  uint64 // messages for which the present writer had to wait
+	Readers []ReaderStats
+}
+
+// ReaderStats describes a reader of a channel. A reader tells its cursor and its losses itself.
+type ReaderStats struct {
+	Program string
+	Blocks  bool
+	Reading bool   // it is there
+	Lag     uint64 // messages that it has not read
+	Lost    uint64
+}
+
+// Stats describes the channel.
+func (h *Channel) Stats() ChannelStats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := ChannelStats{Name: h.config.Name, Writer: h.config.Writer, Writing: h.ring != nil, Last: h.next - 1}
+	if h.view != nil {
+		s.Last, s.Stalls = h.view.Last(), h.view.Stalls()
+	}
+	for _, r := range h.readers {
+		one := ReaderStats{Program: r.config.Program, Blocks: r.config.Blocks, Reading: r.there, Lost: r.cursor.Lost()}
+		if next := r.cursor.Cursor(); r.there && next <= s.Last {
+			one.Lag = s.Last + 1 - next
+		}
+		s.Readers = append(s.Readers, one)
+	}
+	return s
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/selftests/harness"
+)
+
+func defineAttached(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.socket, "socket", attached.DefaultSocket, "`path` of the socket where programs attach")
+	fs.StringVar(&o.as, "as", "", "`name` of the program")
+	fs.Uint64Var(&o.size, "size", 64, "`bytes` of a message, 16 at least")
+	fs.Uint64Var(&o.count, "count", 10000, "messages")
+	fs.Uint64Var(&o.rate, "rate", 0, "messages per second; 0: as fast as it goes")
+	fs.BoolVar(&o.spin, "spin", false, "never sleep")
+}
+
+func defineChannel(fs *flag.FlagSet, o *options) {
+	defineAttached(fs, o)
+	fs.StringVar(&o.writes, "writes", "", "`channel` to write. With -reads: write one message, read the answer, and so on; the latency is half of the time for both")
+	fs.StringVar(&o.reads, "reads", "", "`channel` to read, and verify. The latency is from writing a message to having read it")
+	fs.BoolVar(&o.echo, "echo", false, "with both: write each message that is read")
+}
+
+func defineSubmit(fs *flag.FlagSet, o *options) {
+	defineAttached(fs, o)
+	fs.StringVar(&o.flow, "flow", "", "the flow's `name`")
+	fs.IntVar(&o.depth, "depth", 64, "messages that are submitted and not done")
+}
+
+func defineTake(fs *flag.FlagSet, o *options) {
+	defineAttached(fs, o)
+	fs.StringVar(&o.flow, "flow", "", "the flow's `name`")
+	fs.DurationVar(&o.idle, "idle", 0, "end when nothing has come for so long, since the first message; 0: do not")
+}
+
+// stampLen is what a message of a channel begins with: its number, and when it was written.
+const stampLen = 16
+
+// stamp writes a message.
+func (o *options) stamp(b []byte, number uint64) []byte {
+	b = b[:o.size]
+	binary.NativeEndian.PutUint64(b, number)
+	binary.NativeEndian.PutUint64(b[8:], uint64(time.Now().UnixNano()))
+	harness.Fill(b[stampLen:], o.seed, number)
+	return b
+}
+
+// verify checks a message, and returns when it was written.
+func (o *options) verify(b []byte) (written int64, err error) {
+	if len(b) < stampLen {
+		return 0, fmt.Errorf("a message has %d bytes", len(b))
+	}
+	number := binary.NativeEndian.Uint64(b)
+	if at := harness.Differs(b[stampLen:], o.seed, number); at >= 0 {
+		return 0, fmt.Errorf("message %d differs from byte %d on", number, at+stampLen)
+	}
+	return int64(binary.NativeEndian.Uint64(b[8:])), nil
+}
+
+// untilDue waits until a message is due.
+func (o *options) untilDue(begun time.Time, number uint64) {
+	if o.rate == 0 {
+		return
+	}
+	due := begun.Add(time.Duration(number * uint64(time.Second) / o.rate))
+	for left := time.Until(due); left > 0; left = time.Until(due) {
+		if left > 100*time.Microsecond && !o.spin {
+			time.Sleep(left - 50*time.Microsecond)
+		}
+	}
+}
+
+// channel writes or reads channels.
+func channel(ctx context.Context, _ *client.Client, o options) (r result, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+	defer cancel()
+	k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	var w *attached.ChannelWriter
+	if o.writes != "" {
+		if w, err = k.WriteChannel(o.writes); err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, w.Close()) }()
+	}
+	var from *attached.ChannelReader
+	for o.reads != "" && from == nil {
+		if from, err = k.ReadChannel(o.reads); err != nil && ctx.Err() != nil {
+			return r, err
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond) // its writer is not there yet
+		}
+	}
+	if from != nil {
+		defer func() { err = errors.Join(err, from.Close()) }()
+	}
+	r.Did = "wrote"
+	if from != nil {
+		r.Did = "read and verified"
+	}
+	times, begun := latency.New(), time.Now()
+	switch {
+	case o.echo:
+		err = o.echoAll(ctx, w, from, &r)
+	case w != nil && from != nil:
+		err = o.pingAll(ctx, w, from, &r, times)
+	case w != nil:
+		err = o.writeAll(ctx, w, &r)
+	default:
+		err = o.followAll(ctx, from, &r, times)
+	}
+	r.Seconds, r.Latency = time.Since(begun).Seconds(), times.Summary()
+	if from != nil {
+		r.Lost = from.Lost()
+	}
+	return r, err
+}
+
+func (o *options) writeAll(ctx context.Context, w *attached.ChannelWriter, r *result) error {
+	b, begun := make([]byte, o.size), time.Now()
+	for n := range o.count {
+		o.untilDue(begun, n)
+		if _, err := w.WriteWait(ctx, o.stamp(b, n)); err != nil {
+			return err
+		}
+		r.Messages, r.Bytes = r.Messages+1, r.Bytes+o.size
+	}
+	return nil
+}
+
+// next reads a message.
+func (o *options) next(ctx context.Context, from *attached.ChannelReader, buffer []byte) ([]byte, error) {
+	for {
+		n, _, ok, err := from.Read(buffer)
+		switch {
+		case ok:
+			return buffer[:n], nil
+		case err != nil:
+			return nil, err
+		case o.spin:
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+		default:
+			if err := from.Wait(ctx, time.Second); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func (o *options) followAll(ctx context.Context, from *attached.ChannelReader, r *result, times *latency.Histogram) error {
+	buffer := make([]byte, from.Longest())
+	for r.Messages+from.Lost() < o.count {
+		b, err := o.next(ctx, from, buffer)
+		if err != nil {
+			return err
+		}
+		now := time.Now().UnixNano()
+		written, err := o.verify(b)
+		if err != nil {
+			return err
+		}
+		times.Record(uint64(max(0, now-written)))
+		r.Messages, r.Bytes = r.Messages+1, r.Bytes+uint64(len(b))
+	}
+	return nil
+}
+
+func (o *options) pingAll(ctx context.Context, w *attached.ChannelWriter, from *attached.ChannelReader, r *result, times *latency.Histogram) error {
+	b, buffer, begun := make([]byte, o.size), make([]byte, from.Longest()), time.Now()
+	for n := range o.count {
+		o.untilDue(begun, n)
+		sent := time.Now()
+		if _, err := w.WriteWait(ctx, o.stamp(b, n)); err != nil {
+			return err
+		}
+		got, err := o.next(ctx, from, buffer)
+		if err != nil {
+			return err
+		}
+		times.Record(uint64(time.Since(sent) / 2))
+		if _, err := o.verify(got); err != nil {
+			return err
+		}
+		r.Messages, r.Bytes = r.Messages+1, r.Bytes+o.size
+	}
+	return nil
+}
+
+func (o *options) echoAll(ctx context.Context, w *attached.ChannelWriter, from *attached.ChannelReader, r *result) error {
+	buffer := make([]byte, from.Longest())
+	for r.Messages < o.count {
+		b, err := o.next(ctx, from, buffer)
+		if err == nil {
+			_, err = w.WriteWait(ctx, b)
+		}
+		if err != nil {
+			return err
+		}
+		r.Messages, r.Bytes = r.Messages+1, r.Bytes+uint64(len(b))
+	}
+	return nil
+}

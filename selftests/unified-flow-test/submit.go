@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+// submit sends messages of an attached program, until all are done.
+func submit(ctx context.Context, _ *client.Client, o options) (r result, err error) {
+	r = result{Did: "submitted"}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+	defer cancel()
+	k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	s, err := k.Send(o.flow, 0)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	times, begun := latency.New(), time.Now()
+	sent := make([]time.Time, o.depth)
+	receipts := make([]attached.Receipt, 64)
+	for n := uint64(0); r.Messages < o.count; {
+		for n < o.count && n-r.Messages < uint64(o.depth) {
+			f, err := s.Claim()
+			if err != nil {
+				break
+			}
+			if o.size > uint64(len(f.Data)) {
+				return r, fmt.Errorf("-size %d: a message of the flow has at most %d bytes", o.size, len(f.Data))
+			}
+			o.untilDue(begun, n)
+			sent[n%uint64(o.depth)] = time.Now()
+			if _, err := s.Commit(f, len(o.stamp(f.Data, n))); err != nil {
+				return r, err
+			}
+			n++
+		}
+		got, err := s.Poll(receipts)
+		now := time.Now()
+		for _, one := range receipts[:got] {
+			if one.Err != nil {
+				return r, one.Err
+			}
+			times.Record(uint64(now.Sub(sent[r.Messages%uint64(o.depth)])))
+			r.Messages, r.Bytes, r.Position = r.Messages+1, r.Bytes+o.size, one.Position
+		}
+		if got == 0 && (!o.spin || err != nil) {
+			if err := s.Wait(ctx, time.Second); err != nil {
+				return r, err
+			}
+		}
+		if ctx.Err() != nil {
+			return r, context.Cause(ctx)
+		}
+	}
+	r.Seconds, r.Latency = time.Since(begun).Seconds(), times.Summary()
+	return r, nil
+}
+
+// take takes the packets or messages of a flow to an attached program.
+func take(ctx context.Context, _ *client.Client, o options) (r result, err error) {
+	r = result{Did: "took"}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+	defer cancel()
+	k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	from, err := k.Receive(o.flow, 0)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	times, begun, last := latency.New(), time.Now(), time.Time{}
+	got := make([]attached.Message, 64)
+	position := uint64(0)
+	for r.Messages < o.count {
+		n, err := from.Poll(got[:min(uint64(len(got)), o.count-r.Messages)])
+		now := time.Now()
+		for _, m := range got[:n] {
+			times.Record(uint64(max(0, now.UnixNano()-int64(m.Stamp))))
+			r.Messages, r.Bytes = r.Messages+1, r.Bytes+uint64(len(m.Data))
+			if position > 0 {
+				r.Lost += m.Position - position - 1
+			}
+			position, last = m.Position, now
+		}
+		from.Release(got[:n])
+		switch {
+		case n > 0:
+		case o.idle > 0 && !last.IsZero() && now.Sub(last) > o.idle:
+			o.count = r.Messages
+		case !o.spin || err != nil:
+			if err := from.Wait(ctx, max(o.idle, 100*time.Millisecond)); err != nil {
+				return r, err
+			}
+		case ctx.Err() != nil:
+			return r, context.Cause(ctx)
+		}
+	}
+	r.Seconds, r.Latency = time.Since(begun).Seconds(), times.Summary()
+	return r, nil
+}
