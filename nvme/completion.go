@@ -75,7 +75,7 @@ func (q *Queue) harvest() {
 		head++
 	}
 	c.head.Store(head)
-	q.event.set = true
+	q.event.set, q.event.old = true, 0
 	q.stats.publish(q)
 }
 

@@ -13,9 +13,14 @@ import (
 // an eventfd is registered with the ring (IORING_REGISTER_EVENTFD). The kernel sets it for
 // completions, and the Queue for operations that never reached the kernel. The Queue clears it when
 // everything has been returned.
+//
+// The kernel sets it after a completion is visible. So it may be set when the Queue has returned the completion and
+// cleared the event. Then waits end at once, with nothing to return, until a later FD clears the event: the second,
+// fourth, eighth and so on after a completion. Otherwise no thread could sleep until the next completion.
 type event struct {
 	fd  int     // -1 until FD is called
 	set bool    // it may be readable
+	old uint32  // calls of FD since something has completed
 	one [8]byte // what setting it writes
 	was [8]byte // what clearing it reads
 }
@@ -25,6 +30,10 @@ type event struct {
 // FD is -1 if the queue is closed, or if there is no descriptor; the next Kick returns the reason.
 func (q *Queue) FD() int {
 	if q.event.fd >= 0 || q.closed {
+		if q.event.old++; q.event.old > 1 && q.event.old&(q.event.old-1) == 0 && !q.closed {
+			q.event.set = true
+			q.quiet()
+		}
 		return q.event.fd
 	}
 	if q.ring.polled() {
