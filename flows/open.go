@@ -64,6 +64,8 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 		return openNullAttach(e)
 	case config.KindRDMAAttach:
 		return openRDMAAttach(e)
+	case config.KindStorageAttach:
+		return serve.OpenProgram(e)
 	case config.KindAttachStorage:
 		return openAttachLog(e)
 	case config.KindAttachRDMA:

@@ -34,6 +34,9 @@ type EndConfig struct {
 	Idle func() bool
 	// Closed is called on the worker's thread when a port has closed: its frames are with Worker again.
 	Closed func(back []umem.Frame)
+	// Size and Align are of the file or device that requests are about.
+	Size  uint64
+	Align uint32
 }
 
 // End is the end of a flow at which one program at a time may open a port. Its methods are for the worker's
@@ -249,6 +252,40 @@ func (e *End) Take(dst []Submitted) int {
 	return n
 }
 
+// Requested is a program's request for blocks.
+type Requested struct {
+	Sequence uint64
+	Offset   uint64 // in the file or device
+	Length   uint32
+}
+
+// Requests returns up to len(dst) requests of the program, which are in order. Each is answered by Give or Refuse.
+func (e *End) Requests(dst []Requested) int {
+	p := e.port
+	if p == nil || p.broken() {
+		return 0
+	}
+	n := p.take(wire.RingSubmitted, e.batch[:min(len(dst), burst)])
+	for i := range n {
+		entry := &e.batch[i]
+		if entry.Sequence != e.sequence {
+			p.fail(wire.BadSequence)
+			return i
+		}
+		e.sequence++
+		dst[i] = Requested{entry.Sequence, entry.Position, entry.Length}
+	}
+	e.count.taken.Add(uint64(n))
+	return n
+}
+
+// Refuse answers a request without a frame. There must be room.
+func (e *End) Refuse(r *Requested, why wire.Reason) {
+	if e.port != nil {
+		e.port.rings[wire.RingReceived].Put(&wire.Entry{Position: r.Offset, Sequence: r.Sequence, Status: why})
+	}
+}
+
 // Done gives the frame of a message back to the program, and says what became of the message. If the port has
 // closed, the frame stays with the flow.
 func (e *End) Done(addr uint64, session, sequence, position uint64, status wire.Reason) {
@@ -320,6 +357,9 @@ func (e *End) Kick() {
 	}
 	p.publish(ring)
 	p.awake(e.incoming())
+	if e.config.Role == wire.Request {
+		p.rings[wire.RingReleased].Awake()
+	}
 }
 
 // incoming is the ring over which the program's entries come.
@@ -337,7 +377,11 @@ func (e *End) FD() (fd int, wait bool) {
 	if p == nil || p.broken() {
 		return -1, true
 	}
-	return p.wake, p.sleep(e.incoming())
+	wait = p.sleep(e.incoming())
+	if e.config.Role == wire.Request { // frames come back, too
+		wait = p.sleep(wire.RingReleased) && wait
+	}
+	return p.wake, wait
 }
 
 // fail ends the program for a reason.

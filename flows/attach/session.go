@@ -317,7 +317,7 @@ func (s *session) makePort(ctx context.Context, m *wire.Open) (*openPort, *wire.
 		}
 		return refuse(wire.Busy, "flow %q: %v", m.Flow, err)
 	}
-	return p, &wire.Opened{Port: number, Entries: entries, Next: next, Longest: e.config.Longest}, files, nil
+	return p, &wire.Opened{Port: number, Entries: entries, Next: next, Size: e.config.Size, Align: e.config.Align, Longest: e.config.Longest}, files, nil
 }
 
 // number returns the number of the next port, and whether there are as many as there may be. The caller holds

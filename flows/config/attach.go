@@ -195,6 +195,9 @@ func (v *validator) gives(path string, f *Flow) {
 	to := &f.To
 	v.program(join(path, "attach"), to.Attach, false)
 	v.entries(join(path, "queue"), to.Queue)
+	if f.Kind() == KindStorageAttach {
+		return
+	}
 	v.checkErr(join(path, "policy"), member(to.Policy, allPolicies))
 	p := v.Config.Program(to.Attach)
 	if f.Kind() != KindRDMAAttach || p == nil || v.Region.Frame == 0 {

@@ -24,7 +24,7 @@ func flowDocument(f *Flow) map[string]any {
 func fromDocument(f *Flow) map[string]any {
 	from := &f.From
 	switch f.Kind() {
-	case KindStorageRDMA, KindStorageNVMe:
+	case KindStorageRDMA, KindStorageNVMe, KindStorageAttach:
 		return map[string]any{"file": from.File}
 	case KindStorageNetwork:
 		doc := map[string]any{"file": from.File, "loop": from.Loop, "filter": from.Filter}
@@ -129,6 +129,8 @@ func toDocument(f *Flow) map[string]any {
 			"interface": to.Interface, "zero_copy": string(to.ZeroCopy), "ring": to.Ring, "pace": to.Pace.String(),
 			"spin": to.Spin.String(), "late": to.Late.String(), "max_gap": to.MaxGap.String(),
 		}
+	case KindStorageAttach:
+		return map[string]any{"attach": to.Attach, "queue": to.Queue}
 	case KindNetworkAttach, KindRDMAAttach, KindNullAttach:
 		return map[string]any{"attach": to.Attach, "queue": to.Queue, "policy": string(to.Policy)}
 	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA:

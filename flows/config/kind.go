@@ -27,6 +27,7 @@ const (
 	KindNetworkAttach  Kind = "network-attach"  // packets of an interface to an attached program
 	KindRDMAAttach     Kind = "rdma-attach"     // messages of clients to an attached program
 	KindNullAttach     Kind = "null-attach"     // generated packets to an attached program
+	KindStorageAttach  Kind = "storage-attach"  // blocks of a file or a device to an attached program that requests them
 	KindAttachStorage  Kind = "attach-storage"  // messages of an attached program to a log
 	KindAttachRDMA     Kind = "attach-rdma"     // messages of an attached program to peers
 	KindAttachNull     Kind = "attach-null"     // messages of an attached program, acknowledged and discarded
@@ -66,6 +67,8 @@ func (k Kind) words() string {
 		return "from RDMA clients to an attached program"
 	case KindNullAttach:
 		return "from generated packets to an attached program"
+	case KindStorageAttach:
+		return "from storage to an attached program"
 	case KindAttachStorage:
 		return "from an attached program to storage"
 	case KindAttachRDMA:
@@ -146,7 +149,7 @@ var kindOf = map[ends]Kind{
 	{remote, storage}: KindRDMAStorage, {remote, remote}: KindRDMARDMA, {remote, null}: KindRDMANull,
 	{null, storage}: KindNullStorage, {null, remote}: KindNullRDMA, {null, null}: KindNullNull,
 	{votes, storage}:   KindWitness,
-	{network, program}: KindNetworkAttach, {remote, program}: KindRDMAAttach, {null, program}: KindNullAttach,
+	{network, program}: KindNetworkAttach, {remote, program}: KindRDMAAttach, {null, program}: KindNullAttach, {storage, program}: KindStorageAttach,
 	{program, storage}: KindAttachStorage, {program, remote}: KindAttachRDMA, {program, null}: KindAttachNull,
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
@@ -257,6 +260,8 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.From, f.To = newClients(), newProgram()
 	case KindNullAttach:
 		f.To = newProgram()
+	case KindStorageAttach:
+		f.To = To{Queue: defaultWindow}
 	case KindAttachStorage:
 		f.From, f.To = From{Window: defaultWindow}, newStore()
 		f.To.Durable, f.To.Acknowledge = GroupCommit, AcknowledgeDurable

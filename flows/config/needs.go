@@ -63,6 +63,8 @@ func (f *Flow) Needs(r *Region) Needs {
 	case KindRDMAAttach: // messages land in the program's memory
 		n := f.From.needs(r, relayed, relayed)
 		return Needs{Frames: n.Own, Own: n.Own}
+	case KindStorageAttach: // blocks land in the program's memory
+		return Needs{Exact: true}
 	case KindAttachStorage:
 		return Needs{Extents: perFlow}
 	case KindAttachRDMA:

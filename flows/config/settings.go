@@ -72,7 +72,7 @@ var (
 	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
 	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA}
 	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
-	queued        = slices.Concat(toPeers, toPrograms)
+	queued        = slices.Concat(toPeers, toPrograms, []Kind{KindStorageAttach})
 	toClients     = []Kind{KindStorageRDMA}
 	toHosts       = []Kind{KindStorageNVMe}
 	replays       = []Kind{KindStorageNetwork}

@@ -270,7 +270,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.refuse(join(to, "discard"), wrong("say rdma: and listen:, where clients connect", "a flow from storage to nowhere is not possible"))
 	case e.to == null:
 	case e.to == program && kind == "":
-		v.refuse(join(to, "attach"), wrong("say from: {interface: …} or from: {rdma: …, listen: …}", "a program gets packets or messages, and this flow has none for it"))
+		v.refuse(join(to, "attach"), wrong("say from: {interface: …}, from: {rdma: …, listen: …} or from: {file: …}", "a program gets packets, messages or blocks, and this flow has none for it"))
 	case e.to == program:
 		v.gives(to, f)
 	case kind == "":

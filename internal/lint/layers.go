@@ -67,7 +67,7 @@ var layers = []layer{
 	{"flows/member", []string{"flows/config", "flows/device", "flows/group", "flows/journal", "flows/pipeline", "flows/protocol", "flows/replica", "flows/sink/disk", "flows/source/message", "flows/status", "flows/stream", "umem", "rdma/connect"}},
 	{"flows/relay", []string{"flows/config", "flows/pipeline", "flows/protocol", "flows/source/message", "flows/stage", "flows/status", "umem"}},
 	{"flows/replay", []string{"flows/config", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter", "xdp", "nvme"}},
-	{"flows/serve", []string{"flows/blocks", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
+	{"flows/serve", []string{"flows/attach", "flows/attach/wire", "flows/blocks", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
 	{"flows/client", slices.Concat(devices, []string{"flows/protocol", "flows/stream", "flows/blocks"})},
 	{"flows", slices.Concat(devices, parts)},
 	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client", "flows/attached"})},

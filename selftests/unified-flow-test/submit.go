@@ -9,6 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // submit sends messages of an attached program, until all are done.
@@ -40,7 +41,8 @@ func submit(ctx context.Context, _ *client.Client, o options) (r result, err err
 			}
 			o.untilDue(begun, n)
 			sent[n%uint64(o.depth)] = time.Now()
-			if _, err := s.Commit(f, len(o.stamp(f.Data, n))); err != nil {
+			harness.Fill(f.Data[:o.size], o.seed, n+1)
+			if _, err := s.Commit(f, int(o.size)); err != nil {
 				return r, err
 			}
 			n++
