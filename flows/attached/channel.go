@@ -183,6 +183,16 @@ func (w *ChannelWriter) Longest() int { return w.s.ring.Longest() }
 // Next returns the sequence of the next message.
 func (w *ChannelWriter) Next() uint64 { return w.s.ring.Last() + 1 }
 
+// Readers returns how many readers are there now.
+func (w *ChannelWriter) Readers() (n int) {
+	for i := range w.readers {
+		if there, _ := w.present.Has(i); there {
+			n++
+		}
+	}
+	return n
+}
+
 // Write writes a message, which all readers find at once, and returns its sequence. The error is ErrFull if a reader for
 // which this program waits has not read what lies there: try again, or call WriteWait. It never blocks.
 func (w *ChannelWriter) Write(message []byte) (uint64, error) {

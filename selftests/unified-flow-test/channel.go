@@ -143,7 +143,7 @@ func (o *options) writeAll(ctx context.Context, w *attached.ChannelWriter, r *re
 
 // next reads a message.
 func (o *options) next(ctx context.Context, from *attached.ChannelReader, buffer []byte) ([]byte, error) {
-	for {
+	for turn := 1; ; turn++ {
 		n, _, ok, err := from.Read(buffer)
 		switch {
 		case ok:
@@ -151,7 +151,7 @@ func (o *options) next(ctx context.Context, from *attached.ChannelReader, buffer
 		case err != nil:
 			return nil, err
 		case o.spin:
-			if ctx.Err() != nil {
+			if turn%1024 == 0 && ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
 		default:
@@ -181,11 +181,18 @@ func (o *options) followAll(ctx context.Context, from *attached.ChannelReader, r
 }
 
 func (o *options) pingAll(ctx context.Context, w *attached.ChannelWriter, from *attached.ChannelReader, r *result, times *latency.Histogram) error {
+	for w.Readers() == 0 { // the other side has yet to come: it would not get the first message
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		time.Sleep(time.Millisecond)
+	}
 	b, buffer, begun := make([]byte, o.size), make([]byte, from.Longest()), time.Now()
 	for n := range o.count {
 		o.untilDue(begun, n)
+		b = o.stamp(b, n)
 		sent := time.Now()
-		if _, err := w.WriteWait(ctx, o.stamp(b, n)); err != nil {
+		if _, err := w.WriteWait(ctx, b); err != nil {
 			return err
 		}
 		got, err := o.next(ctx, from, buffer)

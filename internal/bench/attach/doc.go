@@ -1,0 +1,2 @@
+// Package attach measures programs that attach to the daemon against other programs: see TestAgainstIceoryx.
+package attach
