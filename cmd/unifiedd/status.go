@@ -351,6 +351,13 @@ func printGroup(w io.Writer, g *status.Group) {
 	fmt.Fprintf(w, "  group\t%s: member %s is %s; %s leads epoch %d%s\n", g.Name, g.Member, g.State, cmp.Or(g.Leader, "nobody that is known"), g.Epoch, recovering)
 	fmt.Fprintf(w, "  \tcommitted up to %d of %d; %d elections asked for; longest silence of a leader that went on %v\n", g.Committed, g.Last, g.Elections, g.Silence.Round(time.Microsecond))
 	fmt.Fprintf(w, "  records\t%d sent to followers, %d bytes of them from segments; %d received from leaders; %d fenced, %d cut\n", g.Sent, g.Copied, g.Received, g.Fenced, g.Cut)
+	if g.Lacking > 0 {
+		limit := "any number"
+		if g.CopyLimit > 0 {
+			limit = fmt.Sprint(g.CopyLimit)
+		}
+		fmt.Fprintf(w, "  catch-up\tfollowers lack %d records: they get %d a second from segments, and may get %s\n", g.Lacking, g.CopyRate, limit)
+	}
 	fmt.Fprintf(w, "  ignored\t%s\n", nonzero(map[string]uint64{"stale_epoch": g.Stale, "not_valid": g.Refused, "not_sent": g.Dropped, "not_taken": g.Untaken}))
 }
 

@@ -23,6 +23,7 @@ type catchUp struct {
 	now    []copied // of the worker: to be posted
 	flying []copied // posted, in order
 	free   []umem.Frame
+	bucket bucket
 	given  bool   // frames were given to the goroutine
 	joined uint64 // value of until; 0: not said yet
 	over   bool   // the link does not need it any more
@@ -47,6 +48,7 @@ func (l *Links) sendCopies(k *Link) bool {
 		c.given = true
 		l.lend(c)
 	}
+	c.bucket.fill(&l.pace, l.now)
 	for {
 		for len(c.now) > 0 {
 			one := c.now[0]
@@ -57,10 +59,14 @@ func (l *Links) sendCopies(k *Link) bool {
 					k.needs = c.joined // from here on records are kept for it
 					c.until <- c.joined
 				}
-			case !l.mayPost(k) || !l.post(k, one.frame.Addr, one.frame.Len, one.position, true):
+			case !l.mayPost(k) || c.joined == 0 && c.bucket.empty(): // once it has joined, records are kept for it: no limit
+				return false
+			case !l.post(k, one.frame.Addr, one.frame.Len, one.position, len(c.now) == 1 || one.position%copiesTold == 0):
 				return false
 			default:
 				l.stats.copied.Add(uint64(one.frame.Len))
+				l.stats.copies.Add(1)
+				c.bucket.take()
 				c.flying = append(c.flying, one)
 			}
 			c.now = c.now[1:]

@@ -58,6 +58,7 @@ func (l *Links) Begin(position uint64) {
 		}
 	}
 	h.first, h.last = position, position-1
+	l.pace.begin(h.last)
 }
 
 // free gives up a frame in which a record was.

@@ -52,6 +52,7 @@ type Links struct {
 	incoming *Link                // the link over which records come; nil: none
 	shown    atomic.Pointer[Link] // incoming, for other goroutines
 	held     held
+	pace     pace // of the records that are offered
 	batch    [batchSize]umem.Frame
 	broken   [batchSize]int
 
@@ -74,22 +75,32 @@ const (
 
 // stats are counters that only the worker writes.
 type stats struct {
-	sent, sentBytes, received, receivedBytes, stale, refused, copied counter.Counter
+	sent, sentBytes, received, receivedBytes, stale, refused, copied, copies counter.Counter
+	lacking, copyRate, copyLimit                                             counter.Counter // see Stats
 }
 
 // Stats are counters since the links were opened.
 type Stats struct {
 	Sent, SentBytes         uint64 // records to followers
-	CopiedBytes             uint64 // of those, read from the segments
+	Copied, CopiedBytes     uint64 // of those, read from the segments
 	Received, ReceivedBytes uint64 // records from a leader
 	Stale                   uint64 // messages of links that had ended
 	Refused                 uint64 // messages that were not valid
+
+	// Of the followers that get records from the segments, now:
+	Lacking   uint64 // records that they lack
+	CopyRate  uint64 // records a second that they get
+	CopyLimit uint64 // records a second that they may get beside the clients; 0: no limit, or there are none
 }
 
 // Stats may be called from any goroutine.
 func (l *Links) Stats() Stats {
 	s := &l.stats
-	return Stats{s.sent.Load(), s.sentBytes.Load(), s.copied.Load(), s.received.Load(), s.receivedBytes.Load(), s.stale.Load(), s.refused.Load()}
+	return Stats{
+		Sent: s.sent.Load(), SentBytes: s.sentBytes.Load(), Copied: s.copies.Load(), CopiedBytes: s.copied.Load(),
+		Received: s.received.Load(), ReceivedBytes: s.receivedBytes.Load(), Stale: s.stale.Load(), Refused: s.refused.Load(),
+		Lacking: s.lacking.Load(), CopyRate: s.copyRate.Load(), CopyLimit: s.copyLimit.Load(),
+	}
 }
 
 // Open makes links without peers. It may be called from any thread while the worker does not run.
@@ -244,6 +255,7 @@ func (l *Links) Poll(now time.Time) error {
 			}
 		}
 	}
+	l.measure()
 	for _, k := range l.slots {
 		switch {
 		case k == nil || k.over || !k.connected:

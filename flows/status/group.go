@@ -17,14 +17,20 @@ type Group struct {
 	Silence    time.Duration `json:"longest_silence_ns"` // of a leader that went on
 	Sent       uint64        `json:"sent_records"`       // to followers
 	Copied     uint64        `json:"copied_bytes"`       // of those, read from the segments
-	Received   uint64        `json:"received_records"`   // from leaders
-	Fenced     uint64        `json:"fenced_records"`     // that it has appended as the leader, and no other member had confirmed when a later epoch began
-	Cut        uint64        `json:"cut_records"`        // from its log, because the leader does not have them
-	Stale      uint64        `json:"stale_messages"`     // of links of earlier epochs
-	Refused    uint64        `json:"refused_messages"`   // of members, that were not valid
-	Dropped    uint64        `json:"dropped_messages"`   // to members, of elections
-	Untaken    uint64        `json:"untaken_messages"`   // of members, because too many waited
-	Members    []Member      `json:"members"`            // as this one knows them
+	Copies     uint64        `json:"copied_records"`     // as records
+	// Of the followers that get records from the segments, now: records that they lack, get a second, and may get a
+	// second beside those that clients append (0: any number, or there are no such followers).
+	Lacking   uint64   `json:"lacking_records"`
+	CopyRate  uint64   `json:"copies_per_second"`
+	CopyLimit uint64   `json:"copies_limit_per_second"`
+	Received  uint64   `json:"received_records"` // from leaders
+	Fenced    uint64   `json:"fenced_records"`   // that it has appended as the leader, and no other member had confirmed when a later epoch began
+	Cut       uint64   `json:"cut_records"`      // from its log, because the leader does not have them
+	Stale     uint64   `json:"stale_messages"`   // of links of earlier epochs
+	Refused   uint64   `json:"refused_messages"` // of members, that were not valid
+	Dropped   uint64   `json:"dropped_messages"` // to members, of elections
+	Untaken   uint64   `json:"untaken_messages"` // of members, because too many waited
+	Members   []Member `json:"members"`          // as this one knows them
 }
 
 // Member is a member of a group.

@@ -37,8 +37,12 @@ func TestCatchUp(t *testing.T) {
 	r.now[away] = nil
 	e := r.ends[3]
 	certificate, key := issue(t, r.secret, "client", e)
+	var to []string
+	for i := range 3 {
+		to = append(to, r.ends[i].IP.String()+":7471")
+	}
 	client := daemon.StartClient(t, flowTest, e, "append", "-tls", strings.Join([]string{certificate, key, r.secret.File()}, ","), "-device", "roce:"+e.Ifname, "-ordinary", "-size", "64",
-		"-to", r.ends[leader].IP.String()+":7471", "-flow", "orders", "-count", fmt.Sprint(100*records), "-timeout", "3h")
+		"-to", strings.Join(to, ","), "-flow", "orders", "-count", fmt.Sprint(100*records), "-timeout", "3h")
 	r.until(leader, records)
 	alone, span := r.pace(leader, func(time.Duration, uint64) bool { return false })
 	t.Logf("%.0f records a second with one member away, for %v", alone, span.Round(time.Millisecond))

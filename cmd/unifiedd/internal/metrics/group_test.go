@@ -14,7 +14,7 @@ import (
 func TestGroupMetrics(t *testing.T) {
 	text := gather(t, func(out chan<- prometheus.Metric) {
 		collectGroup(out, "orders", &status.Group{Member: "a", Leader: "b", Epoch: 7, Committed: 90, Last: 100, Elections: 2, Silence: 1500 * time.Microsecond, Received: 12, Stale: 3})
-		collectGroup(out, "trades", &status.Group{Member: "a", Leader: "a", Recovering: true, Sent: 11, Fenced: 5, Cut: 4})
+		collectGroup(out, "trades", &status.Group{Member: "a", Leader: "a", Recovering: true, Sent: 11, Copies: 6, Lacking: 8, CopyLimit: 20000, Fenced: 5, Cut: 4})
 		collectGroup(out, "quotes", &status.Group{Member: "a"})
 	})
 	for _, want := range []string{
@@ -24,6 +24,7 @@ func TestGroupMetrics(t *testing.T) {
 		`group_recovering{flow="trades"} 1`, `group_elections_total{flow="orders"} 2`, `group_longest_silence_seconds{flow="orders"} 0.0015`,
 		`group_records_total{flow="orders",op="received"} 12`, `group_records_total{flow="trades",op="sent"} 11`,
 		`group_fenced_records_total{flow="trades"} 5`, `group_cut_records_total{flow="trades"} 4`,
+		`group_lacking_records{flow="trades"} 8`, `group_copied_records_total{flow="trades"} 6`, `group_copies_limit_per_second{flow="trades"} 20000`,
 		`group_ignored_messages_total{flow="orders",reason="stale_epoch"} 3`,
 	} {
 		if !strings.Contains(text, "unifiedd_"+want+"\n") {
