@@ -117,10 +117,10 @@ flows:
 	b.start(exec.Command(b.unifiedd, "run", "-c", file), "flow runs")
 }
 
-// start starts a program that runs until the end of the test, and waits until it says something.
-func (b *bed) start(c *exec.Cmd, says string) {
+// start starts a program that runs until the end of the test, waits until it says something, and returns what it says.
+func (b *bed) start(c *exec.Cmd, says string) (said *daemon.Log) {
 	b.Helper()
-	said := new(daemon.Log)
+	said = new(daemon.Log)
 	c.Stdout, c.Stderr = said, said
 	b.must(c.Start())
 	b.Cleanup(func() {
@@ -128,6 +128,7 @@ func (b *bed) start(c *exec.Cmd, says string) {
 		_ = c.Wait()                       // it ends by the signal
 	})
 	testenv.Wait(b.T, testenv.Within(20*time.Second), "the program to be ready", func() bool { return strings.Contains(said.String(), says) })
+	return said
 }
 
 // with adds iceoryx' libraries to a command.
@@ -155,12 +156,12 @@ func both(ping, pong *exec.Cmd) ([]byte, error) {
 }
 
 // channel measures two programs with a channel in each direction.
-func (b *bed) channel(ctx context.Context, size int) (s oneWay, err error) {
+func (b *bed) channel(ctx context.Context, size int, more ...string) (s oneWay, err error) {
 	args := func(as, writes, reads string, more ...string) []string {
 		return append([]string{"channel", "-socket", filepath.Join(b.dir, "attach.sock"), "-as", as, "-writes", writes, "-reads", reads,
 			"-count", fmt.Sprint(b.count), "-size", fmt.Sprint(size), "-spin"}, more...)
 	}
-	out, err := both(pinned(ctx, 0, b.flowTest, args("ping", "there", "back", "-json")...), pinned(ctx, 1, b.flowTest, args("pong", "back", "there", "-echo")...))
+	out, err := both(pinned(ctx, 0, b.flowTest, args("ping", "there", "back", append(more, "-json")...)...), pinned(ctx, 1, b.flowTest, args("pong", "back", "there", "-echo")...))
 	if err != nil {
 		return s, fmt.Errorf("the channel: %w", err)
 	}
