@@ -121,6 +121,9 @@ func openAttachRelay(e *pipeline.Env) (*pipeline.Run, error) {
 		return nil, err
 	}
 	source.AcknowledgeUpTo(sink.Acknowledged, sink.Delivered)
+	if ask := sink.NextOf(); ask != nil {
+		source.AskNext(e, ask)
+	}
 	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
 }
 

@@ -27,7 +27,7 @@ type EndConfig struct {
 	Do      func(func() error) error // runs a function on the worker's thread
 	Events  bool                     // the worker waits for events
 	// Next returns the sequence that the flow expects next of a session. It is called on the worker's thread
-	// when a port opens, and only while Idle.
+	// when a port opens, and only while Idle; 0: not known yet, and it is called again.
 	Next func(session uint64) uint64
 	// Idle reports whether the flow has given back all that it got over an earlier port. It is called on the
 	// worker's thread. A port opens only then.
@@ -141,7 +141,9 @@ func (e *End) install(p *Port) (next uint64, err error) {
 	}
 	next = 1
 	if e.config.Next != nil {
-		next = e.config.Next(p.session)
+		if next = e.config.Next(p.session); next == 0 {
+			return 0, errNotKnown
+		}
 	}
 	e.port, e.sequence = p, next
 	e.count.opened.Add(1)
@@ -157,6 +159,9 @@ func (e *End) install(p *Port) (next uint64, err error) {
 
 // errNotIdle says that the flow still works on what came over an earlier port.
 var errNotIdle = errors.New("the flow is not idle")
+
+// errNotKnown says that the flow does not know yet how far a session is. The port opens later, as with errNotIdle.
+var errNotKnown = fmt.Errorf("the group that keeps the messages does not say how far the session is (look at its members): %w", errNotIdle)
 
 // pass gives a frame that the program may fill to it, and says what became of the last message in it.
 func (e *End) pass(addr uint64, say wire.Entry) {

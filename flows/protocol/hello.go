@@ -71,6 +71,10 @@ const CapabilityWrite uint64 = 1 << 0
 // [Origin], and that the receiver accepts each message of an origin once.
 const CapabilityOrigin uint64 = 1 << 1
 
+// CapabilityAsk is for the role append, from a sender. It says that the sender only asks which message the receiver
+// expects next. A log answers when what it had at the question is as safe as its acknowledgements say.
+const CapabilityAsk uint64 = 1 << 3
+
 // CapabilityFetch is for the role replicate, from the member that dials. It says that this member leads
 // the epoch, and fetches records that it lacks.
 const CapabilityFetch uint64 = 1 << 0

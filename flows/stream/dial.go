@@ -160,19 +160,24 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	if _, err := pair.PostReceive(requests, landings); err != nil {
 		return nil, fmt.Errorf("post receives: %w", err)
 	}
-	hello := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Session: s.session, Next: from, Participant: c.Participant}
+	return s.introduce(ctx, connect.End{Queue: pair, Settings: settings, Parameters: local}, from, 0)
+}
+
+// introduce dials the receiver and says hello.
+func (s *Sender) introduce(ctx context.Context, e connect.End, from, capabilities uint64) (_ *connect.Conn, err error) {
+	c := &s.config
+	hello := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Session: s.session, Next: from, Participant: c.Participant, Capabilities: capabilities}
 	if c.Method != BySend {
-		hello.Capabilities = protocol.CapabilityWrite
+		hello.Capabilities |= protocol.CapabilityWrite
 	}
-	text, err := hello.Append(nil)
-	if err != nil {
+	if e.Hello, err = hello.Append(nil); err != nil {
 		return nil, err
 	}
 	with := c.Connect
 	if s.to.group() && with.Timeout == 0 {
 		with.Timeout = s.to.timeout
 	}
-	return connect.Dial(ctx, s.to.address(), connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, with)
+	return connect.Dial(ctx, s.to.address(), e, with)
 }
 
 // agree reads the receiver's hello.

@@ -21,6 +21,7 @@ var senderParts = []struct {
 	{"QueuePairFails", testSenderQueuePairFails},
 	{"LateAcknowledgement", testSenderLateAcknowledgement},
 	{"Forgotten", testSenderForgotten},
+	{"Ask", testSenderAsk},
 	{"Spares", testSenderSpares},
 	{"Receives", testSenderReceives},
 	{"Drop", testSenderDrop},

@@ -77,6 +77,13 @@ func (v *server) serve(q *connect.Request) {
 		return
 	}
 	log = log.With("session", fmt.Sprintf("%016x", h.Session))
+	if h.Capabilities&protocol.CapabilityAsk != 0 {
+		if err := v.tellNext(q, &h); err != nil {
+			v.turnAway(q, err)
+			log.Warn("a question for a session was not answered", protocol.LogReason(err), "err", err)
+		}
+		return
+	}
 	p, conn, err := v.connect(q, &h)
 	if err != nil {
 		v.turnAway(q, err)

@@ -40,6 +40,7 @@ func Open(e *pipeline.Env, c Config) (s *Sink, err error) {
 		f.Peers = append(f.Peers, fanout.Peer{Sender: sender, Policy: fanout.Policy(p.Policy)})
 		s.names = append(s.names, p.Name)
 	}
+	s.asks(f.Peers, to.Peers)
 	if s.fan, err = fanout.Open(f); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,8 @@ type Sink struct {
 	dials  pipeline.Service
 	times  stream.SenderTimes // of all peers
 
+	nextOf func(ctx context.Context, session uint64) (next uint64, err error) // see NextOf
+
 	blocked bool            // in this round
 	stalls  counter.Counter // rounds in which something waited for peers
 

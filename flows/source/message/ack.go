@@ -2,6 +2,7 @@ package message
 
 import (
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/pipeline"
@@ -9,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -131,3 +133,29 @@ func (a *acknowledger) publish() {
 	a.receivedShown.Set(a.received)
 	a.acknowledgedShown.Set(a.acknowledged)
 }
+
+// settled returns a permit for peers that keeps one that only asks waiting until the log has acknowledged all that it
+// has. So the answer does not count a message that may still be lost.
+func (s *Source) settled(permit func(connect.Peer, protocol.Hello) error) func(connect.Peer, protocol.Hello) error {
+	return func(p connect.Peer, h protocol.Hello) error {
+		if permit != nil {
+			if err := permit(p, h); err != nil {
+				return err
+			}
+		}
+		if h.Capabilities&protocol.CapabilityAsk == 0 {
+			return nil
+		}
+		had, until := s.acks.receivedShown.Load(), time.Now().Add(maxSettle)
+		for s.acks.acknowledgedShown.Load() < had {
+			if time.Now().After(until) {
+				return fmt.Errorf("%w: the log has messages that are not safe yet", protocol.Busy)
+			}
+			time.Sleep(settleInterval)
+		}
+		return nil
+	}
+}
+
+// maxSettle is how long the answer to a question waits at most.
+const maxSettle, settleInterval = 2 * time.Second, 500 * time.Microsecond

@@ -82,6 +82,9 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 			return m.Refuse()
 		}
 	}
+	if c.Log != nil {
+		r.Permit = s.settled(r.Permit)
+	}
 	if c.Joins != nil {
 		r.Unacknowledged, r.Participants = from.Window, from.Clients
 	}

@@ -47,6 +47,7 @@ type Source struct {
 	acknowledged uint64    // of those
 	session      uint64    // of the last message
 	sequences    func(session uint64) uint64
+	question     *question                 // to a group; nil: none
 	safe         func() uint64             // messages that are as safe as was promised; nil: all received
 	room         func(position uint64) int // messages that may follow a position; nil: no limit
 	delivered    func() bool               // nil: the sink always has delivered everything
@@ -156,13 +157,16 @@ func (s *Source) Acknowledge(now time.Time) {
 	}
 }
 
-// next returns the sequence that is expected next of a session. All messages are acknowledged.
+// next returns the sequence that is expected next of a session; 0: not known yet. All messages are acknowledged.
 func (s *Source) next(session uint64) uint64 {
 	if session == s.session && s.received > 0 {
 		return s.pending[(s.received-1)&uint64(len(s.pending)-1)].sequence + 1
 	}
 	if s.sequences != nil {
 		return s.sequences(session) + 1
+	}
+	if s.question != nil {
+		return s.question.next(session)
 	}
 	return 1
 }
