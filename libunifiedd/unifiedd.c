@@ -1,0 +1,845 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * unifiedd.c: ports. A port is four rings in shared memory, each with one producer and one consumer. Received frames come
+ * over one and go back over another; frames to fill come over the fourth and are submitted over the third. The daemon may
+ * write anything into that memory at any time, so the indices of this side are kept here, and an entry is copied once,
+ * before it is checked.
+ */
+#define _GNU_SOURCE
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#if ATOMIC_LLONG_LOCK_FREE != 2
+#error "the rings need atomic accesses of 64 bits"
+#endif
+
+/* Numbers of a port's rings, which lie one behind the other. */
+enum { RECEIVED, RELEASED, SUBMITTED, DONE };
+
+/* words is a ring as it lies in shared memory. */
+struct words {
+	_Atomic uint32_t magic, entries; /* written by the daemon before the port opens */
+	uint8_t unused1[56];
+	_Atomic uint64_t head; /* entries that the producer has added; pairs with the load in waiting */
+	uint8_t unused2[56];
+	_Atomic uint64_t tail;	 /* entries that the consumer has taken */
+	_Atomic uint32_t asleep; /* set by the consumer, which then looks at head; pairs with publish */
+	uint8_t unused3[116];
+	struct {
+		_Atomic uint64_t words[8];
+	} entry[];
+};
+
+_Static_assert(offsetof(struct words, head) == 64 && offsetof(struct words, tail) == 128, "indices");
+_Static_assert(offsetof(struct words, asleep) == 136 && offsetof(struct words, entry) == 256, "header and entries");
+_Static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "atomics are plain words");
+
+#define RING_MAGIC 0x474e5275u /* "uRNG" */
+
+static size_t ring_size(uint32_t entries)
+{
+	return sizeof(struct words) + (size_t)entries * 64;
+}
+
+/* waiting returns how many entries wait for the consumer of a ring: more than it has if the daemon broke the protocol. */
+static uint64_t waiting(const struct ring *r)
+{
+	return atomic_load_explicit(&r->shared->head, memory_order_acquire) - r->own;
+}
+
+/* copy copies the consumer's next entry. */
+static void copy(const ufd_port *p, const struct ring *r, struct entry *e)
+{
+	_Atomic uint64_t *w = r->shared->entry[r->own & p->mask].words;
+	uint64_t v[6];
+
+	for (int i = 0; i < 6; i++)
+		v[i] = atomic_load_explicit(&w[i], memory_order_relaxed);
+	*e = (struct entry){v[0], (uint32_t)v[1], (uint32_t)(v[1] >> 32), v[2], v[3], v[4], (uint32_t)v[5]};
+}
+
+/* advance gives the places of copied entries back to the producer. */
+static void advance(const struct ring *r)
+{
+	atomic_store_explicit(&r->shared->tail, r->own, memory_order_release);
+}
+
+/* put writes the producer's next entry. publish makes it visible. */
+static void put(const ufd_port *p, struct ring *r, uint64_t offset, uint32_t length, uint32_t generation, uint64_t sequence)
+{
+	_Atomic uint64_t *w = r->shared->entry[r->own & p->mask].words;
+	uint64_t v[6] = {offset, (uint64_t)generation << 32 | length, sequence};
+
+	for (int i = 0; i < 6; i++)
+		atomic_store_explicit(&w[i], v[i], memory_order_relaxed);
+	r->own++;
+}
+
+/* publish makes the entries visible, and wakes the daemon if it waits for them. */
+static void publish(const ufd_port *p, const struct ring *r)
+{
+	atomic_store_explicit(&r->shared->head, r->own, memory_order_release);
+	/* The daemon sets asleep and then looks at head; here head is set before asleep is read. One of both sees the other. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&r->shared->asleep, memory_order_relaxed))
+		send(p->wake, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL); /* EAGAIN: the daemon's end is readable already */
+}
+
+/* incoming is the ring over which something comes for the program. */
+static struct ring *incoming(ufd_port *p)
+{
+	return &p->ring[p->role == UFD_RECEIVE ? RECEIVED : DONE];
+}
+
+static struct sent *sent_at(const ufd_port *p, uint32_t i)
+{
+	return &p->sent[(p->first_sent + i) % p->sent_size];
+}
+
+/* done_before reports whether the oldest message was done when the port was opened, so that its receipt does not come. */
+static bool done_before(const ufd_port *p)
+{
+	return p->n_sent > 0 && sent_at(p, 0)->sequence < p->done;
+}
+
+/* has_events reports whether ufd_poll has something to return. */
+static bool has_events(ufd_port *p)
+{
+	return done_before(p) || waiting(incoming(p)) > 0;
+}
+
+/* ended returns why nothing more comes, or 0. What came before is visible afterwards. */
+static int ended(const ufd_port *p)
+{
+	if (atomic_load_explicit(&p->closed, memory_order_acquire))
+		return UFD_CLOSED;
+	return p->hung_up || !atomic_load_explicit(&p->link->alive, memory_order_acquire) ? UFD_GONE : 0;
+}
+
+/* protocol_error notes that the daemon broke the protocol. The port passes nothing any more. */
+static int protocol_error(ufd_port *p)
+{
+	p->broken = true;
+	errno = EPROTO;
+	return UFD_SYSTEM;
+}
+
+/* take copies received messages' entries. */
+static int take(ufd_port *p, ufd_message *m, int most)
+{
+	struct ring *r = &p->ring[RECEIVED];
+	const struct memory *memory = p->space->memory;
+	uint64_t n = waiting(r);
+	struct entry e;
+	int i = 0;
+
+	if (n > p->entries)
+		return protocol_error(p);
+	for (; i < most && (uint64_t)i < n; i++) {
+		copy(p, r, &e);
+		if (e.offset > memory->in_size || e.length > memory->in_size - e.offset || p->held == p->entries) {
+			protocol_error(p);
+			break;
+		}
+		m[i] = (ufd_message){.data = memory->in + e.offset,
+				     .length = e.length,
+				     .sequence = e.sequence,
+				     .position = e.position,
+				     .stamp = e.stamp,
+				     .offset = e.offset,
+				     .generation = e.generation,
+				     .opening = p->opening};
+		r->own++;
+		p->held++;
+	}
+	if (i > 0)
+		advance(r);
+	return i > 0 || !p->broken ? i : UFD_SYSTEM;
+}
+
+static uint8_t *bytes_of(const struct space *s, uint32_t frame)
+{
+	return s->memory->out + (uint64_t)frame * s->memory->frame;
+}
+
+/* free_frame makes a frame free, if the daemon has given it over this connection. */
+static void free_frame(ufd_port *p, struct space *s, uint32_t frame)
+{
+	struct frame *f = &s->frames[frame];
+
+	f->state = NOT_OURS;
+	if (s == p->space && f->opening == p->opening) {
+		f->state = FREE;
+		p->free[p->n_free++] = frame;
+	}
+}
+
+/* submit puts messages into the ring that are not there yet, in order. One that lies where the daemon does not take it over
+ * this connection is copied first. It stops if no frame is free for that. */
+static void submit(ufd_port *p)
+{
+	struct ring *r = &p->ring[SUBMITTED];
+	uint64_t before = r->own, tail = atomic_load_explicit(&r->shared->tail, memory_order_acquire);
+
+	if (r->own - tail > p->entries)
+		protocol_error(p);
+	while (p->submitted < p->n_sent && r->own - tail < p->entries) {
+		struct sent *s = sent_at(p, p->submitted);
+		struct frame *f = &s->space->frames[s->frame];
+		if (s->space != p->space || f->opening != p->opening) {
+			if (!p->n_free)
+				break;
+			uint32_t to = p->free[--p->n_free];
+			memcpy(bytes_of(p->space, to), bytes_of(s->space, s->frame), s->length);
+			f->state = NOT_OURS;
+			s->space = p->space;
+			s->frame = to;
+			f = &p->space->frames[to];
+			f->state = SENT;
+		}
+		put(p, r, (uint64_t)s->frame * p->space->memory->frame, s->length, f->generation, s->sequence);
+		p->submitted++;
+	}
+	if (r->own != before)
+		publish(p, r);
+}
+
+/* take_frame takes a frame from the daemon that comes without a receipt: after an opening. A frame that the program had before
+ * keeps its state. It returns false if the daemon must not give it. */
+static bool take_frame(ufd_port *p, uint32_t frame, uint32_t generation)
+{
+	struct frame *f = &p->space->frames[frame];
+
+	if (f->opening == p->opening || p->given == p->entries)
+		return false;
+	p->given++;
+	f->generation = generation;
+	f->opening = p->opening;
+	if (f->state == NOT_OURS)
+		free_frame(p, p->space, frame);
+	return true;
+}
+
+/* take_receipt takes a frame back with the receipt of the oldest message. */
+static bool take_receipt(ufd_port *p, uint32_t frame, const struct entry *e)
+{
+	struct sent *s = sent_at(p, 0);
+
+	if (!p->submitted || s->sequence != e->sequence || s->space != p->space || s->frame != frame)
+		return false;
+	s->space->frames[frame].generation = e->generation;
+	free_frame(p, s->space, frame);
+	return true;
+}
+
+static void drop_first(ufd_port *p)
+{
+	p->first_sent = (p->first_sent + 1) % p->sent_size;
+	p->n_sent--;
+	p->submitted--;
+}
+
+/* collect takes frames back and fills m with receipts, at most most. Others stay in the ring. */
+static int collect(ufd_port *p, ufd_message *m, int most)
+{
+	struct ring *r = &p->ring[DONE];
+	const struct memory *memory = p->space->memory;
+	uint64_t n = waiting(r), before = r->own;
+	struct entry e;
+	int i = 0;
+
+	for (; i < most && done_before(p); i++) {
+		m[i] = (ufd_message){.sequence = sent_at(p, 0)->sequence, .opening = p->opening};
+		free_frame(p, sent_at(p, 0)->space, sent_at(p, 0)->frame);
+		drop_first(p);
+	}
+	if (n > p->entries)
+		return i > 0 ? i : protocol_error(p);
+	for (; n > 0; n--) {
+		copy(p, r, &e);
+		if (e.offset >= memory->out_size || e.offset % memory->frame) {
+			protocol_error(p);
+			break;
+		}
+		uint32_t frame = (uint32_t)(e.offset / memory->frame);
+		if (e.sequence == 0) {
+			if (!take_frame(p, frame, e.generation)) {
+				protocol_error(p);
+				break;
+			}
+		} else if (i == most) {
+			break;
+		} else if (!take_receipt(p, frame, &e)) {
+			protocol_error(p);
+			break;
+		} else {
+			m[i++] = (ufd_message){.sequence = e.sequence, .position = e.position, .status = e.status, .opening = p->opening};
+			drop_first(p);
+		}
+		r->own++;
+	}
+	if (r->own != before)
+		advance(r);
+	if (p->submitted < p->n_sent)
+		submit(p);
+	return i > 0 || !p->broken ? i : UFD_SYSTEM;
+}
+
+/* prepared is what an opening needs, before it replaces what the port has. */
+struct prepared {
+	void *rings;
+	size_t size;
+	struct space *space; /* NULL: the port goes on with its memory */
+	uint32_t *free;
+	struct sent *sent;
+	uint32_t sent_size;
+};
+
+static void release_space(ufd_client *c, struct space *s)
+{
+	if (!s)
+		return;
+	ufdi_unuse(c, s->memory);
+	free(s->frames);
+	free(s);
+}
+
+static void unprepare(ufd_port *p, struct prepared *n)
+{
+	if (n->rings)
+		munmap(n->rings, n->size);
+	release_space(p->client, n->space);
+	free(n->free);
+	free(n->sent);
+}
+
+static struct words *ring_in(void *rings, uint32_t entries, int n)
+{
+	return (struct words *)(void *)((uint8_t *)rings + (size_t)n * ring_size(entries));
+}
+
+/* map_rings maps the rings of an opening. */
+static int map_rings(ufd_port *p, const struct opened *o, struct prepared *n)
+{
+	struct stat s;
+	const struct memory *memory = p->q.asked->memory;
+	uint64_t have = p->role == UFD_RECEIVE ? memory->in_size : memory->out_size;
+
+	errno = EPROTO;
+	if (!o->entries || o->entries > MAX_ENTRIES || o->entries & (o->entries - 1) || !have)
+		return -1;
+	if (p->role == UFD_SEND && (!o->next || !o->longest))
+		return -1;
+	n->size = RINGS * ring_size(o->entries);
+	if (fstat(o->fds[0], &s))
+		return -1;
+	if (s.st_size < 0 || (uint64_t)s.st_size < n->size)
+		return -1;
+	n->rings = mmap(NULL, n->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, o->fds[0], 0);
+	if (n->rings == MAP_FAILED) {
+		n->rings = NULL;
+		return -1;
+	}
+	for (int i = 0; i < RINGS; i++) {
+		struct words *w = ring_in(n->rings, o->entries, i);
+		if (atomic_load(&w->magic) != RING_MAGIC || atomic_load(&w->entries) != o->entries) {
+			errno = EPROTO;
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/* allocate allocates what an opening needs. */
+static int allocate(ufd_port *p, const struct opened *o, struct prepared *n)
+{
+	struct memory *memory = p->q.asked->memory;
+
+	if (!p->space || p->space->memory != memory) {
+		if (!(n->space = calloc(1, sizeof(*n->space))))
+			return -1;
+		ufdi_use(p->client, memory);
+		n->space->memory = memory;
+		/* Pages of the table that describe frames of other flows stay untouched. */
+		if (p->role == UFD_SEND && !(n->space->frames = calloc((size_t)(memory->out_size / memory->frame), sizeof(struct frame))))
+			return -1;
+	}
+	if (p->role == UFD_RECEIVE)
+		return 0;
+	n->sent_size = p->n_sent + p->n_claimed + o->entries;
+	n->free = calloc(o->entries, sizeof(*n->free));
+	n->sent = calloc(n->sent_size, sizeof(*n->sent));
+	return n->free && n->sent ? 0 : -1;
+}
+
+/* add_descriptors has the program's descriptor become readable with those of an opening. */
+static int add_descriptors(ufd_port *p, int wake, int socket)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+
+	if (epoll_ctl(p->poll, EPOLL_CTL_ADD, wake, &e))
+		return -1;
+	return epoll_ctl(p->poll, EPOLL_CTL_ADD, socket, &e) && errno != EEXIST ? -1 : 0;
+}
+
+static void remove_descriptors(ufd_port *p)
+{
+	if (!p->polled)
+		return;
+	p->polled = false;
+	epoll_ctl(p->poll, EPOLL_CTL_DEL, p->wake, NULL);
+	epoll_ctl(p->poll, EPOLL_CTL_DEL, p->link->fd, NULL);
+}
+
+/* room_of returns the longest message of an opening. */
+static uint32_t room_of(const ufd_port *p, const struct opened *o)
+{
+	uint32_t frame = p->q.asked->memory->frame;
+
+	return o->longest < frame ? o->longest : frame;
+}
+
+/* unacceptable returns why a port which was open before cannot go on with an opening, or 0. */
+static int unacceptable(const ufd_port *p, const struct opened *o, ufd_error *why)
+{
+	uint64_t oldest = p->last + 1;
+
+	if (p->role == UFD_RECEIVE || !p->opening)
+		return 0;
+	for (uint32_t i = p->n_sent; i-- > 0 && sent_at(p, i)->sequence >= p->done;) {
+		oldest = sent_at(p, i)->sequence;
+		if (oldest >= o->next && sent_at(p, i)->length > room_of(p, o))
+			return ufdi_fail(why, UFD_REFUSED, UFD_REASON_TOO_LONG,
+					 "flow %s: message %llu has %u bytes; the flow takes %u now", p->flow,
+					 (unsigned long long)oldest, sent_at(p, i)->length, room_of(p, o));
+	}
+	if (o->next < oldest)
+		return ufdi_fail(why, UFD_REFUSED, UFD_REASON_BAD_SEQUENCE,
+				 "flow %s: it expects message %llu of the session, which had a receipt (open a new port)",
+				 p->flow, (unsigned long long)o->next);
+	return 0;
+}
+
+/* queue_sent moves the messages without a receipt to a new queue. Those before p->done count as submitted. */
+static void queue_sent(ufd_port *p, struct prepared *n)
+{
+	uint32_t submitted = 0;
+
+	for (uint32_t i = 0; i < p->n_sent; i++) {
+		n->sent[i] = *sent_at(p, i);
+		submitted += n->sent[i].sequence < p->done;
+	}
+	free(p->sent);
+	p->sent = n->sent;
+	p->sent_size = n->sent_size;
+	p->first_sent = 0;
+	p->submitted = submitted;
+}
+
+/* forget_spaces unmaps memory that nobody may use any more: all but the present and the last one, unless messages without a
+ * receipt lie there. */
+static void forget_spaces(ufd_port *p)
+{
+	for (struct space **at = p->space->older ? &p->space->older->older : NULL; at && *at;) {
+		struct space *s = *at;
+		bool used = false;
+		for (uint32_t i = 0; i < p->n_sent; i++)
+			used = used || sent_at(p, i)->space == s;
+		if (used) {
+			at = &s->older;
+			continue;
+		}
+		*at = s->older;
+		p->n_claimed -= s->n_claimed;
+		release_space(p->client, s);
+	}
+}
+
+/* go_on has the port use a prepared opening. It cannot fail. */
+static void go_on(ufd_port *p, const struct opened *o, struct prepared *n)
+{
+	for (uint32_t i = 0; i < p->n_free; i++)
+		p->space->frames[p->free[i]].state = NOT_OURS;
+	if (p->rings_memory) {
+		munmap(p->rings_memory, p->rings_size);
+		close(p->wake);
+	}
+	p->rings_memory = n->rings;
+	p->rings_size = n->size;
+	p->wake = o->fds[1];
+	p->polled = true;
+	p->entries = o->entries;
+	p->mask = o->entries - 1;
+	for (int i = 0; i < RINGS; i++)
+		p->ring[i] = (struct ring){ring_in(n->rings, o->entries, i), 0};
+	p->room = room_of(p, o);
+	p->given = 0;
+	p->opening++;
+	p->hung_up = false;
+	p->held = 0;
+	p->done = o->next;
+	if (p->last < o->next - 1)
+		p->last = o->next - 1;
+	if (p->role == UFD_SEND) {
+		free(p->free);
+		p->free = n->free;
+		p->n_free = 0;
+		queue_sent(p, n);
+	}
+	if (n->space) {
+		n->space->older = p->space;
+		p->space = n->space;
+		forget_spaces(p);
+	}
+}
+
+/* install takes the daemon's answer over. */
+static int install(ufd_port *p)
+{
+	struct opened *o = &p->q.opened;
+	struct prepared n = {0};
+	ufd_error why = {0};
+	int r = unacceptable(p, o, &why);
+
+	if (!r && (map_rings(p, o, &n) || allocate(p, o, &n) || add_descriptors(p, o->fds[1], p->q.asked->fd)))
+		r = ufdi_fail(&why, UFD_SYSTEM, UFD_REASON_NONE, "open flow %s", p->flow);
+	if (r) {
+		int saved = errno;
+		unprepare(p, &n);
+		ufdi_rejected(p, &why);
+		errno = saved;
+		return r;
+	}
+	go_on(p, o, &n);
+	close(o->fds[0]);
+	ufdi_installed(p);
+	if (p->role == UFD_SEND)
+		collect(p, NULL, 0); /* the frames to fill, and messages to send again */
+	return p->broken ? protocol_error(p) : 0;
+}
+
+ufd_port *ufd_open(ufd_client *c, const char *flow, uint32_t role, uint32_t depth, ufd_error *why)
+{
+	int64_t until = ufdi_now() + MEET_TIME, next;
+	int r, fd;
+
+	if (!flow || !*flow || strlen(flow) > MAX_NAME || (role != UFD_RECEIVE && role != UFD_SEND)) {
+		ufdi_fail(why, UFD_INVALID, UFD_REASON_NONE,
+			  "open a flow: its name has 1 to %d bytes, and the role is UFD_RECEIVE or UFD_SEND", MAX_NAME);
+		return NULL;
+	}
+	ufd_port *p = calloc(1, sizeof(*p));
+	if (!p || (p->poll = epoll_create1(EPOLL_CLOEXEC)) < 0) {
+		ufdi_fail(why, UFD_SYSTEM, UFD_REASON_NONE, "open flow %s", flow);
+		free(p);
+		return NULL;
+	}
+	p->client = c;
+	strcpy(p->flow, flow);
+	p->role = role;
+	p->depth = depth;
+	p->wake = -1;
+	ufdi_enter(p);
+	while ((r = ufdi_step(p, false, &fd, &next)) == UFD_AGAIN && ufdi_now() < until)
+		ufdi_sleep(fd, -1, next < until ? next : until);
+	if (r == 0 && (r = install(p)) == 0)
+		return p;
+	ufd_error said = {0};
+	ufd_why(p, &said);
+	if (r == UFD_AGAIN) {
+		errno = ETIMEDOUT;
+		ufdi_fail(&said, UFD_SYSTEM, UFD_REASON_NONE, "open flow %s", flow);
+	}
+	ufd_close(p);
+	if (why)
+		*why = said;
+	return NULL;
+}
+
+void ufd_close(ufd_port *p)
+{
+	int saved = errno;
+
+	if (!p)
+		return;
+	ufdi_leave(p);
+	if (p->rings_memory)
+		munmap(p->rings_memory, p->rings_size);
+	if (p->wake >= 0)
+		close(p->wake);
+	close(p->poll);
+	for (struct space *s = p->space, *older; s; s = older) {
+		older = s->older;
+		release_space(p->client, s);
+	}
+	free(p->free);
+	free(p->sent);
+	free(p);
+	errno = saved;
+}
+
+void *ufd_claim(ufd_port *p, uint32_t *room)
+{
+	if (p->role != UFD_SEND || p->broken)
+		return NULL;
+	if (!p->n_free || p->submitted < p->n_sent)
+		collect(p, NULL, 0);
+	/* Messages that wait for a frame come first. Each claimed frame has a place in the queue. */
+	if (!p->n_free || p->submitted < p->n_sent || p->n_sent + p->n_claimed >= p->sent_size)
+		return NULL;
+	uint32_t frame = p->free[--p->n_free];
+	p->space->frames[frame].state = CLAIMED;
+	p->space->n_claimed++;
+	p->n_claimed++;
+	if (room)
+		*room = p->room;
+	return bytes_of(p->space, frame);
+}
+
+/* unclaim takes a claimed frame from the program, if length bytes fit. */
+static struct space *unclaim(ufd_port *p, const void *frame, uint32_t length, uint32_t *number)
+{
+	for (struct space *s = p->space; s && p->role == UFD_SEND; s = s->older) {
+		uintptr_t offset = (uintptr_t)frame - (uintptr_t)s->memory->out;
+		if ((uintptr_t)frame < (uintptr_t)s->memory->out || offset >= s->memory->out_size || offset % s->memory->frame)
+			continue;
+		*number = (uint32_t)(offset / s->memory->frame);
+		if (s->frames[*number].state != CLAIMED || length > s->memory->frame)
+			return NULL;
+		s->frames[*number].state = NOT_OURS;
+		s->n_claimed--;
+		p->n_claimed--;
+		return s;
+	}
+	return NULL;
+}
+
+void ufd_discard(ufd_port *p, void *frame)
+{
+	uint32_t number;
+	struct space *s = unclaim(p, frame, 0, &number);
+
+	if (s)
+		free_frame(p, s, number);
+}
+
+int ufd_commit(ufd_port *p, void *frame, uint32_t length, uint64_t *sequence)
+{
+	uint32_t number;
+
+	if (length == 0 || length > p->room)
+		return UFD_INVALID;
+	struct space *s = unclaim(p, frame, length, &number);
+	if (!s)
+		return UFD_INVALID;
+	s->frames[number].state = SENT;
+	p->n_sent++;
+	*sent_at(p, p->n_sent - 1) = (struct sent){++p->last, s, number, length};
+	submit(p);
+	if (sequence)
+		*sequence = p->last;
+	return 0;
+}
+
+/* tick reports, in turns of a few milliseconds, that it is time to look at the socket. */
+static bool tick(ufd_port *p)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	if (now == p->looked)
+		return false;
+	p->looked = now;
+	return true;
+}
+
+/* next_messages returns messages or receipts. */
+static int next_messages(ufd_port *p, ufd_message *m, int most)
+{
+	if (p->broken)
+		return protocol_error(p);
+	return p->role == UFD_RECEIVE ? take(p, m, most) : collect(p, m, most);
+}
+
+int ufd_poll(ufd_port *p, ufd_message *m, int most)
+{
+	if (most <= 0 || !m)
+		return most == 0 ? 0 : UFD_INVALID;
+	int over = ended(p), n = next_messages(p, m, most); /* in this order: what came before the end is visible */
+	if (n != 0 || over)
+		return n != 0 ? n : over;
+	if (!tick(p) || !ufdi_look(p))
+		return 0;
+	if ((over = ended(p)) == 0)
+		return 0;
+	n = next_messages(p, m, most);
+	return n != 0 ? n : over;
+}
+
+int ufd_release(ufd_port *p, const ufd_message *m, int n)
+{
+	struct ring *r = &p->ring[RELEASED];
+	uint64_t present = 0;
+
+	if (p->role != UFD_RECEIVE || n < 0)
+		return UFD_INVALID;
+	for (int i = 0; i < n; i++)
+		present += m[i].opening == p->opening;
+	if (present > p->held)
+		return UFD_INVALID;
+	for (int i = 0; i < n; i++)
+		if (m[i].opening == p->opening)
+			put(p, r, m[i].offset, m[i].length, m[i].generation, 0);
+	p->held -= present;
+	if (present > 0)
+		publish(p, r);
+	return 0;
+}
+
+/* drain empties the socket that wakes the program. */
+static void drain(ufd_port *p)
+{
+	char b[64];
+	ssize_t n;
+
+	do
+		n = recv(p->wake, b, sizeof(b), MSG_DONTWAIT);
+	while (n == (ssize_t)sizeof(b));
+	if (n == 0 || (n < 0 && errno == ECONNRESET))
+		p->hung_up = true;
+}
+
+/* set_asleep says that the program waits for its ring. It must look at the ring afterwards. */
+static void set_asleep(ufd_port *p, uint32_t asleep)
+{
+	atomic_store_explicit(&incoming(p)->shared->asleep, asleep, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with publish */
+}
+
+/* sleep_once waits until something happens. It returns 0 then. */
+static int sleep_once(ufd_port *p, int64_t until)
+{
+	int r = 0;
+
+	set_asleep(p, 1);
+	if (!has_events(p) && !ended(p)) {
+		int64_t latest = ufdi_now() + MOST_PAUSE; /* as long as a missed event may go unnoticed */
+		int n = ufdi_sleep(p->wake, p->link->fd, latest < until ? latest : until);
+		if (n < 0)
+			r = errno == EINTR ? UFD_AGAIN : UFD_SYSTEM;
+		else if (n == 0 && ufdi_now() >= until)
+			r = UFD_AGAIN;
+		if (n > 0 && n & 1)
+			drain(p);
+		if (n > 0 && n & 2 && !ufdi_look(p))
+			ufdi_sleep(-1, -1, ufdi_now() + INT64_C(50000)); /* the thread that reads the socket is not done */
+	}
+	set_asleep(p, 0);
+	return r;
+}
+
+/* reopen attaches again if necessary, and opens the port anew. */
+static int reopen(ufd_port *p, int64_t until)
+{
+	int fd, r;
+	int64_t next;
+
+	remove_descriptors(p); /* an ended connection would be readable all the time */
+	while ((r = ufdi_step(p, true, &fd, &next)) == UFD_AGAIN) {
+		if (ufdi_now() >= until)
+			return UFD_AGAIN;
+		if (ufdi_sleep(fd, -1, next < until ? next : until) < 0)
+			return errno == EINTR ? UFD_AGAIN : UFD_SYSTEM;
+	}
+	return r == 0 ? install(p) : r;
+}
+
+int ufd_wait(ufd_port *p, int64_t nanoseconds)
+{
+	int64_t now = ufdi_now();
+	int64_t until = nanoseconds < 0 || nanoseconds > INT64_MAX - now ? INT64_MAX : now + nanoseconds;
+
+	for (;;) {
+		if (p->broken)
+			return protocol_error(p);
+		int over = ended(p);
+		if (has_events(p))
+			return 0;
+		if (over)
+			return reopen(p, until);
+		int r = sleep_once(p, until);
+		if (r != 0)
+			return r;
+	}
+}
+
+int ufd_fd(const ufd_port *p)
+{
+	return p->poll;
+}
+
+int ufd_arm(ufd_port *p)
+{
+	set_asleep(p, 1);
+	return p->broken || has_events(p) || ended(p);
+}
+
+void ufd_disarm(ufd_port *p)
+{
+	set_asleep(p, 0);
+	drain(p);
+	ufdi_look(p);
+}
+
+uint64_t ufd_next(const ufd_port *p)
+{
+	return p->role == UFD_SEND ? p->last + 1 : 0;
+}
+
+void ufd_why(const ufd_port *p, ufd_error *why)
+{
+	pthread_mutex_lock(&p->client->mutex);
+	*why = p->q.why;
+	pthread_mutex_unlock(&p->client->mutex);
+	if (p->broken)
+		*why = (ufd_error){UFD_SYSTEM, UFD_REASON_NONE, "the daemon broke the protocol"};
+}
+
+const char *ufd_strerror(int result)
+{
+	switch (result) {
+	case UFD_AGAIN:
+		return "there is nothing now, or the time is up";
+	case UFD_GONE:
+		return "the daemon is gone";
+	case UFD_CLOSED:
+		return "the daemon has closed the port";
+	case UFD_REFUSED:
+		return "the daemon refuses";
+	case UFD_INVALID:
+		return "an argument is wrong";
+	case UFD_SYSTEM:
+		return "a system call failed";
+	}
+	return result < 0 ? "a result that this release does not know" : "nothing is wrong";
+}
+
+const char *ufd_reason(uint32_t reason)
+{
+	static const char *const words[] = {
+		"none", "bad_version", "bad_message", "bad_name", "not_permitted", "busy", "no_such_flow", "bad_descriptor",
+		"bad_generation", "bad_index", "bad_sequence", "over_quota", "too_slow", "closing", "gone", "too_long", "not_done",
+	};
+
+	return reason < sizeof(words) / sizeof(words[0]) ? words[reason] : "unknown";
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * unifiedd.h: programs that attach to a unifiedd daemon on the same host.
+ *
+ * A client meets the daemon at its socket and opens ports of flows. A port that receives gets packets or messages in memory
+ * that the daemon or a device has written. A port that sends has frames of memory that the daemon reads, and gets a receipt
+ * for each message. No call copies a payload. Claiming, committing, polling and releasing make system calls only to wake a
+ * daemon that sleeps, and every few milliseconds to notice that it has ended.
+ *
+ * Results. A function that returns int returns 0 or a count, or a negative result of enum ufd_result. After UFD_SYSTEM errno
+ * says what failed; EPROTO means that the daemon broke the protocol.
+ *
+ * Threads. A port belongs to one thread at a time. Different ports of one client may belong to different threads, and any
+ * thread may call ufd_open and ufd_session. The library starts no thread and installs no signal handler.
+ *
+ * Memory. Only ufd_attach, ufd_open and a ufd_wait that attaches or opens again allocate memory.
+ *
+ * When the daemon ends. What the program has received or claimed stays mapped. ufd_poll returns what came before, and then
+ * UFD_GONE. ufd_wait attaches again, opens the port anew and sends again what was not done: the flow takes each message of
+ * a session once. Pointers of the earlier connection stay valid until the daemon has ended once more. If a reload of the
+ * daemon closes only the port, ufd_poll returns UFD_CLOSED, and ufd_wait opens the port anew.
+ *
+ * All times are nanoseconds, all lengths bytes.
+ */
+#ifndef UNIFIEDD_H
+#define UNIFIEDD_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define UFD_API __attribute__((visibility("default")))
+#else
+#define UFD_API
+#endif
+
+/* UFD_DEFAULT_SOCKET is where a daemon listens for programs unless its configuration says otherwise. */
+#define UFD_DEFAULT_SOCKET "/run/unifiedd/attach.sock"
+
+/* UFD_FOREVER is a time limit of ufd_wait: there is none. */
+#define UFD_FOREVER ((int64_t)-1)
+
+/* ufd_result is what a function returns instead of a count. */
+enum ufd_result {
+	UFD_AGAIN = -1,	  /* there is nothing now, or the time is up */
+	UFD_GONE = -2,	  /* the daemon has ended, or has ended the connection: ufd_wait attaches again */
+	UFD_CLOSED = -3,  /* the daemon has closed the port: ufd_wait opens it again */
+	UFD_REFUSED = -4, /* the daemon refuses, and another attempt would be in vain; see the reason */
+	UFD_INVALID = -5, /* an argument is wrong */
+	UFD_SYSTEM = -6,  /* a system call failed: see errno */
+};
+
+/* ufd_role is what a port is for. */
+enum ufd_role {
+	UFD_RECEIVE = 1, /* from the flow to the program */
+	UFD_SEND = 2,	 /* from the program to the flow */
+};
+
+/* ufd_refusal is the reason of the daemon for a refusal, an end or a message's status. Later releases may add reasons. */
+enum ufd_refusal {
+	UFD_REASON_NONE = 0,			/* nothing is wrong */
+	UFD_REASON_BAD_VERSION = 1,		/* the message is of another version of the protocol */
+	UFD_REASON_BAD_MESSAGE = 2,		/* the message is not one that is expected here */
+	UFD_REASON_BAD_NAME = 3,		/* no program of that name may attach */
+	UFD_REASON_NOT_PERMITTED = 4,		/* this user may not attach under that name */
+	UFD_REASON_BUSY = 5,			/* the name or the flow is in use */
+	UFD_REASON_NO_SUCH_FLOW = 6,		/* no running flow of that name is for this program */
+	UFD_REASON_BAD_DESCRIPTOR = 7,		/* an entry names memory that the program does not have */
+	UFD_REASON_BAD_GENERATION = 8,		/* an entry names a frame that has changed hands since */
+	UFD_REASON_BAD_INDEX = 9,		/* an index of a ring is ahead by more than the ring has */
+	UFD_REASON_BAD_SEQUENCE = 10,		/* a message's sequence does not follow the last one's */
+	UFD_REASON_OVER_QUOTA = 11,		/* the program asks for more than it may have */
+	UFD_REASON_TOO_SLOW = 12,		/* the program does not take what comes for it */
+	UFD_REASON_CLOSING = 13,		/* the flow or the daemon ends */
+	UFD_REASON_GONE = 14,			/* the other side has ended */
+	UFD_REASON_TOO_LONG = 15,		/* the message is longer than the flow takes */
+	UFD_REASON_NOT_DONE = 16,		/* the request was not done */
+};
+
+typedef struct ufd_client ufd_client;
+typedef struct ufd_port ufd_port;
+
+/* ufd_error says what is wrong. The caller owns it, and a function that succeeds does not change it. */
+typedef struct ufd_error {
+	int result;	 /* of enum ufd_result */
+	uint32_t reason; /* of enum ufd_refusal; UFD_REASON_NONE unless the daemon gave one */
+	char text[512];	 /* for people: ends with a zero */
+} ufd_error;
+
+/* ufd_message is a packet or message that a port received, or the receipt of a message that it sent. */
+typedef struct ufd_message {
+	const void *data;  /* received: the bytes, which can only be read. Receipt: NULL */
+	uint32_t length;   /* received: of the bytes */
+	uint32_t status;   /* receipt: UFD_REASON_NONE, or why the message was not taken */
+	uint64_t sequence; /* of a message: the sender's, as ufd_commit returned it; of a packet: 0 */
+	uint64_t position; /* received: counts those of the flow from 1 on, so a gap means a loss. Receipt: in the flow's log;
+			    * 0: there is none, or the receipt was lost with the daemon */
+	uint64_t stamp;	   /* received: when it arrived, nanoseconds since 1970 */
+	uint32_t opening;  /* how often the port had been opened: a flow that begins anew may count positions from 1 again */
+
+	uint32_t generation; /* for ufd_release, as offset is */
+	uint64_t offset;
+} ufd_message;
+
+/*
+ * ufd_attach attaches to the daemon that listens at socket, NULL: UFD_DEFAULT_SOCKET. name is the program's in the daemon's
+ * configuration, and has 1 to 63 bytes. session identifies the messages of the program: a flow takes each sequence of a
+ * session once. A program that keeps it over its own restarts goes on where the flow's log ends for it. 0: a random one.
+ *
+ * It waits at most 15 seconds. It returns NULL and fills why, unless that is NULL. The caller calls ufd_detach in the end. One
+ * process at a time has a name: for some milliseconds after the last one has detached or ended, the reason may be busy.
+ */
+UFD_API ufd_client *ufd_attach(const char *socket, const char *name, uint64_t session, ufd_error *why);
+
+/*
+ * ufd_detach closes the ports that are still open, ends the connection and frees the client. What was received and not
+ * released, and what was not sent, is the daemon's again. No thread may use the client or its ports any more. NULL: nothing.
+ */
+UFD_API void ufd_detach(ufd_client *client);
+
+/* ufd_session returns the session of the client's messages. */
+UFD_API uint64_t ufd_session(const ufd_client *client);
+
+/*
+ * ufd_open opens a port of a flow, whose name has 1 to 63 bytes. role is one of enum ufd_role. depth is how many messages
+ * the program may hold, or have under way, at once; 0: as many as the flow allows. The daemon may allow more than depth.
+ *
+ * It waits at most 15 seconds. It returns NULL and fills why, unless that is NULL. It does not attach again: why says
+ * UFD_GONE. The caller calls ufd_close in the end.
+ */
+UFD_API ufd_port *ufd_open(ufd_client *client, const char *flow, uint32_t role, uint32_t depth, ufd_error *why);
+
+/*
+ * ufd_close closes a port and frees it. What was received and not released, and what was not sent, is the daemon's again:
+ * the program must not use it. Messages without a receipt may or may not be taken. It does not wait. NULL: nothing.
+ */
+UFD_API void ufd_close(ufd_port *port);
+
+/*
+ * ufd_claim returns a frame to fill, and in room, unless that is NULL, how many bytes it has: the longest message of the
+ * flow. The program owns the frame until ufd_commit or ufd_discard. NULL: no frame is free, and ufd_poll gets frames back
+ * together with receipts. A frame can be filled while the daemon is gone.
+ */
+UFD_API void *ufd_claim(ufd_port *port, uint32_t *room);
+
+/* ufd_discard gives a claimed frame back that is not sent. */
+UFD_API void ufd_discard(ufd_port *port, void *frame);
+
+/*
+ * ufd_commit sends the first length bytes of a claimed frame, 1 to room of them, and returns the message's sequence in
+ * sequence, unless that is NULL. The library owns the frame then, and nothing may change it. A frame that was claimed before
+ * the daemon ended can be sent, too. It returns 0, or UFD_INVALID if the frame is not claimed or the length is wrong;
+ * in the second case the frame is still claimed.
+ */
+UFD_API int ufd_commit(ufd_port *port, void *frame, uint32_t length, uint64_t *sequence);
+
+/*
+ * ufd_poll fills messages with what has come, at most most: packets or messages of a port that receives, receipts of a port
+ * that sends, in the order of ufd_commit. It returns how many, 0 if there are none now. It never blocks. The program owns
+ * received bytes until ufd_release. If nothing is left, it returns UFD_GONE, UFD_CLOSED or UFD_SYSTEM.
+ */
+UFD_API int ufd_poll(ufd_port *port, ufd_message *messages, int most);
+
+/*
+ * ufd_release gives n received packets or messages back, in any order. Those of an earlier connection are the daemon's
+ * already. It returns 0, or UFD_INVALID and gives none back if that are more than the program holds. A message must be
+ * released once: the daemon ends the connection of a program that does it twice.
+ */
+UFD_API int ufd_release(ufd_port *port, const ufd_message *messages, int n);
+
+/*
+ * ufd_wait waits until ufd_poll has something to return, at most for a time; UFD_FOREVER: without limit; 0: not at all. If
+ * the daemon is gone or has closed the port, it attaches and opens again, with pauses from 10 ms, doubling, to 1 s between
+ * attempts, and sends again what was not done. Messages that the flow turns out to have get receipts with position 0.
+ *
+ * It returns 0 if something has come or the port is open again, UFD_AGAIN if the time is up or a signal handler ran,
+ * UFD_REFUSED if the program cannot go on with this port, and UFD_SYSTEM. ufd_why says more.
+ */
+UFD_API int ufd_wait(ufd_port *port, int64_t nanoseconds);
+
+/*
+ * ufd_fd returns a descriptor for poll, epoll or select: it becomes readable when something comes for the port or the
+ * connection ends. It stays the same until ufd_close, which closes it. The program must not read it. To wait:
+ *
+ *	if (ufd_arm(port) == 0)
+ *		poll(the descriptor);
+ *	ufd_disarm(port);
+ *	ufd_poll(port, ...);
+ *
+ * Once ufd_poll has returned UFD_GONE or UFD_CLOSED, the program calls ufd_wait, with 0 if it must not block, from time to
+ * time until that returns 0: the descriptor does not become readable when a daemon is back.
+ */
+UFD_API int ufd_fd(const ufd_port *port);
+
+/* ufd_arm says that the program is about to poll the descriptor. It returns 1 if something has come meanwhile, 0 if not. */
+UFD_API int ufd_arm(ufd_port *port);
+
+/* ufd_disarm ends ufd_arm. */
+UFD_API void ufd_disarm(ufd_port *port);
+
+/* ufd_next returns the sequence of the next message of a port that sends. Messages of the session before it have been sent,
+ * or were done before the port was opened. 0: the port receives. */
+UFD_API uint64_t ufd_next(const ufd_port *port);
+
+/* ufd_why says why the daemon last ended the connection, closed the port or refused to go on with it, or why the last
+ * attempt to attach failed. result is 0 if none of this has happened. */
+UFD_API void ufd_why(const ufd_port *port, ufd_error *why);
+
+/* ufd_strerror returns a sentence for a result, 0 and counts included. It is valid for ever. */
+UFD_API const char *ufd_strerror(int result);
+
+/* ufd_reason returns a word for a reason, such as "not_permitted", or "unknown" for one that this release does not know. It
+ * is valid for ever. */
+UFD_API const char *ufd_reason(uint32_t reason);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

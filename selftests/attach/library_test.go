@@ -1,0 +1,348 @@
+package attach
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// libraryCase is a series of steps of a program: a command, = and the answer. libunifiedd/testdata/driver.c describes the
+// commands. Behind & the answer is that of a later step without a command. ! is for the daemon. In an answer * is any number.
+type libraryCase struct {
+	name, steps string
+	records     uint64 // in the log at the end, all of session 7
+	notGo       bool   // flows/attached does not pass it yet
+}
+
+var libraryCases = []libraryCase{
+	{"receipts", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 1000 300 = done 1 1000 1000;
+		append 1 1025 = error invalid none; append 1 0 = error invalid none; append 3000 1024 = done 1001 4000 4000;
+		claim 100 = claimed 100; append 1000 20 = done 4001 5000 5000; close = closed;
+		send orders 64 = opened 5001; append 1000 1 = done 5001 6000 6000; detach = detached`, 6000, false},
+	{"packets", `attach SOCKET reader 7 = attached; receive md 0 = opened 0; take 1000 20000 = took 1000 1000 0 1559475;
+		hold 100 20000 = took 100 1100 0 152405; take 50 20000 = took 50 1150 0 77250; releaseall = released 100;
+		take 10000 20000 = took 10000 11150 0 15845049; detach = detached`, 0, false},
+	{"refused", `attach SOCKET nobody 7 = error refused bad_name; attach SOCKET writer 7 = attached;
+		send nothing 0 = error refused no_such_flow; receive orders 0 = error refused no_such_flow;
+		send orders 5000 = error refused over_quota; send orders 0 = opened 1; send orders 0 = error refused busy;
+		append 10 10 = done 1 10 10; !kill; send orders 0 = error gone none; !run`, 10, false},
+	{"daemon restarted between messages", `attach SOCKET writer 7 = attached; send orders 0 = opened 1;
+		append 100 50 = done 1 100 100; !kill; append 30 50 &; !run; = done 101 130 130; claim 40 = claimed 40; !kill; !run;
+		append 2000 1000 = done 131 2130 2130; detach = detached;
+		attach SOCKET writer 7 = attached; send orders 0 = opened 2131`, 2130, false},
+	{"daemon restarted under load", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 30000 500 &; !kill; !run;
+		= done 1 30000 *; append 100 50 = done 30001 30100 30100`, 30100, false},
+	{"daemon restarted twice under load", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 30000 500 &;
+		!kill; !run; !kill; !run; = done 1 30000 *; append 100 50 = done 30001 30100 30100`, 30100, true},
+	{"daemon restarted while packets are held", `attach SOCKET reader 7 = attached; receive md 0 = opened 0;
+		hold 100 20000 = took 100 100 0 *; !kill; !run; take 2000 20000 = took 2000 * 0 *;
+		hold 50 20000 = took 50 * 0 *; releaseall = released 150; take 5000 20000 = took 5000 * 0 *`, 0, false},
+	{"flow restarted", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 100 50 = done 1 100 100;
+		claim 200 = claimed 200; !stop orders; append 200 1000 &; !start orders; = done 101 300 300;
+		append 2000 1000 &; !stop orders; !start orders; = done 301 2300 *`, 2300, true},
+}
+
+// programLibrary runs commands, one after the other.
+type programLibrary interface {
+	do(line string) (answer string)
+	end() error
+}
+
+// TestLibrary: the libraries for Go and C answer each command alike, over restarts of the daemon and of a flow, and each
+// message is in the log once.
+func TestLibrary(t *testing.T) {
+	plain, checked := buildDriver(t)
+	for _, c := range libraryCases {
+		for name, driver := range map[string]string{"Go": "", "C": plain, "C with sanitizers": checked} {
+			if c.notGo && driver == "" {
+				continue
+			}
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
+				defer cancel()
+				testenv.Leaks(t)
+				var l programLibrary = &goLibrary{Context: ctx}
+				if driver != "" {
+					l = startDriver(ctx, t, driver)
+				}
+				c.run(t, l)
+			})
+		}
+	}
+}
+
+// buildDriver builds the library and the driver, as a user of the library would, and the driver with sanitizers.
+func buildDriver(t *testing.T) (plain, checked string) {
+	dir, from := t.TempDir(), "../../libunifiedd/"
+	plain, checked = filepath.Join(dir, "driver"), filepath.Join(dir, "checked")
+	compile := testenv.Tool(t, "cc") + " -std=c11 -Wall -Wextra -Werror -O2 -pthread -I" + from + " " + from + "testdata/driver.c -o "
+	for _, command := range []string{
+		testenv.Tool(t, "make") + " -s -C " + from + " OUT=" + dir + " all",
+		compile + plain + " -L" + dir + " -lunifiedd -Wl,-rpath," + dir,
+		compile + checked + " -g -fsanitize=address,undefined -fno-sanitize-recover " + from + "unifiedd.c " + from + "link.c",
+	} {
+		words := strings.Fields(command)
+		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+	}
+	return plain, checked
+}
+
+func (c *libraryCase) run(t *testing.T, l programLibrary) {
+	dir := t.TempDir()
+	socket, log := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "orders")
+	flow := `md, from: {generate: 200, rate: 50000}, to: {attach: reader, policy: wait}`
+	if c.records > 0 {
+		flow = `orders, from: {attach: writer, message: 1KiB}, to: {file: ` + log + `, acknowledge: written, segment: {size: 8MiB}}`
+	}
+	text := fmt.Sprintf(`
+region: {size: 32MiB, pages: ordinary}
+workers: [{name: main, wait: poll}]
+attach: {socket: %s, programs: [{name: writer, user: "%d", out: 4MiB}, {name: reader, user: "%[2]d", in: 4MiB}]}
+flows: [{name: %s}]
+`, socket, os.Getuid(), flow)
+	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
+	d.Running(t)
+	answer := make(chan string, 1)
+	for step := range strings.SplitSeq(c.steps, ";") {
+		say, want, answers := strings.Cut(strings.TrimSpace(step), "=")
+		say, want = strings.TrimSpace(strings.ReplaceAll(say, "SOCKET", socket)), strings.TrimSpace(want)
+		switch what, of, _ := strings.Cut(say, " "); {
+		case say == "!run":
+			d = daemon.Launch(t, program, daemon.Here{}, dir, text)
+			d.Running(t)
+		case say == "!kill":
+			time.Sleep(20 * time.Millisecond) // a command in the background goes on
+			d.Kill()
+		case what == "!stop", what == "!start":
+			if out, err := d.Control(what[1:], of); err != nil {
+				t.Fatalf("%s: %v\n%s", say, err, out)
+			}
+		case say != "":
+			go func() { answer <- l.do(strings.TrimSuffix(say, " &")) }()
+		}
+		if !answers {
+			continue
+		}
+		got := <-answer
+		for strings.HasPrefix(say, "attach") && got == "error refused busy" { // the daemon has not noticed the last detach
+			time.Sleep(time.Millisecond)
+			got = l.do(say)
+		}
+		if like := "^" + strings.ReplaceAll(want, "*", `\d+`) + "$"; !regexp.MustCompile(like).MatchString(got) {
+			t.Fatalf("%s: %q instead of %q: %v\n%s", say, got, want, l.end(), d.Log)
+		}
+	}
+	if err := l.end(); err != nil || regexp.MustCompile(`reason=bad_[^n]`).MatchString(d.Log.String()) {
+		t.Errorf("%v\n%s", err, d.Log)
+	}
+	if c.records == 0 {
+		return // the flow would wait for the program
+	}
+	d.Terminate(t)
+	if n := readLog(t, log); n != c.records {
+		t.Errorf("the log has %d messages instead of %d", n, c.records)
+	}
+}
+
+// readLog checks that a log has each message once, in order, and returns how many.
+func readLog(t *testing.T, path string) (n uint64) {
+	l, err := journal.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := l.Reader(1)
+	defer r.Close()
+	for ; ; n++ {
+		one, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return n
+		}
+		bad := err != nil || one.Session != 7 || one.Sequence != n+1 || one.Position != n+1
+		for i, b := range one.Payload {
+			bad = bad || b != byte(uint64(i)+one.Sequence)
+		}
+		if bad {
+			t.Fatalf("record %d is message %d of session %d: %v\n% x", n+1, one.Sequence, one.Session, err, one.Payload)
+		}
+	}
+}
+
+// driver is a running libunifiedd/testdata/driver.c.
+type driver struct {
+	*exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startDriver(ctx context.Context, t *testing.T, path string) *driver {
+	d := &driver{Cmd: exec.CommandContext(ctx, path)}
+	d.Stderr = os.Stderr
+	in, ierr := d.StdinPipe()
+	out, oerr := d.StdoutPipe()
+	if err := errors.Join(ierr, oerr, d.Start()); err != nil {
+		t.Fatal(err)
+	}
+	d.in, d.out = in, bufio.NewReader(out)
+	return d
+}
+
+func (d *driver) do(line string) string {
+	_, _ = fmt.Fprintln(d.in, line) // no answer shows that it has ended
+	answer, _ := d.out.ReadString('\n')
+	return strings.TrimSpace(answer)
+}
+
+// end ends the driver. It fails if a sanitizer has found something.
+func (d *driver) end() error { return errors.Join(d.in.Close(), d.Wait()) }
+
+// goLibrary has the driver's commands on flows/attached.
+type goLibrary struct {
+	context.Context
+	client   *attached.Client
+	sender   *attached.Sender
+	receiver *attached.Receiver
+	ports    []io.Closer
+	frames   []attached.Frame // claimed
+	held     []attached.Message
+}
+
+func (g *goLibrary) do(line string) string {
+	answer, err := g.run(strings.Fields(line))
+	if refused, is := errors.AsType[*attached.RefusedError](err); is {
+		return "error refused " + refused.Reason
+	} else if err != nil {
+		return "error " + map[bool]string{true: "gone", false: "invalid"}[errors.Is(err, attached.ErrGone)] + " none"
+	}
+	return answer
+}
+
+func (g *goLibrary) end() error { _, err := g.run([]string{"detach"}); return err }
+
+func (g *goLibrary) run(words []string) (answer string, err error) {
+	var n [3]int
+	for i, w := range words[1:] {
+		n[i], _ = strconv.Atoi(w) // 0: a name
+	}
+	switch words[0] {
+	case "attach":
+		answer = "attached"
+		g.client, err = attached.Attach(attached.Config{Socket: words[1], Name: words[2], Session: uint64(n[2])})
+	case "send":
+		var s *attached.Sender
+		if s, err = g.client.Send(words[1], n[1]); err == nil {
+			g.sender, g.ports, answer = s, append(g.ports, s), fmt.Sprint("opened ", s.Next())
+		}
+	case "receive":
+		var r *attached.Receiver
+		if r, err = g.client.Receive(words[1], n[1]); err == nil {
+			g.receiver, g.ports, answer = r, append(g.ports, r), "opened 0"
+		}
+	case "claim":
+		answer = "claimed " + words[1]
+		for f := (attached.Frame{}); err == nil && len(g.frames) < n[0]; {
+			if f, err = g.sender.Claim(); err == nil {
+				g.frames = append(g.frames, f)
+			}
+		}
+	case "append":
+		return g.append(n[0], n[1])
+	case "take", "hold":
+		return g.take(n[0], time.Duration(n[1])*time.Millisecond, words[0] == "hold")
+	case "releaseall":
+		answer = fmt.Sprint("released ", len(g.held))
+		g.receiver.Release(g.held)
+		g.held = nil
+	case "close", "detach":
+		for _, p := range g.ports {
+			err = errors.Join(err, p.Close())
+		}
+		if g.ports, g.frames, answer = nil, nil, "closed"; words[0] == "detach" && g.client != nil {
+			answer, err = "detached", errors.Join(err, g.client.Close())
+		}
+	}
+	return answer, err
+}
+
+// append sends n messages, first in claimed frames, and waits for all receipts.
+func (g *goLibrary) append(n, length int) (string, error) {
+	first, done, position := g.sender.Next(), uint64(0), uint64(0)
+	for n > 0 || first+done < g.sender.Next() {
+		var err error
+		if len(g.frames) == 0 && n > 0 {
+			_, err = g.run([]string{"claim", "1"})
+		}
+		if err == nil && n > 0 {
+			f := g.frames[0]
+			for i := range f.Data[:min(length, len(f.Data))] {
+				f.Data[i] = byte(uint64(i) + g.sender.Next())
+			}
+			if _, err := g.sender.Commit(f, length); err != nil {
+				return "", err
+			}
+			g.frames = g.frames[1:]
+			n--
+			continue
+		}
+		var got [64]attached.Receipt
+		k, _ := g.sender.Poll(got[:]) // Wait says what is wrong
+		for _, r := range got[:k] {
+			if r.Err != nil || r.Sequence != first+done {
+				return "", fmt.Errorf("receipt of %d, %w", r.Sequence, r.Err)
+			}
+			done, position = done+1, r.Position
+		}
+		if k == 0 {
+			if err := g.sender.Wait(g, time.Second); err != nil {
+				return "", err
+			}
+		}
+	}
+	return fmt.Sprintf("done %d %d %d", first, first+done-1, position), nil
+}
+
+// take takes n messages, and releases them unless keep.
+func (g *goLibrary) take(n int, limit time.Duration, keep bool) (string, error) {
+	took, last, gaps, sum := 0, uint64(0), uint64(0), uint32(0)
+	for end := time.Now().Add(limit); took < n && time.Now().Before(end); {
+		var got [64]attached.Message
+		k, _ := g.receiver.Poll(got[:min(64, n-took)]) // Wait says what is wrong
+		for _, m := range got[:k] {
+			if last > 0 && m.Position > last+1 {
+				gaps += m.Position - last - 1
+			}
+			last = m.Position
+			for _, b := range m.Data {
+				sum += uint32(b)
+			}
+		}
+		if took += k; keep {
+			g.held = append(g.held, got[:k]...)
+		} else {
+			g.receiver.Release(got[:k])
+		}
+		if k == 0 {
+			if err := g.receiver.Wait(g, time.Until(end)); err != nil {
+				return "", err
+			}
+		}
+	}
+	return fmt.Sprintf("took %d %d %d %d", took, last, gaps, sum), nil
+}
