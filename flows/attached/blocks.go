@@ -3,6 +3,7 @@ package attached
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
@@ -23,7 +24,7 @@ type Block struct {
 	Err      error  // not nil: there is no Data, and nothing to release
 
 	entry wire.Entry
-	of    *link
+	of    *opening
 }
 
 // Blocks opens a flow that serves blocks to this program. depth is how many requests may be under way, 0: as many as
@@ -49,7 +50,7 @@ func (r *BlockReader) Longest() uint32 { return r.p.said.Longest }
 // way, or answers not released, as the rings have entries.
 func (r *BlockReader) Request(offset uint64, length uint32) (sequence uint64, err error) {
 	if r.p.memory == nil {
-		return 0, ErrGone
+		return 0, net.ErrClosed
 	}
 	ring := r.p.rings[wire.RingSubmitted]
 	room, ok := ring.Room()
@@ -70,7 +71,7 @@ func (r *BlockReader) Request(offset uint64, length uint32) (sequence uint64, er
 func (r *BlockReader) Poll(dst []Block) (n int, err error) {
 	p := r.p
 	if p.memory == nil {
-		return 0, ErrGone
+		return 0, net.ErrClosed
 	}
 	ring := p.rings[wire.RingReceived]
 	n, ok := ring.Waiting()
@@ -84,7 +85,7 @@ func (r *BlockReader) Poll(dst []Block) (n int, err error) {
 	for i := range dst[:n] {
 		e := ring.Get()
 		r.open--
-		b := Block{Offset: e.Position, Sequence: e.Sequence, entry: e, of: p.link}
+		b := Block{Offset: e.Position, Sequence: e.Sequence, entry: e}
 		switch {
 		case e.Status != wire.None:
 			b.Err = fmt.Errorf("read %d: %w", e.Position, e.Status)
@@ -92,6 +93,8 @@ func (r *BlockReader) Poll(dst []Block) (n int, err error) {
 			return i, wire.BadDescriptor
 		default:
 			b.Data = p.link.in[e.Offset : e.Offset+uint64(e.Length) : e.Offset+uint64(e.Length)]
+			b.of = p.now
+			p.now.held++
 		}
 		dst[i] = b
 	}
@@ -101,18 +104,11 @@ func (r *BlockReader) Poll(dst []Block) (n int, err error) {
 
 // Release gives the memory of answers back.
 func (r *BlockReader) Release(bs []Block) {
-	p := r.p
-	if p.memory == nil {
-		return
-	}
-	ring := p.rings[wire.RingReleased]
 	for i := range bs {
-		if bs[i].of == p.link && bs[i].Err == nil {
-			ring.Put(&wire.Entry{Offset: bs[i].entry.Offset, Length: bs[i].entry.Length, Generation: bs[i].entry.Generation})
-		}
-		bs[i].Data = nil
+		r.p.release(&bs[i].entry, bs[i].of)
+		bs[i].Data, bs[i].of = nil, nil
 	}
-	p.publish(wire.RingReleased)
+	r.p.released()
 }
 
 // Wait waits until an answer comes, at most for a time. If the daemon is gone it attaches again: requests without an
@@ -126,11 +122,11 @@ func (r *BlockReader) Wait(ctx context.Context, most time.Duration) error {
 			return nil // what came before
 		}
 	}
-	if err := r.p.reopen(ctx); err != nil {
-		return err
+	open, err := r.p.reopen(ctx, most)
+	if open {
+		r.last, r.open = 0, 0
 	}
-	r.last, r.open = 0, 0
-	return nil
+	return err
 }
 
 // Close ends the port.

@@ -2,11 +2,11 @@ package attached
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -32,7 +32,7 @@ type Config struct {
 }
 
 // ErrGone says that the daemon has ended, or has ended the connection. Wait attaches again. What was received or
-// claimed before stays readable until the daemon is gone once more.
+// claimed before stays mapped until it is released, committed or discarded.
 var ErrGone = errors.New("the daemon is gone")
 
 // RefusedError is the daemon's refusal. Its Reason is one word of the daemon's documentation, such as
@@ -47,7 +47,7 @@ type Client struct {
 
 	mu   sync.Mutex // held while it attaches or opens a port
 	link *link      // the newest connection; nil: closed
-	old  []*link    // earlier ones whose memory is still mapped
+	old  []*link    // earlier ones whose memory is still used
 	last error      // why the last attempt failed
 	next time.Time  // of the next attempt
 	wait time.Duration
@@ -63,11 +63,12 @@ type link struct {
 	gone    chan struct{}
 	why     error // once gone is closed
 
-	users int // ports that use its memory; under Client.mu
+	users int // openings that use its memory; under Client.mu
 
 	mu    sync.Mutex                               // guards the fields below
 	ports map[uint32]*atomic.Pointer[RefusedError] // where a port learns that the daemon has closed it
 	early map[uint32]*RefusedError                 // ports that were closed before they were known
+	ended map[uint32]struct{}                      // ports that this program has closed: the daemon confirms it
 }
 
 // Attach attaches to the daemon. The caller closes the client.
@@ -108,25 +109,25 @@ func (k *Client) Close() error {
 	return err
 }
 
-// use says that a port uses the memory of a connection, and not that of another one any more.
-func (k *Client) use(now, before *link) error {
+// use says that an opening uses the memory of a connection.
+func (k *Client) use(l *link) {
+	k.mu.Lock()
+	l.users++
+	k.mu.Unlock()
+}
+
+// unuse says that an opening does not use the memory of a connection any more. Memory of earlier connections that
+// nothing uses is given back.
+func (k *Client) unuse(l *link) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if now != nil {
-		now.users++
+	l.users--
+	i := slices.Index(k.old, l)
+	if l.users > 0 || i < 0 {
+		return nil
 	}
-	if before != nil {
-		before.users--
-	}
-	var errs []error
-	for i := 0; i < len(k.old)-1; i++ { // the last one may still be read
-		if l := k.old[i]; l.users == 0 {
-			errs = append(errs, l.unmap())
-			k.old = slices.Delete(k.old, i, i+1)
-			i--
-		}
-	}
-	return errors.Join(errs...)
+	k.old = slices.Delete(k.old, i, i+1)
+	return l.unmap()
 }
 
 // attach makes a connection.
@@ -135,7 +136,10 @@ func attach(c *Config) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: conn, answers: make(chan any, 1), gone: make(chan struct{}), ports: map[uint32]*atomic.Pointer[RefusedError]{}, early: map[uint32]*RefusedError{}}
+	l := &link{
+		conn: conn, answers: make(chan any, 1), gone: make(chan struct{}), ports: map[uint32]*atomic.Pointer[RefusedError]{},
+		early: map[uint32]*RefusedError{}, ended: map[uint32]struct{}{},
+	}
 	if err := l.meet(c); err != nil {
 		return nil, errors.Join(err, conn.Close(), l.unmap())
 	}
@@ -175,6 +179,9 @@ func (l *link) meet(c *Config) error {
 		if want == len(files) {
 			return fmt.Errorf("%w: a descriptor is missing", wire.ErrMessage)
 		}
+		if err := hasSize(files[want], one.size); err != nil {
+			return err
+		}
 		if *one.to, err = unix.Mmap(int(files[want].Fd()), 0, int(one.size), one.prot, unix.MAP_SHARED); err != nil {
 			return fmt.Errorf("map %d bytes of the daemon: %w", one.size, err)
 		}
@@ -189,6 +196,23 @@ func refusal(body any) error {
 		return &RefusedError{r.Reason.String(), r.Text}
 	}
 	return wire.ErrMessage
+}
+
+// hasSize checks that memory of the daemon is as long as it says: beyond its end every access would fault.
+func hasSize(f *os.File, size uint64) error {
+	info, err := f.Stat()
+	if err == nil && (size > math.MaxInt64 || info.Size() < int64(size)) {
+		err = fmt.Errorf("%w: memory of %d bytes comes as %d", wire.ErrMessage, size, info.Size())
+	}
+	return err
+}
+
+// end asks the daemon to close a port.
+func (l *link) end(number uint32) error {
+	l.mu.Lock()
+	l.ended[number] = struct{}{}
+	l.mu.Unlock()
+	return l.write(&wire.Close{Port: number})
 }
 
 func (l *link) write(body any) error {
@@ -269,7 +293,7 @@ func (l *link) read() {
 	}
 }
 
-// answer passes an answer on. Nobody waits for it after a timeout.
+// answer passes an answer on. One request at most is under way.
 func (l *link) answer(a any) {
 	select {
 	case l.answers <- a:
@@ -284,6 +308,10 @@ func (l *link) answer(a any) {
 func (l *link) closed(m *wire.Closed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, is := l.ended[m.Port]; is {
+		delete(l.ended, m.Port)
+		return
+	}
 	why := &RefusedError{m.Reason.String(), m.Text}
 	if p := l.ports[m.Port]; p != nil {
 		p.Store(why)
@@ -358,20 +386,20 @@ func (k *Client) again(now time.Time) (*link, time.Time, error) {
 		return nil, k.next, err
 	}
 	k.wait = 0
-	_ = k.link.conn.Close() // it is dead
-	k.old, k.link = append(k.old, k.link), l
-	return l, now, nil
+	before := k.link
+	_ = before.conn.Close() // it is dead
+	k.link = l
+	if before.users > 0 {
+		k.old = append(k.old, before)
+		return l, now, nil
+	}
+	return l, now, before.unmap()
 }
 
 // open asks for a port.
 func (k *Client) open(l *link, o *wire.Open) (opened, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for len(l.answers) > 0 { // to a request that was given up
-		if late, is := (<-l.answers).(opened); is {
-			closeFiles(late.files)
-		}
-	}
 	if err := l.write(o); err != nil {
 		return opened{}, fmt.Errorf("%w: %w", ErrGone, err)
 	}
@@ -383,7 +411,9 @@ func (k *Client) open(l *link, o *wire.Open) (opened, error) {
 		return opened{}, refusal(a)
 	case <-l.gone:
 		return opened{}, l.why
-	case <-time.After(meetTime):
-		return opened{}, context.DeadlineExceeded
+	case <-time.After(meetTime): // a later answer would be taken for that to the next request
+		_ = l.conn.Close() // the reader says that it is gone
+		<-l.gone
+		return opened{}, fmt.Errorf("%w: it did not answer for %v", ErrGone, meetTime)
 	}
 }

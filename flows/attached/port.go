@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
 )
 
-// port is what a Receiver and a Sender have in common: the rings of one connection.
+// port is what a Receiver, a Sender and a BlockReader have in common: the rings of one connection.
 type port struct {
 	client *Client
 	open   wire.Open
@@ -26,6 +26,22 @@ type port struct {
 	wakeFD int
 	closed atomic.Pointer[RefusedError]
 	said   wire.Opened
+	now    *opening
+	again  retry
+}
+
+// opening is one time that a port was opened. What the program has got over it names it: what came over an earlier one
+// cannot be given back any more, and memory stays mapped as long as the program has something in it.
+type opening struct {
+	link *link
+	held int // what the program has; and one more while the port is open
+}
+
+// drop says that the program has one thing less of an opening.
+func (p *port) drop(o *opening) {
+	if o.held--; o.held == 0 {
+		_ = p.client.unuse(o.link) // it is mapped
+	}
 }
 
 // openPort opens a port on a connection that goes on.
@@ -50,9 +66,12 @@ func (p *port) openOn(l *link) error {
 		return err
 	}
 	defer closeFiles(got.files)
-	size := int(wire.PortLen(got.Entries)+pageSize-1) &^ (pageSize - 1)
-	if len(got.files) != 2 || got.Entries == 0 || got.Entries&(got.Entries-1) != 0 {
+	if len(got.files) != 2 || got.Entries == 0 || got.Entries&(got.Entries-1) != 0 || got.Entries > maxEntries {
 		return wire.ErrMessage
+	}
+	size := int(wire.PortLen(got.Entries)+pageSize-1) &^ (pageSize - 1)
+	if err := hasSize(got.files[0], uint64(size)); err != nil {
+		return err
 	}
 	memory, err := unix.Mmap(int(got.files[0].Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
@@ -62,28 +81,33 @@ func (p *port) openOn(l *link) error {
 	if err != nil {
 		return errors.Join(err, unix.Munmap(memory))
 	}
-	before := p.unmap()
+	p.unmap()
 	p.link, p.number, p.memory, p.said = l, got.Port, memory, *got.Opened
 	p.wake, p.wakeFD = os.NewFile(uintptr(fd), "wake"), fd
 	for n := range p.rings {
 		p.rings[n] = wire.NewRing(memory, n, got.Entries, false)
 	}
+	p.now = &opening{link: l, held: 1}
+	p.client.use(l)
 	l.know(p.number, &p.closed)
-	return p.client.use(l, before)
+	return nil
 }
 
-const pageSize = 4096
+const (
+	pageSize   = 4096
+	maxEntries = 1 << 20 // of a ring
+)
 
-// unmap gives the rings back, and returns the connection that they were of.
-func (p *port) unmap() *link {
+// unmap gives the rings back.
+func (p *port) unmap() {
 	if p.memory == nil {
-		return nil
+		return
 	}
 	_ = unix.Munmap(p.memory) // it is mapped
 	_ = p.wake.Close()
 	p.memory = nil
 	p.link.forget(p.number)
-	return p.link
+	p.drop(p.now)
 }
 
 // close ends the port.
@@ -93,12 +117,13 @@ func (p *port) close() error {
 	}
 	var err error
 	if p.link.alive() && p.closed.Load() == nil {
-		err = p.link.write(&wire.Close{Port: p.number})
+		err = p.link.end(p.number)
 	}
-	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		err = nil // it has ended already
+	p.unmap()
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed) {
+		return nil // it has ended already
 	}
-	return errors.Join(err, p.client.use(nil, p.unmap()))
+	return err
 }
 
 // err says why the port passes nothing, or nil.
@@ -106,7 +131,10 @@ func (p *port) err() error {
 	if c := p.closed.Load(); c != nil {
 		return c
 	}
-	if p.memory == nil || !p.link.alive() {
+	if p.memory == nil {
+		return net.ErrClosed
+	}
+	if !p.link.alive() {
 		return ErrGone
 	}
 	return nil
@@ -156,30 +184,64 @@ func (p *port) sleep(ctx context.Context, ring int, most time.Duration) error {
 // pollTime is how long a wait goes on without a look at the connection.
 const pollTime = 20 * time.Millisecond
 
-// reopen attaches again after the connection or the port has ended, and opens the port anew. It waits until that
-// succeeds or ctx ends.
-func (p *port) reopen(ctx context.Context) error { return p.client.reopen(ctx, p.openOn) }
+// reopen attaches again after the connection or the port has ended, and opens the port anew. It tries for a time. open
+// says whether it has succeeded.
+func (p *port) reopen(ctx context.Context, most time.Duration) (open bool, err error) {
+	if p.memory == nil {
+		return false, net.ErrClosed // by this program
+	}
+	return p.client.reopenUntil(ctx, time.Now().Add(most), &p.again, p.openOn)
+}
 
 // reopen attaches again if the connection has ended, and calls open until it succeeds or ctx ends.
 func (k *Client) reopen(ctx context.Context, open func(*link) error) error {
-	for pause := leastPause; ; pause = min(2*pause, mostPause) {
-		l, until, err := k.again(time.Now())
-		if err == nil {
-			if err = open(l); err == nil {
-				return nil
+	for again := (retry{}); ; {
+		if done, err := k.reopenUntil(ctx, time.Now().Add(time.Hour), &again, open); done || err != nil {
+			return err
+		}
+	}
+}
+
+// retry says when to try again.
+type retry struct {
+	pause time.Duration
+	next  time.Time
+}
+
+// later notes that an attempt has failed.
+func (r *retry) later() {
+	r.pause = min(max(2*r.pause, leastPause), mostPause)
+	r.next = time.Now().Add(r.pause)
+}
+
+// reopenUntil is reopen that gives up at some time, without an error.
+func (k *Client) reopenUntil(ctx context.Context, until time.Time, again *retry, open func(*link) error) (done bool, err error) {
+	for {
+		at := again.next
+		if !time.Now().Before(at) {
+			var l *link
+			if l, at, err = k.again(time.Now()); err == nil {
+				if err = open(l); err == nil {
+					*again = retry{}
+					return true, nil
+				}
+				again.later()
+				at = again.next
 			}
-			until = time.Now().Add(pause)
 		}
-		if refused, is := errors.AsType[*RefusedError](err); is && refused.permanent() {
-			return err
+		if refused, is := errors.AsType[*RefusedError](err); is && refused.permanent() || errors.Is(err, net.ErrClosed) {
+			return false, err
 		}
-		if errors.Is(err, net.ErrClosed) {
-			return err
+		if until.Before(at) {
+			at = until
 		}
 		select {
-		case <-time.After(time.Until(until)):
+		case <-time.After(time.Until(at)):
 		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
+			return false, errors.Join(context.Cause(ctx), err)
+		}
+		if !time.Now().Before(until) {
+			return false, nil
 		}
 	}
 }

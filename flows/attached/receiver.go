@@ -2,6 +2,7 @@ package attached
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
@@ -14,7 +15,7 @@ type Receiver struct {
 
 // Message is a packet or message in memory that the daemon has written. The program owns it until Release.
 type Message struct {
-	// Data is read-only: writing faults.
+	// Data is read-only: writing faults. Once the port has ended, the daemon may write there again.
 	Data []byte
 	// Position counts the packets or messages of the flow from 1 on: a gap means that this program lost some.
 	Position uint64
@@ -24,7 +25,7 @@ type Message struct {
 	Stamp uint64
 
 	entry wire.Entry
-	of    *link
+	of    *opening
 }
 
 // Receive opens a flow to this program. depth is how many packets or messages it may hold at once, 0: as many as the
@@ -41,7 +42,7 @@ func (k *Client) Receive(flow string, depth int) (*Receiver, error) {
 func (r *Receiver) Poll(dst []Message) (n int, err error) {
 	p := r.p
 	if p.memory == nil {
-		return 0, ErrGone
+		return 0, net.ErrClosed
 	}
 	ring := p.rings[wire.RingReceived]
 	n, ok := ring.Waiting()
@@ -57,26 +58,20 @@ func (r *Receiver) Poll(dst []Message) (n int, err error) {
 		if e.Offset > uint64(len(p.link.in)) || uint64(e.Length) > uint64(len(p.link.in))-e.Offset {
 			return i, wire.BadDescriptor
 		}
-		dst[i] = Message{p.link.in[e.Offset : e.Offset+uint64(e.Length) : e.Offset+uint64(e.Length)], e.Position, e.Sequence, e.Stamp, e, p.link}
+		p.now.held++
+		dst[i] = Message{p.link.in[e.Offset : e.Offset+uint64(e.Length) : e.Offset+uint64(e.Length)], e.Position, e.Sequence, e.Stamp, e, p.now}
 	}
 	ring.Advance()
 	return n, nil
 }
 
-// Release gives packets or messages back. Those of an earlier connection are the daemon's already.
+// Release gives packets or messages back. Those that came before the port was opened anew are the daemon's already.
 func (r *Receiver) Release(ms []Message) {
-	p := r.p
-	if p.memory == nil {
-		return
-	}
-	ring := p.rings[wire.RingReleased]
 	for i := range ms {
-		if ms[i].of == p.link {
-			ring.Put(&wire.Entry{Offset: ms[i].entry.Offset, Length: ms[i].entry.Length, Generation: ms[i].entry.Generation})
-		}
-		ms[i].Data = nil
+		r.p.release(&ms[i].entry, ms[i].of)
+		ms[i].Data, ms[i].of = nil, nil
 	}
-	p.publish(wire.RingReleased)
+	r.p.released()
 }
 
 // Wait waits until something comes, at most for a time. If the daemon is gone, it attaches again. The error is that
@@ -86,7 +81,8 @@ func (r *Receiver) Wait(ctx context.Context, most time.Duration) error {
 		if n, ok := r.waiting(); ok && n > 0 {
 			return nil // what came before
 		}
-		return r.p.reopen(ctx)
+		_, err := r.p.reopen(ctx, most)
+		return err
 	}
 	return r.p.sleep(ctx, wire.RingReceived, most)
 }
@@ -100,3 +96,21 @@ func (r *Receiver) waiting() (int, bool) {
 
 // Close ends the port. Messages that are not released are the daemon's again: their Data must not be used.
 func (r *Receiver) Close() error { return r.p.close() }
+
+// release gives a frame of an opening back.
+func (p *port) release(e *wire.Entry, of *opening) {
+	if of == nil {
+		return // it was released
+	}
+	if p.memory != nil && of == p.now {
+		p.rings[wire.RingReleased].Put(&wire.Entry{Offset: e.Offset, Length: e.Length, Generation: e.Generation})
+	}
+	p.drop(of)
+}
+
+// released shows the frames that were given back to the daemon.
+func (p *port) released() {
+	if p.memory != nil {
+		p.publish(wire.RingReleased)
+	}
+}
