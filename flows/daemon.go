@@ -49,6 +49,7 @@ type Daemon struct {
 	workers []*worker.Worker
 	devices *device.RDMADevices
 	attach  *attach.Hub // nil: no program can attach
+	states  states
 	nets    device.Interfaces
 	secret  *connect.Credentials // of RDMA connections; nil: no TLS
 	started time.Time
@@ -92,6 +93,9 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 		}
 	}
 	d.devices = device.NewRDMADevices(c, d.region)
+	if err := d.openStates(&undo); err != nil {
+		return nil, err
+	}
 	if err := d.openHub(&undo); err != nil {
 		return nil, err
 	}
@@ -119,6 +123,9 @@ func RegionConfig(c *config.Config) umem.Config {
 	for _, p := range c.Attach.Programs {
 		r.Slices = append(r.Slices, umem.SliceConfig{Name: p.Name, In: uint64(p.In), Out: uint64(p.Out)})
 	}
+	for _, s := range stateConfigs(c) {
+		r.Slices = append(r.Slices, s.Slice())
+	}
 	return r
 }
 
@@ -139,6 +146,7 @@ func (d *Daemon) openHub(undo *pipeline.Cleanup) (err error) {
 		}
 		c.Channels = append(c.Channels, channel)
 	}
+	c.States = d.readable()
 	if d.attach, err = attach.Open(c); err != nil {
 		return err
 	}
@@ -183,7 +191,7 @@ func (d *Daemon) share() pipeline.Shared {
 	c, _ := d.running()
 	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
 	return pipeline.Shared{
-		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Devices: d.devices, Attach: d.attach, Node: d.placed.node,
+		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Devices: d.devices, Attach: d.attach, States: d.states.all, Node: d.placed.node,
 		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Credentials: d.secret, Context: d.options.Context,
 		Complete: d.options.Complete, MakeIndex: d.options.Index, Notes: cmp.Or(d.options.Notes, afxdp.SteeringDir(c)),
 	}
@@ -269,7 +277,7 @@ func (d *Daemon) Unready() (all []status.Flow) {
 // Status returns the status of the daemon, its workers and its flows.
 func (d *Daemon) Status() status.Daemon {
 	s := status.Daemon{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
-	s.Programs = d.programs()
+	s.Programs, s.States = d.programs(), d.stateStatus()
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}

@@ -72,6 +72,10 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 		return openAttachRelay(e)
 	case config.KindAttachNull:
 		return openAttachNull(e)
+	case config.KindAttachState:
+		return openAttachState(e)
+	case config.KindRDMAState:
+		return openRDMAState(e)
 	case config.KindStorageRDMA:
 		return serve.OpenBlocks(e)
 	case config.KindStorageNVMe:

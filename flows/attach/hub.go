@@ -26,6 +26,7 @@ type Config struct {
 	Socket   string // absolute path
 	Programs []ProgramConfig
 	Channels []ChannelConfig
+	States   []StateConfig
 	Region   *umem.Region // has a slice for each program
 	Log      *slog.Logger
 }

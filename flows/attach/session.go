@@ -31,6 +31,7 @@ type session struct {
 	ports   map[uint32]*openPort    // under program.mu
 	sides   map[uint32]*channelSide // of channels; under program.mu
 	last    uint32                  // number of the last port
+	states  []string                // that the program has opened; under program.mu
 	quit    chan struct{}           // closed when the session ends
 	once    sync.Once
 	why     *wire.Refusal // nil: the program has ended it
@@ -242,9 +243,12 @@ func (s *session) messages(ctx context.Context) error {
 		}
 		switch m := body.(type) {
 		case *wire.Open:
-			if m.Role == wire.Write || m.Role == wire.Follow {
+			switch m.Role {
+			case wire.Write, wire.Follow:
 				err = s.openChannel(m)
-			} else {
+			case wire.Look:
+				err = s.openState(m)
+			default:
 				err = s.open(ctx, m)
 			}
 		case *wire.Mapped:

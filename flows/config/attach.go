@@ -7,6 +7,7 @@ type Attach struct {
 	Socket   string    // absolute path of the unix socket where they meet the daemon
 	Programs []Program // names are unique
 	Channels []Channel // names are unique
+	States   []State   // names are unique
 }
 
 // Channel carries messages of one program to others, through memory that they share.
@@ -113,6 +114,7 @@ func (v *validator) attach() {
 		v.check(p.Out <= maxProgram, join(at, "out"), "%s are more than %s", p.Out, maxProgram)
 	}
 	v.channels()
+	v.states()
 }
 
 // channels checks the channels.

@@ -36,11 +36,11 @@ func fromDocument(f *Flow) map[string]any {
 			doc["loop"] = "endless"
 		}
 		return doc
-	case KindAttachStorage, KindAttachRDMA, KindAttachNull:
+	case KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState:
 		return map[string]any{"attach": from.Attach, "message": from.Message.String(), "window": from.Window}
 	case KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach:
 		return map[string]any{"generate": from.Generate.String(), "rate": from.Rate}
-	case KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach:
+	case KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach, KindRDMAState:
 		return allowDocument(from.Allow, map[string]any{
 			"rdma": from.RDMA, "listen": from.Listen, "message": from.Message.String(),
 			"window": from.Window, "clients": from.Clients, "verify": from.Verify, "method": string(from.Method), "allow_any_gid": from.AllowAnyGID,
@@ -131,6 +131,8 @@ func toDocument(f *Flow) map[string]any {
 		}
 	case KindStorageAttach:
 		return map[string]any{"attach": to.Attach, "queue": to.Queue}
+	case KindAttachState, KindRDMAState:
+		return map[string]any{"state": to.State}
 	case KindNetworkAttach, KindRDMAAttach, KindNullAttach:
 		return map[string]any{"attach": to.Attach, "queue": to.Queue, "policy": string(to.Policy)}
 	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA:

@@ -288,6 +288,9 @@ type To struct {
 	// MaxGap limits the time between two packets of a capture; 0: no limit.
 	MaxGap time.Duration
 
+	// State is the name of a state that messages update.
+	State string
+
 	// Attach is the name of a program that gets packets or messages, of which at most Queue wait for it.
 	Attach string
 	// Policy says what happens when the program has Queue of them, or is not attached.

@@ -31,6 +31,8 @@ const (
 	KindAttachStorage  Kind = "attach-storage"  // messages of an attached program to a log
 	KindAttachRDMA     Kind = "attach-rdma"     // messages of an attached program to peers
 	KindAttachNull     Kind = "attach-null"     // messages of an attached program, acknowledged and discarded
+	KindAttachState    Kind = "attach-state"    // messages of an attached program to a state
+	KindRDMAState      Kind = "rdma-state"      // messages of clients to a state
 	KindWitness        Kind = "witness"         // a member of a group that votes and has no records
 )
 
@@ -75,6 +77,10 @@ func (k Kind) words() string {
 		return "from an attached program to RDMA peers"
 	case KindAttachNull:
 		return "from an attached program to nowhere"
+	case KindAttachState:
+		return "from an attached program to a state"
+	case KindRDMAState:
+		return "from RDMA clients to a state"
 	case KindWitness:
 		return "of a witness"
 	}
@@ -98,6 +104,7 @@ const (
 	null   // generate, or discard
 	votes  // of a witness
 	program
+	shares // state that others read
 )
 
 // ends are the source and the sink of a flow.
@@ -133,6 +140,8 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		e.to = network
 	case named("to.attach", f.To.Attach):
 		e.to = program
+	case named("to.state", f.To.State):
+		e.to = shares
 	case named("to.subsystem", f.To.Subsystem):
 		e.to = hosts
 	case named("to.rdma", f.To.RDMA), named("to.listen", f.To.Listen), named("to.peers", ""), len(f.To.Peers) > 0:
@@ -151,6 +160,7 @@ var kindOf = map[ends]Kind{
 	{votes, storage}:   KindWitness,
 	{network, program}: KindNetworkAttach, {remote, program}: KindRDMAAttach, {null, program}: KindNullAttach, {storage, program}: KindStorageAttach,
 	{program, storage}: KindAttachStorage, {program, remote}: KindAttachRDMA, {program, null}: KindAttachNull,
+	{program, shares}: KindAttachState, {remote, shares}: KindRDMAState,
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
 
@@ -252,7 +262,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.To = newPeers()
 	case KindNetworkNull:
 		f.From = newNetwork()
-	case KindRDMANull:
+	case KindRDMANull, KindRDMAState:
 		f.From = newClients()
 	case KindNetworkAttach:
 		f.From, f.To = newNetwork(), newProgram()
@@ -267,7 +277,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.To.Durable, f.To.Acknowledge = GroupCommit, AcknowledgeDurable
 	case KindAttachRDMA:
 		f.From, f.To = From{Window: defaultWindow}, newPeers()
-	case KindAttachNull:
+	case KindAttachNull, KindAttachState:
 		f.From = From{Window: defaultWindow}
 	}
 	return f

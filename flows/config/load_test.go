@@ -50,10 +50,13 @@ func TestFull(t *testing.T) {
 		Metrics: Metrics{Listen: "127.0.0.1:9300"},
 		Control: Control{Socket: "/run/unifiedd/test.sock"},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
-			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 272, 7}},
-			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 273, 7}},
+			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 277, 7}},
+			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 278, 7}},
 		}, Channels: []Channel{
-			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 275, 7}},
+			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 280, 7}},
+		}, States: []State{
+			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 286, 7}},
+			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 290, 7}},
 		}},
 		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{
@@ -212,6 +215,11 @@ func TestFull(t *testing.T) {
 				Name: "ticks", Worker: "main", Pos: Pos{file, 260, 5},
 				From: From{Interface: "eth10", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
 				To:   To{Attach: "risk", Queue: 256, Policy: PolicyDropOldest},
+			},
+			{
+				Name: "books", Worker: "main", Pos: Pos{file, 268, 5},
+				From: From{Attach: "strategy", Message: 512, Window: 256},
+				To:   To{State: "books"},
 			},
 		},
 	}

@@ -58,7 +58,7 @@ func (f *Flow) Needs(r *Region) Needs {
 		n := f.From.needs(r, frames, extents)
 		n.Extents += perFlow
 		return n
-	case KindRDMANull:
+	case KindRDMANull, KindRDMAState:
 		return f.From.needs(r, relayed, relayed)
 	case KindRDMAAttach: // messages land in the program's memory
 		n := f.From.needs(r, relayed, relayed)

@@ -167,6 +167,7 @@ func settings(a, b *Config) []string {
 	x.Workers, y.Workers = unplaced(x.Workers), unplaced(y.Workers)
 	x.Attach.Programs, y.Attach.Programs = unplaced(x.Attach.Programs), unplaced(y.Attach.Programs)
 	x.Attach.Channels, y.Attach.Channels = unplaced(x.Attach.Channels), unplaced(y.Attach.Channels)
+	x.Attach.States, y.Attach.States = unplaced(x.Attach.States), unplaced(y.Attach.States)
 	return differences("", reflect.ValueOf(x), reflect.ValueOf(y))
 }
 

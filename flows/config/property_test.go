@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -170,6 +171,12 @@ func drawConfig(t *rapid.T) *Config {
 		Name: "book", Writer: "writer", Slots: minSlots << rapid.IntRange(0, 10).Draw(t, "slots"), Slot: channelUnit * Size(rapid.IntRange(1, 64).Draw(t, "slot")),
 		Readers: []ChannelReader{{"reader", rapid.SampledFrom(channelPolicies).Draw(t, "policy")}},
 	}}
+	for i, name := range names[2:] {
+		c.Attach.States = append(c.Attach.States, State{
+			Name: "state-" + name, Objects: rapid.IntRange(1, 1000).Draw(t, "objects"), Room: Size(rapid.IntRange(1, 1024).Draw(t, "room")), Readers: []string{"reader"},
+			Remote: StateRemote{RDMA: "roce:state0", Listen: fmt.Sprintf("state:%d", 1000+i), Clients: rapid.IntRange(1, maxClients).Draw(t, "clients"), AllowAnyGID: rapid.Bool().Draw(t, "any")},
+		})
+	}
 	c.TLS = TLS{"/cert", "/key", "/authority"}
 	for _, f := range c.Flows {
 		if f.To.Layout == LayoutSlot {
@@ -210,6 +217,11 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.From.Rate = rapid.IntRange(0, maxRate).Draw(t, "rate")
 	case KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach:
 		drawClients(t, name, &f.From)
+	case KindRDMAState:
+		drawClients(t, name, &f.From)
+		f.From.Message = max(f.From.Message, updateHeader+KiB)
+	case KindAttachState:
+		f.From.Attach, f.From.Message, f.From.Window = "writer", 2048-MessageOverhead, minEntries
 	case KindAttachStorage, KindAttachRDMA, KindAttachNull:
 		f.From.Attach = "writer"
 		f.From.Message = Size(rapid.IntRange(1, 2048-MessageOverhead).Draw(t, "message"))
@@ -229,6 +241,8 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.To.Policy = rapid.SampledFrom(allPolicies).Draw(t, "policy")
 	case KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage:
 		drawStore(t, name, &f.To, kind)
+	case KindAttachState, KindRDMAState:
+		f.To.State = "state-" + name
 	case KindStorageAttach:
 		f.To.Attach, f.To.Queue = "reader", minEntries<<rapid.IntRange(0, 6).Draw(t, "queue")
 	case KindStorageRDMA:
@@ -465,6 +479,14 @@ func document(c *Config) map[string]any {
 			"name": h.Name, "writer": h.Writer, "slots": h.Slots, "slot": h.Slot.String(), "readers": []any{map[string]any{"program": r.Program, "policy": string(r.Policy)}},
 		}}
 	}
+	var states []any
+	for _, s := range c.Attach.States {
+		r := &s.Remote
+		states = append(states, map[string]any{
+			"name": s.Name, "objects": s.Objects, "room": s.Room.String(), "readers": s.Readers, "rdma": r.RDMA, "listen": r.Listen, "clients": r.Clients, "allow_any_gid": r.AllowAnyGID,
+		})
+	}
+	doc["attach"].(map[string]any)["states"] = states
 	for _, w := range c.Workers {
 		m := map[string]any{"name": w.Name, "sleep": w.Sleep.String()}
 		if w.CPU != nil {

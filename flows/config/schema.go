@@ -94,6 +94,13 @@ func (d *decoder) attach(path string, n *yaml.Node, a *Attach) {
 				a.Channels = append(a.Channels, c)
 			})
 		},
+		"states": func(path string, n *yaml.Node) {
+			d.list(path, n, func(path string, n *yaml.Node) {
+				s := State{Remote: StateRemote{Clients: defaultStateClients}, Pos: d.at(n)}
+				d.state(path, n, &s)
+				a.States = append(a.States, s)
+			})
+		},
 	})
 }
 

@@ -62,9 +62,9 @@ func (d *decoder) settings(prefix string, f *Flow) fields {
 // Kinds of flows that have something in common.
 var (
 	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach}
-	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach}
+	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach, KindRDMAState}
 	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach}
-	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull}
+	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState}
 	messages      = slices.Concat(fromClients, fromPrograms)
 	toPrograms    = []Kind{KindNetworkAttach, KindRDMAAttach, KindNullAttach}
 	toStorage     = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage}
@@ -185,6 +185,7 @@ func toSettings() []setting {
 		{"to.rdma", aboutEnds, nil, func(f *Flow) any { return &f.To.RDMA }, value(parseText)},
 		{"to.peers", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Peers }, readPeers},
 		{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }, value(oneOf(allChoices))},
+		{"to.state", aboutEnds, nil, func(f *Flow) any { return &f.To.State }, value(parseText)},
 		{"to.attach", aboutEnds, nil, func(f *Flow) any { return &f.To.Attach }, value(parseText)},
 		{"to.policy", aboutGiven, toPrograms, func(f *Flow) any { return &f.To.Policy }, value(oneOf(allPolicies))},
 		{"to.queue", aboutQueued, queued, func(f *Flow) any { return &f.To.Queue }, value(parseInt)},
@@ -257,7 +258,7 @@ func fitsTo(has fields, key string) bool {
 		return what == aboutPeers || what == aboutQueued || what == aboutAcknowledged || key == "rdma"
 	case has.any("attach"):
 		return what == aboutGiven || what == aboutQueued
-	case has.any("discard"):
+	case has.any("discard", "state"):
 		return false
 	case has.any("subsystem"):
 		return what == aboutServed || what == aboutHosts || what == aboutGroups || what == aboutWritten || key == "rdma"

@@ -19,6 +19,7 @@ type shared struct {
 	receivers  map[string]*receiver // by interface
 	files      *taken[string]
 	devices    *taken[string]
+	updated    *taken[string]    // states
 	listens    map[string]string // flow of each address, and of each port at every or at some address
 	users      map[string]user   // by interface
 	sources    []named           // devices that flows serve
@@ -36,11 +37,13 @@ func newShared(v *validator) *shared {
 		interfaces: newTaken[string](v, "interface"),
 		files:      newTaken[string](v, "file"),
 		devices:    newTaken[string](v, "device"),
+		updated:    newTaken[string](v, "state"),
 		listens:    map[string]string{},
 		users:      map[string]user{},
 		receivers:  map[string]*receiver{},
 	}
 	s.listen("metrics.listen", v.Metrics.Listen, "")
+	s.states()
 	return s
 }
 
@@ -63,6 +66,7 @@ func (s *shared) take(path string, f *Flow) {
 	s.device(join(path, "to.rdma"), f.To.RDMA)
 	s.listen(join(path, "from.listen"), f.From.Listen, "")
 	s.listen(join(path, "to.listen"), f.To.Listen, otherAddress(f))
+	s.updated.take(join(path, "to.state"), f.To.State)
 	s.files.take(join(path, "to.file"), clean(f.To.File))
 	s.devices.take(join(path, "to.device"), clean(f.To.Device))
 	for i := range f.To.Namespaces {

@@ -250,7 +250,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	to := join(path, "to")
 	v.onlyOne(to, []named{
 		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
-		{"interface", "an interface", f.To.Interface}, {"attach", "a program", f.To.Attach}, {"discard", "nowhere to go", f.To.discards()},
+		{"interface", "an interface", f.To.Interface}, {"attach", "a program", f.To.Attach}, {"state", "a state", f.To.State}, {"discard", "nowhere to go", f.To.discards()},
 	})
 	if g := join(to, "group"); f.To.Replicas != nil && e.kind() != KindRDMAStorage && e.kind() != KindWitness {
 		v.refuse(g, wrong("remove it", "only a log that RDMA clients append to has a group with members"))
@@ -273,6 +273,10 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.refuse(join(to, "attach"), wrong("say from: {interface: …}, from: {rdma: …, listen: …} or from: {file: …}", "a program gets packets, messages or blocks, and this flow has none for it"))
 	case e.to == program:
 		v.gives(to, f)
+	case e.to == shares && kind == "":
+		v.refuse(join(to, "state"), wrong("say from: {attach: …} or from: {rdma: …, listen: …}", "messages update a state, and this flow has none"))
+	case e.to == shares:
+		v.updates(to, f)
 	case kind == "":
 		v.refuse(to, wrong("say rdma: and listen:, where clients connect", "a flow from storage to storage is not possible"))
 	case kind == KindWitness:

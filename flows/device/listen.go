@@ -58,9 +58,12 @@ func PlaintextWarning(at net.Addr) string {
 }
 
 // Handshakes returns the number of failed handshakes by reason.
-func Handshakes(l *connect.Listener) map[string]uint64 {
+func Handshakes(l *connect.Listener) map[string]uint64 { return HandshakeCounts(l.Failures()) }
+
+// HandshakeCounts converts counts of failed handshakes.
+func HandshakeCounts(failures map[connect.Reason]uint64) map[string]uint64 {
 	all := map[string]uint64{}
-	for why, n := range l.Failures() {
+	for why, n := range failures {
 		all[string(why)] = n
 	}
 	return all

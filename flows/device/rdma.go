@@ -51,6 +51,11 @@ func (d *RDMADevices) Expect(c *config.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.names = slices.Sorted(maps.Keys(d.byName))
+	for _, s := range c.Attach.States {
+		if name := s.Remote.RDMA; name != "" && !slices.Contains(d.names, name) {
+			d.names = append(d.names, name)
+		}
+	}
 	for _, f := range c.Flows {
 		for _, name := range []string{f.From.RDMA, f.To.RDMA} {
 			if name != "" && !slices.Contains(d.names, name) {

@@ -15,6 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/attach"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/state"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -34,6 +35,7 @@ type Shared struct {
 	Interfaces  *device.Interfaces   // that flows receive from
 	Devices     *device.RDMADevices  // that flows use
 	Attach      *attach.Hub          // where programs attach; nil: none can
+	States      *state.Set           // that flows update; nil: there are none
 	Node        int                  // NUMA node of the region; numa.Unknown: it is on several
 	Limit       uint64               // packets after which a flow is done; 0: no limit
 	Application string               // name of the writer, for capture files
@@ -138,7 +140,7 @@ func Destination(to config.To) string {
 	for _, p := range to.Peers {
 		peers = append(peers, p.Name)
 	}
-	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, programName(to.Attach), strings.Join(peers, ", "))
+	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, programName(to.Attach), stateName(to.State), strings.Join(peers, ", "))
 }
 
 // programName is what messages call an attached program; empty without a name.
@@ -147,6 +149,14 @@ func programName(name string) string {
 		return ""
 	}
 	return "program " + name
+}
+
+// stateName is what messages call a state; empty without a name.
+func stateName(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "state " + name
 }
 
 // kernel is the operating system's name and release.

@@ -144,7 +144,7 @@ func foreign(b []byte) error {
 // check refuses values that neither side may send.
 func (h *Hello) check() error {
 	switch {
-	case h.Role < RoleAppend || h.Role > RoleReplicate: // it names the roles that clients have
+	case h.Role < RoleAppend || h.Role > RoleState: // it names the roles that clients have
 		return fmt.Errorf("%w: role %d is neither append (1) nor blocks (2)", BadReserved, h.Role)
 	case h.Durability != 0 && !h.Durability.known():
 		return fmt.Errorf("%w: durability %d is none of received (1), written (2) and durable (3)", BadReserved, h.Durability)
@@ -177,12 +177,16 @@ const (
 	// Session is the epoch, Next the position of the first record that it wants, Participant its number,
 	// and Window how many records it takes before it says more.
 	RoleReplicate Role = 3
+	// RoleState is for a reader, which dials, of the memory of a state. The answer grants it.
+	RoleState Role = 5
 )
 
 func (r Role) String() string {
 	switch r {
 	case RoleAppend:
 		return "append"
+	case RoleState:
+		return "state"
 	case RoleBlocks:
 		return "blocks"
 	case RoleReplicate:

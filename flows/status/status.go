@@ -20,7 +20,8 @@ type Daemon struct {
 	Flows   []Flow       `json:"flows"`
 	RDMA    []RDMADevice `json:"rdma_devices,omitempty"` // open devices
 
-	Programs *Programs `json:"attach,omitempty"` // nil: none may attach
+	Programs *Programs     `json:"attach,omitempty"` // nil: none may attach
+	States   []SharedState `json:"states,omitempty"`
 }
 
 // Region is the region and the owners of its frames. The owners' counts add up to Frames.

@@ -96,6 +96,7 @@ const (
 	Request Role = 3 // requests for blocks and the answers
 	Write   Role = 4 // messages of a channel, to its readers
 	Follow  Role = 5 // messages of a channel, from its writer
+	Look    Role = 6 // the memory of a state, to be read
 )
 
 func (r Role) String() string {
@@ -110,6 +111,8 @@ func (r Role) String() string {
 		return "write"
 	case Follow:
 		return "follow"
+	case Look:
+		return "look"
 	}
 	return "unknown"
 }
@@ -130,6 +133,9 @@ type Open struct {
 // one that the reader reads next, Size the bytes of the ring, Align those of a slot and Longest the longest message; the
 // descriptors are the ring, and for the writer the page of who is there and two for each reader, its page and a socket
 // that wakes it; for a reader its page and that socket.
+//
+// For a state, Size is the bytes of its memory, and the descriptor is the memory. The port does not end before the
+// connection does.
 //
 // For a flow two descriptors come with it: of the port's rings, and one end of a socket pair that
 // wakes either side. The frames that the program may fill come over the ring RingDone, with sequence 0.

@@ -28,12 +28,13 @@ type Config struct {
 	MinReserve int // frames or extents that the rest of the flow needs
 	MaxReserve int // and the most that it can use
 	Durability protocol.Durability
-	Spread     bool // messages may land anywhere in an extent
-	Numbered   bool // messages get positions
-	Log        *Log // nil: not a log
-	Relay      bool // messages without an acknowledgement count as lost at the end
-	Resume     bool // an unknown session continues where its client says
-	Origins    bool // relays name the origins of their messages
+	Spread     bool   // messages may land anywhere in an extent
+	Numbered   bool   // messages get positions
+	Before     uint64 // position before that of the first message, if it is not a log
+	Log        *Log   // nil: not a log
+	Relay      bool   // messages without an acknowledgement count as lost at the end
+	Resume     bool   // an unknown session continues where its client says
+	Origins    bool   // relays name the origins of their messages
 	// Part is memory of an attached program, in which messages land; nil: the region's frames.
 	Part *umem.Part
 	// Member makes the source one of a member of a group, which takes messages only while it leads.
@@ -61,7 +62,7 @@ type Member struct {
 func Open(e *pipeline.Env, c Config) (*Source, error) {
 	from := &e.Flow.From
 	s := &Source{region: e.Region, holder: e.Holder, do: e.Do, method: from.Method, relay: c.Relay, log: c.Log, member: c.Member != nil}
-	s.acks.region, s.acks.err, s.acks.numbered = e.Region, e.Err, c.Numbered
+	s.acks.region, s.acks.err, s.acks.numbered, s.acks.before = e.Region, e.Err, c.Numbered, c.Before
 	s.batch.Frames = make([]umem.Frame, pipeline.Burst)
 	r := stream.ReceiverConfig{
 		Name: e.Name(), Worker: e.Holder, Flow: e.Flow.Name,

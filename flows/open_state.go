@@ -1,0 +1,158 @@
+package flows
+
+import (
+	"cmp"
+
+	"github.com/unifiedd/unifiedd/flows/attach"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	to "github.com/unifiedd/unifiedd/flows/sink/state"
+	"github.com/unifiedd/unifiedd/flows/source/message"
+	from "github.com/unifiedd/unifiedd/flows/source/program"
+	"github.com/unifiedd/unifiedd/flows/state"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// openAttachState applies messages of a program to a state, from where they lie. Positions go on where the state's end.
+func openAttachState(e *pipeline.Env) (*pipeline.Run, error) {
+	sink, err := to.Open(e, false)
+	if err != nil {
+		return nil, err
+	}
+	source, err := from.Open(e, from.Config{End: &journal.End{Next: sink.Position() + 1}})
+	if err != nil {
+		return nil, err
+	}
+	sink.SetFree(source.Free())
+	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+}
+
+// openRDMAState applies messages of clients to a state.
+func openRDMAState(e *pipeline.Env) (*pipeline.Run, error) {
+	sink, err := to.Open(e, true)
+	if err != nil {
+		return nil, err
+	}
+	source, err := message.Open(e, message.Config{
+		MinReserve: 2, MaxReserve: 2 * pipeline.Burst, Durability: protocol.Received, Numbered: true, Before: sink.Position(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	sink.SetFree(source.Free())
+	source.Supply()
+	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+}
+
+// states are the states of a daemon, and the servers of those that peers may read.
+type states struct {
+	all     *state.Set
+	servers map[string]*stateServer // by the name of the state
+}
+
+type stateServer struct {
+	*state.Server
+	device *device.RDMA
+	secure bool
+}
+
+// stateConfigs returns what the states of a configuration have.
+func stateConfigs(c *config.Config) (all []state.Config) {
+	for _, s := range c.Attach.States {
+		all = append(all, state.Config{Name: s.Name, Objects: uint64(s.Objects), Room: uint32(s.Room), Keys: uint64(s.Keys)})
+	}
+	return all
+}
+
+// openStates makes the states, and lets peers read them.
+func (d *Daemon) openStates(undo *pipeline.Cleanup) (err error) {
+	if len(d.config.Attach.States) == 0 {
+		return nil
+	}
+	if d.states.all, err = state.Open(d.region, stateConfigs(d.config)); err != nil {
+		return err
+	}
+	undo.Add(d.states.all.Close)
+	d.states.servers = map[string]*stateServer{}
+	for i := range d.config.Attach.States {
+		if c := &d.config.Attach.States[i]; c.Remote.RDMA != "" {
+			if err := d.serveState(c, undo); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// serveState lets peers read a state.
+func (d *Daemon) serveState(c *config.State, undo *pipeline.Cleanup) error {
+	opened, err := d.devices.Open(c.Remote.RDMA)
+	if err != nil {
+		return err
+	}
+	undo.Add(func() error { return d.devices.Release(opened) })
+	server, err := state.Serve(state.ServerConfig{
+		State: d.states.all.Find(c.Name), Endpoint: opened.Endpoint, Listen: c.Remote.Listen, Clients: c.Remote.Clients,
+		Permit: device.Permit(c.Remote.Allow), AllowAnyGID: c.Remote.AllowAnyGID,
+		Connect: connect.Config{Credentials: d.secret, Failed: device.LogFailures(d.options.Log)}, Log: d.options.Log,
+	})
+	if err != nil {
+		return err
+	}
+	undo.Add(server.Close)
+	d.states.servers[c.Name] = &stateServer{server, opened, d.secret != nil}
+	d.options.Log.Info("peers can read a state", "state", c.Name, "device", opened.Name, "listens", server.Addr().String(), "tls", d.secret != nil)
+	if d.secret == nil {
+		d.options.Log.Warn("plaintext connections", "state", c.Name, "risk", device.PlaintextWarning(server.Addr()))
+	}
+	return nil
+}
+
+// readable returns the states that programs may read.
+func (d *Daemon) readable() (all []attach.StateConfig) {
+	for _, c := range d.config.Attach.States {
+		if s := d.states.all.Find(c.Name); len(c.Readers) > 0 {
+			all = append(all, attach.StateConfig{Name: c.Name, Readers: c.Readers, Part: s.Part(), Size: s.Size()})
+		}
+	}
+	return all
+}
+
+// stateStatus describes the states.
+func (d *Daemon) stateStatus() (all []status.SharedState) {
+	for _, s := range d.states.all.All() {
+		st := s.Stats()
+		one := status.SharedState{
+			Name: st.Name, Objects: st.Objects, Room: st.Room, Keys: st.Keys, Bytes: st.Bytes, Run: st.Run, Position: st.Position, Entries: st.Entries,
+			Updates: st.Updates, Payload: st.Payload, Refused: st.Refused,
+		}
+		if d.attach != nil {
+			for _, r := range d.attach.StateReaders(st.Name) {
+				one.Readers = append(one.Readers, status.StateReader{Program: r.Program, Reading: r.Reading})
+			}
+		}
+		if server := d.states.servers[st.Name]; server != nil {
+			one.Remote = server.status()
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func (s *stateServer) status() *status.StateServer {
+	st := s.Stats()
+	one := &status.StateServer{
+		Device: s.device.Name, Listen: st.Listen, TLS: s.secure, Readers: st.Readers, Accepted: st.Accepted,
+		Refused: status.RefusedBy(st.Refused), Handshakes: device.HandshakeCounts(st.Handshakes),
+	}
+	waits, ends := s.device.Check()
+	if err := cmp.Or(st.Err, ends, waits); err != nil {
+		one.Error = err.Error()
+	}
+	return one
+}

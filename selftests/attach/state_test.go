@@ -1,0 +1,273 @@
+package attach
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// startStates runs a daemon with a state of objects and one of keys, which writer updates and reader reads.
+func startStates(t *testing.T, dir, pages string) *flows.Daemon {
+	t.Helper()
+	return startText(t, fmt.Sprintf(`
+region: {size: 16MiB, pages: %s}
+attach:
+  socket: %s
+  programs:
+    - {name: writer, user: "%d", out: 2MiB}
+    - {name: reader, user: "%[3]d"}
+  states:
+    - {name: book, objects: 64, room: 336, readers: [reader]}
+    - {name: refs, keys: 1000, readers: [reader, writer]}
+flows:
+  - {name: books, from: {attach: writer, message: 512}, to: {state: book}}
+  - {name: keys, from: {attach: writer, message: 512}, to: {state: refs}}
+`, pages, filepath.Join(dir, "attach.sock"), os.Getuid()))
+}
+
+// update submits a message and waits until it is done. It returns the position.
+func update(t *testing.T, s *attached.Sender, message []byte) uint64 {
+	t.Helper()
+	f, err := s.Claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(f, copy(f.Data, message)); err != nil {
+		t.Fatal(err)
+	}
+	var done [1]attached.Receipt
+	for end := time.Now().Add(testenv.Within(10 * time.Second)); ; {
+		n, err := s.Poll(done[:])
+		if n == 1 {
+			return done[0].Position
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatal("the update is not done:", err)
+		}
+		if err := s.Wait(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestState: what a program writes another one reads once it is done, with its position. Wrong updates change nothing
+// and are counted. A program that is no reader gets no memory.
+func TestState(t *testing.T) {
+	testenv.Leaks(t)
+	dir := t.TempDir()
+	d := startStates(t, dir, "ordinary")
+	k, kr := attach(t, dir, "writer", 0), attach(t, dir, "reader", 0)
+	books, err := k.Send("books", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer books.Close()
+	keys, err := k.Send("keys", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	book, err := kr.State("book")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer book.Close()
+	refs, err := kr.State("refs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refs.Close()
+	if _, err := k.State("book"); err == nil || !errors.As(err, new(*attached.RefusedError)) {
+		t.Errorf("a program that is no reader has the state: %v", err)
+	}
+	checkObjects(t, books, book)
+	checkKeys(t, keys, refs)
+	for _, wrong := range [][]byte{
+		{1}, attached.AppendPutObject(nil, 64, nil), attached.AppendPutObject(nil, 1, make([]byte, 337)), attached.AppendPutKey(nil, []byte("k"), nil),
+	} {
+		update(t, books, wrong)
+	}
+	testenv.Wait(t, testenv.Within(5*time.Second), "the counters", func() bool {
+		s := d.Status().States[0]
+		r := s.Refused
+		return r["bad_update"] == 1 && r["bad_object"] == 1 && r["too_long"] == 1 && r["bad_key"] == 1 && s.Updates == 66 && s.Position == 70 && s.Entries == 63
+	})
+	s := d.Status()
+	if f := s.Flows[0]; f.Dropped["bad_object"] != 1 || f.CopiedBytes["state"] == 0 || f.Updates == nil || f.Updates.State != "book" {
+		t.Errorf("the flow: dropped %v, copied %v, %+v", f.Dropped, f.CopiedBytes, f.Updates)
+	}
+	if r := s.States[1].Readers; len(r) != 2 || !r[0].Reading || r[1].Reading {
+		t.Errorf("readers: %+v", r)
+	}
+}
+
+// checkObjects writes all 64 objects, one of them empty, and removes one.
+func checkObjects(t *testing.T, books *attached.Sender, book *attached.State) {
+	t.Helper()
+	buffer := make([]byte, 512)
+	if _, _, err := book.Get(5, buffer); !errors.Is(err, attached.ErrNotFound) {
+		t.Errorf("an object that was not written: %v", err)
+	}
+	for i := range uint64(64) {
+		payload := make([]byte, 5*i)
+		for k := range payload {
+			payload[k] = byte(i)
+		}
+		position := update(t, books, attached.AppendPutObject(nil, i, payload))
+		n, version, err := book.Get(i, buffer)
+		if err != nil || n != len(payload) || n > 0 && (buffer[0] != byte(i) || buffer[n-1] != byte(i)) || version != 2 {
+			t.Fatalf("object %d has %d bytes, version %d: %v", i, n, version, err)
+		}
+		if at, run, err := book.Position(); err != nil || at != position || at != i+1 || run == 0 {
+			t.Fatalf("update %d is done at position %d, and the state is at %d: %v", i, position, at, err)
+		}
+	}
+	update(t, books, attached.AppendDeleteObject(nil, 7))
+	if _, version, err := book.Get(7, buffer); !errors.Is(err, attached.ErrNotFound) || version != 4 {
+		t.Errorf("a removed object: version %d, %v", version, err)
+	}
+	update(t, books, attached.AppendDeleteObject(nil, 7)) // once more, without effect
+	if _, _, err := book.Get(64, buffer); !errors.Is(err, attached.ErrObject) {
+		t.Errorf("object 64 of 64: %v", err)
+	}
+	if _, _, err := book.Get(63, buffer[:10]); !errors.Is(err, attached.ErrShort) {
+		t.Errorf("into 10 bytes: %v", err)
+	}
+	if _, err := book.Lookup([]byte("k"), buffer); !errors.Is(err, attached.ErrKind) {
+		t.Errorf("a key of objects: %v", err)
+	}
+	if n := testing.AllocsPerRun(100, func() { _, _, _ = book.Get(9, buffer) }); n != 0 {
+		t.Errorf("Get allocates %v times", n)
+	}
+}
+
+// checkKeys writes as many keys as the state has room for, and one more.
+func checkKeys(t *testing.T, keys *attached.Sender, refs *attached.State) {
+	t.Helper()
+	buffer := make([]byte, 120)
+	for i := range 1001 {
+		update(t, keys, attached.AppendPutKey(nil, fmt.Appendf(nil, "isin%d", i), fmt.Append(nil, i)))
+	}
+	for i := range 1001 {
+		n, err := refs.Lookup(fmt.Appendf(nil, "isin%d", i), buffer)
+		if i == 1000 && errors.Is(err, attached.ErrNotFound) {
+			break
+		}
+		if err != nil || string(buffer[:n]) != fmt.Sprint(i) {
+			t.Fatalf("key %d is %q: %v", i, buffer[:n], err)
+		}
+	}
+	update(t, keys, attached.AppendDeleteKey(nil, []byte("isin5")))
+	if _, err := refs.Lookup([]byte("isin5"), buffer); !errors.Is(err, attached.ErrNotFound) {
+		t.Errorf("a removed key: %v", err)
+	}
+	if _, err := refs.Lookup(nil, buffer); !errors.Is(err, attached.ErrKey) {
+		t.Errorf("no key: %v", err)
+	}
+	key := []byte("isin77")
+	if n := testing.AllocsPerRun(100, func() { _, _ = refs.Lookup(key, buffer) }); n != 0 {
+		t.Errorf("Lookup allocates %v times", n)
+	}
+}
+
+// TestStateOverRestart: a reader learns that the daemon is gone, and finds the state empty, with another run, when it is
+// back.
+func TestStateOverRestart(t *testing.T) {
+	testenv.Leaks(t)
+	dir := t.TempDir()
+	d := startStates(t, dir, "ordinary")
+	k, kr := attach(t, dir, "writer", 0), attach(t, dir, "reader", 0)
+	books, err := k.Send("books", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := kr.State("book")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer book.Close()
+	update(t, books, attached.AppendPutObject(nil, 3, []byte("x")))
+	_, run, err := book.Position()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = books.Close()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 336)
+	testenv.Wait(t, testenv.Within(5*time.Second), "the reader to know", func() bool {
+		_, _, err := book.Get(3, buffer)
+		return errors.Is(err, attached.ErrGone)
+	})
+	startStates(t, dir, "ordinary")
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(10*time.Second))
+	defer cancel()
+	if err := book.Resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if position, again, err := book.Position(); err != nil || position != 0 || again == run {
+		t.Errorf("position %d, run %d after %d: %v", position, again, run, err)
+	}
+	if _, _, err := book.Get(3, buffer); !errors.Is(err, attached.ErrNotFound) {
+		t.Errorf("the state is not empty: %v", err)
+	}
+}
+
+// TestStateIsReadOnly: a reader can map the memory of a state to read only, whatever it tries, and what it got is
+// exactly the state.
+func TestStateIsReadOnly(t *testing.T) {
+	testenv.Leaks(t)
+	dir := t.TempDir()
+	startStates(t, dir, "ordinary")
+	c := dialRaw(t, dir).attach("reader")
+	c.send(&wire.Open{Flow: "book", Role: wire.Look})
+	body, _, fds := c.receive()
+	o, is := body.(*wire.Opened)
+	if !is || len(fds) != 1 {
+		t.Fatalf("%+v with %d descriptors", body, len(fds))
+	}
+	fd := fds[0]
+	defer unix.Close(fd)
+	if b, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EACCES) {
+		t.Errorf("mapped to write: %d bytes, %v", len(b), err)
+	}
+	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == nil {
+		if b, err := unix.Mmap(again, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EPERM) {
+			t.Errorf("opened again and mapped to write: %d bytes, %v", len(b), err)
+		}
+		if _, err := unix.Pwrite(again, []byte{1}, 4096); !errors.Is(err, unix.EPERM) {
+			t.Errorf("written: %v", err)
+		}
+		if err := unix.Ftruncate(again, 0); !errors.Is(err, unix.EPERM) {
+			t.Errorf("truncated: %v", err)
+		}
+		_ = unix.Close(again)
+	}
+	b, err := unix.Mmap(fd, 0, int(o.Size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mprotect(b, unix.PROT_READ|unix.PROT_WRITE); !errors.Is(err, unix.EACCES) {
+		t.Errorf("mprotect: %v", err)
+	}
+	if got := binary.LittleEndian.Uint64(b[8:]); got != 64 {
+		t.Errorf("the state has %d objects", got)
+	}
+	if err := unix.Munmap(b); err != nil {
+		t.Error(err)
+	}
+}
