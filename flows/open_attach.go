@@ -3,6 +3,7 @@ package flows
 import (
 	"errors"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -20,8 +21,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// openNetworkAttach copies packets into the memory of a program.
+// openNetworkAttach copies packets into the memory of a program, or has them land there.
 func openNetworkAttach(e *pipeline.Env) (*pipeline.Run, error) {
+	if e.Flow.To.Place == config.PlaceHere {
+		return openNetworkHere(e)
+	}
 	source, err := afxdp.Open(e)
 	if err != nil {
 		return nil, err
@@ -31,6 +35,32 @@ func openNetworkAttach(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	sink, err := to.Open(e, to.Config{Free: source.Free()})
 	if err != nil {
+		return nil, err
+	}
+	return join(e, source, sink, source.Node(), numa.Unknown), nil
+}
+
+// openNetworkHere fills the rings of an interface with frames of a program's memory.
+func openNetworkHere(e *pipeline.Env) (*pipeline.Run, error) {
+	target := &e.Flow.To
+	source, err := afxdp.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	if source.ZeroCopy() && !target.Expose {
+		return nil, errors.New("the card writes all packets of the queues into the program's memory: say to.expose: true, or from.zero_copy: copy")
+	}
+	sink, err := to.Open(e, to.Config{Free: source.Free(), Here: true})
+	if err != nil {
+		return nil, err
+	}
+	part := sink.Part()
+	share := int(part.Size()/uint64(e.Region.FrameSize())) / e.Shared.Config.Receiving(target.Attach)
+	reserve := target.Queue
+	if target.Policy == config.PolicyDropOldest { // as many wait for the program
+		reserve *= 2
+	}
+	if err := source.FillFrom(e, part, share, reserve); err != nil {
 		return nil, err
 	}
 	return join(e, source, sink, source.Node(), numa.Unknown), nil
@@ -104,18 +134,23 @@ func openAttachLog(e *pipeline.Env) (*pipeline.Run, error) {
 }
 
 // openAttachRelay copies messages of a program and sends the copies to peers. A message is acknowledged when
-// enough peers have it.
+// enough peers have it. Messages of a trusted program are sent from where they lie.
 func openAttachRelay(e *pipeline.Env) (*pipeline.Run, error) {
 	target := &e.Flow.To
 	if len(e.Flow.Stages) > 0 {
 		return nil, errors.New("stages cannot change messages of a program")
 	}
-	source, err := from.Open(e, from.Config{Copies: 2, MaxCopies: max(2*pipeline.Burst, len(target.Peers)*target.Queue)})
+	c := from.Config{Copies: 2, MaxCopies: max(2*pipeline.Burst, len(target.Peers)*target.Queue)}
+	if e.Flow.From.Trusted {
+		c = from.Config{Records: true, Lent: true}
+	}
+	source, err := from.Open(e, c)
 	if err != nil {
 		return nil, err
 	}
 	sink, err := peers.Open(e, peers.Config{
 		Free: source.Free(), Length: uint32(e.Flow.From.Message), Frames: 1, Queue: relayQueue(target, source.Spare()), Relay: true,
+		Records: source.Records(),
 	})
 	if err != nil {
 		return nil, err

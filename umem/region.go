@@ -235,6 +235,10 @@ func (r *Region) Frames() int64 { return r.total() }
 // Extents returns the number of extents.
 func (r *Region) Extents() uint64 { return r.extents }
 
+// ExtentRange returns the offset of the first extent in the region, and the bytes of all extents. Frames lie
+// before them, and those of slices behind them.
+func (r *Region) ExtentRange() (base, size uint64) { return r.extentBase, r.inExtents }
+
 // Size returns the length of Data in bytes.
 func (r *Region) Size() uint64 { return r.whole }
 

@@ -95,6 +95,8 @@ type Config struct {
 	// Rank is the position among the Interfaces of a device. The program asks the one of the lowest
 	// rank first whether it takes a packet.
 	Rank int
+	// Alone forbids others to share the interface: packets land in memory that may get only those of this one.
+	Alone bool
 	// Thread runs a function on the thread of the Holders' Books and waits for it, if several
 	// Interfaces share a device. Nil: the goroutine that opens and closes them is on that thread.
 	Thread func(func() error) error

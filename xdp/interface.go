@@ -304,7 +304,7 @@ func (i *Interface) portOf(s *socket, worker, held *umem.Holder) (p *Port, err e
 	}
 	p.most = uint32(p.limits.Supply)
 	p.lands = uint64(c.Shape.Offset())
-	p.frameEnd = uint64(r.Frames())*uint64(r.FrameSize()) - r.Extents()*r.ExtentSize()
+	p.extents, p.inThem = r.ExtentRange()
 	p.failed = make([]umem.Frame, 0, p.limits.Send)
 	if c.Gather {
 		p.due = make([]uint8, r.Size()/p.chunk)

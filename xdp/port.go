@@ -37,7 +37,8 @@ type Port struct {
 	reserved bool         // the kernel has the reserve
 	lent     bool         // sent memory stays with the port until Return
 	anywhere bool         // it may lie across chunks
-	frameEnd uint64       // where frames end and extents begin
+	extents  uint64       // where extents begin
+	inThem   uint64       // bytes of all extents
 	chunk    uint64       // bytes of a frame, or the largest length of one descriptor
 	lands    uint64       // offset in a frame where a packet begins
 
@@ -86,7 +87,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 	n = p.rings.fill.room(n)
 	for i := range n {
 		addr := empty[i].Addr
-		if addr >= p.frameEnd {
+		if addr-p.extents < p.inThem {
 			n = i
 			break
 		}

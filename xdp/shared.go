@@ -212,6 +212,7 @@ func (c *Config) sharedBy(d *Config) error {
 		same bool
 	}{
 		{"a name", c.Interface == d.Interface},
+		{"packets that may land in the same memory (not place: here)", !c.Alone && !d.Alone},
 		{"receiving alone", c.Direction == Receive && d.Direction == Receive},
 		{"a program of ours", c.ownProgram() && d.ownProgram()},
 		{"an expression or rules as filter, since a program of one's own decides on every packet", c.Own == nil && d.Own == nil},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
@@ -33,16 +34,25 @@ func printPrograms(w io.Writer, all *status.Programs) {
 // printSubmits prints a source that takes messages of a program.
 func printSubmits(w io.Writer, f *status.Flow) {
 	if s := f.Submits; s != nil {
-		fmt.Fprintf(w, "  program\t%s: port %s, opened %d times; %d messages, %d bytes; it has %d frames\n", s.Program, openOrClosed(s.Open), s.Ports, s.Messages, s.Bytes, s.Frames)
+		fmt.Fprintf(w, "  program\t%s: port %s, opened %d times; %d messages, %d bytes; it has %d frames%s\n", s.Program, openOrClosed(s.Open), s.Ports, s.Messages, s.Bytes, s.Frames, only(s.Trusted, "; trusted: peers get messages from its memory"))
 	}
 }
 
 // printGives prints a sink that gives to a program.
 func printGives(w io.Writer, f *status.Flow) {
 	if g := f.Gives; g != nil {
-		fmt.Fprintf(w, "  program\t%s: port %s, opened %d times; %d given, %d bytes; %d released; it has %d frames; lost: %s\n",
-			g.Program, openOrClosed(g.Open), g.Ports, g.Messages, g.Bytes, g.Released, g.Frames, nonzero(f.Dropped))
+		fmt.Fprintf(w, "  program\t%s: port %s, opened %d times; %d given, %d bytes; %d released; it has %d frames; lost: %s%s%s\n",
+			g.Program, openOrClosed(g.Open), g.Ports, g.Messages, g.Bytes, g.Released, g.Frames, nonzero(f.Dropped),
+			only(g.Place == string(config.PlaceHere), "; packets land in its memory"), only(g.Expose && f.ZeroCopy, ", all of the queues"))
 	}
+}
+
+// only returns the text if it is so.
+func only(is bool, text string) string {
+	if is {
+		return text
+	}
+	return ""
 }
 
 func openOrClosed(open bool) string {

@@ -181,6 +181,9 @@ func (v *validator) known(path, name string) *Program {
 func (v *validator) submits(path string, f *Flow) {
 	v.program(join(path, "attach"), f.From.Attach, true)
 	v.entries(join(path, "window"), f.From.Window)
+	if to := &f.To; f.From.Trusted && to.Choose == ChooseAll && to.Acknowledge != AcknowledgeAll && len(to.Peers) > 1 {
+		v.refuse(join(path, "trusted"), wrong("say to.acknowledge: all, or remove it", "the program has a message's memory again with its acknowledgement, and then peers that have not acknowledged it still need that memory"))
+	}
 	m := f.From.Message
 	if f.Kind() == "" {
 		return // what it goes to is refused
@@ -201,6 +204,9 @@ func (v *validator) gives(path string, f *Flow) {
 		return
 	}
 	v.checkErr(join(path, "policy"), member(to.Policy, allPolicies))
+	if f.Kind() == KindNetworkAttach {
+		v.lands(path, f)
+	}
 	p := v.Config.Program(to.Attach)
 	if f.Kind() != KindRDMAAttach || p == nil || v.Region.Frame == 0 {
 		return
@@ -214,6 +220,32 @@ func (v *validator) gives(path string, f *Flow) {
 	have := int(uint64(p.In)/uint64(v.Region.Frame)) / max(1, v.Receiving(to.Attach))
 	v.check(need <= have, join(path, "attach"), "%d frames of the memory that program %s reads are this flow's, and its clients need %d, window for each: raise in of the program, or lower clients or window", have, quote(to.Attach), need)
 }
+
+// lands checks where packets of an interface land that a program gets.
+func (v *validator) lands(path string, f *Flow) {
+	to, at := &f.To, join(path, "place")
+	v.checkErr(at, member(to.Place, allPlaces))
+	switch {
+	case v.explained(at):
+		return
+	case to.Place != PlaceHere:
+		v.check(!to.Expose, join(path, "expose"), "has a meaning only with place: here: the program gets copies of what the filter takes, and sees nothing else")
+		return
+	case f.From.ZeroCopy != ZeroCopyCopy && !to.Expose:
+		v.refuse(at, wrong("say expose: true beside it, or from.zero_copy: copy", "with zero copy the card writes all packets of the queues into memory that program %s reads, also those that the filter leaves to the host", quote(to.Attach)))
+	}
+	p := v.Config.Program(to.Attach)
+	if p == nil || v.Region.Frame <= 0 || v.explained(join(parent(path), "from.ring")) {
+		return
+	}
+	need := max(1, len(f.From.Queues))*f.From.Ring + besideRings
+	have := int(uint64(p.In)/uint64(v.Region.Frame)) / max(1, v.Receiving(to.Attach))
+	v.check(need <= have, at, "%d frames of the memory that program %s reads are this flow's, and it needs %d, ring for each queue and %d: raise in of the program, or lower from.ring", have, quote(to.Attach), need, besideRings)
+}
+
+// besideRings is how many frames a flow needs in addition to those of its rings, if packets land in a program's
+// memory.
+const besideRings = 128
 
 // entries checks the number of entries of a ring.
 func (v *validator) entries(path string, n int) {

@@ -36,7 +36,9 @@ func fromDocument(f *Flow) map[string]any {
 			doc["loop"] = "endless"
 		}
 		return doc
-	case KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState:
+	case KindAttachRDMA:
+		return map[string]any{"attach": from.Attach, "message": from.Message.String(), "window": from.Window, "trusted": from.Trusted}
+	case KindAttachStorage, KindAttachNull, KindAttachState:
 		return map[string]any{"attach": from.Attach, "message": from.Message.String(), "window": from.Window}
 	case KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach:
 		return map[string]any{"generate": from.Generate.String(), "rate": from.Rate}
@@ -133,7 +135,9 @@ func toDocument(f *Flow) map[string]any {
 		return map[string]any{"attach": to.Attach, "queue": to.Queue}
 	case KindAttachState, KindRDMAState:
 		return map[string]any{"state": to.State}
-	case KindNetworkAttach, KindRDMAAttach, KindNullAttach:
+	case KindNetworkAttach:
+		return map[string]any{"attach": to.Attach, "queue": to.Queue, "policy": string(to.Policy), "place": string(to.Place), "expose": to.Expose}
+	case KindRDMAAttach, KindNullAttach:
 		return map[string]any{"attach": to.Attach, "queue": to.Queue, "policy": string(to.Policy)}
 	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA:
 		return peersDocument(to)

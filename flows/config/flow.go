@@ -121,6 +121,8 @@ type From struct {
 	// Attach is the name of a program whose messages the flow takes. Message and Window apply to it: Window
 	// is the entries of its rings.
 	Attach string
+	// Trusted lets peers get the program's messages from where they lie in memory that the program can write.
+	Trusted bool
 
 	// Generate is the length in bytes of packets that the flow generates, to measure its sink alone;
 	// 0: none.
@@ -295,6 +297,11 @@ type To struct {
 	Attach string
 	// Policy says what happens when the program has Queue of them, or is not attached.
 	Policy Policy
+	// Place says where packets of an interface land that the program gets.
+	Place Place
+	// Expose permits that the program can read every packet of the queues, also those that its filter leaves to
+	// the host: with PlaceHere and zero copy the card writes all of them into the program's memory.
+	Expose bool
 
 	// Discard makes the flow count and free everything it receives, to measure its source alone.
 	Discard bool

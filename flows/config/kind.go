@@ -266,6 +266,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.From = newClients()
 	case KindNetworkAttach:
 		f.From, f.To = newNetwork(), newProgram()
+		f.To.Place = PlaceCopy
 	case KindRDMAAttach:
 		f.From, f.To = newClients(), newProgram()
 	case KindNullAttach:

@@ -50,13 +50,13 @@ func TestFull(t *testing.T) {
 		Metrics: Metrics{Listen: "127.0.0.1:9300"},
 		Control: Control{Socket: "/run/unifiedd/test.sock"},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
-			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 277, 7}},
-			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 278, 7}},
+			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 286, 7}},
+			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 287, 7}},
 		}, Channels: []Channel{
-			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 280, 7}},
+			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 289, 7}},
 		}, States: []State{
-			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 286, 7}},
-			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 290, 7}},
+			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 295, 7}},
+			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 299, 7}},
 		}},
 		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{
@@ -213,11 +213,19 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "ticks", Worker: "main", Pos: Pos{file, 260, 5},
-				From: From{Interface: "eth10", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
-				To:   To{Attach: "risk", Queue: 256, Policy: PolicyDropOldest},
+				From: From{Interface: "eth10", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 512, Promiscuous: true, Priority: DefaultPriority},
+				To:   To{Attach: "risk", Queue: 256, Policy: PolicyDropOldest, Place: PlaceHere, Expose: true},
 			},
 			{
-				Name: "books", Worker: "main", Pos: Pos{file, 268, 5},
+				Name: "hedges", Worker: "main", Pos: Pos{file, 270, 5},
+				From: From{Attach: "strategy", Trusted: true, Message: 2 * KiB, Window: 256},
+				To: To{
+					RDMA: "mlx5_9", Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, Pos: Pos{file, 275, 32}}},
+					Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived, Acknowledge: AcknowledgeAll,
+				},
+			},
+			{
+				Name: "books", Worker: "main", Pos: Pos{file, 277, 5},
 				From: From{Attach: "strategy", Message: 512, Window: 256},
 				To:   To{State: "books"},
 			},

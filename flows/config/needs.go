@@ -41,7 +41,7 @@ const (
 func (f *Flow) Needs(r *Region) Needs {
 	kind := f.Kind()
 	switch window, clients := max(f.From.Window, f.To.Window), max(f.From.Clients, f.To.Clients); {
-	case kind == KindNetworkStorage, kind == KindNullStorage, kind == KindStorageNetwork, kind == KindNetworkRDMA, kind == KindNullRDMA:
+	case kind == KindNetworkStorage, kind == KindNullStorage, kind == KindStorageNetwork, kind == KindNetworkRDMA, kind == KindNullRDMA, kind == KindNetworkAttach:
 	case !within(window, 1, maxWindow), !within(clients, 1, maxClients), f.To.Transfer > maxTransfer, f.To.Cache > maxRegion, f.From.Message > maxExtent:
 		return Needs{}
 	}
@@ -63,12 +63,17 @@ func (f *Flow) Needs(r *Region) Needs {
 	case KindRDMAAttach: // messages land in the program's memory
 		n := f.From.needs(r, relayed, relayed)
 		return Needs{Frames: n.Own, Own: n.Own}
+	case KindNetworkAttach:
+		return Needs{Exact: f.To.Place == PlaceHere} // packets land in the program's memory
 	case KindStorageAttach: // blocks land in the program's memory
 		return Needs{Exact: true}
 	case KindAttachStorage:
 		return Needs{Extents: perFlow}
 	case KindAttachRDMA:
 		peers := f.To.headers(r)
+		if f.From.Trusted { // peers get messages from where they lie in the program's memory
+			return Needs{Frames: peers, Own: peers}
+		}
 		return Needs{Frames: peers + copied, Own: peers}
 	case KindRDMARDMA:
 		n, peers := f.From.needs(r, relayed, relayed), f.To.headers(r)

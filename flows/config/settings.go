@@ -66,6 +66,8 @@ var (
 	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach}
 	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState}
 	messages      = slices.Concat(fromClients, fromPrograms)
+	placed        = []Kind{KindNetworkAttach}
+	trusted       = []Kind{KindAttachRDMA}
 	toPrograms    = []Kind{KindNetworkAttach, KindRDMAAttach, KindNullAttach}
 	toStorage     = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage}
 	recorded      = []Kind{KindNetworkStorage}
@@ -96,6 +98,8 @@ const (
 	aboutAcknowledged = "messages of RDMA clients or an attached program to storage or peers"
 	aboutSubmitted    = "messages of RDMA clients or an attached program"
 	aboutGiven        = "a flow to an attached program"
+	aboutPlaced       = "packets of a network interface to an attached program"
+	aboutTrusted      = "messages of an attached program to RDMA peers"
 	aboutQueued       = "a flow to RDMA peers or an attached program"
 	aboutStorage      = "a flow to storage"
 	aboutWritten      = "a flow to storage or NVMe hosts"
@@ -147,6 +151,7 @@ func fromSettings() []setting {
 		{"from.rdma", aboutEnds, nil, func(f *Flow) any { return &f.From.RDMA }, value(parseText)},
 		{"from.listen", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Listen }, value(parseText)},
 		{"from.attach", aboutEnds, nil, func(f *Flow) any { return &f.From.Attach }, value(parseText)},
+		{"from.trusted", aboutTrusted, trusted, func(f *Flow) any { return &f.From.Trusted }, value(parseBool)},
 		{"from.message", aboutSubmitted, messages, func(f *Flow) any { return &f.From.Message }, value(parseSome)},
 		{"from.window", aboutSubmitted, messages, func(f *Flow) any { return &f.From.Window }, value(parseInt)},
 		{"from.clients", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Clients }, value(parseInt)},
@@ -188,6 +193,8 @@ func toSettings() []setting {
 		{"to.state", aboutEnds, nil, func(f *Flow) any { return &f.To.State }, value(parseText)},
 		{"to.attach", aboutEnds, nil, func(f *Flow) any { return &f.To.Attach }, value(parseText)},
 		{"to.policy", aboutGiven, toPrograms, func(f *Flow) any { return &f.To.Policy }, value(oneOf(allPolicies))},
+		{"to.place", aboutPlaced, placed, func(f *Flow) any { return &f.To.Place }, value(oneOf(allPlaces))},
+		{"to.expose", aboutPlaced, placed, func(f *Flow) any { return &f.To.Expose }, value(parseBool)},
 		{"to.queue", aboutQueued, queued, func(f *Flow) any { return &f.To.Queue }, value(parseInt)},
 		{"to.method", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Method }, value(oneOf(peerMethods))},
 		{"to.durability", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Durability }, value(oneOf(logAcknowledges))},
@@ -238,7 +245,7 @@ func fitsFrom(has fields, key string) bool {
 	case has.any("rdma", "listen"):
 		return what == aboutMessages || what == aboutSubmitted || key == "rdma"
 	case has.any("attach"):
-		return what == aboutSubmitted
+		return what == aboutSubmitted || what == aboutTrusted
 	case has.any("files", "loop"):
 		return what == aboutReplay || what == aboutFiltered
 	case has.any("generate", "rate"):
@@ -257,7 +264,7 @@ func fitsTo(has fields, key string) bool {
 	case has.any("peers"):
 		return what == aboutPeers || what == aboutQueued || what == aboutAcknowledged || key == "rdma"
 	case has.any("attach"):
-		return what == aboutGiven || what == aboutQueued
+		return what == aboutGiven || what == aboutPlaced || what == aboutQueued
 	case has.any("discard", "state"):
 		return false
 	case has.any("subsystem"):
@@ -265,7 +272,7 @@ func fitsTo(has fields, key string) bool {
 	case has.any("listen"):
 		return what == aboutBlocks || what == aboutServed || what == aboutHosts || what == aboutGroups || what == aboutWritten || key == "rdma" || key == "subsystem"
 	case has.any("rdma"):
-		return what != aboutGiven && what != aboutStorage && what != aboutPackets && what != aboutReplay && what != ""
+		return what != aboutGiven && what != aboutPlaced && what != aboutStorage && what != aboutPackets && what != aboutReplay && what != ""
 	}
 	return true
 }

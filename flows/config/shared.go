@@ -209,6 +209,12 @@ func (s *shared) receive(path, at, name string, f *Flow) {
 	}
 	first.all = decidesAll(path, f)
 	for _, one := range []*receiver{first, {path: path, flow: f}} {
+		if one.flow.To.Place == PlaceHere {
+			s.v.refuse(join(one.path, "to.place"), wrong("say place: copy, or give the flow an interface of its own",
+				"interface %s is for several flows: they share the frames in which packets land, and those of the other flows would land in memory of program %s", quote(name), quote(one.flow.To.Attach)))
+		}
+	}
+	for _, one := range []*receiver{first, {path: path, flow: f}} {
 		if one.flow.From.Object != (Object{}) && !s.v.explained(join(one.path, "from.filter")) {
 			s.v.refuse(join(one.path, "from.filter"), wrong("give an expression or rules",
 				"a program of one's own decides on every packet, and interface %s is for several flows", quote(name)))

@@ -163,6 +163,15 @@ const (
 	ChooseRound Choose = "round" // one peer, in rotation
 )
 
+// Place is where packets of an interface land that an attached program gets.
+type Place string
+
+// The places.
+const (
+	PlaceCopy Place = "copy" // in frames of the flow, which copies those that the program gets into its memory
+	PlaceHere Place = "here" // in the program's memory
+)
+
 // Policy says what happens when a peer's queue is full.
 type Policy string
 
@@ -231,6 +240,7 @@ var (
 	allChoices    = []Choose{ChooseAll, ChooseHash, ChooseRound}
 	allMethods    = []Method{MethodSend, MethodWrite}
 	peerMethods   = []Method{MethodAny, MethodSend, MethodWrite}
+	allPlaces     = []Place{PlaceCopy, PlaceHere}
 	allPolicies   = []Policy{PolicyWait, PolicyDropNewest, PolicyDropOldest, PolicyDisconnect}
 	allAuthGroups = []AuthGroup{AuthNone, AuthFFDHE2048, AuthFFDHE3072, AuthFFDHE4096, AuthFFDHE6144, AuthFFDHE8192}
 	allSumTypes   = []SumType{SumInt32, SumInt64, SumFloat32, SumFloat64}

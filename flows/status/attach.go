@@ -3,8 +3,9 @@ package status
 // Submits is the source of a flow from an attached program.
 type Submits struct {
 	Program  string `json:"program"`
-	Open     bool   `json:"open"`  // the program has a port open
-	Ports    uint64 `json:"ports"` // opened so far
+	Trusted  bool   `json:"trusted,omitempty"` // peers get messages from where the program can still change them
+	Open     bool   `json:"open"`              // the program has a port open
+	Ports    uint64 `json:"ports"`             // opened so far
 	Messages uint64 `json:"messages"`
 	Bytes    uint64 `json:"bytes"`
 	Frames   uint64 `json:"frames"` // that the program has now
@@ -13,6 +14,8 @@ type Submits struct {
 // Gives is the sink of a flow to an attached program.
 type Gives struct {
 	Program  string `json:"program"`
+	Place    string `json:"place,omitempty"`  // of packets of an interface: copy or here
+	Expose   bool   `json:"expose,omitempty"` // the program can read every packet of the queues
 	Open     bool   `json:"open"`
 	Ports    uint64 `json:"ports"`
 	Messages uint64 `json:"messages"` // or packets

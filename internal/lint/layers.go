@@ -64,14 +64,14 @@ var layers = []layer{
 	{"flows/sink/program", []string{"flows/attach", "flows/attach/wire", "flows/config", "flows/pipeline", "flows/protocol", "flows/status", "flows/worker", "umem"}},
 	{"flows/sink/state", []string{"flows/pipeline", "flows/protocol", "flows/state", "flows/status", "flows/worker", "umem"}},
 	{"flows/sink/disk", []string{"flows/config", "flows/layout", "flows/pipeline", "flows/segment", "flows/status", "flows/worker", "umem", "nvme"}},
-	{"flows/sink/peers", []string{"flows/config", "flows/device", "flows/fanout", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/worker", "umem", "rdma/connect"}},
+	{"flows/sink/peers", []string{"flows/config", "flows/device", "flows/fanout", "flows/layout", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/worker", "umem", "rdma/connect"}},
 	{"flows/sink/discard", []string{"flows/pipeline", "flows/status", "flows/worker", "umem"}},
 	{"flows/member", []string{"flows/config", "flows/device", "flows/group", "flows/journal", "flows/pipeline", "flows/protocol", "flows/replica", "flows/sink/disk", "flows/source/message", "flows/status", "flows/stream", "umem", "rdma/connect"}},
 	{"flows/relay", []string{"flows/config", "flows/pipeline", "flows/protocol", "flows/source/message", "flows/stage", "flows/status", "umem"}},
 	{"flows/replay", []string{"flows/config", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter", "xdp", "nvme"}},
 	{"flows/serve", []string{"flows/attach", "flows/attach/wire", "flows/blocks", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
 	{"flows/client", slices.Concat(devices, []string{"flows/attach/wire", "flows/protocol", "flows/stream", "flows/blocks"})},
-	{"flows", slices.Concat(devices, parts)},
+	{"flows", slices.Concat(devices, parts, []string{"flows/attached"})}, // tests attach
 	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client", "flows/attached"})},
 	{"cmd", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
 }

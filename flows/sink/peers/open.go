@@ -5,6 +5,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/fanout"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
@@ -19,12 +20,14 @@ type Config struct {
 	Frames int            // most frames of a packet or message
 	Queue  int            // most of them in flight to each peer
 	Relay  bool           // batches have messages; payloads are sent with their origins
+	// Records are the headers of messages, whose payloads are in the batches; nil: headers are in front of payloads.
+	Records *layout.Records
 }
 
 // Open makes a sender for each peer. The senders connect after Begin.
 func Open(e *pipeline.Env, c Config) (s *Sink, err error) {
 	to := &e.Flow.To
-	s = &Sink{region: e.Region, do: e.Do, relay: c.Relay, free: c.Free, err: e.Err}
+	s = &Sink{region: e.Region, do: e.Do, relay: c.Relay, records: c.Records, free: c.Free, err: e.Err}
 	if s.stages, err = pipeline.NewStages(e.Flow.Stages); err != nil {
 		return nil, err
 	}

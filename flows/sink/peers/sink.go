@@ -8,6 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/fanout"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -20,18 +21,19 @@ import (
 // Sink sends packets or messages to RDMA peers from the frames in which they landed, after the
 // flow's stages have changed them. It implements pipeline.Sink.
 type Sink struct {
-	region *umem.Region
-	device *device.RDMA
-	fan    *fanout.Fanout
-	do     stream.Doer
-	names  []string // of the peers
-	stages *pipeline.Stages
-	relay  bool           // batches have messages; payloads are sent with their origins
-	free   *umem.FreeList // for frames that no peer needs
-	freed  [2 * pipeline.Burst]umem.Frame
-	err    *pipeline.FirstError
-	dials  pipeline.Service
-	times  stream.SenderTimes // of all peers
+	region  *umem.Region
+	device  *device.RDMA
+	fan     *fanout.Fanout
+	do      stream.Doer
+	names   []string // of the peers
+	stages  *pipeline.Stages
+	relay   bool            // batches have messages; payloads are sent with their origins
+	records *layout.Records // headers of messages whose payloads are in the batches; nil: they are in front of payloads
+	free    *umem.FreeList  // for frames that no peer needs
+	freed   [2 * pipeline.Burst]umem.Frame
+	err     *pipeline.FirstError
+	dials   pipeline.Service
+	times   stream.SenderTimes // of all peers
 
 	nextOf func(ctx context.Context, session uint64) (next uint64, err error) // see NextOf
 
@@ -70,7 +72,7 @@ func (s *Sink) Reap(now time.Time) {
 func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	whole := umem.Whole(b.Held())
 	fresh := b.Frames[b.Prepared:whole]
-	if s.relay {
+	if s.relay && s.records == nil {
 		for i := range fresh { // peers get payloads, with new headers
 			fresh[i].Addr += protocol.HeaderLen
 			fresh[i].Len -= protocol.HeaderLen
@@ -99,7 +101,12 @@ func (s *Sink) offer(fs []umem.Frame) (done int) {
 }
 
 func (s *Sink) offerOne(packet []umem.Frame) bool {
-	stamp := s.region.Side(packet[0]).Stamp
+	side := s.region.Side(packet[0])
+	stamp := side.Stamp
+	if s.records != nil {
+		head := s.records.Of(side)
+		return s.fan.Relay(packet, 0, stamp, protocol.Origin{Session: head.Session, Sequence: head.Sequence})
+	}
 	if s.relay {
 		header := s.region.At(packet[0].Addr-protocol.HeaderLen, protocol.HeaderLen)
 		return s.fan.Relay(packet, 0, stamp, protocol.FirstOrigin(header))

@@ -26,6 +26,8 @@ type Config struct {
 	Free *umem.FreeList // of the source
 	// Messages says that batches have messages with headers, which lie in the program's memory.
 	Messages bool
+	// Here says that batches have packets that lie in the program's memory.
+	Here bool
 }
 
 // Sink implements pipeline.Sink.
@@ -33,8 +35,11 @@ type Sink struct {
 	region   *umem.Region
 	end      *attach.End
 	free     *umem.FreeList // of the source
-	messages bool
+	messages bool           // batches have messages with headers
+	there    bool           // what batches have lies in the program's memory already
 	policy   config.Policy
+	place    string // for the status
+	expose   bool
 	length   uint32 // of the longest packet
 	batch    [2 * pipeline.Burst]umem.Frame
 
@@ -57,7 +62,7 @@ func Open(e *pipeline.Env, c Config) (*Sink, error) {
 	if e.Shared.Attach == nil {
 		return nil, errors.New("no program can attach: add attach.programs")
 	}
-	s := &Sink{region: e.Region, free: c.Free, messages: c.Messages, policy: to.Policy, length: e.Region.FrameSize() - landing}
+	s := &Sink{region: e.Region, free: c.Free, messages: c.Messages, there: c.Messages || c.Here, policy: to.Policy, length: e.Region.FrameSize() - landing}
 	var err error
 	s.end, err = e.Shared.Attach.NewEnd(attach.EndConfig{
 		Flow: e.Flow.Name, Program: to.Attach, Role: wire.Receive, Entries: to.Queue, Longest: e.Region.FrameSize(), Worker: e.Holder, Do: e.Do,
@@ -68,7 +73,8 @@ func Open(e *pipeline.Env, c Config) (*Sink, error) {
 	}
 	e.Undo.Add(s.end.Close)
 	s.waiting.items = make([]item, to.Queue)
-	if c.Messages {
+	s.place, s.expose = string(to.Place), to.Expose
+	if s.there {
 		return s, nil
 	}
 	part := s.end.Part()
@@ -102,7 +108,7 @@ func (s *Sink) returned(back []umem.Frame) {
 
 // list is where frames that the program has released belong.
 func (s *Sink) list() *umem.FreeList {
-	if s.messages {
+	if s.there {
 		return s.free
 	}
 	return &s.own
@@ -135,7 +141,7 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 		n, length := umem.PacketLen(b.Frames[done:whole])
 		packet := b.Frames[done : done+n]
 		switch {
-		case !s.messages && length > s.length:
+		case s.tooLong(n, length):
 			s.drop(packet, &s.lost.long)
 		case s.mayGive(room):
 			run.Record(pipeline.Elapsed(at, pipeline.Arrival(s.region.Side(packet[0]), at)))
@@ -166,10 +172,19 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	return all
 }
 
+// tooLong reports whether the program cannot get a packet of that many frames and bytes. What lies in its memory
+// already must be in one frame: an entry of a ring names one.
+func (s *Sink) tooLong(frames int, length uint32) bool {
+	if s.there {
+		return frames > 1
+	}
+	return length > s.length
+}
+
 // mayGive reports whether the program can get another packet or message, which has room for that many: now, or
 // later because others have less time.
 func (s *Sink) mayGive(room int) bool {
-	memory := s.messages || s.own.Len() > 0
+	memory := s.there || s.own.Len() > 0
 	if room > 0 && memory {
 		return true
 	}
@@ -201,6 +216,9 @@ func (s *Sink) prepare(packet []umem.Frame, length uint32) item {
 		header := s.region.At(first.Addr, protocol.HeaderLen)
 		position, sequence := binary.BigEndian.Uint64(header[24:]), binary.BigEndian.Uint64(header[8:])
 		return item{umem.Frame{Addr: first.Addr + protocol.HeaderLen, Len: first.Len - protocol.HeaderLen}, position, sequence, stamp}
+	}
+	if s.there {
+		return item{umem.Frame{Addr: first.Addr, Len: first.Len}, s.number, 0, stamp}
 	}
 	var one [1]umem.Frame
 	s.own.Pop(one[:])
@@ -267,7 +285,9 @@ func (s *Sink) Deadline(now time.Time) time.Time {
 // Observe implements pipeline.Sink.
 func (s *Sink) Observe(to *status.Flow) error {
 	e := s.end.Stats()
-	to.Gives = &status.Gives{Program: s.end.Program(), Open: e.Open, Ports: e.Opened, Messages: e.Given, Bytes: e.GivenBytes, Released: e.Released, Frames: e.Out}
+	to.Gives = &status.Gives{
+		Program: s.end.Program(), Place: s.place, Expose: s.expose, Open: e.Open, Ports: e.Opened, Messages: e.Given, Bytes: e.GivenBytes, Released: e.Released, Frames: e.Out,
+	}
 	to.CopiedBytes["attach"] = s.copied.Load()
 	to.Dropped["no_program"] = s.lost.absent.Load()
 	to.Dropped["slow_program"] = s.lost.slow.Load()
@@ -289,4 +309,10 @@ func (s *Sink) CountLost(*status.Flow, uint64)      {}
 func (s *Sink) Shrink(pipeline.Quota) (over bool)   { return false }
 
 // Announce implements pipeline.Sink.
-func (s *Sink) Announce() []any { return []any{"program", s.end.Program()} }
+func (s *Sink) Announce() []any {
+	a := []any{"program", s.end.Program()}
+	if s.place != "" {
+		a = append(a, "place", s.place, "expose", s.expose)
+	}
+	return a
+}

@@ -106,8 +106,8 @@ func interfaceConfig(c config.Flow, h *umem.Holder, link linktype.Type) (xdp.Con
 	x := xdp.Config{
 		Interface: c.From.Interface, Holder: h, Direction: xdp.Receive,
 		Shape: umem.Shape{MultiBuffer: true}, Timestamps: true, Promiscuous: c.From.Promiscuous,
-		BusyPoll: xdp.BusyPoll{Time: c.From.BusyPoll},
-		RawIP:    c.Kind() != config.KindNetworkRDMA, // peers and stages expect Ethernet
+		BusyPoll: xdp.BusyPoll{Time: c.From.BusyPoll}, Alone: c.To.Place == config.PlaceHere,
+		RawIP: c.Kind() != config.KindNetworkRDMA, // peers and stages expect Ethernet
 	}
 	for _, q := range c.From.Queues {
 		x.Queues = append(x.Queues, uint32(q))
@@ -170,6 +170,32 @@ func (s *Source) Fill(e *pipeline.Env, least, most int) error {
 	if got < least {
 		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(s.queues), s.ring, least)
 	}
+	return s.fillRings(e)
+}
+
+// FillFrom fills the rings with frames of an attached program's memory, so that packets land there. In addition
+// to the rings' frames the flow takes up to reserve: as many as the program may hold while the rings stay full. It
+// takes at most share. The frames stay the flow's until it ends: Shrink gives none back.
+func (s *Source) FillFrom(e *pipeline.Env, part *umem.Part, share, reserve int) error {
+	least := s.RingFrames() + 2*pipeline.Burst
+	frames := make([]umem.Frame, min(share, least+reserve))
+	s.total = e.Holder.TakeFrom(part, frames)
+	s.least, s.fixed = s.total, true
+	s.free.Push(frames[:s.total]...)
+	if s.total < least {
+		return fmt.Errorf("the memory that program %s reads has %d free frames for this flow; %d queues with rings of %d need %d at least: raise in in attach.programs, or lower ring",
+			e.Flow.To.Attach, s.total, len(s.queues), s.ring, least)
+	}
+	return s.fillRings(e)
+}
+
+// ZeroCopy reports whether cards write packets into the frames of the rings themselves: all packets of the queues,
+// also those that the filter leaves to the host.
+func (s *Source) ZeroCopy() bool { return s.net.Granted().ZeroCopy }
+
+// fillRings gives free frames to the rings.
+func (s *Source) fillRings(e *pipeline.Env) error {
+	rings := s.RingFrames()
 	return e.Do(func() error { // on the thread that fills the queues for other flows too
 		for range rings/len(s.queues)/pipeline.Burst + 1 {
 			s.Supply()

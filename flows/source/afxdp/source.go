@@ -29,6 +29,7 @@ type Source struct {
 	free     umem.FreeList
 	total    int          // frames, wherever they are
 	least    int          // how many of them the source needs
+	fixed    bool         // the frames are of a program's memory, and no part of the flow's quota
 	holder   *umem.Holder // of the worker's frames
 	inRings  int          // frames in fill rings and receive rings
 	limit    uint64       // packets to receive; 0: no limit
@@ -234,5 +235,8 @@ func (s *Source) Check(time.Time) (waits, ends error) {
 
 // Shrink implements pipeline.Source.
 func (s *Source) Shrink(q pipeline.Quota) (over bool) {
+	if s.fixed {
+		return false
+	}
 	return pipeline.ShrinkFrames(s.holder, &s.free, &s.total, max(q.Frames, s.least))
 }

@@ -21,6 +21,7 @@ type Config struct {
 	Copies      int          // frames for copies that the sink needs at least; 0: the sink takes payloads from where they lie
 	MaxCopies   int          // and those that it can use
 	Records     bool         // the sink needs headers beside the payloads
+	Lent        bool         // the sink has frames of payloads beyond their acknowledgement, and pushes each to Free once
 	Numbered    bool         // messages get positions
 	End         *journal.End // of a log that the messages go to; nil: no log
 	Acknowledge string       // of the log
@@ -70,6 +71,9 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 		return fmt.Errorf("the memory that program %s writes has %d of %d free frames: raise out in attach.programs", s.end.Program(), n, len(own))
 	}
 	s.end.SetFrames(own)
+	if c.Lent {
+		s.lent = make([]bool, part.Size()/uint64(s.region.FrameSize()))
+	}
 	if !s.copies {
 		return nil
 	}
@@ -92,7 +96,12 @@ func (s *Source) Free() *umem.FreeList { return &s.free }
 func (s *Source) Records() *layout.Records { return s.records }
 
 // Spare returns how many messages the sink may have at once.
-func (s *Source) Spare() int { return s.total }
+func (s *Source) Spare() int {
+	if s.copies {
+		return s.total
+	}
+	return s.window()
+}
 
 // Received returns how many messages of this run were taken. Any goroutine may call it.
 func (s *Source) Received() uint64 { return s.receivedShown.Load() }

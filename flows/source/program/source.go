@@ -2,7 +2,8 @@
 //
 // A program fills frames of its own memory and can change them at any time. So nothing believes a header or a
 // checksum there: a sink gets either a copy with a header, or the payload alone with the header beside it, see
-// [layout.Records].
+// [layout.Records]. With from.trusted peers get payloads from where they lie. Then a message is acknowledged once
+// no peer needs its frame any more, because with its acknowledgement the program has the frame again.
 package program
 
 import (
@@ -39,6 +40,7 @@ type Source struct {
 	records *layout.Records // the sink gets payloads, and headers here; nil: the sink needs no headers
 	free    umem.FreeList   // for copies; or frames that the sink is done with, which pending has
 	total   int             // frames for copies
+	lent    []bool          // by frame of the program's memory: the sink has it; nil: none beyond its acknowledgement
 
 	before       uint64    // position before this run's first message
 	numbered     bool      // messages have positions
@@ -115,6 +117,9 @@ func (s *Source) number(messages []attach.Submitted, now time.Time) {
 		if s.records != nil {
 			s.records.Set(side, s.received, head)
 		}
+		if s.lent != nil {
+			s.lent[s.frameOf(f.Addr)] = true
+		}
 		s.batch.Frames[s.batch.Len] = f
 		s.batch.Len++
 		bytes += uint64(f.Len)
@@ -144,9 +149,15 @@ func (s *Source) Acknowledge(now time.Time) {
 	if s.safe != nil {
 		upTo = s.safe()
 	}
+	if s.lent != nil {
+		s.takeBack()
+	}
 	at := now.UnixNano()
 	for s.acknowledged < upTo {
 		p := &s.pending[s.acknowledged&uint64(len(s.pending)-1)]
+		if s.lent != nil && s.lent[s.frameOf(p.addr)] {
+			return // a peer still needs it
+		}
 		s.acknowledged++
 		position := uint64(0)
 		if s.numbered {
@@ -155,6 +166,20 @@ func (s *Source) Acknowledge(now time.Time) {
 		s.end.Done(p.addr, p.session, p.sequence, position, wire.None)
 		s.times.Record(uint64(max(0, at-p.received)))
 	}
+}
+
+// frameOf returns the number of a frame in the program's memory.
+func (s *Source) frameOf(addr uint64) uint64 {
+	return (addr - s.end.Part().Base()) / uint64(s.region.FrameSize())
+}
+
+// takeBack notes which frames the sink is done with.
+func (s *Source) takeBack() {
+	n := s.free.Len()
+	for _, f := range s.free.Top(n) {
+		s.lent[s.frameOf(f.Addr)] = false
+	}
+	s.free.Drop(n, n)
 }
 
 // next returns the sequence that is expected next of a session; 0: not known yet. All messages are acknowledged.
@@ -185,7 +210,7 @@ func (s *Source) InFlight() int {
 // Supply implements pipeline.Source. Frames of the program that the sink is done with stay until their messages
 // are acknowledged.
 func (s *Source) Supply() {
-	if !s.copies {
+	if !s.copies && s.lent == nil {
 		n := s.free.Len()
 		s.free.Drop(n, n)
 	}
@@ -266,7 +291,7 @@ func (s *Source) Observe(to *status.Flow) error {
 	to.Packets, to.Bytes = s.Traffic()
 	to.CopiedBytes["attach"] = s.copied.Load()
 	e := s.end.Stats()
-	to.Submits = &status.Submits{Program: s.end.Program(), Open: e.Open, Ports: e.Opened, Messages: e.Taken, Bytes: e.TakenBytes, Frames: e.Out}
+	to.Submits = &status.Submits{Program: s.end.Program(), Trusted: s.lent != nil, Open: e.Open, Ports: e.Opened, Messages: e.Taken, Bytes: e.TakenBytes, Frames: e.Out}
 	return nil
 }
 
