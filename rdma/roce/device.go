@@ -201,6 +201,7 @@ const (
 	copiedShort           // bytes copied for sending: fewer than Config.CopyBelow
 	copiedInline          // bytes posted inline
 	copiedAgain           // retransmitted: the program may use their memory for something else
+	copiedShared          // answers to READs from memory that programs of the host map, and its owner writes
 	copiedParts           // in more parts than the card takes, or than the ring has room for
 	copiedWhole           // the socket sends only packets in one part
 	copiedOwn             // to the device's own address
@@ -215,7 +216,7 @@ const (
 )
 
 var counterNames = [counterNumber]string{copiedShort: "sent_copied_bytes_short", copiedInline: "sent_copied_bytes_inline",
-	copiedAgain: "sent_copied_bytes_again", copiedParts: "sent_copied_bytes_parts", copiedWhole: "sent_copied_bytes_whole", copiedOwn: "sent_copied_bytes_own",
+	copiedAgain: "sent_copied_bytes_again", copiedShared: "sent_copied_bytes_shared", copiedParts: "sent_copied_bytes_parts", copiedWhole: "sent_copied_bytes_whole", copiedOwn: "sent_copied_bytes_own",
 	notOurs: "dropped_not_ours", otherVLAN: "dropped_other_vlan", refused: "send_refused", kickErrors: "send_errors", routesLost: "ways_lost", tooLong: "dropped_too_many_frames",
 	unsent: "dropped_no_frame"}
 

@@ -148,6 +148,7 @@ func (m *datapath) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	m.offset = uint64(umem.Shape{Headroom: *c.Headroom}.Offset())
 	m.most = limits.Frames
 	m.gathers, m.copies = m.most >= 3, !g.ZeroCopy
+	m.slices = firstSlice(m.region)
 	bytes := wire.MaxEnvelopeBytes + wire.MaxHeaderBytes + mtu.Bytes() + trailerBytes
 	m.least = (bytes + int(m.chunk) - 1) / int(m.chunk)
 	m.longest = (bytes + int(m.chunk-m.offset) - 1) / int(m.chunk-m.offset)
@@ -161,6 +162,19 @@ func (m *datapath) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	}
 	room := m.chunk - wire.MaxEnvelopeBytes - wire.MaxHeaderBytes - trailerBytes
 	m.short = uint32(min(max(uint64(m.copyBelow), 1)-1, room))
+}
+
+// firstSlice returns the first address of memory that programs of the host map; the end of the region if there is none.
+func firstSlice(r *umem.Region) uint64 {
+	first := r.Size()
+	for _, s := range r.Slices() {
+		for _, p := range []*umem.Part{s.In, s.Out} {
+			if p != nil {
+				first = min(first, p.Base())
+			}
+		}
+	}
+	return first
 }
 
 // takeFrames takes the frames that the device uses from its start.

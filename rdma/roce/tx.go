@@ -21,6 +21,7 @@ type outbound struct {
 	most      int    // parts of a packet, at most
 	least     int    // frames of a copied packet, at most
 	longest   int    // frames of a received packet, at most
+	slices    uint64 // first address of memory that programs of the host map
 }
 
 // trailerBytes is the maximum size of padding and ICRC.
@@ -90,6 +91,8 @@ func (m *datapath) mustCopy(p *transport.Packet) counter {
 		return copiedInline
 	case p.Again:
 		return copiedAgain
+	case p.Count > 0 && p.Pieces[0].Addr >= m.slices && p.Header.Opcode.IsResponse():
+		return copiedShared // its owner may write it between our checksum and the card's read: the peer would drop it
 	case p.Length < m.copyBelow || p.Length == 0:
 		return copiedShort
 	case !m.gathers:
@@ -199,14 +202,21 @@ func (w *writer) begin(first umem.Frame) {
 
 func (w *writer) write(b []byte) {
 	for len(b) > 0 {
-		f := &w.m.parts[w.n-1]
-		end := f.Addr&^(w.m.chunk-1) + w.m.chunk
-		n := copy(w.m.data[f.Addr+uint64(f.Len):end], b)
-		f.Len += uint32(n)
-		if b = b[n:]; len(b) > 0 {
-			w.add()
-		}
+		b = b[len(w.some(b)):]
 	}
+}
+
+// some writes as much as the current frame has room for, in a new frame if that is full, and returns what is written.
+func (w *writer) some(b []byte) []byte {
+	f := &w.m.parts[w.n-1]
+	if f.Addr&^(w.m.chunk-1)+w.m.chunk == f.Addr+uint64(f.Len) {
+		w.add()
+		f = &w.m.parts[w.n-1]
+	}
+	written := w.m.data[f.Addr+uint64(f.Len) : f.Addr&^(w.m.chunk-1)+w.m.chunk]
+	written = written[:copy(written, b)]
+	f.Len += uint32(len(written))
+	return written
 }
 
 // add continues in another frame.
@@ -226,14 +236,16 @@ func (w *writer) next() umem.Frame {
 	return umem.Frame{Addr: f.Addr + w.m.offset}
 }
 
-// payload writes the payload of a packet and continues the CRC over it.
+// payload writes the payload of a packet and continues the CRC over what is written: another process may write the
+// source meanwhile.
 func (w *writer) payload(p *transport.Packet, c wire.ICRC) wire.ICRC {
 	w.write(p.Inline)
 	c = c.Add(p.Inline)
 	for _, piece := range p.Pieces[:p.Count] {
-		b := w.m.data[piece.Addr : piece.Addr+uint64(piece.Length)]
-		w.write(b)
-		c = c.Add(b)
+		for b := w.m.data[piece.Addr : piece.Addr+uint64(piece.Length)]; len(b) > 0; {
+			written := w.some(b)
+			c, b = c.Add(written), b[len(written):]
+		}
 	}
 	return c
 }
