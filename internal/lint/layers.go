@@ -94,7 +94,7 @@ var inTests = map[string][]string{
 	"flows/replica":  {"rdma/roce"},
 	"flows/blocks":   {"rdma/roce", "rdma/providers"},
 	"flows/nvmet":    {"rdma/roce", "rdma/providers"},
-	"flows/state":    {"rdma/roce", "rdma/providers"},
+	"flows/state":    {"flows/client", "rdma/roce"},
 }
 
 // onlyIn names third-party modules that only one part may import.

@@ -40,8 +40,9 @@ const (
 	stateMagic  = 0x41545375 // "uSTA"
 	markAt      = 64
 	markPayload = 16
-	// StateHeadLen is the length of the head of a state in bytes.
-	StateHeadLen = 4096
+	// StateHeadLen is the length of the head of a state in bytes, of which StateHeadUsed have a meaning.
+	StateHeadLen  = 4096
+	StateHeadUsed = markAt + ObjectHeader + markPayload
 	// ObjectHeader is the length of what an object has before its payload.
 	ObjectHeader = 16
 	// MaxRoom is the longest payload of an object.
