@@ -123,6 +123,7 @@ func RegionConfig(c *config.Config) umem.Config {
 	for _, p := range c.Attach.Programs {
 		r.Slices = append(r.Slices, umem.SliceConfig{Name: p.Name, In: uint64(p.In), Out: uint64(p.Out)})
 	}
+	r.Slices = append(r.Slices, ringSlices(c)...)
 	for _, s := range stateConfigs(c) {
 		r.Slices = append(r.Slices, s.Slice())
 	}
@@ -139,13 +140,7 @@ func (d *Daemon) openHub(undo *pipeline.Cleanup) (err error) {
 	for _, p := range a.Programs {
 		c.Programs = append(c.Programs, attach.ProgramConfig{Name: p.Name, User: p.User})
 	}
-	for _, one := range a.Channels {
-		channel := attach.ChannelConfig{Name: one.Name, Writer: one.Writer, Slots: uint32(one.Slots), Slot: uint32(one.Slot)}
-		for _, r := range one.Readers {
-			channel.Readers = append(channel.Readers, attach.ReaderConfig{Program: r.Program, Blocks: r.Policy == config.PolicyWait, Strict: r.Policy == config.PolicyDisconnect})
-		}
-		c.Channels = append(c.Channels, channel)
-	}
+	c.Channels = channelConfigs(d.config)
 	c.States = d.readable()
 	if d.attach, err = attach.Open(c); err != nil {
 		return err
@@ -299,13 +294,7 @@ func (d *Daemon) programs() *status.Programs {
 			Name: one.Name, Attached: one.Attached, PID: one.PID, Attaches: one.Attaches, In: one.In, Out: one.Out, Ended: byReason(one.Ended),
 		})
 	}
-	for _, c := range d.attach.Channels() {
-		one := status.Channel{Name: c.Name, Writer: c.Writer, Writing: c.Writing, Last: c.Last, Stalls: c.Stalls}
-		for _, r := range c.Readers {
-			one.Readers = append(one.Readers, status.ChannelReader{Program: r.Program, Blocks: r.Blocks, Reading: r.Reading, Lag: r.Lag, Lost: r.Lost})
-		}
-		p.Channels = append(p.Channels, one)
-	}
+	p.Channels = channelStatus(d.attach)
 	return p
 }
 

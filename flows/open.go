@@ -76,6 +76,10 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 		return openAttachState(e)
 	case config.KindRDMAState:
 		return openRDMAState(e)
+	case config.KindChannelRDMA:
+		return serve.OpenChannelOut(e)
+	case config.KindRDMAChannel:
+		return serve.OpenChannelIn(e)
 	case config.KindStorageRDMA:
 		return serve.OpenBlocks(e)
 	case config.KindStorageNVMe:

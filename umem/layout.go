@@ -64,7 +64,7 @@ func newLayout(c Config) (layout, error) {
 }
 
 // maxSlices is the largest number of slices.
-const maxSlices = 64
+const maxSlices = 256
 
 // placeSlices places the parts of slices behind the extents.
 func (l *layout) placeSlices(c Config) error {

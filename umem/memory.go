@@ -28,7 +28,11 @@ func (c Config) parts(l layout) []part {
 	at := 0
 	for _, s := range c.Slices {
 		if s.In > 0 {
-			all = append(all, part{"unifiedd-in-" + s.Name, l.parts[at].size, pages, c.Node})
+			in := pages
+			if s.Ordinary {
+				in = Ordinary
+			}
+			all = append(all, part{"unifiedd-in-" + s.Name, l.parts[at].size, in, c.Node})
 			at++
 		}
 		if s.Out > 0 {

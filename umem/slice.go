@@ -12,6 +12,8 @@ type SliceConfig struct {
 	Name string // unique
 	In   uint64 // bytes that the program may only read, rounded up to whole pages
 	Out  uint64 // bytes that the program may write, rounded up to whole pages
+	// Ordinary says that In, too, is on ordinary pages. A program can then map a part of it.
+	Ordinary bool
 }
 
 // Slice is the memory of one program. It lies behind the region's frames and extents, and devices

@@ -112,6 +112,7 @@ func printFlow(w io.Writer, f *status.Flow) {
 		printSends(w, f.Sends)
 	}
 	printGives(w, f)
+	printArrives(w, f)
 	printDiscarded(w, f)
 	printLevel(w, f.Level)
 	for _, s := range f.Stages {

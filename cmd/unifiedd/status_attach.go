@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -24,9 +25,13 @@ func printPrograms(w io.Writer, all *status.Programs) {
 	}
 	for i := range all.Channels {
 		c := &all.Channels[i]
-		fmt.Fprintf(w, "channel %s\t%d messages of %s, which is %s; it had to wait for %d\n", c.Name, c.Last, c.Writer, here(c.Writing), c.Stalls)
+		fmt.Fprintf(w, "channel %s\t%d messages of %s, which is %s; it had to wait for %d\n", c.Name, c.Last, cmp.Or(c.Writer, "a peer"), here(c.Writing), c.Stalls)
 		for _, r := range c.Readers {
-			fmt.Fprintf(w, "  reader\t%s, which is %s: %d messages behind, %d lost\n", r.Program, here(r.Reading), r.Lag, r.Lost)
+			what := "reader"
+			if r.Remote {
+				what = "peer"
+			}
+			fmt.Fprintf(w, "  %s\t%s, which is %s: %d messages behind, %d lost\n", what, r.Program, here(r.Reading), r.Lag, r.Lost)
 		}
 	}
 }
@@ -35,6 +40,14 @@ func printPrograms(w io.Writer, all *status.Programs) {
 func printSubmits(w io.Writer, f *status.Flow) {
 	if s := f.Submits; s != nil {
 		fmt.Fprintf(w, "  program\t%s: port %s, opened %d times; %d messages, %d bytes; it has %d frames%s\n", s.Program, openOrClosed(s.Open), s.Ports, s.Messages, s.Bytes, s.Frames, only(s.Trusted, "; trusted: peers get messages from its memory"))
+	}
+}
+
+// printArrives prints a channel that comes from another machine.
+func printArrives(w io.Writer, f *status.Flow) {
+	if a := f.Arrives; a != nil {
+		fmt.Fprintf(w, "  channel\t%s at %s over %s, from %s, connected %d times; %d messages in %d batches, %d lost between connections; numbered anew %d times; refused: %s; not established: %s\n",
+			a.Channel, a.Listen, a.Device, cmp.Or(a.Peer, "nobody"), a.Connections, a.Messages, a.Batches, a.Gaps, a.Renumbered, nonzero(a.Refused), nonzero(a.Handshakes))
 	}
 }
 

@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -9,20 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // ChannelConfig is a channel: messages of one program, its writer, that others read.
 type ChannelConfig struct {
 	Name    string
-	Writer  string // name of the program that writes
+	Writer  string // name of the program that writes; empty: a flow does, see [Hub.Inlet]
 	Readers []ReaderConfig
 	Slots   uint32 // messages that the ring has
 	Slot    uint32 // bytes of a slot: a multiple of 64
 }
 
-// ReaderConfig is a program that reads a channel.
+// RingSlice returns the name of the slice of the region that has the ring of a channel: its In part if a flow writes the
+// ring, and its Out part if a program does and a flow reads it. A channel that no flow uses has no slice.
+func RingSlice(channel string) string { return "channel " + channel }
+
+// RingLen returns the length of a channel's ring in bytes.
+func (c *ChannelConfig) RingLen() uint64 { return wire.ChannelLen(c.Slots, c.Slot) }
+
+// ReaderConfig is a program that reads a channel, or a peer on another machine to which a flow passes it on.
 type ReaderConfig struct {
-	Program string
+	Program string // or the name of the peer
+	Remote  bool   // it is a peer
 	// Blocks says that the writer waits for this reader. Otherwise the reader loses the oldest messages.
 	Blocks bool
 	// Strict says that the daemon closes the port of this reader instead.
@@ -34,18 +45,27 @@ type ReaderConfig struct {
 //
 // A ring belongs to one session of the writer. Once the writer has mapped it, the daemon seals it: nobody can map it to
 // write any more, and the readers get it only then. The next writer has a new ring, whose sequences go on.
+//
+// The ring of a channel that a flow uses lies in the region instead, because devices have registered that. It stays the
+// same as long as the daemon runs. If a program writes it, it cannot be sealed, because the next session must map it, too:
+// it belongs to the user of the writer, and readers get it for reading only, with a mode that keeps every other user from
+// opening it anew. If a flow writes it, it is sealed from the start.
 type Channel struct {
 	config ChannelConfig
+	part   *umem.Part // of the region, with the ring; nil: each session of the writer has a new one
 
-	mu      sync.Mutex // guards the fields below
-	ring    *os.File   // of the writer that is there; nil: none is
-	memory  []byte     // mapped to read
-	view    *wire.Channel
-	sealed  bool
-	next    uint64 // sequence of the next writer's first message
-	present *pageFile
-	readers []*channelReader
-	writers uint64
+	mu        sync.Mutex // guards the fields below
+	ring      *os.File   // of the writer that is there; nil: none is
+	memory    []byte     // mapped to read
+	view      *wire.Channel
+	sealed    bool // readers may map the ring
+	writing   bool // a writer is there
+	writer    *session
+	used      bool   // by a flow
+	next      uint64 // sequence of the next writer's first message
+	numbering uint64 // of the sequences: random
+	present   *pageFile
+	readers   []*channelReader
 }
 
 // channelReader is a configured reader.
@@ -55,6 +75,7 @@ type channelReader struct {
 	page    *pageFile
 	cursor  *wire.ReaderPage
 	wakes   [2]*os.File // the reader's end, the writer's end
+	wakeFD  int         // of the writer's end
 	there   bool
 	session *session
 }
@@ -105,31 +126,80 @@ func readOnly(f *os.File) (*os.File, error) {
 	return only, nil
 }
 
-// newChannel makes the pages of a channel.
-func newChannel(c ChannelConfig) (h *Channel, err error) {
+// newChannel makes the pages of a channel. region may have its ring.
+func newChannel(c ChannelConfig, region *umem.Region) (h *Channel, err error) {
 	h = &Channel{config: c, next: 1}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
 		}
 	}()
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return h, fmt.Errorf("draw the number of a channel's sequences: %w", err)
+	}
+	h.numbering = max(1, binary.NativeEndian.Uint64(b[:]))
 	if h.present, err = newPage("unifiedd-present"); err != nil {
 		return h, err
 	}
-	for i, one := range c.Readers {
-		r := &channelReader{config: one, index: i}
-		if r.page, err = newPage("unifiedd-cursor"); err != nil {
+	if slice := region.Slice(RingSlice(c.Name)); slice != nil {
+		if err := h.place(region, slice); err != nil {
 			return h, err
+		}
+	}
+	return h, h.addReaders(c.Readers)
+}
+
+// place lays out the ring in the region.
+func (h *Channel) place(region *umem.Region, slice *umem.Slice) error {
+	flags := uint32(wire.Sums)
+	if h.part = slice.Out; h.config.Writer == "" {
+		flags, h.part = wire.Sums|wire.Unordered, slice.In
+	}
+	if h.part == nil || h.part.Size() < h.config.RingLen() {
+		return fmt.Errorf("the region has no room for the ring of %d bytes", h.config.RingLen())
+	}
+	h.ring, h.memory = h.part.File(), region.At(h.part.Base(), h.config.RingLen())
+	h.view = wire.NewChannel(h.memory, h.config.Slots, h.config.Slot, flags)
+	if h.config.Writer == "" {
+		return nil // the peer tells the numbering
+	}
+	h.view.SetNumbering(h.numbering)
+	if err := h.ring.Chmod(0o600); err != nil {
+		return fmt.Errorf("keep other users from opening a channel's ring: %w", err)
+	}
+	return nil
+}
+
+// addReaders makes pages and sockets of readers.
+func (h *Channel) addReaders(all []ReaderConfig) error {
+	for _, one := range all {
+		r := &channelReader{config: one, index: len(h.readers)}
+		var err error
+		if r.page, err = newPage("unifiedd-cursor"); err != nil {
+			return err
 		}
 		h.readers = append(h.readers, r)
 		r.cursor = wire.NewReaderPage(r.page.memory)
 		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
-			return h, fmt.Errorf("make the wake sockets of a channel: %w", err)
+			return fmt.Errorf("make the wake sockets of a channel: %w", err)
 		}
 		r.wakes = [2]*os.File{os.NewFile(uintptr(ends[0]), "unifiedd-wake"), os.NewFile(uintptr(ends[1]), "unifiedd-wake")}
+		r.wakeFD = int(r.wakes[1].Fd())
 	}
-	return h, nil
+	return nil
+}
+
+// close gives back what a reader has.
+func (r *channelReader) close() error {
+	errs := []error{r.page.close()}
+	for _, f := range r.wakes {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (h *Channel) close() error {
@@ -139,12 +209,7 @@ func (h *Channel) close() error {
 		errs = append(errs, h.present.close())
 	}
 	for _, r := range h.readers {
-		errs = append(errs, r.page.close())
-		for _, f := range r.wakes {
-			if f != nil {
-				errs = append(errs, f.Close())
-			}
-		}
+		errs = append(errs, r.close())
 	}
 	h.present, h.readers = nil, nil
 	return errors.Join(errs...)
@@ -152,38 +217,56 @@ func (h *Channel) close() error {
 
 // dropRing gives the ring back. Readers that have it mapped keep the memory.
 func (h *Channel) dropRing() error {
-	if h.ring == nil {
+	h.writing, h.writer, h.sealed = false, nil, false
+	if h.view == nil {
 		return nil
 	}
+	h.view.Settle()
 	if last := h.view.Last(); last+1 > h.next {
 		h.next = last + 1
 	}
+	h.numbering = h.view.Numbering()
+	if h.part != nil {
+		return nil // it stays
+	}
 	err := errors.Join(unix.Munmap(h.memory), h.ring.Close())
-	h.ring, h.memory, h.view, h.sealed = nil, nil, nil, false
+	h.ring, h.memory, h.view = nil, nil, nil
 	return err
 }
 
-// beginWriter makes a ring for a writer. files are the writer's: the ring, the page of who is there, and for each
-// reader its page and the socket that wakes it. The caller closes those of borrowed.
-func (h *Channel) beginWriter() (next uint64, files, borrowed []*os.File, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ring != nil {
-		return 0, nil, nil, wire.Busy
-	}
-	size := wire.ChannelLen(h.config.Slots, h.config.Slot)
+// makeRing makes a ring for a session of the writer.
+func (h *Channel) makeRing() (err error) {
+	size := h.config.RingLen()
 	if h.ring, err = sharedFile("unifiedd-channel", size); err != nil {
-		return 0, nil, nil, err
+		h.ring = nil
+		return err
 	}
 	b, err := unix.Mmap(int(h.ring.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("map a channel: %w", err), h.ring.Close())
 		h.ring = nil
-		return 0, nil, nil, err
+		return err
 	}
-	h.memory, h.view = b, wire.NewChannel(b, h.config.Slots, h.config.Slot, false, true)
+	h.memory, h.view = b, wire.NewChannel(b, h.config.Slots, h.config.Slot, 0)
+	h.view.SetNumbering(h.numbering)
 	h.view.SetLast(h.next - 1)
-	h.writers++
+	return nil
+}
+
+// beginWriter makes a ring for a writer. files are the writer's: the ring, the page of who is there, and for each
+// reader its page and the socket that wakes it. The caller closes those of borrowed.
+func (h *Channel) beginWriter(s *session) (next uint64, files, borrowed []*os.File, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.writing {
+		return 0, nil, nil, wire.Busy
+	}
+	if h.part == nil {
+		if err := h.makeRing(); err != nil {
+			return 0, nil, nil, err
+		}
+	}
+	h.writing, h.writer = true, s
 	present, err := readOnly(h.present.file)
 	if err != nil {
 		return 0, nil, nil, errors.Join(err, h.dropRing())
@@ -203,8 +286,13 @@ func (h *Channel) beginWriter() (next uint64, files, borrowed []*os.File, err er
 func (h *Channel) mapped() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ring == nil || h.sealed {
+	if !h.writing || h.sealed {
 		return wire.BadMessage
+	}
+	if h.part != nil {
+		h.sealed = true
+		h.next, h.numbering = h.view.Last()+1, h.view.Numbering()
+		return nil
 	}
 	if _, err := unix.FcntlInt(h.ring.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
 		return fmt.Errorf("seal a channel: %w", err)
@@ -220,7 +308,7 @@ func (h *Channel) endWriter() ([]*channelReader, error) {
 	err := h.dropRing()
 	var there []*channelReader
 	for _, r := range h.readers {
-		if r.there {
+		if r.there && !r.config.Remote {
 			there = append(there, r)
 		}
 	}
@@ -233,7 +321,7 @@ func (h *Channel) beginReader(s *session) (r *channelReader, files, borrowed []*
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, one := range h.readers {
-		if one.config.Program == s.program.name {
+		if one.config.Program == s.program.name && !one.config.Remote {
 			r = one
 		}
 	}
@@ -275,7 +363,7 @@ func (h *Channel) slow() (all []*channelReader) {
 		return nil
 	}
 	for _, r := range h.readers {
-		if r.there && r.config.Strict && r.cursor.Cursor()+h.view.Slots() <= h.view.Last() {
+		if r.there && r.config.Strict && !r.config.Remote && r.cursor.Cursor()+h.view.Slots() <= h.view.Last() {
 			all = append(all, r)
 		}
 	}
@@ -294,7 +382,8 @@ type ChannelStats struct {
 
 // ReaderStats describes a reader of a channel. A reader tells its cursor and its losses itself.
 type ReaderStats struct {
-	Program string
+	Program string // or the name of a peer
+	Remote  bool   // it is a peer
 	Blocks  bool
 	Reading bool   // it is there
 	Lag     uint64 // messages that it has not read
@@ -305,12 +394,12 @@ type ReaderStats struct {
 func (h *Channel) Stats() ChannelStats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := ChannelStats{Name: h.config.Name, Writer: h.config.Writer, Writing: h.ring != nil, Last: h.next - 1}
+	s := ChannelStats{Name: h.config.Name, Writer: h.config.Writer, Writing: h.writing, Last: h.next - 1}
 	if h.view != nil {
 		s.Last, s.Stalls = h.view.Last(), h.view.Stalls()
 	}
 	for _, r := range h.readers {
-		one := ReaderStats{Program: r.config.Program, Blocks: r.config.Blocks, Reading: r.there, Lost: r.cursor.Lost()}
+		one := ReaderStats{Program: r.config.Program, Remote: r.config.Remote, Blocks: r.config.Blocks, Reading: r.there, Lost: r.cursor.Lost()}
 		if next := r.cursor.Cursor(); r.there && next <= s.Last {
 			one.Lag = s.Last + 1 - next
 		}

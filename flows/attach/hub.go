@@ -92,7 +92,7 @@ func Open(c Config) (*Hub, error) {
 		h.programs[one.Name] = &Program{name: one.Name, uid: uid, slice: slice, ports: map[uint32]*End{}, count: ProgramStats{Ended: map[wire.Reason]uint64{}}}
 	}
 	for _, one := range c.Channels {
-		channel, err := newChannel(one)
+		channel, err := newChannel(one, c.Region)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("channel %s: %w", one.Name, err), h.closeChannels())
 		}

@@ -55,7 +55,7 @@ func (s *session) makeSide(m *wire.Open) (side *channelSide, o *wire.Opened, fil
 	o = &wire.Opened{Port: number, Entries: c.config.Slots, Size: wire.ChannelLen(c.config.Slots, c.config.Slot), Align: c.config.Slot, Longest: c.config.Slot - wire.SlotHeader}
 	var err error
 	if m.Role == wire.Write {
-		o.Next, files, borrowed, err = c.beginWriter()
+		o.Next, files, borrowed, err = c.beginWriter(s)
 	} else {
 		side.reader, files, borrowed, err = c.beginReader(s)
 		if err == nil {
@@ -113,10 +113,30 @@ func (s *session) closeSide(side *channelSide, why *wire.Refusal) error {
 		return nil
 	}
 	there, err := side.channel.endWriter()
-	for _, r := range there {
-		r.session.closeReader(r, &wire.Refusal{Reason: wire.Closing, Text: "the writer of channel " + side.channel.config.Name + " has left"})
-	}
+	closeReaders(there, "the writer of channel "+side.channel.config.Name+" has left")
 	return err
+}
+
+// closeReaders ends the ports of readers.
+func closeReaders(all []*channelReader, text string) {
+	for _, r := range all {
+		r.session.closeReader(r, &wire.Refusal{Reason: wire.Closing, Text: text})
+	}
+}
+
+// closeWriter ends the port of a channel's writer.
+func (s *session) closeWriter(c *Channel, why *wire.Refusal) {
+	s.program.mu.Lock()
+	var found *channelSide
+	for _, side := range s.sides {
+		if side.channel == c && side.reader == nil {
+			found = side
+		}
+	}
+	s.program.mu.Unlock()
+	if found != nil {
+		_ = s.closeSide(found, why) // a ring in the region is not given back
+	}
 }
 
 // closeReader ends the port of a reader.

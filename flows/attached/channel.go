@@ -49,7 +49,7 @@ func (s *side) openOn(l *link) (rest []*os.File, err error) {
 		closeFiles(got.files[1:])
 		return nil, err
 	}
-	s.ring = wire.NewChannel(b, o.Entries, o.Align, false, false)
+	s.ring = wire.ViewChannel(b, o.Entries, o.Align)
 	l.know(s.number, &s.closed)
 	return got.files[1:], nil
 }
@@ -122,9 +122,11 @@ func (k *Client) newSide(channel string, role wire.Role) (*side, []*os.File, err
 
 // ChannelWriter writes the messages of a channel. It belongs to one goroutine at a time.
 type ChannelWriter struct {
-	s       *side
-	present wire.Present
-	readers []channelReader
+	s         *side
+	present   wire.Present
+	readers   []channelReader
+	numbering uint64 // of the sequences that it has written,
+	last      uint64 // and the last of them when it was opened again
 }
 
 // channelReader is a reader as the writer sees it.
@@ -147,7 +149,8 @@ func (k *Client) WriteChannel(channel string) (*ChannelWriter, error) {
 	return w, nil
 }
 
-// take maps the pages of the readers, and says that everything is mapped.
+// take maps the pages of the readers, and says that everything is mapped. The sequences go on after what this writer has
+// written, also if the daemon has begun anew meanwhile.
 func (w *ChannelWriter) take(files []*os.File) error {
 	w.dropReaders()
 	defer func() { closeFiles(files) }()
@@ -167,6 +170,11 @@ func (w *ChannelWriter) take(files []*os.File) error {
 		w.readers = append(w.readers, channelReader{wire.NewReaderPage(page), files[i+1], int(files[i+1].Fd())})
 		files[i+1] = nil // it stays open
 	}
+	if ring := w.s.ring; w.last > ring.Last() {
+		ring.SetNumbering(w.numbering)
+		ring.SetLast(w.last)
+	}
+	w.numbering = w.s.ring.Numbering()
 	return w.s.link.write(&wire.Mapped{Port: w.s.number})
 }
 
@@ -249,6 +257,9 @@ func (w *ChannelWriter) Err() error { return w.s.err() }
 // Resume opens the channel again after Err. It waits until that succeeds or ctx ends. Readers find the first message
 // after it under the next sequence.
 func (w *ChannelWriter) Resume(ctx context.Context) error {
+	if w.s.ring != nil {
+		w.last = max(w.last, w.s.ring.Last())
+	}
 	return w.s.client.reopen(ctx, func(l *link) error {
 		rest, err := w.s.openOn(l)
 		if err == nil {
@@ -272,6 +283,8 @@ type ChannelReader struct {
 	fd   int
 	next uint64
 	lost uint64
+
+	numbering uint64 // of the sequences that it reads
 }
 
 // ReadChannel opens a channel that this program reads, from the next message on.
@@ -284,7 +297,7 @@ func (k *Client) ReadChannel(channel string) (*ChannelReader, error) {
 	if err := r.take(rest); err != nil {
 		return nil, errors.Join(fmt.Errorf("open channel %s: %w", channel, err), r.Close())
 	}
-	r.next = s.said.Next
+	r.next, r.numbering = s.said.Next, s.ring.Numbering()
 	return r, nil
 }
 
@@ -327,6 +340,9 @@ func (r *ChannelReader) Read(dst []byte) (n int, sequence uint64, ok bool, err e
 	}
 	for {
 		n, found := ring.Get(r.next, dst)
+		if ring.Numbering() != r.numbering {
+			return 0, 0, false, r.renumbered()
+		}
 		switch found {
 		case wire.Read:
 			sequence = r.next
@@ -338,16 +354,24 @@ func (r *ChannelReader) Read(dst []byte) (n int, sequence uint64, ok bool, err e
 		case wire.Damaged:
 			return 0, 0, false, wire.BadDescriptor
 		}
-		oldest := ring.Oldest()
-		if oldest <= r.next {
-			continue // it was written again while it was copied
-		}
+		oldest := max(ring.Oldest(), r.next+1)
 		r.lost += oldest - r.next
 		r.page.AddLost(oldest - r.next)
 		r.next = oldest
 		r.page.SetCursor(r.next)
 	}
 }
+
+// renumbered says that the sequences have begun again: what is in the ring is not what this reader expects.
+func (r *ChannelReader) renumbered() error {
+	if err := r.s.err(); err != nil {
+		return err
+	}
+	return errRenumbered
+}
+
+// errRenumbered says that the sequences of a channel have begun again. The daemon closes the port, too.
+var errRenumbered = &RefusedError{wire.Closing.String(), "the sequences of the channel begin again"}
 
 // Wait waits until Read may have a message, at most for a time. If the writer or the daemon has left, it opens the
 // channel again. The error is that of ctx, or says that the daemon does not want this program any more, or that this
@@ -393,11 +417,15 @@ func (r *ChannelReader) Resume(ctx context.Context) error {
 		if err := r.take(rest); err != nil {
 			return err
 		}
-		if next := r.s.said.Next; next > r.next {
-			r.lost += next - r.next
-			r.page.AddLost(next - r.next)
+		next, from := r.s.said.Next, r.next
+		if n := r.s.ring.Numbering(); n != r.numbering {
+			r.numbering, from = n, 1 // all that was written before is lost, too
 		}
-		r.next = r.s.said.Next
+		if r.next = from; next > from {
+			r.lost += next - from
+			r.page.AddLost(next - from)
+			r.next = next
+		}
 		return nil
 	})
 }

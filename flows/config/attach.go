@@ -13,7 +13,7 @@ type Attach struct {
 // Channel carries messages of one program to others, through memory that they share.
 type Channel struct {
 	Name    string
-	Writer  string // name of the program that writes
+	Writer  string // name of the program that writes; empty: a flow does, which gets it from a peer
 	Readers []ChannelReader
 	Slots   int  // messages that the channel holds, a power of two
 	Slot    Size // bytes of a slot, a multiple of 64: a message has 16 bytes less at most
@@ -126,12 +126,12 @@ func (v *validator) channels() {
 		c, at := &a.Channels[i], index("attach.channels", i)
 		v.name(join(at, "name"), c.Name)
 		names.take(join(at, "name"), c.Name)
-		v.known(join(at, "writer"), c.Writer)
+		v.writer(at, c)
 		v.check(within(c.Slots, minSlots, maxSlots) && powerOfTwo(uint64(c.Slots)), join(at, "slots"), "%d is not a power of two from %d to %d", c.Slots, minSlots, maxSlots)
 		v.check(within(c.Slot, minSlot, maxSlot) && c.Slot%channelUnit == 0, join(at, "slot"), "%s is not a multiple of %d from %s to %s", c.Slot, channelUnit, Size(minSlot), Size(maxSlot))
 		v.check(c.Slots > maxSlots || Size(c.Slots)*c.Slot <= maxChannel, at, "%d slots of %s are more than %s", c.Slots, c.Slot, Size(maxChannel))
 		readers := join(at, "readers")
-		v.check(len(c.Readers) > 0 && len(c.Readers) <= maxReaders, readers, "%d readers are listed; 1 to %d are possible", len(c.Readers), maxReaders)
+		v.readersOf(readers, c)
 		once := newTaken[string](v, "reader")
 		for k, r := range c.Readers {
 			reader := index(readers, k)

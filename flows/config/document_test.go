@@ -26,6 +26,10 @@ func fromDocument(f *Flow) map[string]any {
 	switch f.Kind() {
 	case KindStorageRDMA, KindStorageNVMe, KindStorageAttach:
 		return map[string]any{"file": from.File}
+	case KindChannelRDMA:
+		return map[string]any{"channel": from.Channel}
+	case KindRDMAChannel:
+		return allowDocument(from.Allow, map[string]any{"rdma": from.RDMA, "listen": from.Listen, "allow_any_gid": from.AllowAnyGID})
 	case KindStorageNetwork:
 		doc := map[string]any{"file": from.File, "loop": from.Loop, "filter": from.Filter}
 		if from.Files != nil {
@@ -112,6 +116,11 @@ func toDocument(f *Flow) map[string]any {
 	switch f.Kind() {
 	case KindWitness:
 		return map[string]any{"file": to.File, "group": groupDocument(to.Replicas)}
+	case KindRDMAChannel:
+		return map[string]any{"channel": to.Channel}
+	case KindChannelRDMA:
+		p := to.Peers[0]
+		return map[string]any{"rdma": to.RDMA, "peers": []any{map[string]any{"name": p.Name, "address": p.Address, "flow": p.Flow, "policy": string(p.Policy)}}}
 	case KindStorageRDMA:
 		return allowDocument(to.Allow, map[string]any{
 			"rdma": to.RDMA, "listen": to.Listen, "cache": to.Cache.String(), "transfer": to.Transfer.String(),

@@ -124,6 +124,9 @@ type From struct {
 	// Trusted lets peers get the program's messages from where they lie in memory that the program can write.
 	Trusted bool
 
+	// Channel is the name of a channel whose messages the flow passes on to peers.
+	Channel string
+
 	// Generate is the length in bytes of packets that the flow generates, to measure its sink alone;
 	// 0: none.
 	Generate Size
@@ -302,6 +305,9 @@ type To struct {
 	// Expose permits that the program can read every packet of the queues, also those that its filter leaves to
 	// the host: with PlaceHere and zero copy the card writes all of them into the program's memory.
 	Expose bool
+
+	// Channel is the name of a channel that the flow gets from a peer.
+	Channel string
 
 	// Discard makes the flow count and free everything it receives, to measure its source alone.
 	Discard bool

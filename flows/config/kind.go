@@ -33,6 +33,8 @@ const (
 	KindAttachNull     Kind = "attach-null"     // messages of an attached program, acknowledged and discarded
 	KindAttachState    Kind = "attach-state"    // messages of an attached program to a state
 	KindRDMAState      Kind = "rdma-state"      // messages of clients to a state
+	KindChannelRDMA    Kind = "channel-rdma"    // messages of a channel to the same channel of peers
+	KindRDMAChannel    Kind = "rdma-channel"    // messages of a peer's channel to the same channel here
 	KindWitness        Kind = "witness"         // a member of a group that votes and has no records
 )
 
@@ -81,6 +83,10 @@ func (k Kind) words() string {
 		return "from an attached program to a state"
 	case KindRDMAState:
 		return "from RDMA clients to a state"
+	case KindChannelRDMA:
+		return "of a channel to other machines"
+	case KindRDMAChannel:
+		return "of a channel from another machine"
 	case KindWitness:
 		return "of a witness"
 	}
@@ -104,6 +110,7 @@ const (
 	null   // generate, or discard
 	votes  // of a witness
 	program
+	ring   // of a channel
 	shares // state that others read
 )
 
@@ -129,6 +136,8 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		e.from = null
 	case named("from.attach", f.From.Attach):
 		e.from = program
+	case named("from.channel", f.From.Channel):
+		e.from = ring
 	}
 	if f.To.Replicas != nil && f.To.Replicas.Witnesses() {
 		e.from = votes
@@ -140,6 +149,8 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		e.to = network
 	case named("to.attach", f.To.Attach):
 		e.to = program
+	case named("to.channel", f.To.Channel):
+		e.to = ring
 	case named("to.state", f.To.State):
 		e.to = shares
 	case named("to.subsystem", f.To.Subsystem):
@@ -161,6 +172,7 @@ var kindOf = map[ends]Kind{
 	{network, program}: KindNetworkAttach, {remote, program}: KindRDMAAttach, {null, program}: KindNullAttach, {storage, program}: KindStorageAttach,
 	{program, storage}: KindAttachStorage, {program, remote}: KindAttachRDMA, {program, null}: KindAttachNull,
 	{program, shares}: KindAttachState, {remote, shares}: KindRDMAState,
+	{ring, remote}: KindChannelRDMA, {remote, ring}: KindRDMAChannel,
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
 
@@ -335,9 +347,20 @@ func (f *Flow) complete(r *Region) {
 		}
 	case KindNetworkRDMA, KindNullRDMA:
 		f.To.completePeers()
+	case KindChannelRDMA:
+		f.To.completeRemote()
 	case KindRDMARDMA, KindAttachRDMA:
 		f.To.completePeers()
 		f.To.completeAcknowledge()
+	}
+}
+
+// completeRemote sets the default: a peer that reads a channel costs the writer nothing.
+func (t *To) completeRemote() {
+	for i := range t.Peers {
+		if p := &t.Peers[i]; p.Policy == "" {
+			p.Policy = PolicyDropOldest
+		}
 	}
 }
 

@@ -40,6 +40,9 @@ const (
 // is wrong.
 func (f *Flow) Needs(r *Region) Needs {
 	kind := f.Kind()
+	if kind == KindChannelRDMA || kind == KindRDMAChannel { // acknowledgements of each peer
+		return Needs{Exact: true, Frames: max(1, min(len(f.To.Peers), maxPeers))}
+	}
 	switch window, clients := max(f.From.Window, f.To.Window), max(f.From.Clients, f.To.Clients); {
 	case kind == KindNetworkStorage, kind == KindNullStorage, kind == KindStorageNetwork, kind == KindNetworkRDMA, kind == KindNullRDMA, kind == KindNetworkAttach:
 	case !within(window, 1, maxWindow), !within(clients, 1, maxClients), f.To.Transfer > maxTransfer, f.To.Cache > maxRegion, f.From.Message > maxExtent:

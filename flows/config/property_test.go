@@ -177,6 +177,17 @@ func drawConfig(t *rapid.T) *Config {
 			Remote: StateRemote{RDMA: "roce:state0", Listen: fmt.Sprintf("state:%d", 1000+i), Clients: rapid.IntRange(1, maxClients).Draw(t, "clients"), AllowAnyGID: rapid.Bool().Draw(t, "any")},
 		})
 	}
+	for _, f := range c.Flows {
+		one := Channel{Name: f.From.Channel + f.To.Channel, Slots: defaultSlots, Slot: defaultSlot}
+		switch f.Kind() {
+		case KindChannelRDMA:
+			one.Writer = "writer"
+			c.Attach.Channels = append(c.Attach.Channels, one)
+		case KindRDMAChannel:
+			one.Readers = []ChannelReader{{"reader", PolicyWait}}
+			c.Attach.Channels = append(c.Attach.Channels, one)
+		}
+	}
 	c.TLS = TLS{"/cert", "/key", "/authority"}
 	for _, f := range c.Flows {
 		if f.To.Layout == LayoutSlot {
@@ -226,6 +237,15 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.From.Attach = "writer"
 		f.From.Message = Size(rapid.IntRange(1, 2048-MessageOverhead).Draw(t, "message"))
 		f.From.Window = minEntries << rapid.IntRange(0, 6).Draw(t, "window")
+	case KindChannelRDMA:
+		f.From.Channel, f.To.RDMA = "out-"+name, "mlx5_0"
+		f.To.Peers = []Peer{{Name: "peer", Address: "peer:7471", Flow: name, Policy: rapid.SampledFrom(channelPolicies).Draw(t, "policy")}}
+		return f
+	case KindRDMAChannel:
+		f.From.RDMA, f.From.Listen = "roce:r"+name[:min(len(name), 14)], name+".example:7471"
+		f.From.Allow, f.From.AllowAnyGID = drawAllowed(t), rapid.Bool().Draw(t, "any GID")
+		f.To.Channel = "in-" + name
+		return f
 	case KindWitness:
 		f.To.File, f.To.Replicas = "/votes/"+name, drawGroup(t)
 		return f
@@ -473,12 +493,20 @@ func document(c *Config) map[string]any {
 		a := doc["attach"].(map[string]any)
 		a["programs"] = append(a["programs"].([]any), map[string]any{"name": p.Name, "user": p.User, "in": p.In.String(), "out": p.Out.String()})
 	}
+	var channels []any
 	for _, h := range c.Attach.Channels {
-		r := h.Readers[0]
-		doc["attach"].(map[string]any)["channels"] = []any{map[string]any{
-			"name": h.Name, "writer": h.Writer, "slots": h.Slots, "slot": h.Slot.String(), "readers": []any{map[string]any{"program": r.Program, "policy": string(r.Policy)}},
-		}}
+		one := map[string]any{"name": h.Name, "slots": h.Slots, "slot": h.Slot.String()}
+		if h.Writer != "" {
+			one["writer"] = h.Writer
+		}
+		var readers []any
+		for _, r := range h.Readers {
+			readers = append(readers, map[string]any{"program": r.Program, "policy": string(r.Policy)})
+		}
+		one["readers"] = readers
+		channels = append(channels, one)
 	}
+	doc["attach"].(map[string]any)["channels"] = channels
 	var states []any
 	for _, s := range c.Attach.States {
 		r := &s.Remote

@@ -68,11 +68,13 @@ var (
 	messages      = slices.Concat(fromClients, fromPrograms)
 	placed        = []Kind{KindNetworkAttach}
 	trusted       = []Kind{KindAttachRDMA}
+	listening     = slices.Concat(fromClients, []Kind{KindRDMAChannel})
 	toPrograms    = []Kind{KindNetworkAttach, KindRDMAAttach, KindNullAttach}
 	toStorage     = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage}
 	recorded      = []Kind{KindNetworkStorage}
 	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
 	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA}
+	peered        = slices.Concat(toPeers, []Kind{KindChannelRDMA})
 	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
 	queued        = slices.Concat(toPeers, toPrograms, []Kind{KindStorageAttach})
 	toClients     = []Kind{KindStorageRDMA}
@@ -93,6 +95,7 @@ const (
 	aboutFiltered     = "packets of a network interface or of captures"
 	aboutReplay       = "a flow from captures to a network interface"
 	aboutMessages     = "messages of RDMA clients"
+	aboutListens      = "messages of RDMA clients, or of a peer's channel"
 	aboutHeld         = "packets and messages"
 	aboutGenerated    = "generated packets"
 	aboutAcknowledged = "messages of RDMA clients or an attached program to storage or peers"
@@ -149,14 +152,15 @@ func fromSettings() []setting {
 		{"from.priority", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Priority }, value(parseInt)},
 		{"from.take_over", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.TakeOver }, value(parseBool)},
 		{"from.rdma", aboutEnds, nil, func(f *Flow) any { return &f.From.RDMA }, value(parseText)},
-		{"from.listen", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Listen }, value(parseText)},
+		{"from.listen", aboutListens, listening, func(f *Flow) any { return &f.From.Listen }, value(parseText)},
 		{"from.attach", aboutEnds, nil, func(f *Flow) any { return &f.From.Attach }, value(parseText)},
 		{"from.trusted", aboutTrusted, trusted, func(f *Flow) any { return &f.From.Trusted }, value(parseBool)},
+		{"from.channel", aboutEnds, nil, func(f *Flow) any { return &f.From.Channel }, value(parseText)},
 		{"from.message", aboutSubmitted, messages, func(f *Flow) any { return &f.From.Message }, value(parseSome)},
 		{"from.window", aboutSubmitted, messages, func(f *Flow) any { return &f.From.Window }, value(parseInt)},
 		{"from.clients", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Clients }, value(parseInt)},
-		{"from.allow", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Allow }, texts},
-		{"from.allow_any_gid", aboutMessages, fromClients, func(f *Flow) any { return &f.From.AllowAnyGID }, value(parseBool)},
+		{"from.allow", aboutListens, listening, func(f *Flow) any { return &f.From.Allow }, texts},
+		{"from.allow_any_gid", aboutListens, listening, func(f *Flow) any { return &f.From.AllowAnyGID }, value(parseBool)},
 		{"from.verify", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Verify }, value(parseBool)},
 		{"from.method", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Method }, value(oneOf(allMethods))},
 		{"from.file", aboutEnds, nil, func(f *Flow) any { return &f.From.File }, value(parseText)},
@@ -188,10 +192,11 @@ func toSettings() []setting {
 		{"to.flush", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Flush }, value(parseDuration)},
 		{"to.durable", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Durable }, value(parseDurable)},
 		{"to.rdma", aboutEnds, nil, func(f *Flow) any { return &f.To.RDMA }, value(parseText)},
-		{"to.peers", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Peers }, readPeers},
+		{"to.peers", aboutPeers, peered, func(f *Flow) any { return &f.To.Peers }, readPeers},
 		{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }, value(oneOf(allChoices))},
 		{"to.state", aboutEnds, nil, func(f *Flow) any { return &f.To.State }, value(parseText)},
 		{"to.attach", aboutEnds, nil, func(f *Flow) any { return &f.To.Attach }, value(parseText)},
+		{"to.channel", aboutEnds, nil, func(f *Flow) any { return &f.To.Channel }, value(parseText)},
 		{"to.policy", aboutGiven, toPrograms, func(f *Flow) any { return &f.To.Policy }, value(oneOf(allPolicies))},
 		{"to.place", aboutPlaced, placed, func(f *Flow) any { return &f.To.Place }, value(oneOf(allPlaces))},
 		{"to.expose", aboutPlaced, placed, func(f *Flow) any { return &f.To.Expose }, value(parseBool)},
@@ -243,7 +248,9 @@ func fitsFrom(has fields, key string) bool {
 	case has.any("interface", "interfaces"):
 		return what == aboutInterface || what == aboutFiltered || what == aboutRecorded
 	case has.any("rdma", "listen"):
-		return what == aboutMessages || what == aboutSubmitted || key == "rdma"
+		return what == aboutMessages || what == aboutListens || what == aboutSubmitted || key == "rdma"
+	case has.any("channel"):
+		return false
 	case has.any("attach"):
 		return what == aboutSubmitted || what == aboutTrusted
 	case has.any("files", "loop"):
@@ -265,7 +272,7 @@ func fitsTo(has fields, key string) bool {
 		return what == aboutPeers || what == aboutQueued || what == aboutAcknowledged || key == "rdma"
 	case has.any("attach"):
 		return what == aboutGiven || what == aboutPlaced || what == aboutQueued
-	case has.any("discard", "state"):
+	case has.any("discard", "channel", "state"):
 		return false
 	case has.any("subsystem"):
 		return what == aboutServed || what == aboutHosts || what == aboutGroups || what == aboutWritten || key == "rdma"

@@ -19,6 +19,8 @@ type shared struct {
 	receivers  map[string]*receiver // by interface
 	files      *taken[string]
 	devices    *taken[string]
+	taken      *taken[string]    // channels that flows pass on
+	given      *taken[string]    // channels that flows get
 	updated    *taken[string]    // states
 	listens    map[string]string // flow of each address, and of each port at every or at some address
 	users      map[string]user   // by interface
@@ -37,6 +39,8 @@ func newShared(v *validator) *shared {
 		interfaces: newTaken[string](v, "interface"),
 		files:      newTaken[string](v, "file"),
 		devices:    newTaken[string](v, "device"),
+		taken:      newTaken[string](v, "channel"),
+		given:      newTaken[string](v, "channel"),
 		updated:    newTaken[string](v, "state"),
 		listens:    map[string]string{},
 		users:      map[string]user{},
@@ -66,6 +70,8 @@ func (s *shared) take(path string, f *Flow) {
 	s.device(join(path, "to.rdma"), f.To.RDMA)
 	s.listen(join(path, "from.listen"), f.From.Listen, "")
 	s.listen(join(path, "to.listen"), f.To.Listen, otherAddress(f))
+	s.taken.take(join(path, "from.channel"), f.From.Channel)
+	s.given.take(join(path, "to.channel"), f.To.Channel)
 	s.updated.take(join(path, "to.state"), f.To.State)
 	s.files.take(join(path, "to.file"), clean(f.To.File))
 	s.devices.take(join(path, "to.device"), clean(f.To.Device))

@@ -77,7 +77,7 @@ func (v *validator) from(path string, f *Flow, e ends) {
 	v.onlyOne(from, []named{
 		{"interface", "an interface", f.From.Interface}, {"rdma", "an RDMA device", f.From.RDMA},
 		{"file", "a file", f.From.File}, {"device", "a device", f.From.Device},
-		{"generate", "generated packets", f.From.generated()}, {"attach", "a program", f.From.Attach},
+		{"generate", "generated packets", f.From.generated()}, {"attach", "a program", f.From.Attach}, {"channel", "a channel", f.From.Channel},
 	})
 	switch e.from {
 	case votes:
@@ -87,7 +87,13 @@ func (v *validator) from(path string, f *Flow, e ends) {
 	case network:
 		v.network(from, &f.From, e.kind())
 	case remote:
-		v.clients(from, f)
+		if e.to == ring {
+			v.channelListener(from, &f.From)
+		} else {
+			v.clients(from, f)
+		}
+	case ring:
+		v.takesChannel(from, &f.From)
 	case storage:
 		v.source(from, &f.From)
 		if e.kind() == KindStorageNetwork {
@@ -250,7 +256,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	to := join(path, "to")
 	v.onlyOne(to, []named{
 		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
-		{"interface", "an interface", f.To.Interface}, {"attach", "a program", f.To.Attach}, {"state", "a state", f.To.State}, {"discard", "nowhere to go", f.To.discards()},
+		{"interface", "an interface", f.To.Interface}, {"attach", "a program", f.To.Attach}, {"channel", "a channel", f.To.Channel}, {"state", "a state", f.To.State}, {"discard", "nowhere to go", f.To.discards()},
 	})
 	if g := join(to, "group"); f.To.Replicas != nil && e.kind() != KindRDMAStorage && e.kind() != KindWitness {
 		v.refuse(g, wrong("remove it", "only a log that RDMA clients append to has a group with members"))
@@ -269,6 +275,14 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	case e.to == null && kind == "":
 		v.refuse(join(to, "discard"), wrong("say rdma: and listen:, where clients connect", "a flow from storage to nowhere is not possible"))
 	case e.to == null:
+	case e.to == ring && kind == "":
+		v.refuse(join(to, "channel"), wrong("say from: {rdma: …, listen: …}", "a channel gets the messages of the same channel on another machine"))
+	case e.to == ring:
+		v.givesChannel(to, &f.To)
+	case e.from == ring && kind == "":
+		v.refuse(to, wrong("say rdma: and peers:", "the messages of a channel go to RDMA peers"))
+	case e.from == ring:
+		v.channelPeers(to, f)
 	case e.to == program && kind == "":
 		v.refuse(join(to, "attach"), wrong("say from: {interface: …}, from: {rdma: …, listen: …} or from: {file: …}", "a program gets packets, messages or blocks, and this flow has none for it"))
 	case e.to == program:

@@ -128,7 +128,7 @@ func Origin(from config.From) string {
 	if from.Generate > 0 {
 		return "generated packets"
 	}
-	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, programName(from.Attach), from.Device, from.File, strings.Join(from.Files, ", "))
+	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, programName(from.Attach), channelName(from.Channel), from.Device, from.File, strings.Join(from.Files, ", "))
 }
 
 // Destination names where a flow transmits to, for messages.
@@ -140,7 +140,15 @@ func Destination(to config.To) string {
 	for _, p := range to.Peers {
 		peers = append(peers, p.Name)
 	}
-	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, programName(to.Attach), stateName(to.State), strings.Join(peers, ", "))
+	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, programName(to.Attach), channelName(to.Channel), stateName(to.State), strings.Join(peers, ", "))
+}
+
+// channelName names a channel in messages.
+func channelName(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "channel " + name
 }
 
 // programName is what messages call an attached program; empty without a name.

@@ -177,6 +177,10 @@ const (
 	// Session is the epoch, Next the position of the first record that it wants, Participant its number,
 	// and Window how many records it takes before it says more.
 	RoleReplicate Role = 3
+	// RoleChannel is for the messages of a channel, which the dialing side writes into the ring of the other. In its
+	// hello Message is the bytes of a slot, Window the number of slots, Session the numbering of the messages, Next the
+	// first message that it still has, and Size the last one. In the answer Next is the first message to write.
+	RoleChannel Role = 4
 	// RoleState is for a reader, which dials, of the memory of a state. The answer grants it.
 	RoleState Role = 5
 )
@@ -191,6 +195,8 @@ func (r Role) String() string {
 		return "blocks"
 	case RoleReplicate:
 		return "replicate"
+	case RoleChannel:
+		return "channel"
 	}
 	return "unknown"
 }

@@ -1,5 +1,7 @@
 package status
 
+import "time"
+
 // Submits is the source of a flow from an attached program.
 type Submits struct {
 	Program  string `json:"program"`
@@ -32,23 +34,41 @@ type Programs struct {
 	Refused  map[string]uint64 `json:"refused,omitempty"` // connections that were refused, by reason
 }
 
+// Arrives is the source and sink of a flow that gets a channel from a peer.
+type Arrives struct {
+	Channel     string            `json:"channel"`
+	Device      string            `json:"device"`
+	Listen      string            `json:"listen"`
+	TLS         bool              `json:"tls"`
+	Peer        string            `json:"peer,omitempty"` // that writes the channel now
+	Since       time.Time         `json:"since,omitzero"` // of its connection
+	Connections uint64            `json:"connections"`
+	Messages    uint64            `json:"messages"`   // sequences that have arrived
+	Batches     uint64            `json:"batches"`    // of messages
+	Gaps        uint64            `json:"gaps"`       // messages that were lost between two connections
+	Renumbered  uint64            `json:"renumbered"` // times that the messages were numbered anew
+	Refused     map[string]uint64 `json:"refused"`    // peers, by reason
+	Handshakes  map[string]uint64 `json:"handshakes"` // connections that were not established, by reason
+}
+
 // Channel is a channel between programs. Writer and readers tell its numbers.
 type Channel struct {
 	Name    string          `json:"name"`
-	Writer  string          `json:"writer"`
-	Writing bool            `json:"writing"` // the writer is there
-	Last    uint64          `json:"last"`    // sequence of the last message
-	Stalls  uint64          `json:"stalls"`  // messages for which the present writer had to wait
+	Writer  string          `json:"writer,omitempty"` // empty: a flow writes it
+	Writing bool            `json:"writing"`          // the writer is there, or the peer of the flow
+	Last    uint64          `json:"last"`             // sequence of the last message
+	Stalls  uint64          `json:"stalls"`           // messages for which the present writer had to wait
 	Readers []ChannelReader `json:"readers"`
 }
 
 // ChannelReader is a reader of a channel.
 type ChannelReader struct {
-	Program string `json:"program"`
-	Blocks  bool   `json:"blocks"`  // the writer waits for it
-	Reading bool   `json:"reading"` // it is there
-	Lag     uint64 `json:"lag"`     // messages that it has not read
-	Lost    uint64 `json:"lost"`    // messages that it has lost
+	Program string `json:"program"`          // or the name of a peer
+	Remote  bool   `json:"remote,omitempty"` // it is a peer
+	Blocks  bool   `json:"blocks"`           // the writer waits for it
+	Reading bool   `json:"reading"`          // it is there
+	Lag     uint64 `json:"lag"`              // messages that it has not read
+	Lost    uint64 `json:"lost"`             // messages that it has lost
 }
 
 // Program is a program that may attach.

@@ -54,6 +54,7 @@ var layers = []layer{
 	{"flows/replica", []string{"flows/group", "flows/journal", "flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect", "rdma/msg"}},
 	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
 	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep", "rdma/mr"}},
+	{"flows/channel", []string{"flows/attach", "flows/attach/wire", "flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect", "rdma/ep"}},
 	{"flows/nvmet", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
 	{"flows/device", []string{"flows/config", "flows/protocol", "flows/status", "flows/stream", "umem", "xdp", "rdma", "rdma/connect", "rdma/providers", "rdma/roce"}},
 	{"flows/pipeline", []string{"flows/attach", "flows/config", "flows/device", "flows/stage", "flows/state", "flows/status", "flows/worker", "umem", "nvme", "rdma/connect"}},
@@ -69,7 +70,7 @@ var layers = []layer{
 	{"flows/member", []string{"flows/config", "flows/device", "flows/group", "flows/journal", "flows/pipeline", "flows/protocol", "flows/replica", "flows/sink/disk", "flows/source/message", "flows/status", "flows/stream", "umem", "rdma/connect"}},
 	{"flows/relay", []string{"flows/config", "flows/pipeline", "flows/protocol", "flows/source/message", "flows/stage", "flows/status", "umem"}},
 	{"flows/replay", []string{"flows/config", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter", "xdp", "nvme"}},
-	{"flows/serve", []string{"flows/attach", "flows/attach/wire", "flows/blocks", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
+	{"flows/serve", []string{"flows/attach", "flows/attach/wire", "flows/blocks", "flows/channel", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
 	{"flows/client", slices.Concat(devices, []string{"flows/attach/wire", "flows/protocol", "flows/stream", "flows/blocks"})},
 	{"flows", slices.Concat(devices, parts, []string{"flows/attached"})}, // tests attach
 	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client", "flows/attached"})},
@@ -80,7 +81,7 @@ var layers = []layer{
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/attach", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
-		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/state", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
+		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/state", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet"}
 )
 
 // inTests has the additional parts that the tests of a part may import: the real devices under it.
@@ -93,6 +94,7 @@ var inTests = map[string][]string{
 	"flows/fanout":   {"rdma/roce", "rdma/providers"},
 	"flows/replica":  {"rdma/roce"},
 	"flows/blocks":   {"rdma/roce", "rdma/providers"},
+	"flows/channel":  {"rdma/roce"},
 	"flows/nvmet":    {"rdma/roce", "rdma/providers"},
 	"flows/state":    {"flows/client", "rdma/roce"},
 }

@@ -11,9 +11,14 @@ const (
 	channelMagic  = 0x4e484375 // "uCHN"
 	slotsAt       = 4
 	slotLenAt     = 8
+	flagsAt       = 12
 	lastAt        = 64  // sequence of the last message
 	stallsAt      = 128 // messages for which the writer had to wait
+	numberingAt   = 192 // number of the run of sequences; nothing else is in its cache line
 	channelHeader = 4096
+
+	// ChannelHeader is where the slots begin.
+	ChannelHeader = channelHeader
 
 	// SlotHeader is what a slot has before the payload: sequence 8, length 4, CRC-32C of both and the payload 4.
 	SlotHeader = 16
@@ -26,6 +31,15 @@ const (
 	cursorAt     = 0  // sequence that it reads next
 	lostAt       = 8  // messages that it has lost
 	cursorSleeps = 64 // it waits
+)
+
+// Flags of a ring.
+const (
+	// Sums says that the writer puts a checksum into each slot.
+	Sums = 1 << 0
+	// Unordered says that slots come by RDMA WRITE, whose bytes arrive in no promised order: up to the sequence in the
+	// header everything has arrived, and beyond it the checksum tells what has.
+	Unordered = 1 << 1
 )
 
 // readerStride is the distance of two readers' words in the page where the daemon says who is there.
@@ -42,24 +56,37 @@ const PageLen = 4096
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Channel is one side's view of a channel's ring.
+// Channel is one side's view of a channel's ring. One goroutine at a time calls Put or Get.
 type Channel struct {
 	memory      []byte
 	last        *atomic.Uint64
 	stalls      *atomic.Uint64
+	numbering   *atomic.Uint64
 	slots, slot uint64
-	checked     bool // slots have a checksum
+	sums        bool     // the writer puts checksums
+	unordered   bool     // readers must check them
+	head        [12]byte // of the slot whose checksum is computed
 }
 
-// NewChannel lays out a ring in memory of ChannelLen bytes. If fresh, it writes the header.
-func NewChannel(memory []byte, slots, slot uint32, checked, fresh bool) *Channel {
-	c := &Channel{memory: memory, last: wordAt(memory, lastAt), stalls: wordAt(memory, stallsAt), slots: uint64(slots), slot: uint64(slot), checked: checked}
-	if fresh {
-		le.PutUint32(memory, channelMagic)
-		le.PutUint32(memory[slotsAt:], slots)
-		le.PutUint32(memory[slotLenAt:], slot)
+// NewChannel lays out a ring in memory of ChannelLen bytes, and writes its header.
+func NewChannel(memory []byte, slots, slot, flags uint32) *Channel {
+	le.PutUint32(memory, channelMagic)
+	le.PutUint32(memory[slotsAt:], slots)
+	le.PutUint32(memory[slotLenAt:], slot)
+	le.PutUint32(memory[flagsAt:], flags)
+	return channelOf(memory, slots, slot, flags)
+}
+
+// ViewChannel is the view of a ring whose header is written.
+func ViewChannel(memory []byte, slots, slot uint32) *Channel {
+	return channelOf(memory, slots, slot, le.Uint32(memory[flagsAt:]))
+}
+
+func channelOf(memory []byte, slots, slot, flags uint32) *Channel {
+	return &Channel{
+		memory: memory, last: wordAt(memory, lastAt), stalls: wordAt(memory, stallsAt), numbering: wordAt(memory, numberingAt),
+		slots: uint64(slots), slot: uint64(slot), sums: flags&Sums != 0, unordered: flags&Unordered != 0,
 	}
-	return c
 }
 
 func wordAt(b []byte, at uintptr) *atomic.Uint64 {
@@ -73,7 +100,7 @@ func halfAt(b []byte, at uintptr) *atomic.Uint32 {
 // Last returns the sequence of the last message.
 func (c *Channel) Last() uint64 { return c.last.Load() }
 
-// SetLast says which message is the last one, in a new ring.
+// SetLast says which message is the last one.
 func (c *Channel) SetLast(n uint64) { c.last.Store(n) }
 
 // Stalls returns how many messages the writer had to wait for.
@@ -81,6 +108,51 @@ func (c *Channel) Stalls() uint64 { return c.stalls.Load() }
 
 // CountStall counts a message for which the writer had to wait.
 func (c *Channel) CountStall() { c.stalls.Store(c.stalls.Load() + 1) }
+
+// Numbering returns the number of the run of sequences: with another one they have begun again.
+func (c *Channel) Numbering() uint64 { return c.numbering.Load() }
+
+// SetNumbering says of which run the sequences are.
+func (c *Channel) SetNumbering(n uint64) { c.numbering.Store(n) }
+
+// Settle is for a ring whose writer has ended: a message that is whole is the last one, although its writer did not come
+// to say so.
+func (c *Channel) Settle() {
+	if n := c.last.Load() + 1; wordAt(c.at(n), 0).Load() == n {
+		c.last.Store(n)
+	}
+}
+
+// Forget empties all slots. Nobody may write to the ring meanwhile.
+func (c *Channel) Forget() {
+	for n := range c.slots {
+		wordAt(c.at(n), 0).Store(0)
+	}
+}
+
+// First returns the first sequence that is there of those without a gap before the end, and that is safe to read for a
+// while; last+1 if there is none.
+func (c *Channel) First(last uint64) uint64 {
+	n := last
+	for n > 0 && n+c.slots*3/4 > last && wordAt(c.at(n), 0).Load() == n {
+		n--
+	}
+	return n + 1
+}
+
+// Place returns where the slot of a sequence begins, from the beginning of the ring.
+func (c *Channel) Place(n uint64) uint64 { return channelHeader + n%c.slots*c.slot }
+
+// Look returns the bytes that the slot of a sequence has in use, its header included; ok is false if it has not that
+// sequence, or claims more than there is room for.
+func (c *Channel) Look(n uint64) (bytes uint32, ok bool) {
+	s := c.at(n)
+	if wordAt(s, 0).Load() != n {
+		return 0, false
+	}
+	length := uint32(wordAt(s, 8).Load())
+	return length + SlotHeader, uint64(length) <= c.slot-SlotHeader
+}
 
 // Slots returns the number of slots.
 func (c *Channel) Slots() uint64 { return c.slots }
@@ -103,8 +175,8 @@ func (c *Channel) Put(payload []byte) uint64 {
 	fence()
 	copy(s[SlotHeader:], payload)
 	second := uint64(len(payload))
-	if c.checked {
-		second |= uint64(slotSum(n, payload)) << 32
+	if c.sums {
+		second |= uint64(c.sum(n, payload)) << 32
 	}
 	wordAt(s, 8).Store(second)
 	sequence.Store(n)
@@ -112,12 +184,11 @@ func (c *Channel) Put(payload []byte) uint64 {
 	return n
 }
 
-// slotSum is the checksum of a slot.
-func slotSum(n uint64, payload []byte) uint32 {
-	var head [12]byte
-	le.PutUint64(head[:], n)
-	le.PutUint32(head[8:], uint32(len(payload)))
-	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, payload)
+// sum is the checksum of a slot.
+func (c *Channel) sum(n uint64, payload []byte) uint32 {
+	le.PutUint64(c.head[:], n)
+	le.PutUint32(c.head[8:], uint32(len(payload)))
+	return crc32.Update(crc32.Checksum(c.head[:], castagnoli), castagnoli, payload)
 }
 
 // Found says what a reader has found at a sequence.
@@ -127,35 +198,44 @@ type Found int
 const (
 	NotYet  Found = iota // the message is not there yet
 	Read                 // it was copied
-	Passed               // a later message has its place
-	Damaged              // it is not what its checksum says: with a checksum only, over RDMA it may still arrive
+	Passed               // it is not there any more, or never was
+	Damaged              // the writer has broken the rules
 )
 
 // Get copies the message with a sequence into dst, which must have room for the longest one.
 func (c *Channel) Get(n uint64, dst []byte) (length int, f Found) {
+	if length, f = c.copy(n, dst); f != NotYet {
+		return length, f
+	}
+	if c.last.Load() < n {
+		return 0, NotYet
+	}
+	// What is before the last message is there by now, or never comes.
+	if length, f = c.copy(n, dst); f == NotYet {
+		f = Passed
+	}
+	return length, f
+}
+
+// copy copies the message with a sequence if it is there.
+func (c *Channel) copy(n uint64, dst []byte) (length int, f Found) {
 	s := c.at(n)
 	sequence := wordAt(s, 0)
-	if now := sequence.Load(); now != n {
-		if now > n {
-			return 0, Passed
-		}
-		if c.last.Load() >= n+c.slots { // the slot is being written again
-			return 0, Passed
-		}
+	if sequence.Load() != n {
 		return 0, NotYet
 	}
 	second := wordAt(s, 8).Load()
 	length = int(uint32(second))
 	if length > len(s)-SlotHeader || length > len(dst) {
+		if c.unordered || sequence.Load() != n {
+			return 0, NotYet
+		}
 		return 0, Damaged
 	}
 	copy(dst[:length], s[SlotHeader:])
 	fence()
-	if sequence.Load() != n {
-		return 0, Passed
-	}
-	if c.checked && slotSum(n, dst[:length]) != uint32(second>>32) {
-		return 0, Damaged
+	if sequence.Load() != n || c.unordered && c.sum(n, dst[:length]) != uint32(second>>32) {
+		return 0, NotYet
 	}
 	return length, Read
 }

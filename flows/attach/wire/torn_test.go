@@ -17,7 +17,7 @@ func TestTornReads(t *testing.T) {
 	const slots, slot = 16, 1024
 	memory := make([]uint64, ChannelLen(slots, slot)/8)
 	b := bytesOf(memory)
-	w, r := NewChannel(b, slots, slot, false, true), NewChannel(b, slots, slot, false, false)
+	w, r := NewChannel(b, slots, slot, 0), ViewChannel(b, slots, slot)
 	span := 300 * time.Millisecond
 	if testing.Short() {
 		span = 50 * time.Millisecond

@@ -18,6 +18,11 @@ var (
 	descChannelStalls  = describe("channel_stalls_total", "Messages for which the channel's present writer had to wait.", "channel")
 	descChannelLag     = describe("channel_lag", "Messages that the reader has not read.", "channel", "reader")
 	descChannelLost    = describe("channel_lost_total", "Messages that the reader has lost.", "channel", "reader")
+	descChannelReading = describe("channel_reading", "1 while the reader is there, or the peer connected.", "channel", "reader")
+	descChannelArrived = describe("channel_arrived_total", "Sequences that have arrived from the peer.", "flow", "channel")
+	descChannelBatches = describe("channel_batches_total", "Batches in which they came.", "flow", "channel")
+	descChannelGaps    = describe("channel_gaps_total", "Messages that were lost between two connections of the peer.", "flow", "channel")
+	descChannelAnew    = describe("channel_renumbered_total", "Times that the peer's sequences began again.", "flow", "channel")
 	descAttachFrames   = describe("attach_frames", "Frames of the flow that the program has.", "flow", "program")
 )
 
@@ -39,12 +44,19 @@ func collectPrograms(out chan<- prometheus.Metric, all *status.Programs) {
 		for _, r := range c.Readers {
 			gauge(out, descChannelLag, float64(r.Lag), c.Name, r.Program)
 			counter(out, descChannelLost, r.Lost, c.Name, r.Program)
+			gauge(out, descChannelReading, truth(r.Reading), c.Name, r.Program)
 		}
 	}
 }
 
 // collectPorts sends the metrics of a flow's end at a program.
 func collectPorts(out chan<- prometheus.Metric, f *status.Flow) {
+	if a := f.Arrives; a != nil {
+		counter(out, descChannelArrived, a.Messages, f.Name, a.Channel)
+		counter(out, descChannelBatches, a.Batches, f.Name, a.Channel)
+		counter(out, descChannelGaps, a.Gaps, f.Name, a.Channel)
+		counter(out, descChannelAnew, a.Renumbered, f.Name, a.Channel)
+	}
 	if g := f.Gives; g != nil {
 		gauge(out, descAttachOpen, truth(g.Open), f.Name, g.Program)
 		each(out, descAttachMessages, map[string]uint64{"given": g.Messages, "released": g.Released}, f.Name, g.Program)

@@ -1,0 +1,145 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attach"
+	"github.com/unifiedd/unifiedd/flows/channel"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// ChannelIn lets a peer write a channel that programs of this machine read. It implements pipeline.Flow.
+type ChannelIn struct {
+	err      *pipeline.FirstError
+	device   *device.RDMA
+	inlet    *attach.Inlet
+	name     string // of the channel
+	receiver *channel.Receiver
+	listener *connect.Listener
+	secure   bool // connections are TLS
+	do       func(func() error) error
+	serving  pipeline.Service
+	book     *umem.Book
+}
+
+// OpenChannelIn opens the flow. It lets a peer in after Begin.
+func OpenChannelIn(e *pipeline.Env) (*pipeline.Run, error) {
+	if e.Shared.Attach == nil {
+		return nil, errors.New("no program can attach: add attach.programs")
+	}
+	from := &e.Flow.From
+	s := &ChannelIn{err: e.Err, book: e.Book, do: e.Do, name: e.Flow.To.Channel, secure: e.Shared.Credentials != nil}
+	var err error
+	if s.device, err = e.UseDevice(from.RDMA); err != nil {
+		return nil, err
+	}
+	if s.inlet, err = e.Shared.Attach.Inlet(s.name); err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.inlet.Close)
+	s.receiver, err = channel.OpenReceiver(channel.ReceiverConfig{
+		Name: e.Name(), Flow: e.Flow.Name, Inlet: s.inlet, Endpoint: s.device.Endpoint, Worker: e.Holder,
+		Permit: device.Permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Events: e.Events, Log: e.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.receiver.Close)
+	c := connect.Config{Credentials: e.Shared.Credentials, Failed: device.LogFailures(e.Log)}
+	if s.listener, err = connect.Listen(context.Background(), from.Listen, c); err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.listener.Close)
+	e.Undo.Add(s.serving.Wait)
+	return pipeline.NewRun(e, s, numa.Unknown, numa.Unknown), nil
+}
+
+// Poll is one round.
+func (s *ChannelIn) Poll(now time.Time) (more bool) {
+	if s.err.Get() == nil {
+		var err error
+		more, err = s.receiver.Poll(now)
+		s.err.Note(err)
+	}
+	s.book.Publish()
+	return more
+}
+
+// FDs implements worker.Poller.
+func (s *ChannelIn) FDs(dst []unix.PollFd) []unix.PollFd { return s.receiver.FDs(dst) }
+
+// Deadline implements worker.Poller.
+func (s *ChannelIn) Deadline(now time.Time) time.Time {
+	return s.receiver.Deadline(now, now.Add(worker.MaxWait))
+}
+
+// Begin implements pipeline.Flow. It begins to accept a peer.
+func (s *ChannelIn) Begin() error {
+	s.serving.Start(func(ctx context.Context) error { return s.receiver.Serve(ctx, s.listener, s.do) })
+	return nil
+}
+
+// Done implements pipeline.Flow. A channel has no end.
+func (s *ChannelIn) Done() bool { return false }
+
+// Traffic returns the messages that have arrived. Their bytes are not known: the daemon is not in their path.
+func (s *ChannelIn) Traffic() (packets, bytes uint64) { return s.receiver.Stats().Messages, 0 }
+
+// Check implements pipeline.Flow.
+func (s *ChannelIn) Check(time.Time) (waits, ends error) {
+	if err := s.serving.Err(); err != nil {
+		return nil, err
+	}
+	return s.device.Check()
+}
+
+// Trouble implements pipeline.Flow.
+func (s *ChannelIn) Trouble() error { return nil }
+
+// StopReceiving ends the peer's connection. Programs still read what has arrived.
+func (s *ChannelIn) StopReceiving() error { return s.serving.Wait() }
+
+// Drain implements pipeline.Flow. There is nothing to drain.
+func (s *ChannelIn) Drain(time.Time, uint64) (bool, error) { return true, nil }
+
+// Diagnose implements pipeline.Flow.
+func (s *ChannelIn) Diagnose(err error) error { return err }
+
+// Pending implements pipeline.Flow.
+func (s *ChannelIn) Pending() int { return 0 }
+
+// CloseQueue implements pipeline.Flow.
+func (s *ChannelIn) CloseQueue() error { return nil }
+
+// CountLost counts nothing: readers count what they do not get by its sequences.
+func (s *ChannelIn) CountLost(*status.Flow) {}
+
+// Announce implements pipeline.Flow.
+func (s *ChannelIn) Announce() []any {
+	a := []any{"channel", s.name, "device", s.device.Name, "listens", s.listener.Addr().String()}
+	if !s.secure {
+		a = append(a, "plain", device.PlaintextWarning(s.listener.Addr()))
+	}
+	return a
+}
+
+// Observe implements pipeline.Flow.
+func (s *ChannelIn) Observe(to *status.Flow) error {
+	st := s.receiver.Stats()
+	to.Packets = st.Messages
+	to.Arrives = &status.Arrives{
+		Channel: s.name, Device: s.device.Name, Listen: s.listener.Addr().String(), TLS: s.secure, Peer: st.Peer, Since: st.Since, Connections: st.Connections,
+		Messages: st.Messages, Batches: st.Signals, Gaps: st.Gaps, Renumbered: st.Renumbered, Refused: status.RefusedBy(st.Refused), Handshakes: device.Handshakes(s.listener),
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attach"
+	"github.com/unifiedd/unifiedd/flows/channel"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// ChannelOut passes the messages of a channel on to peers, which have the same channel. It implements pipeline.Flow.
+type ChannelOut struct {
+	err     *pipeline.FirstError
+	device  *device.RDMA
+	outlet  *attach.Outlet
+	name    string // of the channel
+	senders []*channel.Sender
+	peers   []config.Peer
+	do      func(func() error) error
+	dials   pipeline.Service
+	book    *umem.Book
+	events  bool
+}
+
+// PeersOf returns the peers of a flow from a channel as readers of that channel.
+func PeersOf(f *config.Flow) (all []attach.ReaderConfig) {
+	for _, p := range f.To.Peers {
+		all = append(all, attach.ReaderConfig{Program: p.Name, Remote: true, Blocks: p.Policy == config.PolicyWait, Strict: p.Policy == config.PolicyDisconnect})
+	}
+	return all
+}
+
+// OpenChannelOut opens the flow. It connects to its peers after Begin.
+func OpenChannelOut(e *pipeline.Env) (*pipeline.Run, error) {
+	if e.Shared.Attach == nil {
+		return nil, errors.New("no program can attach: add attach.programs")
+	}
+	s := &ChannelOut{err: e.Err, book: e.Book, do: e.Do, name: e.Flow.From.Channel, peers: e.Flow.To.Peers, events: e.Events}
+	var err error
+	if s.device, err = e.UseDevice(e.Flow.To.RDMA); err != nil {
+		return nil, err
+	}
+	if s.outlet, err = e.Shared.Attach.Outlet(s.name, PeersOf(&e.Flow)); err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.outlet.Close)
+	for i, r := range s.outlet.Readers() {
+		one, err := channel.OpenSender(channel.SenderConfig{
+			Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.Endpoint, Worker: e.Holder,
+			Address: s.peers[i].Address, Flow: s.peers[i].Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		e.Undo.Add(one.Close)
+		s.senders = append(s.senders, one)
+	}
+	e.Undo.Add(s.dials.Wait)
+	return pipeline.NewRun(e, s, numa.Unknown, numa.Unknown), nil
+}
+
+// Poll is one round.
+func (s *ChannelOut) Poll(now time.Time) (more bool) {
+	if s.err.Get() == nil {
+		for _, one := range s.senders {
+			again, err := one.Poll(now)
+			s.err.Note(err)
+			more = more || again
+		}
+	}
+	s.book.Publish()
+	return more
+}
+
+// FDs implements worker.Poller.
+func (s *ChannelOut) FDs(dst []unix.PollFd) []unix.PollFd {
+	for _, one := range s.senders {
+		dst = one.FDs(dst)
+	}
+	return dst
+}
+
+// Deadline implements worker.Poller.
+func (s *ChannelOut) Deadline(now time.Time) time.Time {
+	for _, one := range s.senders {
+		if one.Ready() {
+			return now
+		}
+	}
+	return now.Add(worker.MaxWait)
+}
+
+// Begin implements pipeline.Flow. It connects to the peers, and again when they are lost.
+func (s *ChannelOut) Begin() error {
+	s.dials.Start(func(ctx context.Context) error {
+		ended := make(chan error, len(s.senders))
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for _, one := range s.senders {
+			go func() {
+				ended <- one.Run(ctx, s.do)
+				cancel() // one ends because all must
+			}()
+		}
+		var errs []error
+		for range s.senders {
+			errs = append(errs, <-ended)
+		}
+		return errors.Join(errs...)
+	})
+	return nil
+}
+
+// Done implements pipeline.Flow. A channel has no end.
+func (s *ChannelOut) Done() bool { return false }
+
+// Traffic returns the messages sent to all peers, and their bytes.
+func (s *ChannelOut) Traffic() (packets, bytes uint64) {
+	for _, one := range s.senders {
+		st := one.Stats()
+		packets, bytes = packets+st.Sent, bytes+st.Bytes
+	}
+	return packets, bytes
+}
+
+// Check implements pipeline.Flow. It returns an error for a missing peer as one to wait for.
+func (s *ChannelOut) Check(time.Time) (waits, ends error) {
+	if err := s.dials.Err(); err != nil {
+		return nil, err
+	}
+	if waits, ends = s.device.Check(); waits != nil || ends != nil {
+		return waits, ends
+	}
+	for i, one := range s.senders {
+		if st := one.Stats(); st.State != channel.StateConnected && s.outlet.Begun() {
+			return errors.New("peer " + s.peers[i].Name + " (" + st.Address + ") is not connected: " + st.Cause), nil
+		}
+	}
+	return nil, nil
+}
+
+// Trouble implements pipeline.Flow.
+func (s *ChannelOut) Trouble() error { return nil }
+
+// StopReceiving ends all connections. Peers have what was posted.
+func (s *ChannelOut) StopReceiving() error { return s.dials.Wait() }
+
+// Drain implements pipeline.Flow. There is nothing to drain.
+func (s *ChannelOut) Drain(time.Time, uint64) (bool, error) { return true, nil }
+
+// Diagnose implements pipeline.Flow.
+func (s *ChannelOut) Diagnose(err error) error { return err }
+
+// Pending implements pipeline.Flow.
+func (s *ChannelOut) Pending() int { return 0 }
+
+// CloseQueue implements pipeline.Flow.
+func (s *ChannelOut) CloseQueue() error { return nil }
+
+// CountLost counts nothing: peers count what they do not get by its sequences.
+func (s *ChannelOut) CountLost(*status.Flow) {}
+
+// Announce implements pipeline.Flow.
+func (s *ChannelOut) Announce() []any {
+	return []any{"channel", s.name, "device", s.device.Name, "peers", len(s.peers)}
+}
+
+// Observe implements pipeline.Flow.
+func (s *ChannelOut) Observe(to *status.Flow) error {
+	to.Packets, to.Bytes = s.Traffic()
+	out := &status.Sends{Device: s.device.Name}
+	for i, one := range s.senders {
+		st := one.Stats()
+		p := status.Peer{
+			Name: s.peers[i].Name, Address: st.Address, State: st.State, Error: st.Cause, Certificate: st.Peer, Acknowledged: min(st.Sent, st.Acknowledged),
+			Dropped: map[string]uint64{"passed": st.Passed, "invalid": st.Invalid, "gap": st.Gap},
+			Method:  "write", Bytes: st.Bytes, Connections: st.Connections, Failures: st.Failures,
+		}
+		p.InFlight = st.Sent - p.Acknowledged
+		p.Offered = st.Sent + st.Passed + st.Invalid + st.Gap
+		out.Peers = append(out.Peers, p)
+		to.Stalls += st.Waits
+	}
+	to.Sends = out
+	return nil
+}
