@@ -204,6 +204,9 @@ int ufdi_step(ufd_port *p, bool again, int *fd, int64_t *until);
 /* ufdi_installed says that a port uses the connection over which it was opened. */
 void ufdi_installed(ufd_port *p);
 
+/* ufdi_from returns the sequence with which a port goes on that was open before, or 0. */
+uint64_t ufdi_from(const ufd_port *p);
+
 /* ufdi_rejected gives an opened port back to the daemon. The next attempt waits for a pause. */
 void ufdi_rejected(ufd_port *p, const ufd_error *why);
 

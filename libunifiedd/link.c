@@ -564,6 +564,7 @@ static int ask(ufd_port *p)
 	memcpy(b, p->flow, NAME_LEN);
 	put32(b + NAME_LEN, p->role);
 	put32(b + NAME_LEN + 4, p->depth);
+	put64(b + NAME_LEN + 8, ufdi_from(p));
 	if (send_message(l->fd, OPEN, b, sizeof(b))) {
 		if (errno != EAGAIN)
 			end(p->client, l);

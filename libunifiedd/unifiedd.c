@@ -408,21 +408,34 @@ static uint32_t room_of(const ufd_port *p, const struct opened *o)
 	return o->longest < frame ? o->longest : frame;
 }
 
-/* unacceptable returns why a port which was open before cannot go on with an opening, or 0. */
-static int unacceptable(const ufd_port *p, const struct opened *o, ufd_error *why)
+/* oldest_sent returns the sequence of the oldest message that is not known to be done, or else of the next one. */
+static uint64_t oldest_sent(const ufd_port *p)
 {
 	uint64_t oldest = p->last + 1;
 
+	for (uint32_t i = p->n_sent; i-- > 0 && sent_at(p, i)->sequence >= p->done;)
+		oldest = sent_at(p, i)->sequence;
+	return oldest;
+}
+
+uint64_t ufdi_from(const ufd_port *p)
+{
+	return p->role == UFD_SEND && p->opening ? oldest_sent(p) : 0;
+}
+
+/* unacceptable returns why a port which was open before cannot go on with an opening, or 0. */
+static int unacceptable(const ufd_port *p, const struct opened *o, ufd_error *why)
+{
 	if (p->role == UFD_RECEIVE || !p->opening)
 		return 0;
 	for (uint32_t i = p->n_sent; i-- > 0 && sent_at(p, i)->sequence >= p->done;) {
-		oldest = sent_at(p, i)->sequence;
-		if (oldest >= o->next && sent_at(p, i)->length > room_of(p, o))
+		const struct sent *m = sent_at(p, i);
+		if (m->sequence >= o->next && m->length > room_of(p, o))
 			return ufdi_fail(why, UFD_REFUSED, UFD_REASON_TOO_LONG,
 					 "flow %s: message %llu has %u bytes; the flow takes %u now", p->flow,
-					 (unsigned long long)oldest, sent_at(p, i)->length, room_of(p, o));
+					 (unsigned long long)m->sequence, m->length, room_of(p, o));
 	}
-	if (o->next < oldest)
+	if (o->next < oldest_sent(p))
 		return ufdi_fail(why, UFD_REFUSED, UFD_REASON_BAD_SEQUENCE,
 				 "flow %s: it expects message %llu of the session, which had a receipt (open a new port)",
 				 p->flow, (unsigned long long)o->next);

@@ -26,9 +26,10 @@ type EndConfig struct {
 	Worker  *umem.Holder             // of the flow's frames
 	Do      func(func() error) error // runs a function on the worker's thread
 	Events  bool                     // the worker waits for events
-	// Next returns the sequence that the flow expects next of a session. It is called on the worker's thread
+	// Next returns the sequence that the flow expects next of a session; from is that with which the program goes on, or
+	// 0. It is called on the worker's thread
 	// when a port opens, and only while Idle; 0: not known yet, and it is called again.
-	Next func(session uint64) uint64
+	Next func(session, from uint64) uint64
 	// Idle reports whether the flow has given back all that it got over an earlier port. It is called on the
 	// worker's thread. A port opens only then.
 	Idle func() bool
@@ -141,7 +142,7 @@ func (e *End) install(p *Port) (next uint64, err error) {
 	}
 	next = 1
 	if e.config.Next != nil {
-		if next = e.config.Next(p.session); next == 0 {
+		if next = e.config.Next(p.session, p.from); next == 0 {
 			return 0, errNotKnown
 		}
 	}

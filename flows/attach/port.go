@@ -17,6 +17,7 @@ import (
 type Port struct {
 	number  uint32
 	session uint64
+	from    uint64 // sequence with which the program goes on, if the flow does not know the session; 0: 1
 	memory  []byte
 	rings   [wire.Rings]*wire.Ring
 	wake    int // this side's end of the socket pair

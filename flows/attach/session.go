@@ -308,6 +308,7 @@ func (s *session) makePort(ctx context.Context, m *wire.Open) (*openPort, *wire.
 		s.log.Error("no port for a program", "program", s.program.name, "flow", m.Flow, "err", err)
 		return refuse(wire.OverQuota, "%v", err)
 	}
+	port.from = m.From
 	p := &openPort{port, e}
 	if !s.add(p) {
 		return refuse(wire.Closing, "flow %q ends", m.Flow)
@@ -401,10 +402,8 @@ func (s *session) closePort(number uint32, why *wire.Refusal) error {
 
 // release takes a port off its flow, and gives its memory back.
 func (s *session) release(p *openPort) error {
-	if err := p.end.config.Do(func() error { p.end.uninstall(p.Port); return nil }); err != nil {
-		return err // the worker has ended: nothing else uses the port, but its frames are not recorded
-	}
-	return p.free()
+	err := p.end.config.Do(func() error { p.end.uninstall(p.Port); return nil }) // if the worker has ended, nothing else uses the port
+	return errors.Join(err, p.free())
 }
 
 // end ends the session. Any goroutine may call it; the first reason counts.

@@ -93,7 +93,7 @@ func (s *side) close() error {
 	}
 	var err error
 	if s.err() == nil {
-		err = s.link.write(&wire.Close{Port: s.number})
+		err = s.link.end(s.number)
 	}
 	s.unmap()
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed) {

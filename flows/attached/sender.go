@@ -281,6 +281,11 @@ func (s *Sender) resume(ctx context.Context, most time.Duration) error {
 	}
 	s.unsent, s.stale = len(sent), true
 	boot := s.p.link.boot
+	s.p.open.From = s.last + 1
+	if len(sent) > 0 {
+		s.p.open.From = sent[0].sequence
+	}
+	s.p.open.From = max(s.p.open.From, s.done)
 	open, err := s.p.reopen(ctx, most)
 	if !open {
 		return err

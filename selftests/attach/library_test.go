@@ -26,34 +26,37 @@ import (
 type libraryCase struct {
 	name, steps string
 	records     uint64 // in the log at the end, all of session 7
+	nowhere     bool   // the flow takes messages and keeps none
 }
 
 var libraryCases = []libraryCase{
 	{"receipts", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 1000 300 = done 1 1000 1000;
 		append 1 1025 = error invalid none; append 1 0 = error invalid none; append 3000 1024 = done 1001 4000 4000;
 		claim 100 = claimed 100; append 1000 20 = done 4001 5000 5000; close = closed;
-		send orders 64 = opened 5001; append 1000 1 = done 5001 6000 6000; detach = detached`, 6000},
+		send orders 64 = opened 5001; append 1000 1 = done 5001 6000 6000; detach = detached`, 6000, false},
 	{"packets", `attach SOCKET reader 7 = attached; receive md 0 = opened 0; take 1000 20000 = took 1000 1000 0 1559475;
 		hold 100 20000 = took 100 1100 0 152405; take 50 20000 = took 50 1150 0 77250; releaseall = released 100;
-		take 10000 20000 = took 10000 11150 0 15845049; detach = detached`, 0},
+		take 10000 20000 = took 10000 11150 0 15845049; detach = detached`, 0, false},
 	{"refused", `attach SOCKET nobody 7 = error refused bad_name; attach SOCKET writer 7 = attached;
 		send nothing 0 = error refused no_such_flow; receive orders 0 = error refused no_such_flow;
 		send orders 5000 = error refused over_quota; send orders 0 = opened 1; send orders 0 = error refused busy;
-		append 10 10 = done 1 10 10; !kill; send orders 0 = error gone none; !run`, 10},
+		append 10 10 = done 1 10 10; !kill; send orders 0 = error gone none; !run`, 10, false},
 	{"daemon restarted between messages", `attach SOCKET writer 7 = attached; send orders 0 = opened 1;
 		append 100 50 = done 1 100 100; !kill; append 30 50 &; !run; = done 101 130 130; claim 40 = claimed 40; !kill; !run;
 		append 2000 1000 = done 131 2130 2130; detach = detached;
-		attach SOCKET writer 7 = attached; send orders 0 = opened 2131`, 2130},
+		attach SOCKET writer 7 = attached; send orders 0 = opened 2131`, 2130, false},
 	{"daemon restarted under load", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 30000 500 &; !kill; !run;
-		= done 1 30000 *; append 100 50 = done 30001 30100 30100`, 30100},
+		= done 1 30000 *; append 100 50 = done 30001 30100 30100`, 30100, false},
 	{"daemon restarted twice under load", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 30000 500 &;
-		!kill; !run; !kill; !run; = done 1 30000 *; append 100 50 = done 30001 30100 30100`, 30100},
+		!kill; !run; !kill; !run; = done 1 30000 *; append 100 50 = done 30001 30100 30100`, 30100, false},
+	{"a flow that keeps nothing", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 100 50 = done 1 100 100;
+		!kill; !run; append 100 50 = done 101 200 100; append 30000 500 &; !kill; !run; = done 201 30200 *`, 0, true},
 	{"daemon restarted while packets are held", `attach SOCKET reader 7 = attached; receive md 0 = opened 0;
 		hold 100 20000 = took 100 100 0 *; !kill; !run; take 2000 20000 = took 2000 * 0 *;
-		hold 50 20000 = took 50 * 0 *; releaseall = released 150; take 5000 20000 = took 5000 * 0 *`, 0},
+		hold 50 20000 = took 50 * 0 *; releaseall = released 150; take 5000 20000 = took 5000 * 0 *`, 0, false},
 	{"flow restarted", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 100 50 = done 1 100 100;
 		claim 200 = claimed 200; !stop orders; append 200 1000 &; !start orders; = done 101 300 300;
-		append 2000 1000 &; !stop orders; !start orders; = done 301 2300 *`, 2300},
+		append 2000 1000 &; !stop orders; !start orders; = done 301 2300 *`, 2300, false},
 }
 
 // programLibrary runs commands, one after the other.
@@ -104,6 +107,9 @@ func (c *libraryCase) run(t *testing.T, l programLibrary) {
 	dir := t.TempDir()
 	socket, log := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "orders")
 	flow := `md, from: {generate: 200, rate: 50000}, to: {attach: reader, policy: wait}`
+	if c.nowhere {
+		flow = `orders, from: {attach: writer, message: 1KiB}, to: {discard: true}`
+	}
 	if c.records > 0 {
 		flow = `orders, from: {attach: writer, message: 1KiB}, to: {file: ` + log + `, acknowledge: written, segment: {size: 8MiB}}`
 	}

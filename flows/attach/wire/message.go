@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ const (
 	MaxName = 63
 	nameLen = MaxName + 1
 	// MaxMessage is the longest message in bytes.
-	MaxMessage = headerLen + 4 + maxText
+	MaxMessage = headerLen + 8 + maxText // that a port has ended
 	maxText    = 500
 )
 
@@ -122,11 +123,14 @@ func (r Role) String() string {
 //	 0     64  flow, and zeros: at least one
 //	64      4  role
 //	68      4  depth
-//	72      8  0
+//	72      8  from
 type Open struct {
 	Flow  string
 	Role  Role
 	Depth uint32 // entries of each ring; 0: as many as the flow allows
+	// From is the sequence with which a program goes on that submits messages and has had the flow open before; 0: it
+	// has not. A flow that keeps no messages, and so does not know the session, goes on with it.
+	From uint64
 }
 
 // Opened answers an Open. For a channel, Port is the port, Entries the slots, Next the writer's next sequence or the
@@ -202,7 +206,7 @@ func Append(b []byte, body any, end bool) ([]byte, error) {
 	case *Open:
 		kind = KindOpen
 		b, err = appendName(b, m.Flow)
-		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, uint32(m.Role)), m.Depth), 0)
+		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, uint32(m.Role)), m.Depth), m.From)
 	case *Opened:
 		kind = KindOpened
 		b = appendOpened(b, m)
@@ -285,10 +289,11 @@ func parseBody(kind Kind, b []byte) (any, error) {
 		return refusalOf(b)
 	case KindOpen:
 		name, ok := nameOf(b)
-		if !ok || le.Uint64(b[nameLen+8:]) != 0 {
+		from := le.Uint64(b[nameLen+8:])
+		if !ok || from > math.MaxInt64 {
 			return nil, ErrMessage
 		}
-		return &Open{name, Role(le.Uint32(b[nameLen:])), le.Uint32(b[nameLen+4:])}, nil
+		return &Open{name, Role(le.Uint32(b[nameLen:])), le.Uint32(b[nameLen+4:]), from}, nil
 	case KindOpened:
 		return &Opened{le.Uint32(b), le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint32(b[24:]), le.Uint32(b[28:])}, nil
 	case KindClose:

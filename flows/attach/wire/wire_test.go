@@ -10,7 +10,7 @@ import (
 // TestMessages: every message is parsed as it was made.
 func TestMessages(t *testing.T) {
 	for _, m := range []any{
-		&Hello{"strategy", 7}, &Welcome{1, 2 << 20, 0, 4096}, &Refusal{Busy, "in use"}, &Open{"md", Receive, 64}, &Opened{3, 128, 9, 1 << 40, 512, 1024},
+		&Hello{"strategy", 7}, &Welcome{1, 2 << 20, 0, 4096}, &Refusal{Busy, "in use"}, &Open{"md", Receive, 64, 7}, &Opened{3, 128, 9, 1 << 40, 512, 1024},
 		&Close{3}, &Mapped{4}, &Closed{3, Refusal{Closing, "the flow ends"}},
 	} {
 		b, err := Append(nil, m, false)
@@ -40,7 +40,7 @@ func TestMessages(t *testing.T) {
 
 // FuzzParse: bytes never make Parse panic, and what it accepts is made the same again.
 func FuzzParse(f *testing.F) {
-	for _, m := range []any{&Hello{"a", 1}, &Open{"md", Send, 1}, &Closed{1, Refusal{Gone, "x"}}} {
+	for _, m := range []any{&Hello{"a", 1}, &Open{"md", Send, 1, 9}, &Closed{1, Refusal{Gone, "x"}}} {
 		b, err := Append(nil, m, false)
 		if err != nil {
 			f.Fatal(err)

@@ -182,8 +182,9 @@ func (s *Source) takeBack() {
 	s.free.Drop(n, n)
 }
 
-// next returns the sequence that is expected next of a session; 0: not known yet. All messages are acknowledged.
-func (s *Source) next(session uint64) uint64 {
+// next returns the sequence that is expected next of a session; 0: not known yet. All messages are acknowledged. A flow
+// without a log does not know sessions of an earlier run: it goes on with the sequence from which the program does.
+func (s *Source) next(session, from uint64) uint64 {
 	if session == s.session && s.received > 0 {
 		return s.pending[(s.received-1)&uint64(len(s.pending)-1)].sequence + 1
 	}
@@ -193,7 +194,7 @@ func (s *Source) next(session uint64) uint64 {
 	if s.question != nil {
 		return s.question.next(session)
 	}
-	return 1
+	return max(from, 1)
 }
 
 // idle reports whether no message waits for its acknowledgement.
