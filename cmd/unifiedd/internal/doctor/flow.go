@@ -54,6 +54,7 @@ func (r *Report) addFlows(n needs) {
 	r.add("RDMA devices of flows", devices)
 	r.add("owners of files", users)
 	r.addGroups(n)
+	r.addAttach(n)
 }
 
 // readable reports for each file whether the daemon's user may open it.

@@ -119,7 +119,8 @@ func meminfo(key string) (uint64, bool) {
 
 // lockedMemory compares the limit on locked memory with the amount that devices charge. Each AF_XDP
 // registration (xdp_umem_account_pages) and each io_uring one (__io_account_mem) charges the whole
-// region to the user, including huge pages, unless the process has CAP_IPC_LOCK.
+// region to the user, including huge pages, unless the process has CAP_IPC_LOCK. The memory of attached
+// programs is part of the region. What they write is locked in addition, since it is on ordinary pages.
 func lockedMemory(n needs) Check {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
@@ -134,7 +135,8 @@ func lockedMemory(n needs) Check {
 
 func judgeLocked(n needs, limit uint64, have caps.Set) Check {
 	const name = "locked memory"
-	need := n.registrations() * uint64(n.Region.Size)
+	programs, locked := programMemory(&n.Attach)
+	need := n.registrations()*(uint64(n.Region.Size)+programs) + locked
 	told := fmt.Sprintf("limit %s", mebibytes(limit))
 	switch {
 	case have.Has(caps.IPCLock):
