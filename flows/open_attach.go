@@ -144,6 +144,7 @@ func openAttachRelay(e *pipeline.Env) (*pipeline.Run, error) {
 	if e.Flow.From.Trusted {
 		c = from.Config{Records: true, Lent: true}
 	}
+	c.Asks = len(target.Peers) == 1 && len(target.Peers[0].Others) > 0 // it is a group
 	source, err := from.Open(e, c)
 	if err != nil {
 		return nil, err
@@ -156,8 +157,8 @@ func openAttachRelay(e *pipeline.Env) (*pipeline.Run, error) {
 		return nil, err
 	}
 	source.AcknowledgeUpTo(sink.Acknowledged, sink.Delivered)
-	if ask := sink.NextOf(); ask != nil {
-		source.AskNext(e, ask)
+	if c.Asks {
+		source.AskNext(e, sink.NextOf())
 	}
 	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
 }

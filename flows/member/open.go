@@ -189,7 +189,7 @@ func (m *Member) Reserve(e *pipeline.Env) (least, most int) {
 
 // Source is what the source of clients needs.
 func (m *Member) Source() *message.Member {
-	return &message.Member{Refuse: m.refuse, Replicate: m.replicate}
+	return &message.Member{Refuse: m.refuse, Replicate: m.replicate, Standby: m.standby}
 }
 
 // refuse says why a client may not connect now. While there is no leader, or while this one begins its epoch,
@@ -220,8 +220,38 @@ func (m *Member) refuse() error {
 	}
 }
 
-// maxElection is the longest time that a client waits for the end of an election.
-const maxElection = time.Second
+// standby waits until this member leads and takes messages, for a client with a connection to each member.
+func (m *Member) standby(ctx context.Context) error {
+	s := m.source
+	for s != nil {
+		changed := s.seat.changed.wait()
+		again := time.Duration(time.Hour)
+		if s.open.Load() {
+			sure, cancel := context.WithTimeout(ctx, maxElection)
+			err := s.seat.driver.Confirm(sure)
+			cancel()
+			if err == nil {
+				return nil
+			}
+			again = confirmAgain
+		}
+		late := time.NewTimer(again)
+		select {
+		case <-changed:
+		case <-late.C:
+		case <-ctx.Done():
+			late.Stop()
+			return context.Cause(ctx)
+		}
+		late.Stop()
+	}
+	return protocol.NotLeader
+}
+
+// maxElection is the longest time that a client waits for the end of an election. It is shorter than a client waits for
+// the answer before it takes the member for one that hangs. confirmAgain is the time between two questions whether this
+// member still leads.
+const maxElection, confirmAgain = 200 * time.Millisecond, 10 * time.Millisecond
 
 // Connect joins source and sink of the flow, and opens the member's links.
 func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, error) {

@@ -71,6 +71,11 @@ const CapabilityWrite uint64 = 1 << 0
 // [Origin], and that the receiver accepts each message of an origin once.
 const CapabilityOrigin uint64 = 1 << 1
 
+// CapabilityStandby is for the role append. From a sender, it says that the sender waits until the receiver, a member
+// of a group, leads it. From a receiver, it says that the receiver does not lead now. When it does, it sends another
+// hello, as a text over TCP, in which next and window count.
+const CapabilityStandby uint64 = 1 << 2
+
 // CapabilityAsk is for the role append, from a sender. It says that the sender only asks which message the receiver
 // expects next. A log answers when what it had at the question is as safe as its acknowledgements say.
 const CapabilityAsk uint64 = 1 << 3

@@ -31,17 +31,25 @@ func (d *Driver) detect(now time.Time) {
 	if d.config.Links != nil {
 		seen = d.heardRecords(now)
 	}
-	silent, again := now.Sub(seen), d.config.Suspect/4
+	silent, again := now.Sub(seen), min(d.config.Suspect/4, 2*askAgain)
 	dead := d.dead(d.member.Leader(), seen, now)
 	if dead {
 		again = min(again, askAgain)
 	}
-	switch {
-	case silent < d.config.Suspect && !dead:
+	// A member that asks for an election has no leader. It asks again until there is one, or another epoch: the others may
+	// not have noticed when it asked first.
+	asks := d.member.Leader() == 0 && !d.doubted.IsZero()
+	if silent < d.config.Suspect && !dead && !asks {
 		d.member.Heard()
 		d.silence = max(d.silence, silent)
+		d.trust()
 		return
-	case now.Before(d.abstain), now.Sub(d.asked) < again:
+	}
+	if d.doubted.IsZero() {
+		d.doubted = now
+		d.distrust()
+	}
+	if now.Before(d.abstain) || now.Sub(d.asked) < again || now.Sub(d.doubted) < d.turn() {
 		return
 	}
 	if now.Sub(d.asked) > d.config.Suspect {
@@ -109,4 +117,41 @@ func (d *Driver) repeat(now time.Time) {
 		return
 	}
 	d.member.Tick()
+}
+
+// turn returns how long this member leaves the election to others. Members that ask for one at the same time vote for
+// themselves, and the next attempt comes only after the whole of Suspect. So the one with the least number asks first,
+// and each other one a little later, unless the ones before it are not connected.
+func (d *Driver) turn() (wait time.Duration) {
+	config := d.member.Config()
+	last := config.Witness(d.config.Self) // it has no records to lead with
+	for _, id := range config.Members.Voters {
+		_, lost := d.lost[id]
+		if before := id < d.config.Self || last; before && id != d.config.Self && id != d.member.Leader() && !lost && !config.Witness(id) {
+			wait += turnTime
+		}
+	}
+	return wait
+}
+
+// turnTime is longer than members notice the silence of a leader one after the other, and than the first one's question
+// takes.
+const turnTime = 2 * askAgain
+
+// distrust says that the leader is suspected: clients that come now wait for another one.
+func (d *Driver) distrust() {
+	if d.config.Led != nil && d.member.Leader() != 0 {
+		d.config.Led(0, d.member.Epoch())
+	}
+}
+
+// trust says that a leader that was suspected goes on.
+func (d *Driver) trust() {
+	if d.doubted.IsZero() {
+		return
+	}
+	d.doubted = time.Time{}
+	if d.config.Led != nil && d.member.Leader() != 0 {
+		d.config.Led(d.member.Leader(), d.member.Epoch())
+	}
 }

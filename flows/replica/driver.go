@@ -74,6 +74,7 @@ type Driver struct {
 	leaderSeen time.Time            // when the leader was last heard over the transport
 	linked     time.Time            // when this member last had a link to the leader, or entered the epoch
 	asked      time.Time            // when an election was last asked for
+	doubted    time.Time            // since when the leader of this epoch is suspected; zero: it is not
 	abstain    time.Time            // until when this member does not ask for one
 	heardFew   time.Time            // since when this leader hears too few followers
 	lost       map[uint32]time.Time // when the connection of a member ended: its process may have died
@@ -364,7 +365,10 @@ func (d *Driver) handle() error {
 		}
 		d.member.Advance(r)
 		if now := [2]uint64{uint64(d.member.Leader()), d.member.Epoch()}; now != d.told {
-			d.told, d.leaderSeen = now, time.Now() // the new leader has the whole of Suspect
+			if d.member.Leader() != 0 || d.member.Epoch() != d.told[1] { // else this member asks for an election
+				d.leaderSeen, d.doubted = time.Now(), time.Time{} // the new leader has the whole of Suspect
+			}
+			d.told = now
 			if d.config.Led != nil {
 				d.config.Led(d.member.Leader(), d.member.Epoch())
 			}

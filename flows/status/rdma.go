@@ -62,6 +62,8 @@ type Peer struct {
 	Resent       uint64            `json:"resent"`            // messages sent again
 	Connections  uint64            `json:"connections"`       // established connections
 	Failures     uint64            `json:"failures"`          // connections ended, and failed attempts
+	Standby      int               `json:"standby"`           // connections to members of a group that do not lead
+	Moves        uint64            `json:"moves"`             // connections that have begun as such
 	Latency      *latency.Summary  `json:"latency,omitempty"` // from taking a message to its acknowledgement
 }
 

@@ -23,6 +23,7 @@ import (
 func (s *Sender) Run(ctx context.Context, do Doer) error {
 	wait := backoff{group: s.to.group()}
 	defer s.stats.enter(SenderStopped, nil)
+	defer s.forgo()
 	for ctx.Err() == nil {
 		began := time.Now()
 		moved, err := s.connection(ctx, do)
@@ -34,6 +35,11 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 		}
 		if moved || time.Since(began) > longest {
 			wait = backoff{group: wait.group}
+		}
+		if s.taken != nil {
+			s.to.goesOn(moved)
+			s.config.Log.Info("another member leads the group", "sender", s.config.Name, "address", s.to.addresses[s.taken.from])
+			continue
 		}
 		s.tell(err)
 		if !s.to.failed(err, moved, time.Now()) {
@@ -73,11 +79,7 @@ func (s *Sender) tell(cause error) {
 // acknowledged messages during the connection.
 func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error) {
 	s.stats.enter(SenderConnecting, nil)
-	var from uint64
-	if err := onWorker(do, func() { from = s.confirm - s.begun + 1 }); err != nil {
-		return false, err
-	}
-	l, conn, hello, err := s.dial(ctx, from)
+	l, conn, hello, err := s.reach(ctx, do)
 	if err != nil {
 		return false, err
 	}
@@ -92,6 +94,7 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	before := s.stats.acknowledged.Load()
 	s.stats.connected(conn.Peer(), &hello)
 	s.config.Log.Info("connected to receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
+	s.keepStandbys(ctx)
 	silent, stop := s.silence(ctx)
 	err = s.watch(ctx, conn, silent)
 	stop()
@@ -121,13 +124,11 @@ func (s *Sender) end(do Doer, l *link) error {
 
 // dial makes a queue pair and connects it. from is the lowest sequence that can still be sent.
 func (s *Sender) dial(ctx context.Context, from uint64) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
-	c := &s.config
 	settings, err := s.settings(ctx)
 	if err != nil {
 		return nil, nil, h, err
 	}
-	pair, err := c.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.queue, ReceiveCQ: s.queue,
-		SendDepth: s.limits.send, RecvDepth: s.limits.receive, SendSGEs: c.Frames + 1, RecvSGEs: 1})
+	pair, err := s.newPair()
 	if err != nil {
 		return nil, nil, h, err
 	}
@@ -139,28 +140,46 @@ func (s *Sender) dial(ctx context.Context, from uint64) (l *link, conn *connect.
 	if err != nil {
 		return nil, nil, h, errors.Join(err, pair.Close())
 	}
-	l = &link{pair: pair, number: pair.QPN(), origins: h.Capabilities&protocol.CapabilityOrigin != 0}
+	return newLink(pair, &h), conn, h, nil
+}
+
+// newPair makes a queue pair.
+func (s *Sender) newPair() (rdma.QueuePair, error) {
+	return s.config.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.queue, ReceiveCQ: s.queue,
+		SendDepth: s.limits.send, RecvDepth: s.limits.receive, SendSGEs: s.config.Frames + 1, RecvSGEs: 1})
+}
+
+// newLink describes a queue pair that is connected, by the receiver's hello.
+func newLink(pair rdma.QueuePair, h *protocol.Hello) *link {
+	l := &link{pair: pair, number: pair.QPN(), origins: h.Capabilities&protocol.CapabilityOrigin != 0}
 	if h.Capabilities&protocol.CapabilityWrite != 0 {
-		l.credits = newCredits(&h)
+		l.credits = newCredits(h)
 	}
-	return l, conn, h, nil
+	return l
 }
 
 // meet posts the receives and connects.
 func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect.Settings, from uint64) (*connect.Conn, error) {
-	c := &s.config
-	local, err := connect.Prepare(c.Endpoint.Device, pair, settings)
+	local, err := connect.Prepare(s.config.Endpoint.Device, pair, settings)
 	if err != nil {
 		return nil, err
 	}
+	if err := s.postReceives(pair); err != nil {
+		return nil, err
+	}
+	return s.introduce(ctx, connect.End{Queue: pair, Settings: settings, Parameters: local}, from, 0)
+}
+
+// postReceives posts all receives to a new queue pair. The worker has no other one.
+func (s *Sender) postReceives(pair rdma.QueuePair) error {
 	requests, landings := make([]rdma.ReceiveRequest, s.limits.receive), make([]rdma.SGE, s.limits.receive)
 	for i := range requests {
 		requests[i], landings[i] = s.receive(receiveID | uint64(i))
 	}
 	if _, err := pair.PostReceive(requests, landings); err != nil {
-		return nil, fmt.Errorf("post receives: %w", err)
+		return fmt.Errorf("post receives: %w", err)
 	}
-	return s.introduce(ctx, connect.End{Queue: pair, Settings: settings, Parameters: local}, from, 0)
+	return nil
 }
 
 // introduce dials the receiver and says hello.
@@ -183,27 +202,33 @@ func (s *Sender) introduce(ctx context.Context, e connect.End, from, capabilitie
 // agree reads the receiver's hello.
 func (s *Sender) agree(conn *connect.Conn) (protocol.Hello, error) {
 	h, err := protocol.ParseHello(conn.Remote().Hello)
-	switch c, writes := &s.config, h.Capabilities&protocol.CapabilityWrite != 0; {
-	case err != nil:
-		return h, err
-	case h.Role != protocol.RoleAppend:
-		return h, fmt.Errorf("%s is no receiver of messages: it serves as %v", s.to.address(), h.Role)
-	case c.Flow != "" && h.Flow != c.Flow:
-		return h, fmt.Errorf("%s serves flow %q and not %q", s.to.address(), h.Flow, c.Flow)
-	case h.Session != s.session:
-		return h, protocolError(protocol.BadSession)
-	case h.Next == 0:
-		return h, protocolError(protocol.BadSequence)
-	case h.Message < c.Message:
-		return h, fmt.Errorf("%s takes messages of %d bytes at most, and here they may have %d: make them longer there, or shorter here", s.to.address(), h.Message, c.Message)
-	case h.Durability < c.Durability:
-		return h, fmt.Errorf("%s promises that messages are %v when it acknowledges them, and here they must be %v: say acknowledge: %[3]v there, or durability: %[2]v here", s.to.address(), h.Durability, c.Durability)
-	case c.Method == ByWrite && !writes:
-		return h, fmt.Errorf("%s takes messages by SEND and grants no memory to write them into: say method: write there, or send here", s.to.address())
-	case c.Method == BySend && writes:
-		return h, fmt.Errorf("%s takes messages by WRITE with immediate alone: say method: send there, or write here", s.to.address())
+	if err == nil {
+		err = s.accepts(&h)
 	}
-	return h, nil
+	return h, err
+}
+
+// accepts checks the receiver's hello.
+func (s *Sender) accepts(h *protocol.Hello) error {
+	switch c, writes := &s.config, h.Capabilities&protocol.CapabilityWrite != 0; {
+	case h.Role != protocol.RoleAppend:
+		return fmt.Errorf("%s is no receiver of messages: it serves as %v", s.to.address(), h.Role)
+	case c.Flow != "" && h.Flow != c.Flow:
+		return fmt.Errorf("%s serves flow %q and not %q", s.to.address(), h.Flow, c.Flow)
+	case h.Session != s.session:
+		return protocolError(protocol.BadSession)
+	case h.Next == 0:
+		return protocolError(protocol.BadSequence)
+	case h.Message < c.Message:
+		return fmt.Errorf("%s takes messages of %d bytes at most, and here they may have %d: make them longer there, or shorter here", s.to.address(), h.Message, c.Message)
+	case h.Durability < c.Durability:
+		return fmt.Errorf("%s promises that messages are %v when it acknowledges them, and here they must be %v: say acknowledge: %[3]v there, or durability: %[2]v here", s.to.address(), h.Durability, c.Durability)
+	case c.Method == ByWrite && !writes:
+		return fmt.Errorf("%s takes messages by SEND and grants no memory to write them into: say method: write there, or send here", s.to.address())
+	case c.Method == BySend && writes:
+		return fmt.Errorf("%s takes messages by WRITE with immediate alone: say method: send there, or write here", s.to.address())
+	}
+	return nil
 }
 
 // settings returns the settings for the receiver's address.
@@ -220,8 +245,8 @@ const maxFinalMessages = 200 * time.Millisecond
 var errSilent = errors.New("the member acknowledges nothing")
 
 // silence returns a channel that is closed when messages have waited for the target's timeout and none was
-// acknowledged: a process that hangs keeps its connections. It never is without other receivers. The caller
-// calls stop.
+// acknowledged: a process that hangs keeps its connections. Once one was acknowledged, leastTimeout counts. It never
+// is without other receivers. The caller calls stop.
 func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func()) {
 	if !s.to.group() {
 		return nil, func() {}
@@ -238,6 +263,9 @@ func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func
 				return
 			case now := <-tick.C:
 				if at := s.stats.acknowledged.Load(); at != last || s.stats.waiting.Load()+s.stats.flight.Load() == 0 {
+					if at != last { // the group is not slow
+						limit = leastTimeout
+					}
 					last, since = at, now
 				} else if now.Sub(since) > limit {
 					close(over)
@@ -260,6 +288,11 @@ func (s *Sender) watch(ctx context.Context, conn *connect.Conn, silent <-chan st
 		_ = conn.SetDeadline(time.Now())
 		<-heard
 		return errSilent
+	case o := <-s.standby.another():
+		s.taken = &o
+		_ = conn.SetDeadline(time.Now())
+		<-heard
+		return errMoved
 	case <-ctx.Done():
 	case <-s.broken:
 		_ = conn.SetDeadline(time.Now().Add(maxFinalMessages))

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,6 +76,9 @@ type ReceiverConfig struct {
 	// Replicate gets the requests of members of the flow's group, which are no senders: it answers them.
 	// Nil refuses them. Several goroutines call it.
 	Replicate func(q *connect.Request, h *protocol.Hello)
+	// Standby waits until the member of a group that the flow is takes messages. The error says that ctx has ended, or
+	// that it never will. Nil: the flow is no member. Several goroutines call it.
+	Standby func(ctx context.Context) error
 	// Events makes FD poll readable for messages.
 	Events bool
 	Log    *slog.Logger // connects and disconnects; nil: no log

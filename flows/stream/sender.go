@@ -75,6 +75,10 @@ type Sender struct {
 	limits pairLimits
 	opened time.Time
 	to     target // of Run: which receiver is dialed
+	// standby and taken are of Run.
+	standby *standbys    // nil: none yet, or no group
+	taken   *offer       // the next connection; nil: one is to be made
+	spawn   func(func()) // begins a goroutine that dials; a test has it in a network namespace
 
 	out    sendQueue
 	pieces []rdma.SGE // of the queued messages: Frames+1 for each slot
@@ -121,7 +125,7 @@ type link struct {
 // exist yet. OpenSender may be called from any thread while no other thread uses the worker's book.
 // The caller closes the sender.
 func OpenSender(c SenderConfig) (*Sender, error) {
-	s := &Sender{config: c, opened: time.Now(), broken: make(chan struct{}, 1), to: newTarget(&c)}
+	s := &Sender{config: c, opened: time.Now(), spawn: func(f func()) { go f() }, broken: make(chan struct{}, 1), to: newTarget(&c)}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open sender %s: %w", c.Name, err), s.Close())
 	}

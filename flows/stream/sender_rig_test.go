@@ -57,6 +57,7 @@ func (s *side) newSource(c SenderConfig) *source {
 	k.each(k.round)
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel
+	k.s.spawn = func(f func()) { go k.ns.Do(k, f) }
 	go k.ns.Do(k, func() { k.ran <- k.s.Run(ctx, k.do) })
 	return k
 }

@@ -35,6 +35,8 @@ type SenderStats struct {
 
 	Connections  uint64 // established
 	Failures     uint64 // ended connections and failed attempts
+	Standby      int    // connections to members of a group that wait until these lead
+	Moves        uint64 // connections that have begun so
 	Sessions     uint64 // new sessions, after Abandon or because the receiver forgot
 	Posted       uint64 // messages, each transmission counted
 	Bytes        uint64 // of their payloads
@@ -79,6 +81,8 @@ type senderStats struct {
 	state       atomic.Pointer[senderState]
 	connections atomic.Uint64
 	failures    atomic.Uint64
+	standing    atomic.Int64
+	moves       atomic.Uint64
 }
 
 // senderState is replaced as a whole.
@@ -151,7 +155,7 @@ func (s *Sender) Stats() SenderStats {
 	now := t.state.Load() // not older than the counters
 	return SenderStats{
 		Name: s.config.Name, Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability, Method: now.method,
-		Connections: connections, Failures: failures, Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
+		Connections: connections, Failures: failures, Standby: int(t.standing.Load()), Moves: t.moves.Load(), Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
 		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(), Silence: time.Duration(t.silence.Load()),
 		Waiting: int(t.waiting.Load()), InFlight: int(t.flight.Load()), Credit: t.credit.Load(), Latency: t.latency.Summary(),
 	}

@@ -22,6 +22,7 @@ var senderParts = []struct {
 	{"LateAcknowledgement", testSenderLateAcknowledgement},
 	{"Forgotten", testSenderForgotten},
 	{"Ask", testSenderAsk},
+	{"Standby", testSenderStandby},
 	{"Spares", testSenderSpares},
 	{"Receives", testSenderReceives},
 	{"Drop", testSenderDrop},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -53,6 +54,8 @@ type server struct {
 	ctx context.Context
 	do  Doer
 	all sync.WaitGroup
+
+	standing atomic.Int64 // peers that stand by
 }
 
 // ask runs a function on the worker's thread and returns its value.
@@ -77,6 +80,10 @@ func (v *server) serve(q *connect.Request) {
 		return
 	}
 	log = log.With("session", fmt.Sprintf("%016x", h.Session))
+	if h.Capabilities&protocol.CapabilityStandby != 0 && v.config.Standby != nil {
+		v.standBy(q, &h, log)
+		return
+	}
 	if h.Capabilities&protocol.CapabilityAsk != 0 {
 		if err := v.tellNext(q, &h); err != nil {
 			v.turnAway(q, err)
@@ -91,13 +98,9 @@ func (v *server) serve(q *connect.Request) {
 		return
 	}
 	log.Info("peer connected", "next", p.first, "window", p.window)
-	why := v.watch(p, conn)
-	err = v.takeDown(p, why)
-	tellEnd(conn, why)
-	log.Info("peer ended", protocol.LogReason(why), "err", why)
-	if err = errors.Join(err, conn.Close()); err != nil {
-		log.Error("could not close a peer", "err", err)
-	}
+	left := make(chan error, 1)
+	v.all.Go(func() { left <- hear(conn) })
+	v.attend(p, conn, left, nil, log)
 }
 
 // replicates reports whether a peer is a member of the flow's group, which the flow has answered.
@@ -292,10 +295,8 @@ var (
 )
 
 // watch waits for the end of a peer, and returns the cause. If the peer is still connected, watch
-// sends it the reason.
-func (v *server) watch(p *peer, conn *connect.Conn) error {
-	left := make(chan error, 1)
-	v.all.Go(func() { left <- hear(conn) })
+// sends it the reason. left has why the peer has left, once it has.
+func (v *server) watch(p *peer, left <-chan error) error {
 	look := time.NewTicker(lookTime)
 	defer look.Stop()
 	for over := false; !over; {

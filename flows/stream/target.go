@@ -51,9 +51,7 @@ func (t *target) other(now time.Time) bool {
 // failed chooses the next receiver after a connection that has ended, at a time. It reports whether to dial
 // it at once: a member has named the leader, or has stopped to lead.
 func (t *target) failed(cause error, moved bool, at time.Time) (now bool) {
-	if moved {
-		t.hops, t.lacking, t.timeout = 0, time.Time{}, leastTimeout
-	}
+	t.goesOn(moved)
 	if !t.group() {
 		return false
 	}
@@ -77,6 +75,13 @@ func (t *target) failed(cause error, moved bool, at time.Time) (now bool) {
 		return t.hops <= len(t.addresses)
 	}
 	return false
+}
+
+// goesOn says that a connection has ended, and whether messages were acknowledged over it.
+func (t *target) goesOn(moved bool) {
+	if moved {
+		t.hops, t.lacking, t.timeout = 0, time.Time{}, leastTimeout
+	}
 }
 
 // leaderIn returns the address of the leader in a member's refusal, such as "not_leader epoch=7

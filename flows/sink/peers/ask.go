@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/fanout"
 )
 
-// NextOf returns a function that asks the only peer how far a session is, if that peer is a group: see
-// [stream.Sender.NextOf]. Else it returns nil.
+// NextOf returns a function that asks the only peer how far a session is, if that peer is a group: see NextOf of
+// stream.Sender. Else it returns nil.
 func (s *Sink) NextOf() func(ctx context.Context, session uint64) (next uint64, err error) {
 	return s.nextOf
 }

@@ -240,7 +240,7 @@ func (s *Sink) Observe(to *status.Flow) error {
 		out.Peers = append(out.Peers, status.Peer{
 			Name: s.names[i], Address: sent.Address, State: sent.State, Error: sent.Cause, Certificate: sent.Peer,
 			Offered: p.Offered, Acknowledged: sent.Acknowledged, Dropped: p.Dropped, Waiting: uint64(sent.Waiting), InFlight: uint64(sent.InFlight),
-			Method: string(sent.Method), Credit: sent.Credit, Bytes: sent.Bytes, Resent: sent.Resent, Connections: sent.Connections, Failures: sent.Failures, Latency: sent.Latency,
+			Method: string(sent.Method), Credit: sent.Credit, Bytes: sent.Bytes, Resent: sent.Resent, Connections: sent.Connections, Failures: sent.Failures, Standby: sent.Standby, Moves: sent.Moves, Latency: sent.Latency,
 		})
 	}
 	to.Sends, to.Stalls = out, s.stalls.Load()

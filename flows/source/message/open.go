@@ -55,6 +55,7 @@ type Log struct {
 type Member struct {
 	Refuse    func() error                                // why no client may connect now, or nil
 	Replicate func(q *connect.Request, h *protocol.Hello) // answers another member
+	Standby   func(ctx context.Context) error             // see stream.ReceiverConfig
 }
 
 // Open opens the device, takes frames for messages and listens for clients. Clients wait until
@@ -73,12 +74,15 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 	}
 	if m := c.Member; m != nil {
 		allowed := r.Permit
-		r.Replicate = m.Replicate
+		r.Replicate, r.Standby = m.Replicate, m.Standby
 		r.Permit = func(p connect.Peer, h protocol.Hello) error {
 			if allowed != nil {
 				if err := allowed(p, h); err != nil {
 					return err
 				}
+			}
+			if h.Capabilities&protocol.CapabilityStandby != 0 {
+				return nil
 			}
 			return m.Refuse()
 		}

@@ -14,10 +14,10 @@ import (
 // question is what the log at the end of a relay has of a session. A relay keeps no messages, so after a start it
 // does not know how far a session of a program is.
 type question struct {
-	ask    func(ctx context.Context, session uint64) (next uint64, err error)
-	ctx    context.Context
 	mu     sync.Mutex
-	closed bool // under mu: nothing is asked any more
+	ask    func(ctx context.Context, session uint64) (next uint64, err error) // under mu; nil: the sink is not open yet
+	closed bool                                                               // under mu: nothing is asked any more
+	ctx    context.Context
 	going  sync.WaitGroup
 	asking atomic.Bool
 	said   atomic.Pointer[answer] // not used yet
@@ -37,13 +37,14 @@ const (
 	freshAnswer = time.Second
 )
 
-// AskNext makes the source ask for the sequence that is expected next of a session which it does not know, when a
-// program opens a port. The port opens once there is an answer. ask is called in its own goroutine, and not after the
-// flow has ended.
+// AskNext says how a source with Config.Asks learns the sequence that is expected next of a session. ask is called in
+// its own goroutine, and not after the flow has ended.
 func (s *Source) AskNext(e *pipeline.Env, ask func(ctx context.Context, session uint64) (next uint64, err error)) {
 	ctx, cancel := context.WithCancel(context.Background())
-	q := &question{ask: ask, ctx: ctx}
-	s.question = q
+	q := s.question
+	q.mu.Lock()
+	q.ask, q.ctx = ask, ctx
+	q.mu.Unlock()
 	e.Undo.Add(func() error {
 		cancel()
 		q.mu.Lock()
@@ -61,7 +62,7 @@ func (q *question) next(session uint64) uint64 {
 	}
 	q.mu.Lock() // held for no longer than this
 	defer q.mu.Unlock()
-	if !q.closed && q.asking.CompareAndSwap(false, true) {
+	if q.ask != nil && !q.closed && q.asking.CompareAndSwap(false, true) {
 		q.going.Go(func() {
 			defer q.asking.Store(false)
 			ctx, cancel := context.WithTimeoutCause(q.ctx, askTime, errNoAnswer)

@@ -22,6 +22,7 @@ type Config struct {
 	MaxCopies   int          // and those that it can use
 	Records     bool         // the sink needs headers beside the payloads
 	Lent        bool         // the sink has frames of payloads beyond their acknowledgement, and pushes each to Free once
+	Asks        bool         // a port opens once AskNext has said how far the program's session is
 	Numbered    bool         // messages get positions
 	End         *journal.End // of a log that the messages go to; nil: no log
 	Acknowledge string       // of the log
@@ -43,6 +44,9 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 	}
 	if bits.OnesCount(uint(from.Window)) != 1 {
 		return nil, fmt.Errorf("from.window is %d, and must be a power of two", from.Window)
+	}
+	if c.Asks {
+		s.question = &question{}
 	}
 	if c.Records {
 		s.records = layout.NewRecords(2 * from.Window)

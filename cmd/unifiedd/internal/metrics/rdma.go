@@ -29,6 +29,8 @@ var (
 	descPeerSent       = describe("peer_messages_total", "Messages for the RDMA peer, by outcome.", "flow", "host", "status")
 	descPeerLost       = describe("peer_dropped_messages_total", "Messages the RDMA peer did not get, by reason.", "flow", "host", "reason")
 	descPeerWaits      = describe("peer_waiting_messages", "Messages for the RDMA peer that are not acknowledged.", "flow", "host")
+	descPeerStandby    = describe("peer_standby_connections", "Connections to members of the group that the RDMA peer is, which do not lead.", "flow", "host")
+	descPeerMoves      = describe("peer_moves_total", "Connections to the RDMA peer that have begun as standby connections.", "flow", "host")
 	descPeerFailed     = describe("peer_failures_total", "Connections to the RDMA peer that ended, and attempts that failed.", "flow", "host")
 	descRequests       = describe("block_requests_total", "Requests for blocks, by outcome.", "flow", "status")
 	descServed         = describe("block_served_bytes_total", "Bytes of blocks written to clients.", "flow")
@@ -106,6 +108,8 @@ func collectPeer(out chan<- prometheus.Metric, flow string, p *status.Peer) {
 	each(out, descPeerSent, map[string]uint64{"offered": p.Offered, "acknowledged": p.Acknowledged, "resent": p.Resent}, flow, p.Name)
 	each(out, descPeerLost, p.Dropped, flow, p.Name)
 	gauge(out, descPeerWaits, float64(p.Waiting+p.InFlight), flow, p.Name)
+	gauge(out, descPeerStandby, float64(p.Standby), flow, p.Name)
+	counter(out, descPeerMoves, p.Moves, flow, p.Name)
 	counter(out, descPeerFailed, p.Failures, flow, p.Name)
 }
 

@@ -1,0 +1,293 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// standbys are the connections of a sender to the members of a group that do not lead. Each has done everything that
+// a connection needs but the answer which sequence is expected next. The member gives it when it begins to lead. So
+// the sender learns at once who leads, and goes on without another handshake.
+type standbys struct {
+	s       *Sender
+	session uint64
+	offers  chan offer // of members that lead now
+	ctx     context.Context
+	cancel  context.CancelFunc
+	all     sync.WaitGroup
+
+	mu      sync.Mutex
+	present int           // the member that the sender is connected to, or dials; -1: none
+	changed chan struct{} // closed when present changes
+	drop    []func()      // by member: ends its standby connection; nil: there is none
+}
+
+// offer is a connection whose member leads now. Whoever receives it closes it.
+type offer struct {
+	link  *link
+	conn  *connect.Conn
+	hello protocol.Hello
+	from  int // its member
+}
+
+// close ends an offer that is not taken.
+func (o *offer) close() error { return errors.Join(o.conn.Close(), o.link.pair.Close()) }
+
+// standBy begins to keep connections to the other members than the one that the sender has connected to.
+func (s *Sender) standBy(ctx context.Context) *standbys {
+	b := &standbys{s: s, session: s.session, offers: make(chan offer), present: s.to.at, changed: make(chan struct{}), drop: make([]func(), len(s.to.addresses))}
+	b.ctx, b.cancel = context.WithCancel(ctx)
+	for i := range s.to.addresses {
+		b.all.Add(1)
+		s.spawn(func() {
+			defer b.all.Done()
+			b.keep(i)
+		})
+	}
+	return b
+}
+
+// end closes all connections. b may be nil.
+func (b *standbys) end() {
+	if b != nil {
+		b.cancel()
+		b.all.Wait()
+	}
+}
+
+// use says which member the sender dials or is connected to; -1: none. Its standby connection ends: a session has one
+// connection to a member. b may be nil.
+func (b *standbys) use(member int) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.present != member {
+		b.present = member
+		close(b.changed)
+		b.changed = make(chan struct{})
+	}
+	if member >= 0 && b.drop[member] != nil {
+		b.drop[member]()
+	}
+}
+
+// wanted waits until a member needs a standby connection. The context ends when it does not any more.
+func (b *standbys) wanted(member int) (ctx context.Context, cancel context.CancelFunc) {
+	for {
+		b.mu.Lock()
+		changed := b.changed
+		if b.present != member {
+			ctx, cancel := context.WithCancel(b.ctx)
+			b.drop[member] = cancel
+			b.mu.Unlock()
+			return ctx, func() {
+				cancel()
+				b.mu.Lock()
+				b.drop[member] = nil
+				b.mu.Unlock()
+			}
+		}
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-b.ctx.Done():
+			return b.ctx, func() {}
+		}
+	}
+}
+
+// Waits between two attempts to reach a member that is away.
+const leastStandbyPause, mostStandbyPause = 20 * time.Millisecond, 250 * time.Millisecond
+
+// keep keeps a connection to a member.
+func (b *standbys) keep(member int) {
+	for pause := leastStandbyPause; b.ctx.Err() == nil; {
+		ctx, cancel := b.wanted(member)
+		began := time.Now()
+		o, err := b.await(ctx, member)
+		cancel()
+		if err == nil {
+			select {
+			case b.offers <- o:
+				b.use(member)
+				pause = leastStandbyPause
+				continue
+			case <-b.ctx.Done():
+				_ = o.close() // the sender ends
+				return
+			}
+		}
+		if time.Since(began) > time.Second {
+			pause = leastStandbyPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-b.ctx.Done():
+		}
+		pause = min(2*pause, mostStandbyPause)
+	}
+}
+
+// await connects to a member and waits until it leads.
+func (b *standbys) await(ctx context.Context, member int) (o offer, err error) {
+	a := &Sender{config: b.s.config, to: newTarget(&b.s.config), session: b.session, queue: b.s.queue, limits: b.s.limits}
+	a.to.at = member
+	settings, err := a.settings(ctx)
+	if err != nil {
+		return o, err
+	}
+	pair, err := a.newPair()
+	if err != nil {
+		return o, err
+	}
+	o, err = a.standOn(ctx, pair, settings, &b.s.stats.standing)
+	if err != nil {
+		return o, errors.Join(err, pair.Close())
+	}
+	o.from = member
+	return o, nil
+}
+
+// standOn waits over a queue pair until the member leads.
+func (s *Sender) standOn(ctx context.Context, pair rdma.QueuePair, settings connect.Settings, standing *atomic.Int64) (o offer, err error) {
+	local, err := connect.Prepare(s.config.Endpoint.Device, pair, settings)
+	if err != nil {
+		return o, err
+	}
+	conn, err := s.introduce(ctx, connect.End{Queue: pair, Settings: settings, Parameters: local}, 1, protocol.CapabilityStandby)
+	if err != nil {
+		return o, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
+	defer stop()
+	h, err := s.agree(conn)
+	if err == nil && h.Capabilities&protocol.CapabilityStandby != 0 { // else it leads already
+		standing.Add(1)
+		h, err = s.untilOpen(conn)
+		standing.Add(-1)
+	}
+	if err == nil && !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return o, errors.Join(err, conn.Close())
+	}
+	return offer{link: newLink(pair, &h), conn: conn, hello: h}, nil
+}
+
+// untilOpen waits for the hello of a member that leads.
+func (s *Sender) untilOpen(conn *connect.Conn) (h protocol.Hello, err error) {
+	text, err := conn.Receive()
+	if err != nil {
+		return h, err
+	}
+	if h, err = protocol.ParseHello(text); err != nil {
+		return h, fmt.Errorf("the member says %q: %w", printable(text), err)
+	}
+	return h, s.accepts(&h)
+}
+
+// offerTime is how long a sender without a connection waits for a member with a standby connection to lead, before it
+// dials again: an election may take as long.
+const offerTime = time.Second
+
+// another returns the channel of offers; nil: none ever comes. b may be nil.
+func (b *standbys) another() <-chan offer {
+	if b == nil {
+		return nil
+	}
+	return b.offers
+}
+
+// errMoved ends a connection because another member leads.
+var errMoved = errors.New("another member leads")
+
+// keepStandbys makes standby connections once the sender is connected to one of several members, and makes them anew
+// when it has a new session.
+func (s *Sender) keepStandbys(ctx context.Context) {
+	switch {
+	case !s.to.group() || s.config.Participant != 0:
+	case s.standby == nil:
+		s.standby = s.standBy(ctx)
+	case s.standby.session != s.session:
+		s.standby.end()
+		s.standby = s.standBy(ctx)
+	default:
+		s.standby.use(s.to.at)
+	}
+}
+
+// forgo ends all standby connections, and the one that is not used yet.
+func (s *Sender) forgo() {
+	s.standby.end()
+	if s.taken != nil {
+		_ = s.taken.close() // nothing was sent over it
+		s.taken = nil
+	}
+}
+
+// reach returns a connection: one that a member has offered, or a new one. While standby connections wait, it dials only
+// when none of their members leads soon.
+func (s *Sender) reach(ctx context.Context, do Doer) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
+	if s.taken == nil && s.stats.standing.Load() > 0 {
+		s.standby.use(-1) // the member that led may lead again
+		late := time.NewTimer(offerTime)
+		select {
+		case o := <-s.standby.another():
+			s.taken = &o
+		case <-late.C:
+		case <-ctx.Done():
+		}
+		late.Stop()
+	}
+	if s.taken != nil {
+		return s.accept(s.taken)
+	}
+	var from uint64
+	if err := onWorker(do, func() { from = s.confirm - s.begun + 1 }); err != nil {
+		return nil, nil, h, err
+	}
+	s.standby.use(s.to.at)
+	dialing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	offered := make(chan *offer, 1)
+	go func() {
+		select {
+		case o := <-s.standby.another():
+			cancel()
+			offered <- &o
+		case <-dialing.Done():
+			offered <- nil
+		}
+	}()
+	l, conn, h, err = s.dial(dialing, from)
+	cancel()
+	switch o := <-offered; {
+	case o == nil:
+		return l, conn, h, err
+	case err == nil: // the newer one
+		return l, conn, h, o.close()
+	default:
+		return s.accept(o)
+	}
+}
+
+// accept uses a connection that a member has offered. The worker has no other one.
+func (s *Sender) accept(o *offer) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
+	s.taken, s.to.at = nil, o.from
+	s.stats.moves.Add(1)
+	if err := s.postReceives(o.link.pair); err != nil {
+		return nil, nil, h, errors.Join(err, o.close())
+	}
+	return o.link, o.conn, o.hello, nil
+}
