@@ -28,7 +28,8 @@ type Block struct {
 }
 
 // Blocks opens a flow that serves blocks to this program. depth is how many requests may be under way, 0: as many as
-// the flow allows.
+// the flow allows. The error matches ErrGone, or is a *RefusedError, as that of Receive. The caller closes the
+// BlockReader.
 func (k *Client) Blocks(flow string, depth int) (*BlockReader, error) {
 	p, err := k.openPort(wire.Open{Flow: flow, Role: wire.Request, Depth: uint32(depth)})
 	if err != nil {
@@ -46,8 +47,10 @@ func (r *BlockReader) Align() uint32 { return r.p.said.Align }
 // Longest returns the length of the longest request in bytes.
 func (r *BlockReader) Longest() uint32 { return r.p.said.Longest }
 
-// Request asks for blocks, and returns the number of the request. The error is ErrFull while as many requests are under
-// way, or answers not released, as the rings have entries.
+// Request asks for length bytes from an offset, both multiples of Align, and returns the number of the request, from 1
+// on. It never blocks, and does not check: what the file does not have is refused by the answer. The error is ErrFull
+// while as many requests are under way, or answers not released, as the rings have entries; or net.ErrClosed after
+// Close.
 func (r *BlockReader) Request(offset uint64, length uint32) (sequence uint64, err error) {
 	if r.p.memory == nil {
 		return 0, net.ErrClosed
@@ -67,7 +70,9 @@ func (r *BlockReader) Request(offset uint64, length uint32) (sequence uint64, er
 	return r.last, nil
 }
 
-// Poll returns answers, at most len(dst), in the order in which the disk gives them. It never blocks.
+// Poll returns answers, at most len(dst), in the order in which the disk gives them: Sequence tells whose each is. The
+// program owns their Data until Release. Poll never blocks: 0 and no error mean that there is no answer now. Once all
+// answers that had come are returned, the error says why no more come, as that of Receiver.Poll.
 func (r *BlockReader) Poll(dst []Block) (n int, err error) {
 	p := r.p
 	if p.memory == nil {
@@ -102,7 +107,7 @@ func (r *BlockReader) Poll(dst []Block) (n int, err error) {
 	return n, nil
 }
 
-// Release gives the memory of answers back.
+// Release gives the memory of answers back, in any order, and sets their Data to nil. Those without Data are ignored.
 func (r *BlockReader) Release(bs []Block) {
 	for i := range bs {
 		r.p.release(&bs[i].entry, bs[i].of)

@@ -71,7 +71,9 @@ type link struct {
 	ended map[uint32]struct{}                      // ports that this program has closed: the daemon confirms it
 }
 
-// Attach attaches to the daemon. The caller closes the client.
+// Attach attaches to the daemon, and maps the program's memory. One process at a time has a name. The error is one of
+// the socket, such as fs.ErrNotExist if no daemon runs, or a *RefusedError: bad_name, not_permitted, busy. It waits at
+// most 15 s for the daemon. The caller closes the client.
 func Attach(c Config) (*Client, error) {
 	c.Socket = cmp.Or(c.Socket, DefaultSocket)
 	for c.Session == 0 {

@@ -9,5 +9,9 @@
 // the daemon is back. A Sender then offers again what was not done: by session and sequence, the flow takes each
 // message once.
 //
-// A Receiver or Sender belongs to one goroutine at a time. A Client may be used by all.
+// A [BlockReader] reads blocks of a file or device into such memory. A [ChannelWriter] and a [ChannelReader] pass
+// messages between programs without the daemon.
+//
+// A Receiver, Sender, BlockReader, ChannelWriter or ChannelReader belongs to one goroutine at a time. A Client may be
+// used by all.
 package attached

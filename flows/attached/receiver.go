@@ -8,20 +8,24 @@ import (
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
 )
 
-// Receiver gets packets or messages of a flow.
+// Receiver gets packets or messages of a flow. It belongs to one goroutine at a time.
 type Receiver struct {
 	p *port
 }
 
 // Message is a packet or message in memory that the daemon has written. The program owns it until Release.
 type Message struct {
-	// Data is read-only: writing faults. Once the port has ended, the daemon may write there again.
+	// Data is the whole packet, from its first header on, or the payload of a message. It lies in memory of
+	// the daemon that this program has mapped read-only: writing faults. Once the port has ended, the daemon may
+	// write there again.
 	Data []byte
-	// Position counts the packets or messages of the flow from 1 on: a gap means that this program lost some.
+	// Position counts the packets or messages that came to the program's end of the flow, from 1 on: a gap means
+	// that this program lost some. What was lost before, in the card or the kernel, has no position.
 	Position uint64
-	// Sequence is the sender's, of messages.
+	// Sequence is the number that the sender of a message gave it; 0 for packets.
 	Sequence uint64
-	// Stamp is when it arrived: nanoseconds since 1970.
+	// Stamp is when it arrived at the daemon: nanoseconds since 1970. With times of a card's clock it counts from
+	// that clock's own start.
 	Stamp uint64
 
 	entry wire.Entry
@@ -29,7 +33,8 @@ type Message struct {
 }
 
 // Receive opens a flow to this program. depth is how many packets or messages it may hold at once, 0: as many as the
-// flow allows.
+// flow allows. The error matches ErrGone, or is a *RefusedError: no_such_flow if no flow of that name runs and is to
+// this program, busy if the program has it open already. The caller closes the Receiver.
 func (k *Client) Receive(flow string, depth int) (*Receiver, error) {
 	p, err := k.openPort(wire.Open{Flow: flow, Role: wire.Receive, Depth: uint32(depth)})
 	if err != nil {
@@ -38,7 +43,10 @@ func (k *Client) Receive(flow string, depth int) (*Receiver, error) {
 	return &Receiver{p: p}, nil
 }
 
-// Poll returns what has come, at most len(dst). It never blocks.
+// Poll returns what has come, at most len(dst), in the order of the flow. The program owns it until Release. Poll never
+// blocks: 0 and no error mean that nothing is there now. Once everything that had come is returned, the error says why
+// nothing more comes: ErrGone, a *RefusedError, or net.ErrClosed after Close. Wait opens the port again. An error of
+// package wire means that the rings are damaged.
 func (r *Receiver) Poll(dst []Message) (n int, err error) {
 	p := r.p
 	if p.memory == nil {
@@ -65,7 +73,8 @@ func (r *Receiver) Poll(dst []Message) (n int, err error) {
 	return n, nil
 }
 
-// Release gives packets or messages back. Those that came before the port was opened anew are the daemon's already.
+// Release gives packets or messages back, in any order, and sets their Data to nil. Those that came before the port was
+// opened anew are the daemon's already. It never blocks. What is held counts towards the flow's queue.
 func (r *Receiver) Release(ms []Message) {
 	for i := range ms {
 		r.p.release(&ms[i].entry, ms[i].of)

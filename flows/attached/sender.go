@@ -43,7 +43,7 @@ type sent struct {
 
 // Frame is a piece of memory to fill with a message. Commit sends it, and Discard gives it back.
 type Frame struct {
-	// Data has room for the longest message of the flow.
+	// Data has room for the longest message of the flow. Its contents are what an earlier message left there.
 	Data  []byte
 	place place
 	of    *opening
@@ -60,7 +60,7 @@ type Receipt struct {
 var ErrFull = errors.New("no frame is free")
 
 // Send opens a flow from this program. depth is how many messages may be under way at once, 0: as many as the flow
-// allows.
+// allows. The error matches ErrGone, or is a *RefusedError, as that of Receive. The caller closes the Sender.
 func (k *Client) Send(flow string, depth int) (*Sender, error) {
 	p, err := k.openPort(wire.Open{Flow: flow, Role: wire.Send, Depth: uint32(depth)})
 	if err != nil {
@@ -74,7 +74,8 @@ func (k *Client) Send(flow string, depth int) (*Sender, error) {
 // Next returns the sequence of the next message. Messages of the session before it are done.
 func (s *Sender) Next() uint64 { return s.last + 1 }
 
-// Claim returns a frame to fill. The error is ErrFull: Poll gets frames back.
+// Claim returns a frame to fill, which is the program's until Commit or Discard. It never blocks. The error is ErrFull:
+// Poll gets frames back; ErrGone: Wait opens the port again; or net.ErrClosed after Close.
 func (s *Sender) Claim() (Frame, error) {
 	switch {
 	case s.p.memory == nil:
@@ -138,8 +139,9 @@ func (s *Sender) forget(f *Frame) {
 	f.of = nil
 }
 
-// Commit sends the first length bytes of a frame, and returns the sequence of the message. Until it is done, nothing
-// may change them. If the port was opened anew since Claim, the message is sent, too. The error is ErrFull if no frame
+// Commit sends the first length bytes of a frame, 1 to len(f.Data), and returns the sequence of the message: the
+// sequences of a session count up from 1. The frame is the daemon's then. Until the message is done nothing may change
+// its bytes: the daemon copies them at a time of its own, or, if it trusts the program, sends them from there. If the port was opened anew since Claim, the message is sent, too. The error is ErrFull if no frame
 // is free for it then: Poll gets frames back, and Commit may be called again.
 func (s *Sender) Commit(f Frame, length int) (sequence uint64, err error) {
 	switch {
@@ -180,7 +182,9 @@ func (s *Sender) put(m *sent) {
 	s.p.publish(wire.RingSubmitted)
 }
 
-// Poll returns what became of messages, at most len(dst). It never blocks.
+// Poll returns what became of messages, at most len(dst), in the order of their sequences. It never blocks: 0 and no
+// error mean that nothing is done since. Once all receipts that had come are returned, the error says why no more
+// come: ErrGone, a *RefusedError, or net.ErrClosed after Close. Wait opens the port again, and goes on.
 func (s *Sender) Poll(dst []Receipt) (n int, err error) {
 	if s.p.memory == nil {
 		return 0, net.ErrClosed
