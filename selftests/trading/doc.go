@@ -1,0 +1,2 @@
+// Package trading runs the trading example of docs/examples/trading: see TestTrading.
+package trading
