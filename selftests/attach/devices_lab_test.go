@@ -5,6 +5,7 @@ package attach
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
 	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
@@ -65,7 +69,17 @@ flows:
   - {name: orders, from: {attach: writer, message: 1KiB}, to: {file: %[1]s/orders, acknowledge: durable, segment: {size: 8MiB}}}
   - {name: hedges, from: {attach: writer, message: 1KiB, trusted: true}, to: {rdma: %[3]s, peers: [{name: desk, address: "%[4]s:7481"}]}}
 `, g.dir, receives.Card, device, receives.Here, labenv.Disk))
+	testenv.Wait(t, 10*time.Minute, "the daemon to listen", func() bool { // the guest is emulated
+		select {
+		case <-g.d.Exited:
+			t.Fatalf("the daemon has ended: %v\n%s", g.d.Err, g.d.Log)
+		default:
+		}
+		_, err := os.Stat(g.d.Socket)
+		return err == nil
+	})
 	g.d.Running(t)
+	g.sealed()
 	g.packets(senders)
 	g.clients(device)
 	g.blocks(blocks)
@@ -102,10 +116,10 @@ func (g *guest) take(flow string, n int, more ...string) *daemon.Client {
 // packets: packets land in the program's memory.
 func (g *guest) packets(senders *testenv.Namespace) {
 	g.Helper()
-	const n = 300
+	const n = 100
 	c := g.take("md", n)
 	senders.Run(g.T, flowTest, "send", "-to", receives.Here+":5000", "-size", "500", "-count", fmt.Sprint(n), "-rate", "100")
-	c.Await(g.T, 30*time.Second)
+	c.Await(g.T, 5*time.Minute)
 	f, zero := g.flow("md"), labenv.ZeroCopy(g.T, receives.Card)
 	if f.ZeroCopy != zero || f.CopiedBytes["attach"] != 0 || f.Gives.Messages != n || f.KernelBytes["xdp"] != 0 && zero {
 		g.Errorf("zero copy %v (%s), want %v; copied %v, by the kernel %v; %+v", f.ZeroCopy, f.WhyNot, zero, f.CopiedBytes, f.KernelBytes, *f.Gives)
@@ -116,11 +130,11 @@ func (g *guest) packets(senders *testenv.Namespace) {
 // clients: messages of RDMA clients land in the program's memory.
 func (g *guest) clients(device string) {
 	g.Helper()
-	const n = 300
+	const n = 100
 	c := g.take("feed", n)
 	client := daemon.StartClient(g.T, flowTest, daemon.Here{}, "append", "-device", device, "-ordinary", "-to", receives.Here+":7471", "-size", "512", "-count", fmt.Sprint(n))
-	client.Await(g.T, 60*time.Second)
-	c.Await(g.T, 30*time.Second)
+	client.Await(g.T, 5*time.Minute)
+	c.Await(g.T, 5*time.Minute)
 	if f := g.flow("feed"); f.CopiedBytes["attach"] != 0 || f.Gives.Messages != n {
 		g.Errorf("copied %v; %+v", f.CopiedBytes, *f.Gives)
 	}
@@ -136,7 +150,7 @@ func (g *guest) blocks(want []byte) {
 		g.Fatal(err)
 	}
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(g.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(g.Context(), 10*time.Minute)
 	defer cancel()
 	got := make([]attached.Block, 16)
 	for asked, answered := 0, 0; answered < len(want)/4096; {
@@ -170,9 +184,9 @@ func (g *guest) blocks(want []byte) {
 // log: messages of a program are durable, once.
 func (g *guest) log() {
 	g.Helper()
-	const n, size = 300, 500
+	const n, size = 100, 500
 	c := daemon.StartClient(g.T, flowTest, daemon.Here{}, "submit", "-socket", g.socket, "-as", "writer", "-flow", "orders", "-size", fmt.Sprint(size), "-count", fmt.Sprint(n))
-	c.Await(g.T, time.Minute)
+	c.Await(g.T, 5*time.Minute)
 	f := g.flow("orders")
 	if f.Durable.Packets != n || f.Log.Acknowledged != n || f.CopiedBytes["attach"] != 0 {
 		g.Errorf("%d durable, %+v; copied %v", f.Durable.Packets, *f.Log, f.CopiedBytes)
@@ -182,19 +196,54 @@ func (g *guest) log() {
 // peers: messages leave from memory that a program writes.
 func (g *guest) peers(device string) {
 	g.Helper()
-	const n, size = 300, 500
+	const n, size = 100, 500
 	peer := daemon.StartClient(g.T, flowTest, daemon.Here{}, "receive", "-device", device, "-ordinary", "-listen", receives.Here+":7481", "-flow", "hedges", "-count", fmt.Sprint(n))
 	c := daemon.StartClient(g.T, flowTest, daemon.Here{}, "submit", "-socket", g.socket, "-as", "writer", "-flow", "hedges", "-size", fmt.Sprint(size), "-count", fmt.Sprint(n))
-	c.Await(g.T, time.Minute)
-	peer.Await(g.T, 30*time.Second)
+	c.Await(g.T, 5*time.Minute)
+	peer.Await(g.T, 5*time.Minute)
 	if f := g.flow("hedges"); !strings.Contains(peer.Out.String(), fmt.Sprint(n)) || f.Sends.Peers[0].Acknowledged != n || f.CopiedBytes["attach"] != 0 {
 		g.Errorf("%d acknowledged, copied %v; the peer says: %s", f.Sends.Peers[0].Acknowledged, f.CopiedBytes, &peer.Out)
 	}
 }
 
-// TestSealedMemory: what a program may do with its memory does not depend on the kernel.
-func TestSealedMemory(t *testing.T) {
-	for name, f := range map[string]func(*testing.T){"Memory": TestHostileMemory, "Meeting": TestHostileMeeting, "Log": TestLog, "Receive": TestReceive} {
-		t.Run(name, f)
+// sealed: no program can write or resize the memory that it may only read, whatever it tries. It is on huge pages here.
+func (g *guest) sealed() {
+	g.Helper()
+	r := dialRaw(g.T, g.dir)
+	r.send(&wire.Hello{Name: "reader", Session: 7})
+	body, _, fds := r.receive()
+	w, is := body.(*wire.Welcome)
+	if !is || len(fds) != 1 {
+		g.Fatalf("the hello is answered with %+v and %d descriptors", body, len(fds))
+	}
+	defer unix.Close(fds[0])
+	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fds[0]), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		g.Fatal(err) // root may
+	}
+	defer unix.Close(again)
+	const huge = 2 << 20
+	for fd, want := range map[int]error{fds[0]: unix.EACCES, again: unix.EPERM} {
+		if b, err := unix.Mmap(fd, 0, huge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, want) {
+			g.Errorf("mapped to write: %d bytes, %v, want %v", len(b), err, want)
+		}
+	}
+	for _, size := range []int64{0, int64(w.In) + huge} {
+		if err := unix.Ftruncate(again, size); !errors.Is(err, unix.EPERM) {
+			g.Errorf("resized to %d bytes: %v", size, err)
+		}
+	}
+	if err := unix.Fallocate(again, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, huge); !errors.Is(err, unix.EPERM) {
+		g.Errorf("a page is taken away: %v", err)
+	}
+	b, err := unix.Mmap(fds[0], 0, int(w.In), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		g.Fatal(err)
+	}
+	if err := unix.Mprotect(b, unix.PROT_READ|unix.PROT_WRITE); !errors.Is(err, unix.EACCES) {
+		g.Errorf("mprotect: %v", err)
+	}
+	if err := errors.Join(unix.Munmap(b), r.conn.Close()); err != nil {
+		g.Error(err)
 	}
 }
