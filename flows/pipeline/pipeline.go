@@ -67,6 +67,12 @@ type Acknowledger interface {
 	Acknowledge(now time.Time)
 }
 
+// Stopper is a Sink that would wait for somebody who is not there.
+type Stopper interface {
+	// Stopping says that the flow stops: what the source still has goes now, or is lost. It runs on the worker's thread.
+	Stopping()
+}
+
 // Sink is the transmit end of a flow. Reap to Deadline run on the worker's thread and do not block.
 // The others may be called from any goroutine.
 type Sink interface {
@@ -147,6 +153,7 @@ type Pipeline struct {
 	source     Source
 	sink       Sink
 	acks       Acknowledger // the source, if its peers wait for acknowledgements; else nil
+	stops      Stopper      // the sink, if it must know that the flow stops; else nil
 	watermarks watermarks
 	err        *FirstError
 	book       *umem.Book
@@ -157,6 +164,7 @@ func New(e *Env, source Source, sink Sink) *Pipeline {
 	p := &Pipeline{source: source, sink: sink, err: e.Err, book: e.Book}
 	p.watermarks.limits = e.Flow.Watermarks
 	p.acks, _ = source.(Acknowledger)
+	p.stops, _ = sink.(Stopper)
 	return p
 }
 
@@ -235,6 +243,9 @@ func (p *Pipeline) StopReceiving() error { return p.source.StopReceiving(p.err.G
 
 // Drain empties the source, then the sink, and lets the source leave its peers.
 func (p *Pipeline) Drain(now time.Time, rounds uint64) (bool, error) {
+	if p.stops != nil {
+		p.stops.Stopping()
+	}
 	if !p.source.Drained(rounds) {
 		return false, nil
 	}

@@ -74,6 +74,19 @@ func TestFromInterface(t *testing.T) {
 	}
 }
 
+// TestStopWithoutProgram: a flow that waits for its program, which has never come, ends at once. What it had received is
+// lost and counted.
+func TestStopWithoutProgram(t *testing.T) {
+	p := newPair(t)
+	d := p.launch(t, "  - {name: md, from: {generate: 200, rate: 10000}, to: {attach: reader, policy: wait}}\n")
+	d.Until(t, "the flow to wait for its program", func(s *status.Daemon) bool { return s.Flows[0].Stalls > 0 })
+	begun := time.Now()
+	d.Terminate(t)
+	if took := time.Since(begun); took > testenv.Within(5*time.Second) {
+		t.Errorf("the daemon took %v to end", took)
+	}
+}
+
 // TestFromClients: a program gets the messages of RDMA clients from where the device wrote them: no byte is copied by
 // the flow.
 func TestFromClients(t *testing.T) {

@@ -47,13 +47,14 @@ type Sink struct {
 	total   int
 	waiting queue // with policy drop_oldest
 
-	number  uint64 // of the last packet
-	blocked bool
-	ready   bool
-	stalls  counter.Counter
-	copied  counter.Counter
-	lost    struct{ absent, slow, long counter.Counter }
-	times   pipeline.FrameTimes
+	number   uint64 // of the last packet
+	blocked  bool
+	ready    bool
+	stopping bool // the flow stops
+	stalls   counter.Counter
+	copied   counter.Counter
+	lost     struct{ absent, slow, long counter.Counter }
+	times    pipeline.FrameTimes
 }
 
 // Open makes the end at which the program may open a port.
@@ -151,7 +152,7 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 			} else {
 				s.waiting.push(one)
 			}
-		case s.policy == config.PolicyWait:
+		case s.policy == config.PolicyWait && (s.end.Attached() || !s.stopping):
 			all = false
 		case !s.end.Attached():
 			s.drop(packet, &s.lost.absent)
@@ -251,6 +252,9 @@ func (s *Sink) Blocked() bool { return s.blocked }
 
 // Flush implements pipeline.Sink.
 func (s *Sink) Flush(bool, time.Time) {}
+
+// Stopping implements pipeline.Stopper: a program that is not there will not come.
+func (s *Sink) Stopping() { s.stopping = true }
 
 // Kick implements pipeline.Sink.
 func (s *Sink) Kick() { s.end.Kick() }
