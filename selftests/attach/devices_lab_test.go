@@ -43,7 +43,7 @@ type guest struct {
 // (blocks are read into it), and the RDMA device as memory region (messages land in it, and leave from it). No flow
 // copies a byte, but the log, which always copies. Programs are other processes.
 func TestSlicesOnDevices(t *testing.T) {
-	testenv.HugePages(t, 64<<20)
+	testenv.HugePages(t, 72<<20)
 	device := labenv.SoftRoCE(t, receives.Card, receives.Here+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, device) })
 	senders := labenv.Opposite(t, receives)
@@ -60,7 +60,7 @@ workers: [{name: main, wait: poll}]
 attach:
   socket: %[1]s/attach.sock
   programs:
-    - {name: reader, user: root, in: 12MiB}
+    - {name: reader, user: root, in: 24MiB}
     - {name: writer, user: root, out: 4MiB}
 flows:
   - {name: md, from: {interface: %[2]s, ring: 256, filter: udp dst port 5000}, to: {attach: reader, place: here, expose: true, policy: wait, queue: 256}}
