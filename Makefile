@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach library install-library test-library trading test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-state library install-library test-library trading test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -76,6 +76,10 @@ test-group-guests: setup-test ## a group of daemons in two lab guests, with kern
 
 test-catch-up: setup-test ## let a member of a group miss RECORDS (10000000) records, and get them beside full load (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RECORDS=$(or $(RECORDS),10000000) go test -count=1 -v -timeout 180m -run '^TestCatchUp$$' ./selftests/group
+
+test-state: setup-test ## read shared state beside a writer at full rate, READS (10000000) times in memory and REMOTE (10000000) over RDMA (root)
+	$(TAGGED) UNIFIEDD_READS=$(or $(READS),10000000) go test -count=1 -v -timeout 60m -run '^TestTorn' ./flows/attach/wire
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_REMOTE_READS=$(or $(REMOTE),10000000) go test -count=1 -v -timeout 600m -run '^TestTorn' ./flows/state
 
 library: ## build the C library of programs that attach, under build/libunifiedd
 	@$(MAKE) -s -C libunifiedd all

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest))
 }
 
-var roles = map[string]func(args []string) error{"writer": write, "reader": read}
+var roles = map[string]func(args []string) error{"writer": write, "reader": read, "updater": updateState}
 
 // attempts attaches until it succeeds: a program that was killed may still have the name.
 func attempts(socket, name string, session uint64) (*attached.Client, error) {

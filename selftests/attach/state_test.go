@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +16,10 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
 	"github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // startStates runs a daemon with a state of objects and one of keys, which writer updates and reader reads.
@@ -270,4 +274,102 @@ func TestStateIsReadOnly(t *testing.T) {
 	if err := unix.Munmap(b); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestStateOfPrograms: while a program updates a state, another one on the host and one on another host read and verify
+// it, objects longer than a packet and keys. The daemon counts exactly what was written. RDMA clients update a state, too.
+func TestStateOfPrograms(t *testing.T) {
+	p := newPair(t)
+	d := daemon.Launch(t, program, &p.B, p.dir, fmt.Sprintf(`
+region: {size: 64MiB, pages: ordinary}
+workers: [{name: main, wait: poll}]
+attach:
+  socket: %[1]s
+  programs:
+    - {name: writer, user: "%[2]d", out: 4MiB}
+    - {name: keeper, user: "%[2]d", out: 4MiB}
+    - {name: reader, user: "%[2]d"}
+    - {name: finder, user: "%[2]d"}
+  states:
+    - {name: book, objects: 16, room: 1500, readers: [reader], rdma: "roce:%[3]s", listen: "%[4]s:7490"}
+    - {name: refs, keys: 100, readers: [finder], rdma: "roce:%[3]s", listen: "%[4]s:7491"}
+    - {name: fed, objects: 4, room: 64, rdma: "roce:%[3]s", listen: "%[4]s:7492"}
+flows:
+  - {name: books, from: {attach: writer, message: 2KiB}, to: {state: book}}
+  - {name: keys, from: {attach: keeper, message: 2KiB}, to: {state: refs}}
+  - {name: feed, from: {rdma: "roce:%[3]s", listen: "%[4]s:7471", message: 1KiB, clients: 2}, to: {state: fed}}
+`, p.socket, os.Getuid(), p.B.Ifname, p.B.IP))
+	d.Running(t)
+	const updates, reads = "30000", "3000"
+	limit := testenv.Within(60 * time.Second)
+	writer := daemon.StartClient(t, flowTest, daemon.Here{}, "state", "-socket", p.socket, "-as", "writer", "-writes", "books", "-size", "1400", "-count", updates, "-rate", "6000")
+	keeper := daemon.StartClient(t, flowTest, daemon.Here{}, "state", "-socket", p.socket, "-as", "keeper", "-writes", "keys", "-keys", "100", "-size", "64", "-count", updates, "-rate", "6000")
+	reader := daemon.StartClient(t, flowTest, daemon.Here{}, "state", "-socket", p.socket, "-as", "reader", "-reads", "book", "-count", reads)
+	finder := daemon.StartClient(t, flowTest, daemon.Here{}, "state", "-socket", p.socket, "-as", "finder", "-reads", "refs", "-keys", "100", "-count", reads)
+	at := p.B.IP.String()
+	remote := daemon.StartClient(t, flowTest, &p.A, "get", "-device", "roce:"+p.A.Ifname, "-ordinary", "-from", at+":7490", "-reads", "book", "-count", reads,
+		"+", "get", "-from", at+":7491", "-reads", "refs", "-keys", "100", "-count", reads)
+	for _, c := range []*daemon.Client{writer, keeper, reader, finder, remote} {
+		c.Await(t, limit)
+	}
+	for _, c := range []*daemon.Client{reader, finder, remote} {
+		if want := "read and verified " + reads + " messages"; strings.Count(c.Out.String(), want) == 0 {
+			t.Errorf("a reader says: %s", &c.Out)
+		}
+	}
+	s, err := d.Status()
+	if err != nil || len(s.States) != 3 {
+		t.Fatalf("%d states: %v", len(s.States), err)
+	}
+	for i, one := range s.States[:2] {
+		if one.Updates != 30000 || one.Position != 30000 || one.Entries != []uint64{16, 100}[i] || one.Remote == nil || one.Remote.Accepted != 1 || one.Remote.Error != "" {
+			t.Errorf("state %s: %+v, %+v", one.Name, one, one.Remote)
+		}
+	}
+	t.Setenv(role, "updater")
+	p.A.Run(t, os.Args[0], "roce:"+p.A.Ifname, at)
+	if s, err = d.Status(); err != nil || s.States[2].Updates != 2 || s.States[2].Refused["bad_object"] != 1 || s.States[2].Position != 3 {
+		t.Errorf("updates of an RDMA client: %+v, %v", s.States[2], err)
+	}
+	text := p.B.Run(t, program, "status", "--socket", filepath.Join(p.dir, "control.sock"))
+	t.Logf("local: %s%sremote: %sstatus: %s", &reader.Out, &finder.Out, &remote.Out, text)
+}
+
+// updateState updates the state fed as an RDMA client of its flow, and reads it back.
+func updateState(args []string) (err error) {
+	device, host := args[0], args[1]
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Within(20*time.Second))
+	defer cancel()
+	k, err := client.Open(client.Config{Device: device, Pages: umem.Ordinary})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	a, err := k.Append(ctx, client.AppendConfig{Address: host + ":7471", Flow: "feed", Message: 512})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	s, err := k.State(ctx, client.StateConfig{Address: host + ":7492", State: "fed"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	for i, update := range [][]byte{attached.AppendPutObject(nil, 2, []byte("first")), attached.AppendPutObject(nil, 9, nil), attached.AppendPutObject(nil, 2, []byte("second"))} {
+		number, err := a.Send(ctx, update)
+		if err != nil {
+			return err
+		}
+		if receipt, err := a.Wait(ctx, number); err != nil || receipt.Position != uint64(i+1) {
+			return fmt.Errorf("update %d: %+v, %w", i, receipt, err)
+		}
+	}
+	b := make([]byte, 64)
+	if n, version, err := s.Get(2, b); err != nil || string(b[:n]) != "second" || version != 4 {
+		return fmt.Errorf("the object is %q, version %d: %w", b[:n], version, err)
+	}
+	if position, _, err := s.Position(); err != nil || position != 3 {
+		return fmt.Errorf("the state is at position %d: %w", position, err)
+	}
+	return nil
 }

@@ -57,6 +57,8 @@ type options struct {
 	writes   string // channels
 	reads    string
 	echo     bool
+	objects  uint64 // of a state
+	keys     uint64
 }
 
 // command is one of the program's commands.
@@ -80,6 +82,8 @@ var commands = []command{
 	{name: "submit", does: "send messages as an attached program, until all are done", define: defineSubmit, needs: []string{"as", "flow"}, work: submit, offline: true},
 	{name: "take", does: "take packets or messages as an attached program", define: defineTake, needs: []string{"as", "flow"}, work: take, offline: true},
 	{name: "channel", does: "write or read channels between programs, and measure them", define: defineChannel, needs: []string{"as"}, work: channel, offline: true},
+	{name: "state", does: "update or read a state as an attached program, and measure it", define: defineState, needs: []string{"as"}, work: state, offline: true},
+	{name: "get", does: "read a state over RDMA, and measure it", define: defineGet, needs: []string{"from", "reads"}, work: get},
 	{name: "make", does: "make a file of blocks that read can verify", define: defineMake, needs: []string{"file"}, work: makeFile, offline: true},
 }
 
@@ -288,6 +292,10 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 		return fmt.Errorf("-size %d: a message has a number and a time, %d bytes", o.size, stampLen)
 	case o.command.name == "channel" && o.writes == "" && o.reads == "":
 		return errors.New("channel needs -writes or -reads (--help lists the options)")
+	case o.command.name == "state" && o.size < stampLen:
+		return fmt.Errorf("-size %d: an update has a number and a time, %d bytes", o.size, stampLen)
+	case (o.command.name == "state" || o.command.name == "get") && o.keys == 0 && o.objects == 0:
+		return errors.New("-objects 0: it must be 1 or more, or say -keys")
 	case o.echo && (o.writes == "" || o.reads == ""):
 		return errors.New("-echo needs -writes and -reads")
 	case o.command.name == "send" && o.size < numberLen:

@@ -24,7 +24,9 @@ type result struct {
 	Connections uint64           `json:"connections,omitempty"`
 	Gap         time.Duration    `json:"longest_gap_ns,omitempty"` // the longest time without an acknowledgement while a message waited for one
 	Sessions    int              `json:"sessions,omitempty"`
-	Lost        uint64           `json:"lost,omitempty"` // of a channel's reader, or of packets to a program
+	Lost        uint64           `json:"lost,omitempty"`      // of a channel's reader, or of packets to a program
+	Conflicts   uint64           `json:"conflicts,omitempty"` // reads of a state that were repeated, because the daemon wrote meanwhile
+	GivenUp     uint64           `json:"given_up,omitempty"`  // reads of a state that had conflicts only
 }
 
 func (r result) print(out io.Writer, asJSON bool) error {
@@ -37,6 +39,9 @@ func (r result) print(out io.Writer, asJSON bool) error {
 	}
 	if r.Lost > 0 {
 		fmt.Fprintf(out, "; %d were lost", r.Lost)
+	}
+	if r.Conflicts > 0 || r.GivenUp > 0 {
+		fmt.Fprintf(out, "; %d conflicts, %d reads given up", r.Conflicts, r.GivenUp)
 	}
 	fmt.Fprintln(out)
 	if l := r.Latency; l != nil && l.Count > 0 {

@@ -50,6 +50,12 @@ func (r *Report) addFlows(n needs) {
 			users = append(users, owner(named("to.owner"), f.To))
 		}
 	}
+	for _, s := range n.Attach.States {
+		if s.Remote.RDMA != "" {
+			addresses = append(addresses, address(fmt.Sprintf("state %s: listen", s.Name), "tcp", s.Remote.Listen))
+			devices = append(devices, rdmaNamed(fmt.Sprintf("state %s: rdma", s.Name), s.Remote.RDMA))
+		}
+	}
 	r.add("addresses", addresses)
 	r.add("RDMA devices of flows", devices)
 	r.add("owners of files", users)

@@ -64,6 +64,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	collectRDMA(out, s.Flows)
 	collectPrograms(out, s.Programs)
+	collectStates(out, s.States)
 }
 
 // collectWorkers sends how often and how long workers stalled.

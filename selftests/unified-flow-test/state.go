@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+func defineState(fs *flag.FlagSet, o *options) {
+	defineAttached(fs, o)
+	fs.StringVar(&o.writes, "writes", "", "`flow` to: {state: ...}: update objects, or keys, in turn, until all updates are done. The latency is until one is done")
+	fs.StringVar(&o.reads, "reads", "", "`state` to read, at random, and verify. The latency is that of one read")
+	defineContents(fs, o)
+	fs.IntVar(&o.depth, "depth", 64, "updates that are submitted and not done")
+}
+
+func defineGet(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.address, "from", "", "`host:port` where the daemon listens for readers of the state")
+	fs.StringVar(&o.reads, "reads", "", "`state` to read, at random, and verify. The latency is that of one read")
+	fs.Uint64Var(&o.count, "count", 10000, "reads")
+	fs.Uint64Var(&o.rate, "rate", 0, "reads per second; 0: as fast as it goes")
+	defineContents(fs, o)
+}
+
+func defineContents(fs *flag.FlagSet, o *options) {
+	fs.Uint64Var(&o.objects, "objects", 16, "how many objects are updated or read, from number 0 on")
+	fs.Uint64Var(&o.keys, "keys", 0, "the state has keys: how many are updated or read; 0: it has objects")
+}
+
+// stateReader reads a state, locally or over RDMA.
+type stateReader interface {
+	Get(object uint64, dst []byte) (n int, version uint64, err error)
+	Lookup(key, dst []byte) (n int, err error)
+	Position() (position, run uint64, err error)
+	Conflicts() uint64
+	Room() int
+	Close() error
+}
+
+// stateKey makes the key of a number.
+func stateKey(b []byte, number uint64) []byte { return fmt.Appendf(b[:0], "key%d", number) }
+
+// state updates or reads a state as an attached program.
+func state(ctx context.Context, _ *client.Client, o options) (r result, err error) {
+	if (o.writes == "") == (o.reads == "") {
+		return r, errors.New("say either -writes or -reads")
+	}
+	k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	if o.writes != "" {
+		return o.updateAll(ctx, k)
+	}
+	s, err := k.State(o.reads)
+	if err != nil {
+		return r, err
+	}
+	return o.lookAll(ctx, s)
+}
+
+// get reads a state over RDMA.
+func get(ctx context.Context, k *client.Client, o options) (result, error) {
+	s, err := k.State(ctx, client.StateConfig{Address: o.address, State: o.reads})
+	if err != nil {
+		return result{}, err
+	}
+	return o.lookAll(ctx, s)
+}
+
+// updateOf makes the update with a number.
+func (o *options) updateOf(b, payload []byte, number uint64) []byte {
+	if o.keys > 0 {
+		var key [24]byte
+		return attached.AppendPutKey(b[:0], stateKey(key[:], number%o.keys), o.stamp(payload, number))
+	}
+	return attached.AppendPutObject(b[:0], number%o.objects, o.stamp(payload, number))
+}
+
+func (o *options) updateAll(ctx context.Context, k *attached.Client) (r result, err error) {
+	r.Did = "updated"
+	s, err := k.Send(o.writes, 0)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	times, begun, payload := latency.New(), time.Now(), make([]byte, o.size)
+	sent, receipts := make([]time.Time, o.depth), make([]attached.Receipt, 64)
+	for n := uint64(0); r.Messages < o.count; {
+		for n < o.count && n-r.Messages < uint64(o.depth) {
+			f, err := s.Claim()
+			if err != nil {
+				break
+			}
+			o.untilDue(begun, n)
+			sent[n%uint64(o.depth)] = time.Now()
+			message := o.updateOf(f.Data, payload, n)
+			if len(message) > len(f.Data) {
+				return r, fmt.Errorf("-size %d: a message of the flow has at most %d bytes", o.size, len(f.Data))
+			}
+			if _, err := s.Commit(f, len(message)); err != nil {
+				return r, err
+			}
+			n++
+		}
+		got, err := s.Poll(receipts)
+		now := time.Now()
+		for _, one := range receipts[:got] {
+			if one.Err != nil {
+				return r, one.Err
+			}
+			times.Record(uint64(now.Sub(sent[r.Messages%uint64(o.depth)])))
+			r.Messages, r.Bytes, r.Position = r.Messages+1, r.Bytes+o.size, one.Position
+		}
+		if got == 0 && (!o.spin || err != nil) {
+			if err := s.Wait(ctx, time.Second); err != nil {
+				return r, err
+			}
+		}
+		if ctx.Err() != nil {
+			return r, context.Cause(ctx)
+		}
+	}
+	r.Seconds, r.Latency = time.Since(begun).Seconds(), times.Summary()
+	return r, nil
+}
+
+// lookAll reads until as many reads as asked for have found something. What is not there yet it waits for.
+func (o *options) lookAll(ctx context.Context, s stateReader) (r result, err error) {
+	r.Did = "read and verified"
+	defer func() { err = errors.Join(err, s.Close()) }()
+	times, begun, buffer := latency.New(), time.Now(), make([]byte, s.Room())
+	random, key := rand.New(rand.NewPCG(o.seed, 1)), make([]byte, 24)
+	for r.Messages < o.count {
+		if ctx.Err() != nil {
+			return r, context.Cause(ctx)
+		}
+		o.untilDue(begun, r.Messages)
+		n, before := 0, time.Now()
+		if o.keys > 0 {
+			n, err = s.Lookup(stateKey(key, random.Uint64N(o.keys)), buffer)
+		} else {
+			n, _, err = s.Get(random.Uint64N(o.objects), buffer)
+		}
+		took := time.Since(before)
+		switch {
+		case errors.Is(err, attached.ErrNotFound):
+			time.Sleep(time.Millisecond)
+			continue
+		case errors.Is(err, attached.ErrAgain):
+			r.GivenUp++
+			continue
+		case err != nil:
+			return r, err
+		}
+		if _, err := o.verify(buffer[:n]); err != nil {
+			return r, err
+		}
+		times.Record(uint64(took))
+		r.Messages, r.Bytes = r.Messages+1, r.Bytes+uint64(n)
+	}
+	r.Seconds, r.Latency, r.Conflicts = time.Since(begun).Seconds(), times.Summary(), s.Conflicts()
+	r.Position, _, err = s.Position()
+	return r, err
+}
