@@ -89,23 +89,35 @@ func channel(ctx context.Context, _ *client.Client, o options) (r result, err er
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
 	var w *attached.ChannelWriter
-	if o.writes != "" {
-		if w, err = k.WriteChannel(o.writes); err != nil {
-			return r, err
-		}
-		defer func() { err = errors.Join(err, w.Close()) }()
-	}
 	var from *attached.ChannelReader
-	for o.reads != "" && from == nil {
-		if from, err = k.ReadChannel(o.reads); err != nil && ctx.Err() != nil {
+	defer func() {
+		if w != nil {
+			err = errors.Join(err, w.Close())
+		}
+		if from != nil {
+			err = errors.Join(err, from.Close())
+		}
+	}()
+	write := func() (err error) {
+		if o.writes != "" {
+			w, err = k.WriteChannel(o.writes)
+		}
+		return err
+	}
+	read := func() (err error) {
+		if o.reads != "" {
+			from, err = o.follow(ctx, k)
+		}
+		return err
+	}
+	open := []func() error{write, read}
+	if o.echo { // once the other side can read what this one writes, this one reads already
+		open = []func() error{read, write}
+	}
+	for _, one := range open {
+		if err := one(); err != nil {
 			return r, err
 		}
-		if err != nil {
-			time.Sleep(time.Millisecond) // its writer is not there yet
-		}
-	}
-	if from != nil {
-		defer func() { err = errors.Join(err, from.Close()) }()
 	}
 	r.Did = "wrote"
 	if from != nil {
@@ -127,6 +139,17 @@ func channel(ctx context.Context, _ *client.Client, o options) (r result, err er
 		r.Lost = from.Lost()
 	}
 	return r, err
+}
+
+// follow opens a channel to read as soon as its writer is there.
+func (o *options) follow(ctx context.Context, k *attached.Client) (*attached.ChannelReader, error) {
+	for {
+		from, err := k.ReadChannel(o.reads)
+		if err == nil || ctx.Err() != nil {
+			return from, err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (o *options) writeAll(ctx context.Context, w *attached.ChannelWriter, r *result) error {

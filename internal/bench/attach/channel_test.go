@@ -139,8 +139,8 @@ func (b *bed) with(name string, args ...string) *exec.Cmd {
 }
 
 // pinned returns a command on one CPU.
-func pinned(ctx context.Context, cpu int, name string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "taskset", append([]string{"-c", fmt.Sprint(cpu), name}, args...)...)
+func pinned(ctx context.Context, cpu int, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "taskset", append([]string{"-c", fmt.Sprint(cpu)}, args...)...)
 }
 
 // both runs the pong side beside the ping side, and returns what ping prints.
@@ -158,13 +158,18 @@ func both(ping, pong *exec.Cmd) ([]byte, error) {
 // channel measures two programs with a channel in each direction.
 func (b *bed) channel(ctx context.Context, size int, more ...string) (s oneWay, err error) {
 	args := func(as, writes, reads string, more ...string) []string {
-		return append([]string{"channel", "-socket", filepath.Join(b.dir, "attach.sock"), "-as", as, "-writes", writes, "-reads", reads,
+		return append([]string{b.flowTest, "channel", "-socket", filepath.Join(b.dir, "attach.sock"), "-as", as, "-writes", writes, "-reads", reads,
 			"-count", fmt.Sprint(b.count), "-size", fmt.Sprint(size), "-spin"}, more...)
 	}
-	out, err := both(pinned(ctx, 0, b.flowTest, args("ping", "there", "back", append(more, "-json")...)...), pinned(ctx, 1, b.flowTest, args("pong", "back", "there", "-echo")...))
+	out, err := both(pinned(ctx, 0, args("ping", "there", "back", append(more, "-json")...)...), pinned(ctx, 1, args("pong", "back", "there", "-echo")...))
 	if err != nil {
 		return s, fmt.Errorf("the channel: %w", err)
 	}
+	return latencyOf(out)
+}
+
+// latencyOf reads the result of unified-flow-test.
+func latencyOf(out []byte) (s oneWay, err error) {
 	var r struct {
 		Latency struct {
 			P50 float64 `json:"p50_ns"`
