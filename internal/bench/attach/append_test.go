@@ -221,15 +221,19 @@ func appendTogether(ctx context.Context, t *testing.T, acknowledge string, size,
 	return scan(part(ctx, "both", dir, fmt.Sprint(size), fmt.Sprint(count)))
 }
 
+// stderrOf returns what a command that failed has said.
+func stderrOf(err error) []byte {
+	if exit, is := errors.AsType[*exec.ExitError](err); is {
+		return exit.Stderr
+	}
+	return nil
+}
+
 // scan runs a command and returns what it measured.
 func scan(c *exec.Cmd) (s oneWay, err error) {
 	out, err := c.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		return s, err
+		return s, fmt.Errorf("%w: %s", err, stderrOf(err))
 	}
 	_, err = fmt.Sscan(string(out), &s.p50, &s.p99)
 	return s, err

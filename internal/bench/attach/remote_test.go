@@ -121,7 +121,14 @@ const rdmaTestPort = 18516
 
 // write measures WRITEs between two machines.
 func (m *machines) write(ctx context.Context, size int) (s oneWay, err error) {
-	server := m.bare.B.Command(m.rdmaTest, m.bare.B.Ifname, "roce:"+m.bare.B.Ifname, "-", "server")
+	return m.bareLatency(ctx, "write", size)
+}
+
+// bareLatency measures an operation between two machines.
+func (m *machines) bareLatency(ctx context.Context, operation string, size int) (s oneWay, err error) {
+	server := m.bare.B.Command(m.rdmaTest, m.bare.B.Ifname, "roce:"+m.bare.B.Ifname, "-", "server", "-reserve")
+	said := new(daemon.Log)
+	server.Stderr = said
 	if err := server.Start(); err != nil {
 		return s, err
 	}
@@ -132,10 +139,10 @@ func (m *machines) write(ctx context.Context, size int) (s oneWay, err error) {
 		return yes
 	}
 	if err := bench.AwaitServer(ctx, listens, ended); err != nil {
-		return s, err
+		return s, fmt.Errorf("%w: %s", err, said)
 	}
-	out, err := m.bare.A.Command(m.rdmaTest, m.bare.A.Ifname, "roce:"+m.bare.A.Ifname, "-", m.bare.B.IP.String(), "-test", "latency", "-op", "write",
-		"-size", fmt.Sprint(size), "-n", fmt.Sprint(m.count), "-json").Output()
+	out, err := m.bare.A.Command(m.rdmaTest, m.bare.A.Ifname, "roce:"+m.bare.A.Ifname, "-", m.bare.B.IP.String(), "-test", "latency", "-op", operation,
+		"-size", fmt.Sprint(size), "-n", fmt.Sprint(m.count), "-json", "-reserve").Output()
 	if err != nil {
 		_ = server.Process.Kill() // it waits for the client
 		return s, errors.Join(fmt.Errorf("unified-rdma-test: %w", err), <-ended)

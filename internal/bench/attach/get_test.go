@@ -1,0 +1,189 @@
+package attach
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// barRead and barRedis are what a read of a state may take, of a bare READ and of Redis' GET.
+const (
+	barRead  = 1.15
+	barRedis = 0.5
+)
+
+// states is two hosts with two links: a daemon has one, and what it is compared with the other.
+type states struct {
+	*testing.T
+	link, bare         *testenv.Pair
+	flowTest, rdmaTest string
+	unpacked           string // where packages are unpacked
+	count              int
+}
+
+// stateKeys is the number of keys and objects.
+const stateKeys = 1000
+
+// TestAgainstGet compares reads of a state with bare READs of the same length over the same provider, and with GETs from
+// Redis over the same kind of link.
+func TestAgainstGet(t *testing.T) {
+	testenv.Root(t)
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../../../build/unpacked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &states{
+		T: t, link: testenv.NewPair(t, testenv.PairOptions{}), bare: testenv.NewPair(t, testenv.PairOptions{}), unpacked: root,
+		flowTest: testenv.Build(t, "selftests/unified-flow-test"), rdmaTest: testenv.Build(t, "selftests/unified-rdma-test"), count: 50_000,
+	}
+	if form == bench.Short {
+		s.count = 5000
+	}
+	s.launch()
+	s.redis()
+	r := bench.NewReport("States", "a read of a state", "READ, or GET from Redis 7.0.15")
+	r.NoteLoad("before")
+	typical := func(s oneWay) float64 { return s.p50 }
+	tail := func(s oneWay) float64 { return s.p99 }
+	for _, one := range []struct {
+		name, state string
+		length      int // of the READ: an object's head and payload, or a bucket
+		keys        int
+	}{{"object of 336 B", "books", 352, 0}, {"key", "refs", 512, stateKeys}} {
+		c := &contest.Contest[oneWay]{Name: one.name, Programs: []contest.Run[oneWay]{
+			func(ctx context.Context) (oneWay, error) { return s.get(ctx, one.state, one.keys) },
+			func(ctx context.Context) (oneWay, error) { return s.read(ctx, one.length) },
+			s.redisGet,
+		}, Measures: []contest.Measure[oneWay]{
+			{Metric: "median; READ", Unit: "ns", Better: bench.Less, Bar: barRead, Theirs: 1, Of: typical},
+			{Metric: "99%; READ", Unit: "ns", Better: bench.Less, Theirs: 1, Of: tail},
+			{Metric: "median; Redis", Unit: "ns", Better: bench.Less, Bar: barRedis, Theirs: 2, Of: typical},
+			{Metric: "99%; Redis", Unit: "ns", Better: bench.Less, Theirs: 2, Of: tail},
+		}}
+		if err := c.Rounds(t.Context(), form.Rounds); err != nil {
+			t.Fatal(err)
+		}
+		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
+	}
+	r.NoteLoad("after")
+	r.Notes = append(r.Notes,
+		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d reads, one at a time; %s form. RoCE in software on a veth pair, and TCP on another one for Redis, whose values have 64 bytes.", form.Rounds, s.count, form.Name),
+		"A read of a key READs its two buckets of 512 bytes in one batch. The bare READ is unified-rdma-test. All readers of RDMA poll.")
+	if err := r.Finish(t.Output(), form, t.TempDir(), "get"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// launch starts a daemon with two states, and fills them.
+func (s *states) launch() {
+	s.Helper()
+	dir := s.TempDir()
+	d := daemon.Launch(s.T, testenv.Build(s.T, "cmd/unifiedd"), &s.link.B, dir, fmt.Sprintf(`
+region: {size: 64MiB, pages: ordinary}
+workers: [{name: main, wait: sleep}]
+attach:
+  socket: %s/attach.sock
+  programs: [{name: writer, user: "%d", out: 2MiB}]
+  states:
+    - {name: books, objects: %[3]d, room: 336, rdma: "roce:%[4]s", listen: "%[5]s:7473"}
+    - {name: refs, keys: %[3]d, rdma: "roce:%[4]s", listen: "%[5]s:7474"}
+flows:
+  - {name: books, from: {attach: writer, message: 512}, to: {state: books}}
+  - {name: refs, from: {attach: writer, message: 512}, to: {state: refs}}
+`, dir, os.Getuid(), stateKeys, s.link.B.Ifname, s.link.B.IP))
+	d.Until(s.T, "the flows to run", func(s *status.Daemon) bool { return len(s.Flows) == 2 && s.Flows[1].State == "running" })
+	fill := func(flow, size, what string) {
+		s.link.B.Run(s.T, s.flowTest, "state", "-socket", filepath.Join(dir, "attach.sock"), "-as", "writer", "-writes", flow,
+			"-size", size, "-count", fmt.Sprint(2*stateKeys), what, fmt.Sprint(stateKeys))
+	}
+	fill("books", "336", "-objects")
+	fill("refs", "64", "-keys")
+}
+
+// get measures reads of a state.
+func (s *states) get(_ context.Context, state string, keys int) (oneWay, error) {
+	port := map[string]string{"books": "7473", "refs": "7474"}[state]
+	out, err := s.link.A.Command(s.flowTest, "get", "-device", "roce:"+s.link.A.Ifname, "-ordinary", "-from", s.link.B.IP.String()+":"+port, "-reads", state,
+		"-count", fmt.Sprint(s.count), "-keys", fmt.Sprint(keys), "-objects", fmt.Sprint(stateKeys), "-spin", "-json").Output()
+	if err != nil {
+		return oneWay{}, fmt.Errorf("unified-flow-test get: %w: %s", err, stderrOf(err))
+	}
+	return latencyOf(out)
+}
+
+// read measures bare READs.
+func (s *states) read(ctx context.Context, size int) (oneWay, error) {
+	m := &machines{T: s.T, bare: s.bare, rdmaTest: s.rdmaTest, count: s.count}
+	return m.bareLatency(ctx, "read", size)
+}
+
+// redis starts Redis with a value for each key.
+func (s *states) redis() {
+	s.Helper()
+	server := s.bare.B.Command(filepath.Join(s.unpacked, "usr/bin/redis-server"), "--bind", s.bare.B.IP.String(), "--protected-mode", "no",
+		"--save", "", "--appendonly", "no", "--dir", s.TempDir())
+	server.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(s.unpacked, "usr/lib/x86_64-linux-gnu"))
+	said := new(daemon.Log)
+	server.Stdout, server.Stderr = said, said
+	if err := server.Start(); err != nil {
+		s.Fatalf("start Redis (run: make setup-test): %v", err)
+	}
+	s.Cleanup(func() {
+		_ = server.Process.Kill() // it runs until then
+		_ = server.Wait()         // it is killed
+	})
+	testenv.Wait(s.T, testenv.Within(20*time.Second), "Redis to be ready", func() bool { return strings.Contains(said.String(), "Ready to accept") })
+	if out, err := s.benchmark("set", 10*stateKeys).CombinedOutput(); err != nil {
+		s.Fatalf("fill Redis: %v\n%s", err, out)
+	}
+}
+
+// benchmark is a command of redis-benchmark, for one connection and one request at a time.
+func (s *states) benchmark(test string, count int) *exec.Cmd {
+	c := s.bare.A.Command(filepath.Join(s.unpacked, "usr/bin/redis-benchmark"), "-h", s.bare.B.IP.String(), "-t", test, "-n", fmt.Sprint(count),
+		"-c", "1", "-d", "64", "-r", fmt.Sprint(stateKeys), "--precision", "3", "--csv")
+	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(s.unpacked, "usr/lib/x86_64-linux-gnu"))
+	return c
+}
+
+// redisGet measures GETs.
+func (s *states) redisGet(context.Context) (r oneWay, err error) {
+	out, err := s.benchmark("get", s.count).Output()
+	if err != nil {
+		return r, fmt.Errorf("redis-benchmark: %w: %s", err, stderrOf(err))
+	}
+	rows, err := csv.NewReader(strings.NewReader(string(out))).ReadAll()
+	if err != nil || len(rows) != 2 || len(rows[0]) != len(rows[1]) {
+		return r, fmt.Errorf("redis-benchmark says: %s (%v)", out, err)
+	}
+	for i, name := range rows[0] {
+		ms, err := strconv.ParseFloat(rows[1][i], 64)
+		switch {
+		case name == "p50_latency_ms" && err == nil:
+			r.p50 = 1e6 * ms
+		case name == "p99_latency_ms" && err == nil:
+			r.p99 = 1e6 * ms
+		}
+	}
+	if r.p50 == 0 || r.p99 == 0 {
+		return r, fmt.Errorf("redis-benchmark says: %s", out)
+	}
+	return r, nil
+}
