@@ -18,9 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // root is the top of the source tree.
@@ -176,8 +178,8 @@ func TestDocuments(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 294<<20)
 	for _, d := range documents(t) {
-		if d.name == groupDocument || d.name == witnessDocument {
-			continue // TestGroup and TestWitness start them
+		if slices.Contains([]string{groupDocument, witnessDocument, writerDocument, readersDocument}, d.name) {
+			continue // tests of their own start them, on several hosts
 		}
 		t.Run(d.name, func(t *testing.T) {
 			m := newMachine(t)
@@ -214,7 +216,13 @@ func (m *machine) use(t *testing.T, s *status.Daemon) {
 		case "rdma-storage":
 			m.A.Run(t, flowTest, append([]string{"append", "-to", "10.0.0.1:7471", "-count", "100"}, device...)...)
 		case "attach-storage":
-			m.submit(t, f.Name)
+			m.submit(t, f.Name, "strategy", []byte("buy 100"))
+		case "attach-state":
+			m.submit(t, f.Name, "pricing", attached.AppendPutObject(nil, 0, []byte("101.5")))
+			m.look(t, f.Updates.State)
+		case "rdma-state":
+			m.A.Run(t, flowTest, append([]string{"append", "-to", "10.0.0.1:7471", "-count", "100", "-keys", "20", "-size", "64"}, device...)...)
+			run(t, flowTest, "state", "-socket", filepath.Join(m.dir, "run/unifiedd/attach.sock"), "-as", "quoting", "-reads", f.Updates.State, "-keys", "20", "-count", "100", "-timeout", "30s")
 		case "storage-rdma":
 			m.A.Run(t, flowTest, append([]string{"read", "-from", "10.0.0.1:7472", "-count", "20"}, device...)...)
 		}
@@ -222,7 +230,7 @@ func (m *machine) use(t *testing.T, s *status.Daemon) {
 }
 
 // submit sends a message as the program of a flow.
-func (m *machine) submit(t *testing.T, flow string) {
+func (m *machine) submit(t *testing.T, flow, program string, message []byte) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
@@ -231,7 +239,7 @@ func (m *machine) submit(t *testing.T, flow string) {
 			done <- errno
 			return
 		}
-		k, err := attached.Attach(attached.Config{Socket: filepath.Join(m.dir, "run/unifiedd/attach.sock"), Name: "strategy"})
+		k, err := attached.Attach(attached.Config{Socket: filepath.Join(m.dir, "run/unifiedd/attach.sock"), Name: program})
 		if err != nil {
 			done <- err
 			return
@@ -243,7 +251,7 @@ func (m *machine) submit(t *testing.T, flow string) {
 		}
 		f, err := s.Claim()
 		if err == nil {
-			_, err = s.Commit(f, copy(f.Data, "buy 100"))
+			_, err = s.Commit(f, copy(f.Data, message))
 		}
 		var got [1]attached.Receipt
 		for n := 0; n == 0 && err == nil; {
@@ -259,6 +267,53 @@ func (m *machine) submit(t *testing.T, flow string) {
 	if err := <-done; err != nil {
 		t.Errorf("flow %s: %v", flow, err)
 	}
+}
+
+// look reads object 0 of a state as a program of this host, and over RDMA as another host.
+func (m *machine) look(t *testing.T, state string) {
+	t.Helper()
+	k, err := attached.Attach(attached.Config{Socket: filepath.Join(m.dir, "run/unifiedd/attach.sock"), Name: "quoting"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	local, err := k.State(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Close()
+	holds(t, "the program", local)
+	m.A.Do(t, func() {
+		c := opened(t)
+		defer c.Close()
+		remote, err := c.State(t.Context(), client.StateConfig{Address: "10.0.0.1:7490", State: state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer remote.Close()
+		holds(t, "the other host", remote)
+	})
+}
+
+// holds checks that object 0 has what was written.
+func holds(t *testing.T, who string, s interface {
+	Get(object uint64, dst []byte) (n int, version uint64, err error)
+}) {
+	t.Helper()
+	var b [64]byte
+	if n, _, err := s.Get(0, b[:]); err != nil || string(b[:n]) != "101.5" {
+		t.Errorf("%s reads %q: %v", who, b[:n], err)
+	}
+}
+
+// opened opens the RDMA device of the other host.
+func opened(t *testing.T) *client.Client {
+	t.Helper()
+	c, err := client.Open(client.Config{Device: "roce:eth2", Memory: 32 << 20, Pages: umem.Ordinary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // packets sends some packets of each kind that filters in the documents accept.

@@ -74,11 +74,7 @@ func keeps(t *testing.T, texts []string, logs int) {
 	var members []*daemon.Daemon
 	var disks []files
 	for n, e := range ends {
-		e.Run(t, "ip", "link", "set", e.Ifname, "down")
-		e.Run(t, "ip", "link", "set", e.Ifname, "name", "eth1")
-		e.Run(t, "ip", "link", "set", "eth1", "up")
-		e.Run(t, "ip", "address", "flush", "dev", "eth1")
-		e.Run(t, "ip", "address", "add", fmt.Sprintf("10.0.0.%d/24", n+1), "dev", "eth1")
+		rename(t, e, "eth1", fmt.Sprintf("10.0.0.%d/24", n+1))
 		if n == len(ends)-1 {
 			break // the client
 		}
@@ -113,6 +109,16 @@ func keeps(t *testing.T, texts []string, logs int) {
 	for i, f := range disks[:logs] {
 		checkRecords(t, fmt.Sprintf("member %c", 'a'+i), run(t, f.wrapper, strings.Fields(command[1])...))
 	}
+}
+
+// rename gives an interface the name and the address that a document has.
+func rename(t *testing.T, e *testenv.End, name, address string) {
+	t.Helper()
+	e.Run(t, "ip", "link", "set", e.Ifname, "down")
+	e.Run(t, "ip", "link", "set", e.Ifname, "name", name)
+	e.Run(t, "ip", "link", "set", name, "up")
+	e.Run(t, "ip", "address", "flush", "dev", name)
+	e.Run(t, "ip", "address", "add", address, "dev", name)
 }
 
 // checkRecords checks that log read printed every message of the client once and in order, with its length.

@@ -17,7 +17,7 @@ import (
 
 // appendAll sends all messages and waits until they are acknowledged.
 func appendAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
-	a, err := k.Append(ctx, client.AppendConfig{Address: o.member(), Others: o.others(), Flow: o.flow, Message: int(o.size), Participant: o.participant(0), Depth: o.depth, Method: stream.Method(o.method)})
+	a, err := k.Append(ctx, client.AppendConfig{Address: o.member(), Others: o.others(), Flow: o.flow, Message: o.longest(), Participant: o.participant(0), Depth: o.depth, Method: stream.Method(o.method)})
 	if err != nil {
 		return r, err
 	}
@@ -36,6 +36,14 @@ func appendAll(ctx context.Context, k *client.Client, o options) (r result, err 
 	return to.all(ctx)
 }
 
+// longest returns the bytes of the longest message.
+func (o *options) longest() int {
+	if o.keys > 0 {
+		return len(o.updateOf(nil, make([]byte, o.size), o.keys-1)) // the longest key
+	}
+	return int(o.size)
+}
+
 // appending has messages on their way to a flow.
 type appending struct {
 	options
@@ -48,7 +56,7 @@ type appending struct {
 // all sends everything at the requested rate, and measures the time of each message from Send to
 // its acknowledgement.
 func (a *appending) all(ctx context.Context) (r result, err error) {
-	message := make([]byte, a.size)
+	message, value := make([]byte, a.longest()), make([]byte, a.size)
 	begin := time.Now()
 	for i := uint64(1); i <= a.count; i++ {
 		if err := a.options.pace(ctx, begin, i); err != nil {
@@ -59,7 +67,11 @@ func (a *appending) all(ctx context.Context) (r result, err error) {
 				return r, err
 			}
 		}
-		harness.Fill(message, a.seed, i)
+		if a.keys > 0 {
+			message = a.updateOf(message, value, i)
+		} else {
+			harness.Fill(message, a.seed, i)
+		}
 		a.sent[i%uint64(a.depth)] = time.Now()
 		if _, err := a.to.Send(ctx, message); err != nil {
 			return r, err

@@ -190,6 +190,7 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.DurationVar(&o.gaps, "gaps", 0, "say at once when nothing was acknowledged for this long; 0: say only the longest gap, at the end")
 	fs.StringVar(&o.history, "history", "", "`file` to make, in which each message's times of sending and of acknowledgement are noted")
 	fs.Uint64Var(&o.first, "participant", 0, "`number` of this client, to a flow that adds up the messages of several: from 1 on; 0: not said")
+	fs.Uint64Var(&o.keys, "keys", 0, "the flow updates a state: each message writes one of this `number` of keys, in turn, with -size bytes, 16 at least; 0: it does not")
 }
 
 // participant returns the number of a client.
@@ -292,12 +293,14 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 		return fmt.Errorf("-size %d: a message has a number and a time, %d bytes", o.size, stampLen)
 	case o.command.name == "channel" && o.writes == "" && o.reads == "":
 		return errors.New("channel needs -writes or -reads (--help lists the options)")
-	case o.command.name == "state" && o.size < stampLen:
+	case (o.command.name == "state" || o.command.name == "append" && o.keys > 0) && o.size < stampLen:
 		return fmt.Errorf("-size %d: an update has a number and a time, %d bytes", o.size, stampLen)
 	case (o.command.name == "state" || o.command.name == "get") && o.keys == 0 && o.objects == 0:
 		return errors.New("-objects 0: it must be 1 or more, or say -keys")
 	case o.echo && (o.writes == "" || o.reads == ""):
 		return errors.New("-echo needs -writes and -reads")
+	case o.keys > 0 && o.history != "":
+		return errors.New("say either -keys or -history")
 	case o.command.name == "send" && o.size < numberLen:
 		return fmt.Errorf("-size %d: a datagram has a number of %d bytes", o.size, numberLen)
 	}
