@@ -145,8 +145,8 @@ func TestTornREADsOfKeys(t *testing.T) {
 		}
 		return wire.AppendPutKey(message[:0], key, value[:8])
 	}
-	for n := range uint64(2 * kept) {
-		s.Apply(update(n))
+	for n := range uint64(kept) {
+		s.Apply(update(2 * n)) // before others take their places
 	}
 	reads, again := remoteReads(t), 0
 	whileWritten(s, update, func() {
