@@ -271,7 +271,20 @@ func TestHereAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	k, from := l.receiver(t)
-	defer k.Close()
+	ordered := func() { // the race detector sees that the worker's steps for the session and the test's follow each other
+		if err := d.Flows()[0].worker.Do(func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	ordered()
+	defer func() {
+		ordered()
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+		testenv.Wait(t, testenv.Within(5*time.Second), "the program to be gone", func() bool { return !d.Status().Programs.Programs[0].Attached })
+		ordered()
+	}()
 	l.Carry(t)
 	sender := testenv.NewSender(t, &l.A)
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 64, 300)
