@@ -76,6 +76,8 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 		return openAttachState(e)
 	case config.KindRDMAState:
 		return openRDMAState(e)
+	case config.KindStorageState:
+		return openStorageState(e)
 	case config.KindChannelRDMA:
 		return serve.OpenChannelOut(e)
 	case config.KindRDMAChannel:

@@ -10,12 +10,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	to "github.com/unifiedd/unifiedd/flows/sink/state"
+	reader "github.com/unifiedd/unifiedd/flows/source/journal"
 	"github.com/unifiedd/unifiedd/flows/source/message"
 	from "github.com/unifiedd/unifiedd/flows/source/program"
 	"github.com/unifiedd/unifiedd/flows/state"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // openAttachState applies messages of a program to a state, from where they lie. Positions go on where the state's end.
@@ -46,6 +48,24 @@ func openRDMAState(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	sink.SetFree(source.Free())
 	source.Supply()
+	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+}
+
+// openStorageState applies the records of a log to a state, and follows the log. The state's positions are the log's.
+func openStorageState(e *pipeline.Env) (*pipeline.Run, error) {
+	sink, err := to.Open(e, false)
+	if err != nil {
+		return nil, err
+	}
+	sink.SetFree(&umem.FreeList{}) // it gets no frames
+	first := uint64(0)             // the oldest record
+	if sink.Position() > 0 {
+		first = sink.Position() + 1
+	}
+	source, err := reader.Open(e, first, sink)
+	if err != nil {
+		return nil, err
+	}
 	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
 }
 

@@ -24,7 +24,7 @@ func flowDocument(f *Flow) map[string]any {
 func fromDocument(f *Flow) map[string]any {
 	from := &f.From
 	switch f.Kind() {
-	case KindStorageRDMA, KindStorageNVMe, KindStorageAttach:
+	case KindStorageRDMA, KindStorageNVMe, KindStorageAttach, KindStorageState:
 		return map[string]any{"file": from.File}
 	case KindChannelRDMA:
 		return map[string]any{"channel": from.Channel}
@@ -142,7 +142,7 @@ func toDocument(f *Flow) map[string]any {
 		}
 	case KindStorageAttach:
 		return map[string]any{"attach": to.Attach, "queue": to.Queue}
-	case KindAttachState, KindRDMAState:
+	case KindAttachState, KindRDMAState, KindStorageState:
 		return map[string]any{"state": to.State}
 	case KindNetworkAttach:
 		return map[string]any{"attach": to.Attach, "queue": to.Queue, "policy": string(to.Policy), "place": string(to.Place), "expose": to.Expose}

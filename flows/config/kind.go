@@ -33,6 +33,7 @@ const (
 	KindAttachNull     Kind = "attach-null"     // messages of an attached program, acknowledged and discarded
 	KindAttachState    Kind = "attach-state"    // messages of an attached program to a state
 	KindRDMAState      Kind = "rdma-state"      // messages of clients to a state
+	KindStorageState   Kind = "storage-state"   // records of a log to a state
 	KindChannelRDMA    Kind = "channel-rdma"    // messages of a channel to the same channel of peers
 	KindRDMAChannel    Kind = "rdma-channel"    // messages of a peer's channel to the same channel here
 	KindWitness        Kind = "witness"         // a member of a group that votes and has no records
@@ -83,6 +84,8 @@ func (k Kind) words() string {
 		return "from an attached program to a state"
 	case KindRDMAState:
 		return "from RDMA clients to a state"
+	case KindStorageState:
+		return "from a log to a state"
 	case KindChannelRDMA:
 		return "of a channel to other machines"
 	case KindRDMAChannel:
@@ -171,7 +174,7 @@ var kindOf = map[ends]Kind{
 	{votes, storage}:   KindWitness,
 	{network, program}: KindNetworkAttach, {remote, program}: KindRDMAAttach, {null, program}: KindNullAttach, {storage, program}: KindStorageAttach,
 	{program, storage}: KindAttachStorage, {program, remote}: KindAttachRDMA, {program, null}: KindAttachNull,
-	{program, shares}: KindAttachState, {remote, shares}: KindRDMAState,
+	{program, shares}: KindAttachState, {remote, shares}: KindRDMAState, {storage, shares}: KindStorageState,
 	{ring, remote}: KindChannelRDMA, {remote, ring}: KindRDMAChannel,
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }

@@ -70,6 +70,8 @@ func (f *Flow) Needs(r *Region) Needs {
 		return Needs{Exact: f.To.Place == PlaceHere} // packets land in the program's memory
 	case KindStorageAttach: // blocks land in the program's memory
 		return Needs{Exact: true}
+	case KindStorageState: // records are read into memory of their own
+		return Needs{Exact: true}
 	case KindAttachStorage:
 		return Needs{Extents: perFlow}
 	case KindAttachRDMA:

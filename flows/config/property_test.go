@@ -261,7 +261,7 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.To.Policy = rapid.SampledFrom(allPolicies).Draw(t, "policy")
 	case KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage:
 		drawStore(t, name, &f.To, kind)
-	case KindAttachState, KindRDMAState:
+	case KindAttachState, KindRDMAState, KindStorageState:
 		f.To.State = "state-" + name
 	case KindStorageAttach:
 		f.To.Attach, f.To.Queue = "reader", minEntries<<rapid.IntRange(0, 6).Draw(t, "queue")
@@ -277,7 +277,7 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.Stages = drawStages(t, kind)
 		drawPeers(t, &f.To, kind)
 	}
-	if !slices.Contains([]Kind{KindStorageRDMA, KindStorageNVMe, KindStorageNetwork, KindStorageAttach}, kind) && !hasSum(&f) && rapid.Bool().Draw(t, "bounded") {
+	if !slices.Contains([]Kind{KindStorageRDMA, KindStorageNVMe, KindStorageNetwork, KindStorageAttach, KindStorageState}, kind) && !hasSum(&f) && rapid.Bool().Draw(t, "bounded") {
 		f.Watermarks.High = rapid.IntRange(minHigh, 8192).Draw(t, "high")
 		f.Watermarks.Low = rapid.IntRange(1, f.Watermarks.High-1).Draw(t, "low")
 	}

@@ -288,7 +288,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	case e.to == program:
 		v.gives(to, f)
 	case e.to == shares && kind == "":
-		v.refuse(join(to, "state"), wrong("say from: {attach: …} or from: {rdma: …, listen: …}", "messages update a state, and this flow has none"))
+		v.refuse(join(to, "state"), wrong("say from: {attach: …}, from: {rdma: …, listen: …} or from: {file: …}, a log", "messages update a state, and this flow has none"))
 	case e.to == shares:
 		v.updates(to, f)
 	case kind == "":

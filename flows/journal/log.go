@@ -20,6 +20,7 @@ type Log struct {
 	durable uint64 // every record before this position was durable when the log was opened
 	runs    []Run  // of the manifest
 	group   bool   // it is a group's: records are part of the log when they are committed
+	planned bool   // it has a manifest
 }
 
 // Open opens a log. PATH is the prefix of the names of its segments (to.file of the flow), a device
@@ -33,15 +34,25 @@ func Open(path string) (*Log, error) {
 	m, _, err := s.manifest()
 	switch {
 	case err == nil:
-		l.set, l.durable, l.runs, l.group = known{s}, m.Next, m.Runs, m.Flags&FlagGroup != 0
+		l.set, l.durable, l.runs, l.group, l.planned = known{s}, m.Next, m.Runs, m.Flags&FlagGroup != 0, true
 	case errors.Is(err, errManifest):
-		l.set, l.group = known{s}, isGrouped(s)
+		l.set, l.group, l.planned = known{s}, isGrouped(s), true
 	case errors.Is(err, errNoManifest):
 		l.group = isGrouped(s)
 	default:
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", path, err), s.Close())
 	}
 	return l, nil
+}
+
+// Exists reports whether there was anything of the log when it was opened: a manifest or a segment. What a log is,
+// such as a group's, is not known before.
+func (l *Log) Exists() (bool, error) {
+	if l.planned {
+		return true, nil
+	}
+	all, err := l.set.list(0)
+	return len(all) > 0, err
 }
 
 // isGrouped reports whether the newest segment that can be read is of a group's log.

@@ -171,6 +171,16 @@ func (s *State) Apply(message []byte) (copied int) {
 	return n
 }
 
+// Update is an update with its position in a log.
+type Update struct {
+	Position uint64
+	Stamp    uint64 // when the log got it: nanoseconds since 1970
+	Message  []byte
+}
+
+// Skip says that positions up to one have no update: the log does not have their records any more.
+func (s *State) Skip(to uint64) { s.position = max(s.position, to) }
+
 // Publish tells readers up to where updates are applied. The worker calls it once per batch.
 func (s *State) Publish() {
 	if s.position == s.shownPosition.Load() {

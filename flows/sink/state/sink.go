@@ -74,6 +74,20 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	return true
 }
 
+// Update applies updates of a log, whose positions become the state's.
+func (s *Sink) Update(all []state.Update, now time.Time) {
+	at, copied := uint64(now.UnixNano()), 0
+	run := s.times.Done.Run()
+	for i := range all {
+		s.state.Skip(all[i].Position - 1)
+		copied += s.state.Apply(all[i].Message)
+		run.Record(pipeline.Elapsed(at, min(at, all[i].Stamp)))
+	}
+	run.End()
+	s.state.Publish()
+	s.copied.Add(uint64(copied))
+}
+
 // Observe implements pipeline.Sink. The counters of refused updates are those of this run of the flow.
 func (s *Sink) Observe(to *status.Flow) error {
 	st := s.state.Stats()
