@@ -84,7 +84,7 @@ type stateServer struct {
 // stateConfigs returns what the states of a configuration have.
 func stateConfigs(c *config.Config) (all []state.Config) {
 	for _, s := range c.Attach.States {
-		all = append(all, state.Config{Name: s.Name, Objects: uint64(s.Objects), Room: uint32(s.Room), Keys: uint64(s.Keys)})
+		all = append(all, state.Config{Name: s.Name, Objects: uint64(s.Objects), Room: uint32(s.Room), Keys: uint64(s.Keys), Words: uint64(s.Words)})
 	}
 	return all
 }
@@ -148,7 +148,7 @@ func (d *Daemon) stateStatus() (all []status.SharedState) {
 	for _, s := range d.states.all.All() {
 		st := s.Stats()
 		one := status.SharedState{
-			Name: st.Name, Objects: st.Objects, Room: st.Room, Keys: st.Keys, Bytes: st.Bytes, Run: st.Run, Position: st.Position, Entries: st.Entries,
+			Name: st.Name, Objects: st.Objects, Room: st.Room, Keys: st.Keys, Words: st.Words, Bytes: st.Bytes, Run: st.Run, Position: st.Position, Entries: st.Entries,
 			Updates: st.Updates, Payload: st.Payload, Refused: st.Refused,
 		}
 		if d.attach != nil {

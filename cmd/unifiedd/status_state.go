@@ -11,11 +11,15 @@ import (
 func printStates(w io.Writer, all []status.SharedState) {
 	for i := range all {
 		s := &all[i]
-		has := fmt.Sprintf("%d of %d keys", s.Entries, s.Keys)
-		if s.Keys == 0 {
-			has = fmt.Sprintf("%d of %d objects of %d bytes", s.Entries, s.Objects, s.Room)
+		has := fmt.Sprintf("%d of %d objects of %d bytes", s.Entries, s.Objects, s.Room)
+		if s.Keys > 0 {
+			has = fmt.Sprintf("%d of %d keys", s.Entries, s.Keys)
 		}
-		fmt.Fprintf(w, "state %s\t%s; at position %d: %d updates, refused: %s\n", s.Name, has, s.Position, s.Updates, nonzero(s.Refused))
+		if s.Words > 0 {
+			fmt.Fprintf(w, "state %s\t%d words, which peers change\n", s.Name, s.Words)
+		} else {
+			fmt.Fprintf(w, "state %s\t%s; at position %d: %d updates, refused: %s\n", s.Name, has, s.Position, s.Updates, nonzero(s.Refused))
+		}
 		for _, r := range s.Readers {
 			fmt.Fprintf(w, "  reader\t%s, which is %s\n", r.Program, here(r.Reading))
 		}

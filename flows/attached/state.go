@@ -18,6 +18,7 @@ var (
 	ErrKind     = wire.ErrKind     // Get of a state that has keys, or Lookup of one that has objects
 	ErrObject   = wire.ErrObject   // the state has no object of that number
 	ErrKey      = wire.ErrKey      // a key has 1 to 120 bytes
+	ErrWord     = wire.ErrWord     // the state has no word of that number
 )
 
 // State reads memory that the daemon writes, as messages of a flow tell it. It copies what it reads, and does not
@@ -147,6 +148,17 @@ func (s *State) Lookup(key, dst []byte) (n int, err error) {
 		s.conflicts++
 	}
 	return 0, ErrAgain
+}
+
+// Word returns a word, as RDMA peers have left it.
+func (s *State) Word(n uint64) (uint64, error) {
+	if err := s.ready(wire.Words); err != nil {
+		return 0, err
+	}
+	if n >= s.view.Places {
+		return 0, ErrWord
+	}
+	return s.view.Word(n), nil
 }
 
 // Position returns the position of the last update. What is read afterwards has at least the updates up to it. run

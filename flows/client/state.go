@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,7 @@ var (
 	ErrKind     = wire.ErrKind     // Get of a state that has keys, or Lookup of one that has objects
 	ErrObject   = wire.ErrObject   // the state has no object of that number
 	ErrKey      = wire.ErrKey      // a key has 1 to 120 bytes
+	ErrWord     = wire.ErrWord     // the state has no word of that number
 )
 
 // StateConfig configures a State.
@@ -44,7 +47,8 @@ type State struct {
 	sent   rdma.CompletionQueue
 	pair   rdma.QueuePair
 	conn   *connect.Conn
-	grant  connect.Grant
+	grant  connect.Grant // of the memory, or only of the head if there are words
+	words  connect.Grant // of the words, if the state has any
 	head   wire.StateHead
 
 	mu       sync.Mutex // held during a call
@@ -141,8 +145,15 @@ func (s *State) agree() (err error) {
 	if err := s.read(read{0, wire.StateHeadLen}); err != nil {
 		return err
 	}
-	if s.head, err = wire.ParseStateHead(s.bytes(wire.StateHeadLen), s.grant.Length); err != nil {
+	granted := s.grant.Length
+	if s.words, err = s.conn.Remote().Grant("words"); err == nil {
+		granted += min(s.words.Length, math.MaxInt64)
+	}
+	if s.head, err = wire.ParseStateHead(s.bytes(wire.StateHeadLen), granted); err != nil {
 		return err
+	}
+	if s.head.Kind != wire.Words && s.head.Len() > s.grant.Length || s.head.Kind == wire.Words && s.words.Access != rdma.RemoteRead|rdma.RemoteAtomic {
+		return fmt.Errorf("the server grants %d bytes of a state of %d, and words with %v", s.grant.Length, s.head.Len(), s.words.Access)
 	}
 	if s.head.Stride > frameSize {
 		return s.take(s.head.Stride)
@@ -335,6 +346,45 @@ func (s *State) lookup(parts *[2]read, key []byte) (value []byte, o wire.Outcome
 	}
 	value, o = wire.CheckPairs(b, key)
 	return value, o, nil
+}
+
+// Word returns a word.
+func (s *State) Word(n uint64) (uint64, error) { return s.onWord(rdma.Read, n, 0, 0) }
+
+// FetchAdd adds to a word, and returns what it was before. It is atomic towards all other operations of peers on the
+// state, since one device executes them. After an error it may have been executed or not.
+func (s *State) FetchAdd(n, add uint64) (before uint64, err error) {
+	return s.onWord(rdma.FetchAdd, n, add, 0)
+}
+
+// CompareSwap writes a word if it is old, and returns what it was before: it was written if that is old. It is atomic
+// as FetchAdd is. After an error it may have been executed or not.
+func (s *State) CompareSwap(n, old, swap uint64) (before uint64, err error) {
+	return s.onWord(rdma.CompareSwap, n, old, swap)
+}
+
+// onWord executes an operation on a word, and returns what the word was before.
+func (s *State) onWord(op rdma.Op, n, compare, swap uint64) (uint64, error) {
+	switch {
+	case s.head.Kind != wire.Words:
+		return 0, ErrKind
+	case n >= s.head.Places:
+		return 0, ErrWord
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause != nil {
+		return 0, s.cause
+	}
+	s.requests[0] = rdma.SendRequest{Op: op, Flags: rdma.Signaled, SGEs: 1, RemoteAddr: s.words.Addr + n*uint64(s.head.Stride), RKey: s.words.RKey, Compare: compare, Swap: swap}
+	s.sges[0] = rdma.SGE{Addr: s.local.Addr() + s.frame.Addr, Length: wire.WordLen, LKey: s.local.LKey()}
+	if _, err := s.pair.PostSend(s.requests[:1], s.sges[:1]); err != nil {
+		return 0, s.fail(err)
+	}
+	if err := s.wait(1); err != nil {
+		return 0, err
+	}
+	return binary.NativeEndian.Uint64(s.bytes(wire.WordLen)), nil
 }
 
 // Position returns the position of the last update. What is read afterwards has at least the updates up to it. run

@@ -6,9 +6,10 @@ import "go.yaml.in/yaml/v4"
 // of a fixed room, or a table of keys.
 type State struct {
 	Name    string
-	Objects int      // objects; 0: it has keys
+	Objects int      // objects; 0: it has none
 	Room    Size     // bytes of an object
-	Keys    int      // keys; 0: it has objects
+	Keys    int      // keys; 0: it has none
+	Words   int      // words, which peers change by atomic operations; 0: it has none
 	Readers []string // names of programs that may read it
 	Remote  StateRemote
 	Pos     Pos // where the state is configured
@@ -29,6 +30,7 @@ const (
 	maxStateReaders     = 64
 	maxObjects          = 1 << 24
 	maxKeys             = 1 << 26
+	maxWords            = 1 << 20
 	maxRoom             = MiB
 	maxState            = 16 * GiB
 	updateHeader        = 16 // bytes of an update before its payload
@@ -68,10 +70,16 @@ func (v *validator) states() {
 
 // contents checks what a state has.
 func (v *validator) contents(at string, s *State) {
-	objects, keys := v.given(join(at, "objects"), "") || s.Objects != 0, v.given(join(at, "keys"), "") || s.Keys != 0
+	objects, keys, words := v.given(join(at, "objects"), "") || s.Objects != 0, v.given(join(at, "keys"), "") || s.Keys != 0, v.given(join(at, "words"), "") || s.Words != 0
 	switch {
 	case objects && keys:
 		v.refuse(join(at, "keys"), wrong("make two states", "a state has either objects or keys"))
+	case words && (objects || keys):
+		v.refuse(join(at, "words"), wrong("make two states", "a state has either words or what a flow updates"))
+	case words:
+		v.check(within(s.Words, 1, maxWords), join(at, "words"), "%d is not from 1 to %d", s.Words, maxWords)
+		v.check(s.Room == 0, join(at, "room"), "has a meaning only for objects: a word has 8 bytes")
+		v.check(s.Remote.RDMA != "" || v.given(join(at, "rdma"), ""), at, "nobody can change the words: say rdma and listen, for peers")
 	case keys:
 		v.check(within(s.Keys, 1, maxKeys), join(at, "keys"), "%d is not from 1 to %d", s.Keys, maxKeys)
 		v.check(s.Room == 0, join(at, "room"), "has a meaning only for objects: key and value have %d bytes together", keyAndValue)
@@ -80,7 +88,7 @@ func (v *validator) contents(at string, s *State) {
 		v.check(s.Room >= 1 && s.Room <= maxRoom, join(at, "room"), "%s are not from 1 byte to %s, the longest payload of an object", s.Room, maxRoom)
 		v.check(s.Objects > maxObjects || s.Room > maxRoom || Size(max(0, s.Objects))*(s.Room+objectOverhead) <= maxState, at, "%d objects of %s are more than %s", s.Objects, s.Room, maxState)
 	default:
-		v.refuse(at, wrong("such as objects: 1024 and room: 336, or keys: 65536", "say what the state has"))
+		v.refuse(at, wrong("such as objects: 1024 and room: 336, or keys: 65536, or words: 16", "say what the state has"))
 	}
 }
 
@@ -121,6 +129,10 @@ func (v *validator) updates(path string, f *Flow) {
 			hint = didYouMean(meant)
 		}
 		v.refuse(at, wrong(hint, "there is no state %s in attach.states", quote(f.To.State)))
+		return
+	}
+	if s.Words > 0 {
+		v.refuse(at, wrong("name a state with objects or keys", "state %s has words: peers change them, and no flow", quote(s.Name)))
 		return
 	}
 	message, need := join(parent(path), "from.message"), Size(updateHeader+keyAndValue)
@@ -166,6 +178,7 @@ func (d *decoder) state(path string, n *yaml.Node, s *State) {
 		"objects":       set(d, &s.Objects, parseInt),
 		"room":          set(d, &s.Room, parseSize),
 		"keys":          set(d, &s.Keys, parseInt),
+		"words":         set(d, &s.Words, parseInt),
 		"readers":       readTexts(d, &s.Readers),
 		"rdma":          set(d, &r.RDMA, parseText),
 		"listen":        set(d, &r.Listen, parseText),

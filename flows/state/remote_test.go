@@ -107,6 +107,7 @@ func TestRemoteRefusals(t *testing.T) {
 	g.must(b.Close())
 	g.until("the reader to be gone", func() bool { return g.servers[0].Stats().Readers == 0 })
 	b = g.reader(0)
+	g.until("the server to have accepted it", func() bool { return g.servers[0].Stats().Accepted == 2 })
 	g.must(g.servers[0].Close())
 	g.until("the reader to know", func() bool { _, _, err := b.Position(); return err != nil })
 	if _, _, err := b.Get(0, nil); err == nil || !strings.Contains(err.Error(), "ends") {

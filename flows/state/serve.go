@@ -10,14 +10,22 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// Grant is the name of the grant of a state's memory to a reader.
-const Grant = "state"
+// Grant is the name of the grant of a state's memory to a reader. If the state has words, it is that of the head, and
+// GrantWords that of the words.
+const (
+	Grant      = "state"
+	GrantWords = "words"
+)
+
+// wordsAccess is what a peer may do with words. It may only READ everything else.
+const wordsAccess = rdma.RemoteRead | rdma.RemoteAtomic
 
 // ServerConfig configures a Server. All fields but Permit are needed.
 type ServerConfig struct {
@@ -36,6 +44,7 @@ type Server struct {
 	config   ServerConfig
 	domain   rdma.ProtectionDomain // of this state alone
 	memory   rdma.MemoryRegion     // of this state alone, to be read by peers
+	words    rdma.MemoryRegion     // the words, if it has any, which peers may change by atomic operations; or nil
 	nothing  rdma.CompletionQueue  // nothing is ever posted
 	listener *connect.Listener
 	cancel   context.CancelFunc
@@ -78,8 +87,14 @@ func (s *Server) open() (err error) {
 	if s.domain, err = c.Endpoint.Device.NewProtectionDomain(); err != nil {
 		return err
 	}
-	s.memory, err = s.domain.RegisterPart(c.Endpoint.Region, c.State.Part().Base(), c.State.Size(), rdma.RemoteRead)
-	if err != nil {
+	base, read := c.State.Part().Base(), c.State.Size()
+	if c.State.config.Words > 0 {
+		read = wire.StateHeadLen
+		if s.words, err = s.domain.RegisterPart(c.Endpoint.Region, base+read, c.State.Size()-read, rdma.LocalWrite|wordsAccess); err != nil {
+			return err
+		}
+	}
+	if s.memory, err = s.domain.RegisterPart(c.Endpoint.Region, base, read, rdma.RemoteRead); err != nil {
 		return err
 	}
 	if s.nothing, err = c.Endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 1}); err != nil {
@@ -129,6 +144,12 @@ func (s *Server) Close() error {
 			return err
 		}
 		s.memory = nil
+	}
+	if s.words != nil {
+		if err := s.words.Close(); err != nil {
+			return err
+		}
+		s.words = nil
 	}
 	if s.domain != nil {
 		if err := s.domain.Close(); err != nil {
@@ -247,12 +268,18 @@ func (s *Server) connect(q *connect.Request) (rdma.QueuePair, *connect.Conn, err
 		return nil, nil, err
 	}
 	settings.Access = rdma.RemoteRead
+	if s.words != nil {
+		settings.Access = wordsAccess
+	}
 	pair, err := s.domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.nothing, ReceiveCQ: s.nothing, SendDepth: 1, RecvDepth: 1, SendSGEs: 1, RecvSGEs: 1})
 	if err != nil {
 		return nil, nil, err
 	}
 	end := connect.End{Queue: pair, Settings: settings}
 	end.Grants = []connect.Grant{{Name: Grant, RKey: s.memory.RKey(), Addr: s.memory.Addr(), Length: s.memory.Length(), Access: rdma.RemoteRead}}
+	if s.words != nil {
+		end.Grants = append(end.Grants, connect.Grant{Name: GrantWords, RKey: s.words.RKey(), Addr: s.words.Addr(), Length: s.words.Length(), Access: wordsAccess})
+	}
 	hello := protocol.Hello{Role: protocol.RoleState, Flow: s.config.State.Name(), Size: s.config.State.Size()}
 	if end.Hello, err = hello.Append(nil); err == nil {
 		end.Parameters, err = connect.Prepare(e.Device, pair, settings)

@@ -12,18 +12,22 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Config is what a state has: either Objects and Room, or Keys.
+// Config is what a state has: either Objects and Room, or Keys, or Words.
 type Config struct {
 	Name    string
 	Objects uint64
 	Room    uint32 // bytes of an object
 	Keys    uint64
+	Words   uint64
 }
 
 // head returns the head of a state.
 func (c *Config) head(run, seed uint64) wire.StateHead {
-	if c.Keys > 0 {
+	switch {
+	case c.Keys > 0:
 		return wire.KeysHead(c.Keys, run, seed)
+	case c.Words > 0:
+		return wire.WordsHead(c.Words, run)
 	}
 	return wire.ObjectsHead(c.Objects, c.Room, run)
 }
@@ -148,6 +152,9 @@ func (s *State) Size() uint64 { return s.writer.Len() }
 
 // Use gives the state to a flow. The error says that another one has it. The flow calls the result when it ends.
 func (s *State) Use() (release func() error, err error) {
+	if s.config.Words > 0 {
+		return nil, fmt.Errorf("state %s has words, which peers change and no flow", s.config.Name)
+	}
 	if !s.using.TryLock() {
 		return nil, fmt.Errorf("state %s is updated by another flow", s.config.Name)
 	}

@@ -12,11 +12,12 @@ type SharedState struct {
 	Objects  uint64            `json:"objects,omitempty"` // 0: it has keys
 	Room     uint32            `json:"room,omitempty"`    // bytes of an object
 	Keys     uint64            `json:"keys,omitempty"`
-	Bytes    uint64            `json:"bytes"`    // of its memory
-	Run      uint64            `json:"run"`      // differs each time when the state begins empty
-	Position uint64            `json:"position"` // of the last update, since the daemon began
-	Entries  uint64            `json:"entries"`  // objects or keys that are there
-	Updates  uint64            `json:"updates"`  // that were applied
+	Words    uint64            `json:"words,omitempty"` // peers change them
+	Bytes    uint64            `json:"bytes"`           // of its memory
+	Run      uint64            `json:"run"`             // differs each time when the state begins empty
+	Position uint64            `json:"position"`        // of the last update, since the daemon began
+	Entries  uint64            `json:"entries"`         // objects or keys that are there
+	Updates  uint64            `json:"updates"`         // that were applied
 	Payload  uint64            `json:"payload_bytes"`
 	Refused  map[string]uint64 `json:"refused"` // updates, by reason
 	Readers  []StateReader     `json:"readers,omitempty"`

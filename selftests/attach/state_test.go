@@ -373,3 +373,58 @@ func updateState(args []string) (err error) {
 	}
 	return nil
 }
+
+// TestWordsOfAState: a program reads words, which begin as 0, and gets errors for what the state does not have.
+func TestWordsOfAState(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	pair, dir := testenv.NewPair(t, testenv.PairOptions{}), t.TempDir()
+	pair.B.Do(t, func() {
+		startText(t, fmt.Sprintf(`
+region: {size: 16MiB, pages: ordinary}
+attach:
+  socket: %s
+  programs: [{name: reader, user: "%d"}]
+  states: [{name: turns, words: 4, readers: [reader], rdma: "roce:%s", listen: ":7491"}]
+flows:
+  - {name: idle, from: {generate: 64, rate: 1}, to: {discard: true}}
+`, filepath.Join(dir, "attach.sock"), os.Getuid(), pair.B.Ifname))
+	})
+	turns, err := attach(t, dir, "reader", 0).State("turns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer turns.Close()
+	for n := range uint64(4) {
+		if word, err := turns.Word(n); err != nil || word != 0 {
+			t.Errorf("word %d is %d: %v", n, word, err)
+		}
+	}
+	if _, err := turns.Word(4); !errors.Is(err, attached.ErrWord) {
+		t.Errorf("word 4 of 4: %v", err)
+	}
+	if _, err := turns.Lookup([]byte("k"), nil); !errors.Is(err, attached.ErrKind) {
+		t.Errorf("a key of words: %v", err)
+	}
+	pair.A.Do(t, func() {
+		c, err := client.Open(client.Config{Device: "roce:" + pair.A.Ifname, Memory: 16 << 20, Pages: umem.Ordinary, Queue: 256})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		s, err := c.State(t.Context(), client.StateConfig{Address: pair.B.IP.String() + ":7491", State: "turns"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if before, err := s.FetchAdd(2, 40); err != nil || before != 0 {
+			t.Errorf("the word was %d: %v", before, err)
+		}
+		if before, err := s.CompareSwap(2, 40, 42); err != nil || before != 40 {
+			t.Errorf("the word was %d: %v", before, err)
+		}
+	})
+	if word, err := turns.Word(2); err != nil || word != 42 {
+		t.Errorf("the program reads %d: %v", word, err)
+	}
+}

@@ -10,15 +10,15 @@ import (
 // READ it over RDMA. It begins with a head of one page:
 //
 //	 0      4  "uSTA"
-//	 4      4  kind: 1 objects, 2 keys
-//	 8      8  objects, or buckets
-//	16      4  bytes of an object's place, or of a bucket
-//	20      4  longest payload of an object, or key and value of an entry
+//	 4      4  kind: 1 objects, 2 keys, 3 words
+//	 8      8  objects, buckets or words
+//	16      4  bytes of an object's place, of a bucket, or of a word's place
+//	20      4  longest payload of an object, or key and value of an entry, or 8
 //	24      8  run: random, another one each time when the state begins empty
 //	32      8  seed of the hashes
 //	64     32  mark: an object whose payload is position 8, entries 8
 //
-// The head does not change, except the mark. Objects or buckets follow.
+// The head does not change, except the mark. Objects, buckets or words follow.
 //
 // An object:
 //
@@ -33,6 +33,9 @@ import (
 //	 8      4  CRC-32C of version, used and all entries
 //	12      4  used: bits 0 to 3 for the entries
 //	16  4·124  entries
+//
+// A word is 8 bytes at the beginning of a cache line of its own. No processor stores to it: peers change it by
+// fetch-and-add and compare-and-swap, which are atomic only towards other operations of the same device.
 //
 // Who maps the memory copies, and believes the copy if the version was even before and is the same behind. Who READs it
 // gets bytes in no promised order, and believes only the checksum.
@@ -51,7 +54,9 @@ const (
 	maxPlaces   = 1 << 30
 	maxStateLen = 1 << 36
 	noPayload   = ^uint32(0)
-	placeUnit   = 64
+	// WordLen is the length of a word in bytes.
+	WordLen   = 8
+	placeUnit = 64
 )
 
 // StateKind says what a state has.
@@ -61,6 +66,7 @@ type StateKind uint32
 const (
 	Objects StateKind = 1
 	Keys    StateKind = 2
+	Words   StateKind = 3
 )
 
 func (k StateKind) String() string {
@@ -69,6 +75,8 @@ func (k StateKind) String() string {
 		return "objects"
 	case Keys:
 		return "keys"
+	case Words:
+		return "words"
 	}
 	return "unknown"
 }
@@ -76,9 +84,9 @@ func (k StateKind) String() string {
 // StateHead is the part of a state's head that does not change.
 type StateHead struct {
 	Kind   StateKind
-	Places uint64 // objects or buckets
+	Places uint64 // objects, buckets or words
 	Stride uint32 // bytes of each
-	Room   uint32 // the longest payload of an object, or key and value of an entry
+	Room   uint32 // the longest payload of an object, or key and value of an entry, or the bytes of a word
 	Run    uint64 // of the writer: another one when the state has begun empty again
 	Seed   uint64 // of the hashes
 }
@@ -93,10 +101,15 @@ func KeysHead(keys, run, seed uint64) StateHead {
 	return StateHead{Kind: Keys, Places: max(2, (keys*5+15)/16), Stride: BucketLen, Room: MaxKeyValue, Run: run, Seed: seed}
 }
 
+// WordsHead returns the head of a state of words.
+func WordsHead(words, run uint64) StateHead {
+	return StateHead{Kind: Words, Places: words, Stride: placeUnit, Room: WordLen, Run: run}
+}
+
 // Len returns the length of the whole state in bytes.
 func (h *StateHead) Len() uint64 { return StateHeadLen + h.Places*uint64(h.Stride) }
 
-// At returns the offset of an object or bucket.
+// At returns the offset of an object, bucket or word.
 func (h *StateHead) At(place uint64) uint64 { return StateHeadLen + place*uint64(h.Stride) }
 
 // ErrState says that memory is not that of a state.
@@ -115,6 +128,9 @@ func ParseStateHead(b []byte, size uint64) (StateHead, error) {
 		want.Seed = h.Seed
 	case Keys:
 		want.Stride, want.Room = BucketLen, MaxKeyValue
+	case Words:
+		want = WordsHead(h.Places, h.Run)
+		want.Seed = h.Seed
 	default:
 		return h, fmt.Errorf("%w: kind %d", ErrState, h.Kind)
 	}
@@ -144,9 +160,12 @@ func NewState(memory []byte, h StateHead) *State {
 	s.SetMark(Mark{})
 	for n := range h.Places {
 		b := s.place(n)
-		if h.Kind == Keys {
+		switch h.Kind {
+		case Keys:
 			le.PutUint32(b[8:], bucketSum(b))
-		} else {
+		case Words:
+			wordAt(b, 0).Store(0)
+		default:
 			wordAt(b, 8).Store(uint64(noPayload) | uint64(s.sum(0, noPayload, nil))<<32)
 		}
 	}
@@ -188,9 +207,10 @@ var (
 	ErrAgain    = errors.New("it is being written, as often as it was looked at: try again later")
 	ErrNotFound = errors.New("there is none")
 	ErrShort    = errors.New("the memory for it is too short")
-	ErrKind     = errors.New("the state is of the other kind")
+	ErrKind     = errors.New("the state is of another kind")
 	ErrObject   = errors.New("the state has no object of that number")
 	ErrKey      = errors.New("a key has 1 to 120 bytes")
+	ErrWord     = errors.New("the state has no word of that number")
 )
 
 // Err returns the error of an outcome, nil for Have.
@@ -238,6 +258,9 @@ func CheckMark(head []byte) (Mark, Outcome) {
 	}
 	return Mark{le.Uint64(p), le.Uint64(p[8:])}, Have
 }
+
+// Word returns a word, whose number must be less than Places.
+func (s *State) Word(n uint64) uint64 { return wordAt(s.place(n), 0).Load() }
 
 // Get copies the payload of an object, whose number must be less than Places, into dst. The version goes up by two with
 // each write.

@@ -145,7 +145,7 @@ func TestAgainstOwnProcess(t *testing.T) {
 	r.NoteLoad("before")
 	count := map[string]int{"received": 50_000, "written": 5000, "durable": 2000}
 	if form == bench.Short {
-		count = map[string]int{"received": 5000, "written": 500, "durable": 200}
+		count = map[string]int{"received": 1000, "written": 200, "durable": 100}
 	}
 	for _, acknowledge := range []string{"received", "written", "durable"} {
 		for _, size := range []int{64, 3072} {

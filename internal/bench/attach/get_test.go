@@ -54,7 +54,7 @@ func TestAgainstGet(t *testing.T) {
 		flowTest: testenv.Build(t, "selftests/unified-flow-test"), rdmaTest: testenv.Build(t, "selftests/unified-rdma-test"), count: 50_000,
 	}
 	if form == bench.Short {
-		s.count = 5000
+		s.count = 1000
 	}
 	s.launch()
 	s.redis()

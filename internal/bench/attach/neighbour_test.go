@@ -31,7 +31,7 @@ func TestAgainstNeighbours(t *testing.T) {
 	}
 	b := &bed{T: t, form: form, dir: t.TempDir(), unifiedd: testenv.Build(t, "cmd/unifiedd"), flowTest: testenv.Build(t, "selftests/unified-flow-test"), count: 60_000}
 	if form == bench.Short {
-		b.count = 10_000
+		b.count = 1000
 	}
 	log := b.startNeighbours()
 	r := bench.NewReport("Neighbours", "a channel beside another program", "a channel alone")

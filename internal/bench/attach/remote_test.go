@@ -42,7 +42,7 @@ func TestAgainstWrite(t *testing.T) {
 		dirA: t.TempDir(), dirB: t.TempDir(), count: 20_000,
 	}
 	if form == bench.Short {
-		m.count = 2000
+		m.count = 500
 	}
 	m.launch()
 	r := bench.NewReport("Remote channels", "a channel to another machine", "a WRITE")
