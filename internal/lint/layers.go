@@ -89,17 +89,18 @@ var (
 
 // inTests has the additional parts that the tests of a part may import: the real devices under it.
 var inTests = map[string][]string{
-	"nvme":           {"xdp"},
-	"rdma/providers": {"rdma/connect", "rdma/msg"},
-	"rdma/verbs":     {"rdma/mr", "rdma/msg"},
-	"rdma/roce":      {"rdma/msg"},
-	"flows/stream":   {"rdma/roce", "rdma/providers"},
-	"flows/fanout":   {"rdma/roce", "rdma/providers"},
-	"flows/replica":  {"rdma/roce"},
-	"flows/blocks":   {"rdma/roce", "rdma/providers"},
-	"flows/channel":  {"rdma/roce"},
-	"flows/nvmet":    {"rdma/roce", "rdma/providers"},
-	"flows/state":    {"flows/client", "rdma/roce"},
+	"nvme":                 {"xdp"},
+	"rdma/providers":       {"rdma/connect", "rdma/msg"},
+	"rdma/verbs":           {"rdma/mr", "rdma/msg"},
+	"rdma/roce":            {"rdma/msg"},
+	"flows/stream":         {"rdma/roce", "rdma/providers"},
+	"flows/fanout":         {"rdma/roce", "rdma/providers"},
+	"flows/replica":        {"rdma/roce"},
+	"flows/blocks":         {"rdma/roce", "rdma/providers"},
+	"flows/channel":        {"rdma/roce"},
+	"flows/nvmet":          {"rdma/roce", "rdma/providers"},
+	"flows/state":          {"flows/client", "rdma/roce"},
+	"flows/source/journal": {"flows/attach/wire", "flows/config", "flows/protocol", "umem"},
 }
 
 // onlyIn names third-party modules that only one part may import.
