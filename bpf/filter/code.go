@@ -19,6 +19,7 @@ const (
 	opNegate                  // A = -A
 	opAToX                    // X = A
 	opXToA                    // A = X
+	opTag                     // A = the data at offset k beside the packet, on a socket
 	opChain                   // A = the protocol at the end of the headers at k; see chain
 )
 

@@ -39,6 +39,7 @@ type generator struct {
 	network  int   // the network layer's header, relative to payload; grows with labels
 	labels   int   // of MPLS
 	geneve   bool
+	live     bool   // for a packet socket: the outermost tag may be beside the packet
 	words    uint32 // of scratch memory that keep their values
 	ids      map[string]int
 	err      *Error

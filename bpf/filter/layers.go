@@ -9,6 +9,8 @@ func (g *generator) vlanIs(number int) cond {
 		return g.fail("there are no VLAN tags after mpls", "vlan before mpls")
 	case g.link != linkEthernet:
 		return g.noneHere("there are no VLAN tags")
+	case g.live && !g.header.variable && g.header.offset == 0 && g.linkType.offset == 12 && !g.linkType.variable:
+		return g.outerTagIs(number)
 	}
 	c := any(g.linkIs(0x8100), g.linkIs(0x88a8), g.linkIs(0x9100))
 	if number != anyNumber {
@@ -16,6 +18,25 @@ func (g *generator) vlanIs(number int) cond {
 	}
 	g.linkType, g.payload = g.linkType.plus(4), g.payload.plus(4)
 	return c
+}
+
+// outerTagIs is vlanIs for the outermost tag of a packet on a socket. If the kernel has removed the
+// tag, later headers stay where they are. A word keeps by how much they move, and only a test that
+// runs changes it, as in libpcap.
+func (g *generator) outerTagIs(number int) cond {
+	word := g.words
+	g.words++
+	beside := g.leaf([]instr{{op: opTag, k: tagPresent & (1<<32 - 1)}}, equal, 1)
+	moved := append([]instr{{op: opNumber, k: 4}, {op: opKeep, k: word}}, load(g.linkType, 2)...)
+	inside := any(g.leaf(moved, equal, 0x8100), g.linkIs(0x88a8), g.linkIs(0x9100))
+	if number == anyNumber {
+		beside = any(beside, inside)
+	} else {
+		tag := g.leaf([]instr{{op: opTag, k: tagNumber & (1<<32 - 1)}, {op: opMath, sign: '&', k: 0xfff}}, equal, uint32(number))
+		beside = any(all(beside, tag), all(none(beside), inside, g.masked(g.payload, 2, uint32(number), 0xfff)))
+	}
+	g.linkType, g.payload = place{variable: true, word: word, offset: 12}, place{variable: true, word: word, offset: 14}
+	return beside
 }
 
 // mplsIs tests for a label.
