@@ -149,6 +149,7 @@ const (
 	opReadFixed   = 4
 	opWriteFixed  = 5
 	opAsyncCancel = 14
+	opWrite       = 23
 	opFallocate   = 17
 	opURingCmd    = 46
 	opReadvFixed  = 60

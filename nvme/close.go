@@ -93,7 +93,7 @@ func (q *Queue) giveCompleted() {
 	var dst [64]umem.Frame
 	for _, from := range []*fifo{&q.read, &q.written} {
 		for n := q.give(dst[:], from); n > 0; n = q.give(dst[:], from) {
-			q.worker.Give(dst[:n])
+			q.eachInside(dst[:n], q.worker.Give)
 		}
 	}
 }

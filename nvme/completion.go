@@ -28,7 +28,7 @@ func (q *Queue) give(dst []umem.Frame, from *fifo) int {
 		n += q.giveOne(dst[n:], from)
 	}
 	if n > 0 {
-		q.holder.PassTo(q.worker, dst[:n])
+		q.pass(q.holder, q.worker, dst[:n])
 		q.held -= n
 	}
 	q.quiet()

@@ -35,6 +35,10 @@ type Config struct {
 	// (IORING_REGISTER_IOWQ_MAX_WORKERS, io_uring_register(2)).
 	Apart bool
 
+	// Outside is memory that is not the region's and that Send also takes blocks of. It is for files
+	// and block devices, not for NVMe nodes.
+	Outside Outside
+
 	without feature // features not to use even if the kernel has them; for tests
 }
 

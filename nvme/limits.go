@@ -220,6 +220,7 @@ type Granted struct {
 	RingsInRegion bool // the rings are in the region's control area, else in the kernel's memory
 	NoIndexArray  bool // submissions need no index array
 	DeferTaskrun  bool // completions are handled on request, else whenever the thread enters the kernel
+	Outside       bool // memory outside the region is registered, else the pages of a block are pinned for each write
 	GatherFixed   bool // chains use registered memory, else their pages are pinned each time
 	Poll          bool // the device is polled for completions
 	Submitter     bool // a kernel thread submits

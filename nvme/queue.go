@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type Queue struct {
 	base    uint64 // address of the region's first byte
 	size    uint64 // bytes of the region
 	buffers bufferNumbers
+	outside outside
 	granted Granted
 	enabled bool
 	closed  bool
@@ -87,6 +89,9 @@ func (q *Queue) open(c Config) (err error) {
 	if q.holder, err = c.Worker.Book().NewHolder(umem.OwnerNVMe, "block queue "+c.Name); err != nil {
 		return err
 	}
+	if q.outside, err = newOutside(c.Outside, q.region); err != nil {
+		return err
+	}
 	if q.scratch, err = newScratch(uint64(c.operations()), uint64(c.Pieces)); err != nil {
 		return err
 	}
@@ -107,12 +112,17 @@ func (q *Queue) open(c Config) (err error) {
 
 // registerRegion registers the region's memory. It is pinned until it is unregistered.
 func (q *Queue) registerRegion() error {
-	buffers := q.region.Buffers()
+	inside, beside := q.region.Buffers(), q.outside.buffers()
+	buffers := append(slices.Clip(inside), beside...)
 	if err := checkBuffers(buffers); err != nil {
 		return err
 	}
-	if err := q.ring.registerBuffers(buffers); err != nil {
-		return fmt.Errorf("register %d bytes of the region in %d buffers: %w", q.size, len(buffers), explainBuffers(err))
+	err := q.ring.registerBuffers(buffers)
+	if errors.Is(err, unix.ENOMEM) && len(beside) > 0 { // beyond LimitMEMLOCK: pin blocks when they are written
+		err, q.outside.loose = q.ring.registerBuffers(inside), true
+	}
+	if err != nil {
+		return fmt.Errorf("register %d bytes in %d buffers: %w", q.size+q.outside.size, len(buffers), explainBuffers(err))
 	}
 	q.reg = q.region.Register("io_uring of " + q.name)
 	return nil
@@ -121,7 +131,7 @@ func (q *Queue) registerRegion() error {
 // explainBuffers adds what to do about an error of IORING_REGISTER_BUFFERS.
 func explainBuffers(err error) error {
 	if errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("%w (raise LimitMEMLOCK above the region's size or grant CAP_IPC_LOCK)", err)
+		return fmt.Errorf("%w (raise LimitMEMLOCK above the size of the region and of rings outside of it, or grant CAP_IPC_LOCK)", err)
 	}
 	return err
 }
@@ -139,7 +149,11 @@ func (r *ring) granted(without feature) Granted {
 }
 
 // Granted returns what the kernel granted.
-func (q *Queue) Granted() Granted { return q.granted }
+func (q *Queue) Granted() Granted {
+	g := q.granted
+	g.Outside = !q.outside.loose
+	return g
+}
 
 // Limits returns what the queue can take. Reads and writes share the limits: each may use all of them while
 // there are none of the other. A queue opened with more Frames than Depth takes that many only in chains.

@@ -39,7 +39,7 @@ func (q *Queue) accept(fs []umem.Frame, k kind, durable bool) int {
 		taken += n
 	}
 	if taken > 0 {
-		q.worker.PassTo(q.holder, fs[:taken])
+		q.pass(q.worker, q.holder, fs[:taken])
 	}
 	return taken
 }
@@ -61,7 +61,7 @@ func (q *Queue) message(fs []umem.Frame) int {
 
 // start makes fs an operation.
 func (q *Queue) start(k kind, durable bool, fs []umem.Frame) {
-	side := q.region.Side(fs[0])
+	side := q.Side(fs[0])
 	i := q.take(k)
 	o := &q.ops[i]
 	o.count, o.durable = int32(len(fs)), durable
@@ -93,6 +93,14 @@ func (q *Queue) check(o *op, fs []umem.Frame) unix.Errno {
 	}
 	bad := o.block & p.offsetMask
 	for _, f := range fs {
+		if q.outside.has(f) {
+			if errno := q.checkOutside(o, f); errno != 0 {
+				return errno
+			}
+			bad |= f.Addr&p.memoryMask | uint64(f.Len)&p.offsetMask
+			o.total += uint64(f.Len)
+			continue
+		}
 		start, room := q.region.Start(f)
 		if f.Addr-start > room || uint64(f.Len) > room-(f.Addr-start) {
 			return unix.EFAULT
@@ -141,6 +149,15 @@ func (q *Queue) moveEntry(i uint32) sqe {
 	}
 	if o.count == 1 {
 		f := q.frames[int(i)*q.pieces]
+		if q.outside.has(f) {
+			s.addr, s.bufIndex = q.outside.place(f)
+			s.addr, s.len = s.addr+o.done, f.Len-uint32(o.done)
+			if q.outside.loose {
+				s.opcode, s.bufIndex = opWrite, 0
+				q.count.pinned++
+			}
+			return s
+		}
 		s.addr, s.len, s.bufIndex = q.base+f.Addr+o.done, f.Len-uint32(o.done), q.buffers.of(f.Addr)
 	} else {
 		q.gather(i, &s)
