@@ -98,28 +98,6 @@ func join(e *pipeline.Env, source pipeline.Source, sink pipeline.Sink, from, to 
 	return pipeline.NewRun(e, pipeline.New(e, source, sink), from, to)
 }
 
-func openNetworkStorage(e *pipeline.Env) (*pipeline.Run, error) {
-	source, err := afxdp.Open(e)
-	if err != nil {
-		return nil, err
-	}
-	most := 2 * layout.MaxWriteFrames
-	if n := disk.FramesInFlight(e.Flow.To); n > 0 {
-		most += source.RingFrames() + n
-	}
-	if err := source.Fill(e, 2*layout.MaxWriteFrames, most); err != nil {
-		return nil, err
-	}
-	sink := disk.New()
-	err = sink.Open(e, disk.Config{
-		Free: source.Free(), Interfaces: source.Interfaces(), Directions: source.Directions(), Statistics: source.Statistics,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return join(e, source, sink, source.Node(), disk.Node(e)), nil
-}
-
 func openNetworkRDMA(e *pipeline.Env) (*pipeline.Run, error) {
 	source, err := afxdp.Open(e)
 	if err != nil {

@@ -10,14 +10,20 @@ import (
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 )
 
+// selective is a source that receives packets of interfaces, and whose filter can be replaced.
+type selective interface {
+	SetFilter(from, before config.From) error
+	SetRank(rank int) error
+}
+
 // interfaceSource returns the source of a running flow that receives from interfaces, or nil.
-func (f *Flow) interfaceSource() *afxdp.Source {
+func (f *Flow) interfaceSource() selective {
 	r := f.running()
 	if r == nil {
 		return nil
 	}
 	if p, ok := r.Flow.(*pipeline.Pipeline); ok {
-		if s, ok := p.Source().(*afxdp.Source); ok {
+		if s, ok := p.Source().(selective); ok {
 			return s
 		}
 	}
@@ -41,7 +47,11 @@ func (f *Flow) setFilter(from config.From) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log.Info("filter changed", "filter", from.Wanted(), "before", f.config.From.Wanted(), "host_no_longer_sees", afxdp.Unseen(from))
+	changed := []any{"filter", from.Wanted(), "before", f.config.From.Wanted()}
+	if _, takes := source.(*afxdp.Source); takes {
+		changed = append(changed, "host_no_longer_sees", afxdp.Unseen(from))
+	}
+	f.log.Info("filter changed", changed...)
 	f.config.From = from
 	return nil
 }

@@ -43,6 +43,8 @@ type captureFlags struct {
 	steer            string
 	takeOver         bool
 	mirror           string
+	engine           string
+	buffer           string
 	beside           string
 	priority         int
 	ownOnly          bool
@@ -62,9 +64,11 @@ func newCapture() *cobra.Command {
 them. The file is pcapng, which Wireshark, tshark and tcpdump open.
 
 Unlike with tcpdump, the host no longer sees what is captured: packets that match
-FILTER go to the capture and nowhere else. All others go on to the host. With --mirror
-the capture has copies, also of what the host sends, and the host goes on with all.`,
+FILTER go to the capture and nowhere else. All others go on to the host. With --engine packet
+the capture has copies, also of what the host sends, and the host goes on with all. With
+--mirror it has copies as they look on the wire.`,
 		Example: `  unifiedd capture -i eth1 -w feed.pcapng udp port 5000
+  unifiedd capture -i eth0 --engine packet -w all.pcapng
   unifiedd capture -i eth0 --mirror -w all.pcapng
   unifiedd capture -i eth1 -c 100 -w - | tshark -r -
   unifiedd capture -i eth1 -s 128 -C 100 -W 10 -w ring.pcapng
@@ -115,6 +119,8 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVar(&f.mode, "mode", "", "`MODE` of files, such as 0640")
 	s.StringVar(&f.keepFree, "keep-free", "0", "leave so `MUCH` of the disk free, such as 10GiB or 5%; the capture waits while there is less")
 	s.StringVar(&f.layout, "layout", string(config.LayoutPacked), "packed (one copy, fewest bytes) or slot (no copy, more bytes)")
+	s.StringVar(&f.engine, "engine", string(config.EngineXDP), "xdp (packets are taken from the host), packet (copies, and nothing is attached) or auto")
+	s.StringVar(&f.buffer, "buffer-size", "", "with --engine packet or auto: `SIZE` of the ring that holds packets while the disk is slow (default 64MiB)")
 	s.StringVar(&f.zeroCopy, "zero-copy", string(config.ZeroCopyPrefer), "require, prefer or copy")
 	s.IntSliceVar(&f.queues, "queues", nil, "receive queues to bind (default all)")
 	s.IntVar(&f.ring, "ring", 0, "entries of each ring of a queue (default as many as there are frames for, 32768 at most)")
@@ -136,6 +142,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 // Settings for a daemon that only captures: docs/layouts.md.
 const (
 	captureSleep   = time.Millisecond
+	passiveSize    = 4 * config.MiB
 	captureExtents = 64 // they hold packets while the disk is busy with other work
 )
 
@@ -153,6 +160,9 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
 	one.From.Promiscuous, one.From.Mirror = !f.ownOnly, config.Mirror(f.mirror)
 	one.From.Steer = config.Steer(f.steer)
+	if err := f.setEngine(&one.From); err != nil {
+		return nil, err
+	}
 	one.From.Beside, one.From.Priority = config.Beside(f.beside), f.priority
 	one.To.Layout, one.To.Exact, one.To.Prepare = config.Layout(f.layout), true, config.PrepareNone
 	one.To.Snaplen = config.Size(f.snaplen)
@@ -175,8 +185,28 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 		return nil, err
 	}
 	c.Flows, c.Workers[0].Sleep, c.Region.Extents = []config.Flow{one}, captureSleep, captureExtents
+	if one.From.Engine == config.EnginePacket {
+		passiveRegion(c)
+	}
 	c.Complete()
 	return c, byFlag(c.Validate(configOptions()), captureSettings)
+}
+
+// passiveRegion makes the region small: packets are in the ring of the socket. The worker waits for blocks
+// of it.
+func passiveRegion(c *config.Config) {
+	c.Region.Size, c.Region.Extents, c.Workers[0].Wait = passiveSize, 2, config.WaitPoll
+}
+
+// setEngine sets the engine and its buffer.
+func (f *captureFlags) setEngine(from *config.From) (err error) {
+	from.Engine = config.Engine(f.engine)
+	if f.buffer != "" {
+		if from.Buffer, err = config.ParseSize(f.buffer); err != nil {
+			return fmt.Errorf("--buffer-size: %w", err)
+		}
+	}
+	return nil
 }
 
 func capture(parent context.Context, f captureFlags, cfg *config.Config, log *slog.Logger, stdout, stderr io.Writer) (err error) {
@@ -206,7 +236,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 		return err
 	}
 	one := d.Flows()[0]
-	fmt.Fprintf(stderr, "capturing on %s: %s\n", strings.Join(f.ifaces, ", "), whatIsTaken(cfg.Flows[0].From))
+	fmt.Fprintf(stderr, "capturing on %s: %s\n", strings.Join(f.ifaces, ", "), whatIsTaken(cfg.Flows[0].From, one.Status()))
 	follow(ctx, one, asked, stderr, f.quiet)
 	defer interrupt(stream, readerPatience)()
 	err = stopCommand(one, stderr)
@@ -218,17 +248,22 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 	return err
 }
 
-// whatIsTaken describes which packets a capture takes, and whether the host still receives them.
-func whatIsTaken(from config.From) string {
+// whatIsTaken describes which packets a capture takes, whether the host still receives them, and why, if the
+// capture could choose.
+func whatIsTaken(from config.From, s status.Flow) string {
 	what, end := "every packet that arrives", "; the host does not see it"
-	switch from.Mirror {
-	case config.MirrorBoth:
+	passive := s.Engine == string(config.EnginePacket)
+	switch {
+	case from.Mirror == config.MirrorBoth, from.Mirror == "" && passive:
 		what = "every packet that arrives or leaves"
-	case config.MirrorEgress:
+	case from.Mirror == config.MirrorEgress:
 		what = "every packet that leaves"
 	}
-	if from.Mirror != "" {
+	if from.Mirror != "" || passive {
 		end = "; copies, the host receives the packets as before"
+	}
+	if s.WhyEngine != "" {
+		end += fmt.Sprintf(" (engine %s: %s)", s.Engine, s.WhyEngine)
 	}
 	if from.Filter != "" {
 		what = "packets that match " + spelledOut(from.Filter)

@@ -170,7 +170,14 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	for _, c := range f.FilterCounts {
 		fmt.Fprintf(w, "  counted %s\t%d\n", c.Name, c.Value)
 	}
-	fmt.Fprintf(w, "  granted\t%s\n", granted(f))
+	if f.WhyEngine != "" {
+		fmt.Fprintf(w, "  engine\t%s: %s\n", f.Engine, f.WhyEngine)
+	}
+	if f.Buffer != nil {
+		printBuffer(w, f.Buffer)
+	} else {
+		fmt.Fprintf(w, "  granted\t%s\n", granted(f))
+	}
 	fmt.Fprintf(w, "  times\t%s\n", times(f))
 	for _, rule := range f.Steered {
 		fmt.Fprintf(w, "  steered\t%s\n", rule)
@@ -250,6 +257,18 @@ func granted(f *status.Flow) string {
 		beside = " beside others (" + f.Beside + ")"
 	}
 	return fmt.Sprintf("%s, XDP in the %s%s, rings of %d", mode, f.Attach, beside, f.Ring)
+}
+
+// printBuffer prints the ring of a packet socket.
+func printBuffer(w io.Writer, b *status.Buffer) {
+	how := ""
+	if b.Pinned {
+		how = ", pinned for each write (raise LimitMEMLOCK)"
+	}
+	fmt.Fprintf(w, "  packet socket\tring of %d MiB, %d of %d blocks wait for the disk%s\n", b.Bytes>>20, b.Held, b.Blocks, how)
+	if d := b.Last; d != nil {
+		fmt.Fprintf(w, "  ring full\t%d packets dropped from %s to %s\n", d.Packets, d.Since.Format(time.DateTime), d.Until.Format(time.DateTime))
+	}
 }
 
 // times returns whose clock gives packets their arrival times.

@@ -63,6 +63,12 @@ func fromDocument(f *Flow) map[string]any {
 	if from.Comment != "" {
 		doc["comment"] = from.Comment
 	}
+	if from.Engine != "" {
+		doc["engine"] = string(from.Engine)
+	}
+	if from.Buffer != 0 {
+		doc["buffer"] = from.Buffer.String()
+	}
 	if from.Queues != nil {
 		doc["queues"] = from.Queues
 	}

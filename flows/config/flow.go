@@ -51,6 +51,11 @@ type From struct {
 	// Comment is the comment that captures have about an interface without its own comment. Empty:
 	// none. It applies to KindNetworkStorage.
 	Comment string
+	// Engine is how the flow receives packets. It applies to KindNetworkStorage; empty: EngineXDP.
+	Engine Engine
+	// Buffer is the size of the ring of a packet socket, which holds packets while the disk is slow. It
+	// applies to EnginePacket and EngineAuto.
+	Buffer Size
 	// Queues are the receive queues to bind; nil: all of them.
 	Queues   []int
 	ZeroCopy ZeroCopy

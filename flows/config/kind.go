@@ -255,7 +255,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 	switch kind {
 	case KindNetworkStorage:
 		f.From, f.To = newNetwork(), newStore()
-		f.From.Ring = 0
+		f.From.Ring, f.From.Engine = 0, EngineXDP
 		f.To.Flush, f.To.Durable = 500*time.Millisecond, time.Second
 	case KindRDMAStorage:
 		f.From, f.To = newClients(), newStore()
@@ -303,6 +303,9 @@ func newNetwork() From {
 	return From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority}
 }
 
+// DefaultBuffer is the default of From.Buffer.
+const DefaultBuffer = 64 * MiB
+
 // DefaultPriority is the default run priority of libxdp.
 const DefaultPriority = 50
 
@@ -340,6 +343,9 @@ func (f *Flow) complete(r *Region) {
 	}
 	if f.Watermarks.Low == 0 {
 		f.Watermarks.Low = f.Watermarks.High / 2
+	}
+	if f.From.Buffer == 0 && kind == KindNetworkStorage && (f.From.Engine == EnginePacket || f.From.Engine == EngineAuto) {
+		f.From.Buffer = DefaultBuffer
 	}
 	switch kind {
 	case KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage:

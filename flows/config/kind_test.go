@@ -14,7 +14,7 @@ func TestKinds(t *testing.T) {
 	clients := From{RDMA: "roce:e", Listen: ":7471", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodSend}
 	packets := From{Interface: "e0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority}
 	captured := packets
-	captured.Ring = 0
+	captured.Ring, captured.Engine = 0, EngineXDP
 	to := []Peer{{Name: "p", Address: "h:1", Flow: "w", Policy: PolicyWait}}
 	tests := map[Kind]struct {
 		text string

@@ -64,7 +64,7 @@ func TestFull(t *testing.T) {
 			{
 				Name: "md", Worker: "main", Pos: Pos{file, 34, 5},
 				From: From{
-					Interface: "eth0", Queues: []int{0, 1}, ZeroCopy: ZeroCopyRequire, Timestamps: TimestampsPrefer, Filter: "udp and port 5000",
+					Interface: "eth0", Engine: EngineXDP, Queues: []int{0, 1}, ZeroCopy: ZeroCopyRequire, Timestamps: TimestampsPrefer, Filter: "udp and port 5000",
 					Ring: 8192, BusyPoll: 50 * time.Microsecond, Steer: SteerPrefer, Beside: BesideLibxdp, Priority: 60, TakeOver: true,
 				},
 				To: To{
@@ -75,7 +75,7 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "orders", Worker: "fast", Pos: Pos{file, 61, 5},
-				From: From{Interface: "eth1", Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
+				From: From{Interface: "eth1", Engine: EngineXDP, Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
 					Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: Written,
@@ -149,7 +149,7 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "office", Worker: "main", Pos: Pos{file, 163, 5},
-				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
+				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", Engine: EngineAuto, Buffer: 256 * MiB, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm", Comment: "case 7"},
 			},
@@ -263,7 +263,7 @@ func TestDefaults(t *testing.T) {
 		Attach:  Attach{Socket: "/run/unifiedd/attach.sock"},
 		Flows: []Flow{{
 			Name: "md", Worker: "main", Pos: Pos{"min.yaml", 1, 9},
-			From: From{Interface: "eth0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
+			From: From{Interface: "eth0", Engine: EngineXDP, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 			To: To{
 				File: "/captures/md", Layout: LayoutPacked, Prepare: PrepareAllocate,
 				Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: time.Second,

@@ -93,13 +93,13 @@ func (p *Plan) reorder(running, next *Config) {
 // before returns the flows that precede f in the filters of f's interfaces. It leaves out flows
 // that are not in the other configuration.
 func before(c, other *Config, f *Flow) (names []string) {
-	if f.From.Mirror != "" {
+	if !f.From.Takes() {
 		return nil
 	}
 	for i := range c.Flows {
 		one := &c.Flows[i]
 		shares := func(f *Flow) bool {
-			return one.From.Mirror == "" && one.From.Interface != "" && slices.ContainsFunc(one.From.All(), func(name string) bool { return slices.Contains(f.From.All(), name) })
+			return one.From.Takes() && one.From.Interface != "" && slices.ContainsFunc(one.From.All(), func(name string) bool { return slices.Contains(f.From.All(), name) })
 		}
 		switch {
 		case one.Name == f.Name:

@@ -220,8 +220,8 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.From = drawPackets(t, name)
 		drawSteered(t, &f.From)
 		drawBeside(t, &f.From)
-		if kind == KindNetworkStorage && rapid.Bool().Draw(t, "any ring") {
-			f.From.Ring = 0
+		if kind == KindNetworkStorage {
+			drawEngine(t, &f)
 		}
 	case KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach:
 		f.From.Generate = Size(rapid.IntRange(minGenerated, 2048-MessageOverhead).Draw(t, "generate"))
@@ -261,6 +261,9 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.To.Policy = rapid.SampledFrom(allPolicies).Draw(t, "policy")
 	case KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage:
 		drawStore(t, name, &f.To, kind)
+		if f.From.Engine == EnginePacket {
+			f.To.Layout = LayoutPacked
+		}
 	case KindAttachState, KindRDMAState, KindStorageState:
 		f.To.State = "state-" + name
 	case KindStorageAttach:
@@ -277,7 +280,7 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.Stages = drawStages(t, kind)
 		drawPeers(t, &f.To, kind)
 	}
-	if !slices.Contains([]Kind{KindStorageRDMA, KindStorageNVMe, KindStorageNetwork, KindStorageAttach, KindStorageState}, kind) && !hasSum(&f) && rapid.Bool().Draw(t, "bounded") {
+	if !slices.Contains([]Kind{KindStorageRDMA, KindStorageNVMe, KindStorageNetwork, KindStorageAttach, KindStorageState}, kind) && !hasSum(&f) && f.From.Engine != EnginePacket && rapid.Bool().Draw(t, "bounded") {
 		f.Watermarks.High = rapid.IntRange(minHigh, 8192).Draw(t, "high")
 		f.Watermarks.Low = rapid.IntRange(1, f.Watermarks.High-1).Draw(t, "low")
 	}
@@ -432,6 +435,22 @@ func drawPackets(t *rapid.T, name string) From {
 		BusyPoll:    time.Duration(rapid.Int64Range(0, 1000).Draw(t, "busy poll")) * time.Microsecond,
 		Promiscuous: rapid.Bool().Draw(t, "promiscuous"),
 		TakeOver:    rapid.Bool().Draw(t, "take over"),
+	}
+}
+
+// drawEngine draws a flow's engine, and what only that engine has.
+func drawEngine(t *rapid.T, f *Flow) {
+	from := &f.From
+	from.Engine = rapid.SampledFrom(allEngines).Draw(t, "engine")
+	if rapid.Bool().Draw(t, "any ring") {
+		from.Ring = 0
+	}
+	if from.Engine != EngineXDP {
+		from.Buffer = Size(rapid.Int64Range(int64(minBuffer), int64(maxBuffer)).Draw(t, "buffer"))
+	}
+	if from.Engine == EnginePacket {
+		*from = From{Interface: from.Interface, Engine: from.Engine, Buffer: from.Buffer, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware,
+			Filter: from.Filter, Promiscuous: from.Promiscuous, Priority: DefaultPriority}
 	}
 }
 

@@ -102,6 +102,9 @@ func parseSize(s string) (Size, error) {
 	return 0, wrong(didYouMean(digits+unitLike(s[len(digits):])), "%s has an unknown unit", quote(s))
 }
 
+// ParseSize reads a size such as 64MiB.
+func ParseSize(s string) (Size, error) { return parseSize(s) }
+
 // parseSome is parseSize for settings in which 0 is not permitted.
 func parseSome(s string) (Size, error) {
 	v, err := parseSize(s)

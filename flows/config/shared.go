@@ -54,7 +54,7 @@ func newShared(v *validator) *shared {
 // take records the resources of the flow at path, and refuses those that another flow has already.
 func (s *shared) take(path string, f *Flow) {
 	for i, name := range f.From.All() {
-		if f.From.Mirror != "" { // a mirror takes no packets from other flows
+		if !f.From.Takes() { // copies take no packets from other flows
 			break
 		}
 		at := join(path, "from.interface")
@@ -323,7 +323,7 @@ func (v *validator) links(path string, f *Flow, e ends) {
 func (v *validator) receives(f *Flow, e ends, d netdev.Device) error {
 	first, known := v.devices[f.From.All()[0]]
 	switch {
-	case f.From.Mirror != "":
+	case f.From.Mirror != "" && f.From.Engine != EnginePacket:
 		return d.NeedEthernet("mirror")
 	case f.From.Steer != "":
 		return d.NeedEthernet("steer")

@@ -86,6 +86,7 @@ func (v *validator) from(path string, f *Flow, e ends) {
 		}
 	case network:
 		v.network(from, &f.From, e.kind())
+		v.engine(path, f, e.kind())
 	case remote:
 		if e.to == ring {
 			v.channelListener(from, &f.From)

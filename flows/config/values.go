@@ -44,6 +44,16 @@ const (
 	WaitPoll  Wait = "poll"  // sleep until a descriptor is readable
 )
 
+// Engine is how a flow to storage receives packets of an interface.
+type Engine string
+
+// The engines.
+const (
+	EngineXDP    Engine = "xdp"    // takes packets from the host by AF_XDP sockets, or copies by a mirror
+	EnginePacket Engine = "packet" // copies by a packet socket; the host keeps its packets
+	EngineAuto   Engine = "auto"   // xdp where zero copy is granted and the traffic may be taken, else packet
+)
+
 // ZeroCopy is the policy for receiving packets without a copy by the kernel.
 type ZeroCopy string
 
@@ -230,6 +240,7 @@ var (
 	allWaits      = []Wait{WaitSpin, WaitSleep, WaitPoll}
 	allZeroCopies = []ZeroCopy{ZeroCopyRequire, ZeroCopyPrefer, ZeroCopyCopy}
 	allTimestamps = []Timestamps{TimestampsSoftware, TimestampsHardware, TimestampsPrefer}
+	allEngines    = []Engine{EngineXDP, EnginePacket, EngineAuto}
 	allMirrors    = []Mirror{MirrorBoth, MirrorIngress, MirrorEgress}
 	allSteers     = []Steer{SteerRequire, SteerPrefer}
 	allBesides    = []Beside{BesideLibxdp}

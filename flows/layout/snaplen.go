@@ -28,9 +28,10 @@ func (s *SnapLen) count(length, kept uint32) {
 	}
 }
 
-// Status returns the counters; nil if packets are kept whole.
+// Status returns the counters; nil if packets are kept whole. The ring of a packet socket may have
+// truncated a packet that is too long for it.
 func (s *SnapLen) Status() *status.Truncated {
-	if s.Max == 0 {
+	if s.Max == 0 && s.Truncated.Load() == 0 {
 		return nil
 	}
 	return &status.Truncated{SnapLen: s.Max, Packets: s.Truncated.Load(), Bytes: s.Omitted.Load()}

@@ -108,9 +108,9 @@ func (e *Env) UseDevice(name string) (*device.RDMA, error) {
 // MinExtents is how many extents a packed layout needs: one is filled while another is written.
 const MinExtents = 2
 
-// TakeExtents takes the flow's quota of extents.
-func (e *Env) TakeExtents() ([]umem.Frame, error) {
-	extents := make([]umem.Frame, e.Shared.Quota.Extents)
+// TakeExtents takes extents: at most most of the flow's quota.
+func (e *Env) TakeExtents(most int) ([]umem.Frame, error) {
+	extents := make([]umem.Frame, min(most, e.Shared.Quota.Extents))
 	got := e.Holder.TakeExtents(extents)
 	if got < MinExtents {
 		return nil, fmt.Errorf("the region has %d free extents for this flow; layout packed needs %d at least: raise region.extents", got, MinExtents)

@@ -29,6 +29,12 @@ type Flow struct {
 	Rules        []Rule        `json:"rules,omitempty"`         // of the filter, in order
 	FilterCounts []FilterCount `json:"filter_counts,omitempty"` // of the user's own program
 
+	// Engine is how a flow to storage receives packets of an interface: xdp or packet. WhyEngine is the
+	// reason, if the flow may choose.
+	Engine    string  `json:"engine,omitempty"`
+	WhyEngine string  `json:"why_engine,omitempty"`
+	Buffer    *Buffer `json:"buffer,omitempty"` // of a packet socket
+
 	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
 	WhyNot      string   `json:"why_not,omitempty"`        // if it was not granted
 	Steered     []string `json:"steered,omitempty"`        // the flow's rules in the card, and the queue of each
@@ -115,6 +121,25 @@ type Interface struct {
 	Offered  uint64            `json:"offered"`  // packets that arrived
 	Received uint64            `json:"received"` // packets received from the rings
 	Dropped  map[string]uint64 `json:"dropped"`  // lost, by reason
+}
+
+// Buffer is the ring of a packet socket.
+type Buffer struct {
+	Bytes    uint64 `json:"bytes"`
+	Blocks   int    `json:"blocks"`
+	Held     int    `json:"held"`                       // blocks that the kernel cannot fill: they wait for the disk
+	Received uint64 `json:"received_blocks"`            // filled so far
+	Full     uint64 `json:"full"`                       // how often no block was free
+	Pinned   bool   `json:"pinned_each_time,omitempty"` // the limit of locked memory did not allow to register it
+	Last     *Drops `json:"last_drops,omitempty"`
+}
+
+// Drops is the last time in which the kernel dropped packets because no block was free. Times are exact to a
+// second.
+type Drops struct {
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`
+	Packets uint64    `json:"packets"`
 }
 
 // Rule is a rule of a flow's filter, with counters since the rule was set.

@@ -60,6 +60,7 @@ var layers = []layer{
 	{"flows/pipeline", []string{"flows/attach", "flows/config", "flows/device", "flows/stage", "flows/state", "flows/status", "flows/worker", "umem", "nvme", "rdma/connect"}},
 	{"flows/source/afxdp", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf", "bpf/filter", "bpf/mirror", "xdp"}},
 	{"flows/source/journal", []string{"flows/journal", "flows/pipeline", "flows/state", "flows/status", "flows/worker"}},
+	{"flows/source/packet", []string{"flows/config", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter"}},
 	{"flows/source/message", []string{"flows/config", "flows/device", "flows/journal", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/worker", "umem", "rdma/connect"}},
 	{"flows/source/generator", []string{"flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem"}},
 	{"flows/source/program", []string{"flows/attach", "flows/attach/wire", "flows/journal", "flows/layout", "flows/pipeline", "flows/protocol", "flows/status", "flows/worker", "umem"}},
@@ -84,7 +85,7 @@ var layers = []layer{
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/attach", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
-		"flows/source/afxdp", "flows/source/journal", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/state", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet"}
+		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/state", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet"}
 )
 
 // inTests has the additional parts that the tests of a part may import: the real devices under it.

@@ -171,3 +171,12 @@ func appendInterface(dst []byte, f *Interface) []byte {
 	dst = appendText(dst, optComment, f.Comment) // after the other: capinfos shows only the first
 	return endBlock(appendEnd(dst), start)
 }
+
+// Shortened truncates a text to the length that fits a head.
+func Shortened(text string) string {
+	const ellipsis = " ..."
+	if len(text) <= MaxText {
+		return text
+	}
+	return text[:MaxText-len(ellipsis)] + ellipsis
+}

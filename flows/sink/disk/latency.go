@@ -18,6 +18,7 @@ type latencyTracker struct {
 	last      uint64   // number of the last packet
 	submitted uint64   // recorded up to here
 	written   uint64
+	batches   bool // number batches: the time of each is that of its first packet
 	times     pipeline.FrameTimes
 }
 
@@ -43,14 +44,29 @@ func (a *latencyTracker) put(fs []umem.Frame, now time.Time) {
 	}
 }
 
+// putBatch records when the first packet of a batch arrived; 0: it has none.
+func (a *latencyTracker) putBatch(number, at uint64) {
+	a.last = number
+	a.at[number&uint64(len(a.at)-1)] = at
+}
+
+// newBatchTracker returns a tracker of batches.
+func newBatchTracker() latencyTracker {
+	return latencyTracker{at: make([]uint64, 2*queueDepth), batches: true}
+}
+
 // record records the packets that the output has submitted or written since the last call.
 func (a *latencyTracker) record(t *tracker) {
-	if a.submitted == t.submitted.Packets && a.written == t.written.Packets {
+	submitted, written := t.submitted.Packets, t.written.Packets
+	if a.batches {
+		submitted, written = t.submitted.Number, t.written.Number
+	}
+	if a.submitted == submitted && a.written == written {
 		return
 	}
 	now := uint64(time.Now().UnixNano())
-	a.upTo(&a.submitted, t.submitted.Packets, now, &a.times.Submitted)
-	a.upTo(&a.written, t.written.Packets, now, &a.times.Done)
+	a.upTo(&a.submitted, submitted, now, &a.times.Submitted)
+	a.upTo(&a.written, written, now, &a.times.Done)
 }
 
 // upTo records the packets up to number to.
@@ -62,7 +78,9 @@ func (a *latencyTracker) upTo(from *uint64, to, now uint64, times *latency.Share
 	run := times.Run()
 	for *from < to {
 		*from++
-		run.Record(pipeline.Elapsed(now, a.at[*from&mask]))
+		if at := a.at[*from&mask]; at != 0 || !a.batches {
+			run.Record(pipeline.Elapsed(now, at))
+		}
 	}
 	run.End()
 }

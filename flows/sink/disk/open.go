@@ -26,6 +26,7 @@ type Config struct {
 	Directions []pcapng.Direction         // of packets, by interface; nil: unknown
 	Statistics func() []pcapng.Statistics // of the source; nil: none
 	Manifest   *segment.Manifest          // of a log; nil: a capture
+	Ring       *layout.Ring               // of a packet socket, whose blocks are written from where they are; nil: frames of the region
 	Records    *layout.Records            // headers of messages whose payloads alone are in frames; nil: they have their own
 
 	Gather        bool // packets wait in a batch while the disk is at work
@@ -93,13 +94,16 @@ func (w *Writer) openSegments(e *pipeline.Env, c Config) (err error) {
 	e.Undo.Add(out.abandon)
 	out.queue, err = nvme.Open(nvme.Config{
 		Worker: e.Holder, Name: e.Name(), Depth: layout.MaxWrites + 4, Pieces: layout.MaxWriteFrames, Frames: layout.MaxWrites * layout.MaxWriteFrames,
-		Targets: segment.MaxOpen, Passthrough: out.manager.Passthrough(),
+		Targets: segment.MaxOpen, Passthrough: out.manager.Passthrough(), Outside: c.outside(),
 	})
 	if err != nil {
 		return err
 	}
 	e.Undo.Add(out.queue.Close)
-	w.segments, w.out, w.holder = out, out, e.Holder
+	w.segments, w.out = out, out
+	if c.Ring == nil {
+		w.holder = e.Holder
+	}
 	if out.layout, err = w.newLayout(e, c); err != nil {
 		return err
 	}
@@ -116,6 +120,9 @@ func (w *Writer) newLayout(e *pipeline.Env, c Config) (layout.Layout, error) {
 		l.Numbers = layout.NumberFrom(first)
 	}
 	l.Numbers = l.Numbers.WithDirections(c.Directions)
+	if c.Ring != nil {
+		return w.ringLayout(e, c, l, manager.Align())
+	}
 	if e.Flow.To.Layout == config.LayoutSlot {
 		w.times = newLatencyTracker(e.Region, 2*layout.MaxWrites*layout.MaxWriteFrames)
 		l.Limit = quarter
@@ -126,13 +133,34 @@ func (w *Writer) newLayout(e *pipeline.Env, c Config) (layout.Layout, error) {
 		}
 		return in, nil
 	}
-	extents, err := e.TakeExtents()
+	extents, err := e.TakeExtents(e.Shared.Quota.Extents)
 	if err != nil {
 		return nil, err
 	}
 	w.times = newLatencyTracker(e.Region, uint64(len(extents))*e.Region.ExtentSize()/minRecord)
 	l.Limit = min(e.Region.ExtentSize(), quarter) &^ (pcapng.MaxAlign - 1)
 	return layout.NewPacked(l, manager.Align(), uint32(manager.BatchLimit(l.Limit)), extents), nil
+}
+
+// outside is the memory of the ring, for the queue.
+func (c *Config) outside() nvme.Outside {
+	if c.Ring == nil {
+		return nvme.Outside{}
+	}
+	return nvme.Outside{Memory: c.Ring.Memory, Block: c.Ring.Block}
+}
+
+// ringLayout returns the layout for the blocks of a packet socket. The kernel has kept a block open for
+// as long as packets may wait, so no block waits here.
+func (w *Writer) ringLayout(e *pipeline.Env, c Config, l layout.Config, align uint32) (layout.Layout, error) {
+	extents, err := e.TakeExtents(pipeline.MinExtents)
+	if err != nil {
+		return nil, err
+	}
+	w.flush, w.times = 0, newBatchTracker()
+	l.Limit = e.Region.ExtentSize()
+	w.ring = layout.NewInRing(l, c.Ring, align, extents)
+	return w.ring, nil
 }
 
 func (w *Writer) layoutConfig(e *pipeline.Env, c Config) layout.Config {
@@ -145,23 +173,33 @@ func (w *Writer) layoutConfig(e *pipeline.Env, c Config) layout.Config {
 
 // openStream opens a stream.
 func (w *Writer) openStream(e *pipeline.Env, c Config) error {
-	extents, err := e.TakeExtents()
-	if err != nil {
-		return err
-	}
 	head, err := pcapng.AppendStreamHead(nil, e.Section(), c.Interfaces)
 	if err != nil {
 		return err
 	}
-	w.times = newLatencyTracker(e.Region, uint64(len(extents))*e.Region.ExtentSize()/minRecord)
-	l := w.layoutConfig(e, c)
-	l.Limit, l.Numbers = e.Region.ExtentSize(), l.Numbers.WithDirections(c.Directions)
-	w.layout = layout.NewPacked(l, 1, uint32(l.Limit), extents)
-	out, err := openStream(e.Shared.Stream, head, e.Region, w.layout)
+	if w.layout, err = w.streamLayout(e, c); err != nil {
+		return err
+	}
+	out, err := openStream(e.Shared.Stream, head, e.Region, c.Ring, w.layout)
 	if err != nil {
 		return err
 	}
 	e.Undo.Add(out.Close)
 	w.out = out
 	return nil
+}
+
+// streamLayout returns the layout for a stream.
+func (w *Writer) streamLayout(e *pipeline.Env, c Config) (layout.Layout, error) {
+	l := w.layoutConfig(e, c)
+	if c.Ring != nil {
+		return w.ringLayout(e, c, l, 1)
+	}
+	extents, err := e.TakeExtents(e.Shared.Quota.Extents)
+	if err != nil {
+		return nil, err
+	}
+	w.times = newLatencyTracker(e.Region, uint64(len(extents))*e.Region.ExtentSize()/minRecord)
+	l.Limit, l.Numbers = e.Region.ExtentSize(), l.Numbers.WithDirections(c.Directions)
+	return layout.NewPacked(l, 1, uint32(l.Limit), extents), nil
 }

@@ -33,7 +33,7 @@ func (o *segmentWriter) keepForRetry(f umem.Frame) bool {
 		return false
 	}
 	u := &o.retries
-	if number := o.region.Side(f).Token; number != 0 {
+	if number := o.queue.Side(f).Token; number != 0 {
 		if u.keeping = o.full(number, f.Err()); u.keeping {
 			u.last = max(u.last, number)
 			o.reportNoSpace(number, f.Err())

@@ -115,7 +115,7 @@ func (o *segmentWriter) send(size uint64) bool {
 	s := o.current
 	packets, bytes := o.layout.Count()
 	message := o.layout.Seal(s.Batch(o.track.durableIn(s), o.track.submitted.Packets))
-	side := o.region.Side(message[0])
+	side := o.queue.Side(message[0])
 	side.Target, side.Block, side.Token = s.Index, s.Base+s.Next, o.track.submitted.Number+1
 	if o.queue.Send(message) == 0 {
 		side.Token = 0
@@ -153,7 +153,7 @@ func (o *segmentWriter) reap() (err error) {
 
 // written records that the batch whose first frame is f is written.
 func (o *segmentWriter) written(f umem.Frame) error {
-	side := o.region.Side(f)
+	side := o.queue.Side(f)
 	number := side.Token
 	if number == 0 {
 		return nil

@@ -15,6 +15,7 @@ import (
 // io.Writer on a goroutine, because writes may block.
 type stream struct {
 	region *umem.Region
+	ring   *layout.Ring // of a packet socket; nil: all frames are the region's
 	layout layout.Layout
 	track  tracker
 	out    chan umem.Frame // to the writer
@@ -30,11 +31,11 @@ type result struct {
 }
 
 // openStream writes the head of the capture and starts the goroutine.
-func openStream(w io.Writer, head []byte, region *umem.Region, l layout.Layout) (*stream, error) {
+func openStream(w io.Writer, head []byte, region *umem.Region, ring *layout.Ring, l layout.Layout) (*stream, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, fmt.Errorf("write the capture's head: %w", err)
 	}
-	s := &stream{region: region, layout: l, out: make(chan umem.Frame, queueDepth), back: make(chan result, queueDepth), ended: make(chan struct{})}
+	s := &stream{region: region, ring: ring, layout: l, out: make(chan umem.Frame, queueDepth), back: make(chan result, queueDepth), ended: make(chan struct{})}
 	go s.write(w)
 	return s, nil
 }
@@ -45,10 +46,18 @@ func (p *stream) write(w io.Writer) {
 	var err error
 	for f := range p.out {
 		if err == nil {
-			_, err = w.Write(p.region.Bytes(f))
+			_, err = w.Write(p.bytes(f))
 		}
 		p.back <- result{f, err}
 	}
+}
+
+// bytes returns the bytes of a frame.
+func (p *stream) bytes(f umem.Frame) []byte {
+	if p.ring != nil && f.Addr >= p.ring.Base {
+		return p.ring.Of(f)
+	}
+	return p.region.Bytes(f)
 }
 
 func (p *stream) submit(time.Time) (bool, error) {

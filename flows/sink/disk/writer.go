@@ -21,9 +21,10 @@ type Writer struct {
 	out      output
 	segments *segmentWriter // out; nil for a stream
 	layout   layout.Layout
-	holder   *umem.Holder  // of the worker's frames
-	flush    time.Duration // the longest that a packet waits in a batch
-	opened   time.Time     // when the open batch got its first packet; zero: it is empty
+	ring     *layout.InRing // the layout, for the blocks of a packet socket; else nil
+	holder   *umem.Holder   // of the worker's frames
+	flush    time.Duration  // the longest that a packet waits in a batch
+	opened   time.Time      // when the open batch got its first packet; zero: it is empty
 	copied   layout.Copies
 	snapLen  layout.SnapLen
 	to       string // destination, for messages
@@ -82,7 +83,7 @@ func (w *Writer) Write(b *pipeline.Batch, now time.Time) bool {
 func (w *Writer) put(id uint32, fs []umem.Frame, now time.Time) (done int) {
 	for done < len(fs) {
 		used := w.layout.Add(id, fs[done:])
-		w.times.put(fs[done:done+used], now)
+		w.note(fs[done:done+used], now)
 		done += used
 		if used == 0 && !w.submit(now) {
 			w.stalls.Add(1)
@@ -93,6 +94,16 @@ func (w *Writer) put(id uint32, fs []umem.Frame, now time.Time) (done int) {
 		w.opened = now
 	}
 	return done
+}
+
+// note records the arrival of packets that the open batch has taken.
+func (w *Writer) note(fs []umem.Frame, now time.Time) {
+	switch {
+	case w.ring == nil:
+		w.times.put(fs, now)
+	case len(fs) > 0:
+		w.times.putBatch(w.out.tracker().submitted.Number+1, w.ring.Oldest())
+	}
 }
 
 // Block implements pipeline.Sink.
@@ -271,8 +282,19 @@ func (w *Writer) DurableShown() uint64 { return w.progress.packetsDurable() }
 // quarter of a segment.
 func (w *Writer) MaxBatch() uint64 { return w.segments.manager.Size() / 4 }
 
-// Align is the alignment of batches in bytes.
-func (w *Writer) Align() uint32 { return w.segments.manager.Align() }
+// Pins reports whether the disk pins each block of a packet socket when it writes it, because the limit of
+// locked memory did not allow to register the ring.
+func (w *Writer) Pins() bool {
+	return w.ring != nil && w.segments != nil && !w.segments.queue.Granted().Outside
+}
+
+// Align is the alignment of batches in bytes; 1 for a stream.
+func (w *Writer) Align() uint32 {
+	if w.segments == nil {
+		return 1
+	}
+	return w.segments.manager.Align()
+}
 
 // WrapLayout replaces the layout by a wrapper of it, to watch where frames go. It must be called
 // before packets arrive, on the worker's thread.

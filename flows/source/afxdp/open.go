@@ -215,7 +215,7 @@ func (s *Source) Interfaces() (all []pcapng.Interface) {
 		}
 		captured, description := s.describeQueue(name, q.port.Queue())
 		one := pcapng.Interface{
-			Name: captured, Filter: shortened(s.from.Wanted()), LinkType: uint16(q.of.Link()),
+			Name: captured, Filter: pcapng.Shortened(s.from.Wanted()), LinkType: uint16(q.of.Link()),
 			Description: description, Comment: s.from.CommentOf(slices.Index(s.net, q.of)),
 		}
 		all = append(all, one)
@@ -226,13 +226,4 @@ func (s *Source) Interfaces() (all []pcapng.Interface) {
 		}
 	}
 	return all
-}
-
-// shortened truncates a filter to the length that fits the head of a capture.
-func shortened(filter string) string {
-	const ellipsis = " ..."
-	if len(filter) <= pcapng.MaxText {
-		return filter
-	}
-	return filter[:pcapng.MaxText-len(ellipsis)] + ellipsis
 }

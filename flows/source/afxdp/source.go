@@ -21,6 +21,7 @@ import (
 type Source struct {
 	from     config.From
 	net      interfaces
+	why      string         // of this engine, if the flow may choose
 	mirror   *mirror.Mirror // copies another interface's packets; nil: no mirror
 	queues   []queue
 	steering steering
@@ -57,6 +58,9 @@ type queue struct {
 
 // Free returns the list of free frames. The sink pushes frames to it on the worker's thread.
 func (s *Source) Free() *umem.FreeList { return &s.free }
+
+// Chosen sets the reason for this engine, for a flow that may choose. It must be called before Begin.
+func (s *Source) Chosen(why string) { s.why = why }
 
 // Node is the NUMA node of the first interface.
 func (s *Source) Node() int { return s.net[0].Node() }

@@ -53,6 +53,7 @@ func Unseen(from config.From) string {
 // Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	to.From = s.net.Name()
+	to.Engine, to.WhyEngine = string(config.EngineXDP), s.why
 	g := s.net.Granted()
 	to.TagsLost = g.TagsStripped
 	to.Steered, to.NotSteered = s.steering.rules, s.steering.whyNot

@@ -17,7 +17,7 @@ import (
 
 // For returns what a daemon with this configuration needs.
 func For(c *config.Config) Options {
-	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: afxdp.SteeringDir(c), Files: files.Of(c)}
+	o := Options{User: c.User, Keep: needed(c), Sockets: []string{c.Control.Socket}, Steering: afxdp.SteeringDir(c), Files: files.Of(c)}
 	o.Dirs = append(o.Dirs, filepath.Dir(c.Control.Socket))
 	if len(c.Attach.Programs) > 0 {
 		o.Sockets = append(o.Sockets, c.Attach.Socket)
@@ -46,11 +46,22 @@ func For(c *config.Config) Options {
 	return o
 }
 
+// needed returns the capabilities for the flows of a configuration. Packet sockets take NET_RAW alone. The
+// parent process raises the limit of locked memory, which IPC_LOCK would lift.
+func needed(c *config.Config) caps.Set {
+	for i := range c.Flows {
+		if f := &c.Flows[i]; f.Kind() != config.KindNetworkStorage || f.From.Engine != config.EnginePacket {
+			return Needed
+		}
+	}
+	return caps.NetRaw
+}
+
 // ForCommand returns what a command that captures or replays needs. It has no control socket and
 // makes no directories. user is the user of -Z. User 0 may write and read the files of all users,
 // as the caller of -Z root expects.
 func ForCommand(c *config.Config, user string) Options {
-	o := Options{User: user, Keep: Needed, Announce: true}
+	o := Options{User: user, Keep: needed(c), Announce: true}
 	uid := os.Geteuid()
 	if u, err := lookUp(user); err == nil && u != nil { // Start reports a wrong name
 		uid = int(u.uid)

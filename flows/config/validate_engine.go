@@ -1,0 +1,87 @@
+package config
+
+// Bounds of From.Buffer. The kernel has 32 bits for the number of blocks and one for their bytes.
+const (
+	minBuffer = 2 * MiB
+	maxBuffer = TiB
+)
+
+// Takes reports whether the flow takes packets away from the host, instead of copies.
+func (f *From) Takes() bool { return f.Mirror == "" && f.Engine != EnginePacket }
+
+// engine checks the engine of a flow from an interface, and the settings that it does not have.
+func (v *validator) engine(path string, f *Flow, kind Kind) {
+	from := &f.From
+	at, buffer := join(path, "from.engine"), join(path, "from.buffer")
+	if v.explained(at) || kind != KindNetworkStorage {
+		return
+	}
+	if from.Engine == "" {
+		from.Engine = EngineXDP
+	}
+	v.checkErr(at, member(from.Engine, allEngines))
+	if from.Engine == EngineXDP {
+		if v.given(buffer, from.bufferText()) {
+			v.refuse(buffer, wrong("remove it, or say engine: packet", "is the ring of a packet socket, and this flow has none"))
+		}
+		return
+	}
+	v.check(within(from.Buffer, minBuffer, maxBuffer), buffer, "%s is not from %s to %s", from.Buffer, Size(minBuffer), Size(maxBuffer))
+	if from.Engine == EnginePacket {
+		v.passive(path, f)
+	}
+}
+
+func (f *From) bufferText() string {
+	if f.Buffer == 0 {
+		return ""
+	}
+	return f.Buffer.String()
+}
+
+// passive refuses the settings that a packet socket does not have.
+func (v *validator) passive(path string, f *Flow) {
+	from := &f.From
+	for _, s := range []struct {
+		key    string
+		has    bool
+		reason string
+	}{
+		{"from.interfaces", from.Interfaces != nil, "a packet socket has one interface: make flows of them"},
+		{"from.queues", from.Queues != nil, "a packet socket sees every queue"},
+		{"from.zero_copy", from.ZeroCopy == ZeroCopyRequire, "the kernel copies packets to a packet socket"},
+		{"from.ring", from.Ring != 0, "the ring of a packet socket is its buffer"},
+		{"from.busy_poll", from.BusyPoll != 0, "a packet socket has no queues to poll"},
+		{"from.timestamps", from.Timestamps == TimestampsHardware, "this release has only the system's clock for packet sockets"},
+		{"from.steer", from.Steer != "", "a packet socket sees every queue"},
+		{"from.beside", from.Beside != "", "a packet socket needs no program on the interface"},
+		{"from.filter", from.Rules != nil || from.Object.File != "", "a packet socket takes one expression, and here are several rules or a program"},
+		{"to.device", f.To.Device != "", "this release writes packets of a packet socket to files only"},
+		{"to.layout", f.To.Layout == LayoutSlot, "packets of a packet socket are written from its ring, without a layout"},
+		{"watermarks", f.Watermarks.High != 0, "packets of a packet socket are in its ring and not in frames"},
+	} {
+		if at := join(path, s.key); s.has && !v.explained(at) {
+			v.refuse(at, wrong("remove it, or say engine: xdp", "has no meaning for engine: packet: %s", s.reason))
+		}
+	}
+}
+
+// NeedsXDP returns the first setting of a flow with engine: auto that only an AF_XDP socket has; empty:
+// there is none.
+func (f *Flow) NeedsXDP() string {
+	from := &f.From
+	for _, s := range []struct {
+		key string
+		has bool
+	}{
+		{"interfaces", from.Interfaces != nil}, {"queues", from.Queues != nil}, {"zero_copy: require", from.ZeroCopy == ZeroCopyRequire},
+		{"ring", from.Ring != 0}, {"busy_poll", from.BusyPoll != 0}, {"timestamps: hardware", from.Timestamps == TimestampsHardware},
+		{"steer", from.Steer != ""}, {"beside", from.Beside != ""}, {"rules", from.Rules != nil}, {"object", from.Object.File != ""},
+		{"device", f.To.Device != ""}, {"layout: slot", f.To.Layout == LayoutSlot}, {"watermarks", f.Watermarks.High != 0},
+	} {
+		if s.has {
+			return s.key
+		}
+	}
+	return ""
+}

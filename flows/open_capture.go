@@ -1,0 +1,93 @@
+package flows
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/flows/source/afxdp"
+	"github.com/unifiedd/unifiedd/flows/source/packet"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+func openNetworkStorage(e *pipeline.Env) (*pipeline.Run, error) {
+	switch e.Flow.From.Engine {
+	case config.EnginePacket:
+		return openPassive(e, "")
+	case config.EngineAuto:
+		return openAuto(e)
+	}
+	return openTaken(e, "")
+}
+
+// openTaken opens a flow that receives from AF_XDP sockets. why is the reason for this engine, if the flow
+// may choose.
+func openTaken(e *pipeline.Env, why string) (*pipeline.Run, error) {
+	source, err := afxdp.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	source.Chosen(why)
+	most := 2 * layout.MaxWriteFrames
+	if n := disk.FramesInFlight(e.Flow.To); n > 0 {
+		most += source.RingFrames() + n
+	}
+	if err := source.Fill(e, 2*layout.MaxWriteFrames, most); err != nil {
+		return nil, err
+	}
+	sink := disk.New()
+	err = sink.Open(e, disk.Config{
+		Free: source.Free(), Interfaces: source.Interfaces(), Directions: source.Directions(), Statistics: source.Statistics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return join(e, source, sink, source.Node(), disk.Node(e)), nil
+}
+
+// openPassive opens a flow that receives copies from a packet socket.
+func openPassive(e *pipeline.Env, why string) (*pipeline.Run, error) {
+	source, err := packet.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	source.Chosen(why)
+	sink := disk.New()
+	err = sink.Open(e, disk.Config{Ring: source.Ring(), Interfaces: source.Interfaces(), Statistics: source.Statistics})
+	if err != nil {
+		return nil, err
+	}
+	source.SetDisk(sink.Align(), sink.Pins())
+	return join(e, source, sink, source.Node(), disk.Node(e)), nil
+}
+
+// openAuto chooses the engine of a flow. It takes packets from the host only if the configuration permits
+// that, and only where this saves the kernel's copy.
+func openAuto(e *pipeline.Env) (*pipeline.Run, error) {
+	from := &e.Flow.From
+	if key := e.Flow.NeedsXDP(); key != "" {
+		return openTaken(e, key+" is set, which only AF_XDP sockets have")
+	}
+	switch {
+	case from.Mirror != "":
+		return openPassive(e, "mirror is set, so the host keeps its packets")
+	case !from.TakeOver:
+		return openPassive(e, "take_over is not set, so the host keeps its packets")
+	}
+	before, policy := len(e.Undo), from.ZeroCopy
+	from.ZeroCopy = config.ZeroCopyRequire
+	run, err := openTaken(e, "take_over is set, and the driver grants zero copy")
+	if !errors.Is(err, xdp.ErrNoZeroCopy) {
+		return run, err
+	}
+	tried := pipeline.Cleanup(slices.Clone(e.Undo[before:]))
+	e.Undo = e.Undo[:before]
+	from.ZeroCopy = policy
+	if err := tried.Run(); err != nil {
+		return nil, err
+	}
+	return openPassive(e, "the driver grants no zero copy: "+err.Error())
+}
