@@ -98,6 +98,8 @@ var notOnIgb = map[string]string{
 
 // notOnCards are the tests that do not run on cards, each with its reason.
 var notOnCards = map[string]string{
+	"PassiveEveryPacket": ofSockets, "PassiveSameAsTcpdump": ofSockets, "PassivePoison": ofSockets, "PassiveRefilter": ofSockets, "PassiveInterface": ofSockets,
+	"PassiveOverload": ofSockets, "PassiveDiskFull": ofSockets, "PassiveDirections": ofSockets, "PassiveCount": ofSockets, "PassivePollAllocatesNothing": ofSockets,
 	"InterfaceRemoved":    "a card is not removed as a veth pair is",
 	"PacketsOfManyFrames": "no card has an MTU of 65535",
 	"LargeRegion":         "the guest has not 5 GiB",
@@ -127,6 +129,7 @@ const (
 	ofReload    = "what it reloads does not say the policy that a form of cards runs with"
 	inOrder     = "it knows which packets were judged before a reload from one wire with one queue"
 	ofTheHost   = "copies are taken from the host, whatever the card, and arrive on a veth pair"
+	ofSockets   = "a packet socket has copies of the kernel, which look the same whatever the card"
 	manyWires   = "it makes wires beside the one it captures from; what flows do there as they stop and start the other tests have"
 	ofPeers     = "its RDMA is RoCE in software on a veth pair of its own; packages stream and blocks run over the guest's RDMA device"
 )

@@ -28,6 +28,12 @@ type bench struct {
 // newBench opens a flow and starts its interface; no worker and no watcher runs.
 func newBench(t testing.TB, layout string) *bench {
 	t.Helper()
+	return newBenchOf(t, func(l *lab) string { return l.defaults(layout) })
+}
+
+// newBenchOf is newBench for a flow of another configuration.
+func newBenchOf(t testing.TB, text func(*lab) string) *bench {
+	t.Helper()
 	testenv.Root(t)
 	testenv.HugePages(t, 100<<20)
 	l := joined(t, testenv.PairOptions{NoAddresses: true})
@@ -35,7 +41,7 @@ func newBench(t testing.TB, layout string) *bench {
 	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
 	runtime.LockOSThread() // the block queue belongs to the thread that first polls it
 	t.Cleanup(runtime.UnlockOSThread)
-	c := l.parsed(t, l.defaults(layout))
+	c := l.parsed(t, text(l))
 	c.Flows[0].To.Segment.Size = 1 << 30
 	c.Flows[0].To.Prepare = config.PrepareAllocate
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -2,49 +2,410 @@ package flows
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/gopacket/gopacket/pcapgo"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/source/packet"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// passive is a configuration of a flow with a packet socket. more are further settings of its source.
-func (l *lab) passive(more string) string {
+// passive is a configuration of a flow with a packet socket, with more settings of its source and of its sink.
+func (l *lab) passive(from, to string) string {
 	return fmt.Sprintf(`
 region: {size: 32MiB}
 workers: [{name: main, wait: poll}]
 flows:
   - name: cap
     from: {interface: %s, engine: packet, buffer: 16MiB%s}
-    to: {file: %s/cap, segment: {size: 32MiB}, flush: 50ms, durable: 200ms}
-`, l.B.Ifname, more, l.dir)
+    to: {file: %s/cap, segment: {size: 32MiB}, flush: 50ms, durable: 200ms%s}
+`, l.B.Ifname, from, l.dir, to)
 }
 
-// TestPassiveEveryPacket: a packet socket's blocks are on the disk as they were sent, and the ledger adds up.
+// passiveSource returns the packet socket of a running flow.
+func passiveSource(t *testing.T, f *Flow) *packet.Source {
+	t.Helper()
+	s, ok := f.interfaceSource().(*packet.Source)
+	if !ok {
+		t.Fatalf("the flow receives from %T", f.interfaceSource())
+	}
+	return s
+}
+
+// TestPassiveEveryPacket: packets are on the disk as they were sent, in files that every reader reads without a
+// word, and the ledger adds up. The host has received them, too.
 func TestPassiveEveryPacket(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
-	d := l.start(t, l.passive(""), Options{})
+	d := l.start(t, l.passive("", ""), Options{})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 5000, 1000)
 	f := d.Flows()[0]
 	if sent := l.feed(t, f, frames, 20000); sent != len(frames) {
 		t.Fatalf("sent %d of %d", sent, len(frames))
 	}
 	s := await(t, f, "all packets durable", func(s status.Flow) bool { return s.Durable.Packets == uint64(len(frames)) })
-	if s.Offered != uint64(len(frames)) || s.Waiting != 0 || s.Engine != "packet" || s.Buffer == nil {
+	balanced(t, s, uint64(len(frames)))
+	if s.Waiting != 0 || s.Engine != "packet" || s.Buffer == nil || s.Buffer.Received == 0 || s.CopiedBytes["moved"] != 0 || s.CopiedBytes["packed"] != 0 {
 		t.Errorf("%+v", s)
 	}
+	if s.FrameTimes.Done == nil || s.FrameTimes.Done.Count == 0 {
+		t.Errorf("no block has a time: %+v", s.FrameTimes)
+	}
+	stopped(t, f)
+	captures.Readable(t, l.files(t)...)
+	samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames)
+	if n := l.B.Stats(t).RxPackets - l.came; n != uint64(len(frames)) || l.B.HasProgram(t) {
+		t.Errorf("the host received %d packets, program %v", n, l.B.HasProgram(t))
+	}
+}
+
+// dumped is a packet in a file of tcpdump's.
+type dumped struct {
+	at   int64
+	data []byte
+}
+
+// withTimes reads a classic file with its times.
+func withTimes(t *testing.T, name string) (all []dumped) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := pcapgo.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		data, info, err := r.ReadPacketData()
+		if err != nil {
+			return all
+		}
+		all = append(all, dumped{info.Timestamp.UnixNano(), data})
+	}
+}
+
+// flagsOf returns the flags of each packet of files.
+func flagsOf(t *testing.T, files ...string) (all []uint32) {
+	t.Helper()
+	le := binary.LittleEndian
+	for _, b := range blocksOf(t, files...) {
+		if b.kind != typePacket {
+			continue
+		}
+		options := b.body[20+(le.Uint32(b.body[12:])+3)&^3:]
+		if len(options) < 8 || le.Uint16(options) != 2 {
+			t.Fatalf("a packet has no flags: %x", options)
+		}
+		all = append(all, le.Uint32(options[4:]))
+	}
+	return all
+}
+
+// seen leaves out the packets that no socket sees arrive: the kernel drops a tag with nothing behind it when it
+// takes the tag out (skb_vlan_untag).
+func seen(frames [][]byte) [][]byte {
+	return slices.DeleteFunc(frames, func(f []byte) bool {
+		tagged := len(f) > 13 && (f[12] == 0x81 && f[13] == 0 || f[12] == 0x88 && f[13] == 0xa8)
+		return tagged && len(f) <= 18
+	})
+}
+
+// TestPassiveSameAsTcpdump compares with tcpdump at the same end: every kind of packet of 60 bytes to the MTU,
+// tagged and broken ones, in both directions, in the same order and with the same times.
+func TestPassiveSameAsTcpdump(t *testing.T) {
+	for _, mtu := range []int{1500, 9000} {
+		t.Run(fmt.Sprintf("MTU %d", mtu), func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{MTU: mtu, NoAddresses: true})
+			f := l.start(t, l.passive("", ""), Options{}).Flows()[0]
+			dump := startTcpdumpOf(t, &l.B, "inout", 16384)
+			in, out := seen(l.traffic()), testenv.Frames(testenv.Zoo(&l.B, &l.A, mtu))
+			frames := slices.Concat(in, out)
+			l.send(t, f, in)
+			if sent := testenv.SendRaw(t, &l.B, out, testenv.SendOptions{}); sent != len(out) {
+				t.Fatalf("sent %d of %d", sent, len(out))
+			}
+			theirs := dump.stop(t, len(frames), total(frames))
+			samePackets(t, "tcpdump of what was sent", theirs, frames)
+			await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
+			stopped(t, f)
+			captures.Readable(t, l.files(t)...)
+			ours := captures.Records(t, l.files(t)...)
+			samePackets(t, "our file", captures.Contents(ours), theirs)
+			balanced(t, f.Status(), uint64(len(frames)))
+			late, times := 0, withTimes(t, dump.file)
+			for i := range ours {
+				// tcpdump has microseconds, and each socket takes the time when the packet reaches it
+				if d := ours[i].Time - times[i].at; d < -2000 || d > 2000 {
+					late++
+				}
+			}
+			if late > len(ours)/2 {
+				t.Errorf("%d of %d times differ by more than two microseconds", late, len(ours))
+			}
+			for i, flags := range flagsOf(t, l.files(t)...) {
+				if want := uint32(1 + i/len(in)); flags&3 != want {
+					t.Fatalf("packet %d has flags %#x, want direction %d", i, flags, want)
+				}
+			}
+		})
+	}
+}
+
+// TestPassivePoison: nothing that was in the ring before is in the files.
+func TestPassivePoison(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	f := l.start(t, l.passive("", ", snaplen: 96"), Options{}).Flows()[0]
+	ring := passiveSource(t, f).Ring()
+	poison := []byte("old secret of the ring ")
+	for n := range ring.About {
+		for b := ring.Bytes(n)[64:]; len(b) > 0; { // behind the kernel's header of the block
+			b = b[copy(b, poison):]
+		}
+	}
+	frames := seen(l.traffic())
+	l.send(t, f, frames)
+	await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
+	stopped(t, f)
+	for _, name := range l.files(t) {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := range len(poison) - 6 {
+			if i := bytes.Index(raw, poison[at:at+6]); i >= 0 {
+				t.Fatalf("%s has old bytes at %d: %q", name, i, raw[i:i+32])
+			}
+		}
+	}
+	if s := f.Status(); s.Cut == nil || s.Cut.Packets == 0 {
+		t.Errorf("no packet was truncated: %+v", s.Cut)
+	}
+}
+
+// steady is flood at a steady rate: what the filter rejects is not offered to a packet socket.
+func (l *lab) steady(t *testing.T) *flood {
+	t.Helper()
+	s := &flood{ended: make(chan error, 1)}
+	sender := testenv.NewSender(t, &l.A)
+	t.Cleanup(func() { s.quit.Store(true) })
+	go func() {
+		for n := uint64(0); !s.quit.Load(); {
+			sent, err := sender.Send(testenv.UDP(&l.A, &l.B, firstPort+uint16(n%streams), n, 100))
+			if err != nil {
+				s.ended <- err
+				return
+			}
+			if !sent {
+				continue
+			}
+			n++
+			if s.sent.Store(n); n%16 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		s.ended <- nil
+	}()
+	return s
+}
+
+// TestPassiveRefilter: a filter is replaced while packets arrive. Those that both filters take are in the file
+// without a gap, and each of the others only while its filter was in force.
+func TestPassiveRefilter(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	text := func(i int) string { return l.passive(fmt.Sprintf(", filter: %q", swapFilters[i%2]), "") }
+	f := l.start(t, text(0), Options{}).Flows()[0]
+	s := l.steady(t)
+	testenv.Wait(t, 10*time.Second, "packets", func() bool { return f.Status().Packets > 100 })
+	for i := 1; i <= 12; i++ {
+		r := l.reloaded(t, text(i))
+		if len(r.Plan.Filters) != 1 || f.Status().Filter != swapFilters[i%2] {
+			t.Fatalf("swap %d: %+v", i, r.Plan)
+		}
+		before := s.sent.Load()
+		testenv.Wait(t, 10*time.Second, "packets for the new filter", func() bool { return s.sent.Load() > before+20 })
+	}
+	sent := s.stop(t)
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	got := captures.Packets(t, l.files(t)...)
-	if len(got) != len(frames) {
-		t.Fatalf("the file has %d packets of %d", len(got), len(frames))
-	}
-	for i := range got {
-		if !bytes.Equal(got[i], frames[i]) {
-			t.Fatalf("packet %d differs", i)
+	count, both := [streams]int{}, uint64(0)
+	for _, frame := range captures.Packets(t, l.files(t)...) {
+		n, ok := testenv.Sequence(frame)
+		if !ok || !testenv.Intact(frame) {
+			t.Fatalf("a packet that was not sent: %x", frame)
 		}
+		count[n%streams]++
+		if n%streams == bothPort-firstPort {
+			if n != both*streams+bothPort-firstPort {
+				t.Fatalf("packet %d follows, and not %d", n, both*streams+bothPort-firstPort)
+			}
+			both++
+		}
+	}
+	if want := (sent - (bothPort - firstPort) + streams - 1) / streams; both != want || count[0] == 0 || count[1] == 0 || count[3] != 0 || uint64(count[0]) == want {
+		t.Errorf("of %d packets the file has %v of each stream", sent, count)
+	}
+	if s := f.Status(); s.Dropped["buffer_full"] != 0 {
+		t.Errorf("%v were lost", s.Dropped)
+	}
+}
+
+// TestPassiveInterface: a flow waits for an interface that is down, goes on when it is up, knows its new name, and
+// fails when it is removed.
+func TestPassiveInterface(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	f := l.start(t, l.passive("", ""), Options{}).Flows()[0]
+	send := func(n uint64) {
+		t.Helper()
+		before := f.Status().Written.Packets
+		testenv.SendRaw(t, &l.A, [][]byte{testenv.UDP(&l.A, &l.B, 9, n, 200)}, testenv.SendOptions{})
+		await(t, f, "the packet", func(s status.Flow) bool { return s.Written.Packets == before+1 })
+	}
+	send(0)
+	l.B.SetDown(t)
+	s := await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })
+	if !strings.Contains(s.Error, "is down") || !strings.Contains(s.Error, "ip link set") {
+		t.Errorf("it waits for %q", s.Error)
+	}
+	l.B.Rename(t, "renamed0")
+	l.B.SetUp(t)
+	await(t, f, "the flow to go on", func(s status.Flow) bool { return s.State == status.Running && s.From == "renamed0" })
+	l.Carry(t)
+	send(1)
+	l.B.Delete(t)
+	s = await(t, f, "the flow to fail", func(s status.Flow) bool { return s.State == status.Failed })
+	if !strings.Contains(s.Error, "gone") || s.Written.Packets != 2 || s.Durable.Packets != 2 {
+		t.Errorf("%q; written %d, durable %d", s.Error, s.Written.Packets, s.Durable.Packets)
+	}
+}
+
+// TestPassiveOverload: when the worker cannot take packets, the kernel drops what the ring has no room for, and
+// counts it. Status, file and ledger agree, and say when.
+func TestPassiveOverload(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	text := strings.Replace(l.passive("", ""), "buffer: 16MiB", "buffer: 2MiB", 1)
+	f := l.start(t, text, Options{}).Flows()[0]
+	frames, resume := testenv.Stream(&l.A, &l.B, 5000, 0, 6000, 1000), make(chan struct{})
+	go func() { _ = f.worker.Do(func() error { <-resume; return nil }) }()
+	sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
+	close(resume)
+	s := await(t, f, "the drops", func(s status.Flow) bool {
+		d := s.Buffer.Last
+		return s.Dropped["buffer_full"]+s.Written.Packets == uint64(sent) && d != nil && d.Packets == s.Dropped["buffer_full"]
+	})
+	if s.Dropped["buffer_full"] == 0 || s.Written.Packets == 0 || s.Buffer.Full == 0 {
+		t.Errorf("nothing was dropped: %+v", s)
+	}
+	if d := s.Buffer.Last; d.Packets != s.Dropped["buffer_full"] || time.Since(d.Until) > time.Minute || !d.Since.Before(d.Until) {
+		t.Errorf("%d were dropped, and %+v", s.Dropped["buffer_full"], d)
+	}
+	stopped(t, f)
+	balanced(t, f.Status(), uint64(sent))
+	var last statistic
+	for _, b := range blocksOf(t, l.files(t)...) {
+		if b.kind == typeStatistics {
+			last = parseStatistic(b)
+		}
+	}
+	if last.opts[7] != s.Dropped["buffer_full"] || last.opts[6] != uint64(sent) || last.opts[8] != s.Written.Packets {
+		t.Errorf("the file's statistics are %v", last.opts)
+	}
+	samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames[:s.Written.Packets])
+}
+
+// TestPassiveDiskFull: while the disk is full, packets wait in the ring. When there is room again, nothing is
+// missing but what the kernel counts.
+func TestPassiveDiskFull(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	l.dir = testenv.Ext4(t, 64<<20)
+	text := strings.Replace(l.passive("", ", prepare: none"), "size: 32MiB}", "size: 8MiB}", 1)
+	f := l.start(t, text, Options{}).Flows()[0]
+	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 6000, 1000)
+	ballast := takeRoom(t, l.dir, 1<<20)
+	sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000})
+	s := await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })
+	if s.Buffer.Held == 0 || s.Written.Packets == uint64(sent) {
+		t.Errorf("no block waits: %+v of %d", s.Buffer, sent)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	await(t, f, "all packets written", func(s status.Flow) bool { return s.Dropped["buffer_full"]+s.Durable.Packets == uint64(sent) })
+	stopped(t, f)
+	balanced(t, f.Status(), uint64(sent))
+	captures.Readable(t, l.files(t)...)
+	samePackets(t, "the files", captures.Packets(t, l.files(t)...), frames[:f.Status().Written.Packets])
+}
+
+// TestPassiveDirections: with mirror a packet socket has one direction. auto chooses it, and says why.
+func TestPassiveDirections(t *testing.T) {
+	for mirror, want := range map[string]int{"ingress": 0, "egress": 1} {
+		t.Run(mirror, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true})
+			text := strings.Replace(l.passive(", mirror: "+mirror+", filter: udp", ""), "engine: packet", "engine: auto", 1)
+			f := l.start(t, text, Options{}).Flows()[0]
+			if s := f.Status(); s.Engine != "packet" || !strings.Contains(s.WhyEngine, "mirror is set") || !slices.Equal(s.Mirrors, []string{mirror}) {
+				t.Errorf("engine %s since %q, mirrors %v", s.Engine, s.WhyEngine, s.Mirrors)
+			}
+			both := [][][]byte{testenv.Stream(&l.A, &l.B, 1, 0, 50, 300), testenv.Stream(&l.B, &l.A, 2, 0, 60, 400)}
+			testenv.SendRaw(t, &l.A, both[0], testenv.SendOptions{})
+			testenv.SendRaw(t, &l.B, both[1], testenv.SendOptions{})
+			await(t, f, "packets", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(both[want])) })
+			stopped(t, f)
+			samePackets(t, mirror, captures.Packets(t, l.files(t)...), both[want])
+		})
+	}
+}
+
+// TestPassiveCount: a flow that is to take a number of packets takes no more, though a block has more.
+func TestPassiveCount(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	f := l.start(t, l.passive("", ""), Options{Count: 130}).Flows()[0]
+	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 500, 100)
+	testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
+	<-f.Ended()
+	s := f.Status()
+	if s.State != status.Done || s.Written.Packets != 130 || s.Durable.Packets != 130 {
+		t.Errorf("%s with %d packets, %+v", s.State, s.Written.Packets, s.Dropped)
+	}
+	samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames[:130])
+}
+
+// TestPassivePollAllocatesNothing: no round of a flow with a packet socket allocates, whatever is in the blocks.
+func TestPassivePollAllocatesNothing(t *testing.T) {
+	testenv.Leaks(t)
+	b := newBenchOf(t, func(l *lab) string { return strings.Replace(l.passive("", ""), "flush: 50ms", "flush: 10ms", 1) })
+	frames := testenv.Stream(&b.lab.A, &b.lab.B, 9, 0, 16, 700)
+	round := func() {
+		for _, f := range frames {
+			if _, err := b.sender.Send(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ts := unix.NsecToTimespec(int64(time.Millisecond))
+		_ = unix.Nanosleep(&ts, nil)
+		for range 4 {
+			b.poll()
+		}
+	}
+	for range 100 {
+		round()
+	}
+	before := b.disk.PacketsWritten()
+	if n := testing.AllocsPerRun(200, round); n >= 1 {
+		t.Errorf("polling allocates %v times for each %d packets", n, len(frames))
+	}
+	if b.run.Err.Get() != nil || b.disk.PacketsWritten() < before+1000 {
+		t.Errorf("%d packets were written meanwhile: the test shows nothing (%v)", b.disk.PacketsWritten()-before, b.run.Err.Get())
 	}
 }

@@ -136,6 +136,9 @@ func (b *block) checkPacket(t testing.TB) {
 		t.Fatalf("offset %d: the packet is padded with %x", b.offset, rest[:pad])
 	}
 	rest = rest[pad:]
+	if len(rest) >= 8 && binary.LittleEndian.Uint32(rest) == 4<<16|2 { // the packet's flags come before it
+		rest = rest[8:]
+	}
 	if len(rest) > optionHeader {
 		if len(rest) > optionHeader+number {
 			rest = rest[number:]

@@ -36,6 +36,25 @@ func TestAgainstCaptures(t *testing.T) {
 	b.finish(r, "capture")
 }
 
+// TestAgainstPassiveCaptures compares our packet socket with the programs that others use, which have one
+// too, and with our AF_XDP sockets.
+func TestAgainstPassiveCaptures(t *testing.T) {
+	b := newBed(t)
+	b.bar = passiveBar
+	r := bench.NewReport("Packets to disk from a packet socket", "unifiedd with engine: packet", "others")
+	sizes, memory := []int{64, 512, 1024, 1500}, buffer
+	if b.form == bench.Short {
+		sizes, memory = sizes[2:3], 64
+	}
+	xdp := b.advised()
+	xdp.name = "unifiedd with engine: xdp"
+	all := append([]contestant{passive(b.daemon, memory)}, append(b.others(), xdp)...)
+	for _, size := range sizes {
+		b.compete(r, work{size: size, rate: rate}, all)
+	}
+	b.finish(r, "capture-passive")
+}
+
 // TestAgainstLayouts compares layouts, waits, and sizes of rings and writes with the defaults: docs/benchmarks/layouts.md has the results.
 func TestAgainstLayouts(t *testing.T) {
 	b := newBed(t)

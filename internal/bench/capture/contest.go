@@ -50,6 +50,7 @@ func (s sample) bytes() float64 { return max(1, float64(s.onDisk)/float64(max(1,
 // Bars: the cost of a packet, ours over theirs.
 const (
 	stenotypeBar = 1.5
+	passiveBar   = 1.0     // of the passive engine
 	bestBar      = 1.0 / 3 // of the best of all others
 )
 
