@@ -33,7 +33,7 @@ test-wrong-use: setup-test ## use every command wrongly, and write what each say
 # Long forms of the tests: one target each, named test-WHAT.
 
 test-kill: setup-test ## kill the daemon under traffic, of a capture and of a log, KILLS (50) times each, and check what it leaves (root)
-	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill(Log)?$$' ./selftests/crash
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill(Passive|Log)?$$' ./selftests/crash
 
 test-nvme: setup-test ## kill the NVMe over Fabrics target under writes, and take its host away, KILLS (50) times each (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^Test(Kill|Vanish)$$' ./flows/nvmet

@@ -27,13 +27,19 @@ type life struct {
 
 // TestKill: after a kill at a random moment, with random settings, the next daemon recovers all
 // durable packets.
-func TestKill(t *testing.T) {
+func TestKill(t *testing.T) { kill(t, false) }
+
+// TestKillPassive is TestKill for packet sockets.
+func TestKillPassive(t *testing.T) { kill(t, true) }
+
+func kill(t *testing.T, passive bool) {
+	t.Helper()
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	k := &killer{t: t, Pair: p, dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 0)), long: kills > few}
+	k := &killer{t: t, Pair: p, dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 0)), long: kills > few, passive: passive}
 	for i := uint64(0); k.goOn(i, kills); i++ {
 		k.next(i)
 	}
@@ -58,6 +64,7 @@ type killer struct {
 	dir       string
 	random    *rand.Rand
 	long      bool
+	passive   bool
 	before    *life // the life whose files are not verified yet
 	durable   uint64
 	recovered int
@@ -88,14 +95,18 @@ func (k *killer) goOn(i, kills uint64) bool {
 // settings is the configuration for kill i. Layouts and durabilities alternate; the rest is random.
 func (k *killer) settings(i uint64) string {
 	pick := func(of ...string) string { return of[k.random.IntN(len(of))] }
+	from, layout := "ring: 4096", []string{"packed", "slot"}[i%2]
+	if k.passive {
+		from, layout = "engine: packet, buffer: "+pick("2MiB", "16MiB"), "packed"
+	}
 	return fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 16}
 workers: [{name: main, wait: %s}]
 flows:
   - name: cap
-    from: {interface: %s, ring: 4096}
+    from: {interface: %s, %s}
     to: {file: %s/cap, layout: %s, segment: {size: %s}, prepare: %s, flush: %s, durable: %s}
-`, pick("sleep", "poll"), k.B.Ifname, k.dir, []string{"packed", "slot"}[i%2], pick("2MiB", "4MiB", "9MiB", "32MiB"),
+`, pick("sleep", "poll"), k.B.Ifname, from, k.dir, layout, pick("2MiB", "4MiB", "9MiB", "32MiB"),
 		pick("zero", "allocate", "none"), pick("10ms", "50ms", "200ms"), []string{"20ms", "written", "100ms", "1ms", "300ms"}[i%5])
 }
 

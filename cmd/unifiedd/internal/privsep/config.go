@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -46,15 +48,36 @@ func For(c *config.Config) Options {
 	return o
 }
 
-// needed returns the capabilities for the flows of a configuration. Packet sockets take NET_RAW alone. The
-// parent process raises the limit of locked memory, which IPC_LOCK would lift.
+// needed returns the capabilities for the flows of a configuration. Packet sockets take NET_RAW alone, and
+// IPC_LOCK where the limit of locked memory is too low and nobody may raise it.
 func needed(c *config.Config) caps.Set {
+	locked := uint64(c.Region.Size) + lockedBeside
 	for i := range c.Flows {
-		if f := &c.Flows[i]; f.Kind() != config.KindNetworkStorage || f.From.Engine != config.EnginePacket {
+		f := &c.Flows[i]
+		if f.Kind() != config.KindNetworkStorage || f.From.Engine != config.EnginePacket {
 			return Needed
 		}
+		locked += uint64(f.From.Buffer)
 	}
-	return caps.NetRaw
+	self, err := caps.Self()
+	var l unix.Rlimit
+	if err == nil && self.Effective.Has(caps.SysResource) || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Max >= locked {
+		return caps.NetRaw
+	}
+	return caps.NetRaw | caps.IPCLock
+}
+
+// lockedBeside is more than the memory that flows lock besides the region and the rings of packet sockets.
+const lockedBeside = 16 << 20
+
+// raiseLimit raises the limit of locked memory as far as the process may. Where it stays too low, opening a
+// flow says so.
+func raiseLimit() {
+	var l unix.Rlimit
+	if unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}) == nil || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) != nil {
+		return
+	}
+	_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: l.Max, Max: l.Max})
 }
 
 // ForCommand returns what a command that captures or replays needs. It has no control socket and

@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
 func TestFor(t *testing.T) {
@@ -34,5 +36,31 @@ func TestFor(t *testing.T) {
 	c.Region.Pages = config.PagesOrdinary
 	if got := For(c).Region; got != nil {
 		t.Errorf("to reserve of ordinary pages: %+v", got)
+	}
+}
+
+// TestNeededByPacketSockets: flows with packet sockets alone get NET_RAW, and IPC_LOCK only where the limit of
+// locked memory may not be raised. Any other flow brings its own needs.
+func TestNeededByPacketSockets(t *testing.T) {
+	one := config.NewFlow("a")
+	one.From.Interface, one.From.Engine, one.From.Buffer, one.To.File = "e0", config.EnginePacket, 64*config.MiB, "/f"
+	c := config.Default()
+	c.Flows = []config.Flow{one}
+	if got := needed(c); got.Minus(caps.NetRaw|caps.IPCLock) != 0 || !got.Has(caps.NetRaw) {
+		t.Errorf("a packet socket gets %v", got)
+	}
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		t.Fatal(err)
+	}
+	if self, err := caps.Self(); err != nil || (needed(c) == caps.NetRaw) != (self.Effective.Has(caps.SysResource) || l.Max >= uint64(c.Region.Size+one.From.Buffer)+lockedBeside) {
+		t.Errorf("%v with a limit of %d: %v", needed(c), l.Max, err)
+	}
+	for _, engine := range []config.Engine{config.EngineAuto, config.EngineXDP} {
+		c.Flows = append(c.Flows[:1], one)
+		c.Flows[1].From.Engine = engine
+		if got := needed(c); got != Needed {
+			t.Errorf("engine %s beside it: %v", engine, got)
+		}
 	}
 }

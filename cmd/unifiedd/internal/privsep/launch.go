@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
-	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -45,10 +44,6 @@ func (o Options) launch(u *identity) (out Outcome, err error) {
 	file, err := o.makeFile(u)
 	if err != nil {
 		return Outcome{}, err
-	}
-	if !o.Keep.Has(caps.IPCLock) {
-		// The daemon inherits it. Where it may not be raised, the daemon says so if it is too low.
-		_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 	}
 	d, err := o.run(u, memory, file)
 	if err != nil {

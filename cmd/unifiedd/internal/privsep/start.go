@@ -92,6 +92,9 @@ type Outcome struct {
 // daemon and returns when the daemon has ended. If Daemon is unset and Status is not zero, the
 // error says what could not be cleaned up after the daemon.
 func Start(o Options) (Outcome, error) {
+	if !o.Keep.Has(caps.IPCLock) {
+		raiseLimit() // a started daemon inherits it
+	}
 	u, err := lookUp(o.User)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("become user %s: %w", o.User, err)
