@@ -14,13 +14,14 @@ import (
 )
 
 func openNetworkStorage(e *pipeline.Env) (*pipeline.Run, error) {
-	switch e.Flow.From.Engine {
+	switch engine, why := e.Flow.ChosenEngine(); engine {
 	case config.EnginePacket:
-		return openPassive(e, "")
+		return openPassive(e, why)
 	case config.EngineAuto:
 		return openAuto(e)
+	default:
+		return openTaken(e, why)
 	}
-	return openTaken(e, "")
 }
 
 // openTaken opens a flow that receives from AF_XDP sockets. why is the reason for this engine, if the flow
@@ -64,19 +65,10 @@ func openPassive(e *pipeline.Env, why string) (*pipeline.Run, error) {
 	return join(e, source, sink, source.Node(), disk.Node(e)), nil
 }
 
-// openAuto chooses the engine of a flow. It takes packets from the host only if the configuration permits
-// that, and only where this saves the kernel's copy.
+// openAuto opens a flow that may take packets from the host. It does so only where this saves the kernel's
+// copy.
 func openAuto(e *pipeline.Env) (*pipeline.Run, error) {
 	from := &e.Flow.From
-	if key := e.Flow.NeedsXDP(); key != "" {
-		return openTaken(e, key+" is set, which only AF_XDP sockets have")
-	}
-	switch {
-	case from.Mirror != "":
-		return openPassive(e, "mirror is set, so the host keeps its packets")
-	case !from.TakeOver:
-		return openPassive(e, "take_over is not set, so the host keeps its packets")
-	}
 	before, policy := len(e.Undo), from.ZeroCopy
 	from.ZeroCopy = config.ZeroCopyRequire
 	run, err := openTaken(e, "take_over is set, and the driver grants zero copy")

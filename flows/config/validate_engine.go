@@ -1,5 +1,7 @@
 package config
 
+import "cmp"
+
 // Bounds of From.Buffer. The kernel has 32 bits for the number of blocks and one for their bytes.
 const (
 	minBuffer = 2 * MiB
@@ -66,9 +68,25 @@ func (v *validator) passive(path string, f *Flow) {
 	}
 }
 
-// NeedsXDP returns the first setting of a flow with engine: auto that only an AF_XDP socket has; empty:
+// ChosenEngine returns the engine of a flow from an interface to storage, and why, if the flow may choose. It
+// returns EngineAuto if that depends on the driver.
+func (f *Flow) ChosenEngine() (e Engine, why string) {
+	switch key := f.needsXDP(); {
+	case f.From.Engine != EngineAuto:
+		return cmp.Or(f.From.Engine, EngineXDP), ""
+	case key != "":
+		return EngineXDP, key + " is set, which only AF_XDP sockets have"
+	case f.From.Mirror != "":
+		return EnginePacket, "mirror is set, so the host keeps its packets"
+	case !f.From.TakeOver:
+		return EnginePacket, "take_over is not set, so the host keeps its packets"
+	}
+	return EngineAuto, "take_over is set: xdp if the driver grants zero copy, else packet"
+}
+
+// needsXDP returns the first setting of a flow with engine: auto that only an AF_XDP socket has; empty:
 // there is none.
-func (f *Flow) NeedsXDP() string {
+func (f *Flow) needsXDP() string {
 	from := &f.From
 	for _, s := range []struct {
 		key string

@@ -30,10 +30,13 @@ func (r *Report) addFlows(n needs) {
 	if n.Metrics.Listen != "" {
 		addresses = append(addresses, address("metrics.listen", "tcp", n.Metrics.Listen))
 	}
-	var devices, users []Check
+	var devices, users, engines []Check
 	for i := range n.Flows {
 		f := &n.Flows[i]
 		named := func(key string) string { return fmt.Sprintf("flow %s: %s", f.Name, key) }
+		if f.Kind() == config.KindNetworkStorage && f.From.Engine != config.EngineXDP {
+			engines = append(engines, engine(named("from.engine"), f))
+		}
 		if f.From.Listen != "" {
 			addresses = append(addresses, address(named("from.listen"), "tcp", f.From.Listen))
 		}
@@ -56,11 +59,29 @@ func (r *Report) addFlows(n needs) {
 			devices = append(devices, rdmaNamed(fmt.Sprintf("state %s: rdma", s.Name), s.Remote.RDMA))
 		}
 	}
+	r.add("engines", engines)
 	r.add("addresses", addresses)
 	r.add("RDMA devices of flows", devices)
 	r.add("owners of files", users)
 	r.addGroups(n)
 	r.addAttach(n)
+}
+
+// engine says which engine a flow has, and why. It tries whether the process may open a packet socket.
+func engine(name string, f *config.Flow) Check {
+	e, why := f.ChosenEngine()
+	if e == config.EngineXDP {
+		return ok(name, "%s: %s", e, why)
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fail(name, "open a packet socket: %v", err).with("run as root, or grant CAP_NET_RAW")
+	}
+	_ = unix.Close(fd)
+	if why == "" {
+		why = "as configured"
+	}
+	return ok(name, "%s: %s; a packet socket opens, and the host keeps what it copies", e, why)
 }
 
 // readable reports for each file whether the daemon's user may open it.

@@ -30,7 +30,9 @@ func TestFlows(t *testing.T) {
 	bad.From.RDMA, bad.From.Listen, bad.To.File, bad.To.Owner = "roce:nowhere", "192.0.2.1:7471", filepath.Join(dir, "wal"), "nobody-at-all"
 	replay := config.NewFlowOf(config.KindStorageNetwork, "replay")
 	replay.From.File, replay.To.Interface = filepath.Join(dir, "none"), "lo"
-	c.Flows = []config.Flow{good, bad, replay}
+	watch := config.NewFlow("good watch")
+	watch.From.Interface, watch.From.Engine, watch.To.File = "lo", config.EnginePacket, filepath.Join(dir, "watch")
+	c.Flows = []config.Flow{good, bad, replay, watch}
 	states := func() map[string]Check {
 		var r Report
 		r.addFlows(newNeeds(Options{Config: c}))
@@ -43,7 +45,8 @@ func TestFlows(t *testing.T) {
 		return all
 	}
 	for name, words := range map[string]string{
-		"flow good: from.file": "is readable", "flow good: to.listen": "can be listened at", "flow good: to.rdma": "is up",
+		"flow good watch: from.engine": "a packet socket opens",
+		"flow good: from.file":         "is readable", "flow good: to.listen": "can be listened at", "flow good: to.rdma": "is up",
 		"flow bad: from.listen": "192.0.2.1", "flow bad: from.rdma": "nowhere", "flow bad: to.owner": "nobody-at-all", "flow replay: from.file": "no such file",
 	} {
 		check, there := states()[name]

@@ -24,7 +24,7 @@ func newNeeds(o Options) needs {
 	}
 	n.interfaces = slices.Clone(o.Interfaces)
 	for _, f := range n.Flows {
-		if len(o.Interfaces) == 0 && f.From.Mirror == "" { // a mirror needs nothing of the card
+		if len(o.Interfaces) == 0 && f.From.Takes() { // copies need nothing of the card
 			n.interfaces = append(n.interfaces, f.From.All()...)
 		}
 		if len(o.Interfaces) == 0 && f.To.Interface != "" {
@@ -84,7 +84,7 @@ func (n needs) bad() State {
 
 // flowOn returns the flow that has the interface.
 func (n needs) flowOn(iface string) (config.Flow, bool) {
-	i := slices.IndexFunc(n.Flows, func(f config.Flow) bool { return f.From.Mirror == "" && slices.Contains(f.From.All(), iface) })
+	i := slices.IndexFunc(n.Flows, func(f config.Flow) bool { return f.From.Takes() && slices.Contains(f.From.All(), iface) })
 	if i < 0 {
 		return config.Flow{}, false
 	}
