@@ -18,6 +18,9 @@ var (
 	descPackets  = describe("received_packets_total", "Packets received from the rings.", "flow", "interface")
 	descBytes    = describe("received_bytes_total", "Bytes of packets received from the rings.", "flow", "interface")
 	descStamped  = describe("card_stamped_packets_total", "Packets received with a time of the card's clock.", "flow", "interface")
+	descBuffer   = describe("buffer_blocks", "Blocks of the ring of a packet socket.", "flow", "interface")
+	descInUse    = describe("buffer_held_blocks", "Blocks of the ring of a packet socket that wait for the disk.", "flow", "interface")
+	descFull     = describe("buffer_full_total", "How often no block of the ring of a packet socket was free.", "flow", "interface")
 	descFar      = describe("far_ends", "How many of the flow's card, disk and worker are on another NUMA node than the region.", "flow")
 	descPassed   = describe("passed_packets_total", "Packets left to the kernel, by reason.", "flow", "interface", "reason")
 	descDropped  = describe("dropped_packets_total", "Packets lost, by reason.", "flow", "interface", "reason")
@@ -70,6 +73,11 @@ func collectTaken(out chan<- prometheus.Metric, f *status.Flow) {
 		counter(out, descStamped, f.CardStamped, f.Name, iface)
 		each(out, descPassed, f.Passed, f.Name, iface)
 		collectFilter(out, f)
+		if b := f.Buffer; b != nil {
+			gauge(out, descBuffer, float64(b.Blocks), f.Name, iface)
+			gauge(out, descInUse, float64(b.Held), f.Name, iface)
+			counter(out, descFull, b.Full, f.Name, iface)
+		}
 	}
 	counter(out, descPackets, f.Packets, f.Name, iface)
 	counter(out, descBytes, f.Bytes, f.Name, iface)

@@ -26,6 +26,22 @@ func TestCollectArrival(t *testing.T) {
 	}
 }
 
+// TestCollectBuffer: a scrape has the ring of a packet socket, and none of other flows.
+func TestCollectBuffer(t *testing.T) {
+	text := gather(t, func(out chan<- prometheus.Metric) {
+		collectTaken(out, &status.Flow{Name: "taken", Kind: "network-storage", From: "eth1"})
+		collectTaken(out, &status.Flow{Name: "copies", Kind: "network-storage", From: "eth2", Buffer: &status.Buffer{Blocks: 64, Held: 3, Full: 2}})
+	})
+	for _, want := range []string{`unifiedd_buffer_blocks{flow="copies",interface="eth2"} 64`, `unifiedd_buffer_held_blocks{flow="copies",interface="eth2"} 3`, `unifiedd_buffer_full_total{flow="copies",interface="eth2"} 2`} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, `unifiedd_buffer_blocks{flow="taken"`) {
+		t.Errorf("a flow without a ring has one:\n%s", text)
+	}
+}
+
 // TestWaiting: waiting returns the number of packets that may yet become durable.
 func TestWaiting(t *testing.T) {
 	f := status.Flow{Packets: 100, Durable: status.Position{Packets: 60}, Dropped: map[string]uint64{"beyond_count": 7, "write_failed": 3, "lost_ring_full": 20}}
