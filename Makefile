@@ -54,7 +54,7 @@ test-soak: setup-test ## all five flows with faults for SPAN (1800) seconds, in 
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),1800) UNIFIEDD_SEED=$(SEED) go test -count=1 -v -timeout 24h -run '^TestSoak$$' ./selftests/soak
 
 test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) of traffic (root)
-	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -v -timeout 30m -run '^TestSameAsTcpdump$$' ./flows
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ROUNDS=$(or $(ROUNDS),100) UNIFIEDD_FILTERS=1000 go test -count=1 -v -timeout 30m -run '^(TestSameAsTcpdump|TestPassive(SameAsTcpdump|Filters|Offloads))$$' ./flows
 
 test-overload: setup-test ## send more than a flow takes for SPAN (60) seconds (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 30m -run '^TestLongOverload$$' ./flows

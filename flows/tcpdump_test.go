@@ -32,14 +32,15 @@ func startTcpdump(t *testing.T, e *testenv.End) *tcpdump {
 	return startTcpdumpOf(t, e, "out", 16384)
 }
 
-// startTcpdumpOf is startTcpdump for one direction, "out" or "in", and for at most longest bytes of each
-// packet.
-func startTcpdumpOf(t *testing.T, e *testenv.End, direction string, longest int) *tcpdump {
+// startTcpdumpOf is startTcpdump for one direction, "out" or "in", or both, "inout", for at most longest bytes of
+// each packet, and for packets that match a filter.
+func startTcpdumpOf(t *testing.T, e *testenv.End, direction string, longest int, filter ...string) *tcpdump {
 	t.Helper()
 	testenv.Tool(t, "tcpdump")
 	d := &tcpdump{file: filepath.Join(t.TempDir(), direction+".pcap"), all: make(chan struct{})}
 	memory := min(16<<10*fromEnvironment("UNIFIEDD_ROUNDS", usualRounds), 256<<10) // KiB; each packet takes 16
-	d.cmd = e.Command("tcpdump", "-i", e.Ifname, "-Q", direction, "-n", "-s", strconv.Itoa(longest), "-B", strconv.Itoa(memory), "--immediate-mode", "-U", "-Z", "root", "-w", d.file)
+	args := []string{"-i", e.Ifname, "-Q", direction, "-n", "-s", strconv.Itoa(longest), "-B", strconv.Itoa(memory), "--immediate-mode", "-U", "-Z", "root", "-w", d.file, "--"}
+	d.cmd = e.Command("tcpdump", append(args, filter...)...)
 	errs, err := d.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

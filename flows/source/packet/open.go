@@ -3,6 +3,7 @@ package packet
 import (
 	"fmt"
 	"math/bits"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -55,7 +56,7 @@ func Open(e *pipeline.Env) (*Source, error) {
 	retire := max(1, e.Flow.To.Flush.Milliseconds()/2) // a block is open for up to two periods of the kernel's timer
 	s.socket, err = open(socketConfig{
 		name: d.Name, index: d.Index, link: d.Link, block: block, blocks: int(uint64(from.Buffer) / block), retire: uint32(retire),
-		promiscuous: from.Promiscuous, inboundOnly: from.Mirror == config.MirrorIngress, filter: ins,
+		promiscuous: from.Promiscuous, inboundOnly: from.Mirror == config.MirrorIngress || from.Mirror != config.MirrorEgress && loops(d.Name), filter: ins,
 	})
 	if err != nil {
 		return nil, err
@@ -66,6 +67,13 @@ func Open(e *pipeline.Env) (*Source, error) {
 	s.ring = layout.Ring{Memory: s.socket.ring, Block: block, Base: e.Region.Size(), About: make([]layout.Block, s.socket.blocks), Release: s.release}
 	s.watch.name.Store(&d.Name)
 	return s, nil
+}
+
+// loops reports whether an interface is the loopback: each packet that leaves it also arrives. tcpdump has such
+// packets once, too.
+func loops(name string) bool {
+	i, err := net.InterfaceByName(name)
+	return err == nil && i.Flags&net.FlagLoopback != 0
 }
 
 // nodeOf returns the NUMA node of the card of an interface.

@@ -101,6 +101,11 @@ func (s *socket) setOptions() error {
 			return fmt.Errorf("set the %s of the packet socket for %s: %w", o.what, s.name, err)
 		}
 	}
+	// The kernel then takes a packet's time when it arrives, once for all sockets, and not when it copies the
+	// packet to this one.
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
+		return fmt.Errorf("have times of arrival for %s: %w", s.name, err)
+	}
 	return nil
 }
 
