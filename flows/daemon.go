@@ -51,6 +51,7 @@ type Daemon struct {
 	attach  *attach.Hub // nil: no program can attach
 	states  states
 	nets    device.Interfaces
+	fanouts device.Fanouts
 	secret  *connect.Credentials // of RDMA connections; nil: no TLS
 	started time.Time
 	undo    pipeline.Cleanup
@@ -186,7 +187,7 @@ func (d *Daemon) share() pipeline.Shared {
 	c, _ := d.running()
 	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
 	return pipeline.Shared{
-		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Devices: d.devices, Attach: d.attach, States: d.states.all, Node: d.placed.node,
+		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Fanouts: &d.fanouts, Devices: d.devices, Attach: d.attach, States: d.states.all, Node: d.placed.node,
 		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Credentials: d.secret, Context: d.options.Context,
 		Complete: d.options.Complete, MakeIndex: d.options.Index, Notes: cmp.Or(d.options.Notes, afxdp.SteeringDir(c)),
 	}

@@ -2,11 +2,13 @@ package flows
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -199,3 +201,83 @@ func (l *lab) bothFilter(t *testing.T, f *Flow, text, expression string, frames 
 	return theirs, true
 }
 
+// TestPassiveFanout: four flows of four workers divide the packets of an interface. Each packet is in one file, all
+// of a connection in the same, in their order. When one of the flows ends and begins again, it joins the others.
+func TestPassiveFanout(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	var workers, flows strings.Builder
+	for i := range 4 {
+		fmt.Fprintf(&workers, "{name: w%d, wait: poll}, ", i)
+		fmt.Fprintf(&flows, "  - {name: part%d, worker: w%[1]d, from: {interface: %s, engine: packet, fanout: all, buffer: 8MiB}, to: {file: %s/part%[1]d, segment: {size: 32MiB}, flush: 50ms, durable: 100ms}}\n", i, l.B.Ifname, l.dir)
+	}
+	d := l.start(t, fmt.Sprintf("region: {size: 32MiB}\nworkers: [%s]\nflows:\n%s", workers.String(), flows.String()), Options{})
+	const connections, each = 64, 100
+	var frames [][]byte
+	for n := range uint64(each) {
+		for c := range uint16(connections) {
+			frames = append(frames, testenv.UDP(&l.A, &l.B, 5000+c, n, 300))
+		}
+	}
+	// together returns how many packets the flows have offered and written
+	together := func() (offered, written uint64) {
+		for _, f := range d.Flows() {
+			s := f.Status()
+			offered, written = offered+s.Offered, written+s.Written.Packets
+		}
+		return offered, written
+	}
+	half := len(frames) / 2
+	testenv.SendRaw(t, &l.A, frames[:half], testenv.SendOptions{Rate: 50000})
+	testenv.Wait(t, 10*time.Second, "the first half", func() bool { o, w := together(); return o == uint64(half) && w == uint64(half) })
+	first := d.Flows()[1].Status()
+	if err := d.Flows()[1].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	l.begin(t, d.Flows()[1].Start)
+	testenv.SendRaw(t, &l.A, frames[half:], testenv.SendOptions{Rate: 50000})
+	testenv.Wait(t, 10*time.Second, "the second half", func() bool {
+		_, w := together()
+		return w == uint64(len(frames)) || w == uint64(len(frames))-first.Written.Packets // counters may begin again
+	})
+	l.fanned(t, d, connections, each)
+}
+
+// fanned ends the flows, and checks what each has in its files.
+func (l *lab) fanned(t *testing.T, d *Daemon, connections, each int) {
+	t.Helper()
+	// who of the flows has a connection, until one of them began again and since
+	owners, count, has := [2]map[uint16]int{{}, {}}, 0, 0
+	for i, f := range d.Flows() {
+		if s := f.Status(); s.Fanout != "all" || s.Dropped["buffer_full"] != 0 {
+			t.Errorf("flow %d: fanout %q, dropped %v", i, s.Fanout, s.Dropped)
+		}
+		stopped(t, f)
+		files, err := filepath.Glob(fmt.Sprintf("%s/part%d*.pcapng", l.dir, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		captures.Readable(t, files...)
+		all, next := captures.Packets(t, files...), map[uint16]uint64{}
+		for _, frame := range all {
+			n, ok := testenv.Sequence(frame)
+			c := binary.BigEndian.Uint16(frame[36:]) // the port that it goes to
+			if !ok || !testenv.Intact(frame) {
+				t.Fatalf("flow %d has a packet that was not sent", i)
+			}
+			owner := owners[n/uint64(each/2)]
+			if before, there := owner[c]; there && before != i {
+				t.Fatalf("connection %d is in flows %d and %d", c, before, i)
+			}
+			if n < next[c] {
+				t.Fatalf("flow %d has packet %d of connection %d behind %d", i, n, c, next[c])
+			}
+			owner[c], next[c] = i, n+1
+		}
+		if count += len(all); len(all) > 0 {
+			has++
+		}
+	}
+	if count != connections*each || has < 2 {
+		t.Errorf("%d flows have %d packets of %d", has, count, connections*each)
+	}
+}

@@ -173,6 +173,9 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	if f.WhyEngine != "" {
 		fmt.Fprintf(w, "  engine\t%s: %s\n", f.Engine, f.WhyEngine)
 	}
+	if f.Fanout != "" {
+		fmt.Fprintf(w, "  fanout\t%s; it has the packets of some connections\n", f.Fanout)
+	}
 	if f.Buffer != nil {
 		printBuffer(w, f.Buffer)
 	} else {

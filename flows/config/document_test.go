@@ -69,6 +69,9 @@ func fromDocument(f *Flow) map[string]any {
 	if from.Buffer != 0 {
 		doc["buffer"] = from.Buffer.String()
 	}
+	if from.Fanout != "" {
+		doc["fanout"] = from.Fanout
+	}
 	if from.Queues != nil {
 		doc["queues"] = from.Queues
 	}

@@ -56,6 +56,10 @@ type From struct {
 	// Buffer is the size of the ring of a packet socket, which holds packets while the disk is slow. It
 	// applies to EnginePacket and EngineAuto.
 	Buffer Size
+	// Fanout is a name of this daemon's for a group of flows. Each packet of their interface goes to one of
+	// them, all packets of a connection to the same one. Empty: the flow gets every packet. It applies to
+	// EnginePacket and EngineAuto.
+	Fanout string
 	// Queues are the receive queues to bind; nil: all of them.
 	Queues   []int
 	ZeroCopy ZeroCopy

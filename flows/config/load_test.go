@@ -50,14 +50,14 @@ func TestFull(t *testing.T) {
 		Metrics: Metrics{Listen: "127.0.0.1:9300"},
 		Control: Control{Socket: "/run/unifiedd/test.sock"},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
-			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 299, 7}},
-			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 300, 7}},
+			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 301, 7}},
+			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 302, 7}},
 		}, Channels: []Channel{
-			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 302, 7}},
-			{Name: "fills", Readers: []ChannelReader{{"risk", PolicyDropOldest}}, Slots: 4096, Slot: 256, Pos: Pos{file, 307, 7}},
+			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 304, 7}},
+			{Name: "fills", Readers: []ChannelReader{{"risk", PolicyDropOldest}}, Slots: 4096, Slot: 256, Pos: Pos{file, 309, 7}},
 		}, States: []State{
-			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 309, 7}},
-			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 313, 7}},
+			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 311, 7}},
+			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 315, 7}},
 		}},
 		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{
@@ -239,6 +239,12 @@ func TestFull(t *testing.T) {
 				Name: "fills-in", Worker: "main", Pos: Pos{file, 290, 5},
 				From: From{RDMA: "mlx5_3", Listen: ":7481", Allow: []string{"desk"}},
 				To:   To{Channel: "fills"},
+			},
+			{
+				Name: "half", Worker: "main", Pos: Pos{file, 295, 5},
+				From: From{Interface: "eth9", Engine: EnginePacket, Fanout: "eth9", Buffer: DefaultBuffer, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
+				To: To{File: "/var/lib/unifiedd/half", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
+					Flush: 500 * time.Millisecond, Durable: time.Second},
 			},
 		},
 	}

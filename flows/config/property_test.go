@@ -449,7 +449,7 @@ func drawEngine(t *rapid.T, f *Flow) {
 		from.Buffer = Size(rapid.Int64Range(int64(minBuffer), int64(maxBuffer)).Draw(t, "buffer"))
 	}
 	if from.Engine == EnginePacket {
-		*from = From{Interface: from.Interface, Engine: from.Engine, Buffer: from.Buffer, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware,
+		*from = From{Interface: from.Interface, Engine: from.Engine, Buffer: from.Buffer, Fanout: rapid.SampledFrom([]string{"", from.Interface}).Draw(t, "fanout"), ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware,
 			Filter: from.Filter, Promiscuous: from.Promiscuous, Priority: DefaultPriority}
 	}
 }

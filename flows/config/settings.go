@@ -140,6 +140,7 @@ func fromSettings() []setting {
 		{"from.interfaces", aboutEnds, nil, nil, readInterfaces},
 		{"from.engine", aboutRecorded, recorded, func(f *Flow) any { return &f.From.Engine }, value(oneOf(allEngines))},
 		{"from.buffer", aboutRecorded, recorded, func(f *Flow) any { return &f.From.Buffer }, value(parseSize)},
+		{"from.fanout", aboutRecorded, recorded, func(f *Flow) any { return &f.From.Fanout }, value(parseText)},
 		{"from.comment", aboutRecorded, recorded, func(f *Flow) any { return &f.From.Comment }, value(parseText)},
 		{"from.queues", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Queues }, readQueues},
 		{"from.zero_copy", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.ZeroCopy }, value(oneOf(allZeroCopies))},

@@ -17,6 +17,7 @@ type shared struct {
 	v          *validator
 	interfaces *taken[string]
 	receivers  map[string]*receiver // by interface
+	fanouts    map[string]*receiver // the first flow of each name
 	files      *taken[string]
 	devices    *taken[string]
 	taken      *taken[string]    // channels that flows pass on
@@ -45,6 +46,7 @@ func newShared(v *validator) *shared {
 		listens:    map[string]string{},
 		users:      map[string]user{},
 		receivers:  map[string]*receiver{},
+		fanouts:    map[string]*receiver{},
 	}
 	s.listen("metrics.listen", v.Metrics.Listen, "")
 	s.states()
@@ -53,6 +55,7 @@ func newShared(v *validator) *shared {
 
 // take records the resources of the flow at path, and refuses those that another flow has already.
 func (s *shared) take(path string, f *Flow) {
+	s.fanout(path, f)
 	for i, name := range f.From.All() {
 		if !f.From.Takes() { // copies take no packets from other flows
 			break

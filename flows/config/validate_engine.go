@@ -26,11 +26,16 @@ func (v *validator) engine(path string, f *Flow, kind Kind) {
 		if v.given(buffer, from.bufferText()) {
 			v.refuse(buffer, wrong("remove it, or say engine: packet", "is the ring of a packet socket, and this flow has none"))
 		}
+		if fanout := join(path, "from.fanout"); v.given(fanout, from.Fanout) {
+			v.refuse(fanout, wrong("remove it, or say engine: packet", "divides packets among packet sockets, and this flow has none"))
+		}
 		return
 	}
 	v.check(within(from.Buffer, minBuffer, maxBuffer), buffer, "%s is not from %s to %s", from.Buffer, Size(minBuffer), Size(maxBuffer))
 	if from.Engine == EnginePacket {
 		v.passive(path, f)
+	} else if key := f.needsXDP(); key != "" && from.Fanout != "" {
+		v.refuse(join(path, "from.fanout"), wrong("remove one of them", "divides packets among packet sockets, and %s is only for AF_XDP sockets", key))
 	}
 }
 
@@ -39,6 +44,34 @@ func (f *From) bufferText() string {
 		return ""
 	}
 	return f.Buffer.String()
+}
+
+// fanout checks that the flows that divide the packets of an interface have the same settings for them. If their
+// filters differed, packets would go to flows that do not want them.
+func (s *shared) fanout(path string, f *Flow) {
+	name := f.From.Fanout
+	if name == "" || f.From.Engine == EngineXDP {
+		return
+	}
+	first, there := s.fanouts[name]
+	if !there {
+		s.fanouts[name] = &receiver{path: path, flow: f}
+		return
+	}
+	for _, key := range []struct {
+		name string
+		a, b any
+	}{
+		{"from.interface", first.flow.From.Interface, f.From.Interface},
+		{"from.engine", first.flow.From.Engine, f.From.Engine},
+		{"from.filter", first.flow.From.Filter, f.From.Filter},
+		{"from.mirror", first.flow.From.Mirror, f.From.Mirror},
+	} {
+		if at := join(path, key.name); key.a != key.b && !s.v.explained(at) {
+			s.v.refuse(at, wrong("say the same in both", "is another than in %s%s, with which the flow shares fanout %s",
+				first.path, s.v.inLine(first.path), quote(name)))
+		}
+	}
 }
 
 // passive refuses the settings that a packet socket does not have.
@@ -76,6 +109,8 @@ func (f *Flow) ChosenEngine() (e Engine, why string) {
 		return cmp.Or(f.From.Engine, EngineXDP), ""
 	case key != "":
 		return EngineXDP, key + " is set, which only AF_XDP sockets have"
+	case f.From.Fanout != "":
+		return EnginePacket, "fanout is set, which only packet sockets have"
 	case f.From.Mirror != "":
 		return EnginePacket, "mirror is set, so the host keeps its packets"
 	case !f.From.TakeOver:

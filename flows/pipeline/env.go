@@ -33,6 +33,7 @@ type Shared struct {
 	Quota       Quota
 	Config      *config.Config       // of all flows
 	Interfaces  *device.Interfaces   // that flows receive from
+	Fanouts     *device.Fanouts      // of packet sockets
 	Devices     *device.RDMADevices  // that flows use
 	Attach      *attach.Hub          // where programs attach; nil: none can
 	States      *state.Set           // that flows update; nil: there are none

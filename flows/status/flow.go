@@ -34,6 +34,7 @@ type Flow struct {
 	Engine    string  `json:"engine,omitempty"`
 	WhyEngine string  `json:"why_engine,omitempty"`
 	Buffer    *Buffer `json:"buffer,omitempty"` // of a packet socket
+	Fanout    string  `json:"fanout,omitempty"` // name of the group of flows that divide the packets
 
 	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
 	WhyNot      string   `json:"why_not,omitempty"`        // if it was not granted

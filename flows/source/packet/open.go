@@ -61,7 +61,8 @@ func Open(e *pipeline.Env) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Undo.Add(s.socket.close)
+	e.Undo.Add(func() error { return s.leave(e.Shared.Fanouts) })
+	s.fanouts = e.Shared.Fanouts
 	s.drained = 3*time.Duration(retire)*time.Millisecond + time.Second
 	s.rewrite = rewriter{ethernet: d.Link == linktype.Ethernet, snap: s.keep, align: 4}
 	s.ring = layout.Ring{Memory: s.socket.ring, Block: block, Base: e.Region.Size(), About: make([]layout.Block, s.socket.blocks), Release: s.release}

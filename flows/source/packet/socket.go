@@ -193,6 +193,36 @@ func (s *socket) bind() error {
 	return nil
 }
 
+// bindShared is bind for a socket of a group that divides the packets by connection: both directions of a
+// connection go to the same socket. It joins the group with a number, or founds one. Between bind and joining the
+// socket would get packets that other sockets of the group get, too, so it takes none until it has joined.
+func (s *socket) bindShared(id uint16, exists bool) (uint16, error) {
+	if err := s.setFilter(rejectAll); err != nil {
+		return 0, err
+	}
+	if err := s.bind(); err != nil {
+		return 0, err
+	}
+	how := unix.PACKET_FANOUT_HASH
+	if s.inboundOnly {
+		how |= ignoreOutgoing
+	}
+	if !exists {
+		id, how = 0, how|unix.PACKET_FANOUT_FLAG_UNIQUEID
+	}
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_FANOUT, int(int32(uint32(how)<<16|uint32(id)))); err != nil {
+		return 0, fmt.Errorf("divide packets of %s: %w (kernels before 6.12 need the interface up for this: ip link set %[1]s up)", s.name, err)
+	}
+	got, err := unix.GetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_FANOUT)
+	if err != nil {
+		return 0, fmt.Errorf("divide packets of %s: read the group's number: %w", s.name, err)
+	}
+	return uint16(got), s.setFilter(s.filter)
+}
+
+// ignoreOutgoing is PACKET_FANOUT_FLAG_IGNORE_OUTGOING.
+const ignoreOutgoing = 0x4000
+
 // statistics returns the counters since open. Any goroutine may call it.
 func (s *socket) statistics() (packets, dropped, freezes uint64, err error) {
 	s.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/worker"
@@ -35,6 +36,8 @@ type Source struct {
 	batch   pipeline.Batch
 	limit   uint64 // packets to receive; 0: no limit
 	started time.Time
+	fanouts *device.Fanouts
+	joined  bool // a fanout
 	events  [1]unix.EpollEvent
 
 	packets  counter.Counter // received in blocks
@@ -175,7 +178,24 @@ func (s *Source) Drained(uint64) bool {
 func (s *Source) Leave() bool { return true }
 
 // Begin implements pipeline.Source.
-func (s *Source) Begin() error { return s.socket.bind() }
+func (s *Source) Begin() error {
+	if s.from.Fanout == "" {
+		return s.socket.bind()
+	}
+	return s.fanouts.Join(s.from.Fanout, func(id uint16, exists bool) (uint16, error) {
+		id, err := s.socket.bindShared(id, exists)
+		s.joined = err == nil
+		return id, err
+	})
+}
+
+// leave closes the socket.
+func (s *Source) leave(from *device.Fanouts) error {
+	if !s.joined {
+		return s.socket.close()
+	}
+	return from.Leave(s.from.Fanout, s.socket.close)
+}
 
 // SetFilter replaces the filter of a running flow. The kernel decides on each packet by the old filter
 // or the new one, so no packet is lost. After an error the old filter stays.

@@ -82,7 +82,7 @@ func (s *Source) directions() []string {
 // Observe implements pipeline.Source.
 func (s *Source) Observe(to *status.Flow) error {
 	to.From, to.Mirrors = *s.watch.name.Load(), s.directions()
-	to.Engine, to.WhyEngine = string(config.EnginePacket), s.why
+	to.Engine, to.WhyEngine, to.Fanout = string(config.EnginePacket), s.why, s.from.Fanout
 	to.WhyNot = "the kernel copies packets to a packet socket"
 	if s.from.Timestamps == config.TimestampsPrefer {
 		to.NoCardClock = "this release has only the system's clock for packet sockets"
