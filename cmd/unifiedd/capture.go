@@ -65,8 +65,8 @@ them. The file is pcapng, which Wireshark, tshark and tcpdump open.
 
 Unlike with tcpdump, the host no longer sees what is captured: packets that match
 FILTER go to the capture and nowhere else. All others go on to the host. With --engine packet
-the capture has copies, also of what the host sends, and the host goes on with all. With
---mirror it has copies as they look on the wire.`,
+the capture has copies, also of what the host sends, and the host goes on with all. So it is
+with --mirror; with --engine xdp beside it, copies look as on the wire.`,
 		Example: `  unifiedd capture -i eth1 -w feed.pcapng udp port 5000
   unifiedd capture -i eth0 --engine packet -w all.pcapng
   unifiedd capture -i eth0 --mirror -w all.pcapng
@@ -119,7 +119,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVar(&f.mode, "mode", "", "`MODE` of files, such as 0640")
 	s.StringVar(&f.keepFree, "keep-free", "0", "leave so `MUCH` of the disk free, such as 10GiB or 5%; the capture waits while there is less")
 	s.StringVar(&f.layout, "layout", string(config.LayoutPacked), "packed (one copy, fewest bytes) or slot (no copy, more bytes)")
-	s.StringVar(&f.engine, "engine", string(config.EngineXDP), "xdp (packets are taken from the host), packet (copies, and nothing is attached) or auto")
+	s.StringVar(&f.engine, "engine", "", "xdp (packets are taken from the host), packet (copies, and nothing is attached) or auto (default xdp, with --mirror auto)")
 	s.StringVar(&f.buffer, "buffer-size", "", "with --engine packet or auto: `SIZE` of the ring that holds packets while the disk is slow (default 64MiB)")
 	s.StringVar(&f.zeroCopy, "zero-copy", string(config.ZeroCopyPrefer), "require, prefer or copy")
 	s.IntSliceVar(&f.queues, "queues", nil, "receive queues to bind (default all)")
@@ -185,7 +185,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 		return nil, err
 	}
 	c.Flows, c.Workers[0].Sleep, c.Region.Extents = []config.Flow{one}, captureSleep, captureExtents
-	if one.From.Engine == config.EnginePacket {
+	if e, _ := one.ChosenEngine(); e == config.EnginePacket {
 		passiveRegion(c)
 	}
 	c.Complete()

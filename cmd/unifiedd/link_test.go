@@ -87,10 +87,10 @@ func TestCaptureWithoutEthernet(t *testing.T) {
 	tun := testenv.NewTun(t)
 	feed(t, tun)
 	dir := testenv.DiskDir(t)
-	for _, layout := range []string{"packed", "slot"} {
+	for layout, settings := range map[string][]string{"packed": {"--ring", "512"}, "slot": {"--ring", "512", "--layout", "slot"}, "packet-socket": {"--engine", "packet"}} {
 		all, some := filepath.Join(dir, layout+"-all.pcapng"), filepath.Join(dir, layout+"-icmp.pcapng")
 		for file, filter := range map[string]string{all: "", some: "icmp and dst host 10.77.0.1"} {
-			args := []string{"capture", "-i", tun.Ifname, "-c", "50", "--ring", "512", "--layout", layout, "-w", file}
+			args := append([]string{"capture", "-i", tun.Ifname, "-c", "50", "-w", file}, settings...)
 			if filter != "" {
 				args = append(args, filter)
 			}
@@ -139,7 +139,7 @@ func TestLinkTypesRefused(t *testing.T) {
 		status int
 		says   []string
 	}{
-		"mirror":              {&tun.End, []string{"capture", "-i", tun.Ifname, "--mirror"}, exitUsage, []string{tun.Ifname, "type none, tun", "mirror needs"}},
+		"mirror":              {&tun.End, []string{"capture", "-i", tun.Ifname, "--mirror", "--engine", "xdp"}, exitUsage, []string{tun.Ifname, "type none, tun", "mirror needs"}},
 		"ether filter":        {&tun.End, []string{"capture", "-i", tun.Ifname, "ether host 02:00:00:00:00:01"}, exitUsage, []string{"RAW"}},
 		"arp":                 {&tun.End, []string{"capture", "-i", tun.Ifname, "arp"}, exitUsage, []string{"rejects all packets"}},
 		"contradiction":       {&p.B, []string{"capture", "-i", p.B.Ifname, "icmp and vlan"}, exitUsage, []string{"rejects all packets"}},

@@ -51,7 +51,8 @@ type From struct {
 	// Comment is the comment that captures have about an interface without its own comment. Empty:
 	// none. It applies to KindNetworkStorage.
 	Comment string
-	// Engine is how the flow receives packets. It applies to KindNetworkStorage; empty: EngineXDP.
+	// Engine is how the flow receives packets. It applies to KindNetworkStorage; empty: EngineXDP, and
+	// with Mirror EngineAuto.
 	Engine Engine
 	// Buffer is the size of the ring of a packet socket, which holds packets while the disk is slow. It
 	// applies to EnginePacket and EngineAuto.

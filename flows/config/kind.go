@@ -255,7 +255,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 	switch kind {
 	case KindNetworkStorage:
 		f.From, f.To = newNetwork(), newStore()
-		f.From.Ring, f.From.Engine = 0, EngineXDP
+		f.From.Ring = 0
 		f.To.Flush, f.To.Durable = 500*time.Millisecond, time.Second
 	case KindRDMAStorage:
 		f.From, f.To = newClients(), newStore()
@@ -344,6 +344,7 @@ func (f *Flow) complete(r *Region) {
 	if f.Watermarks.Low == 0 {
 		f.Watermarks.Low = f.Watermarks.High / 2
 	}
+	f.From.defaultEngine(kind)
 	if f.From.Buffer == 0 && kind == KindNetworkStorage && (f.From.Engine == EnginePacket || f.From.Engine == EngineAuto) {
 		f.From.Buffer = DefaultBuffer
 	}

@@ -75,7 +75,7 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "orders", Worker: "fast", Pos: Pos{file, 61, 5},
-				From: From{Interface: "eth1", Engine: EngineXDP, Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
+				From: From{Interface: "eth1", Engine: EngineAuto, Buffer: DefaultBuffer, Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
 					Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: Written,

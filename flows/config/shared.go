@@ -326,7 +326,7 @@ func (v *validator) links(path string, f *Flow, e ends) {
 func (v *validator) receives(f *Flow, e ends, d netdev.Device) error {
 	first, known := v.devices[f.From.All()[0]]
 	switch {
-	case f.From.Mirror != "" && f.From.Engine != EnginePacket:
+	case f.From.Mirror != "" && !f.passive():
 		return d.NeedEthernet("mirror")
 	case f.From.Steer != "":
 		return d.NeedEthernet("steer")

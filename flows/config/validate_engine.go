@@ -11,6 +11,18 @@ const (
 // Takes reports whether the flow takes packets away from the host, instead of copies.
 func (f *From) Takes() bool { return f.Mirror == "" && f.Engine != EnginePacket }
 
+// defaultEngine sets the engine if there is none: a mirror has copies anyhow, so it may have those of a packet
+// socket, which cost least.
+func (f *From) defaultEngine(kind Kind) {
+	switch {
+	case f.Engine != "" || kind != KindNetworkStorage:
+	case f.Mirror != "":
+		f.Engine = EngineAuto
+	default:
+		f.Engine = EngineXDP
+	}
+}
+
 // engine checks the engine of a flow from an interface, and the settings that it does not have.
 func (v *validator) engine(path string, f *Flow, kind Kind) {
 	from := &f.From
@@ -18,9 +30,7 @@ func (v *validator) engine(path string, f *Flow, kind Kind) {
 	if v.explained(at) || kind != KindNetworkStorage {
 		return
 	}
-	if from.Engine == "" {
-		from.Engine = EngineXDP
-	}
+	from.defaultEngine(kind)
 	v.checkErr(at, member(from.Engine, allEngines))
 	if from.Engine == EngineXDP {
 		if v.given(buffer, from.bufferText()) {
@@ -104,9 +114,11 @@ func (v *validator) passive(path string, f *Flow) {
 // ChosenEngine returns the engine of a flow from an interface to storage, and why, if the flow may choose. It
 // returns EngineAuto if that depends on the driver.
 func (f *Flow) ChosenEngine() (e Engine, why string) {
+	from := f.From
+	from.defaultEngine(f.Kind())
 	switch key := f.needsXDP(); {
-	case f.From.Engine != EngineAuto:
-		return cmp.Or(f.From.Engine, EngineXDP), ""
+	case from.Engine != EngineAuto:
+		return cmp.Or(from.Engine, EngineXDP), ""
 	case key != "":
 		return EngineXDP, key + " is set, which only AF_XDP sockets have"
 	case f.From.Fanout != "":
@@ -117,6 +129,12 @@ func (f *Flow) ChosenEngine() (e Engine, why string) {
 		return EnginePacket, "take_over is not set, so the host keeps its packets"
 	}
 	return EngineAuto, "take_over is set: xdp if the driver grants zero copy, else packet"
+}
+
+// passive reports whether the flow has a packet socket for certain.
+func (f *Flow) passive() bool {
+	e, _ := f.ChosenEngine()
+	return f.Kind() == KindNetworkStorage && e == EnginePacket
 }
 
 // needsXDP returns the first setting of a flow with engine: auto that only an AF_XDP socket has; empty:

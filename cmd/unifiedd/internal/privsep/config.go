@@ -54,7 +54,7 @@ func needed(c *config.Config) caps.Set {
 	locked := uint64(c.Region.Size) + lockedBeside
 	for i := range c.Flows {
 		f := &c.Flows[i]
-		if f.Kind() != config.KindNetworkStorage || f.From.Engine != config.EnginePacket {
+		if e, _ := f.ChosenEngine(); f.Kind() != config.KindNetworkStorage || e != config.EnginePacket {
 			return Needed
 		}
 		locked += uint64(f.From.Buffer)

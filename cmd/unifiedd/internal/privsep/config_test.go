@@ -56,11 +56,15 @@ func TestNeededByPacketSockets(t *testing.T) {
 	if self, err := caps.Self(); err != nil || (needed(c) == caps.NetRaw) != (self.Effective.Has(caps.SysResource) || l.Max >= uint64(c.Region.Size+one.From.Buffer)+lockedBeside) {
 		t.Errorf("%v with a limit of %d: %v", needed(c), l.Max, err)
 	}
-	for _, engine := range []config.Engine{config.EngineAuto, config.EngineXDP} {
+	for engine, all := range map[config.Engine]bool{config.EngineAuto: false, config.EngineXDP: true} {
 		c.Flows = append(c.Flows[:1], one)
 		c.Flows[1].From.Engine = engine
-		if got := needed(c); got != Needed {
+		if got := needed(c); (got == Needed) != all {
 			t.Errorf("engine %s beside it: %v", engine, got)
 		}
+	}
+	c.Flows[1].From.Engine, c.Flows[1].From.TakeOver = config.EngineAuto, true // it may take packets
+	if got := needed(c); got != Needed {
+		t.Errorf("engine auto that may take packets: %v", got)
 	}
 }
