@@ -35,7 +35,7 @@ type bed struct {
 	sender string
 	told   []string // options of the sender, besides those that all beds give it
 	idle   meter
-	bar    float64       // the most cost per packet of ours, relative to stenotype's
+	bars   bars
 	settle time.Duration // how long all wait at least, when the last packet is sent
 }
 
@@ -45,7 +45,7 @@ func newBed(t *testing.T) *bed {
 	testenv.Root(t)
 	b := plainBed(t)
 	testenv.HugePages(t, 2*(b.region()+16<<20)) // the kernel has those of one daemon for a while after its end
-	b.dir, b.daemon, b.sender, b.bar = testenv.DiskDir(t), testenv.Build(t, "cmd/unifiedd"), testenv.Build(t, "selftests/unified-xdp-test"), stenotypeBar
+	b.dir, b.daemon, b.sender, b.bars = testenv.DiskDir(t), testenv.Build(t, "cmd/unifiedd"), testenv.Build(t, "selftests/unified-xdp-test"), takenBars
 	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	s, err := startSoaker(testenv.Compile(t, "../../../selftests/peers/soaker/soaker.c", "-pthread"), runtime.NumCPU())
 	b.must(err)
@@ -127,9 +127,17 @@ func (b *bed) wanted(w work, all []contestant) (some []contestant) {
 // report.
 func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	b.Helper()
+	if c := b.contest(w, all); c != nil {
+		c.addTo(r)
+	}
+}
+
+// contest runs the contestants. It returns nil if none but ours is requested for this work.
+func (b *bed) contest(w work, all []contestant) *contest {
+	b.Helper()
 	all = b.wanted(w, all)
 	if len(all) == 1 {
-		return
+		return nil
 	}
 	if b.form != bench.Short {
 		b.settle = longestSettle(all)
@@ -138,16 +146,26 @@ func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	for _, one := range all {
 		names = append(names, one.name)
 	}
-	c := newContest(w, b.bar, names)
+	c := newContest(w, b.bars, names)
 	for i := range b.rounds() {
 		b.round(c, i, all)
 	}
-	r.Comparisons = append(r.Comparisons, c.Comparisons()...)
-	r.Notes = append(r.Notes, c.notes()...)
-	if err := c.lossless(); err != nil {
-		r.Notes = append(r.Notes, "Missed: "+err.Error()+".")
-	}
+	return c
 }
+
+// engines are both of ours and the others. The packet socket is the first, AF_XDP sockets are the last.
+func (b *bed) engines() []contestant {
+	memory := buffer
+	if b.form == bench.Short {
+		memory = 64
+	}
+	taken := b.advised()
+	taken.name = withXDP
+	return append(append([]contestant{passive(b.daemon, memory)}, b.others()...), taken)
+}
+
+// withXDP is the name of ours with AF_XDP sockets beside ours with a packet socket.
+const withXDP = "unifiedd with engine: xdp"
 
 // round sends the packets to a program that drops them, to each contestant, and to that program again; each
 // round starts one turn later than the round before it. The average cost of the program's two runs is the cost

@@ -57,7 +57,7 @@ func newCardBed(t *testing.T) *bed {
 	t.Helper()
 	b := plainBed(t)
 	testenv.HugePages(t, 2*(128+32+16)<<20)
-	b.pair, b.dir, b.bar = labenv.Igb(t), labenv.Ext4(t, labenv.Disk), cardBar
+	b.pair, b.dir, b.bars = labenv.Igb(t), labenv.Ext4(t, labenv.Disk), bars{stenotype: cardBar, best: takenBars.best}
 	b.daemon, b.sender, b.told = labenv.Program(t, "unifiedd"), labenv.Program(t, "unified-xdp-test"), []string{"-zero-copy", "copy"} // else its card has no link for a moment
 	b.idle = kernelMeter{time.Now()}
 	return b

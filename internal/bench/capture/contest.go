@@ -47,17 +47,23 @@ func (s sample) perPacket() float64 { return max(1, float64(s.cost)/float64(s.se
 // bytes is the bytes on the disk for each packet that was not lost.
 func (s sample) bytes() float64 { return max(1, float64(s.onDisk)/float64(max(1, s.sent-s.lost))) }
 
-// Bars: the cost of a packet, ours over theirs.
-const (
-	stenotypeBar = 1.5
-	passiveBar   = 1.0     // of the passive engine
-	bestBar      = 1.0 / 3 // of the best of all others
+// bars are what the cost of a packet, ours over theirs, must surely be below.
+type bars struct {
+	stenotype float64
+	best      float64 // of the best of all others; 0: none
+	level     bool    // the median must not be above stenotype's, nor the bytes on the disk
+}
+
+var (
+	takenBars   = bars{stenotype: 1.5, best: 1.0 / 3}
+	passiveBars = bars{stenotype: 1.25, level: true}
 )
 
 // contest is a case: contestants that do the same work alternately, ours first.
 type contest struct {
 	work
 	names []string
+	bars
 	*rounds
 }
 
@@ -65,14 +71,14 @@ type contest struct {
 type rounds = benchcontest.Contest[sample]
 
 // newContest compares our cost with that of each of the others, and with the best of
-// several that are not stenotype. bar is the one for stenotype.
-func newContest(w work, bar float64, names []string) *contest {
-	c := &contest{work: w, names: names, rounds: &rounds{Name: w.String()}}
+// several that are not stenotype.
+func newContest(w work, of bars, names []string) *contest {
+	c := &contest{work: w, names: names, bars: of, rounds: &rounds{Name: w.String()}}
 	var rest []int
 	for i, name := range names[1:] {
 		m := benchcontest.Measure[sample]{Case: c.Name + ": " + name, Metric: "machine", Unit: "ns/packet", Better: bench.Less, Theirs: i + 1, Of: sample.perPacket}
 		if name == "stenotype" {
-			m.Bar = bar
+			m.Bar = of.stenotype
 		} else {
 			rest = append(rest, i+1)
 		}
@@ -80,7 +86,7 @@ func newContest(w work, bar float64, names []string) *contest {
 	}
 	if len(rest) > 1 && len(rest) < len(names)-1 {
 		c.Measures = append(c.Measures, benchcontest.Measure[sample]{Case: c.Name + ": the best of those", Metric: "machine", Unit: "ns/packet", Better: bench.Less,
-			Bar: bestBar, Of: sample.perPacket, OfTheirs: func(round []sample) float64 {
+			Bar: of.best, Of: sample.perPacket, OfTheirs: func(round []sample) float64 {
 				least := math.Inf(1)
 				for _, i := range rest {
 					least = min(least, round[i].perPacket())
@@ -89,6 +95,59 @@ func newContest(w work, bar float64, names []string) *contest {
 			}})
 	}
 	return c
+}
+
+// seenBy returns the contest as one of another contestant against all but ours.
+func (c *contest) seenBy(one int, of bars) *contest {
+	order := []int{one}
+	for i := range c.names {
+		if i > 0 && i != one {
+			order = append(order, i)
+		}
+	}
+	pick := func(i int) string { return c.names[i] }
+	other := newContest(c.work, of, mapped(order, pick))
+	for _, round := range c.Samples {
+		other.Samples = append(other.Samples, mapped(order, func(i int) sample { return round[i] }))
+	}
+	return other
+}
+
+func mapped[T any](order []int, of func(int) T) (all []T) {
+	for _, i := range order {
+		all = append(all, of(i))
+	}
+	return all
+}
+
+// misses says where ours is not level with stenotype by the median.
+func (c *contest) misses() (notes []string) {
+	theirs := slices.Index(c.names, "stenotype")
+	if theirs < 0 || !c.level {
+		return nil
+	}
+	var costs, ours, bytes []float64
+	for _, round := range c.Samples {
+		costs = append(costs, round[0].perPacket()/round[theirs].perPacket())
+		ours, bytes = append(ours, round[0].bytes()), append(bytes, round[theirs].bytes())
+	}
+	if m := middle(costs); m > 1 {
+		notes = append(notes, fmt.Sprintf("Missed: %s: a packet costs %.2f of stenotype's by the median.", c.Name, m))
+	}
+	if a, b := middle(ours), middle(bytes); a > b {
+		notes = append(notes, fmt.Sprintf("Missed: %s: a packet takes %.1f bytes on the disk, stenotype's %.1f.", c.Name, a, b))
+	}
+	return notes
+}
+
+// addTo adds the results to a report.
+func (c *contest) addTo(r *bench.Report) {
+	r.Comparisons = append(r.Comparisons, c.Comparisons()...)
+	r.Notes = append(r.Notes, c.notes()...)
+	r.Notes = append(r.Notes, c.misses()...)
+	if err := c.lossless(); err != nil {
+		r.Notes = append(r.Notes, "Missed: "+err.Error()+".")
+	}
 }
 
 // notes lists for each contestant its cost, its losses and the bytes it wrote.
