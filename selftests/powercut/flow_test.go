@@ -19,17 +19,20 @@ type flow struct {
 // chosen returns the flows of a record. The long form has each layout on each kind of target.
 func chosen(long bool) (captures, logs, targets []flow) {
 	if !long {
-		return []flow{{0, "packed", 0, ""}, {1, "slot", 1, ""}},
-			[]flow{{2, "slot", 0, durable}},
-			[]flow{{3, served, 2, ""}}
+		return []flow{{0, "packed", 0, ""}, {1, passive, 0, ""}, {2, "slot", 1, ""}},
+			[]flow{{3, "slot", 0, durable}},
+			[]flow{{4, served, 2, ""}}
 	}
-	return []flow{{0, "packed", 0, ""}, {1, "slot", 0, ""}, {2, "packed", 1, ""}, {3, "slot", 2, ""}},
-		[]flow{{4, "packed", 0, durable}, {5, "slot", 0, durable}, {6, "slot", 0, "written"}, {7, "packed", 1, durable}, {8, "slot", 2, durable}},
-		[]flow{{9, served, 0, ""}, {10, served, 2, ""}}
+	return []flow{{0, "packed", 0, ""}, {1, "slot", 0, ""}, {2, passive, 0, ""}, {3, "packed", 1, ""}, {4, "slot", 2, ""}},
+		[]flow{{5, "packed", 0, durable}, {6, "slot", 0, durable}, {7, "slot", 0, "written"}, {8, "packed", 1, durable}, {9, "slot", 2, durable}},
+		[]flow{{10, served, 0, ""}, {11, served, 2, ""}}
 }
 
 // served is the layout of an NVMe target, where the host decides what each block has.
 const served = "blocks"
+
+// passive is the layout of a capture from a packet socket, which has none of its own.
+const passive = "ring of a packet socket"
 
 const durable = "durable"
 
@@ -57,8 +60,12 @@ func (f flow) to(dir, dev string) string {
 
 // yaml is the configuration of a capture from an interface.
 func (f flow) yaml(ifname, dir, dev string) string {
-	return fmt.Sprintf("  - {name: %s, from: {interface: %s, ring: 4096}, "+
-		"to: {%s, layout: %s, segment: {size: 1MiB}, flush: 10ms, durable: 150ms}}\n", f.name(), ifname, f.to(dir, dev), f.layout)
+	from, layout := "ring: 4096", f.layout
+	if f.layout == passive {
+		from, layout = "engine: packet, buffer: 4MiB", "packed"
+	}
+	return fmt.Sprintf("  - {name: %s, from: {interface: %s, %s}, "+
+		"to: {%s, layout: %s, segment: {size: 1MiB}, flush: 10ms, durable: 150ms}}\n", f.name(), ifname, from, f.to(dir, dev), layout)
 }
 
 // logYAML is the configuration of a log for clients that connect to an end.
