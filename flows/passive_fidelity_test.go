@@ -3,6 +3,7 @@ package flows
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/unifiedd/unifiedd/flows/source/packet"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
@@ -280,4 +282,24 @@ func (l *lab) fanned(t *testing.T, d *Daemon, connections, each int) {
 	if count != connections*each || has < 2 {
 		t.Errorf("%d flows have %d packets of %d", has, count, connections*each)
 	}
+}
+
+// TestPassiveTimestamps: where the driver has no clock of the card, times are the system's and status says why, or
+// the flow does not start and says what to do.
+func TestPassiveTimestamps(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	f := l.start(t, l.passive(", timestamps: prefer", ""), Options{}).Flows()[0]
+	testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 9, 0, 30, 500), testenv.SendOptions{})
+	s := await(t, f, "the packets", func(s status.Flow) bool { return s.Durable.Packets >= 30 })
+	if s.CardClock || !strings.Contains(s.NoCardClock, "the driver has no times") || s.PTPClock != nil || s.CardStamped != 0 {
+		t.Errorf("card's clock: %v, because %q; PTP clock %v; %d packets", s.CardClock, s.NoCardClock, s.PTPClock, s.CardStamped)
+	}
+	stopped(t, f)
+	d := l.open(t, l.passive(", timestamps: hardware", ""), Options{})
+	var err error
+	l.B.Do(t, func() { err = d.Start() })
+	if !errors.Is(err, packet.ErrNoCardClock) {
+		t.Fatalf("the flow starts: %v", err)
+	}
+	testenv.MessageNames(t, err.Error(), []string{l.B.Ifname, "card's clock", "set timestamps to prefer or software"})
 }

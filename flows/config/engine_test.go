@@ -23,7 +23,7 @@ func TestChosenEngine(t *testing.T) {
 		"{interface: e0, engine: auto, take_over: true}":           {EngineAuto, "take_over is set"},
 		"{interface: e0, engine: auto, queues: [1]}":               {EngineXDP, "queues is set"},
 		"{interfaces: [e0, e1], engine: auto}":                     {EngineXDP, "interfaces is set"},
-		"{interface: e0, engine: auto, timestamps: hardware}":      {EngineXDP, "timestamps: hardware is set"},
+		"{interface: e0, engine: auto, timestamps: hardware}":      {EnginePacket, "take_over is not set"},
 		"{interface: e0, engine: auto, filter: [{name: a}]}":       {EngineXDP, "rules is set"},
 		"{interface: e0, engine: packet, mirror: egress}":          {EnginePacket, ""},
 		"{interface: e0, engine: packet, filter: udp or (vlan 5)}": {EnginePacket, ""},

@@ -97,7 +97,6 @@ func (v *validator) passive(path string, f *Flow) {
 		{"from.zero_copy", from.ZeroCopy == ZeroCopyRequire, "the kernel copies packets to a packet socket"},
 		{"from.ring", from.Ring != 0, "the ring of a packet socket is its buffer"},
 		{"from.busy_poll", from.BusyPoll != 0, "a packet socket has no queues to poll"},
-		{"from.timestamps", from.Timestamps == TimestampsHardware, "this release has only the system's clock for packet sockets"},
 		{"from.steer", from.Steer != "", "a packet socket sees every queue"},
 		{"from.beside", from.Beside != "", "a packet socket needs no program on the interface"},
 		{"from.filter", from.Rules != nil || from.Object.File != "", "a packet socket takes one expression, and here are several rules or a program"},
@@ -146,7 +145,7 @@ func (f *Flow) needsXDP() string {
 		has bool
 	}{
 		{"interfaces", from.Interfaces != nil}, {"queues", from.Queues != nil}, {"zero_copy: require", from.ZeroCopy == ZeroCopyRequire},
-		{"ring", from.Ring != 0}, {"busy_poll", from.BusyPoll != 0}, {"timestamps: hardware", from.Timestamps == TimestampsHardware},
+		{"ring", from.Ring != 0}, {"busy_poll", from.BusyPoll != 0},
 		{"steer", from.Steer != ""}, {"beside", from.Beside != ""}, {"rules", from.Rules != nil}, {"object", from.Object.File != ""},
 		{"device", f.To.Device != ""}, {"layout: slot", f.To.Layout == LayoutSlot}, {"watermarks", f.Watermarks.High != 0},
 	} {

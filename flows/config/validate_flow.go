@@ -203,7 +203,7 @@ func (v *validator) mirror(path string, f *From) {
 	v.check(f.Interfaces == nil, join(path, "interfaces"), "copies are of one interface: say interface, or remove mirror")
 	v.check(f.Queues == nil, join(path, "queues"), "copies do not come by the queues of the interface: remove it, or mirror")
 	v.check(f.ZeroCopy != ZeroCopyRequire, join(path, "zero_copy"), "the kernel copies what it mirrors: say prefer, or remove mirror")
-	v.check(f.Timestamps != TimestampsHardware, join(path, "timestamps"), "copies have no times of the card's clock: say prefer or software, or remove mirror")
+	v.check(f.Timestamps != TimestampsHardware || f.Engine == EnginePacket, join(path, "timestamps"), "copies have no times of the card's clock: say prefer or software, or engine: packet, or remove mirror")
 }
 
 func (v *validator) queues(path string, queues []int) {

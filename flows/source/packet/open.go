@@ -61,12 +61,15 @@ func Open(e *pipeline.Env) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Undo.Add(func() error { return s.leave(e.Shared.Fanouts) })
+	s.watch.name.Store(&d.Name)
 	s.fanouts = e.Shared.Fanouts
+	e.Undo.Add(s.leave)
+	if err := s.useCardClock(); err != nil {
+		return nil, err
+	}
 	s.drained = 3*time.Duration(retire)*time.Millisecond + time.Second
 	s.rewrite = rewriter{ethernet: d.Link == linktype.Ethernet, snap: s.keep, align: 4}
 	s.ring = layout.Ring{Memory: s.socket.ring, Block: block, Base: e.Region.Size(), About: make([]layout.Block, s.socket.blocks), Release: s.release}
-	s.watch.name.Store(&d.Name)
 	return s, nil
 }
 
@@ -125,10 +128,17 @@ var outboundOnly = []unix.SockFilter{
 	{Code: unix.BPF_RET | unix.BPF_K},
 }
 
-// Interfaces describes the interface of a capture.
+// Interfaces describes the interface of a capture. If the card stamps packets, there is a second one for those.
 func (s *Source) Interfaces() []pcapng.Interface {
-	return []pcapng.Interface{{
+	one := pcapng.Interface{
 		Name: s.from.Interface, Filter: pcapng.Shortened(s.from.Wanted()), LinkType: uint16(s.link),
 		Description: s.from.Interface + ", packet socket", Comment: s.from.CommentOf(0),
-	}}
+	}
+	if !s.socket.clock.on {
+		return []pcapng.Interface{one}
+	}
+	card := one
+	card.Description += ", the card's clock"
+	card.CardClock = s.socket.describeClock()
+	return []pcapng.Interface{one, card}
 }

@@ -55,6 +55,7 @@ type rewriter struct {
 	moved    uint64 // bytes of packets that were moved
 	beyond   uint64 // packets left out because they are beyond the limit
 	bytes    uint64 // of packets in all blocks
+	stamped  uint64 // packets with a time of the card's clock
 }
 
 // read reads the description of the packet at an offset.
@@ -185,6 +186,7 @@ func (r *rewriter) begin(b []byte, p *packetAt, about *layout.Block) {
 	iface, ns := r.iface, p.time()
 	if p.card() {
 		iface++
+		r.stamped++
 	} else {
 		if about.Oldest == 0 {
 			about.Oldest = ns

@@ -39,6 +39,7 @@ type socket struct {
 	socketConfig
 	fd     int
 	events int // an epoll that reports each new block once
+	clock  cardClock
 	ring   []byte
 
 	mu      sync.Mutex

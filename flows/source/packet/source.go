@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"errors"
 	"math"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type Source struct {
 	bytes    counter.Counter
 	moved    counter.Counter // bytes of packets that were moved in the ring
 	beyond   counter.Counter // packets received beyond the limit
+	stamped  counter.Counter // packets with a time of the card's clock
 	blocks   counter.Counter // received
 	held     atomic.Int64    // copy of out
 	complete atomic.Bool     // limit packets are received
@@ -112,6 +114,7 @@ func (s *Source) receiveBlock() bool {
 	s.bytes.Add(s.rewrite.bytes - before)
 	s.beyond.Add(s.rewrite.beyond - beyond)
 	s.moved.Add(s.rewrite.moved - s.moved.Load())
+	s.stamped.Add(s.rewrite.stamped - s.stamped.Load())
 	if s.limit > 0 && s.packets.Load() >= s.limit {
 		s.complete.Store(true)
 	}
@@ -190,11 +193,12 @@ func (s *Source) Begin() error {
 }
 
 // leave closes the socket.
-func (s *Source) leave(from *device.Fanouts) error {
+func (s *Source) leave() error {
+	restored := s.socket.restoreStamping(*s.watch.name.Load())
 	if !s.joined {
-		return s.socket.close()
+		return errors.Join(restored, s.socket.close())
 	}
-	return from.Leave(s.from.Fanout, s.socket.close)
+	return errors.Join(restored, s.fanouts.Leave(s.from.Fanout, s.socket.close))
 }
 
 // SetFilter replaces the filter of a running flow. The kernel decides on each packet by the old filter

@@ -84,8 +84,10 @@ func (s *Source) Observe(to *status.Flow) error {
 	to.From, to.Mirrors = *s.watch.name.Load(), s.directions()
 	to.Engine, to.WhyEngine, to.Fanout = string(config.EnginePacket), s.why, s.from.Fanout
 	to.WhyNot = "the kernel copies packets to a packet socket"
-	if s.from.Timestamps == config.TimestampsPrefer {
-		to.NoCardClock = "this release has only the system's clock for packet sockets"
+	clock := &s.socket.clock
+	to.CardClock, to.NoCardClock, to.CardStamped = clock.on, clock.why, s.stamped.Load()
+	if clock.on && clock.ptp >= 0 {
+		to.PTPClock = &clock.ptp
 	}
 	to.Packets, to.Bytes = s.packets.Load(), s.bytes.Load()
 	held := s.held.Load()

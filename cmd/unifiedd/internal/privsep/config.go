@@ -48,23 +48,26 @@ func For(c *config.Config) Options {
 	return o
 }
 
-// needed returns the capabilities for the flows of a configuration. Packet sockets take NET_RAW alone, and
-// IPC_LOCK where the limit of locked memory is too low and nobody may raise it.
+// needed returns the capabilities for the flows of a configuration. Packet sockets take NET_RAW alone, IPC_LOCK
+// where the limit of locked memory is too low and nobody may raise it, and NET_ADMIN for times of the card's clock.
 func needed(c *config.Config) caps.Set {
-	locked := uint64(c.Region.Size) + lockedBeside
+	locked, more := uint64(c.Region.Size)+lockedBeside, caps.Set(0)
 	for i := range c.Flows {
 		f := &c.Flows[i]
 		if e, _ := f.ChosenEngine(); f.Kind() != config.KindNetworkStorage || e != config.EnginePacket {
 			return Needed
+		}
+		if f.From.Timestamps != config.TimestampsSoftware {
+			more = caps.NetAdmin // to have the card stamp packets
 		}
 		locked += uint64(f.From.Buffer)
 	}
 	self, err := caps.Self()
 	var l unix.Rlimit
 	if err == nil && self.Effective.Has(caps.SysResource) || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Max >= locked {
-		return caps.NetRaw
+		return caps.NetRaw | more
 	}
-	return caps.NetRaw | caps.IPCLock
+	return caps.NetRaw | caps.IPCLock | more
 }
 
 // lockedBeside is more than the memory that flows lock besides the region and the rings of packet sockets.

@@ -63,6 +63,10 @@ func TestNeededByPacketSockets(t *testing.T) {
 			t.Errorf("engine %s beside it: %v", engine, got)
 		}
 	}
+	c.Flows[1].From.Engine, c.Flows[1].From.Timestamps = config.EnginePacket, config.TimestampsPrefer
+	if got := needed(c); !got.Has(caps.NetRaw | caps.NetAdmin) {
+		t.Errorf("with times of the card's clock: %v", got)
+	}
 	c.Flows[1].From.Engine, c.Flows[1].From.TakeOver = config.EngineAuto, true // it may take packets
 	if got := needed(c); got != Needed {
 		t.Errorf("engine auto that may take packets: %v", got)
