@@ -205,3 +205,31 @@ func converse(t *testing.T, p *testenv.Pair) {
 		}
 	}()
 }
+
+// TestCapturePassiveRights: root starts a capture, and the process that captures has CAP_NET_RAW and nothing else,
+// also where --mirror chose the packet socket. Where root may not raise the limit of locked memory, it keeps
+// CAP_IPC_LOCK beside.
+func TestCapturePassiveRights(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	want := caps.NetRaw
+	self, err := caps.Self()
+	var limit unix.Rlimit
+	if err != nil || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) != nil {
+		t.Fatal("what may this process do?", err)
+	}
+	if !self.Effective.Has(caps.SysResource) && limit.Max < 128<<20 {
+		want |= caps.IPCLock
+	}
+	for _, settings := range [][]string{{"--engine", "packet"}, {"--mirror"}, {"--engine", "auto"}} {
+		file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
+		s := facing(t, command(t, &p.B, append(append([]string{"capture", "-i", p.B.Ifname}, settings...), "-w", file)...))
+		if s.Effective != want || s.Permitted != want || s.Bounding.Minus(want) != 0 || !s.NoNewPrivs || s.UID.Effective == 0 {
+			t.Errorf("%v: user %d has %v, may have %v, and could gain %v", settings, s.UID.Effective, s.Effective, s.Permitted, s.Bounding)
+		}
+		if n := strings.Count(p.A.Run(t, "tcpdump", "-nr", file), "UDP"); n == 0 {
+			t.Errorf("%v: no packet is in the file", settings)
+		}
+	}
+}
