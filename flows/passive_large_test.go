@@ -58,15 +58,15 @@ func TestPassiveLargeRing(t *testing.T) {
 	}
 	stopped(t, f)
 	balanced(t, f.Status(), sent)
-	if n := inOrder(t, l.files(t)); n != sent {
+	if n := numberedPackets(t, l.files(t)); n != sent {
 		t.Errorf("the files have %d packets of %d", n, sent)
 	}
 	debug.FreeOSMemory()
 }
 
-// inOrder reads numbered packets of files too large for memory, and returns how many there are. The test fails at
-// one that is damaged or out of order.
-func inOrder(t *testing.T, files []string) (n uint64) {
+// numberedPackets reads numbered packets of files too large for memory, and returns how many there are. The test
+// fails at one that is damaged or out of order.
+func numberedPackets(t *testing.T, files []string) (n uint64) {
 	t.Helper()
 	for _, name := range files {
 		f, err := os.Open(name)

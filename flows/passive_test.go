@@ -294,6 +294,31 @@ func TestPassiveInterface(t *testing.T) {
 	}
 }
 
+// TestPassiveBegunDown: a flow whose interface is down when it begins receives once it is up, also one that shares
+// the packets with others.
+func TestPassiveBegunDown(t *testing.T) {
+	for name, settings := range map[string]string{"alone": "", "fanout": ", fanout: some"} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true})
+			l.B.SetDown(t)
+			d := l.open(t, l.passive(settings, ""), Options{})
+			var err error
+			l.B.Do(t, func() { err = d.Start() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := d.Flows()[0]
+			await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })
+			l.B.SetUp(t)
+			l.Carry(t)
+			await(t, f, "the flow to go on", func(s status.Flow) bool { return s.State == status.Running })
+			testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 9, 0, 10, 200), testenv.SendOptions{})
+			await(t, f, "the packets", func(s status.Flow) bool { return s.Written.Packets == 10 })
+			stopped(t, f)
+		})
+	}
+}
+
 // TestPassiveOverload: when the worker cannot take packets, the kernel drops what the ring has no room for, and
 // counts it. Status, file and ledger agree, and say when.
 func TestPassiveOverload(t *testing.T) {

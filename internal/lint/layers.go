@@ -60,7 +60,7 @@ var layers = []layer{
 	{"flows/pipeline", []string{"flows/attach", "flows/config", "flows/device", "flows/stage", "flows/state", "flows/status", "flows/worker", "umem", "nvme", "rdma/connect"}},
 	{"flows/source/afxdp", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf", "bpf/filter", "bpf/mirror", "xdp"}},
 	{"flows/source/journal", []string{"flows/journal", "flows/pipeline", "flows/state", "flows/status", "flows/worker"}},
-	{"flows/source/packet", []string{"flows/config", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter"}},
+	{"flows/source/packet", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter"}},
 	{"flows/source/message", []string{"flows/config", "flows/device", "flows/journal", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/worker", "umem", "rdma/connect"}},
 	{"flows/source/generator", []string{"flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem"}},
 	{"flows/source/program", []string{"flows/attach", "flows/attach/wire", "flows/journal", "flows/layout", "flows/pipeline", "flows/protocol", "flows/status", "flows/worker", "umem"}},
