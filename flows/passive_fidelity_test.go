@@ -303,3 +303,31 @@ func TestPassiveTimestamps(t *testing.T) {
 	}
 	testenv.MessageNames(t, err.Error(), []string{l.B.Ifname, "card's clock", "set timestamps to prefer or software"})
 }
+
+// TestPassiveSnaplen: with a snapshot length the file has what tcpdump has with the same, also of packets whose tag
+// was put back, and the whole length of each.
+func TestPassiveSnaplen(t *testing.T) {
+	const length = 77
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	f := l.start(t, l.passive("", fmt.Sprintf(", snaplen: %d", length)), Options{}).Flows()[0]
+	dump := startTcpdumpOf(t, &l.B, "in", length)
+	frames := l.addressed()
+	l.send(t, f, frames)
+	kept := make([][]byte, len(frames))
+	for i := range frames {
+		kept[i] = frames[i][:min(length, len(frames[i]))]
+	}
+	theirs := dump.stop(t, len(kept), total(kept))
+	await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
+	stopped(t, f)
+	ours := captures.Records(t, l.files(t)...)
+	samePackets(t, "our file", captures.Contents(ours), theirs)
+	captures.Readable(t, l.files(t)...)
+	omitted := uint64(0)
+	for i := range frames {
+		omitted += uint64(len(frames[i]) - len(kept[i]))
+	}
+	if s := f.Status(); s.Cut == nil || s.Cut.Bytes != omitted {
+		t.Errorf("left out %+v, want %d bytes", s.Cut, omitted)
+	}
+}

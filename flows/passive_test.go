@@ -181,6 +181,7 @@ func TestPassivePoison(t *testing.T) {
 	l.send(t, f, frames)
 	await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
 	stopped(t, f)
+	captures.Readable(t, l.files(t)...)
 	for _, name := range l.files(t) {
 		raw, err := os.ReadFile(name)
 		if err != nil {
