@@ -99,7 +99,7 @@ var notOnIgb = map[string]string{
 // notOnCards are the tests that do not run on cards, each with its reason.
 var notOnCards = map[string]string{
 	"PassiveEveryPacket": ofSockets, "PassiveSameAsTcpdump": ofSockets, "PassivePoison": ofSockets, "PassiveRefilter": ofSockets, "PassiveInterface": ofSockets,
-	"PassiveOverload": ofSockets, "PassiveDiskFull": ofSockets, "PassiveDirections": ofSockets, "PassiveCount": ofSockets, "PassiveOffloads": ofSockets, "PassiveLoopback": ofSockets, "PassiveFilters": ofSockets, "PassiveSnaplen": ofSockets, "PassiveBegunDown": ofSockets, "PassiveTimestamps": ofSockets, "PassiveLargeRing": ofSockets, "PassiveFanout": ofSockets, "PassivePollAllocatesNothing": ofSockets,
+	"PassiveOverload": ofSockets, "PassiveDiskFull": ofSockets, "PassiveDirections": ofSockets, "PassiveCount": ofSockets, "PassiveOffloads": ofSockets, "PassiveLoopback": ofSockets, "PassiveFilters": ofSockets, "PassiveAuto": ofSockets, "PassiveSnaplen": ofSockets, "PassiveBegunDown": ofSockets, "PassiveTimestamps": ofSockets, "PassiveLargeRing": ofSockets, "PassiveFanout": ofSockets, "PassivePollAllocatesNothing": ofSockets,
 	"InterfaceRemoved":    "a card is not removed as a veth pair is",
 	"PacketsOfManyFrames": "no card has an MTU of 65535",
 	"LargeRegion":         "the guest has not 5 GiB",

@@ -331,3 +331,20 @@ func TestPassiveSnaplen(t *testing.T) {
 		t.Errorf("left out %+v, want %d bytes", s.Cut, omitted)
 	}
 }
+
+// TestPassiveAuto: where packets may be taken, and the driver grants no zero copy, auto has a packet socket and says
+// so. Nothing of the attempt is left, and the host keeps its packets.
+func TestPassiveAuto(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	text := strings.Replace(l.passive(", take_over: true", ""), "engine: packet", "engine: auto", 1)
+	f := l.start(t, text, Options{}).Flows()[0]
+	s := f.Status()
+	if s.Engine != "packet" || !strings.Contains(s.WhyEngine, "the driver grants no zero copy") || s.Buffer == nil || l.B.HasProgram(t) {
+		t.Errorf("engine %s since %q; buffer %v; a program is attached: %v", s.Engine, s.WhyEngine, s.Buffer, l.B.HasProgram(t))
+	}
+	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 100, 300)
+	testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
+	await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets == uint64(len(frames)) })
+	stopped(t, f)
+	samePackets(t, "our file", captures.Packets(t, l.files(t)...), frames)
+}
