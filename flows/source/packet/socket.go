@@ -42,7 +42,7 @@ type socket struct {
 	clock  cardClock
 	ring   []byte
 
-	mu      sync.Mutex
+	mu      sync.Mutex // held while fd is used or closed, after open
 	packets uint64 // that passed the filter, and found room or not
 	dropped uint64 // of those, packets that found no room
 	freezes uint64 // times that the ring was full
@@ -120,6 +120,11 @@ func btoi(b bool) int {
 // setFilter replaces the filter. The kernel decides on each packet by the old one or the new one. Any
 // goroutine may call it.
 func (s *socket) setFilter(ins []unix.SockFilter) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fd < 0 {
+		return fmt.Errorf("set the filter of the packet socket for %s: %w", s.name, os.ErrClosed)
+	}
 	err := unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(ins)), Filter: &ins[0]})
 	if errors.Is(err, unix.ENOMEM) {
 		return fmt.Errorf("set the filter of the packet socket for %s: %d instructions: %w (shorten the filter, or raise net.core.optmem_max)", s.name, len(ins), err)
@@ -224,10 +229,18 @@ func (s *socket) bindShared(id uint16, exists bool) (uint16, error) {
 // ignoreOutgoing is PACKET_FANOUT_FLAG_IGNORE_OUTGOING.
 const ignoreOutgoing = 0x4000
 
-// statistics returns the counters since open. Any goroutine may call it.
+// statistics returns the counters since open, and after close those of then. Any goroutine may call it.
 func (s *socket) statistics() (packets, dropped, freezes uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.count()
+}
+
+// count is statistics for a caller that holds mu.
+func (s *socket) count() (packets, dropped, freezes uint64, err error) {
+	if s.fd < 0 {
+		return s.packets, s.dropped, s.freezes, nil
+	}
 	got, err := unix.GetsockoptTpacketStatsV3(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS) // also resets them
 	if err != nil {
 		return s.packets, s.dropped, s.freezes, fmt.Errorf("read the counters of the packet socket for %s: %w", s.name, err)
@@ -240,7 +253,10 @@ func (s *socket) statistics() (packets, dropped, freezes uint64, err error) {
 
 // close releases everything. No block may be in use.
 func (s *socket) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var errs []error
+	_, _, _, _ = s.count() // for a status that is read later
 	if s.ring != nil {
 		errs = append(errs, unix.Munmap(s.ring))
 	}
