@@ -43,9 +43,9 @@ type socket struct {
 	ring   []byte
 
 	mu      sync.Mutex // held while fd is used or closed, after open
-	packets uint64 // that passed the filter, and found room or not
-	dropped uint64 // of those, packets that found no room
-	freezes uint64 // times that the ring was full
+	packets uint64     // that passed the filter, and found room or not
+	dropped uint64     // of those, packets that found no room
+	freezes uint64     // times that the ring was full
 }
 
 // open opens a socket and its ring. Any thread may call it in the namespace of the interface.
