@@ -108,6 +108,7 @@ the command failed; else 0.`,
 		newStart(),
 		newStop(),
 		newReload(),
+		newBugReport(),
 		newDemo(),
 	)
 	ran = new(bool)

@@ -39,16 +39,21 @@ func newStatus() *cobra.Command {
 				_, err = c.OutOrStdout().Write(raw)
 				return err
 			}
-			var s status.Daemon
-			if err := json.Unmarshal(raw, &s); err != nil {
-				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
-			}
-			return printStatus(c.OutOrStdout(), &s)
+			return printRawStatus(c.OutOrStdout(), raw)
 		},
 	}
 	addSocket(c, &socket)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// printRawStatus prints the daemon's answer for people.
+func printRawStatus(w io.Writer, raw []byte) error {
+	var s status.Daemon
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
+	}
+	return printStatus(w, &s)
 }
 
 // printStatus prints a status for people.

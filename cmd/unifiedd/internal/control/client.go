@@ -97,3 +97,9 @@ type ConfigErrors string
 
 // Error implements error.
 func (e ConfigErrors) Error() string { return string(e) }
+
+// Page returns a page of the control socket, such as /metrics. If the status of the answer is not
+// that of success, the error has the page's text.
+func Page(ctx context.Context, socket, path string) ([]byte, error) {
+	return request(ctx, socket, http.MethodGet, path, nil)
+}
