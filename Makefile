@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-state library install-library test-library trading test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-state library install-library test-library trading test-reload test-swap test-wrong-use test-packages packages setup-packages test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -160,6 +160,12 @@ lint: setup-test ## check format, vet, staticcheck, layers, generated files, cro
 generate: setup-test ## make the generated files again (eBPF objects)
 	go generate ./...
 
+packages: setup-packages ## deb and rpm packages for ARCH (amd64,arm64) in build/packages, the same bytes each time
+	@go -C packaging run ./packages -root .. -out $(CURDIR)/build/packages -arch $(or $(ARCH),amd64,arm64) -version "$(VERSION)"
+
+test-packages: setup-test setup-packages ## make the packages twice, and install and purge them in clean systems (root)
+	UNIFIEDD_PACKAGES=1 go -C packaging test -count=1 -v -timeout 120m ./...
+
 install: ## install what is built under DESTDIR and PREFIX (/usr/local)
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) packaging/install.sh
 
@@ -174,6 +180,9 @@ go:
 
 setup-demo: go
 	@packaging/setup.sh demo
+
+setup-packages: go
+	@packaging/setup.sh packages
 
 setup-test: go
 	@packaging/setup.sh demo test

@@ -218,7 +218,7 @@ computing() {
 	pass "programs for the kernel" "${tests[@]}" ./bpf
 	while IFS= read -r module; do
 		pass "module $(dirname "$module")" go -C "$(dirname "$module")" test -json -count=1 -p 1 -timeout 25m ./...
-	done < <(find selftests -name go.mod)
+	done < <(find selftests packaging -name go.mod)
 	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]:1}" ./flows ./xdp "${raced[@]}" "${raced_alone[@]}"
 	pass "ownership checks and race detector, short: disks and programs" "${tests[@]}" -p 1 "${race[@]}" "${raced[@]}"
 	pass "ownership checks and race detector, short: cards and flows" races

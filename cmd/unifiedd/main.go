@@ -75,6 +75,9 @@ func report(stderr io.Writer, err error) int {
 	return status
 }
 
+// extra are commands of builds for a purpose of their own.
+var extra []func() *cobra.Command
+
 // newRoot makes the command line. ran becomes true when a command is understood and begins. An
 // error before that is a usage error.
 func newRoot() (root *cobra.Command, ran *bool) {
@@ -111,6 +114,9 @@ the command failed; else 0.`,
 		newBugReport(),
 		newDemo(),
 	)
+	for _, make := range extra {
+		root.AddCommand(make())
+	}
 	ran = new(bool)
 	note(root, ran)
 	root.SetHelpCommand(newHelp())

@@ -45,7 +45,7 @@ func TestGofmt(t *testing.T) {
 func TestVetAndStaticcheck(t *testing.T) {
 	room := []string{"GOGC=400", "GOMEMLIMIT=3GiB"}
 	for tags, packages := range map[string][]string{"lab,guest,verbs": {"./..."}, "lab": {"./rdma/verbs"},
-		"invariants": {"./umem/...", "./rdma/roce/transport"}, "recorded": {"./selftests/powercut"}} {
+		"invariants": {"./umem/...", "./rdma/roce/transport"}, "recorded": {"./selftests/powercut"}, "manual": {"./cmd/unifiedd"}} {
 		run(t, root, nil, "go", append([]string{"vet", "-tags", tags}, packages...)...)
 		run(t, root, room, "go", append([]string{"tool", "staticcheck", "-tags", tags}, packages...)...)
 	}

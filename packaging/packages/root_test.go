@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// long skips the test unless make test-packages asks for it.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("UNIFIEDD_PACKAGES") == "" {
+		t.Skip("short: make test-packages installs packages in clean systems")
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("this test needs root: run it with sudo")
+	}
+}
+
+// TestSameBytesElsewhere: packages for all architectures that are made from a copy of the tree, with a build
+// cache of its own, have the same bytes.
+func TestSameBytesElsewhere(t *testing.T) {
+	long(t)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := options{root: root, out: t.TempDir(), version: "1.2.3", arches: []string{"amd64", "arm64"}, formats: []string{"deb", "rpm"}}
+	a, err := run(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSource(root, "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := first
+	second.root, second.out = filepath.Join(t.TempDir(), "another", "place"), t.TempDir()
+	copyTree(t, root, second.root)
+	t.Setenv("GOCACHE", t.TempDir())
+	t.Setenv("TZ", "Pacific/Chatham")
+	t.Setenv("LC_ALL", "C")
+	t.Setenv("SOURCE_DATE_EPOCH", fmt.Sprint(s.at.Unix()))
+	b, err := run(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a) != 4 || len(b) != 4 {
+		t.Fatalf("%d and %d packages, want 4", len(a), len(b))
+	}
+	for i := range a {
+		x, errX := os.ReadFile(a[i])
+		y, errY := os.ReadFile(b[i])
+		if errX != nil || errY != nil || filepath.Base(a[i]) != filepath.Base(b[i]) || !bytes.Equal(x, y) {
+			t.Errorf("%s and %s differ: %v, %v", a[i], b[i], errX, errY)
+		}
+		if arm := strings.Contains(a[i], "arm64") || strings.Contains(a[i], "aarch64"); arm && strings.HasSuffix(a[i], ".deb") {
+			dir := t.TempDir()
+			output(t, "dpkg-deb", "-x", a[i], dir)
+			if kind := output(t, "file", "-b", filepath.Join(dir, "usr/bin/unifiedd")); !strings.Contains(kind, "aarch64") {
+				t.Errorf("the program for arm64 is %s", kind)
+			}
+		}
+	}
+}
+
+// copyTree copies what git has of a tree.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = from
+	names, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Split(strings.TrimRight(string(names), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			continue // a link to a directory, or removed
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(to, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// clean is a Debian system in a directory, with what the package depends on and nothing else.
+type clean struct{ dir string }
+
+// debian makes a clean Debian 12 with the sources of this machine.
+func debian(t *testing.T) clean {
+	t.Helper()
+	c := clean{filepath.Join(t.TempDir(), "root")}
+	output(t, "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "--include=systemd,passwd", "bookworm", c.dir)
+	return c
+}
+
+// do runs a command in the system, with its own processes and mounts.
+func (c clean) do(t *testing.T, command string) string {
+	t.Helper()
+	out, err := c.try(command)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return out
+}
+
+func (c clean) try(command string) (string, error) {
+	script := `mount -t proc proc "$0/proc" && mount -t sysfs sys "$0/sys" && mount --rbind /dev "$0/dev" && exec chroot "$0" /bin/sh -c "$1"`
+	cmd := exec.Command("unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "sh", "-ec", script, c.dir, command)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// files returns the paths in the system, without those that dpkg and others keep about every installation.
+func (c clean) files(t *testing.T) (all []string) {
+	t.Helper()
+	ignored := []string{"/var/lib/dpkg", "/var/log", "/var/cache", "/var/lib/apt", "/tmp", "/run", "/proc", "/sys", "/dev", "/var/lib/systemd/catalog"}
+	err := filepath.WalkDir(c.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel := strings.TrimPrefix(path, c.dir)
+		if slices.Contains(ignored, rel) {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(rel, "-") { // copies of /etc/passwd and others
+			all = append(all, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// users returns the users of the system.
+func (c clean) users(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.dir, "etc/passwd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// put copies a package into the system and returns its path there.
+func (c clean) put(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := "/tmp/" + filepath.Base(name)
+	if err := os.WriteFile(filepath.Join(c.dir, target), raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// added returns what is in the second list and not in the first.
+func added(before, after []string) (all []string) {
+	for _, name := range after {
+		if _, found := slices.BinarySearch(before, name); !found {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// packageOf builds a package for this machine.
+func packageOf(t *testing.T, format string) string {
+	t.Helper()
+	names, err := run(options{root: "../..", out: t.TempDir(), version: "1.2.3", arches: []string{runtime.GOARCH}, formats: []string{format}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names[0]
+}
+
+// TestCleanDebian: in a clean Debian 12 the package installs, its programs run, the unit is valid, and
+// removing and purging leave nothing but the user's data.
+func TestCleanDebian(t *testing.T) {
+	long(t)
+	c := debian(t)
+	name := c.put(t, packageOf(t, "deb"))
+	before, users := c.files(t), c.users(t)
+	slices.Sort(before)
+	install := func() { c.do(t, "dpkg -i "+name) }
+	install()
+	if u := c.users(t); !strings.Contains(u, "\nunifiedd:") {
+		t.Errorf("there is no user unifiedd:\n%s", u)
+	}
+	info := c.do(t, "stat -c '%a %U %G' /var/lib/unifiedd")
+	if info != "750 unifiedd unifiedd\n" {
+		t.Errorf("/var/lib/unifiedd is %s", info)
+	}
+	if out, err := c.try("unifiedd doctor"); !strings.Contains(out, "kernel") || !strings.Contains(out, "memory") {
+		t.Errorf("doctor: %v\n%s", err, out)
+	}
+	c.do(t, "unifiedd check -c /etc/unifiedd/unifiedd.yaml && unifiedd version && unified-xdp-test --help && unified-nvme-test --help")
+	if out := c.do(t, "systemd-analyze verify --man=no /lib/systemd/system/unifiedd.service 2>&1"); strings.Contains(out, "unifiedd") {
+		t.Errorf("systemd-analyze verify says: %s", out)
+	}
+	// With data, purging leaves the data and its owner.
+	c.do(t, "echo packets >/var/lib/unifiedd/feed-1.pcapng; chown unifiedd: /var/lib/unifiedd/feed-1.pcapng; echo '# mine' >>/etc/unifiedd/unifiedd.yaml")
+	install() // an update keeps the user's configuration
+	if out := c.do(t, "tail -n 1 /etc/unifiedd/unifiedd.yaml"); out != "# mine\n" {
+		t.Errorf("an update changed the configuration: %s", out)
+	}
+	c.do(t, "dpkg --remove unifiedd")
+	after := c.files(t)
+	if got, want := added(before, after), []string{"/etc/unifiedd", "/etc/unifiedd/unifiedd.yaml", "/var/lib/unifiedd", "/var/lib/unifiedd/feed-1.pcapng"}; !slices.Equal(withoutState(got), want) {
+		t.Errorf("removing leaves %q, want %q", got, want)
+	}
+	c.do(t, "dpkg --purge unifiedd")
+	if got, want := added(before, c.files(t)), []string{"/var/lib/unifiedd", "/var/lib/unifiedd/feed-1.pcapng"}; !slices.Equal(got, want) {
+		t.Errorf("purging leaves %q, want %q", got, want)
+	}
+	c.do(t, "rm /var/lib/unifiedd/feed-1.pcapng")
+	install()
+	c.do(t, "dpkg --purge unifiedd")
+	if got := added(before, c.files(t)); len(got) != 0 {
+		t.Errorf("purging leaves %q", got)
+	}
+	if u := c.users(t); u != users {
+		t.Errorf("purging leaves users:\n%s\nbefore:\n%s", u, users)
+	}
+}
+
+// withoutState leaves out what systemd's helper keeps about a unit of a package that was not purged.
+func withoutState(all []string) []string {
+	return slices.DeleteFunc(all, func(name string) bool {
+		return strings.HasPrefix(name, "/var/lib/systemd/deb-systemd-helper-") || name == "/etc/systemd/system/unifiedd.service"
+	})
+}
+
+// TestLintian: lintian finds no errors.
+func TestLintian(t *testing.T) {
+	long(t)
+	out, err := exec.Command("lintian", "--allow-root", "--fail-on", "error", "--tag-display-limit", "0", packageOf(t, "deb")).CombinedOutput()
+	if err != nil || bytes.HasPrefix(out, []byte("E:")) || bytes.Contains(out, []byte("\nE:")) {
+		t.Errorf("lintian: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// TestCleanRPM: rpm installs the package in a system of its own, and erases it.
+func TestCleanRPM(t *testing.T) {
+	long(t)
+	c := debian(t) // for a shell, and the programs that the scripts call
+	name := packageOf(t, "rpm")
+	before := c.files(t)
+	slices.Sort(before)
+	rpm := func(args ...string) string {
+		return output(t, "rpm", append([]string{"--root", c.dir, "--nodeps"}, args...)...)
+	}
+	rpm("-i", name)
+	if u := c.users(t); !strings.Contains(u, "\nunifiedd:") {
+		t.Errorf("there is no user unifiedd:\n%s", u)
+	}
+	if out := output(t, "rpm", "--root", c.dir, "-V", "--nodeps", "unifiedd"); out != "" {
+		t.Errorf("rpm -V: %s", out)
+	}
+	if out := c.do(t, "systemd-analyze verify --man=no /usr/lib/systemd/system/unifiedd.service 2>&1"); strings.Contains(out, "unifiedd") {
+		t.Errorf("systemd-analyze verify says: %s", out)
+	}
+	c.do(t, "unifiedd version")
+	rpm("-e", "unifiedd")
+	for _, left := range added(before, c.files(t)) {
+		if !strings.Contains(left, "/rpm") && left != "/var/lib/unifiedd" && left != "/root/.rpmdb" {
+			t.Errorf("erasing leaves %s", left)
+		}
+	}
+}
