@@ -157,7 +157,7 @@ fuzz: go ## run each fuzz target for FUZZTIME (60s)
 lint: setup-test ## check format, vet, staticcheck, layers, generated files, cross build
 	$(TAGGED) go test -count=1 ./internal/lint
 
-generate: setup-test ## make the generated files again (eBPF objects)
+generate: setup-test ## make the generated files again (eBPF objects, rules of alerts)
 	go generate ./...
 
 packages: setup-packages ## deb and rpm packages for ARCH (amd64,arm64) in build/packages, the same bytes each time

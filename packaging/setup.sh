@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh LIST...: install the Debian packages named in packaging/apt-LIST.txt
 # that are missing, and download the Go modules; for "test" also unpack the
-# programs that are measured and not installed. A stamp under build/ makes later runs
+# programs that are not to be installed. A stamp under build/ makes later runs
 # quick. Its key consists of the lists and go.sum.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -4,6 +4,9 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,13 +28,53 @@ func NewRegistry(d *flows.Daemon) *prometheus.Registry {
 	return r
 }
 
+// Kind is how a metric counts.
+type Kind string
+
+// The kinds of metrics.
+const (
+	Counter   Kind = "counter"
+	Gauge     Kind = "gauge"
+	Histogram Kind = "histogram"
+	Summary   Kind = "summary"
+)
+
+// Metric describes one of the daemon's metrics. Rules of alerts and dashboards are made of the table of them.
+type Metric struct {
+	Name, Help string
+	Kind       Kind
+	Labels     []string
+}
+
+// table has every metric, in the order of the declarations in each file.
+var table []Metric
+
+// Table returns the metrics that the daemon describes itself. It has neither those of the Go runtime and of
+// the process, nor those of RDMA ports, whose names the kernel gives.
+func Table() []Metric { return slices.Clone(table) }
+
+// distributions are the metrics that are neither counters nor gauges.
+var distributions = map[string]Kind{"frame_latency_seconds": Histogram, "replay_lateness_seconds": Histogram, "flow_latency_seconds": Summary}
+
+// describe adds a metric to the table. It is for the declarations of this package: metrics that are found when
+// they are collected use newDesc.
 func describe(name, help string, labels ...string) *prometheus.Desc {
+	kind := cmp.Or(distributions[name], Gauge)
+	if strings.HasSuffix(name, "_total") {
+		kind = Counter
+	}
+	table = append(table, Metric{"unifiedd_" + name, help, kind, labels})
+	return newDesc(name, help, labels...)
+}
+
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("unifiedd_"+name, help, labels, nil)
 }
 
 // The metrics of the daemon as a whole.
 var (
 	descFrames     = describe("frames", "Frames of the region by who holds them; they add up to the region's frames.", "owner")
+	descClock      = describe("time_seconds", "Time of the daemon's clock, since 1970.")
 	descRegion     = describe("region_bytes", "Size of the region.")
 	descOrdinary   = describe("region_ordinary_pages", "1 when the region is on ordinary pages instead of huge ones.")
 	descAway       = describe("worker_absences_total", "Times of 20 ms or longer for which a worker did not poll its flows, of all workers.")
@@ -52,6 +95,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		gauge(out, descFrames, float64(n), owner)
 	}
 	collectConfig(out, &s.Config)
+	gauge(out, descClock, float64(time.Now().UnixMicro())/1e6)
 	gauge(out, descRegion, float64(s.Region.Bytes))
 	gauge(out, descOrdinary, truth(s.Region.Ordinary))
 	collectWorkers(out, s.Workers)

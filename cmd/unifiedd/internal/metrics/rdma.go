@@ -179,7 +179,7 @@ func collectRDMA(out chan<- prometheus.Metric, all []status.Flow) {
 // collectRoCE sends the counters of RoCE in software on an interface. They only rise.
 func collectRoCE(out chan<- prometheus.Metric, iface string, counters []roce.Counter) {
 	for _, c := range counters {
-		d := describe("rdma_roce_"+c.Name+"_total", "A counter of RoCE in software on the interface.", "interface", "device")
+		d := newDesc("rdma_roce_"+c.Name+"_total", "A counter of RoCE in software on the interface.", "interface", "device")
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(c.Value), iface, "roce:"+iface)
 	}
 }
@@ -195,7 +195,7 @@ func collectCounters(out chan<- prometheus.Metric, iface, device string, counter
 			continue
 		}
 		sent[name] = true
-		d := describe(name, "A counter of the RDMA port on the interface, by the kernel's name for it.", "interface", "device")
+		d := newDesc(name, "A counter of the RDMA port on the interface, by the kernel's name for it.", "interface", "device")
 		out <- prometheus.MustNewConstMetric(d, prometheus.UntypedValue, float64(c.Value), iface, device)
 	}
 }
