@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,22 @@ func (l *layout) make() error {
 	}
 	l.manual()
 	l.documents()
+	if l.format == "rpm" {
+		l.ownDirectories()
+	}
 	return l.err
+}
+
+// ownDirectories adds the directories of documents. Otherwise rpm leaves them behind when it erases the package.
+// Directories of deb packages need no entry.
+func (l *layout) ownDirectories() {
+	added := map[string]bool{}
+	for _, c := range slices.Clone(l.contents) {
+		for dir := path.Dir(c.Destination); strings.HasPrefix(dir, documents) && !added[dir]; dir = path.Dir(dir) {
+			added[dir] = true
+			l.directory(dir)
+		}
+	}
 }
 
 // manual adds the manual pages, compressed.
@@ -74,6 +90,11 @@ func (l *layout) documents() {
 	l.keep(err)
 	for _, name := range found {
 		l.file(name, documents+"/"+filepath.Base(name), files.TypeRPMDoc, 0o644)
+	}
+	pictures, err := filepath.Glob(filepath.Join(l.root, "docs", "pictures", "*.png"))
+	l.keep(err)
+	for _, name := range pictures {
+		l.file(name, documents+"/pictures/"+filepath.Base(name), files.TypeRPMDoc, 0o644)
 	}
 	examples, err := filepath.Glob(filepath.Join(l.root, "packaging", "prometheus", "*"))
 	l.keep(err)
