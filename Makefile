@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-state library install-library test-library trading test-reload test-swap test-wrong-use test-packages packages setup-packages test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-state library install-library test-library trading test-reload test-swap test-wrong-use test-packages packages setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -166,6 +166,9 @@ packages: setup-packages ## deb and rpm packages for ARCH (amd64,arm64) in build
 test-packages: setup-test setup-packages ## make the packages twice, and install and purge them in clean systems (root)
 	UNIFIEDD_PACKAGES=1 go -C packaging test -count=1 -v -timeout 120m ./...
 
+test-page: setup-test setup-page ## open the status page in a browser, light, dark and on a phone; pictures in build/page (root)
+	$(TAGGED) UNIFIEDD_BROWSER=1 go -C selftests/browser test -count=1 -v -timeout 20m ./...
+
 install: ## install what is built under DESTDIR and PREFIX (/usr/local)
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) packaging/install.sh
 
@@ -180,6 +183,9 @@ go:
 
 setup-demo: go
 	@packaging/setup.sh demo
+
+setup-page: go
+	@packaging/setup.sh page
 
 setup-packages: go
 	@packaging/setup.sh packages

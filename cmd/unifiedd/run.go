@@ -17,6 +17,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -49,7 +50,8 @@ the few capabilities it needs.`,
 			}
 			level := new(slog.LevelVar)
 			level.Set(cfg.Log.Level.Slog())
-			log := newLog(cfg.Log.Format, level, c.ErrOrStderr())
+			remembered := recent.New(newLog(cfg.Log.Format, level, c.ErrOrStderr()).Handler())
+			log := slog.New(remembered)
 			here, err := privsep.Start(privsep.For(cfg))
 			switch {
 			case here.Status != 0: // the daemon has ended and reported its error
@@ -61,7 +63,9 @@ the few capabilities it needs.`,
 				log.Warn("some capabilities are missing: operations that need them will fail", "missing", here.Missing.String())
 			}
 			warnUnfiltered(log, here.Unfiltered)
-			return runDaemon(c.Context(), cfg, here.Memory, newReloader(nil, file, level, log))
+			r := newReloader(nil, file, level, log)
+			r.Recent = remembered
+			return runDaemon(c.Context(), cfg, here.Memory, r)
 		},
 	}
 	addConfig(c, &file, "configuration `FILE`")

@@ -19,7 +19,7 @@ func TestMetricsBound(t *testing.T) {
 	}
 	s := &Server{}
 	bound := newLimitedListener(l)
-	s.start(bound, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }), time.Minute)
+	s.start(bound, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }), time.Minute, func() {})
 	defer s.Close()
 	var idle []net.Conn
 	for range 4 * maxScrapersPerHost {

@@ -12,6 +12,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -24,6 +25,7 @@ type Reloader struct {
 	Options config.Options // of reading it; Running is set here
 	Level   *slog.LevelVar // of Log
 	Log     *slog.Logger
+	Recent  *recent.Handler // the warnings and errors of Log; nil: not remembered
 }
 
 // Reload makes the daemon apply the present contents of the file.

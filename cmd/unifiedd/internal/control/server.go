@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/metrics"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -32,7 +33,8 @@ func Serve(r *Reloader, listen, socket string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.start(control, controlHandler(r), 0) // a profile takes as long as the client asks for
+	own := page.New(r.Daemon.Status, r.Recent, page.Owner)
+	s.start(control, controlHandler(r, own), 0, own.Close) // a profile takes as long as the client asks for
 	if listen == "" {
 		return s, nil
 	}
@@ -40,16 +42,19 @@ func Serve(r *Reloader, listen, socket string) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve metrics: %w (choose another address in metrics.listen)", err), s.Close())
 	}
-	s.start(newLimitedListener(public), publicHandler(r.Daemon), 30*time.Second)
+	theirs := page.New(r.Daemon.Status, r.Recent, page.Public)
+	s.start(newLimitedListener(public), publicHandler(r.Daemon, theirs), 30*time.Second, theirs.Close)
 	return s, nil
 }
 
-// start serves a listener. write limits how long an answer takes; 0: no limit.
-func (s *Server) start(l net.Listener, h http.Handler, write time.Duration) {
+// start serves a listener. write limits how long an answer takes; 0: no limit. end ends answers that go on until
+// the client leaves.
+func (s *Server) start(l net.Listener, h http.Handler, write time.Duration, end func()) {
 	one := &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: write,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
+	one.RegisterOnShutdown(end)
 	s.all = append(s.all, one)
 	go one.Serve(l)
 }
@@ -67,28 +72,14 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// indexPage names the pages of the metrics port.
-const indexPage = `<!doctype html>
-<title>unifiedd</title>
-<h1>unifiedd</h1>
-<ul>
-<li><a href="/metrics">/metrics</a>: counters, in Prometheus' format
-<li><a href="/healthz">/healthz</a>: says ok while the daemon runs
-<li><a href="/readyz">/readyz</a>: says ready, or which flows are not
-</ul>
-`
-
 // publicHandler answers requests that anyone on the network may make: metrics and health. It
 // reports the state of a flow, but not the error, which may name files and devices.
-func publicHandler(d *flows.Daemon) http.Handler { return newMux(d, state) }
+func publicHandler(d *flows.Daemon, p *page.Server) http.Handler { return newMux(d, p, state) }
 
 // newMux returns the pages of both listeners. describe says why a flow is not ready.
-func newMux(d *flows.Daemon, describe func(*status.Flow) string) *http.ServeMux {
+func newMux(d *flows.Daemon, p *page.Server, describe func(*status.Flow) string) *http.ServeMux {
 	m := http.NewServeMux()
-	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprint(w, indexPage)
-	})
+	p.Register(m)
 	m.Handle("GET /metrics", promhttp.HandlerFor(metrics.NewRegistry(d), promhttp.HandlerOpts{}))
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -117,9 +108,9 @@ func stateAndError(f *status.Flow) string {
 }
 
 // controlHandler answers the owner of the socket.
-func controlHandler(r *Reloader) *http.ServeMux {
+func controlHandler(r *Reloader, p *page.Server) *http.ServeMux {
 	d := r.Daemon
-	m := newMux(d, stateAndError)
+	m := newMux(d, p, stateAndError)
 	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(d.Status()); err != nil {

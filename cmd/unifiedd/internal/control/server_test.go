@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -56,10 +57,10 @@ func TestReadyTellsOwnerWhy(t *testing.T) {
 	if err := d.Start(); err == nil {
 		t.Fatal("a flow runs on an interface that does not exist")
 	}
-	if code, body := get(publicHandler(d), "/readyz"); code != http.StatusServiceUnavailable || body != "flow cap is failed\n" {
+	if code, body := get(publicHandler(d, page.New(d.Status, nil, page.Public)), "/readyz"); code != http.StatusServiceUnavailable || body != "flow cap is failed\n" {
 		t.Errorf("on the network, readyz: %d %q", code, body)
 	}
-	code, body := get(controlHandler(&Reloader{Daemon: d}), "/readyz")
+	code, body := get(controlHandler(&Reloader{Daemon: d}, page.New(d.Status, nil, page.Owner)), "/readyz")
 	if code != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is failed: ") || !strings.Contains(body, missing) {
 		t.Errorf("on the control socket, readyz: %d %q", code, body)
 	}
@@ -70,11 +71,11 @@ func TestReadyTellsOwnerWhy(t *testing.T) {
 func TestIndexPage(t *testing.T) {
 	d := openDaemon(t)
 	for path, want := range map[string]int{"/": http.StatusOK, "/nope": http.StatusNotFound, "/status": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {
-		code, body := get(publicHandler(d), path)
+		code, body := get(publicHandler(d, page.New(d.Status, nil, page.Public)), path)
 		if code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}
-		if path == "/" && !strings.Contains(body, `href="/metrics"`) {
+		if path == "/" && !strings.Contains(body, `href="metrics"`) {
 			t.Errorf("/ does not lead to /metrics: %s", body)
 		}
 	}

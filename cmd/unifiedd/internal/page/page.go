@@ -1,0 +1,168 @@
+package page
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+//go:embed web
+var web embed.FS
+
+// period is the time between two documents, if making one takes at most share of it. Otherwise it is as long as
+// that takes: a daemon with thousands of flows renews its pages less often.
+const (
+	period = time.Second
+	share  = 100
+)
+
+// viewers is the number of pages that get documents at the same time. Connections are limited, too.
+const viewers = 32
+
+// policy forbids the page everything but its own script, style sheet and events.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Server serves the page about a daemon. The zero value is not usable.
+type Server struct {
+	status func() status.Daemon
+	recent *recent.Handler // nil: no messages
+	who    Audience
+
+	mu   sync.Mutex
+	made time.Time     // when text was made
+	text []byte        // the newest event
+	cost time.Duration // of making it
+	open int           // pages that get events
+	done chan struct{}
+	once sync.Once
+}
+
+// New returns a server for a daemon's status. r may be nil.
+func New(daemon func() status.Daemon, r *recent.Handler, who Audience) *Server {
+	return &Server{status: daemon, recent: r, who: who, done: make(chan struct{})}
+}
+
+// Close ends the events of all pages. They try to connect again.
+func (s *Server) Close() { s.once.Do(func() { close(s.done) }) }
+
+// files are the files of the page, by path.
+var files = map[string]struct{ name, kind string }{
+	"/":            {"page.html", "text/html; charset=utf-8"},
+	"/page.css":    {"page.css", "text/css; charset=utf-8"},
+	"/page.js":     {"page.js", "text/javascript; charset=utf-8"},
+	"/favicon.ico": {"icon.svg", "image/svg+xml"},
+}
+
+// Register adds the page to a mux.
+func (s *Server) Register(m *http.ServeMux) {
+	for at, f := range files {
+		if at == "/" {
+			at = "/{$}"
+		}
+		m.HandleFunc("GET "+at, func(w http.ResponseWriter, _ *http.Request) {
+			text, err := web.ReadFile(path.Join("web", f.name))
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			protect(w)
+			w.Header().Set("Content-Type", f.kind)
+			_, _ = w.Write(text) // an error means that the client has gone
+		})
+	}
+	m.HandleFunc("GET /events", s.events)
+}
+
+func protect(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-cache")
+}
+
+// events sends a document each second until the page is closed. A page that does not take one in time is cut
+// off.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		http.Error(w, fmt.Sprintf("%d pages are open already", viewers), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.leave()
+	protect(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Time{}) // the server's would end the request; not every writer has one
+	for {
+		text, err := s.event(time.Now())
+		if err != nil {
+			return
+		}
+		_ = c.SetWriteDeadline(time.Now().Add(10 * period)) // not every writer has one
+		if _, err := w.Write(text); err != nil {
+			return
+		}
+		if err := c.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-time.After(s.pause()):
+		case <-s.done:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// enter reports whether one more page may get events.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == viewers {
+		return false
+	}
+	s.open++
+	return true
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+}
+
+// pause returns the time until the next document.
+func (s *Server) pause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(period, share*s.cost)
+}
+
+// event returns the newest event, which it makes if the last one is old.
+func (s *Server) event(now time.Time) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.text != nil && now.Sub(s.made) < max(period, share*s.cost)/2 {
+		return s.text, nil
+	}
+	begun := time.Now()
+	of := s.status()
+	document, err := json.Marshal(Make(&of, s.recent.Messages(), s.who, now))
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "data: %s\n\n", document)
+	s.text, s.made, s.cost = b.Bytes(), now, time.Since(begun)
+	return s.text, nil
+}

@@ -1,0 +1,235 @@
+package page
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+// sample is a status with what must not be on the public page.
+func sample() status.Daemon {
+	return status.Daemon{
+		Version: "1", Started: time.Now().Add(-time.Minute), Region: status.Region{Bytes: 1 << 20, Pages: "2MiB", Frames: 256, Owners: map[string]int64{"pool": 200, "xdp": 56}, Ordinary: true},
+		Flows: []status.Flow{
+			{Name: "cap", Kind: "network-storage", State: status.Waiting, Error: "no space on /secret/disk", From: "eth1", To: "/secret/feed", Packets: 10, Bytes: 1000, Dropped: map[string]uint64{"lost_ring_full": 3, "filter_dropped": 4, "lost_missed": 0},
+				CopiedBytes: map[string]uint64{"packed": 1000}, KernelBytes: map[string]uint64{"xdp": 500, "disk": 500},
+				FrameTimes: &status.FrameTimes{Done: &latency.Distribution{Buckets: []latency.Bucket{{Below: 1024, Count: 4}, {Below: 8192, Count: 6}}}}},
+			{Name: "fan", Kind: "rdma-rdma", State: status.Running, From: "192.0.2.1:7471", To: "192.0.2.2:7471", Sends: &status.Sends{Peers: []status.Peer{{Name: "p", Address: "192.0.2.2:7471", State: "connected", Error: "from 192.0.2.2"}}}},
+		},
+	}
+}
+
+// TestPublic: what anybody may see has no paths, addresses and errors; the owner sees them.
+func TestPublic(t *testing.T) {
+	s := sample()
+	public, err := json.Marshal(Make(&s, nil, Public, time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hidden := range []string{"secret", "192.0.2"} {
+		if strings.Contains(string(public), hidden) {
+			t.Errorf("the public page has %q: %s", hidden, public)
+		}
+	}
+	own, err := json.Marshal(Make(&s, nil, Owner, time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{"no space on /secret/disk", "disk /secret/feed", "RDMA 192.0.2.1:7471", "interface eth1"} {
+		if !strings.Contains(string(own), shown) {
+			t.Errorf("the owner's page has no %q: %s", shown, own)
+		}
+	}
+}
+
+// TestMake: the document has the numbers of the status.
+func TestMake(t *testing.T) {
+	s := sample()
+	d := Make(&s, nil, Public, time.Now())
+	f := d.Flows[0]
+	if f.Packets != 10 || f.Copied != 1000 || f.Kernel != 1000 || len(f.Lost) != 2 || f.Lost[1] != (Part{"lost_ring_full", 3}) {
+		t.Errorf("%+v", f)
+	}
+	if want := []Bin{{1024, 4}, {2048, 0}, {4096, 0}, {8192, 6}}; len(f.Histogram) != 4 || f.Histogram[1] != want[1] || f.Histogram[3] != want[3] {
+		t.Errorf("histogram %v, want %v", f.Histogram, want)
+	}
+	var all uint64
+	for _, o := range d.Region.Owners {
+		all += o.Count
+	}
+	if int64(all) != d.Region.Frames {
+		t.Errorf("the owners have %d of %d frames", all, d.Region.Frames)
+	}
+	text := ""
+	for _, one := range d.Findings {
+		text += one.Severity + ": " + one.Text + "\n"
+	}
+	for _, want := range []string{"error: flow cap has lost 3: lost_ring_full\n", "error: flow cap waits for", "info: the region is on ordinary pages"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no finding %q in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "filter_dropped") || strings.Contains(text, "flow fan is") {
+		t.Errorf("findings about what is no fault:\n%s", text)
+	}
+}
+
+// serve serves the page and returns its address.
+func serve(t *testing.T, s *Server) string {
+	t.Helper()
+	m := http.NewServeMux()
+	s.Register(m)
+	server := httptest.NewServer(m)
+	t.Cleanup(func() { s.Close(); server.Close() })
+	return server.URL
+}
+
+// TestFiles: every file has the policy, and names nothing from elsewhere and no script or style in the markup.
+func TestFiles(t *testing.T) {
+	at := serve(t, New(sample, nil, Public))
+	for path := range files {
+		answer, err := http.Get(at + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK || len(text) == 0 {
+			t.Errorf("%s: %d, %d bytes, %v", path, answer.StatusCode, len(text), err)
+		}
+		if got := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none'") || strings.Contains(got, "unsafe") {
+			t.Errorf("%s: the policy is %q", path, got)
+		}
+		if found := regexp.MustCompile(`(?:src|href)="(?:https?:)?//|@import|url\(|<script>|<style|style="|\bon[a-z]+="|innerHTML|eval\(`).FindString(string(text)); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+	}
+}
+
+// TestEvents: a page gets a document at once and then one a second, made once for all pages. Closing the server
+// ends the events.
+func TestEvents(t *testing.T) {
+	made := 0
+	s := New(func() status.Daemon { made++; return sample() }, recent.New(slog.DiscardHandler), Public)
+	at := serve(t, s)
+	var readers []*bufio.Scanner
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, "GET", at+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if kind := answer.Header.Get("Content-Type"); kind != "text/event-stream" {
+			t.Errorf("the events are %s", kind)
+		}
+		lines := bufio.NewScanner(answer.Body)
+		lines.Buffer(nil, 1<<20)
+		readers = append(readers, lines)
+	}
+	for range 2 {
+		for _, r := range readers {
+			if d := next(t, r); len(d.Flows) != 2 || d.Flows[0].Name != "cap" {
+				t.Errorf("the event has %+v", d)
+			}
+		}
+	}
+	s.mu.Lock()
+	if made > 4 {
+		t.Errorf("%d documents for two events of three pages", made)
+	}
+	s.mu.Unlock()
+	s.Close()
+	for _, r := range readers {
+		for r.Scan() { // ends with the events
+		}
+	}
+}
+
+func next(t *testing.T, r *bufio.Scanner) (d Document) {
+	t.Helper()
+	for r.Scan() {
+		if text, ok := strings.CutPrefix(r.Text(), "data: "); ok {
+			if err := json.Unmarshal([]byte(text), &d); err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+	}
+	t.Fatalf("the events end: %v", r.Err())
+	return d
+}
+
+// TestViewers: more pages than the limit are refused, and a page that is closed makes room.
+func TestViewers(t *testing.T) {
+	s := New(sample, nil, Public)
+	for range viewers {
+		if !s.enter() {
+			t.Fatal("a page below the limit is refused")
+		}
+	}
+	at := serve(t, s)
+	answer, err := http.Get(at + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more page: %d", answer.StatusCode)
+	}
+	s.leave()
+	if !s.enter() {
+		t.Error("a closed page makes no room")
+	}
+}
+
+// TestPause: documents that take long are made less often, so that they cost at most a hundredth of a processor.
+func TestPause(t *testing.T) {
+	made := 0
+	s := New(func() status.Daemon { made++; time.Sleep(50 * time.Millisecond); return sample() }, nil, Public)
+	now := time.Now()
+	for range 3 {
+		if _, err := s.event(now); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(period)
+	}
+	if pause := s.pause(); made != 1 || pause < 5*time.Second {
+		t.Errorf("%d documents, the next one in %v", made, pause)
+	}
+	quick := New(sample, nil, Public)
+	if _, err := quick.event(now); err != nil || quick.pause() < period {
+		t.Errorf("the next one in %v, %v", quick.pause(), err)
+	}
+}
+
+// BenchmarkEvent: the document of 10000 flows, of which one is made a second, however many pages are open.
+func BenchmarkEvent(b *testing.B) {
+	many := sample()
+	for len(many.Flows) < 10000 {
+		many.Flows = append(many.Flows, many.Flows[0])
+	}
+	s := New(func() status.Daemon { return many }, nil, Public)
+	for now := time.Now(); b.Loop(); now = now.Add(time.Hour) {
+		if _, err := s.event(now); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
