@@ -2,7 +2,7 @@
 # setup.sh LIST...: install the Debian packages named in packaging/apt-LIST.txt
 # that are missing, and download the Go modules; for "test" also unpack the
 # programs that are not to be installed. A stamp under build/ makes later runs
-# quick. Its key consists of the lists and go.sum.
+# quick. Its key consists of the lists and the checksums of modules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,8 @@ files=()
 for list in "$@"; do files+=("packaging/apt-$list.txt"); done
 unpacks=false
 [[ " $* " != *" test "* ]] || unpacks=true
-known=("${files[@]}" go.sum)
+mapfile -t sums < <(find . -name go.sum -not -path "./build/*" | sort)
+known=("${files[@]}" "${sums[@]}")
 ! $unpacks || known+=(packaging/apt-unpack.txt)
 stamp=build/setup-$(cat "${known[@]}" | sha256sum | cut -c1-16)
 [[ -e $stamp ]] && exit 0

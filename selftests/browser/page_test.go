@@ -51,6 +51,10 @@ func launch(t *testing.T) string {
 control: {socket: %[1]s/control.sock}
 metrics: {listen: "%[2]s"}
 region: {size: 64MiB, pages: ordinary, extents: 16}
+attach:
+  socket: %[1]s/attach.sock
+  programs: [{name: handler, user: root}, {name: monitor, user: root}]
+  channels: [{name: book, writer: handler, readers: [{program: monitor}]}]
 flows:
   - {name: discarded, from: {generate: 200, rate: 2000}, to: {discard: true}}
   - {name: recorded, from: {generate: 600, rate: 1000}, to: {file: %[1]s/recorded, segment: {size: 16MiB, keep: 2}}}
@@ -276,6 +280,11 @@ func figures(t *testing.T, ctx context.Context, base string) {
 	if all := eval[float64](t, ctx, `newest.region.frames`); all <= 0 || sum != all {
 		t.Errorf("the owners have %v of %v frames", sum, all)
 	}
+	for _, want := range []string{"program handler", "not attached", "channel book", "0 messages of handler (absent)"} {
+		if text := eval[string](t, ctx, `document.getElementById("shared").innerText`); !strings.Contains(text, want) {
+			t.Errorf("the programs and channels have no %q: %s", want, text)
+		}
+	}
 	// The bar shows the same sum, as widths.
 	if bar, wide := eval[float64](t, ctx, `[...document.querySelectorAll("#owners span")].reduce((n, e) => n + e.getBoundingClientRect().width, 0)`),
 		eval[float64](t, ctx, `document.getElementById("owners").clientWidth`); bar < wide-3 || bar > wide+3 {
@@ -334,12 +343,12 @@ func reader(t *testing.T, ctx context.Context) {
 			t.Errorf("a %s has no name", role)
 		}
 	}
-	for role, least := range map[string]int{"heading": 6, "main": 1, "banner": 1, "status": 1, "navigation": 1, "columnheader": 6} {
+	for role, least := range map[string]int{"heading": 7, "main": 1, "banner": 1, "status": 1, "navigation": 1, "columnheader": 6} {
 		if found[role] < least {
 			t.Errorf("a screen reader finds %d of %s, want %d: %v", found[role], role, least, found)
 		}
 	}
-	if levels := eval[string](t, ctx, `[...document.querySelectorAll("h1,h2,h3")].map(h => h.tagName[1]).join("")`); levels != "122222" {
+	if levels := eval[string](t, ctx, `[...document.querySelectorAll("h1,h2,h3")].map(h => h.tagName[1]).join("")`); levels != "1222222" {
 		t.Errorf("the levels of headings are %s", levels)
 	}
 	if lang := eval[string](t, ctx, `document.documentElement.lang`); lang != "en" {

@@ -20,6 +20,9 @@ type Document struct {
 	Up       float64          `json:"up_seconds"`
 	Region   Region           `json:"region"`
 	Flows    []Flow           `json:"flows"`
+	Programs []Program        `json:"programs,omitempty"`
+	Channels []Channel        `json:"channels,omitempty"`
+	States   []State          `json:"states,omitempty"`
 	Findings []Finding        `json:"findings"`
 	Messages []recent.Message `json:"messages"`
 }
@@ -93,6 +96,43 @@ type Peer struct {
 	Lost         []Part `json:"lost"`
 }
 
+// Program is a program of this host that may attach.
+type Program struct {
+	Name     string `json:"name"`
+	Attached bool   `json:"attached"`
+	Attaches uint64 `json:"attaches"`
+	Ended    []Part `json:"ended"` // by reason
+}
+
+// Channel is a channel between programs, or to peers.
+type Channel struct {
+	Name    string   `json:"name"`
+	Writer  string   `json:"writer,omitempty"` // empty: a flow
+	Writing bool     `json:"writing"`
+	Last    uint64   `json:"messages"`
+	Stalls  uint64   `json:"stalls"`
+	Readers []Reader `json:"readers"`
+}
+
+// Reader is a program or a peer that reads a channel or a state.
+type Reader struct {
+	Name    string `json:"name"`
+	Reading bool   `json:"reading"`
+	Lag     uint64 `json:"lag"`
+	Lost    uint64 `json:"lost"`
+}
+
+// State is memory that a flow writes, and that programs and peers read.
+type State struct {
+	Name     string   `json:"name"`
+	Position uint64   `json:"position"`
+	Entries  uint64   `json:"entries"`
+	Updates  uint64   `json:"updates"`
+	Refused  []Part   `json:"refused"` // updates, by reason
+	Readers  []Reader `json:"readers"`
+	Peers    int      `json:"peers"`
+}
+
 // Finding is something that needs attention, or makes flows slower than they could be.
 type Finding struct {
 	Severity string `json:"severity"` // error, warning or info
@@ -121,8 +161,38 @@ func Make(s *status.Daemon, messages []recent.Message, who Audience, now time.Ti
 	for i := range s.Flows {
 		d.Flows = append(d.Flows, makeFlow(&s.Flows[i], who))
 	}
+	d.share(s)
 	d.find(s)
 	return d
+}
+
+// share adds programs, channels and states.
+func (d *Document) share(s *status.Daemon) {
+	if s.Programs != nil {
+		for i := range s.Programs.Programs {
+			p := &s.Programs.Programs[i]
+			d.Programs = append(d.Programs, Program{p.Name, p.Attached, p.Attaches, parts(p.Ended)})
+		}
+		for i := range s.Programs.Channels {
+			c := &s.Programs.Channels[i]
+			one := Channel{Name: c.Name, Writer: c.Writer, Writing: c.Writing, Last: c.Last, Stalls: c.Stalls, Readers: []Reader{}}
+			for _, r := range c.Readers {
+				one.Readers = append(one.Readers, Reader{r.Program, r.Reading, r.Lag, r.Lost})
+			}
+			d.Channels = append(d.Channels, one)
+		}
+	}
+	for i := range s.States {
+		st := &s.States[i]
+		one := State{Name: st.Name, Position: st.Position, Entries: st.Entries, Updates: st.Updates, Refused: parts(st.Refused), Readers: []Reader{}}
+		for _, r := range st.Readers {
+			one.Readers = append(one.Readers, Reader{Name: r.Program, Reading: r.Reading})
+		}
+		if st.Remote != nil {
+			one.Peers = st.Remote.Readers
+		}
+		d.States = append(d.States, one)
+	}
 }
 
 func makeFlow(f *status.Flow, who Audience) Flow {
@@ -159,16 +229,19 @@ func makeFlow(f *status.Flow, who Audience) Flow {
 
 // The ends of flows, for people.
 var (
-	sources = map[string]string{"network": "interface", "storage": "disk", "rdma": "RDMA", "null": "generated", "attach": "program"}
-	sinks   = map[string]string{"network": "interface", "storage": "disk", "rdma": "RDMA", "nvme": "NVMe hosts", "null": "discarded", "attach": "program"}
+	sources = map[string]string{"network": "interface", "storage": "disk", "rdma": "RDMA", "null": "generated", "attach": "program", "channel": "channel", "witness": "group"}
+	sinks   = map[string]string{"network": "interface", "storage": "disk", "rdma": "RDMA", "nvme": "NVMe hosts", "null": "discarded", "attach": "program", "channel": "channel", "state": "state", "": "votes only"}
 )
 
-// end returns the name of one end of a flow. Names of interfaces are in /metrics, too; paths and addresses are
-// not for everybody.
+// end returns the name of one end of a flow. Names of interfaces, programs, channels and states are in /metrics,
+// too; paths and addresses are not for everybody.
 func end(words map[string]string, kind, name string, who Audience) string {
 	word := cmp.Or(words[kind], kind)
-	if kind == "null" {
+	switch kind {
+	case "null", "":
 		return word
+	case "attach", "channel", "state":
+		return cmp.Or(name, word) // the name has the word
 	}
 	if who == Owner && name != "" || kind == "network" && name != "" {
 		return word + " " + name
@@ -178,7 +251,7 @@ func end(words map[string]string, kind, name string, who Audience) string {
 
 func unitOf(from, to string) string {
 	switch {
-	case from == "rdma" || from == "attach":
+	case from == "rdma" || from == "attach" || from == "channel" || from == "witness":
 		return "messages"
 	case from == "storage" && to != "network":
 		return "requests"
@@ -270,6 +343,23 @@ func (d *Document) find(s *status.Daemon) {
 		}
 		if len(f.Far) > 0 {
 			add("info", "parts of flow %s are on another NUMA node than the region", f.Name)
+		}
+	}
+	d.findShared(add)
+}
+
+// findShared lists what needs attention of channels and states.
+func (d *Document) findShared(add func(severity, format string, args ...any)) {
+	for i := range d.Channels {
+		for _, r := range d.Channels[i].Readers {
+			if r.Lost > 0 {
+				add("error", "reader %s of channel %s has lost %d messages", r.Name, d.Channels[i].Name, r.Lost)
+			}
+		}
+	}
+	for i := range d.States {
+		for _, refused := range d.States[i].Refused {
+			add("error", "state %s has refused %d updates: %s", d.States[i].Name, refused.Count, refused.Name)
 		}
 	}
 }

@@ -86,6 +86,47 @@ func TestMake(t *testing.T) {
 	}
 }
 
+// TestShared: the document has programs, channels and states, and both audiences see their names, which /metrics has.
+func TestShared(t *testing.T) {
+	s := status.Daemon{
+		Flows: []status.Flow{{Name: "f", Kind: "attach-state", State: status.Running, From: "program feed", To: "state book"}, {Name: "v", Kind: "witness", State: status.Running}},
+		Programs: &status.Programs{Socket: "/secret/socket", Programs: []status.Program{{Name: "feed", Attached: true, PID: 4711, Attaches: 2, Ended: map[string]uint64{"gone": 1, "busy": 0}}},
+			Channels: []status.Channel{{Name: "orders", Writer: "feed", Writing: true, Last: 9, Stalls: 1, Readers: []status.ChannelReader{{Program: "risk", Lag: 2, Lost: 3}}}}},
+		States: []status.SharedState{{Name: "book", Position: 8, Entries: 4, Updates: 8, Refused: map[string]uint64{"too_long": 5}, Readers: []status.StateReader{{Program: "risk", Reading: true}},
+			Remote: &status.StateServer{Listen: "192.0.2.1:1", Readers: 6}}},
+	}
+	d := Make(&s, nil, Public, time.Now())
+	if f := d.Flows[0]; f.From != "program feed" || f.To != "state book" || f.Unit != "messages" {
+		t.Errorf("%+v", f)
+	}
+	if f := d.Flows[1]; f.From != "group" || f.To != "votes only" {
+		t.Errorf("%+v", f)
+	}
+	if p := d.Programs; len(p) != 1 || p[0].Name != "feed" || !p[0].Attached || p[0].Attaches != 2 || len(p[0].Ended) != 1 || p[0].Ended[0] != (Part{"gone", 1}) {
+		t.Errorf("programs %+v", p)
+	}
+	if c := d.Channels; len(c) != 1 || c[0].Last != 9 || c[0].Stalls != 1 || len(c[0].Readers) != 1 || c[0].Readers[0] != (Reader{"risk", false, 2, 3}) {
+		t.Errorf("channels %+v", c)
+	}
+	if st := d.States; len(st) != 1 || st[0].Position != 8 || st[0].Entries != 4 || st[0].Peers != 6 || len(st[0].Readers) != 1 || !st[0].Readers[0].Reading {
+		t.Errorf("states %+v", st)
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hidden := range []string{"secret", "192.0.2", "4711"} {
+		if strings.Contains(string(text), hidden) {
+			t.Errorf("the public page has %q: %s", hidden, text)
+		}
+	}
+	for _, want := range []string{"reader risk of channel orders has lost 3 messages", "state book has refused 5 updates: too_long"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no finding %q in %s", want, text)
+		}
+	}
+}
+
 // serve serves the page and returns its address.
 func serve(t *testing.T, s *Server) string {
 	t.Helper()

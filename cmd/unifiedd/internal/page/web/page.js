@@ -122,6 +122,20 @@ function updateRegion(r) {
   });
 }
 
+function readers(all) {
+  return all.length === 0 ? "nobody" : all.map(r => r.name + (r.reading ? "" : " (absent)") + (r.lag ? ", " + number(r.lag) + " behind" : "") + (r.lost ? ", " + number(r.lost) + " lost" : "")).join("; ");
+}
+
+// The programs of this host, and what they share.
+function updateShared(d) {
+  const all = [];
+  for (const p of d.programs || []) all.push(["program " + p.name, (p.attached ? "attached" : "not attached") + ", " + number(p.attaches) + " times so far; ended: " + named(p.ended)]);
+  for (const c of d.channels || []) all.push(["channel " + c.name, number(c.messages) + " messages of " + (c.writer || "a peer") + (c.writing ? "" : " (absent)") + "; it waited for " + number(c.stalls) + "; read by " + readers(c.readers)]);
+  for (const s of d.states || []) all.push(["state " + s.name, number(s.entries) + " entries at position " + number(s.position) + ", " + number(s.updates) + " updates; refused: " + named(s.refused) + "; read by " + readers(s.readers) + ", " + number(s.peers) + " peers"]);
+  byId("shared").hidden = all.length === 0;
+  sync(byId("shared-list"), all.flatMap(([k, v]) => [["dt", k, k], ["dd", k, v]]), ([tag, k]) => tag + k, ([tag]) => element(tag), (e, [, , text]) => setText(e, text));
+}
+
 const severities = { error: "bad", warning: "warn", info: "quiet" };
 
 function updateMessages(all) {
@@ -154,6 +168,7 @@ function show(d) {
     e.addEventListener("toggle", () => { const now = newest.flows.find(o => o.name === f.name); if (now) updateDetails(e, now); });
     return e;
   }, updateDetails);
+  updateShared(d);
   updateMessages(d.messages);
   document.documentElement.dataset.shown = d.time;
 }
