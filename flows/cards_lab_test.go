@@ -116,7 +116,7 @@ var notOnCards = map[string]string{
 	"WhereItLanded": "TestWhereItLandedOnVerbs runs it there", "Feed": ofPeers, "Identity": ofPeers, "IdleConnections": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers, "SumRejects": ofPeers, "SumRestart": ofPeers, "SessionOfAnother": ofPeers, "DefaultsStart": ofPeers, "Needs": ofPeers, "GrantBytes": ofPeers,
 	"RingWhileAway": "a card loses what comes while its own ring is full", "Floor": noInterface, "RingSpan": noInterface, "FloorOfOneFile": noInterface, "Owner": noInterface,
 	"HereHeld": "a card loses what finds no frame, and does not always count it", "HereLong": "no card here has packets of several frames with zero copy", "HereAllocatesNothing": "PollAllocatesNothing runs there",
-	"NullToStorage": noInterface, "NullAllocatesNothing": noInterface,
+	"NullToStorage": noInterface, "NullAllocatesNothing": noInterface, "NoteLosses": noInterface, "RecorderAcrossRuns": noInterface,
 	"Replay": sends, "ReplayInPlace": sends, "ReplayReasons": sends, "ReplayDamaged": sends, "ReplayLive": sends, "ReplayStops": sends, "ReplayLinkDown": sends, "ReplayAllocatesNothing": sends,
 	"ReplayFormats":    sends,
 	"RingTellsOfHeads": noInterface,

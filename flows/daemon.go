@@ -21,6 +21,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/trace"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -37,6 +38,7 @@ type Options struct {
 	Context  context.Context   // cancels opening a flow, which may wait for the end of a pipe; may be nil
 	Complete func(path string) // called for each complete file, on a goroutine of its flow; may be nil
 	Notes    string            // directory for notes about our rules in cards; empty: SteeringDir
+	Trace    string            // directory of the flight recorder, such as trace.DirectoryOf; empty: nothing is recorded
 	Memory   *umem.Memory      // from umem.Allocate with RegionConfig; nil: use free pages. Open releases it
 }
 
@@ -55,6 +57,7 @@ type Daemon struct {
 	secret  *connect.Credentials // of RDMA connections; nil: no TLS
 	started time.Time
 	undo    pipeline.Cleanup
+	trace   *trace.Directory // nil: nothing is recorded
 
 	reloading sync.Mutex // held by Start, Reload and Close
 	closing   atomic.Bool
@@ -62,6 +65,7 @@ type Daemon struct {
 	mu        sync.Mutex // guards the fields below
 	config    *config.Config
 	flows     []*Flow
+	traceErr  error // why flows are not recorded
 }
 
 // controlArea is the room for the rings of io_uring.
@@ -77,6 +81,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	var undo pipeline.Cleanup
 	defer undo.Run()
 	giveProcessors(len(c.Workers))
+	d.openTrace(&undo)
 	var err error
 	region := RegionConfig(c)
 	region.Memory = o.Memory
@@ -273,7 +278,7 @@ func (d *Daemon) Unready() (all []status.Flow) {
 // Status returns the status of the daemon, its workers and its flows.
 func (d *Daemon) Status() status.Daemon {
 	s := status.Daemon{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
-	s.Programs, s.States = d.programs(), d.stateStatus()
+	s.Programs, s.States, s.Trace = d.programs(), d.stateStatus(), d.traceStatus()
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/trace"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -24,6 +25,7 @@ type Flow struct {
 	share  func() pipeline.Shared // what it shares with other flows, as it is now
 	node   int                    // NUMA node of the region
 	log    *slog.Logger
+	trace  *trace.Recorder // nil: nothing is recorded
 
 	drainTimeout time.Duration // how long stopping waits for the disk
 
@@ -32,6 +34,7 @@ type Flow struct {
 	stopping atomic.Bool // it was stopped
 	before   uint64      // the log must end before this position; 0: where it ends
 	deposed  pipeline.Deposed
+	losses   losses        // owned by the goroutine that starts or watches a run
 	mu       sync.Mutex    // guards the fields below
 	run      *pipeline.Run // nil unless running
 	quit     chan struct{}
@@ -48,6 +51,7 @@ func newFlow(c config.Flow, d *Daemon) *Flow {
 		config: c, region: d.region, worker: d.worker(c.Worker), share: d.share, node: d.placed.node,
 		log: d.options.Log.With("flow", c.Name), state: status.Stopped, since: time.Now(), drainTimeout: drainTimeout,
 	}
+	f.trace = d.recorder(c.Name)
 	f.last = f.describe()
 	f.ended = make(chan struct{})
 	close(f.ended)
@@ -92,7 +96,7 @@ func (f *Flow) start() error {
 // env returns the environment in which the flow is opened.
 func (f *Flow) env() *pipeline.Env {
 	return &pipeline.Env{
-		Flow: f.config, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait == config.WaitPoll, Log: f.log,
+		Flow: f.config, Trace: f.trace, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait == config.WaitPoll, Log: f.log,
 	}
 }
 
@@ -106,7 +110,8 @@ func (f *Flow) open() (*pipeline.Run, error) {
 
 // launch adds an open run to the worker and lets packets in.
 func (f *Flow) launch(r *pipeline.Run) error {
-	if err := f.worker.Add(r.Flow); err != nil {
+	f.trace.Restart()
+	if err := f.worker.Add(r.Poller); err != nil {
 		return errors.Join(err, r.Close())
 	}
 	if err := r.Flow.Begin(); err != nil {
@@ -121,6 +126,8 @@ func (f *Flow) setRun(r *pipeline.Run) {
 	defer f.mu.Unlock()
 	f.run, f.state, f.since, f.err, f.rate = r, status.Running, time.Now(), nil, rate{}
 	f.quit, f.ended = make(chan struct{}), make(chan struct{})
+	f.losses = losses{}
+	f.noteState(status.Running, nil)
 	go f.watch(r, f.quit, f.ended)
 	f.log.Info("flow runs", append([]any{"from", pipeline.Origin(f.config.From), "to", pipeline.Destination(f.config.To)}, r.Flow.Announce()...)...)
 }
@@ -169,12 +176,14 @@ func (f *Flow) setState(s status.State, err error) {
 	defer f.mu.Unlock()
 	if f.state != s {
 		f.since = time.Now()
+		f.noteState(s, err)
 	}
 	f.state, f.err = s, err
 }
 
 // release takes a run off its worker and closes it.
 func (f *Flow) release(r *pipeline.Run) error {
-	err := f.worker.Remove(r.Flow)
-	return errors.Join(err, f.closeQueue(r), r.Close())
+	err := errors.Join(f.worker.Remove(r.Poller), f.closeQueue(r))
+	f.trace.Stop()
+	return errors.Join(err, r.Close())
 }

@@ -28,7 +28,7 @@ func TestNullAllocatesNothing(t *testing.T) {
 			runtime.LockOSThread() // the block queue belongs to the thread that first polls it
 			t.Cleanup(runtime.UnlockOSThread)
 			d := l.open(t, "{region: {size: 96MiB}, flows: [{name: f, from: {generate: 300}, to: {"+to+"}, watermarks: {high: 2000}}]}",
-				Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+				Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Trace: traceDir(t)})
 			r, err := d.Flows()[0].open()
 			if err != nil {
 				t.Fatal(err)
@@ -37,6 +37,9 @@ func TestNullAllocatesNothing(t *testing.T) {
 			defer func() { endRun(t, r, poll) }()
 			if err := r.Flow.Begin(); err != nil {
 				t.Fatal(err)
+			}
+			if rounds := d.Flows()[0].trace.Rounds(); rounds != 0 {
+				t.Fatalf("%d rounds are recorded before the first", rounds)
 			}
 			until := uint64(0)
 			round := func() { // as many rounds of the flow as it takes
@@ -50,6 +53,9 @@ func TestNullAllocatesNothing(t *testing.T) {
 			}
 			if n := testing.AllocsPerRun(200, round); n >= 1 || r.Err.Get() != nil {
 				t.Errorf("polling allocates %v times for 64 packets (%v)", n, r.Err.Get())
+			}
+			if rounds := d.Flows()[0].trace.Rounds(); rounds < 300 {
+				t.Errorf("%d rounds are recorded", rounds)
 			}
 		})
 	}

@@ -34,6 +34,7 @@ func (d *Daemon) Reload(load func(running *config.Config) (*config.Config, error
 	begun := time.Now()
 	d.reloads.begin(begun)
 	s, err := d.reload(load)
+	d.keepRecorders()
 	s.At = time.Now()
 	s.Seconds = s.At.Sub(begun).Seconds()
 	if err != nil {

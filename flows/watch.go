@@ -110,6 +110,7 @@ func (f *Flow) second(r *pipeline.Run) error {
 	f.mu.Lock()
 	f.rate.update(now, packets, bytes)
 	f.mu.Unlock()
+	f.noteLosses(r)
 	waits, err := r.Flow.Check(now)
 	switch {
 	case err != nil:
@@ -197,6 +198,10 @@ func (f *Flow) end(r *pipeline.Run, state status.State, err error) {
 		state = status.Failed
 	}
 	r.Flow.CountLost(&last)
+	for range 2 { // the second time what has not been recorded because it went on
+		f.losses.note(f.trace, &last)
+	}
+	f.noteState(state, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run, f.last, f.state, f.err, f.since = nil, last, state, err, time.Now()

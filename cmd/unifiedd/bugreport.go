@@ -14,6 +14,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/bugreport"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/doctor"
+	"github.com/unifiedd/unifiedd/flows/trace"
 	"github.com/unifiedd/unifiedd/internal/newfile"
 	build "github.com/unifiedd/unifiedd/internal/version"
 )
@@ -70,7 +71,10 @@ func writeReport(ctx context.Context, stdout io.Writer, o bugreport.Options, out
 		}
 	}
 	o.Version = build.Get(version).Version
-	o.First = []bugreport.Item{{Name: "version.txt", Collect: printVersion}, {Name: "doctor.txt", Collect: doctorItem(o.Config)}}
+	o.First = []bugreport.Item{
+		{Name: "version.txt", Collect: printVersion}, {Name: "doctor.txt", Collect: doctorItem(o.Config)},
+		{Name: "trace.txt", Collect: traceItem(trace.DirectoryOf(o.Socket))}, {Name: "trace-previous.txt", Collect: traceItem(trace.Previous(trace.DirectoryOf(o.Socket)))},
+	}
 	if output == "-" {
 		if isTerminal(stdout) {
 			return errors.New("the archive is not for a terminal (give -o FILE, or redirect the output)")
@@ -113,6 +117,14 @@ func summarizeReport(w io.Writer, output string, r bugreport.Result) error {
 func printVersion(_ context.Context, w io.Writer) error {
 	fmt.Fprintln(w, build.Get(version))
 	return printJSON(w, build.Get(version))
+}
+
+// tracedEvents is how many events of each flow a report has.
+const tracedEvents = 200
+
+// traceItem returns the collector of a flight recorder's files.
+func traceItem(dir string) func(context.Context, io.Writer) error {
+	return func(_ context.Context, w io.Writer) error { return writeTrace(w, dir, "", tracedEvents, false) }
 }
 
 // doctorItem returns the collector of the doctor's report, by the needs of the configuration if it

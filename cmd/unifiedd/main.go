@@ -111,6 +111,7 @@ the command failed; else 0.`,
 		newStart(),
 		newStop(),
 		newReload(),
+		newTrace(),
 		newBugReport(),
 		newDemo(),
 	)

@@ -69,6 +69,9 @@ func printStatus(w io.Writer, s *status.Daemon) error {
 	printRDMADevices(t, s.RDMA)
 	printPrograms(t, s.Programs)
 	printStates(t, s.States)
+	if r := s.Trace; r != nil && r.Error != "" {
+		fmt.Fprintf(t, "trace\tnot all flows are recorded: %s\n", r.Error)
+	}
 	for _, w := range s.Workers {
 		if w.Away.Count > 0 {
 			fmt.Fprintf(t, "worker %s\tdid not poll its flows for 20 ms or longer %d times, for at most %v: packets wait in the rings, and are lost when those are full\n", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))

@@ -84,6 +84,9 @@ func (s *Server) Stats() Stats {
 	return out
 }
 
+// Traffic returns the requests that were served and their bytes. Any goroutine may call it. It takes no lock.
+func (s *Server) Traffic() (served, bytes uint64) { return s.count.served.Load(), s.count.bytes.Load() }
+
 func (s *Server) cache(cache int) Cache {
 	c := &s.caches[cache].count
 	return Cache{Buffers: s.plan.caches[cache].buffers, Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evicted.Load(),

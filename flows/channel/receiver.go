@@ -282,3 +282,6 @@ func (r *Receiver) Stats() ReceiverStats {
 	}
 	return s
 }
+
+// Messages returns how many sequences have arrived. Any goroutine may call it. It takes no lock.
+func (r *Receiver) Messages() uint64 { return r.messages.Load() }

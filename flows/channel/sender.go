@@ -402,3 +402,6 @@ func (s *Sender) Stats() SenderStats {
 		Connections: s.state.connections.Load(), Failures: s.state.failures.Load(),
 	}
 }
+
+// Traffic returns the messages that were sent and their bytes. Any goroutine may call it.
+func (s *Sender) Traffic() (messages, bytes uint64) { return s.sent.Load(), s.bytes.Load() }

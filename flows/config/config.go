@@ -13,6 +13,7 @@ type Config struct {
 	Log     Log
 	Metrics Metrics
 	Control Control
+	Trace   Trace
 	TLS     TLS
 	Attach  Attach
 	Flows   []Flow // at least one; names, interfaces, addresses and destinations are unique
@@ -61,6 +62,12 @@ type Metrics struct {
 // Control has the socket on which the daemon serves status and profiles.
 type Control struct {
 	Socket string // absolute path of a unix socket
+}
+
+// Trace configures the flight recorder, whose files are beside the control socket.
+type Trace struct {
+	// Events is how many rounds of each flow are kept, a power of two; 0: there is no flight recorder.
+	Events int
 }
 
 // TLS has the files for mutual TLS on all RDMA connections. Either all three are set, or none.

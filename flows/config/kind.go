@@ -223,6 +223,9 @@ const DefaultSocket = "/run/unifiedd/control.sock"
 // with blocks of up to 4096 bytes.
 const segmentUnit = 4 * KiB
 
+// defaultEvents is how many rounds of a flow the flight recorder keeps by default: 160 KiB.
+const defaultEvents = 4096
+
 // Default returns the configuration of an empty file, which has no flows.
 func Default() *Config {
 	return &Config{
@@ -235,6 +238,7 @@ func Default() *Config {
 		Workers: []Worker{NewWorker("main")},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
 		Control: Control{Socket: DefaultSocket},
+		Trace:   Trace{Events: defaultEvents},
 		Attach:  Attach{Socket: DefaultAttachSocket},
 	}
 }

@@ -20,6 +20,9 @@ func (d *decoder) config(n *yaml.Node, c *Config) {
 		"control": func(p string, n *yaml.Node) {
 			d.mapping(p, n, fields{"socket": set(d, &c.Control.Socket, parseText)})
 		},
+		"trace": func(p string, n *yaml.Node) {
+			d.mapping(p, n, fields{"events": set(d, &c.Trace.Events, parseInt)})
+		},
 		"attach": func(p string, n *yaml.Node) { d.attach(p, n, &c.Attach) },
 		"tls":    func(p string, n *yaml.Node) { d.tls(p, n, &c.TLS) },
 		"flows":  func(p string, n *yaml.Node) { d.flows(p, n, c) },

@@ -33,6 +33,8 @@ const (
 	maxSocket   = 107
 	maxComment  = 4096
 	maxFilePath = 4095
+	minEvents   = 64
+	maxEvents   = 1 << 20
 	maxSleep    = 100 * time.Millisecond
 	maxPoll     = time.Second
 	minFlush    = 10 * time.Millisecond
@@ -158,6 +160,9 @@ func (v *validator) services() {
 		v.checkErr("metrics.listen", checkAddress(v.Metrics.Listen, "127.0.0.1:9300"))
 	}
 	v.checkErr("control.socket", checkPath(v.Control.Socket, maxSocket))
+	if n := v.Trace.Events; n != 0 {
+		v.check(within(n, minEvents, maxEvents) && powerOfTwo(uint64(n)), "trace.events", "%d is not 0, and not a power of two from %d to %d", n, minEvents, maxEvents)
+	}
 }
 
 // tls checks that all of the files are configured, or none.

@@ -100,6 +100,13 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
+// Traffic returns the completed commands and the bytes that hosts read and wrote. Any goroutine may call it. It
+// does not allocate.
+func (s *Server) Traffic() (commands, bytes uint64) {
+	c := &s.count
+	return c.commands.Load(), c.read.bytes.Load() + c.written.bytes.Load()
+}
+
 func (m *moved) load() Moved { return Moved{m.operations.Load(), m.bytes.Load()} }
 
 // moved counts operations of one kind, and their bytes.

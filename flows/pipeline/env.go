@@ -16,6 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/state"
+	"github.com/unifiedd/unifiedd/flows/trace"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -66,8 +67,9 @@ type Env struct {
 	Book   *umem.Book
 	Holder *umem.Holder // of the worker's frames
 	Err    *FirstError
-	Before uint64  // a log must end before this position; 0: where it ends
-	Undo   Cleanup // closes what is open so far
+	Trace  *trace.Recorder // of the flow, and outlives the run; nil: nothing is recorded
+	Before uint64          // a log must end before this position; 0: where it ends
+	Undo   Cleanup         // closes what is open so far
 	// Deposed is of the flow, and outlives the run.
 	Deposed *Deposed
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/trace"
 	"github.com/unifiedd/unifiedd/flows/worker"
 )
 
@@ -21,7 +22,7 @@ type Flow interface {
 	Trouble() error
 	// Done reports whether the flow has received everything that it was to receive.
 	Done() bool
-	// Traffic is how much was received.
+	// Traffic is how much was received. It neither allocates nor locks: the recorder calls it each round.
 	Traffic() (packets, bytes uint64)
 	// StopReceiving stops receiving.
 	StopReceiving() error
@@ -50,10 +51,11 @@ type Shrinker interface {
 
 // Run is an open flow, with the parts that flows of all kinds have.
 type Run struct {
-	Flow Flow
-	Err  *FirstError // what ended it; nothing new is received then
-	From int         // NUMA node of the receive end
-	To   int         // NUMA node of the transmit end
+	Flow   Flow
+	Poller worker.Poller // what the worker polls: the flow, and the recorder of its rounds
+	Err    *FirstError   // what ended it; nothing new is received then
+	From   int           // NUMA node of the receive end
+	To     int           // NUMA node of the transmit end
 
 	close Cleanup
 }
@@ -61,7 +63,32 @@ type Run struct {
 // NewRun makes a run, which takes over everything that e has opened. from and to are the NUMA nodes of its
 // ends.
 func NewRun(e *Env, f Flow, from, to int) *Run {
-	return &Run{Flow: f, Err: e.Err, From: from, To: to, close: e.Undo.Release()}
+	r := &Run{Flow: f, Poller: f, Err: e.Err, From: from, To: to, close: e.Undo.Release()}
+	if _, own := f.(*Pipeline); !own && e.Trace != nil { // a Pipeline records its rounds itself
+		r.Poller = &recorded{f, e.Trace, e.Err}
+	}
+	return r
+}
+
+// recorded polls a flow and records its rounds. The worker's thread calls it.
+type recorded struct {
+	Flow
+	trace *trace.Recorder
+	err   *FirstError
+}
+
+// Poll implements worker.Poller.
+func (r *recorded) Poll(now time.Time) (more bool) {
+	r.trace.Begin(now)
+	r.trace.Step(trace.Serve)
+	more = r.Flow.Poll(now)
+	packets, bytes := r.Flow.Traffic()
+	flags := uint32(0)
+	if r.err.Get() != nil {
+		flags = trace.Failing
+	}
+	r.trace.End(packets, bytes, 0, flags)
+	return more
 }
 
 // Close releases everything. No worker may still poll the flow.

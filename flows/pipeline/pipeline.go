@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/trace"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -43,7 +44,7 @@ type Source interface {
 	StopReceiving(failed bool) error
 	// Done reports whether the source has received everything that it was to receive.
 	Done() bool
-	// Traffic is how much was received.
+	// Traffic is how much was received. It neither allocates nor locks: it is called each round.
 	Traffic() (packets, bytes uint64)
 	// Accepted is how many packets were passed to the sink, or wait for that.
 	Accepted() uint64
@@ -157,11 +158,12 @@ type Pipeline struct {
 	watermarks watermarks
 	err        *FirstError
 	book       *umem.Book
+	trace      *trace.Recorder // nil: nothing is recorded
 }
 
 // New connects a source to a sink.
 func New(e *Env, source Source, sink Sink) *Pipeline {
-	p := &Pipeline{source: source, sink: sink, err: e.Err, book: e.Book}
+	p := &Pipeline{source: source, sink: sink, err: e.Err, book: e.Book, trace: e.Trace}
 	p.watermarks.limits = e.Flow.Watermarks
 	p.acks, _ = source.(Acknowledger)
 	p.stops, _ = sink.(Stopper)
@@ -174,22 +176,48 @@ func (p *Pipeline) Source() Source { return p.source }
 // Sink returns the transmit end.
 func (p *Pipeline) Sink() Sink { return p.sink }
 
+// Record exchanges the recorder, which may be nil. The worker's thread calls it, between two rounds.
+func (p *Pipeline) Record(r *trace.Recorder) { p.trace = r }
+
 // Poll is one round. After an error nothing new is received, but what is in flight is taken back.
 func (p *Pipeline) Poll(now time.Time) (more bool) {
+	p.trace.Begin(now)
 	p.sink.Reap(now)
+	flags := trace.Failing
 	if p.err.Get() == nil {
 		open := p.watermarks.open(p.source.InFlight()+p.sink.InFlight(), now)
+		p.trace.Step(trace.Receive)
 		more = p.source.Receive(p.sink, open, now)
+		p.trace.Step(trace.Flush)
 		p.sink.Flush(open, now)
 		if p.acks != nil {
+			p.trace.Step(trace.Acknowledge)
 			p.acks.Acknowledge(now)
 		}
+		flags = p.flags(open)
 	}
+	p.trace.Step(trace.Supply)
 	p.source.Supply()
+	p.trace.Step(trace.Kick)
 	p.sink.Kick()
 	p.source.Kick(now)
 	p.book.Publish()
+	if p.trace != nil {
+		packets, bytes := p.source.Traffic()
+		p.trace.End(packets, bytes, int(p.watermarks.inFlight.Load()), flags)
+	}
 	return more
+}
+
+// flags returns how a round ends, for the recorder.
+func (p *Pipeline) flags(open bool) (flags uint32) {
+	if !open {
+		flags = trace.Paused
+	}
+	if p.trace != nil && p.sink.Blocked() {
+		flags |= trace.Blocked
+	}
+	return flags
 }
 
 // FDs implements worker.Poller.

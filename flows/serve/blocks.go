@@ -71,8 +71,7 @@ func (s *Blocks) Done() bool { return false }
 
 // Traffic returns the requests served, and their bytes.
 func (s *Blocks) Traffic() (packets, bytes uint64) {
-	st := s.server.Stats()
-	return st.Served, st.Bytes
+	return s.server.Traffic()
 }
 
 // Check implements pipeline.Flow.

@@ -93,7 +93,7 @@ func (s *ChannelIn) Begin() error {
 func (s *ChannelIn) Done() bool { return false }
 
 // Traffic returns the messages that have arrived. Their bytes are not known: the daemon is not in their path.
-func (s *ChannelIn) Traffic() (packets, bytes uint64) { return s.receiver.Stats().Messages, 0 }
+func (s *ChannelIn) Traffic() (packets, bytes uint64) { return s.receiver.Messages(), 0 }
 
 // Check implements pipeline.Flow.
 func (s *ChannelIn) Check(time.Time) (waits, ends error) {

@@ -128,8 +128,8 @@ func (s *ChannelOut) Done() bool { return false }
 // Traffic returns the messages sent to all peers, and their bytes.
 func (s *ChannelOut) Traffic() (packets, bytes uint64) {
 	for _, one := range s.senders {
-		st := one.Stats()
-		packets, bytes = packets+st.Sent, bytes+st.Bytes
+		n, length := one.Traffic()
+		packets, bytes = packets+n, bytes+length
 	}
 	return packets, bytes
 }

@@ -81,8 +81,7 @@ func (s *NVMe) Done() bool { return false }
 
 // Traffic returns the number of commands, and the bytes that they transferred.
 func (s *NVMe) Traffic() (packets, bytes uint64) {
-	st := s.server.Stats()
-	return st.Commands, st.Read.Bytes + st.Written.Bytes
+	return s.server.Traffic()
 }
 
 // Check implements pipeline.Flow.

@@ -22,6 +22,14 @@ type Daemon struct {
 
 	Programs *Programs     `json:"attach,omitempty"` // nil: none may attach
 	States   []SharedState `json:"states,omitempty"`
+	Trace    *Trace        `json:"trace,omitempty"` // nil: no flight recorder
+}
+
+// Trace is the flight recorder.
+type Trace struct {
+	Directory string `json:"directory"`       // of the files
+	Events    int    `json:"events"`          // of each flow
+	Error     string `json:"error,omitempty"` // why some or all flows are not recorded
 }
 
 // Region is the region and the owners of its frames. The owners' counts add up to Frames.

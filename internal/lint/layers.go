@@ -43,6 +43,7 @@ var layers = []layer{
 	{"flows/journal", []string{"flows/protocol"}},
 	{"flows/stage", nil},
 	{"flows/group", nil},
+	{"flows/trace", nil},
 	{"flows/worker", []string{"flows/config", "flows/status"}},
 	{"flows/segment", []string{"flows/config", "flows/status", "flows/journal", "nvme"}},
 	{"flows/layout", []string{"flows/protocol", "flows/status", "umem"}},
@@ -57,7 +58,7 @@ var layers = []layer{
 	{"flows/channel", []string{"flows/attach", "flows/attach/wire", "flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect", "rdma/ep"}},
 	{"flows/nvmet", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
 	{"flows/device", []string{"flows/config", "flows/protocol", "flows/status", "flows/stream", "umem", "xdp", "rdma", "rdma/connect", "rdma/providers", "rdma/roce"}},
-	{"flows/pipeline", []string{"flows/attach", "flows/config", "flows/device", "flows/stage", "flows/state", "flows/status", "flows/worker", "umem", "nvme", "rdma/connect"}},
+	{"flows/pipeline", []string{"flows/attach", "flows/config", "flows/device", "flows/stage", "flows/state", "flows/status", "flows/trace", "flows/worker", "umem", "nvme", "rdma/connect"}},
 	{"flows/source/afxdp", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf", "bpf/filter", "bpf/mirror", "xdp"}},
 	{"flows/source/journal", []string{"flows/journal", "flows/pipeline", "flows/state", "flows/status", "flows/worker"}},
 	{"flows/source/packet", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter"}},
@@ -84,7 +85,7 @@ var layers = []layer{
 // devices are the parts that move frames. parts are the parts that make up a flow.
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
-	parts   = []string{"flows/attach", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
+	parts   = []string{"flows/attach", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/trace", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
 		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/state", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet"}
 )
 
