@@ -63,7 +63,7 @@ func newWrong(t *testing.T) *wrong {
 }
 
 // mayHaveNothing are commands that succeed without arguments.
-var mayHaveNothing = []string{"version", "doctor", "demo", "report", "trace", "bash", "zsh", "fish", "powershell"}
+var mayHaveNothing = []string{"version", "doctor", "demo", "report", "trace", "top", "bash", "zsh", "fish", "powershell"}
 
 // command returns each wrong use of a command and of its subcommands.
 func (w *wrong) command(c *cobra.Command) (all []wronguse.Case) {

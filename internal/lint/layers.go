@@ -107,8 +107,9 @@ var inTests = map[string][]string{
 
 // onlyIn names third-party modules that only one part may import.
 var onlyIn = map[string]string{
-	"github.com/spf13/cobra": "cmd",
-	"go.etcd.io/raft/v3":     "flows/group",
+	"charm.land/bubbletea/v2": "cmd",
+	"github.com/spf13/cobra":  "cmd",
+	"go.etcd.io/raft/v3":      "flows/group",
 }
 
 // testOnly names packages that no program may link. The tree's own are given without the module

@@ -1,6 +1,9 @@
 package control
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,22 +65,59 @@ func Plan(ctx context.Context, socket, file string, text io.Reader) ([]byte, err
 	return request(ctx, socket, http.MethodPost, path, text)
 }
 
-// request sends a request to the daemon and returns its answer. If the daemon refuses, the error is
-// the daemon's own text.
-func request(ctx context.Context, socket, method, path string, body io.Reader) ([]byte, error) {
-	client := http.Client{Transport: &http.Transport{
+// Events calls each with the documents of the daemon's status page, as they come, until ctx ends, each returns an
+// error, or the daemon ends. each must not keep the bytes.
+func Events(ctx context.Context, socket string, each func(document []byte) error) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://unifiedd/events", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := newClient(socket).Do(r)
+	if err != nil {
+		return asking(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096)) // what of it came
+		return errors.New(strings.TrimSpace(string(text)))
+	}
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		if document, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: ")); ok {
+			if err := each(document); err != nil {
+				return err
+			}
+		}
+	}
+	return cmp.Or(lines.Err(), errors.New("the daemon has ended"))
+}
+
+// newClient returns a client of the control socket.
+func newClient(socket string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
 	}}
+}
+
+// asking is the error of a daemon that cannot be asked.
+func asking(err error) error {
+	return fmt.Errorf("ask the daemon: %w (does it run, and with this control.socket?)", err)
+}
+
+// request sends a request to the daemon and returns its answer. If the daemon refuses, the error is
+// the daemon's own text.
+func request(ctx context.Context, socket, method, path string, body io.Reader) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://unifiedd"+path, body)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := client.Do(r)
+	answer, err := newClient(socket).Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("ask the daemon: %w (does it run, and with this control.socket?)", err)
+		return nil, asking(err)
 	}
 	defer answer.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))

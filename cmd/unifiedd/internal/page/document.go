@@ -305,6 +305,9 @@ func sum(by map[string]uint64) (n uint64) {
 // harmless are reasons for which a packet is not received, on purpose.
 var harmless = []string{"filter_dropped", "beyond_count", "duplicate", "not_matched", "other_link_type"}
 
+// Harmless reports whether packets are not received on purpose for a reason.
+func Harmless(reason string) bool { return slices.Contains(harmless, reason) }
+
 // find lists what needs attention.
 func (d *Document) find(s *status.Daemon) {
 	add := func(severity, format string, args ...any) {
