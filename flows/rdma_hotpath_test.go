@@ -30,7 +30,7 @@ func newLogBench(t *testing.T, to string) *logBench {
 	t.Cleanup(runtime.UnlockOSThread)
 	c := l.parsed(t, l.logConfig(to, ""))
 	c.Flows[0].To.Segment.Size, c.Flows[0].To.Prepare = 256<<20, config.PrepareAllocate
-	d, err := Open(c, Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	d, err := Open(c, Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Trace: traceDir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
