@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +72,15 @@ func writeReport(ctx context.Context, stdout io.Writer, o bugreport.Options, out
 		}
 	}
 	o.Version = build.Get(version).Version
+	traces := trace.DirectoryOf(o.Socket)
+	if o.Config != "" {
+		if c, err := loadConfig(o.Config); err == nil { // else check.txt says what is wrong
+			traces = cmp.Or(c.Trace.Directory, traces)
+		}
+	}
 	o.First = []bugreport.Item{
 		{Name: "version.txt", Collect: printVersion}, {Name: "doctor.txt", Collect: doctorItem(o.Config)},
-		{Name: "trace.txt", Collect: traceItem(trace.DirectoryOf(o.Socket))}, {Name: "trace-previous.txt", Collect: traceItem(trace.Previous(trace.DirectoryOf(o.Socket)))},
+		{Name: "trace.txt", Collect: traceItem(traces)}, {Name: "trace-previous.txt", Collect: traceItem(trace.Previous(traces))},
 	}
 	if output == "-" {
 		if isTerminal(stdout) {

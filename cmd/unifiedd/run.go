@@ -21,7 +21,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/flows/trace"
 	build "github.com/unifiedd/unifiedd/internal/version"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -85,7 +84,7 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	again, stopped := hangups()
 	defer stopped()
 	log := r.Log
-	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory, Trace: trace.DirectoryOf(cfg.Control.Socket)})
+	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory, Trace: traceDirectory(cfg)})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/trace"
 )
 
@@ -45,18 +47,23 @@ nothing.`,
 		},
 	}
 	addSocket(c, &socket)
-	c.Flags().StringVar(&dir, "dir", "", "`DIRECTORY` of the files (default beside the socket)")
+	c.Flags().StringVar(&dir, "dir", "", "`DIRECTORY` of the files, which is trace.directory (default beside the socket)")
 	c.Flags().BoolVar(&previous, "previous", false, "show the daemon that ran before the present one")
 	c.Flags().Uint32VarP(&last, "last", "n", 50, "show the last `NUMBER` of events of each flow (of all flows: 5)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, with all events")
 	return c
 }
 
+// traceDirectory returns the directory of a daemon's flight recorder.
+func traceDirectory(c *config.Config) string {
+	return cmp.Or(c.Trace.Directory, trace.DirectoryOf(c.Control.Socket))
+}
+
 // writeTrace prints the files of a directory; flow is empty for all.
 func writeTrace(w io.Writer, dir, flow string, last int, asJSON bool) error {
 	all, err := trace.ReadAll(dir)
 	if errors.Is(err, fs.ErrNotExist) && len(all) == 0 {
-		return fmt.Errorf("read the flight recorder: %w (it is beside control.socket: give --socket. A daemon with trace.events: 0 has none)", err)
+		return fmt.Errorf("read the flight recorder: %w (it is beside control.socket, or trace.directory: give --socket or --dir. A daemon with trace.events: 0 has none)", err)
 	}
 	if flow != "" {
 		all = slices.DeleteFunc(all, func(s *trace.Snapshot) bool { return s.Flow != flow })

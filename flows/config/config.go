@@ -64,8 +64,10 @@ type Control struct {
 	Socket string // absolute path of a unix socket
 }
 
-// Trace configures the flight recorder, whose files are beside the control socket.
+// Trace configures the flight recorder.
 type Trace struct {
+	// Directory is where the files are, on a file system in memory; empty: beside the control socket.
+	Directory string
 	// Events is how many rounds of each flow are kept, a power of two; 0: there is no flight recorder.
 	Events int
 }

@@ -49,7 +49,7 @@ func TestFull(t *testing.T) {
 		Log:     Log{Level: LevelDebug, Format: FormatJSON},
 		Metrics: Metrics{Listen: "127.0.0.1:9300"},
 		Control: Control{Socket: "/run/unifiedd/test.sock"},
-		Trace:   Trace{Events: 1024},
+		Trace:   Trace{Directory: "/dev/shm/unifiedd", Events: 1024},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
 			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 301, 7}},
 			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 302, 7}},

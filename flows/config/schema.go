@@ -21,7 +21,7 @@ func (d *decoder) config(n *yaml.Node, c *Config) {
 			d.mapping(p, n, fields{"socket": set(d, &c.Control.Socket, parseText)})
 		},
 		"trace": func(p string, n *yaml.Node) {
-			d.mapping(p, n, fields{"events": set(d, &c.Trace.Events, parseInt)})
+			d.mapping(p, n, fields{"directory": set(d, &c.Trace.Directory, parseText), "events": set(d, &c.Trace.Events, parseInt)})
 		},
 		"attach": func(p string, n *yaml.Node) { d.attach(p, n, &c.Attach) },
 		"tls":    func(p string, n *yaml.Node) { d.tls(p, n, &c.TLS) },

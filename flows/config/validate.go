@@ -160,6 +160,9 @@ func (v *validator) services() {
 		v.checkErr("metrics.listen", checkAddress(v.Metrics.Listen, "127.0.0.1:9300"))
 	}
 	v.checkErr("control.socket", checkPath(v.Control.Socket, maxSocket))
+	if v.given("trace.directory", v.Trace.Directory) {
+		v.checkErr("trace.directory", checkPath(v.Trace.Directory, maxFilePath))
+	}
 	if n := v.Trace.Events; n != 0 {
 		v.check(within(n, minEvents, maxEvents) && powerOfTwo(uint64(n)), "trace.events", "%d is not 0, and not a power of two from %d to %d", n, minEvents, maxEvents)
 	}

@@ -62,14 +62,31 @@ func inMemory(dir string) error {
 		return fmt.Errorf("ask for the file system of %s: %w", dir, err)
 	}
 	if s.Type != unix.TMPFS_MAGIC && s.Type != unix.RAMFS_MAGIC {
-		return fmt.Errorf("%s is %w (put control.socket on a tmpfs, such as below /run)", dir, ErrNotInMemory)
+		return fmt.Errorf("%s is %w (put control.socket on a tmpfs, such as below /run, or set trace.directory)", dir, ErrNotInMemory)
 	}
 	return nil
 }
 
+// openOwn opens a directory of this process's user, which no other user may write. In a directory like /dev/shm any
+// user could have made one of that name, or a link. Once it is ours, the sticky bit keeps others from replacing it.
+func openOwn(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	var s unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &s); err == nil && (s.Uid != uint32(os.Geteuid()) || s.Mode&0o022 != 0) {
+		err = errors.New("it belongs to another user, or others may write it (remove it, or set trace.directory)")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
 // lockDirectory locks a directory for this process. A reader may hold the lock for a moment.
 func lockDirectory(path string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := openOwn(path)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +112,24 @@ func retire(path string) error {
 		return err
 	}
 	defer lock.Close()
-	old := Previous(path)
-	files, err := filesOf(old)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(Previous(path)); err != nil {
+		return err
+	}
+	return os.Rename(path, Previous(path))
+}
+
+// remove removes a directory with the files of flows. One with other files is an error, and they stay.
+func remove(dir string) error {
+	own, err := openOwn(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	files, err := filesOf(dir)
+	if err != nil {
 		return err
 	}
 	for _, name := range files {
@@ -105,10 +137,7 @@ func retire(path string) error {
 			return err
 		}
 	}
-	if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // it has files that are not ours
-	}
-	return os.Rename(path, old)
+	return os.Remove(dir)
 }
 
 // Path returns the directory's path.

@@ -58,11 +58,14 @@ var mostFile = fileLen(mostRounds, notesKept)
 
 // Read reads the file of a flow. Its bytes are checked: it may be of another release, or damaged.
 func Read(path string) (*Snapshot, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("read %s: %w", path, ErrNotTrace), err)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, mostFile+1))
 	if err != nil {
 		return nil, err

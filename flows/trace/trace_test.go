@@ -201,6 +201,44 @@ func TestNextDaemon(t *testing.T) {
 	}
 }
 
+// TestOfAnotherUser: a directory of another user, one that others may write, and a link are refused, and nothing in them
+// is removed.
+func TestOfAnotherUser(t *testing.T) {
+	testenv.Root(t)
+	for name, spoil := range map[string]func(path string) error{
+		"owner": func(path string) error { return os.Chown(path, 65534, 65534) },
+		"mode":  func(path string) error { return os.Chmod(path, 0o777) },
+		"link": func(path string) error {
+			return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path))
+		},
+	} {
+		for _, which := range []func(string) string{func(path string) string { return path }, Previous} {
+			path := filepath.Join(memoryDir(t), "control.trace")
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			bad := which(path)
+			if err := os.MkdirAll(bad, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(bad, "f"+Suffix)
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(bad); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := Open(path, "1", 64); err == nil {
+				d.Close()
+				t.Errorf("%s of %s is accepted", name, bad)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s of %s: %v", name, bad, err)
+			}
+		}
+	}
+}
+
 // TestReload: the recorder of a name stays the same until nobody uses it, and begins anew then. After Close a note is
 // ignored.
 func TestReload(t *testing.T) {

@@ -27,6 +27,9 @@ func For(c *config.Config) Options {
 			o.Dirs = append(o.Dirs, dir)
 		}
 	}
+	if c.Trace.Directory != "" {
+		o.Dirs = append(o.Dirs, filepath.Dir(c.Trace.Directory))
+	}
 	for _, f := range c.Flows {
 		if f.From.Beside != "" {
 			o.Keep, o.Joins = o.Keep|Joining, true
