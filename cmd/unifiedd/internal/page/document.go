@@ -253,6 +253,8 @@ func unitOf(from, to string) string {
 	switch {
 	case from == "rdma" || from == "attach" || from == "channel" || from == "witness":
 		return "messages"
+	case from == "storage" && to == "state":
+		return "records"
 	case from == "storage" && to != "network":
 		return "requests"
 	}

@@ -102,6 +102,12 @@ func TestShared(t *testing.T) {
 	if f := d.Flows[1]; f.From != "group" || f.To != "votes only" {
 		t.Errorf("%+v", f)
 	}
+	for kind, want := range map[string]string{"storage-state": "records", "storage-nvme": "requests", "storage-network": "packets", "channel-rdma": "messages"} {
+		f := makeFlow(&status.Flow{Kind: kind}, Public)
+		if f.Unit != want {
+			t.Errorf("a flow %s counts %s, want %s", kind, f.Unit, want)
+		}
+	}
 	if p := d.Programs; len(p) != 1 || p[0].Name != "feed" || !p[0].Attached || p[0].Attaches != 2 || len(p[0].Ended) != 1 || p[0].Ended[0] != (Part{"gone", 1}) {
 		t.Errorf("programs %+v", p)
 	}
