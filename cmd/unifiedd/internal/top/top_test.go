@@ -87,10 +87,13 @@ func TestFlows(t *testing.T) {
 			t.Errorf("flow %s is not shown as %q in\n%s", name, want, text)
 		}
 	}
-	for key, want := range map[rune]string{'r': "fast slow away", 'l': "fast slow away", 't': "slow away fast", 'n': "away fast slow"} {
-		press(m, letter(key))
-		if got := names(m); got != want {
-			t.Errorf("sorted by %c: %s, want %s", key, got, want)
+	for _, c := range []struct {
+		key  rune
+		want string
+	}{{'r', "fast slow away"}, {'l', "fast slow away"}, {'t', "slow away fast"}, {'n', "away fast slow"}} {
+		press(m, letter(c.key))
+		if got := names(m); got != c.want {
+			t.Errorf("sorted by %c: %s, want %s", c.key, got, c.want)
 		}
 	}
 	for range 4 {
