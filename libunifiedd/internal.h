@@ -19,6 +19,8 @@ enum {
 	MAX_EARLY = 16,
 	MAX_ENTRIES = 1 << 20,
 	RINGS = 4,
+	MAX_READERS = 16,		    /* of a channel */
+	MAX_FDS = 2 + 2 * MAX_READERS,	    /* of a message */
 };
 
 /* Bounds of time in nanoseconds. */
@@ -59,7 +61,7 @@ struct link {
 	int64_t since;	       /* when the hello was sent */
 	unsigned refs;
 	/* The daemon answers in the order of the questions. NULL: the port has been closed since. */
-	ufd_port *asked[MAX_ASKED];
+	struct side *asked[MAX_ASKED];
 	unsigned first_asked, n_asked;
 	struct closed early[MAX_EARLY]; /* the newest ones; port 0: none */
 	unsigned next_early;
@@ -76,7 +78,7 @@ struct ufd_client {
 	struct link *joining;  /* a connection whose hello has no answer; NULL: none */
 	int64_t next, pause;   /* of the attempts to attach */
 	ufd_error last;	       /* why the last attempt failed */
-	ufd_port *ports;
+	struct side *ports;
 };
 
 /* answer is what the daemon has answered to the question for a port. */
@@ -84,13 +86,14 @@ enum answer { NO_ANSWER, OPENED, REFUSED };
 
 /* opened is the daemon's answer that opens a port. */
 struct opened {
-	uint32_t number, entries, longest;
-	uint64_t next;
-	int fds[2];  /* of the rings, and to wake either side; -1: the port has them */
+	uint32_t number, entries, longest, align;
+	uint64_t next, size;
+	int fds[MAX_FDS]; /* of a flow: the rings, and to wake either side; -1: taken out */
+	unsigned n_fds;
 	bool closed; /* the daemon has closed the port meanwhile */
 };
 
-/* question is the part of a port that the client's mutex guards. The port's thread alone uses opened while answer is OPENED. */
+/* question is the part of a side that the client's mutex guards. The port's thread alone uses opened while answer is OPENED. */
 struct question {
 	struct link *asked; /* of the question without an answer, or of an answer that is not installed; NULL: neither */
 	enum answer answer;
@@ -98,7 +101,18 @@ struct question {
 	uint32_t number;     /* of the port in its link */
 	int64_t next, pause; /* of the attempts to open */
 	ufd_error why;	     /* see ufd_why */
-	ufd_port *before, *after; /* in the client's list */
+	struct side *before, *after; /* in the client's list */
+};
+
+/* side is this program's side of a port: what it asks the daemon for, and what came of it. It begins a ufd_port or ufd_channel. */
+struct side {
+	ufd_client *client;
+	char name[NAME_LEN];
+	uint32_t role, depth;
+	uint64_t from; /* the sequence with which it goes on, if it was open before and sends; 0 */
+	struct question q;
+	struct link *link;  /* written by the port's thread under the mutex; NULL: it was never open */
+	atomic_bool closed; /* by the daemon; written under the mutex */
 };
 
 /* entry is an entry of a ring, in this process. */
@@ -149,14 +163,8 @@ struct sent {
 };
 
 struct ufd_port {
-	ufd_client *client;
-	char flow[NAME_LEN];
-	uint32_t role, depth;
+	struct side side;
 	int poll; /* an epoll descriptor of wake and the link's socket */
-	struct question q;
-
-	struct link *link;  /* written by the port's thread under the mutex; NULL: it was never open */
-	atomic_bool closed; /* by the daemon; written under the mutex */
 
 	/* What follows is the port's thread's. */
 	bool hung_up;	    /* the daemon's end of wake is closed */
@@ -186,6 +194,9 @@ struct ufd_port {
 /* ufdi_now returns the time of the monotonic clock in nanoseconds. */
 int64_t ufdi_now(void);
 
+/* ufdi_deadline returns when a time limit of a call is over; a negative one never is. */
+int64_t ufdi_deadline(int64_t nanoseconds);
+
 /* ufdi_sleep waits until one of two descriptors is readable, at most until a time; -1: none. It returns 0 if the time is up, -1
  * if a signal handler ran or ppoll failed, and otherwise the sum of 1 and 2: which ones are readable. */
 int ufdi_sleep(int fd, int other, int64_t until);
@@ -193,26 +204,50 @@ int ufdi_sleep(int fd, int other, int64_t until);
 /* ufdi_fail fills why, unless that is NULL. A system error's text follows from errno, which stays. It returns result. */
 int ufdi_fail(ufd_error *why, int result, uint32_t reason, const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* ufdi_look reads the messages that have come over a port's connection. It returns false if another thread does so. */
-bool ufdi_look(ufd_port *p);
+/* ufdi_look reads the messages that have come over a side's connection. It returns false if another thread does so. */
+bool ufdi_look(struct side *p);
 
-/* ufdi_step makes the next step to open a port that is not open, and attaches again before if again. It does not block. It
+/* ufdi_step makes the next step to open a side that is not open, and attaches again before if again. It does not block. It
  * returns 0 if the answer is OPENED; UFD_AGAIN: make the next step once *fd is readable, and *until at the latest; or an
  * error, which q.why explains. */
-int ufdi_step(ufd_port *p, bool again, int *fd, int64_t *until);
+int ufdi_step(struct side *p, bool again, int *fd, int64_t *until);
 
-/* ufdi_installed says that a port uses the connection over which it was opened. */
-void ufdi_installed(ufd_port *p);
+/* ufdi_open makes steps for the first time, until the answer is OPENED: then it returns 0. It waits at most MEET_TIME. */
+int ufdi_open(struct side *p);
 
-/* ufdi_from returns the sequence with which a port goes on that was open before, or 0. */
-uint64_t ufdi_from(const ufd_port *p);
+/* ufdi_reopen makes steps, and attaches again, until the answer is OPENED. It returns UFD_AGAIN if the time is up. */
+int ufdi_reopen(struct side *p, int64_t until);
+
+/* ufdi_mapped tells the daemon that the ring of a channel is mapped. It returns 0, or -1 with errno. */
+int ufdi_mapped(struct side *p);
+
+/* ufdi_installed says that a side uses the connection over which it was opened. */
+void ufdi_installed(struct side *p);
 
 /* ufdi_rejected gives an opened port back to the daemon. The next attempt waits for a pause. */
-void ufdi_rejected(ufd_port *p, const ufd_error *why);
+void ufdi_rejected(struct side *p, const ufd_error *why);
 
-/* ufdi_enter adds a port to its client's. ufdi_leave removes it and ends it. */
-void ufdi_enter(ufd_port *p);
-void ufdi_leave(ufd_port *p);
+/* ufdi_ended returns why nothing more comes, or 0. What came before is visible afterwards. */
+int ufdi_ended(const struct side *p);
+
+/* ufdi_why copies what was last wrong with a side. */
+void ufdi_why(const struct side *p, ufd_error *why);
+
+/* ufdi_tick reports, in turns of a few milliseconds, that it is time to look at the socket. */
+bool ufdi_tick(int64_t *looked);
+
+/* ufdi_watch has an epoll descriptor become readable with two others, of which wake may be -1. It returns 0, or -1 with errno. */
+int ufdi_watch(int poll, int wake, int socket);
+
+/* ufdi_drain empties a socket that wakes the program, and reports whether its other end is closed. */
+bool ufdi_drain(int wake);
+
+/* ufdi_crc continues a CRC-32C, which begins with 0. */
+uint32_t ufdi_crc(uint32_t sum, const void *bytes, size_t n);
+
+/* ufdi_enter adds a side to its client's. ufdi_leave removes it and ends it. */
+void ufdi_enter(struct side *p);
+void ufdi_leave(struct side *p);
 
 /* ufdi_use and ufdi_unuse count the users of memory. */
 void ufdi_use(ufd_client *c, struct memory *m);

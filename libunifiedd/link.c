@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -21,9 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { VERSION = 1, HEADER_LEN = 8, MAX_FDS = 4 };
+enum { VERSION = 1, HEADER_LEN = 8 };
 
-enum kind { HELLO = 1, WELCOME, REFUSAL, OPEN, OPENED_PORT, CLOSE, END, CLOSED_PORT };
+enum kind { HELLO = 1, WELCOME, REFUSAL, OPEN, OPENED_PORT, CLOSE, END, CLOSED_PORT, MAPPED };
 
 /* Lengths of bodies. */
 enum { HELLO_LEN = NAME_LEN + 16, WELCOME_LEN = 32, OPEN_LEN = NAME_LEN + 16, OPENED_LEN = 32, CLOSE_LEN = 4 };
@@ -66,6 +67,13 @@ int64_t ufdi_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t ufdi_deadline(int64_t nanoseconds)
+{
+	int64_t now = ufdi_now();
+
+	return nanoseconds < 0 || nanoseconds > INT64_MAX - now ? INT64_MAX : now + nanoseconds;
 }
 
 int ufdi_sleep(int fd, int other, int64_t until)
@@ -244,7 +252,7 @@ static void end(ufd_client *c, struct link *l)
 		ufdi_fail(&l->why, UFD_GONE, UFD_REASON_NONE, "the connection has ended: %s", strerror(errno));
 	atomic_store_explicit(&l->alive, false, memory_order_release);
 	shutdown(l->fd, SHUT_RDWR); /* the daemon notices at once if it was this side that ended */
-	for (ufd_port *p = c->ports; p; p = p->q.after)
+	for (struct side *p = c->ports; p; p = p->q.after)
 		if (p->link == l)
 			p->q.why = l->why;
 }
@@ -266,7 +274,7 @@ static void send_close(ufd_client *c, struct link *l, uint32_t number)
 }
 
 /* unask forgets the question of a port, and the answer. */
-static void unask(ufd_port *p)
+static void unask(struct side *p)
 {
 	struct link *l = p->q.asked;
 
@@ -276,10 +284,23 @@ static void unask(ufd_port *p)
 		if (l->asked[i] == p)
 			l->asked[i] = NULL;
 	if (p->q.answer == OPENED)
-		close_fds(p->q.opened.fds, 2);
+		close_fds(p->q.opened.fds, p->q.opened.n_fds);
 	p->q.answer = NO_ANSWER;
 	p->q.asked = NULL;
 	unref(l);
+}
+
+/* fds_fit reports whether an answer has as many descriptors as a port with that role has. */
+static bool fds_fit(uint32_t role, unsigned n)
+{
+	switch (role) {
+	case UFD_WRITE: /* the ring, who is there, and a page and a socket of each reader */
+		return n >= 2 && n <= 2 + 2 * MAX_READERS && n % 2 == 0;
+	case UFD_FOLLOW: /* the ring, the reader's page and a socket */
+		return n == 3;
+	default: /* the rings and a socket */
+		return n == 2;
+	}
 }
 
 /* take_opened passes an answer with descriptors to the port that asked. It returns false if nobody asked. */
@@ -287,9 +308,9 @@ static bool take_opened(ufd_client *c, struct link *l, struct message *m)
 {
 	uint32_t number = get32(m->body);
 
-	if (!l->n_asked || m->n_fds != 2)
+	struct side *p = l->asked[l->first_asked];
+	if (!l->n_asked || (p && !fds_fit(p->role, m->n_fds)))
 		return false;
-	ufd_port *p = l->asked[l->first_asked];
 	l->asked[l->first_asked] = NULL;
 	l->first_asked = (l->first_asked + 1) % MAX_ASKED;
 	l->n_asked--;
@@ -302,8 +323,11 @@ static bool take_opened(ufd_client *c, struct link *l, struct message *m)
 	p->q.opened = (struct opened){.number = number,
 				      .entries = get32(m->body + 4),
 				      .next = get64(m->body + 8),
+				      .size = get64(m->body + 16),
+				      .align = get32(m->body + 24),
 				      .longest = get32(m->body + 28),
-				      .fds = {m->fds[0], m->fds[1]}};
+				      .n_fds = m->n_fds};
+	memcpy(p->q.opened.fds, m->fds, m->n_fds * sizeof(*m->fds));
 	for (unsigned i = 0; i < MAX_EARLY; i++) {
 		if (l->early[i].port == number) {
 			p->q.why = l->early[i].why;
@@ -317,7 +341,7 @@ static bool take_refusal(struct link *l, struct message *m)
 {
 	if (!l->n_asked)
 		return false;
-	ufd_port *p = l->asked[l->first_asked];
+	struct side *p = l->asked[l->first_asked];
 	l->asked[l->first_asked] = NULL;
 	l->first_asked = (l->first_asked + 1) % MAX_ASKED;
 	l->n_asked--;
@@ -335,7 +359,7 @@ static void take_closed(ufd_client *c, struct link *l, struct message *m)
 	ufd_error why = {0};
 
 	refused(&why, UFD_CLOSED, m->body + 4, m->length - 4);
-	for (ufd_port *p = c->ports; p; p = p->q.after) {
+	for (struct side *p = c->ports; p; p = p->q.after) {
 		if (p->q.asked == l && p->q.answer == OPENED && p->q.opened.number == number)
 			p->q.opened.closed = true;
 		else if (p->link == l && p->q.number == number)
@@ -392,7 +416,7 @@ static void look(ufd_client *c, struct link *l)
 	}
 }
 
-bool ufdi_look(ufd_port *p)
+bool ufdi_look(struct side *p)
 {
 	if (pthread_mutex_trylock(&p->client->mutex))
 		return false;
@@ -552,7 +576,7 @@ static int attach(ufd_client *c, int64_t now, int *fd, int64_t *until)
 }
 
 /* ask sends the question for a port over the newest connection. */
-static int ask(ufd_port *p)
+static int ask(struct side *p)
 {
 	struct link *l = p->client->link;
 	uint8_t b[OPEN_LEN] = {0};
@@ -561,10 +585,10 @@ static int ask(ufd_port *p)
 		errno = EAGAIN;
 		return -1;
 	}
-	memcpy(b, p->flow, NAME_LEN);
+	memcpy(b, p->name, NAME_LEN);
 	put32(b + NAME_LEN, p->role);
 	put32(b + NAME_LEN + 4, p->depth);
-	put64(b + NAME_LEN + 8, ufdi_from(p));
+	put64(b + NAME_LEN + 8, p->from);
 	if (send_message(l->fd, OPEN, b, sizeof(b))) {
 		if (errno != EAGAIN)
 			end(p->client, l);
@@ -578,7 +602,7 @@ static int ask(ufd_port *p)
 }
 
 /* open_port makes the next step to open a port over the newest connection. */
-static int open_port(ufd_port *p, bool again, int64_t now, int *fd, int64_t *until)
+static int open_port(struct side *p, bool again, int64_t now, int *fd, int64_t *until)
 {
 	if (!p->q.asked) {
 		if (now < p->q.next) {
@@ -604,7 +628,7 @@ static int open_port(ufd_port *p, bool again, int64_t now, int *fd, int64_t *unt
 	}
 }
 
-int ufdi_step(ufd_port *p, bool again, int *fd, int64_t *until)
+int ufdi_step(struct side *p, bool again, int *fd, int64_t *until)
 {
 	ufd_client *c = p->client;
 	int64_t now = ufdi_now();
@@ -627,7 +651,92 @@ int ufdi_step(ufd_port *p, bool again, int *fd, int64_t *until)
 	return r;
 }
 
-void ufdi_installed(ufd_port *p)
+int ufdi_mapped(struct side *p)
+{
+	uint8_t b[CLOSE_LEN];
+	struct link *l = p->q.asked;
+
+	put32(b, p->q.opened.number);
+	return send_message(l->fd, MAPPED, b, sizeof(b));
+}
+
+int ufdi_open(struct side *p)
+{
+	int64_t until = ufdi_now() + MEET_TIME, next;
+	int r, fd;
+
+	while ((r = ufdi_step(p, false, &fd, &next)) == UFD_AGAIN && ufdi_now() < until)
+		ufdi_sleep(fd, -1, next < until ? next : until);
+	if (r != UFD_AGAIN)
+		return r;
+	errno = ETIMEDOUT;
+	pthread_mutex_lock(&p->client->mutex);
+	ufdi_fail(&p->q.why, UFD_SYSTEM, UFD_REASON_NONE, "open %s", p->name);
+	pthread_mutex_unlock(&p->client->mutex);
+	return UFD_SYSTEM;
+}
+
+int ufdi_reopen(struct side *p, int64_t until)
+{
+	int64_t next;
+	int fd, r;
+
+	while ((r = ufdi_step(p, true, &fd, &next)) == UFD_AGAIN) {
+		if (ufdi_now() >= until)
+			return UFD_AGAIN;
+		if (ufdi_sleep(fd, -1, next < until ? next : until) < 0)
+			return errno == EINTR ? UFD_AGAIN : UFD_SYSTEM;
+	}
+	return r;
+}
+
+int ufdi_ended(const struct side *p)
+{
+	if (atomic_load_explicit(&p->closed, memory_order_acquire))
+		return UFD_CLOSED;
+	return atomic_load_explicit(&p->link->alive, memory_order_acquire) ? 0 : UFD_GONE;
+}
+
+void ufdi_why(const struct side *p, ufd_error *why)
+{
+	pthread_mutex_lock(&p->client->mutex);
+	*why = p->q.why;
+	pthread_mutex_unlock(&p->client->mutex);
+}
+
+bool ufdi_tick(int64_t *looked)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	if (now == *looked)
+		return false;
+	*looked = now;
+	return true;
+}
+
+int ufdi_watch(int poll, int wake, int socket)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+
+	if (wake >= 0 && epoll_ctl(poll, EPOLL_CTL_ADD, wake, &e))
+		return -1;
+	return epoll_ctl(poll, EPOLL_CTL_ADD, socket, &e) && errno != EEXIST ? -1 : 0;
+}
+
+bool ufdi_drain(int wake)
+{
+	char b[64];
+	ssize_t n;
+
+	do
+		n = recv(wake, b, sizeof(b), MSG_DONTWAIT);
+	while (n == (ssize_t)sizeof(b));
+	return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
+void ufdi_installed(struct side *p)
 {
 	struct link *old = p->link;
 
@@ -642,7 +751,7 @@ void ufdi_installed(ufd_port *p)
 	pthread_mutex_unlock(&p->client->mutex);
 }
 
-void ufdi_rejected(ufd_port *p, const ufd_error *why)
+void ufdi_rejected(struct side *p, const ufd_error *why)
 {
 	pthread_mutex_lock(&p->client->mutex);
 	send_close(p->client, p->q.asked, p->q.opened.number);
@@ -653,7 +762,7 @@ void ufdi_rejected(ufd_port *p, const ufd_error *why)
 	pthread_mutex_unlock(&p->client->mutex);
 }
 
-void ufdi_enter(ufd_port *p)
+void ufdi_enter(struct side *p)
 {
 	ufd_client *c = p->client;
 
@@ -665,7 +774,7 @@ void ufdi_enter(ufd_port *p)
 	pthread_mutex_unlock(&c->mutex);
 }
 
-void ufdi_leave(ufd_port *p)
+void ufdi_leave(struct side *p)
 {
 	ufd_client *c = p->client;
 
@@ -720,6 +829,18 @@ ufd_client *ufd_attach(const char *socket, const char *name, uint64_t session, u
 	return NULL;
 }
 
+static void close_side(struct side *p)
+{
+	switch (p->role) {
+	case UFD_WRITE:
+	case UFD_FOLLOW:
+		ufd_channel_close((ufd_channel *)p);
+		break;
+	default:
+		ufd_close((ufd_port *)p);
+	}
+}
+
 void ufd_detach(ufd_client *c)
 {
 	int saved = errno;
@@ -727,7 +848,7 @@ void ufd_detach(ufd_client *c)
 	if (!c)
 		return;
 	while (c->ports)
-		ufd_close(c->ports);
+		close_side(c->ports);
 	unref(c->joining);
 	unref(c->link);
 	pthread_mutex_destroy(&c->mutex);

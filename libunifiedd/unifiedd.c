@@ -97,7 +97,7 @@ static void publish(const ufd_port *p, const struct ring *r)
 /* incoming is the ring over which something comes for the program. */
 static struct ring *incoming(ufd_port *p)
 {
-	return &p->ring[p->role == UFD_RECEIVE ? RECEIVED : DONE];
+	return &p->ring[p->side.role == UFD_RECEIVE ? RECEIVED : DONE];
 }
 
 static struct sent *sent_at(const ufd_port *p, uint32_t i)
@@ -120,9 +120,7 @@ static bool has_events(ufd_port *p)
 /* ended returns why nothing more comes, or 0. What came before is visible afterwards. */
 static int ended(const ufd_port *p)
 {
-	if (atomic_load_explicit(&p->closed, memory_order_acquire))
-		return UFD_CLOSED;
-	return p->hung_up || !atomic_load_explicit(&p->link->alive, memory_order_acquire) ? UFD_GONE : 0;
+	return p->hung_up ? UFD_GONE : ufdi_ended(&p->side);
 }
 
 /* protocol_error notes that the daemon broke the protocol. The port passes nothing any more. */
@@ -317,7 +315,7 @@ static void unprepare(ufd_port *p, struct prepared *n)
 {
 	if (n->rings)
 		munmap(n->rings, n->size);
-	release_space(p->client, n->space);
+	release_space(p->side.client, n->space);
 	free(n->free);
 	free(n->sent);
 }
@@ -331,13 +329,13 @@ static struct words *ring_in(void *rings, uint32_t entries, int n)
 static int map_rings(ufd_port *p, const struct opened *o, struct prepared *n)
 {
 	struct stat s;
-	const struct memory *memory = p->q.asked->memory;
-	uint64_t have = p->role == UFD_RECEIVE ? memory->in_size : memory->out_size;
+	const struct memory *memory = p->side.q.asked->memory;
+	uint64_t have = p->side.role == UFD_RECEIVE ? memory->in_size : memory->out_size;
 
 	errno = EPROTO;
 	if (!o->entries || o->entries > MAX_ENTRIES || o->entries & (o->entries - 1) || !have)
 		return -1;
-	if (p->role == UFD_SEND && (!o->next || !o->longest))
+	if (p->side.role == UFD_SEND && (!o->next || !o->longest))
 		return -1;
 	n->size = RINGS * ring_size(o->entries);
 	if (fstat(o->fds[0], &s))
@@ -362,33 +360,23 @@ static int map_rings(ufd_port *p, const struct opened *o, struct prepared *n)
 /* allocate allocates what an opening needs. */
 static int allocate(ufd_port *p, const struct opened *o, struct prepared *n)
 {
-	struct memory *memory = p->q.asked->memory;
+	struct memory *memory = p->side.q.asked->memory;
 
 	if (!p->space || p->space->memory != memory) {
 		if (!(n->space = calloc(1, sizeof(*n->space))))
 			return -1;
-		ufdi_use(p->client, memory);
+		ufdi_use(p->side.client, memory);
 		n->space->memory = memory;
 		/* Pages of the table that describe frames of other flows stay untouched. */
-		if (p->role == UFD_SEND && !(n->space->frames = calloc((size_t)(memory->out_size / memory->frame), sizeof(struct frame))))
+		if (p->side.role == UFD_SEND && !(n->space->frames = calloc((size_t)(memory->out_size / memory->frame), sizeof(struct frame))))
 			return -1;
 	}
-	if (p->role == UFD_RECEIVE)
+	if (p->side.role == UFD_RECEIVE)
 		return 0;
 	n->sent_size = p->n_sent + p->n_claimed + o->entries;
 	n->free = calloc(o->entries, sizeof(*n->free));
 	n->sent = calloc(n->sent_size, sizeof(*n->sent));
 	return n->free && n->sent ? 0 : -1;
-}
-
-/* add_descriptors has the program's descriptor become readable with those of an opening. */
-static int add_descriptors(ufd_port *p, int wake, int socket)
-{
-	struct epoll_event e = {.events = EPOLLIN};
-
-	if (epoll_ctl(p->poll, EPOLL_CTL_ADD, wake, &e))
-		return -1;
-	return epoll_ctl(p->poll, EPOLL_CTL_ADD, socket, &e) && errno != EEXIST ? -1 : 0;
 }
 
 static void remove_descriptors(ufd_port *p)
@@ -397,13 +385,13 @@ static void remove_descriptors(ufd_port *p)
 		return;
 	p->polled = false;
 	epoll_ctl(p->poll, EPOLL_CTL_DEL, p->wake, NULL);
-	epoll_ctl(p->poll, EPOLL_CTL_DEL, p->link->fd, NULL);
+	epoll_ctl(p->poll, EPOLL_CTL_DEL, p->side.link->fd, NULL);
 }
 
 /* room_of returns the longest message of an opening. */
 static uint32_t room_of(const ufd_port *p, const struct opened *o)
 {
-	uint32_t frame = p->q.asked->memory->frame;
+	uint32_t frame = p->side.q.asked->memory->frame;
 
 	return o->longest < frame ? o->longest : frame;
 }
@@ -418,27 +406,22 @@ static uint64_t oldest_sent(const ufd_port *p)
 	return oldest;
 }
 
-uint64_t ufdi_from(const ufd_port *p)
-{
-	return p->role == UFD_SEND && p->opening ? oldest_sent(p) : 0;
-}
-
 /* unacceptable returns why a port which was open before cannot go on with an opening, or 0. */
 static int unacceptable(const ufd_port *p, const struct opened *o, ufd_error *why)
 {
-	if (p->role == UFD_RECEIVE || !p->opening)
+	if (p->side.role == UFD_RECEIVE || !p->opening)
 		return 0;
 	for (uint32_t i = p->n_sent; i-- > 0 && sent_at(p, i)->sequence >= p->done;) {
 		const struct sent *m = sent_at(p, i);
 		if (m->sequence >= o->next && m->length > room_of(p, o))
 			return ufdi_fail(why, UFD_REFUSED, UFD_REASON_TOO_LONG,
-					 "flow %s: message %llu has %u bytes; the flow takes %u now", p->flow,
+					 "flow %s: message %llu has %u bytes; the flow takes %u now", p->side.name,
 					 (unsigned long long)m->sequence, m->length, room_of(p, o));
 	}
 	if (o->next < oldest_sent(p))
 		return ufdi_fail(why, UFD_REFUSED, UFD_REASON_BAD_SEQUENCE,
 				 "flow %s: it expects message %llu of the session, which had a receipt (open a new port)",
-				 p->flow, (unsigned long long)o->next);
+				 p->side.name, (unsigned long long)o->next);
 	return 0;
 }
 
@@ -473,7 +456,7 @@ static void forget_spaces(ufd_port *p)
 		}
 		*at = s->older;
 		p->n_claimed -= s->n_claimed;
-		release_space(p->client, s);
+		release_space(p->side.client, s);
 	}
 }
 
@@ -502,7 +485,7 @@ static void go_on(ufd_port *p, const struct opened *o, struct prepared *n)
 	p->done = o->next;
 	if (p->last < o->next - 1)
 		p->last = o->next - 1;
-	if (p->role == UFD_SEND) {
+	if (p->side.role == UFD_SEND) {
 		free(p->free);
 		p->free = n->free;
 		p->n_free = 0;
@@ -518,32 +501,31 @@ static void go_on(ufd_port *p, const struct opened *o, struct prepared *n)
 /* install takes the daemon's answer over. */
 static int install(ufd_port *p)
 {
-	struct opened *o = &p->q.opened;
+	struct opened *o = &p->side.q.opened;
 	struct prepared n = {0};
 	ufd_error why = {0};
 	int r = unacceptable(p, o, &why);
 
-	if (!r && (map_rings(p, o, &n) || allocate(p, o, &n) || add_descriptors(p, o->fds[1], p->q.asked->fd)))
-		r = ufdi_fail(&why, UFD_SYSTEM, UFD_REASON_NONE, "open flow %s", p->flow);
+	if (!r && (map_rings(p, o, &n) || allocate(p, o, &n) || ufdi_watch(p->poll, o->fds[1], p->side.q.asked->fd)))
+		r = ufdi_fail(&why, UFD_SYSTEM, UFD_REASON_NONE, "open flow %s", p->side.name);
 	if (r) {
 		int saved = errno;
 		unprepare(p, &n);
-		ufdi_rejected(p, &why);
+		ufdi_rejected(&p->side, &why);
 		errno = saved;
 		return r;
 	}
 	go_on(p, o, &n);
 	close(o->fds[0]);
-	ufdi_installed(p);
-	if (p->role == UFD_SEND)
+	ufdi_installed(&p->side);
+	if (p->side.role == UFD_SEND)
 		collect(p, NULL, 0); /* the frames to fill, and messages to send again */
 	return p->broken ? protocol_error(p) : 0;
 }
 
 ufd_port *ufd_open(ufd_client *c, const char *flow, uint32_t role, uint32_t depth, ufd_error *why)
 {
-	int64_t until = ufdi_now() + MEET_TIME, next;
-	int r, fd;
+	int r;
 
 	if (!flow || !*flow || strlen(flow) > MAX_NAME || (role != UFD_RECEIVE && role != UFD_SEND)) {
 		ufdi_fail(why, UFD_INVALID, UFD_REASON_NONE,
@@ -556,22 +538,16 @@ ufd_port *ufd_open(ufd_client *c, const char *flow, uint32_t role, uint32_t dept
 		free(p);
 		return NULL;
 	}
-	p->client = c;
-	strcpy(p->flow, flow);
-	p->role = role;
-	p->depth = depth;
+	p->side.client = c;
+	strcpy(p->side.name, flow);
+	p->side.role = role;
+	p->side.depth = depth;
 	p->wake = -1;
-	ufdi_enter(p);
-	while ((r = ufdi_step(p, false, &fd, &next)) == UFD_AGAIN && ufdi_now() < until)
-		ufdi_sleep(fd, -1, next < until ? next : until);
-	if (r == 0 && (r = install(p)) == 0)
+	ufdi_enter(&p->side);
+	if ((r = ufdi_open(&p->side)) == 0 && (r = install(p)) == 0)
 		return p;
 	ufd_error said = {0};
 	ufd_why(p, &said);
-	if (r == UFD_AGAIN) {
-		errno = ETIMEDOUT;
-		ufdi_fail(&said, UFD_SYSTEM, UFD_REASON_NONE, "open flow %s", flow);
-	}
 	ufd_close(p);
 	if (why)
 		*why = said;
@@ -584,7 +560,7 @@ void ufd_close(ufd_port *p)
 
 	if (!p)
 		return;
-	ufdi_leave(p);
+	ufdi_leave(&p->side);
 	if (p->rings_memory)
 		munmap(p->rings_memory, p->rings_size);
 	if (p->wake >= 0)
@@ -592,7 +568,7 @@ void ufd_close(ufd_port *p)
 	close(p->poll);
 	for (struct space *s = p->space, *older; s; s = older) {
 		older = s->older;
-		release_space(p->client, s);
+		release_space(p->side.client, s);
 	}
 	free(p->free);
 	free(p->sent);
@@ -602,7 +578,7 @@ void ufd_close(ufd_port *p)
 
 void *ufd_claim(ufd_port *p, uint32_t *room)
 {
-	if (p->role != UFD_SEND || p->broken)
+	if (p->side.role != UFD_SEND || p->broken)
 		return NULL;
 	if (!p->n_free || p->submitted < p->n_sent)
 		collect(p, NULL, 0);
@@ -621,7 +597,7 @@ void *ufd_claim(ufd_port *p, uint32_t *room)
 /* unclaim takes a claimed frame from the program, if length bytes fit. */
 static struct space *unclaim(ufd_port *p, const void *frame, uint32_t length, uint32_t *number)
 {
-	for (struct space *s = p->space; s && p->role == UFD_SEND; s = s->older) {
+	for (struct space *s = p->space; s && p->side.role == UFD_SEND; s = s->older) {
 		uintptr_t offset = (uintptr_t)frame - (uintptr_t)s->memory->out;
 		if ((uintptr_t)frame < (uintptr_t)s->memory->out || offset >= s->memory->out_size || offset % s->memory->frame)
 			continue;
@@ -663,25 +639,12 @@ int ufd_commit(ufd_port *p, void *frame, uint32_t length, uint64_t *sequence)
 	return 0;
 }
 
-/* tick reports, in turns of a few milliseconds, that it is time to look at the socket. */
-static bool tick(ufd_port *p)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-	if (now == p->looked)
-		return false;
-	p->looked = now;
-	return true;
-}
-
 /* next_messages returns messages or receipts. */
 static int next_messages(ufd_port *p, ufd_message *m, int most)
 {
 	if (p->broken)
 		return protocol_error(p);
-	return p->role == UFD_RECEIVE ? take(p, m, most) : collect(p, m, most);
+	return p->side.role == UFD_RECEIVE ? take(p, m, most) : collect(p, m, most);
 }
 
 int ufd_poll(ufd_port *p, ufd_message *m, int most)
@@ -691,7 +654,7 @@ int ufd_poll(ufd_port *p, ufd_message *m, int most)
 	int over = ended(p), n = next_messages(p, m, most); /* in this order: what came before the end is visible */
 	if (n != 0 || over)
 		return n != 0 ? n : over;
-	if (!tick(p) || !ufdi_look(p))
+	if (!ufdi_tick(&p->looked) || !ufdi_look(&p->side))
 		return 0;
 	if ((over = ended(p)) == 0)
 		return 0;
@@ -704,7 +667,7 @@ int ufd_release(ufd_port *p, const ufd_message *m, int n)
 	struct ring *r = &p->ring[RELEASED];
 	uint64_t present = 0;
 
-	if (p->role != UFD_RECEIVE || n < 0)
+	if (p->side.role != UFD_RECEIVE || n < 0)
 		return UFD_INVALID;
 	for (int i = 0; i < n; i++)
 		present += m[i].opening == p->opening;
@@ -722,14 +685,7 @@ int ufd_release(ufd_port *p, const ufd_message *m, int n)
 /* drain empties the socket that wakes the program. */
 static void drain(ufd_port *p)
 {
-	char b[64];
-	ssize_t n;
-
-	do
-		n = recv(p->wake, b, sizeof(b), MSG_DONTWAIT);
-	while (n == (ssize_t)sizeof(b));
-	if (n == 0 || (n < 0 && errno == ECONNRESET))
-		p->hung_up = true;
+	p->hung_up = ufdi_drain(p->wake) || p->hung_up;
 }
 
 /* set_asleep says that the program waits for its ring. It must look at the ring afterwards. */
@@ -747,14 +703,14 @@ static int sleep_once(ufd_port *p, int64_t until)
 	set_asleep(p, 1);
 	if (!has_events(p) && !ended(p)) {
 		int64_t latest = ufdi_now() + MOST_PAUSE; /* as long as a missed event may go unnoticed */
-		int n = ufdi_sleep(p->wake, p->link->fd, latest < until ? latest : until);
+		int n = ufdi_sleep(p->wake, p->side.link->fd, latest < until ? latest : until);
 		if (n < 0)
 			r = errno == EINTR ? UFD_AGAIN : UFD_SYSTEM;
 		else if (n == 0 && ufdi_now() >= until)
 			r = UFD_AGAIN;
 		if (n > 0 && n & 1)
 			drain(p);
-		if (n > 0 && n & 2 && !ufdi_look(p))
+		if (n > 0 && n & 2 && !ufdi_look(&p->side))
 			ufdi_sleep(-1, -1, ufdi_now() + INT64_C(50000)); /* the thread that reads the socket is not done */
 	}
 	set_asleep(p, 0);
@@ -764,23 +720,15 @@ static int sleep_once(ufd_port *p, int64_t until)
 /* reopen attaches again if necessary, and opens the port anew. */
 static int reopen(ufd_port *p, int64_t until)
 {
-	int fd, r;
-	int64_t next;
-
 	remove_descriptors(p); /* an ended connection would be readable all the time */
-	while ((r = ufdi_step(p, true, &fd, &next)) == UFD_AGAIN) {
-		if (ufdi_now() >= until)
-			return UFD_AGAIN;
-		if (ufdi_sleep(fd, -1, next < until ? next : until) < 0)
-			return errno == EINTR ? UFD_AGAIN : UFD_SYSTEM;
-	}
+	p->side.from = p->side.role == UFD_SEND ? oldest_sent(p) : 0;
+	int r = ufdi_reopen(&p->side, until);
 	return r == 0 ? install(p) : r;
 }
 
 int ufd_wait(ufd_port *p, int64_t nanoseconds)
 {
-	int64_t now = ufdi_now();
-	int64_t until = nanoseconds < 0 || nanoseconds > INT64_MAX - now ? INT64_MAX : now + nanoseconds;
+	int64_t until = ufdi_deadline(nanoseconds);
 
 	for (;;) {
 		if (p->broken)
@@ -811,19 +759,17 @@ void ufd_disarm(ufd_port *p)
 {
 	set_asleep(p, 0);
 	drain(p);
-	ufdi_look(p);
+	ufdi_look(&p->side);
 }
 
 uint64_t ufd_next(const ufd_port *p)
 {
-	return p->role == UFD_SEND ? p->last + 1 : 0;
+	return p->side.role == UFD_SEND ? p->last + 1 : 0;
 }
 
 void ufd_why(const ufd_port *p, ufd_error *why)
 {
-	pthread_mutex_lock(&p->client->mutex);
-	*why = p->q.why;
-	pthread_mutex_unlock(&p->client->mutex);
+	ufdi_why(&p->side, why);
 	if (p->broken)
 		*why = (ufd_error){UFD_SYSTEM, UFD_REASON_NONE, "the daemon broke the protocol"};
 }

@@ -10,10 +10,13 @@
  * Results. A function that returns int returns 0 or a count, or a negative result of enum ufd_result. After UFD_SYSTEM errno
  * says what failed; EPROTO means that the daemon broke the protocol.
  *
- * Threads. A port belongs to one thread at a time. Different ports of one client may belong to different threads, and any
- * thread may call ufd_open and ufd_session. The library starts no thread and installs no signal handler.
+ * A channel carries messages from one program to others without the daemon: the writer writes each once, into a ring that all
+ * readers map.
  *
- * Memory. Only ufd_attach, ufd_open and a ufd_wait that attaches or opens again allocate memory.
+ * Threads. A port or channel belongs to one thread at a time. Different ones of one client may belong to different threads,
+ * and any thread may open them and call ufd_session. The library starts no thread and installs no signal handler.
+ *
+ * Memory. Only functions that attach, open or open again allocate memory.
  *
  * When the daemon ends. What the program has received or claimed stays mapped. ufd_poll returns what came before, and then
  * UFD_GONE. ufd_wait attaches again, opens the port anew and sends again what was not done: the flow takes each message of
@@ -57,6 +60,8 @@ enum ufd_result {
 enum ufd_role {
 	UFD_RECEIVE = 1, /* from the flow to the program */
 	UFD_SEND = 2,	 /* from the program to the flow */
+	UFD_WRITE = 4,	 /* messages of a channel, to its readers */
+	UFD_FOLLOW = 5,	 /* messages of a channel, from its writer */
 };
 
 /* ufd_refusal is the reason of the daemon for a refusal, an end or a message's status. Later releases may add reasons. */
@@ -82,6 +87,7 @@ enum ufd_refusal {
 
 typedef struct ufd_client ufd_client;
 typedef struct ufd_port ufd_port;
+typedef struct ufd_channel ufd_channel;
 
 /* ufd_error says what is wrong. The caller owns it, and a function that succeeds does not change it. */
 typedef struct ufd_error {
@@ -208,6 +214,83 @@ UFD_API uint64_t ufd_next(const ufd_port *port);
 /* ufd_why says why the daemon last ended the connection, closed the port or refused to go on with it, or why the last
  * attempt to attach failed. result is 0 if none of this has happened. */
 UFD_API void ufd_why(const ufd_port *port, ufd_error *why);
+
+/*
+ * ufd_channel_open opens a channel, whose name has 1 to 63 bytes. With the role UFD_WRITE the program writes messages; one
+ * program at a time does. With UFD_FOLLOW it reads them, from the next one on; the reason is busy while no writer is there.
+ *
+ * It waits at most 15 seconds. It returns NULL and fills why, unless that is NULL. It does not attach again: why says
+ * UFD_GONE. The caller calls ufd_channel_close in the end.
+ */
+UFD_API ufd_channel *ufd_channel_open(ufd_client *client, const char *channel, uint32_t role, ufd_error *why);
+
+/* ufd_channel_close closes a channel and frees it. Readers still read what its writer has written. NULL: nothing. */
+UFD_API void ufd_channel_close(ufd_channel *channel);
+
+/* ufd_channel_longest returns the length of the longest message of the channel. */
+UFD_API uint32_t ufd_channel_longest(const ufd_channel *channel);
+
+/* ufd_channel_next returns the sequence that the program writes or reads next. Sequences begin with 1. */
+UFD_API uint64_t ufd_channel_next(const ufd_channel *channel);
+
+/*
+ * ufd_channel_write writes a message of 0 to ufd_channel_longest bytes, which all readers find at once, and returns its
+ * sequence in sequence, unless that is NULL. It never blocks. It returns 0; UFD_AGAIN if a reader for which the program waits
+ * has not read what lies there; then UFD_GONE or UFD_CLOSED instead if the daemon does not say any more which readers have
+ * ended; or UFD_INVALID. A program that waits for no reader goes on to write while the daemon is gone, and learns of that
+ * from ufd_channel_readers.
+ */
+UFD_API int ufd_channel_write(ufd_channel *channel, const void *message, uint32_t length, uint64_t *sequence);
+
+/* ufd_channel_readers returns how many readers are there now; UFD_GONE or UFD_CLOSED: nobody says so, and the program should
+ * call ufd_channel_wait or ufd_channel_resume. UFD_INVALID: the program reads. */
+UFD_API int ufd_channel_readers(ufd_channel *channel);
+
+/*
+ * ufd_channel_read copies the next message into to, which has room for at least ufd_channel_longest bytes, and its length and
+ * sequence, unless sequence is NULL. It never blocks. The sequence goes up by one with each message, and by more after
+ * messages that the writer has replaced before they were read: those are lost, and counted.
+ *
+ * It returns 1, or 0 if there is no message now. Once all that was there is read, it returns UFD_GONE if the daemon has ended;
+ * UFD_CLOSED if the writer has left, if its sequences begin again or, as ufd_channel_why says, the reader was too slow;
+ * UFD_INVALID; or UFD_SYSTEM with EPROTO if the writer broke the rules of the ring.
+ */
+UFD_API int ufd_channel_read(ufd_channel *channel, void *to, uint32_t room, uint32_t *length, uint64_t *sequence);
+
+/* ufd_channel_lost returns how many messages this reader has lost: replaced before they were read, or written while the
+ * channel was not open. */
+UFD_API uint64_t ufd_channel_lost(const ufd_channel *channel);
+
+/*
+ * ufd_channel_wait waits until ufd_channel_read has a message, or ufd_channel_write has room, at most for a time in
+ * nanoseconds. If the daemon or the writer has left, it opens the channel again, as ufd_channel_resume does. A reader that the
+ * daemon has closed because it was too slow gets UFD_CLOSED instead, and calls ufd_channel_resume itself. A writer that waits
+ * for readers polls: it looks 1000 times, then sleeps 20 microseconds between looks. Results are those of ufd_wait.
+ */
+UFD_API int ufd_channel_wait(ufd_channel *channel, int64_t nanoseconds);
+
+/*
+ * ufd_channel_resume opens a channel that has ended again, and attaches again before if necessary, at most for a time. A
+ * writer goes on with the next sequence, also if the daemon has been started anew. A reader goes on with the next message: what
+ * was written meanwhile is lost, and counted. It returns 0, also if the channel has not ended, UFD_AGAIN, UFD_REFUSED or
+ * UFD_SYSTEM.
+ */
+UFD_API int ufd_channel_resume(ufd_channel *channel, int64_t nanoseconds);
+
+/*
+ * ufd_channel_fd returns a descriptor for poll, epoll or select: of a reader it becomes readable when a message comes, and of
+ * both when the connection ends. It is used as that of ufd_fd, between ufd_channel_arm and ufd_channel_disarm.
+ */
+UFD_API int ufd_channel_fd(const ufd_channel *channel);
+
+/* ufd_channel_arm says that the program is about to poll the descriptor. It returns 1 if it must not wait, 0 if it may. */
+UFD_API int ufd_channel_arm(ufd_channel *channel);
+
+/* ufd_channel_disarm ends ufd_channel_arm. */
+UFD_API void ufd_channel_disarm(ufd_channel *channel);
+
+/* ufd_channel_why is ufd_why for a channel. */
+UFD_API void ufd_channel_why(const ufd_channel *channel, ufd_error *why);
 
 /* ufd_strerror returns a sentence for a result, 0 and counts included. It is valid for ever. */
 UFD_API const char *ufd_strerror(int result);

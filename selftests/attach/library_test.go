@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,46 +18,49 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
 // libraryCase is a series of steps of a program: a command, = and the answer. libunifiedd/testdata/driver.c describes the
-// commands. Behind & the answer is that of a later step without a command. ! is for the daemon. In an answer * is any number.
+// commands. Behind & the answer is that of a later step without a command. Behind @ a command or answer is that of a second
+// program, which uses the library for Go. ! is for the daemon. An answer is a regular expression, in which * is any number.
 type libraryCase struct {
 	name, steps string
 	records     uint64 // in the log at the end, all of session 7
 	nowhere     bool   // the flow takes messages and keeps none
+	setting     string // of the daemon, instead of that for the programs writer and reader
 }
 
 var libraryCases = []libraryCase{
-	{"receipts", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 1000 300 = done 1 1000 1000;
+	{name: "receipts", steps: `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 1000 300 = done 1 1000 1000;
 		append 1 1025 = error invalid none; append 1 0 = error invalid none; append 3000 1024 = done 1001 4000 4000;
 		claim 100 = claimed 100; append 1000 20 = done 4001 5000 5000; close = closed;
-		send orders 64 = opened 5001; append 1000 1 = done 5001 6000 6000; detach = detached`, 6000, false},
-	{"packets", `attach SOCKET reader 7 = attached; receive md 0 = opened 0; take 1000 20000 = took 1000 1000 0 1559475;
+		send orders 64 = opened 5001; append 1000 1 = done 5001 6000 6000; detach = detached`, records: 6000},
+	{name: "packets", steps: `attach SOCKET reader 7 = attached; receive md 0 = opened 0; take 1000 20000 = took 1000 1000 0 1559475;
 		hold 100 20000 = took 100 1100 0 152405; take 50 20000 = took 50 1150 0 77250; releaseall = released 100;
-		take 10000 20000 = took 10000 11150 0 15845049; detach = detached`, 0, false},
-	{"refused", `attach SOCKET nobody 7 = error refused bad_name; attach SOCKET writer 7 = attached;
+		take 10000 20000 = took 10000 11150 0 15845049; detach = detached`},
+	{name: "refused", steps: `attach SOCKET nobody 7 = error refused bad_name; attach SOCKET writer 7 = attached;
 		send nothing 0 = error refused no_such_flow; receive orders 0 = error refused no_such_flow;
 		send orders 5000 = error refused over_quota; send orders 0 = opened 1; send orders 0 = error refused busy;
-		append 10 10 = done 1 10 10; !kill; send orders 0 = error gone none; !run`, 10, false},
-	{"daemon restarted between messages", `attach SOCKET writer 7 = attached; send orders 0 = opened 1;
+		append 10 10 = done 1 10 10; !kill; send orders 0 = error gone none; !run`, records: 10},
+	{name: "daemon restarted between messages", steps: `attach SOCKET writer 7 = attached; send orders 0 = opened 1;
 		append 100 50 = done 1 100 100; !kill; append 30 50 &; !run; = done 101 130 130; claim 40 = claimed 40; !kill; !run;
 		append 2000 1000 = done 131 2130 2130; detach = detached;
-		attach SOCKET writer 7 = attached; send orders 0 = opened 2131`, 2130, false},
-	{"daemon restarted under load", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 30000 500 &; !kill; !run;
-		= done 1 30000 *; append 100 50 = done 30001 30100 30100`, 30100, false},
-	{"daemon restarted twice under load", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 30000 500 &;
-		!kill; !run; !kill; !run; = done 1 30000 *; append 100 50 = done 30001 30100 30100`, 30100, false},
-	{"a flow that keeps nothing", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 100 50 = done 1 100 100;
-		!kill; !run; append 100 50 = done 101 200 100; append 30000 500 &; !kill; !run; = done 201 30200 *`, 0, true},
-	{"daemon restarted while packets are held", `attach SOCKET reader 7 = attached; receive md 0 = opened 0;
+		attach SOCKET writer 7 = attached; send orders 0 = opened 2131`, records: 2130},
+	{name: "daemon restarted under load", steps: `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 30000 500 &; !kill; !run;
+		= done 1 30000 *; append 100 50 = done 30001 30100 30100`, records: 30100},
+	{name: "daemon restarted twice under load", steps: `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 30000 500 &;
+		!kill; !run; !kill; !run; = done 1 30000 *; append 100 50 = done 30001 30100 30100`, records: 30100},
+	{name: "a flow that keeps nothing", steps: `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 100 50 = done 1 100 100;
+		!kill; !run; append 100 50 = done 101 200 100; append 30000 500 &; !kill; !run; = done 201 30200 *`, nowhere: true},
+	{name: "daemon restarted while packets are held", steps: `attach SOCKET reader 7 = attached; receive md 0 = opened 0;
 		hold 100 20000 = took 100 100 0 *; !kill; !run; take 2000 20000 = took 2000 * 0 *;
-		hold 50 20000 = took 50 * 0 *; releaseall = released 150; take 5000 20000 = took 5000 * 0 *`, 0, false},
-	{"flow restarted", `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 100 50 = done 1 100 100;
+		hold 50 20000 = took 50 * 0 *; releaseall = released 150; take 5000 20000 = took 5000 * 0 *`},
+	{name: "flow restarted", steps: `attach SOCKET writer 7 = attached; send orders 0 = opened 1; append 100 50 = done 1 100 100;
 		claim 200 = claimed 200; !stop orders; append 200 1000 &; !start orders; = done 101 300 300;
-		append 2000 1000 &; !stop orders; !start orders; = done 301 2300 *`, 2300, false},
+		append 2000 1000 &; !stop orders; !start orders; = done 301 2300 *`, records: 2300},
 }
 
 // programLibrary runs commands, one after the other.
@@ -69,7 +73,7 @@ type programLibrary interface {
 // message is in the log once.
 func TestLibrary(t *testing.T) {
 	plain, checked := buildDriver(t)
-	for _, c := range libraryCases {
+	for _, c := range slices.Concat(libraryCases, channelCases) {
 		for name, driver := range map[string]string{"Go": "", "C": plain, "C with sanitizers": checked} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
@@ -79,7 +83,7 @@ func TestLibrary(t *testing.T) {
 				if driver != "" {
 					l = startDriver(ctx, t, driver)
 				}
-				c.run(t, l)
+				c.run(t, l, &goLibrary{Context: ctx})
 			})
 		}
 	}
@@ -88,12 +92,16 @@ func TestLibrary(t *testing.T) {
 // buildDriver builds the library and the driver, as a user of the library would, and the driver with sanitizers.
 func buildDriver(t *testing.T) (plain, checked string) {
 	dir, from := t.TempDir(), "../../libunifiedd/"
+	sources, err := filepath.Glob(from + "*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
 	plain, checked = filepath.Join(dir, "driver"), filepath.Join(dir, "checked")
 	compile := testenv.Tool(t, "cc") + " -std=c11 -Wall -Wextra -Werror -O2 -pthread -I" + from + " " + from + "testdata/driver.c -o "
 	for _, command := range []string{
 		testenv.Tool(t, "make") + " -s -C " + from + " OUT=" + dir + " all",
 		compile + plain + " -L" + dir + " -lunifiedd -Wl,-rpath," + dir,
-		compile + checked + " -g -fsanitize=address,undefined -fno-sanitize-recover " + from + "unifiedd.c " + from + "link.c",
+		compile + checked + " -g -fsanitize=address,undefined -fno-sanitize-recover " + strings.Join(sources, " "),
 	} {
 		words := strings.Fields(command)
 		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
@@ -103,9 +111,11 @@ func buildDriver(t *testing.T) (plain, checked string) {
 	return plain, checked
 }
 
-func (c *libraryCase) run(t *testing.T, l programLibrary) {
-	dir := t.TempDir()
-	socket, log := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "orders")
+// config returns the configuration of the daemon of a case.
+func (c *libraryCase) config(socket, log string) string {
+	if c.setting != "" {
+		return strings.NewReplacer("SOCKET", socket, "USER", strconv.Itoa(os.Getuid()), "DIR", filepath.Dir(log)).Replace(c.setting)
+	}
 	flow := `md, from: {generate: 200, rate: 50000}, to: {attach: reader, policy: wait}`
 	if c.nowhere {
 		flow = `orders, from: {attach: writer, message: 1KiB}, to: {discard: true}`
@@ -113,17 +123,25 @@ func (c *libraryCase) run(t *testing.T, l programLibrary) {
 	if c.records > 0 {
 		flow = `orders, from: {attach: writer, message: 1KiB}, to: {file: ` + log + `, acknowledge: written, segment: {size: 8MiB}}`
 	}
-	text := fmt.Sprintf(`
+	return fmt.Sprintf(`
 region: {size: 32MiB, pages: ordinary}
 workers: [{name: main, wait: poll}]
 attach: {socket: %s, programs: [{name: writer, user: "%d", out: 4MiB}, {name: reader, user: "%[2]d", in: 4MiB}]}
 flows: [{name: %s}]
 `, socket, os.Getuid(), flow)
+}
+
+func (c *libraryCase) run(t *testing.T, l, second programLibrary) {
+	dir := t.TempDir()
+	socket, log := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "orders")
+	text := c.config(socket, log)
 	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
 	d.Running(t)
-	answer := make(chan string, 1)
+	answer := map[programLibrary]chan string{l: make(chan string, 1), second: make(chan string, 1)}
 	for step := range strings.SplitSeq(c.steps, ";") {
-		say, want, answers := strings.Cut(strings.TrimSpace(step), "=")
+		one, by := strings.CutPrefix(strings.TrimSpace(step), "@")
+		who := map[bool]programLibrary{false: l, true: second}[by]
+		say, want, answers := strings.Cut(one, "=")
 		say, want = strings.TrimSpace(strings.ReplaceAll(say, "SOCKET", socket)), strings.TrimSpace(want)
 		switch what, of, _ := strings.Cut(say, " "); {
 		case say == "!run":
@@ -136,22 +154,26 @@ flows: [{name: %s}]
 			if out, err := d.Control(what[1:], of); err != nil {
 				t.Fatalf("%s: %v\n%s", say, err, out)
 			}
+		case what == "!closed": // until the daemon has closed the reader of a channel
+			d.Until(t, "the reader to be closed", func(s *status.Daemon) bool {
+				return !slices.ContainsFunc(s.Programs.Channels, func(c status.Channel) bool { return c.Name == of && c.Readers[0].Reading })
+			})
 		case say != "":
-			go func() { answer <- l.do(strings.TrimSuffix(say, " &")) }()
+			go func() { answer[who] <- who.do(strings.TrimSuffix(say, " &")) }()
 		}
 		if !answers {
 			continue
 		}
-		got := <-answer
-		for strings.HasPrefix(say, "attach") && got == "error refused busy" { // the daemon has not noticed the last detach
+		got := <-answer[who]
+		for retries(say, got, want) {
 			time.Sleep(time.Millisecond)
-			got = l.do(say)
+			got = who.do(say)
 		}
-		if like := "^" + strings.ReplaceAll(want, "*", `\d+`) + "$"; !regexp.MustCompile(like).MatchString(got) {
-			t.Fatalf("%s: %q instead of %q: %v\n%s", say, got, want, l.end(), d.Log)
+		if like := "^(" + strings.ReplaceAll(want, "*", `\d+`) + ")$"; !regexp.MustCompile(like).MatchString(got) {
+			t.Fatalf("%s: %q instead of %q: %v\n%s", step, got, want, errors.Join(l.end(), second.end()), d.Log)
 		}
 	}
-	if err := l.end(); err != nil || regexp.MustCompile(`reason=bad_[^n]`).MatchString(d.Log.String()) {
+	if err := errors.Join(l.end(), second.end()); err != nil || regexp.MustCompile(`reason=bad_[^n]`).MatchString(d.Log.String()) {
 		t.Errorf("%v\n%s", err, d.Log)
 	}
 	if c.records == 0 {
@@ -161,6 +183,11 @@ flows: [{name: %s}]
 	if n := readLog(t, log); n != c.records {
 		t.Errorf("the log has %d messages instead of %d", n, c.records)
 	}
+}
+
+// retries says that the daemon has not noticed yet what came before: the last detach, or that the ring of a channel is mapped.
+func retries(say, got, want string) bool {
+	return got != want && got == "error refused busy" && (strings.HasPrefix(say, "attach") || strings.HasPrefix(say, "follow") || strings.HasPrefix(say, "writer"))
 }
 
 // readLog checks that a log has each message once, in order, and returns how many.
@@ -224,6 +251,8 @@ type goLibrary struct {
 	ports    []io.Closer
 	frames   []attached.Frame // claimed
 	held     []attached.Message
+	writer   *attached.ChannelWriter // of the channel that is open,
+	follower *attached.ChannelReader // or its reader
 }
 
 func (g *goLibrary) do(line string) string {
@@ -231,7 +260,12 @@ func (g *goLibrary) do(line string) string {
 	if refused, is := errors.AsType[*attached.RefusedError](err); is {
 		return "error refused " + refused.Reason
 	} else if err != nil {
-		return "error " + map[bool]string{true: "gone", false: "invalid"}[errors.Is(err, attached.ErrGone)] + " none"
+		for is, word := range map[error]string{attached.ErrGone: "gone", attached.ErrFull: "again"} {
+			if errors.Is(err, is) {
+				return "error " + word + " none"
+			}
+		}
+		return "error invalid none"
 	}
 	return answer
 }
@@ -276,9 +310,12 @@ func (g *goLibrary) run(words []string) (answer string, err error) {
 		for _, p := range g.ports {
 			err = errors.Join(err, p.Close())
 		}
+		g.writer, g.follower = nil, nil
 		if g.ports, g.frames, answer = nil, nil, "closed"; words[0] == "detach" && g.client != nil {
 			answer, err = "detached", errors.Join(err, g.client.Close())
 		}
+	default:
+		return g.runChannel(words[0], words[1:], n[:])
 	}
 	return answer, err
 }
