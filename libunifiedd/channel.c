@@ -13,7 +13,6 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -70,11 +69,6 @@ _Static_assert(offsetof(struct ring_words, last) == 64 && offsetof(struct ring_w
 _Static_assert(offsetof(struct ring_words, flags) == 12 && offsetof(struct ring_words, numbering) == 192, "header");
 _Static_assert(offsetof(struct slot, payload) == SLOT_HEADER && offsetof(struct reader_words, asleep) == 64, "slot and page");
 _Static_assert(sizeof(struct presence) * MAX_READERS <= PAGE_LEN, "readers fit into the page");
-
-struct mapping {
-	void *at; /* NULL: none */
-	size_t size;
-};
 
 /* reader is a reader as the writer sees it, or this program itself. */
 struct reader {
@@ -144,33 +138,12 @@ static uint32_t slot_sum(uint64_t n, uint32_t length, const void *payload)
 	return ufdi_crc(ufdi_crc(0, head, sizeof(head)), payload, length);
 }
 
-/* map maps a descriptor that must have at least size bytes. The memory may be on huge pages, which are mapped whole. */
-static int map(struct mapping *m, int fd, uint64_t size, int protection)
-{
-	struct stat s;
-
-	if (fstat(fd, &s))
-		return -1;
-	if (s.st_size < 0 || (uint64_t)s.st_size < size || (uint64_t)s.st_size > SIZE_MAX / 2) {
-		errno = EPROTO;
-		return -1;
-	}
-	void *b = mmap(NULL, (size_t)s.st_size, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
-	if (b == MAP_FAILED)
-		return -1;
-	*m = (struct mapping){b, (size_t)s.st_size};
-	return 0;
-}
-
 static void unmap(struct mapped *m)
 {
-	if (m->ring.at)
-		munmap(m->ring.at, m->ring.size);
-	if (m->present.at)
-		munmap(m->present.at, m->present.size);
+	ufdi_unmap(&m->ring);
+	ufdi_unmap(&m->present);
 	for (unsigned i = 0; i < m->n_readers; i++) {
-		if (m->readers[i].page.at)
-			munmap(m->readers[i].page.at, m->readers[i].page.size);
+		ufdi_unmap(&m->readers[i].page);
 		if (m->readers[i].wake >= 0)
 			close(m->readers[i].wake);
 	}
@@ -189,7 +162,7 @@ static int map_ring(const ufd_channel *c, const struct opened *o, struct mapped 
 		return -1;
 	if (o->size != RING_HEADER + (uint64_t)o->entries * o->align)
 		return -1;
-	if (map(&m->ring, o->fds[0], o->size, PROT_READ | write))
+	if (ufdi_map(&m->ring, o->fds[0], o->size, PROT_READ | write, MAP_POPULATE))
 		return -1;
 	const struct ring_words *h = header_of(m);
 	*m = (struct mapped){.ring = m->ring, .slots = o->entries, .slot = o->align, .flags = h->flags};
@@ -203,13 +176,13 @@ static int map_readers(const ufd_channel *c, struct opened *o, struct mapped *m)
 	bool writes = c->side.role == UFD_WRITE;
 	unsigned first = writes ? 2 : 1;
 
-	if (writes && map(&m->present, o->fds[1], PAGE_LEN, PROT_READ))
+	if (writes && ufdi_map(&m->present, o->fds[1], PAGE_LEN, PROT_READ, MAP_POPULATE))
 		return -1;
 	for (unsigned i = first; i + 1 < o->n_fds; i += 2) {
 		struct reader *r = &m->readers[m->n_readers++];
 		r->wake = o->fds[i + 1];
 		o->fds[i + 1] = -1;
-		if (map(&r->page, o->fds[i], PAGE_LEN, PROT_READ | (writes ? 0 : PROT_WRITE)))
+		if (ufdi_map(&r->page, o->fds[i], PAGE_LEN, PROT_READ | (writes ? 0 : PROT_WRITE), MAP_POPULATE))
 			return -1;
 	}
 	return 0;
@@ -328,16 +301,6 @@ void ufd_channel_close(ufd_channel *c)
 	errno = saved;
 }
 
-/* look reads the socket, in turns of a few milliseconds, and returns why the port has ended, or 0. */
-static int look(ufd_channel *c)
-{
-	int over = ufdi_ended(&c->side);
-
-	if (over || !ufdi_tick(&c->looked) || !ufdi_look(&c->side))
-		return over;
-	return ufdi_ended(&c->side);
-}
-
 /* full reports whether a reader for which the writer waits has not read what the next message would replace. */
 static bool full(const ufd_channel *c)
 {
@@ -391,7 +354,7 @@ int ufd_channel_write(ufd_channel *c, const void *message, uint32_t length, uint
 		if (c->stalled != c->next)
 			atomic_store_explicit(stalls, atomic_load_explicit(stalls, memory_order_relaxed) + 1, memory_order_relaxed);
 		c->stalled = c->next;
-		int over = look(c);
+		int over = ufdi_glance(&c->side, &c->looked);
 		return over ? over : UFD_AGAIN; /* over: nobody says which readers have ended */
 	}
 	if (sequence)
@@ -404,7 +367,7 @@ int ufd_channel_write(ufd_channel *c, const void *message, uint32_t length, uint
 int ufd_channel_readers(ufd_channel *c)
 {
 	const struct presence *there = c->m.present.at;
-	int n = 0, over = look(c);
+	int n = 0, over = ufdi_glance(&c->side, &c->looked);
 
 	if (c->side.role != UFD_WRITE || over)
 		return over ? over : UFD_INVALID;
@@ -507,7 +470,7 @@ int ufd_channel_read(ufd_channel *c, void *to, uint32_t room, uint32_t *length, 
 	int over = ufdi_ended(&c->side), r = read_next(c, to, length, sequence); /* in this order: what came before is visible */
 	if (r != 0 || over)
 		return r != 0 ? r : over;
-	if ((over = look(c)) == 0)
+	if ((over = ufdi_glance(&c->side, &c->looked)) == 0)
 		return 0;
 	r = read_next(c, to, length, sequence);
 	return r != 0 ? r : over;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What link.c, which talks to the daemon over its socket, and unifiedd.c, which passes frames through rings, share. */
+/*
+ * What the parts share: link.c talks to the daemon over its socket, unifiedd.c passes frames through rings, channel.c messages
+ * through the ring of a channel, and state.c reads states.
+ */
 #ifndef UNIFIEDD_INTERNAL_H
 #define UNIFIEDD_INTERNAL_H
 
@@ -19,6 +22,7 @@ enum {
 	MAX_EARLY = 16,
 	MAX_ENTRIES = 1 << 20,
 	RINGS = 4,
+	LOOK = 6, /* the role of a state; see enum ufd_role */
 	MAX_READERS = 16,		    /* of a channel */
 	MAX_FDS = 2 + 2 * MAX_READERS,	    /* of a message */
 };
@@ -34,6 +38,12 @@ enum {
 struct file {
 	dev_t device;
 	ino_t inode;
+};
+
+/* mapping is a file of the daemon that this program has mapped. */
+struct mapping {
+	void *at; /* NULL: none */
+	size_t size;
 };
 
 /* memory is what the daemon shares with the program. A daemon passes the same memory over all connections of its run, and
@@ -104,7 +114,8 @@ struct question {
 	struct side *before, *after; /* in the client's list */
 };
 
-/* side is this program's side of a port: what it asks the daemon for, and what came of it. It begins a ufd_port or ufd_channel. */
+/* side is this program's side of a port: what it asks the daemon for, and what came of it. It begins a
+ * ufd_port, ufd_channel or ufd_state. */
 struct side {
 	ufd_client *client;
 	char name[NAME_LEN];
@@ -233,6 +244,9 @@ int ufdi_ended(const struct side *p);
 /* ufdi_why copies what was last wrong with a side. */
 void ufdi_why(const struct side *p, ufd_error *why);
 
+/* ufdi_glance is ufdi_ended, and reads the socket before in turns of a few milliseconds. */
+int ufdi_glance(struct side *p, int64_t *looked);
+
 /* ufdi_tick reports, in turns of a few milliseconds, that it is time to look at the socket. */
 bool ufdi_tick(int64_t *looked);
 
@@ -241,6 +255,11 @@ int ufdi_watch(int poll, int wake, int socket);
 
 /* ufdi_drain empties a socket that wakes the program, and reports whether its other end is closed. */
 bool ufdi_drain(int wake);
+
+/* ufdi_map maps a file that must have at least size bytes, with flags besides MAP_SHARED. The memory may be on huge pages, which
+ * are mapped whole. It returns 0, or -1 with errno. ufdi_unmap ends that. */
+int ufdi_map(struct mapping *m, int fd, uint64_t size, int protection, int flags);
+void ufdi_unmap(struct mapping *m);
 
 /* ufdi_crc continues a CRC-32C, which begins with 0. */
 uint32_t ufdi_crc(uint32_t sum, const void *bytes, size_t n);

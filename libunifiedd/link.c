@@ -8,18 +8,15 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { VERSION = 1, HEADER_LEN = 8 };
@@ -59,33 +56,6 @@ static void put64(uint8_t *b, uint64_t v)
 {
 	put32(b, (uint32_t)v);
 	put32(b + 4, (uint32_t)(v >> 32));
-}
-
-int64_t ufdi_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-int64_t ufdi_deadline(int64_t nanoseconds)
-{
-	int64_t now = ufdi_now();
-
-	return nanoseconds < 0 || nanoseconds > INT64_MAX - now ? INT64_MAX : now + nanoseconds;
-}
-
-int ufdi_sleep(int fd, int other, int64_t until)
-{
-	struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
-	int64_t left = until - ufdi_now();
-
-	if (left < 0)
-		left = 0;
-	struct timespec t = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
-	int n = ppoll(fds, 2, &t, NULL);
-	return n <= 0 ? n : (fds[0].revents != 0) + 2 * (fds[1].revents != 0);
 }
 
 int ufdi_fail(ufd_error *why, int result, uint32_t reason, const char *format, ...)
@@ -298,6 +268,8 @@ static bool fds_fit(uint32_t role, unsigned n)
 		return n >= 2 && n <= 2 + 2 * MAX_READERS && n % 2 == 0;
 	case UFD_FOLLOW: /* the ring, the reader's page and a socket */
 		return n == 3;
+	case LOOK: /* the memory of the state */
+		return n == 1;
 	default: /* the rings and a socket */
 		return n == 2;
 	}
@@ -704,36 +676,13 @@ void ufdi_why(const struct side *p, ufd_error *why)
 	pthread_mutex_unlock(&p->client->mutex);
 }
 
-bool ufdi_tick(int64_t *looked)
+int ufdi_glance(struct side *p, int64_t *looked)
 {
-	struct timespec t;
+	int over = ufdi_ended(p);
 
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-	if (now == *looked)
-		return false;
-	*looked = now;
-	return true;
-}
-
-int ufdi_watch(int poll, int wake, int socket)
-{
-	struct epoll_event e = {.events = EPOLLIN};
-
-	if (wake >= 0 && epoll_ctl(poll, EPOLL_CTL_ADD, wake, &e))
-		return -1;
-	return epoll_ctl(poll, EPOLL_CTL_ADD, socket, &e) && errno != EEXIST ? -1 : 0;
-}
-
-bool ufdi_drain(int wake)
-{
-	char b[64];
-	ssize_t n;
-
-	do
-		n = recv(wake, b, sizeof(b), MSG_DONTWAIT);
-	while (n == (ssize_t)sizeof(b));
-	return n == 0 || (n < 0 && errno == ECONNRESET);
+	if (over || !ufdi_tick(looked) || !ufdi_look(p))
+		return over;
+	return ufdi_ended(p);
 }
 
 void ufdi_installed(struct side *p)
@@ -835,6 +784,9 @@ static void close_side(struct side *p)
 	case UFD_WRITE:
 	case UFD_FOLLOW:
 		ufd_channel_close((ufd_channel *)p);
+		break;
+	case LOOK:
+		ufd_state_close((ufd_state *)p);
 		break;
 	default:
 		ufd_close((ufd_port *)p);

@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #if ATOMIC_LLONG_LOCK_FREE != 2
@@ -789,6 +788,8 @@ const char *ufd_strerror(int result)
 		return "an argument is wrong";
 	case UFD_SYSTEM:
 		return "a system call failed";
+	case UFD_SHORT:
+		return "the memory of the caller is too short";
 	}
 	return result < 0 ? "a result that this release does not know" : "nothing is wrong";
 }

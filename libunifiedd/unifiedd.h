@@ -11,9 +11,9 @@
  * says what failed; EPROTO means that the daemon broke the protocol.
  *
  * A channel carries messages from one program to others without the daemon: the writer writes each once, into a ring that all
- * readers map.
+ * readers map. A state is memory that the daemon writes, as messages of a flow tell it, and that any number of programs read.
  *
- * Threads. A port or channel belongs to one thread at a time. Different ones of one client may belong to different threads,
+ * Threads. A port, channel or state belongs to one thread at a time. Different ones of one client may belong to different threads,
  * and any thread may open them and call ufd_session. The library starts no thread and installs no signal handler.
  *
  * Memory. Only functions that attach, open or open again allocate memory.
@@ -54,6 +54,7 @@ enum ufd_result {
 	UFD_REFUSED = -4, /* the daemon refuses, and another attempt would be in vain; see the reason */
 	UFD_INVALID = -5, /* an argument is wrong */
 	UFD_SYSTEM = -6,  /* a system call failed: see errno */
+	UFD_SHORT = -7,	  /* the memory of the caller is too short */
 };
 
 /* ufd_role is what a port is for. */
@@ -88,6 +89,7 @@ enum ufd_refusal {
 typedef struct ufd_client ufd_client;
 typedef struct ufd_port ufd_port;
 typedef struct ufd_channel ufd_channel;
+typedef struct ufd_state ufd_state;
 
 /* ufd_error says what is wrong. The caller owns it, and a function that succeeds does not change it. */
 typedef struct ufd_error {
@@ -291,6 +293,68 @@ UFD_API void ufd_channel_disarm(ufd_channel *channel);
 
 /* ufd_channel_why is ufd_why for a channel. */
 UFD_API void ufd_channel_why(const ufd_channel *channel, ufd_error *why);
+
+/*
+ * ufd_state_open opens a state of which this program is a reader, and whose name has 1 to 63 bytes. It has objects, each with a
+ * number from 0 on and a payload, or keys, each with a value. Results and times are those of ufd_channel_open. The caller
+ * calls ufd_state_close in the end.
+ */
+UFD_API ufd_state *ufd_state_open(ufd_client *client, const char *state, ufd_error *why);
+
+/* ufd_state_close closes a state and frees it. NULL: nothing. */
+UFD_API void ufd_state_close(ufd_state *state);
+
+/* ufd_state_objects returns the number of objects; 0: the state has keys. */
+UFD_API uint64_t ufd_state_objects(const ufd_state *state);
+
+/* ufd_state_room returns the length of the longest payload of an object, or value of a key: that of a key of one byte. */
+UFD_API uint32_t ufd_state_room(const ufd_state *state);
+
+/*
+ * ufd_state_get copies the payload of an object into to, which has room bytes, and its length. version, unless that is NULL,
+ * goes up by two with each write of the object. It copies what was written at one time, never a mixture of two writes, and makes
+ * no system call, but for one every few milliseconds to notice that the daemon has ended.
+ *
+ * It returns 1, or 0 if the object has no payload; UFD_SHORT if to is too short: length then says what it needs; UFD_AGAIN if
+ * the daemon wrote the object whenever it looked, a hundred times; UFD_GONE if the daemon has ended: nobody keeps the memory up
+ * to date, and ufd_state_resume opens the state again; or UFD_INVALID. to may have anything unless it returns 1.
+ */
+UFD_API int ufd_state_get(ufd_state *state, uint64_t object, void *to, uint32_t room, uint32_t *length, uint64_t *version);
+
+/* ufd_state_lookup copies the value of a key of 1 to 120 bytes, as ufd_state_get does with a payload. 0: there is no such key. */
+UFD_API int ufd_state_lookup(ufd_state *state, const void *key, uint32_t key_length, void *to, uint32_t room, uint32_t *length);
+
+/*
+ * ufd_state_position returns in position that of the last update. What is read afterwards has at least the updates up to it: the
+ * position of a receipt of ufd_poll is that of its update. run, unless that is NULL, is another number each time when the state
+ * begins empty, as it does with the daemon. It returns 0, UFD_AGAIN or UFD_GONE, as ufd_state_get does.
+ */
+UFD_API int ufd_state_position(ufd_state *state, uint64_t *position, uint64_t *run);
+
+/* ufd_state_conflicts returns how often this reader looked again because the daemon wrote meanwhile. */
+UFD_API uint64_t ufd_state_conflicts(const ufd_state *state);
+
+/* ufd_state_resume opens a state again whose daemon has ended, and attaches again before, at most for a time. It returns 0, also
+ * if nothing has ended, UFD_AGAIN, UFD_REFUSED or UFD_SYSTEM. */
+UFD_API int ufd_state_resume(ufd_state *state, int64_t nanoseconds);
+
+/* ufd_state_why is ufd_why for a state. */
+UFD_API void ufd_state_why(const ufd_state *state, ufd_error *why);
+
+/* UFD_UPDATE_HEADER is the length of what an update has before its payload. */
+#define UFD_UPDATE_HEADER 16
+
+/*
+ * These write an update of a state into memory of room bytes, such as a frame of ufd_claim for a flow that writes the state, and
+ * return the length of the message for ufd_commit, or UFD_INVALID if it does not fit. A put writes the payload of an object, or
+ * the value of a key, which has at most 120 bytes together with its key; a delete removes it. If payload is NULL, length bytes
+ * of it lie at frame + UFD_UPDATE_HEADER already. An update that the state does not take, because it has no such object or no
+ * room, changes nothing: the daemon counts it.
+ */
+UFD_API int ufd_put_object(void *frame, uint32_t room, uint64_t object, const void *payload, uint32_t length);
+UFD_API int ufd_delete_object(void *frame, uint32_t room, uint64_t object);
+UFD_API int ufd_put_key(void *frame, uint32_t room, const void *key, uint32_t key_length, const void *value, uint32_t length);
+UFD_API int ufd_delete_key(void *frame, uint32_t room, const void *key, uint32_t key_length);
 
 /* ufd_strerror returns a sentence for a result, 0 and counts included. It is valid for ever. */
 UFD_API const char *ufd_strerror(int result);

@@ -142,13 +142,19 @@ func (g *goLibrary) runChannel(what string, names []string, n []int) (answer str
 		answer = fmt.Sprint("put ", sequence)
 	case "get":
 		return g.get(n[0], time.Duration(n[1])*time.Millisecond)
-	case "resume":
-		if answer = "resumed"; g.follower != nil {
-			return answer, g.follower.Resume(g)
-		}
-		err = g.writer.Resume(g)
 	}
 	return answer, err
+}
+
+// resume opens the channel or state that was opened last again.
+func (g *goLibrary) resume() error {
+	switch {
+	case g.follower != nil:
+		return g.follower.Resume(g)
+	case g.writer != nil:
+		return g.writer.Resume(g)
+	}
+	return g.state.Resume(g)
 }
 
 // patterned returns the message with a sequence.

@@ -73,7 +73,7 @@ type programLibrary interface {
 // message is in the log once.
 func TestLibrary(t *testing.T) {
 	plain, checked := buildDriver(t)
-	for _, c := range slices.Concat(libraryCases, channelCases) {
+	for _, c := range slices.Concat(libraryCases, channelCases, stateCases) {
 		for name, driver := range map[string]string{"Go": "", "C": plain, "C with sanitizers": checked} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
@@ -97,7 +97,7 @@ func buildDriver(t *testing.T) (plain, checked string) {
 		t.Fatal(err)
 	}
 	plain, checked = filepath.Join(dir, "driver"), filepath.Join(dir, "checked")
-	compile := testenv.Tool(t, "cc") + " -std=c11 -Wall -Wextra -Werror -O2 -pthread -I" + from + " " + from + "testdata/driver.c -o "
+	compile := testenv.Tool(t, "cc") + " -std=c11 -Wall -Wextra -Werror -O2 -pthread -I" + from + " " + from + "testdata/driver.c " + from + "testdata/driver_channel.c " + from + "testdata/driver_state.c -o "
 	for _, command := range []string{
 		testenv.Tool(t, "make") + " -s -C " + from + " OUT=" + dir + " all",
 		compile + plain + " -L" + dir + " -lunifiedd -Wl,-rpath," + dir,
@@ -253,6 +253,9 @@ type goLibrary struct {
 	held     []attached.Message
 	writer   *attached.ChannelWriter // of the channel that is open,
 	follower *attached.ChannelReader // or its reader
+	state    *attached.State
+	stateRun uint64 // of the last position
+	churned  uint64 // updates of churn
 }
 
 func (g *goLibrary) do(line string) string {
@@ -260,7 +263,7 @@ func (g *goLibrary) do(line string) string {
 	if refused, is := errors.AsType[*attached.RefusedError](err); is {
 		return "error refused " + refused.Reason
 	} else if err != nil {
-		for is, word := range map[error]string{attached.ErrGone: "gone", attached.ErrFull: "again"} {
+		for is, word := range map[error]string{attached.ErrGone: "gone", attached.ErrFull: "again", attached.ErrShort: "short", attached.ErrAgain: "again"} {
 			if errors.Is(err, is) {
 				return "error " + word + " none"
 			}
@@ -310,12 +313,16 @@ func (g *goLibrary) run(words []string) (answer string, err error) {
 		for _, p := range g.ports {
 			err = errors.Join(err, p.Close())
 		}
-		g.writer, g.follower = nil, nil
+		g.writer, g.follower, g.state, g.churned = nil, nil, nil, 0
 		if g.ports, g.frames, answer = nil, nil, "closed"; words[0] == "detach" && g.client != nil {
 			answer, err = "detached", errors.Join(err, g.client.Close())
 		}
-	default:
+	case "resume":
+		return "resumed", g.resume()
+	case "writer", "follow", "put", "tryput", "get", "readers":
 		return g.runChannel(words[0], words[1:], n[:])
+	default:
+		return g.runState(words[0], words[1:], n[:])
 	}
 	return answer, err
 }
@@ -355,6 +362,22 @@ func (g *goLibrary) append(n, length int) (string, error) {
 		}
 	}
 	return fmt.Sprintf("done %d %d %d", first, first+done-1, position), nil
+}
+
+// collect takes receipts, or waits for one, and returns the last position.
+func (g *goLibrary) collect() (position uint64, err error) {
+	var got [64]attached.Receipt
+	k, _ := g.sender.Poll(got[:]) // Wait says what is wrong
+	for _, r := range got[:k] {
+		if r.Err != nil {
+			return 0, r.Err
+		}
+		position = r.Position
+	}
+	if k == 0 {
+		err = g.sender.Wait(g, time.Second)
+	}
+	return position, err
 }
 
 // take takes n messages, and releases them unless keep.
