@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts share: link.c talks to the daemon over its socket, unifiedd.c passes frames through rings, channel.c messages
- * through the ring of a channel, and state.c reads states.
+ * What the parts share: link.c talks to the daemon over its socket, unifiedd.c and request.c pass frames through rings, channel.c
+ * messages through the ring of a channel, and state.c reads states.
  */
 #ifndef UNIFIEDD_INTERNAL_H
 #define UNIFIEDD_INTERNAL_H
@@ -191,14 +191,17 @@ struct ufd_port {
 	struct space *space; /* of the present or last connection; older ones follow */
 	uint64_t held;	    /* received over this opening and not released */
 
-	uint32_t room; /* of a frame: the longest message */
+	uint64_t size;	 /* of what blocks are requested of; 0 */
+	uint32_t align;	 /* of requests; 0 */
+	uint32_t asked;	 /* requests of this opening without an answer */
+	uint32_t room;	 /* of a frame: the longest message or request */
 	uint32_t *free; /* numbers of free frames */
 	uint32_t n_free, n_claimed;
 	uint32_t given; /* frames that came over this opening without a receipt */
 	struct sent *sent; /* a circular queue, oldest first */
 	uint32_t sent_size, first_sent, n_sent;
 	uint32_t submitted; /* of these, from the first on: in the ring, or done */
-	uint64_t last;	    /* sequence of the last message */
+	uint64_t last;	    /* sequence of the last message or request */
 	uint64_t done;	    /* messages before this one were done when the port was opened */
 };
 

@@ -1,102 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * unifiedd.c: ports. A port is four rings in shared memory, each with one producer and one consumer. Received frames come
- * over one and go back over another; frames to fill come over the fourth and are submitted over the third. The daemon may
- * write anything into that memory at any time, so the indices of this side are kept here, and an entry is copied once,
- * before it is checked.
+ * over one and go back over another; frames to fill come over the fourth and are submitted over the third.
  */
 #define _GNU_SOURCE
-#include "internal.h"
+#include "ring.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#if ATOMIC_LLONG_LOCK_FREE != 2
-#error "the rings need atomic accesses of 64 bits"
-#endif
-
-/* Numbers of a port's rings, which lie one behind the other. */
-enum { RECEIVED, RELEASED, SUBMITTED, DONE };
-
-/* words is a ring as it lies in shared memory. */
-struct words {
-	_Atomic uint32_t magic, entries; /* written by the daemon before the port opens */
-	uint8_t unused1[56];
-	_Atomic uint64_t head; /* entries that the producer has added; pairs with the load in waiting */
-	uint8_t unused2[56];
-	_Atomic uint64_t tail;	 /* entries that the consumer has taken */
-	_Atomic uint32_t asleep; /* set by the consumer, which then looks at head; pairs with publish */
-	uint8_t unused3[116];
-	struct {
-		_Atomic uint64_t words[8];
-	} entry[];
-};
-
-_Static_assert(offsetof(struct words, head) == 64 && offsetof(struct words, tail) == 128, "indices");
-_Static_assert(offsetof(struct words, asleep) == 136 && offsetof(struct words, entry) == 256, "header and entries");
-_Static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "atomics are plain words");
-
-#define RING_MAGIC 0x474e5275u /* "uRNG" */
-
-static size_t ring_size(uint32_t entries)
-{
-	return sizeof(struct words) + (size_t)entries * 64;
-}
-
-/* waiting returns how many entries wait for the consumer of a ring: more than it has if the daemon broke the protocol. */
-static uint64_t waiting(const struct ring *r)
-{
-	return atomic_load_explicit(&r->shared->head, memory_order_acquire) - r->own;
-}
-
-/* copy copies the consumer's next entry. */
-static void copy(const ufd_port *p, const struct ring *r, struct entry *e)
-{
-	_Atomic uint64_t *w = r->shared->entry[r->own & p->mask].words;
-	uint64_t v[6];
-
-	for (int i = 0; i < 6; i++)
-		v[i] = atomic_load_explicit(&w[i], memory_order_relaxed);
-	*e = (struct entry){v[0], (uint32_t)v[1], (uint32_t)(v[1] >> 32), v[2], v[3], v[4], (uint32_t)v[5]};
-}
-
-/* advance gives the places of copied entries back to the producer. */
-static void advance(const struct ring *r)
-{
-	atomic_store_explicit(&r->shared->tail, r->own, memory_order_release);
-}
-
-/* put writes the producer's next entry. publish makes it visible. */
-static void put(const ufd_port *p, struct ring *r, uint64_t offset, uint32_t length, uint32_t generation, uint64_t sequence)
-{
-	_Atomic uint64_t *w = r->shared->entry[r->own & p->mask].words;
-	uint64_t v[6] = {offset, (uint64_t)generation << 32 | length, sequence};
-
-	for (int i = 0; i < 6; i++)
-		atomic_store_explicit(&w[i], v[i], memory_order_relaxed);
-	r->own++;
-}
-
-/* publish makes the entries visible, and wakes the daemon if it waits for them. */
-static void publish(const ufd_port *p, const struct ring *r)
-{
-	atomic_store_explicit(&r->shared->head, r->own, memory_order_release);
-	/* The daemon sets asleep and then looks at head; here head is set before asleep is read. One of both sees the other. */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&r->shared->asleep, memory_order_relaxed))
-		send(p->wake, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL); /* EAGAIN: the daemon's end is readable already */
-}
 
 /* incoming is the ring over which something comes for the program. */
 static struct ring *incoming(ufd_port *p)
 {
-	return &p->ring[p->side.role == UFD_RECEIVE ? RECEIVED : DONE];
+	return &p->ring[p->side.role == UFD_SEND ? DONE : RECEIVED];
 }
 
 static struct sent *sent_at(const ufd_port *p, uint32_t i)
@@ -116,18 +37,33 @@ static bool has_events(ufd_port *p)
 	return done_before(p) || waiting(incoming(p)) > 0;
 }
 
-/* ended returns why nothing more comes, or 0. What came before is visible afterwards. */
-static int ended(const ufd_port *p)
+int ufdi_over(const ufd_port *p)
 {
 	return p->hung_up ? UFD_GONE : ufdi_ended(&p->side);
 }
 
-/* protocol_error notes that the daemon broke the protocol. The port passes nothing any more. */
-static int protocol_error(ufd_port *p)
+int ufdi_broken(ufd_port *p)
 {
 	p->broken = true;
 	errno = EPROTO;
 	return UFD_SYSTEM;
+}
+
+/* accept_entry checks an entry that was received, and counts what it changes. It returns false if the daemon broke the protocol. */
+static bool accept_entry(ufd_port *p, const struct entry *e)
+{
+	const struct memory *memory = p->space->memory;
+	bool answers = p->side.role == UFD_REQUEST;
+
+	if (answers && p->asked == 0)
+		return false;
+	if (!answers || e->status == UFD_REASON_NONE) { /* a request that was not done has no memory */
+		if (e->offset > memory->in_size || e->length > memory->in_size - e->offset || p->held == p->entries)
+			return false;
+		p->held++;
+	}
+	p->asked -= answers;
+	return true;
 }
 
 /* take copies received messages' entries. */
@@ -140,15 +76,17 @@ static int take(ufd_port *p, ufd_message *m, int most)
 	int i = 0;
 
 	if (n > p->entries)
-		return protocol_error(p);
+		return ufdi_broken(p);
 	for (; i < most && (uint64_t)i < n; i++) {
 		copy(p, r, &e);
-		if (e.offset > memory->in_size || e.length > memory->in_size - e.offset || p->held == p->entries) {
-			protocol_error(p);
+		if (!accept_entry(p, &e)) {
+			ufdi_broken(p);
 			break;
 		}
-		m[i] = (ufd_message){.data = memory->in + e.offset,
-				     .length = e.length,
+		bool done = p->side.role == UFD_RECEIVE || e.status == UFD_REASON_NONE;
+		m[i] = (ufd_message){.data = done ? memory->in + e.offset : NULL,
+				     .length = done ? e.length : 0,
+				     .status = done ? UFD_REASON_NONE : e.status,
 				     .sequence = e.sequence,
 				     .position = e.position,
 				     .stamp = e.stamp,
@@ -156,7 +94,6 @@ static int take(ufd_port *p, ufd_message *m, int most)
 				     .generation = e.generation,
 				     .opening = p->opening};
 		r->own++;
-		p->held++;
 	}
 	if (i > 0)
 		advance(r);
@@ -188,7 +125,7 @@ static void submit(ufd_port *p)
 	uint64_t before = r->own, tail = atomic_load_explicit(&r->shared->tail, memory_order_acquire);
 
 	if (r->own - tail > p->entries)
-		protocol_error(p);
+		ufdi_broken(p);
 	while (p->submitted < p->n_sent && r->own - tail < p->entries) {
 		struct sent *s = sent_at(p, p->submitted);
 		struct frame *f = &s->space->frames[s->frame];
@@ -203,7 +140,10 @@ static void submit(ufd_port *p)
 			f = &p->space->frames[to];
 			f->state = SENT;
 		}
-		put(p, r, (uint64_t)s->frame * p->space->memory->frame, s->length, f->generation, s->sequence);
+		put(p, r, &(struct entry){.offset = (uint64_t)s->frame * p->space->memory->frame,
+					  .length = s->length,
+					  .generation = f->generation,
+					  .sequence = s->sequence});
 		p->submitted++;
 	}
 	if (r->own != before)
@@ -260,23 +200,23 @@ static int collect(ufd_port *p, ufd_message *m, int most)
 		drop_first(p);
 	}
 	if (n > p->entries)
-		return i > 0 ? i : protocol_error(p);
+		return i > 0 ? i : ufdi_broken(p);
 	for (; n > 0; n--) {
 		copy(p, r, &e);
 		if (e.offset >= memory->out_size || e.offset % memory->frame) {
-			protocol_error(p);
+			ufdi_broken(p);
 			break;
 		}
 		uint32_t frame = (uint32_t)(e.offset / memory->frame);
 		if (e.sequence == 0) {
 			if (!take_frame(p, frame, e.generation)) {
-				protocol_error(p);
+				ufdi_broken(p);
 				break;
 			}
 		} else if (i == most) {
 			break;
 		} else if (!take_receipt(p, frame, &e)) {
-			protocol_error(p);
+			ufdi_broken(p);
 			break;
 		} else {
 			m[i++] = (ufd_message){.sequence = e.sequence, .position = e.position, .status = e.status, .opening = p->opening};
@@ -329,7 +269,7 @@ static int map_rings(ufd_port *p, const struct opened *o, struct prepared *n)
 {
 	struct stat s;
 	const struct memory *memory = p->side.q.asked->memory;
-	uint64_t have = p->side.role == UFD_RECEIVE ? memory->in_size : memory->out_size;
+	uint64_t have = p->side.role == UFD_SEND ? memory->out_size : memory->in_size;
 
 	errno = EPROTO;
 	if (!o->entries || o->entries > MAX_ENTRIES || o->entries & (o->entries - 1) || !have)
@@ -370,7 +310,7 @@ static int allocate(ufd_port *p, const struct opened *o, struct prepared *n)
 		if (p->side.role == UFD_SEND && !(n->space->frames = calloc((size_t)(memory->out_size / memory->frame), sizeof(struct frame))))
 			return -1;
 	}
-	if (p->side.role == UFD_RECEIVE)
+	if (p->side.role != UFD_SEND)
 		return 0;
 	n->sent_size = p->n_sent + p->n_claimed + o->entries;
 	n->free = calloc(o->entries, sizeof(*n->free));
@@ -408,7 +348,7 @@ static uint64_t oldest_sent(const ufd_port *p)
 /* unacceptable returns why a port which was open before cannot go on with an opening, or 0. */
 static int unacceptable(const ufd_port *p, const struct opened *o, ufd_error *why)
 {
-	if (p->side.role == UFD_RECEIVE || !p->opening)
+	if (p->side.role != UFD_SEND || !p->opening)
 		return 0;
 	for (uint32_t i = p->n_sent; i-- > 0 && sent_at(p, i)->sequence >= p->done;) {
 		const struct sent *m = sent_at(p, i);
@@ -481,10 +421,16 @@ static void go_on(ufd_port *p, const struct opened *o, struct prepared *n)
 	p->opening++;
 	p->hung_up = false;
 	p->held = 0;
-	p->done = o->next;
-	if (p->last < o->next - 1)
-		p->last = o->next - 1;
+	p->asked = 0;
+	if (p->side.role == UFD_REQUEST) {
+		p->size = o->size;
+		p->align = o->align;
+		p->last = 0;
+	}
 	if (p->side.role == UFD_SEND) {
+		p->done = o->next;
+		if (p->last < o->next - 1)
+			p->last = o->next - 1;
 		free(p->free);
 		p->free = n->free;
 		p->n_free = 0;
@@ -519,16 +465,17 @@ static int install(ufd_port *p)
 	ufdi_installed(&p->side);
 	if (p->side.role == UFD_SEND)
 		collect(p, NULL, 0); /* the frames to fill, and messages to send again */
-	return p->broken ? protocol_error(p) : 0;
+	return p->broken ? ufdi_broken(p) : 0;
 }
 
 ufd_port *ufd_open(ufd_client *c, const char *flow, uint32_t role, uint32_t depth, ufd_error *why)
 {
 	int r;
 
-	if (!flow || !*flow || strlen(flow) > MAX_NAME || (role != UFD_RECEIVE && role != UFD_SEND)) {
+	if (!flow || !*flow || strlen(flow) > MAX_NAME || role < UFD_RECEIVE || role > UFD_REQUEST) {
 		ufdi_fail(why, UFD_INVALID, UFD_REASON_NONE,
-			  "open a flow: its name has 1 to %d bytes, and the role is UFD_RECEIVE or UFD_SEND", MAX_NAME);
+			  "open a flow: its name has 1 to %d bytes, and the role is UFD_RECEIVE, UFD_SEND or UFD_REQUEST",
+			  MAX_NAME);
 		return NULL;
 	}
 	ufd_port *p = calloc(1, sizeof(*p));
@@ -642,20 +589,20 @@ int ufd_commit(ufd_port *p, void *frame, uint32_t length, uint64_t *sequence)
 static int next_messages(ufd_port *p, ufd_message *m, int most)
 {
 	if (p->broken)
-		return protocol_error(p);
-	return p->side.role == UFD_RECEIVE ? take(p, m, most) : collect(p, m, most);
+		return ufdi_broken(p);
+	return p->side.role == UFD_SEND ? collect(p, m, most) : take(p, m, most);
 }
 
 int ufd_poll(ufd_port *p, ufd_message *m, int most)
 {
 	if (most <= 0 || !m)
 		return most == 0 ? 0 : UFD_INVALID;
-	int over = ended(p), n = next_messages(p, m, most); /* in this order: what came before the end is visible */
+	int over = ufdi_over(p), n = next_messages(p, m, most); /* in this order: what came before the end is visible */
 	if (n != 0 || over)
 		return n != 0 ? n : over;
 	if (!ufdi_tick(&p->looked) || !ufdi_look(&p->side))
 		return 0;
-	if ((over = ended(p)) == 0)
+	if ((over = ufdi_over(p)) == 0)
 		return 0;
 	n = next_messages(p, m, most);
 	return n != 0 ? n : over;
@@ -666,15 +613,15 @@ int ufd_release(ufd_port *p, const ufd_message *m, int n)
 	struct ring *r = &p->ring[RELEASED];
 	uint64_t present = 0;
 
-	if (p->side.role != UFD_RECEIVE || n < 0)
+	if (p->side.role == UFD_SEND || n < 0)
 		return UFD_INVALID;
 	for (int i = 0; i < n; i++)
-		present += m[i].opening == p->opening;
+		present += m[i].data && m[i].opening == p->opening;
 	if (present > p->held)
 		return UFD_INVALID;
 	for (int i = 0; i < n; i++)
-		if (m[i].opening == p->opening)
-			put(p, r, m[i].offset, m[i].length, m[i].generation, 0);
+		if (m[i].data && m[i].opening == p->opening)
+			put(p, r, &(struct entry){.offset = m[i].offset, .length = m[i].length, .generation = m[i].generation});
 	p->held -= present;
 	if (present > 0)
 		publish(p, r);
@@ -700,7 +647,7 @@ static int sleep_once(ufd_port *p, int64_t until)
 	int r = 0;
 
 	set_asleep(p, 1);
-	if (!has_events(p) && !ended(p)) {
+	if (!has_events(p) && !ufdi_over(p)) {
 		int64_t latest = ufdi_now() + MOST_PAUSE; /* as long as a missed event may go unnoticed */
 		int n = ufdi_sleep(p->wake, p->side.link->fd, latest < until ? latest : until);
 		if (n < 0)
@@ -731,8 +678,8 @@ int ufd_wait(ufd_port *p, int64_t nanoseconds)
 
 	for (;;) {
 		if (p->broken)
-			return protocol_error(p);
-		int over = ended(p);
+			return ufdi_broken(p);
+		int over = ufdi_over(p);
 		if (has_events(p))
 			return 0;
 		if (over)
@@ -751,7 +698,7 @@ int ufd_fd(const ufd_port *p)
 int ufd_arm(ufd_port *p)
 {
 	set_asleep(p, 1);
-	return p->broken || has_events(p) || ended(p);
+	return p->broken || has_events(p) || ufdi_over(p);
 }
 
 void ufd_disarm(ufd_port *p)
@@ -763,7 +710,7 @@ void ufd_disarm(ufd_port *p)
 
 uint64_t ufd_next(const ufd_port *p)
 {
-	return p->side.role == UFD_SEND ? p->last + 1 : 0;
+	return p->side.role == UFD_RECEIVE ? 0 : p->last + 1;
 }
 
 void ufd_why(const ufd_port *p, ufd_error *why)
@@ -771,35 +718,4 @@ void ufd_why(const ufd_port *p, ufd_error *why)
 	ufdi_why(&p->side, why);
 	if (p->broken)
 		*why = (ufd_error){UFD_SYSTEM, UFD_REASON_NONE, "the daemon broke the protocol"};
-}
-
-const char *ufd_strerror(int result)
-{
-	switch (result) {
-	case UFD_AGAIN:
-		return "there is nothing now, or the time is up";
-	case UFD_GONE:
-		return "the daemon is gone";
-	case UFD_CLOSED:
-		return "the daemon has closed the port";
-	case UFD_REFUSED:
-		return "the daemon refuses";
-	case UFD_INVALID:
-		return "an argument is wrong";
-	case UFD_SYSTEM:
-		return "a system call failed";
-	case UFD_SHORT:
-		return "the memory of the caller is too short";
-	}
-	return result < 0 ? "a result that this release does not know" : "nothing is wrong";
-}
-
-const char *ufd_reason(uint32_t reason)
-{
-	static const char *const words[] = {
-		"none", "bad_version", "bad_message", "bad_name", "not_permitted", "busy", "no_such_flow", "bad_descriptor",
-		"bad_generation", "bad_index", "bad_sequence", "over_quota", "too_slow", "closing", "gone", "too_long", "not_done",
-	};
-
-	return reason < sizeof(words) / sizeof(words[0]) ? words[reason] : "unknown";
 }

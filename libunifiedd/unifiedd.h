@@ -4,7 +4,8 @@
  *
  * A client meets the daemon at its socket and opens ports of flows. A port that receives gets packets or messages in memory
  * that the daemon or a device has written. A port that sends has frames of memory that the daemon reads, and gets a receipt
- * for each message. No call copies a payload. Claiming, committing, polling and releasing make system calls only to wake a
+ * for each message. A port that requests asks for blocks of a file or device, which the disk reads into memory that the program
+ * sees. No call of a port copies a payload. Claiming, committing, polling and releasing make system calls only to wake a
  * daemon that sleeps, and every few milliseconds to notice that it has ended.
  *
  * Results. A function that returns int returns 0 or a count, or a negative result of enum ufd_result. After UFD_SYSTEM errno
@@ -61,6 +62,7 @@ enum ufd_result {
 enum ufd_role {
 	UFD_RECEIVE = 1, /* from the flow to the program */
 	UFD_SEND = 2,	 /* from the program to the flow */
+	UFD_REQUEST = 3, /* requests for blocks, and the answers */
 	UFD_WRITE = 4,	 /* messages of a channel, to its readers */
 	UFD_FOLLOW = 5,	 /* messages of a channel, from its writer */
 };
@@ -98,14 +100,14 @@ typedef struct ufd_error {
 	char text[512];	 /* for people: ends with a zero */
 } ufd_error;
 
-/* ufd_message is a packet or message that a port received, or the receipt of a message that it sent. */
+/* ufd_message is a packet or message that a port received, the receipt of a message that it sent, or the answer to a request. */
 typedef struct ufd_message {
-	const void *data;  /* received: the bytes, which can only be read. Receipt: NULL */
+	const void *data;  /* received: the bytes, which can only be read. Receipt, request that was not done: NULL */
 	uint32_t length;   /* received: of the bytes */
-	uint32_t status;   /* receipt: UFD_REASON_NONE, or why the message was not taken */
-	uint64_t sequence; /* of a message: the sender's, as ufd_commit returned it; of a packet: 0 */
+	uint32_t status;   /* UFD_REASON_NONE; receipt: why the message was not taken; answer: why the request was not done */
+	uint64_t sequence; /* of a message or request, as ufd_commit or ufd_request returned it; of a packet: 0 */
 	uint64_t position; /* received: counts those of the flow from 1 on, so a gap means a loss. Receipt: in the flow's log;
-			    * 0: there is none, or the receipt was lost with the daemon */
+			    * 0: there is none, or the receipt was lost with the daemon. Answer: the request's offset */
 	uint64_t stamp;	   /* received: when it arrived, nanoseconds since 1970 */
 	uint32_t opening;  /* how often the port had been opened: a flow that begins anew may count positions from 1 again */
 
@@ -133,8 +135,8 @@ UFD_API void ufd_detach(ufd_client *client);
 UFD_API uint64_t ufd_session(const ufd_client *client);
 
 /*
- * ufd_open opens a port of a flow, whose name has 1 to 63 bytes. role is one of enum ufd_role. depth is how many messages
- * the program may hold, or have under way, at once; 0: as many as the flow allows. The daemon may allow more than depth.
+ * ufd_open opens a port of a flow, whose name has 1 to 63 bytes. role is UFD_RECEIVE, UFD_SEND or UFD_REQUEST. depth is how many
+ * messages or requests the program may hold, or have under way, at once; 0: as many as the flow allows. The daemon may allow more than depth.
  *
  * It waits at most 15 seconds. It returns NULL and fills why, unless that is NULL. It does not attach again: why says
  * UFD_GONE. The caller calls ufd_close in the end.
@@ -167,17 +169,32 @@ UFD_API int ufd_commit(ufd_port *port, void *frame, uint32_t length, uint64_t *s
 
 /*
  * ufd_poll fills messages with what has come, at most most: packets or messages of a port that receives, receipts of a port
- * that sends, in the order of ufd_commit. It returns how many, 0 if there are none now. It never blocks. The program owns
+ * that sends, in the order of ufd_commit, and answers of a port that requests, as the disk gives them. It returns how many, 0 if there are none now. It never blocks. The program owns
  * received bytes until ufd_release. If nothing is left, it returns UFD_GONE, UFD_CLOSED or UFD_SYSTEM.
  */
 UFD_API int ufd_poll(ufd_port *port, ufd_message *messages, int most);
 
 /*
  * ufd_release gives n received packets or messages back, in any order. Those of an earlier connection are the daemon's
- * already. It returns 0, or UFD_INVALID and gives none back if that are more than the program holds. A message must be
+ * already; answers without data are ignored. It returns 0, or UFD_INVALID and gives none back if that are more than the program holds. A message must be
  * released once: the daemon ends the connection of a program that does it twice.
  */
 UFD_API int ufd_release(ufd_port *port, const ufd_message *messages, int n);
+
+/*
+ * ufd_request asks for length bytes from an offset of the file or device that a flow serves, both multiples of ufd_align, and
+ * returns in sequence, unless that is NULL, the number of the request: they count from 1 on, and begin with 1 again when the port
+ * is opened anew. It never blocks. What the file does not have is refused by the answer. It returns 0; UFD_AGAIN while the
+ * port has as many requests without an answer as it can; UFD_GONE or UFD_CLOSED: ufd_wait opens it again, and requests without
+ * an answer are forgotten; UFD_INVALID; or UFD_SYSTEM.
+ */
+UFD_API int ufd_request(ufd_port *port, uint64_t offset, uint32_t length, uint64_t *sequence);
+
+/* ufd_size returns the size of the file or device, ufd_align what offsets and lengths of requests are multiples of. 0: the port
+ * requests nothing. ufd_longest returns the length of the longest request or message that is sent. 0: the port receives. */
+UFD_API uint64_t ufd_size(const ufd_port *port);
+UFD_API uint32_t ufd_align(const ufd_port *port);
+UFD_API uint32_t ufd_longest(const ufd_port *port);
 
 /*
  * ufd_wait waits until ufd_poll has something to return, at most for a time; UFD_FOREVER: without limit; 0: not at all. If
@@ -209,8 +226,9 @@ UFD_API int ufd_arm(ufd_port *port);
 /* ufd_disarm ends ufd_arm. */
 UFD_API void ufd_disarm(ufd_port *port);
 
-/* ufd_next returns the sequence of the next message of a port that sends. Messages of the session before it have been sent,
- * or were done before the port was opened. 0: the port receives. */
+/* ufd_next returns the sequence of the next message of a port that sends, or request. Messages of the session before it have
+ * been sent, or were done before the port was opened. For requests it is 1 again once ufd_wait has opened the port anew: those
+ * without an answer are to be made again. 0: the port receives. */
 UFD_API uint64_t ufd_next(const ufd_port *port);
 
 /* ufd_why says why the daemon last ended the connection, closed the port or refused to go on with it, or why the last

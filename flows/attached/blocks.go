@@ -47,6 +47,10 @@ func (r *BlockReader) Align() uint32 { return r.p.said.Align }
 // Longest returns the length of the longest request in bytes.
 func (r *BlockReader) Longest() uint32 { return r.p.said.Longest }
 
+// Next returns the number of the next request. It is 1 again once Wait has opened the port anew: requests without an
+// answer are to be made again.
+func (r *BlockReader) Next() uint64 { return r.last + 1 }
+
 // Request asks for length bytes from an offset, both multiples of Align, and returns the number of the request, from 1
 // on. It never blocks, and does not check: what the file does not have is refused by the answer. The error is ErrFull
 // while as many requests are under way, or answers not released, as the rings have entries; or net.ErrClosed after

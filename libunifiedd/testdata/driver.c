@@ -28,7 +28,7 @@
  *	churn N WHAT                 churned N: so many updates at full rate, of 16 objects or 1000 keys, WHAT
  *	verify N WHAT                sound N: so many reads of what churn writes, none of them of a mixture
  *	blocks FLOW DEPTH            blocks SIZE LONGEST
- *	fetch N LENGTH               fetched N REFUSED SUM: N requests, one behind the other; the sum of all bytes
+ *	fetch N LENGTH               fetched N REFUSED: N requests, one behind the other, whose bytes are as selftests/attach wrote them
  *	resume                       resumed: the channel or state that was opened last
  *	close                        closed: all ports
  *	detach                       detached
@@ -45,11 +45,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { PORTS = 16, HELD = 4096, BATCH = 64 };
+enum { PORTS = 16, HELD = 4096, BATCH = 64, MOST_REQUESTS = 1 << 20 };
 
 ufd_client *client;
 ufd_port *sender;
-static ufd_port *ports[PORTS], *receiver;
+static ufd_port *ports[PORTS], *receiver, *blocks;
 static int n_ports;
 static ufd_message held[HELD];
 static int n_held;
@@ -194,6 +194,73 @@ static void take(uint64_t n, int64_t ms, int keep)
 		printf("took %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 "\n", took, last, gaps, sum);
 }
 
+/* Requests of fetch, by number. */
+enum { TO_ASK, ASKED, ANSWERED };
+static uint8_t requests[MOST_REQUESTS];
+
+/* ask requests what is to be asked, from *next on. */
+static int ask(uint64_t *next, uint64_t n, uint32_t length)
+{
+	int r = 0;
+
+	for (; *next < n; ++*next) {
+		if (requests[*next] != TO_ASK)
+			continue;
+		if ((r = ufd_request(blocks, *next * length, length, NULL)) != 0)
+			return r;
+		requests[*next] = ASKED;
+	}
+	return r;
+}
+
+/* take_answers checks answers and releases them. It returns how many there were, or a result. */
+static int take_answers(uint64_t n, uint32_t length, uint64_t *refused)
+{
+	ufd_message got[BATCH];
+	int k = ufd_poll(blocks, got, BATCH);
+
+	for (int i = 0; i < k; i++) {
+		uint64_t at = got[i].position / length;
+		int bad = at >= n || requests[at] != ASKED || (got[i].data && got[i].length != length) || (!got[i].data && got[i].status == 0);
+		for (uint64_t o = got[i].position; !bad && o < got[i].position + got[i].length; o++)
+			bad = ((const uint8_t *)got[i].data)[o - got[i].position] != (uint8_t)(o + o / 4096);
+		if (bad) {
+			fprintf(stderr, "the answer at %" PRIu64 " is wrong\n", got[i].position);
+			exit(1);
+		}
+		requests[at] = ANSWERED;
+		*refused += got[i].data == NULL;
+	}
+	int r = k > 0 ? ufd_release(blocks, got, k) : 0;
+	return r < 0 ? r : k;
+}
+
+static void fetch(uint64_t n, uint32_t length)
+{
+	uint64_t next = 0, answered = 0, refused = 0;
+	int r = 0;
+
+	memset(requests, TO_ASK, sizeof(requests));
+	while (answered < n && r == 0) {
+		ask(&next, n, length); /* ufd_poll says what is wrong */
+		int k = take_answers(n, length, &refused);
+		answered += k > 0 ? (uint64_t)k : 0;
+		r = k > 0 ? 0 : pause_on(blocks, k, INT64_C(1000000000));
+		if (r == UFD_AGAIN)
+			r = 0;
+		if (r < 0 || ufd_next(blocks) > 1)
+			continue;
+		for (next = n; next-- > 0;) /* it is open again */
+			if (requests[next] == ASKED)
+				requests[next] = TO_ASK;
+		next = 0;
+	}
+	if (r < 0)
+		fail_port(blocks, r);
+	else
+		printf("fetched %" PRIu64 " %" PRIu64 "\n", n, refused);
+}
+
 static void open_port(const char *flow, uint32_t role, uint32_t depth)
 {
 	ufd_error why = {0};
@@ -204,8 +271,11 @@ static void open_port(const char *flow, uint32_t role, uint32_t depth)
 		return;
 	}
 	ports[n_ports++] = p;
-	printf("opened %" PRIu64 "\n", ufd_next(p));
-	*(role == UFD_RECEIVE ? &receiver : &sender) = p;
+	if (role == UFD_REQUEST)
+		printf("blocks %" PRIu64 " %" PRIu32 "\n", ufd_size(p), ufd_longest(p));
+	else
+		printf("opened %" PRIu64 "\n", ufd_next(p));
+	*(role == UFD_RECEIVE ? &receiver : role == UFD_SEND ? &sender : &blocks) = p;
 }
 
 static void close_all(void)
@@ -214,7 +284,7 @@ static void close_all(void)
 	close_state();
 	while (n_ports > 0)
 		ufd_close(ports[--n_ports]);
-	sender = receiver = NULL;
+	sender = receiver = blocks = NULL;
 	n_held = n_claimed = 0;
 }
 
@@ -233,6 +303,10 @@ static void run(const char *what, const char *a, const char *b, const char *c)
 		open_port(a, UFD_SEND, (uint32_t)x);
 	} else if (!strcmp(what, "receive") && client) {
 		open_port(a, UFD_RECEIVE, (uint32_t)x);
+	} else if (!strcmp(what, "blocks") && client) {
+		open_port(a, UFD_REQUEST, (uint32_t)x);
+	} else if (!strcmp(what, "fetch") && blocks && n <= MOST_REQUESTS && x > 0) {
+		fetch(n, (uint32_t)x);
 	} else if (!strcmp(what, "append") && sender) {
 		append(n, (uint32_t)x);
 	} else if (!strcmp(what, "claim") && sender) {

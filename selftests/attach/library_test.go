@@ -31,6 +31,7 @@ type libraryCase struct {
 	records     uint64 // in the log at the end, all of session 7
 	nowhere     bool   // the flow takes messages and keeps none
 	setting     string // of the daemon, instead of that for the programs writer and reader
+	image       int    // bytes of a file whose blocks a flow serves
 }
 
 var libraryCases = []libraryCase{
@@ -73,7 +74,7 @@ type programLibrary interface {
 // message is in the log once.
 func TestLibrary(t *testing.T) {
 	plain, checked := buildDriver(t)
-	for _, c := range slices.Concat(libraryCases, channelCases, stateCases) {
+	for _, c := range slices.Concat(libraryCases, channelCases, stateCases, blockCases) {
 		for name, driver := range map[string]string{"Go": "", "C": plain, "C with sanitizers": checked} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
@@ -91,30 +92,51 @@ func TestLibrary(t *testing.T) {
 
 // buildDriver builds the library and the driver, as a user of the library would, and the driver with sanitizers.
 func buildDriver(t *testing.T) (plain, checked string) {
-	dir, from := t.TempDir(), "../../libunifiedd/"
-	sources, err := filepath.Glob(from + "*.c")
-	if err != nil {
-		t.Fatal(err)
+	t.Helper()
+	dir := t.TempDir()
+	sources := func(pattern string) string {
+		all, err := filepath.Glob(libunifiedd + pattern)
+		if err != nil || len(all) == 0 {
+			t.Fatalf("%s: %d sources, %v", pattern, len(all), err)
+		}
+		return strings.Join(all, " ")
 	}
 	plain, checked = filepath.Join(dir, "driver"), filepath.Join(dir, "checked")
-	compile := testenv.Tool(t, "cc") + " -std=c11 -Wall -Wextra -Werror -O2 -pthread -I" + from + " " + from + "testdata/driver.c " + from + "testdata/driver_channel.c " + from + "testdata/driver_state.c -o "
-	for _, command := range []string{
-		testenv.Tool(t, "make") + " -s -C " + from + " OUT=" + dir + " all",
-		compile + plain + " -L" + dir + " -lunifiedd -Wl,-rpath," + dir,
-		compile + checked + " -g -fsanitize=address,undefined -fno-sanitize-recover " + strings.Join(sources, " "),
-	} {
-		words := strings.Fields(command)
-		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
-	}
+	buildLibrary(t, dir)
+	build(t, compile(t)+sources("testdata/driver*.c")+" -o "+plain+linked(dir))
+	build(t, compile(t)+sources("testdata/driver*.c")+" "+sources("*.c")+" -o "+checked+" -g -fsanitize=address,undefined -fno-sanitize-recover")
 	return plain, checked
+}
+
+// libunifiedd is where the library's source is.
+const libunifiedd = "../../libunifiedd/"
+
+// buildLibrary builds the library in a directory.
+func buildLibrary(t *testing.T, dir string) {
+	t.Helper()
+	build(t, testenv.Tool(t, "make")+" -s -C "+libunifiedd+" OUT="+dir+" all")
+}
+
+// compile is the beginning of a command that compiles a program, and linked the end, with the library in a directory.
+func compile(t *testing.T) string {
+	return testenv.Tool(t, "cc") + " -std=c11 -Wall -Wextra -Werror -O2 -pthread -I" + libunifiedd + " "
+}
+
+func linked(dir string) string { return " -L" + dir + " -lunifiedd -Wl,-rpath," + dir }
+
+// build runs a command of words.
+func build(t *testing.T, command string) {
+	t.Helper()
+	words := strings.Fields(command)
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
 }
 
 // config returns the configuration of the daemon of a case.
 func (c *libraryCase) config(socket, log string) string {
 	if c.setting != "" {
-		return strings.NewReplacer("SOCKET", socket, "USER", strconv.Itoa(os.Getuid()), "DIR", filepath.Dir(log)).Replace(c.setting)
+		return strings.NewReplacer("SOCKET", socket, "USER", strconv.Itoa(os.Getuid()), "IMAGE", filepath.Join(filepath.Dir(log), "image")).Replace(c.setting)
 	}
 	flow := `md, from: {generate: 200, rate: 50000}, to: {attach: reader, policy: wait}`
 	if c.nowhere {
@@ -133,6 +155,10 @@ flows: [{name: %s}]
 
 func (c *libraryCase) run(t *testing.T, l, second programLibrary) {
 	dir := t.TempDir()
+	if c.image > 0 {
+		dir = testenv.DiskDir(t)
+		writeImage(t, filepath.Join(dir, "image"), c.image)
+	}
 	socket, log := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "orders")
 	text := c.config(socket, log)
 	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
@@ -254,6 +280,7 @@ type goLibrary struct {
 	writer   *attached.ChannelWriter // of the channel that is open,
 	follower *attached.ChannelReader // or its reader
 	state    *attached.State
+	blocks   *attached.BlockReader
 	stateRun uint64 // of the last position
 	churned  uint64 // updates of churn
 }
@@ -317,6 +344,12 @@ func (g *goLibrary) run(words []string) (answer string, err error) {
 		if g.ports, g.frames, answer = nil, nil, "closed"; words[0] == "detach" && g.client != nil {
 			answer, err = "detached", errors.Join(err, g.client.Close())
 		}
+	case "blocks":
+		if g.blocks, err = g.client.Blocks(words[1], n[1]); err == nil {
+			g.ports, answer = append(g.ports, g.blocks), fmt.Sprintf("blocks %d %d", g.blocks.Size(), g.blocks.Longest())
+		}
+	case "fetch":
+		return g.fetch(n[0], n[1])
 	case "resume":
 		return "resumed", g.resume()
 	case "writer", "follow", "put", "tryput", "get", "readers":
