@@ -215,6 +215,7 @@ computing() {
 	pass "arm64 under qemu, short" env GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 "${tests[@]}" -short \
 		-exec qemu-aarch64-static ./umem/... ./flows/attach/wire ./bpf/filter ./flows/config ./internal/pcapng ./internal/version
 	pass "the C library" make -s -C libunifiedd check
+	pass "the C library for arm64 under qemu" make -s -C libunifiedd arm64
 	pass "programs for the kernel" "${tests[@]}" ./bpf
 	while IFS= read -r module; do
 		pass "module $(dirname "$module")" go -C "$(dirname "$module")" test -json -count=1 -p 1 -timeout 25m ./...

@@ -1,0 +1,64 @@
+package attach
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// TestLibraryThreads: threads of one process use ports, channels and states of the same clients at the same time, over two
+// ends of the daemon. A sanitizer finds no data race.
+func TestLibraryThreads(t *testing.T) {
+	dir, built := testenv.DiskDir(t), t.TempDir()
+	sources, err := filepath.Glob(libunifiedd + "*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	threads := filepath.Join(built, "threads")
+	// The compiler warns that the sanitizer does not know fences. Those of the library order what other processes see.
+	build(t, compile(t)+libunifiedd+"testdata/threads.c "+strings.Join(sources, " ")+" -o "+threads+" -g -fsanitize=thread -Wno-tsan")
+	socket, image := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "image")
+	writeImage(t, image, 1<<20)
+	text := strings.NewReplacer("SOCKET", socket, "USER", strconv.Itoa(os.Getuid()), "IMAGE", image).Replace(`
+region: {size: 32MiB, pages: ordinary}
+attach:
+  socket: SOCKET
+  programs: [{name: writer, user: "USER", out: 2MiB}, {name: reader, user: "USER", in: 4MiB}]
+  channels:
+    - {name: first, writer: writer, slots: 64, slot: 128, readers: [{program: reader, policy: wait}]}
+    - {name: second, writer: writer, slots: 64, slot: 128, readers: [{program: reader, policy: drop_oldest}]}
+  states: [{name: book, objects: 16, room: 64, readers: [reader]}]
+flows:
+  - {name: orders, from: {attach: writer, message: 64}, to: {discard: true}}
+  - {name: books, from: {attach: writer, message: 80}, to: {state: book}}
+  - {name: md, from: {generate: 64, rate: 20000}, to: {attach: reader}}
+  - {name: image, from: {file: IMAGE}, to: {attach: reader, queue: 64}}
+`)
+	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
+	d.Running(t)
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "setarch", "-R", threads, socket, "20000") // the sanitizer needs its addresses
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.AfterFunc(testenv.Within(2*time.Minute), func() { _ = cmd.Process.Kill() })
+	defer limit.Stop()
+	for range 2 {
+		time.Sleep(200 * time.Millisecond)
+		d.Kill()
+		d = daemon.Launch(t, program, daemon.Here{}, dir, text)
+		d.Running(t)
+	}
+	if err := cmd.Wait(); err != nil || out.String() != "done\n" {
+		t.Fatalf("%v: %s\n%s", err, &out, d.Log)
+	}
+}
