@@ -20,11 +20,11 @@ import (
 // socket is where the daemon of the examples listens.
 var socket string
 
-// TestMain runs the examples beside a daemon, which it builds. Without root, who may lock memory, and in an
-// emulator, which cannot build it, the examples do not run.
+// TestMain runs tests and examples beside a daemon, which it builds. Without root, who may lock memory, and in an
+// emulator, which cannot build it, they do not run.
 func TestMain(m *testing.M) {
 	if os.Getuid() != 0 || os.Getenv("UNIFIEDD_EMULATED") != "" {
-		if err := flag.Set("test.skip", "^Example"); err != nil {
+		if err := flag.Set("test.skip", "^(Example|TestHotPath)"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// flows is the configuration of the examples' daemon.
+// flows is the configuration of the daemon. The tests have programs of their own: for some milliseconds after a program has
+// left, its name is in use.
 const flows = `
 control: {socket: %[1]s/control.sock}
 region: {size: 32MiB, pages: ordinary}
@@ -55,12 +56,17 @@ attach:
     - {name: reader, user: root, in: 2MiB}
     - {name: handler, user: root}
     - {name: monitor, user: root}
+    - {name: hot, user: root, in: 1MiB, out: 1MiB}
+    - {name: cool, user: root}
   channels:
+    - {name: hot, writer: hot, readers: [{program: cool, policy: wait}]}
     - {name: book, writer: handler, readers: [{program: monitor, policy: wait}]}
 flows:
   - {name: md, from: {generate: 64, rate: 5000}, to: {attach: strategy, policy: drop_newest}}
   - {name: orders, from: {attach: orders, message: 1KiB}, to: {file: %[1]s/orders, acknowledge: durable, segment: {size: 8MiB}}}
   - {name: image, from: {file: %[1]s/image}, to: {attach: reader}}
+  - {name: hot-in, from: {generate: 64, rate: 50000}, to: {attach: hot}}
+  - {name: hot-out, from: {attach: hot, message: 64}, to: {discard: true}}
 `
 
 // beside runs the tests beside a daemon.
@@ -84,7 +90,7 @@ func beside(dir string, run func() int) (status int, err error) {
 	}
 	socket = filepath.Join(dir, "attach.sock")
 	status = 1
-	if err = running(filepath.Join(dir, "control.sock"), 3); err == nil {
+	if err = running(filepath.Join(dir, "control.sock"), 5); err == nil {
 		status = run()
 	}
 	err = errors.Join(err, daemon.Process.Signal(os.Interrupt), daemon.Wait())
