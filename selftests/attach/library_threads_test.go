@@ -2,6 +2,7 @@ package attach
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,20 +15,24 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// TestLibraryThreads: threads of one process use ports, channels and states of the same clients at the same time, over two
-// ends of the daemon. A sanitizer finds no data race.
-func TestLibraryThreads(t *testing.T) {
-	dir, built := testenv.DiskDir(t), t.TempDir()
+// buildWithSources builds a program of testdata together with the library.
+func buildWithSources(t *testing.T, source, to, flags string) {
+	t.Helper()
 	sources, err := filepath.Glob(libunifiedd + "*.c")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("%d sources, %v", len(sources), err)
 	}
-	threads := filepath.Join(built, "threads")
-	// The compiler warns that the sanitizer does not know fences. Those of the library order what other processes see.
-	build(t, compile(t)+libunifiedd+"testdata/threads.c "+strings.Join(sources, " ")+" -o "+threads+" -g -fsanitize=thread -Wno-tsan")
-	socket, image := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "image")
+	build(t, compile(t)+libunifiedd+"testdata/"+source+" "+strings.Join(sources, " ")+" -o "+to+" "+flags)
+}
+
+// manyPorts returns a directory, a socket and a configuration with a flow, channel or state of each kind.
+func manyPorts(t *testing.T) (dir, socket, text string) {
+	t.Helper()
+	dir = testenv.DiskDir(t)
+	socket = filepath.Join(dir, "attach.sock")
+	image := filepath.Join(dir, "image")
 	writeImage(t, image, 1<<20)
-	text := strings.NewReplacer("SOCKET", socket, "USER", strconv.Itoa(os.Getuid()), "IMAGE", image).Replace(`
+	text = strings.NewReplacer("SOCKET", socket, "USER", strconv.Itoa(os.Getuid()), "IMAGE", image).Replace(`
 region: {size: 32MiB, pages: ordinary}
 attach:
   socket: SOCKET
@@ -42,6 +47,31 @@ flows:
   - {name: md, from: {generate: 64, rate: 20000}, to: {attach: reader}}
   - {name: image, from: {file: IMAGE}, to: {attach: reader, queue: 64}}
 `)
+	return dir, socket, text
+}
+
+// TestLibraryHotPath: the library allocates nothing while messages pass.
+func TestLibraryHotPath(t *testing.T) {
+	hotpath := filepath.Join(t.TempDir(), "hotpath")
+	buildWithSources(t, "hotpath.c", hotpath, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap")
+	dir, socket, text := manyPorts(t)
+	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
+	d.Running(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, hotpath, socket).CombinedOutput(); err != nil || string(out) != "done\n" {
+		t.Fatalf("%v: %s\n%s", err, out, d.Log)
+	}
+}
+
+// TestLibraryThreads: threads of one process use ports, channels and states of the same clients at the same time, over two
+// ends of the daemon. A sanitizer finds no data race.
+func TestLibraryThreads(t *testing.T) {
+	built := t.TempDir()
+	threads := filepath.Join(built, "threads")
+	// The compiler warns that the sanitizer does not know fences. Those of the library order what other processes see.
+	buildWithSources(t, "threads.c", threads, "-g -fsanitize=thread -Wno-tsan")
+	dir, socket, text := manyPorts(t)
 	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
 	d.Running(t)
 	var out bytes.Buffer
