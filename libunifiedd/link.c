@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.c: the connection to the daemon. It is a socket of type SOCK_SEQPACKET, on which every message is one packet: 8 bytes
- * "uATT", version, kind and the length of the body, then the body, little-endian. Nothing here blocks: a thread that waits for
- * an answer polls the socket and then reads whatever has come, also for ports of other threads.
+ * link.c: the connection to the daemon. Nothing here blocks: a thread that waits for an answer polls the socket and
+ * then reads whatever has come, also for ports of other threads.
  */
 #define _GNU_SOURCE
-#include "internal.h"
+#include "message.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,75 +15,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-enum { VERSION = 1, HEADER_LEN = 8 };
-
-enum kind { HELLO = 1, WELCOME, REFUSAL, OPEN, OPENED_PORT, CLOSE, END, CLOSED_PORT, MAPPED };
-
-/* Lengths of bodies. */
-enum { HELLO_LEN = NAME_LEN + 16, WELCOME_LEN = 32, OPEN_LEN = NAME_LEN + 16, OPENED_LEN = 32, CLOSE_LEN = 4 };
-
-/* message is a received message with its descriptors. */
-struct message {
-	uint8_t bytes[HEADER_LEN + 8 + MAX_TEXT];
-	enum kind kind;
-	const uint8_t *body;
-	size_t length;
-	int fds[MAX_FDS];
-	unsigned n_fds;
-};
-
-static uint32_t get32(const uint8_t *b)
-{
-	return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-}
-
-static uint64_t get64(const uint8_t *b)
-{
-	return get32(b) | (uint64_t)get32(b + 4) << 32;
-}
-
-static void put32(uint8_t *b, uint32_t v)
-{
-	for (int i = 0; i < 4; i++)
-		b[i] = (uint8_t)(v >> 8 * i);
-}
-
-static void put64(uint8_t *b, uint64_t v)
-{
-	put32(b, (uint32_t)v);
-	put32(b + 4, (uint32_t)(v >> 32));
-}
-
-int ufdi_fail(ufd_error *why, int result, uint32_t reason, const char *format, ...)
-{
-	int saved = errno;
-
-	if (!why)
-		return result;
-	why->result = result;
-	why->reason = reason;
-	va_list args;
-	va_start(args, format);
-	int n = vsnprintf(why->text, sizeof(why->text), format, args);
-	va_end(args);
-	if (result == UFD_SYSTEM && n >= 0 && (size_t)n < sizeof(why->text))
-		snprintf(why->text + n, sizeof(why->text) - (size_t)n, ": %s", strerror(saved));
-	errno = saved;
-	return result;
-}
-
-/* refused fills why with a reason and a text of the daemon: 4 bytes, and the rest. */
-static void refused(ufd_error *why, int result, const uint8_t *b, size_t length)
-{
-	char text[MAX_TEXT + 1];
-	size_t n = length - 4;
-
-	for (size_t i = 0; i < n; i++)
-		text[i] = b[4 + i] < ' ' || b[4 + i] == 0x7f ? '?' : (char)b[4 + i];
-	text[n] = 0;
-	ufdi_fail(why, result, get32(b), "%s: %s", ufd_reason(get32(b)), text);
-}
 
 /* permanent reports whether another attempt is in vain. */
 static bool permanent(const ufd_error *why)
@@ -101,81 +29,6 @@ static int64_t longer(int64_t pause)
 	if (pause < LEAST_PAUSE / 2)
 		return LEAST_PAUSE;
 	return pause > MOST_PAUSE / 2 ? MOST_PAUSE : 2 * pause;
-}
-
-static void close_fds(int *fds, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		if (fds[i] >= 0)
-			close(fds[i]);
-		fds[i] = -1;
-	}
-}
-
-/* send_message sends a message. It returns 0, or -1 with errno. */
-static int send_message(int fd, enum kind kind, const uint8_t *body, size_t length)
-{
-	uint8_t b[HEADER_LEN + HELLO_LEN] = {'u', 'A', 'T', 'T', VERSION, (uint8_t)kind, (uint8_t)length, (uint8_t)(length >> 8)};
-
-	memcpy(b + HEADER_LEN, body, length);
-	return send(fd, b, HEADER_LEN + length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 0;
-}
-
-/* fits reports whether a message is one that a daemon sends. */
-static bool fits(const struct message *m, size_t n)
-{
-	if (n < HEADER_LEN || memcmp(m->bytes, "uATT", 4) || m->bytes[4] != VERSION || m->length != n - HEADER_LEN)
-		return false;
-	switch (m->kind) {
-	case WELCOME:
-		return m->length == WELCOME_LEN;
-	case OPENED_PORT:
-		return m->length == OPENED_LEN;
-	case REFUSAL:
-	case END:
-		return m->length >= 4 && m->length <= 4 + MAX_TEXT;
-	case CLOSED_PORT:
-		return m->length >= 8 && m->length <= 8 + MAX_TEXT;
-	default:
-		return false;
-	}
-}
-
-/* receive reads a message. It returns 1, 0 if there is none now, or -1 if the connection has ended: errno says why. The
- * caller closes the descriptors. */
-static int receive(int fd, struct message *m)
-{
-	union {
-		char bytes[CMSG_SPACE(sizeof(int) * MAX_FDS)];
-		struct cmsghdr align;
-	} control;
-	struct iovec io = {.iov_base = m->bytes, .iov_len = sizeof(m->bytes)};
-	struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
-	ssize_t n = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	m->n_fds = 0;
-	if (n < 0 && errno == ECONNRESET) /* the kernel says so once, and what the daemon sent before still follows */
-		n = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -1;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len && m->n_fds < MAX_FDS; at += sizeof(int))
-			memcpy(&m->fds[m->n_fds++], (const char *)c + at, sizeof(int));
-	}
-	if (n == 0) {
-		errno = ECONNRESET;
-		return -1;
-	}
-	m->kind = (enum kind)m->bytes[5];
-	m->body = m->bytes + HEADER_LEN;
-	m->length = (size_t)m->bytes[6] | (size_t)m->bytes[7] << 8;
-	if (fits(m, (size_t)n))
-		return 1;
-	close_fds(m->fds, m->n_fds);
-	errno = EPROTO;
-	return -1;
 }
 
 void ufdi_use(ufd_client *c, struct memory *m)
@@ -239,7 +92,7 @@ static void send_close(ufd_client *c, struct link *l, uint32_t number)
 
 	put32(b, number);
 	/* EAGAIN: the daemon has left so many messages unread that it must not believe the port to be in use */
-	if (alive(l) && send_message(l->fd, CLOSE, b, sizeof(b)))
+	if (alive(l) && ufdi_send(l->fd, CLOSE, b, sizeof(b)))
 		end(c, l);
 }
 
@@ -254,7 +107,7 @@ static void unask(struct side *p)
 		if (l->asked[i] == p)
 			l->asked[i] = NULL;
 	if (p->q.answer == OPENED)
-		close_fds(p->q.opened.fds, p->q.opened.n_fds);
+		ufdi_close_fds(p->q.opened.fds, p->q.opened.n_fds);
 	p->q.answer = NO_ANSWER;
 	p->q.asked = NULL;
 	unref(l);
@@ -287,7 +140,7 @@ static bool take_opened(ufd_client *c, struct link *l, struct message *m)
 	l->first_asked = (l->first_asked + 1) % MAX_ASKED;
 	l->n_asked--;
 	if (!p) { /* the program has not waited for it */
-		close_fds(m->fds, m->n_fds);
+		ufdi_close_fds(m->fds, m->n_fds);
 		send_close(c, l, number);
 		return true;
 	}
@@ -319,7 +172,7 @@ static bool take_refusal(struct link *l, struct message *m)
 	l->n_asked--;
 	if (p) {
 		p->q.answer = REFUSED;
-		refused(&p->q.why, UFD_REFUSED, m->body, m->length);
+		ufdi_refused(&p->q.why, UFD_REFUSED, m->body, m->length);
 	}
 	return true;
 }
@@ -330,7 +183,7 @@ static void take_closed(ufd_client *c, struct link *l, struct message *m)
 	uint32_t number = get32(m->body);
 	ufd_error why = {0};
 
-	refused(&why, UFD_CLOSED, m->body + 4, m->length - 4);
+	ufdi_refused(&why, UFD_CLOSED, m->body + 4, m->length - 4);
 	for (struct side *p = c->ports; p; p = p->q.after) {
 		if (p->q.asked == l && p->q.answer == OPENED && p->q.opened.number == number)
 			p->q.opened.closed = true;
@@ -354,7 +207,7 @@ static void look(ufd_client *c, struct link *l)
 	struct message m;
 
 	while (alive(l)) {
-		int n = receive(l->fd, &m);
+		int n = ufdi_receive(l->fd, &m);
 		if (n == 0)
 			return;
 		if (n < 0) {
@@ -374,13 +227,13 @@ static void look(ufd_client *c, struct link *l)
 			take_closed(c, l, &m);
 			break;
 		case END:
-			refused(&l->why, UFD_GONE, m.body, m.length);
+			ufdi_refused(&l->why, UFD_GONE, m.body, m.length);
 			end(c, l);
 			break;
 		default:
 			expected = false;
 		}
-		close_fds(m.fds, m.n_fds);
+		ufdi_close_fds(m.fds, m.n_fds);
 		if (!expected) {
 			errno = EPROTO;
 			end(c, l);
@@ -477,7 +330,7 @@ static int join(ufd_client *c, int64_t now)
 	l->refs = 1;
 	l->since = now;
 	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (l->fd < 0 || connect(l->fd, (struct sockaddr *)&to, sizeof(to)) || send_message(l->fd, HELLO, hello, sizeof(hello))) {
+	if (l->fd < 0 || connect(l->fd, (struct sockaddr *)&to, sizeof(to)) || ufdi_send(l->fd, HELLO, hello, sizeof(hello))) {
 		ufdi_fail(&c->last, UFD_SYSTEM, UFD_REASON_NONE, "attach to %s", c->socket);
 		if (l->fd >= 0)
 			close(l->fd);
@@ -495,7 +348,7 @@ static int welcome(ufd_client *c, int64_t now)
 {
 	struct link *l = c->joining;
 	struct message m;
-	int n = receive(l->fd, &m);
+	int n = ufdi_receive(l->fd, &m);
 
 	if (n == 0) {
 		if (now - l->since < MEET_TIME)
@@ -506,7 +359,7 @@ static int welcome(ufd_client *c, int64_t now)
 	if (n < 0)
 		return ufdi_fail(&c->last, errno == ECONNRESET ? UFD_GONE : UFD_SYSTEM, UFD_REASON_NONE, "attach to %s", c->socket);
 	if (m.kind == WELCOME && (l->memory = map_memory(c, &m))) {
-		close_fds(m.fds, m.n_fds);
+		ufdi_close_fds(m.fds, m.n_fds);
 		unref(c->link); /* ports may still use it */
 		c->link = l;
 		c->joining = NULL;
@@ -515,13 +368,13 @@ static int welcome(ufd_client *c, int64_t now)
 		return 0;
 	}
 	if (m.kind == REFUSAL || m.kind == END) {
-		refused(&c->last, m.kind == END ? UFD_GONE : UFD_REFUSED, m.body, m.length);
+		ufdi_refused(&c->last, m.kind == END ? UFD_GONE : UFD_REFUSED, m.body, m.length);
 	} else {
 		if (m.kind != WELCOME)
 			errno = EPROTO;
 		ufdi_fail(&c->last, UFD_SYSTEM, UFD_REASON_NONE, "map the memory of %s", c->socket);
 	}
-	close_fds(m.fds, m.n_fds);
+	ufdi_close_fds(m.fds, m.n_fds);
 	return c->last.result;
 }
 
@@ -561,7 +414,7 @@ static int ask(struct side *p)
 	put32(b + NAME_LEN, p->role);
 	put32(b + NAME_LEN + 4, p->depth);
 	put64(b + NAME_LEN + 8, p->from);
-	if (send_message(l->fd, OPEN, b, sizeof(b))) {
+	if (ufdi_send(l->fd, OPEN, b, sizeof(b))) {
 		if (errno != EAGAIN)
 			end(p->client, l);
 		return -1;
@@ -629,60 +482,7 @@ int ufdi_mapped(struct side *p)
 	struct link *l = p->q.asked;
 
 	put32(b, p->q.opened.number);
-	return send_message(l->fd, MAPPED, b, sizeof(b));
-}
-
-int ufdi_open(struct side *p)
-{
-	int64_t until = ufdi_now() + MEET_TIME, next;
-	int r, fd;
-
-	while ((r = ufdi_step(p, false, &fd, &next)) == UFD_AGAIN && ufdi_now() < until)
-		ufdi_sleep(fd, -1, next < until ? next : until);
-	if (r != UFD_AGAIN)
-		return r;
-	errno = ETIMEDOUT;
-	pthread_mutex_lock(&p->client->mutex);
-	ufdi_fail(&p->q.why, UFD_SYSTEM, UFD_REASON_NONE, "open %s", p->name);
-	pthread_mutex_unlock(&p->client->mutex);
-	return UFD_SYSTEM;
-}
-
-int ufdi_reopen(struct side *p, int64_t until)
-{
-	int64_t next;
-	int fd, r;
-
-	while ((r = ufdi_step(p, true, &fd, &next)) == UFD_AGAIN) {
-		if (ufdi_now() >= until)
-			return UFD_AGAIN;
-		if (ufdi_sleep(fd, -1, next < until ? next : until) < 0)
-			return errno == EINTR ? UFD_AGAIN : UFD_SYSTEM;
-	}
-	return r;
-}
-
-int ufdi_ended(const struct side *p)
-{
-	if (atomic_load_explicit(&p->closed, memory_order_acquire))
-		return UFD_CLOSED;
-	return atomic_load_explicit(&p->link->alive, memory_order_acquire) ? 0 : UFD_GONE;
-}
-
-void ufdi_why(const struct side *p, ufd_error *why)
-{
-	pthread_mutex_lock(&p->client->mutex);
-	*why = p->q.why;
-	pthread_mutex_unlock(&p->client->mutex);
-}
-
-int ufdi_glance(struct side *p, int64_t *looked)
-{
-	int over = ufdi_ended(p);
-
-	if (over || !ufdi_tick(looked) || !ufdi_look(p))
-		return over;
-	return ufdi_ended(p);
+	return ufdi_send(l->fd, MAPPED, b, sizeof(b));
 }
 
 void ufdi_installed(struct side *p)

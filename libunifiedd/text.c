@@ -1,6 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text.c: words and sentences for results and reasons. */
+#define _GNU_SOURCE
 #include "internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int ufdi_fail(ufd_error *why, int result, uint32_t reason, const char *format, ...)
+{
+	int saved = errno;
+
+	if (!why)
+		return result;
+	why->result = result;
+	why->reason = reason;
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(why->text, sizeof(why->text), format, args);
+	va_end(args);
+	if (result == UFD_SYSTEM && n >= 0 && (size_t)n < sizeof(why->text))
+		snprintf(why->text + n, sizeof(why->text) - (size_t)n, ": %s", strerror(saved));
+	errno = saved;
+	return result;
+}
 
 const char *ufd_strerror(int result)
 {

@@ -36,12 +36,12 @@ var channelCases = []libraryCase{
 		follow all = following; @put 64 20 = put 101 164; @tryput 20 = error again none; get 1 5000 = got 1 101 0; @tryput 0 = put 165;
 		@put 20000 100 &; get 20064 20000 = got 20064 20165 0; @ = put 166 20165; get 1 20 = got 0 0 0`},
 	{name: "a slow reader", setting: channelSetting, steps: `@attach SOCKET writer 7 = attached; @writer newest = opened 1;
-		attach SOCKET reader 8 = attached; follow newest = following; @put 200 100 = put 1 200; get 48 5000 = got 48 200 152;
-		@put 63 100 = put 201 263; get 63 5000 = got 63 263 152; @put 65 100 = put 264 328; get 48 5000 = got 48 328 169;
+		attach SOCKET reader 8 = attached; follow newest = following; @put 200 100 = put 1 200; !reader newest 200 0;
+		get 48 5000 = got 48 200 152; !reader newest 0 152; @put 63 100 = put 201 263; !reader newest 63 152; get 63 5000 = got 63 263 152; @put 65 100 = put 264 328; get 48 5000 = got 48 328 169;
 		get 1 20 = got 0 0 169`},
 	{name: "a writer of a slow reader", setting: channelSetting, steps: `attach SOCKET writer 7 = attached; writer newest = opened 1;
-		@attach SOCKET reader 8 = attached; @follow newest = following; put 200 100 = put 1 200; @get 48 5000 = got 48 200 152;
-		put 65 100 = put 201 265; @get 48 5000 = got 48 265 169`},
+		@attach SOCKET reader 8 = attached; @follow newest = following; put 200 100 = put 1 200; !reader newest 200 0; @get 48 5000 = got 48 200 152;
+		!reader newest 0 152; put 65 100 = put 201 265; @get 48 5000 = got 48 265 169`},
 	{name: "a reader that is too slow", setting: channelSetting, steps: `@attach SOCKET writer 7 = attached; @writer strict = opened 1;
 		attach SOCKET reader 8 = attached; follow strict = following; @put 200 100 = put 1 200; !closed strict;
 		get 49 5000 = error (closed|refused) too_slow; @put 10 100 = put 201 210; resume = resumed; @put 10 100 = put 211 220;

@@ -184,6 +184,12 @@ func (c *libraryCase) run(t *testing.T, l, second programLibrary) {
 			d.Until(t, "the reader to be closed", func(s *status.Daemon) bool {
 				return !slices.ContainsFunc(s.Programs.Channels, func(c status.Channel) bool { return c.Name == of && c.Readers[0].Reading })
 			})
+		case what == "!reader": // until the daemon says of the reader of a channel how far it lags, and what it has lost
+			d.Until(t, say, func(s *status.Daemon) bool {
+				return slices.ContainsFunc(s.Programs.Channels, func(c status.Channel) bool {
+					return fmt.Sprintf("%s %d %d", c.Name, c.Readers[0].Lag, c.Readers[0].Lost) == of
+				})
+			})
 		case say != "":
 			go func() { answer[who] <- who.do(strings.TrimSuffix(say, " &")) }()
 		}
