@@ -13,6 +13,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* With one processor conflicts are rare. */
+enum { TORN_SECONDS = 60 };
 
 /* look is what one read returns. */
 enum look { SOUND, CONFLICT, MIXTURE };
@@ -42,9 +47,10 @@ static void *torn_write(void *t)
  * case passes. */
 static int torn_reads(const struct torn *c, uint64_t reads, int check)
 {
-	uint64_t count[3] = {0}, most = reads * 1000 + UINT64_C(100000000);
+	uint64_t count[3] = {0};
+	time_t end = time(NULL) + TORN_SECONDS;
 
-	for (uint64_t turn = 0; turn < most; turn++) {
+	for (uint64_t turn = 0; turn % 1024 != 0 || time(NULL) < end; turn++) {
 		count[c->read(turn, check)]++;
 		if (check ? count[SOUND] >= reads && count[CONFLICT] > 0 : count[MIXTURE] > 0)
 			break;
@@ -71,6 +77,26 @@ static int torn_run(const struct torn *c, uint64_t reads)
 	if (!passes)
 		fprintf(stderr, "%s: failed\n", c->name);
 	return !passes;
+}
+
+/* torn_random returns the next of a fixed series of numbers, of which many have few bits. */
+static inline uint64_t torn_random(void)
+{
+	static uint64_t x = 88172645463325252u;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return x >> (x % 64);
+}
+
+/* torn_spoil writes numbers into memory of a multiple of 8 bytes, at some places. */
+static inline void torn_spoil(uint8_t *memory, size_t size, int words)
+{
+	for (int i = 0; i < words; i++) {
+		uint64_t v = torn_random();
+		memcpy(memory + torn_random() % (size / 8) * 8, &v, 8);
+	}
 }
 
 /* torn_argument returns how many reads the command line asks for. */

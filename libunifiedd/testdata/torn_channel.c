@@ -78,10 +78,39 @@ static enum look read_next_slot(uint64_t turn, int check)
 	return read_at(last_of(&writer.m) + turn % 2, check);
 }
 
+/* hostile reads slots in which the writer has put anything. It returns 0 if nothing is copied that is longer than a slot has; a
+ * sanitizer sees what is read or written outside. */
+static int hostile(uint64_t reads)
+{
+	struct mapped m = {.ring = {memory, sizeof(memory)}, .slots = SLOTS, .slot = SLOT};
+	uint64_t found[4] = {0};
+	uint8_t *to = malloc(SLOT - SLOT_HEADER);
+
+	memset(memory, 0, sizeof(memory));
+	for (uint64_t turn = 0; turn < reads; turn++) {
+		uint64_t n = torn_random();
+		uint32_t length = 0;
+		struct slot *s = slot_of(&m, n);
+		m.flags = (uint32_t)turn % 4;
+		torn_spoil(memory, sizeof(memory), 8);
+		atomic_store(&s->second, torn_random());
+		if (turn % 2)
+			atomic_store(&s->sequence, n);
+		enum found f = get(&m, n, to, &length);
+		found[f]++;
+		if (f == COPIED && length > SLOT - SLOT_HEADER)
+			return 1;
+	}
+	free(to);
+	printf("hostile slots: %" PRIu64 " not there, %" PRIu64 " copied, %" PRIu64 " passed, %" PRIu64 " damaged\n", found[NOT_YET], found[COPIED],
+	       found[PASSED], found[DAMAGED]);
+	return !found[COPIED] || !found[PASSED] || !found[DAMAGED];
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t reads = torn_argument(argc, argv);
-	int r = 0;
+	int r = hostile(reads);
 
 	lay_out(0);
 	r |= torn_run(&(struct torn){"slots", write_slot, read_oldest}, reads);

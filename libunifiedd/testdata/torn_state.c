@@ -144,12 +144,49 @@ static enum look read_key(uint64_t turn, int check)
 	return length > 0 ? SOUND : MIXTURE;
 }
 
+/* hostile reads heads, objects and buckets that have anything. It returns 0 if a head is refused whose places do not fit, and
+ * nothing is copied that is longer than its place; a sanitizer sees what is read or written outside. */
+static int hostile(uint64_t reads)
+{
+	uint64_t refused = 0, found[4] = {0}, version;
+	uint32_t length, room = 100;
+	uint8_t *to = malloc(room);
+
+	for (uint64_t turn = 0; turn < reads; turn++) {
+		if (turn % 1000 == 0)
+			lay_out(turn % 2000 ? KEYS : OBJECTS, turn % 2000 ? BUCKET_LEN : STRIDE, turn % 2000 ? MAX_KEY_VALUE : ROOM, BUCKETS);
+		struct place *p = place_to_write(turn % BUCKETS);
+		torn_spoil(memory + HEAD_LEN, BUCKETS * state.stride, 8);
+		atomic_store(&p->version, torn_random());
+		if (turn % 3)
+			atomic_store(&p->second, torn_random() << 32 | torn_random() % 3000);
+		enum outcome o = state.kind == OBJECTS ? copy_object(p, state.stride - OBJECT_HEADER, to, room, &length, &version)
+						       : look_up(&state, p->bytes + ENTRY_HEADER, 1 + (uint32_t)turn % MAX_KEY_VALUE, to, room, &length);
+		found[o]++;
+		if ((o == HAVE && length > room) || (o == SHORT && (length <= room || length > state.stride)))
+			return 1;
+		uint8_t head[HEAD_LEN];
+		memcpy(head, memory, sizeof(head));
+		torn_spoil(head, 64, 1);
+		struct view v = {.memory = {head, sizeof(head)}};
+		if (!read_head(&v, sizeof(memory)))
+			refused++;
+		else if (HEAD_LEN + v.places * v.stride > sizeof(memory) || v.stride < OBJECT_HEADER + v.room)
+			return 1;
+	}
+	free(to);
+	printf("hostile states: %" PRIu64 " there, %" PRIu64 " absent, %" PRIu64 " torn, %" PRIu64 " longer, %" PRIu64 " heads refused\n", found[HAVE],
+	       found[ABSENT], found[TORN], found[SHORT], refused);
+	return !found[HAVE] || !found[ABSENT] || !found[TORN] || !found[SHORT] || !refused || refused == reads;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t reads = torn_argument(argc, argv);
 
+	int r = hostile(reads);
 	lay_out(OBJECTS, STRIDE, ROOM, N);
-	int r = torn_run(&(struct torn){"objects", write_object, read_object}, reads);
+	r |= torn_run(&(struct torn){"objects", write_object, read_object}, reads);
 	lay_out(KEYS, BUCKET_LEN, MAX_KEY_VALUE, BUCKETS);
 	write_key(0);
 	return r | torn_run(&(struct torn){"keys", write_key, read_key}, reads);
