@@ -354,7 +354,7 @@ int ufd_channel_write(ufd_channel *c, const void *message, uint32_t length, uint
 		if (c->stalled != c->next)
 			atomic_store_explicit(stalls, atomic_load_explicit(stalls, memory_order_relaxed) + 1, memory_order_relaxed);
 		c->stalled = c->next;
-		int over = ufdi_glance(&c->side, &c->looked);
+		int over = ufdi_check_ended(&c->side, &c->looked);
 		return over ? over : UFD_AGAIN; /* over: nobody says which readers have ended */
 	}
 	if (sequence)
@@ -367,7 +367,7 @@ int ufd_channel_write(ufd_channel *c, const void *message, uint32_t length, uint
 int ufd_channel_readers(ufd_channel *c)
 {
 	const struct presence *there = c->m.present.at;
-	int n = 0, over = ufdi_glance(&c->side, &c->looked);
+	int n = 0, over = ufdi_check_ended(&c->side, &c->looked);
 
 	if (c->side.role != UFD_WRITE || over)
 		return over ? over : UFD_INVALID;
@@ -470,7 +470,7 @@ int ufd_channel_read(ufd_channel *c, void *to, uint32_t room, uint32_t *length, 
 	int over = ufdi_ended(&c->side), r = read_next(c, to, length, sequence); /* in this order: what came before is visible */
 	if (r != 0 || over)
 		return r != 0 ? r : over;
-	if ((over = ufdi_glance(&c->side, &c->looked)) == 0)
+	if ((over = ufdi_check_ended(&c->side, &c->looked)) == 0)
 		return 0;
 	r = read_next(c, to, length, sequence);
 	return r != 0 ? r : over;

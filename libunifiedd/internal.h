@@ -247,8 +247,8 @@ int ufdi_ended(const struct side *p);
 /* ufdi_why copies what was last wrong with a side. */
 void ufdi_why(const struct side *p, ufd_error *why);
 
-/* ufdi_glance is ufdi_ended, and reads the socket before in turns of a few milliseconds. */
-int ufdi_glance(struct side *p, int64_t *looked);
+/* ufdi_check_ended is ufdi_ended, but reads the socket first if that was not done for some milliseconds. */
+int ufdi_check_ended(struct side *p, int64_t *looked);
 
 /* ufdi_tick reports, in turns of a few milliseconds, that it is time to look at the socket. */
 bool ufdi_tick(int64_t *looked);

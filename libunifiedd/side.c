@@ -49,7 +49,7 @@ void ufdi_why(const struct side *p, ufd_error *why)
 	pthread_mutex_unlock(&p->client->mutex);
 }
 
-int ufdi_glance(struct side *p, int64_t *looked)
+int ufdi_check_ended(struct side *p, int64_t *looked)
 {
 	int over = ufdi_ended(p);
 

@@ -298,7 +298,7 @@ static int result(enum outcome o)
 
 int ufd_state_get(ufd_state *s, uint64_t object, void *to, uint32_t room, uint32_t *length, uint64_t *version)
 {
-	int over = ufdi_glance(&s->side, &s->looked);
+	int over = ufdi_check_ended(&s->side, &s->looked);
 	uint32_t most = s->v.stride - OBJECT_HEADER, have;
 	enum outcome o = TORN;
 	uint64_t at = 0;
@@ -320,7 +320,7 @@ int ufd_state_get(ufd_state *s, uint64_t object, void *to, uint32_t room, uint32
 
 int ufd_state_lookup(ufd_state *s, const void *key, uint32_t key_length, void *to, uint32_t room, uint32_t *length)
 {
-	int over = ufdi_glance(&s->side, &s->looked);
+	int over = ufdi_check_ended(&s->side, &s->looked);
 	enum outcome o = TORN;
 	uint32_t have = 0;
 
@@ -338,7 +338,7 @@ int ufd_state_lookup(ufd_state *s, const void *key, uint32_t key_length, void *t
 
 int ufd_state_position(ufd_state *s, uint64_t *position, uint64_t *run)
 {
-	int over = ufdi_glance(&s->side, &s->looked);
+	int over = ufdi_check_ended(&s->side, &s->looked);
 	const struct head_words *h = s->v.memory.at;
 	const struct place *mark = (const void *)&h->mark;
 	uint64_t words[MARK_LEN / 8], version;
