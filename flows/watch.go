@@ -206,10 +206,18 @@ func (f *Flow) end(r *pipeline.Run, state status.State, err error) {
 	defer f.mu.Unlock()
 	f.run, f.last, f.state, f.err, f.since = nil, last, state, err, time.Now()
 	if err != nil {
-		f.log.Error("flow ended", "err", err)
+		f.log.Error("flow ended", "err", err, "dropped", droppedOf(&last))
 	} else {
-		f.log.Info("flow ended", "packets", last.Packets, "durable_packets", last.Durable.Packets)
+		f.log.Info("flow ended", "packets", last.Packets, "durable_packets", last.Durable.Packets, "dropped", droppedOf(&last))
 	}
+}
+
+// droppedOf returns how many packets or messages a flow has dropped, for whatever reason.
+func droppedOf(s *status.Flow) (all uint64) {
+	for _, n := range s.Dropped {
+		all += n
+	}
+	return all
 }
 
 // rate is packets and bits per second over the last second.

@@ -15,7 +15,7 @@ import (
 )
 
 // ended matches the daemon's log message about a flow that ended without an error.
-var ended = regexp.MustCompile(`msg="flow ended" flow=cap packets=(\d+) durable_packets=(\d+)`)
+var ended = regexp.MustCompile(`msg="flow ended" flow=cap packets=(\d+) durable_packets=(\d+) dropped=(\d+)`)
 
 // TestStop: a daemon that is stopped under traffic leaves all received packets in its files, and
 // nothing else.
@@ -62,7 +62,8 @@ flows:
 	if uint64(len(all)) != received {
 		t.Errorf("%d packets were received, the files have %d", received, len(all))
 	}
-	contiguous(t, all, 0, uint64(len(all)), &s.Flows[0])
+	dropped, _ := strconv.ParseUint(found[3], 10, 64) // until the end, not only until the status above
+	contiguous(t, all, 0, uint64(len(all)), &status.Flow{Dropped: map[string]uint64{"all": dropped}})
 	if left := prepared(t, dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
