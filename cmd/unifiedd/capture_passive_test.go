@@ -108,7 +108,7 @@ func TestCapturePassiveUnprivileged(t *testing.T) {
 	if err := <-ended; err != nil || !strings.Contains(errs.String(), "packets captured") {
 		t.Errorf("%v: %s", err, errs)
 	}
-	if n := strings.Count(p.A.Run(t, "tcpdump", "-nr", file), "UDP"); n < 100 {
+	if n := strings.Count(p.A.Run(t, "tcpdump", "-nr", file), "UDP"); n < 40 { // of up to 1500 bytes
 		t.Errorf("the file has %d packets", n)
 	}
 }

@@ -23,16 +23,17 @@ attach.channels[].name attach.channels[].readers[].policy attach.channels[].read
 attach.channels[].slots attach.channels[].writer attach.programs[].in attach.programs[].name attach.programs[].out
 attach.programs[].user attach.socket attach.states[].allow attach.states[].allow_any_gid attach.states[].clients
 attach.states[].keys attach.states[].listen attach.states[].name attach.states[].objects attach.states[].rdma
-attach.states[].readers attach.states[].room control.socket flows[].from.allow flows[].from.allow_any_gid
-flows[].from.attach flows[].from.beside flows[].from.busy_poll flows[].from.channel flows[].from.clients
-flows[].from.comment flows[].from.device flows[].from.file flows[].from.files flows[].from.filter
-flows[].from.filter.object flows[].from.filter.program flows[].from.filter[].action flows[].from.filter[].match
-flows[].from.filter[].name flows[].from.generate flows[].from.interface flows[].from.interfaces
-flows[].from.interfaces[].comment flows[].from.interfaces[].name flows[].from.listen flows[].from.loop
-flows[].from.message flows[].from.method flows[].from.mirror flows[].from.priority flows[].from.promiscuous
-flows[].from.queues flows[].from.rate flows[].from.rdma flows[].from.ring flows[].from.steer flows[].from.take_over
-flows[].from.timestamps flows[].from.trusted flows[].from.verify flows[].from.window flows[].from.zero_copy
-flows[].name flows[].stages[].sequence.offset flows[].stages[].set.ip_destination flows[].stages[].set.ip_source
+attach.states[].readers attach.states[].room attach.states[].words control.socket flows[].from.allow
+flows[].from.allow_any_gid flows[].from.attach flows[].from.beside flows[].from.buffer flows[].from.busy_poll
+flows[].from.channel flows[].from.clients flows[].from.comment flows[].from.device flows[].from.engine
+flows[].from.fanout flows[].from.file flows[].from.files flows[].from.filter flows[].from.filter.object
+flows[].from.filter.program flows[].from.filter[].action flows[].from.filter[].match flows[].from.filter[].name
+flows[].from.generate flows[].from.interface flows[].from.interfaces flows[].from.interfaces[].comment
+flows[].from.interfaces[].name flows[].from.listen flows[].from.loop flows[].from.message flows[].from.method
+flows[].from.mirror flows[].from.priority flows[].from.promiscuous flows[].from.queues flows[].from.rate
+flows[].from.rdma flows[].from.ring flows[].from.steer flows[].from.take_over flows[].from.timestamps
+flows[].from.trusted flows[].from.verify flows[].from.window flows[].from.zero_copy flows[].name
+flows[].stages[].sequence.offset flows[].stages[].set.ip_destination flows[].stages[].set.ip_source
 flows[].stages[].set.mac_destination flows[].stages[].set.mac_source flows[].stages[].set.port_destination
 flows[].stages[].set.port_source flows[].stages[].set.vlan flows[].stages[].sum.type flows[].stages[].timestamp.offset
 flows[].to.acknowledge flows[].to.allow flows[].to.allow_any_gid flows[].to.allow_any_host flows[].to.attach
@@ -50,11 +51,11 @@ flows[].to.peers[].policy flows[].to.place flows[].to.policy flows[].to.prepare 
 flows[].to.read_only flows[].to.ring flows[].to.segment.every flows[].to.segment.keep flows[].to.segment.size
 flows[].to.snaplen flows[].to.spin flows[].to.state flows[].to.subsystem flows[].to.subsystems[].allow_any_host
 flows[].to.subsystems[].hosts flows[].to.subsystems[].namespaces[].device flows[].to.subsystems[].namespaces[].file
-flows[].to.subsystems[].namespaces[].id flows[].to.subsystems[].namespaces[].read_only
-flows[].to.subsystems[].subsystem flows[].to.transfer flows[].to.window flows[].to.zero_copy flows[].watermarks.high
-flows[].watermarks.low flows[].worker log.format log.level metrics.listen region.extent region.extents region.frame
-region.node region.pages region.reserve region.size tls.authority tls.certificate tls.key trace.directory trace.events user workers[].cpu
-workers[].name workers[].sleep workers[].wait
+flows[].to.subsystems[].namespaces[].id flows[].to.subsystems[].namespaces[].read_only flows[].to.subsystems[].subsystem
+flows[].to.transfer flows[].to.window flows[].to.zero_copy flows[].watermarks.high flows[].watermarks.low flows[].worker
+log.format log.level metrics.listen region.extent region.extents region.frame region.node region.pages region.reserve
+region.size tls.authority tls.certificate tls.key trace.directory trace.events user workers[].cpu workers[].name
+workers[].sleep workers[].wait
 `)
 
 // keyFile matches the settings that name files with keys.
