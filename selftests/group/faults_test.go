@@ -126,8 +126,11 @@ func (g *group) suffer(f *fault) (r result) {
 		next, _ := g.leader(who, epoch)
 		r.took = time.Since(began)
 		g.Logf("member %d leads %v after member %d failed", next+1, r.took.Round(time.Millisecond), who+1)
-	case goesOn:
+	case goesOn: // with the client that is connected: another one is let in only when a majority says that this member leads
+		g.progresses()
 		time.Sleep(2 * time.Second)
+		end()
+		end = func() {}
 	}
 	g.progresses()
 	if now, later := g.leader(-1, 0); f.then == goesOn && (now != who || later != epoch) { // on a busy machine a leader may be silent for as long as suspect
