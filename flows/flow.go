@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/trace"
 	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/multicast"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -34,6 +35,7 @@ type Flow struct {
 	stopping atomic.Bool // it was stopped
 	before   uint64      // the log must end before this position; 0: where it ends
 	deposed  pipeline.Deposed
+	joined   multicast.Set // the multicast groups, while the flow receives
 	losses   losses        // owned by the goroutine that starts or watches a run
 	mu       sync.Mutex    // guards the fields below
 	run      *pipeline.Run // nil unless running
@@ -114,7 +116,11 @@ func (f *Flow) launch(r *pipeline.Run) error {
 	if err := f.worker.Add(r.Poller); err != nil {
 		return errors.Join(err, r.Close())
 	}
-	if err := r.Flow.Begin(); err != nil {
+	err := r.Flow.Begin()
+	if err == nil {
+		err = f.joined.Open(groups(f.config.From)) // now that their packets find the flow
+	}
+	if err != nil {
 		return errors.Join(err, f.release(r))
 	}
 	return nil

@@ -55,6 +55,9 @@ func (f *Flow) observeStatus(r *pipeline.Run) status.Flow {
 	if err := r.Flow.Observe(&s); err != nil {
 		f.log.Warn("status is incomplete", "err", err)
 	}
+	for _, g := range f.joined.States() {
+		s.Joined = append(s.Joined, joinStatus(g))
+	}
 	fillNodes(&s, r.From, r.To, f.worker, f.node)
 	return s
 }

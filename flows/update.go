@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -30,13 +31,13 @@ func (f *Flow) interfaceSource() selective {
 	return nil
 }
 
-// setFilter replaces the filter of a running flow. Either the old or the new filter decides on each packet,
-// and counters continue. After an error the old filter stays.
+// setFilter replaces the filter and the multicast groups of a running flow. Either the old or the new filter decides
+// on each packet, and counters continue. After an error the old filter and the old groups stay.
 func (f *Flow) setFilter(from config.From) error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	if sameFilter(from, f.config.From) {
-		return nil
+		return f.setGroups(from)
 	}
 	source := f.interfaceSource()
 	if source == nil {
@@ -44,6 +45,9 @@ func (f *Flow) setFilter(from config.From) error {
 	}
 	if err := source.SetFilter(from, f.config.From); err != nil {
 		return fmt.Errorf("change the filter of flow %s: %w", f.config.Name, err)
+	}
+	if err := f.setGroups(from); err != nil {
+		return errors.Join(err, source.SetFilter(f.config.From, from))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +72,7 @@ func (f *Flow) setRank(rank int) error {
 }
 
 func sameFilter(a, b config.From) bool {
-	return a.Filter == b.Filter && a.Object == b.Object && reflect.DeepEqual(a.Rules, b.Rules)
+	return a.Filter == b.Filter && a.Object == b.Object && reflect.DeepEqual(a.Rules, b.Rules) && a.LeavesQueries() == b.LeavesQueries()
 }
 
 // seated is a source that is a member of a group.

@@ -25,6 +25,7 @@ const (
 func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	state, err := f.observe(r, quit)
+	err = errors.Join(err, f.joined.Close())
 	if cut, is := errors.AsType[*replica.CutError](err); is {
 		f.deposed.Cut.Add(cut.Records)
 		f.log.Info("the log is cut, and the flow begins again", "after", cut.After, "records", cut.Records)
@@ -112,6 +113,9 @@ func (f *Flow) second(r *pipeline.Run) error {
 	f.mu.Unlock()
 	f.noteLosses(r)
 	waits, err := r.Flow.Check(now)
+	if gone := f.joined.Check(); waits == nil {
+		waits = gone
+	}
 	switch {
 	case err != nil:
 		return err

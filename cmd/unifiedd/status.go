@@ -172,6 +172,9 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	if len(f.Mirrors) > 0 {
 		fmt.Fprintf(w, "  mirrors\t%s; the host receives its packets as before\n", strings.Join(f.Mirrors, " and "))
 	}
+	for _, j := range f.Joined {
+		fmt.Fprintf(w, "  joined\t%s from %s on %s%s\n", j.Group, cmp.Or(j.Source, "any source"), j.Interface, failed(j.Error))
+	}
 	for _, r := range f.Rules {
 		fmt.Fprintf(w, "  rule %s\t%d packets, %d bytes: %s %s\n", r.Name, r.Packets, r.Bytes, r.Action, cmp.Or(r.Match, "every packet"))
 	}
@@ -205,6 +208,14 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  offered\t%d packets: %d received, %d waiting\n", f.Offered, f.Packets, f.Waiting)
 	fmt.Fprintf(w, "  to the kernel\t%s\n", nonzero(f.Passed))
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
+}
+
+// failed formats why something is not as configured; empty: it is.
+func failed(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": not now: " + why
 }
 
 // printStorage prints the end on a disk.

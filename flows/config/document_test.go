@@ -84,6 +84,9 @@ func fromDocument(f *Flow) map[string]any {
 	if from.Mirror != "" {
 		doc["mirror"] = string(from.Mirror)
 	}
+	if from.Join != nil {
+		doc["join"] = joinDocument(from.Join)
+	}
 	return doc
 }
 
@@ -101,6 +104,17 @@ func interfacesDocument(from *From) (all []any) {
 			continue
 		}
 		all = append(all, map[string]any{"name": name, "comment": from.Comments[i]})
+	}
+	return all
+}
+
+func joinDocument(joins []Join) (all []any) {
+	for _, j := range joins {
+		if j.Source.IsValid() {
+			all = append(all, map[string]any{"group": j.Group.String(), "source": j.Source.String(), "interface": j.Interface})
+			continue
+		}
+		all = append(all, j.Group.String())
 	}
 	return all
 }

@@ -80,6 +80,9 @@ type From struct {
 	Timestamps Timestamps
 	// Promiscuous makes the interface receive packets for other hosts too.
 	Promiscuous bool
+	// Join are the multicast groups that the host joins while the flow runs, in the network namespace of the
+	// daemon.
+	Join []Join
 	// Mirror makes the flow receive copies of packets; the host keeps the packets. It can also copy
 	// packets that the host sends. Empty: no mirror.
 	Mirror Mirror

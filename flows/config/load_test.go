@@ -244,7 +244,10 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "half", Worker: "main", Pos: Pos{file, 295, 5},
-				From: From{Interface: "eth9", Engine: EnginePacket, Fanout: "eth9", Buffer: DefaultBuffer, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
+				From: From{Interface: "eth9", Engine: EnginePacket, Fanout: "eth9", Buffer: DefaultBuffer, Join: []Join{
+					{Group: netip.MustParseAddr("239.1.1.1"), Pos: Pos{file, 295, 93}},
+					{Group: netip.MustParseAddr("232.1.1.1"), Source: netip.MustParseAddr("10.0.0.5"), Interface: "eth9.100", Pos: Pos{file, 295, 104}},
+				}, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/half", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 			},

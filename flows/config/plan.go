@@ -13,7 +13,7 @@ import (
 type Plan struct {
 	Kept    []string `json:"kept"`    // flows that continue unchanged
 	Changed []Change `json:"changed"` // flows that restart, also for a new filter if the card steers
-	Filters []string `json:"filters"` // flows that continue with another filter
+	Filters []string `json:"filters"` // flows that continue with another filter or other multicast groups
 	// Subsystems are flows to NVMe hosts that continue with other namespaces, subsystems or permitted
 	// hosts.
 	Subsystems []string `json:"subsystems"`
@@ -67,7 +67,7 @@ func (p *Plan) change(old, next *Flow) {
 	switch keys := flowKeys(old, next); {
 	case keys == nil:
 		p.Kept = append(p.Kept, next.Name)
-	case slices.Equal(keys, []string{"from.filter"}) && next.Kind() != KindStorageNetwork && next.From.Steer == "":
+	case len(without(keys, "from.filter", "from.join")) == 0 && next.Kind() != KindStorageNetwork && next.From.Steer == "":
 		p.Filters = append(p.Filters, next.Name)
 	case len(without(keys, "to.namespaces", "to.hosts", "to.allow_any_host", "to.subsystems")) == 0 && comeAndGo(old.To.Served(), next.To.Served()):
 		p.Subsystems = append(p.Subsystems, next.Name)
@@ -176,7 +176,7 @@ func flowKeys(a, b *Flow) []string {
 	x, y := *a, *b
 	for _, f := range []*Flow{&x, &y} {
 		f.Stages, f.To.Peers, f.From.Rules, f.To.Namespaces = unplaced(f.Stages), unplaced(f.To.Peers), unplaced(f.From.Rules), unplaced(f.To.Namespaces)
-		f.To.Subsystems = unplaced(f.To.Subsystems)
+		f.To.Subsystems, f.From.Join = unplaced(f.To.Subsystems), unplaced(f.From.Join)
 		for i := range f.To.Subsystems {
 			f.To.Subsystems[i].Namespaces = unplaced(f.To.Subsystems[i].Namespaces)
 		}

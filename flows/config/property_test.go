@@ -435,7 +435,20 @@ func drawPackets(t *rapid.T, name string) From {
 		BusyPoll:    time.Duration(rapid.Int64Range(0, 1000).Draw(t, "busy poll")) * time.Microsecond,
 		Promiscuous: rapid.Bool().Draw(t, "promiscuous"),
 		TakeOver:    rapid.Bool().Draw(t, "take over"),
+		Join:        drawJoins(t),
 	}
+}
+
+// drawJoins draws multicast groups, or none.
+func drawJoins(t *rapid.T) (all []Join) {
+	for i := range rapid.IntRange(0, 3).Draw(t, "joins") {
+		j := Join{Group: netip.AddrFrom4([4]byte{byte(rapid.IntRange(224, 239).Draw(t, "group")), byte(i), 1, 1})}
+		if rapid.Bool().Draw(t, "source") {
+			j.Source, j.Interface = netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), "feed.100"
+		}
+		all = append(all, j)
+	}
+	return all
 }
 
 // drawEngine draws a flow's engine, and what only that engine has.
@@ -450,7 +463,7 @@ func drawEngine(t *rapid.T, f *Flow) {
 	}
 	if from.Engine == EnginePacket {
 		*from = From{Interface: from.Interface, Engine: from.Engine, Buffer: from.Buffer, Fanout: rapid.SampledFrom([]string{"", from.Interface}).Draw(t, "fanout"), ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware,
-			Filter: from.Filter, Promiscuous: from.Promiscuous, Priority: DefaultPriority}
+			Filter: from.Filter, Join: from.Join, Promiscuous: from.Promiscuous, Priority: DefaultPriority}
 	}
 }
 

@@ -149,6 +149,7 @@ func fromSettings() []setting {
 		{"from.busy_poll", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.BusyPoll }, value(parseDuration)},
 		{"from.timestamps", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Timestamps }, value(oneOf(allTimestamps))},
 		{"from.promiscuous", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Promiscuous }, value(parseBool)},
+		{"from.join", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Join }, readJoin},
 		{"from.mirror", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Mirror }, value(oneOf(allMirrors))},
 		{"from.steer", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Steer }, value(oneOf(allSteers))},
 		{"from.beside", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Beside }, value(oneOf(allBesides))},

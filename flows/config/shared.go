@@ -190,7 +190,7 @@ const maxBeside = 16
 // add counts a flow and its rules. A filter expression counts as one rule.
 func (r *receiver) add(v *validator, path, name string, f *Flow) {
 	r.flows++
-	r.rules += max(1, len(f.From.Rules))
+	r.rules += max(1, len(f.From.Rules)) + f.From.joinRules()
 	v.check(r.flows <= maxBeside, join(path, "from"), "is number %d of the flows that take packets from %s; at most %d are possible", r.flows, quote(name), maxBeside)
 	v.check(r.flows == 1 || r.rules <= maxRules, join(path, "from"), "makes it %d rules for interface %s, an expression counting as one; at most %d are possible", r.rules, quote(name), maxRules)
 }
@@ -268,6 +268,9 @@ func (v *validator) resolve(f *Flow) {
 	f.From.Interface = v.found(f, f.From.Interface)
 	for i, name := range f.From.Interfaces {
 		f.From.Interfaces[i] = v.found(f, name)
+	}
+	for i := range f.From.Join {
+		f.From.Join[i].Interface = v.found(f, f.From.Join[i].Interface)
 	}
 	f.To.Interface = v.found(f, f.To.Interface)
 	for _, device := range []*string{&f.From.RDMA, &f.To.RDMA} {

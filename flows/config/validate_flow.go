@@ -189,6 +189,7 @@ func (v *validator) packets(path string, f *From, kind Kind) {
 		"%s is not whole microseconds, up to %s", f.BusyPoll, maxPoll)
 	v.queues(join(path, "queues"), f.Queues)
 	v.filters(join(path, "filter"), f)
+	v.joins(path, f)
 	v.mirror(path, f)
 	v.steer(path, f)
 	v.beside(path, f)

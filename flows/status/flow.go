@@ -36,6 +36,8 @@ type Flow struct {
 	Buffer    *Buffer `json:"buffer,omitempty"` // of a packet socket
 	Fanout    string  `json:"fanout,omitempty"` // name of the group of flows that divide the packets
 
+	Joined []Joined `json:"joined,omitempty"` // multicast groups
+
 	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
 	WhyNot      string   `json:"why_not,omitempty"`        // if it was not granted
 	Steered     []string `json:"steered,omitempty"`        // the flow's rules in the card, and the queue of each
@@ -105,6 +107,14 @@ type Flow struct {
 	Discarded  *Discarded       `json:"discarded,omitempty"`   // nil: the flow discards nothing
 	FrameTimes *FrameTimes      `json:"frame_times,omitempty"` // nil: blocks are served
 	Latency    *latency.Summary `json:"latency,omitempty"`     // from arrival to acknowledgement or answer; nil: none yet, or not measured
+}
+
+// Joined is a multicast group that the host joined for a flow.
+type Joined struct {
+	Group     string `json:"group"`
+	Source    string `json:"source,omitempty"` // empty: any
+	Interface string `json:"interface"`
+	Error     string `json:"error,omitempty"` // why the host is not a member now
 }
 
 // Position is a place in a flow's output.

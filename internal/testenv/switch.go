@@ -2,7 +2,9 @@ package testenv
 
 import (
 	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 )
@@ -47,4 +49,22 @@ func NewSwitch(t testing.TB, n int, o PairOptions) []*End {
 		e.awaitCarrier(t)
 	}
 	return all
+}
+
+// Query makes the bridge to which the end belongs ask for the members of multicast groups every two seconds, forget
+// members that do not answer within three, and pass on what members want only. It returns when that is in force.
+func (e *End) Query(t testing.TB) {
+	t.Helper()
+	hub := e.port.Namespace
+	hub.Do(t, func() {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/hub/disable_ipv6", []byte("0"), 0); err != nil && !os.IsNotExist(err) {
+			t.Fatalf("give the bridge IPv6: %v", err)
+		}
+	})
+	hub.Run(t, "ip", "link", "set", "hub", "type", "bridge", "mcast_snooping", "1", "mcast_igmp_version", "3", "mcast_mld_version", "2",
+		"mcast_query_interval", "200", "mcast_query_response_interval", "100", "mcast_membership_interval", "300",
+		"mcast_startup_query_interval", "50", "mcast_last_member_interval", "20")
+	time.Sleep(2 * time.Second) // the link-local address of the bridge
+	hub.Run(t, "ip", "link", "set", "hub", "type", "bridge", "mcast_querier", "1")
+	time.Sleep(1500 * time.Millisecond) // the bridge floods until members could have answered
 }

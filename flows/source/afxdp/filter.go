@@ -20,7 +20,32 @@ func selection(from config.From, of linktype.Type) (s bpf.Selection, err error) 
 	default:
 		s.Filter, err = config.ParseFilter(from.Filter, of)
 	}
+	if err == nil && from.LeavesQueries() {
+		err = leaveQueries(&s, of)
+	}
 	return s, err
+}
+
+// queries matches messages of IGMP, and those of MLD, which are behind a hop-by-hop header (RFC 2710, section 3).
+// The language gives and and or the same precedence.
+const queries = "igmp or (ip6[6] = 0 and ip6[40] = 58)"
+
+// leaveQueries puts a rule in front of a selection. If the flow took the queries of a multicast router or switch,
+// the kernel would not answer them, and the memberships would end.
+func leaveQueries(s *bpf.Selection, of linktype.Type) error {
+	text := queries
+	if of == linktype.Ethernet {
+		text = queries + " or (vlan and (" + queries + "))"
+	}
+	match, err := config.ParseFilter(text, of)
+	if err != nil {
+		return err
+	}
+	if s.Rules == nil {
+		s.Rules, s.Filter = []bpf.Rule{{Name: "filter", Match: s.Filter, Action: bpf.Take}}, nil
+	}
+	s.Rules = append([]bpf.Rule{{Name: config.QueryRule, Match: match, Action: bpf.Leave}}, s.Rules...)
+	return nil
 }
 
 func rules(list []config.Rule, of linktype.Type) ([]bpf.Rule, error) {

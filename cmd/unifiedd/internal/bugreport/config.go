@@ -29,7 +29,9 @@ flows[].from.channel flows[].from.clients flows[].from.comment flows[].from.devi
 flows[].from.fanout flows[].from.file flows[].from.files flows[].from.filter flows[].from.filter.object
 flows[].from.filter.program flows[].from.filter[].action flows[].from.filter[].match flows[].from.filter[].name
 flows[].from.generate flows[].from.interface flows[].from.interfaces flows[].from.interfaces[].comment
-flows[].from.interfaces[].name flows[].from.listen flows[].from.loop flows[].from.message flows[].from.method
+flows[].from.interfaces[].name
+flows[].from.join flows[].from.join[].group flows[].from.join[].interface flows[].from.join[].source
+flows[].from.listen flows[].from.loop flows[].from.message flows[].from.method
 flows[].from.mirror flows[].from.priority flows[].from.promiscuous flows[].from.queues flows[].from.rate
 flows[].from.rdma flows[].from.ring flows[].from.steer flows[].from.take_over flows[].from.timestamps
 flows[].from.trusted flows[].from.verify flows[].from.window flows[].from.zero_copy flows[].name
