@@ -60,6 +60,7 @@ func (r *Report) addFlows(n needs) {
 		}
 	}
 	r.add("engines", engines)
+	r.addMulticast(n)
 	r.add("addresses", addresses)
 	r.add("RDMA devices of flows", devices)
 	r.add("owners of files", users)

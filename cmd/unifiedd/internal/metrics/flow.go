@@ -24,6 +24,7 @@ var (
 	descFar      = describe("far_ends", "How many of the flow's card, disk and worker are on another NUMA node than the region.", "flow")
 	descPassed   = describe("passed_packets_total", "Packets left to the kernel, by reason.", "flow", "interface", "reason")
 	descDropped  = describe("dropped_packets_total", "Packets lost, by reason.", "flow", "interface", "reason")
+	descJoined   = describe("joined", "1 if the host is a member of the multicast group for the flow.", "flow", "group", "source", "interface")
 	descRule     = describe("rule_packets_total", "Packets that a rule of the filter matched, since the filter came into force.", "flow", "interface", "rule", "op")
 	descRuleSize = describe("rule_bytes_total", "Bytes of packets that a rule of the filter matched, since the filter came into force.", "flow", "interface", "rule", "op")
 	descCounted  = describe("filter_count", "What the flow's own filter program counts, by its names.", "flow", "interface", "reason")
@@ -84,8 +85,11 @@ func collectTaken(out chan<- prometheus.Metric, f *status.Flow) {
 	each(out, descDropped, f.Dropped, f.Name, iface)
 }
 
-// collectFilter sends the counters of rules, or of the user's own program.
+// collectFilter sends the multicast groups, and the counters of rules or of the user's own program.
 func collectFilter(out chan<- prometheus.Metric, f *status.Flow) {
+	for _, j := range f.Joined {
+		gauge(out, descJoined, truth(j.Error == ""), f.Name, j.Group, j.Source, j.Interface)
+	}
 	for _, r := range f.Rules {
 		counter(out, descRule, r.Packets, f.Name, f.From, r.Name, r.Action)
 		counter(out, descRuleSize, r.Bytes, f.Name, f.From, r.Name, r.Action)
