@@ -18,6 +18,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/serve"
 	"github.com/unifiedd/unifiedd/flows/sink/discard"
 	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/flows/sink/feed"
 	"github.com/unifiedd/unifiedd/flows/sink/peers"
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 	"github.com/unifiedd/unifiedd/flows/source/generator"
@@ -115,8 +116,27 @@ func openNetworkRDMA(e *pipeline.Env) (*pipeline.Run, error) {
 		return nil, err
 	}
 	queues := len(e.Flow.To.Peers) * e.Flow.To.Queue
-	if err := source.Fill(e, 2*pipeline.Burst, min(queues, 4*source.RingFrames())); err != nil {
+	if err := source.Fill(e, 2*pipeline.Burst+feedFrames(e), feedFrames(e)+min(queues, 4*source.RingFrames())); err != nil {
 		return nil, err
+	}
+	return joinFeed(e, source, sink)
+}
+
+// feedFrames returns how many frames a feed needs for messages.
+func feedFrames(e *pipeline.Env) int {
+	if e.Flow.Feed() == nil {
+		return 0
+	}
+	return pipeline.Burst
+}
+
+// joinFeed makes a run of an interface and a sink. If the flow has a feed, its messages are put in order on the way.
+func joinFeed(e *pipeline.Env, source *afxdp.Source, sink pipeline.Sink) (*pipeline.Run, error) {
+	if e.Flow.Feed() != nil {
+		var err error
+		if sink, err = feed.Open(e, source.Free(), sink); err != nil {
+			return nil, err
+		}
 	}
 	return join(e, source, sink, source.Node(), numa.Unknown), nil
 }

@@ -30,14 +30,15 @@ func openNetworkAttach(e *pipeline.Env) (*pipeline.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := source.Fill(e, 2*pipeline.Burst, 2*pipeline.Burst); err != nil {
+	frames := 2*pipeline.Burst + feedFrames(e)
+	if err := source.Fill(e, frames, frames); err != nil {
 		return nil, err
 	}
 	sink, err := to.Open(e, to.Config{Free: source.Free()})
 	if err != nil {
 		return nil, err
 	}
-	return join(e, source, sink, source.Node(), numa.Unknown), nil
+	return joinFeed(e, source, sink)
 }
 
 // openNetworkHere fills the rings of an interface with frames of a program's memory.

@@ -124,6 +124,7 @@ func printFlow(w io.Writer, f *status.Flow) {
 	printArrives(w, f)
 	printDiscarded(w, f)
 	printLevel(w, f.Level)
+	printFeed(w, f.Feed)
 	for _, s := range f.Stages {
 		fmt.Fprintf(w, "  stage\t%s: changed %d, left: %s\n", s.Kind, s.Changed, nonzero(s.Left))
 	}
@@ -208,6 +209,17 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  offered\t%d packets: %d received, %d waiting\n", f.Offered, f.Packets, f.Waiting)
 	fmt.Fprintf(w, "  to the kernel\t%s\n", nonzero(f.Passed))
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
+}
+
+// printFeed prints the messages of a feed, and what each line had.
+func printFeed(w io.Writer, f *status.Feed) {
+	if f == nil {
+		return
+	}
+	fmt.Fprintf(w, "  feed\tsession %s: %d messages in order, %d lost in %d gaps, %d requests for retransmission\n", cmp.Or(f.Session, "not seen yet"), f.Messages, f.Lost, f.Gaps, f.Requests)
+	for _, l := range f.Lines {
+		fmt.Fprintf(w, "  line %s\t%d won, %d duplicates, %d missing, %d late, refused: %s\n", l.Name, l.Wins, l.Duplicates, l.Missing, l.Late, nonzero(l.Refused))
+	}
 }
 
 // failed formats why something is not as configured; empty: it is.

@@ -232,11 +232,25 @@ func stageDocuments(stages []Stage) (docs []any) {
 			docs = append(docs, map[string]any{"sequence": map[string]any{"offset": s.Sequence.Offset}})
 		case s.Timestamp != nil:
 			docs = append(docs, map[string]any{"timestamp": map[string]any{"offset": s.Timestamp.Offset}})
+		case s.Mold != nil:
+			docs = append(docs, map[string]any{"moldudp64": moldDocument(s.Mold)})
 		case s.Sum != nil:
 			docs = append(docs, map[string]any{"sum": map[string]any{"type": string(s.Sum.Type)}})
 		}
 	}
 	return docs
+}
+
+func moldDocument(m *Mold) map[string]any {
+	var lines []any
+	for _, l := range m.Lines {
+		lines = append(lines, map[string]any{"name": l.Name, "address": l.Address.String(), "port": l.Port})
+	}
+	doc := map[string]any{"lines": lines, "gap": m.Gap.String(), "hold": m.Hold}
+	if m.Server != "" {
+		doc["server"], doc["ask"] = m.Server, m.Ask.String()
+	}
+	return doc
 }
 
 func setDocument(s *Set) map[string]any {

@@ -18,7 +18,7 @@ type Flow struct {
 	Worker string // the name of one of Config.Workers
 	From   From
 	// Stages change packets between source and sink, in order. They apply to KindNetworkRDMA and
-	// KindRDMARDMA.
+	// KindRDMARDMA, and Mold to KindNetworkAttach too.
 	Stages []Stage
 	To     To
 	// Watermarks bound the frames in flight. Flows from storage have none.
@@ -460,8 +460,9 @@ type Stage struct {
 	Set       *Set
 	Sequence  *Sequence
 	Timestamp *Timestamp
-	Sum       *Sum // with KindRDMARDMA, as the only stage
-	Pos       Pos  // where the stage is configured
+	Sum       *Sum  // with KindRDMARDMA, as the only stage
+	Mold      *Mold // with KindNetworkRDMA and KindNetworkAttach, as the only stage
+	Pos       Pos   // where the stage is configured
 }
 
 // Set overwrites fields of a packet's headers and updates the checksums. A field with its zero

@@ -243,6 +243,15 @@ func TestFull(t *testing.T) {
 				To:   To{Channel: "fills"},
 			},
 			{
+				Name: "quotes", Worker: "main", Pos: Pos{file, 294, 5},
+				From: From{Interface: "eth11", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
+				Stages: []Stage{{Mold: &Mold{
+					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.1"), 26400, Pos{file, 294, 90}}}, Gap: 20 * time.Millisecond, Hold: 512,
+					Server: "10.0.0.9:26401", Ask: 5 * time.Millisecond,
+				}, Pos: Pos{file, 294, 69}}},
+				To: To{Attach: "risk", Queue: 1024, Policy: PolicyDropNewest, Place: PlaceCopy},
+			},
+			{
 				Name: "half", Worker: "main", Pos: Pos{file, 295, 5},
 				From: From{Interface: "eth9", Engine: EnginePacket, Fanout: "eth9", Buffer: DefaultBuffer, Join: []Join{
 					{Group: netip.MustParseAddr("239.1.1.1"), Pos: Pos{file, 295, 93}},

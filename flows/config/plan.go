@@ -176,6 +176,13 @@ func flowKeys(a, b *Flow) []string {
 	x, y := *a, *b
 	for _, f := range []*Flow{&x, &y} {
 		f.Stages, f.To.Peers, f.From.Rules, f.To.Namespaces = unplaced(f.Stages), unplaced(f.To.Peers), unplaced(f.From.Rules), unplaced(f.To.Namespaces)
+		for i := range f.Stages {
+			if m := f.Stages[i].Mold; m != nil {
+				one := *m
+				one.Lines = unplaced(one.Lines)
+				f.Stages[i].Mold = &one
+			}
+		}
 		f.To.Subsystems, f.From.Join = unplaced(f.To.Subsystems), unplaced(f.From.Join)
 		for i := range f.To.Subsystems {
 			f.To.Subsystems[i].Namespaces = unplaced(f.To.Subsystems[i].Namespaces)

@@ -259,6 +259,9 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.To.Attach = "reader"
 		f.To.Queue = minEntries << rapid.IntRange(0, 6).Draw(t, "queue")
 		f.To.Policy = rapid.SampledFrom(allPolicies).Draw(t, "policy")
+		if kind == KindNetworkAttach && rapid.Bool().Draw(t, "feed") {
+			f.Stages = []Stage{{Mold: drawMold(t)}}
+		}
 	case KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage:
 		drawStore(t, name, &f.To, kind)
 		if f.From.Engine == EnginePacket {
@@ -401,6 +404,17 @@ func drawStages(t *rapid.T, kind Kind) (all []Stage) {
 		all = append(all, Stage{Sequence: &Sequence{at}}, Stage{Timestamp: &Timestamp{at + stampBytes}})
 	}
 	return all
+}
+
+func drawMold(t *rapid.T) *Mold {
+	m := &Mold{Gap: time.Duration(rapid.Int64Range(2, int64(maxGap)).Draw(t, "gap")), Hold: rapid.IntRange(minHold, maxHold).Draw(t, "hold"), Ask: defaultAsk}
+	for i := range rapid.IntRange(1, maxLines).Draw(t, "lines") {
+		m.Lines = append(m.Lines, FeedLine{Name: fmt.Sprintf("line-%d", i), Address: netip.AddrFrom4([4]byte{239, 1, 1, 1}), Port: 26400 + i})
+	}
+	if rapid.Bool().Draw(t, "server") {
+		m.Server, m.Ask = "[2001:db8::9]:26401", m.Gap/2
+	}
+	return m
 }
 
 func drawMAC(t *rapid.T) net.HardwareAddr {

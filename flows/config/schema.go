@@ -347,6 +347,10 @@ func (d *decoder) stage(path string, n *yaml.Node, s *Stage) {
 			s.Timestamp = &Timestamp{}
 			d.mapping(p, n, fields{"offset": set(d, &s.Timestamp.Offset, parseInt)})
 		},
+		"moldudp64": func(p string, n *yaml.Node) {
+			s.Mold = &Mold{Gap: defaultGap, Hold: defaultHold, Ask: defaultAsk}
+			d.mold(p, n, s.Mold)
+		},
 		"sum": func(p string, n *yaml.Node) {
 			s.Sum = &Sum{}
 			d.mapping(p, n, fields{"type": set(d, &s.Sum.Type, oneOf(allSumTypes))})

@@ -75,7 +75,7 @@ var (
 	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
 	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA}
 	peered        = slices.Concat(toPeers, []Kind{KindChannelRDMA})
-	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
+	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindNetworkAttach}
 	queued        = slices.Concat(toPeers, toPrograms, []Kind{KindStorageAttach})
 	toClients     = []Kind{KindStorageRDMA}
 	toHosts       = []Kind{KindStorageNVMe}
@@ -108,7 +108,7 @@ const (
 	aboutWritten      = "a flow to storage or NVMe hosts"
 	aboutPackets      = "packets to storage"
 	aboutPeers        = "a flow to RDMA peers"
-	aboutStaged       = "packets, or messages of RDMA clients, to RDMA peers"
+	aboutStaged       = "packets, or messages of RDMA clients, to RDMA peers, and packets to an attached program"
 	aboutBlocks       = "a flow from storage to RDMA clients"
 	aboutServed       = "a flow from storage to RDMA clients or NVMe hosts"
 	aboutHosts        = "a flow from storage to NVMe hosts"

@@ -26,8 +26,9 @@ func checkOffset(kind string, offset int) error {
 	return nil
 }
 
-// place returns the position in the packet of an offset into the payload, or the reason why there is none.
-func (v *view) place(p []byte, offset int) (int, Reason) {
+// place returns the position in the packet of an offset into the payload, or the reason why there are not that many
+// bytes.
+func (v *view) place(p []byte, offset, length int) (int, Reason) {
 	switch {
 	case v.network != Changed:
 		return 0, v.network
@@ -48,9 +49,9 @@ func (v *view) place(p []byte, offset int) (int, Reason) {
 		end = min(end, v.transport+n)
 	}
 	switch at := v.transport + 8 + offset; {
-	case at+stampLen > end:
+	case at+length > end:
 		return 0, ShortPayload
-	case at+stampLen > len(p):
+	case at+length > len(p):
 		return 0, OtherFrame
 	default:
 		return at, Changed
@@ -59,7 +60,7 @@ func (v *view) place(p []byte, offset int) (int, Reason) {
 
 // stamp writes a number into the payload. It returns Changed, or the reason why it did not.
 func stamp(p []byte, v *view, offset int, number uint64) Reason {
-	at, why := v.place(p, offset)
+	at, why := v.place(p, offset, stampLen)
 	if why != Changed {
 		return why
 	}

@@ -100,6 +100,7 @@ type Flow struct {
 	Hosts      *Hosts           `json:"hosts,omitempty"`    // to NVMe hosts; commands count as packets
 	Replay     *Replay          `json:"replay,omitempty"`   // captures; sent packets count as packets
 	Stages     []Stage          `json:"stages,omitempty"`
+	Feed       *Feed            `json:"feed,omitempty"` // messages in order; nil: packets pass as they are
 	Log        *Log             `json:"log,omitempty"`
 	Group      *Group           `json:"group,omitempty"`
 	Level      *Watermarks      `json:"level,omitempty"`       // nil: blocks are served
@@ -173,6 +174,31 @@ type Stage struct {
 	Kind    string            `json:"kind"`
 	Changed uint64            `json:"changed"` // packets changed, or messages added
 	Left    map[string]uint64 `json:"left"`    // packets left unchanged, by reason
+}
+
+// Feed is a feed of several lines whose messages the flow puts in order.
+type Feed struct {
+	Session  string     `json:"session,omitempty"` // empty: none yet
+	Messages uint64     `json:"messages"`          // given out, each once and in order
+	Lost     uint64     `json:"lost"`              // messages of declared gaps
+	Gaps     uint64     `json:"gaps"`              // declared
+	Requests uint64     `json:"requests"`          // to the retransmission server
+	Unsent   uint64     `json:"unsent_requests"`   // of those, requests that the kernel did not take
+	Sessions uint64     `json:"sessions"`          // begun
+	Ends     uint64     `json:"ends"`              // ends of sessions that were announced
+	Empty    uint64     `json:"empty"`             // messages without bytes, which are not passed on
+	Others   uint64     `json:"others"`            // packets that are of no line, or no whole UDP datagram in one frame
+	Lines    []FeedLine `json:"lines"`             // as configured, and then the retransmission server
+}
+
+// FeedLine is one line of a feed.
+type FeedLine struct {
+	Name       string            `json:"name"`
+	Wins       uint64            `json:"wins"`       // messages of which this line's copy was the first
+	Duplicates uint64            `json:"duplicates"` // messages that were there already
+	Missing    uint64            `json:"missing"`    // messages that the line left out
+	Late       uint64            `json:"late"`       // messages that came behind later ones of the line
+	Refused    map[string]uint64 `json:"refused"`    // packets that gave no message, by reason
 }
 
 // Watermarks is the number of frames in flight between source and sink. Each frame of an extent

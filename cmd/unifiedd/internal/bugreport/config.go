@@ -35,6 +35,10 @@ flows[].from.listen flows[].from.loop flows[].from.message flows[].from.method
 flows[].from.mirror flows[].from.priority flows[].from.promiscuous flows[].from.queues flows[].from.rate
 flows[].from.rdma flows[].from.ring flows[].from.steer flows[].from.take_over flows[].from.timestamps
 flows[].from.trusted flows[].from.verify flows[].from.window flows[].from.zero_copy flows[].name
+flows[].stages[].moldudp64.ask flows[].stages[].moldudp64.gap flows[].stages[].moldudp64.hold
+flows[].stages[].moldudp64.lines[].address flows[].stages[].moldudp64.lines[].name
+flows[].stages[].moldudp64.lines[].port flows[].stages[].moldudp64.server
+
 flows[].stages[].sequence.offset flows[].stages[].set.ip_destination flows[].stages[].set.ip_source
 flows[].stages[].set.mac_destination flows[].stages[].set.mac_source flows[].stages[].set.port_destination
 flows[].stages[].set.port_source flows[].stages[].set.vlan flows[].stages[].sum.type flows[].stages[].timestamp.offset

@@ -74,6 +74,9 @@ func collectStreams(out chan<- prometheus.Metric, f *status.Flow) {
 	if f.Hosts != nil {
 		collectHosts(out, f.Name, f.Hosts)
 	}
+	if f.Feed != nil {
+		collectFeed(out, f.Name, f.Feed)
+	}
 	for _, s := range f.Stages {
 		counter(out, descChanged, s.Changed, f.Name, s.Kind)
 		each(out, descUnchanged, s.Left, f.Name, s.Kind)

@@ -1,0 +1,105 @@
+package config
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Mold takes packets of MoldUDP64 of several lines, and gives out their messages once and in order.
+type Mold struct {
+	Lines  []FeedLine
+	Gap    time.Duration // how long messages behind a gap wait for the missing ones
+	Hold   int           // the most packets that wait
+	Server string        // address:port of a retransmission server; empty: none
+	Ask    time.Duration // how long a gap is open before the server is asked; less than Gap
+}
+
+// FeedLine is one of the lines on which a feed arrives.
+type FeedLine struct {
+	Name    string
+	Address netip.Addr // to which its packets go
+	Port    int        // to which its packets go, of UDP
+	Pos     Pos        // where the line is configured
+}
+
+// Bounds and defaults of a feed.
+const (
+	maxLines    = 8
+	maxGap      = 10 * time.Second
+	minHold     = 1
+	maxHold     = 65536
+	defaultGap  = 10 * time.Millisecond
+	defaultAsk  = 2 * time.Millisecond
+	defaultHold = 1024
+)
+
+// Feed returns the stage that puts messages in order, or nil.
+func (f *Flow) Feed() *Mold {
+	if len(f.Stages) == 1 {
+		return f.Stages[0].Mold
+	}
+	return nil
+}
+
+func (d *decoder) mold(path string, n *yaml.Node, m *Mold) {
+	d.mapping(path, n, fields{
+		"gap":    set(d, &m.Gap, parseDuration),
+		"hold":   set(d, &m.Hold, parseInt),
+		"server": set(d, &m.Server, parseText),
+		"ask":    set(d, &m.Ask, parseDuration),
+		"lines": func(path string, n *yaml.Node) {
+			d.list(path, n, func(path string, n *yaml.Node) {
+				l := FeedLine{Pos: d.at(n)}
+				d.mapping(path, n, fields{
+					"name": set(d, &l.Name, parseText), "address": set(d, &l.Address, parseIP), "port": set(d, &l.Port, parseInt),
+				})
+				m.Lines = append(m.Lines, l)
+			})
+		},
+	})
+}
+
+// mold checks the stage of a feed.
+func (v *validator) mold(path string, m *Mold, f *Flow) {
+	if kind := f.Kind(); kind != KindNetworkRDMA && kind != KindNetworkAttach {
+		v.refuse(path, wrong("remove it", "has a meaning only for packets of a network interface to RDMA peers or an attached program"))
+		return
+	}
+	v.check(len(f.Stages) == 1, path, "is possible only alone: the other stages are for packets, and messages leave this one")
+	v.check(f.To.Place != PlaceHere, path, "gives out copies of messages, so to.place: here is not possible: say place: copy")
+	v.check(len(m.Lines) > 0, v.first(join(path, "lines"), path), "lines with an address and a port each are needed")
+	v.check(len(m.Lines) <= maxLines, join(path, "lines"), "%d lines are too many; at most %d are possible", len(m.Lines), maxLines)
+	v.check(m.Gap > 0 && m.Gap <= maxGap, join(path, "gap"), "%s is not a time up to %s", m.Gap, maxGap)
+	v.check(within(m.Hold, minHold, maxHold), join(path, "hold"), "%d is not from %d to %d", m.Hold, minHold, maxHold)
+	if at := join(path, "server"); v.given(at, m.Server) && !v.explained(at) {
+		if to, err := netip.ParseAddrPort(m.Server); err != nil || to.Port() == 0 || to.Addr().IsMulticast() || to.Addr().IsUnspecified() {
+			v.refuse(at, wrong("write it as 10.0.0.9:26401 or [2001:db8::9]:26401", "%s is not the address and the port of a server", quote(m.Server)))
+		}
+		v.check(m.Ask > 0 && m.Ask < m.Gap, v.first(join(path, "ask"), at), "%s is not less than gap, which is %s: the server must have time to answer", m.Ask, m.Gap)
+	} else if at := join(path, "ask"); v.given(at, "") {
+		v.refuse(at, wrong("remove it, or add server", "there is no server to ask"))
+	}
+	v.feedLines(join(path, "lines"), m)
+}
+
+func (v *validator) feedLines(path string, m *Mold) {
+	names, ends := newTaken[string](v, "line"), map[netip.AddrPort]bool{}
+	for i := range m.Lines {
+		l, at := &m.Lines[i], index(path, i)
+		v.name(join(at, "name"), l.Name)
+		names.take(join(at, "name"), l.Name)
+		v.check(within(l.Port, 1, maxPort), v.first(join(at, "port"), at), "port %d is not from 1 to %d", l.Port, maxPort)
+		switch end := netip.AddrPortFrom(l.Address, uint16(l.Port)); {
+		case v.explained(join(at, "address")):
+		case !l.Address.IsValid():
+			v.refuse(at, errors.New("the address is needed to which the packets of the line go"))
+		case ends[end]:
+			v.refuse(at, wrong("make it one line", "%s is the address of another line", end))
+		default:
+			ends[end] = true
+		}
+	}
+}
