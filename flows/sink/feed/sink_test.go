@@ -1,0 +1,190 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/sink/discard"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// slow is the sink behind the stage. It takes messages only while there is room, and remembers the first bytes.
+type slow struct {
+	*discard.Sink
+	region  *umem.Region
+	room    int
+	got     []uint64
+	wrong   int
+	blocked int
+}
+
+func (s *slow) Write(b *pipeline.Batch, now time.Time) bool {
+	n := min(s.room, b.Len)
+	for _, f := range b.Frames[:n] {
+		m := s.region.Bytes(f)
+		if len(s.got) < cap(s.got) {
+			s.got = append(s.got, binary.BigEndian.Uint64(m))
+		}
+		if len(m) != 8+int(m[7])%40 {
+			s.wrong++
+		}
+	}
+	s.room -= n
+	taken := pipeline.Batch{Frames: b.Frames[:n:n], Len: n}
+	s.Sink.Write(&taken, now)
+	b.Drop(n)
+	return b.Len == 0
+}
+
+func (s *slow) Block() { s.blocked++ }
+
+// rig is the stage with frames of a region.
+type rig struct {
+	*Sink
+	slow   *slow
+	region *umem.Region
+	free   *umem.FreeList
+	batch  pipeline.Batch
+}
+
+var group = netip.MustParseAddr("239.1.1.1")
+
+func newRig(t *testing.T, frames int) *rig {
+	t.Helper()
+	region, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := region.NewBook("test")
+	holder, err := book.NewHolder(umem.OwnerWorker, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]umem.Frame, frames)
+	if n := holder.Take(all); n != frames {
+		t.Fatalf("%d frames", n)
+	}
+	r := &rig{region: region, free: umem.NewFreeList(all)}
+	r.slow = &slow{Sink: discard.New(region, r.free), region: region, room: 1 << 30, got: make([]uint64, 0, 4096)}
+	r.batch.Frames = make([]umem.Frame, 2*pipeline.Burst)
+	m := &config.Mold{Lines: []config.FeedLine{{Name: "a", Address: group, Port: 7000}, {Name: "b", Address: group, Port: 7001}}, Gap: time.Millisecond, Hold: 16}
+	flow := config.NewFlowOf(config.KindNetworkAttach, "f")
+	flow.Stages = []config.Stage{{Mold: m}}
+	if r.Sink, err = Open(&pipeline.Env{Region: region, Flow: flow}, r.free, r.slow); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		back := make([]umem.Frame, r.free.Len())
+		if !r.free.Pop(back) || len(back) != frames {
+			t.Errorf("%d of %d frames came back", len(back), frames)
+		}
+		holder.Give(back)
+		holder.Close()
+		if err := book.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := region.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// arrive puts a packet of a line into a frame of the batch.
+func (r *rig) arrive(port uint16, first uint64, count int) {
+	var one [1]umem.Frame
+	r.free.Pop(one[:])
+	f := umem.Frame{Addr: one[0].Addr&^uint64(r.region.FrameSize()-1) + umem.PacketHeadroom, Len: 42 + 20}
+	p := r.region.At(f.Addr, uint64(r.region.FrameSize()-umem.PacketHeadroom))
+	copy(p, "\x01\x00\x5e\x01\x01\x01\x02\x00\x00\x00\x00\x01\x08\x00E\x00\x00\x00\x00\x00@\x00\x01\x11\x00\x00\x0a\x00\x00\x01\xef\x01\x01\x01\x00\x01")
+	binary.BigEndian.PutUint16(p[36:], port)
+	copy(p[42:], "SESSION   ")
+	binary.BigEndian.PutUint64(p[52:], first)
+	binary.BigEndian.PutUint16(p[60:], uint16(count))
+	for n := first; n < first+uint64(count); n++ {
+		length := 8 + int(byte(n))%40
+		binary.BigEndian.PutUint16(p[f.Len:], uint16(length))
+		binary.BigEndian.PutUint64(p[f.Len+2:], n)
+		f.Len += 2 + uint32(length)
+	}
+	binary.BigEndian.PutUint16(p[38:], uint16(f.Len-34))
+	binary.BigEndian.PutUint16(p[16:], uint16(f.Len-14))
+	r.batch.Frames[r.batch.Len] = f
+	r.batch.Len++
+}
+
+// TestBackPressure: while the sink behind is blocked, and when no frame is free, messages wait and none is lost or
+// changed. Every frame comes back.
+func TestBackPressure(t *testing.T) {
+	r := newRig(t, 70)
+	now := time.Now()
+	next := uint64(1)
+	r.arrive(7000, 1, 0) // a heartbeat: the session begins with message 1
+	for round := 0; len(r.slow.got) < 3000; round++ {
+		r.slow.room = round % 7
+		r.Reap(now)
+		if r.batch.Len == 0 {
+			r.arrive(7000, next+3, 5) // behind a gap
+			r.arrive(7001, next, 8)
+			r.arrive(7001, next, 8)
+			next += 8
+		}
+		r.Write(&r.batch, now)
+		r.Flush(true, now)
+		now = now.Add(time.Microsecond)
+	}
+	r.slow.room = 1 << 30
+	for r.batch.Len > 0 || r.out.Len > 0 {
+		r.Write(&r.batch, now)
+		r.Flush(true, now)
+	}
+	for i, n := range r.slow.got {
+		if n != uint64(i+1) {
+			t.Fatalf("message %d is number %d", i+1, n)
+		}
+	}
+	s := &status.Flow{CopiedBytes: map[string]uint64{}}
+	if err := r.Observe(s); err != nil || r.slow.wrong > 0 || s.Feed.Lost > 0 || s.Feed.Messages != next-1 || r.slow.blocked == 0 && s.Feed.Lines[1].Duplicates == 0 {
+		t.Errorf("%v: %d messages are wrong; %+v", err, r.slow.wrong, s.Feed)
+	}
+}
+
+// TestAllocatesNothing: a round with packets of both lines, a gap that is declared, and a packet of nobody does not
+// allocate.
+func TestAllocatesNothing(t *testing.T) {
+	r := newRig(t, 300)
+	now, next := time.Now(), uint64(1)
+	round := func() {
+		r.Reap(now)
+		r.arrive(7000, next, 4)
+		r.arrive(7001, next, 4)
+		r.arrive(7000, next+5, 3) // a gap of one
+		r.arrive(7002, 1, 1)
+		r.Write(&r.batch, now)
+		for range 3 {
+			r.Flush(true, now)
+			now = now.Add(2 * time.Millisecond)
+		}
+		next += 8
+	}
+	for range 50 {
+		round()
+	}
+	if n := testing.AllocsPerRun(500, round); n != 0 {
+		t.Errorf("a round allocates %v times", n)
+	}
+	s := &status.Flow{CopiedBytes: map[string]uint64{}}
+	if err := r.Observe(s); err != nil || s.Feed.Lost != s.Feed.Gaps || s.Feed.Lost < 500 || s.Feed.Others != s.Feed.Lost || s.Feed.Messages != 7*s.Feed.Lost {
+		t.Errorf("%v: %+v", err, s.Feed)
+	}
+	if !bytes.HasPrefix(fmt.Append(nil, r.Announce()...), []byte("lines")) {
+		t.Errorf("it announces %v", r.Announce())
+	}
+}
