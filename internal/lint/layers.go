@@ -105,6 +105,7 @@ var inTests = map[string][]string{
 	"flows/nvmet":          {"rdma/roce", "rdma/providers"},
 	"flows/state":          {"flows/client", "rdma/roce"},
 	"flows/source/journal": {"flows/attach/wire", "flows/config", "flows/protocol", "umem"},
+	"flows/sink/feed":      {"flows/sink/discard"},
 }
 
 // onlyIn names third-party modules that only one part may import.
