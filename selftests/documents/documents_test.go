@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -91,6 +92,7 @@ func newMachine(t *testing.T) *machine {
 			e.Run(t, "ip", "link", "set", name, "mtu", fmt.Sprint(1500+2700*i), "up")
 		}
 	}
+	m.B.Run(t, "sysctl", "-qw", "net.ipv6.conf.eth1.disable_ipv6=0") // a flow joins a group of IPv6
 	m.B.Run(t, "ip", "address", "add", "10.0.0.1/24", "dev", "eth2")
 	m.A.Run(t, "ip", "address", "add", "10.0.0.9/24", "dev", "eth2")
 	return m
@@ -316,6 +318,15 @@ func opened(t *testing.T) *client.Client {
 	return c
 }
 
+// mold makes the first message of a session of MoldUDP64 of what begins with the checksum of UDP, which is left out.
+func mold(b []byte) {
+	clear(b)
+	copy(b[2:], "DOCUMENTS ")
+	binary.BigEndian.PutUint64(b[12:], 1)
+	binary.BigEndian.PutUint16(b[20:], 1)
+	binary.BigEndian.PutUint16(b[22:], uint16(len(b)-24))
+}
+
 // packets sends some packets of each kind that filters in the documents accept.
 func (m *machine) packets(t *testing.T) {
 	t.Helper()
@@ -333,10 +344,14 @@ func (m *machine) packets(t *testing.T) {
 		ip   string
 		port uint16
 		size int
-	}{{"10.1.0.2", 5000, 100}, {"10.1.0.2", 53, 100}, {"10.1.0.2", 9, 100}, {"10.1.0.2", 9, 1200}, {"239.1.1.1", 7000, 100}} {
+	}{{"10.1.0.2", 5000, 100}, {"10.1.0.2", 53, 100}, {"10.1.0.2", 9, 100}, {"10.1.0.2", 9, 1200}, {"239.1.1.1", 7000, 100}, {"239.1.1.1", 26400, 100}} {
 		to.IP = netip.MustParseAddr(k.ip)
 		for range 20 {
-			if sent, err := sender.Send(testenv.UDP(&from, &to, k.port, 0, k.size)); !sent || err != nil {
+			frame := testenv.UDP(&from, &to, k.port, 0, k.size)
+			if k.port == 26400 {
+				mold(frame[40:])
+			}
+			if sent, err := sender.Send(frame); !sent || err != nil {
 				t.Fatalf("a packet is not sent: %v", err)
 			}
 		}
