@@ -6,9 +6,19 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
+
+// tlsStatus describes the daemon's certificate; nil: there is no TLS.
+func (d *Daemon) tlsStatus() *status.TLS {
+	if d.secret == nil {
+		return nil
+	}
+	name, expires := d.secret.Own()
+	return &status.TLS{Name: name, Expires: expires, Expired: !time.Now().Before(expires)}
+}
 
 // tlsFiles is the name of the tls section's files in a plan.
 const tlsFiles = "tls"

@@ -55,6 +55,7 @@ type Daemon struct {
 	nets    device.Interfaces
 	fanouts device.Fanouts
 	secret  *connect.Credentials // of RDMA connections; nil: no TLS
+	clock   *clockWatch
 	started time.Time
 	undo    pipeline.Cleanup
 	trace   *trace.Directory // nil: nothing is recorded
@@ -77,7 +78,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	d := &Daemon{config: c, options: o, started: time.Now(), reloads: newReloads()}
+	d := &Daemon{config: c, options: o, started: time.Now(), reloads: newReloads(), clock: newClockWatch()}
 	var undo pipeline.Cleanup
 	defer undo.Run()
 	giveProcessors(len(c.Workers))
@@ -279,6 +280,7 @@ func (d *Daemon) Unready() (all []status.Flow) {
 func (d *Daemon) Status() status.Daemon {
 	s := status.Daemon{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
 	s.Programs, s.States, s.Trace = d.programs(), d.stateStatus(), d.traceStatus()
+	s.Clock, s.TLS = d.clock.look(), d.tlsStatus()
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}

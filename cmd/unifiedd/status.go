@@ -72,6 +72,7 @@ func printStatus(w io.Writer, s *status.Daemon) error {
 	if r := s.Trace; r != nil && r.Error != "" {
 		fmt.Fprintf(t, "trace\tnot all flows are recorded: %s\n", r.Error)
 	}
+	printIdentity(t, s)
 	for _, w := range s.Workers {
 		if w.Away.Count > 0 {
 			fmt.Fprintf(t, "worker %s\tdid not poll its flows for 20 ms or longer %d times, for at most %v: packets wait in the rings, and are lost when those are full\n", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))
@@ -81,6 +82,19 @@ func printStatus(w io.Writer, s *status.Daemon) error {
 		printFlow(t, &s.Flows[i])
 	}
 	return t.Flush()
+}
+
+// printIdentity prints what is wrong with the clock and the certificate, and until when the certificate is valid.
+func printIdentity(w io.Writer, s *status.Daemon) {
+	if c := s.Clock; c.Steps > 0 {
+		fmt.Fprintf(w, "clock\tthe system's clock was set %s, last by %+.1f s (noticed %s): times in captures and logs jump there. See chronyc tracking or timedatectl\n",
+			plural(int(c.Steps), "time"), c.Step.Seconds(), when(c.Noticed))
+	}
+	if c := s.TLS; c != nil && c.Expired {
+		fmt.Fprintf(w, "certificate\t%s has expired at %s, and peers refuse it: replace the files of tls, and unifiedd reload\n", c.Name, c.Expires.Format(time.RFC3339))
+	} else if c != nil {
+		fmt.Fprintf(w, "certificate\t%s, valid until %s\n", c.Name, c.Expires.Format(time.RFC3339))
+	}
 }
 
 func printFlow(w io.Writer, f *status.Flow) {

@@ -23,6 +23,23 @@ type Daemon struct {
 	Programs *Programs     `json:"attach,omitempty"` // nil: none may attach
 	States   []SharedState `json:"states,omitempty"`
 	Trace    *Trace        `json:"trace,omitempty"` // nil: no flight recorder
+
+	Clock Clock `json:"clock"`
+	TLS   *TLS  `json:"tls,omitempty"` // nil: connections are plain
+}
+
+// Clock says whether the system's clock was set while the daemon ran. Times in captures and logs jump then.
+type Clock struct {
+	Steps   uint64        `json:"steps"`                  // times that it was set by 0.1 s or more, as far as noticed
+	Step    time.Duration `json:"last_step_ns,omitempty"` // the last change; positive: forward
+	Noticed *time.Time    `json:"noticed,omitempty"`      // when the status first showed the last one; nil: none yet
+}
+
+// TLS is the daemon's certificate.
+type TLS struct {
+	Name    string    `json:"name"`    // in the certificate
+	Expires time.Time `json:"expires"` // the first of its chain
+	Expired bool      `json:"expired"` // no peer accepts it any more
 }
 
 // Trace is the flight recorder.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 )
 
 // Credentials authenticate both sides. They are used by pointer, and may be replaced while
@@ -38,6 +39,24 @@ func LoadCredentials(certificate, key, authority string) (*Credentials, error) {
 		return nil, fmt.Errorf("load the authority: there is no PEM certificate in %s", authority)
 	}
 	return &Credentials{Certificate: pair, Authority: pool}, nil
+}
+
+// Own returns the name in our certificate, as [NameOf] has it, and when the first of its chain expires. Both are of
+// the certificate in use now. Any goroutine may call it.
+func (c *Credentials) Own() (name string, expires time.Time) {
+	for i, der := range c.current().Certificate.Certificate {
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			continue // an intermediate one, since loading parses the first
+		}
+		if i == 0 {
+			name = NameOf(cert)
+		}
+		if expires.IsZero() || cert.NotAfter.Before(expires) {
+			expires = cert.NotAfter
+		}
+	}
+	return name, expires
 }
 
 // TLS returns the settings of TLS for both sides of another protocol with the same certificates. protocol

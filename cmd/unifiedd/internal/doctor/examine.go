@@ -28,6 +28,7 @@ func Examine(o Options) *Report {
 	for _, path := range n.disks {
 		r.add("disk "+path, disk(path, n))
 	}
+	r.addTLS(n)
 	r.addRDMA(n)
 	r.addFlows(n)
 	return r

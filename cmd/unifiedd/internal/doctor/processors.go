@@ -19,7 +19,7 @@ func processors(n needs) []Check {
 	checks := []Check{
 		cpus(), isolation(isolated),
 		goThreads(runtime.GOMAXPROCS(0), len(n.Workers)), spinning(len(allowed()), n.Workers),
-		governor(), clock(),
+		governor(), clock(), synchronized(),
 	}
 	checks = append(checks, numaNodes(n)...)
 	for _, w := range n.Workers {

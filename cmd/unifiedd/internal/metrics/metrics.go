@@ -75,6 +75,8 @@ func newDesc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descFrames     = describe("frames", "Frames of the region by who holds them; they add up to the region's frames.", "owner")
 	descClock      = describe("time_seconds", "Time of the daemon's clock, since 1970.")
+	descSteps      = describe("clock_steps_total", "How often the system's clock was set by 0.1 s or more.")
+	descExpires    = describe("certificate_expires_timestamp_seconds", "When the daemon's certificate expires.")
 	descRegion     = describe("region_bytes", "Size of the region.")
 	descOrdinary   = describe("region_ordinary_pages", "1 when the region is on ordinary pages instead of huge ones.")
 	descAway       = describe("worker_absences_total", "Times of 20 ms or longer for which a worker did not poll its flows, of all workers.")
@@ -96,6 +98,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	collectConfig(out, &s.Config)
 	gauge(out, descClock, float64(time.Now().UnixMicro())/1e6)
+	collectIdentity(out, &s)
 	gauge(out, descRegion, float64(s.Region.Bytes))
 	gauge(out, descOrdinary, truth(s.Region.Ordinary))
 	collectWorkers(out, s.Workers)
@@ -109,6 +112,14 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	collectRDMA(out, s.Flows)
 	collectPrograms(out, s.Programs)
 	collectStates(out, s.States)
+}
+
+// collectIdentity sends the metrics of the clock and the certificate.
+func collectIdentity(out chan<- prometheus.Metric, s *status.Daemon) {
+	counter(out, descSteps, s.Clock.Steps)
+	if s.TLS != nil {
+		gauge(out, descExpires, float64(s.TLS.Expires.Unix()))
+	}
 }
 
 // collectWorkers sends how often and how long workers stalled.
