@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-state library install-library test-library trading test-reload test-swap test-wrong-use test-packages packages setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-state library install-library test-library trading test-reload test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -96,6 +96,9 @@ trading: setup-demo ## run the trading example: UPDATES (100000) at RATE (10000)
 test-attach: setup-test ## kill attached programs, and the daemon beside them, KILLS (1000) times each (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(or $(KILLS),1000) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 120m -run '^TestKilled' ./selftests/attach
 
+test-alarms: setup-test ## have Prometheus and its rules watch daemons for ten minutes while all is well, and then through one fault after the other, in an order that follows from SEED (root; SPEED=60: spans of the rules divided by that)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ALARMS_SPEED=$(or $(SPEED),1) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 180m -run '^TestAlarms$$' ./selftests/alarms
+
 test-fail-overs: setup-test ## break leaders of a group FAILOVERS (50) times under load, and cut the power of one, two and all members CUTS (50) times (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_FAILOVERS=$(or $(FAILOVERS),50) UNIFIEDD_CUTS=$(or $(CUTS),50) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 90m -run '^(TestFailOver|TestPowerCuts|TestLyingDisks)$$' ./selftests/group
 
@@ -162,6 +165,9 @@ generate: setup-test ## make the generated files again (eBPF objects, rules of a
 
 packages: setup-packages ## deb and rpm packages for ARCH (amd64,arm64) in build/packages, the same bytes each time
 	@go -C packaging run ./packages -root .. -out $(CURDIR)/build/packages -arch $(or $(ARCH),amd64,arm64) -version "$(VERSION)"
+
+image: setup-packages ## container images for ARCH (amd64,arm64) in an OCI layout, build/image: one static program, and one with RDMA and its libraries
+	@go -C packaging run ./packages -root .. -out $(CURDIR)/build/image -format image,image-verbs -arch $(or $(ARCH),amd64,arm64) -version "$(VERSION)"
 
 test-packages: setup-test setup-packages ## make the packages twice, and install and purge them in clean systems (root)
 	UNIFIEDD_PACKAGES=1 go -C packaging test -count=1 -v -timeout 120m ./...

@@ -223,6 +223,9 @@ func printNetwork(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "  offered\t%d packets: %d received, %d waiting\n", f.Offered, f.Packets, f.Waiting)
 	fmt.Fprintf(w, "  to the kernel\t%s\n", nonzero(f.Passed))
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
+	if f.Dropped["lost_ring_full"]+f.Dropped["lost_no_frames"] > 0 && f.Stalls == 0 && (f.Level == nil || f.Level.Pauses == 0) {
+		fmt.Fprintf(w, "  \tthe worker came too late to the rings, while there were frames: use a larger from.ring than %d, or a shorter sleep\n", f.Ring)
+	}
 }
 
 // printFeed prints the messages of a feed, and what each line had.
@@ -262,6 +265,9 @@ func printStorage(w io.Writer, f *status.Flow) {
 	}
 	if r := f.Floor; r != nil {
 		fmt.Fprintf(w, "  room\t%d bytes are free, and %d (%s) stay so; nothing could be written %d times, %.1f s in all\n", r.Free, r.Bytes, r.KeepFree, r.Pauses, r.Paused)
+		if r.Free < r.Bytes {
+			fmt.Fprintf(w, "  \tno segment is begun with less room: make room on the disk, keep fewer segments, or lower to.keep_free\n")
+		}
 	}
 	if n := f.Removed["keep"] + f.Removed["keep_free"]; n > 0 {
 		fmt.Fprintf(w, "  removed\t%s: %s\n", plural(int(n), "segment"), nonzero(f.Removed))
@@ -569,6 +575,9 @@ func printLevel(w io.Writer, l *status.Watermarks) {
 	if l.High > 0 {
 		fmt.Fprintf(w, "; with %d the source has to wait until there are %d: %d times, %v", l.High, l.Low, l.Pauses,
 			time.Duration(l.Paused*float64(time.Second)).Round(time.Millisecond))
+		if l.Pauses > 0 {
+			fmt.Fprint(w, ". Its end was slower than its source")
+		}
 	}
 	fmt.Fprintln(w)
 }

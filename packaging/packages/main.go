@@ -1,4 +1,4 @@
-// Packages builds the Debian and RPM packages of unifiedd.
+// Packages builds the Debian and RPM packages of unifiedd, and container images.
 //
 // It compiles the programs, makes the manual pages and completions, collects the licenses of all
 // modules that are linked, and writes a package for each architecture and format. It is a module of
@@ -24,7 +24,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "../build/packages", "`DIRECTORY` for the packages")
 	flag.StringVar(&o.version, "version", "", "`VERSION` as git describe prints it")
 	arches := flag.String("arch", "amd64,arm64", "`ARCHITECTURES`, by their names in Go")
-	formats := flag.String("format", "deb,rpm", "`FORMATS`")
+	formats := flag.String("format", "deb,rpm", "`FORMATS`: deb and rpm, or image and image-verbs, which go into one OCI layout")
 	flag.Parse()
 	o.arches, o.formats = strings.Split(*arches, ","), strings.Split(*formats, ",")
 	names, err := run(o)
@@ -59,6 +59,9 @@ func run(o options) (names []string, err error) {
 	s, err := newSource(o.root, o.version)
 	if err != nil {
 		return nil, err
+	}
+	if isImage(o.formats[0]) {
+		return s.images(o, work)
 	}
 	native := filepath.Join(work, runtime.GOARCH) // also where no package for it is wanted: it prints the pages
 	if err := s.compile(runtime.GOARCH, native); err != nil {

@@ -46,7 +46,12 @@ var rules = []rule{
 	flow("UnifieddFlowWaits", `unifiedd_flow_waiting == 1`, time.Minute, critical, "flow $labels.flow waits for its interface, disk or peer",
 		"unifiedd status says what it waits for: a card that is down, or a disk that is full or does not answer.", "unifiedd_flow_waiting", "1x60"),
 	lost("UnifieddRingFull", "lost_ring_full", "its worker came too late to the ring", "Use a larger from.ring, a shorter sleep, or a CPU for the worker alone."),
-	lost("UnifieddNoFrames", "lost_no_frames", "there were no empty frames", "The disk or the peers are slower than the traffic, or the region is too small: see unifiedd_stalls_total."),
+	// The kernel counts the same when the rings are too short for the sleep of the worker as when the region has no
+	// frame left. Only in the second case the flow waited for its sink, or held as many frames as it may.
+	lost("UnifieddNoFrames", "lost_no_frames", "there were no empty frames", "The disk or the peers are slower than the traffic, or the region is too small: see unifiedd_stalls_total.").
+		with(" and on(job, instance, flow) "+waited, series{on("unifiedd_stalls_total", `flow="f"`), "0+5x60"}),
+	lost("UnifieddRingShort", "lost_no_frames", "its rings ran out of frames while the region had some", "Use a larger from.ring, a shorter sleep, or a CPU for the worker alone.").
+		with(" unless on(job, instance, flow) " + waited),
 	lost("UnifieddCardFull", "lost_missed", "the card had no free descriptor", "Use larger rings of the card (ethtool -G), or fewer packets."),
 	lost("UnifieddWriteFailed", "write_failed", "they could not be written", "The daemon's log names the error of the disk."),
 	lost("UnifieddProgramSlow", "slow_program", "the attached program does not take enough", "Make it faster, or raise to.queue."),
@@ -171,6 +176,15 @@ var rules = []rule{
 	},
 	flow("UnifieddReplayLate", `rate(unifiedd_replay_late_packets_total[5m]) > 0`, time.Minute, info, "flow $labels.flow sends packets later than to.late after their time",
 		"Use to.spin, or a CPU for the worker alone.", "unifiedd_replay_late_packets_total", "0+5x60"),
+}
+
+// waited holds for flows that waited for their sink.
+const waited = `(rate(unifiedd_stalls_total[5m]) > 0 or rate(unifiedd_flow_paused_seconds_total[5m]) > 0)`
+
+// with returns the rule with more conditions, and what makes them hold.
+func (r rule) with(condition string, more ...series) rule {
+	r.expr, r.fires = r.expr+condition, append(r.fires, more...)
+	return r
 }
 
 // on returns the name of a series of a daemon with further labels.
