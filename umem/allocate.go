@@ -43,6 +43,9 @@ func allocate(c Config, reserve bool) (*Memory, error) {
 	if c.Pages == Ordinary {
 		return m, nil
 	}
+	if err := c.checkGroup(); err != nil {
+		return nil, fmt.Errorf("allocate region: %w", err)
+	}
 	if err := hugetlb.Sweep(); err != nil { // otherwise pages left by killed processes count as free
 		return nil, err
 	}

@@ -50,6 +50,11 @@ func Open(c Config) (*Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open region: %w", err)
 	}
+	if c.Memory == nil {
+		if err := c.checkGroup(); err != nil {
+			return nil, fmt.Errorf("open region: %w", err)
+		}
+	}
 	r := &Region{layout: l, pages: c.Pages, partPages: c.partPages(), node: c.Node, holders: make([]*Holder, 1)}
 	if err := r.mapParts(c); err != nil {
 		return nil, fmt.Errorf("open region: %w", err)

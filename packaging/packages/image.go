@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	ocilayout "github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -118,8 +118,12 @@ func (s *source) image(arch string, lists ...[]item) (v1.Image, error) {
 		if err != nil {
 			return nil, err
 		}
+		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }, tarball.WithMediaType(types.OCILayer))
+		if err != nil {
+			return nil, err
+		}
 		if image, err = mutate.Append(image, mutate.Addendum{
-			Layer: static.NewLayer(text, types.OCIUncompressedLayer), History: v1.History{Created: v1.Time{Time: s.at}, CreatedBy: "make image"},
+			Layer: layer, History: v1.History{Created: v1.Time{Time: s.at}, CreatedBy: "make image"},
 		}); err != nil {
 			return nil, err
 		}

@@ -21,6 +21,7 @@ func Examine(o Options) *Report {
 	r.add("kernel", kernel())
 	r.add("rights", rights())
 	r.add("memory", memory(n))
+	r.addContainer(n)
 	r.add("processors", processors(n))
 	for _, name := range n.interfaces {
 		r.add("interface "+name, examineInterface(name, n))

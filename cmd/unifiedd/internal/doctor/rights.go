@@ -47,9 +47,21 @@ func capabilities(have, all caps.Set) Check {
 	}
 	if missing != 0 {
 		return fail("capabilities", "%s", detail).
-			with("run as root, or: setcap %s+ep %s", setcap(privsep.Needed), executable())
+			with("%s", grant(privsep.Needed))
 	}
 	return ok("capabilities", "%s", detail)
+}
+
+// grant says how to give capabilities.
+func grant(s caps.Set) string {
+	if inContainer() == "" {
+		return fmt.Sprintf("run as root, or: setcap %s+ep %s", setcap(s), executable())
+	}
+	var options []string
+	for _, name := range s.Names() {
+		options = append(options, "--cap-add "+strings.TrimPrefix(strings.ToUpper(name), "CAP_"))
+	}
+	return "run the container with " + strings.Join(options, " ")
 }
 
 // name returns a set in as few words as possible.
@@ -109,20 +121,6 @@ func userNamespace(uidMap string) Check {
 	}
 	return warn(name, "not the machine's own: capabilities here do not let BPF programs be loaded").
 		with("run outside of the container, or in one without user namespaces (--userns=host)")
-}
-
-// container looks for the marks that container managers leave.
-func container() Check {
-	const name = "container"
-	for _, mark := range []string{"/.dockerenv", "/run/.containerenv", "/run/systemd/container"} {
-		if exists(mark) {
-			return ok(name, "yes, by %s: limits, devices and huge pages are the manager's to give", mark)
-		}
-	}
-	if kind := os.Getenv("container"); kind != "" {
-		return ok(name, "yes, of kind %s: limits, devices and huge pages are the manager's to give", kind)
-	}
-	return ok(name, "no")
 }
 
 // unprivilegedBPF checks the setting in Documentation/admin-guide/sysctl/kernel.rst.
