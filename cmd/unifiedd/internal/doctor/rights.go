@@ -54,14 +54,15 @@ func capabilities(have, all caps.Set) Check {
 
 // grant says how to give capabilities.
 func grant(s caps.Set) string {
+	here := fmt.Sprintf("run as root, or: setcap %s+ep %s", setcap(s), executable())
 	if inContainer() == "" {
-		return fmt.Sprintf("run as root, or: setcap %s+ep %s", setcap(s), executable())
+		return here
 	}
 	var options []string
 	for _, name := range s.Names() {
 		options = append(options, "--cap-add "+strings.TrimPrefix(strings.ToUpper(name), "CAP_"))
 	}
-	return "run the container with " + strings.Join(options, " ")
+	return "run the container with " + strings.Join(options, " ") + ", and there: " + here
 }
 
 // name returns a set in as few words as possible.

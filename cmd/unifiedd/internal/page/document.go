@@ -321,6 +321,12 @@ func (d *Document) find(s *status.Daemon) {
 	if s.Region.Ordinary {
 		add("info", "the region is on ordinary pages: every device is slower")
 	}
+	if s.Clock.Steps > 0 {
+		add("warning", "the system's clock was set %d times, last by %v", s.Clock.Steps, s.Clock.Step.Round(time.Millisecond))
+	}
+	if s.TLS != nil && s.TLS.Expired {
+		add("error", "the daemon's certificate has expired at %s", s.TLS.Expires.Format(time.RFC3339))
+	}
 	for _, w := range s.Workers {
 		if w.Away.Count > 0 {
 			add("warning", "worker %s did not poll for 20 ms or longer %d times, for at most %v", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -278,5 +279,17 @@ func BenchmarkEvent(b *testing.B) {
 		if _, err := s.event(now); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestIdentity: a clock that was set and a certificate that has expired are findings; without these there are none.
+func TestIdentity(t *testing.T) {
+	s := status.Daemon{Clock: status.Clock{Steps: 2, Step: -3 * time.Second}, TLS: &status.TLS{Expired: true, Expires: time.Unix(0, 0).UTC()}}
+	d := Make(&s, nil, Public, time.Now())
+	if text := fmt.Sprint(d.Findings); len(d.Findings) != 2 || !strings.Contains(text, "set 2 times, last by -3s") || !strings.Contains(text, "has expired at 1970-01-01T00:00:00Z") {
+		t.Errorf("%+v", d.Findings)
+	}
+	if d := Make(&status.Daemon{TLS: &status.TLS{}}, nil, Public, time.Now()); len(d.Findings) != 0 {
+		t.Errorf("%+v", d.Findings)
 	}
 }
