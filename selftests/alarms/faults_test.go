@@ -216,7 +216,7 @@ func certificateExpires(s *scene) (inject, mend func()) {
 // ringTooSmall: bursts that are longer than the ring.
 func ringTooSmall(s *scene) (inject, mend func()) {
 	s.launch(s.capture("10ms", ", ring: 64", toFiles(testenv.DiskDir(s.t))))
-	s.traffic(200)
+	s.traffic(50) // a stall of a second loses none
 	s.flowing()
 	raw := testenv.NewSender(s.t, &s.p.A)
 	frame := testenv.UDP(&s.p.A, &s.p.B, 5000, 1, 700)
