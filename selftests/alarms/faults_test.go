@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -95,7 +96,7 @@ func noHugePages(s *scene) (inject, mend func()) {
 }
 
 func diskFull(s *scene) (inject, mend func()) {
-	dir := testenv.Ext4(s.t, 64<<20)
+	dir := smallDisk(s.t)
 	s.launch(s.capture("1ms", ", ring: 2048", fmt.Sprintf("file: %q, segment: {size: 2MiB}, prepare: allocate, keep_free: 4MiB", filepath.Join(dir, "capture"))))
 	s.traffic(200)
 	s.flowing()
@@ -105,6 +106,19 @@ func diskFull(s *scene) (inject, mend func()) {
 			s.t.Fatal(err)
 		}
 	}, func() { os.Remove(ballast) }
+}
+
+// smallDisk makes and mounts a file system of 64 MiB. Its end waits for what the kernel still writes for a daemon that
+// was killed.
+func smallDisk(t *testing.T) (dir string) {
+	t.Helper()
+	device := testenv.Loop(t, testenv.DiskFile(t, 64<<20), 0)
+	if out, err := exec.Command(testenv.Tool(t, "mkfs.ext4"), "-q", "-F", "-m", "0", "-O", "^has_journal", device).CombinedOutput(); err != nil {
+		t.Fatalf("make a file system: %v\n%s", err, out)
+	}
+	dir = t.TempDir()
+	testenv.Mount(t, device, dir)
+	return dir
 }
 
 // fill makes a file that takes all free space.
