@@ -327,7 +327,7 @@ func TestImageWithRDMA(t *testing.T) {
 	_, image := makeImage(t, imageVerbs)
 	root := unpackImage(t, image)
 	said, _ := box{root: root, caps: given}.say(t, "doctor")
-	if !regexp.MustCompile(`libibverbs +there`).MatchString(said) {
+	if !regexp.MustCompile(`libibverbs +(there|list RDMA devices: not supported by the running kernel)`).MatchString(said) {
 		t.Errorf("the doctor says:\n%s", said)
 	}
 }
