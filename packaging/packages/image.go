@@ -66,7 +66,7 @@ func (s *source) writeImage(arch, format, dir, work string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := "unifiedd:" + strings.ReplaceAll(strings.ReplaceAll(s.version, "+", "_"), "~", "_") + map[string]string{imageStatic: "", imageVerbs: "-verbs"}[format]
+	name := "unifiedd:" + strings.ReplaceAll(strings.ReplaceAll(s.version, "+", "_"), "~", "_") + map[string]string{imageStatic: "-", imageVerbs: "-verbs-"}[format] + arch
 	return name, appendImage(dir, name, arch, image)
 }
 
@@ -84,7 +84,7 @@ func (s *source) images(o options, work string) (names []string, err error) {
 			if err != nil {
 				return nil, err
 			}
-			names = append(names, fmt.Sprintf("%s:%s (%s)", o.out, name, arch))
+			names = append(names, o.out+":"+name)
 		}
 	}
 	return names, nil
