@@ -159,3 +159,43 @@ flows:
 	}
 	t.Logf("%+v", *s)
 }
+
+// TestMoldToPeers: an RDMA peer gets each message of two lines once and in order, one message of the feed in each
+// message, though each line loses every third packet.
+func TestMoldToPeers(t *testing.T) {
+	l := newRDMALab(t)
+	from, to := l.side(t)
+	a := l.newStation(t).newCollector(t, "127.0.0.1:0")
+	f := l.start(t, fmt.Sprintf(`
+region: {size: 96MiB}
+flows:
+  - name: feed
+    from: {interface: %s, ring: 2048, filter: udp dst portrange 7000-7001}
+    stages: [{moldudp64: {lines: [{name: a, address: %s, port: 7000}, {name: b, address: %[2]s, port: 7001}]}}]
+    to: {rdma: "roce:%[3]s", peers: [{name: a, address: "%[4]s", flow: sink}], queue: 256}
+`, to.Ifname, to.IP, l.B.Ifname, a.address()), Options{}).Flows()[0]
+	await(t, f, "the peer", func(s status.Flow) bool { return s.Sends.Peers[0].Credit > 0 })
+	const packets, each = 300, 5
+	var frames [][]byte
+	for n := range uint64(packets) {
+		payload := mold("TODAY", n*each+1, each)
+		for line := range uint16(2) {
+			if n%3 == uint64(line) && n > 0 && n < packets-1 {
+				continue
+			}
+			frame := testenv.UDP(&from, &to, 7000+line, 0, 42+len(payload))
+			copy(frame[40:], []byte{0, 0}) // no checksum
+			copy(frame[42:], payload)
+			frames = append(frames, frame)
+		}
+	}
+	testenv.SendRaw(t, &from, frames, testenv.SendOptions{Taken: func() uint64 { st := f.Status(); return st.Packets + lost(st) }})
+	for i, m := range a.await(t, packets*each) {
+		if string(m) != moldText(uint64(i+1)) {
+			t.Fatalf("message %d is %q", i+1, m)
+		}
+	}
+	if s := f.Status(); s.Feed.Messages != packets*each || s.Feed.Lost != 0 || s.Sends.Peers[0].Offered != packets*each || s.CopiedBytes["feed"] == 0 {
+		t.Errorf("it counts %+v, and %+v", *s.Feed, s.Sends.Peers[0])
+	}
+}
