@@ -183,7 +183,11 @@ func (g *group) together(ctx context.Context) error {
 		return all
 	})
 	if !all {
-		return errors.Join(fmt.Errorf("not every member has position %d after %v", g.appended.Position, startLimit), context.Cause(ctx))
+		var has []string
+		for _, m := range g.members {
+			has = append(has, fmt.Sprintf("%s is %s in epoch %d and has %d of %d", m.name, m.status.State, m.status.Epoch, m.status.Committed, m.status.Last))
+		}
+		return errors.Join(fmt.Errorf("not every member has position %d after %v: %s", g.appended.Position, startLimit, strings.Join(has, "; ")), context.Cause(ctx))
 	}
 	return nil
 }
