@@ -368,6 +368,9 @@ func (d *Driver) handle() error {
 			if d.member.Leader() != 0 || d.member.Epoch() != d.told[1] { // else this member asks for an election
 				d.leaderSeen, d.doubted = time.Now(), time.Time{} // the new leader has the whole of Suspect
 			}
+			if d.member.Leader() != 0 {
+				d.linked = time.Now() // a member that was away longer than unlinked must not ask for an election before it has a link
+			}
 			d.told = now
 			if d.config.Led != nil {
 				d.config.Led(d.member.Leader(), d.member.Epoch())
@@ -492,6 +495,7 @@ func (d *Driver) follow(f *group.Follow) error {
 	}); err != nil {
 		return err
 	}
+	d.log.Info("asks the leader for records", "member", w.Member, "epoch", w.Epoch, "from", w.Next)
 	d.links.Go(func() { _ = d.getRecords(w, nil) }) // it logs its errors
 	return nil
 }
