@@ -23,11 +23,11 @@ func (s *server) open(address string, longest int) error {
 	if err != nil {
 		return fmt.Errorf("retransmission server: %w", err)
 	}
-	family, at := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: int(to.Port())})
+	family, at := unix.AF_INET6, unix.Sockaddr(nil)
 	if to.Addr().Is4() {
-		at = &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+		family, at = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	} else {
-		family, at = unix.AF_INET6, &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
+		at = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
 	}
 	if s.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 		return fmt.Errorf("retransmission server %s: open a socket: %w", address, err)
