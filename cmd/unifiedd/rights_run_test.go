@@ -88,6 +88,14 @@ flows:
 // runOnce runs the daemon until it has written something, reads its rights, and ends it.
 func runOnce(t *testing.T, p *testenv.Pair, file string, end unix.Signal) caps.Status {
 	t.Helper()
+	segments := func() int {
+		found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "own", "cap-*.pcapng"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	before := segments()
 	cmd := commandAsIs(t, &p.B, nil, "run", "-c", file)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -96,7 +104,8 @@ func runOnce(t *testing.T, p *testenv.Pair, file string, end unix.Signal) caps.S
 	}
 	s, pid := own(t, cmd)
 	t.Logf("run: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
-	time.Sleep(testenv.Within(1500 * time.Millisecond)) // a few batches
+	testenv.Wait(t, testenv.Within(20*time.Second), "a segment", func() bool { return segments() > before })
+	time.Sleep(300 * time.Millisecond) // a few batches
 	if err := unix.Kill(pid, end); err != nil {
 		t.Error(err)
 	}

@@ -78,7 +78,9 @@ flows:
 		_, err := os.Stat(g.d.Socket)
 		return err == nil
 	})
-	g.d.Running(t)
+	g.d.Until(t, "the flows to run", func(s *status.Daemon) bool { // one of them waits for its peer
+		return !slices.ContainsFunc(s.Flows, func(f status.Flow) bool { return !f.State.Up() })
+	})
 	g.sealed()
 	g.packets(senders)
 	g.clients(device)
