@@ -37,9 +37,7 @@ func (l *lines) has(text string) bool {
 // daemon is stopped, and when it is killed.
 func TestLeaves(t *testing.T) {
 	testenv.Root(t)
-	if _, err := exec.LookPath("tcpdump"); err != nil {
-		t.Skip("tcpdump is not installed")
-	}
+	testenv.Tool(t, "tcpdump")
 	for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(end.String(), func(t *testing.T) { leaves(t, end) })
 	}

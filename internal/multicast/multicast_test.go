@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -25,9 +24,7 @@ type heard struct {
 // listen starts tcpdump, which is another program than the one that is tested.
 func listen(t *testing.T, e *testenv.End) *heard {
 	t.Helper()
-	if _, err := exec.LookPath("tcpdump"); err != nil {
-		t.Skip("tcpdump is not installed")
-	}
+	testenv.Tool(t, "tcpdump")
 	cmd := e.Command("tcpdump", "-l", "-n", "-vv", "-i", e.Ifname, "igmp or (ip6[6] = 0) or vlan")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -54,7 +54,7 @@ func TestRedactAny(t *testing.T) {
 		six := netip.AddrFrom16([16]byte(b))
 		address := rapid.SampledFrom([]string{six.String(), six.StringExpanded(), strings.ToUpper(six.StringExpanded()), netip.AddrFrom4([4]byte(b[:4])).String(), net.HardwareAddr(b[:6]).String()}).Draw(t, "address")
 		if six.IsLoopback() || strings.HasPrefix(address, "127.") {
-			t.Skip()
+			t.Skip("a loopback address stays")
 		}
 		before, after := rapid.SampledFrom(around).Draw(t, "before"), rapid.SampledFrom(around).Draw(t, "after")
 		text := fmt.Sprintf("word%s%s%sword", before, address, after)
