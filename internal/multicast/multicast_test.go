@@ -25,7 +25,7 @@ type heard struct {
 func listen(t *testing.T, e *testenv.End) *heard {
 	t.Helper()
 	testenv.Tool(t, "tcpdump")
-	cmd := e.Command("tcpdump", "-l", "-n", "-vv", "-i", e.Ifname, "igmp or (ip6[6] = 0) or vlan")
+	cmd := e.Command("tcpdump", "-l", "-n", "-e", "-vv", "-i", e.Ifname, "igmp or (ip6[6] = 0) or vlan")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -186,22 +186,6 @@ func ask(t *testing.T, e *testenv.End) {
 		must(t, unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, "\x94\x04\x00\x00")) // router alert
 		must(t, unix.Sendto(fd, []byte("\x11\x05\xec\xfa\x00\x00\x00\x00\x02\x00\x00\x00"), 0, &unix.SockaddrInet4{Addr: [4]byte{224, 0, 0, 1}}))
 	})
-}
-
-// TestVLAN: a group joined on a VLAN is reported with its tag.
-func TestVLAN(t *testing.T) {
-	p := pair(t)
-	if out, err := p.B.Command("ip", "link", "add", "link", p.B.Ifname, "name", "feed.7", "type", "vlan", "id", "7").CombinedOutput(); err != nil {
-		t.Skipf("this kernel has no VLANs: %s", out)
-	}
-	p.B.Run(t, "ip", "link", "set", "feed.7", "up")
-	h := listen(t, &p.A)
-	var s Set
-	p.B.Do(t, func() { must(t, s.Open([]Join{{"feed.7", any4, netip.Addr{}}, {"feed.7", ssm4, source4}})) })
-	h.await(t, "vlan 7", "proto IGMP")
-	h.await(t, "igmp v3 report", "239.1.2.3 to_ex")
-	h.await(t, "igmp v3 report", "232.1.2.3 allow { 10.9.9.9 }")
-	must(t, s.Close())
 }
 
 // TestReplaced: groups are joined again when their interface was removed and made again, more often than one socket
