@@ -21,16 +21,15 @@ func (s *summary) report(slowest int, strict []*regexp.Regexp) bool {
 	if none {
 		fmt.Fprintln(s.out, "\nNo test ran.")
 	}
-	if refused > 0 {
-		fmt.Fprintf(s.out, "\n%d tests were skipped that must run here.\n", refused)
+	if len(refused) > 0 {
+		fmt.Fprintf(s.out, "\n%d tests were skipped that must run here: %s\n", len(refused), names(refused))
 	}
 	fmt.Fprintf(s.out, "\n%d passed, %d failed, %d skipped\n", s.passed, len(s.failed), len(s.skipped))
-	return len(s.failed) == 0 && refused == 0 && !none
+	return len(s.failed) == 0 && len(refused) == 0 && !none
 }
 
-// listSkips prints the skips, one line for each reason, and returns how many of them strict
-// refuses.
-func (s *summary) listSkips(strict []*regexp.Regexp) (refused int) {
+// listSkips prints the skips, one line for each reason, and returns those that strict refuses.
+func (s *summary) listSkips(strict []*regexp.Regexp) (refused []result) {
 	if len(s.skipped) > 0 {
 		fmt.Fprintln(s.out, "\nSkipped:")
 	}
@@ -39,7 +38,7 @@ func (s *summary) listSkips(strict []*regexp.Regexp) (refused int) {
 	for _, r := range s.skipped {
 		reason := r.reason
 		if strict != nil && !slices.ContainsFunc(strict, func(re *regexp.Regexp) bool { return re.MatchString(r.name() + ": " + r.reason) }) {
-			refused++
+			refused = append(refused, r)
 			reason += "  [must run here]"
 		}
 		if tests[reason] == nil {
