@@ -265,7 +265,9 @@ func (b *bed) measure(c contestant, w work, rest float64) (s sample, err error) 
 	if err == nil {
 		err = found.sound()
 	}
-	s.lost, s.onDisk = s.sent-int(found.numbers), found.bytes
+	if s.lost, s.onDisk = s.sent-int(found.numbers), found.bytes; s.lost > 0 {
+		b.Logf("%v: %s lost %d of %d; it says:\n%s", w, c.name, s.lost, s.sent, &r.said)
+	}
 	return s, err
 }
 
