@@ -2,7 +2,8 @@
 /*
  * state.c: states. The daemon writes objects, or keys with their values, into memory that readers map to read only. Each object
  * and each bucket of keys begins with a version, which is odd while it is written: a reader copies, and believes its copy if
- * the version was even before and is the same behind it. A head of one page says what the state has.
+ * the version was even before and is the same behind it. Words are changed by RDMA peers only. A head of one page says what the
+ * state has.
  */
 #define _GNU_SOURCE
 #include "internal.h"
@@ -22,7 +23,8 @@
 enum {
 	HEAD_LEN = 4096,
 	OBJECT_HEADER = 16,
-	PLACE_UNIT = 64, /* objects begin at multiples of it */
+	PLACE_UNIT = 64, /* objects and words begin at multiples of it */
+	WORD_LEN = 8,
 	BUCKET_LEN = 512,
 	BUCKET_HEADER = 16,
 	PER_BUCKET = 4,
@@ -34,7 +36,7 @@ enum {
 };
 
 /* Kinds of states. */
-enum { OBJECTS = 1, KEYS = 2 };
+enum { OBJECTS = 1, KEYS = 2, WORDS = 3 };
 
 /* Operations of updates. */
 enum { PUT = 1, DELETE = 2 };
@@ -95,6 +97,10 @@ static bool read_head(struct view *v, uint64_t size)
 	if (v->kind == OBJECTS) {
 		room = v->room < MAX_ROOM ? v->room : MAX_ROOM;
 		stride = (OBJECT_HEADER + room + PLACE_UNIT - 1) / PLACE_UNIT * PLACE_UNIT;
+		least = 1;
+	} else if (v->kind == WORDS) {
+		room = WORD_LEN;
+		stride = PLACE_UNIT;
 		least = 1;
 	} else if (v->kind != KEYS) {
 		return false;
@@ -276,9 +282,14 @@ uint64_t ufd_state_objects(const ufd_state *s)
 	return s->v.kind == OBJECTS ? s->v.places : 0;
 }
 
+uint64_t ufd_state_words(const ufd_state *s)
+{
+	return s->v.kind == WORDS ? s->v.places : 0;
+}
+
 uint32_t ufd_state_room(const ufd_state *s)
 {
-	return s->v.kind == OBJECTS ? s->v.room : MAX_KEY_VALUE - 1;
+	return s->v.kind == KEYS ? MAX_KEY_VALUE - 1 : s->v.room;
 }
 
 /* result returns what a function returns for the last outcome of its looks. */
@@ -334,6 +345,18 @@ int ufd_state_lookup(ufd_state *s, const void *key, uint32_t key_length, void *t
 	if (o != TORN)
 		*length = have;
 	return result(o);
+}
+
+int ufd_state_word(ufd_state *s, uint64_t word, uint64_t *value)
+{
+	int over = ufdi_check_ended(&s->side, &s->looked);
+
+	if (over)
+		return over;
+	if (s->v.kind != WORDS || word >= s->v.places || !value)
+		return UFD_INVALID;
+	*value = version_of(place_of(&s->v, word)); /* a word lies where an object has its version */
+	return 0;
 }
 
 int ufd_state_position(ufd_state *s, uint64_t *position, uint64_t *run)

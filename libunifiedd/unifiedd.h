@@ -314,18 +314,21 @@ UFD_API void ufd_channel_why(const ufd_channel *channel, ufd_error *why);
 
 /*
  * ufd_state_open opens a state of which this program is a reader, and whose name has 1 to 63 bytes. It has objects, each with a
- * number from 0 on and a payload, or keys, each with a value. Results and times are those of ufd_channel_open. The caller
- * calls ufd_state_close in the end.
+ * number from 0 on and a payload, or keys, each with a value, or words that RDMA peers change. Results and times are those of
+ * ufd_channel_open. The caller calls ufd_state_close in the end.
  */
 UFD_API ufd_state *ufd_state_open(ufd_client *client, const char *state, ufd_error *why);
 
 /* ufd_state_close closes a state and frees it. NULL: nothing. */
 UFD_API void ufd_state_close(ufd_state *state);
 
-/* ufd_state_objects returns the number of objects; 0: the state has keys. */
+/* ufd_state_objects returns the number of objects; 0: the state has keys or words. */
 UFD_API uint64_t ufd_state_objects(const ufd_state *state);
 
-/* ufd_state_room returns the length of the longest payload of an object, or value of a key: that of a key of one byte. */
+/* ufd_state_words returns the number of words; 0: the state has objects or keys. */
+UFD_API uint64_t ufd_state_words(const ufd_state *state);
+
+/* ufd_state_room returns the length of the longest payload of an object, of a word (8), or of the value of a key of one byte. */
 UFD_API uint32_t ufd_state_room(const ufd_state *state);
 
 /*
@@ -341,6 +344,10 @@ UFD_API int ufd_state_get(ufd_state *state, uint64_t object, void *to, uint32_t 
 
 /* ufd_state_lookup copies the value of a key of 1 to 120 bytes, as ufd_state_get does with a payload. 0: there is no such key. */
 UFD_API int ufd_state_lookup(ufd_state *state, const void *key, uint32_t key_length, void *to, uint32_t room, uint32_t *length);
+
+/* ufd_state_word returns in value a word, as RDMA peers have left it. Its result is 0, UFD_GONE as that of ufd_state_get, or
+ * UFD_INVALID: there is no such word. */
+UFD_API int ufd_state_word(ufd_state *state, uint64_t word, uint64_t *value);
 
 /*
  * ufd_state_position returns in position that of the last update. What is read afterwards has at least the updates up to it: the

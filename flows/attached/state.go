@@ -94,7 +94,7 @@ func (s *State) ready(kind wire.StateKind) error {
 	return nil
 }
 
-// Objects returns the number of objects; 0: the state has keys.
+// Objects returns the number of objects; 0: the state has keys or words.
 func (s *State) Objects() uint64 {
 	if s.view == nil || s.view.Kind != wire.Objects {
 		return 0
@@ -102,7 +102,15 @@ func (s *State) Objects() uint64 {
 	return s.view.Places
 }
 
-// Room returns the longest payload of an object, or of a key's value.
+// Words returns the number of words; 0: the state has objects or keys.
+func (s *State) Words() uint64 {
+	if s.view == nil || s.view.Kind != wire.Words {
+		return 0
+	}
+	return s.view.Places
+}
+
+// Room returns the longest payload of an object, or of a key's value; of a word it is 8.
 func (s *State) Room() int {
 	switch {
 	case s.view == nil:

@@ -65,6 +65,8 @@ def load():
         ("ufd_state_close", None, c_void_p),
         ("ufd_state_objects", c_uint64, c_void_p),
         ("ufd_state_room", c_uint32, c_void_p),
+        ("ufd_state_words", c_uint64, c_void_p),
+        ("ufd_state_word", c_int, c_void_p, c_uint64, number),
         ("ufd_state_get", c_int, c_void_p, c_uint64, c_char_p, c_uint32, length, number),
         ("ufd_state_lookup", c_int, c_void_p, c_char_p, c_uint32, c_char_p, c_uint32, length),
         ("ufd_state_position", c_int, c_void_p, number, number),
@@ -212,7 +214,7 @@ class State(_Thing):
         self._length = c_uint32()
 
     def has_keys(self):
-        return ufd.ufd_state_objects(self.pointer) == 0
+        return ufd.ufd_state_objects(self.pointer) == 0 and ufd.ufd_state_words(self.pointer) == 0
 
     def get(self, what):
         """Returns the payload of an object, an int, or the value of a key, bytes; None if there is none."""
@@ -224,6 +226,13 @@ class State(_Thing):
             if r >= 0:
                 return self._room[: self._length.value] if r == 1 else None
             self._resume(r)
+
+    def word(self, number):
+        """Returns a word, as RDMA peers have left it."""
+        value = c_uint64()
+        while (r := ufd.ufd_state_word(self.pointer, number, byref(value))) < 0:
+            self._resume(r)
+        return value.value
 
     def position(self):
         """Returns the position of the last update and the run, which is another number when the state has begun empty again."""

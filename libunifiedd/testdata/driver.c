@@ -17,13 +17,14 @@
  *	tryput LENGTH                put N: one message, without waiting
  *	readers                      readers N
  *	get N MS                     got N SEQUENCE LOST: of N messages, the sequence of the last one and all losses
- *	state STATE                  state OBJECTS ROOM
+ *	state STATE                  state OBJECTS ROOM, or words N
  *	putobject N LENGTH           updated POSITION
  *	deleteobject N               updated POSITION
  *	putkey KEY VALUE             updated POSITION
  *	deletekey KEY                updated POSITION
  *	getobject N ROOM             object LENGTH VERSION SUM, or no object VERSION
  *	getkey KEY ROOM              key VALUE, or no key
+ *	getword N                    word VALUE
  *	position                     position N same, or other: whether the run is that of the last time
  *	churn N WHAT                 churned N: so many updates at full rate, of 16 objects or 1000 keys, WHAT
  *	verify N WHAT                sound N: so many reads of what churn writes, none of them of a mixture

@@ -212,8 +212,21 @@ static void open_state(const char *name)
 	state = ufd_state_open(client, name, &why);
 	if (!state)
 		fail(why.result, why.reason);
+	else if (ufd_state_words(state) > 0)
+		printf("words %" PRIu64 "\n", ufd_state_words(state));
 	else
 		printf("state %" PRIu64 " %" PRIu32 "\n", ufd_state_objects(state), ufd_state_room(state));
+}
+
+static void get_word(uint64_t n)
+{
+	uint64_t value;
+	int r = ufd_state_word(state, n, &value);
+
+	if (r < 0)
+		fail_state(r);
+	else
+		printf("word %" PRIu64 "\n", value);
 }
 
 static void print_position(void)
@@ -248,6 +261,8 @@ int run_state(const char *what, const char *a, const char *b, uint64_t n, uint64
 		get_object(n, (uint32_t)x);
 	} else if (!strcmp(what, "getkey")) {
 		get_key(a, (uint32_t)x);
+	} else if (!strcmp(what, "getword")) {
+		get_word(n);
 	} else if (!strcmp(what, "position")) {
 		print_position();
 	} else if (!strcmp(what, "resume")) {

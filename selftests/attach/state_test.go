@@ -384,8 +384,8 @@ func TestWordsOfAState(t *testing.T) {
 region: {size: 16MiB, pages: ordinary}
 attach:
   socket: %s
-  programs: [{name: reader, user: "%d"}]
-  states: [{name: turns, words: 4, readers: [reader], rdma: "roce:%s", listen: ":7491"}]
+  programs: [{name: reader, user: "%d"}, {name: second, user: "%[2]d"}]
+  states: [{name: turns, words: 4, readers: [reader, second], rdma: "roce:%[3]s", listen: ":7491"}]
 flows:
   - {name: idle, from: {generate: 64, rate: 1}, to: {discard: true}}
 `, filepath.Join(dir, "attach.sock"), os.Getuid(), pair.B.Ifname))
@@ -426,5 +426,29 @@ flows:
 	})
 	if word, err := turns.Word(2); err != nil || word != 42 {
 		t.Errorf("the program reads %d: %v", word, err)
+	}
+	if n := turns.Words(); n != 4 {
+		t.Errorf("the state has %d words, not 4", n)
+	}
+	plain, checked := buildDriver(t)
+	for _, path := range []string{plain, checked} {
+		d := startDriver(t.Context(), t, path)
+		for _, step := range [][2]string{
+			{"attach " + filepath.Join(dir, "attach.sock") + " second 1", "attached"}, {"state turns", "words 4"}, {"getword 2", "word 42"},
+			{"getword 3", "word 0"}, {"getword 4", "error invalid none"}, {"getobject 2 8", "error invalid none"},
+			{"getkey k 8", "error invalid none"},
+		} {
+			got := d.do(step[0])
+			for retries(step[0], got, step[1]) {
+				time.Sleep(time.Millisecond)
+				got = d.do(step[0])
+			}
+			if got != step[1] {
+				t.Errorf("%s: %q instead of %q", step[0], got, step[1])
+			}
+		}
+		if err := d.end(); err != nil {
+			t.Error(err)
+		}
 	}
 }
