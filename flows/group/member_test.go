@@ -78,6 +78,7 @@ func (s *sim) settle() {
 	s.calm = true
 	clear(s.blocked)
 	for _, n := range s.nodes {
+		n.exile = 0
 		n.thaw()
 		if n.member == nil {
 			n.start()

@@ -16,9 +16,12 @@ type simClient struct {
 // act sends a record, or finds another leader.
 func (c *simClient) act() {
 	n := c.to
-	if n == nil || !c.usable() || c.chance(2) {
+	if n == nil || !c.usable() || c.chance(5) {
 		c.to = nil
-		if n = c.node(); n.member == nil || n.frozen > 0 || n.commits == nil || !n.commits.Open() {
+		if n = c.node(); c.chance(50) {
+			n = c.oldest(n)
+		}
+		if n.member == nil || n.frozen > 0 || n.commits == nil || !n.commits.Open() {
 			return
 		}
 		c.to, c.starts, c.epoch = n, n.starts, n.member.Epoch()
@@ -45,6 +48,18 @@ func (c *simClient) act() {
 	n.progressed()
 	n.work()
 	c.heard()
+}
+
+// oldest returns the leader of the oldest epoch, which may not have heard of a newer one; without a leader n.
+func (c *simClient) oldest(n *simNode) *simNode {
+	found := n
+	for _, o := range c.nodes {
+		leads := o.member != nil && o.commits != nil
+		if leads && (found.member == nil || found.commits == nil || o.member.Epoch() < found.member.Epoch()) {
+			found = o
+		}
+	}
+	return found
 }
 
 func (c *simClient) usable() bool {

@@ -46,12 +46,17 @@ type sim struct {
 
 // rates are percentages that make runs different: some have many elections, others many changes of
 // members.
-type rates struct{ suspect, fail, freeze, change, strike int }
+type rates struct{ suspect, fail, freeze, change, strike, exile, client, swift int }
 
 func (s *sim) draw() rates {
 	pick := func(all ...int) int { return all[s.IntN(len(all))] }
-	if s.chance(50) { // new leaders fail soon
-		return rates{suspect: 100, fail: pick(0, 10), strike: 90}
+	switch kind := s.IntN(10); {
+	case kind < 3: // new leaders fail soon
+		return rates{suspect: 100, strike: 100, swift: 100}
+	case kind < 5: // leaders go on alone, and clients look for a leader
+		return rates{suspect: 15, fail: pick(0, 5), exile: 40, client: 20}
+	case kind < 8: // members change again and again
+		return rates{suspect: pick(30, 100), fail: pick(0, 5, 20), freeze: pick(0, 30), change: 100, strike: pick(0, 50, 90)}
 	}
 	return rates{suspect: pick(5, 30, 100), fail: pick(0, 5, 20, 60), freeze: pick(0, 5, 30), change: pick(0, 30, 100), strike: pick(0, 50, 90)}
 }
@@ -68,6 +73,7 @@ type simNode struct {
 	id      uint32
 	member  *Member // nil: it does not run
 	frozen  int     // steps for which it does nothing
+	exile   int     // steps for which nobody reaches it
 	witness bool
 	view    Config    // as the member last had it while it led
 	sure    uint64    // the member led when it was asked with this number
@@ -305,9 +311,13 @@ func (n *simNode) step(step int, r *Ready) {
 		n.member.Began(r.Begin)
 		n.progressed()
 		if !n.calm && n.chance(n.rates.strike) {
-			n.doomed = 1 + n.IntN(1+n.IntN(20))
-			if n.hunted = n.chance(60); n.hunted {
-				n.doomed = 0
+			switch n.doomed = 0; n.IntN(5) {
+			case 0, 1: // with what it has begun on its own disk only
+				n.doomed = 1
+			case 2:
+				n.doomed = 1 + n.IntN(20)
+			default:
+				n.hunted = true
 			}
 		}
 	}

@@ -300,12 +300,22 @@ func (s *sim) act() {
 			}
 		}
 	}
+	if len(s.wire) > 0 && s.chance(s.rates.swift) { // elections end sooner than those that are away come back
+		s.deliver(s.IntN(len(s.wire)))
+	}
+	if s.quiet == 0 && s.chance(s.rates.client) {
+		s.clients[s.IntN(len(s.clients))].act()
+	}
 	s.quiet = max(0, s.quiet-1)
 	for _, n := range s.nodes {
 		if n.frozen > 0 {
 			if n.frozen--; n.frozen == 0 {
 				n.thaw()
 			}
+		}
+		if n.exile > 0 {
+			n.exile--
+			n.banish(n.exile > 0)
 		}
 	}
 }
@@ -346,6 +356,11 @@ func (s *sim) partition() {
 			delete(s.blocked, [2]uint32{back, n.id})
 			delete(s.blocked, [2]uint32{n.id, back})
 		}
+	case 2, 7: // a leader that goes on leading alone
+		if n := s.node(); n.commits != nil && n.commits.Open() && s.chance(s.rates.exile) {
+			n.exile = 200 + n.IntN(1500)
+			n.banish(true)
+		}
 	case 3: // one way
 		s.blocked[[2]uint32{s.node().id, s.node().id}] = true
 	case 4: // one member alone
@@ -378,17 +393,37 @@ func (n *simNode) fail() {
 	}
 }
 
-// strike makes a new leader fail.
+// strike makes a new leader fail. Often the one before comes back, with what it has begun alone.
 func (n *simNode) strike() {
 	power := n.chance(50)
+	if n.chance(70) {
+		for _, o := range n.nodes {
+			if o != n && o.exile > 0 {
+				o.exile = 0
+				o.banish(false)
+			}
+		}
+	}
 	switch kind := n.IntN(3); {
 	case kind == 0 && !n.busy && n.mayCrash(power):
 		n.crash(power)
 	case kind == 1:
-		n.frozen = 50 + n.IntN(300)
+		n.frozen = 50<<n.IntN(6) + n.IntN(100)
 	default:
-		for _, o := range n.nodes {
-			n.blocked[[2]uint32{o.id, n.id}], n.blocked[[2]uint32{n.id, o.id}] = true, true
+		n.exile = 50<<n.IntN(6) + n.IntN(100)
+		n.banish(true)
+	}
+}
+
+// banish makes a member unreachable, or reachable again.
+func (n *simNode) banish(yes bool) {
+	for _, o := range n.nodes {
+		for _, way := range [][2]uint32{{o.id, n.id}, {n.id, o.id}} {
+			if yes {
+				n.blocked[way] = true
+			} else {
+				delete(n.blocked, way)
+			}
 		}
 	}
 }
@@ -430,6 +465,9 @@ func (n *simNode) change() {
 	if n.member.Change(change, p) == nil {
 		n.changes++
 		n.quiet = n.IntN(400)
+		if n.chance(40) { // its successor ends the change
+			n.doomed = 1 + n.IntN(30)
+		}
 		n.say("member %d changes the members: %+v", n.id, change)
 	}
 }
