@@ -85,7 +85,7 @@ func (s *sim) settle() {
 		}
 	}
 	target := uint64(0)
-	for round := range 400 {
+	for round := range 400 + len(s.agreed) { // a member may lack all of them
 		for range 200 {
 			if len(s.wire) > 0 {
 				s.deliver(s.IntN(len(s.wire)))
