@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-state library install-library test-library trading test-reload test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-state library install-library test-library trading tick-peer test-reload test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -92,6 +92,11 @@ test-library: setup-test ## check the C library, and run one table of cases over
 
 trading: setup-demo ## run the trading example: UPDATES (100000) at RATE (10000) a second through four programs on two hosts (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_UPDATES=$(or $(UPDATES),100000) UNIFIEDD_RATE=$(or $(RATE),10000) go test -count=1 -v -run '^TestTrading$$' ./selftests/trading
+
+tick-peer: ## build the trader and the echo in C with which unified-tick-test compares, into build/
+	@mkdir -p build
+	$(or $(CC),cc) -O2 -Wall -Wextra -Werror -o build/tick-peer selftests/peers/tick-peer/tick-peer.c
+	$(or $(CC),cc) -O2 -Wall -Wextra -Werror -o build/tick-echo selftests/peers/tick-peer/tick-echo.c -lxdp -lbpf
 
 test-attach: setup-test ## kill attached programs, and the daemon beside them, KILLS (1000) times each (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(or $(KILLS),1000) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 120m -run '^TestKilled' ./selftests/attach

@@ -135,7 +135,7 @@ func output(t *testing.T, name string, args ...string) string {
 
 // wanted are files that both packages have.
 var wanted = []string{
-	"/usr/bin/unifiedd", "/usr/bin/unified-xdp-test", "/usr/bin/unified-nvme-test", "/usr/bin/unified-rdma-test", "/usr/bin/unified-flow-test",
+	"/usr/bin/unifiedd", "/usr/bin/unified-xdp-test", "/usr/bin/unified-nvme-test", "/usr/bin/unified-rdma-test", "/usr/bin/unified-flow-test", "/usr/bin/unified-tick-test",
 	"/usr/lib/sysusers.d/unifiedd.conf", "/usr/lib/tmpfiles.d/unifiedd.conf", "/etc/unifiedd/unifiedd.yaml", "/usr/share/bash-completion/completions/unifiedd",
 	"/usr/share/fish/vendor_completions.d/unifiedd.fish", "/usr/share/man/man1/unifiedd.1.gz", "/usr/share/man/man1/unifiedd-report.1.gz",
 	"/usr/share/man/man1/unified-xdp-test.1.gz", "/usr/share/man/man5/unifiedd.yaml.5.gz", "/usr/share/doc/unifiedd/copyright", "/usr/share/doc/unifiedd/changelog.gz",

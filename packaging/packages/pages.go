@@ -27,6 +27,7 @@ var selfTests = map[string]string{
 	"unified-flow-test": "speak with flows, and verify every byte",
 	"unified-nvme-test": "measure and verify disks with io_uring",
 	"unified-rdma-test": "measure and verify an interface, an RDMA device and a disk together",
+	"unified-tick-test": "measure tick to trade, from a packet of market data to the order over TCP",
 	"unified-xdp-test":  "measure and verify network interfaces with AF_XDP",
 }
 

@@ -97,7 +97,7 @@ func (s *source) compile(arch, dir string) error {
 		}
 		env = append(env, "CC="+cc)
 	}
-	return s.build(env, dir+string(filepath.Separator), "verbs", "./cmd/unifiedd", "./selftests/unified-flow-test", "./selftests/unified-nvme-test", "./selftests/unified-rdma-test", "./selftests/unified-xdp-test")
+	return s.build(env, dir+string(filepath.Separator), "verbs", "./cmd/unifiedd", "./selftests/unified-flow-test", "./selftests/unified-nvme-test", "./selftests/unified-rdma-test", "./selftests/unified-tick-test", "./selftests/unified-xdp-test")
 }
 
 // environment returns the environment of a compiler, in which nothing of this machine's changes the result.

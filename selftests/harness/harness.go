@@ -1,5 +1,5 @@
 // Package harness has the parts that the programs unified-xdp-test, unified-nvme-test,
-// unified-rdma-test and unified-flow-test share: the command line and exit status, the region and
+// unified-rdma-test, unified-flow-test and unified-tick-test share: the command line and exit status, the region and
 // the cleanup at the end, the process's clocks, the contents of messages, and the output of
 // results.
 //

@@ -15,6 +15,7 @@ var programs = map[string]struct{ args, commands []string }{
 	"unified-flow-test": {nil, []string{"append", "load", "receive", "read", "log", "packets", "send", "make"}},
 	"unified-nvme-test": {[]string{"/nowhere/file"}, nil},
 	"unified-rdma-test": {[]string{"no-such-link", "roce:no-such-link", "-", "server"}, nil},
+	"unified-tick-test": {nil, []string{"exchange", "trader"}},
 	"unified-xdp-test":  {[]string{"no-such-link"}, nil},
 }
 
@@ -35,7 +36,7 @@ func TestWrongUse(t *testing.T) {
 			with := func(more ...string) []string { return slices.Concat(path, more) }
 			cases = append(cases, wronguse.Case{Name: "nothing given", Args: with(), Status: 2})
 			if p.commands != nil && i == 0 {
-				cases = append(cases, wronguse.Case{Name: "unknown command", Args: with("nonsense"), Status: 2, Says: []string{"nonsense", "append"}})
+				cases = append(cases, wronguse.Case{Name: "unknown command", Args: with("nonsense"), Status: 2, Says: []string{"nonsense", p.commands[0]}})
 				continue
 			}
 			cases = append(cases,

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/selftests/harness"
+)
+
+// options are the options of a command line.
+type options struct {
+	command  command
+	ticks    addresses // of lines: where the exchange sends to, or where the trader receives
+	orders   addresses // one: where the exchange listens, or where the trader connects to
+	iface    string
+	count    uint64
+	warm     uint64
+	rate     float64
+	burst    uint64
+	loss     float64 // per cent
+	seed     uint64
+	size     uint64
+	session  string // of MoldUDP64; empty: the payload of a packet is a tick
+	mold     bool
+	protocol choice
+	wait     choice
+	stamps   choice
+	echo     bool
+	cpu      int
+	after    time.Duration
+	timeout  time.Duration
+	json     bool
+}
+
+// command is one of the program's commands.
+type command struct {
+	name, does string
+	define     func(*flag.FlagSet, *options)
+	needs      []string // options that must be given
+	work       func(ctx context.Context, o options, stdout, stderr io.Writer) error
+}
+
+var commands = []command{
+	{"exchange", "send ticks, receive orders, and measure the time between them", defineExchange, []string{"to"}, trade},
+	{"trader", "answer each tick with an order, over sockets of the kernel", defineTrader, []string{"from", "to"}, answer},
+}
+
+// Words of options.
+const (
+	plain, ouchProtocol = "plain", "ouch"
+	spin, sleep         = "spin", "sleep"
+	kernel, own         = "kernel", "own"
+)
+
+const usage = "usage: unified-tick-test COMMAND [options]\n\n"
+
+// parse reads the command line. It returns mistakes as errors.
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
+		fmt.Fprint(stderr, usage)
+		for _, c := range commands {
+			fmt.Fprintf(stderr, "  %-8s %s\n", c.name, c.does)
+		}
+		fmt.Fprintln(stderr, "\n--help behind a command lists its options.")
+		if len(args) == 0 {
+			return o, errors.New("name a command")
+		}
+		return o, flag.ErrHelp
+	}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
+	if i < 0 {
+		return o, fmt.Errorf("there is no command %q (there is: exchange, trader)", args[0])
+	}
+	o = options{command: commands[i], protocol: newChoice(plain, ouchProtocol), wait: newChoice(spin, sleep), stamps: newChoice(kernel, own)}
+	name := "unified-tick-test " + args[0]
+	fs, err := harness.Parse(name, "usage: "+name+" [options]\n"+o.command.does+"\n\n", args[1:], stderr, o.define)
+	if err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("%q is left over (--help lists the options)", fs.Arg(0))
+	}
+	given := harness.Given(fs)
+	for _, name := range o.command.needs {
+		if !given[name] {
+			return o, fmt.Errorf("%s needs -%s (--help lists the options)", o.command.name, name)
+		}
+	}
+	return o, o.check()
+}
+
+// define defines the options of the command.
+func (o *options) define(fs *flag.FlagSet) {
+	fs.StringVar(&o.iface, "interface", "", "`NAME` of the interface for ticks that are multicast (default: the kernel chooses)")
+	fs.Var(&o.protocol, "protocol", "`WHAT` orders are: plain, or ouch for OUCH 4.2 in SoupBinTCP")
+	fs.Var(&o.wait, "wait", "`HOW` to wait: spin, or sleep in the kernel")
+	fs.IntVar(&o.cpu, "cpu", -1, "`NUMBER` of the processor to run on; -1: any")
+	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how `LONG` to wait for the other end at first")
+	fs.BoolVar(&o.json, "json", false, "print the result as JSON")
+	o.command.define(fs, o)
+}
+
+func defineExchange(fs *flag.FlagSet, o *options) {
+	fs.Var(&o.ticks, "to", "`ADDRESS:PORT` that ticks are sent to, or several with commas: each tick goes to all of these lines")
+	fs.Var(&o.orders, "listen", "`ADDRESS:PORT` that the trader connects to; an address may be left out")
+	fs.BoolVar(&o.echo, "echo", false, "orders come back by UDP to where ticks come from, as from tick-echo, and there is no connection")
+	fs.Uint64Var(&o.count, "count", 10000, "ticks that are measured")
+	fs.Uint64Var(&o.warm, "warm", 1000, "ticks in front of them that are not measured")
+	fs.Float64Var(&o.rate, "rate", 0, "`TICKS` per second; 0: the next one when the order for the last one is there")
+	fs.Uint64Var(&o.burst, "burst", 1, "`TICKS` that are sent one behind the other at a time")
+	fs.Float64Var(&o.loss, "loss", 0, "`PER CENT` of ticks that each line leaves out; they follow from the seed")
+	fs.Uint64Var(&o.seed, "seed", 1, "what ticks and losses follow from")
+	fs.Uint64Var(&o.size, "size", tickLen, "`BYTES` of a tick; those behind its first 32 follow from the seed")
+	fs.StringVar(&o.session, "mold", "", "`SESSION` of MoldUDP64, up to ten characters: ticks are its messages (default: a tick is a packet)")
+	fs.Var(&o.stamps, "stamps", "`WHOSE` clock to measure by: kernel, or own, which spares the kernel's stamps")
+	fs.DurationVar(&o.after, "after", 100*time.Millisecond, "how `LONG` after the trader is there the first tick goes")
+}
+
+func defineTrader(fs *flag.FlagSet, o *options) {
+	fs.Var(&o.ticks, "from", "`ADDRESS:PORT` that ticks are sent to, or several with commas; an address may be left out")
+	fs.Var(&o.orders, "to", "`ADDRESS:PORT` of the exchange")
+	fs.BoolVar(&o.mold, "mold", false, "ticks are messages of MoldUDP64")
+}
+
+// Limits of options.
+const (
+	mostTicks = 10_000_000
+	mostBurst = 10_000
+	mostRate  = 1e7
+	mostLines = 8
+	mostSize  = 1400 // a packet of MoldUDP64 then fits an MTU of 1500
+)
+
+// check refuses wrong options.
+func (o *options) check() error {
+	switch {
+	case len(o.ticks) > mostLines:
+		return fmt.Errorf("%d lines are too many; at most %d are possible", len(o.ticks), mostLines)
+	case o.echo:
+		if len(o.ticks) != 1 || len(o.orders) != 0 || o.session != "" || o.protocol.word != plain {
+			return errors.New("-echo is for one line of plain ticks, without -listen, -mold and -protocol ouch")
+		}
+	case len(o.orders) == 0:
+		return errors.New("exchange needs -listen, or -echo (--help lists the options)")
+	case len(o.orders) > 1:
+		return errors.New("one address is possible for orders")
+	}
+	switch {
+	case o.cpu < -1 || o.cpu > 1023:
+		return fmt.Errorf("-cpu %d: it must be from 0 to 1023", o.cpu)
+	case o.timeout <= 0:
+		return errors.New("-timeout must be above 0")
+	case o.command.name == "trader":
+		return nil
+	case o.count < 1 || o.count > mostTicks || o.warm > mostTicks:
+		return fmt.Errorf("-count must be from 1 to %d, and -warm up to that", mostTicks)
+	case o.burst < 1 || o.burst > mostBurst:
+		return fmt.Errorf("-burst %d: it must be from 1 to %d", o.burst, mostBurst)
+	case o.rate < 0 || o.rate > mostRate:
+		return fmt.Errorf("-rate %v: it must be from 0 to %v", o.rate, float64(mostRate))
+	case o.loss < 0 || o.loss > 90:
+		return fmt.Errorf("-loss %v: it must be from 0 to 90", o.loss)
+	case o.size < tickLen || o.size > mostSize:
+		return fmt.Errorf("-size %d: it must be from %d to %d", o.size, tickLen, mostSize)
+	case len(o.session) > 10:
+		return fmt.Errorf("-mold %s: a session has at most ten characters", o.session)
+	case o.after < 0:
+		return errors.New("-after must not be negative")
+	}
+	return nil
+}
+
+// addresses is a list of addresses with ports. An address that is left out is that of all of the host, of IPv4.
+type addresses []netip.AddrPort
+
+func (a *addresses) String() string {
+	var all []string
+	for _, one := range *a {
+		all = append(all, one.String())
+	}
+	return strings.Join(all, ",")
+}
+
+func (a *addresses) Set(text string) error {
+	*a = nil
+	for one := range strings.SplitSeq(text, ",") {
+		if strings.HasPrefix(one, ":") {
+			one = "0.0.0.0" + one
+		}
+		at, err := netip.ParseAddrPort(one)
+		if err != nil || at.Port() == 0 {
+			return fmt.Errorf("%q is not an address with a port, such as 10.0.0.1:5000 or [fd00::1]:5000", one)
+		}
+		*a = append(*a, at)
+	}
+	return nil
+}
+
+// choice is one of some words.
+type choice struct {
+	word  string
+	words []string
+}
+
+func newChoice(words ...string) choice { return choice{words[0], words} }
+
+func (c *choice) String() string { return c.word }
+
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.words, text) {
+		return fmt.Errorf("want %s", strings.Join(c.words, " or "))
+	}
+	c.word = text
+	return nil
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// programVariable makes the test binary run the program itself.
+const programVariable = "UNIFIEDD_TICK_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// program is one run of a program in a namespace.
+type program struct {
+	*exec.Cmd
+	out, errs bytes.Buffer
+}
+
+// start starts this program at one end of a pair.
+func start(t *testing.T, e *testenv.End, line string, a ...any) *program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return launch(t, e, self, strings.Fields(fmt.Sprintf(line, a...))...)
+}
+
+// launch starts a program at one end of a pair.
+func launch(t *testing.T, e *testenv.End, path string, args ...string) *program {
+	t.Helper()
+	p := &program{Cmd: e.Command(path, args...)}
+	p.Env = append(os.Environ(), programVariable+"=1")
+	p.Stdout, p.Stderr = &p.out, &p.errs
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
+	return p
+}
+
+// must waits for a program that must succeed, and reads the JSON that it prints.
+func (p *program) must(t *testing.T, into any) {
+	t.Helper()
+	watchdog := time.AfterFunc(testenv.Within(time.Minute), func() { _ = p.Process.Kill() })
+	defer watchdog.Stop()
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v: %v\n%s%s", p.Args, err, &p.out, &p.errs)
+	}
+	if err := json.Unmarshal(p.out.Bytes(), into); err != nil {
+		t.Fatalf("%v: %v\n%s", p.Args, err, &p.out)
+	}
+}
+
+// fails waits for a program that must fail, and say something.
+func (p *program) fails(t *testing.T, status int, says string) {
+	t.Helper()
+	_ = p.Wait()
+	if text := p.out.String() + p.errs.String(); p.ProcessState.ExitCode() != status || !strings.Contains(text, says) {
+		t.Errorf("%v: status %d, and not %d with %q\n%s", p.Args, p.ProcessState.ExitCode(), status, says, text)
+	}
+}
+
+// pair makes a pair where the exchange is at end A, and the trader at B.
+func pair(t *testing.T, o testenv.PairOptions) *testenv.Pair {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Leaks(t)
+	return testenv.NewPair(t, o)
+}
+
+// exact compares what both sides count.
+func exact(t *testing.T, x *result, ticks, answered uint64) {
+	t.Helper()
+	if x.Ticks != ticks || x.Answered != answered || x.Dropped != ticks-answered || x.Unanswered != 0 {
+		t.Errorf("the exchange counts %+v, of %d ticks of which %d are to be answered", x, ticks, answered)
+	}
+	if x.Latency == nil || x.Latency.Min <= 0 || x.Latency.P50 < x.Latency.Min || x.Latency.Max < x.Latency.P999 || x.Own.Count != x.Latency.Count {
+		t.Fatalf("the times are %+v, and by its own clock %+v", x.Latency, x.Own)
+	}
+}
+
+// TestTraders: each trader, in Go and in C, spinning and sleeping, with plain ticks and MoldUDP64, over IPv4 and IPv6,
+// answers each tick once, and the kernel stamps all. What the kernel measures is shorter than what the exchange's own
+// clock does.
+func TestTraders(t *testing.T) {
+	inC := testenv.Compile(t, "../peers/tick-peer/tick-peer.c")
+	const count, warm = 600, 200
+	for _, c := range []struct{ exchange, trader string }{
+		{"-wait sleep", "-wait sleep"},
+		{"-wait sleep -mold TODAY", "-wait spin -mold"},
+		{"-wait spin", "-wait sleep"},
+		{"-wait sleep -protocol ouch -size 200", "-wait sleep -protocol ouch"},
+		{"-wait sleep -protocol ouch -mold TODAY", "-wait spin -protocol ouch -mold"},
+		{"-wait sleep", "C sleep"},
+		{"-wait sleep -mold TODAY", "C spin mold"},
+	} {
+		for _, six := range []bool{false, true} {
+			t.Run(fmt.Sprint(c.exchange, " against ", c.trader, ", IPv6 ", six), func(t *testing.T) {
+				p := pair(t, testenv.PairOptions{IPv6: six})
+				here, there, any := p.A.IP.String(), p.B.IP.String(), "0.0.0.0"
+				if six {
+					here, there, any = "["+p.A.IP6.String()+"]", "["+p.B.IP6.String()+"]", "[::]"
+				}
+				x := start(t, &p.A, "exchange -json %s -to %s:5000 -listen %s:7000 -count %d -warm %d", c.exchange, there, here, count, warm)
+				var trader *program
+				if words, ok := strings.CutPrefix(c.trader, "C "); ok {
+					trader = launch(t, &p.B, inC, append([]string{strings.Trim(any, "[]"), "5000", strings.Trim(here, "[]"), "7000"}, strings.Fields(words)...)...)
+				} else {
+					trader = start(t, &p.B, "trader -json %s -from %s:5000 -to %s:7000", c.trader, any, here)
+				}
+				var r result
+				var a answered
+				x.must(t, &r)
+				trader.must(t, &a)
+				exact(t, &r, count+warm, count+warm)
+				if r.Clock != kernel || r.Unstamped != 0 || r.Latency.P50 >= r.Own.P50 {
+					t.Errorf("by the %s's clock (%d without): %+v, by its own %+v", r.Clock, r.Unstamped, r.Latency, r.Own)
+				}
+				if a.Ticks != count+warm || a.Orders != count+warm || a.Repeats != 0 || a.Refused != 0 || strings.Contains(c.trader, "ouch") != (a.Replies == count+warm) {
+					t.Errorf("the trader counts %+v", a)
+				}
+				t.Logf("kernel %+v, own %+v", *r.Latency, *r.Own)
+			})
+		}
+	}
+}
+
+// TestLoss: ticks that both lines leave out are not answered, all others are, and the counts are exact. The same seed
+// leaves out the same ticks.
+func TestLoss(t *testing.T) {
+	p := pair(t, testenv.PairOptions{})
+	dropped := uint64(0)
+	for round, protocol := range []string{plain, ouchProtocol} {
+		x := start(t, &p.A, "exchange -json -wait sleep -protocol %s -mold DAY -to %s:5000,%[2]s:5001 -listen :7000 -count 3000 -warm 0 -loss 20 -rate 20000 -burst 8", protocol, p.B.IP)
+		trader := start(t, &p.B, "trader -json -wait sleep -protocol %s -mold -from :5000,:5001 -to %s:7000", protocol, p.A.IP)
+		var r result
+		var a answered
+		x.must(t, &r)
+		trader.must(t, &a)
+		exact(t, &r, 3000, 3000-r.Dropped)
+		sent := r.Lines[0].Packets + r.Lines[1].Packets - 2 // without the ends of the session
+		if r.Dropped < 60 || r.Dropped > 180 || sent != 6000-r.Lines[0].Dropped-r.Lines[1].Dropped || a.Ticks != sent || a.Orders != r.Answered {
+			t.Errorf("the exchange counts %+v, the trader %+v", r, a)
+		}
+		if round > 0 && r.Dropped != dropped {
+			t.Errorf("%d ticks were left out, and %d with the same seed before", r.Dropped, dropped)
+		}
+		dropped = r.Dropped
+	}
+}
+
+// TestOwnClock: with -stamps own the kernel stamps nothing, and the result is for people.
+func TestOwnClock(t *testing.T) {
+	p := pair(t, testenv.PairOptions{})
+	x := start(t, &p.A, "exchange -wait sleep -stamps own -to %s:5000 -listen :7000 -count 200 -warm 10", p.B.IP)
+	trader := start(t, &p.B, "trader -wait sleep -from :5000 -to %s:7000", p.A.IP)
+	for _, one := range []*program{x, trader} {
+		if err := one.Wait(); err != nil {
+			t.Fatalf("%v: %v\n%s%s", one.Args, err, &one.out, &one.errs)
+		}
+	}
+	for _, says := range []string{"210 in", "210 (plain), 6720 bytes", "median", "99.9 %", "by the program's clock"} {
+		if !strings.Contains(x.out.String(), says) {
+			t.Errorf("no %q in\n%s", says, &x.out)
+		}
+	}
+	if strings.Contains(x.out.String(), "kernel's") || !strings.Contains(trader.out.String(), "210 orders") {
+		t.Errorf("%s%s", &x.out, &trader.out)
+	}
+}
+
+// TestMulticast: ticks go to a group, over the interface that is named.
+func TestMulticast(t *testing.T) {
+	p := pair(t, testenv.PairOptions{})
+	x := start(t, &p.A, "exchange -json -wait sleep -to 239.1.2.3:5000 -interface %s -listen :7000 -count 200 -warm 10", p.A.Ifname)
+	trader := start(t, &p.B, "trader -json -wait sleep -from 239.1.2.3:5000 -interface %s -to %s:7000", p.B.Ifname, p.A.IP)
+	var r result
+	var a answered
+	x.must(t, &r)
+	trader.must(t, &a)
+	exact(t, &r, 210, 210)
+	start(t, &p.A, "exchange -to 239.1.2.3:5000 -interface nowhere -listen :7000").fails(t, 1, "nowhere")
+}
+
+// TestEcho: an AF_XDP socket that sends ticks back is measured in the same way, without TCP.
+func TestEcho(t *testing.T) {
+	p := pair(t, testenv.PairOptions{})
+	testenv.HugePages(t, 16<<20)
+	echo := launch(t, &p.B, testenv.Compile(t, "../peers/tick-peer/tick-echo.c", "-lxdp", "-lbpf"), p.B.Ifname, "5000")
+	x := start(t, &p.A, "exchange -json -echo -wait sleep -to %s:5000 -count 600 -warm 100", p.B.IP)
+	var r result
+	x.must(t, &r)
+	exact(t, &r, 700, 700)
+	if r.Clock != kernel || r.Unstamped != 0 || r.Bytes != 700*tickLen {
+		t.Errorf("it counts %+v", r)
+	}
+	if err := echo.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	var sent struct{ Orders uint64 }
+	echo.must(t, &sent)
+	if sent.Orders < 701 { // with those that asked whether it is there
+		t.Errorf("the echo has sent %d", sent.Orders)
+	}
+	start(t, &p.A, "exchange -echo -to %s:5000 -timeout 100ms", p.B.IP).fails(t, 1, "nothing comes back")
+}
+
+// TestFailures: a trader that does not come, that answers wrongly, or not at all, makes the exchange fail.
+func TestFailures(t *testing.T) {
+	p := pair(t, testenv.PairOptions{})
+	start(t, &p.A, "exchange -to %s:5000 -listen :7000 -timeout 100ms", p.B.IP).fails(t, 1, "no trader")
+	start(t, &p.B, "trader -from :5000 -to %s:7000 -timeout 100ms", p.A.IP).fails(t, 1, "connect to the exchange")
+
+	// A trader with another idea of the protocol.
+	x := start(t, &p.A, "exchange -to %s:5000 -listen :7000 -timeout 3s", p.B.IP)
+	start(t, &p.B, "trader -protocol ouch -from :5000 -to %s:7000 -timeout 3s", p.A.IP)
+	x.fails(t, 1, "byte 0 of the stream of orders")
+
+	// A trader at another port: the exchange finds nobody.
+	x = start(t, &p.A, "exchange -wait sleep -to %s:5000 -listen :7000 -count 3 -warm 0", p.B.IP)
+	start(t, &p.B, "trader -from :5001 -to %s:7000", p.A.IP)
+	x.fails(t, 1, "nobody receives there")
+
+	// A trader that hears nothing: the ticks go somewhere else.
+	x = start(t, &p.A, "exchange -wait sleep -to 239.1.2.3:5000 -interface %s -listen :7000 -count 2 -warm 0", p.A.Ifname)
+	start(t, &p.B, "trader -from :5000 -to %s:7000", p.A.IP)
+	x.fails(t, 1, "2 of 2 ticks were not answered")
+}
