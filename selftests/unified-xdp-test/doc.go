@@ -14,6 +14,8 @@
 // in. -ping measures the round trip. Each prints the granted features, the rate, the outcome of
 // every packet, and the processor time and wake-ups of a packet.
 //
+// The self-test also says whether a querier asks for members of multicast groups, which a switch with snooping needs.
+//
 // The host does not receive packets that AF_XDP takes. The self-test and -ping take only their own
 // packets. -rx and -echo take packets that -filter accepts. Without a filter they refuse an interface with
 // the default route, unless -take-over is given.

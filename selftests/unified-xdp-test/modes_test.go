@@ -185,15 +185,28 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// TestQuerier: the self-test says who asks for members of multicast groups, of both versions of IP.
+func TestQuerier(t *testing.T) {
+	testenv.Root(t)
+	testenv.HugePages(t, 48<<20)
+	end := testenv.NewSwitch(t, 1, testenv.PairOptions{IPv6: true})[0]
+	end.Query(t)
+	p := start(t, end)
+	if status, out := p.end(), p.out.String(); status != 0 || !strings.Contains(out, "PASS  querier") || !strings.Contains(out, "by IGMPv") || !strings.Contains(out, "by MLDv") {
+		t.Errorf("status %d\n%s%s", status, out, p.said.String())
+	}
+}
+
 func TestSelfTest(t *testing.T) {
 	pair := newPair(t, testenv.PairOptions{Queues: 2})
 	alone := start(t, &pair.A)
-	if status := alone.end(); status != 0 || strings.Count(alone.out.String(), "PASS") != len(steps)-1 || !strings.Contains(alone.out.String(), "SKIP  echo") {
+	if status := alone.end(); status != 0 || strings.Count(alone.out.String(), "PASS") != len(steps)-2 || !strings.Contains(alone.out.String(), "SKIP  echo") ||
+		!strings.Contains(alone.out.String(), "SKIP  querier") {
 		t.Errorf("status %d\n%s%s", status, alone.out.String(), alone.said.String())
 	}
 	far := start(t, &pair.B, "-echo", ring, "-json", "-filter", ownFilter)
 	both := start(t, &pair.A, "-to", pair.B.MAC.String())
-	if status := both.end(); status != 0 || strings.Count(both.out.String(), "PASS") != len(steps) {
+	if status := both.end(); status != 0 || strings.Count(both.out.String(), "PASS") != len(steps)-1 {
 		t.Errorf("status %d\n%s%s", status, both.out.String(), both.said.String())
 	}
 	far.interrupt()
