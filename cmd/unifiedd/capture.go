@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -47,6 +48,7 @@ type captureFlags struct {
 	buffer           string
 	beside           string
 	priority         int
+	joins            []string
 	ownOnly          bool
 	reserve          bool
 	quiet            bool
@@ -70,6 +72,7 @@ with --mirror; with --engine xdp beside it, copies look as on the wire.`,
 		Example: `  unifiedd capture -i eth1 -w feed.pcapng udp port 5000
   unifiedd capture -i eth0 --engine packet -w all.pcapng
   unifiedd capture -i eth0 --mirror -w all.pcapng
+  unifiedd capture -i eth1 --join 239.1.2.3 --join 232.1.2.3,10.0.0.5 -w feed.pcapng udp
   unifiedd capture -i eth1 -c 100 -w - | tshark -r -
   unifiedd capture -i eth1 -s 128 -C 100 -W 10 -w ring.pcapng
   unifiedd capture -i eth1 -G 3600 -w %Y%m%d-%H.pcapng`,
@@ -129,6 +132,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.Lookup("steer").NoOptDefVal = string(config.SteerRequire)
 	s.StringVar(&f.beside, "beside", "", "join the dispatcher that libxdp's tools put on the interface, beside the programs in it: libxdp")
 	s.IntVar(&f.priority, "priority", config.DefaultPriority, "with --beside: programs of lower priorities run first")
+	s.StringArrayVar(&f.joins, "join", nil, "multicast `GROUP[,SOURCE]` that the host joins meanwhile, so that switches pass its packets on; may be given several times")
 	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
 	s.StringVar(&f.mirror, "mirror", "", "capture copies, and leave the packets to the host: both, ingress or egress (default both)")
 	s.Lookup("mirror").NoOptDefVal = string(config.MirrorBoth)
@@ -160,6 +164,9 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
 	one.From.Promiscuous, one.From.Mirror = !f.ownOnly, config.Mirror(f.mirror)
 	one.From.Steer = config.Steer(f.steer)
+	if err := f.setGroups(&one.From); err != nil {
+		return nil, err
+	}
 	if err := f.setEngine(&one.From); err != nil {
 		return nil, err
 	}
@@ -196,6 +203,23 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 // of it.
 func passiveRegion(c *config.Config) {
 	c.Region.Size, c.Region.Extents, c.Workers[0].Wait = passiveSize, 2, config.WaitPoll
+}
+
+// setGroups sets the multicast groups.
+func (f *captureFlags) setGroups(from *config.From) error {
+	for _, text := range f.joins {
+		group, source, some := strings.Cut(text, ",")
+		var j config.Join
+		var err error
+		if j.Group, err = netip.ParseAddr(group); err == nil && some {
+			j.Source, err = netip.ParseAddr(source)
+		}
+		if err != nil {
+			return fmt.Errorf("--join %s: %w (write it as 239.1.2.3, or as 232.1.2.3,10.0.0.5 with a source)", text, err)
+		}
+		from.Join = append(from.Join, j)
+	}
+	return nil
 }
 
 // setEngine sets the engine and its buffer.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -81,6 +83,65 @@ flows:
 	wait("239.1.2.3 to_in", seen)
 	wait("232.1.2.3 block { 10.9.9.9 }", seen)
 	_ = d.Wait() // its status says how it ended
+}
+
+// TestCaptureJoins: behind a switch with snooping, a capture gets the packets of a group that it joins, also of one source
+// only, and without --join it gets none.
+func TestCaptureJoins(t *testing.T) {
+	testenv.Root(t)
+	ends := testenv.NewSwitch(t, 2, testenv.PairOptions{})
+	sender, here := ends[0], ends[1]
+	here.Query(t)
+	var fd int
+	sender.Do(t, func() {
+		var err error
+		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err == nil {
+			err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(sender.Index)})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			for _, group := range [][4]byte{{239, 1, 2, 3}, {232, 1, 2, 3}} {
+				_ = unix.Sendto(fd, make([]byte, 100), 0, &unix.SockaddrInet4{Port: 7000, Addr: group})
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-stopped; _ = unix.Close(fd) })
+	for _, c := range []struct {
+		args   []string
+		some   bool
+		filter string
+	}{
+		{nil, false, "udp port 7000"}, // these two first: the switch forgets members only after a while
+		{[]string{"--join", "232.1.2.3,10.9.9.9"}, false, "dst 232.1.2.3"},
+		{[]string{"--join", "239.1.2.3"}, true, "dst 239.1.2.3"},
+		{[]string{"--join", "239.9.9.9", "--join", "232.1.2.3," + sender.IP.String()}, true, "dst 232.1.2.3"},
+	} {
+		args := append([]string{"capture", "-i", here.Ifname, "--ring", "512", "-c", "20"}, append(c.args, c.filter)...)
+		cmd := command(t, here, args...)
+		if !c.some {
+			time.AfterFunc(3*time.Second, func() { _ = cmd.Process.Signal(os.Interrupt) })
+		}
+		status, _, said := finish(t, cmd)
+		if got := strings.Contains(said, "20 packets captured"); status != 0 || got != c.some {
+			t.Errorf("%q: status %d: %s", args, status, said)
+		}
+	}
+	for _, wrong := range []string{"239.1.2.3,", "10.0.0.1", "239.1.2.3,fd00::1", "feed"} {
+		if status, _, said := finish(t, command(t, here, "capture", "-i", here.Ifname, "--join", wrong)); status != 2 || !strings.Contains(said, "--join") {
+			t.Errorf("--join %s: status %d: %s", wrong, status, said)
+		}
+	}
 }
 
 // launch starts a program that is killed at the end of the test, if it still runs.
