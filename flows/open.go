@@ -119,7 +119,7 @@ func openNetworkRDMA(e *pipeline.Env) (*pipeline.Run, error) {
 	if err := source.Fill(e, 2*pipeline.Burst+feedFrames(e), feedFrames(e)+min(queues, 4*source.RingFrames())); err != nil {
 		return nil, err
 	}
-	return joinFeed(e, source, sink)
+	return joinFeed(e, source, sink, numa.Unknown)
 }
 
 // feedFrames returns how many frames a feed needs for messages.
@@ -131,14 +131,19 @@ func feedFrames(e *pipeline.Env) int {
 }
 
 // joinFeed makes a run of an interface and a sink. If the flow has a feed, its messages are put in order on the way.
-func joinFeed(e *pipeline.Env, source *afxdp.Source, sink pipeline.Sink) (*pipeline.Run, error) {
+// to is the NUMA node of the sink.
+func joinFeed(e *pipeline.Env, source *afxdp.Source, sink pipeline.Sink, to int) (*pipeline.Run, error) {
 	if e.Flow.Feed() != nil {
 		var err error
-		if sink, err = feed.Open(e, source.Free(), sink); err != nil {
+		headroom := uint32(0)
+		if e.Flow.To.Layout == config.LayoutSlot { // so that the disk writes messages from there
+			headroom = layout.InPlaceHeadroom
+		}
+		if sink, err = feed.Open(e, source.Free(), sink, headroom); err != nil {
 			return nil, err
 		}
 	}
-	return join(e, source, sink, source.Node(), numa.Unknown), nil
+	return join(e, source, sink, source.Node(), to), nil
 }
 
 func openNetworkNull(e *pipeline.Env) (*pipeline.Run, error) {

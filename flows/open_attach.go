@@ -38,7 +38,7 @@ func openNetworkAttach(e *pipeline.Env) (*pipeline.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return joinFeed(e, source, sink)
+	return joinFeed(e, source, sink, numa.Unknown)
 }
 
 // openNetworkHere fills the rings of an interface with frames of a program's memory.

@@ -10,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/sink/disk"
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 	"github.com/unifiedd/unifiedd/flows/source/packet"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
@@ -32,21 +33,36 @@ func openTaken(e *pipeline.Env, why string) (*pipeline.Run, error) {
 		return nil, err
 	}
 	source.Chosen(why)
-	most := 2 * layout.MaxWriteFrames
+	least, most := 2*layout.MaxWriteFrames+feedFrames(e), 2*layout.MaxWriteFrames+feedFrames(e)
 	if n := disk.FramesInFlight(e.Flow.To); n > 0 {
 		most += source.RingFrames() + n
 	}
-	if err := source.Fill(e, 2*layout.MaxWriteFrames, most); err != nil {
+	if err := source.Fill(e, least, most); err != nil {
 		return nil, err
+	}
+	c := disk.Config{Free: source.Free(), Interfaces: source.Interfaces(), Directions: source.Directions(), Statistics: source.Statistics}
+	if e.Flow.Feed() != nil {
+		c = disk.Config{Free: source.Free(), Interfaces: ofMessages(e.Flow.Name, c.Interfaces)}
 	}
 	sink := disk.New()
-	err = sink.Open(e, disk.Config{
-		Free: source.Free(), Interfaces: source.Interfaces(), Directions: source.Directions(), Statistics: source.Statistics,
-	})
-	if err != nil {
+	if err := sink.Open(e, c); err != nil {
 		return nil, err
 	}
-	return join(e, source, sink, source.Node(), disk.Node(e)), nil
+	return joinFeed(e, source, sink, disk.Node(e))
+}
+
+// ofMessages returns the interfaces of a capture of a feed's messages, for those of its packets. A message has no
+// headers, so its link type is one for private use. Its time is that of the packet that it came
+// in, by the system's clock or the card's.
+func ofMessages(flow string, packets []pcapng.Interface) []pcapng.Interface {
+	one := pcapng.Interface{Name: packets[0].Name, Description: "messages of feed " + flow, LinkType: pcapng.LinkTypeMessages}
+	all := []pcapng.Interface{one}
+	if i := slices.IndexFunc(packets, func(p pcapng.Interface) bool { return p.CardClock != "" }); i >= 0 {
+		one.Description += ", the card's clock"
+		one.CardClock = packets[i].CardClock
+		all = append(all, one)
+	}
+	return all
 }
 
 // openPassive opens a flow that receives copies from a packet socket.

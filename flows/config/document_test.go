@@ -233,7 +233,9 @@ func stageDocuments(stages []Stage) (docs []any) {
 		case s.Timestamp != nil:
 			docs = append(docs, map[string]any{"timestamp": map[string]any{"offset": s.Timestamp.Offset}})
 		case s.Mold != nil:
-			docs = append(docs, map[string]any{"moldudp64": moldDocument(s.Mold)})
+			docs = append(docs, map[string]any{"moldudp64": feedDocument(s.Mold)})
+		case s.Counter != nil:
+			docs = append(docs, map[string]any{"counter": feedDocument(s.Counter)})
 		case s.Sum != nil:
 			docs = append(docs, map[string]any{"sum": map[string]any{"type": string(s.Sum.Type)}})
 		}
@@ -241,7 +243,7 @@ func stageDocuments(stages []Stage) (docs []any) {
 	return docs
 }
 
-func moldDocument(m *Mold) map[string]any {
+func feedDocument(m *Feed) map[string]any {
 	var lines []any
 	for _, l := range m.Lines {
 		lines = append(lines, map[string]any{"name": l.Name, "address": l.Address.String(), "port": l.Port})
@@ -249,6 +251,9 @@ func moldDocument(m *Mold) map[string]any {
 	doc := map[string]any{"lines": lines, "gap": m.Gap.String(), "hold": m.Hold}
 	if m.Server != "" {
 		doc["server"], doc["ask"] = m.Server, m.Ask.String()
+	}
+	if c := m.Counter; c != nil {
+		doc["offset"], doc["width"], doc["order"] = c.Offset, c.Width, string(c.Order)
 	}
 	return doc
 }

@@ -245,7 +245,7 @@ func TestFull(t *testing.T) {
 			{
 				Name: "quotes", Worker: "main", Pos: Pos{file, 294, 5},
 				From: From{Interface: "eth11", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
-				Stages: []Stage{{Mold: &Mold{
+				Stages: []Stage{{Mold: &Feed{
 					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.1"), 26400, Pos{file, 294, 90}}}, Gap: 20 * time.Millisecond, Hold: 512,
 					Server: "10.0.0.9:26401", Ask: 5 * time.Millisecond,
 				}, Pos: Pos{file, 294, 69}}},
@@ -258,6 +258,16 @@ func TestFull(t *testing.T) {
 					{Group: netip.MustParseAddr("232.1.1.1"), Source: netip.MustParseAddr("10.0.0.5"), Interface: "eth9.100", Pos: Pos{file, 295, 104}},
 				}, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/half", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
+					Flush: 500 * time.Millisecond, Durable: time.Second},
+			},
+			{
+				Name: "numbers", Worker: "main", Pos: Pos{file, 296, 5},
+				From: From{Interface: "eth12", Engine: EngineXDP, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
+				Stages: []Stage{{Counter: &Feed{
+					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.2"), 26500, Pos{file, 296, 89}}}, Gap: 20 * time.Millisecond, Hold: 512,
+					Counter: &Counter{Offset: 4, Width: 4, Order: LittleEndian},
+				}, Pos: Pos{file, 296, 70}}},
+				To: To{File: "/var/lib/unifiedd/numbers", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 			},
 		},

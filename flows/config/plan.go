@@ -177,11 +177,7 @@ func flowKeys(a, b *Flow) []string {
 	for _, f := range []*Flow{&x, &y} {
 		f.Stages, f.To.Peers, f.From.Rules, f.To.Namespaces = unplaced(f.Stages), unplaced(f.To.Peers), unplaced(f.From.Rules), unplaced(f.To.Namespaces)
 		for i := range f.Stages {
-			if m := f.Stages[i].Mold; m != nil {
-				one := *m
-				one.Lines = unplaced(one.Lines)
-				f.Stages[i].Mold = &one
-			}
+			f.Stages[i].Mold, f.Stages[i].Counter = f.Stages[i].Mold.unplaced(), f.Stages[i].Counter.unplaced()
 		}
 		f.To.Subsystems, f.From.Join = unplaced(f.To.Subsystems), unplaced(f.From.Join)
 		for i := range f.To.Subsystems {

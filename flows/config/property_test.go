@@ -260,12 +260,15 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.To.Queue = minEntries << rapid.IntRange(0, 6).Draw(t, "queue")
 		f.To.Policy = rapid.SampledFrom(allPolicies).Draw(t, "policy")
 		if kind == KindNetworkAttach && rapid.Bool().Draw(t, "feed") {
-			f.Stages = []Stage{{Mold: drawMold(t)}}
+			f.Stages = []Stage{drawFeed(t)}
 		}
 	case KindNetworkStorage, KindRDMAStorage, KindNullStorage, KindAttachStorage:
 		drawStore(t, name, &f.To, kind)
 		if f.From.Engine == EnginePacket {
 			f.To.Layout = LayoutPacked
+		}
+		if engine, _ := f.ChosenEngine(); kind == KindNetworkStorage && engine == EngineXDP && !f.To.Index && rapid.Bool().Draw(t, "feed") {
+			f.Stages = []Stage{drawFeed(t)}
 		}
 	case KindAttachState, KindRDMAState, KindStorageState:
 		f.To.State = "state-" + name
@@ -406,15 +409,20 @@ func drawStages(t *rapid.T, kind Kind) (all []Stage) {
 	return all
 }
 
-func drawMold(t *rapid.T) *Mold {
-	m := &Mold{Gap: time.Duration(rapid.Int64Range(2, int64(maxGap)).Draw(t, "gap")), Hold: rapid.IntRange(minHold, maxHold).Draw(t, "hold"), Ask: defaultAsk}
+func drawFeed(t *rapid.T) Stage {
+	m := &Feed{Gap: time.Duration(rapid.Int64Range(2, int64(maxGap)).Draw(t, "gap")), Hold: rapid.IntRange(minHold, maxHold).Draw(t, "hold"), Ask: defaultAsk}
 	for i := range rapid.IntRange(1, maxLines).Draw(t, "lines") {
 		m.Lines = append(m.Lines, FeedLine{Name: fmt.Sprintf("line-%d", i), Address: netip.AddrFrom4([4]byte{239, 1, 1, 1}), Port: 26400 + i})
+	}
+	if rapid.Bool().Draw(t, "counter") {
+		m.Ask = 0
+		m.Counter = &Counter{rapid.IntRange(0, maxUDP-maxWidth).Draw(t, "offset"), 2 << rapid.IntRange(0, 2).Draw(t, "width"), rapid.SampledFrom(allByteOrders).Draw(t, "order")}
+		return Stage{Counter: m}
 	}
 	if rapid.Bool().Draw(t, "server") {
 		m.Server, m.Ask = "[2001:db8::9]:26401", m.Gap/2
 	}
-	return m
+	return Stage{Mold: m}
 }
 
 func drawMAC(t *rapid.T) net.HardwareAddr {

@@ -348,8 +348,12 @@ func (d *decoder) stage(path string, n *yaml.Node, s *Stage) {
 			d.mapping(p, n, fields{"offset": set(d, &s.Timestamp.Offset, parseInt)})
 		},
 		"moldudp64": func(p string, n *yaml.Node) {
-			s.Mold = &Mold{Gap: defaultGap, Hold: defaultHold, Ask: defaultAsk}
+			s.Mold = &Feed{Gap: defaultGap, Hold: defaultHold, Ask: defaultAsk}
 			d.mold(p, n, s.Mold)
+		},
+		"counter": func(p string, n *yaml.Node) {
+			s.Counter = &Feed{Gap: defaultGap, Hold: defaultHold, Counter: &Counter{Width: defaultWidth, Order: BigEndian}}
+			d.counter(p, n, s.Counter)
 		},
 		"sum": func(p string, n *yaml.Node) {
 			s.Sum = &Sum{}

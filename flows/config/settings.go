@@ -75,7 +75,8 @@ var (
 	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
 	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA}
 	peered        = slices.Concat(toPeers, []Kind{KindChannelRDMA})
-	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindNetworkAttach}
+	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindNetworkAttach, KindNetworkStorage}
+	fed           = []Kind{KindNetworkRDMA, KindNetworkAttach, KindNetworkStorage}
 	queued        = slices.Concat(toPeers, toPrograms, []Kind{KindStorageAttach})
 	toClients     = []Kind{KindStorageRDMA}
 	toHosts       = []Kind{KindStorageNVMe}
@@ -108,7 +109,7 @@ const (
 	aboutWritten      = "a flow to storage or NVMe hosts"
 	aboutPackets      = "packets to storage"
 	aboutPeers        = "a flow to RDMA peers"
-	aboutStaged       = "packets, or messages of RDMA clients, to RDMA peers, and packets to an attached program"
+	aboutStaged       = "packets, or messages of RDMA clients, to RDMA peers, and packets of an interface to an attached program or storage"
 	aboutBlocks       = "a flow from storage to RDMA clients"
 	aboutServed       = "a flow from storage to RDMA clients or NVMe hosts"
 	aboutHosts        = "a flow from storage to NVMe hosts"

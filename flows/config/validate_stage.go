@@ -11,7 +11,8 @@ import (
 const (
 	maxStages  = 16
 	stampBytes = 8 // of a sequence number or a timestamp
-	maxOffset  = 65507 - stampBytes
+	maxUDP     = 65507
+	maxOffset  = maxUDP - stampBytes
 	maxVLAN    = 4094
 	maxPort    = 65535
 )
@@ -26,10 +27,13 @@ func (v *validator) stages(path string, f *Flow) {
 		s, at := &f.Stages[i], index(path, i)
 		v.stage(at, s)
 		stamps = v.stamps(stamps, at, s)
-		if s.Mold != nil {
-			v.mold(join(at, "moldudp64"), s.Mold, f)
-		} else if f.Kind() == KindNetworkAttach && !v.explained(at) {
-			v.refuse(at, wrong("say moldudp64, or send the packets to RDMA peers", "changes packets, and a flow to an attached program does not"))
+		switch kind := f.Kind(); {
+		case s.Mold != nil:
+			v.feed(join(at, "moldudp64"), s.Mold, f)
+		case s.Counter != nil:
+			v.feed(join(at, "counter"), s.Counter, f)
+		case (kind == KindNetworkAttach || kind == KindNetworkStorage) && !v.explained(at):
+			v.refuse(at, wrong("say moldudp64 or counter, or send the packets to RDMA peers", "changes packets, and a flow to an attached program or storage does not"))
 		}
 		if s.Sum == nil {
 			continue
@@ -54,15 +58,15 @@ func (v *validator) stage(path string, s *Stage) {
 
 // one checks that a stage has exactly one operation.
 func (v *validator) one(path string, s *Stage) {
-	there := []bool{s.Set != nil, s.Sequence != nil, s.Timestamp != nil, s.Sum != nil, s.Mold != nil}
+	there := []bool{s.Set != nil, s.Sequence != nil, s.Timestamp != nil, s.Sum != nil, s.Mold != nil, s.Counter != nil}
 	n := 0
-	for i, key := range []string{"set", "sequence", "timestamp", "sum", "moldudp64"} {
+	for i, key := range []string{"set", "sequence", "timestamp", "sum", "moldudp64", "counter"} {
 		if there[i] || v.settled[join(path, key)] {
 			n++
 		}
 	}
-	v.check(n > 0, path, "set, sequence, timestamp, sum or moldudp64 is needed")
-	v.check(n < 2, path, "only one of set, sequence, timestamp, sum and moldudp64 is possible: make each a stage")
+	v.check(n > 0, path, "set, sequence, timestamp, sum, moldudp64 or counter is needed")
+	v.check(n < 2, path, "only one of set, sequence, timestamp, sum, moldudp64 and counter is possible: make each a stage")
 }
 
 func (v *validator) offset(path string, offset int) {

@@ -234,6 +234,15 @@ const (
 	SumFloat64 SumType = "float64"
 )
 
+// ByteOrder is the order of the bytes of a number.
+type ByteOrder string
+
+// The orders.
+const (
+	BigEndian    ByteOrder = "big"
+	LittleEndian ByteOrder = "little"
+)
+
 // All values of each type, in the order in which messages list them.
 var (
 	allPages      = []Pages{Pages2MiB, Pages1GiB, PagesOrdinary}
@@ -255,6 +264,7 @@ var (
 	allPolicies   = []Policy{PolicyWait, PolicyDropNewest, PolicyDropOldest, PolicyDisconnect}
 	allAuthGroups = []AuthGroup{AuthNone, AuthFFDHE2048, AuthFFDHE3072, AuthFFDHE4096, AuthFFDHE6144, AuthFFDHE8192}
 	allSumTypes   = []SumType{SumInt32, SumInt64, SumFloat32, SumFloat64}
+	allByteOrders = []ByteOrder{BigEndian, LittleEndian}
 
 	allAcknowledges  = slices.Concat(logAcknowledges, peerAcknowledges)
 	logAcknowledges  = []Acknowledge{AcknowledgeReceived, AcknowledgeWritten, AcknowledgeDurable}

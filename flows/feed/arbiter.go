@@ -16,6 +16,7 @@ type Config struct {
 	Longest int           // bytes of the longest payload
 	Gap     time.Duration // from when a gap is seen until it is declared
 	Ask     time.Duration // from when a gap is seen until it is asked for; 0: never
+	Counter *Counter      // how plain packets are numbered; nil: packets are those of MoldUDP64
 }
 
 // farthest is how far ahead of the next message a packet may be. More is a damaged packet, or a hostile one.
@@ -24,6 +25,7 @@ const farthest = 1 << 32
 // Buffers that do not hold a packet behind a gap.
 const (
 	ofSession = iota // the first packet of a new session
+	ofSecond         // the second packet of a new session of plain packets
 	ofCurrent        // what Keep kept
 	ownBuffers
 )
@@ -43,6 +45,8 @@ type Arbiter struct {
 	current Packet // whose messages are given out now
 	line    int    // where it came from
 	buffer  int    // where it is held, if it is not 0
+
+	plain plain // of plain packets
 
 	changing bool   // a new session waits until the messages of the old one are given out
 	pending  Packet // its first packet
@@ -77,6 +81,9 @@ type line struct {
 
 // New makes an Arbiter.
 func New(c Config) (*Arbiter, error) {
+	if c.Counter != nil && !c.Counter.valid() {
+		return nil, errors.New("feed: a counter of 2, 4 or 8 bytes within a packet is needed")
+	}
 	if c.Lines < 1 || c.Held < 1 || c.Longest < headerLen || c.Gap <= 0 || c.Ask < 0 || c.Ask > c.Gap {
 		return nil, errors.New("feed: lines, room for packets behind a gap and a time for gaps are needed, and asking comes before declaring")
 	}
@@ -90,9 +97,16 @@ func New(c Config) (*Arbiter, error) {
 // Receive takes the payload of a UDP packet that came on a line. Before the caller calls it again, or changes the
 // payload, it calls Next until there is no message, or Keep.
 func (a *Arbiter) Receive(from int, payload []byte) {
-	p, why := Parse(payload)
-	if why == Good {
-		why = a.admit(from, p, payload)
+	why := TooLong
+	switch {
+	case len(payload) > a.config.Longest:
+	case a.config.Counter != nil:
+		why = a.count(from, payload)
+	default:
+		var p Packet
+		if p, why = Parse(payload); why == Good {
+			why = a.admit(from, p, payload)
+		}
 	}
 	if why != Good {
 		a.lines[from].refused[why].Add(1)
@@ -102,35 +116,33 @@ func (a *Arbiter) Receive(from int, payload []byte) {
 // admit sorts a packet by its session.
 func (a *Arbiter) admit(from int, p Packet, payload []byte) Reason {
 	switch {
-	case len(payload) > a.config.Longest:
-		return TooLong
 	case !a.started:
 		a.begin(p.Session, p.Sequence)
 	case p.Session == a.session:
 	case a.older && p.Session == a.before:
 		return OldSession
 	default:
-		a.pending, a.origin, a.changing = a.copied(ofSession, payload), from, true
+		a.pending, a.origin, a.changing = a.copied(ofSession, p, payload), from, true
 		return Good
 	}
 	return a.sort(from, p, payload)
 }
 
-// copied returns a checked packet in a buffer.
-func (a *Arbiter) copied(buffer int, payload []byte) Packet {
+// copied returns a packet whose payload is in a buffer. No message was taken from it.
+func (a *Arbiter) copied(buffer int, p Packet, payload []byte) Packet {
 	b := a.store[buffer*a.config.Longest:][:len(payload):len(payload)]
 	copy(b, payload)
-	p, _ := Parse(b)
+	p.blocks = b[len(payload)-len(p.blocks):]
 	return p
 }
 
 // begin begins a session.
 func (a *Arbiter) begin(s Session, first uint64) {
 	if a.started {
-		a.before, a.older = a.session, true
+		a.before, a.older, a.plain.last = a.session, true, a.next
 	}
 	a.started, a.session, a.ended, a.open = true, s, false, false
-	a.next, a.high, a.upTo = first, first, first
+	a.next, a.high, a.upTo, a.plain.first = first, first, first, first
 	for i := range a.lines {
 		a.lines[i].began = false
 	}
@@ -206,7 +218,7 @@ func (a *Arbiter) hold(from int, p Packet, payload []byte) Reason {
 	a.free = a.free[:len(a.free)-1]
 	a.held = append(a.held, held{})
 	copy(a.held[at+1:], a.held[at:])
-	a.held[at] = held{a.copied(buffer, payload), from, buffer}
+	a.held[at] = held{a.copied(buffer, p, payload), from, buffer}
 	return Good
 }
 
@@ -236,6 +248,7 @@ func (a *Arbiter) Next() ([]byte, bool) {
 			a.changing = false
 			a.begin(a.pending.Session, a.pending.Sequence)
 			a.sort(a.origin, a.pending, nil) // is never held: the session begins with it
+			a.goOn()
 		default:
 			a.lose(a.upTo)
 			return nil, false
@@ -302,7 +315,10 @@ func (a *Arbiter) Wait(now time.Duration) (time.Duration, bool) {
 func (a *Arbiter) Asked() bool { return a.open && a.asked }
 
 // Finish declares all gaps: nothing more comes.
-func (a *Arbiter) Finish() { a.upTo = a.high }
+func (a *Arbiter) Finish() {
+	a.upTo = a.high
+	a.refuseCandidate()
+}
 
 // Session returns the session for a request.
 func (a *Arbiter) Session() Session { return a.session }

@@ -1,7 +1,8 @@
 // Package feed puts sequenced messages in order that arrive on several lines, each of which may lose, repeat or delay
 // packets.
 //
-// [Parse] reads packets of MoldUDP64 (Nasdaq, MoldUDP64 Protocol Specification 1.00). An [Arbiter] takes the packets of
+// [Parse] reads packets of MoldUDP64 (Nasdaq, MoldUDP64 Protocol Specification 1.00). With a [Counter], packets are plain
+// and have a number. An [Arbiter] takes the packets of
 // all lines: the first copy of each message wins, and [Arbiter.Next] returns messages once and in order. Packets
 // behind a gap are held. A gap that no line fills in time is asked for at a retransmission server
 // ([Arbiter.Request]), and declared when that does not help either: then its messages are counted as lost, and the

@@ -25,6 +25,7 @@ type Packet struct {
 	End      bool   // the session has ended
 
 	blocks []byte // messages behind their lengths
+	whole  bool   // blocks is one message without a length
 }
 
 // Reason is why a packet gave no message.
@@ -33,7 +34,7 @@ type Reason uint8
 // The reasons.
 const (
 	Good       Reason = iota
-	Short             // it ends within its header
+	Short             // it ends within its header, or its number
 	Overrun           // a message, or the count of them, goes beyond its end
 	Trailing          // bytes follow the last message
 	Wraps             // its sequence numbers go beyond 64 bits
@@ -92,6 +93,12 @@ func Parse(p []byte) (Packet, Reason) {
 
 // take removes the first message. The packet must have one.
 func (p *Packet) take() (message []byte) {
+	if p.whole {
+		message, p.blocks = p.blocks, nil
+		p.Sequence++
+		p.Count--
+		return message
+	}
 	n := lengthLen + int(binary.BigEndian.Uint16(p.blocks))
 	message, p.blocks = p.blocks[lengthLen:n:n], p.blocks[n:]
 	p.Sequence++

@@ -23,6 +23,8 @@ const (
 	MaxCapLen = 256 << 10
 	// LinkTypeEthernet is LINKTYPE_ETHERNET.
 	LinkTypeEthernet = 1
+	// LinkTypeMessages is LINKTYPE_USER1, for messages of a feed without the headers of their packets.
+	LinkTypeMessages = 148
 
 	minBlockLen    = 12 // type, length, length again
 	byteOrderMagic = 0x1A2B3C4D

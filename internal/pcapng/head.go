@@ -28,7 +28,7 @@ type Interface struct {
 	CardClock   string // if times are from the card's own clock: which clock, and its known properties
 	Speed       uint64 // bits per second
 	SnapLen     uint32 // bytes; 0 is no limit. The same for all interfaces of a file, or libpcap refuses it
-	LinkType    uint16 // 1 Ethernet, 101 RAW or 147 USER0 (a log); the same for all, or libpcap refuses it
+	LinkType    uint16 // 1 Ethernet, 101 RAW or 147 USER0 (a log), 148 USER1 (messages of a feed); the same for all, or libpcap refuses it
 }
 
 // Segment has the properties that all batches of a file share.

@@ -21,6 +21,7 @@ type Sink struct {
 	stops   pipeline.Stopper // inner, if it must know that the flow stops; else nil
 	region  *umem.Region
 	free    *umem.FreeList // of the source
+	offset  uint64         // of a message in its frame
 	arbiter *feed.Arbiter
 	lines   []config.FeedLine
 	ends    []netip.AddrPort // where the packets of each line go
@@ -32,20 +33,21 @@ type Sink struct {
 	empty, others, copied counter.Counter
 }
 
-// Open makes the stage in front of a sink. The calling thread must be in the network namespace of the retransmission
-// server.
-func Open(e *pipeline.Env, free *umem.FreeList, inner pipeline.Sink) (*Sink, error) {
+// Open makes the stage in front of a sink. Messages are behind umem.PacketHeadroom and headroom bytes of their frames.
+// The calling thread must be in the network namespace of the retransmission server.
+func Open(e *pipeline.Env, free *umem.FreeList, inner pipeline.Sink, headroom uint32) (*Sink, error) {
 	m := e.Flow.Feed()
-	s := &Sink{inner: inner, region: e.Region, free: free, lines: m.Lines, begun: time.Now(), server: server{fd: -1}}
+	s := &Sink{inner: inner, region: e.Region, free: free, offset: umem.PacketHeadroom + uint64(headroom), lines: m.Lines, begun: time.Now(), server: server{fd: -1}}
 	s.stops, _ = inner.(pipeline.Stopper)
 	s.out.Frames = make([]umem.Frame, pipeline.Burst)
-	c := feed.Config{Lines: len(m.Lines), Held: m.Hold, Longest: int(e.Region.FrameSize()), Gap: m.Gap}
+	longest := int(e.Region.FrameSize()) - int(s.offset) // then each message fits a frame, also one of the server
+	c := feed.Config{Lines: len(m.Lines), Held: m.Hold, Longest: longest, Gap: m.Gap, Counter: counterOf(m)}
 	for _, l := range m.Lines {
 		s.ends = append(s.ends, netip.AddrPortFrom(l.Address, uint16(l.Port)))
 	}
 	if m.Server != "" {
 		c.Lines, c.Server, c.Ask = c.Lines+1, true, m.Ask
-		if err := s.server.open(m.Server, int(e.Region.FrameSize())); err != nil {
+		if err := s.server.open(m.Server, longest); err != nil {
 			return nil, err
 		}
 		e.Undo.Add(s.server.close)
@@ -53,6 +55,14 @@ func Open(e *pipeline.Env, free *umem.FreeList, inner pipeline.Sink) (*Sink, err
 	var err error
 	s.arbiter, err = feed.New(c)
 	return s, err
+}
+
+// counterOf returns how packets are numbered; nil: as MoldUDP64 does.
+func counterOf(m *config.Feed) *feed.Counter {
+	if m.Counter == nil {
+		return nil
+	}
+	return &feed.Counter{Offset: m.Counter.Offset, Width: m.Counter.Width, Little: m.Counter.Order == config.LittleEndian}
 }
 
 // Write implements pipeline.Sink.
@@ -122,7 +132,7 @@ func (s *Sink) give(now time.Time) bool {
 	}
 }
 
-// put copies a message to a free frame. It fits: its packet was in a frame, behind headers.
+// put copies a message to a free frame. It fits: its packet was no longer than what is behind offset.
 func (s *Sink) put(m []byte) {
 	if len(m) == 0 {
 		s.empty.Add(1)
@@ -131,7 +141,7 @@ func (s *Sink) put(m []byte) {
 	var one [1]umem.Frame
 	s.free.Pop(one[:])
 	size := uint64(s.region.FrameSize())
-	f := umem.Frame{Addr: one[0].Addr&^(size-1) + umem.PacketHeadroom, Len: uint32(len(m))}
+	f := umem.Frame{Addr: one[0].Addr&^(size-1) + s.offset, Len: uint32(len(m))}
 	copy(s.region.At(f.Addr, uint64(f.Len)), m)
 	*s.region.Side(f) = s.arrival
 	s.copied.Add(uint64(len(m)))
@@ -220,20 +230,24 @@ func (s *Sink) Observe(to *status.Flow) error {
 	return err
 }
 
+// CountLost implements pipeline.Sink. The sink behind has got messages, and not packets.
+func (s *Sink) CountLost(to *status.Flow, _ uint64) {
+	s.inner.CountLost(to, s.arbiter.Stats().Given-s.empty.Load())
+}
+
 // The rest is the sink's own.
 
-func (s *Sink) Reap(now time.Time)                      { s.inner.Reap(now) }
-func (s *Sink) Block()                                  { s.inner.Block() }
-func (s *Sink) Blocked() bool                           { return s.inner.Blocked() }
-func (s *Sink) Kick()                                   { s.inner.Kick() }
-func (s *Sink) InFlight() int                           { return s.inner.InFlight() }
-func (s *Sink) Begin() error                            { return s.inner.Begin() }
-func (s *Sink) Full() bool                              { return s.inner.Full() }
-func (s *Sink) Check(t time.Time) (waits, ends error)   { return s.inner.Check(t) }
-func (s *Sink) Trouble() error                          { return s.inner.Trouble() }
-func (s *Sink) Diagnose(err error) error                { return s.inner.Diagnose(err) }
-func (s *Sink) Pending() int                            { return s.inner.Pending() }
-func (s *Sink) Close() error                            { return s.inner.Close() }
-func (s *Sink) Announce() []any                         { return append(s.inner.Announce(), "lines", len(s.lines)) }
-func (s *Sink) CountLost(to *status.Flow, taken uint64) { s.inner.CountLost(to, taken) }
-func (s *Sink) Shrink(q pipeline.Quota) (over bool)     { return s.inner.Shrink(q) }
+func (s *Sink) Reap(now time.Time)                    { s.inner.Reap(now) }
+func (s *Sink) Block()                                { s.inner.Block() }
+func (s *Sink) Blocked() bool                         { return s.inner.Blocked() }
+func (s *Sink) Kick()                                 { s.inner.Kick() }
+func (s *Sink) InFlight() int                         { return s.inner.InFlight() }
+func (s *Sink) Begin() error                          { return s.inner.Begin() }
+func (s *Sink) Full() bool                            { return s.inner.Full() }
+func (s *Sink) Check(t time.Time) (waits, ends error) { return s.inner.Check(t) }
+func (s *Sink) Trouble() error                        { return s.inner.Trouble() }
+func (s *Sink) Diagnose(err error) error              { return s.inner.Diagnose(err) }
+func (s *Sink) Pending() int                          { return s.inner.Pending() }
+func (s *Sink) Close() error                          { return s.inner.Close() }
+func (s *Sink) Announce() []any                       { return append(s.inner.Announce(), "lines", len(s.lines)) }
+func (s *Sink) Shrink(q pipeline.Quota) (over bool)   { return s.inner.Shrink(q) }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/feed"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/sink/discard"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -21,6 +24,7 @@ type slow struct {
 	region  *umem.Region
 	room    int
 	got     []uint64
+	long    uint32 // of a message that is longer than the others
 	wrong   int
 	blocked int
 }
@@ -32,7 +36,7 @@ func (s *slow) Write(b *pipeline.Batch, now time.Time) bool {
 		if len(s.got) < cap(s.got) {
 			s.got = append(s.got, binary.BigEndian.Uint64(m))
 		}
-		if len(m) != 8+int(m[7])%40 {
+		if len(m) != 8+int(m[7])%40 && uint32(len(m)) != s.long {
 			s.wrong++
 		}
 	}
@@ -56,7 +60,7 @@ type rig struct {
 
 var group = netip.MustParseAddr("239.1.1.1")
 
-func newRig(t *testing.T, frames int) *rig {
+func newRig(t *testing.T, frames int, change ...func(*config.Feed)) *rig {
 	t.Helper()
 	region, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
 	if err != nil {
@@ -74,10 +78,13 @@ func newRig(t *testing.T, frames int) *rig {
 	r := &rig{region: region, free: umem.NewFreeList(all)}
 	r.slow = &slow{Sink: discard.New(region, r.free), region: region, room: 1 << 30, got: make([]uint64, 0, 4096)}
 	r.batch.Frames = make([]umem.Frame, 2*pipeline.Burst)
-	m := &config.Mold{Lines: []config.FeedLine{{Name: "a", Address: group, Port: 7000}, {Name: "b", Address: group, Port: 7001}}, Gap: time.Millisecond, Hold: 16}
+	m := &config.Feed{Lines: []config.FeedLine{{Name: "a", Address: group, Port: 7000}, {Name: "b", Address: group, Port: 7001}}, Gap: time.Millisecond, Hold: 16}
+	for _, f := range change {
+		f(m)
+	}
 	flow := config.NewFlowOf(config.KindNetworkAttach, "f")
 	flow.Stages = []config.Stage{{Mold: m}}
-	if r.Sink, err = Open(&pipeline.Env{Region: region, Flow: flow}, r.free, r.slow); err != nil {
+	if r.Sink, err = Open(&pipeline.Env{Region: region, Flow: flow}, r.free, r.slow, 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -153,6 +160,50 @@ func TestBackPressure(t *testing.T) {
 	s := &status.Flow{CopiedBytes: map[string]uint64{}}
 	if err := r.Observe(s); err != nil || r.slow.wrong > 0 || s.Feed.Lost > 0 || s.Feed.Messages != next-1 || r.slow.blocked == 0 && s.Feed.Lines[1].Duplicates == 0 {
 		t.Errorf("%v: %d messages are wrong; %+v", err, r.slow.wrong, s.Feed)
+	}
+}
+
+// TestLongAnswer: an answer of the retransmission server that is longer than what fits a frame is refused, and the frames
+// beside the message's stay as they are. One that just fits is taken.
+func TestLongAnswer(t *testing.T) {
+	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	r := newRig(t, 70, func(m *config.Feed) {
+		m.Server, m.Ask, m.Gap = server.LocalAddr().String(), time.Millisecond, time.Minute
+	})
+	defer r.server.close()
+	now := time.Now()
+	r.arrive(7000, 1, 1)
+	r.arrive(7000, 3, 1)
+	r.Write(&r.batch, now)
+	r.Flush(true, now)
+	r.Flush(true, now.Add(2*time.Millisecond)) // asks
+	request := make([]byte, 64)
+	n, from, err := server.ReadFromUDPAddrPort(request)
+	if err != nil || n != feed.RequestLen {
+		t.Fatalf("a request of %d bytes: %v", n, err)
+	}
+	most := int(r.region.FrameSize()) - umem.PacketHeadroom
+	for _, length := range []int{most + 1, int(r.region.FrameSize()), most} {
+		answer := make([]byte, length)
+		copy(answer, request[:n])
+		binary.BigEndian.PutUint16(answer[20:], uint16(length-22))
+		binary.BigEndian.PutUint64(answer[22:], 2)
+		if _, err := server.WriteToUDPAddrPort(answer, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.slow.long = uint32(most - 22)
+	for until := time.Now().Add(5 * time.Second); len(r.slow.got) < 3 && time.Now().Before(until); time.Sleep(time.Millisecond) {
+		r.Flush(true, now.Add(3*time.Millisecond))
+		r.Reap(now)
+	}
+	s := &status.Flow{CopiedBytes: map[string]uint64{}}
+	if err := r.Observe(s); err != nil || s.Feed.Lines[2].Refused["too_long"] != 2 || s.Feed.Lines[2].Wins != 1 || r.slow.wrong > 0 || !slices.Equal(r.slow.got, []uint64{1, 2, 3}) {
+		t.Errorf("%v: %+v, got %v, %d wrong", err, s.Feed, r.slow.got, r.slow.wrong)
 	}
 }
 

@@ -38,6 +38,9 @@ flows[].from.trusted flows[].from.verify flows[].from.window flows[].from.zero_c
 flows[].stages[].moldudp64.ask flows[].stages[].moldudp64.gap flows[].stages[].moldudp64.hold
 flows[].stages[].moldudp64.lines[].address flows[].stages[].moldudp64.lines[].name
 flows[].stages[].moldudp64.lines[].port flows[].stages[].moldudp64.server
+flows[].stages[].counter.gap flows[].stages[].counter.hold flows[].stages[].counter.lines[].address
+flows[].stages[].counter.lines[].name flows[].stages[].counter.lines[].port flows[].stages[].counter.offset
+flows[].stages[].counter.order flows[].stages[].counter.width
 
 flows[].stages[].sequence.offset flows[].stages[].set.ip_destination flows[].stages[].set.ip_source
 flows[].stages[].set.mac_destination flows[].stages[].set.mac_source flows[].stages[].set.port_destination

@@ -101,8 +101,11 @@ func collectFilter(out chan<- prometheus.Metric, f *status.Flow) {
 
 // waiting returns how many of the received packets may yet become durable.
 func waiting(f *status.Flow) uint64 {
-	settled := f.Durable.Packets + f.Dropped["beyond_count"] + f.Dropped["write_failed"]
-	return f.Packets - min(settled, f.Packets) // the counters are not read at the same moment
+	settled, come := f.Durable.Packets+f.Dropped["beyond_count"]+f.Dropped["write_failed"], f.Packets
+	if f.Feed != nil { // the disk gets messages, and not packets
+		come = f.Feed.Messages - f.Feed.Empty
+	}
+	return come - min(settled, come) // the counters are not read at the same moment
 }
 
 // The metrics of the contents of files, and of their free space.

@@ -52,4 +52,8 @@ func TestWaiting(t *testing.T) {
 	if n := waiting(&f); n != 0 {
 		t.Errorf("%d packets wait", n)
 	}
+	f = status.Flow{Packets: 1000, Feed: &status.Feed{Messages: 5000, Empty: 10}, Durable: status.Position{Packets: 4960}}
+	if n := waiting(&f); n != 30 {
+		t.Errorf("%d messages of a feed wait, want 30", n)
+	}
 }
