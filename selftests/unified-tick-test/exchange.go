@@ -197,15 +197,12 @@ func (x *exchange) run(ctx context.Context) error {
 			}
 			x.moved = now
 		}
-		o, err := x.orders.receive()
+		got, err := x.takeSome()
 		switch {
 		case err != nil:
 			return err
-		case o.sequence > 0:
+		case got:
 			x.moved = now
-			if err := x.take(o); err != nil {
-				return err
-			}
 		case some && due <= 0:
 		case !some && (!x.waiting() || now.Sub(x.moved) > giveUp):
 			return nil
@@ -215,6 +212,22 @@ func (x *exchange) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// takeSome takes the orders that have come, but no more than two for each tick of a burst: then it is time to look at the
+// clock.
+func (x *exchange) takeSome() (some bool, err error) {
+	for range 2 * x.o.burst {
+		o, err := x.orders.receive()
+		if err != nil || o.sequence == 0 {
+			return some, err
+		}
+		if err := x.take(o); err != nil {
+			return some, err
+		}
+		some = true
+	}
+	return some, nil
 }
 
 // rest does what can wait, and then waits.
