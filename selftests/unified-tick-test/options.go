@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
@@ -33,6 +34,9 @@ type options struct {
 	wait     choice
 	stamps   choice
 	echo     bool
+	socket   string // of a daemon
+	as       string // name of the trader as a program of the daemon
+	flow     string // that gives the trader ticks; empty: it has sockets of the kernel
 	cpu      int
 	after    time.Duration
 	timeout  time.Duration
@@ -49,7 +53,7 @@ type command struct {
 
 var commands = []command{
 	{"exchange", "send ticks, receive orders, and measure the time between them", defineExchange, []string{"to"}, trade},
-	{"trader", "answer each tick with an order, over sockets of the kernel", defineTrader, []string{"from", "to"}, answer},
+	{"trader", "answer each tick with an order, over sockets of the kernel", defineTrader, []string{"to"}, answer},
 }
 
 // Words of options.
@@ -127,6 +131,9 @@ func defineTrader(fs *flag.FlagSet, o *options) {
 	fs.Var(&o.ticks, "from", "`ADDRESS:PORT` that ticks are sent to, or several with commas; an address may be left out")
 	fs.Var(&o.orders, "to", "`ADDRESS:PORT` of the exchange")
 	fs.BoolVar(&o.mold, "mold", false, "ticks are messages of MoldUDP64")
+	fs.StringVar(&o.flow, "flow", "", "`NAME` of a daemon's flow that gives ticks as messages of a feed, instead of -from")
+	fs.StringVar(&o.as, "as", "trader", "with -flow: `NAME` of this program in the daemon's configuration")
+	fs.StringVar(&o.socket, "socket", attached.DefaultSocket, "with -flow: `PATH` of the socket where programs attach")
 }
 
 // Limits of options.
@@ -141,6 +148,8 @@ const (
 // check refuses wrong options.
 func (o *options) check() error {
 	switch {
+	case o.command.name == "trader" && (o.flow == "") == (len(o.ticks) == 0), o.flow != "" && o.mold:
+		return errors.New("the trader needs either -from, or -flow without -mold (--help lists the options)")
 	case len(o.ticks) > mostLines:
 		return fmt.Errorf("%d lines are too many; at most %d are possible", len(o.ticks), mostLines)
 	case o.echo:

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
 // programVariable makes the test binary run the program itself.
@@ -24,13 +26,13 @@ func TestMain(m *testing.M) {
 }
 
 // program is one run of a program in a namespace.
-type program struct {
+type started struct {
 	*exec.Cmd
 	out, errs bytes.Buffer
 }
 
 // start starts this program at one end of a pair.
-func start(t *testing.T, e *testenv.End, line string, a ...any) *program {
+func start(t *testing.T, e *testenv.End, line string, a ...any) *started {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -40,9 +42,9 @@ func start(t *testing.T, e *testenv.End, line string, a ...any) *program {
 }
 
 // launch starts a program at one end of a pair.
-func launch(t *testing.T, e *testenv.End, path string, args ...string) *program {
+func launch(t *testing.T, e *testenv.End, path string, args ...string) *started {
 	t.Helper()
-	p := &program{Cmd: e.Command(path, args...)}
+	p := &started{Cmd: e.Command(path, args...)}
 	p.Env = append(os.Environ(), programVariable+"=1")
 	p.Stdout, p.Stderr = &p.out, &p.errs
 	if err := p.Start(); err != nil {
@@ -53,7 +55,7 @@ func launch(t *testing.T, e *testenv.End, path string, args ...string) *program 
 }
 
 // must waits for a program that must succeed, and reads the JSON that it prints.
-func (p *program) must(t *testing.T, into any) {
+func (p *started) must(t *testing.T, into any) {
 	t.Helper()
 	watchdog := time.AfterFunc(testenv.Within(time.Minute), func() { _ = p.Process.Kill() })
 	defer watchdog.Stop()
@@ -66,7 +68,7 @@ func (p *program) must(t *testing.T, into any) {
 }
 
 // fails waits for a program that must fail, and say something.
-func (p *program) fails(t *testing.T, status int, says string) {
+func (p *started) fails(t *testing.T, status int, says string) {
 	t.Helper()
 	_ = p.Wait()
 	if text := p.out.String() + p.errs.String(); p.ProcessState.ExitCode() != status || !strings.Contains(text, says) {
@@ -116,7 +118,7 @@ func TestTraders(t *testing.T) {
 					here, there, any = "["+p.A.IP6.String()+"]", "["+p.B.IP6.String()+"]", "[::]"
 				}
 				x := start(t, &p.A, "exchange -json %s -to %s:5000 -listen %s:7000 -count %d -warm %d", c.exchange, there, here, count, warm)
-				var trader *program
+				var trader *started
 				if words, ok := strings.CutPrefix(c.trader, "C "); ok {
 					trader = launch(t, &p.B, inC, append([]string{strings.Trim(any, "[]"), "5000", strings.Trim(here, "[]"), "7000"}, strings.Fields(words)...)...)
 				} else {
@@ -168,7 +170,7 @@ func TestOwnClock(t *testing.T) {
 	p := pair(t, testenv.PairOptions{})
 	x := start(t, &p.A, "exchange -wait sleep -stamps own -to %s:5000 -listen :7000 -count 200 -warm 10", p.B.IP)
 	trader := start(t, &p.B, "trader -wait sleep -from :5000 -to %s:7000", p.A.IP)
-	for _, one := range []*program{x, trader} {
+	for _, one := range []*started{x, trader} {
 		if err := one.Wait(); err != nil {
 			t.Fatalf("%v: %v\n%s%s", one.Args, err, &one.out, &one.errs)
 		}
@@ -194,6 +196,49 @@ func TestMulticast(t *testing.T) {
 	trader.must(t, &a)
 	exact(t, &r, 210, 210)
 	start(t, &p.A, "exchange -to 239.1.2.3:5000 -interface nowhere -listen :7000").fails(t, 1, "nowhere")
+}
+
+// TestAttached: a daemon puts the ticks of two lines in order, which each leave out some, and a program that is attached
+// to it answers each that a line had, once and in order. So it is with both stages for feeds.
+func TestAttached(t *testing.T) {
+	p := pair(t, testenv.PairOptions{})
+	unifiedd := testenv.Build(t, "cmd/unifiedd")
+	for _, c := range []struct{ stage, exchange string }{
+		{"moldudp64: {", "-mold DAY"}, {"counter: {offset: 8, width: 8, ", ""},
+	} {
+		t.Run(strings.Split(c.stage, ":")[0], func(t *testing.T) {
+			dir := t.TempDir()
+			d := daemon.Launch(t, unifiedd, &p.B, dir, fmt.Sprintf(`
+region: {size: 64MiB, pages: ordinary}
+attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", in: 8MiB}]}
+flows:
+  - name: ticks
+    from: {interface: %s, ring: 1024, filter: udp dst portrange 5000-5001}
+    stages:
+      - %slines: [{name: a, address: %s, port: 5000}, {name: b, address: %[5]s, port: 5001}], gap: 2ms}
+    to: {attach: trader, queue: 1024, policy: wait}
+`, dir, os.Getuid(), p.B.Ifname, c.stage, p.B.IP))
+			d.Until(t, "the flow to run", func(s *status.Daemon) bool { return len(s.Flows) == 1 && s.Flows[0].State == status.Running })
+			x := start(t, &p.A, "exchange -json %s -wait sleep -to %s:5000,%[2]s:5001 -listen :7000 -count 2000 -warm 100 -loss 10 -rate 5000 -burst 4", c.exchange, p.B.IP)
+			trader := start(t, &p.B, "trader -json -wait sleep -flow ticks -socket %s/attach.sock -to %s:7000", dir, p.A.IP)
+			var r result
+			var a answered
+			x.must(t, &r)
+			trader.must(t, &a)
+			exact(t, &r, 2100, 2100-r.Dropped)
+			if r.Dropped == 0 || a.Ticks != r.Answered || a.Repeats != 0 || a.Refused != 0 {
+				t.Errorf("the exchange counts %+v, the trader %+v", r, a)
+			}
+			s, err := d.Status()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f := s.Flows[0].Feed; f.Messages != r.Answered || f.Lost > r.Dropped || f.Lost+1 < r.Dropped || f.Sessions != 1 { // nothing shows the loss of the last one
+				t.Errorf("the feed counts %+v, the exchange %+v", f, r)
+			}
+			t.Logf("%+v", *r.Latency)
+		})
+	}
 }
 
 // TestEcho: an AF_XDP socket that sends ticks back is measured in the same way, without TCP.

@@ -14,10 +14,12 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-// trader answers ticks with sockets of the kernel, on one thread: the plain program with which others are compared.
+// trader answers ticks on one thread, with sockets of the kernel: the plain program with which others are compared. Ticks
+// may also come from a daemon.
 type trader struct {
 	o       *options
 	lines   []tickLine
+	program *program // instead of lines, if it is attached to a daemon
 	out     session
 	set     []unix.PollFd // of the connection and of the lines
 	latest  uint64        // tick that was answered
@@ -81,6 +83,13 @@ func answer(ctx context.Context, o options, stdout, stderr io.Writer) (err error
 // open opens the lines, and then the connection: the exchange sends ticks when it has that.
 func (t *trader) open(ctx context.Context) error {
 	t.set = append(t.set, unix.PollFd{Events: unix.POLLIN})
+	if t.o.flow != "" {
+		var err error
+		if t.program, err = attach(t.o); err != nil {
+			return err
+		}
+		t.cleanup.Then(t.program.close)
+	}
 	for _, on := range t.o.ticks {
 		fd, err := listenTicks(on, t.o.iface)
 		if err != nil {
@@ -154,15 +163,30 @@ func (t *trader) run(ctx context.Context) error {
 				return err
 			}
 			if sleeps {
-				wait(t.set, 100*time.Millisecond)
+				err = t.wait(ctx)
+			}
+			if err != nil {
+				return err
 			}
 		}
 	}
 }
 
+// wait waits until there is something to do, for some time.
+func (t *trader) wait(ctx context.Context) error {
+	if t.program != nil {
+		return t.program.wait(ctx)
+	}
+	wait(t.set, 100*time.Millisecond)
+	return nil
+}
+
 // next returns the next packet, or nil. Of several lines it is the one with the lowest sequence number. The exchange
 // sends a tick on all lines before the next one, so what another line lacks when it is looked at again is not on its way.
 func (t *trader) next() ([]byte, error) {
+	if t.program != nil {
+		return t.program.next()
+	}
 	if len(t.lines) == 1 {
 		_, err := t.lines[0].fill()
 		return t.lines[0].take(), err
