@@ -79,6 +79,7 @@ var layers = []layer{
 	{"flows/client", slices.Concat(devices, []string{"flows/attach/wire", "flows/protocol", "flows/stream", "flows/blocks"})},
 	{"flows", slices.Concat(devices, parts, []string{"flows/attached"})},                                        // tests attach
 	{"internal/bench/attach", []string{"flows", "flows/attached", "flows/config", "flows/status", "selftests"}}, // it runs a daemon in its own process
+	{"internal/bench/ticks", []string{"selftests"}},
 	{"docs/examples", []string{"umem", "flows/client", "flows/attached"}},
 	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client", "flows/attached", "docs/examples"})},
 	{"cmd", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
