@@ -256,7 +256,7 @@ flows:
   - name: md
     from: {interface: %s, ring: 1024, filter: udp dst portrange 7000-7001}
     stages:
-      - %slines: [{name: a, address: %s, port: 7000}, {name: b, address: %[5]s, port: 7001}], gap: 300ms, hold: 2048}
+      - %slines: [{name: a, address: %s, port: 7000}, {name: b, address: %[5]s, port: 7001}], gap: 1500ms, hold: 8192}
     to: {attach: reader, queue: 512, policy: wait}
 `, l.dir, os.Getuid(), l.B.Ifname, f.stage, l.B.IP), Options{}).Flows()[0]
 				k, r := l.receiver(t)
@@ -299,7 +299,7 @@ flows:
   - name: md
     from: {interface: %s, ring: 1024, filter: udp dst portrange 7000-7001}
     stages:
-      - %slines: [{name: a, address: %s, port: 7000}, {name: b, address: %[3]s, port: 7001}], gap: 300ms, hold: 2048}
+      - %slines: [{name: a, address: %s, port: 7000}, {name: b, address: %[3]s, port: 7001}], gap: 1500ms, hold: 8192}
     to: {file: %[4]s/feed, layout: %[5]s, segment: {size: 32MiB}, flush: 50ms, durable: 100ms}
 `, l.B.Ifname, f.stage, l.B.IP, l.dir, layout), Options{}).Flows()[0]
 				s := scripts[name](&f, rand.New(rand.NewPCG(9, 9)))
