@@ -47,6 +47,7 @@ const (
 	defaultHold  = 1024
 	maxWidth     = 8 // bytes of a counter
 	defaultWidth = 8
+	narrowHold   = 1 << 14 // packets of a counter of 2 bytes: so far behind a gap one is of the same session (feed.Counter)
 )
 
 // Feed returns the stage that puts messages in order, or nil.
@@ -116,6 +117,7 @@ func (v *validator) feed(path string, m *Feed, f *Flow) {
 		v.check(within(c.Offset, 0, maxUDP-maxWidth), v.first(join(path, "offset"), path), "%d is not from 0 to %d", c.Offset, maxUDP-maxWidth)
 		v.check(c.Width == 2 || c.Width == 4 || c.Width == 8, v.first(join(path, "width"), path), "the counter has a width of 2, 4 or 8 bytes, and not of %d", c.Width)
 		v.checkErr(join(path, "order"), member(c.Order, allByteOrders))
+		v.check(c.Width != 2 || m.Hold <= narrowHold, v.first(join(path, "hold"), path), "%d packets are more than numbers of 2 bytes tell apart; at most %d are possible", m.Hold, narrowHold)
 	} else {
 		v.server(path, m)
 	}

@@ -416,6 +416,7 @@ func drawFeed(t *rapid.T) Stage {
 	}
 	if rapid.Bool().Draw(t, "counter") {
 		m.Ask = 0
+		m.Hold = min(m.Hold, narrowHold)
 		m.Counter = &Counter{rapid.IntRange(0, maxUDP-maxWidth).Draw(t, "offset"), 2 << rapid.IntRange(0, 2).Draw(t, "width"), rapid.SampledFrom(allByteOrders).Draw(t, "order")}
 		return Stage{Counter: m}
 	}
