@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"time"
 
@@ -29,6 +28,7 @@ type exchange struct {
 	dropped  uint64 // ticks that no line had
 	begun    time.Time
 	moved    time.Time // when a tick was sent or an order came
+	stalled  time.Time // until when no order is read
 	packet   []byte
 	set      [1]unix.PollFd
 	stamp    func(tick uint32, at int64)
@@ -104,7 +104,7 @@ func (x *exchange) open(ctx context.Context, stderr io.Writer) error {
 // accept waits for the trader's connection.
 func (x *exchange) accept(ctx context.Context, stderr io.Writer) (*connection, error) {
 	at := x.o.orders[0]
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+	l, err := listenOrders(ctx, at, x.o.window)
 	if err != nil {
 		return nil, fmt.Errorf("wait for a trader: %w", err)
 	}
@@ -189,6 +189,9 @@ func (x *exchange) look(ctx context.Context, limit time.Duration) error {
 func (x *exchange) run(ctx context.Context) error {
 	x.begun, x.moved = time.Now(), time.Now()
 	for turn := uint64(0); ; turn++ {
+		if x.o.end > 0 && x.answered >= x.o.end {
+			return nil
+		}
 		now := time.Now()
 		due, some := x.due(now)
 		if some && due <= 0 {
@@ -197,12 +200,12 @@ func (x *exchange) run(ctx context.Context) error {
 			}
 			x.moved = now
 		}
-		got, err := x.takeSome()
+		got, err := x.takeSome(now)
 		switch {
 		case err != nil:
 			return err
 		case got:
-			x.moved = now
+			x.moved = x.later(now)
 		case some && due <= 0:
 		case !some && (!x.waiting() || now.Sub(x.moved) > giveUp):
 			return nil
@@ -214,9 +217,20 @@ func (x *exchange) run(ctx context.Context) error {
 	}
 }
 
+// later returns the later one of now and the end of a stall.
+func (x *exchange) later(now time.Time) time.Time {
+	if x.stalled.After(now) {
+		return x.stalled
+	}
+	return now
+}
+
 // takeSome takes the orders that have come, but no more than two for each tick of a burst: then it is time to look at the
-// clock.
-func (x *exchange) takeSome() (some bool, err error) {
+// clock. During a stall it takes none.
+func (x *exchange) takeSome(now time.Time) (some bool, err error) {
+	if now.Before(x.stalled) {
+		return false, nil
+	}
 	for range 2 * x.o.burst {
 		o, err := x.orders.receive()
 		if err != nil || o.sequence == 0 {
@@ -226,6 +240,10 @@ func (x *exchange) takeSome() (some bool, err error) {
 			return some, err
 		}
 		some = true
+		if x.o.every > 0 && x.answered%x.o.every == 0 {
+			x.stalled = now.Add(x.o.stall)
+			return true, nil
+		}
 	}
 	return some, nil
 }
@@ -244,7 +262,11 @@ func (x *exchange) rest(ctx context.Context, turn uint64, now time.Time, due tim
 		}
 	}
 	if x.o.wait.word == sleep {
-		wait(x.set[:], min(due, 10*time.Millisecond))
+		set := x.set[:]
+		if now.Before(x.stalled) {
+			set = nil
+		}
+		wait(set, min(due, 10*time.Millisecond))
 	}
 	return nil
 }

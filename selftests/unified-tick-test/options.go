@@ -39,6 +39,10 @@ type options struct {
 	flow     string // that gives the trader ticks; empty: it has sockets of the kernel
 	cpu      int
 	after    time.Duration
+	window   uint64 // bytes of the receive buffer; 0: the kernel's default
+	every    uint64 // orders after which the exchange does not read for stall; 0: never
+	stall    time.Duration
+	end      uint64 // orders after which the exchange ends the connection; 0: when all are there
 	timeout  time.Duration
 	json     bool
 }
@@ -124,6 +128,10 @@ func defineExchange(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.size, "size", tickLen, "`BYTES` of a tick; those behind its first 32 follow from the seed")
 	fs.StringVar(&o.session, "mold", "", "`SESSION` of MoldUDP64, up to ten characters: ticks are its messages (default: a tick is a packet)")
 	fs.Var(&o.stamps, "stamps", "`WHOSE` clock to measure by: kernel, or own, which spares the kernel's stamps")
+	fs.Uint64Var(&o.window, "window", 0, "`BYTES` of the receive buffer for orders, which bounds TCP's window (default: the kernel chooses)")
+	fs.DurationVar(&o.stall, "stall", 100*time.Millisecond, "how `LONG` not to read orders, each time after -stall-every")
+	fs.Uint64Var(&o.every, "stall-every", 0, "`ORDERS` after which no order is read for a while (default: never)")
+	fs.Uint64Var(&o.end, "end-after", 0, "`ORDERS` after which the exchange ends the connection, while ticks may not be answered (default: at the end)")
 	fs.DurationVar(&o.after, "after", 100*time.Millisecond, "how `LONG` after the trader is there the first tick goes")
 }
 
@@ -143,6 +151,9 @@ const (
 	mostRate  = 1e7
 	mostLines = 8
 	mostSize  = 1400 // a packet of MoldUDP64 then fits an MTU of 1500
+
+	mostStall  = 30 * time.Second
+	mostWindow = 1 << 30
 )
 
 // check refuses wrong options.
@@ -182,6 +193,12 @@ func (o *options) check() error {
 		return fmt.Errorf("-mold %s: a session has at most ten characters", o.session)
 	case o.after < 0:
 		return errors.New("-after must not be negative")
+	case o.stall < 0 || o.stall > mostStall:
+		return fmt.Errorf("-stall %v: it must be from 0 to %v", o.stall, mostStall)
+	case o.window > mostWindow:
+		return fmt.Errorf("-window %d: at most %d are possible", o.window, mostWindow)
+	case o.echo && (o.window > 0 || o.every > 0 || o.end > 0):
+		return errors.New("-window, -stall-every and -end-after are about a connection, and -echo has none")
 	}
 	return nil
 }

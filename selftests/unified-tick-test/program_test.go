@@ -165,6 +165,41 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// TestHardExchange: an exchange with a small window that stops reading now and then gets each byte, and one that ends the
+// connection in the middle gets what it asked for.
+func TestHardExchange(t *testing.T) {
+	inC := testenv.Compile(t, "../peers/tick-peer/tick-peer.c")
+	p := pair(t, testenv.PairOptions{})
+	for _, c := range []bool{false, true} {
+		x := start(t, &p.A, "exchange -json -wait sleep -window 2048 -stall-every 500 -stall 60ms -to %s:5000 -listen :7000 -count 1900 -warm 100 -rate 20000 -burst 10", p.B.IP)
+		var trader *started
+		if c {
+			trader = launch(t, &p.B, inC, "0.0.0.0", "5000", p.A.IP.String(), "7000", "sleep")
+		} else {
+			trader = start(t, &p.B, "trader -json -wait sleep -from :5000 -to %s:7000", p.A.IP)
+		}
+		var r result
+		var a answered
+		x.must(t, &r)
+		trader.must(t, &a)
+		exact(t, &r, 2000, 2000)
+		if a.Orders != 2000 || r.Seconds < 0.18 || r.Own.Max < 40e6 {
+			t.Errorf("the exchange counts %+v, own clock %+v, the trader %+v", r, r.Own, a)
+		}
+	}
+	for _, protocol := range []string{plain, ouchProtocol} {
+		x := start(t, &p.A, "exchange -json -wait sleep -protocol %s -end-after 300 -to %s:5000 -listen :7000 -count 1000 -warm 10 -rate 20000", protocol, p.B.IP)
+		trader := start(t, &p.B, "trader -json -wait sleep -protocol %s -from :5000 -to %s:7000", protocol, p.A.IP)
+		var r result
+		var a answered
+		x.must(t, &r)
+		trader.must(t, &a)
+		if r.Answered < 300 || r.Answered > 900 || !r.Early || a.Orders < r.Answered {
+			t.Errorf("the exchange counts %+v, the trader %+v", r, a)
+		}
+	}
+}
+
 // TestOwnClock: with -stamps own the kernel stamps nothing, and the result is for people.
 func TestOwnClock(t *testing.T) {
 	p := pair(t, testenv.PairOptions{})

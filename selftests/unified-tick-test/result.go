@@ -16,10 +16,11 @@ type result struct {
 	Protocol   string           `json:"protocol"`
 	Wait       string           `json:"wait"`
 	Seconds    float64          `json:"seconds"`
-	Ticks      uint64           `json:"ticks"`      // that were to be sent, with those that are not measured
-	Dropped    uint64           `json:"dropped"`    // of them, that every line left out
-	Answered   uint64           `json:"answered"`   // with the right order
-	Unanswered uint64           `json:"unanswered"` // that a line had
+	Ticks      uint64           `json:"ticks"`                 // that were to be sent, with those that are not measured
+	Dropped    uint64           `json:"dropped"`               // of them, that every line left out
+	Answered   uint64           `json:"answered"`              // with the right order
+	Unanswered uint64           `json:"unanswered"`            // that a line had
+	Early      bool             `json:"ended_early,omitempty"` // by -end-after: ticks need not be answered
 	Bytes      uint64           `json:"order_bytes"`
 	Lines      []lineResult     `json:"lines"`
 	Clock      string           `json:"clock"` // of the latency: kernel, or own
@@ -39,8 +40,8 @@ type lineResult struct {
 // result sums up what there is.
 func (x *exchange) result(seconds float64) *result {
 	r := &result{
-		Command: x.o.command.name, Protocol: x.o.protocol.word, Wait: x.o.wait.word, Seconds: seconds, Ticks: x.all, Dropped: x.dropped, Answered: x.answered,
-		Unanswered: x.all - x.dropped - x.answered, Bytes: x.orders.bytes, Clock: x.o.stamps.word,
+		Early: x.o.end > 0, Command: x.o.command.name, Protocol: x.o.protocol.word, Wait: x.o.wait.word, Seconds: seconds, Ticks: x.all, Dropped: x.dropped, Answered: x.answered,
+		Unanswered: x.next - 1 - x.dropped - x.answered, Bytes: x.orders.bytes, Clock: x.o.stamps.word,
 	}
 	for _, l := range x.lines {
 		r.Lines = append(r.Lines, lineResult{l.to.String(), l.packets, l.bytes, l.dropped})
@@ -70,7 +71,7 @@ func (x *exchange) result(seconds float64) *result {
 // judge returns an error if an order is missing.
 func (r *result) judge() error {
 	switch {
-	case r.Unanswered > 0:
+	case r.Unanswered > 0 && !r.Early:
 		return fmt.Errorf("%d of %d ticks were not answered", r.Unanswered, r.Ticks-r.Dropped)
 	case r.Latency == nil:
 		return fmt.Errorf("no tick was measured: all %d were left out", r.Dropped)

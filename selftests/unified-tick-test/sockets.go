@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -87,6 +89,23 @@ func listenTicks(on netip.AddrPort, iface string) (fd int, err error) {
 		return -1, fmt.Errorf("receive ticks at %s: %w", on, err)
 	}
 	return fd, nil
+}
+
+// listenOrders opens a socket that waits for a trader. Its connections have the receive buffer, if that is not 0.
+func listenOrders(ctx context.Context, at netip.AddrPort, buffer uint64) (*net.TCPListener, error) {
+	var c net.ListenConfig
+	if buffer > 0 { // before the connection is made: its window follows from it
+		c.Control = func(_, _ string, raw syscall.RawConn) error {
+			var set error
+			err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, int(buffer)) })
+			return errors.Join(err, set)
+		}
+	}
+	l, err := c.Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
 }
 
 // connection is a connection for orders.

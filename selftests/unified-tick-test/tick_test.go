@@ -136,7 +136,7 @@ func TestWhatOrdersMustBe(t *testing.T) {
 // TestResult: the latency is by the kernel's clock only if each order has both stamps.
 func TestResult(t *testing.T) {
 	o := options{command: commands[0], warm: 1, protocol: newChoice(plain), wait: newChoice(spin), stamps: newChoice(kernel, own)}
-	x := &exchange{o: &o, all: 4, answered: 3, dropped: 1, orders: &orders{}, ticks: []moment{{}, {1, 9_000, 2, 8_000}, {}, {1000, 6000, 2000, 4000}, {1000, 9000, 2000, 6000}}}
+	x := &exchange{o: &o, all: 4, next: 5, answered: 3, dropped: 1, orders: &orders{}, ticks: []moment{{}, {1, 9_000, 2, 8_000}, {}, {1000, 6000, 2000, 4000}, {1000, 9000, 2000, 6000}}}
 	r := x.result(1)
 	if r.Clock != kernel || r.Latency.Count != 2 || r.Latency.Min != 2000 || r.Own.Max < 7990 || r.Own.Max > 8010 || r.Unanswered != 0 || r.judge() != nil {
 		t.Errorf("%+v, %+v", r, r.Latency)
@@ -157,7 +157,7 @@ func TestOptions(t *testing.T) {
 	for line, says := range map[string]string{
 		"-count 0": "-count", "-burst 0": "-burst", "-rate -1": "-rate", "-loss 91": "-loss", "-size 31": "-size", "-size 1401": "-size", "-mold elevenchars": "ten characters",
 		"-wait poll": "spin or sleep", "-protocol fix": "plain or ouch", "-stamps my": "kernel or own", "-to 10.0.0.2": "with a port", "-to x:1": "with a port", "-to :0": "with a port",
-		"-listen :1,:2": "one address", "-cpu 1024": "-cpu", "-timeout 0": "-timeout", "-after -1s": "-after", "more": "left over",
+		"-listen :1,:2": "one address", "-cpu 1024": "-cpu", "-timeout 0": "-timeout", "-after -1s": "-after", "more": "left over", "-stall 31s": "-stall", "-window 1073741825": "-window",
 		"-echo": "-echo is for one line",
 	} {
 		_, err := parse(append(exchange, strings.Fields(line)...), new(bytes.Buffer))
