@@ -1,17 +1,20 @@
 package flows
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -59,7 +62,7 @@ func newBenchOf(t testing.TB, text func(*lab) string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.disk = b.run.Flow.(*pipeline.Pipeline).Sink().(*disk.Writer)
+	b.disk, _ = b.run.Flow.(*pipeline.Pipeline).Sink().(*disk.Writer) // a feed's stage is in front of it
 	t.Cleanup(func() { endRun(t, b.run, b.poll) })
 	if err := b.run.Flow.Begin(); err != nil {
 		t.Fatal(err)
@@ -140,6 +143,59 @@ func TestPollAllocatesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFeedAllocatesNothing: neither does one whose packets a stage puts in order, of two lines that each leave out some.
+func TestFeedAllocatesNothing(t *testing.T) {
+	for _, layout := range layouts {
+		t.Run(layout, func(t *testing.T) {
+			testenv.Leaks(t)
+			b := newBenchOf(t, func(l *lab) string {
+				stage := fmt.Sprintf("stages: [{counter: {lines: [{name: a, address: %s, port: 7000}, {name: b, address: %[1]s, port: 7001}]}}]", l.B.IP)
+				return strings.Replace(l.defaults(layout), "    to:", "    "+stage+"\n    to:", 1)
+			})
+			frames := [2][]byte{testenv.UDP(&b.lab.A, &b.lab.B, 7000, 0, 700), testenv.UDP(&b.lab.A, &b.lab.B, 7001, 0, 700)}
+			number := uint64(0)
+			round := func() {
+				for range 32 {
+					number++
+					for line, f := range frames {
+						if number%8 == uint64(line) {
+							continue
+						}
+						copy(f[40:], []byte{0, 0}) // no checksum
+						binary.BigEndian.PutUint64(f[42:], number)
+						if _, err := b.sender.Send(f); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				for range 4 {
+					b.poll()
+				}
+			}
+			for range 200 {
+				round()
+			}
+			before := b.observed(t)
+			if n := testing.AllocsPerRun(500, round); n >= 1 {
+				t.Errorf("polling allocates %v times for each 32 messages", n)
+			}
+			if s := b.observed(t); s.Written.Packets < before.Written.Packets+1000 || s.Feed.Lost > 0 || s.Feed.Lines[1].Wins == 0 || b.run.Err.Get() != nil {
+				t.Errorf("%d messages were written meanwhile, %+v: the test shows nothing (%v)", s.Written.Packets-before.Written.Packets, s.Feed, b.run.Err.Get())
+			}
+		})
+	}
+}
+
+// observed returns what the flow's ends say.
+func (b *bench) observed(t *testing.T) *status.Flow {
+	t.Helper()
+	s := &status.Flow{Dropped: map[string]uint64{}, CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{}, DiskErrors: map[string]uint64{}, Passed: map[string]uint64{}}
+	if err := b.run.Flow.Observe(s); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // BenchmarkCapture measures the time that polling takes for each packet, from the ring to the disk, without
