@@ -52,8 +52,8 @@ func openTaken(e *pipeline.Env, why string) (*pipeline.Run, error) {
 }
 
 // ofMessages returns the interfaces of a capture of a feed's messages, for those of its packets. A message has no
-// headers, so its link type is one for private use. Its time is that of the packet that it came
-// in, by the system's clock or the card's.
+// headers, so its link type is one for private use. Its time is that of the last packet that had come, by the system's
+// clock or the card's.
 func ofMessages(flow string, packets []pcapng.Interface) []pcapng.Interface {
 	one := pcapng.Interface{Name: packets[0].Name, Description: "messages of feed " + flow, LinkType: pcapng.LinkTypeMessages}
 	all := []pcapng.Interface{one}
