@@ -84,8 +84,11 @@ func (s *sim) settle() {
 			n.start()
 		}
 	}
-	target := uint64(0)
-	for round := range 400 + len(s.agreed) { // a member may lack all of them
+	target, longest := uint64(0), 0 // a member may lack all records of the longest log
+	for _, n := range s.nodes {
+		longest = max(longest, len(n.memory))
+	}
+	for round := range 400 + longest {
 		for range 200 {
 			if len(s.wire) > 0 {
 				s.deliver(s.IntN(len(s.wire)))
