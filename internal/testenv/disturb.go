@@ -183,3 +183,20 @@ func rawSocket(t testing.TB, e *End) (fd int) {
 	})
 	return fd
 }
+
+// Limit makes the switch pass frames to an end at a rate in bits per second. Its queue has some hundred kilobytes: from
+// 30 KB on it marks ECN capable packets more and more often, and drops others (RED). The kernel must have tbf and red:
+// those of the lab guest do.
+func (e *End) Limit(t testing.TB, rate uint64) {
+	t.Helper()
+	port, tc := e.port, Tool(t, "tc")
+	port.Run(t, tc, "qdisc", "add", "dev", port.Ifname, "root", "handle", "1:", "tbf", "rate", fmt.Sprint(rate), "burst", "16kb", "limit", "1mb")
+	port.Run(t, tc, "qdisc", "add", "dev", port.Ifname, "parent", "1:1", "handle", "2:", "red", "limit", "400000", "min", "30000", "max", "90000",
+		"avpkt", "1000", "burst", "55", "bandwidth", fmt.Sprint(rate), "probability", "0.1", "ecn")
+}
+
+// Queue returns what the switch says of the queue to an end.
+func (e *End) Queue(t testing.TB) string {
+	t.Helper()
+	return e.port.Run(t, Tool(t, "tc"), "-s", "qdisc", "show", "dev", e.port.Ifname)
+}

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -118,6 +119,7 @@ func (d *Device) makeEngine() (err error) {
 	}
 	m.engine, err = transport.New(transport.Config{
 		Region: c.Region, Keys: m.keys, QueuePairs: c.QueuePairs, Generation: rand.Uint32(), MTU: d.progressLoop.mtu, Hold: hold,
+		Rate: c.rateOf(d.net.Rate()),
 	})
 	if err != nil {
 		return err
@@ -284,6 +286,9 @@ type Config struct {
 	// SEND then begins at a multiple of 512, after the kernel's 256 bytes and the headers, as
 	// direct I/O requires.
 	Headroom *uint32
+	// Rate says how queue pairs whose packets are ECN capable react to congestion. If Line is 0, it is the rate of the
+	// interface.
+	Rate transport.RateControl
 }
 
 // defaultHeadroom places the payload of a SEND over IPv4 without a VLAN tag at offset 512.
@@ -318,6 +323,19 @@ func (c Config) Frames(queues int) int64 {
 // loopbackFrames is the least number of frames for packets that a device sends to itself, at any
 // MTU.
 const loopbackFrames = 4 * batch
+
+// defaultRate is that of an interface whose driver does not tell, in bits per second.
+const defaultRate = 10_000_000_000
+
+// rateOf returns the rate control of an interface whose rate is line.
+func (c *Config) rateOf(line uint64) transport.RateControl {
+	r := c.Rate
+	if r.Line == 0 {
+		r.Line = cmp.Or(line, defaultRate)
+	}
+	r.Least = min(r.Least, r.Line)
+	return r
+}
 
 func (c *Config) check() error {
 	switch {

@@ -20,6 +20,7 @@ type Interface struct {
 	kernel  *kernel
 	watch   *watch
 	index   int
+	rate    uint64        // bits per second, when it was opened; 0: the driver does not tell
 	done    chan struct{} // closed by Close
 	ended   chan struct{} // closed when the goroutine watch ends
 	once    sync.Once     // of Close
@@ -81,6 +82,7 @@ func (i *Interface) start(name string, refresh time.Duration) (err error) {
 	if err := i.find(name); err != nil {
 		return err
 	}
+	i.rate = rateOf(i.index)
 	i.reported.link, i.reported.table = i.links[0].public(), append(table(nil), i.table...)
 	go i.watch.run()
 	return nil

@@ -43,6 +43,8 @@ type Config struct {
 	// Hold is the largest number of ACKs of a queue pair that one ACK may stand for, if the peer
 	// continues to send without them; default 1: no delay.
 	Hold int
+	// Rate says how queue pairs react to congestion; the zero value: not at all.
+	Rate RateControl
 	// Burst is how many packets in a row a queue pair may send while others wait; default 16.
 	Burst int
 }
@@ -71,6 +73,8 @@ type Engine struct {
 	freed       []umem.Frame // returned from loans
 	given       uint64       // packets that Send returned
 	left        uint64       // those that Transmitted has reported
+	time        Time         // of the last call that had one
+	resumes     Time         // when the first queue pair may send that rate control holds back
 
 	counts tally[Counter]
 	drops  tally[Drop]
@@ -90,6 +94,9 @@ func New(c Config) (*Engine, error) {
 	c.setDefaults()
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("make a RoCE engine: %w", err)
+	}
+	if err := c.Rate.setDefaults(); err != nil {
+		return nil, err
 	}
 	places := roundUp(c.QueuePairs + firstPlace)
 	e := &Engine{config: c, region: c.Region, data: c.Region.Data(), keys: c.Keys, handles: newHandles(c.Handles), slots: make([]slot, places),
@@ -197,6 +204,7 @@ func (e *Engine) Send(out []Packet) int {
 
 // Await sets the deadlines for the packets that Send returned.
 func (e *Engine) Await(now Time) {
+	e.time = now
 	for l := &e.lists[waiting]; l.n > 0; {
 		if q := l.next(); q.una != q.sent && q.timer.deadline == never {
 			q.await(now)
@@ -210,6 +218,8 @@ func (e *Engine) Busy() bool { return e.lists[sending].n+e.lists[answering].n > 
 
 // Tick handles deadlines that have passed. The next Send returns the packets that result.
 func (e *Engine) Tick(now Time) {
+	e.time = now
+	e.resume(now)
 	for q := e.timers.expired(now); q != nil; q = e.timers.expired(now) {
 		q.expire(now)
 	}
@@ -218,7 +228,11 @@ func (e *Engine) Tick(now Time) {
 
 // NextDeadline returns when Tick has something to do; ok is false if there is no deadline.
 func (e *Engine) NextDeadline() (at Time, ok bool) {
-	if q := e.timers.first(); q != nil {
+	q := e.timers.first()
+	switch pausing := e.lists[pausing].n > 0; {
+	case pausing && (q == nil || e.resumes < q.timer.deadline):
+		return e.resumes, true
+	case q != nil:
 		return q.timer.deadline, true
 	}
 	return never, false
@@ -381,6 +395,7 @@ const (
 	touched                   // their indices must be published
 	waiting                   // they may need a deadline for sent packets
 	holding                   // they have delayed ACKs
+	pausing                   // rate control does not let them send yet
 	concerns
 )
 
@@ -447,6 +462,7 @@ const (
 	CongestionMarks                   // packets marked CE by a router
 	CNPsSent                          //
 	CNPsReceived                      //
+	RateCuts                          // a queue pair has slowed down after a CNP
 	Flushed                           // flushed work requests
 	CompletionsLost                   // in full completion queues
 	Counters                          // the number of counters
@@ -454,7 +470,7 @@ const (
 
 var counterNames = [Counters]string{"packets_sent", "packets_received", "duplicate_requests", "out_of_sequence", "sequence_naks_sent", "sequence_naks",
 	"rnr_sent", "rnr_received", "naks_sent", "naks_received", "implied_naks", "retries", "timeouts", "retries_exceeded", "rnr_retries_exceeded",
-	"duplicate_responses", "packets_again", "acks_sent", "copied_bytes", "loaned_frames", "congestion_marks", "cnps_sent", "cnps_received", "flushed",
+	"duplicate_responses", "packets_again", "acks_sent", "copied_bytes", "loaned_frames", "congestion_marks", "cnps_sent", "cnps_received", "rate_cuts", "flushed",
 	"completions_lost"}
 
 // String returns a name usable in a metric's name.

@@ -166,7 +166,7 @@ func (q *QueuePair) TrySend(r *rdma.SendRequest, sges []rdma.SGE, most uint32) (
 
 // sendsNext reports whether a request posted now may be sent at once, and there is room for it.
 func (q *QueuePair) sendsNext() bool {
-	if q.State() != rdma.ReadyToSend || q.config.Transport != rdma.RC || q.resting {
+	if q.State() != rdma.ReadyToSend || q.config.Transport != rdma.RC || q.resting || q.rate.limited {
 		return false
 	}
 	if next := q.sq.next; q.cursor != next || q.fresh != next || q.psn.Distance(q.una) >= q.engine.config.Window {

@@ -57,7 +57,9 @@ type Arrival struct {
 }
 
 // Timed reports whether Receive needs the time for this packet.
-func (a *Arrival) Timed() bool { return a.Header.Opcode.IsResponse() || a.Congested }
+func (a *Arrival) Timed() bool {
+	return a.Header.Opcode.IsResponse() || a.Header.Opcode == wire.CNP || a.Congested
+}
 
 // length returns the length of the payload in bytes.
 func (a *Arrival) length() (n uint64) {
@@ -72,6 +74,7 @@ func (a *Arrival) length() (n uint64) {
 // answers a message before Send, its answer is sent before the ACK.
 func (e *Engine) Receive(now Time, batch []Arrival) {
 	e.notFast()
+	e.time = now
 	e.counts.add(PacketsReceived, uint64(len(batch)))
 	for i := range batch {
 		a := &batch[i]
@@ -102,6 +105,7 @@ func (e *Engine) receive(now Time, a *Arrival) {
 	switch k := h.Opcode.Kind(); {
 	case k == wire.Congestion:
 		e.count(CNPsReceived)
+		q.slowDown(now)
 	case q.config.Transport == rdma.UD:
 		q.datagram(a)
 	case q.config.Transport == rdma.UC:

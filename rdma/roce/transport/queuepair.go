@@ -45,6 +45,7 @@ type QueuePair struct {
 	alive    bool // a packet has arrived since RTR
 	marked   Time // when the last CNP was sent
 	congests bool // a CNP must be sent
+	rate     rate
 	requester
 	responder
 }
@@ -328,7 +329,7 @@ func (q *QueuePair) reset() {
 	q.state.Store(uint32(rdma.Reset))
 	q.engine.timers.clear(q)
 	q.silence()
-	q.congests = false
+	q.congests, q.rate = false, rate{}
 	q.responder.abandon(q)
 	q.receive.taken = false
 	q.requester = requester{}

@@ -73,7 +73,13 @@ func (e *Engine) sendRequests(out []Packet) (n int) {
 // send writes packets of requests to out until it is full or no packet can be sent now.
 func (q *QueuePair) send(out []Packet) (n int) {
 	for n < len(out) && q.next() {
+		if q.rate.limited && !q.mayLeave() {
+			break
+		}
 		if q.sendOne(&out[n]) {
+			if q.rate.limited {
+				q.left(&out[n])
+			}
 			n++
 			q.engine.given++
 		}

@@ -388,7 +388,13 @@ func (q *QueuePair) answer(out []Packet) (n int) {
 		p := q.replies.front()
 		switch {
 		case p != nil:
+			if q.rate.limited && !q.mayLeave() {
+				return n
+			}
 			if q.putReply(&out[n], p) {
+				if q.rate.limited {
+					q.left(&out[n])
+				}
 				n++
 			}
 			continue
