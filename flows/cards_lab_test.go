@@ -114,7 +114,7 @@ var notOnCards = map[string]string{
 	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires, "ReloadMakesRoom": manyWires, "ReloadWhileClosing": manyWires,
 
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogRot": ofPeers, "LogWritten": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
-	"WhereItLanded": "TestWhereItLandedOnVerbs runs it there", "Feed": ofPeers, "Identity": ofPeers, "IdleConnections": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers, "SumRejects": ofPeers, "SumRestart": ofPeers, "SessionOfAnother": ofPeers, "DefaultsStart": ofPeers, "Needs": ofPeers, "GrantBytes": ofPeers,
+	"WhereItLanded": "TestWhereItLandedOnVerbs runs it there", "Feed": ofPeers, "Class": ofPeers, "Identity": ofPeers, "IdleConnections": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers, "SumRejects": ofPeers, "SumRestart": ofPeers, "SessionOfAnother": ofPeers, "DefaultsStart": ofPeers, "Needs": ofPeers, "GrantBytes": ofPeers,
 	"RingWhileAway": "a card loses what comes while its own ring is full", "Floor": noInterface, "RingSpan": noInterface, "FloorOfOneFile": noInterface, "Owner": noInterface,
 	"HereHeld": "a card loses what finds no frame, and does not always count it", "HereLong": "no card here has packets of several frames with zero copy", "HereAllocatesNothing": "PollAllocatesNothing runs there",
 	"NullToStorage": noInterface, "NullAllocatesNothing": noInterface, "NoteLosses": noInterface, "RecorderAcrossRuns": noInterface,

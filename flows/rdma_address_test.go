@@ -202,6 +202,38 @@ flows:
 	a.notCopied(t, uint64(watched*(64+watchedSize)))
 }
 
+// TestClass: queue pairs have the traffic class and priority of their flow's source or sink, or those of their peer.
+func TestClass(t *testing.T) {
+	var one, other *collector
+	a := newAddressLab(t, "24MiB", func(l *lab, s *station) string {
+		one, other = s.newCollector(t, "127.0.0.1:0"), s.newCollector(t, "127.0.0.1:0")
+		return fmt.Sprintf(`
+flows:
+  - name: relay
+    from: {rdma: {device: %q, traffic_class: 104, priority: 3}, listen: "%s:7471", window: 16, clients: 2}
+    to:
+      rdma: {device: %[1]q, traffic_class: 72}
+      peers: [{name: one, address: %[3]q, flow: sink}, {name: other, address: %q, flow: sink, traffic_class: 0, priority: 5}]
+      queue: 64
+`, rdmaName(&l.B), l.B.IP, one.address(), other.address())
+	})
+	a.begin(t, a.daemon.Start)
+	c := a.newClient(t, 1, a.address(), "relay", watchedSize)
+	c.send(watched)
+	c.settle(t)
+	one.await(t, watched)
+	other.await(t, watched)
+	a.spy.mu.Lock()
+	defer a.spy.mu.Unlock()
+	got := map[[2]uint8]int{}
+	for _, p := range a.spy.paths {
+		got[[2]uint8{p.TrafficClass, p.SL}]++
+	}
+	if len(a.spy.paths) != 3 || got[[2]uint8{104, 3}] != 1 || got[[2]uint8{72, 0}] != 1 || got[[2]uint8{0, 5}] != 1 {
+		t.Errorf("queue pairs have these classes and priorities: %v", got)
+	}
+}
+
 // landedInReceives checks that each message was sent on from a posted receive, from behind the message's
 // header.
 func (a *addressLab) landedInReceives(t *testing.T) {

@@ -34,6 +34,7 @@ type spy struct {
 
 	mu     sync.Mutex
 	posted map[uint64]bool // addresses of posted receives
+	paths  []rdma.Address  // of the queue pairs that were connected
 }
 
 // spied opens a spy as the daemon's RDMA device, and releases it at the end of the test.
@@ -147,6 +148,16 @@ func (p spiedPair) Config() rdma.QueuePairConfig {
 func (p spiedPair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int, error) {
 	p.spy.sends(requests, sges)
 	return p.QueuePair.PostSend(requests, sges)
+}
+
+// Modify notes to where the queue pair is connected.
+func (p spiedPair) Modify(a rdma.Attributes, given rdma.Mask) error {
+	if given&rdma.MaskAddress != 0 {
+		p.spy.mu.Lock()
+		p.spy.paths = append(p.spy.paths, a.Address)
+		p.spy.mu.Unlock()
+	}
+	return p.QueuePair.Modify(a, given)
 }
 
 func (p spiedPair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {

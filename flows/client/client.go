@@ -53,6 +53,7 @@ func (k *Client) open() (err error) {
 		return err
 	}
 	k.then(k.endpoint.Close)
+	k.endpoint = k.endpoint.WithClass(k.config.Class)
 	k.book = k.region.NewBook("client")
 	k.then(k.book.Close)
 	if k.hands, err = k.book.NewHolder(umem.OwnerWorker, "client"); err != nil {

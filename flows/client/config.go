@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 
+	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/umem"
@@ -24,6 +25,8 @@ type Config struct {
 	// Extent is the size of the extents for messages that do not fit in a frame, a power of two in
 	// bytes. Extents is their number; default none.
 	Extent, Extents uint64
+	// Class is the traffic class and priority of packets to daemons. A daemon's packets have those of its flow.
+	Class stream.Class
 	// Queue is the number of frames for receiving that RoCE in software keeps in each queue of its
 	// interface, a power of two; default 2048.
 	Queue int

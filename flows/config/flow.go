@@ -99,6 +99,8 @@ type From struct {
 	// RDMA is the device that receives messages; see [SoftDevice]. The fields from here to Method
 	// apply to RDMA.
 	RDMA string
+	// Class is that of packets to clients: ACKs, mostly.
+	Class Class
 	// Listen is the TCP address, host:port, where clients connect.
 	Listen string
 	// Message is the longest payload of a message in bytes. See
@@ -229,6 +231,8 @@ type To struct {
 
 	// RDMA is the device that sends messages or blocks; see [SoftDevice].
 	RDMA string
+	// Class is that of packets to peers or clients.
+	Class Class
 	// Peers are the receivers, 1 to 16.
 	Peers []Peer
 	// Choose selects the peers that get a packet or message.
@@ -452,7 +456,32 @@ type Peer struct {
 	Others []string
 	Flow   string // name of the flow on the peer; empty: any
 	Policy Policy
-	Pos    Pos // where the peer is configured
+	// TrafficClass and Priority replace those of the flow; nil: they do not.
+	TrafficClass, Priority *int
+	Pos                    Pos // where the peer is configured
+}
+
+// Class says how the network treats RDMA packets.
+type Class struct {
+	TrafficClass int // 0 to 255: byte of the IP header, DSCP in the upper six bits
+	Priority     int // 0 to 7: service level, and priority of a VLAN's tag
+	// ECN lets routers mark packets when there is congestion, and the sender then slows down.
+	ECN bool
+	// MinRate is the rate in Mbit/s below which RoCE in software does not slow a queue pair down; 0: a thousandth of the
+	// link's.
+	MinRate int
+}
+
+// ClassOf returns the class of packets to a peer.
+func (t *To) ClassOf(p *Peer) Class {
+	c := t.Class
+	if p.TrafficClass != nil {
+		c.TrafficClass = *p.TrafficClass
+	}
+	if p.Priority != nil {
+		c.Priority = *p.Priority
+	}
+	return c
 }
 
 // Stage changes packets in place. Exactly one of its fields is set.

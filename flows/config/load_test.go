@@ -194,7 +194,7 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "shared", Worker: "main", Pos: Pos{file, 235, 5},
-				From: From{RDMA: "mlx5_0", Listen: "10.0.0.1:7475", Message: KiB, Window: 16, Clients: 2, Verify: true, Method: MethodSend},
+				From: From{RDMA: "mlx5_0", Class: Class{TrafficClass: 104, Priority: 3, ECN: true, MinRate: 100}, Listen: "10.0.0.1:7475", Message: KiB, Window: 16, Clients: 2, Verify: true, Method: MethodSend},
 				To: To{
 					File: "/var/lib/unifiedd/shared", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Acknowledge: AcknowledgeDurable, Durable: GroupCommit,
@@ -223,7 +223,8 @@ func TestFull(t *testing.T) {
 				Name: "hedges", Worker: "main", Pos: Pos{file, 270, 5},
 				From: From{Attach: "strategy", Trusted: true, Message: 2 * KiB, Window: 256},
 				To: To{
-					RDMA: "mlx5_9", Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, Pos: Pos{file, 275, 32}}},
+					RDMA: "mlx5_9", Class: Class{TrafficClass: 104, Priority: 3, ECN: true, MinRate: 10},
+					Peers:  []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, TrafficClass: one(72), Priority: one(0), Pos: Pos{file, 275, 100}}},
 					Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived, Acknowledge: AcknowledgeAll,
 				},
 			},

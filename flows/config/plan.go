@@ -192,6 +192,9 @@ func flowKeys(a, b *Flow) []string {
 		if key == "to.replicas" { // the group of a log
 			keys[i] = "to.group"
 		}
+		if side, key, is := strings.Cut(key, ".class."); is { // in the mapping of the device
+			keys[i] = side + ".rdma." + key
+		}
 		if key == "from.comments" { // comments are part of the list of interfaces
 			keys[i] = "from.interfaces"
 		}

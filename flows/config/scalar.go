@@ -84,6 +84,32 @@ func parseInt(s string) (int, error) {
 	return v, nil
 }
 
+// parseTrafficClass parses a traffic class. It says how to write a DSCP, which some take it for.
+func parseTrafficClass(s string) (int, error) {
+	v, err := parseInt(s)
+	if err == nil && !within(v, 0, 255) {
+		err = wrong("four times a DSCP of 0 to 63", "%d is not from 0 to 255", v)
+	}
+	return v, err
+}
+
+// parseRate parses a rate in Mbit/s.
+func parseRate(s string) (int, error) {
+	v, err := parseInt(s)
+	if err == nil && !within(v, 1, 1_000_000) {
+		err = fmt.Errorf("%d is not from 1 to 1000000 Mbit/s", v)
+	}
+	return v, err
+}
+
+func parsePriority(s string) (int, error) {
+	v, err := parseInt(s)
+	if err == nil && !within(v, 0, 7) {
+		err = fmt.Errorf("%d is not from 0 to 7", v)
+	}
+	return v, err
+}
+
 func parseSize(s string) (Size, error) {
 	digits := strings.TrimRight(s, "BKMGTibkmgt ")
 	v, err := strconv.ParseUint(digits, 10, 64)

@@ -188,6 +188,24 @@ func readDiscard(d *decoder, f *Flow, _ any) read {
 	}
 }
 
+// readDevice reads the name of an RDMA device, or a mapping of the settings whose paths begin with this one.
+func readDevice(path string) reader {
+	return func(d *decoder, f *Flow, field any) read {
+		return func(at string, n *yaml.Node) {
+			if v, ok := d.value(at, n); ok && v.Kind == yaml.MappingNode {
+				d.mapping(at, v, d.settings(path+".", f))
+				return
+			}
+			set(d, field.(*string), parseText)(at, n)
+		}
+	}
+}
+
+// deviceOf reads the name of an RDMA device in its mapping.
+func deviceOf(field func(*Flow) *string) reader {
+	return func(d *decoder, f *Flow, _ any) read { return set(d, field(f), parseText) }
+}
+
 func readPeers(d *decoder, f *Flow, _ any) read {
 	return func(path string, n *yaml.Node) { d.peers(path, n, &f.To) }
 }
@@ -201,6 +219,9 @@ func (d *decoder) peers(path string, n *yaml.Node, t *To) {
 			"others":  readTexts(d, &p.Others),
 			"flow":    set(d, &p.Flow, parseText),
 			"policy":  set(d, &p.Policy, oneOf(allPolicies)),
+
+			"traffic_class": setOptional(d, &p.TrafficClass, parseTrafficClass),
+			"priority":      setOptional(d, &p.Priority, parsePriority),
 		})
 		t.Peers = append(t.Peers, p)
 	})

@@ -79,6 +79,7 @@ var (
 	fed           = []Kind{KindNetworkRDMA, KindNetworkAttach, KindNetworkStorage}
 	queued        = slices.Concat(toPeers, toPrograms, []Kind{KindStorageAttach})
 	toClients     = []Kind{KindStorageRDMA}
+	connected     = slices.Concat(peered, toClients)
 	toHosts       = []Kind{KindStorageNVMe}
 	replays       = []Kind{KindStorageNetwork}
 	filtered      = slices.Concat(fromNetwork, replays)
@@ -112,6 +113,7 @@ const (
 	aboutStaged       = "packets, or messages of RDMA clients, to RDMA peers, and packets of an interface to an attached program or storage"
 	aboutBlocks       = "a flow from storage to RDMA clients"
 	aboutServed       = "a flow from storage to RDMA clients or NVMe hosts"
+	aboutConnected    = "a flow to RDMA peers or clients (NVMe hosts choose the class themselves)"
 	aboutHosts        = "a flow from storage to NVMe hosts"
 	aboutGroups       = "a log, or a flow from storage to NVMe hosts"
 )
@@ -156,7 +158,12 @@ func fromSettings() []setting {
 		{"from.beside", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Beside }, value(oneOf(allBesides))},
 		{"from.priority", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Priority }, value(parseInt)},
 		{"from.take_over", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.TakeOver }, value(parseBool)},
-		{"from.rdma", aboutEnds, nil, func(f *Flow) any { return &f.From.RDMA }, value(parseText)},
+		{"from.rdma", aboutEnds, nil, func(f *Flow) any { return &f.From.RDMA }, readDevice("from.rdma")},
+		{"from.rdma.device", aboutEnds, nil, nil, deviceOf(func(f *Flow) *string { return &f.From.RDMA })},
+		{"from.rdma.traffic_class", aboutListens, listening, func(f *Flow) any { return &f.From.Class.TrafficClass }, value(parseTrafficClass)},
+		{"from.rdma.priority", aboutListens, listening, func(f *Flow) any { return &f.From.Class.Priority }, value(parsePriority)},
+		{"from.rdma.ecn", aboutListens, listening, func(f *Flow) any { return &f.From.Class.ECN }, value(parseBool)},
+		{"from.rdma.min_rate", aboutListens, listening, func(f *Flow) any { return &f.From.Class.MinRate }, value(parseRate)},
 		{"from.listen", aboutListens, listening, func(f *Flow) any { return &f.From.Listen }, value(parseText)},
 		{"from.attach", aboutEnds, nil, func(f *Flow) any { return &f.From.Attach }, value(parseText)},
 		{"from.trusted", aboutTrusted, trusted, func(f *Flow) any { return &f.From.Trusted }, value(parseBool)},
@@ -196,7 +203,12 @@ func toSettings() []setting {
 		{"to.index", aboutPackets, packetsStored, func(f *Flow) any { return &f.To.Index }, value(parseBool)},
 		{"to.flush", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Flush }, value(parseDuration)},
 		{"to.durable", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Durable }, value(parseDurable)},
-		{"to.rdma", aboutEnds, nil, func(f *Flow) any { return &f.To.RDMA }, value(parseText)},
+		{"to.rdma", aboutEnds, nil, func(f *Flow) any { return &f.To.RDMA }, readDevice("to.rdma")},
+		{"to.rdma.device", aboutEnds, nil, nil, deviceOf(func(f *Flow) *string { return &f.To.RDMA })},
+		{"to.rdma.traffic_class", aboutConnected, connected, func(f *Flow) any { return &f.To.Class.TrafficClass }, value(parseTrafficClass)},
+		{"to.rdma.priority", aboutConnected, connected, func(f *Flow) any { return &f.To.Class.Priority }, value(parsePriority)},
+		{"to.rdma.ecn", aboutConnected, connected, func(f *Flow) any { return &f.To.Class.ECN }, value(parseBool)},
+		{"to.rdma.min_rate", aboutConnected, connected, func(f *Flow) any { return &f.To.Class.MinRate }, value(parseRate)},
 		{"to.peers", aboutPeers, peered, func(f *Flow) any { return &f.To.Peers }, readPeers},
 		{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }, value(oneOf(allChoices))},
 		{"to.state", aboutEnds, nil, func(f *Flow) any { return &f.To.State }, value(parseText)},

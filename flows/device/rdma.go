@@ -16,6 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/providers"
 	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -26,6 +28,7 @@ type RDMADevices struct {
 	mu     sync.Mutex
 	names  []string // devices that flows may use or that are open
 	byName map[string]*RDMA
+	least  map[string]int // min_rate of flows, by device: the highest
 }
 
 // RDMA is an open RDMA device with its endpoint.
@@ -50,7 +53,11 @@ func NewRDMADevices(c *config.Config, region *umem.Region) *RDMADevices {
 func (d *RDMADevices) Expect(c *config.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.names = slices.Sorted(maps.Keys(d.byName))
+	d.names, d.least = slices.Sorted(maps.Keys(d.byName)), map[string]int{}
+	for _, f := range c.Flows {
+		d.least[f.From.RDMA] = max(d.least[f.From.RDMA], f.From.Class.MinRate)
+		d.least[f.To.RDMA] = max(d.least[f.To.RDMA], f.To.Class.MinRate)
+	}
 	for _, s := range c.Attach.States {
 		if name := s.Remote.RDMA; name != "" && !slices.Contains(d.names, name) {
 			d.names = append(d.names, name)
@@ -97,7 +104,9 @@ func (d *RDMADevices) Release(one *RDMA) error {
 }
 
 func (d *RDMADevices) openOne(name string) (*RDMA, error) {
-	device, err := providers.Open(name, roce.Config{Region: d.region, Receive: d.receiveDepth(name)})
+	device, err := providers.Open(name, roce.Config{
+		Region: d.region, Receive: d.receiveDepth(name), Rate: transport.RateControl{Least: uint64(d.least[name]) * 1e6},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +134,15 @@ func (d *RDMADevices) Lookup(name string) *RDMA {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.byName[name]
+}
+
+// In returns the endpoint for queue pairs of a class.
+func (o *RDMA) In(c config.Class) *stream.Endpoint {
+	class := stream.Class{TrafficClass: uint8(c.TrafficClass), Priority: uint8(c.Priority)}
+	if c.ECN && class.TrafficClass&wire.CE == wire.NotECT {
+		class.TrafficClass |= wire.ECT0
+	}
+	return o.WithClass(class)
 }
 
 func (o *RDMA) close() error {

@@ -270,7 +270,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 	}
 	var err error
 	s.links, err = replica.Open(replica.Config{
-		Name: e.Name(), Worker: e.Holder, Endpoint: clients.Device().Endpoint, Links: 4 * len(m.group.Members), Message: protocol.HeaderLen + uint32(e.Flow.From.Message),
+		Name: e.Name(), Worker: e.Holder, Endpoint: clients.Device().In(e.Flow.From.Class), Links: 4 * len(m.group.Members), Message: protocol.HeaderLen + uint32(e.Flow.From.Message),
 		Landing: landing, Window: window, Hold: hold, Lag: m.lag, Copies: copies, Stock: stock, Level: m.level, Heartbeat: m.group.Heartbeat, Free: clients.Free(), Events: e.Events,
 	})
 	if err != nil {

@@ -133,7 +133,7 @@ func OpenBlocks(e *pipeline.Env) (*pipeline.Run, error) {
 func (s *Blocks) openServer(e *pipeline.Env) (err error) {
 	to := &e.Flow.To
 	s.server, err = blocks.Open(blocks.Config{
-		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Target: s.target, Flow: e.Flow.Name,
+		Name: "flow " + e.Flow.Name, Endpoint: s.device.In(to.Class), Worker: e.Holder, Target: s.target, Flow: e.Flow.Name,
 		Clients: to.Clients, Window: to.Window, Transfer: uint32(to.Transfer), Cache: uint64(to.Cache),
 		Permit: permitAll(to.Allow), AllowAnyGID: to.AllowAnyGID, Events: e.Events, Log: e.Log,
 	})

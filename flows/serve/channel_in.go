@@ -48,7 +48,7 @@ func OpenChannelIn(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	e.Undo.Add(s.inlet.Close)
 	s.receiver, err = channel.OpenReceiver(channel.ReceiverConfig{
-		Name: e.Name(), Flow: e.Flow.Name, Inlet: s.inlet, Endpoint: s.device.Endpoint, Worker: e.Holder,
+		Name: e.Name(), Flow: e.Flow.Name, Inlet: s.inlet, Endpoint: s.device.In(e.Flow.From.Class), Worker: e.Holder,
 		Permit: device.Permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Events: e.Events, Log: e.Log,
 	})
 	if err != nil {

@@ -57,7 +57,7 @@ func OpenChannelOut(e *pipeline.Env) (*pipeline.Run, error) {
 	e.Undo.Add(s.outlet.Close)
 	for i, r := range s.outlet.Readers() {
 		one, err := channel.OpenSender(channel.SenderConfig{
-			Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.Endpoint, Worker: e.Holder,
+			Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.In(e.Flow.To.ClassOf(&s.peers[i])), Worker: e.Holder,
 			Address: s.peers[i].Address, Flow: s.peers[i].Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
 		})
 		if err != nil {

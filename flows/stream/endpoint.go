@@ -25,6 +25,21 @@ type Endpoint struct {
 	Memory rdma.MemoryRegion // the whole region, with LocalWrite and no remote access
 	Region *umem.Region
 	Port   uint8 // of the device, from 1
+	Class  Class
+}
+
+// Class says how the network treats the packets of queue pairs: data, ACKs and CNPs alike.
+type Class struct {
+	TrafficClass uint8 // byte of the IP header: DSCP in the upper six bits, ECN in the lower two
+	// Priority is the service level, 0 to 7. On a VLAN it is the priority of the tag (PCP).
+	Priority uint8
+}
+
+// WithClass returns an Endpoint with the same objects, whose queue pairs have a class. The caller closes only e.
+func (e *Endpoint) WithClass(c Class) *Endpoint {
+	other := *e
+	other.Class = c
+	return &other
 }
 
 // OpenEndpoint registers a region with a device, for port 1. The caller closes the device after the
@@ -78,6 +93,7 @@ const (
 func (e *Endpoint) Settings(peer netip.Addr) (connect.Settings, error) {
 	s := connect.Defaults()
 	s.Port, s.Timeout, s.Retries, s.RNRRetries = e.Port, ackTimeout, ackRetries, rnrRetries
+	s.TrafficClass, s.SL = e.Class.TrafficClass, e.Class.Priority
 	table, err := e.Device.GIDs(e.Port)
 	if err == nil {
 		s.GID, err = rdma.ChooseGID(table, peer)

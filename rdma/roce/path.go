@@ -36,6 +36,9 @@ func (d *Device) resolve(ctx context.Context, a *rdma.Address, local, remote uin
 	if a.GID.IsZero() {
 		return path{}, fmt.Errorf("the peer's GID is missing: there are no LIDs on Ethernet")
 	}
+	if a.SL > 7 {
+		return path{}, fmt.Errorf("service level %d: on Ethernet it is the priority of a VLAN's tag, 0 to 7", a.SL)
+	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	w, err := d.net.Resolve(ctx, int(a.GIDIndex), a.GID)
@@ -55,6 +58,9 @@ func (l *pathSource) template(w *network.Route) (wire.Template, error) {
 	a := &l.address
 	p := wire.Path{Source: w.Source, Destination: w.Destination, SourceMAC: w.SourceMAC, DestinationMAC: w.DestinationMAC, Tags: w.Tags,
 		SourcePort: wire.SourcePort(a.FlowLabel, l.local, l.remote), TrafficClass: a.TrafficClass, HopLimit: a.HopLimit, FlowLabel: a.FlowLabel}
+	if a.SL > 0 && p.Tags[0].Type != 0 { // else the route has the priority that the VLAN's egress-qos-map gives
+		p.Tags[0].TCI = p.Tags[0].TCI&0x1fff | uint16(a.SL)<<13
+	}
 	if p.HopLimit == 0 {
 		p.HopLimit = w.HopLimit
 	}

@@ -37,12 +37,14 @@ type relay struct {
 	did     [kinds]atomic.Uint64
 	carried atomic.Uint64
 	stop    atomic.Bool
+	look    atomic.Pointer[func(forward bool, frame []byte, e *wire.Envelope)] // sees each RoCE packet first, and may change it
 }
 
 // way is one direction of a relay.
 type way struct {
 	*relay
 	from, to int
+	forward  bool // from the first interface to the second
 	rnd      *rand.Rand
 	held     [][]byte
 	behind   int // packets until the held ones go
@@ -54,7 +56,7 @@ func newRelay(t testing.TB, seed uint64, a, b *testenv.End) *relay {
 	fds := [2]int{tap(t, a), tap(t, b)}
 	var ways sync.WaitGroup
 	for i := range fds {
-		w := &way{relay: r, from: fds[i], to: fds[1-i], rnd: rand.New(rand.NewPCG(seed, uint64(i)))}
+		w := &way{relay: r, from: fds[i], to: fds[1-i], forward: i == 0, rnd: rand.New(rand.NewPCG(seed, uint64(i)))}
 		ways.Go(w.run)
 	}
 	t.Cleanup(func() {
@@ -118,6 +120,9 @@ func (w *way) carry(frame []byte) {
 		return
 	}
 	w.carried.Add(1)
+	if look := w.look.Load(); look != nil {
+		(*look)(w.forward, frame, &e)
+	}
 	if w.happens(lose) {
 		return
 	}

@@ -3,8 +3,10 @@
 package roce
 
 import (
+	"bufio"
 	"net/netip"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,4 +62,51 @@ func TestVLAN(t *testing.T) {
 	}
 	send(tags{{Type: 0x8100, TCI: 5}})
 	to.want(1, rdma.Received, rdma.Success)
+}
+
+// TestPriority: packets on a VLAN have the queue pair's service level as the priority of their tag.
+func TestPriority(t *testing.T) {
+	if out, err := exec.Command("modprobe", "8021q").CombinedOutput(); err != nil {
+		t.Fatalf("load the module 8021q: %v\n%s", err, out)
+	}
+	testenv.Leaks(t)
+	pair := testenv.NewPair(t, testenv.PairOptions{})
+	for i, e := range []*testenv.End{&pair.A, &pair.B} {
+		e.IP = netip.AddrFrom4([4]byte{10, 77, 5, byte(i + 1)})
+		e.Run(t, "ip", "link", "add", "v5", "link", e.Ifname, "type", "vlan", "id", "5", "egress-qos-map", "0:2")
+		e.Run(t, "ip", "address", "add", e.IP.String()+"/24", "dev", "v5")
+		e.Run(t, "ip", "link", "set", "v5", "up")
+	}
+	tcpdump := pair.B.Command(testenv.Tool(t, "tcpdump"), "-l", "-n", "-e", "-v", "-i", pair.B.Ifname, "vlan and udp port 4791")
+	out, err := tcpdump.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := tcpdump.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tcpdump.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tcpdump.Process.Kill(); _ = tcpdump.Wait() })
+	for s := bufio.NewScanner(said); s.Scan() && !strings.Contains(s.Text(), "listening on"); {
+	}
+	lines := bufio.NewScanner(out)
+	g := &rig{TB: t, timeout: 16, pair: pair}
+	a := g.newSide(&pair.A, rigOptions{}).newEnd(config(rdma.UD))
+	g.must(a.lead(rdma.Attributes{Port: 1, QKey: qkey}))
+	for sl, want := range map[uint8]string{0: "p 2", 5: "p 5"} {
+		h := testenv.Opened(g, func() (rdma.AddressHandle, error) {
+			return a.pd.NewAddressHandle(rdma.Address{GID: rdma.GIDOf(pair.B.IP), GIDIndex: uint8(a.gid.Index), Port: 1, SL: sl, TrafficClass: 104})
+		})
+		a.send(rdma.SendRequest{ID: 1, Op: rdma.Send, Handle: h.ID(), RemoteQPN: 77, RemoteQKey: qkey}, a.sge(0, 100))
+		a.want(1, rdma.SendDone, rdma.Success)
+		for text := ""; !strings.Contains(text, "vlan 5, "+want+",") || !strings.Contains(text, "tos 0x68"); text = lines.Text() {
+			if !lines.Scan() {
+				t.Fatal("tcpdump has ended")
+			}
+			t.Log(lines.Text())
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 func TestSoftRoCE(t *testing.T) {
 	b := newBench(t, setting.Number(t, "UNIFIEDD_LONG", 0) > 0)
 	t.Run("wire", b.wire)
+	t.Run("classes", b.classes)
 	if !b.long {
 		b.programs(t, few)
 		t.Run("nvme", b.nvme)

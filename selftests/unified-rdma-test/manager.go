@@ -192,7 +192,7 @@ func (s *session) over() error {
 func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (cm.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.replyTimeout)
 	defer cancel()
-	route, err := s.manager.Resolve(ctx, cm.Path{To: to})
+	route, err := s.manager.Resolve(ctx, cm.Path{To: to, Service: uint8(s.options.tclass)})
 	if err != nil {
 		return nil, err
 	}

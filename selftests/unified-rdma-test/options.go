@@ -21,6 +21,7 @@ type options struct {
 	port                 int    // TCP
 	gid                  int    // index; -1: chosen
 	mtu                  int
+	tclass, sl           int // traffic class and service level
 	qpTimeout            int // for an acknowledgement, 4.096 µs << it; 0: the default of the peer's program
 	replyTimeout         time.Duration
 	keep                 bool
@@ -76,6 +77,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer 18515)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
 	fs.IntVar(&o.mtu, "mtu", 0, "path MTU of at most so many `BYTES` (default: what both ports take)")
+	fs.IntVar(&o.tclass, "tclass", 0, "traffic `CLASS` of our packets, 0 to 255: four times the DSCP, as with --tclass of perftest")
+	fs.IntVar(&o.sl, "sl", 0, "service `LEVEL` of our packets, 0 to 7: on a VLAN the priority of the tag, as with --sl of perftest; with -R it does not apply")
 	fs.IntVar(&o.qpTimeout, "qp-timeout", o.qpTimeout, "send again what is not acknowledged within 4.096 µs << `N` (default with -peer: as that program)")
 	fs.DurationVar(&o.replyTimeout, "timeout", o.replyTimeout, "how `LONG` to wait for the peer before giving up")
 	fs.BoolVar(&o.keep, "keep", false, "server: serve one client after the other, until it is ended")
@@ -100,8 +103,16 @@ func (o *options) checkTogether(given map[string]bool) error {
 	if tls := []bool{o.cert != "", o.key != "", o.authority != ""}; tls[0] != tls[1] || tls[1] != tls[2] {
 		return errors.New("-cert, -key and -ca go together")
 	}
-	if o.qpTimeout < 1 || o.qpTimeout > 31 {
-		return fmt.Errorf("-qp-timeout %d: it must be from 1 to 31", o.qpTimeout)
+	for _, f := range []struct {
+		name             string
+		got, least, most int
+	}{{"qp-timeout", o.qpTimeout, 1, 31}, {"tclass", o.tclass, 0, 255}, {"sl", o.sl, 0, 7}} {
+		if f.got < f.least || f.got > f.most {
+			return fmt.Errorf("-%s %d: it must be from %d to %d", f.name, f.got, f.least, f.most)
+		}
+	}
+	if o.Manager && o.sl != 0 {
+		return errors.New("-sl does not go with -R: rdma_cm has only a type of service, which is -tclass")
 	}
 	if o.peer != "" {
 		return o.checkPeer(given)

@@ -118,6 +118,7 @@ func (o *options) withPeer(ctx context.Context, out io.Writer, settings connect.
 // settleAs uses the other program's settings for queue pairs, except where the user gave others.
 func (s *session) settleAs(other connect.Settings) {
 	other.GID, other.MTU = s.settings.GID, max(other.MTU, s.settings.MTU)
+	other.TrafficClass, other.SL = s.settings.TrafficClass, s.settings.SL
 	if s.options.qpTimeout != 0 {
 		other.Timeout = s.settings.Timeout
 	}

@@ -61,7 +61,7 @@ func open(o options, peer netip.Addr, m room) (s *session, err error) {
 // settle chooses the settings of queue pairs, as far as they depend on the user.
 func (s *session) settle(peer netip.Addr) (err error) {
 	s.settings = connect.Defaults()
-	s.settings.Timeout = uint8(s.options.qpTimeout)
+	s.settings.Timeout, s.settings.TrafficClass, s.settings.SL = uint8(s.options.qpTimeout), uint8(s.options.tclass), uint8(s.options.sl)
 	if s.options.mtu != 0 {
 		if s.settings.MTU, err = rdma.ParseMTU(s.options.mtu); err != nil {
 			return fmt.Errorf("-mtu: %w", err)

@@ -58,7 +58,7 @@ func (s *Sink) openSender(e *pipeline.Env, c Config, p config.Peer) (*stream.Sen
 		return nil, err
 	}
 	return stream.OpenSender(stream.SenderConfig{
-		Name: e.Name() + ", peer " + p.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Address: p.Address, Others: p.Others, Flow: p.Flow,
+		Name: e.Name() + ", peer " + p.Name, Endpoint: s.device.In(e.Flow.To.ClassOf(&p)), Worker: e.Holder, Address: p.Address, Others: p.Others, Flow: p.Flow,
 		Connect: connect.Config{Credentials: e.Shared.Credentials}, Durability: durability, Participant: uint32(e.Flow.To.Participant),
 		Depth: c.Queue, Method: stream.Method(e.Flow.To.Method), Message: protocol.HeaderLen + c.Length, Frames: c.Frames,
 		Events: e.Events, Log: e.Log, Times: &s.times,

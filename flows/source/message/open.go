@@ -103,7 +103,7 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 	if s.device, err = e.UseDevice(from.RDMA); err != nil {
 		return nil, err
 	}
-	r.Endpoint = s.device.Endpoint
+	r.Endpoint = s.device.In(from.Class)
 	if err := s.takeFrames(e, c); err != nil {
 		return nil, err
 	}

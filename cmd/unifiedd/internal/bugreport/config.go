@@ -33,7 +33,9 @@ flows[].from.interfaces[].name
 flows[].from.join flows[].from.join[].group flows[].from.join[].interface flows[].from.join[].source
 flows[].from.listen flows[].from.loop flows[].from.message flows[].from.method
 flows[].from.mirror flows[].from.priority flows[].from.promiscuous flows[].from.queues flows[].from.rate
-flows[].from.rdma flows[].from.ring flows[].from.steer flows[].from.take_over flows[].from.timestamps
+flows[].from.rdma
+flows[].from.rdma.device flows[].from.rdma.ecn flows[].from.rdma.min_rate flows[].from.rdma.priority
+flows[].from.rdma.traffic_class flows[].from.ring flows[].from.steer flows[].from.take_over flows[].from.timestamps
 flows[].from.trusted flows[].from.verify flows[].from.window flows[].from.zero_copy flows[].name
 flows[].stages[].moldudp64.ask flows[].stages[].moldudp64.gap flows[].stages[].moldudp64.hold
 flows[].stages[].moldudp64.lines[].address flows[].stages[].moldudp64.lines[].name
@@ -56,7 +58,9 @@ flows[].to.interface flows[].to.keep_free flows[].to.keys flows[].to.late flows[
 flows[].to.max_gap flows[].to.method flows[].to.mode flows[].to.namespaces[].device flows[].to.namespaces[].file
 flows[].to.namespaces[].id flows[].to.namespaces[].read_only flows[].to.owner flows[].to.pace flows[].to.participant
 flows[].to.peers[].address flows[].to.peers[].flow flows[].to.peers[].name flows[].to.peers[].others
-flows[].to.peers[].policy flows[].to.place flows[].to.policy flows[].to.prepare flows[].to.queue flows[].to.rdma
+flows[].to.peers[].policy flows[].to.peers[].priority flows[].to.peers[].traffic_class flows[].to.place flows[].to.policy flows[].to.prepare flows[].to.queue flows[].to.rdma
+flows[].to.rdma.device flows[].to.rdma.ecn flows[].to.rdma.min_rate flows[].to.rdma.priority
+flows[].to.rdma.traffic_class
 flows[].to.read_only flows[].to.ring flows[].to.segment.every flows[].to.segment.keep flows[].to.segment.size
 flows[].to.snaplen flows[].to.spin flows[].to.state flows[].to.subsystem flows[].to.subsystems[].allow_any_host
 flows[].to.subsystems[].hosts flows[].to.subsystems[].namespaces[].device flows[].to.subsystems[].namespaces[].file

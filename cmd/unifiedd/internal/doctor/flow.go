@@ -30,7 +30,7 @@ func (r *Report) addFlows(n needs) {
 	if n.Metrics.Listen != "" {
 		addresses = append(addresses, address("metrics.listen", "tcp", n.Metrics.Listen))
 	}
-	var devices, users, engines []Check
+	var devices, users, engines, classes []Check
 	for i := range n.Flows {
 		f := &n.Flows[i]
 		named := func(key string) string { return fmt.Sprintf("flow %s: %s", f.Name, key) }
@@ -45,6 +45,17 @@ func (r *Report) addFlows(n needs) {
 		}
 		if f.From.RDMA != "" {
 			devices = append(devices, rdmaNamed(named("from.rdma"), f.From.RDMA))
+		}
+		if f.From.Class != (config.Class{}) {
+			classes = append(classes, priority(named("from.rdma"), f.From.RDMA, f.From.Class))
+		}
+		for i := range f.To.Peers {
+			if c := f.To.ClassOf(&f.To.Peers[i]); c != (config.Class{}) {
+				classes = append(classes, priority(named("peer "+f.To.Peers[i].Name), f.To.RDMA, c))
+			}
+		}
+		if f.To.Class != (config.Class{}) && len(f.To.Peers) == 0 {
+			classes = append(classes, priority(named("to.rdma"), f.To.RDMA, f.To.Class))
 		}
 		if f.To.RDMA != "" {
 			devices = append(devices, rdmaNamed(named("to.rdma"), f.To.RDMA))
@@ -63,6 +74,7 @@ func (r *Report) addFlows(n needs) {
 	r.addMulticast(n)
 	r.add("addresses", addresses)
 	r.add("RDMA devices of flows", devices)
+	r.add("priorities", classes)
 	r.add("owners of files", users)
 	r.addGroups(n)
 	r.addAttach(n)
