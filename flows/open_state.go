@@ -2,6 +2,9 @@ package flows
 
 import (
 	"cmp"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/attach"
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -15,7 +18,9 @@ import (
 	from "github.com/unifiedd/unifiedd/flows/source/program"
 	"github.com/unifiedd/unifiedd/flows/state"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -125,6 +130,9 @@ func (d *Daemon) serveState(c *config.State, undo *pipeline.Cleanup) error {
 		return err
 	}
 	undo.Add(server.Close)
+	if err := d.answerBy(c.Remote.Worker, opened, undo); err != nil {
+		return err
+	}
 	d.states.servers[c.Name] = &stateServer{server, opened, d.secret != nil}
 	d.options.Log.Info("peers can read a state", "state", c.Name, "device", opened.Name, "listens", server.Addr().String(), "tls", d.secret != nil)
 	if d.secret == nil {
@@ -132,6 +140,24 @@ func (d *Daemon) serveState(c *config.State, undo *pipeline.Cleanup) error {
 	}
 	return nil
 }
+
+// answerBy makes a worker drive a device in software, so that it answers READs at once.
+func (d *Daemon) answerBy(name string, opened *device.RDMA, undo *pipeline.Cleanup) error {
+	driven, is := opened.Device.(rdma.Progresser)
+	if name == "" || !is {
+		return nil
+	}
+	w, p := d.worker(name), &driver{driven}
+	undo.Add(func() error { return w.Remove(p) })
+	return w.Add(p)
+}
+
+// driver is a poller that only drives a device.
+type driver struct{ device rdma.Progresser }
+
+func (d *driver) Poll(time.Time) (more bool)            { d.device.Progress(); return false }
+func (d *driver) FDs(dst []unix.PollFd) []unix.PollFd   { return dst }
+func (d *driver) Deadline(now time.Time) (at time.Time) { return now.Add(worker.MaxWait) }
 
 // readable returns the states that programs may read.
 func (d *Daemon) readable() (all []attach.StateConfig) {

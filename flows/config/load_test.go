@@ -59,7 +59,7 @@ func TestFull(t *testing.T) {
 		}, States: []State{
 			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 311, 7}},
 			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 315, 7}},
-			{Name: "turns", Words: 16, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7498", Clients: 16}, Pos: Pos{file, 322, 7}},
+			{Name: "turns", Words: 16, Remote: StateRemote{RDMA: "roce:eth18", Listen: ":7498", Clients: 16, Worker: "fast"}, Pos: Pos{file, 322, 7}},
 		}},
 		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{

@@ -22,6 +22,9 @@ type StateRemote struct {
 	Clients     int      // the largest number of readers at a time
 	Allow       []string // names of certificates that may connect; nil: all that the authority signed
 	AllowAnyGID bool     // a reader's queue pair may have another address than its connection
+	// Worker is the worker that answers readers, if the device is RoCE in software. It spins. Empty: the device's own
+	// thread does, which sleeps until packets come.
+	Worker string
 }
 
 // Bounds of states.
@@ -104,12 +107,30 @@ func (v *validator) stateReaders(at string, s *State) {
 	r := &s.Remote
 	if r.RDMA != "" || v.given(join(at, "rdma"), "") || r.Listen != "" || v.given(join(at, "listen"), "") {
 		v.clientListener(at, clientListener{r.RDMA, r.Listen, 1, r.Clients, r.Allow})
+		v.stateWorker(join(at, "worker"), r)
 		return
 	}
 	for key, given := range map[string]bool{"allow": r.Allow != nil, "allow_any_gid": r.AllowAnyGID} {
 		v.check(!given, join(at, key), "has a meaning only with rdma and listen: it says which peers may read the state")
 	}
+	v.check(r.Worker == "", join(at, "worker"), "has a meaning only with rdma and listen: it answers the peers that read the state")
 	v.check(len(s.Readers) > 0, at, "nobody reads the state: list readers, or say rdma and listen")
+}
+
+// stateWorker checks the worker that answers readers.
+func (v *validator) stateWorker(at string, r *StateRemote) {
+	if r.Worker == "" {
+		return
+	}
+	v.worker(at, r.Worker)
+	for i := range v.Workers {
+		if w := &v.Workers[i]; w.Name == r.Worker && w.Wait != WaitSpin && !v.explained(at) {
+			v.refuse(at, wrong("say wait: spin there, or remove the key: the device's own thread then answers", "worker %s sleeps, and readers would wait for it", quote(w.Name)))
+		}
+	}
+	if _, soft := SoftDevice(r.RDMA); !soft && r.RDMA != "" && !v.explained(at) {
+		v.refuse(at, wrong("remove it", "has a meaning only for RoCE in software: the card %s answers by itself", r.RDMA))
+	}
 }
 
 // updates checks the sink of a flow that updates a state.
@@ -185,5 +206,6 @@ func (d *decoder) state(path string, n *yaml.Node, s *State) {
 		"clients":       set(d, &r.Clients, parseInt),
 		"allow":         readTexts(d, &r.Allow),
 		"allow_any_gid": set(d, &r.AllowAnyGID, parseBool),
+		"worker":        set(d, &r.Worker, parseText),
 	})
 }

@@ -385,7 +385,8 @@ region: {size: 16MiB, pages: ordinary}
 attach:
   socket: %s
   programs: [{name: reader, user: "%d"}, {name: second, user: "%[2]d"}]
-  states: [{name: turns, words: 4, readers: [reader, second], rdma: "roce:%[3]s", listen: ":7491"}]
+  states: [{name: turns, words: 4, readers: [reader, second], rdma: "roce:%[3]s", listen: ":7491", worker: main}]
+workers: [{name: main, wait: spin}]
 flows:
   - {name: idle, from: {generate: 64, rate: 1}, to: {discard: true}}
 `, filepath.Join(dir, "attach.sock"), os.Getuid(), pair.B.Ifname))

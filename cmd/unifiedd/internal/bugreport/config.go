@@ -23,7 +23,7 @@ attach.channels[].name attach.channels[].readers[].policy attach.channels[].read
 attach.channels[].slots attach.channels[].writer attach.programs[].in attach.programs[].name attach.programs[].out
 attach.programs[].user attach.socket attach.states[].allow attach.states[].allow_any_gid attach.states[].clients
 attach.states[].keys attach.states[].listen attach.states[].name attach.states[].objects attach.states[].rdma
-attach.states[].readers attach.states[].room attach.states[].words control.socket flows[].from.allow
+attach.states[].readers attach.states[].room attach.states[].words attach.states[].worker control.socket flows[].from.allow
 flows[].from.allow_any_gid flows[].from.attach flows[].from.beside flows[].from.buffer flows[].from.busy_poll
 flows[].from.channel flows[].from.clients flows[].from.comment flows[].from.device flows[].from.engine
 flows[].from.fanout flows[].from.file flows[].from.files flows[].from.filter flows[].from.filter.object
