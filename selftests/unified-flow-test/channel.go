@@ -83,7 +83,7 @@ func (o *options) untilDue(begun time.Time, number uint64) {
 func channel(ctx context.Context, _ *client.Client, o options) (r result, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 	defer cancel()
-	k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+	k, err := o.attach()
 	if err != nil {
 		return r, err
 	}

@@ -52,7 +52,7 @@ func state(ctx context.Context, _ *client.Client, o options) (r result, err erro
 	if (o.writes == "") == (o.reads == "") {
 		return r, errors.New("say either -writes or -reads")
 	}
-	k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+	k, err := o.attach()
 	if err != nil {
 		return r, err
 	}

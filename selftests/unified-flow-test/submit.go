@@ -12,12 +12,25 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
+// busyTime is how long a program that has just ended may still be attached.
+const busyTime = time.Second
+
+// attach attaches as the program, also right behind another run of it, which the daemon may not have missed yet.
+func (o *options) attach() (*attached.Client, error) {
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+		if refused, is := errors.AsType[*attached.RefusedError](err); !is || refused.Reason != "busy" || time.Since(begun) > busyTime {
+			return k, err
+		}
+	}
+}
+
 // submit sends messages of an attached program, until all are done.
 func submit(ctx context.Context, _ *client.Client, o options) (r result, err error) {
 	r = result{Did: "submitted"}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 	defer cancel()
-	k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+	k, err := o.attach()
 	if err != nil {
 		return r, err
 	}
@@ -74,7 +87,7 @@ func take(ctx context.Context, _ *client.Client, o options) (r result, err error
 	r = result{Did: "took"}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 	defer cancel()
-	k, err := attached.Attach(attached.Config{Socket: o.socket, Name: o.as})
+	k, err := o.attach()
 	if err != nil {
 		return r, err
 	}

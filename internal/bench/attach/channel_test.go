@@ -145,14 +145,20 @@ func pinned(ctx context.Context, cpu int, args ...string) *exec.Cmd {
 
 // both runs the pong side beside the ping side, and returns what ping prints.
 func both(ping, pong *exec.Cmd) ([]byte, error) {
+	said := new(daemon.Log)
+	pong.Stderr = said
 	if err := pong.Start(); err != nil {
 		return nil, err
 	}
 	out, err := ping.Output()
 	if err != nil {
 		_ = pong.Process.Kill() // it waits for ping
+		err = fmt.Errorf("%w: %s", err, stderrOf(err))
 	}
-	return out, errors.Join(err, pong.Wait())
+	if ended := pong.Wait(); ended != nil {
+		err = errors.Join(err, fmt.Errorf("the other side: %w: %s", ended, said))
+	}
+	return out, err
 }
 
 // channel measures two programs with a channel in each direction.
