@@ -1,0 +1,243 @@
+package tcpsend
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Refresh reads the state of the connection from the kernel. It reports whether the connection is established.
+func (c *Conn) Refresh() bool {
+	if c.ended {
+		return false
+	}
+	if c.heard != nil {
+		c.news = c.heard.count()
+	}
+	if errno := get(c.fd, unix.TCP_INFO, &c.info); errno != 0 {
+		c.fail(fmt.Errorf("read the state of the connection: %w", errno))
+		return false
+	}
+	if c.info.State != stateConnected {
+		c.fail(c.cause())
+		return false
+	}
+	c.unacked = c.ackBase + uint32(c.info.Bytes_acked)
+	c.edge = c.unacked + c.info.Snd_wnd
+	c.since = 0
+	if c.info.Min_rtt > 0 {
+		c.minimum = min(c.minimum, c.info.Min_rtt)
+	}
+	if c.repair {
+		var w window
+		if errno := get(c.fd, repairWindow, &w); errno == 0 {
+			c.wup, c.wnd = w.rcvWup, w.rcvWnd
+		}
+		if c.info.Notsent_bytes > 0 {
+			c.push()
+		}
+	}
+	return true
+}
+
+// push makes the kernel take for sent what it has taken and kept back in repair mode, as with tcp_autocorking: setting
+// TCP_NODELAY pushes.
+func (c *Conn) push() { _ = set(c.fd, unix.TCP_NODELAY, 1) }
+
+// cause finds out why the connection is not established.
+func (c *Conn) cause() error {
+	const closeWait = 8 // TCP_CLOSE_WAIT
+	if code, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && code != 0 {
+		return fmt.Errorf("%w: %w", errNotConnected, unix.Errno(code))
+	}
+	if c.info.State == closeWait {
+		return ErrPeerClosed
+	}
+	return errNotConnected
+}
+
+// HasNews reports whether packets of the peer have arrived since the last Refresh. The kernel processes them a moment
+// after that.
+func (c *Conn) HasNews() bool { return c.heard != nil && c.heard.count() != c.news }
+
+// Guard returns None if a payload of n bytes may leave in a segment of ours. Otherwise it says why not. It reads the
+// kernel's state again before it refuses for a reason that may have passed.
+func (c *Conn) Guard(n int) Reason {
+	why := c.guard(n)
+	if why >= Recovery && why != Closed && why != Unbooked {
+		if !c.Refresh() {
+			return Closed
+		}
+		why = c.guard(n)
+	}
+	if why == None && !c.repair {
+		if c.enter() != 0 {
+			return NoRepair
+		}
+		c.Refresh()
+		why = c.guard(n)
+	}
+	return why
+}
+
+// guard is Guard with the state as it was read last. It errs on the safe side: since then the peer can only have
+// acknowledged more.
+func (c *Conn) guard(n int) Reason {
+	switch end := c.next + uint32(n); {
+	case c.ended:
+		return Closed
+	case len(c.owed) > 0:
+		return Unbooked
+	case c.info.Notsent_bytes > 0:
+		return Unsent
+	case c.refused:
+		return Options
+	case uint32(n) > c.info.Snd_mss:
+		return TooLong
+	case c.path.Load() == nil:
+		return NoPath
+	case c.stamps && !c.heard.stamped():
+		return NoEcho
+	case c.info.Ca_state != congestionOpen:
+		return Recovery
+	case int32(end-c.edge) > 0 && c.next == c.unacked:
+		return SmallWindow
+	case int32(end-c.edge) > 0:
+		return Window
+	case c.info.Unacked+c.since >= c.info.Snd_cwnd:
+		return Congestion
+	case c.next-c.unacked+uint32(n) > keptBytes || c.info.Unacked+c.since >= keptSegments:
+		return Buffer
+	}
+	return None
+}
+
+// Build writes the headers of a segment in front of the payload, which is b[Headroom:]. The segment is b[start:]. Guard
+// must have returned None since the last payload.
+func (c *Conn) Build(b []byte) (start int) {
+	if p := c.path.Load(); p != c.used && p != nil {
+		c.template.make(p, c.local, c.remote, c.stamps)
+		c.used = p
+	}
+	c.id++
+	f := fields{sequence: c.next, acknowledgement: c.wup, window: uint16(min(c.wnd>>c.receiveScale(), 0xffff)), id: c.id}
+	if c.stamps {
+		f.stamp, f.echo = c.clock.now(), c.heard.stamp()
+	}
+	return c.template.write(b, &f)
+}
+
+// receiveScale returns the scale of the windows that this end offers. TCP_INFO has that of the peer in the lower half
+// of a byte, and that of this end in the upper half.
+func (c *Conn) receiveScale() uint32 { return uint32(scales(&c.info) >> 4) }
+
+// Book gives a payload to the kernel, which takes it for sent. It returns how many bytes the kernel has taken. If
+// those are not all, the caller has to see to the rest: with Continue if nothing has been transmitted, or with Owe.
+func (c *Conn) Book(payload []byte) int {
+	n, errno := send(c.fd, payload)
+	if errno != 0 {
+		c.note(errno)
+		return 0
+	}
+	c.next += uint32(n)
+	c.since++
+	return n
+}
+
+// note records an error of send.
+func (c *Conn) note(errno unix.Errno) {
+	switch errno {
+	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM, unix.EINTR:
+		return
+	}
+	c.fail(fmt.Errorf("%w: %w", errNotConnected, errno))
+}
+
+// Owe keeps bytes that the kernel has not taken, though all bytes before them. Settle gives them to it. There must be
+// nothing owed yet.
+func (c *Conn) Owe(rest []byte) { c.owed = append(c.owed, rest...) }
+
+// Settle gives what is owed to the kernel. It reports whether nothing is owed any more.
+func (c *Conn) Settle() bool {
+	if len(c.owed) == 0 || c.ended {
+		return true
+	}
+	n := c.Book(c.owed)
+	c.owed = c.owed[:copy(c.owed, c.owed[n:])]
+	return len(c.owed) == 0
+}
+
+// Plain sends a payload the kernel's way, and reports whether the kernel has taken it, or gets what is left of it by
+// Settle. If not, the kernel has no room, or the connection has ended. Nothing may be owed.
+func (c *Conn) Plain(payload []byte) bool {
+	if errno := c.leave(); errno != 0 {
+		c.fail(fmt.Errorf("switch repair mode off: %w", errno))
+		return false
+	}
+	n := c.Book(payload)
+	if n > 0 {
+		c.Owe(payload[n:])
+	}
+	if left, errno := unsent(c.fd); errno == 0 {
+		c.info.Notsent_bytes = uint32(left)
+	}
+	return n > 0
+}
+
+// Waiting reports how many bytes of the peer wait.
+func (c *Conn) Waiting() int {
+	if c.fd < 0 {
+		return 0
+	}
+	n, errno := waiting(c.fd)
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}
+
+// Receive takes bytes of the peer. 0: nothing waits, or the connection has ended. Repair mode is off meanwhile, in
+// which the kernel gives nothing out.
+func (c *Conn) Receive(b []byte) int {
+	if c.fd < 0 {
+		return 0
+	}
+	before := c.repair
+	if errno := c.leave(); errno != 0 {
+		c.fail(fmt.Errorf("switch repair mode off: %w", errno))
+		return 0
+	}
+	n, errno := receive(c.fd, b)
+	switch {
+	case errno == 0 && n == 0:
+		c.fail(ErrPeerClosed)
+	case errno != 0 && errno != unix.EAGAIN && errno != unix.EINTR:
+		c.fail(fmt.Errorf("%w: %w", errNotConnected, errno))
+	}
+	if before && !c.ended {
+		if left, errno := unsent(c.fd); errno == 0 && left == 0 {
+			_ = c.enter() // else Guard tries again
+		}
+	}
+	return n
+}
+
+// Unsent returns how many bytes have been taken and may not have been transmitted yet.
+func (c *Conn) Unsent() int {
+	if c.fd < 0 {
+		return 0
+	}
+	n, errno := unsent(c.fd)
+	if errno != 0 {
+		return 0
+	}
+	return int(n) + len(c.owed)
+}
+
+// Continue sends the rest of a payload of which Book has taken a part, the kernel's way. The caller has transmitted
+// nothing of the payload.
+func (c *Conn) Continue(rest []byte) {
+	if !c.Plain(rest) && !c.ended {
+		c.Owe(rest)
+	}
+}
