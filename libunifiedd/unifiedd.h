@@ -86,6 +86,8 @@ enum ufd_refusal {
 	UFD_REASON_GONE = 14,			/* the other side has ended */
 	UFD_REASON_TOO_LONG = 15,		/* the message is longer than the flow takes */
 	UFD_REASON_NOT_DONE = 16,		/* the request was not done */
+	UFD_REASON_OVER_LIMIT = 17,		/* the message breaks a limit of the flow */
+	UFD_REASON_STOPPED = 18,		/* the flow is told to let no message leave */
 };
 
 typedef struct ufd_client ufd_client;

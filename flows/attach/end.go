@@ -33,6 +33,8 @@ type EndConfig struct {
 	// Idle reports whether the flow has given back all that it got over an earlier port. It is called on the
 	// worker's thread. A port opens only then.
 	Idle func() bool
+	// Ready is called on the worker's thread when a port is to open. An error says why it cannot open yet.
+	Ready func() error
 	// Closed is called on the worker's thread when a port has closed: its frames are with Worker again.
 	Closed func(back []umem.Frame)
 	// Size and Align are of the file or device that requests are about.
@@ -139,6 +141,11 @@ func (e *End) install(p *Port) (next uint64, err error) {
 		return 0, wire.Busy
 	case e.config.Idle != nil && !e.config.Idle():
 		return 0, errNotIdle
+	}
+	if e.config.Ready != nil {
+		if err := e.config.Ready(); err != nil {
+			return 0, fmt.Errorf("%w: %w", err, errNotIdle)
+		}
 	}
 	next = 1
 	if e.config.Next != nil {

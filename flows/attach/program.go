@@ -41,6 +41,25 @@ func (p *Program) remove(e *End) error {
 	return s.closePort(number, &wire.Refusal{Reason: wire.Closing, Text: "flow " + e.config.Flow + " ends"})
 }
 
+// Shut closes the end's port if one is open, and tells the program why. Another one may open afterwards. It may be
+// called from any goroutine but the worker's.
+func (e *End) Shut(why string) error {
+	p := e.program
+	p.mu.Lock()
+	s := p.session
+	number, open := uint32(0), false
+	for n, of := range p.ports {
+		if of == e {
+			number, open = n, true
+		}
+	}
+	p.mu.Unlock()
+	if !open || s == nil {
+		return nil
+	}
+	return s.closePort(number, &wire.Refusal{Reason: wire.Closing, Text: why})
+}
+
 // find returns the end of a flow for a role.
 func (p *Program) find(flow string, role wire.Role) *End {
 	p.mu.Lock()

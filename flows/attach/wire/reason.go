@@ -23,6 +23,8 @@ const (
 	Gone          Reason = 14
 	TooLong       Reason = 15
 	NotDone       Reason = 16
+	OverLimit     Reason = 17
+	Stopped       Reason = 18
 )
 
 var reasons = [...]struct{ word, sentence string }{
@@ -43,6 +45,8 @@ var reasons = [...]struct{ word, sentence string }{
 	Gone:          {"gone", "the other side has ended"},
 	TooLong:       {"too_long", "the message is longer than the flow takes"},
 	NotDone:       {"not_done", "the request was not done"},
+	OverLimit:     {"over_limit", "the message breaks a limit of the flow"},
+	Stopped:       {"stopped", "the flow is told to let no message leave"},
 }
 
 // String returns a word for metrics, or "unknown" for a number that this program does not know.

@@ -26,6 +26,9 @@ type Config struct {
 	Numbered    bool         // messages get positions
 	End         *journal.End // of a log that the messages go to; nil: no log
 	Acknowledge string       // of the log
+	// Outcome says what became of message n of the run, from 0 on, when it is acknowledged; nil: all is well.
+	Outcome func(n uint64) wire.Reason
+	Ready   func() error // an error says why the program cannot open its port yet; nil: it always can
 }
 
 // Open makes the end at which the program may open a port.
@@ -35,7 +38,7 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 		return nil, errNoPrograms
 	}
 	s := &Source{
-		region: e.Region, err: e.Err, do: e.Do, holder: e.Holder, copies: c.Copies > 0, numbered: c.Numbered || c.End != nil, acknowledge: c.Acknowledge,
+		region: e.Region, err: e.Err, do: e.Do, holder: e.Holder, copies: c.Copies > 0, numbered: c.Numbered || c.End != nil, acknowledge: c.Acknowledge, outcome: c.Outcome,
 		batch: pipeline.Batch{Frames: make([]umem.Frame, pipeline.Burst)}, pending: make([]pending, from.Window),
 	}
 	if c.End != nil {
@@ -54,7 +57,7 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 	var err error
 	s.end, err = e.Shared.Attach.NewEnd(attach.EndConfig{
 		Flow: e.Flow.Name, Program: from.Attach, Role: wire.Send, Entries: from.Window, Longest: uint32(from.Message), Worker: e.Holder, Do: e.Do,
-		Events: e.Events, Next: s.next, Idle: s.idle,
+		Events: e.Events, Next: s.next, Idle: s.idle, Ready: c.Ready,
 	})
 	if err != nil {
 		return nil, err
@@ -106,6 +109,10 @@ func (s *Source) Spare() int {
 	}
 	return s.window()
 }
+
+// Shut closes the program's port, which may open again when Config.Ready permits it. Any goroutine but the worker's may
+// call it.
+func (s *Source) Shut(why string) error { return s.end.Shut(why) }
 
 // Received returns how many messages of this run were taken. Any goroutine may call it.
 func (s *Source) Received() uint64 { return s.receivedShown.Load() }

@@ -54,7 +54,8 @@ type Source struct {
 	room         func(position uint64) int // messages that may follow a position; nil: no limit
 	delivered    func() bool               // nil: the sink always has delivered everything
 	acknowledge  string                    // for the status of a log; empty: not a log
-	lost         uint64                    // of a log: see status.Log
+	outcome      func(n uint64) wire.Reason
+	lost         uint64 // of a log: see status.Log
 
 	ready                            bool // something came while FDs was called
 	stopped                          atomic.Bool
@@ -158,12 +159,16 @@ func (s *Source) Acknowledge(now time.Time) {
 		if s.lent != nil && s.lent[s.frameOf(p.addr)] {
 			return // a peer still needs it
 		}
+		why := wire.None
+		if s.outcome != nil {
+			why = s.outcome(s.acknowledged)
+		}
 		s.acknowledged++
 		position := uint64(0)
 		if s.numbered {
 			position = s.before + s.acknowledged
 		}
-		s.end.Done(p.addr, p.session, p.sequence, position, wire.None)
+		s.end.Done(p.addr, p.session, p.sequence, position, why)
 		s.times.Record(uint64(max(0, at-p.received)))
 	}
 }
