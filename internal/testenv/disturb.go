@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disturbance says what a disturbed link does to frames, in both directions. They keep their order.
+// Disturbance says what a disturbed link does to frames, in both directions. Without Reorder they keep their order.
 type Disturbance struct {
 	Seed          uint64 // what is lost follows from it, for each direction
 	Loss          float64
 	Delay, Jitter time.Duration // Jitter is at most added to Delay
+	Reorder       float64       // part of the frames that the next one overtakes
 }
 
 // Disturb puts a bad network between an end and its switch. The end of the test, or mend if it is called
@@ -107,10 +108,22 @@ func (n *network) carry(from int) {
 	rnd := rand.New(rand.NewPCG(n.Seed, uint64(from)))
 	var b [1 << 16]byte
 	var last time.Time
+	var kept []frame // at most one
+	send := func(all ...frame) {
+		for _, f := range all {
+			select {
+			case waiting <- f:
+			default:
+				n.lost.Add(1)
+			}
+		}
+	}
 	for !n.stop.Load() {
 		k, err := unix.Read(n.fds[from], b[:])
 		if err != nil {
 			n.note(err)
+			send(kept...) // none follows that could overtake it
+			kept = kept[:0]
 			continue
 		}
 		n.carried.Add(1)
@@ -123,11 +136,14 @@ func (n *network) carry(from int) {
 			due = last
 		}
 		last = due
-		select {
-		case waiting <- frame{append([]byte(nil), b[:k]...), due}:
-		default:
-			n.lost.Add(1)
+		f := frame{append([]byte(nil), b[:k]...), due}
+		if len(kept) == 0 && n.Reorder > 0 && rnd.Float64() < n.Reorder {
+			kept = append(kept, f)
+			continue
 		}
+		send(f)
+		send(kept...)
+		kept = kept[:0]
 	}
 }
 
