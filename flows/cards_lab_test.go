@@ -106,7 +106,7 @@ var notOnCards = map[string]string{
 	"Mirror":              ofTheHost, "MirrorOffloads": ofTheHost, "MirrorLoopback": ofTheHost, "MirrorGone": ofTheHost,
 	"StatisticsOfManyQueues": "no card here has 40 queues",
 
-	"Join": manyWires, "JoinRefused": ofReload, "Mold": ofFeeds, "FeedLines": ofFeeds, "FeedToStorage": ofFeeds, "FeedRefusesDamage": ofFeeds, "FeedAllocatesNothing": ofFeeds, "MoldToPeers": ofPeers, "ClockWatch": noInterface,
+	"Join": manyWires, "JoinRefused": ofReload, "Mold": ofFeeds, "FeedLines": ofFeeds, "FeedToStorage": ofFeeds, "FeedRefusesDamage": ofFeeds, "FeedAllocatesNothing": ofFeeds, "Orders": ofOrders, "OrdersStop": ofOrders, "MoldToPeers": ofPeers, "ClockWatch": noInterface,
 	"HugePagesExhausted": noInterface, "AwaitClosed": noInterface, "SeatsOfInterface": noInterface,
 
 	"Beside": inOrder, "BesideTheFirst": inOrder, "BesideWhoIsStuck": inOrder, "BesideOrder": ofReload, "BesideRefused": ofReload, "BesideAFeed": ofPeers,
@@ -128,6 +128,7 @@ const (
 	sends       = "tcpdump sees at the other end what is sent, which on cards the tests of package xdp compare (Lent)"
 	noInterface = "it uses no interface"
 	ofFeeds     = "its lines are sockets of the kernel at both ends, and messages look the same whatever the card"
+	ofOrders    = "what leaves looks the same whatever the card, and the tests of package xdp send on cards"
 	ofReload    = "what it reloads does not say the policy that a form of cards runs with"
 	inOrder     = "it knows which packets were judged before a reload from one wire with one queue"
 	ofTheHost   = "copies are taken from the host, whatever the card, and arrive on a veth pair"

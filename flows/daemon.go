@@ -67,6 +67,8 @@ type Daemon struct {
 	config    *config.Config
 	flows     []*Flow
 	traceErr  error // why flows are not recorded
+
+	halts halts
 }
 
 // controlArea is the room for the rings of io_uring.

@@ -35,10 +35,11 @@ type Flow struct {
 	stopping atomic.Bool // it was stopped
 	before   uint64      // the log must end before this position; 0: where it ends
 	deposed  pipeline.Deposed
-	joined   multicast.Set // the multicast groups, while the flow receives
-	losses   losses        // owned by the goroutine that starts or watches a run
-	mu       sync.Mutex    // guards the fields below
-	run      *pipeline.Run // nil unless running
+	halt     *pipeline.Halt // the kill switch, which outlives a reload
+	joined   multicast.Set  // the multicast groups, while the flow receives
+	losses   losses         // owned by the goroutine that starts or watches a run
+	mu       sync.Mutex     // guards the fields below
+	run      *pipeline.Run  // nil unless running
 	quit     chan struct{}
 	ended    chan struct{} // closed when the run has been released
 	last     status.Flow   // of the last run
@@ -54,6 +55,7 @@ func newFlow(c config.Flow, d *Daemon) *Flow {
 		log: d.options.Log.With("flow", c.Name), state: status.Stopped, since: time.Now(), drainTimeout: drainTimeout,
 	}
 	f.trace = d.recorder(c.Name)
+	f.halt = d.halt(c.Name)
 	f.last = f.describe()
 	f.ended = make(chan struct{})
 	close(f.ended)
@@ -106,7 +108,7 @@ func (f *Flow) env() *pipeline.Env {
 func (f *Flow) open() (*pipeline.Run, error) {
 	e := f.env()
 	defer e.Undo.Run()
-	e.Before, f.before, e.Deposed = f.before, 0, &f.deposed
+	e.Before, f.before, e.Deposed, e.Halt = f.before, 0, &f.deposed, f.halt
 	return open(e)
 }
 

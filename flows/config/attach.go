@@ -65,7 +65,9 @@ func (c *Config) Submitting(program string) int {
 
 // Receiving returns how many flows give to a program: they share the memory that it reads.
 func (c *Config) Receiving(program string) int {
-	return c.count(func(f *Flow) bool { return f.To.Attach == program })
+	return c.count(func(f *Flow) bool {
+		return f.To.Attach == program || f.To.Order != nil && f.To.Order.Replies && f.From.Attach == program
+	})
 }
 
 func (c *Config) count(is func(*Flow) bool) (n int) {

@@ -42,7 +42,7 @@ func fromDocument(f *Flow) map[string]any {
 		return doc
 	case KindAttachRDMA:
 		return map[string]any{"attach": from.Attach, "message": from.Message.String(), "window": from.Window, "trusted": from.Trusted}
-	case KindAttachStorage, KindAttachNull, KindAttachState:
+	case KindAttachStorage, KindAttachNull, KindAttachState, KindAttachOrder:
 		return map[string]any{"attach": from.Attach, "message": from.Message.String(), "window": from.Window}
 	case KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach:
 		return map[string]any{"generate": from.Generate.String(), "rate": from.Rate}
@@ -165,6 +165,8 @@ func toDocument(f *Flow) map[string]any {
 		}
 	case KindStorageAttach:
 		return map[string]any{"attach": to.Attach, "queue": to.Queue}
+	case KindAttachOrder:
+		return map[string]any{"order": orderDocument(to.Order)}
 	case KindAttachState, KindRDMAState, KindStorageState:
 		return map[string]any{"state": to.State}
 	case KindNetworkAttach:
@@ -197,6 +199,23 @@ func toDocument(f *Flow) map[string]any {
 	}
 	doc["keep_free"] = to.KeepFree.String()
 	return doc
+}
+
+func orderDocument(o *Order) map[string]any {
+	limits := map[string]any{"rate": o.Limits.Rate, "size": o.Limits.Size.String()}
+	if o.Limits.Rate > 0 {
+		limits["burst"] = o.Limits.Burst
+	}
+	if b := o.Limits.Price; b != nil {
+		price := map[string]any{"offset": b.Offset, "bits": b.Bits, "min": b.Min, "max": b.Max}
+		if b.Is != "" {
+			price["at"], price["is"] = b.At, b.Is
+		}
+		limits["price"] = price
+	}
+	return map[string]any{
+		"connect": o.Connect, "interface": o.Interface, "queue": o.Queue, "zero_copy": string(o.ZeroCopy), "ring": o.Ring, "replies": o.Replies, "retry": o.Retry.String(), "limits": limits,
+	}
 }
 
 func durableText(d time.Duration) string {

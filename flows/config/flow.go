@@ -310,6 +310,9 @@ type To struct {
 	// MaxGap limits the time between two packets of a capture; 0: no limit.
 	MaxGap time.Duration
 
+	// Order is the exchange that gets the orders of a program; nil: none.
+	Order *Order
+
 	// State is the name of a state that messages update.
 	State string
 
@@ -368,6 +371,14 @@ func (t *To) Served() (all []Served) {
 		}
 	}
 	return all
+}
+
+// orders returns a text that is not empty if the flow sends orders.
+func (t *To) orders() string {
+	if t.Order == nil {
+		return ""
+	}
+	return "order"
 }
 
 // discards returns a text that is not empty if the flow discards everything.

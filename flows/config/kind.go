@@ -31,6 +31,7 @@ const (
 	KindAttachStorage  Kind = "attach-storage"  // messages of an attached program to a log
 	KindAttachRDMA     Kind = "attach-rdma"     // messages of an attached program to peers
 	KindAttachNull     Kind = "attach-null"     // messages of an attached program, acknowledged and discarded
+	KindAttachOrder    Kind = "attach-order"    // orders of an attached program to an exchange
 	KindAttachState    Kind = "attach-state"    // messages of an attached program to a state
 	KindRDMAState      Kind = "rdma-state"      // messages of clients to a state
 	KindStorageState   Kind = "storage-state"   // records of a log to a state
@@ -80,6 +81,8 @@ func (k Kind) words() string {
 		return "from an attached program to RDMA peers"
 	case KindAttachNull:
 		return "from an attached program to nowhere"
+	case KindAttachOrder:
+		return "from an attached program to an exchange"
 	case KindAttachState:
 		return "from an attached program to a state"
 	case KindRDMAState:
@@ -115,6 +118,7 @@ const (
 	program
 	ring   // of a channel
 	shares // state that others read
+	exchange
 )
 
 // ends are the source and the sink of a flow.
@@ -154,6 +158,8 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		e.to = program
 	case named("to.channel", f.To.Channel):
 		e.to = ring
+	case named("to.order", ""), f.To.Order != nil:
+		e.to = exchange
 	case named("to.state", f.To.State):
 		e.to = shares
 	case named("to.subsystem", f.To.Subsystem):
@@ -174,7 +180,8 @@ var kindOf = map[ends]Kind{
 	{votes, storage}:   KindWitness,
 	{network, program}: KindNetworkAttach, {remote, program}: KindRDMAAttach, {null, program}: KindNullAttach, {storage, program}: KindStorageAttach,
 	{program, storage}: KindAttachStorage, {program, remote}: KindAttachRDMA, {program, null}: KindAttachNull,
-	{program, shares}: KindAttachState, {remote, shares}: KindRDMAState, {storage, shares}: KindStorageState,
+	{program, exchange}: KindAttachOrder,
+	{program, shares}:   KindAttachState, {remote, shares}: KindRDMAState, {storage, shares}: KindStorageState,
 	{ring, remote}: KindChannelRDMA, {remote, ring}: KindRDMAChannel,
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
@@ -297,7 +304,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.To.Durable, f.To.Acknowledge = GroupCommit, AcknowledgeDurable
 	case KindAttachRDMA:
 		f.From, f.To = From{Window: defaultWindow}, newPeers()
-	case KindAttachNull, KindAttachState:
+	case KindAttachNull, KindAttachState, KindAttachOrder:
 		f.From = From{Window: defaultWindow}
 	}
 	return f
@@ -342,6 +349,9 @@ func (c *Config) Complete() {
 
 func (f *Flow) complete(r *Region) {
 	kind := f.Kind()
+	if f.From.Message == 0 && kind == KindAttachOrder {
+		f.From.Message = defaultOrder
+	}
 	if f.From.Message == 0 && (slices.Contains(fromClients, kind) || slices.Contains(fromPrograms, kind)) {
 		f.From.Message = Size(r.Frame / 2)
 	}

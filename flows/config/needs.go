@@ -72,6 +72,12 @@ func (f *Flow) Needs(r *Region) Needs {
 		return Needs{Exact: true}
 	case KindStorageState: // records are read into memory of their own
 		return Needs{Exact: true}
+	case KindAttachOrder:
+		ring := MaxRing
+		if f.To.Order != nil {
+			ring = min(ring, max(0, f.To.Order.Ring))
+		}
+		return Needs{Exact: true, Frames: ring}
 	case KindAttachStorage:
 		return Needs{Extents: perFlow}
 	case KindAttachRDMA:

@@ -110,6 +110,14 @@ func parsePriority(s string) (int, error) {
 	return v, err
 }
 
+func parseUnsigned(s string) (uint64, error) {
+	v, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || strconv.FormatUint(v, 10) != s {
+		return 0, fmt.Errorf("%s is not a whole number from 0 to 18446744073709551615", quote(s))
+	}
+	return v, nil
+}
+
 func parseSize(s string) (Size, error) {
 	digits := strings.TrimRight(s, "BKMGTibkmgt ")
 	v, err := strconv.ParseUint(digits, 10, 64)

@@ -64,7 +64,7 @@ var (
 	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach}
 	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach, KindRDMAState}
 	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach}
-	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState}
+	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState, KindAttachOrder}
 	messages      = slices.Concat(fromClients, fromPrograms)
 	placed        = []Kind{KindNetworkAttach}
 	trusted       = []Kind{KindAttachRDMA}
@@ -212,6 +212,7 @@ func toSettings() []setting {
 		{"to.peers", aboutPeers, peered, func(f *Flow) any { return &f.To.Peers }, readPeers},
 		{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }, value(oneOf(allChoices))},
 		{"to.state", aboutEnds, nil, func(f *Flow) any { return &f.To.State }, value(parseText)},
+		{"to.order", aboutEnds, nil, nil, readOrder},
 		{"to.attach", aboutEnds, nil, func(f *Flow) any { return &f.To.Attach }, value(parseText)},
 		{"to.channel", aboutEnds, nil, func(f *Flow) any { return &f.To.Channel }, value(parseText)},
 		{"to.policy", aboutGiven, toPrograms, func(f *Flow) any { return &f.To.Policy }, value(oneOf(allPolicies))},
@@ -289,7 +290,7 @@ func fitsTo(has fields, key string) bool {
 		return what == aboutPeers || what == aboutQueued || what == aboutAcknowledged || key == "rdma"
 	case has.any("attach"):
 		return what == aboutGiven || what == aboutPlaced || what == aboutQueued
-	case has.any("discard", "channel", "state"):
+	case has.any("discard", "channel", "state", "order"):
 		return false
 	case has.any("subsystem"):
 		return what == aboutServed || what == aboutHosts || what == aboutGroups || what == aboutWritten || key == "rdma"

@@ -258,7 +258,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	to := join(path, "to")
 	v.onlyOne(to, []named{
 		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
-		{"interface", "an interface", f.To.Interface}, {"attach", "a program", f.To.Attach}, {"channel", "a channel", f.To.Channel}, {"state", "a state", f.To.State}, {"discard", "nowhere to go", f.To.discards()},
+		{"interface", "an interface", f.To.Interface}, {"attach", "a program", f.To.Attach}, {"channel", "a channel", f.To.Channel}, {"state", "a state", f.To.State}, {"order", "an exchange", f.To.orders()}, {"discard", "nowhere to go", f.To.discards()},
 	})
 	if g := join(to, "group"); f.To.Replicas != nil && e.kind() != KindRDMAStorage && e.kind() != KindWitness {
 		v.refuse(g, wrong("remove it", "only a log that RDMA clients append to has a group with members"))
@@ -289,6 +289,10 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.refuse(join(to, "attach"), wrong("say from: {interface: …}, from: {rdma: …, listen: …} or from: {file: …}", "a program gets packets, messages or blocks, and this flow has none for it"))
 	case e.to == program:
 		v.gives(to, f)
+	case e.to == exchange && kind == "":
+		v.refuse(join(to, "order"), wrong("say from: {attach: …}", "orders are an attached program's"))
+	case e.to == exchange:
+		v.orders(to, f)
 	case e.to == shares && kind == "":
 		v.refuse(join(to, "state"), wrong("say from: {attach: …}, from: {rdma: …, listen: …} or from: {file: …}, a log", "messages update a state, and this flow has none"))
 	case e.to == shares:

@@ -72,6 +72,8 @@ type Env struct {
 	Undo   Cleanup         // closes what is open so far
 	// Deposed is of the flow, and outlives the run.
 	Deposed *Deposed
+	// Halt is the kill switch of a flow that sends orders.
+	Halt *Halt
 }
 
 // Open opens the books of a flow in an Env whose configuration fields are set. The caller runs Undo,
@@ -138,6 +140,9 @@ func Origin(from config.From) string {
 func Destination(to config.To) string {
 	if to.Discard {
 		return "nowhere"
+	}
+	if to.Order != nil {
+		return "exchange " + to.Order.Connect
 	}
 	var peers []string
 	for _, p := range to.Peers {

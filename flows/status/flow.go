@@ -94,6 +94,7 @@ type Flow struct {
 	Sends      *Sends           `json:"sends,omitempty"`    // to RDMA peers
 	Submits    *Submits         `json:"submits,omitempty"`  // messages of an attached program; they count as packets
 	Gives      *Gives           `json:"gives,omitempty"`    // to an attached program
+	Orders     *Orders          `json:"orders,omitempty"`   // to an exchange
 	Arrives    *Arrives         `json:"arrives,omitempty"`  // from a peer, to a channel
 	Updates    *Updates         `json:"updates,omitempty"`  // of a state
 	Blocks     *Blocks          `json:"blocks,omitempty"`   // to RDMA clients; requests served count as packets

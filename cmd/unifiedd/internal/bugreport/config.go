@@ -56,7 +56,12 @@ flows[].to.group.members[].name flows[].to.group.members[].number flows[].to.gro
 flows[].to.group.name flows[].to.group.self flows[].to.group.suspect flows[].to.hosts flows[].to.index
 flows[].to.interface flows[].to.keep_free flows[].to.keys flows[].to.late flows[].to.layout flows[].to.listen
 flows[].to.max_gap flows[].to.method flows[].to.mode flows[].to.namespaces[].device flows[].to.namespaces[].file
-flows[].to.namespaces[].id flows[].to.namespaces[].read_only flows[].to.owner flows[].to.pace flows[].to.participant
+flows[].to.namespaces[].id flows[].to.namespaces[].read_only flows[].to.order.connect flows[].to.order.interface
+flows[].to.order.limits.burst flows[].to.order.limits.price.at flows[].to.order.limits.price.bits
+flows[].to.order.limits.price.is flows[].to.order.limits.price.max flows[].to.order.limits.price.min
+flows[].to.order.limits.price.offset flows[].to.order.limits.rate flows[].to.order.limits.size flows[].to.order.queue
+flows[].to.order.replies flows[].to.order.retry flows[].to.order.ring flows[].to.order.zero_copy
+flows[].to.owner flows[].to.pace flows[].to.participant
 flows[].to.peers[].address flows[].to.peers[].flow flows[].to.peers[].name flows[].to.peers[].others
 flows[].to.peers[].policy flows[].to.peers[].priority flows[].to.peers[].traffic_class flows[].to.place flows[].to.policy flows[].to.prepare flows[].to.queue flows[].to.rdma
 flows[].to.rdma.device flows[].to.rdma.ecn flows[].to.rdma.min_rate flows[].to.rdma.priority

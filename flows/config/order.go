@@ -1,0 +1,144 @@
+package config
+
+import (
+	"math"
+	"net/netip"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Order is where a flow sends orders: a TCP connection that the kernel keeps, and whose segments leave by AF_XDP.
+type Order struct {
+	Connect   string // address:port of the exchange
+	Interface string // where the connection's packets leave and arrive
+	Queue     int    // the transmit queue
+	ZeroCopy  ZeroCopy
+	Ring      int           // entries of the transmit ring, a power of two
+	Replies   bool          // the program gets what the exchange sends; false: it is counted and dropped
+	Retry     time.Duration // how long to wait before connecting again
+	Limits    OrderLimits
+}
+
+// OrderLimits are the risk limits of a flow. A zero value limits nothing.
+type OrderLimits struct {
+	Rate  int  // orders a second
+	Burst int  // orders at once; only with Rate
+	Size  Size // bytes of an order
+	Price *PriceBand
+}
+
+// PriceBand limits the price of orders.
+type PriceBand struct {
+	Offset   int    // of the price in an order
+	Bits     int    // of the price, which is an unsigned number, big endian: 32 or 64
+	Min, Max uint64 // prices that may leave
+	At       int    // the band is for messages that have Is at this offset
+	Is       string // empty: for all messages
+}
+
+// Bounds and defaults of orders.
+const (
+	maxOrderRate    = 1_000_000
+	maxOrderOffset  = 65535
+	maxRetry        = time.Hour
+	defaultRetry    = time.Second
+	defaultSendRing = 512
+	defaultBits     = 32
+	defaultOrder    = KiB
+	maxOrder        = 1460 // bytes: more never fit a segment of Ethernet
+)
+
+func newOrder() *Order {
+	return &Order{ZeroCopy: ZeroCopyPrefer, Ring: defaultSendRing, Retry: defaultRetry}
+}
+
+// readOrder reads where orders go.
+func readOrder(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) {
+		f.To.Order = newOrder()
+		d.order(path, n, f.To.Order)
+	}
+}
+
+func (d *decoder) order(path string, n *yaml.Node, o *Order) {
+	d.mapping(path, n, fields{
+		"connect":   set(d, &o.Connect, parseText),
+		"interface": set(d, &o.Interface, parseText),
+		"queue":     set(d, &o.Queue, parseInt),
+		"zero_copy": set(d, &o.ZeroCopy, oneOf(allZeroCopies)),
+		"ring":      set(d, &o.Ring, parseInt),
+		"replies":   set(d, &o.Replies, parseBool),
+		"retry":     set(d, &o.Retry, parseDuration),
+		"limits": func(path string, n *yaml.Node) {
+			l := &o.Limits
+			d.mapping(path, n, fields{
+				"rate":  set(d, &l.Rate, parseInt),
+				"burst": set(d, &l.Burst, parseInt),
+				"size":  set(d, &l.Size, parseSize),
+				"price": func(path string, n *yaml.Node) {
+					b := &PriceBand{Bits: defaultBits, Max: math.MaxUint64}
+					l.Price = b
+					d.mapping(path, n, fields{
+						"offset": set(d, &b.Offset, parseInt),
+						"bits":   set(d, &b.Bits, parseInt),
+						"min":    set(d, &b.Min, parseUnsigned),
+						"max":    set(d, &b.Max, parseUnsigned),
+						"at":     set(d, &b.At, parseInt),
+						"is":     set(d, &b.Is, parseText),
+					})
+				},
+			})
+		},
+	})
+}
+
+// orders checks the sink of a flow that sends orders.
+func (v *validator) orders(path string, f *Flow) {
+	o, at := f.To.Order, join(path, "order")
+	if o == nil || v.explained(at) {
+		return
+	}
+	if to := join(at, "connect"); v.need(to, o.Connect, "the address and port of the exchange") {
+		if peer, err := netip.ParseAddrPort(o.Connect); err != nil || peer.Port() == 0 || peer.Addr().IsUnspecified() || peer.Addr().IsMulticast() || peer.Addr().IsLoopback() || peer.Addr().Zone() != "" {
+			v.refuse(to, wrong("write it as 10.0.0.9:4001 or [2001:db8::9]:4001", "%s is not the address and the port of a host on a network", quote(o.Connect)))
+		}
+	}
+	if name := join(at, "interface"); v.need(name, o.Interface, "the name of a network interface") {
+		v.checkErr(name, checkInterface(o.Interface))
+	}
+	v.check(within(o.Queue, 0, maxQueue), join(at, "queue"), "%d is not from 0 to %d", o.Queue, maxQueue)
+	v.checkErr(join(at, "zero_copy"), member(o.ZeroCopy, allZeroCopies))
+	v.check(within(o.Ring, MinRing, MaxRing) && powerOfTwo(uint64(o.Ring)), join(at, "ring"), "%d is not a power of two from %d to %d", o.Ring, MinRing, MaxRing)
+	v.check(o.Retry > 0 && o.Retry <= maxRetry, join(at, "retry"), "%s is not a time up to %s", o.Retry, maxRetry)
+	if p := v.Config.Program(f.From.Attach); o.Replies && p != nil && p.In == 0 {
+		v.refuse(join(at, "replies"), wrong("say in: there, such as in: 4MiB, or remove it", "program %s has no memory to read: attach.programs gives it none", quote(p.Name)))
+	}
+	if message := join(parent(path), "from.message"); !v.explained(message) {
+		v.check(f.From.Message <= maxOrder, v.first(message, at), "orders of %s do not fit a segment: at most %d are possible", f.From.Message, maxOrder)
+	}
+	v.orderLimits(join(at, "limits"), o)
+}
+
+func (v *validator) orderLimits(at string, o *Order) {
+	l := &o.Limits
+	v.check(within(l.Rate, 0, maxOrderRate), join(at, "rate"), "%d is not from 0 to %d orders a second; 0 means no limit", l.Rate, maxOrderRate)
+	if burst := join(at, "burst"); l.Rate == 0 && !v.explained(join(at, "rate")) {
+		v.check(l.Burst == 0, burst, "has a meaning only with rate: it is how many orders may leave at once")
+	} else {
+		v.check(within(l.Burst, 0, maxOrderRate), burst, "%d is not from 1 to %d", l.Burst, maxOrderRate)
+	}
+	v.check(l.Size <= maxOrder, join(at, "size"), "%s are more than %d, the longest order", l.Size, maxOrder)
+	b, price := l.Price, join(at, "price")
+	if b == nil || v.explained(price) {
+		return
+	}
+	v.check(b.Bits == 32 || b.Bits == 64, join(price, "bits"), "%d is not 32 or 64", b.Bits)
+	v.check(within(b.Offset, 0, maxOrderOffset), join(price, "offset"), "%d is not from 0 to %d", b.Offset, maxOrderOffset)
+	v.check(within(b.At, 0, maxOrderOffset), join(price, "at"), "%d is not from 0 to %d", b.At, maxOrderOffset)
+	v.check(b.Min <= b.Max, v.first(join(price, "min"), price), "%d is more than max, which is %d", b.Min, b.Max)
+	v.check(b.Is != "" || b.At == 0, join(price, "at"), "has a meaning only with is: it says where in a message that text stands")
+	_, min := v.places[join(price, "min")]
+	_, max := v.places[join(price, "max")]
+	v.check(min || max || b.Min > 0 || b.Max < math.MaxUint64, price, "min, max or both are needed")
+}

@@ -1,0 +1,296 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	library "github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// exchange is at end A. It sends back what it gets.
+type exchange struct {
+	listener *net.TCPListener
+	conns    chan *net.TCPConn
+	bytes    atomic.Int64 // of all connections
+}
+
+func (l *lab) exchange(t *testing.T) *exchange {
+	t.Helper()
+	x := &exchange{conns: make(chan *net.TCPConn, 16)}
+	l.A.Do(t, func() {
+		var err error
+		if x.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { x.listener.Close() })
+	go func() {
+		for {
+			c, err := x.listener.AcceptTCP()
+			if err != nil {
+				return
+			}
+			x.conns <- c
+			go x.echo(c)
+		}
+	}()
+	return x
+}
+
+func (x *exchange) echo(c *net.TCPConn) {
+	defer c.Close()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(b)
+		x.bytes.Add(int64(n))
+		if _, failed := c.Write(b[:n]); err != nil || failed != nil {
+			return
+		}
+	}
+}
+
+// trader is a program that sends orders.
+type trader struct {
+	t       *testing.T
+	client  *library.Client
+	orders  *library.Sender
+	replies *library.Receiver
+	said    []byte // by the exchange
+}
+
+func (l *lab) trader(t *testing.T) *trader {
+	t.Helper()
+	k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: "trader"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	r := &trader{t: t, client: k}
+	if r.orders, err = k.Send("orders", 0); err != nil {
+		t.Fatal(err)
+	}
+	if r.replies, err = k.Receive("orders", 0); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// send sends an order, and returns its receipt.
+func (r *trader) send(text string) library.Receipt {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), testenv.Within(30*time.Second))
+	defer cancel()
+	f, err := r.orders.Claim()
+	if err == nil {
+		_, err = r.orders.Commit(f, copy(f.Data, text))
+	}
+	var got [1]library.Receipt
+	for n := 0; n == 0 && err == nil; {
+		if err = r.orders.Wait(ctx, time.Second); err == nil {
+			n, err = r.orders.Poll(got[:])
+		}
+	}
+	if err != nil {
+		r.t.Fatalf("send %q: %v", text, err)
+	}
+	return got[0]
+}
+
+// hears waits until the exchange has said a text since the last call.
+func (r *trader) hears(want string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), testenv.Within(30*time.Second))
+	defer cancel()
+	for len(r.said) < len(want) {
+		var m [8]library.Message
+		n, err := r.replies.Poll(m[:])
+		for i := range m[:n] {
+			r.said = append(r.said, m[i].Data...)
+		}
+		r.replies.Release(m[:n])
+		if n == 0 { // also if the port has closed, which opens again then
+			err = r.replies.Wait(ctx, time.Second)
+		}
+		if err != nil {
+			r.t.Fatalf("the exchange has said %q: %v", r.said, err)
+		}
+	}
+	if string(r.said) != want {
+		r.t.Fatalf("the exchange has said %q, want %q", r.said, want)
+	}
+	r.said = nil
+}
+
+// orders returns a configuration of a flow from the program trader at end B to the exchange.
+func (l *lab) orders(limits string) string {
+	return fmt.Sprintf(`
+region: {size: 32MiB}
+workers: [{name: main, wait: spin}]
+attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", in: 2MiB, out: 2MiB}]}
+flows:
+  - name: orders
+    from: {attach: trader, message: 256}
+    to: {order: {connect: "%s:4001", interface: %s, replies: true, retry: 50ms, limits: {%s}}}
+`, l.dir, os.Getuid(), l.A.IP, l.B.Ifname, limits)
+}
+
+// TestOrders: orders of a program reach the exchange, and what it sends reaches the program. Limits refuse orders. A
+// connection that ends closes the ports, and orders go on over the next one.
+func TestOrders(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{})
+	x := l.exchange(t)
+	f := l.start(t, l.orders("size: 40, rate: 100000, burst: 100000, price: {offset: 4, min: 100, max: 1635018144, is: buy}"), Options{}).Flows()[0]
+	r := l.trader(t)
+	for i := range 300 {
+		text := fmt.Sprintf("buy %08d", i) // of which the price is in the digits
+		if got := r.send(text); got.Err != nil || got.Position != uint64(i+1) {
+			t.Fatalf("order %d: %+v", i, got)
+		}
+		r.hears(text)
+	}
+	for _, c := range []struct {
+		text string
+		err  error
+	}{
+		{"buy ~~~~", wire.OverLimit}, {"buy 12", wire.OverLimit}, {"sell ~~~~", nil}, {fmt.Sprintf("%41s", "long"), wire.OverLimit},
+	} {
+		if got := r.send(c.text); !errors.Is(got.Err, c.err) || (got.Err == nil) != (c.err == nil) {
+			t.Errorf("%q: %+v, want %v", c.text, got, c.err)
+		}
+	}
+	r.hears("sell ~~~~")
+	s := f.Status()
+	if d := s.Dropped; d["price_outside"] != 1 || d["price_missing"] != 1 || d["over_size"] != 1 || d["over_rate"] != 0 {
+		t.Errorf("refused: %v", d)
+	}
+	if o := s.Orders; o.Segments < 250 || o.Segments+o.Kernel["no_timestamp"]+o.Kernel["recovery"] != 301 || !o.Connected || o.Received == 0 {
+		t.Errorf("%+v", o)
+	}
+	c := <-x.conns
+	c.SetLinger(0)
+	c.Close()
+	await(t, f, "another connection", func(s status.Flow) bool { return s.Orders.Connections == 2 && s.Orders.Connected })
+	if got := r.send("login"); got.Err != nil {
+		t.Errorf("over the second connection: %+v", got)
+	}
+	r.hears("login")
+	if o := f.Status().Orders; o.Lost != 1 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestOrdersStop: nothing leaves after the answer to the kill switch, under full load. The switch stays on over a stop
+// and a start of the flow.
+func TestOrdersStop(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{})
+	x := l.exchange(t)
+	d := l.start(t, l.orders(""), Options{})
+	f := d.Flows()[0]
+	r := l.trader(t)
+	r.send("login")
+	stop := make(chan struct{})
+	load := make(chan map[string]int, 1)
+	go func() { // as many orders as the flow takes
+		counts := map[string]int{}
+		defer func() { load <- counts }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if c, err := r.orders.Claim(); err == nil {
+				if _, err := r.orders.Commit(c, copy(c.Data, "0123456789")); err != nil {
+					counts[err.Error()]++
+				}
+			}
+			var got [64]library.Receipt
+			n, err := r.orders.Poll(got[:])
+			if err != nil {
+				counts[err.Error()]++
+			}
+			for _, one := range got[:n] {
+				if one.Err == nil {
+					counts["left"]++
+				} else {
+					counts[one.Err.(wire.Reason).String()]++
+				}
+			}
+			var m [64]library.Message
+			if n, err := r.replies.Poll(m[:]); err == nil {
+				r.replies.Release(m[:n])
+			}
+		}
+	}()
+	time.Sleep(300 * time.Millisecond)
+	answers, err := d.StopOrders(AllOrders)
+	if err != nil || len(answers) != 1 || !answers[0].Stopped || answers[0].Flow != "orders" || answers[0].Unsent != 0 {
+		t.Fatalf("%+v, %v", answers, err)
+	}
+	s := await(t, f, "the exchange to acknowledge", func(s status.Flow) bool { return s.Orders.Unacknowledged == 0 })
+	sent := s.Orders.Bytes
+	testenv.Wait(t, 10*time.Second, "the exchange to read", func() bool { return uint64(x.bytes.Load()) == sent })
+	time.Sleep(200 * time.Millisecond)
+	if s := f.Status(); s.Orders.Bytes != sent || uint64(x.bytes.Load()) != sent || s.Orders.Held <= answers[0].Held || s.Dropped["orders_stopped"] != s.Orders.Held {
+		t.Errorf("after the answer %+v: %d bytes left before, %d now, the exchange has %d; %+v", answers, sent, s.Orders.Bytes, x.bytes.Load(), s.Orders)
+	}
+	close(stop)
+	counts := <-load
+	if counts["left"] < 100 || counts["stopped"] < 10 || len(counts) != 2 {
+		t.Errorf("receipts: %v", counts)
+	}
+	t.Logf("%v, answer %+v", counts, answers[0])
+	if err := errors.Join(f.Stop()); err != nil {
+		t.Fatal(err)
+	}
+	l.begin(t, f.Start)
+	testenv.Wait(t, 10*time.Second, "a connection", func() bool { return f.Status().Orders.Connected })
+	k := l.again(t, r)
+	if got := k.send("again"); !errors.Is(got.Err, wire.Stopped) {
+		t.Errorf("after a restart of the flow: %+v", got)
+	}
+	if _, err := d.ResumeOrders("orders"); err != nil {
+		t.Fatal(err)
+	}
+	if got := k.send("again"); got.Err != nil {
+		t.Errorf("with the switch off: %+v", got)
+	}
+	for _, name := range []string{"nothing", ""} {
+		if _, err := d.StopOrders(name); err == nil {
+			t.Errorf("a flow %q was stopped", name)
+		}
+	}
+}
+
+// again attaches as another process of the program would.
+func (l *lab) again(t *testing.T, before *trader) *trader {
+	t.Helper()
+	before.client.Close()
+	var r *trader
+	testenv.Wait(t, 10*time.Second, "the program to attach", func() bool {
+		k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: "trader"})
+		if err != nil {
+			return false
+		}
+		t.Cleanup(func() { k.Close() })
+		r = &trader{t: t, client: k}
+		if r.orders, err = k.Send("orders", 0); err != nil {
+			t.Fatal(err)
+		}
+		if r.replies, err = k.Receive("orders", 0); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	})
+	return r
+}

@@ -1,0 +1,271 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/internal/tcpsend"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/network"
+)
+
+// keeper connects, follows changes of the route, and connects again.
+type keeper struct {
+	remote netip.AddrPort
+	retry  time.Duration
+	first  time.Duration // see tcpsend.Config.WireFirst
+	net    *network.Interface
+	here   *namespace
+	log    *slog.Logger
+	shut   func(why string) error // closes the program's ports
+
+	incoming atomic.Pointer[tcpsend.Conn] // for the worker
+	ended    chan *tcpsend.Conn           // from the worker
+	ready    atomic.Bool                  // the worker has a connection, or gets one
+	ctx      context.Context
+	cancel   context.CancelFunc
+	going    sync.WaitGroup
+	current  *tcpsend.Conn // of the goroutine, and of end after it
+
+	connections, failed counter.Counter // of the goroutine
+
+	mu    sync.Mutex
+	err   error // why there is no connection
+	path  error // why segments do not find their way
+	begun bool
+}
+
+// Times of the keeper.
+const (
+	connectTime = 5 * time.Second
+	resolveTime = time.Second
+	watchTime   = 50 * time.Millisecond
+)
+
+func newKeeper(remote netip.AddrPort, retry, first time.Duration, n *network.Interface, here *namespace, log *slog.Logger) *keeper {
+	k := &keeper{remote: remote, retry: retry, first: first, net: n, here: here, log: log, ended: make(chan *tcpsend.Conn, 1), err: errNotYet}
+	k.shut = func(string) error { return nil }
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	return k
+}
+
+var errNotYet = errors.New("not connected yet")
+
+// begin starts the goroutine.
+func (k *keeper) begin() {
+	k.begun = true
+	k.going.Go(k.run)
+}
+
+// end ends the goroutine, and closes the connection. The worker must not use it any more.
+func (k *keeper) end() error {
+	k.cancel()
+	k.going.Wait()
+	if k.current == nil {
+		return nil
+	}
+	return k.current.Close()
+}
+
+// take returns a new connection, or nil. It is for the worker's thread.
+func (k *keeper) take() *tcpsend.Conn {
+	if k.incoming.Load() == nil {
+		return nil
+	}
+	return k.incoming.Swap(nil)
+}
+
+// giveBack returns a connection. It is for the worker's thread, once for each connection.
+func (k *keeper) giveBack(c *tcpsend.Conn) { k.ended <- c }
+
+// notReady returns why there is no connection, or nil.
+func (k *keeper) notReady() error {
+	if k.ready.Load() {
+		return nil
+	}
+	return k.waitsFor()
+}
+
+// waitsFor returns why there is no connection, or nil.
+func (k *keeper) waitsFor() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil {
+		return nil
+	}
+	return fmt.Errorf("exchange %s: %w", k.remote, k.err)
+}
+
+func (k *keeper) note(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+}
+
+// pathError is why segments of ours do not find their way; empty: they do.
+func (k *keeper) pathError() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.path == nil {
+		return ""
+	}
+	return k.path.Error()
+}
+
+func (k *keeper) notePath(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.path = err
+}
+
+// run is the goroutine.
+func (k *keeper) run() {
+	for {
+		err := k.once()
+		if k.ctx.Err() != nil {
+			return
+		}
+		k.note(err)
+		select {
+		case <-time.After(k.retry):
+		case <-k.ctx.Done():
+			return
+		}
+	}
+}
+
+// once keeps one connection. It returns why there is none.
+func (k *keeper) once() error {
+	var place int
+	err := k.here.do(func() (err error) {
+		ctx, cancel := context.WithTimeout(k.ctx, connectTime)
+		defer cancel()
+		k.current, err = tcpsend.Dial(ctx, tcpsend.Config{Remote: k.remote, Interface: k.net.Index(), WireFirst: k.first})
+		return err
+	})
+	if err == nil {
+		place, err = k.place(k.current.Local().Addr())
+		if err != nil {
+			err = errors.Join(err, k.current.Close())
+		}
+	}
+	if err != nil {
+		k.current = nil
+		k.failed.Add(1)
+		return err
+	}
+	c := k.current
+	k.log.Info("connected to the exchange", "local", c.Local().String(), "remote", c.Remote().String(), "round_trip", c.RoundTrip(), "wire_first", c.WireFirst())
+	k.connections.Add(1)
+	f := &follower{keeper: k, conn: c, place: place}
+	f.follow() // so that the first order may leave at once
+	k.note(nil)
+	k.incoming.Store(c)
+	k.ready.Store(true)
+	if !f.run() {
+		return nil // the flow ends
+	}
+	k.ready.Store(false)
+	k.current = nil
+	why := c.Err()
+	k.note(fmt.Errorf("the connection has ended: %w", why))
+	k.log.Warn("the connection to the exchange has ended", "local", c.Local().String(), "remote", c.Remote().String(), "err", why)
+	err = errors.Join(c.Close(), k.shut("the connection to the exchange has ended: "+why.Error()))
+	if err != nil {
+		k.log.Error("the end of a connection to the exchange", "err", err)
+	}
+	return why
+}
+
+// place returns the place of an address in the table of the interface.
+func (k *keeper) place(local netip.Addr) (int, error) {
+	for _, e := range k.net.GIDs() {
+		if e.GID.Addr() == local {
+			return e.Index, nil
+		}
+	}
+	return 0, fmt.Errorf("the way to %s leads from %s, which is no address of %s or of a VLAN on it (see: ip route get %s)", k.remote.Addr(), local, k.net.Name(), k.remote.Addr())
+}
+
+// follower keeps the path of a connection up to date.
+type follower struct {
+	*keeper
+	conn    *tcpsend.Conn
+	place   int
+	tracked *network.TrackedRoute // nil: the next hop was never known
+	last    tcpsend.Path
+	known   bool
+}
+
+// run returns when the connection has ended, or returns false when the flow ends.
+func (f *follower) run() bool {
+	defer func() {
+		if f.tracked != nil {
+			f.tracked.Drop()
+		}
+	}()
+	for {
+		select {
+		case <-f.ended:
+			return true
+		case <-f.ctx.Done():
+			return false
+		default:
+		}
+		fds := []unix.PollFd{{Fd: int32(f.net.FD()), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, int(watchTime/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
+			time.Sleep(watchTime)
+		}
+		for {
+			if _, more := f.net.Next(); !more {
+				break
+			}
+		}
+		f.follow()
+	}
+}
+
+// follow sets the path as it is now.
+func (f *follower) follow() {
+	r, err := f.route()
+	f.notePath(err)
+	if err != nil {
+		f.conn.SetPath(nil)
+		f.known = false
+		return
+	}
+	p := tcpsend.Path{Source: r.SourceMAC, Destination: r.DestinationMAC, HopLimit: r.HopLimit}
+	for i := range min(len(p.Tags), len(r.Tags)) {
+		p.Tags[i] = tcpsend.Tag{Protocol: r.Tags[i].Type, Control: r.Tags[i].TCI}
+	}
+	if f.known && p == f.last {
+		return
+	}
+	f.last, f.known = p, true
+	f.conn.SetPath(&p)
+}
+
+// route returns the route as it is now.
+func (f *follower) route() (network.Route, error) {
+	if f.tracked == nil {
+		ctx, cancel := context.WithTimeout(f.ctx, resolveTime)
+		defer cancel()
+		r, err := f.net.Resolve(ctx, f.place, rdma.GIDOf(f.remote.Addr().Unmap()))
+		if err != nil {
+			return r, err
+		}
+		if f.tracked, err = f.net.Track(r); err != nil {
+			return r, err
+		}
+	}
+	return f.tracked.Route()
+}

@@ -1,0 +1,101 @@
+package order
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// verdict says which limit refuses an order. It is an index.
+type verdict uint8
+
+const (
+	permitted   verdict = iota
+	overSize            // it is longer than the limit
+	overRate            // there were too many before it
+	offPrice            // its price is outside of the band
+	noPrice             // it ends before its price does
+	stopped             // the kill switch is on
+	unconnected         // there is no connection
+	ended               // it would have had to wait, and the flow ended
+	verdicts            // how many there are
+)
+
+var verdictNames = [verdicts]string{"permitted", "over_size", "over_rate", "price_outside", "price_missing", "orders_stopped", "not_connected", "flow_ended"}
+
+// limits are the risk limits of a flow. They belong to the worker's thread.
+type limits struct {
+	size  int
+	price *config.PriceBand
+
+	// The bucket of the rate: nanoseconds of credit, of which each order takes each.
+	each   int64 // 0: no limit
+	most   int64 // credit of a full bucket
+	credit int64
+	last   int64 // time of the last addition, in nanoseconds
+}
+
+func newLimits(c *config.OrderLimits) limits {
+	l := limits{size: int(c.Size), price: c.Price}
+	if c.Rate > 0 {
+		l.each = int64(time.Second) / int64(c.Rate)
+		l.most = l.each * int64(max(1, c.Burst))
+		l.credit = l.most
+	}
+	return l
+}
+
+// check says whether an order may leave now, in nanoseconds of a clock that does not go back. Only an order that may leave
+// counts for the rate.
+func (l *limits) check(payload []byte, now int64) verdict {
+	if l.size > 0 && len(payload) > l.size {
+		return overSize
+	}
+	if l.price != nil {
+		if v := priceOf(l.price, payload); v != permitted {
+			return v
+		}
+	}
+	if l.each == 0 {
+		return permitted
+	}
+	if passed := now - l.last; passed > 0 {
+		l.last = now
+		l.credit = min(l.most, l.credit+min(passed, l.most))
+	}
+	if l.credit < l.each {
+		return overRate
+	}
+	l.credit -= l.each
+	return permitted
+}
+
+// giveBack undoes the rate's part of a check whose order has not left.
+func (l *limits) giveBack() {
+	if l.each > 0 {
+		l.credit = min(l.most, l.credit+l.each)
+	}
+}
+
+// priceOf compares the price of an order with a band.
+func priceOf(b *config.PriceBand, payload []byte) verdict {
+	if b.Is != "" {
+		if end := b.At + len(b.Is); end > len(payload) || string(payload[b.At:end]) != b.Is {
+			return permitted
+		}
+	}
+	if b.Offset+b.Bits/8 > len(payload) {
+		return noPrice
+	}
+	field, price := payload[b.Offset:], uint64(0)
+	if b.Bits == 32 {
+		price = uint64(binary.BigEndian.Uint32(field))
+	} else {
+		price = binary.BigEndian.Uint64(field)
+	}
+	if price < b.Min || price > b.Max {
+		return offPrice
+	}
+	return permitted
+}

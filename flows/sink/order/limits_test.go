@@ -1,0 +1,113 @@
+package order
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// TestRate: an idle flow may send a burst, and then as many orders in any time as the rate says.
+func TestRate(t *testing.T) {
+	l := newLimits(&config.OrderLimits{Rate: 1000, Burst: 5})
+	now := int64(math.MaxInt64 / 2) // the clock has been going for long
+	sent := 0
+	for range 20 {
+		if l.check([]byte{1}, now) == permitted {
+			sent++
+		}
+	}
+	if sent != 5 {
+		t.Errorf("%d orders of a burst of 5 may leave", sent)
+	}
+	sent = 0
+	for range 10 * 100 { // a second, ten orders each millisecond
+		now += int64(100 * time.Microsecond)
+		switch v := l.check([]byte{1}, now); v {
+		case permitted:
+			sent++
+		case overRate:
+		default:
+			t.Fatalf("refused because of %s", verdictNames[v])
+		}
+	}
+	if sent != 100 {
+		t.Errorf("%d orders may leave in 100 ms at 1000 a second", sent)
+	}
+	if l.giveBack(); l.credit > l.most {
+		t.Error("there is more credit than a burst")
+	}
+	now -= int64(time.Hour) // never goes back, and gives nothing if it did
+	l.credit = 0
+	if v := l.check([]byte{1}, now); v != overRate {
+		t.Errorf("a clock that went back gave credit: %s", verdictNames[v])
+	}
+}
+
+// TestPrice: prices on the edges of the band may leave, others and orders without a whole price may not, and messages
+// that are no orders are not looked at.
+func TestPrice(t *testing.T) {
+	order := func(bits int, price uint64) []byte {
+		b := []byte("UO..")
+		if bits == 32 {
+			return binary.BigEndian.AppendUint32(b, uint32(price))
+		}
+		return binary.BigEndian.AppendUint64(b, price)
+	}
+	for _, bits := range []int{32, 64} {
+		l := newLimits(&config.OrderLimits{Size: 20, Price: &config.PriceBand{Offset: 4, Bits: bits, Min: 100, Max: 200, At: 0, Is: "UO"}})
+		for _, c := range []struct {
+			payload []byte
+			want    verdict
+		}{
+			{order(bits, 100), permitted}, {order(bits, 200), permitted}, {order(bits, 99), offPrice}, {order(bits, 201), offPrice},
+			{order(bits, math.MaxUint64), offPrice}, {order(bits, 150)[:4+bits/8-1], noPrice}, {[]byte("UO"), noPrice},
+			{[]byte("U"), permitted}, {[]byte("UX........"), permitted}, {nil, permitted}, {make([]byte, 21), overSize}, {make([]byte, 20), permitted},
+		} {
+			if got := l.check(c.payload, 0); got != c.want {
+				t.Errorf("%d bits, %q: %s, want %s", bits, c.payload, verdictNames[got], verdictNames[c.want])
+			}
+		}
+	}
+}
+
+// FuzzLimits: no payload and no time makes the check fail, and what may leave is within the limits.
+func FuzzLimits(f *testing.F) {
+	f.Add([]byte("UO..\x00\x00\x00\x64"), uint16(4), true, uint64(1), uint64(1000), uint16(0), "UO", uint8(9), int64(5))
+	f.Add([]byte{}, uint16(65535), false, uint64(0), uint64(math.MaxUint64), uint16(65535), "x", uint8(0), int64(-1))
+	f.Fuzz(func(t *testing.T, payload []byte, offset uint16, wide bool, low, high uint64, at uint16, is string, size uint8, now int64) {
+		band := &config.PriceBand{Offset: int(offset), Bits: 32, Min: low, Max: high, At: int(at), Is: is}
+		if wide {
+			band.Bits = 64
+		}
+		l := newLimits(&config.OrderLimits{Rate: 10, Burst: 3, Size: config.Size(size), Price: band})
+		left := 0
+		for range 8 {
+			if l.check(payload, now) == permitted {
+				left++
+			}
+		}
+		if left > 3 {
+			t.Fatalf("%d orders of a burst of 3 may leave at once", left)
+		}
+		if left == 0 {
+			return
+		}
+		if size > 0 && len(payload) > int(size) {
+			t.Fatalf("an order of %d bytes may leave, and at most %d are permitted", len(payload), size)
+		}
+		named := is == "" || len(payload) >= int(at)+len(is) && string(payload[at:int(at)+len(is)]) == is
+		if !named {
+			return
+		}
+		price := uint64(0)
+		for _, b := range payload[offset : int(offset)+band.Bits/8] { // or it has no price, and must not leave
+			price = price<<8 | uint64(b)
+		}
+		if price < low || price > high {
+			t.Fatalf("an order at %d may leave, and %d to %d are permitted", price, low, high)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package order
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/internal/netdev"
+	"github.com/unifiedd/unifiedd/rdma/roce/network"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// wireFirst is the round trip from which on a segment leaves before the kernel has it. See docs/adr/0065.
+const wireFirst = 100 * time.Microsecond
+
+// Open opens the interface, and prepares the connection, which the flow's begin starts. It uses the network namespace
+// of the calling thread.
+func Open(e *pipeline.Env) (*Sink, error) { return open(e, wireFirst) }
+
+func open(e *pipeline.Env, wireFirst time.Duration) (*Sink, error) {
+	o := e.Flow.To.Order
+	remote, err := netip.ParseAddrPort(o.Connect)
+	if err != nil {
+		return nil, fmt.Errorf("to.order.connect: %w", err)
+	}
+	s := &Sink{region: e.Region, config: *o, holder: e.Holder, halt: e.Halt, limits: newLimits(&o.Limits), begun: time.Now(), replies: &replies{}}
+	s.outcomes = make([]wire.Reason, e.Flow.From.Window)
+	if err := s.openPort(e); err != nil {
+		return nil, err
+	}
+	if err := s.takeFrames(e); err != nil {
+		return nil, err
+	}
+	watched, err := network.Open(o.Interface)
+	if err != nil {
+		return nil, err
+	}
+	e.Undo.Add(watched.Close)
+	here, err := thisNamespace()
+	if err != nil {
+		return nil, err
+	}
+	e.Undo.Add(here.close)
+	s.keeper = newKeeper(remote, o.Retry, wireFirst, watched, here, e.Log)
+	e.Undo.Add(s.keeper.end)
+	if !o.Replies {
+		return s, nil
+	}
+	return s, s.replies.open(e, s.Ready)
+}
+
+// Ready returns why orders cannot leave yet, or nil. Any goroutine may call it.
+func (s *Sink) Ready() error { return s.keeper.notReady() }
+
+// OnEnd says what closes the program's port for orders when the connection has ended. It must be called before Begin.
+func (s *Sink) OnEnd(shut func(why string) error) {
+	s.keeper.shut = func(why string) error { return errors.Join(shut(why), s.replies.shut(why)) }
+}
+
+// SetFree sets the list to which the frames of orders are pushed: that of the source, which is opened after the sink.
+func (s *Sink) SetFree(free *umem.FreeList) { s.free = free }
+
+// Node returns the NUMA node of the card, or numa.Unknown.
+func (s *Sink) Node() int { return s.net.Node() }
+
+// openPort opens the transmit queue.
+func (s *Sink) openPort(e *pipeline.Env) error {
+	o := &s.config
+	card, err := netdev.Find(o.Interface)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(card.Sends(), card.NeedEthernet("a flow that sends orders")); err != nil {
+		return err
+	}
+	x := xdp.Config{Interface: o.Interface, Holder: e.Holder, Queues: []uint32{uint32(o.Queue)}, Direction: xdp.Send, RingSize: uint32(o.Ring)}
+	if x.Policy, err = xdp.ParsePolicy(string(o.ZeroCopy)); err != nil {
+		return err
+	}
+	if s.net, err = xdp.Open(x); err != nil {
+		if errors.Is(err, xdp.ErrQueueBusy) {
+			err = fmt.Errorf("%w (another flow or program has queue %d of %s: choose another one with to.order.queue, and say queues in the flow that receives)", err, o.Queue, o.Interface)
+		}
+		return err
+	}
+	e.Undo.Add(s.net.Close)
+	s.port = s.net.Ports()[0]
+	e.Undo.Add(s.port.Close)
+	return nil
+}
+
+// takeFrames takes the frames for segments.
+func (s *Sink) takeFrames(e *pipeline.Env) error {
+	frames := make([]umem.Frame, s.config.Ring)
+	s.total = e.Holder.Take(frames)
+	if s.total < len(frames) {
+		return fmt.Errorf("the region has %d free frames, and the flow's transmit ring has %d entries: raise region.size, or lower to.order.ring", s.total, len(frames))
+	}
+	s.own.Push(frames...)
+	return nil
+}
+
+// isDown reports whether an interface is there and cannot send.
+func isDown(err error) bool { return errors.Is(err, xdp.ErrInterfaceDown) }

@@ -1,0 +1,458 @@
+package order
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/internal/tcpsend"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// Sink implements pipeline.Sink. It belongs to the worker's thread, except where the interface says otherwise.
+type Sink struct {
+	region *umem.Region
+	config config.Order
+	holder *umem.Holder
+	free   *umem.FreeList // of the source
+	net    *xdp.Interface
+	port   *xdp.Port
+	own    umem.FreeList // frames for segments
+	total  int           // of those
+	queued int           // with the port
+	halt   *pipeline.Halt
+	limits limits
+	begun  time.Time // of the clock of limits
+	keeper *keeper
+
+	conn     *tcpsend.Conn // nil: there is none
+	next     time.Time     // when to read the state of the connection
+	replies  *replies
+	outcomes []wire.Reason // by order, modulo the length, a power of two
+	taken    uint64        // orders that the sink has decided on
+	blocked  bool
+	stopping bool // the flow stops
+	batch    [pipeline.Burst]umem.Frame
+
+	connected atomic.Pointer[connection] // for the status; nil: there is none
+	times     pipeline.FrameTimes
+	count     counters
+}
+
+// counters are written by the worker's thread only.
+type counters struct {
+	sent, wireFirst counter.Counter // in a segment of ours; of those, before the kernel had it
+	bytes           counter.Counter // of orders that left
+	segmentBytes    counter.Counter // of segments of ours
+	plain           [tcpsend.Reasons]counter.Counter
+	waits           [tcpsend.Reasons]counter.Counter // rounds in which an order waited
+	noRoom          counter.Counter                  // orders that the port had no room for
+	refused         [verdicts]counter.Counter
+	broken          counter.Counter // segments that did not leave because the interface did not take them
+	partial         counter.Counter // orders of which the kernel took a part at first
+	received        counter.Counter // bytes of the exchange
+	copied          counter.Counter
+	stalls          counter.Counter
+	lost            counter.Counter // connections that ended
+	retransmitted   counter.Counter // segments that the kernel has sent again
+	before          uint64          // of those, of earlier connections
+	unacknowledged  counter.Counter // bytes
+	roundTrip       counter.Counter // nanoseconds
+}
+
+// connection is what the status says about the connection.
+type connection struct {
+	local, remote string
+	since         time.Time
+	wireFirst     bool
+}
+
+// Times at which the state of the connection is read, if no packet of the exchange says that there is news.
+const (
+	settleTime = 50 * time.Microsecond // from a packet's arrival until TCP has processed it
+	lookTime   = 5 * time.Millisecond
+)
+
+// Reap implements pipeline.Sink.
+func (s *Sink) Reap(now time.Time) {
+	s.blocked = false
+	s.reapPort()
+	s.replies.reap()
+	if s.conn == nil {
+		if c := s.keeper.take(); c != nil {
+			s.adopt(c, now)
+		}
+	}
+	if s.conn != nil {
+		s.look(now)
+	}
+	if s.halt.Stopped() {
+		s.halt.SetUnsent(s.unsent())
+	}
+}
+
+// unsent returns how many bytes of orders may leave without another call.
+func (s *Sink) unsent() int {
+	if s.conn == nil {
+		return 0
+	}
+	return s.conn.Unsent()
+}
+
+// reapPort takes back frames whose segments have left.
+func (s *Sink) reapPort() {
+	for s.queued > 0 {
+		n := s.port.Reap(s.batch[:])
+		for _, f := range s.batch[:n] {
+			s.own.Push(s.whole(f))
+		}
+		s.queued -= n
+		if n < len(s.batch) {
+			return
+		}
+	}
+}
+
+// whole is the frame around a view.
+func (s *Sink) whole(f umem.Frame) umem.Frame {
+	start, room := s.region.Start(f)
+	return umem.Frame{Addr: start, Len: uint32(room)}
+}
+
+// adopt begins to use a connection.
+func (s *Sink) adopt(c *tcpsend.Conn, now time.Time) {
+	s.conn, s.next = c, now
+	s.connected.Store(&connection{c.Local().String(), c.Remote().String(), now, c.WireFirst()})
+}
+
+// look reads the state of the connection if there may be news, and takes what the exchange has sent.
+func (s *Sink) look(now time.Time) {
+	news := s.conn.HasNews()
+	if !news && now.Before(s.next) {
+		return
+	}
+	s.next = now.Add(lookTime)
+	if news {
+		s.next = now.Add(settleTime)
+	}
+	s.conn.Settle()
+	alive := s.conn.Refresh()
+	s.receive()
+	s.count.retransmitted.Set(s.count.before + uint64(s.conn.Retransmitted()))
+	s.count.unacknowledged.Set(uint64(s.conn.Unacknowledged()))
+	s.count.roundTrip.Set(uint64(s.conn.RoundTrip()))
+	if !alive || s.conn.Err() != nil {
+		s.lose()
+	}
+}
+
+// lose gives a connection that has ended back to the keeper.
+func (s *Sink) lose() {
+	s.count.lost.Add(1)
+	s.count.before = s.count.retransmitted.Load()
+	s.count.unacknowledged.Set(0)
+	s.connected.Store(nil)
+	s.keeper.giveBack(s.conn)
+	s.conn = nil
+}
+
+// Write implements pipeline.Sink.
+func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
+	fs := b.Held()
+	if len(fs) == 0 {
+		return true
+	}
+	at, done := uint64(now.UnixNano()), 0
+	run := s.times.Done.Run()
+	for done < len(fs) {
+		outcome, decided := s.order(fs[done], now)
+		if !decided {
+			break
+		}
+		s.outcomes[s.taken&uint64(len(s.outcomes)-1)] = outcome
+		s.taken++
+		run.Record(pipeline.Elapsed(at, pipeline.Arrival(s.region.Side(fs[done]), at)))
+		done++
+	}
+	run.End()
+	s.free.Push(fs[:done]...)
+	all := done == len(fs)
+	b.Drop(done)
+	if !all {
+		s.Block()
+	}
+	return all
+}
+
+// order sends one order, or refuses it. decided: it does not have to wait.
+func (s *Sink) order(f umem.Frame, now time.Time) (outcome wire.Reason, decided bool) {
+	switch {
+	case s.halt.Stopped():
+		s.halt.Hold()
+		s.count.refused[stopped].Add(1)
+		return wire.Stopped, true
+	case s.conn == nil:
+		s.count.refused[unconnected].Add(1)
+		return wire.NotDone, true
+	}
+	why := s.conn.Guard(int(f.Len))
+	if why == tcpsend.Closed {
+		s.lose()
+		s.count.refused[unconnected].Add(1)
+		return wire.NotDone, true
+	}
+	if why.Waits() {
+		s.count.waits[why].Add(1)
+		if s.stopping {
+			s.count.refused[ended].Add(1)
+			return wire.Closing, true
+		}
+		return 0, false
+	}
+	var one [1]umem.Frame
+	if s.own.Len() == 0 {
+		s.reapPort()
+	}
+	if !s.own.Pop(one[:]) {
+		s.count.noRoom.Add(1)
+		return 0, false
+	}
+	b := s.region.At(one[0].Addr, tcpsend.Headroom+uint64(f.Len))
+	payload := b[tcpsend.Headroom:]
+	copy(payload, s.region.Bytes(f))
+	s.count.copied.Add(uint64(len(payload)))
+	// From here on only the copy counts: the program may change its own memory at any time.
+	if v := s.limits.check(payload, int64(now.Sub(s.begun))); v != permitted {
+		s.own.Push(one[0])
+		s.count.refused[v].Add(1)
+		return wire.OverLimit, true
+	}
+	return s.leave(one[0], b, payload, why)
+}
+
+// leave sends an order that the limits permit.
+func (s *Sink) leave(frame umem.Frame, b, payload []byte, why tcpsend.Reason) (outcome wire.Reason, decided bool) {
+	took := false
+	switch {
+	case why == tcpsend.None && s.port.Room() > 0:
+		took = s.delegate(frame, b, payload)
+	default:
+		took = s.conn.Plain(payload)
+		s.own.Push(frame)
+		if took && why == tcpsend.None {
+			s.count.noRoom.Add(1)
+		} else if took {
+			s.count.plain[why].Add(1)
+		}
+	}
+	if took {
+		s.count.bytes.Add(uint64(len(payload)))
+		return wire.None, true
+	}
+	s.limits.giveBack()
+	if s.conn.Err() != nil {
+		s.lose()
+		s.count.refused[unconnected].Add(1)
+		return wire.NotDone, true
+	}
+	s.count.waits[tcpsend.Buffer].Add(1)
+	return 0, false
+}
+
+// delegate sends an order in a segment of ours. It reports whether the kernel has the order too, or gets it. The frame
+// is the port's, or in the list again.
+func (s *Sink) delegate(frame umem.Frame, b, payload []byte) bool {
+	start := s.conn.Build(b)
+	segment := umem.Frame{Addr: frame.Addr + uint64(start), Len: uint32(len(b) - start)}
+	if s.conn.WireFirst() {
+		if !s.transmit(segment) {
+			s.own.Push(frame)
+		}
+		if n := s.conn.Book(payload); n < len(payload) {
+			s.count.partial.Add(1)
+			s.conn.Owe(payload[n:])
+		}
+		s.count.wireFirst.Add(1)
+		s.count.sent.Add(1)
+		return true
+	}
+	n := s.conn.Book(payload)
+	if n == len(payload) {
+		if !s.transmit(segment) {
+			s.own.Push(frame)
+		}
+		s.count.sent.Add(1)
+		return true
+	}
+	s.own.Push(frame)
+	if n == 0 {
+		return false
+	}
+	// The kernel takes the first part for lost, and sends it again.
+	s.count.partial.Add(1)
+	s.conn.Continue(payload[n:])
+	s.count.plain[tcpsend.Buffer].Add(1)
+	return true
+}
+
+// transmit passes a segment to the interface. It reports whether the port has the frame. A segment that does not leave
+// is lost for the kernel, which sends it again.
+func (s *Sink) transmit(segment umem.Frame) bool {
+	sent, err := s.port.SendNow(segment)
+	if !sent && err == nil { // not in copy mode
+		one := [1]umem.Frame{segment}
+		if sent = s.port.Send(one[:]) == 1; sent {
+			err = s.port.Kick()
+		}
+	}
+	if err != nil || !sent {
+		s.count.broken.Add(1)
+	}
+	if sent {
+		s.queued++
+		s.count.segmentBytes.Add(uint64(segment.Len))
+	}
+	return sent
+}
+
+// Taken returns how many orders the sink has decided on. It is for the source, on the worker's thread.
+func (s *Sink) Taken() uint64 { return s.taken }
+
+// Outcome says what became of an order of the run, of which the sink has decided on at least so many.
+func (s *Sink) Outcome(n uint64) wire.Reason { return s.outcomes[n&uint64(len(s.outcomes)-1)] }
+
+// Block implements pipeline.Sink.
+func (s *Sink) Block() {
+	s.blocked = true
+	s.count.stalls.Add(1)
+}
+
+// Blocked implements pipeline.Sink.
+func (s *Sink) Blocked() bool { return s.blocked }
+
+// Flush implements pipeline.Sink.
+func (s *Sink) Flush(bool, time.Time) {}
+
+// Kick implements pipeline.Sink. An interface that was full may have room.
+func (s *Sink) Kick() {
+	s.replies.kick()
+	if s.queued > 0 {
+		_ = s.port.Kick() // Check reports an interface that is down or gone
+	}
+}
+
+// InFlight implements pipeline.Sink.
+func (s *Sink) InFlight() int { return s.total - s.own.Len() }
+
+// Stopping implements pipeline.Stopper: an order that would have to wait is refused.
+func (s *Sink) Stopping() { s.stopping = true }
+
+// Drain implements pipeline.Sink: the kernel has all orders. It sends them, also after the connection is closed.
+func (s *Sink) Drain(time.Time) (bool, error) {
+	return s.conn == nil || s.conn.Settle(), nil
+}
+
+// FDs implements pipeline.Sink.
+func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd {
+	dst = s.replies.fds(dst)
+	if s.conn != nil && s.replies.takes() {
+		dst = append(dst, unix.PollFd{Fd: int32(s.conn.FD()), Events: unix.POLLIN})
+	}
+	return dst
+}
+
+// Deadline implements pipeline.Sink. Nothing signals that an acknowledgement has arrived.
+func (s *Sink) Deadline(now time.Time) time.Time {
+	switch {
+	case s.blocked:
+		return now.Add(settleTime)
+	case s.queued > 0 || s.conn != nil && (s.conn.Unacknowledged() > 0 || s.next.Before(now)):
+		return now.Add(time.Millisecond)
+	}
+	return now.Add(min(lookTime, worker.MaxWait))
+}
+
+// Observe implements pipeline.Sink.
+func (s *Sink) Observe(to *status.Flow) error {
+	c, g := &s.count, s.net.Granted()
+	to.ZeroCopy, to.WhyNot = g.ZeroCopy, g.WhyNotZeroCopy()
+	o := &status.Orders{
+		Connects: s.config.Connect, Interface: s.net.Name(), Stopped: s.halt.Stopped(), Held: s.halt.Held(), Segments: c.sent.Load(), WireFirst: c.wireFirst.Load(),
+		Bytes: c.bytes.Load(), Kernel: map[string]uint64{"no_room": c.noRoom.Load()}, Waits: map[string]uint64{}, Broken: c.broken.Load(), Partial: c.partial.Load(),
+		Received: c.received.Load(), Connections: s.keeper.connections.Load(), Lost: c.lost.Load(), Failed: s.keeper.failed.Load(),
+		Retransmitted: c.retransmitted.Load(), Unacknowledged: c.unacknowledged.Load(), RoundTrip: time.Duration(c.roundTrip.Load()).Seconds(), NoPath: s.keeper.pathError(),
+	}
+	if now := s.connected.Load(); now != nil {
+		o.Connected, o.Local, o.Since, o.First = true, now.local, now.since, now.wireFirst
+	}
+	for why := tcpsend.None + 1; why < tcpsend.Closed; why++ {
+		if why.Waits() {
+			o.Waits[why.String()] = c.waits[why].Load()
+		}
+		if !why.Waits() || why == tcpsend.Buffer {
+			o.Kernel[why.String()] = c.plain[why].Load()
+		}
+	}
+	for v := permitted + 1; v < verdicts; v++ {
+		to.Dropped[verdictNames[v]] = c.refused[v].Load()
+	}
+	to.Orders = o
+	to.CopiedBytes["order"] = c.copied.Load()
+	to.KernelBytes["tcp"], to.KernelBytes["xdp"] = o.Bytes+o.Received, 0
+	if !g.ZeroCopy {
+		to.KernelBytes["xdp"] = c.segmentBytes.Load()
+	}
+	to.Stalls, to.FrameTimes = c.stalls.Load(), s.times.Status()
+	s.replies.observe(to)
+	return nil
+}
+
+// Check implements pipeline.Sink.
+func (s *Sink) Check(time.Time) (waits, ends error) {
+	if err := s.net.Check(); err != nil {
+		if isDown(err) {
+			return err, nil
+		}
+		return nil, err
+	}
+	return s.keeper.waitsFor(), nil
+}
+
+// Begin implements pipeline.Sink.
+func (s *Sink) Begin() error {
+	s.keeper.begin()
+	return nil
+}
+
+// Close implements pipeline.Sink.
+func (s *Sink) Close() error {
+	s.conn = nil // the keeper closes it
+	return nil
+}
+
+// Announce implements pipeline.Sink.
+func (s *Sink) Announce() []any {
+	g := s.net.Granted()
+	a := []any{"connects", s.config.Connect, "interface", s.net.Name(), "queue", s.port.Queue(), "zero_copy", g.ZeroCopy}
+	if why := g.WhyNotZeroCopy(); why != "" {
+		a = append(a, "why_no_zero_copy", why)
+	}
+	return a
+}
+
+// The sink has no disk, and its frames are exactly what it needs.
+
+func (s *Sink) Full() bool                        { return false }
+func (s *Sink) Trouble() error                    { return nil }
+func (s *Sink) Diagnose(err error) error          { return err }
+func (s *Sink) Pending() int                      { return 0 }
+func (s *Sink) CountLost(*status.Flow, uint64)    {}
+func (s *Sink) Shrink(pipeline.Quota) (over bool) { return false }

@@ -1,0 +1,41 @@
+package status
+
+import "time"
+
+// Orders is the sink of a flow that sends orders to an exchange. The orders that it has refused are in Flow.Dropped.
+type Orders struct {
+	Connects    string    `json:"connects"` // address and port of the exchange
+	Interface   string    `json:"interface"`
+	Connected   bool      `json:"connected"`
+	Local       string    `json:"local,omitempty"` // address and port of this end
+	Since       time.Time `json:"since,omitzero"`  // of the connection
+	Connections uint64    `json:"connections"`     // so far
+	Lost        uint64    `json:"lost"`            // of those, connections that ended while the flow ran
+	Failed      uint64    `json:"failed"`          // attempts to connect
+
+	Stopped bool   `json:"stopped"` // the kill switch is on
+	Held    uint64 `json:"held"`    // orders held since it was turned on last
+
+	Segments  uint64            `json:"segments"`          // orders that left in a segment of ours
+	First     bool              `json:"wire_first"`        // segments leave before the kernel has the order
+	WireFirst uint64            `json:"wire_first_orders"` // of Segments, those that did
+	Kernel    map[string]uint64 `json:"kernel"`            // orders that left the kernel's way, by reason
+	Waits     map[string]uint64 `json:"waits"`             // rounds in which an order waited, by reason
+	Bytes     uint64            `json:"bytes"`             // of orders that left
+	Broken    uint64            `json:"broken"`            // segments that the interface did not take; the kernel sent those orders again
+	Partial   uint64            `json:"partial"`           // orders of which the kernel took a part at first
+	Received  uint64            `json:"received_bytes"`    // from the exchange
+
+	Retransmitted  uint64  `json:"retransmitted"`         // segments that the kernel has sent again
+	Unacknowledged uint64  `json:"unacknowledged_bytes"`  // by the exchange, when last read
+	RoundTrip      float64 `json:"round_trip_seconds"`    // the shortest one so far
+	NoPath         string  `json:"why_no_path,omitempty"` // why segments of ours do not find their way
+}
+
+// OrderStop is the answer to a command that stops or resumes the orders of a flow.
+type OrderStop struct {
+	Flow    string `json:"flow"`
+	Stopped bool   `json:"stopped"`
+	Held    uint64 `json:"held"`   // orders held since the switch was turned on
+	Unsent  uint64 `json:"unsent"` // bytes of orders that the kernel has taken and not sent, and that still leave
+}
