@@ -134,6 +134,7 @@ func printFlow(w io.Writer, f *status.Flow) {
 	if f.Sends != nil {
 		printSends(w, f.Sends)
 	}
+	printOrders(w, f)
 	printGives(w, f)
 	printArrives(w, f)
 	printDiscarded(w, f)

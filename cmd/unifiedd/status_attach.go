@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -41,6 +42,28 @@ func printSubmits(w io.Writer, f *status.Flow) {
 	if s := f.Submits; s != nil {
 		fmt.Fprintf(w, "  program\t%s: port %s, opened %d times; %d messages, %d bytes; it has %d frames%s\n", s.Program, openOrClosed(s.Open), s.Ports, s.Messages, s.Bytes, s.Frames, only(s.Trusted, "; trusted: peers get messages from its memory"))
 	}
+}
+
+// printOrders prints a sink that sends orders.
+func printOrders(w io.Writer, f *status.Flow) {
+	o := f.Orders
+	if o == nil {
+		return
+	}
+	state := "not connected"
+	if o.Connected {
+		state = fmt.Sprintf("connected from %s since %s", o.Local, o.Since.Format(time.RFC3339))
+	}
+	fmt.Fprintf(w, "  exchange\t%s over %s, %s; %d connections, %d ended, %d attempts failed; shortest round trip %s\n", o.Connects, o.Interface, state, o.Connections, o.Lost, o.Failed, brief(int64(o.RoundTrip*1e9)))
+	if o.Stopped {
+		fmt.Fprintf(w, "  stopped\tno order leaves (unifiedd orders resume %s); %d held\n", f.Name, o.Held)
+	}
+	fmt.Fprintf(w, "  orders\t%d in segments of ours, %d of them before the kernel had them; the kernel's way: %s; waited: %s\n", o.Segments, o.WireFirst, nonzero(o.Kernel), nonzero(o.Waits))
+	if o.NoPath != "" {
+		fmt.Fprintf(w, "  no path\t%s\n", o.NoPath)
+	}
+	fmt.Fprintf(w, "  refused\t%s\n", nonzero(f.Dropped))
+	fmt.Fprintf(w, "  sent again\t%d by the kernel; %d bytes are not acknowledged; %d segments not taken by the interface, %d orders taken in parts; %d bytes received\n", o.Retransmitted, o.Unacknowledged, o.Broken, o.Partial, o.Received)
 }
 
 // printArrives prints a channel that comes from another machine.

@@ -50,6 +50,17 @@ func group(ctx context.Context, socket, flow string, what url.Values) error {
 	return err
 }
 
+// StopOrders stops the orders of a flow, or of all flows, and returns JSON of a list of status.OrderStop. When it
+// returns, no order leaves any more.
+func StopOrders(ctx context.Context, socket, flow string) ([]byte, error) {
+	return request(ctx, socket, http.MethodPost, "/orders/"+url.PathEscape(flow)+"/stop", nil)
+}
+
+// ResumeOrders lets the orders of a flow, or of all flows, leave again. It answers as StopOrders does.
+func ResumeOrders(ctx context.Context, socket, flow string) ([]byte, error) {
+	return request(ctx, socket, http.MethodPost, "/orders/"+url.PathEscape(flow)+"/resume", nil)
+}
+
 // Reload makes the daemon read its configuration again, and returns JSON of a status.Reload.
 func Reload(ctx context.Context, socket string) ([]byte, error) {
 	return request(ctx, socket, http.MethodPost, "/reload", nil)

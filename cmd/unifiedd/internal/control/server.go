@@ -120,6 +120,8 @@ func controlHandler(r *Reloader, p *page.Server) *http.ServeMux {
 	m.HandleFunc("POST /flows/{name}/start", handleFlow(d, start))
 	m.HandleFunc("POST /flows/{name}/stop", handleFlow(d, stop))
 	m.HandleFunc("POST /flows/{name}/group", handleGroup(d))
+	m.HandleFunc("POST /orders/{name}/stop", handleOrders(d.StopOrders))
+	m.HandleFunc("POST /orders/{name}/resume", handleOrders(d.ResumeOrders))
 	m.HandleFunc("POST /reload", handleReload(r))
 	m.HandleFunc("POST /plan", handlePlan(r))
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -180,6 +182,14 @@ func handleGroup(d *flows.Daemon) http.HandlerFunc {
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 		}
+	}
+}
+
+// handleOrders returns a handler that stops or resumes the orders of the flow in the path.
+func handleOrders(do func(name string) ([]status.OrderStop, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		all, err := do(r.PathValue("name"))
+		answer(w, all, err)
 	}
 }
 

@@ -78,6 +78,7 @@ func (r *Report) addFlows(n needs) {
 	r.add("owners of files", users)
 	r.addGroups(n)
 	r.addAttach(n)
+	r.addOrders(n)
 }
 
 // engine says which engine a flow has, and why. It tries whether the process may open a packet socket.

@@ -74,6 +74,9 @@ func collectStreams(out chan<- prometheus.Metric, f *status.Flow) {
 	if f.Hosts != nil {
 		collectHosts(out, f.Name, f.Hosts)
 	}
+	if f.Orders != nil {
+		collectOrders(out, f.Name, f.Orders)
+	}
 	if f.Feed != nil {
 		collectFeed(out, f.Name, f.Feed)
 	}

@@ -1,0 +1,77 @@
+package doctor
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// addOrders examines the way to the exchanges of flows that send orders, and their transmit queues.
+func (r *Report) addOrders(n needs) {
+	var checks []Check
+	for i := range n.Flows {
+		if o := n.Flows[i].To.Order; o != nil {
+			checks = append(checks, orderRoute(o), orderQueue(o, n.Flows))
+		}
+	}
+	if checks != nil {
+		r.add("orders", checks)
+	}
+}
+
+// orderRoute reports whether the route to an exchange leads out of the interface, or of a VLAN on it.
+func orderRoute(o *config.Order) Check {
+	name := "route to " + o.Connect
+	peer, err := netip.ParseAddrPort(o.Connect)
+	if err != nil {
+		return fail(name, "%v", err)
+	}
+	link, err := netlink.LinkByName(o.Interface)
+	if err != nil {
+		return fail(name, "interface %s: %v", o.Interface, err).with("correct to.order.interface")
+	}
+	routes, err := netlink.RouteGet(peer.Addr().AsSlice())
+	if err != nil || len(routes) == 0 {
+		return fail(name, "there is none: %v", err).with("ip route add %s dev %s", peer.Addr(), o.Interface)
+	}
+	out, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return unknown(name, "%v", err)
+	}
+	a := out.Attrs()
+	if a.Index == link.Attrs().Index || out.Type() == "vlan" && a.ParentIndex == link.Attrs().Index {
+		return ok(name, "it leads out of %s", a.Name)
+	}
+	return fail(name, "it leads out of %s, and not of %s or a VLAN on it", a.Name, o.Interface).with("set to.order.interface to the interface of the route, or add a route: ip route get %s", peer.Addr())
+}
+
+// orderQueue reports whether the transmit queue of a flow is there, and no other flow's.
+func orderQueue(o *config.Order, flows []config.Flow) Check {
+	name := "transmit queue for " + o.Connect
+	queues, err := xdp.Queues(o.Interface)
+	switch {
+	case errors.Is(err, xdp.ErrInterfaceGone):
+		return fail(name, "there is no interface %s", o.Interface).with("correct to.order.interface")
+	case errors.Is(err, unix.EPERM):
+		return unknown(name, "%v", err).with("run as root")
+	case err != nil:
+		return unknown(name, "%v", err)
+	case o.Queue >= queues:
+		return fail(name, "%s has no queue %d, only 0 to %d", o.Interface, o.Queue, queues-1).with("lower to.order.queue, or: ethtool -L %s combined N", o.Interface)
+	}
+	for i := range flows {
+		f := &flows[i]
+		other := f.To.Order != nil && f.To.Order != o && f.To.Order.Interface == o.Interface && f.To.Order.Queue == o.Queue
+		takes := f.From.Takes() && slices.Contains(f.From.All(), o.Interface) && (f.From.Queues == nil || slices.Contains(f.From.Queues, o.Queue))
+		if other || takes {
+			return fail(name, "flow %s has queue %d of %s, too", f.Name, o.Queue, o.Interface).with("give one of them another queue: from.queues, to.order.queue")
+		}
+	}
+	return ok(name, "queue %d of %s is there, and no other flow's", o.Queue, o.Interface)
+}

@@ -1,0 +1,45 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+var (
+	descOrdersConnected   = describe("orders_connected", "Whether the flow is connected to its exchange (1) or not (0).", "flow")
+	descOrdersConnections = describe("orders_connections_total", "Connections to the exchange.", "flow")
+	descOrdersLost        = describe("orders_connections_lost_total", "Connections to the exchange that ended while the flow ran.", "flow")
+	descOrdersFailed      = describe("orders_connects_failed_total", "Attempts to connect to the exchange that failed.", "flow")
+	descOrdersStopped     = describe("orders_stopped", "Whether the kill switch of the flow is on (1) or not (0).", "flow")
+	descOrdersSegments    = describe("orders_segments_total", "Orders that left in a segment of unifiedd.", "flow")
+	descOrdersFirst       = describe("orders_wire_first_total", "Orders that left before the kernel had them.", "flow")
+	descOrdersKernel      = describe("orders_kernel_total", "Orders that the kernel sent, by the reason.", "flow", "reason")
+	descOrdersWaits       = describe("orders_waits_total", "Rounds in which an order waited, by the reason.", "flow", "reason")
+	descOrdersBytes       = describe("orders_bytes_total", "Bytes of orders that left.", "flow")
+	descOrdersBroken      = describe("orders_broken_segments_total", "Segments that the interface did not take. The kernel sent those orders again.", "flow")
+	descOrdersPartial     = describe("orders_partial_total", "Orders of which the kernel took a part at first.", "flow")
+	descOrdersReceived    = describe("orders_received_bytes_total", "Bytes that the exchange sent.", "flow")
+	descOrdersAgain       = describe("orders_retransmitted_total", "Segments that the kernel sent again.", "flow")
+	descOrdersUnacked     = describe("orders_unacknowledged_bytes", "Bytes of orders that the exchange has not acknowledged.", "flow")
+	descOrdersRoundTrip   = describe("orders_round_trip_seconds", "The shortest round trip to the exchange so far.", "flow")
+)
+
+func collectOrders(out chan<- prometheus.Metric, flow string, o *status.Orders) {
+	gauge(out, descOrdersConnected, truth(o.Connected), flow)
+	counter(out, descOrdersConnections, o.Connections, flow)
+	counter(out, descOrdersLost, o.Lost, flow)
+	counter(out, descOrdersFailed, o.Failed, flow)
+	gauge(out, descOrdersStopped, truth(o.Stopped), flow)
+	counter(out, descOrdersSegments, o.Segments, flow)
+	counter(out, descOrdersFirst, o.WireFirst, flow)
+	each(out, descOrdersKernel, o.Kernel, flow)
+	each(out, descOrdersWaits, o.Waits, flow)
+	counter(out, descOrdersBytes, o.Bytes, flow)
+	counter(out, descOrdersBroken, o.Broken, flow)
+	counter(out, descOrdersPartial, o.Partial, flow)
+	counter(out, descOrdersReceived, o.Received, flow)
+	counter(out, descOrdersAgain, o.Retransmitted, flow)
+	gauge(out, descOrdersUnacked, float64(o.Unacknowledged), flow)
+	gauge(out, descOrdersRoundTrip, o.RoundTrip, flow)
+}

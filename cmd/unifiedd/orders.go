@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+func newOrders() *cobra.Command {
+	c := &cobra.Command{
+		Use: "orders", Short: "Stop the orders of the running daemon, or let them leave again",
+		Long: `Stop the orders of flows to an exchange, or let them leave again. FLOW is the name of such a
+flow, or ` + flows.AllOrders + ` for all of them.`,
+	}
+	c.AddCommand(
+		newOrdersCommand("stop", control.StopOrders, "Let no order leave any more", `Let no order of a flow leave any more. When the command has ended, every order that the flow
+has not sent is held: it is refused and counted, also if it comes later. The command says how
+many that are so far. The kernel may send again what the exchange has not acknowledged.
+
+The connection stays, and so does the switch: over a reload, and over a stop and a start of
+the flow, until 'unifiedd orders resume'. It is off again when the daemon starts.
+
+The exit status is 1 if the kernel had taken orders that it could not send within a second.
+They leave when the exchange takes them; 'unifiedd stop FLOW' closes the connection.`),
+		newOrdersCommand("resume", control.ResumeOrders, "Let orders leave again", `Let orders of a flow leave again. Those that were held are refused already, and do not leave.`),
+	)
+	return c
+}
+
+// ordersTime is how long a daemon may take to answer.
+const ordersTime = 10 * time.Second
+
+// newOrdersCommand makes a command that stops or resumes orders.
+func newOrdersCommand(verb string, do func(ctx context.Context, socket, flow string) ([]byte, error), short, long string) *cobra.Command {
+	var socket string
+	c := &cobra.Command{
+		Use: verb + " FLOW|" + flows.AllOrders, Short: short, Long: long, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), ordersTime)
+			defer cancel()
+			raw, err := do(ctx, socket, args[0])
+			if err != nil {
+				return err
+			}
+			var all []status.OrderStop
+			if err := json.Unmarshal(raw, &all); err != nil {
+				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
+			}
+			var errs []error
+			for _, a := range all {
+				what := "may leave again; held meanwhile"
+				if a.Stopped {
+					what = "are stopped; held so far"
+				}
+				fmt.Fprintf(c.OutOrStdout(), "flow %s: orders %s: %d\n", a.Flow, what, a.Held)
+				if a.Unsent > 0 {
+					errs = append(errs, fmt.Errorf("flow %s: the kernel has %d bytes of orders that still leave when the exchange takes them", a.Flow, a.Unsent))
+				}
+			}
+			return errors.Join(errs...)
+		},
+	}
+	addSocket(c, &socket)
+	return c
+}
