@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-state library install-library test-library trading tick-peer test-reload test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-state library install-library test-library trading tick-peer test-reload test-orders test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -112,6 +112,9 @@ test-group-histories: setup-test ## have clients append to a group and readers r
 
 test-reload: setup-test ## change the configuration of a daemon under load RELOADS (100) times (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RELOADS=$(or $(RELOADS),100) go test -count=1 -v -timeout 60m -run '^TestReloads$$' ./selftests/reload
+
+test-orders: setup-test ## send ORDERS (1000000) orders over networks that lose and reorder packets, and to exchanges that stop reading, and compare the streams (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ORDERS=$(or $(ORDERS),1000000) go test -count=1 -v -timeout 120m -run '^TestStream$$' ./flows/sink/order
 
 test-swap: setup-test ## exchange a capture's filter under load SWAPS (1000) times, and check the verdict on each packet (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SWAPS=$(or $(SWAPS),1000) go test -count=1 -v -timeout 60m -run '^TestRefilter$$' ./flows

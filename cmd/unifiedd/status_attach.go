@@ -58,7 +58,7 @@ func printOrders(w io.Writer, f *status.Flow) {
 	if o.Stopped {
 		fmt.Fprintf(w, "  stopped\tno order leaves (unifiedd orders resume %s); %d held\n", f.Name, o.Held)
 	}
-	fmt.Fprintf(w, "  orders\t%d in segments of ours, %d of them before the kernel had them; the kernel's way: %s; waited: %s\n", o.Segments, o.WireFirst, nonzero(o.Kernel), nonzero(o.Waits))
+	fmt.Fprintf(w, "  orders\t%d in segments of ours; the kernel's way: %s; waited: %s; %d acknowledgements came early\n", o.Segments, nonzero(o.Kernel), nonzero(o.Waits), o.Early)
 	if o.NoPath != "" {
 		fmt.Fprintf(w, "  no path\t%s\n", o.NoPath)
 	}

@@ -16,15 +16,14 @@ type Orders struct {
 	Stopped bool   `json:"stopped"` // the kill switch is on
 	Held    uint64 `json:"held"`    // orders held since it was turned on last
 
-	Segments  uint64            `json:"segments"`          // orders that left in a segment of ours
-	First     bool              `json:"wire_first"`        // segments leave before the kernel has the order
-	WireFirst uint64            `json:"wire_first_orders"` // of Segments, those that did
-	Kernel    map[string]uint64 `json:"kernel"`            // orders that left the kernel's way, by reason
-	Waits     map[string]uint64 `json:"waits"`             // rounds in which an order waited, by reason
-	Bytes     uint64            `json:"bytes"`             // of orders that left
-	Broken    uint64            `json:"broken"`            // segments that the interface did not take; the kernel sent those orders again
-	Partial   uint64            `json:"partial"`           // orders of which the kernel took a part at first
-	Received  uint64            `json:"received_bytes"`    // from the exchange
+	Segments uint64            `json:"segments"`       // orders that left in a segment of ours
+	Kernel   map[string]uint64 `json:"kernel"`         // orders that left the kernel's way, by reason
+	Waits    map[string]uint64 `json:"waits"`          // rounds in which an order waited, by reason
+	Bytes    uint64            `json:"bytes"`          // of orders that left
+	Broken   uint64            `json:"broken"`         // segments that the interface did not take; the kernel sent those orders again
+	Partial  uint64            `json:"partial"`        // orders of which the kernel took a part at first
+	Early    uint64            `json:"early"`          // acknowledgements that came before the kernel had the order
+	Received uint64            `json:"received_bytes"` // from the exchange
 
 	Retransmitted  uint64  `json:"retransmitted"`         // segments that the kernel has sent again
 	Unacknowledged uint64  `json:"unacknowledged_bytes"`  // by the exchange, when last read

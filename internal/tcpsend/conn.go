@@ -19,8 +19,6 @@ type Config struct {
 	Remote netip.AddrPort
 	// Interface is the number of the interface on which the peer's packets arrive.
 	Interface int
-	// WireFirst is the shortest round trip with which segments are transmitted before they are booked; 0: never.
-	WireFirst time.Duration
 }
 
 // Conn is a TCP connection of the kernel on whose behalf segments are sent. See the package for its use.
@@ -28,7 +26,7 @@ type Conn struct {
 	fd            int
 	local, remote netip.AddrPort
 	clock         clock
-	heard         *heard
+	ingress       *ingress
 	path          atomic.Pointer[Path] // nil: not known
 	used          *Path                // of template
 	template      template
@@ -46,8 +44,11 @@ type Conn struct {
 	info     unix.TCPInfo
 	news     uint32 // packets of the peer, when last refreshed
 	minimum  uint32 // shortest round trip in microseconds
-	limit    uint32 // of WireFirst, in microseconds
-	owed     []byte // sent, and not booked yet
+	lowered  uint32 // acknowledgements lowered, when last noticed
+	early    bool   // of what was sent before behind, an acknowledgement was lowered
+	behind   uint32
+	missed   time.Time // when early became true
+	owed     []byte    // sent, and not booked yet
 	ended    bool
 	err      error
 }
@@ -63,7 +64,7 @@ const (
 // Dial connects to a peer, in the network namespace of the calling thread. It blocks as long as ctx permits. The caller closes
 // the Conn.
 func Dial(ctx context.Context, c Config) (*Conn, error) {
-	k := &Conn{remote: c.Remote, limit: uint32(c.WireFirst.Microseconds()), minimum: 1 << 31, owed: make([]byte, 0, 64<<10)}
+	k := &Conn{remote: c.Remote, minimum: 1 << 31, owed: make([]byte, 0, 64<<10)}
 	if err := k.dial(ctx, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to %s: %w", c.Remote, err), k.Close())
 	}
@@ -90,7 +91,7 @@ func (c *Conn) dial(ctx context.Context, o Config) (err error) {
 	if err := errors.Join(control, err); err != nil {
 		return err
 	}
-	if c.heard, err = listen(o.Interface, c.local, c.remote); err != nil {
+	if c.ingress, err = attach(o.Interface, c.local, c.remote); err != nil {
 		return err
 	}
 	return c.begin()
@@ -155,8 +156,8 @@ func (c *Conn) Err() error { return c.err }
 // RoundTrip returns the shortest round trip so far.
 func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.minimum) * time.Microsecond }
 
-// WireFirst reports whether a segment is transmitted before it is booked.
-func (c *Conn) WireFirst() bool { return c.limit > 0 && c.minimum >= c.limit }
+// Early returns how many acknowledgements came before the kernel knew what they acknowledge.
+func (c *Conn) Early() uint32 { return c.lowered }
 
 // Retransmitted returns how many segments the kernel has sent again.
 func (c *Conn) Retransmitted() uint32 { return c.info.Total_retrans }
@@ -226,9 +227,9 @@ func (c *Conn) close(abort bool) error {
 		c.fd = -1
 	}
 	c.fail(net.ErrClosed)
-	if c.heard != nil {
-		errs = append(errs, c.heard.close())
-		c.heard = nil
+	if c.ingress != nil {
+		errs = append(errs, c.ingress.close())
+		c.ingress = nil
 	}
 	return errors.Join(errs...)
 }

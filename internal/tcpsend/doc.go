@@ -7,26 +7,25 @@
 //
 // # One payload
 //
-// [Conn.Guard] says whether a payload may go this way. If so, [Conn.Build] writes the headers in front of it,
-// [Conn.Book] gives it to the kernel, and the caller transmits it. Usually Book comes first: then the kernel knows
-// the bytes before the peer can acknowledge them. If the round trip is long enough ([Conn.WireFirst]), the caller
-// transmits first, and saves the time of the system call. If Guard has an objection, [Conn.Plain] leaves repair mode
-// and sends the payload as any program does, or the caller waits.
+// [Conn.Guard] says whether a payload may go this way. If so, [Conn.Build] writes the headers in front of it, the caller
+// transmits it, and [Conn.Book] gives it to the kernel. An acknowledgement that comes between is lowered by a BPF
+// program at the interface's tc ingress, so that TCP does not drop it with the data that it brings. If Guard has an
+// objection, [Conn.Plain] leaves repair mode and sends the payload as any program does, or the caller waits.
 //
-// The bytes of a payload must not change between Build and Book. Whatever goes wrong after Book, the peer gets the
-// booked bytes from the kernel, which believes that the first segment was lost.
+// The bytes of a payload must not change between Build and Book. Whatever becomes of the segment, the peer gets the
+// booked bytes: the kernel believes that it has sent them, and sends them again.
 //
 // # State for the headers
 //
 // Sequence, acknowledgement and window come from the socket itself (TCP_QUEUE_SEQ, TCP_REPAIR_WINDOW, TCP_INFO). A
-// segment acknowledges what the kernel acknowledged last, and never more. The peer's last timestamp comes from a
-// BPF program at the interface's tc ingress, as the socket does not give it.
+// segment acknowledges what the kernel acknowledged last, and never more. The peer's last timestamp comes from the BPF
+// program, as the socket does not give it.
 //
 // # Threads
 //
 // One thread at a time uses a Conn. Only [Conn.SetPath] may be called by another goroutine. The socket's options need
 // CAP_NET_ADMIN, the program CAP_BPF.
 //
-// Linux 6.1 or later. Sources: tcp_sendmsg_locked, do_tcp_setsockopt and do_tcp_getsockopt in net/ipv4/tcp.c,
+// Segments need Linux 6.6 (tcx). Sources: tcp_sendmsg_locked, do_tcp_setsockopt and do_tcp_getsockopt in net/ipv4/tcp.c,
 // tcp_write_xmit in net/ipv4/tcp_output.c; RFC 9293, RFC 7323.
 package tcpsend

@@ -10,8 +10,10 @@ const (
 	NoPath             // the neighbour that gets the segment is not known
 	NoEcho             // the peer's last timestamp is not known yet
 	Options            // ECN or timestamps in microseconds are in use
+	OldKernel          // the kernel has no tcx: it is older than Linux 6.6
 	TooLong            // it is longer than a segment may be
 	Recovery           // the kernel recovers from a loss
+	Early              // an acknowledgement came before the kernel knew what it acknowledges
 	NoRepair           // the kernel refuses repair mode
 	SmallWindow        // the peer's window is too small, and nothing is under way that could open it
 	Window             // the peer's window is full
@@ -24,7 +26,7 @@ const (
 )
 
 var reasons = [Reasons]string{
-	"none", "no_path", "no_timestamp", "options", "too_long", "recovery", "no_repair", "small_window",
+	"none", "no_path", "no_timestamp", "options", "old_kernel", "too_long", "recovery", "early", "no_repair", "small_window",
 	"window", "congestion", "buffer", "unsent", "unbooked", "closed",
 }
 

@@ -2,6 +2,7 @@ package tcpsend
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,8 +12,8 @@ func (c *Conn) Refresh() bool {
 	if c.ended {
 		return false
 	}
-	if c.heard != nil {
-		c.news = c.heard.count()
+	if c.ingress != nil {
+		c.news = c.ingress.count()
 	}
 	if errno := get(c.fd, unix.TCP_INFO, &c.info); errno != 0 {
 		c.fail(fmt.Errorf("read the state of the connection: %w", errno))
@@ -25,6 +26,9 @@ func (c *Conn) Refresh() bool {
 	c.unacked = c.ackBase + uint32(c.info.Bytes_acked)
 	c.edge = c.unacked + c.info.Snd_wnd
 	c.since = 0
+	if c.early && int32(c.unacked-c.behind) >= 0 {
+		c.early = false
+	}
 	if c.info.Min_rtt > 0 {
 		c.minimum = min(c.minimum, c.info.Min_rtt)
 	}
@@ -58,7 +62,7 @@ func (c *Conn) cause() error {
 
 // HasNews reports whether packets of the peer have arrived since the last Refresh. The kernel processes them a moment
 // after that.
-func (c *Conn) HasNews() bool { return c.heard != nil && c.heard.count() != c.news }
+func (c *Conn) HasNews() bool { return c.ingress != nil && c.ingress.count() != c.news }
 
 // Guard returns None if a payload of n bytes may leave in a segment of ours. Otherwise it says why not. It reads the
 // kernel's state again before it refuses for a reason that may have passed.
@@ -92,14 +96,18 @@ func (c *Conn) guard(n int) Reason {
 		return Unsent
 	case c.refused:
 		return Options
+	case c.ingress.link == nil:
+		return OldKernel
 	case uint32(n) > c.info.Snd_mss:
 		return TooLong
 	case c.path.Load() == nil:
 		return NoPath
-	case c.stamps && !c.heard.stamped():
+	case c.stamps && !c.ingress.stamped():
 		return NoEcho
 	case c.info.Ca_state != congestionOpen:
 		return Recovery
+	case c.isEarly():
+		return Early
 	case int32(end-c.edge) > 0 && c.next == c.unacked:
 		return SmallWindow
 	case int32(end-c.edge) > 0:
@@ -112,8 +120,25 @@ func (c *Conn) guard(n int) Reason {
 	return None
 }
 
+// isEarly reports whether a payload is to go the kernel's way since the kernel has missed acknowledgements, which were
+// lowered: that payload's is for all before it, too. A burst goes on in segments of ours, but not so long that the
+// kernel takes them for lost, and sends one again.
+func (c *Conn) isEarly() bool {
+	if n := c.ingress.lowered(); n != c.lowered {
+		if !c.early {
+			c.missed = time.Now()
+		}
+		c.lowered, c.early, c.behind = n, true, c.next
+	}
+	return c.early && (2*(c.info.Unacked+c.since) >= c.info.Snd_cwnd || time.Since(c.missed) > earlyTime)
+}
+
+// earlyTime is less than the time after which the kernel probes for a loss: two ticks, and two round trips
+// (tcp_schedule_loss_probe in net/ipv4/tcp_output.c).
+const earlyTime = time.Millisecond
+
 // Build writes the headers of a segment in front of the payload, which is b[Headroom:]. The segment is b[start:]. Guard
-// must have returned None since the last payload.
+// must have returned None since the last payload. The caller transmits the segment at once, and then calls Book.
 func (c *Conn) Build(b []byte) (start int) {
 	if p := c.path.Load(); p != c.used && p != nil {
 		c.template.make(p, c.local, c.remote, c.stamps)
@@ -122,19 +147,32 @@ func (c *Conn) Build(b []byte) (start int) {
 	c.id++
 	f := fields{sequence: c.next, acknowledgement: c.wup, window: uint16(min(c.wnd>>c.receiveScale(), 0xffff)), id: c.id}
 	if c.stamps {
-		f.stamp, f.echo = c.clock.now(), c.heard.stamp()
+		f.stamp, f.echo = c.clock.now(), c.ingress.stamp()
 	}
-	return c.template.write(b, &f)
+	start = c.template.write(b, &f)
+	c.ingress.arm(c.next)
+	return start
 }
 
 // receiveScale returns the scale of the windows that this end offers. TCP_INFO has that of the peer in the lower half
 // of a byte, and that of this end in the upper half.
 func (c *Conn) receiveScale() uint32 { return uint32(scales(&c.info) >> 4) }
 
-// Book gives a payload to the kernel, which takes it for sent. It returns how many bytes the kernel has taken. If
-// those are not all, the caller has to see to the rest: with Continue if nothing has been transmitted, or with Owe.
-func (c *Conn) Book(payload []byte) int {
-	n, errno := send(c.fd, payload)
+// Book gives a payload that has been transmitted to the kernel, which takes it for sent. It reports whether the kernel
+// has taken all of it. Settle gives it the rest.
+func (c *Conn) Book(payload []byte) bool {
+	n := c.give(payload)
+	c.owe(payload[n:])
+	if n < len(payload) {
+		return false
+	}
+	c.ingress.disarm()
+	return true
+}
+
+// give gives bytes to the kernel, and returns how many it has taken.
+func (c *Conn) give(b []byte) int {
+	n, errno := send(c.fd, b)
 	if errno != 0 {
 		c.note(errno)
 		return 0
@@ -153,18 +191,21 @@ func (c *Conn) note(errno unix.Errno) {
 	c.fail(fmt.Errorf("%w: %w", errNotConnected, errno))
 }
 
-// Owe keeps bytes that the kernel has not taken, though all bytes before them. Settle gives them to it. There must be
-// nothing owed yet.
-func (c *Conn) Owe(rest []byte) { c.owed = append(c.owed, rest...) }
+// owe keeps bytes that the kernel has not taken, though all bytes before them. Nothing may be owed yet.
+func (c *Conn) owe(rest []byte) { c.owed = append(c.owed, rest...) }
 
 // Settle gives what is owed to the kernel. It reports whether nothing is owed any more.
 func (c *Conn) Settle() bool {
 	if len(c.owed) == 0 || c.ended {
 		return true
 	}
-	n := c.Book(c.owed)
+	n := c.give(c.owed)
 	c.owed = c.owed[:copy(c.owed, c.owed[n:])]
-	return len(c.owed) == 0
+	if len(c.owed) > 0 {
+		return false
+	}
+	c.ingress.disarm()
+	return true
 }
 
 // Plain sends a payload the kernel's way, and reports whether the kernel has taken it, or gets what is left of it by
@@ -174,9 +215,9 @@ func (c *Conn) Plain(payload []byte) bool {
 		c.fail(fmt.Errorf("switch repair mode off: %w", errno))
 		return false
 	}
-	n := c.Book(payload)
+	n := c.give(payload)
 	if n > 0 {
-		c.Owe(payload[n:])
+		c.owe(payload[n:])
 	}
 	if left, errno := unsent(c.fd); errno == 0 {
 		c.info.Notsent_bytes = uint32(left)
@@ -232,12 +273,4 @@ func (c *Conn) Unsent() int {
 		return 0
 	}
 	return int(n) + len(c.owed)
-}
-
-// Continue sends the rest of a payload of which Book has taken a part, the kernel's way. The caller has transmitted
-// nothing of the payload.
-func (c *Conn) Continue(rest []byte) {
-	if !c.Plain(rest) && !c.ended {
-		c.Owe(rest)
-	}
 }

@@ -78,11 +78,11 @@ const siocOutqNSD = 0x894B
 func scales(i *unix.TCPInfo) byte { return (*[8]byte)(unsafe.Pointer(i))[6] }
 
 // mapWords maps the value of a BPF map as words. The caller unmaps memory.
-func mapWords(fd int) (words *[heardWords]atomic.Uint32, memory []byte, err error) {
-	memory, err = unix.Mmap(fd, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED)
+func mapWords(fd int) (words *[ingressWords]atomic.Uint32, memory []byte, err error) {
+	memory, err = unix.Mmap(fd, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, nil, err
 	}
 	// Sound: the mapping begins at a page, is longer than the words, and is unmapped after their last use.
-	return (*[heardWords]atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(memory))), memory, nil
+	return (*[ingressWords]atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(memory))), memory, nil
 }

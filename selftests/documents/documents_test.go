@@ -219,6 +219,8 @@ func (m *machine) use(t *testing.T, s *status.Daemon) {
 			m.A.Run(t, flowTest, append([]string{"append", "-to", "10.0.0.1:7471", "-count", "100"}, device...)...)
 		case "attach-storage":
 			m.submit(t, f.Name, "strategy", []byte("buy 100"))
+		case "attach-order":
+			m.trade(t, f.Name)
 		case "attach-state":
 			m.submit(t, f.Name, "pricing", attached.AppendPutObject(nil, 0, []byte("101.5")))
 			m.look(t, f.Updates.State)
@@ -268,6 +270,36 @@ func (m *machine) submit(t *testing.T, flow, program string, message []byte) {
 	}()
 	if err := <-done; err != nil {
 		t.Errorf("flow %s: %v", flow, err)
+	}
+}
+
+// trade sends an order as the program of a flow, and checks that it reaches the exchange, which is on the other host.
+func (m *machine) trade(t *testing.T, flow string) {
+	t.Helper()
+	var l net.Listener
+	m.A.Do(t, func() {
+		var err error
+		if l, err = net.Listen("tcp", "10.0.0.9:4001"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer l.Close()
+	got := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		b := make([]byte, 64)
+		n, _ := c.Read(b) // what it has read is compared
+		got <- string(b[:n])
+		_, _ = c.Read(b) // until the daemon ends
+		_ = c.Close()
+	}()
+	m.submit(t, flow, "strategy", []byte("login"))
+	if text := <-got; text != "login" {
+		t.Errorf("flow %s: the exchange has got %q", flow, text)
 	}
 }
 

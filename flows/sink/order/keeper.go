@@ -22,7 +22,6 @@ import (
 type keeper struct {
 	remote netip.AddrPort
 	retry  time.Duration
-	first  time.Duration // see tcpsend.Config.WireFirst
 	net    *network.Interface
 	here   *namespace
 	log    *slog.Logger
@@ -51,8 +50,8 @@ const (
 	watchTime   = 50 * time.Millisecond
 )
 
-func newKeeper(remote netip.AddrPort, retry, first time.Duration, n *network.Interface, here *namespace, log *slog.Logger) *keeper {
-	k := &keeper{remote: remote, retry: retry, first: first, net: n, here: here, log: log, ended: make(chan *tcpsend.Conn, 1), err: errNotYet}
+func newKeeper(remote netip.AddrPort, retry time.Duration, n *network.Interface, here *namespace, log *slog.Logger) *keeper {
+	k := &keeper{remote: remote, retry: retry, net: n, here: here, log: log, ended: make(chan *tcpsend.Conn, 1), err: errNotYet}
 	k.shut = func(string) error { return nil }
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
@@ -149,7 +148,7 @@ func (k *keeper) once() error {
 	err := k.here.do(func() (err error) {
 		ctx, cancel := context.WithTimeout(k.ctx, connectTime)
 		defer cancel()
-		k.current, err = tcpsend.Dial(ctx, tcpsend.Config{Remote: k.remote, Interface: k.net.Index(), WireFirst: k.first})
+		k.current, err = tcpsend.Dial(ctx, tcpsend.Config{Remote: k.remote, Interface: k.net.Index()})
 		return err
 	})
 	if err == nil {
@@ -164,7 +163,7 @@ func (k *keeper) once() error {
 		return err
 	}
 	c := k.current
-	k.log.Info("connected to the exchange", "local", c.Local().String(), "remote", c.Remote().String(), "round_trip", c.RoundTrip(), "wire_first", c.WireFirst())
+	k.log.Info("connected to the exchange", "local", c.Local().String(), "remote", c.Remote().String(), "round_trip", c.RoundTrip())
 	k.connections.Add(1)
 	f := &follower{keeper: k, conn: c, place: place}
 	f.follow() // so that the first order may leave at once

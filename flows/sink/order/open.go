@@ -14,14 +14,9 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// wireFirst is the round trip from which on a segment leaves before the kernel has it. See docs/adr/0065.
-const wireFirst = 100 * time.Microsecond
-
 // Open opens the interface, and prepares the connection, which the flow's begin starts. It uses the network namespace
 // of the calling thread.
-func Open(e *pipeline.Env) (*Sink, error) { return open(e, wireFirst) }
-
-func open(e *pipeline.Env, wireFirst time.Duration) (*Sink, error) {
+func Open(e *pipeline.Env) (*Sink, error) {
 	o := e.Flow.To.Order
 	remote, err := netip.ParseAddrPort(o.Connect)
 	if err != nil {
@@ -45,7 +40,7 @@ func open(e *pipeline.Env, wireFirst time.Duration) (*Sink, error) {
 		return nil, err
 	}
 	e.Undo.Add(here.close)
-	s.keeper = newKeeper(remote, o.Retry, wireFirst, watched, here, e.Log)
+	s.keeper = newKeeper(remote, o.Retry, watched, here, e.Log)
 	e.Undo.Add(s.keeper.end)
 	if !o.Replies {
 		return s, nil

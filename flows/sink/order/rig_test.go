@@ -39,11 +39,10 @@ type rig struct {
 
 // options of a rig.
 type options struct {
-	limits    config.OrderLimits
-	wireFirst time.Duration
-	retry     time.Duration
-	window    int // receive buffer of the exchange; 0: the default
-	address   netip.Addr
+	limits  config.OrderLimits
+	retry   time.Duration
+	window  int // receive buffer of the exchange; 0: the default
+	address netip.Addr
 }
 
 // newRig connects a sink at one end to an exchange at another. The interface of the sink's end is iface.
@@ -70,7 +69,7 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 	if err := r.env.Open(); err != nil {
 		t.Fatal(err)
 	}
-	from.Do(t, func() { r.sink, err = open(r.env, o.wireFirst) })
+	from.Do(t, func() { r.sink, err = Open(r.env) })
 	if err != nil {
 		t.Fatal(errors.Join(err, r.env.Undo.Run()))
 	}

@@ -49,30 +49,30 @@ type Sink struct {
 
 // counters are written by the worker's thread only.
 type counters struct {
-	sent, wireFirst counter.Counter // in a segment of ours; of those, before the kernel had it
-	bytes           counter.Counter // of orders that left
-	segmentBytes    counter.Counter // of segments of ours
-	plain           [tcpsend.Reasons]counter.Counter
-	waits           [tcpsend.Reasons]counter.Counter // rounds in which an order waited
-	noRoom          counter.Counter                  // orders that the port had no room for
-	refused         [verdicts]counter.Counter
-	broken          counter.Counter // segments that did not leave because the interface did not take them
-	partial         counter.Counter // orders of which the kernel took a part at first
-	received        counter.Counter // bytes of the exchange
-	copied          counter.Counter
-	stalls          counter.Counter
-	lost            counter.Counter // connections that ended
-	retransmitted   counter.Counter // segments that the kernel has sent again
-	before          uint64          // of those, of earlier connections
-	unacknowledged  counter.Counter // bytes
-	roundTrip       counter.Counter // nanoseconds
+	sent                counter.Counter // in a segment of ours
+	bytes               counter.Counter // of orders that left
+	segmentBytes        counter.Counter // of segments of ours
+	plain               [tcpsend.Reasons]counter.Counter
+	waits               [tcpsend.Reasons]counter.Counter // rounds in which an order waited
+	noRoom              counter.Counter                  // orders that the port had no room for
+	refused             [verdicts]counter.Counter
+	broken              counter.Counter // segments that did not leave because the interface did not take them
+	partial             counter.Counter // orders of which the kernel took a part at first
+	early               counter.Counter // acknowledgements that came before the kernel had the order
+	received            counter.Counter // bytes of the exchange
+	copied              counter.Counter
+	stalls              counter.Counter
+	lost                counter.Counter // connections that ended
+	retransmitted       counter.Counter // segments that the kernel has sent again
+	before, earlyBefore uint64          // retransmitted and early of earlier connections
+	unacknowledged      counter.Counter // bytes
+	roundTrip           counter.Counter // nanoseconds
 }
 
 // connection is what the status says about the connection.
 type connection struct {
-	local, remote string
-	since         time.Time
-	wireFirst     bool
+	local string
+	since time.Time
 }
 
 // Times at which the state of the connection is read, if no packet of the exchange says that there is news.
@@ -130,7 +130,7 @@ func (s *Sink) whole(f umem.Frame) umem.Frame {
 // adopt begins to use a connection.
 func (s *Sink) adopt(c *tcpsend.Conn, now time.Time) {
 	s.conn, s.next = c, now
-	s.connected.Store(&connection{c.Local().String(), c.Remote().String(), now, c.WireFirst()})
+	s.connected.Store(&connection{c.Local().String(), now})
 }
 
 // look reads the state of the connection if there may be news, and takes what the exchange has sent.
@@ -147,6 +147,7 @@ func (s *Sink) look(now time.Time) {
 	alive := s.conn.Refresh()
 	s.receive()
 	s.count.retransmitted.Set(s.count.before + uint64(s.conn.Retransmitted()))
+	s.count.early.Set(s.count.earlyBefore + uint64(s.conn.Early()))
 	s.count.unacknowledged.Set(uint64(s.conn.Unacknowledged()))
 	s.count.roundTrip.Set(uint64(s.conn.RoundTrip()))
 	if !alive || s.conn.Err() != nil {
@@ -157,7 +158,7 @@ func (s *Sink) look(now time.Time) {
 // lose gives a connection that has ended back to the keeper.
 func (s *Sink) lose() {
 	s.count.lost.Add(1)
-	s.count.before = s.count.retransmitted.Load()
+	s.count.before, s.count.earlyBefore = s.count.retransmitted.Load(), s.count.early.Load()
 	s.count.unacknowledged.Set(0)
 	s.connected.Store(nil)
 	s.keeper.giveBack(s.conn)
@@ -240,21 +241,19 @@ func (s *Sink) order(f umem.Frame, now time.Time) (outcome wire.Reason, decided 
 
 // leave sends an order that the limits permit.
 func (s *Sink) leave(frame umem.Frame, b, payload []byte, why tcpsend.Reason) (outcome wire.Reason, decided bool) {
-	took := false
-	switch {
-	case why == tcpsend.None && s.port.Room() > 0:
-		took = s.delegate(frame, b, payload)
-	default:
-		took = s.conn.Plain(payload)
-		s.own.Push(frame)
-		if took && why == tcpsend.None {
+	if why == tcpsend.None && s.port.Room() > 0 {
+		s.delegate(frame, b, payload)
+		s.count.bytes.Add(uint64(len(payload)))
+		return wire.None, true
+	}
+	s.own.Push(frame)
+	if s.conn.Plain(payload) {
+		s.count.bytes.Add(uint64(len(payload)))
+		if why == tcpsend.None {
 			s.count.noRoom.Add(1)
-		} else if took {
+		} else {
 			s.count.plain[why].Add(1)
 		}
-	}
-	if took {
-		s.count.bytes.Add(uint64(len(payload)))
 		return wire.None, true
 	}
 	s.limits.giveBack()
@@ -267,40 +266,16 @@ func (s *Sink) leave(frame umem.Frame, b, payload []byte, why tcpsend.Reason) (o
 	return 0, false
 }
 
-// delegate sends an order in a segment of ours. It reports whether the kernel has the order too, or gets it. The frame
-// is the port's, or in the list again.
-func (s *Sink) delegate(frame umem.Frame, b, payload []byte) bool {
+// delegate sends an order in a segment of ours. The kernel has it behind that.
+func (s *Sink) delegate(frame umem.Frame, b, payload []byte) {
 	start := s.conn.Build(b)
-	segment := umem.Frame{Addr: frame.Addr + uint64(start), Len: uint32(len(b) - start)}
-	if s.conn.WireFirst() {
-		if !s.transmit(segment) {
-			s.own.Push(frame)
-		}
-		if n := s.conn.Book(payload); n < len(payload) {
-			s.count.partial.Add(1)
-			s.conn.Owe(payload[n:])
-		}
-		s.count.wireFirst.Add(1)
-		s.count.sent.Add(1)
-		return true
+	if !s.transmit(umem.Frame{Addr: frame.Addr + uint64(start), Len: uint32(len(b) - start)}) {
+		s.own.Push(frame)
 	}
-	n := s.conn.Book(payload)
-	if n == len(payload) {
-		if !s.transmit(segment) {
-			s.own.Push(frame)
-		}
-		s.count.sent.Add(1)
-		return true
+	if !s.conn.Book(payload) {
+		s.count.partial.Add(1)
 	}
-	s.own.Push(frame)
-	if n == 0 {
-		return false
-	}
-	// The kernel takes the first part for lost, and sends it again.
-	s.count.partial.Add(1)
-	s.conn.Continue(payload[n:])
-	s.count.plain[tcpsend.Buffer].Add(1)
-	return true
+	s.count.sent.Add(1)
 }
 
 // transmit passes a segment to the interface. It reports whether the port has the frame. A segment that does not leave
@@ -385,19 +360,18 @@ func (s *Sink) Observe(to *status.Flow) error {
 	c, g := &s.count, s.net.Granted()
 	to.ZeroCopy, to.WhyNot = g.ZeroCopy, g.WhyNotZeroCopy()
 	o := &status.Orders{
-		Connects: s.config.Connect, Interface: s.net.Name(), Stopped: s.halt.Stopped(), Held: s.halt.Held(), Segments: c.sent.Load(), WireFirst: c.wireFirst.Load(),
+		Connects: s.config.Connect, Interface: s.net.Name(), Stopped: s.halt.Stopped(), Held: s.halt.Held(), Segments: c.sent.Load(), Early: c.early.Load(),
 		Bytes: c.bytes.Load(), Kernel: map[string]uint64{"no_room": c.noRoom.Load()}, Waits: map[string]uint64{}, Broken: c.broken.Load(), Partial: c.partial.Load(),
 		Received: c.received.Load(), Connections: s.keeper.connections.Load(), Lost: c.lost.Load(), Failed: s.keeper.failed.Load(),
 		Retransmitted: c.retransmitted.Load(), Unacknowledged: c.unacknowledged.Load(), RoundTrip: time.Duration(c.roundTrip.Load()).Seconds(), NoPath: s.keeper.pathError(),
 	}
 	if now := s.connected.Load(); now != nil {
-		o.Connected, o.Local, o.Since, o.First = true, now.local, now.since, now.wireFirst
+		o.Connected, o.Local, o.Since = true, now.local, now.since
 	}
 	for why := tcpsend.None + 1; why < tcpsend.Closed; why++ {
 		if why.Waits() {
 			o.Waits[why.String()] = c.waits[why].Load()
-		}
-		if !why.Waits() || why == tcpsend.Buffer {
+		} else {
 			o.Kernel[why.String()] = c.plain[why].Load()
 		}
 	}

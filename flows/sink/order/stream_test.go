@@ -29,21 +29,20 @@ func sends(t *testing.T, some int) int {
 func TestStream(t *testing.T) {
 	testenv.Root(t)
 	for _, c := range []struct {
-		name      string
-		wireFirst time.Duration
-		bad       *testenv.Disturbance
-		window    int
-		slow      bool // the exchange stops reading now and then
-		pace      time.Duration
-		six       bool
-		longest   int
-		orders    int
+		name    string
+		bad     *testenv.Disturbance
+		window  int
+		slow    bool // the exchange stops reading now and then
+		pace    time.Duration
+		six     bool
+		longest int
+		orders  int
 	}{
-		{name: "kernel first", orders: 5000, longest: 100},
+		{name: "one after the other", orders: 5000, longest: 100},
 		{name: "IPv6", orders: 2000, longest: 100, six: true},
 		{name: "loss", orders: 20000, longest: 200, bad: &testenv.Disturbance{Seed: 1, Loss: 0.01, Delay: 50 * time.Microsecond, Jitter: 100 * time.Microsecond, Reorder: 0.01}},
-		{name: "loss, wire first", orders: 20000, longest: 200, wireFirst: time.Microsecond, bad: &testenv.Disturbance{Seed: 2, Loss: 0.01, Delay: 200 * time.Microsecond, Jitter: 100 * time.Microsecond, Reorder: 0.01}},
-		{name: "wire first at no round trip", orders: 3000, longest: 64, wireFirst: time.Microsecond, pace: 100 * time.Microsecond},
+		{name: "loss, longer round trip", orders: 20000, longest: 200, bad: &testenv.Disturbance{Seed: 2, Loss: 0.01, Delay: 200 * time.Microsecond, Jitter: 100 * time.Microsecond, Reorder: 0.01}},
+		{name: "no round trip", orders: 3000, longest: 64, pace: 100 * time.Microsecond},
 		{name: "small window", orders: 200, longest: 700, window: 2048, slow: true},
 		{name: "small window, loss", orders: 150, longest: 700, window: 2048, slow: true, bad: &testenv.Disturbance{Seed: 3, Loss: 0.01, Delay: 50 * time.Microsecond}},
 		{name: "long orders", orders: 3000, longest: 1448},
@@ -53,7 +52,7 @@ func TestStream(t *testing.T) {
 			if c.bad != nil {
 				ends[1].Disturb(t, *c.bad)
 			}
-			o := options{wireFirst: c.wireFirst, window: c.window}
+			o := options{window: c.window}
 			if c.six {
 				o.address = ends[1].IP6
 			}
@@ -83,7 +82,7 @@ func TestStream(t *testing.T) {
 			}
 			r.await("whole stream", func() bool { return got.orders.Load() == uint64(n) || len(got.err) > 0 })
 			s := r.status().Orders
-			t.Logf("%d orders: %d segments, %d wire first, kernel %v, waits %v, %d retransmitted, %d partial, round trip %.0f µs", n, s.Segments, s.WireFirst, s.Kernel, s.Waits, s.Retransmitted, s.Partial, s.RoundTrip*1e6)
+			t.Logf("%d orders: %d segments, kernel %v, waits %v, %d early, %d retransmitted, %d partial, round trip %.0f µs", n, s.Segments, s.Kernel, s.Waits, s.Early, s.Retransmitted, s.Partial, s.RoundTrip*1e6)
 			r.close()
 			if err := <-got.err; err != nil {
 				t.Errorf("after %d orders: %v", got.orders.Load(), err)
@@ -94,8 +93,8 @@ func TestStream(t *testing.T) {
 			if have := s.Segments + total(s.Kernel); have != uint64(n) || s.Lost != 0 || s.Connections != 1 {
 				t.Errorf("%d orders are counted, %d connections were lost: %+v", have, s.Lost, s)
 			}
-			if s.Segments == 0 || (c.wireFirst > 0) != (s.WireFirst > 0) {
-				t.Errorf("no order left as it should: %+v", s)
+			if s.Segments < uint64(n)/10 { // under loss most of a burst is sent while the kernel recovers
+				t.Errorf("too few orders left in segments of ours: %+v", s)
 			}
 		})
 	}
