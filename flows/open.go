@@ -44,11 +44,7 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 	case config.KindRDMAStorage:
 		return openLog(e)
 	case config.KindWitness:
-		source, err := member.OpenWitness(e)
-		if err != nil {
-			return nil, err
-		}
-		return join(e, source, discard.New(e.Region, &umem.FreeList{}), numa.Unknown, numa.Unknown), nil
+		return openWitness(e)
 	case config.KindRDMARDMA:
 		return openRelay(e)
 	case config.KindRDMANull:
@@ -94,6 +90,14 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 	default:
 		return nil, fmt.Errorf("flows of kind %s cannot be run by this release", kind)
 	}
+}
+
+func openWitness(e *pipeline.Env) (*pipeline.Run, error) {
+	source, err := member.OpenWitness(e)
+	if err != nil {
+		return nil, err
+	}
+	return join(e, source, discard.New(e.Region, &umem.FreeList{}), numa.Unknown, numa.Unknown), nil
 }
 
 // join makes a run of a source and a sink.

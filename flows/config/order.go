@@ -99,6 +99,10 @@ func (v *validator) orders(path string, f *Flow) {
 	if o == nil || v.explained(at) {
 		return
 	}
+	if f.Kind() == "" {
+		v.refuse(at, wrong("say from: {attach: …}", "orders are an attached program's"))
+		return
+	}
 	if to := join(at, "connect"); v.need(to, o.Connect, "the address and port of the exchange") {
 		if peer, err := netip.ParseAddrPort(o.Connect); err != nil || peer.Port() == 0 || peer.Addr().IsUnspecified() || peer.Addr().IsMulticast() || peer.Addr().IsLoopback() || peer.Addr().Zone() != "" {
 			v.refuse(to, wrong("write it as 10.0.0.9:4001 or [2001:db8::9]:4001", "%s is not the address and the port of a host on a network", quote(o.Connect)))

@@ -289,8 +289,6 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.refuse(join(to, "attach"), wrong("say from: {interface: …}, from: {rdma: …, listen: …} or from: {file: …}", "a program gets packets, messages or blocks, and this flow has none for it"))
 	case e.to == program:
 		v.gives(to, f)
-	case e.to == exchange && kind == "":
-		v.refuse(join(to, "order"), wrong("say from: {attach: …}", "orders are an attached program's"))
 	case e.to == exchange:
 		v.orders(to, f)
 	case e.to == shares && kind == "":

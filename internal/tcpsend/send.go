@@ -35,7 +35,7 @@ func (c *Conn) Refresh() bool {
 	if c.repair {
 		var w window
 		if errno := get(c.fd, repairWindow, &w); errno == 0 {
-			c.wup, c.wnd = w.rcvWup, w.rcvWnd
+			c.wup, c.wnd = w[windowAcknowledged], w[windowOffered]
 		}
 		if c.info.Notsent_bytes > 0 {
 			c.push()

@@ -23,8 +23,13 @@ const (
 	congestionOpen = 0  // TCP_CA_Open
 )
 
-// window is struct tcp_repair_window.
-type window struct{ sndWL1, sndWnd, maxWindow, rcvWnd, rcvWup uint32 }
+// window is struct tcp_repair_window. Of its fields those two are used that say what this end offered last.
+type window [5]uint32
+
+const (
+	windowOffered      = 3 // rcv_wnd
+	windowAcknowledged = 4 // rcv_wup
+)
 
 // The calls below do not block and are short, so they are hidden from the Go scheduler: see package xdp.
 

@@ -28,7 +28,6 @@ type rig struct {
 	sink     *Sink
 	env      *pipeline.Env
 	region   *umem.Region
-	program  *umem.Holder // of the frames that stand for the program's memory
 	frames   []umem.Frame
 	free     umem.FreeList
 	batch    pipeline.Batch

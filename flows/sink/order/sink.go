@@ -88,7 +88,7 @@ func (s *Sink) Reap(now time.Time) {
 	s.replies.reap()
 	if s.conn == nil {
 		if c := s.keeper.take(); c != nil {
-			s.adopt(c, now)
+			s.use(c, now)
 		}
 	}
 	if s.conn != nil {
@@ -127,8 +127,8 @@ func (s *Sink) whole(f umem.Frame) umem.Frame {
 	return umem.Frame{Addr: start, Len: uint32(room)}
 }
 
-// adopt begins to use a connection.
-func (s *Sink) adopt(c *tcpsend.Conn, now time.Time) {
+// use begins to use a connection.
+func (s *Sink) use(c *tcpsend.Conn, now time.Time) {
 	s.conn, s.next = c, now
 	s.connected.Store(&connection{c.Local().String(), now})
 }
