@@ -12,7 +12,7 @@ import (
 func TestOrders(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{Queues: 2})
-	p.A.Run(t, "ip", "link", "add", "other0", "type", "dummy")
+	p.A.Run(t, "ip", "link", "add", "other0", "type", "veth", "peer", "name", "other1")
 	p.A.Run(t, "ip", "link", "set", "other0", "up")
 	near := p.B.IP.String() + ":4001"
 	for _, c := range []struct {
