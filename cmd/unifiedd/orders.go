@@ -48,7 +48,7 @@ func newOrdersCommand(verb string, do func(ctx context.Context, socket, flow str
 			defer cancel()
 			raw, err := do(ctx, socket, args[0])
 			if err != nil {
-				return err
+				return fmt.Errorf("orders of %s: %w", args[0], err)
 			}
 			var all []status.OrderStop
 			if err := json.Unmarshal(raw, &all); err != nil {

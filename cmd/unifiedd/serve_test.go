@@ -47,15 +47,23 @@ func startServed(t *testing.T) *served {
 	testenv.Leaks(t)
 	testenv.HugePages(t, 68<<20)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	dir := testenv.DiskDir(t)
-	s := &served{pair: pair, file: filepath.Join(dir, "test.yaml"), socket: filepath.Join(dir, "control.sock")}
-	s.write(t, fmt.Sprintf(`
+	return serve(t, pair, func(dir string) string {
+		return fmt.Sprintf(`
 region: {size: 64MiB, extents: 8}
 flows:
   - name: cap
     from: {interface: %s, ring: 512}
     to: {file: %s/cap, segment: {size: 16MiB}, flush: 50ms, durable: 100ms}
-`, pair.B.Ifname, dir))
+`, pair.B.Ifname, dir)
+	})
+}
+
+// serve opens a daemon with a configuration, and serves it. Its flows start with start.
+func serve(t *testing.T, pair *testenv.Pair, configuration func(dir string) string) *served {
+	t.Helper()
+	dir := testenv.DiskDir(t)
+	s := &served{pair: pair, file: filepath.Join(dir, "test.yaml"), socket: filepath.Join(dir, "control.sock")}
+	s.write(t, configuration(dir))
 	cfg, err := loadConfig(s.file)
 	if err != nil {
 		t.Fatal(err)
