@@ -1,6 +1,7 @@
 package order
 
 import (
+	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -8,7 +9,9 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/internal/tcpsend"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // sends returns how many orders the tests of streams send: as UNIFIEDD_ORDERS says, or some.
@@ -294,6 +297,59 @@ func TestStopsReading(t *testing.T) {
 	}
 	r.close()
 	if err := <-got.err; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEarly: what the exchange answers before the kernel knows of the order is not lost, and comes at once, without the
+// exchange sending it again. The kernel learns of the acknowledgement with the next orders.
+func TestEarly(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	r := newRig(t, &p.A, &p.B, options{})
+	c := r.exchange.accept()
+	echoed := make(chan error, 1)
+	go func() { _, err := io.Copy(c, c); echoed <- err }()
+	r.send([]byte("login"))
+	s := r.sink
+	r.await("answer", func() bool { return s.count.received.Load() == 5 })
+	for i := range 20 {
+		payload := []byte("an order with an answer")
+		for s.conn.Guard(len(payload)) != tcpsend.None { // as an earlier acknowledgement was lowered
+			r.send(payload)
+			r.await("answer", func() bool { return s.count.received.Load() == s.count.bytes.Load() })
+		}
+		lowered, one := s.conn.Early(), [1]umem.Frame{}
+		s.own.Pop(one[:])
+		b := r.region.At(one[0].Addr, tcpsend.Headroom+uint64(len(payload)))
+		copy(b[tcpsend.Headroom:], payload)
+		start := s.conn.Build(b)
+		s.transmit(umem.Frame{Addr: one[0].Addr + uint64(start), Len: uint32(len(b) - start)})
+		for end := time.Now().Add(testenv.Within(100 * time.Millisecond)); s.conn.Waiting() < len(payload); {
+			if time.Now().After(end) {
+				t.Fatalf("order %d: the kernel has %d bytes of the answer", i, s.conn.Waiting())
+			}
+		}
+		if !s.conn.Book(payload) {
+			t.Fatal("the kernel does not take the order")
+		}
+		s.count.bytes.Add(uint64(len(payload)))
+		s.conn.Guard(len(payload))
+		if s.conn.Early() == lowered {
+			t.Errorf("order %d: no acknowledgement was lowered", i)
+		}
+		r.await("answer", func() bool { return s.count.received.Load() == s.count.bytes.Load() })
+	}
+	for range 50 {
+		r.send([]byte("the next order"))
+		r.await("answer", func() bool { return s.count.received.Load() == s.count.bytes.Load() })
+	}
+	r.await("acknowledgement of everything", func() bool { return s.conn.Refresh() && s.conn.Unacknowledged() == 0 })
+	if o := r.status().Orders; o.Retransmitted > 2 || o.Lost != 0 {
+		t.Errorf("%+v", o)
+	}
+	r.close()
+	if err := <-echoed; err != nil {
 		t.Error(err)
 	}
 }
