@@ -171,10 +171,12 @@ func listen(t testing.TB, at *testenv.End, address netip.Addr, window int) *exch
 	t.Helper()
 	x := &exchange{t: t, conns: make(chan *net.TCPConn, 16)}
 	at.Do(t, func() {
-		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		var l *net.TCPListener
+		testenv.Wait(t, 5*time.Second, "the address of the exchange", func() (ok bool) { // of IPv6, which takes a moment
+			var err error
+			l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+			return err == nil
+		})
 		if window > 0 {
 			raw, err := l.SyscallConn()
 			if err != nil {

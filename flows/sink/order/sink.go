@@ -171,8 +171,7 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	if len(fs) == 0 {
 		return true
 	}
-	at, done := uint64(now.UnixNano()), 0
-	run := s.times.Done.Run()
+	done := 0
 	for done < len(fs) {
 		outcome, decided := s.order(fs[done], now)
 		if !decided {
@@ -180,10 +179,9 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 		}
 		s.outcomes[s.taken&uint64(len(s.outcomes)-1)] = outcome
 		s.taken++
-		run.Record(pipeline.Elapsed(at, pipeline.Arrival(s.region.Side(fs[done]), at)))
 		done++
 	}
-	run.End()
+	s.record(fs[:done])
 	s.free.Push(fs[:done]...)
 	all := done == len(fs)
 	b.Drop(done)
@@ -191,6 +189,19 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 		s.Block()
 	}
 	return all
+}
+
+// record records how long orders took from their arrival at the flow until they left, or were refused.
+func (s *Sink) record(fs []umem.Frame) {
+	if len(fs) == 0 {
+		return
+	}
+	at := uint64(time.Now().UnixNano())
+	run := s.times.Done.Run()
+	for i := range fs {
+		run.Record(pipeline.Elapsed(at, pipeline.Arrival(s.region.Side(fs[i]), at)))
+	}
+	run.End()
 }
 
 // order sends one order, or refuses it. decided: it does not have to wait.
