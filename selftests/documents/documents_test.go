@@ -298,8 +298,13 @@ func (m *machine) trade(t *testing.T, flow string) {
 		_ = c.Close()
 	}()
 	m.submit(t, flow, "strategy", []byte("login"))
-	if text := <-got; text != "login" {
-		t.Errorf("flow %s: the exchange has got %q", flow, text)
+	select {
+	case text := <-got:
+		if text != "login" {
+			t.Errorf("flow %s: the exchange has got %q", flow, text)
+		}
+	case <-time.After(testenv.Within(10 * time.Second)):
+		t.Errorf("flow %s: the exchange has got nothing", flow)
 	}
 }
 
