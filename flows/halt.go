@@ -64,8 +64,8 @@ func (f *Flow) sendsOrders() bool {
 
 // StopOrders turns the kill switch of a flow on, or those of all flows with AllOrders. When it returns, no order leaves
 // any more that has not left before. The kernel may still send again what is not acknowledged. If Unsent of an answer
-// is not 0, the kernel has taken that many bytes of orders and could not send them within a second: they leave when
-// the exchange can take them.
+// is not 0, the kernel or the interface has taken that many orders and could not send them within a second: they leave
+// when the exchange or the interface takes them.
 //
 // The switch stays on until ResumeOrders, also over reloads and restarts of the flow. Any goroutine may call it.
 func (d *Daemon) StopOrders(name string) ([]status.OrderStop, error) {
@@ -117,10 +117,10 @@ func (f *Flow) awaitHalt() (unsent uint64, err error) {
 	}
 	_, before := f.halt.Unsent()
 	for end := time.Now().Add(haltTime); ; time.Sleep(100 * time.Microsecond) {
-		bytes, calls := f.halt.Unsent()
+		orders, calls := f.halt.Unsent()
 		late := time.Now().After(end)
-		if calls >= before+2 && bytes == 0 || late { // a whole round has passed
-			return uint64(max(0, bytes)), nil
+		if calls >= before+2 && orders == 0 || late { // a whole round has passed
+			return uint64(max(0, orders)), nil
 		}
 		if f.running() == nil {
 			return 0, nil

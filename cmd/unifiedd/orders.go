@@ -28,8 +28,8 @@ many that are so far. The kernel may send again what the exchange has not acknow
 The connection stays, and so does the switch: over a reload, and over a stop and a start of
 the flow, until 'unifiedd orders resume'. It is off again when the daemon starts.
 
-The exit status is 1 if the kernel had taken orders that it could not send within a second.
-They leave when the exchange takes them; 'unifiedd stop FLOW' closes the connection.`),
+The exit status is 1 if the kernel had taken an order that it could not send within a second.
+It leaves when the exchange takes it; 'unifiedd stop FLOW' closes the connection.`),
 		newOrdersCommand("resume", control.ResumeOrders, "Let orders leave again", `Let orders of a flow leave again. Those that were held are refused already, and do not leave.`),
 	)
 	return c
@@ -62,7 +62,7 @@ func newOrdersCommand(verb string, do func(ctx context.Context, socket, flow str
 				}
 				fmt.Fprintf(c.OutOrStdout(), "flow %s: orders %s: %d\n", a.Flow, what, a.Held)
 				if a.Unsent > 0 {
-					errs = append(errs, fmt.Errorf("flow %s: the kernel has %d bytes of orders that still leave when the exchange takes them", a.Flow, a.Unsent))
+					errs = append(errs, fmt.Errorf("flow %s: the kernel or the interface has %d orders that still leave, when the exchange takes them", a.Flow, a.Unsent))
 				}
 			}
 			return errors.Join(errs...)

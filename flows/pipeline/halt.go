@@ -30,7 +30,7 @@ func (h *Halt) Hold() { h.held.Add(1) }
 // Held returns how many orders were held since the switch was turned last.
 func (h *Halt) Held() uint64 { return h.held.Load() }
 
-// SetUnsent says how many bytes of orders the kernel has taken and not transmitted yet. The sink calls it each round
+// SetUnsent says how many orders the kernel or the interface has taken and not transmitted yet. The sink calls it each round
 // while the switch is on.
 func (h *Halt) SetUnsent(n int) {
 	h.unsent.Store(int64(n))
@@ -38,4 +38,4 @@ func (h *Halt) SetUnsent(n int) {
 }
 
 // Unsent returns what SetUnsent said last, and how often it was called.
-func (h *Halt) Unsent() (bytes int64, calls uint64) { return h.unsent.Load(), h.epoch.Load() }
+func (h *Halt) Unsent() (orders int64, calls uint64) { return h.unsent.Load(), h.epoch.Load() }

@@ -36,5 +36,5 @@ type OrderStop struct {
 	Flow    string `json:"flow"`
 	Stopped bool   `json:"stopped"`
 	Held    uint64 `json:"held"`   // orders held since the switch was turned on
-	Unsent  uint64 `json:"unsent"` // bytes of orders that the kernel has taken and not sent, and that still leave
+	Unsent  uint64 `json:"unsent"` // orders that the kernel or the interface has taken and not sent, and that still leave
 }

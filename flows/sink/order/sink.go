@@ -99,12 +99,14 @@ func (s *Sink) Reap(now time.Time) {
 	}
 }
 
-// unsent returns how many bytes of orders may leave without another call.
+// unsent returns how many orders may still leave: those whose segments the interface has, and the one that the kernel may
+// have taken and not sent.
 func (s *Sink) unsent() int {
-	if s.conn == nil {
-		return 0
+	n := s.queued
+	if s.conn != nil && s.conn.Unsent() > 0 {
+		n++
 	}
-	return s.conn.Unsent()
+	return n
 }
 
 // reapPort takes back frames whose segments have left.
