@@ -37,8 +37,10 @@ var layers = []layer{
 	{"rdma/verbs", []string{"umem", "rdma", "rdma/lifetime"}},
 	{"rdma/roce", []string{"umem", "rdma", "rdma/lifetime", "xdp", "bpf", "bpf/filter"}},
 	{"rdma/providers", []string{"umem", "rdma", "rdma/verbs", "rdma/roce"}},
-	{"flows/config", []string{"umem", "bpf/filter"}},
+	{"flows/config", []string{"umem", "bpf/filter", "flows/cluster"}},
 	{"flows/protocol", nil},
+	{"flows/cluster", []string{"flows/protocol"}},
+	{"flows/cluster/etcd", []string{"flows/cluster"}},
 	{"flows/status", []string{"flows/config", "flows/protocol"}},
 	{"flows/journal", []string{"flows/protocol"}},
 	{"flows/stage", nil},
@@ -59,7 +61,7 @@ var layers = []layer{
 	{"flows/channel", []string{"flows/attach", "flows/attach/wire", "flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect", "rdma/ep"}},
 	{"flows/nvmet", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
 	{"flows/device", []string{"flows/config", "flows/protocol", "flows/status", "flows/stream", "umem", "xdp", "rdma", "rdma/connect", "rdma/providers", "rdma/roce"}},
-	{"flows/pipeline", []string{"flows/attach", "flows/config", "flows/device", "flows/stage", "flows/state", "flows/status", "flows/trace", "flows/worker", "umem", "nvme", "rdma/connect"}},
+	{"flows/pipeline", []string{"flows/attach", "flows/cluster", "flows/config", "flows/device", "flows/stage", "flows/state", "flows/status", "flows/trace", "flows/worker", "umem", "nvme", "rdma/connect"}},
 	{"flows/source/afxdp", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf", "bpf/filter", "bpf/mirror", "xdp"}},
 	{"flows/source/journal", []string{"flows/journal", "flows/pipeline", "flows/state", "flows/status", "flows/worker"}},
 	{"flows/source/packet", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter"}},
@@ -82,14 +84,14 @@ var layers = []layer{
 	{"internal/bench/attach", []string{"flows", "flows/attached", "flows/config", "flows/status", "selftests"}}, // it runs a daemon in its own process
 	{"internal/bench/ticks", []string{"selftests"}},
 	{"docs/examples", []string{"umem", "flows/client", "flows/attached"}},
-	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client", "flows/attached", "docs/examples"})},
-	{"cmd", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
+	{"selftests", slices.Concat(devices, parts, []string{"flows/cluster/etcd", "flows", "flows/client", "flows/attached", "docs/examples"})},
+	{"cmd", slices.Concat(devices, parts, []string{"flows/cluster/etcd", "flows", "flows/client"})},
 }
 
 // devices are the parts that move frames. parts are the parts that make up a flow.
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
-	parts   = []string{"flows/attach", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/trace", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
+	parts   = []string{"flows/attach", "flows/cluster", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/trace", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
 		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/feed", "flows/sink/order", "flows/sink/state", "flows/feed", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet"}
 )
 
@@ -99,7 +101,7 @@ var inTests = map[string][]string{
 	"rdma/providers":       {"rdma/connect", "rdma/msg"},
 	"rdma/verbs":           {"rdma/mr", "rdma/msg"},
 	"rdma/roce":            {"rdma/msg"},
-	"flows/stream":         {"rdma/roce", "rdma/providers"},
+	"flows/stream":         {"flows/cluster", "rdma/roce", "rdma/providers"},
 	"flows/fanout":         {"rdma/roce", "rdma/providers"},
 	"flows/replica":        {"rdma/roce"},
 	"flows/blocks":         {"rdma/roce", "rdma/providers"},
@@ -114,12 +116,13 @@ var inTests = map[string][]string{
 var onlyIn = map[string]string{
 	"charm.land/bubbletea/v2": "cmd",
 	"github.com/spf13/cobra":  "cmd",
+	"go.etcd.io/etcd":         "flows/cluster/etcd", // no flow waits for a registry
 	"go.etcd.io/raft/v3":      "flows/group",
 }
 
 // testOnly names packages that no program may link. The tree's own are given without the module
 // path.
-var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/ruledcard", module + "/umem/porttest",
+var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/etcdserver", module + "/internal/testenv/ruledcard", module + "/umem/porttest",
 	module + "/rdma/connect/internal/transcript",
 	module + "/internal/testenv/captures", module + "/internal/golden",
 	module + "/selftests/daemon"}

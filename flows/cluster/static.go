@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"reflect"
+	"time"
+)
+
+// Static is where a flow of a daemon is, as the configuration says.
+type Static struct {
+	Peer    string // NAME/FLOW
+	Address string // IP address and TCP port, or a host's name and a port
+}
+
+// SetStatic says where daemons are by the configuration, which has been checked. Their names are not asked of a
+// registry. alone says that there is none.
+func (n *Names) SetStatic(all []Static, alone bool) {
+	records := map[string]*Record{}
+	for _, s := range all {
+		name, flow, err := ParsePeer(s.Peer)
+		if err != nil {
+			continue // the configuration was checked
+		}
+		if records[name] == nil {
+			records[name] = &Record{Name: name}
+		}
+		r := records[name]
+		if f := r.flow(flow); f != nil {
+			f.Addresses = append(f.Addresses, s.Address)
+		} else {
+			r.Flows = append(r.Flows, Flow{Name: flow, Addresses: []string{s.Address}})
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := n.static
+	n.static = records
+	if alone && !n.state.Up {
+		n.state.Up, n.state.Since = true, time.Now()
+	}
+	for name, k := range n.wanted {
+		if alone || records[name] != nil || before[name] != nil {
+			k.configured(records[name])
+		}
+	}
+	n.tell()
+}
+
+// configured makes a record of the configuration the known one, with mu held.
+func (k *known) configured(r *Record) {
+	switch {
+	case r == nil && k.record == nil, reflect.DeepEqual(r, k.record):
+		return
+	case r == nil:
+		k.record = &Record{} // it has no flow any more
+	default:
+		k.record, k.found = r, time.Now()
+	}
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
