@@ -50,8 +50,18 @@ func (s *Sender) Run(ctx context.Context, do stream.Doer) error {
 		if time.Since(began) > mostWait {
 			wait = leastWait
 		}
+		if errors.Is(err, errMoved) {
+			s.state.followed.Add(1)
+			s.config.Log.Info("the peer of a channel has moved: following it", "sender", s.config.Name)
+			continue
+		}
+		s.tries++
 		s.tell(err)
-		sleep(ctx, wait/2+rand.N(wait))
+		select {
+		case <-time.After(wait/2 + rand.N(wait)):
+		case <-s.changed:
+		case <-ctx.Done():
+		}
 		wait = min(2*wait, mostWait)
 	}
 	s.state.enter(StateWaiting, "")
@@ -73,15 +83,26 @@ func (s *Sender) tell(cause error) {
 	s.state.failures.Add(1)
 	s.state.enter(StateWaiting, cause.Error())
 	if before.cause != cause.Error() {
-		s.config.Log.Warn("no connection to the peer of a channel: trying again", "sender", s.config.Name, "address", s.config.Address, protocol.LogReason(cause), "err", cause)
+		s.config.Log.Warn("no connection to the peer of a channel: trying again", "sender", s.config.Name, "address", s.address, protocol.LogReason(cause), "err", cause)
 	}
 }
 
 // connection makes one connection and returns when it ends.
 func (s *Sender) connection(ctx context.Context, do stream.Doer) error {
+	if err := s.locate(); err != nil {
+		return err
+	}
 	before := s.state.now.Load()
 	s.state.now.Store(&stateNow{state: StateConnecting, cause: before.cause})
-	l, conn, err := s.dial(ctx)
+	there, leave := ctx, func() {}
+	if s.config.Place != nil {
+		there, leave = stream.Stay(ctx, s.config.Place, s.address)
+	}
+	defer leave()
+	l, conn, err := s.dial(there)
+	if stream.Left(there) && err != nil {
+		return errMoved
+	}
 	if err != nil {
 		return err
 	}
@@ -93,7 +114,9 @@ func (s *Sender) connection(ctx context.Context, do stream.Doer) error {
 	s.state.connections.Add(1)
 	s.state.now.Store(&stateNow{state: StateConnected, peer: conn.Peer().String()})
 	s.config.Log.Info("a channel is connected to its peer", "sender", s.config.Name, "peer", conn.Peer().String(), "next", l.begin)
-	err = s.watch(ctx, conn)
+	if err = s.watch(there, conn); stream.Left(there) {
+		err = errMoved
+	}
 	var cause error
 	if derr := do(func() error { cause = s.detach(); return nil }); derr != nil {
 		err = &fatalError{derr}
@@ -102,7 +125,7 @@ func (s *Sender) connection(ctx context.Context, do stream.Doer) error {
 	if errors.Is(cause, errSlow) {
 		_ = conn.Send([]byte(errSlow.Error())) // it may be gone
 	}
-	if cause != nil && !errors.As(err, new(*fatalError)) {
+	if cause != nil && !errors.As(err, new(*fatalError)) && !errors.Is(err, errMoved) {
 		err = cause
 	}
 	if cerr := l.pair.Close(); cerr != nil {
@@ -112,10 +135,30 @@ func (s *Sender) connection(ctx context.Context, do stream.Doer) error {
 	return err
 }
 
+// errMoved ends a connection because the peer is at another address now.
+var errMoved = errors.New("the peer has moved to another address")
+
+// locate finds where the peer is.
+func (s *Sender) locate() error {
+	if s.config.Place == nil {
+		s.address = s.config.Address
+		return nil
+	}
+	all, changed, err := s.config.Place.Addresses()
+	s.changed = changed
+	if err != nil {
+		return fmt.Errorf("find the peer: %w", err)
+	}
+	s.address = all[s.tries%len(all)]
+	at := s.address
+	s.state.at.Store(&at)
+	return nil
+}
+
 // dial makes a queue pair and connects it.
 func (s *Sender) dial(ctx context.Context) (l *link, conn *connect.Conn, err error) {
 	e := s.config.Endpoint
-	settings, err := e.SettingsTo(ctx, s.config.Address)
+	settings, err := e.SettingsTo(ctx, s.address)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,7 +196,11 @@ func (s *Sender) meet(ctx context.Context, l *link, settings connect.Settings) (
 	if err != nil {
 		return nil, err
 	}
-	conn, err := connect.Dial(ctx, s.config.Address, connect.End{Queue: l.pair, Settings: settings, Parameters: local, Hello: text}, s.config.Connect)
+	with := s.config.Connect
+	if s.config.Place != nil { // who says where the peer is must not choose which certificate it needs
+		with.ServerName = s.config.Place.Name()
+	}
+	conn, err := connect.Dial(ctx, s.address, connect.End{Queue: l.pair, Settings: settings, Parameters: local, Hello: text}, with)
 	if err != nil {
 		return nil, err
 	}
@@ -173,17 +220,17 @@ func (s *Sender) agree(remote *connect.Offer, l *link, first, last uint64) error
 	grant, err := remote.Grant(grantName)
 	switch {
 	case h.Role != protocol.RoleChannel:
-		return fmt.Errorf("%s takes no channel: it serves as %v", s.config.Address, h.Role)
+		return fmt.Errorf("%s takes no channel: it serves as %v", s.address, h.Role)
 	case err != nil:
 		return err
 	case h.Window != slots || h.Message != slot:
-		return fmt.Errorf("the channel at %s has %d slots of %d bytes, and here %d of %d", s.config.Address, h.Window, h.Message, slots, slot)
+		return fmt.Errorf("the channel at %s has %d slots of %d bytes, and here %d of %d", s.address, h.Window, h.Message, slots, slot)
 	case h.Session != l.numbering:
-		return fmt.Errorf("%w: %s answers with another numbering", protocol.BadSession, s.config.Address)
+		return fmt.Errorf("%w: %s answers with another numbering", protocol.BadSession, s.address)
 	case h.Next < first || h.Next > last+1:
-		return fmt.Errorf("%w: %s wants message %d, and there are %d to %d", protocol.BadSequence, s.config.Address, h.Next, first, last)
+		return fmt.Errorf("%w: %s wants message %d, and there are %d to %d", protocol.BadSequence, s.address, h.Next, first, last)
 	case grant.Access&rdma.RemoteWrite == 0 || grant.Length != uint64(slots)*uint64(slot):
-		return fmt.Errorf("%w: %s grants %d bytes with rights %v", protocol.NotGranted, s.config.Address, grant.Length, grant.Access)
+		return fmt.Errorf("%w: %s grants %d bytes with rights %v", protocol.NotGranted, s.address, grant.Length, grant.Access)
 	}
 	l.rkey, l.addr, l.begin, l.acked, l.final = grant.RKey, grant.Addr, h.Next, h.Next-1, h.Next-1
 	return nil

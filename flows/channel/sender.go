@@ -28,6 +28,7 @@ type SenderConfig struct {
 	Endpoint *stream.Endpoint     // with the region of the ring; it outlives the sender
 	Worker   *umem.Holder         // of the pool for its own frames
 	Address  string               // host:port of the peer
+	Place    stream.Place         // where the peer is, if that can change; nil: at Address. It outlives the sender
 	Flow     string               // there; empty: any
 	Connect  connect.Config
 	Events   bool // FDs poll readable for events
@@ -58,6 +59,10 @@ type Sender struct {
 	writes int    // WRITEs that may be without a completion
 	base   uint64 // of the ring, in the registration
 	lkey   uint32
+
+	address string          // of Run: that is dialed, or connected
+	changed <-chan struct{} // of Run: closed when the place may have changed since; nil: never
+	tries   int             // of Run: attempts that failed. They choose among several addresses of a place
 
 	link     *link
 	next     uint64 // sequence to send next
@@ -374,6 +379,16 @@ type senderState struct {
 	now         atomic.Pointer[stateNow]
 	connections atomic.Uint64
 	failures    atomic.Uint64
+	followed    atomic.Uint64
+	at          atomic.Pointer[string] // the address of a place; nil: not known yet
+}
+
+// address returns where the peer is: otherwise, if it has no place.
+func (s *senderState) address(otherwise string) string {
+	if at := s.at.Load(); at != nil {
+		return *at
+	}
+	return otherwise
 }
 
 // stateNow is the state of a moment.
@@ -390,16 +405,17 @@ type SenderStats struct {
 	Waits                       uint64 // rounds in which the peer's ring was full
 	Passed, Invalid, Gap        uint64 // lost messages: written over before they were sent, not whole, and while there was no connection
 	Connections, Failures       uint64
+	Followed                    uint64 // times that the sender went to another address because the peer had moved
 }
 
 // Stats describes the sender. Any goroutine may call it.
 func (s *Sender) Stats() SenderStats {
 	now := s.state.now.Load()
 	return SenderStats{
-		Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Sent: s.sent.Load(), Bytes: s.bytes.Load(),
+		Address: s.state.address(s.config.Address), State: now.state, Cause: now.cause, Peer: now.peer, Sent: s.sent.Load(), Bytes: s.bytes.Load(),
 		Acknowledged: s.acknowledged.Load(), Batches: s.batches.Load(), Waits: s.waits.Load(),
 		Passed: s.lost.passed.Load(), Invalid: s.lost.invalid.Load(), Gap: s.lost.gap.Load(),
-		Connections: s.state.connections.Load(), Failures: s.state.failures.Load(),
+		Connections: s.state.connections.Load(), Failures: s.state.failures.Load(), Followed: s.state.followed.Load(),
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *Sender) NextOf(ctx context.Context, session uint64) (next uint64, err e
 			return 0, errors.Join(context.Cause(ctx), cmp.Or(why, err))
 		case err != nil:
 			if why = err; !a.to.failed(err, false, time.Now()) {
-				wait.sleep(ctx)
+				wait.sleep(ctx, a.to.changed)
 			}
 		case next == before && a.to.address() == from: // all that was there at the first answer was safe at the second
 			return next, nil
@@ -41,6 +41,9 @@ func (s *Sender) NextOf(ctx context.Context, session uint64) (next uint64, err e
 // askOnce asks the receiver that is dialed now. It needs a queue pair, over which nothing is sent.
 func (s *Sender) askOnce(ctx context.Context) (next uint64, err error) {
 	c := &s.config
+	if err := s.to.locate(); err != nil {
+		return 0, fmt.Errorf("find the receiver: %w", err)
+	}
 	settings, err := s.settings(ctx)
 	if err != nil {
 		return 0, err

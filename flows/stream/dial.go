@@ -25,7 +25,7 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 	defer s.stats.enter(SenderStopped, nil)
 	defer s.forgo()
 	for ctx.Err() == nil {
-		began := time.Now()
+		began, at := time.Now(), s.to.address()
 		moved, err := s.connection(ctx, do)
 		if fatal, ok := errors.AsType[*fatalError](err); ok {
 			return fmt.Errorf("sender %s: %w", s.config.Name, fatal.err)
@@ -33,8 +33,14 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if moved || time.Since(began) > longest {
+		if moved || time.Since(began) > longest || s.to.places != nil && s.to.address() != at { // how long the other one was away does not matter
 			wait = backoff{group: wait.group}
+		}
+		if errors.Is(err, errElsewhere) {
+			s.to.goesOn(moved)
+			s.stats.followed.Add(1)
+			s.config.Log.Info("the receiver has moved: following it", "sender", s.config.Name)
+			continue
 		}
 		if s.taken != nil {
 			s.to.goesOn(moved)
@@ -42,8 +48,9 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 			continue
 		}
 		s.tell(err)
+		changed := s.to.changed // before another member is chosen
 		if !s.to.failed(err, moved, time.Now()) {
-			wait.sleep(ctx)
+			wait.sleep(ctx, changed)
 		}
 	}
 	return nil
@@ -78,10 +85,15 @@ func (s *Sender) tell(cause error) {
 // connection makes one connection and returns when it ends. It reports whether the receiver
 // acknowledged messages during the connection.
 func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error) {
-	s.stats.enter(SenderConnecting, nil)
-	l, conn, hello, err := s.reach(ctx, do)
-	if err != nil {
+	if err := s.locate(); err != nil {
 		return false, err
+	}
+	s.stats.enter(SenderConnecting, nil)
+	there, leave := s.stays(ctx)
+	l, conn, hello, err := s.reach(there, do)
+	leave()
+	if err != nil {
+		return false, elsewhere(there, err)
 	}
 	defer conn.Close()
 	var refused error
@@ -95,14 +107,16 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	s.stats.connected(conn.Peer(), &hello)
 	s.config.Log.Info("connected to receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
 	s.keepStandbys(ctx)
-	silent, stop := s.silence(ctx)
-	err = s.watch(ctx, conn, silent)
+	there, leave = s.stays(ctx)
+	silent, stop := s.silence(there)
+	err = s.watch(there, conn, silent)
 	stop()
+	leave()
 	var cause error
 	if err := onWorker(do, func() { cause = s.detach() }); err != nil {
 		return false, errors.Join(err, l.pair.Close())
 	}
-	return s.stats.acknowledged.Load() > before, errors.Join(primaryCause(err, cause), s.end(do, l))
+	return s.stats.acknowledged.Load() > before, errors.Join(elsewhere(there, primaryCause(err, cause)), s.end(do, l))
 }
 
 // primaryCause chooses the cause to report for the end of a connection: the reason that the
@@ -195,6 +209,9 @@ func (s *Sender) introduce(ctx context.Context, e connect.End, from, capabilitie
 	with := c.Connect
 	if s.to.group() && with.Timeout == 0 {
 		with.Timeout = s.to.timeout
+	}
+	if s.to.places != nil { // who says where the receiver is must not choose which certificate it needs
+		with.ServerName = s.to.places[s.to.at].Name()
 	}
 	return connect.Dial(ctx, s.to.address(), e, with)
 }
@@ -351,11 +368,13 @@ func (b *backoff) wait() time.Duration {
 	return d/2 + rand.N(d)
 }
 
-func (b *backoff) sleep(ctx context.Context) {
+// sleep waits until the next attempt: at once when the receiver may be elsewhere.
+func (b *backoff) sleep(ctx context.Context, changed <-chan struct{}) {
 	t := time.NewTimer(b.wait())
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-changed:
 	case <-ctx.Done():
 	}
 }

@@ -23,7 +23,10 @@ type SenderConfig struct {
 	Address  string       // of the receiver: host and TCP port
 	// Others are the addresses of the other members, if the receiver is a member of a group. The sender
 	// tries them in turn, and goes at once to the leader that a member names, if that is one of them.
-	Others  []string
+	Others []string
+	// Places are where the receiver and the other members are, if that can change; nil: at Address and Others, always.
+	// They outlive the sender. The sender follows a receiver that moves.
+	Places  []Place
 	Flow    string // the flow there; empty: any
 	Connect connect.Config
 	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at

@@ -37,6 +37,7 @@ type SenderStats struct {
 	Failures     uint64 // ended connections and failed attempts
 	Standby      int    // connections to members of a group that wait until these lead
 	Moves        uint64 // connections that have begun so
+	Followed     uint64 // times that the sender went to another address because the receiver had moved
 	Sessions     uint64 // new sessions, after Abandon or because the receiver forgot
 	Posted       uint64 // messages, each transmission counted
 	Bytes        uint64 // of their payloads
@@ -83,6 +84,8 @@ type senderStats struct {
 	failures    atomic.Uint64
 	standing    atomic.Int64
 	moves       atomic.Uint64
+	followed    atomic.Uint64
+	address     atomic.Pointer[string] // that is dialed, of a receiver with a place; nil: none yet
 }
 
 // senderState is replaced as a whole.
@@ -154,8 +157,8 @@ func (s *Sender) Stats() SenderStats {
 	connections, failures := t.connections.Load(), t.failures.Load()
 	now := t.state.Load() // not older than the counters
 	return SenderStats{
-		Name: s.config.Name, Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability, Method: now.method,
-		Connections: connections, Failures: failures, Standby: int(t.standing.Load()), Moves: t.moves.Load(), Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
+		Name: s.config.Name, Address: s.address(), State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability, Method: now.method,
+		Connections: connections, Failures: failures, Standby: int(t.standing.Load()), Moves: t.moves.Load(), Followed: t.followed.Load(), Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
 		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(), Silence: time.Duration(t.silence.Load()),
 		Waiting: int(t.waiting.Load()), InFlight: int(t.flight.Load()), Credit: t.credit.Load(), Latency: t.latency.Summary(),
 	}

@@ -23,6 +23,8 @@ var senderParts = []struct {
 	{"Forgotten", testSenderForgotten},
 	{"Ask", testSenderAsk},
 	{"Standby", testSenderStandby},
+	{"Follows", testSenderFollows},
+	{"FollowsGroup", testSenderFollowsGroup},
 	{"Spares", testSenderSpares},
 	{"Receives", testSenderReceives},
 	{"Drop", testSenderDrop},

@@ -142,6 +142,9 @@ func (b *standbys) keep(member int) {
 func (b *standbys) await(ctx context.Context, member int) (o offer, err error) {
 	a := &Sender{config: b.s.config, to: newTarget(&b.s.config), session: b.session, queue: b.s.queue, limits: b.s.limits}
 	a.to.at = member
+	if err := a.to.locate(); err != nil {
+		return o, err
+	}
 	settings, err := a.settings(ctx)
 	if err != nil {
 		return o, err

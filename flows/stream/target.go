@@ -12,7 +12,10 @@ import (
 // target chooses which of several receivers a sender dials: the members of a group, of which one
 // takes messages.
 type target struct {
-	addresses []string
+	addresses []string        // by member; with places those of the last locate, or empty
+	places    []Place         // by member; nil: the addresses do not change
+	failures  []int           // by member: attempts that failed. They choose among several addresses of a place
+	changed   <-chan struct{} // closed when the place of the member may have changed since locate; nil: never
 	at        int
 	hops      int       // redirects since messages were last acknowledged
 	lacking   time.Time // since when members lack what was acknowledged; zero: none does
@@ -27,7 +30,11 @@ type target struct {
 const leastTimeout, maxTimeout = 250 * time.Millisecond, 2 * time.Second
 
 func newTarget(c *SenderConfig) target {
-	return target{addresses: append([]string{c.Address}, c.Others...), timeout: leastTimeout}
+	t := target{addresses: append([]string{c.Address}, c.Others...), places: c.Places, timeout: leastTimeout}
+	if n := len(c.Places); n > 0 {
+		t.addresses, t.failures = make([]string, n), make([]int, n)
+	}
+	return t
 }
 
 // address returns the address to dial.
@@ -52,6 +59,9 @@ func (t *target) other(now time.Time) bool {
 // it at once: a member has named the leader, or has stopped to lead.
 func (t *target) failed(cause error, moved bool, at time.Time) (now bool) {
 	t.goesOn(moved)
+	if t.failures != nil && !moved {
+		t.failures[t.at]++
+	}
 	if !t.group() {
 		return false
 	}
