@@ -16,6 +16,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/attach"
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/flows/cluster"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
@@ -55,6 +56,7 @@ type Daemon struct {
 	nets    device.Interfaces
 	fanouts device.Fanouts
 	secret  *connect.Credentials // of RDMA connections; nil: no TLS
+	found   *cluster.Names       // where named peers are; nil: there is no resolver
 	clock   *clockWatch
 	started time.Time
 	undo    pipeline.Cleanup
@@ -101,6 +103,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 			return nil, err
 		}
 	}
+	d.openNames()
 	d.devices = device.NewRDMADevices(c, d.region)
 	if err := d.openStates(&undo); err != nil {
 		return nil, err
@@ -196,7 +199,7 @@ func (d *Daemon) share() pipeline.Shared {
 	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
 	return pipeline.Shared{
 		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Fanouts: &d.fanouts, Devices: d.devices, Attach: d.attach, States: d.states.all, Node: d.placed.node,
-		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Credentials: d.secret, Context: d.options.Context,
+		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Credentials: d.secret, Names: d.found, Context: d.options.Context,
 		Complete: d.options.Complete, MakeIndex: d.options.Index, Notes: cmp.Or(d.options.Notes, afxdp.SteeringDir(c)),
 	}
 }
@@ -259,6 +262,7 @@ func (d *Daemon) running() (*config.Config, []*Flow) {
 // install makes a configuration and its flows the daemon's.
 func (d *Daemon) install(c *config.Config, all []*Flow) {
 	d.devices.Expect(c)
+	d.useNames(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.config, d.flows = c, all
@@ -282,7 +286,7 @@ func (d *Daemon) Unready() (all []status.Flow) {
 func (d *Daemon) Status() status.Daemon {
 	s := status.Daemon{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
 	s.Programs, s.States, s.Trace = d.programs(), d.stateStatus(), d.traceStatus()
-	s.Clock, s.TLS = d.clock.look(), d.tlsStatus()
+	s.Clock, s.TLS, s.Cluster = d.clock.look(), d.tlsStatus(), d.clusterStatus()
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}

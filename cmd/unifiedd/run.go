@@ -90,6 +90,11 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	}
 	defer func() { err = errors.Join(err, closeDaemon(d, log)) }()
 	r.Daemon = d
+	end, err := joinCluster(d, r)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	s, err := control.Serve(r, cfg.Metrics.Listen, cfg.Control.Socket)
 	if err != nil {
 		return err

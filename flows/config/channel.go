@@ -95,10 +95,11 @@ func (v *validator) channelPeers(path string, f *Flow) {
 	v.rdma(join(path, "rdma"), t.RDMA)
 	v.check(len(t.Peers) > 0, all, "at least one peer is needed")
 	v.check(len(t.Peers) <= maxPeers, all, "%d peers are too many; at most %d are possible", len(t.Peers), maxPeers)
-	names, places := newTaken[string](v, "peer"), newTaken[string](v, "address")
+	names, places, named := newTaken[string](v, "peer"), newTaken[string](v, "address"), newTaken[string](v, "peer")
 	for i, p := range t.Peers {
 		at := index(all, i)
 		v.peer(at, p)
+		named.take(join(at, "peer"), p.Peer)
 		names.take(join(at, "name"), p.Name)
 		places.take(join(at, "address"), p.Address)
 		v.checkErr(join(at, "policy"), member(p.Policy, channelPolicies))

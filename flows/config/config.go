@@ -16,6 +16,7 @@ type Config struct {
 	Trace   Trace
 	TLS     TLS
 	Attach  Attach
+	Cluster Cluster
 	Flows   []Flow // at least one; names, interfaces, addresses and destinations are unique
 }
 

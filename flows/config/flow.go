@@ -466,6 +466,9 @@ type Peer struct {
 	// to the one that leads.
 	Others []string
 	Flow   string // name of the flow on the peer; empty: any
+	// Peer is NAME/FLOW, by which the cluster's resolver finds the peer; empty: Address says where it is. Others are
+	// named so too then.
+	Peer   string
 	Policy Policy
 	// TrafficClass and Priority replace those of the flow; nil: they do not.
 	TrafficClass, Priority *int

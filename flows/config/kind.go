@@ -335,6 +335,7 @@ func newPeers() To {
 func (c *Config) Complete() {
 	c.Region.Size = c.Region.Size.roundUp(c.Region.Pages.Bytes())
 	c.Attach.complete()
+	c.Cluster.complete()
 	for i := range c.Flows {
 		f := &c.Flows[i]
 		if f.Worker == "" && len(c.Workers) == 1 {
@@ -382,6 +383,7 @@ func (f *Flow) complete(r *Region) {
 // completeRemote sets the default: a peer that reads a channel costs the writer nothing.
 func (t *To) completeRemote() {
 	for i := range t.Peers {
+		t.Peers[i].complete()
 		if p := &t.Peers[i]; p.Policy == "" {
 			p.Policy = PolicyDropOldest
 		}
@@ -390,6 +392,7 @@ func (t *To) completeRemote() {
 
 func (t *To) completePeers() {
 	for i := range t.Peers {
+		t.Peers[i].complete()
 		if p := &t.Peers[i]; p.Policy == "" {
 			p.Policy = PolicyWait
 		}

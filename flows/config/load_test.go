@@ -50,6 +50,11 @@ func TestFull(t *testing.T) {
 		Metrics: Metrics{Listen: "127.0.0.1:9300"},
 		Control: Control{Socket: "/run/unifiedd/test.sock"},
 		Trace:   Trace{Directory: "/dev/shm/unifiedd", Events: 1024},
+		Cluster: Cluster{
+			Resolver: ResolverEtcd, Name: "host-1", Endpoints: []string{"https://10.0.0.5:2379", "https://10.0.0.6:2379"}, Lease: 15 * time.Second, Prefix: "/machines/",
+			TLS:   TLS{"/etc/unifiedd/etcd/cert.pem", "/etc/unifiedd/etcd/key.pem", "/etc/unifiedd/etcd/ca.pem"},
+			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 335, 7}}},
+		},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
 			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 302, 7}},
 			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 303, 7}},
@@ -224,7 +229,8 @@ func TestFull(t *testing.T) {
 				From: From{Attach: "strategy", Trusted: true, Message: 2 * KiB, Window: 256},
 				To: To{
 					RDMA: "mlx5_9", Class: Class{TrafficClass: 104, Priority: 3, ECN: true, MinRate: 10},
-					Peers:  []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, TrafficClass: one(72), Priority: one(0), Pos: Pos{file, 275, 100}}},
+					Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, TrafficClass: one(72), Priority: one(0), Pos: Pos{file, 275, 100}},
+						{Name: "storage-4", Peer: "storage-4/wal", Others: []string{"storage-5/wal"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 275, 172}}},
 					Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived, Acknowledge: AcknowledgeAll,
 				},
 			},

@@ -158,7 +158,7 @@ func (c *Config) Flow(name string) *Flow {
 
 // Changeable reports whether the setting at path may change while a daemon runs. It does not cover
 // flows, which may change.
-func Changeable(path string) bool { return path == "log.level" }
+func Changeable(path string) bool { return path == "log.level" || path == "cluster.peers" }
 
 // settings returns the settings outside flows in which two configurations differ.
 func settings(a, b *Config) []string {
@@ -166,6 +166,7 @@ func settings(a, b *Config) []string {
 	x.Flows, y.Flows = nil, nil
 	x.Workers, y.Workers = unplaced(x.Workers), unplaced(y.Workers)
 	x.Attach.Programs, y.Attach.Programs = unplaced(x.Attach.Programs), unplaced(y.Attach.Programs)
+	x.Cluster.Peers, y.Cluster.Peers = unplaced(x.Cluster.Peers), unplaced(y.Cluster.Peers)
 	x.Attach.Channels, y.Attach.Channels = unplaced(x.Attach.Channels), unplaced(y.Attach.Channels)
 	x.Attach.States, y.Attach.States = unplaced(x.Attach.States), unplaced(y.Attach.States)
 	return differences("", reflect.ValueOf(x), reflect.ValueOf(y))

@@ -23,9 +23,10 @@ func (d *decoder) config(n *yaml.Node, c *Config) {
 		"trace": func(p string, n *yaml.Node) {
 			d.mapping(p, n, fields{"directory": set(d, &c.Trace.Directory, parseText), "events": set(d, &c.Trace.Events, parseInt)})
 		},
-		"attach": func(p string, n *yaml.Node) { d.attach(p, n, &c.Attach) },
-		"tls":    func(p string, n *yaml.Node) { d.tls(p, n, &c.TLS) },
-		"flows":  func(p string, n *yaml.Node) { d.flows(p, n, c) },
+		"attach":  func(p string, n *yaml.Node) { d.attach(p, n, &c.Attach) },
+		"tls":     func(p string, n *yaml.Node) { d.tls(p, n, &c.TLS) },
+		"cluster": func(p string, n *yaml.Node) { d.cluster(p, n, &c.Cluster) },
+		"flows":   func(p string, n *yaml.Node) { d.flows(p, n, c) },
 	})
 }
 
@@ -218,6 +219,7 @@ func (d *decoder) peers(path string, n *yaml.Node, t *To) {
 			"address": set(d, &p.Address, parseText),
 			"others":  readTexts(d, &p.Others),
 			"flow":    set(d, &p.Flow, parseText),
+			"peer":    set(d, &p.Peer, parseText),
 			"policy":  set(d, &p.Policy, oneOf(allPolicies)),
 
 			"traffic_class": setOptional(d, &p.TrafficClass, parseTrafficClass),

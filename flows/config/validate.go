@@ -65,6 +65,7 @@ func validate(r *report, c *Config, o Options) {
 	v.workers()
 	v.services()
 	v.tls()
+	v.cluster()
 	v.attach()
 	v.flows()
 	v.sameProcess()

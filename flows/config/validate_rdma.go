@@ -133,10 +133,11 @@ func (v *validator) peers(path string, t *To) {
 	all := join(path, "peers")
 	v.check(len(t.Peers) > 0, all, "at least one peer is needed")
 	v.check(len(t.Peers) <= maxPeers, all, "%d peers are too many; at most %d are possible", len(t.Peers), maxPeers)
-	names, places := newTaken[string](v, "peer"), newTaken[string](v, "flow and address")
+	names, places, named := newTaken[string](v, "peer"), newTaken[string](v, "flow and address"), newTaken[string](v, "peer")
 	for i, p := range t.Peers {
 		at := index(all, i)
 		v.peer(at, p)
+		named.take(join(at, "peer"), p.Peer)
 		names.take(join(at, "name"), p.Name)
 		if p.Address != "" {
 			places.take(join(at, "address"), cmp.Or(p.Flow, "the flow")+" at "+p.Address)
@@ -149,11 +150,15 @@ func (v *validator) peer(path string, p Peer) {
 	if p.Flow != "" {
 		v.name(join(path, "flow"), p.Flow)
 	}
+	v.checkErr(join(path, "policy"), member(p.Policy, allPolicies))
+	v.check(len(p.Others) < maxMembers, join(path, "others"), "%d other members are too many; at most %d are possible", len(p.Others), maxMembers-1)
+	if v.given(join(path, "peer"), p.Peer) {
+		v.namedPeer(path, p)
+		return
+	}
 	if v.need(join(path, "address"), p.Address, "the peer's address, host:port,") {
 		v.checkErr(join(path, "address"), checkPeer(p.Address))
 	}
-	v.checkErr(join(path, "policy"), member(p.Policy, allPolicies))
-	v.check(len(p.Others) < maxMembers, join(path, "others"), "%d other members are too many; at most %d are possible", len(p.Others), maxMembers-1)
 	members := newTaken[string](v, "member")
 	members.take(join(path, "address"), p.Address)
 	for i, other := range p.Others {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -251,6 +252,24 @@ func (d *RDMADevices) Status() (all []status.RDMADevice) {
 			CountCopies(&s, soft.Counters())
 		}
 		all = append(all, s)
+	}
+	return all
+}
+
+// Addresses returns the GIDs of RoCE v2 that the open devices have: those addresses at which others reach them. A
+// device that cannot tell has none.
+func (d *RDMADevices) Addresses() map[string][]netip.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := map[string][]netip.Addr{}
+	for name, one := range d.byName {
+		all[name] = nil
+		table, _ := one.Device.GIDs(one.Port) // a device that fails has none
+		for _, g := range table {
+			if a := g.GID.Addr().Unmap(); g.Type == rdma.RoCE2 && !slices.Contains(all[name], a) {
+				all[name] = append(all[name], a)
+			}
+		}
 	}
 	return all
 }

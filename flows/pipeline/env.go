@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/attach"
+	"github.com/unifiedd/unifiedd/flows/cluster"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/state"
@@ -47,6 +48,7 @@ type Shared struct {
 	Notes       string               // directory for notes about our rules in cards
 	Context     context.Context      // cancels opening; may be nil
 	Credentials *connect.Credentials // of RDMA connections; nil: no TLS
+	Names       *cluster.Names       // where peers are that flows name; nil: flows name none
 }
 
 // Deposed counts records that a member of a group loses because another member leads. It outlives the
@@ -108,6 +110,26 @@ func (e *Env) UseDevice(name string) (*device.RDMA, error) {
 		e.Undo.Add(func() error { return e.Shared.Devices.Release(d) })
 	}
 	return d, err
+}
+
+// PlacesOf returns where a peer is that the flow names as NAME/FLOW, and then where the other members of its group are.
+// It returns none for a peer with an address. The places are open until the flow is closed.
+func (e *Env) PlacesOf(p *config.Peer) (all []*cluster.Place, err error) {
+	if p.Peer == "" {
+		return nil, nil
+	}
+	if e.Shared.Names == nil {
+		return nil, fmt.Errorf("peer %s: nothing says where it is: add cluster.resolver", p.Peer)
+	}
+	for _, name := range append([]string{p.Peer}, p.Others...) {
+		one, err := e.Shared.Names.Place(name)
+		if err != nil {
+			return nil, err
+		}
+		e.Undo.Add(one.Close)
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // MinExtents is how many extents a packed layout needs: one is filled while another is written.

@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -56,9 +57,17 @@ func OpenChannelOut(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	e.Undo.Add(s.outlet.Close)
 	for i, r := range s.outlet.Readers() {
+		places, err := e.PlacesOf(&s.peers[i])
+		if err != nil {
+			return nil, err
+		}
+		var place stream.Place
+		if len(places) > 0 {
+			place = places[0]
+		}
 		one, err := channel.OpenSender(channel.SenderConfig{
 			Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.In(e.Flow.To.ClassOf(&s.peers[i])), Worker: e.Holder,
-			Address: s.peers[i].Address, Flow: s.peers[i].Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
+			Address: s.peers[i].Address, Place: place, Flow: s.peers[i].Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
 		})
 		if err != nil {
 			return nil, err
@@ -185,7 +194,7 @@ func (s *ChannelOut) Observe(to *status.Flow) error {
 		p := status.Peer{
 			Name: s.peers[i].Name, Address: st.Address, State: st.State, Error: st.Cause, Certificate: st.Peer, Acknowledged: min(st.Sent, st.Acknowledged),
 			Dropped: map[string]uint64{"passed": st.Passed, "invalid": st.Invalid, "gap": st.Gap},
-			Method:  "write", Bytes: st.Bytes, Connections: st.Connections, Failures: st.Failures,
+			Method:  "write", Bytes: st.Bytes, Connections: st.Connections, Failures: st.Failures, Named: s.peers[i].Peer, Followed: st.Followed,
 		}
 		p.InFlight = st.Sent - p.Acknowledged
 		p.Offered = st.Sent + st.Passed + st.Invalid + st.Gap

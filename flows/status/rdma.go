@@ -64,6 +64,8 @@ type Peer struct {
 	Failures     uint64            `json:"failures"`          // connections ended, and failed attempts
 	Standby      int               `json:"standby"`           // connections to members of a group that do not lead
 	Moves        uint64            `json:"moves"`             // connections that have begun as such
+	Named        string            `json:"named,omitempty"`   // NAME/FLOW, if a resolver finds it
+	Followed     uint64            `json:"followed"`          // times that it was followed to another address
 	Latency      *latency.Summary  `json:"latency,omitempty"` // from taking a message to its acknowledgement
 }
 

@@ -26,6 +26,8 @@ type Daemon struct {
 
 	Clock Clock `json:"clock"`
 	TLS   *TLS  `json:"tls,omitempty"` // nil: connections are plain
+
+	Cluster *Cluster `json:"cluster,omitempty"` // nil: no resolver finds peers
 }
 
 // Clock says whether the system's clock was set while the daemon ran. Times in captures and logs jump then.

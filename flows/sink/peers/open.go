@@ -41,7 +41,7 @@ func Open(e *pipeline.Env, c Config) (s *Sink, err error) {
 			return nil, errors.Join(err, closeSenders(f.Peers))
 		}
 		f.Peers = append(f.Peers, fanout.Peer{Sender: sender, Policy: fanout.Policy(p.Policy)})
-		s.names = append(s.names, p.Name)
+		s.names, s.named = append(s.names, p.Name), append(s.named, p.Peer)
 	}
 	s.asks(f.Peers, to.Peers)
 	if s.fan, err = fanout.Open(f); err != nil {
@@ -57,8 +57,17 @@ func (s *Sink) openSender(e *pipeline.Env, c Config, p config.Peer) (*stream.Sen
 	if err != nil {
 		return nil, err
 	}
+	found, err := e.PlacesOf(&p)
+	if err != nil {
+		return nil, err
+	}
+	var places []stream.Place
+	others := p.Others
+	for _, one := range found {
+		places, others = append(places, one), nil
+	}
 	return stream.OpenSender(stream.SenderConfig{
-		Name: e.Name() + ", peer " + p.Name, Endpoint: s.device.In(e.Flow.To.ClassOf(&p)), Worker: e.Holder, Address: p.Address, Others: p.Others, Flow: p.Flow,
+		Name: e.Name() + ", peer " + p.Name, Endpoint: s.device.In(e.Flow.To.ClassOf(&p)), Worker: e.Holder, Address: p.Address, Others: others, Places: places, Flow: p.Flow,
 		Connect: connect.Config{Credentials: e.Shared.Credentials}, Durability: durability, Participant: uint32(e.Flow.To.Participant),
 		Depth: c.Queue, Method: stream.Method(e.Flow.To.Method), Message: protocol.HeaderLen + c.Length, Frames: c.Frames,
 		Events: e.Events, Log: e.Log, Times: &s.times,

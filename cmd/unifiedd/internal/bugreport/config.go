@@ -23,7 +23,9 @@ attach.channels[].name attach.channels[].readers[].policy attach.channels[].read
 attach.channels[].slots attach.channels[].writer attach.programs[].in attach.programs[].name attach.programs[].out
 attach.programs[].user attach.socket attach.states[].allow attach.states[].allow_any_gid attach.states[].clients
 attach.states[].keys attach.states[].listen attach.states[].name attach.states[].objects attach.states[].rdma
-attach.states[].readers attach.states[].room attach.states[].words attach.states[].worker control.socket flows[].from.allow
+attach.states[].readers attach.states[].room attach.states[].words attach.states[].worker cluster.endpoints cluster.lease cluster.name
+cluster.peers[].address cluster.peers[].peer cluster.prefix cluster.resolver cluster.tls.authority
+cluster.tls.certificate cluster.tls.key control.socket flows[].from.allow
 flows[].from.allow_any_gid flows[].from.attach flows[].from.beside flows[].from.buffer flows[].from.busy_poll
 flows[].from.channel flows[].from.clients flows[].from.comment flows[].from.device flows[].from.engine
 flows[].from.fanout flows[].from.file flows[].from.files flows[].from.filter flows[].from.filter.object
@@ -63,6 +65,7 @@ flows[].to.order.limits.price.offset flows[].to.order.limits.rate flows[].to.ord
 flows[].to.order.replies flows[].to.order.retry flows[].to.order.ring flows[].to.order.zero_copy
 flows[].to.owner flows[].to.pace flows[].to.participant
 flows[].to.peers[].address flows[].to.peers[].flow flows[].to.peers[].name flows[].to.peers[].others
+flows[].to.peers[].peer
 flows[].to.peers[].policy flows[].to.peers[].priority flows[].to.peers[].traffic_class flows[].to.place flows[].to.policy flows[].to.prepare flows[].to.queue flows[].to.rdma
 flows[].to.rdma.device flows[].to.rdma.ecn flows[].to.rdma.min_rate flows[].to.rdma.priority
 flows[].to.rdma.traffic_class
@@ -77,7 +80,7 @@ workers[].sleep workers[].wait
 `)
 
 // keyFile matches the settings that name files with keys.
-var keyFile = regexp.MustCompile(`^(tls\.key|flows\[\]\.to\.keys)$`)
+var keyFile = regexp.MustCompile(`^((cluster\.)?tls\.key|flows\[\]\.to\.keys)$`)
 
 // clean is a configuration without secrets and comments.
 type clean struct {
@@ -163,6 +166,8 @@ func (c *clean) value(n *yaml.Node, path string) {
 	switch {
 	case keyFile.MatchString(path):
 		c.keyFiles = append(c.keyFiles, n.Value)
+	case path == "cluster.endpoints" && strings.Contains(n.Value, "@"): // a password in a URL, which the daemon refuses
+		c.mask(n)
 	case !slices.Contains(permitted, path) && n.Value != "":
 		c.mask(n)
 	}

@@ -36,7 +36,7 @@ func TestPermitted(t *testing.T) {
 	if bytes.IndexByte(c.text, '#') >= 0 {
 		t.Errorf("comments are left:\n%s", c.text)
 	}
-	if want := []string{"/etc/unifiedd/hosts.keys", "/etc/unifiedd/tls/key.pem"}; !slices.Equal(slices.Compact(slices.Sorted(slices.Values(c.keyFiles))), want) {
+	if want := []string{"/etc/unifiedd/etcd/key.pem", "/etc/unifiedd/hosts.keys", "/etc/unifiedd/tls/key.pem"}; !slices.Equal(slices.Compact(slices.Sorted(slices.Values(c.keyFiles))), want) {
 		t.Errorf("files with keys are %q, want %q", c.keyFiles, want)
 	}
 }

@@ -61,6 +61,11 @@ func ResumeOrders(ctx context.Context, socket, flow string) ([]byte, error) {
 	return request(ctx, socket, http.MethodPost, "/orders/"+url.PathEscape(flow)+"/resume", nil)
 }
 
+// Registry returns all daemons of the cluster, as JSON of a status.Registry.
+func Registry(ctx context.Context, socket string) ([]byte, error) {
+	return request(ctx, socket, http.MethodGet, "/cluster", nil)
+}
+
 // Reload makes the daemon read its configuration again, and returns JSON of a status.Reload.
 func Reload(ctx context.Context, socket string) ([]byte, error) {
 	return request(ctx, socket, http.MethodPost, "/reload", nil)

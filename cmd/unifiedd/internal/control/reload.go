@@ -26,6 +26,8 @@ type Reloader struct {
 	Level   *slog.LevelVar // of Log
 	Log     *slog.Logger
 	Recent  *recent.Handler // the warnings and errors of Log; nil: not remembered
+	// Registry reads all daemons of the cluster; nil: there is no resolver.
+	Registry func(context.Context) status.Registry
 }
 
 // Reload makes the daemon apply the present contents of the file.

@@ -122,6 +122,7 @@ func controlHandler(r *Reloader, p *page.Server) *http.ServeMux {
 	m.HandleFunc("POST /flows/{name}/group", handleGroup(d))
 	m.HandleFunc("POST /orders/{name}/stop", handleOrders(d.StopOrders))
 	m.HandleFunc("POST /orders/{name}/resume", handleOrders(d.ResumeOrders))
+	m.HandleFunc("GET /cluster", handleRegistry(r))
 	m.HandleFunc("POST /reload", handleReload(r))
 	m.HandleFunc("POST /plan", handlePlan(r))
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -190,6 +191,17 @@ func handleOrders(do func(name string) ([]status.OrderStop, error)) http.Handler
 	return func(w http.ResponseWriter, r *http.Request) {
 		all, err := do(r.PathValue("name"))
 		answer(w, all, err)
+	}
+}
+
+// handleRegistry returns the handler that lists the daemons of the cluster.
+func handleRegistry(r *Reloader) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		if r.Registry == nil {
+			answer(w, nil, errors.New("the daemon finds no peers by their names (its configuration has no cluster.resolver)"))
+			return
+		}
+		answer(w, r.Registry(q.Context()), nil)
 	}
 }
 

@@ -30,6 +30,7 @@ func Examine(o Options) *Report {
 		r.add("disk "+path, disk(path, n))
 	}
 	r.addTLS(n)
+	r.addCluster(n)
 	r.addRDMA(n)
 	r.addFlows(n)
 	return r

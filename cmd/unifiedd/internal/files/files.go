@@ -28,6 +28,8 @@ type File struct {
 func Of(c *config.Config) []File {
 	all := []File{
 		{Setting: "tls.certificate", Path: c.TLS.Certificate}, {Setting: "tls.key", Path: c.TLS.Key}, {Setting: "tls.authority", Path: c.TLS.Authority},
+		{Setting: "cluster.tls.certificate", Path: c.Cluster.TLS.Certificate}, {Setting: "cluster.tls.key", Path: c.Cluster.TLS.Key},
+		{Setting: "cluster.tls.authority", Path: c.Cluster.TLS.Authority},
 	}
 	for i := range c.Flows {
 		f := &c.Flows[i]

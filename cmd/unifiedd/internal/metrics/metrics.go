@@ -112,6 +112,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	collectRDMA(out, s.Flows)
 	collectPrograms(out, s.Programs)
 	collectStates(out, s.States)
+	collectCluster(out, s.Cluster)
 }
 
 // collectIdentity sends the metrics of the clock and the certificate.

@@ -116,6 +116,9 @@ func collectPeer(out chan<- prometheus.Metric, flow string, p *status.Peer) {
 	gauge(out, descPeerWaits, float64(p.Waiting+p.InFlight), flow, p.Name)
 	gauge(out, descPeerStandby, float64(p.Standby), flow, p.Name)
 	counter(out, descPeerMoves, p.Moves, flow, p.Name)
+	if p.Named != "" {
+		counter(out, descPeerFollowed, p.Followed, flow, p.Name)
+	}
 	counter(out, descPeerFailed, p.Failures, flow, p.Name)
 }
 

@@ -327,6 +327,11 @@ func (d *Document) find(s *status.Daemon) {
 	if s.TLS != nil && s.TLS.Expired {
 		add("error", "the daemon's certificate has expired at %s", s.TLS.Expires.Format(time.RFC3339))
 	}
+	if c := s.Cluster; c != nil && !c.Up {
+		add("error", "the registry of daemons does not answer since %s: flows go on, and peers that move are not followed", c.Since.Format(time.RFC3339))
+	} else if c != nil && c.Name != "" && !c.Registered {
+		add("error", "the daemon is not registered: unifiedd cluster status says why")
+	}
 	for _, w := range s.Workers {
 		if w.Away.Count > 0 {
 			add("warning", "worker %s did not poll for 20 ms or longer %d times, for at most %v", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))

@@ -48,6 +48,7 @@ var subjects = []struct {
 	prefixes []string
 }{
 	{"Groups", []string{"group_"}},
+	{"Names of daemons", []string{"cluster_"}},
 	{"Attached programs", []string{"attach_", "channel_", "state_"}},
 	{"NVMe hosts", []string{"nvme_"}},
 	{"RDMA clients and peers", []string{"peer_", "rdma_", "connections_", "broken_", "replayed_", "refused_", "failed_", "posted_", "granted_", "grants_", "log_", "stage_", "flow_latency"}},

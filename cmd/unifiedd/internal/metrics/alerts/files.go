@@ -181,7 +181,7 @@ func testDocument() any {
 // healthy returns all metrics of a daemon that is well: each counter stands still or counts what is good.
 func healthy() (all []input) {
 	labels := strings.NewReplacer("flow", "f", "interface", "eth1", "reason", "none", "host", "h")
-	good := map[string]string{"unifiedd_flow_up": "1x60", "unifiedd_peer_up": "1x60", "unifiedd_group_leader_known": "1x60", "unifiedd_config_last_reload_successful": "1x60", "unifiedd_zero_copy": "1x60",
+	good := map[string]string{"unifiedd_flow_up": "1x60", "unifiedd_peer_up": "1x60", "unifiedd_group_leader_known": "1x60", "unifiedd_config_last_reload_successful": "1x60", "unifiedd_zero_copy": "1x60", "unifiedd_cluster_up": "1x60", "unifiedd_cluster_registered": "1x60",
 		"unifiedd_region_bytes": "268435456x60", "unifiedd_received_packets_total": "0+1000x60", "unifiedd_durable_packets_total": "0+1000x60", "unifiedd_disk_free_bytes": "100x60", "unifiedd_disk_floor_bytes": "10x60",
 		"unifiedd_time_seconds": "0+15x60", "unifiedd_certificate_expires_timestamp_seconds": "8640000x60"}
 	for _, m := range metrics.Table() {

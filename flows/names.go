@@ -1,0 +1,195 @@
+package flows
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/cluster"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+// openNames makes what says where named peers are. With etcd, its engine fills it.
+func (d *Daemon) openNames() {
+	if d.config.Cluster.Resolver == "" {
+		return
+	}
+	d.found = new(cluster.Names)
+	d.useNames(d.config)
+}
+
+// useNames tells where peers are, as a configuration says.
+func (d *Daemon) useNames(c *config.Config) {
+	if d.found != nil {
+		d.found.SetStatic(c.Cluster.Static(), c.Cluster.Resolver == config.ResolverStatic)
+	}
+}
+
+// Names is what finds named peers; nil: there is no resolver. An engine for config.ResolverEtcd fills it.
+func (d *Daemon) Names() *cluster.Names { return d.found }
+
+// ClusterName returns the name under which a daemon of a configuration registers: that of its host, unless it says
+// another one.
+func ClusterName(c *config.Config) string {
+	if c.Cluster.Name != "" {
+		return c.Cluster.Name
+	}
+	host, _ := os.Hostname() // without a name the registration says so
+	return strings.ToLower(host)
+}
+
+// Record returns what the daemon registers of itself: flows that run and take connections, with their addresses, and
+// its RDMA devices. Any goroutine may call it.
+func (d *Daemon) Record() cluster.Record {
+	r := cluster.Record{Name: ClusterName(d.Config()), Version: d.options.Version}
+	if d.secret != nil {
+		r.Capabilities = append(r.Capabilities, "tls")
+	}
+	devices := d.devices.Addresses()
+	for _, f := range d.Flows() {
+		if one, why := f.registration(devices); one != nil && why == "" {
+			r.Flows = append(r.Flows, *one)
+		}
+	}
+	r.Devices = sortedDevices(devices)
+	return r
+}
+
+func sortedDevices(devices map[string][]netip.Addr) (all []cluster.Device) {
+	for name, addresses := range devices {
+		one := cluster.Device{Name: name}
+		for _, a := range addresses {
+			one.GIDs = append(one.GIDs, a.String())
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b cluster.Device) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// registration returns what others need to connect to the flow; nil: it takes no connections, or does not run. why
+// says why it cannot be registered.
+func (f *Flow) registration(devices map[string][]netip.Addr) (one *cluster.Flow, why string) {
+	c := f.settings()
+	listen, device := c.From.Listen, c.From.RDMA
+	if listen == "" {
+		listen, device = c.To.Listen, c.To.RDMA
+	}
+	if listen == "" || c.To.Subsystem != "" || f.running() == nil {
+		return nil, "" // hosts of NVMe have names of their own
+	}
+	one = &cluster.Flow{Name: c.Name, Kind: string(c.Kind()), Device: device}
+	if one.Addresses, why = reachable(listen, devices[device]); why != "" {
+		return nil, why
+	}
+	return one, ""
+}
+
+// lookUpLimit is how long the look-up of the host in a flow's own address may take.
+const lookUpLimit = time.Second
+
+// reachable returns the addresses at which others reach a listener. One at every address is reached at those of its
+// RDMA device.
+func reachable(listen string, device []netip.Addr) (all []string, why string) {
+	host, port, err := net.SplitHostPort(listen)
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case port == "0":
+		return nil, "its port is not fixed: name one in listen"
+	}
+	at, err := netip.ParseAddr(host)
+	switch {
+	case host == "":
+	case err == nil && !at.IsUnspecified():
+		device = []netip.Addr{at}
+	case err == nil && at.Is4():
+		device = slices.DeleteFunc(slices.Clone(device), func(a netip.Addr) bool { return !a.Is4() })
+	case err != nil:
+		ctx, cancel := context.WithTimeout(context.Background(), lookUpLimit)
+		defer cancel()
+		if device, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return nil, err.Error()
+		}
+	}
+	for _, a := range device {
+		if text := net.JoinHostPort(a.Unmap().WithZone("").String(), port); !a.IsLinkLocalUnicast() && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	if all == nil {
+		return nil, "it listens at every address, and its RDMA device has none that others could use: name one in listen"
+	}
+	return all, ""
+}
+
+// clusterStatus describes how peers are found; nil: there is no resolver.
+func (d *Daemon) clusterStatus() *status.Cluster {
+	if d.found == nil {
+		return nil
+	}
+	c := &d.Config().Cluster
+	state, names, refused := d.found.Status()
+	s := &status.Cluster{Resolver: string(c.Resolver), Endpoints: c.Endpoints, Prefix: c.Prefix, Lease: c.Lease, Up: state.Up, Since: state.Since,
+		Registered: state.Registered, Taken: state.Taken, Error: cmp.Or(state.Error, state.Lacks), Counts: state.Counts, Refused: map[string]uint64{}, Answered: instant(state.Answered)}
+	for _, reason := range cluster.Reasons {
+		s.Refused[string(reason)] = refused[reason]
+	}
+	if c.Resolver == config.ResolverEtcd {
+		s.Name = ClusterName(d.Config())
+		s.Unregistered = d.unregistered()
+	}
+	for i := range names {
+		s.Names = append(s.Names, nameStatus(&names[i]))
+	}
+	return s
+}
+
+// unregistered returns the flows that others cannot find, and why.
+func (d *Daemon) unregistered() (all map[string]string) {
+	devices := d.devices.Addresses()
+	for _, f := range d.Flows() {
+		if _, why := f.registration(devices); why != "" {
+			if all == nil {
+				all = map[string]string{}
+			}
+			all[f.Name()] = why
+		}
+	}
+	return all
+}
+
+// instant returns a time as it is in the status; nil: there was none.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func nameStatus(n *cluster.Name) status.ClusterName {
+	s := status.ClusterName{Name: n.Name, State: status.NameRegistered, Version: n.Version, Found: instant(n.Found), Gone: instant(n.Gone), Refused: n.Refused, Flows: FlowsOf(n.Flows)}
+	switch {
+	case n.Refused != "":
+		s.State = status.NameRefused
+	case !n.Gone.IsZero() && !n.Found.IsZero():
+		s.State = status.NameGone
+	case n.Found.IsZero():
+		s.State = status.NameUnknown
+	}
+	return s
+}
+
+// FlowsOf returns the flows of a record as the status has them.
+func FlowsOf(all []cluster.Flow) (shown []status.ClusterFlow) {
+	for _, f := range all {
+		shown = append(shown, status.ClusterFlow{Name: f.Name, Kind: f.Kind, Device: f.Device, Addresses: f.Addresses})
+	}
+	return shown
+}
