@@ -58,7 +58,8 @@ func TestAlarms(t *testing.T) {
 func (s *scene) well() {
 	s.sink("")
 	_, feed, _ := strings.Cut(s.feed(""), "flows:\n")
-	s.launch(s.capture("1ms", ", ring: 2048", toFiles(testenv.DiskDir(s.t))) + feed)
+	_, registry := s.registry()
+	s.launch(registry + s.capture("1ms", ", ring: 2048", toFiles(testenv.DiskDir(s.t))) + feed)
 	s.traffic(200)
 	s.flowing()
 	s.calm(s.within(10 * time.Minute))

@@ -19,6 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
+	"github.com/unifiedd/unifiedd/internal/testenv/etcdserver"
 )
 
 // fault is a fault, what must name it, and what must explain it. Its alerts are those of the daemon that it happens
@@ -35,7 +36,7 @@ type fault struct {
 // lossy are the alerts about packets that are lost when a flow does not keep up.
 var lossy = []string{"UnifieddRingFull", "UnifieddRingShort", "UnifieddNoFrames", "UnifieddCardFull", "UnifieddPacketsLost", "UnifieddBackPressure", "UnifieddDiskBehind"}
 
-// faults returns all faults. The one of etcd is missing: there is no resolver yet.
+// faults returns all faults.
 func faults() []fault {
 	all := []fault{
 		{name: "card down", prepare: cardDown, alerts: []string{"UnifieddFlowWaits"}, ask: (*scene).status, says: []string{"waiting", "is down"}},
@@ -52,6 +53,8 @@ func faults() []fault {
 		{name: "ring too small", prepare: ringTooSmall, alerts: []string{"UnifieddRingShort"}, also: []string{"UnifieddRingFull", "UnifieddCardFull", "UnifieddPacketsLost"},
 			ask: (*scene).status, says: []string{"use a larger from.ring than 64"}},
 		{name: "worker starved", prepare: workerStarved, alerts: []string{"UnifieddWorkerStarved"}, also: lossy, ask: (*scene).status, says: []string{"did not poll its flows for 20 ms or longer"}},
+		{name: "etcd gone", prepare: etcdGone, alerts: []string{"UnifieddRegistryGone"}, ask: func(s *scene) string { return s.status() + s.doctor() },
+			says: []string{"etcd does not answer since", "Flows go on", "does not answer: "}},
 		{name: "daemon killed", prepare: daemonKilled, alerts: []string{"UnifieddDown"},
 			ask: func(s *scene) string {
 				return s.status() + s.say("trace", "--dir", filepath.Join(s.dir, "control.trace"))
@@ -74,6 +77,22 @@ func steady(s *scene) {
 	s.launch(s.capture("1ms", ", ring: 2048", toFiles(testenv.DiskDir(s.t))))
 	s.traffic(200)
 	s.flowing()
+}
+
+// registry starts an etcd beside the daemon, and returns the settings with which the daemon registers there.
+func (s *scene) registry() (e *etcdserver.Server, settings string) {
+	s.t.Helper()
+	e = etcdserver.Start(s.t, etcdserver.Options{At: s.p.B.Namespace, Port: 2379})
+	return e, fmt.Sprintf("cluster: {resolver: etcd, name: daemon, endpoints: [%q]}\n", e.URL)
+}
+
+func etcdGone(s *scene) (inject, mend func()) {
+	e, settings := s.registry()
+	s.launch(settings + s.capture("1ms", ", ring: 2048", toFiles(testenv.DiskDir(s.t))))
+	s.traffic(200)
+	s.flowing()
+	s.d.Until(s.t, "the registration", func(d *status.Daemon) bool { return d.Cluster.Registered })
+	return e.Kill, func() { e.Again(s.t) }
 }
 
 func cardDown(s *scene) (inject, mend func()) {
