@@ -172,6 +172,13 @@ func printRegistry(w io.Writer, r *status.Registry) error {
 	return t.Flush()
 }
 
+// printNamed prints how a peer was found, if that is by its name.
+func printNamed(w io.Writer, p *status.Peer) {
+	if p.Named != "" {
+		fmt.Fprintf(w, "  \tfound as %s; followed to another address %d times\n", p.Named, p.Followed)
+	}
+}
+
 // printCluster prints how peers are found, and those names that are not registered.
 func printCluster(w io.Writer, c *status.Cluster) {
 	if c == nil {

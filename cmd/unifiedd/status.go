@@ -445,9 +445,7 @@ func printSends(w io.Writer, s *status.Sends) {
 		fmt.Fprintf(w, "  peer\t%s (%s): %s%s; %d messages offered, %d acknowledged, %d waiting, %d in flight; lost: %s\n",
 			cmp.Or(p.Name, p.Address), p.Address, p.State, because(p.Error), p.Offered, p.Acknowledged, p.Waiting, p.InFlight, nonzero(p.Dropped))
 		fmt.Fprintf(w, "  \tconnected %d times, %d failures; %d messages sent again; room for %d%s\n", p.Connections, p.Failures, p.Resent, p.Credit, by(p.Method))
-		if p.Named != "" {
-			fmt.Fprintf(w, "  \tfound as %s; followed to another address %d times\n", p.Named, p.Followed)
-		}
+		printNamed(w, p)
 		if p.Standby > 0 || p.Moves > 0 {
 			fmt.Fprintf(w, "  \t%d connections to other members of its group; it has moved to one of these %d times\n", p.Standby, p.Moves)
 		}
