@@ -1,0 +1,108 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/netdev"
+)
+
+// Figures are what one run has shown.
+type Figures struct {
+	Rate float64 `json:"packets_per_second"` // written, or received
+	CPU  float64 `json:"cpu_ns_per_packet"`  // processor time of the process, also in the kernel
+	Lost float64 `json:"lost_share"`         // of the packets that arrived
+}
+
+// warmUp is the part of a run before it is measured.
+const warmUp = 0.25
+
+// errNothing says that there was nothing to measure.
+var errNothing = errors.New("no packet arrived: there must be traffic while this measures (send some, or name another interface or filter)")
+
+// run measures one choice for a span.
+func (s *Subject) run(ctx context.Context, c choice, span time.Duration) (f Figures, err error) {
+	cfg, err := s.parse(c, true)
+	if err != nil {
+		return f, err
+	}
+	d, err := flows.Open(cfg, flows.Options{Version: "tune", Log: slog.New(slog.DiscardHandler), Context: ctx})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, d.Close(), s.tidy()) }()
+	if err := d.Start(); err != nil {
+		return f, err
+	}
+	pause(ctx, time.Duration(warmUp*float64(span)))
+	before, used, begun := d.Status().Flows[0], used(), time.Now()
+	pause(ctx, span-time.Duration(warmUp*float64(span)))
+	after, took := d.Status().Flows[0], time.Since(begun)
+	used = usedSince(used)
+	if ctx.Err() != nil {
+		return f, context.Cause(ctx)
+	}
+	if after.State == status.Failed {
+		return f, errors.New(after.Error)
+	}
+	return s.judge(&before, &after, used, took)
+}
+
+// judge makes figures of two states of a flow.
+func (s *Subject) judge(before, after *status.Flow, used, took time.Duration) (f Figures, err error) {
+	n := after.Packets - before.Packets
+	if s.Kind != Interface {
+		n = after.Written.Packets - before.Written.Packets
+	}
+	if n == 0 {
+		return f, errNothing
+	}
+	f.Rate, f.CPU = float64(n)/took.Seconds(), float64(used)/float64(n)
+	lost := uint64(0)
+	for reason, count := range after.Dropped {
+		if !slices.Contains(wanted, reason) {
+			lost += count - before.Dropped[reason]
+		}
+	}
+	f.Lost = float64(lost) / float64(lost+n)
+	return f, nil
+}
+
+// wanted are reasons for which packets are not received on purpose.
+var wanted = []string{"filter_dropped", "not_matched", "other_link_type", "duplicate", "beyond_count"}
+
+// parse returns the configuration of a choice.
+func (s *Subject) parse(c choice, measured bool) (*config.Config, error) {
+	cfg, err := config.Parse("tune", []byte(s.text(c, measured)), config.Options{FindInterface: netdev.Find})
+	if err != nil {
+		return nil, fmt.Errorf("settings to measure: %w", err)
+	}
+	return cfg, nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// used returns the processor time of the process.
+func used() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // does not fail for the process itself
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func usedSince(before time.Duration) time.Duration { return used() - before }

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/tune"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/bench"
+)
+
+// tuneFlags are the flags of tune.
+type tuneFlags struct {
+	duration            time.Duration
+	size, filter, pages string
+	output              string
+	force, asJSON       bool
+}
+
+func newTune() *cobra.Command {
+	var f tuneFlags
+	c := &cobra.Command{
+		Use:   "tune INTERFACE|FILE|DEVICE",
+		Short: "Measure which settings suit an interface, a file or a disk, and propose them",
+		Long: `Measure which settings suit an interface, a file or a disk, and propose them.
+
+For a file or a block device packets are generated and written, with the settings of a flow
+to storage; the files are removed again, and a device is written over, which takes --force.
+For an interface packets are received and discarded, which takes them from the host, with the
+settings of a flow from an interface: there must be traffic meanwhile.
+
+Each setting is measured with another value and without it, in turn, several times. A value
+is proposed only if a bound of 95 % says that it is better; otherwise the default stays. At
+the end the whole proposal is compared with the defaults. Nothing of the system is changed.`,
+		Example: `  unifiedd tune /var/lib/unifiedd/feed
+  unifiedd tune --filter 'udp and dst port 5000' eth1 -o tuned.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := f.subject(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilSignal(c.Context())
+			defer stop()
+			tell := func(what string) { fmt.Fprintf(c.ErrOrStderr(), "measuring %s\n", what) }
+			r, err := tune.Tune(ctx, s, f.duration, tell)
+			if err != nil {
+				return fmt.Errorf("tune %s: %w", args[0], err)
+			}
+			return f.report(c.OutOrStdout(), r)
+		},
+	}
+	s := c.Flags()
+	s.DurationVar(&f.duration, "duration", time.Minute, "measure for about this `TIME`")
+	s.StringVar(&f.size, "size", "512", "`BYTES` of a generated packet")
+	s.StringVar(&f.filter, "filter", "", "of an interface, take what matches this `EXPRESSION`")
+	s.StringVar(&f.pages, "pages", string(config.Pages2MiB), "pages of the region: 2MiB or ordinary")
+	s.StringVarP(&f.output, "output", "o", "", "write the proposed configuration to this `FILE`, which must not exist")
+	s.BoolVar(&f.force, "force", false, "write over the device")
+	s.BoolVar(&f.asJSON, "json", false, "print JSON")
+	return c
+}
+
+// subject checks the command line.
+func (f *tuneFlags) subject(name string) (s tune.Subject, err error) {
+	kind, err := tune.KindOf(name)
+	if err != nil {
+		return s, err
+	}
+	s = tune.Subject{Name: name, Kind: kind, Filter: f.filter, Pages: config.Pages(f.pages)}
+	if s.Size, err = config.ParseSize(f.size); err != nil {
+		return s, fmt.Errorf("--size %w", err)
+	}
+	switch {
+	case s.Pages != config.Pages2MiB && s.Pages != config.PagesOrdinary:
+		return s, fmt.Errorf("--pages %s: it must be 2MiB or ordinary", f.pages)
+	case kind == tune.Device && !f.force:
+		return s, fmt.Errorf("%s is a device, and what is on it would be written over (--force does that)", name)
+	case kind != tune.Interface && f.filter != "":
+		return s, errors.New("--filter is for packets of an interface")
+	}
+	return s, nil
+}
+
+// report prints what was found, and writes the configuration.
+func (f *tuneFlags) report(w io.Writer, r *tune.Result) error {
+	if f.output != "" {
+		out, err := os.OpenFile(f.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		if _, err := out.WriteString(r.Proposal); err != nil {
+			return errors.Join(err, out.Close(), os.Remove(f.output))
+		}
+		if err := out.Close(); err != nil {
+			return err
+		}
+	}
+	if f.asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	return printTuned(w, r)
+}
+
+// printTuned prints each comparison, and the configuration.
+func printTuned(w io.Writer, r *tune.Result) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "SETTING\tVALUE\tAGAINST\tPACKETS A SECOND\tPROCESSOR TIME OF A PACKET\t\n")
+	for i := range r.Trials {
+		one := &r.Trials[i]
+		name, value, against := one.Setting, one.Value, one.Against
+		if name == "" {
+			name, value, against = "all", "proposed", "defaults"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, left(value), left(against), change(one.Rate, one.With.Rate, "%.0f"), change(one.CPU, one.With.CPU, "%.0f ns"), one.Why)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if !r.Better {
+		_, err := fmt.Fprintf(w, "\nNothing is clearly better than the defaults:\n\n%s", r.Proposal)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nProposed:\n\n%s", r.Proposal)
+	return err
+}
+
+func left(value string) string {
+	if value == "" {
+		return "-"
+	}
+	return value
+}
+
+// change prints a figure, and by how much it differs, with the bounds.
+func change(e bench.Estimate, figure float64, format string) string {
+	if figure == 0 {
+		return "-"
+	}
+	percent := func(ratio float64) float64 { return 100 * (ratio - 1) }
+	return fmt.Sprintf(format+", %+.1f %% (%+.1f to %+.1f)", figure, percent(e.Ratio), percent(e.Low), percent(e.High))
+}
