@@ -51,12 +51,16 @@ func (d *Daemon) Record() cluster.Record {
 	if d.secret != nil {
 		r.Capabilities = append(r.Capabilities, "tls")
 	}
-	devices := d.devices.Addresses()
+	devices, lacks := d.devices.Addresses(), map[string]string{}
 	for _, f := range d.Flows() {
-		if one, why := f.registration(devices); one != nil && why == "" {
+		switch one, why := f.registration(devices); {
+		case why != "":
+			lacks[f.Name()] = why
+		case one != nil:
 			r.Flows = append(r.Flows, *one)
 		}
 	}
+	d.unfound.Store(&lacks)
 	r.Devices = sortedDevices(devices)
 	return r
 }
@@ -143,26 +147,14 @@ func (d *Daemon) clusterStatus() *status.Cluster {
 	}
 	if c.Resolver == config.ResolverEtcd {
 		s.Name = ClusterName(d.Config())
-		s.Unregistered = d.unregistered()
+		if lacks := d.unfound.Load(); lacks != nil {
+			s.Unregistered = *lacks
+		}
 	}
 	for i := range names {
 		s.Names = append(s.Names, nameStatus(&names[i]))
 	}
 	return s
-}
-
-// unregistered returns the flows that others cannot find, and why.
-func (d *Daemon) unregistered() (all map[string]string) {
-	devices := d.devices.Addresses()
-	for _, f := range d.Flows() {
-		if _, why := f.registration(devices); why != "" {
-			if all == nil {
-				all = map[string]string{}
-			}
-			all[f.Name()] = why
-		}
-	}
-	return all
 }
 
 // instant returns a time as it is in the status; nil: there was none.

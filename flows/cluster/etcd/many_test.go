@@ -81,11 +81,11 @@ func memory() uint64 {
 // TestDaemons: many daemons register in one etcd, and each follows two others. It reports how long until all know their
 // peers, what etcd and each client take while nothing happens, how long a move takes to be known, and how long until
 // all are registered again after etcd was away for two leases. UNIFIEDD_DAEMONS says how many (20), UNIFIEDD_LEASE their
-// lease in seconds (4), and UNIFIEDD_SECONDS how long the calm is measured (5).
+// lease in seconds (2), and UNIFIEDD_SECONDS how long the calm is measured (2).
 func TestDaemons(t *testing.T) {
 	testenv.OnMachine(t, "etcd")
 	testenv.Long(t, "it measures")
-	n, hold, span := setting(t, "UNIFIEDD_DAEMONS", 20), time.Duration(setting(t, "UNIFIEDD_LEASE", 4))*time.Second, time.Duration(setting(t, "UNIFIEDD_SECONDS", 5))*time.Second
+	n, hold, span := setting(t, "UNIFIEDD_DAEMONS", 20), time.Duration(setting(t, "UNIFIEDD_LEASE", 2))*time.Second, time.Duration(setting(t, "UNIFIEDD_SECONDS", 2))*time.Second
 	s := etcdserver.Start(t, etcdserver.Options{})
 	before := memory()
 	begun := time.Now()
