@@ -3,6 +3,7 @@ package flows
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -56,6 +57,8 @@ func (d *Daemon) Record() cluster.Record {
 		switch one, why := f.registration(devices); {
 		case why != "":
 			lacks[f.Name()] = why
+		case one != nil && len(r.Flows) == cluster.MaxFlows:
+			lacks[f.Name()] = fmt.Sprintf("%d flows are registered already, and more are not possible", cluster.MaxFlows)
 		case one != nil:
 			r.Flows = append(r.Flows, *one)
 		}
@@ -68,7 +71,7 @@ func (d *Daemon) Record() cluster.Record {
 func sortedDevices(devices map[string][]netip.Addr) (all []cluster.Device) {
 	for name, addresses := range devices {
 		one := cluster.Device{Name: name}
-		for _, a := range addresses {
+		for _, a := range addresses[:min(len(addresses), cluster.MaxGIDs)] {
 			one.GIDs = append(one.GIDs, a.String())
 		}
 		all = append(all, one)
@@ -123,14 +126,14 @@ func reachable(listen string, device []netip.Addr) (all []string, why string) {
 		}
 	}
 	for _, a := range device {
-		if text := net.JoinHostPort(a.Unmap().WithZone("").String(), port); !a.IsLinkLocalUnicast() && !slices.Contains(all, text) {
+		if text := net.JoinHostPort(a.Unmap().WithZone("").String(), port); cluster.Reachable(a.WithZone("")) && !slices.Contains(all, text) {
 			all = append(all, text)
 		}
 	}
 	if all == nil {
-		return nil, "it listens at every address, and its RDMA device has none that others could use: name one in listen"
+		return nil, "it listens where no other host reaches it: name an address in listen, or give one to the RDMA device"
 	}
-	return all, ""
+	return all[:min(len(all), cluster.MaxAddresses)], ""
 }
 
 // clusterStatus describes how peers are found; nil: there is no resolver.

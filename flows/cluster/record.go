@@ -44,11 +44,11 @@ type Flow struct {
 const (
 	// MaxRecord is the length of the longest record, in bytes.
 	MaxRecord       = 64 << 10
+	MaxGIDs         = 64 // of a device
+	MaxFlows        = 256
+	MaxAddresses    = 16 // of a flow
 	maxCapabilities = 32
 	maxDevices      = 64
-	maxGIDs         = 64
-	maxFlows        = 256
-	maxAddresses    = 16
 	maxWord         = 32
 	maxText         = 64
 )
@@ -133,9 +133,9 @@ func (r *Record) check(name string) error {
 		return refuse(BadName, "%v", ValidName(r.Name))
 	case !printable(r.Version, maxText) || !printable(r.Instance, maxText):
 		return refuse(BadText, "version %.80q, instance %.80q", r.Version, r.Instance)
-	case len(r.Capabilities) > maxCapabilities || len(r.Devices) > maxDevices || len(r.Flows) > maxFlows:
+	case len(r.Capabilities) > maxCapabilities || len(r.Devices) > maxDevices || len(r.Flows) > MaxFlows:
 		return refuse(TooMany, "%d capabilities, %d devices, %d flows; at most %d, %d and %d are possible",
-			len(r.Capabilities), len(r.Devices), len(r.Flows), maxCapabilities, maxDevices, maxFlows)
+			len(r.Capabilities), len(r.Devices), len(r.Flows), maxCapabilities, maxDevices, MaxFlows)
 	}
 	for _, word := range r.Capabilities {
 		if !printable(word, maxWord) {
@@ -165,8 +165,8 @@ func (d *Device) check() error {
 	switch {
 	case d.Name == "" || !printable(d.Name, maxText):
 		return refuse(BadName, "device %.80q", d.Name)
-	case len(d.GIDs) > maxGIDs:
-		return refuse(TooMany, "device %s has %d GIDs; at most %d are possible", d.Name, len(d.GIDs), maxGIDs)
+	case len(d.GIDs) > MaxGIDs:
+		return refuse(TooMany, "device %s has %d GIDs; at most %d are possible", d.Name, len(d.GIDs), MaxGIDs)
 	}
 	for _, gid := range d.GIDs {
 		if a, err := netip.ParseAddr(gid); err != nil || a.Zone() != "" {
@@ -184,8 +184,8 @@ func (f *Flow) check() error {
 		return refuse(BadText, "kind %.80q, device %.80q of flow %s", f.Kind, f.Device, f.Name)
 	case len(f.Addresses) == 0:
 		return refuse(BadAddress, "flow %s has none", f.Name)
-	case len(f.Addresses) > maxAddresses:
-		return refuse(TooMany, "flow %s has %d addresses; at most %d are possible", f.Name, len(f.Addresses), maxAddresses)
+	case len(f.Addresses) > MaxAddresses:
+		return refuse(TooMany, "flow %s has %d addresses; at most %d are possible", f.Name, len(f.Addresses), MaxAddresses)
 	}
 	for _, text := range f.Addresses {
 		if err := checkAddress(text); err != nil {
@@ -204,12 +204,19 @@ func checkAddress(text string) error {
 		return fmt.Errorf("is not an IP address with a port")
 	case at.Port() == 0:
 		return fmt.Errorf("has no port")
-	case a.Zone() != "" || a.IsUnspecified() || a.IsMulticast():
-		return fmt.Errorf("is not the address of a host")
+	case !Reachable(a):
+		return fmt.Errorf("is not an address at which other hosts reach one")
 	case at.String() != text:
 		return fmt.Errorf("is not in its shortest form, %s", at)
 	}
 	return nil
+}
+
+// Reachable reports whether an address can be that of another host. Those of this host and of a single link are not: a
+// record must not lead to services that only this host can reach.
+func Reachable(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.Zone() == "" && a.IsGlobalUnicast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
 // printable reports whether a text may be printed as it is.

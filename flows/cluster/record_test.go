@@ -84,6 +84,12 @@ func TestRefused(t *testing.T) {
 		{"every address", address("0.0.0.0:7471"), BadAddress},
 		{"every address of IPv6", address("[::]:7471"), BadAddress},
 		{"a multicast group", address("239.1.1.1:7471"), BadAddress},
+		{"this host", address("127.0.0.1:7471"), BadAddress},
+		{"this host, IPv6", address("[::1]:7471"), BadAddress},
+		{"this host, in IPv6", address("[::ffff:127.0.0.1]:7471"), BadAddress},
+		{"a link", address("169.254.1.1:7471"), BadAddress},
+		{"a link, IPv6", address("[fe80::1]:7471"), BadAddress},
+		{"all hosts", address("255.255.255.255:7471"), BadAddress},
 		{"a zone", address("[fe80::1%eth0]:7471"), BadAddress},
 		{"another form", address("[fd77:0::2]:7471"), BadAddress},
 	} {
