@@ -266,3 +266,21 @@ func TestUnfit(t *testing.T) {
 	a.address.Store(&good)
 	a.registered(t)
 }
+
+// TestEndpoints: one endpoint of several that does not answer is no harm.
+func TestEndpoints(t *testing.T) {
+	testenv.OnMachine(t, "etcd")
+	dead, live := etcdserver.Start(t, etcdserver.Options{}), etcdserver.Start(t, etcdserver.Options{})
+	dead.Kill()
+	c := config(live, "a")
+	c.Endpoints = []string{dead.URL, live.URL}
+	a := join(t, c, "10.0.0.1:1")
+	a.registered(t)
+	if s := a.state(); s.Counts[CountFailed] > 0 {
+		t.Errorf("requests failed: %+v", s)
+	}
+	live.Kill()
+	a.is(t, "the state to say that etcd is away", func(s *cluster.State) bool { return !s.Up })
+	live.Again(t)
+	a.registered(t)
+}
