@@ -53,7 +53,7 @@ func TestFull(t *testing.T) {
 		Cluster: Cluster{
 			Resolver: ResolverEtcd, Name: "host-1", Endpoints: []string{"https://10.0.0.5:2379", "https://10.0.0.6:2379"}, Lease: 15 * time.Second, Prefix: "/machines/",
 			TLS:   TLS{"/etc/unifiedd/etcd/cert.pem", "/etc/unifiedd/etcd/key.pem", "/etc/unifiedd/etcd/ca.pem"},
-			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 335, 7}}},
+			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 336, 7}}},
 		},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
 			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 302, 7}},
