@@ -29,6 +29,7 @@ type orders struct {
 	ended   bool
 	want    []byte // the order that must come
 	replies []byte // that the kernel has not taken yet
+	shut    bool   // nothing more is sent
 	replied uint64
 	last    time.Time // when something was sent
 }
@@ -170,8 +171,12 @@ func (s *orders) accept(m *ouch.Enter) error {
 	return s.reply(soupbin.Append(packet[:0], soupbin.SequencedData, a.Append(message[:0])...))
 }
 
-// reply sends bytes to the trader, now or when the kernel takes them.
+// reply sends bytes to the trader, now or when the kernel takes them. An order that comes behind the end of the session
+// gets no answer.
 func (s *orders) reply(b []byte) error {
+	if s.shut {
+		return nil
+	}
 	s.replies = append(s.replies, b...)
 	if len(s.replies) > mostReplies {
 		return errors.New("the trader does not read what the exchange answers")
@@ -181,7 +186,7 @@ func (s *orders) reply(b []byte) error {
 
 // flush sends replies that wait.
 func (s *orders) flush() error {
-	for len(s.replies) > 0 {
+	for len(s.replies) > 0 && !s.shut {
 		n, errno := write(s.fd, s.replies)
 		switch {
 		case errno == unix.EAGAIN || errno == unix.EINTR:
@@ -210,5 +215,6 @@ func (s *orders) end() error {
 			return err
 		}
 	}
+	s.shut = true
 	return unix.Shutdown(s.fd, unix.SHUT_WR)
 }
