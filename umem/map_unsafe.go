@@ -38,10 +38,18 @@ func reserveRange(length, align uint64) (a addressRange, err error) {
 }
 
 // mapAt maps size bytes of a file at an offset in the range, shared and writable.
+//
+// The file is mapped elsewhere first, and moved. When there are no huge pages for a mapping at fixed addresses, the kernel
+// has removed already what was there (vms_abort_munmap_vmas in mm/vma.c). The C library may then put a heap of another
+// thread there, over which the next try, or unmap, would go.
 func (a addressRange) mapAt(offset, size uint64, f *os.File) ([]byte, error) {
-	at := unsafe.Add(a.start, offset)
-	if _, err := unix.MmapPtr(int(f.Fd()), 0, at, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
+	p, err := unix.MmapPtr(int(f.Fd()), 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
 		return nil, err
+	}
+	at := unsafe.Add(a.start, offset)
+	if _, err := unix.MremapPtr(p, uintptr(size), at, uintptr(size), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+		return nil, errors.Join(fmt.Errorf("move a mapping of %d bytes: %w", size, err), unix.MunmapPtr(p, uintptr(size)))
 	}
 	return unsafe.Slice((*byte)(at), size), nil
 }
