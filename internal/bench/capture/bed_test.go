@@ -155,7 +155,7 @@ func (b *bed) contest(w work, all []contestant) *contest {
 
 // engines are both of ours and the others. The packet socket is the first, AF_XDP sockets are the last.
 func (b *bed) engines() []contestant {
-	memory := buffer
+	memory := stenoBlocks
 	if b.form == bench.Short {
 		memory = 64
 	}
