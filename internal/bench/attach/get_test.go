@@ -97,13 +97,13 @@ func (s *states) launch() {
 	dir := s.TempDir()
 	d := daemon.Launch(s.T, testenv.Build(s.T, "cmd/unifiedd"), &s.link.B, dir, fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: spin}]
+workers: [{name: main, wait: sleep}]
 attach:
   socket: %s/attach.sock
   programs: [{name: writer, user: "%d", out: 2MiB}]
   states:
-    - {name: books, objects: %[3]d, room: 336, rdma: "roce:%[4]s", listen: "%[5]s:7473", worker: main}
-    - {name: refs, keys: %[3]d, rdma: "roce:%[4]s", listen: "%[5]s:7474", worker: main}
+    - {name: books, objects: %[3]d, room: 336, rdma: "roce:%[4]s", listen: "%[5]s:7473"}
+    - {name: refs, keys: %[3]d, rdma: "roce:%[4]s", listen: "%[5]s:7474"}
 flows:
   - {name: books, from: {attach: writer, message: 512}, to: {state: books}}
   - {name: refs, from: {attach: writer, message: 512}, to: {state: refs}}
