@@ -184,7 +184,9 @@ func TestTornKeys(t *testing.T) {
 		}
 	}
 	for i := range keys {
-		s.PutKey(keys[i], fillState(buffer[:], uint64(i)))
+		if _, ok := s.PutKey(keys[i], fillState(buffer[:], uint64(i))); !ok {
+			t.Fatalf("key %d of %d finds no place in an empty table", i, kept)
+		}
 		there++
 	}
 	dst, pair, raw := make([]byte, MaxKeyValue), make([]byte, 4*BucketLen), make([]byte, BucketLen)

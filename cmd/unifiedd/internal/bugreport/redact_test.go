@@ -48,14 +48,9 @@ func TestRedactAny(t *testing.T) {
 	around := []string{" ", "[", "]", "(", ")", "=", ",", "\"", "/", "\n", "@", "%", ";", "<", ">", "'"}
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "bytes")
-		b[0] |= 1 // nothing that stays
-		b[0] &= 0x7f
-		b[0] += 2
+		b[0] = 3 + b[0]%120 // no loopback address, and no mask: they stay
 		six := netip.AddrFrom16([16]byte(b))
 		address := rapid.SampledFrom([]string{six.String(), six.StringExpanded(), strings.ToUpper(six.StringExpanded()), netip.AddrFrom4([4]byte(b[:4])).String(), net.HardwareAddr(b[:6]).String()}).Draw(t, "address")
-		if six.IsLoopback() || strings.HasPrefix(address, "127.") {
-			t.Skip("a loopback address stays")
-		}
 		before, after := rapid.SampledFrom(around).Draw(t, "before"), rapid.SampledFrom(around).Draw(t, "after")
 		text := fmt.Sprintf("word%s%s%sword", before, address, after)
 		if got := string(newRedactor("").redact([]byte(text))); strings.Contains(got, address) {
