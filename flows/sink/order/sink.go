@@ -54,7 +54,8 @@ type counters struct {
 	segmentBytes        counter.Counter // of segments of ours
 	plain               [tcpsend.Reasons]counter.Counter
 	waits               [tcpsend.Reasons]counter.Counter // rounds in which an order waited
-	noRoom              counter.Counter                  // orders that the port had no room for
+	noRoom              counter.Counter                  // orders that the kernel sent because the port had no room
+	noFrame             counter.Counter                  // rounds in which an order waited for a frame
 	refused             [verdicts]counter.Counter
 	broken              counter.Counter // segments that did not leave because the interface did not take them
 	partial             counter.Counter // orders of which the kernel took a part at first
@@ -224,20 +225,14 @@ func (s *Sink) order(f umem.Frame, now time.Time) (outcome wire.Reason, decided 
 		return wire.NotDone, true
 	}
 	if why.Waits() {
-		s.count.waits[why].Add(1)
-		if s.stopping {
-			s.count.refused[ended].Add(1)
-			return wire.Closing, true
-		}
-		return 0, false
+		return s.wait(&s.count.waits[why])
 	}
 	var one [1]umem.Frame
 	if s.own.Len() == 0 {
 		s.reapPort()
 	}
 	if !s.own.Pop(one[:]) {
-		s.count.noRoom.Add(1)
-		return 0, false
+		return s.wait(&s.count.noFrame)
 	}
 	b := s.region.At(one[0].Addr, tcpsend.Headroom+uint64(f.Len))
 	payload := b[tcpsend.Headroom:]
@@ -275,7 +270,16 @@ func (s *Sink) leave(frame umem.Frame, b, payload []byte, why tcpsend.Reason) (o
 		s.count.refused[unconnected].Add(1)
 		return wire.NotDone, true
 	}
-	s.count.waits[tcpsend.Buffer].Add(1)
+	return s.wait(&s.count.waits[tcpsend.Buffer])
+}
+
+// wait lets an order wait, and counts the reason. While the flow stops it refuses the order instead.
+func (s *Sink) wait(why *counter.Counter) (outcome wire.Reason, decided bool) {
+	why.Add(1)
+	if s.stopping {
+		s.count.refused[ended].Add(1)
+		return wire.Closing, true
+	}
 	return 0, false
 }
 
@@ -374,7 +378,7 @@ func (s *Sink) Observe(to *status.Flow) error {
 	to.ZeroCopy, to.WhyNot = g.ZeroCopy, g.WhyNotZeroCopy()
 	o := &status.Orders{
 		Connects: s.config.Connect, Interface: s.net.Name(), Stopped: s.halt.Stopped(), Held: s.halt.Held(), Segments: c.sent.Load(), Early: c.early.Load(),
-		Bytes: c.bytes.Load(), Kernel: map[string]uint64{"no_room": c.noRoom.Load()}, Waits: map[string]uint64{}, Broken: c.broken.Load(), Partial: c.partial.Load(),
+		Bytes: c.bytes.Load(), Kernel: map[string]uint64{"no_room": c.noRoom.Load()}, Waits: map[string]uint64{"ring": c.noFrame.Load()}, Broken: c.broken.Load(), Partial: c.partial.Load(),
 		Received: c.received.Load(), Connections: s.keeper.connections.Load(), Lost: c.lost.Load(), Failed: s.keeper.failed.Load(),
 		Retransmitted: c.retransmitted.Load(), Unacknowledged: c.unacknowledged.Load(), RoundTrip: time.Duration(c.roundTrip.Load()).Seconds(), NoPath: s.keeper.pathError(),
 	}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -32,11 +33,8 @@ func priority(name, device string, c config.Class) Check {
 
 // interfaceOf returns the network interface of a device's first port; empty: none.
 func interfaceOf(device string) string {
-	names, _ := filepath.Glob(filepath.Join("/sys/class/infiniband", device, "device/net/*"))
-	if len(names) == 0 {
-		return ""
-	}
-	return filepath.Base(names[0])
+	name, _ := os.ReadFile(filepath.Join("/sys/class/infiniband", device, "ports/1/gid_attrs/ndevs/0")) // InfiniBand has none
+	return strings.TrimSpace(string(name))
 }
 
 // judgePriority says which priority the interface gives packets of a class, and whether the link may pause it.
