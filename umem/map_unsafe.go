@@ -39,19 +39,37 @@ func reserveRange(length, align uint64) (a addressRange, err error) {
 
 // mapAt maps size bytes of a file at an offset in the range, shared and writable.
 //
-// The file is mapped elsewhere first, and moved. When there are no huge pages for a mapping at fixed addresses, the kernel
-// has removed already what was there (vms_abort_munmap_vmas in mm/vma.c). The C library may then put a heap of another
-// thread there, over which the next try, or unmap, would go.
+// A mapping at fixed addresses must not fail: the kernel has removed by then what was there
+// (vms_abort_munmap_vmas in mm/vma.c), and the C library may put a heap of another thread there. So the file
+// is mapped elsewhere first, which fails if there are no huge pages. The pages then belong to the file, and
+// a second mapping needs no more. mremap would do it in one step, but it fails for 4 GiB of huge pages and more:
+// move_hugetlb_page_tables in mm/hugetlb.c returns an int.
 func (a addressRange) mapAt(offset, size uint64, f *os.File) ([]byte, error) {
-	p, err := unix.MmapPtr(int(f.Fd()), 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	const rights = unix.PROT_READ | unix.PROT_WRITE
+	first, err := unix.MmapPtr(int(f.Fd()), 0, nil, uintptr(size), rights, unix.MAP_SHARED)
 	if err != nil {
 		return nil, err
 	}
 	at := unsafe.Add(a.start, offset)
-	if _, err := unix.MremapPtr(p, uintptr(size), at, uintptr(size), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
-		return nil, errors.Join(fmt.Errorf("move a mapping of %d bytes: %w", size, err), unix.MunmapPtr(p, uintptr(size)))
+	_, err = unix.MmapPtr(int(f.Fd()), 0, at, uintptr(size), rights, unix.MAP_SHARED|unix.MAP_FIXED)
+	if err != nil {
+		a.reserveAgain(at, size)
+		err = fmt.Errorf("map %d bytes at %p: %w", size, at, err)
+	}
+	if err := errors.Join(err, unix.MunmapPtr(first, uintptr(size))); err != nil {
+		return nil, err
 	}
 	return unsafe.Slice((*byte)(at), size), nil
+}
+
+// reserveAgain closes the gap that a mapping leaves that failed. Another thread may have got these addresses
+// already. The process must end then: the region would map its memory over that thread's.
+func (a addressRange) reserveAgain(at unsafe.Pointer, size uint64) {
+	const reserved = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
+	got, err := unix.MmapPtr(-1, 0, at, uintptr(size), unix.PROT_NONE, reserved|unix.MAP_FIXED_NOREPLACE)
+	if err != nil || got != at {
+		panic(fmt.Sprintf("umem: %d bytes of addresses at %p were lost when a mapping failed: %v", size, at, err))
+	}
 }
 
 // bytes returns the whole range. Each byte must be mapped.
