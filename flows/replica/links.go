@@ -282,7 +282,7 @@ func (l *Links) kick() error {
 // FD returns a descriptor that polls readable when Recv or Poll has work; -1 without Events.
 func (l *Links) FD() int { return l.port.FD() }
 
-var errClosed = errors.New("the links are closed")
+var errClosed = errors.New("this member no longer takes part in its group")
 
 // Close ends all links and gives all frames back to the region. After an error it may be called
 // again.

@@ -92,7 +92,7 @@ func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 	}); err != nil {
 		return err
 	}
-	return d.poll(ctx, func() (bool, error) {
+	over := func() (bool, error) {
 		switch leader := d.member.Leader(); {
 		case leader == to && d.member.Epoch() > before:
 			return true, nil
@@ -100,7 +100,14 @@ func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 			return true, fmt.Errorf("member %d leads now, and not member %d", leader, to)
 		}
 		return false, nil
-	})
+	}
+	err := d.poll(ctx, over)
+	if errors.Is(err, errClosed) { // the old leader had records that the new one lacks, so its flow begins again
+		if done, e := over(); done { // Run has ended and no longer uses the member
+			return e
+		}
+	}
+	return err
 }
 
 // HandOver makes a leader hand over to the voter that has the most records, if there is one. It logs why it
