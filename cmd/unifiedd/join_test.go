@@ -128,13 +128,18 @@ func TestCaptureJoins(t *testing.T) {
 		{[]string{"--join", "239.9.9.9", "--join", "232.1.2.3," + sender.IP.String()}, true, "dst 232.1.2.3"},
 	} {
 		args := append([]string{"capture", "-i", here.Ifname, "--ring", "512", "-c", "20"}, append(c.args, c.filter)...)
-		cmd := command(t, here, args...)
+		cmd, said := command(t, here, args...), &lines{}
+		cmd.Stderr = said
+		launch(t, cmd)
 		if !c.some { // it would wait for ever
-			cmd.Path, cmd.Args = testenv.Tool(t, "timeout"), append([]string{"timeout", "--preserve-status", "-s", "INT", "3", cmd.Path}, cmd.Args[1:]...)
+			testenv.Wait(t, testenv.Within(30*time.Second), "the capture", func() bool { return said.has("capturing on") })
+			time.Sleep(2 * time.Second)
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil { // nsenter has become timeout, which passes it on
+				t.Error(err)
+			}
 		}
-		status, _, said := finish(t, cmd)
-		if got := strings.Contains(said, "20 packets captured"); status != 0 || got != c.some {
-			t.Errorf("%q: status %d: %s", args, status, said)
+		if err := cmd.Wait(); err != nil || said.has("20 packets captured") != c.some {
+			t.Errorf("%q: %v: %s", args, err, &said.said)
 		}
 	}
 	for _, wrong := range []string{"239.1.2.3,", "10.0.0.1", "239.1.2.3,fd00::1", "feed"} {
@@ -144,15 +149,16 @@ func TestCaptureJoins(t *testing.T) {
 	}
 }
 
-// launch starts a program that is killed at the end of the test, if it still runs.
+// launch starts a program that is ended at the end of the test, if it still runs.
 func launch(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
+	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {
-			_ = cmd.Process.Kill()
+			_ = cmd.Process.Signal(syscall.SIGTERM) // timeout passes it on
 			_ = cmd.Wait()
 		}
 	})
