@@ -97,8 +97,12 @@ func TestLogAllocatesNothing(t *testing.T) {
 			for b.source.Acknowledged() < 2000 { // every slice has grown
 				b.round()
 			}
-			if n := b.mallocs(6400); n > 200 {
-				t.Errorf("6400 messages allocate %d times", n)
+			least := b.mallocs(6400)
+			for range 2 { // other goroutines of this process allocate with time, and a busy machine takes longer
+				least = min(least, b.mallocs(6400))
+			}
+			if least > 200 {
+				t.Errorf("6400 messages allocate %d times", least)
 			}
 			if b.run.Err.Get() != nil {
 				t.Error(b.run.Err.Get())
