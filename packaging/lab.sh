@@ -7,12 +7,13 @@ cd "$(dirname "$0")/.."
 mkdir -p build
 go build -o build/lab ./selftests/lab
 
-status=0
+status=0 limit=40m # of a package's tests; the longest short one takes 4 minutes
+[[ -z ${SHORT:-} ]] || limit=15m
 for line in "$@"; do
 	if [[ -n ${CMD:-} ]]; then
 		build/lab -kernel "$line" -nodes "${NODES:-1}" -cmd "$CMD" -cmd2 "${CMD2:-}" || status=$?
 	else
-		build/lab -kernel "$line" -nodes "${NODES:-1}" -run "${RUN:-}" ${SHORT:+-short} -limit 40m -json || status=$?
+		build/lab -kernel "$line" -nodes "${NODES:-1}" -run "${RUN:-}" ${SHORT:+-short} -limit "$limit" -json || status=$?
 	fi
 done
 exit "$status"

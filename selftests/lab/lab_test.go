@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 		err  error
 		want int
 	}{
-		{vm.ErrStart, exitStart}, {vm.ErrSilent, exitStart}, {vm.ErrKernel, exitKernel}, {vm.ErrHung, exitKernel},
+		{vm.ErrStart, exitStart}, {vm.ErrSilent, exitStart}, {vm.ErrKernel, exitKernel}, {vm.ErrHung, exitKernel}, {vm.ErrLost, exitKernel},
 		{errors.New("no network"), exitStart}, {errSignal, exitSignal}, {fmt.Errorf("%w: x", errUsage), exitUsage},
 	} {
 		if got := exitCode(c.err); got != c.want {

@@ -67,7 +67,7 @@ func exitCode(err error) int {
 		return exitSignal
 	case errors.Is(err, errUsage):
 		return exitUsage
-	case errors.Is(err, errKernel), errors.Is(err, vm.ErrKernel), errors.Is(err, vm.ErrHung):
+	case errors.Is(err, errKernel), errors.Is(err, vm.ErrKernel), errors.Is(err, vm.ErrHung), errors.Is(err, vm.ErrLost):
 		return exitKernel
 	case errors.Is(err, errOurs):
 		return exitOurs

@@ -61,16 +61,16 @@ func (r *report) test(name string, err error) {
 	r.event(event{Action: "pass", Test: name})
 }
 
-// converter returns the writer for the output of a package's tests. close waits until all of it is
-// written.
-func (r *report) converter(ctx context.Context, importPath string) (in io.Writer, close func() error, err error) {
+// converter returns the writer for the output of a package's tests. Events go to said, and other output to
+// the report at once. close waits until all of it is written.
+func (r *report) converter(ctx context.Context, importPath string, said io.Writer) (in io.Writer, close func() error, err error) {
 	if !r.events {
 		fmt.Fprintf(r.out, "== %s on Linux %s\n", importPath, r.line)
 		return r.out, func() error { return nil }, nil
 	}
 	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-t", "-p", importPath+"@"+r.line)
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = r.out, &said
+	var complaint strings.Builder
+	cmd.Stdout, cmd.Stderr = said, &complaint
 	pipe, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -80,7 +80,7 @@ func (r *report) converter(ctx context.Context, importPath string) (in io.Writer
 	}
 	return pipe, func() error {
 		if err := errors.Join(pipe.Close(), cmd.Wait()); err != nil {
-			return fmt.Errorf("convert the tests' output: %w %s", err, said.String())
+			return fmt.Errorf("convert the tests' output: %w %s", err, complaint.String())
 		}
 		return nil
 	}, nil

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -74,21 +76,22 @@ func (l *lab) suites(ctx context.Context, dir string) ([]suite, error) {
 	return suites, nil
 }
 
-// suite runs one package's tests.
+// suite runs one package's tests. It runs them once more if the guest hangs or ends and its kernel
+// has not said why: the emulator does that now and then, mostly on a busy machine.
 func (s *session) suite(ctx context.Context, t suite) {
-	if s.guest == nil && !s.boot(ctx) {
+	var events bytes.Buffer
+	result, err := s.run(ctx, t, &events)
+	if (errors.Is(err, vm.ErrHung) || errors.Is(err, vm.ErrLost)) && ctx.Err() == nil {
+		fmt.Fprintf(s.Log, "lab: once more: the tests of %s: %v\nThe last events:\n%s\n", t.ImportPath, err, lastLines(events.Bytes(), 10))
+		events.Reset()
+		result, err = s.run(ctx, t, &events)
+	}
+	_, e := events.WriteTo(s.report.out)
+	s.fail(e)
+	if errors.Is(err, errNoGuest) {
 		return
 	}
-	out, closeOut, err := s.report.converter(ctx, t.ImportPath)
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	result, err := s.guest.Run(s.testCommand(t), out)
-	s.fail(closeOut())
-	if err != nil {
-		s.close()
-	} else {
+	if err == nil {
 		err = judge("the tests of "+t.ImportPath, result, nil)
 	}
 	s.fail(err)
@@ -96,6 +99,32 @@ func (s *session) suite(ctx context.Context, t suite) {
 		err = nil // the tests have reported it themselves
 	}
 	s.report.test("KernelLog/"+shortPath(t.ImportPath), err)
+}
+
+// errNoGuest means that no guest booted, which boot has reported.
+var errNoGuest = errors.New("there is no guest")
+
+// run runs one package's tests in the guest, and boots one if there is none.
+func (s *session) run(ctx context.Context, t suite, events io.Writer) (result vm.Result, err error) {
+	if s.guest == nil && !s.boot(ctx) {
+		return result, errNoGuest
+	}
+	out, closeOut, err := s.report.converter(ctx, t.ImportPath, events)
+	if err != nil {
+		return result, err
+	}
+	result, err = s.guest.Run(s.testCommand(t), out)
+	s.fail(closeOut())
+	if err != nil {
+		s.close()
+	}
+	return result, err
+}
+
+// lastLines returns the end of a text.
+func lastLines(text []byte, lines int) []byte {
+	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return bytes.Join(all[max(0, len(all)-lines):], []byte("\n"))
 }
 
 // boot boots a guest for the next suites.

@@ -19,6 +19,8 @@ var (
 	ErrKernel = errors.New("the guest's kernel died")
 	// ErrHung means that the guest no longer answers.
 	ErrHung = errors.New("the guest hangs")
+	// ErrLost means that the emulator ended while a command ran, and the kernel did not say why.
+	ErrLost = errors.New("the guest ended")
 )
 
 // failure returns one of the errors above, with the event and the end of the console.

@@ -96,7 +96,7 @@ type Result struct {
 // cannot be used again.
 func (g *Guest) Run(c wire.Command, out io.Writer) (Result, error) {
 	if err := json.NewEncoder(g.channel).Encode(wire.Message{Run: &c}); err != nil {
-		return Result{}, g.lost(ErrKernel, err)
+		return Result{}, g.lost(ErrLost, err)
 	}
 	deadline := time.Now().Add(c.Limit + killTimeout)
 	for {
@@ -105,7 +105,7 @@ func (g *Guest) Run(c wire.Command, out io.Writer) (Result, error) {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return Result{}, g.failure(ErrHung, "a command with a limit of %v has not ended after %v", c.Limit, c.Limit+killTimeout)
 		case err != nil:
-			return Result{}, g.lost(ErrKernel, fmt.Errorf("the channel to it ended: %w", err))
+			return Result{}, g.lost(ErrLost, fmt.Errorf("the channel to it ended: %w", err))
 		case m.Exit != nil:
 			return Result{m.Exit.Code, m.Exit.TimedOut, klog.Complaints(m.Exit.Log)}, nil
 		}
