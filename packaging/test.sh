@@ -160,6 +160,8 @@ mapfile -t program < <(packages program)
 # machine's huge pages and so must run alone.
 guests='/selftests/(interop|powercut)$'
 counting='/internal/testenv$|/umem$'
+# The tests that need more memory than there is beside other tests and lab guests.
+much_memory='^TestLargeRegion$'
 mapfile -t own_guests < <(printf '%s\n' "${program[@]}" | grep -E "$guests")
 mapfile -t alone < <(printf '%s\n' "${program[@]}" | grep -E "$counting")
 mapfile -t programs < <(printf '%s\n' "${program[@]}" | grep -vE "$guests|$counting")
@@ -180,7 +182,7 @@ compile() {
 disks() { "${tests[@]}" -p 1 "$@" ./nvme; }
 cards() { "${tests[@]}" -p 2 "$@" "${library[@]}"; } # the longest lane
 flows_to_f() { "${tests[@]}" -run '^Test[A-F]' "$@" ./flows; }
-flows_from_g() { "${tests[@]}" -skip '^Test[A-FQ-Z]' "$@" ./flows; }
+flows_from_g() { "${tests[@]}" -skip "^Test[A-FQ-Z]|$much_memory" "$@" ./flows; }
 flows_from_q() { "${tests[@]}" -run '^Test[Q-Z]' "$@" ./flows; }
 devices() { side_by_side disks cards flows_to_f flows_from_g flows_from_q; }
 
@@ -233,6 +235,7 @@ whole() {
 	pass "compile" compile
 	pass "all that fits side by side" side_by_side real_time emulated computing
 	pass "what counts huge pages" "${tests[@]}" -p 1 "${alone[@]}"
+	pass "what needs much memory" "${tests[@]}" -run "$much_memory" ./flows
 	pass "ownership checks and race detector, short: pages" "${tests[@]}" -p 1 "${race[@]}" "${raced_alone[@]}"
 	pass "what is left" as_events given_back
 	return "$status"

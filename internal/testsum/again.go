@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// maxAgain is how many failed tests may run again. If more fail, the cause is not an accident.
-const maxAgain = 3
+// maxAgain is how many failed tests may run again, of more than 8000. If more fail, the cause is not
+// an accident.
+const maxAgain = 6
 
 // again repeats the failed tests, if they are few and other load may have been the cause of each
 // failure. Those that pass move from s.failed to s.passing.
