@@ -76,18 +76,42 @@ func (s *summary) listSlowest(n int) {
 	}
 }
 
-// lastLines is how many lines of a failed test's output are repeated at the end.
-const lastLines = 15
+// How much of a failed test's output is repeated at the end: its own messages, then its last lines, and how much of a line.
+const (
+	ownLines  = 8
+	lastLines = 15
+	lineLimit = 400
+)
 
-// list prints failures, each with the end of its output, since the full output may be far above.
+// own is a message of a test itself; the rest is often the log of a daemon.
+var own = regexp.MustCompile(`_test\.go:\d+: `)
+
+// excerpt returns the lines of a failed test's output that say most.
+func excerpt(text string) (lines []string) {
+	all := strings.Split(text, "\n")
+	tail := max(0, len(all)-lastLines)
+	for _, line := range all[:tail] {
+		if len(lines) < ownLines && own.MatchString(line) && !strings.Contains(line, " level=") {
+			lines = append(lines, line)
+		}
+	}
+	lines = append(lines, all[tail:]...)
+	for i, line := range lines {
+		if len(line) > lineLimit {
+			lines[i] = line[:lineLimit] + " …"
+		}
+	}
+	return lines
+}
+
+// list prints failures, each with an excerpt of its output, since the full output may be far above.
 func list(out io.Writer, heading string, failures []failure) {
 	if len(failures) > 0 {
 		fmt.Fprintf(out, "\n%s\n", heading)
 	}
 	for _, f := range failures {
 		fmt.Fprintf(out, "  %s\n", f.name)
-		lines := strings.Split(f.text, "\n")
-		for _, line := range lines[max(0, len(lines)-lastLines):] {
+		for _, line := range excerpt(f.text) {
 			fmt.Fprintf(out, "    | %s\n", line)
 		}
 	}

@@ -169,3 +169,13 @@ func TestCutStream(t *testing.T) {
 	wantAll(t, out, "last words", "m.T (never ended)")
 	wantLast(t, out, "0 passed, 1 failed, 0 skipped")
 }
+
+// TestExcerpt: the end of a summary has what a test itself said, also before the long log of a daemon.
+func TestExcerpt(t *testing.T) {
+	text := "=== RUN   TestX\n    x_test.go:7: the logs differ\n    x_test.go:8: time=1 level=INFO msg=a\n" +
+		strings.Repeat("    a line of a log\n", 100) + "    x_test.go:9: " + strings.Repeat("y", 1000) + "\n" + strings.Repeat("    end\n", 12)
+	got := strings.Join(excerpt(text), "\n")
+	if !strings.Contains(got, "the logs differ") || strings.Contains(got, "msg=a") || strings.Contains(got, strings.Repeat("y", 500)) || strings.Count(got, "\n") > 20 {
+		t.Error(got)
+	}
+}
