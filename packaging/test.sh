@@ -146,6 +146,14 @@ as_events() { # as_events COMMAND...: the output of a test, as events of its own
 	"$@" | build/test2json -p packaging
 }
 
+as_test() { # as_test NAME COMMAND...: a test that passes if the command does
+	local since=$SECONDS result=PASS
+	echo "=== RUN   $1"
+	"${@:2}" 2>&1 || result=FAIL
+	printf '%s\n' "--- $result: $1 ($((SECONDS - since)).00s)" "$result"
+	[[ $result == PASS ]]
+}
+
 # internal/lint runs vet. The limit is for tests that hang. It is long enough for a cold
 # cache and the load of the other lanes.
 tests=(go test -json -vet=off -count=1 -timeout 25m)
@@ -216,13 +224,13 @@ computing() {
 	pass "checks, and tests without devices" "${tests[@]}" "${pure[@]}"
 	pass "arm64 under qemu, short" env GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 "${tests[@]}" -short \
 		-exec qemu-aarch64-static ./umem/... ./flows/attach/wire ./bpf/filter ./flows/config ./internal/pcapng ./internal/version
-	pass "the C library" make -s -C libunifiedd check
-	pass "the C library for arm64 under qemu" make -s -C libunifiedd arm64
+	pass "the C library" as_events as_test TestCLibrary make -s -C libunifiedd check
+	pass "the C library for arm64 under qemu" as_events as_test TestCLibraryARM64 make -s -C libunifiedd arm64
 	pass "programs for the kernel" "${tests[@]}" ./bpf
 	while IFS= read -r module; do
 		pass "module $(dirname "$module")" go -C "$(dirname "$module")" test -json -count=1 -p 1 -timeout 25m ./...
 	done < <(find selftests packaging -name go.mod)
-	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]:1}" ./flows ./xdp "${raced[@]}" "${raced_alone[@]}"
+	pass "compile for the race detector" as_events as_test TestCompilesForRaceDetector go test -vet=off -c -o /dev/null "${race[@]:1}" ./flows ./xdp "${raced[@]}" "${raced_alone[@]}"
 	pass "ownership checks and race detector, short: disks and programs" "${tests[@]}" -p 1 "${race[@]}" "${raced[@]}"
 	pass "ownership checks and race detector, short: cards and flows" races
 	# A separate pass, since go test with -bench runs packages one by one.
@@ -232,7 +240,7 @@ computing() {
 }
 
 whole() {
-	pass "compile" compile
+	pass "compile" as_events as_test TestCompiles compile
 	pass "all that fits side by side" side_by_side real_time emulated computing
 	pass "what counts huge pages" "${tests[@]}" -p 1 "${alone[@]}"
 	pass "what needs much memory" "${tests[@]}" -run "$much_memory" ./flows
