@@ -338,6 +338,12 @@ func (s *Sender) attach(l *link) error {
 		s.lose(&s.lost.gap, l.begin-s.next)
 	}
 	s.link, s.next, s.last = l, l.begin, l.numbering
+	// The writer has waited for this peer only since it was connected, and may have gone on meanwhile.
+	if last := s.ring.Last(); last >= s.next && last-s.next >= s.slots {
+		oldest := last - s.slots*3/4 + 1
+		s.lose(&s.lost.gap, oldest-s.next)
+		s.next = oldest
+	}
 	s.again.Reset()
 	select {
 	case <-s.broken: // of the connection before
