@@ -82,6 +82,11 @@ func (x *exchange) open(ctx context.Context, stderr io.Writer) error {
 	x.packet = make([]byte, moldLen+x.o.size)
 	x.stamp = x.stampTick
 	if x.o.echo {
+		if x.o.stamps.word == kernel {
+			if err := awaitStamps(); err != nil {
+				return err
+			}
+		}
 		fd := x.lines[0].fd
 		x.orders, x.set[0] = newOrders(fd, x.o), unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 		return x.knock(ctx)
@@ -92,7 +97,7 @@ func (x *exchange) open(ctx context.Context, stderr io.Writer) error {
 	}
 	x.cleanup.Then(c.file.Close)
 	if x.o.stamps.word == kernel {
-		if err := stampReceived(c.fd); err != nil {
+		if err := errors.Join(stampReceived(c.fd), awaitStamps()); err != nil {
 			return fmt.Errorf("have the kernel stamp orders: %w (-stamps own does without)", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -142,6 +143,41 @@ func stampBoth(fd int) error {
 // stampReceived has the kernel stamp what a socket receives, in software.
 func stampReceived(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_RX_SOFTWARE|unix.SOF_TIMESTAMPING_SOFTWARE)
+}
+
+// awaitStamps waits until the kernel stamps what is received. It begins to when the first socket asks for it, but
+// not at once (net_enable_timestamp leaves that to a worker thread): on a busy machine the first hundreds of packets
+// have no stamp. Without a loopback interface, and after a while, it returns, and the result counts what has no stamp.
+func awaitStamps() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), stampReceived(fd)); err != nil {
+		return err
+	}
+	self, err := unix.Getsockname(fd)
+	if err != nil {
+		return err
+	}
+	var b [1]byte
+	var beside [besideLen]byte
+	for limit := time.Now().Add(10 * time.Second); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+		if err := unix.Sendto(fd, b[:], 0, self); err != nil {
+			return nil
+		}
+		for {
+			_, n, err := receive(fd, b[:], beside[:], 0)
+			if err != 0 {
+				break
+			}
+			if at, _, _ := stamps(beside[:n]); at != 0 {
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 // besideLen is room for what the kernel says beside a message.
