@@ -275,13 +275,15 @@ func blkid(path string) ([]string, error) {
 	if program == "" {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), blkidLimit)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, "-p", "-o", "export", path).Output()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return blkidFound(string(out)), nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("ask blkid for its contents: no answer within %v: the device may not answer (see dmesg)", blkidLimit)
 	case errors.As(err, &exit) && exit.ExitCode() == 8:
 		return []string{"signatures of several things"}, nil
 	case errors.As(err, &exit) && exit.Exited():
@@ -289,6 +291,9 @@ func blkid(path string) ([]string, error) {
 	}
 	return nil, fmt.Errorf("ask blkid for its contents: %w", err)
 }
+
+// blkidLimit fits a slow disk on a busy machine.
+const blkidLimit = 30 * time.Second
 
 // findBlkid looks for blkid in the usual places, also if sbin is not in the path.
 func findBlkid() string {

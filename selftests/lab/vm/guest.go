@@ -29,7 +29,7 @@ type Guest struct {
 
 const (
 	// bootLimit is how long a guest may take to boot on a busy machine.
-	bootLimit = 75 * time.Second
+	bootLimit = 150 * time.Second
 	// killTimeout is how long a guest may be silent after a command's limit.
 	killTimeout = 30 * time.Second
 )
