@@ -89,6 +89,7 @@ func TestLosePort(t *testing.T) {
 			t.Cleanup(func() { (*l).Close() })
 		}
 	})
+	crossing(t, a, b, 1, 10*time.Second) // a port of a new bridge forwards once the kernel has processed its carrier, up to a second later
 	dial := func(l net.Listener) (err error) {
 		ends[0].Do(t, func() {
 			var c net.Conn
