@@ -17,7 +17,7 @@ import (
 
 // submits is how many messages a program submits, submitRate how many a second, and firstSubmits and thenSubmits those
 // of a program that comes back with its session.
-const submits, submitRate, firstSubmits, thenSubmits = 15000, 1000, 300, 200
+const submits, submitRate, firstSubmits, thenSubmits = 20000, 1000, 300, 200
 
 // attachedText is the configuration of a daemon whose programs append to the group.
 func (r *roster) attachedText() string {
@@ -73,6 +73,7 @@ func TestAttached(t *testing.T) {
 	r.client = daemon.StartClient(t, flowTest, r.ends[3], "submit", "-socket", r.socket(), "-as", "writer", "-flow", "orders", "-size", "64", "-depth", "64",
 		"-count", fmt.Sprint(submits), "-rate", fmt.Sprint(submitRate), "-timeout", "10m")
 	r.count = submits + firstSubmits + thenSubmits
+	met := 0 // faults that the program has met
 	for round := 0; round < 2 && !r.client.Over(); round++ {
 		r.advanced(submitRate / 4)
 		leader, epoch := r.leader(0)
@@ -81,10 +82,13 @@ func TestAttached(t *testing.T) {
 		r.leader(epoch)
 		r.advanced(submitRate / 4)
 		r.start(leader)
+		if !r.client.Over() { // on a slow machine the second one may come too late
+			met++
+		}
 		r.now[3].Kill()
 		r.host()
 	}
-	if r.client.Over() {
+	if met == 0 {
 		t.Errorf("the program has ended before the faults:\n%s", r.client.Out.String())
 	}
 	r.finish(0, 1, 2)
