@@ -159,7 +159,9 @@ func launch(t *testing.T, cmd *exec.Cmd) {
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {
 			_ = cmd.Process.Signal(syscall.SIGTERM) // timeout passes it on
+			late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
 			_ = cmd.Wait()
+			late.Stop()
 		}
 	})
 }

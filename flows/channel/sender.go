@@ -340,7 +340,7 @@ func (s *Sender) attach(l *link) error {
 	s.link, s.next, s.last = l, l.begin, l.numbering
 	// The writer has waited for this peer only since it was connected, and may have gone on meanwhile.
 	if last := s.ring.Last(); last >= s.next && last-s.next >= s.slots {
-		oldest := last - s.slots*3/4 + 1
+		oldest := s.ring.Oldest()
 		s.lose(&s.lost.gap, oldest-s.next)
 		s.next = oldest
 	}

@@ -3,7 +3,7 @@
 #include "../state.c"
 #include "torn.h"
 
-enum { N = 16, ROOM = 2048, LONGS = ROOM / 8, STRIDE = 2112, BUCKETS = 2, KEY = 8 };
+enum { N = 16, ROOM = 2048, MOST_WORDS = ROOM / 8, STRIDE = 2112, BUCKETS = 2, KEY = 8 };
 
 static _Alignas(64) uint8_t memory[HEAD_LEN + N * STRIDE];
 static struct view state;
@@ -52,7 +52,7 @@ static struct place *place_to_write(uint64_t n)
 static void write_object(uint64_t n)
 {
 	struct place *p = place_to_write(n % N);
-	uint64_t words = 1 + n % LONGS, version = begin_write(p);
+	uint64_t words = 1 + n % MOST_WORDS, version = begin_write(p);
 
 	for (uint64_t i = 0; i < words; i++)
 		memcpy(p->bytes + 8 * i, &n, 8);
@@ -62,7 +62,7 @@ static void write_object(uint64_t n)
 static enum look read_object(uint64_t turn, int check)
 {
 	const struct place *p = place_of(&state, turn * 7 % N);
-	uint64_t words[LONGS], version;
+	uint64_t words[MOST_WORDS], version;
 	uint32_t length = (uint32_t)atomic_load_explicit(&p->second, memory_order_relaxed);
 
 	if (check) {
@@ -75,7 +75,7 @@ static enum look read_object(uint64_t turn, int check)
 	for (uint32_t i = 1; i < length / 8; i++)
 		if (words[i] != words[0])
 			return MIXTURE;
-	return length == 0 || (length == 8 * (1 + words[0] % LONGS) && words[0] % N == turn * 7 % N) ? SOUND : MIXTURE;
+	return length == 0 || (length == 8 * (1 + words[0] % MOST_WORDS) && words[0] % N == turn * 7 % N) ? SOUND : MIXTURE;
 }
 
 /* set_entry writes an entry of a bucket. With a NULL key it is not in use afterwards. */

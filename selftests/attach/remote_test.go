@@ -269,6 +269,26 @@ func TestRemoteChannel(t *testing.T) {
 	}
 }
 
+// TestRemoteChannelConnectsLate: a writer that has written more than a ring when its peer connects waits from then on. What
+// it wrote over before is a gap, and nothing else is lost.
+func TestRemoteChannelConnectsLate(t *testing.T) {
+	testenv.Leaks(t)
+	m := newMachines(t, "wait", "wait", "poll", 256)
+	m.daemons[1].Terminate(t)
+	m.run(0, "0")
+	testenv.Wait(t, testenv.Within(30*time.Second), "some rings to be written", func() bool { return keptIn(m.file(0)).last > 2000 })
+	m.start(1)
+	m.run(1)
+	m.progress("as fast as it goes", 20000)
+	if s, lost := keptIn(m.file(1)), m.lost(); lost["passed"] > 0 || lost["gap"] == 0 || s.lost > lost["gap"] {
+		t.Errorf("the reader has lost %d messages, and the sender %v", s.lost, lost)
+	}
+	m.kill(0)
+	m.kill(1)
+	m.daemons[0].Terminate(t)
+	m.daemons[1].Terminate(t)
+}
+
 // TestRemoteChannelBreaks: the link is cut, and each of the four processes killed, while messages flow. Sequences go on,
 // no message is torn or comes twice, and what is lost is counted exactly: readChannel checks that for every message.
 func TestRemoteChannelBreaks(t *testing.T) {

@@ -17,7 +17,7 @@ const (
 	// asMany is the number of records from which on the rate is checked. With fewer, the catch-up is over
 	// before a rate can be measured.
 	asMany = 1_000_000
-	// leastRate is the least rate of the others while a member catches up, as a part of the rate before.
+	// leastRate is the least rate of the others while a member catches up, as a part of their rate afterwards.
 	leastRate = 0.9
 	// leastSpan is how long a rate is measured at least, and longSpan if it is checked: the rate of a disk changes from
 	// one second to the next.

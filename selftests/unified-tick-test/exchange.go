@@ -50,6 +50,11 @@ func trade(ctx context.Context, o options, stdout, stderr io.Writer) (err error)
 	if err := x.open(ctx, stderr); err != nil {
 		return err
 	}
+	if o.stamps.word == kernel {
+		if err := awaitStamps(); err != nil {
+			return err
+		}
+	}
 	before := harness.ReadClocks()
 	if err := x.run(ctx); err != nil {
 		return err
@@ -82,11 +87,6 @@ func (x *exchange) open(ctx context.Context, stderr io.Writer) error {
 	x.packet = make([]byte, moldLen+x.o.size)
 	x.stamp = x.stampTick
 	if x.o.echo {
-		if x.o.stamps.word == kernel {
-			if err := awaitStamps(); err != nil {
-				return err
-			}
-		}
 		fd := x.lines[0].fd
 		x.orders, x.set[0] = newOrders(fd, x.o), unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 		return x.knock(ctx)
@@ -97,7 +97,7 @@ func (x *exchange) open(ctx context.Context, stderr io.Writer) error {
 	}
 	x.cleanup.Then(c.file.Close)
 	if x.o.stamps.word == kernel {
-		if err := errors.Join(stampReceived(c.fd), awaitStamps()); err != nil {
+		if err := stampReceived(c.fd); err != nil {
 			return fmt.Errorf("have the kernel stamp orders: %w (-stamps own does without)", err)
 		}
 	}

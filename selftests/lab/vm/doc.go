@@ -6,8 +6,8 @@
 // when the thread that started it ends, in every case.
 //
 // errors.Is distinguishes the failures: ErrStart (the guest did not start), ErrKernel (its kernel
-// died), ErrHung (it no longer answers), ErrLost (the emulator ended). A failed command is not an error: its Result has the
-// status, and the kernel's complaints while the command ran.
+// died), ErrHung (it no longer answers), ErrLost (the emulator ended). A failed command is not an
+// error: its Result has the status, and the kernel's complaints while the command ran.
 //
 // One goroutine uses a Guest at a time. Another one may call Close.
 package vm
