@@ -294,8 +294,8 @@ func (s *State) Get(object uint64, dst []byte) (n int, version uint64, err error
 	return 0, 0, ErrAgain
 }
 
-// Lookup copies the value of a key into dst. It reads both buckets of the key in one batch, and reads them again before
-// it believes that the key is in neither.
+// Lookup copies the value of a key into dst. It reads the key's first bucket, where most keys are, and if the key is not
+// there both buckets in one batch. It reads them again before it believes that the key is in neither.
 func (s *State) Lookup(key, dst []byte) (n int, err error) {
 	switch {
 	case s.head.Kind != wire.Keys:
@@ -325,10 +325,16 @@ func (s *State) Lookup(key, dst []byte) (n int, err error) {
 
 // lookup looks once.
 func (s *State) lookup(parts *[2]read, key []byte) (value []byte, o wire.Outcome, err error) {
-	if err := s.read(parts[:]...); err != nil {
+	if err := s.read(parts[0]); err != nil {
 		return nil, 0, err
 	}
 	b := s.bytes(4 * wire.BucketLen)
+	if value, _, o := wire.CheckBucket(b[:wire.BucketLen], key); o != wire.Absent {
+		return value, o, nil
+	}
+	if err := s.read(parts[:]...); err != nil {
+		return nil, 0, err
+	}
 	torn := false
 	for n := range parts {
 		value, _, o := wire.CheckBucket(b[n*wire.BucketLen:(n+1)*wire.BucketLen], key)

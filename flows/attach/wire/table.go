@@ -196,12 +196,11 @@ func (s *State) PutKey(key, value []byte) (added, ok bool) {
 			return false, true
 		}
 	}
-	if bits.OnesCount32(used(b)) < bits.OnesCount32(used(a)) {
-		a = b
-	}
-	if n := free(used(a)); n >= 0 {
-		s.edit(a, n, e)
-		return true, true
+	for _, one := range [2][]byte{a, b} { // the first if it has room: peers look there first
+		if n := free(used(one)); n >= 0 {
+			s.edit(one, n, e)
+			return true, true
+		}
 	}
 	bucket, n := s.makeRoom(i, k)
 	if n < 0 {
