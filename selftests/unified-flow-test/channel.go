@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attached"
@@ -44,6 +45,9 @@ func defineTake(fs *flag.FlagSet, o *options) {
 
 // stampLen is what a message of a channel begins with: its number, and when it was written.
 const stampLen = 16
+
+// probe is the number of messages that are not measured.
+const probe = math.MaxUint64
 
 // stamp writes a message.
 func (o *options) stamp(b []byte, number uint64) []byte {
@@ -210,7 +214,11 @@ func (o *options) pingAll(ctx context.Context, w *attached.ChannelWriter, from *
 		}
 		time.Sleep(time.Millisecond)
 	}
-	b, buffer, begun := make([]byte, o.size), make([]byte, from.Longest()), time.Now()
+	b, buffer := make([]byte, o.size), make([]byte, from.Longest())
+	if err := o.awaitEcho(ctx, w, from, b, buffer); err != nil {
+		return err
+	}
+	begun := time.Now()
 	for n := range o.count {
 		o.untilDue(begun, n)
 		b = o.stamp(b, n)
@@ -218,7 +226,7 @@ func (o *options) pingAll(ctx context.Context, w *attached.ChannelWriter, from *
 		if _, err := w.WriteWait(ctx, b); err != nil {
 			return err
 		}
-		got, err := o.next(ctx, from, buffer)
+		got, err := o.nextMeasured(ctx, from, buffer)
 		if err != nil {
 			return err
 		}
@@ -231,6 +239,36 @@ func (o *options) pingAll(ctx context.Context, w *attached.ChannelWriter, from *
 	return nil
 }
 
+// awaitEcho writes probes until one is answered. The reader of a channel to another machine is the daemon there, which
+// is there before the program that reads the channel from it.
+func (o *options) awaitEcho(ctx context.Context, w *attached.ChannelWriter, from *attached.ChannelReader, b, buffer []byte) error {
+	for {
+		if _, err := w.WriteWait(ctx, o.stamp(b, probe)); err != nil {
+			return err
+		}
+		patience, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		_, err := o.next(patience, from, buffer)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+}
+
+// nextMeasured reads a message, and passes over answers to probes.
+func (o *options) nextMeasured(ctx context.Context, from *attached.ChannelReader, buffer []byte) ([]byte, error) {
+	for {
+		b, err := o.next(ctx, from, buffer)
+		if err != nil || !isProbe(b) {
+			return b, err
+		}
+	}
+}
+
+func isProbe(b []byte) bool {
+	return len(b) >= stampLen && binary.NativeEndian.Uint64(b) == probe
+}
+
 func (o *options) echoAll(ctx context.Context, w *attached.ChannelWriter, from *attached.ChannelReader, r *result) error {
 	buffer := make([]byte, from.Longest())
 	for r.Messages < o.count {
@@ -241,7 +279,9 @@ func (o *options) echoAll(ctx context.Context, w *attached.ChannelWriter, from *
 		if err != nil {
 			return err
 		}
-		r.Messages, r.Bytes = r.Messages+1, r.Bytes+uint64(len(b))
+		if !isProbe(b) {
+			r.Messages, r.Bytes = r.Messages+1, r.Bytes+uint64(len(b))
+		}
 	}
 	return nil
 }
