@@ -30,6 +30,7 @@ type states struct {
 	*testing.T
 	link, bare         *testenv.Pair
 	flowTest, rdmaTest string
+	daemon             *daemon.Daemon
 	unpacked           string // where packages are unpacked
 	count              int
 }
@@ -85,7 +86,7 @@ func TestAgainstGet(t *testing.T) {
 	r.NoteLoad("after")
 	r.Notes = append(r.Notes,
 		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d reads, one at a time; %s form. RoCE in software on a veth pair, and TCP on another one for Redis, whose values have 64 bytes.", form.Rounds, s.count, form.Name),
-		"A read of a key READs its two buckets of 512 bytes in one batch. The bare READ is unified-rdma-test. All readers of RDMA poll.")
+		"A read of a key READs one bucket of 512 bytes, and if the key is not there its two buckets in one batch. The bare READ is unified-rdma-test. All readers of RDMA poll, and so do both servers; the daemon is stopped while others are measured.")
 	if err := r.Finish(t.Output(), form, t.TempDir(), "get"); err != nil {
 		t.Fatal(err)
 	}
@@ -97,16 +98,16 @@ func (s *states) launch() {
 	dir := s.TempDir()
 	d := daemon.Launch(s.T, testenv.Build(s.T, "cmd/unifiedd"), &s.link.B, dir, fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: sleep}]
+workers: [{name: main, wait: sleep}, {name: states, wait: spin}]
 attach:
   socket: %s/attach.sock
   programs: [{name: writer, user: "%d", out: 2MiB}]
   states:
-    - {name: books, objects: %[3]d, room: 336, rdma: "roce:%[4]s", listen: "%[5]s:7473"}
-    - {name: refs, keys: %[3]d, rdma: "roce:%[4]s", listen: "%[5]s:7474"}
+    - {name: books, objects: %[3]d, room: 336, rdma: "roce:%[4]s", listen: "%[5]s:7473", worker: states}
+    - {name: refs, keys: %[3]d, rdma: "roce:%[4]s", listen: "%[5]s:7474", worker: states}
 flows:
-  - {name: books, from: {attach: writer, message: 512}, to: {state: books}}
-  - {name: refs, from: {attach: writer, message: 512}, to: {state: refs}}
+  - {name: books, from: {attach: writer, message: 512}, to: {state: books}, worker: main}
+  - {name: refs, from: {attach: writer, message: 512}, to: {state: refs}, worker: main}
 `, dir, os.Getuid(), stateKeys, s.link.B.Ifname, s.link.B.IP))
 	d.Until(s.T, "the flows to run", func(s *status.Daemon) bool { return len(s.Flows) == 2 && s.Flows[1].State == "running" })
 	fill := func(flow, size, what string) {
@@ -115,11 +116,15 @@ flows:
 	}
 	fill("books", "336", "-objects")
 	fill("refs", "64", "-keys")
+	d.Pause(s.T)
+	s.daemon = d
 }
 
 // get measures reads of a state.
 func (s *states) get(_ context.Context, state string, keys int) (oneWay, error) {
 	port := map[string]string{"books": "7473", "refs": "7474"}[state]
+	s.daemon.Resume(s.T)
+	defer s.daemon.Pause(s.T)
 	out, err := s.link.A.Command(s.flowTest, "get", "-device", "roce:"+s.link.A.Ifname, "-ordinary", "-from", s.link.B.IP.String()+":"+port, "-reads", state,
 		"-count", fmt.Sprint(s.count), "-keys", fmt.Sprint(keys), "-objects", fmt.Sprint(stateKeys), "-spin", "-json").Output()
 	if err != nil {
