@@ -94,17 +94,27 @@ func (w *Walker) follow() (bool, error) {
 	return true, r.take(&b, pos, end)
 }
 
+// nearSteps is how many offsets Skip checks before it reads the file in large pieces. Mostly the next batch is at the
+// first of them, and a piece would be read for each batch.
+const nearSteps = 4
+
 // Skip returns the next good batch, whatever lies before it. io.EOF means that there is none. ErrReplaced
 // means that the slot of a ring has another segment now.
 func (w *Walker) Skip() (Batch, []byte, error) {
 	r := w.r
-	r.w = newWindow(r.f, r.report.Size)
+	r.w.buf = r.w.buf[:0] // the file may have changed
 	w.got, w.last = false, w.place()
 	var err error
-	for pos := r.good; !w.got && pos < r.report.Size && err == nil; {
+	steps := 0
+	for pos := r.good; !w.got && pos < r.report.Size && err == nil; steps++ {
+		if steps == nearSteps {
+			r.w = newWindow(r.f, r.report.Size)
+		}
 		pos, err = r.step(pos)
 	}
-	r.w = smallWindow(r.f, r.report.Size)
+	if steps > nearSteps {
+		r.w = smallWindow(r.f, r.report.Size)
+	}
 	if err != nil || !w.got {
 		return Batch{}, nil, orEOF(err)
 	}
