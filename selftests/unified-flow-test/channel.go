@@ -246,8 +246,8 @@ func (o *options) awaitEcho(ctx context.Context, w *attached.ChannelWriter, from
 		if _, err := w.WriteWait(ctx, o.stamp(b, probe)); err != nil {
 			return err
 		}
-		patience, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		_, err := o.next(patience, from, buffer)
+		soon, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		_, err := o.next(soon, from, buffer)
 		cancel()
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err

@@ -22,7 +22,7 @@ import (
 const barNeighbour = 1.1
 
 // TestAgainstNeighbours compares the latency of a channel between two programs without and with another program on the
-// same daemon: a reader of the channel that is stopped, and a program that is killed once a second.
+// same daemon: a reader of the channel that is stopped, and programs of which one is killed each second.
 func TestAgainstNeighbours(t *testing.T) {
 	testenv.Root(t)
 	form, err := bench.WantedForm()
@@ -39,7 +39,7 @@ func TestAgainstNeighbours(t *testing.T) {
 	const size = 256
 	alone := func(ctx context.Context) (oneWay, error) { return b.channel(ctx, size, "-rate", "20000") }
 	stopped := func(ctx context.Context) (oneWay, error) { return b.besideStopped(ctx, log, size) }
-	killed := func(ctx context.Context) (oneWay, error) { return b.besideKilled(ctx, size) }
+	killed := func(ctx context.Context) (oneWay, error) { return b.besideKilled(ctx, log, size) }
 	for _, one := range []struct {
 		name string
 		run  contest.Run[oneWay]
@@ -54,7 +54,7 @@ func TestAgainstNeighbours(t *testing.T) {
 	r.NoteLoad("after")
 	r.Notes = append(r.Notes,
 		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d round trips of %d bytes at 20000 a second, one process on CPU 0 and one on CPU 1, both poll; %s form.", form.Rounds, b.count, size, form.Name),
-		"The stopped reader has the policy drop_oldest and is stopped (SIGSTOP) when it has opened the channel. The killed program takes messages of a flow. It is killed (SIGKILL) and started once a second.")
+		"The stopped reader has the policy drop_oldest and is stopped (SIGSTOP) when it has opened the channel. The killed programs take messages of a flow each. They run when the measurement begins, and one is killed (SIGKILL) each second.")
 	b.must(r.Finish(t.Output(), form, t.TempDir(), "neighbours"))
 }
 
@@ -68,25 +68,26 @@ control: {socket: %[1]s/control.sock}
 workers: [{name: main, wait: sleep}]
 attach:
   socket: %[1]s/attach.sock
-  programs: [{name: ping, user: "%[2]d"}, {name: pong, user: "%[2]d"}, {name: monitor, user: "%[2]d", in: 2MiB}]
+  programs: [{name: ping, user: "%[2]d"}, {name: pong, user: "%[2]d"}, {name: monitor, user: "%[2]d", in: 2MiB}, {name: victim0, user: "%[2]d", in: 2MiB}, {name: victim1, user: "%[2]d", in: 2MiB}]
   channels:
     - {name: there, writer: ping, slots: 64, slot: 512, readers: [{program: pong, policy: wait}, {program: monitor}]}
     - {name: back, writer: pong, slots: 64, slot: 512, readers: [{program: ping, policy: wait}]}
 flows:
-  - {name: feed, from: {generate: 64, rate: 100}, to: {attach: monitor, policy: drop_oldest}}
+  - {name: feed0, from: {generate: 64, rate: 100}, to: {attach: victim0, policy: drop_oldest}}
+  - {name: feed1, from: {generate: 64, rate: 100}, to: {attach: victim1, policy: drop_oldest}}
 `, b.dir, os.Getuid()), 0o600))
 	return b.start(exec.Command(b.unifiedd, "run", "-c", file), "flow runs")
 }
 
-// monitor returns a command of the third program.
-func (b *bed) monitor(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, b.flowTest, append(args, "-socket", filepath.Join(b.dir, "attach.sock"), "-as", "monitor", "-timeout", "5m")...)
+// third returns a command of another program than the two that are measured.
+func (b *bed) third(as string, args ...string) *exec.Cmd {
+	return exec.Command(b.flowTest, append(args, "-socket", filepath.Join(b.dir, "attach.sock"), "-as", as, "-timeout", "5m")...)
 }
 
 // besideStopped measures the channel while a third program that reads it is stopped.
 func (b *bed) besideStopped(ctx context.Context, log *daemon.Log, size int) (s oneWay, err error) {
 	before := strings.Count(log.String(), opens)
-	monitor := b.monitor(ctx, "channel", "-reads", "there")
+	monitor := b.third("monitor", "channel", "-reads", "there")
 	if err := monitor.Start(); err != nil {
 		return s, err
 	}
@@ -120,30 +121,47 @@ func (b *bed) besideStopped(ctx context.Context, log *daemon.Log, size int) (s o
 // opens is what the daemon says when the third program has opened the channel.
 const opens = `msg="a program has opened a channel" program=monitor`
 
-// besideKilled measures the channel while a third program is killed once a second.
-func (b *bed) besideKilled(ctx context.Context, size int) (s oneWay, err error) {
+// victims is how many programs are killed during a measurement of about three seconds.
+const victims = 2
+
+// takes is what the daemon says when one of them takes from a flow.
+const takes = `msg="a program has opened a port" program=victim`
+
+// besideKilled measures the channel while one program after the other is killed.
+func (b *bed) besideKilled(ctx context.Context, log *daemon.Log, size int) (s oneWay, err error) {
+	before := strings.Count(log.String(), takes)
+	var all [victims]*exec.Cmd
+	for i := range all {
+		all[i] = b.third(fmt.Sprintf("victim%d", i), "take", "-flow", fmt.Sprintf("feed%d", i), "-count", "1000000")
+		if err := all[i].Start(); err != nil {
+			return s, err
+		}
+		defer func() {
+			_ = all[i].Process.Kill() // it may have been killed
+			_ = all[i].Wait()         // it is killed
+		}()
+	}
+	testenv.Wait(b.T, testenv.Within(20*time.Second), "the programs to take from their flows", func() bool {
+		return strings.Count(log.String(), takes) == before+victims
+	})
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error)
+	ended := make(chan int)
 	go func() {
-		for ctx.Err() == nil {
-			monitor := b.monitor(context.Background(), "take", "-flow", "feed", "-count", "1000000")
-			if err := monitor.Start(); err != nil {
-				ended <- err
-				return
-			}
+		for i := range all {
 			select {
 			case <-ctx.Done():
+				ended <- i
+				return
 			case <-time.After(time.Second):
 			}
-			_ = monitor.Process.Kill() // it runs until then
-			_ = monitor.Wait()         // it is killed
+			_ = all[i].Process.Kill() // it runs until then
 		}
-		ended <- nil
+		ended <- victims
 	}()
 	s, err = b.channel(ctx, size, "-rate", "20000")
 	cancel()
-	if err := <-ended; err != nil {
-		return s, err
+	if killed := <-ended; err == nil && killed == 0 && b.form != bench.Short {
+		err = errors.New("no program was killed during the measurement")
 	}
 	return s, err
 }
