@@ -62,6 +62,9 @@ func printOrders(w io.Writer, f *status.Flow) {
 	if o.NoPath != "" {
 		fmt.Fprintf(w, "  no path\t%s\n", o.NoPath)
 	}
+	if o.NextHop != "" {
+		fmt.Fprintf(w, "  next hop\t%s, packets of up to %d bytes\n", o.NextHop, o.MTU)
+	}
 	fmt.Fprintf(w, "  refused\t%s\n", nonzero(f.Dropped))
 	fmt.Fprintf(w, "  sent again\t%d by the kernel; %d bytes are not acknowledged; %d segments not taken by the interface, %d orders taken in parts; %d bytes received\n", o.Retransmitted, o.Unacknowledged, o.Broken, o.Partial, o.Received)
 }

@@ -28,6 +28,8 @@ type Orders struct {
 	Retransmitted  uint64  `json:"retransmitted"`         // segments that the kernel has sent again
 	Unacknowledged uint64  `json:"unacknowledged_bytes"`  // by the exchange, when last read
 	RoundTrip      float64 `json:"round_trip_seconds"`    // the shortest one so far
+	NextHop        string  `json:"next_hop,omitempty"`    // Ethernet address to which segments of ours go
+	MTU            int     `json:"mtu,omitempty"`         // longest packet to it in bytes
 	NoPath         string  `json:"why_no_path,omitempty"` // why segments of ours do not find their way
 }
 

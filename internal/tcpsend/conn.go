@@ -30,6 +30,7 @@ type Conn struct {
 	path          atomic.Pointer[Path] // nil: not known
 	used          *Path                // of template
 	template      template
+	routing       Routing
 	stamps        bool
 	refused       bool // the connection has an option that Build does not know
 
@@ -42,7 +43,10 @@ type Conn struct {
 	wup, wnd uint32 // what the kernel acknowledged last, and the window that it offered with it
 	id       uint16
 	info     unix.TCPInfo
-	news     uint32 // packets of the peer, when last refreshed
+	news     uint32 // segments of the peer that the program has seen, when last refreshed
+	unseen   uint32 // segments of the peer that it has not seen, at most
+	astray   bool   // the last segment of the peer that is known of was one of those
+	noticed  uint32 // news when astray became true
 	minimum  uint32 // shortest round trip in microseconds
 	lowered  uint32 // acknowledgements lowered, when last noticed
 	early    bool   // of what was sent before behind, an acknowledgement was lowered
@@ -97,7 +101,8 @@ func (c *Conn) dial(ctx context.Context, o Config) (err error) {
 	return c.begin()
 }
 
-// prepare sets what must be set before the socket connects.
+// prepare sets what must be set before the socket connects. A connection ends when the peer has answered nothing for 25
+// seconds: neither keep-alives, which begin after 10 of them, nor data.
 func prepare(_, _ string, raw syscall.RawConn) (err error) {
 	outer := raw.Control(func(fd uintptr) {
 		for _, o := range []struct{ level, option, value int }{
@@ -107,6 +112,7 @@ func prepare(_, _ string, raw syscall.RawConn) (err error) {
 			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 10},
 			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 5},
 			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3},
+			{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 25000},
 		} {
 			if err = unix.SetsockoptInt(int(fd), o.level, o.option, o.value); err != nil {
 				err = fmt.Errorf("set option %d of level %d: %w (grant CAP_NET_ADMIN)", o.option, o.level, err)
@@ -117,8 +123,22 @@ func prepare(_, _ string, raw syscall.RawConn) (err error) {
 	return errors.Join(outer, err)
 }
 
+// Routing is what the kernel's routing policy may ask for besides addresses and ports: options of the socket.
+type Routing struct {
+	Mark  uint32 // SO_MARK
+	UID   uint32 // owner of the socket
+	Bound int    // index of the interface that it is bound to; 0: none
+	Class uint8  // IP_TOS or IPV6_TCLASS
+}
+
+// Routing returns the options as they were when the connection began.
+func (c *Conn) Routing() Routing { return c.routing }
+
 // begin reads the state of a new connection.
 func (c *Conn) begin() error {
+	if err := c.readRouting(); err != nil {
+		return err
+	}
 	if err := c.clock.set(c.fd); err != nil {
 		return fmt.Errorf("read the clock of its timestamps: %w", err)
 	}
@@ -134,8 +154,31 @@ func (c *Conn) begin() error {
 	c.stamps = c.info.Options&optionStamps != 0
 	c.refused = c.info.Options&(optionECN|optionMicro) != 0
 	c.ackBase = c.next - uint32(c.info.Bytes_acked)
+	c.unseen = c.info.Segs_in - c.ingress.count()
 	c.Refresh()
 	return c.err
+}
+
+// readRouting reads what the routes of the connection's packets depend on.
+func (c *Conn) readRouting() error {
+	var socket unix.Stat_t
+	if err := unix.Fstat(c.fd, &socket); err != nil {
+		return fmt.Errorf("read the owner of the socket: %w", err)
+	}
+	class := [2]int{unix.IPPROTO_IPV6, unix.IPV6_TCLASS}
+	if c.local.Addr().Is4() {
+		class = [2]int{unix.IPPROTO_IP, unix.IP_TOS}
+	}
+	var values [3]int
+	for i, o := range [...][2]int{{unix.SOL_SOCKET, unix.SO_MARK}, {unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX}, class} {
+		v, err := unix.GetsockoptInt(c.fd, o[0], o[1])
+		if err != nil {
+			return fmt.Errorf("read option %d of level %d: %w", o[1], o[0], err)
+		}
+		values[i] = v
+	}
+	c.routing = Routing{Mark: uint32(values[0]), UID: socket.Uid, Bound: values[1], Class: uint8(values[2])}
+	return nil
 }
 
 // Local returns the address of this end.

@@ -33,6 +33,7 @@ type Path struct {
 	Source, Destination [6]byte // addresses of Ethernet
 	Tags                [MaxTags]Tag
 	HopLimit            uint8
+	MTU                 int // longest packet with the IP header, in bytes
 }
 
 // template is the headers of a connection's segments, and where those fields are that differ.
@@ -46,8 +47,8 @@ type template struct {
 	pseudo  uint64 // sum of the addresses and the protocol, for the checksum
 }
 
-// make writes the headers for a path.
-func (t *template) make(p *Path, local, remote netip.AddrPort, stamps bool) {
+// make writes the headers for a path. class is IPv4's type of service, or IPv6's traffic class.
+func (t *template) make(p *Path, local, remote netip.AddrPort, stamps bool, class uint8) {
 	*t = template{stamps: stamps, version: 4}
 	b := t.b[:0]
 	b = append(append(b, p.Destination[:]...), p.Source[:]...)
@@ -60,12 +61,12 @@ func (t *template) make(p *Path, local, remote netip.AddrPort, stamps bool) {
 	if from.Is4() {
 		b = binary.BigEndian.AppendUint16(b, 0x0800)
 		t.ip = len(b)
-		b = append(b, 0x45, 0, 0, 0, 0, 0, 0x40, 0, p.HopLimit, protocolTCP, 0, 0) // may not be fragmented
+		b = append(b, 0x45, class, 0, 0, 0, 0, 0x40, 0, p.HopLimit, protocolTCP, 0, 0) // may not be fragmented
 	} else {
 		t.version = 6
 		b = binary.BigEndian.AppendUint16(b, 0x86dd)
 		t.ip = len(b)
-		b = append(b, 0x60, 0, 0, 0, 0, 0, protocolTCP, p.HopLimit)
+		b = append(b, 0x60|class>>4, class<<4, 0, 0, 0, 0, protocolTCP, p.HopLimit)
 	}
 	addresses := len(b)
 	b = append(append(b, from.AsSlice()...), to.AsSlice()...)

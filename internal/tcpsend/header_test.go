@@ -54,7 +54,7 @@ func TestHeaders(t *testing.T) {
 		}
 		var h template
 		local, remote := netip.MustParseAddrPort(c.local), netip.MustParseAddrPort(c.remote)
-		h.make(&p, local, remote, c.stamps)
+		h.make(&p, local, remote, c.stamps, 0xb8)
 		b := append(make([]byte, Headroom), c.payload...)
 		for i := range b[:Headroom] {
 			b[i] = 0xee // an earlier segment
@@ -71,13 +71,13 @@ func TestHeaders(t *testing.T) {
 		var tcp, pseudo []byte
 		if local.Addr().Is4() {
 			tcp = ip[20:]
-			if binary.BigEndian.Uint16(s[ether-2:]) != 0x0800 || ip[0] != 0x45 || int(binary.BigEndian.Uint16(ip[2:])) != len(ip) || ip[8] != 61 || ip[9] != 6 || reference(ip[:20]) != 0xffff {
+			if binary.BigEndian.Uint16(s[ether-2:]) != 0x0800 || ip[0] != 0x45 || ip[1] != 0xb8 || int(binary.BigEndian.Uint16(ip[2:])) != len(ip) || ip[8] != 61 || ip[9] != 6 || reference(ip[:20]) != 0xffff {
 				t.Errorf("%+v: IP header % x", c, ip[:20])
 			}
 			pseudo = append(append([]byte{}, ip[12:20]...), 0, 6, byte(len(tcp)>>8), byte(len(tcp)))
 		} else {
 			tcp = ip[40:]
-			if binary.BigEndian.Uint16(s[ether-2:]) != 0x86dd || ip[0] != 0x60 || int(binary.BigEndian.Uint16(ip[4:])) != len(tcp) || ip[6] != 6 || ip[7] != 61 {
+			if binary.BigEndian.Uint16(s[ether-2:]) != 0x86dd || ip[0] != 0x6b || ip[1] != 0x80 || int(binary.BigEndian.Uint16(ip[4:])) != len(tcp) || ip[6] != 6 || ip[7] != 61 {
 				t.Errorf("%+v: IP header % x", c, ip[:40])
 			}
 			pseudo = append(append([]byte{}, ip[8:40]...), 0, 0, byte(len(tcp)>>8), byte(len(tcp)), 0, 0, 0, 6)

@@ -29,12 +29,12 @@ type ingress struct {
 
 // Words of the map.
 const (
-	wordStamp   = iota // of the last packet that had one
-	wordStamped        // packets that had one
-	wordPackets        // of the peer
-	wordLimit          // sequence up to which the kernel knows what was sent
-	wordArmed          // not 0: acknowledgements beyond the limit are lowered
-	wordLowered        // packets
+	wordStamp    = iota // of the last packet that had one
+	wordStamped         // packets that had one
+	wordSegments        // of the peer, as the kernel counts them: a packet that GRO has made is several
+	wordLimit           // sequence up to which the kernel knows what was sent
+	wordArmed           // not 0: acknowledgements beyond the limit are lowered
+	wordLowered         // packets
 	ingressWords
 )
 
@@ -96,8 +96,8 @@ func (i *ingress) stamp() uint32 { return i.words[wordStamp].Load() }
 // stamped reports whether there is one.
 func (i *ingress) stamped() bool { return i.words[wordStamped].Load() != 0 }
 
-// count is how many packets of the peer have arrived, modulo 2³².
-func (i *ingress) count() uint32 { return i.words[wordPackets].Load() }
+// count is how many segments of the peer have arrived, modulo 2³².
+func (i *ingress) count() uint32 { return i.words[wordSegments].Load() }
 
 // lowered is how many acknowledgements were lowered, modulo 2³².
 func (i *ingress) lowered() uint32 { return i.words[wordLowered].Load() }
@@ -114,6 +114,8 @@ const (
 	// option is the beginning of the timestamp option as stacks write it: two of no operation, kind 8, length 10 (RFC
 	// 7323, appendix A).
 	option = 0x0101080a
+	// skbSegments is where a packet has the number of its segments, 0 for one: gso_segs of struct __sk_buff.
+	skbSegments = 164
 	// next passes the packet on (TCX_NEXT).
 	next = -1
 )
@@ -144,7 +146,9 @@ func lowering(local, remote netip.AddrPort, words int) asm.Instructions {
 		code = append(code, load(tcp-int32(len(addresses)-i), asm.Word, binary.BigEndian.Uint32(addresses[i:]))...)
 	}
 	code = append(code, load(tcp, asm.Word, uint32(remote.Port())<<16|uint32(local.Port()))...)
-	code = append(code, add(wordPackets)...)
+	code = append(code,
+		asm.LoadMem(asm.R2, asm.R6, skbSegments, asm.Word), asm.JNE.Imm(asm.R2, 0, "several"), asm.Mov.Imm(asm.R2, 1),
+		asm.LoadMapValue(asm.R1, words, wordSegments*4).WithSymbol("several"), asm.StoreXAdd(asm.R1, asm.R2, asm.Word))
 	code = append(code, lower(tcp, words)...)
 	code = append(code, add(wordLowered)...)
 	code = append(code, asm.LoadAbs(tcp+12, asm.Byte).WithSymbol("stamp"), asm.JLT.Imm(asm.R0, (tcpLen+stampsLen)/4<<4, "done"))

@@ -13,6 +13,7 @@ const (
 	OldKernel          // the kernel has no tcx: it is older than Linux 6.6
 	TooLong            // it is longer than a segment may be
 	Recovery           // the kernel recovers from a loss
+	OtherWay           // packets of the peer arrive by another interface, where nothing lowers their acknowledgements
 	Early              // an acknowledgement came before the kernel knew what it acknowledges
 	NoRepair           // the kernel refuses repair mode
 	SmallWindow        // the peer's window is too small, and nothing is under way that could open it
@@ -26,7 +27,7 @@ const (
 )
 
 var reasons = [Reasons]string{
-	"none", "no_path", "no_timestamp", "options", "old_kernel", "too_long", "recovery", "early", "no_repair", "small_window",
+	"none", "no_path", "no_timestamp", "options", "old_kernel", "too_long", "recovery", "other_way", "early", "no_repair", "small_window",
 	"window", "congestion", "buffer", "unsent", "unbooked", "closed",
 }
 

@@ -23,6 +23,7 @@ func (c *Conn) Refresh() bool {
 		c.fail(c.cause())
 		return false
 	}
+	c.notice()
 	c.unacked = c.ackBase + uint32(c.info.Bytes_acked)
 	c.edge = c.unacked + c.info.Snd_wnd
 	c.since = 0
@@ -42,6 +43,21 @@ func (c *Conn) Refresh() bool {
 		}
 	}
 	return true
+}
+
+// notice finds out whether packets of the peer arrive by another interface than the program's. The program sees a segment
+// before the kernel counts it, so the difference of both counts grows only by segments that it has not seen.
+func (c *Conn) notice() {
+	if c.ingress == nil || c.ingress.link == nil {
+		return
+	}
+	seen := c.ingress.count()
+	switch unseen := c.info.Segs_in - seen; {
+	case int32(unseen-c.unseen) > 0:
+		c.unseen, c.noticed, c.astray = unseen, seen, true
+	case c.astray && seen != c.noticed:
+		c.astray = false
+	}
 }
 
 // push makes the kernel take for sent what it has taken and kept back in repair mode, as with tcp_autocorking: setting
@@ -87,6 +103,7 @@ func (c *Conn) Guard(n int) Reason {
 // guard is Guard with the state as it was read last. It errs on the safe side: since then the peer can only have
 // acknowledged more.
 func (c *Conn) guard(n int) Reason {
+	path := c.path.Load()
 	switch end := c.next + uint32(n); {
 	case c.ended:
 		return Closed
@@ -98,14 +115,16 @@ func (c *Conn) guard(n int) Reason {
 		return Options
 	case c.ingress.link == nil:
 		return OldKernel
-	case uint32(n) > c.info.Snd_mss:
-		return TooLong
-	case c.path.Load() == nil:
+	case path == nil:
 		return NoPath
+	case uint32(n) > c.info.Snd_mss || n+c.headers() > path.MTU:
+		return TooLong
 	case c.stamps && !c.ingress.stamped():
 		return NoEcho
 	case c.info.Ca_state != congestionOpen:
 		return Recovery
+	case c.astray:
+		return OtherWay
 	case c.isEarly():
 		return Early
 	case int32(end-c.edge) > 0 && c.next == c.unacked:
@@ -118,6 +137,17 @@ func (c *Conn) guard(n int) Reason {
 		return Buffer
 	}
 	return None
+}
+
+// headers returns the length of the headers of IP and TCP.
+func (c *Conn) headers() (n int) {
+	if n = ipv6Len + tcpLen; c.local.Addr().Is4() {
+		n = ipv4Len + tcpLen
+	}
+	if c.stamps {
+		n += stampsLen
+	}
+	return n
 }
 
 // isEarly reports whether a payload is to go the kernel's way since the kernel has missed acknowledgements, which were
@@ -141,7 +171,7 @@ const earlyTime = time.Millisecond
 // must have returned None since the last payload. The caller transmits the segment at once, and then calls Book.
 func (c *Conn) Build(b []byte) (start int) {
 	if p := c.path.Load(); p != c.used && p != nil {
-		c.template.make(p, c.local, c.remote, c.stamps)
+		c.template.make(p, c.local, c.remote, c.stamps, c.routing.Class)
 		c.used = p
 	}
 	c.id++

@@ -38,8 +38,9 @@ type keeper struct {
 	connections, failed counter.Counter // of the goroutine
 
 	mu    sync.Mutex
-	err   error // why there is no connection
-	path  error // why segments do not find their way
+	err   error         // why there is no connection
+	path  error         // why segments do not find their way
+	way   *tcpsend.Path // nil: not known
 	begun bool
 }
 
@@ -120,10 +121,17 @@ func (k *keeper) pathError() string {
 	return k.path.Error()
 }
 
-func (k *keeper) notePath(err error) {
+// follows returns the path of segments; nil: not known.
+func (k *keeper) follows() *tcpsend.Path {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.path = err
+	return k.way
+}
+
+func (k *keeper) notePath(p *tcpsend.Path, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.way, k.path = p, err
 }
 
 // run is the goroutine.
@@ -174,6 +182,7 @@ func (k *keeper) once() error {
 		return nil // the flow ends
 	}
 	k.ready.Store(false)
+	k.notePath(nil, nil)
 	k.current = nil
 	why := c.Err()
 	k.note(fmt.Errorf("the connection has ended: %w", why))
@@ -236,13 +245,16 @@ func (f *follower) run() bool {
 // follow sets the path as it is now.
 func (f *follower) follow() {
 	r, err := f.route()
-	f.notePath(err)
+	if err == nil && r.Local {
+		err = fmt.Errorf("%s is an address of this host, to which packets leave through no interface", f.conn.Remote().Addr())
+	}
 	if err != nil {
+		f.notePath(nil, err)
 		f.conn.SetPath(nil)
 		f.known = false
 		return
 	}
-	p := tcpsend.Path{Source: r.SourceMAC, Destination: r.DestinationMAC, HopLimit: r.HopLimit}
+	p := tcpsend.Path{Source: r.SourceMAC, Destination: r.DestinationMAC, HopLimit: r.HopLimit, MTU: r.MTU}
 	for i := range min(len(p.Tags), len(r.Tags)) {
 		p.Tags[i] = tcpsend.Tag{Protocol: r.Tags[i].Type, Control: r.Tags[i].TCI}
 	}
@@ -250,15 +262,25 @@ func (f *follower) follow() {
 		return
 	}
 	f.last, f.known = p, true
+	f.notePath(&p, nil)
 	f.conn.SetPath(&p)
 }
 
-// route returns the route as it is now.
+// route returns the route as it is now. An address that was removed and is there again may have another place.
 func (f *follower) route() (network.Route, error) {
+	place, err := f.keeper.place(f.conn.Local().Addr())
+	if err != nil {
+		return network.Route{}, err
+	}
+	if f.tracked != nil && place != f.place {
+		f.tracked.Drop()
+		f.tracked = nil
+	}
+	f.place = place
 	if f.tracked == nil {
 		ctx, cancel := context.WithTimeout(f.ctx, resolveTime)
 		defer cancel()
-		r, err := f.net.Resolve(ctx, f.place, rdma.GIDOf(f.remote.Addr().Unmap()))
+		r, err := f.net.ResolveConnection(ctx, f.place, rdma.GIDOf(f.conn.Remote().Addr()), f.connection())
 		if err != nil {
 			return r, err
 		}
@@ -267,4 +289,12 @@ func (f *follower) route() (network.Route, error) {
 		}
 	}
 	return f.tracked.Route()
+}
+
+// connection is what the kernel's routing policy may ask for.
+func (f *follower) connection() network.Connection {
+	of := f.conn.Routing()
+	return network.Connection{
+		LocalPort: f.conn.Local().Port(), RemotePort: f.conn.Remote().Port(), Mark: of.Mark, UID: of.UID, Bound: of.Bound, Class: of.Class,
+	}
 }

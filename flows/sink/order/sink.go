@@ -1,6 +1,7 @@
 package order
 
 import (
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -381,6 +382,9 @@ func (s *Sink) Observe(to *status.Flow) error {
 		Bytes: c.bytes.Load(), Kernel: map[string]uint64{"no_room": c.noRoom.Load()}, Waits: map[string]uint64{"ring": c.noFrame.Load()}, Broken: c.broken.Load(), Partial: c.partial.Load(),
 		Received: c.received.Load(), Connections: s.keeper.connections.Load(), Lost: c.lost.Load(), Failed: s.keeper.failed.Load(),
 		Retransmitted: c.retransmitted.Load(), Unacknowledged: c.unacknowledged.Load(), RoundTrip: time.Duration(c.roundTrip.Load()).Seconds(), NoPath: s.keeper.pathError(),
+	}
+	if p := s.keeper.follows(); p != nil {
+		o.NextHop, o.MTU = net.HardwareAddr(p.Destination[:]).String(), p.MTU
 	}
 	if now := s.connected.Load(); now != nil {
 		o.Connected, o.Local, o.Since = true, now.local, now.since

@@ -132,15 +132,15 @@ func neighbourError(step string, of neighbourKey, err error) error {
 // The error names the peer, the cause and the remedy. It is ErrInterfaceGone if the interface is
 // gone. When ctx ends it wraps the context's error.
 func (i *Interface) Resolve(ctx context.Context, place int, destination rdma.GID) (Route, error) {
-	w, err := i.resolve(ctx, place, destination)
+	w, err := i.resolve(ctx, place, destination, nil)
 	if err != nil {
 		return Route{}, fmt.Errorf("find the route to %v from %s: %w", destination, i.placeName(place), err)
 	}
 	return w, nil
 }
 
-func (i *Interface) resolve(ctx context.Context, place int, destination rdma.GID) (Route, error) {
-	w, err := i.lead(place, destination)
+func (i *Interface) resolve(ctx context.Context, place int, destination rdma.GID, c *Connection) (Route, error) {
+	w, err := i.lead(place, destination, c)
 	if err != nil || !w.NextHop.IsValid() {
 		return w, err
 	}
@@ -148,9 +148,12 @@ func (i *Interface) resolve(ctx context.Context, place int, destination rdma.GID
 	return w, err
 }
 
-// lead returns a route without the MAC of its next hop.
-func (i *Interface) lead(place int, destination rdma.GID) (Route, error) {
+// lead returns a route without the MAC of its next hop. c is the connection that it is for, or nil.
+func (i *Interface) lead(place int, destination rdma.GID, c *Connection) (Route, error) {
 	w, err := i.begin(place, destination)
+	if c != nil {
+		w.connected, w.connection = true, *c
+	}
 	switch to := destination.Addr(); {
 	case err != nil:
 	case w.Local:

@@ -34,11 +34,21 @@ type Route struct {
 	// for Local routes.
 	NextHop netip.Addr
 
-	link int // index of the interface that has the source address
+	link       int  // index of the interface that has the source address
+	connected  bool // it is that of connection
+	connection Connection
 }
 
 // key returns the neighbour that packets are sent to first.
 func (w *Route) key() neighbourKey { return neighbourKey{w.link, w.NextHop} }
+
+// of returns the connection that the route is for; nil: none.
+func (w *Route) of() *Connection {
+	if !w.connected {
+		return nil
+	}
+	return &w.connection
+}
 
 // defaultHopLimit is the kernel's default.
 const defaultHopLimit = 64
@@ -49,6 +59,10 @@ func (k *kernel) route(w *Route) error {
 	destination := w.Destination.Addr()
 	var found []netlink.Route
 	err := k.ask(func(h *netlink.Handle) (err error) {
+		if w.connected {
+			found, err = k.routeOf(w)
+			return err
+		}
 		found, err = h.RouteGetWithOptions(destination.AsSlice(), &netlink.RouteGetOptions{
 			OifIndex: w.link, SrcAddr: w.Source.Addr().AsSlice(),
 		})
@@ -59,6 +73,8 @@ func (k *kernel) route(w *Route) error {
 		return routeError(err, destination)
 	case len(found) == 0:
 		return noRoute(errNoRoute, destination)
+	case found[0].LinkIndex != w.link && found[0].Type == unix.RTN_UNICAST:
+		return noRoute(fmt.Errorf("%w over this interface: it leads out of %s", errNoRoute, k.nameOf(found[0].LinkIndex)), destination)
 	}
 	return w.follow(&found[0])
 }
@@ -90,8 +106,6 @@ func (w *Route) follow(r *netlink.Route) error {
 	switch {
 	case r.Type != unix.RTN_UNICAST:
 		return noRoute(fmt.Errorf("%w to a host: the routes have it as %s", errNoRoute, routeType(r.Type)), destination)
-	case r.LinkIndex != w.link:
-		return noRoute(fmt.Errorf("%w over this interface: it leads out of another", errNoRoute), destination)
 	case destination.Is4() && r.Table == unix.RT_TABLE_UNSPEC:
 		// If the interface is given and IPv4 has no route, the kernel treats every destination as a
 		// neighbour: ip_route_output_key_hash_rcu in net/ipv4/route.c.
@@ -237,7 +251,7 @@ func (i *Interface) reroute(k *TrackedRoute) {
 	i.order.Lock()
 	defer i.order.Unlock()
 	before, _ := k.Route()
-	w, err := i.lead(before.Place, before.Destination)
+	w, err := i.lead(before.Place, before.Destination, before.of())
 	if err == nil && w.Source != before.Source {
 		err = fmt.Errorf("%w: %v is no longer in the table, and %v is in its place", errSource, before.Source, w.Source)
 	}

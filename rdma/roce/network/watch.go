@@ -32,10 +32,10 @@ type watch struct {
 	tick   time.Time      // of the next regular check of routes
 }
 
-// newWatch subscribes to the kernel's messages about links, addresses, routes and neighbours.
+// newWatch subscribes to the kernel's messages about links, addresses, routes, rules and neighbours.
 func newWatch(i *Interface, refresh time.Duration) (*watch, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
-		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH)
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_NEIGH)
 	if err != nil {
 		return nil, fmt.Errorf("listen to netlink: %w", err)
 	}
@@ -104,11 +104,11 @@ func (w *watch) missed(err error) {
 	w.routes.want()
 }
 
-// hear processes a message. In all messages but those about routes, the interface's index follows
-// the first four bytes.
+// hear processes a message. In all messages but those about routes, rules and next hops, the interface's index
+// follows the first four bytes.
 func (w *watch) hear(m *syscall.NetlinkMessage) {
 	switch m.Header.Type {
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE, unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
 		w.routes.want()
 		return
 	}
