@@ -2,15 +2,19 @@ package config
 
 import (
 	"math"
+	"net"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v4"
 )
 
 // Order is where a flow sends orders: a TCP connection that the kernel keeps, and whose segments leave by AF_XDP.
 type Order struct {
-	Connect   string // address:port of the exchange
+	Connect   string // host:port of the exchange
 	Interface string // where the connection's packets leave and arrive
 	Queue     int    // the transmit queue
 	ZeroCopy  ZeroCopy
@@ -104,9 +108,7 @@ func (v *validator) orders(path string, f *Flow) {
 		return
 	}
 	if to := join(at, "connect"); v.need(to, o.Connect, "the address and port of the exchange") {
-		if peer, err := netip.ParseAddrPort(o.Connect); err != nil || peer.Port() == 0 || peer.Addr().IsUnspecified() || peer.Addr().IsMulticast() || peer.Addr().IsLoopback() || peer.Addr().Zone() != "" {
-			v.refuse(to, wrong("write it as 10.0.0.9:4001 or [2001:db8::9]:4001", "%s is not the address and the port of a host on a network", quote(o.Connect)))
-		}
+		v.checkErr(to, checkExchange(o.Connect))
 	}
 	if name := join(at, "interface"); v.need(name, o.Interface, "the name of a network interface") {
 		v.checkErr(name, checkInterface(o.Interface))
@@ -122,6 +124,36 @@ func (v *validator) orders(path string, f *Flow) {
 		v.check(f.From.Message <= maxOrder, v.first(message, at), "orders of %s do not fit a segment: at most %d are possible", f.From.Message, maxOrder)
 	}
 	v.orderLimits(join(at, "limits"), o)
+}
+
+// checkExchange requires the address of a host on a network, or its name, with a port.
+func checkExchange(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	number, bad := strconv.ParseUint(port, 10, 16)
+	ip, noIP := netip.ParseAddr(host)
+	if err != nil || bad != nil || number == 0 || noIP == nil && !CanConnect(ip) || noIP != nil && !isHostName(host) {
+		return wrong("write it as 10.0.0.9:4001, [2001:db8::9]:4001 or exchange.example.net:4001", "%s is not the address or the name of a host on a network, and a port", quote(s))
+	}
+	return nil
+}
+
+// CanConnect reports whether an address can be that of an exchange: of a host on a network. A name may stand for others, too.
+func CanConnect(ip netip.Addr) bool {
+	return !ip.IsUnspecified() && !ip.IsMulticast() && !ip.IsLoopback() && ip.Zone() == "" && ip.Unmap() != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// isHostName reports whether a text can be the name of a host (RFC 1123, section 2.1), with underscores, which some have.
+func isHostName(s string) bool {
+	s = strings.TrimSuffix(s, ".")
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || strings.ContainsFunc(label, func(r rune) bool {
+			return r != '-' && r != '_' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+		}) {
+			return false
+		}
+	}
+	last := s[strings.LastIndexByte(s, '.')+1:]
+	return len(s) <= 253 && strings.ContainsFunc(last, unicode.IsLetter) // or it is a wrong address, such as 10.0.0.300
 }
 
 func (v *validator) orderLimits(at string, o *Order) {

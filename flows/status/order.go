@@ -4,14 +4,15 @@ import "time"
 
 // Orders is the sink of a flow that sends orders to an exchange. The orders that it has refused are in Flow.Dropped.
 type Orders struct {
-	Connects    string    `json:"connects"` // address and port of the exchange
+	Connects    string    `json:"connects"` // address or name of the exchange, and port
 	Interface   string    `json:"interface"`
 	Connected   bool      `json:"connected"`
-	Local       string    `json:"local,omitempty"` // address and port of this end
-	Since       time.Time `json:"since,omitzero"`  // of the connection
-	Connections uint64    `json:"connections"`     // so far
-	Lost        uint64    `json:"lost"`            // of those, connections that ended while the flow ran
-	Failed      uint64    `json:"failed"`          // attempts to connect
+	Local       string    `json:"local,omitempty"`  // address and port of this end
+	Remote      string    `json:"remote,omitempty"` // address and port of the exchange's end
+	Since       time.Time `json:"since,omitzero"`   // of the connection
+	Connections uint64    `json:"connections"`      // so far
+	Lost        uint64    `json:"lost"`             // of those, connections that ended while the flow ran
+	Failed      uint64    `json:"failed"`           // attempts to connect
 
 	Stopped bool   `json:"stopped"` // the kill switch is on
 	Held    uint64 `json:"held"`    // orders held since it was turned on last

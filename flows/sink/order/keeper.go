@@ -20,7 +20,7 @@ import (
 
 // keeper connects, follows changes of the route, and connects again.
 type keeper struct {
-	remote netip.AddrPort
+	target string // host:port of the exchange
 	retry  time.Duration
 	net    *network.Interface
 	here   *namespace
@@ -51,8 +51,8 @@ const (
 	watchTime   = 50 * time.Millisecond
 )
 
-func newKeeper(remote netip.AddrPort, retry time.Duration, n *network.Interface, here *namespace, log *slog.Logger) *keeper {
-	k := &keeper{remote: remote, retry: retry, net: n, here: here, log: log, ended: make(chan *tcpsend.Conn, 1), err: errNotYet}
+func newKeeper(target string, retry time.Duration, n *network.Interface, here *namespace, log *slog.Logger) *keeper {
+	k := &keeper{target: target, retry: retry, net: n, here: here, log: log, ended: make(chan *tcpsend.Conn, 1), err: errNotYet}
 	k.shut = func(string) error { return nil }
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
@@ -102,7 +102,7 @@ func (k *keeper) waitsFor() error {
 	if k.err == nil {
 		return nil
 	}
-	return fmt.Errorf("exchange %s: %w", k.remote, k.err)
+	return fmt.Errorf("exchange %s: %w", k.target, k.err)
 }
 
 func (k *keeper) note(err error) {
@@ -152,25 +152,12 @@ func (k *keeper) run() {
 
 // once keeps one connection. It returns why there is none.
 func (k *keeper) once() error {
-	var place int
-	err := k.here.do(func() (err error) {
-		ctx, cancel := context.WithTimeout(k.ctx, connectTime)
-		defer cancel()
-		k.current, err = tcpsend.Dial(ctx, tcpsend.Config{Remote: k.remote, Interface: k.net.Index()})
-		return err
-	})
-	if err == nil {
-		place, err = k.place(k.current.Local().Addr())
-		if err != nil {
-			err = errors.Join(err, k.current.Close())
-		}
-	}
+	c, place, err := k.connect()
 	if err != nil {
-		k.current = nil
 		k.failed.Add(1)
 		return err
 	}
-	c := k.current
+	k.current = c
 	k.log.Info("connected to the exchange", "local", c.Local().String(), "remote", c.Remote().String(), "round_trip", c.RoundTrip())
 	k.connections.Add(1)
 	f := &follower{keeper: k, conn: c, place: place}
@@ -194,14 +181,50 @@ func (k *keeper) once() error {
 	return why
 }
 
-// place returns the place of an address in the table of the interface.
-func (k *keeper) place(local netip.Addr) (int, error) {
+// connect connects to the exchange, at one address after the other if its name has several.
+func (k *keeper) connect() (c *tcpsend.Conn, place int, err error) {
+	ctx, cancel := context.WithTimeout(k.ctx, connectTime)
+	all, err := Addresses(ctx, k.target) // each time: the exchange may move
+	cancel()
+	if err != nil {
+		return nil, 0, err
+	}
+	var errs []error
+	for _, remote := range all {
+		if c, place, err = k.dial(remote); err == nil || k.ctx.Err() != nil {
+			return c, place, err
+		}
+		errs = append(errs, err)
+	}
+	return nil, 0, errors.Join(errs...)
+}
+
+// dial connects to an address.
+func (k *keeper) dial(remote netip.AddrPort) (c *tcpsend.Conn, place int, err error) {
+	err = k.here.do(func() (err error) {
+		ctx, cancel := context.WithTimeout(k.ctx, connectTime)
+		defer cancel()
+		c, err = tcpsend.Dial(ctx, tcpsend.Config{Remote: remote, Interface: k.net.Index()})
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	if place, err = k.place(c); err != nil {
+		return nil, 0, errors.Join(err, c.Close())
+	}
+	return c, place, nil
+}
+
+// place returns the place of a connection's address in the table of the interface.
+func (k *keeper) place(c *tcpsend.Conn) (int, error) {
+	local, remote := c.Local().Addr(), c.Remote().Addr()
 	for _, e := range k.net.GIDs() {
 		if e.GID.Addr() == local {
 			return e.Index, nil
 		}
 	}
-	return 0, fmt.Errorf("the way to %s leads from %s, which is no address of %s or of a VLAN on it (see: ip route get %s)", k.remote.Addr(), local, k.net.Name(), k.remote.Addr())
+	return 0, fmt.Errorf("the way to %s leads from %s, which is no address of %s or of a VLAN on it (see: ip route get %s)", remote, local, k.net.Name(), remote)
 }
 
 // follower keeps the path of a connection up to date.
@@ -268,7 +291,7 @@ func (f *follower) follow() {
 
 // route returns the route as it is now. An address that was removed and is there again may have another place.
 func (f *follower) route() (network.Route, error) {
-	place, err := f.keeper.place(f.conn.Local().Addr())
+	place, err := f.keeper.place(f.conn)
 	if err != nil {
 		return network.Route{}, err
 	}

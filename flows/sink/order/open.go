@@ -3,7 +3,6 @@ package order
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
@@ -18,10 +17,6 @@ import (
 // of the calling thread.
 func Open(e *pipeline.Env) (*Sink, error) {
 	o := e.Flow.To.Order
-	remote, err := netip.ParseAddrPort(o.Connect)
-	if err != nil {
-		return nil, fmt.Errorf("to.order.connect: %w", err)
-	}
 	s := &Sink{region: e.Region, config: *o, holder: e.Holder, halt: e.Halt, limits: newLimits(&o.Limits), begun: time.Now(), replies: &replies{}}
 	s.outcomes = make([]wire.Reason, e.Flow.From.Window)
 	if err := s.openPort(e); err != nil {
@@ -40,7 +35,7 @@ func Open(e *pipeline.Env) (*Sink, error) {
 		return nil, err
 	}
 	e.Undo.Add(here.close)
-	s.keeper = newKeeper(remote, o.Retry, watched, here, e.Log)
+	s.keeper = newKeeper(o.Connect, o.Retry, watched, here, e.Log)
 	e.Undo.Add(s.keeper.end)
 	if !o.Replies {
 		return s, nil

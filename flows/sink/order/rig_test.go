@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ type options struct {
 	retry   time.Duration
 	window  int // receive buffer of the exchange; 0: the default
 	address netip.Addr
+	name    string // of the exchange; empty: its address
 }
 
 // newRig connects a sink at one end to an exchange at another. The interface of the sink's end is iface.
@@ -60,9 +62,13 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 		t.Fatal(err)
 	}
 	r.region = region
+	target := r.exchange.address.String()
+	if o.name != "" {
+		target = net.JoinHostPort(o.name, strconv.Itoa(int(r.exchange.address.Port())))
+	}
 	flow := config.NewFlowOf(config.KindAttachOrder, "orders")
 	flow.To.Order = &config.Order{
-		Connect: r.exchange.address.String(), Interface: from.Ifname, ZeroCopy: config.ZeroCopyPrefer, Ring: 256, Retry: o.retry, Limits: o.limits,
+		Connect: target, Interface: from.Ifname, ZeroCopy: config.ZeroCopyPrefer, Ring: 256, Retry: o.retry, Limits: o.limits,
 	}
 	r.env = &pipeline.Env{Flow: flow, Region: region, Log: slog.New(slog.DiscardHandler), Halt: &pipeline.Halt{}, Do: func(f func() error) error { return f() }}
 	if err := r.env.Open(); err != nil {
@@ -169,12 +175,18 @@ type exchange struct {
 // listen opens the exchange's port.
 func listen(t testing.TB, at *testenv.End, address netip.Addr, window int) *exchange {
 	t.Helper()
+	return listenAt(t, at, netip.AddrPortFrom(address, 0), window)
+}
+
+// listenAt is listen with a port.
+func listenAt(t testing.TB, at *testenv.End, address netip.AddrPort, window int) *exchange {
+	t.Helper()
 	x := &exchange{t: t, conns: make(chan *net.TCPConn, 16)}
 	at.Do(t, func() {
 		var l *net.TCPListener
 		testenv.Wait(t, 5*time.Second, "the address of the exchange", func() (ok bool) { // of IPv6, which takes a moment
 			var err error
-			l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+			l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address))
 			return err == nil
 		})
 		if window > 0 {

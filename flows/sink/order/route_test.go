@@ -1,6 +1,7 @@
 package order
 
 import (
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -155,6 +156,7 @@ func TestRoute(t *testing.T) {
 // stream is orders that a rig sends over its first connection.
 type stream struct {
 	*rig
+	conn    *net.TCPConn // the exchange's
 	got     *reader
 	longest int
 	n       uint64
@@ -162,7 +164,8 @@ type stream struct {
 }
 
 func newStream(r *rig, longest int) *stream {
-	return &stream{rig: r, got: read(r.exchange.accept(), longest, nil), longest: longest}
+	c := r.exchange.accept()
+	return &stream{rig: r, conn: c, got: read(c, longest, nil), longest: longest}
 }
 
 // send sends the next order.

@@ -73,8 +73,8 @@ type counters struct {
 
 // connection is what the status says about the connection.
 type connection struct {
-	local string
-	since time.Time
+	local, remote string
+	since         time.Time
 }
 
 // Times at which the state of the connection is read, if no packet of the exchange says that there is news.
@@ -134,7 +134,7 @@ func (s *Sink) whole(f umem.Frame) umem.Frame {
 // use begins to use a connection.
 func (s *Sink) use(c *tcpsend.Conn, now time.Time) {
 	s.conn, s.next = c, now
-	s.connected.Store(&connection{c.Local().String(), now})
+	s.connected.Store(&connection{c.Local().String(), c.Remote().String(), now})
 }
 
 // look reads the state of the connection if there may be news, and takes what the exchange has sent.
@@ -387,7 +387,7 @@ func (s *Sink) Observe(to *status.Flow) error {
 		o.NextHop, o.MTU = net.HardwareAddr(p.Destination[:]).String(), p.MTU
 	}
 	if now := s.connected.Load(); now != nil {
-		o.Connected, o.Local, o.Since = true, now.local, now.since
+		o.Connected, o.Local, o.Remote, o.Since = true, now.local, now.remote, now.since
 	}
 	for why := tcpsend.None + 1; why < tcpsend.Closed; why++ {
 		if why.Waits() {

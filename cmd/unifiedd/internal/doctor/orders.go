@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/sink/order"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
@@ -25,20 +27,33 @@ func (r *Report) addOrders(n needs) {
 	}
 }
 
-// orderRoute reports whether the route to an exchange leads out of the interface, or of a VLAN on it.
-func orderRoute(o *config.Order) Check {
+// orderRoute reports whether the route to an exchange leads out of the interface, or of a VLAN on it. If the exchange's
+// name has several addresses, one such route is enough.
+func orderRoute(o *config.Order) (c Check) {
 	name := "route to " + o.Connect
-	peer, err := netip.ParseAddrPort(o.Connect)
-	if err != nil {
-		return fail(name, "%v", err)
-	}
 	link, err := netlink.LinkByName(o.Interface)
 	if err != nil {
 		return fail(name, "interface %s: %v", o.Interface, err).with("correct to.order.interface")
 	}
-	routes, err := netlink.RouteGet(peer.Addr().AsSlice())
+	ctx, cancel := context.WithTimeout(context.Background(), resolveLimit)
+	defer cancel()
+	all, err := order.Addresses(ctx, o.Connect)
+	if err != nil {
+		return fail(name, "%v", err).with("correct to.order.connect, or add the name to DNS or /etc/hosts")
+	}
+	for _, at := range all {
+		if c = routeOut(name, at.Addr(), link, o); c.State == OK {
+			break
+		}
+	}
+	return c
+}
+
+// routeOut is orderRoute for one address.
+func routeOut(name string, peer netip.Addr, link netlink.Link, o *config.Order) Check {
+	routes, err := netlink.RouteGet(peer.AsSlice())
 	if err != nil || len(routes) == 0 {
-		return fail(name, "there is none: %v", err).with("ip route add %s dev %s", peer.Addr(), o.Interface)
+		return fail(name, "there is none: %v", err).with("ip route add %s dev %s", peer, o.Interface)
 	}
 	out, err := netlink.LinkByIndex(routes[0].LinkIndex)
 	if err != nil {
@@ -48,7 +63,7 @@ func orderRoute(o *config.Order) Check {
 	if a.Index == link.Attrs().Index || out.Type() == "vlan" && a.ParentIndex == link.Attrs().Index {
 		return ok(name, "it leads out of %s", a.Name)
 	}
-	return fail(name, "it leads out of %s, and not of %s or a VLAN on it", a.Name, o.Interface).with("set to.order.interface to the interface of the route, or add a route: ip route get %s", peer.Addr())
+	return fail(name, "it leads out of %s, and not of %s or a VLAN on it", a.Name, o.Interface).with("set to.order.interface to the interface of the route, or add a route: ip route get %s", peer)
 }
 
 // orderQueue reports whether the transmit queue of a flow is there, and no other flow's.

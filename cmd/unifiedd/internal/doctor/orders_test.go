@@ -24,6 +24,7 @@ func TestOrders(t *testing.T) {
 	}{
 		{"all is well", p.A.Ifname, near, 1, []int{0}, OK, OK, "no other flow's"},
 		{"another interface", "other0", near, 0, nil, Fail, OK, "leads out of " + p.A.Ifname},
+		{"no such name", p.A.Ifname, "nobody.invalid:4001", 0, nil, Fail, OK, "/etc/hosts"},
 		{"no route", p.A.Ifname, "192.0.2.1:4001", 0, nil, Fail, OK, "ip route add"},
 		{"no interface", "absent0", near, 0, nil, Fail, Fail, "correct to.order.interface"},
 		{"no such queue", p.A.Ifname, near, 2, nil, OK, Fail, "ethtool -L"},
