@@ -2,28 +2,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attached"
 )
 
-// program is the trader as a program that is attached to a daemon: a flow gives it ticks, each once and in order.
+// program is a flow of a daemon that gives the trader ticks, each once and in order.
 type program struct {
-	client *attached.Client
-	from   *attached.Receiver
-	got    [64]attached.Message
-	n, at  int // messages in got, and those that were read
+	from  *attached.Receiver
+	got   [64]attached.Message
+	n, at int // messages in got, and those that were read
 }
 
-// attach attaches to the daemon, and opens the flow.
-func attach(o *options) (p *program, err error) {
+// receiveFrom opens the flow.
+func receiveFrom(k *attached.Client, flow string) (p *program, err error) {
 	p = &program{}
-	if p.client, err = attached.Attach(attached.Config{Socket: o.socket, Name: o.as}); err != nil {
+	if p.from, err = k.Receive(flow, 0); err != nil {
 		return nil, err
-	}
-	if p.from, err = p.client.Receive(o.flow, 0); err != nil {
-		return nil, errors.Join(err, p.client.Close())
 	}
 	return p, nil
 }
@@ -47,5 +42,5 @@ func (p *program) wait(ctx context.Context) error { return p.from.Wait(ctx, 100*
 
 func (p *program) close() error {
 	p.from.Release(p.got[:p.n])
-	return errors.Join(p.from.Close(), p.client.Close())
+	return p.from.Close()
 }

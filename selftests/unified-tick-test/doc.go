@@ -4,6 +4,8 @@
 //	unified-tick-test exchange -to 10.0.0.2:5000 -listen :7000     sends ticks, receives orders, prints the times
 //	unified-tick-test trader -from :5000 -to 10.0.0.1:7000         answers each tick, with sockets of the kernel
 //
+// With -flow and -send the trader is a program that is attached to a daemon: flows give it ticks, and send its orders.
+//
 // The trader is what other traders are compared with. selftests/peers/tick-peer has one in C. A trader answers each tick
 // once, in order, with an order that repeats the tick. The exchange compares each byte that it receives, and fails if
 // an order differs, comes twice or for a tick that it did not send, or is missing.

@@ -37,6 +37,7 @@ type options struct {
 	socket   string // of a daemon
 	as       string // name of the trader as a program of the daemon
 	flow     string // that gives the trader ticks; empty: it has sockets of the kernel
+	send     string // flow that sends its orders; empty: it connects to the exchange itself
 	cpu      int
 	after    time.Duration
 	window   uint64 // bytes of the receive buffer; 0: the kernel's default
@@ -57,7 +58,7 @@ type command struct {
 
 var commands = []command{
 	{"exchange", "send ticks, receive orders, and measure the time between them", defineExchange, []string{"to"}, trade},
-	{"trader", "answer each tick with an order, over sockets of the kernel", defineTrader, []string{"to"}, answer},
+	{"trader", "answer each tick with an order, over sockets of the kernel", defineTrader, nil, answer},
 }
 
 // Words of options.
@@ -140,8 +141,9 @@ func defineTrader(fs *flag.FlagSet, o *options) {
 	fs.Var(&o.orders, "to", "`ADDRESS:PORT` of the exchange")
 	fs.BoolVar(&o.mold, "mold", false, "ticks are messages of MoldUDP64")
 	fs.StringVar(&o.flow, "flow", "", "`NAME` of a daemon's flow that gives ticks as messages of a feed, instead of -from")
-	fs.StringVar(&o.as, "as", "trader", "with -flow: `NAME` of this program in the daemon's configuration")
-	fs.StringVar(&o.socket, "socket", attached.DefaultSocket, "with -flow: `PATH` of the socket where programs attach")
+	fs.StringVar(&o.send, "send", "", "`NAME` of a daemon's flow that sends orders to the exchange, instead of -to; it needs to.order.replies")
+	fs.StringVar(&o.as, "as", "trader", "with -flow or -send: `NAME` of this program in the daemon's configuration")
+	fs.StringVar(&o.socket, "socket", attached.DefaultSocket, "with -flow or -send: `PATH` of the socket where programs attach")
 }
 
 // Limits of options.
@@ -161,13 +163,15 @@ func (o *options) check() error {
 	switch {
 	case o.command.name == "trader" && (o.flow == "") == (len(o.ticks) == 0), o.flow != "" && o.mold:
 		return errors.New("the trader needs either -from, or -flow without -mold (--help lists the options)")
+	case o.command.name == "trader" && (o.send == "") == (len(o.orders) == 0):
+		return errors.New("the trader needs either -to or -send (--help lists the options)")
 	case len(o.ticks) > mostLines:
 		return fmt.Errorf("%d lines are too many; at most %d are possible", len(o.ticks), mostLines)
 	case o.echo:
 		if len(o.ticks) != 1 || len(o.orders) != 0 || o.session != "" || o.protocol.word != plain {
 			return errors.New("-echo is for one line of plain ticks, without -listen, -mold and -protocol ouch")
 		}
-	case len(o.orders) == 0:
+	case len(o.orders) == 0 && o.command.name == "exchange":
 		return errors.New("exchange needs -listen, or -echo (--help lists the options)")
 	case len(o.orders) > 1:
 		return errors.New("one address is possible for orders")

@@ -5,16 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/docs/examples/trading/ouch"
 	"github.com/unifiedd/unifiedd/docs/examples/trading/soupbin"
 )
 
 // plainSession is a connection with orders that repeat the tick. The exchange says nothing on it.
 type plainSession struct {
-	fd     int
+	stream stream
 	packet []byte
+	said   [64]byte
 }
 
 func (s *plainSession) order(t *tick) []byte {
@@ -23,17 +22,11 @@ func (s *plainSession) order(t *tick) []byte {
 }
 
 func (s *plainSession) receive() error {
-	var b [64]byte
-	n, _, errno := receive(s.fd, b[:], nil, 0)
-	switch {
-	case errno == unix.EAGAIN || errno == unix.EINTR:
-		return nil
-	case errno != 0:
-		return fmt.Errorf("receive from the exchange: %w", errno)
-	case n == 0:
-		return errClosed
+	n, err := s.stream.receive(s.said[:])
+	if err == nil && n > 0 {
+		err = fmt.Errorf("the exchange says %q, and orders are plain", s.said[:n])
 	}
-	return fmt.Errorf("the exchange says %q, and orders are plain", b[:n])
+	return err
 }
 
 func (s *plainSession) idle(time.Time) []byte { return nil }
@@ -41,7 +34,7 @@ func (s *plainSession) replies() uint64       { return 0 }
 
 // ouchSession is a connection with OUCH in SoupBinTCP.
 type ouchSession struct {
-	fd        int
+	stream    stream
 	packet    []byte // the order
 	heartbeat []byte
 	ready     bool
@@ -52,8 +45,8 @@ type ouchSession struct {
 	last      time.Time // when a heartbeat was sent
 }
 
-func newOuchSession(fd int) *ouchSession {
-	return &ouchSession{fd: fd, packet: enter(), heartbeat: soupbin.Append(nil, soupbin.ClientHeartbeat), last: time.Now()}
+func newOuchSession(s stream) *ouchSession {
+	return &ouchSession{stream: s, packet: enter(), heartbeat: soupbin.Append(nil, soupbin.ClientHeartbeat), last: time.Now()}
 }
 
 // login returns what the trader says at first.
@@ -68,16 +61,12 @@ func (s *ouchSession) order(t *tick) []byte {
 }
 
 func (s *ouchSession) receive() error {
-	n, _, errno := receive(s.fd, s.buffer[s.have:], nil, 0)
+	n, err := s.stream.receive(s.buffer[s.have:])
 	switch {
-	case errno == unix.EAGAIN || errno == unix.EINTR:
-		return nil
-	case errno != 0:
-		return fmt.Errorf("receive from the exchange: %w", errno)
-	case n == 0 && s.ended:
-		return errClosed
-	case n == 0:
+	case errors.Is(err, errClosed) && !s.ended:
 		return errors.New("the exchange has closed the connection without an end of the session")
+	case err != nil || n == 0:
+		return err
 	}
 	s.have += n
 	for {

@@ -166,12 +166,15 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	for line, says := range map[string]string{
-		"": "either -from, or -flow", "-from :1 -flow f": "either -from, or -flow", "-flow f -mold": "without -mold", "-from :1 -to :1,:2": "one address",
+		"": "either -from, or -flow", "-from :1 -flow f": "either -from, or -flow", "-flow f -mold": "without -mold", "-from :1 -to :1,:2": "one address", "-from :1 -send f": "either -to or -send",
 	} {
 		_, err := parse(append([]string{"trader", "-to", ":7000"}, strings.Fields(line)...), new(bytes.Buffer))
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("trader %s: %v", line, err)
 		}
+	}
+	if _, err := parse([]string{"trader", "-from", ":1"}, new(bytes.Buffer)); err == nil || !strings.Contains(err.Error(), "either -to or -send") {
+		t.Errorf("trader -from :1: %v", err)
 	}
 	o, err := parse(append(exchange, "-to", "[fd77::2]:5000,239.1.1.1:6", "-rate", "1e6", "-after", "1s"), new(bytes.Buffer))
 	if err != nil || o.ticks.String() != "[fd77::2]:5000,239.1.1.1:6" || o.orders.String() != "0.0.0.0:7000" || o.rate != 1e6 || o.after != time.Second {

@@ -11,15 +11,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // trader answers ticks on one thread, with sockets of the kernel: the plain program with which others are compared. Ticks
-// may also come from a daemon.
+// may also come from a daemon, and orders may leave through one.
 type trader struct {
 	o       *options
 	lines   []tickLine
-	program *program // instead of lines, if it is attached to a daemon
+	client  *attached.Client // nil: it is not attached to a daemon
+	program *program         // instead of lines, if a flow gives ticks
+	stream  stream
 	out     session
 	set     []unix.PollFd // of the connection and of the lines
 	latest  uint64        // tick that was answered
@@ -82,10 +85,42 @@ func answer(ctx context.Context, o options, stdout, stderr io.Writer) (err error
 
 // open opens the lines, and then the connection: the exchange sends ticks when it has that.
 func (t *trader) open(ctx context.Context) error {
-	t.set = append(t.set, unix.PollFd{Events: unix.POLLIN})
+	t.set = append(t.set, unix.PollFd{Fd: -1, Events: unix.POLLIN})
+	if err := t.openTicks(); err != nil {
+		return err
+	}
+	if err := t.openStream(ctx); err != nil {
+		return err
+	}
+	if t.o.protocol.word == plain {
+		t.out = &plainSession{stream: t.stream, packet: make([]byte, tickLen)}
+		return nil
+	}
+	s := newOuchSession(t.stream)
+	t.out = s
+	first, err := s.login()
+	if err == nil {
+		err = t.stream.send(ctx, first)
+	}
+	for limit := time.Now().Add(t.o.timeout); err == nil && !s.ready; err = s.receive() {
+		if time.Now().After(limit) {
+			return fmt.Errorf("the exchange has not answered the login within %v", t.o.timeout)
+		}
+		wait(t.set[:1], time.Millisecond)
+	}
+	return err
+}
+
+// openTicks attaches to a daemon, if the trader needs one, and opens what ticks come from.
+func (t *trader) openTicks() (err error) {
+	if t.o.flow != "" || t.o.send != "" {
+		if t.client, err = attached.Attach(attached.Config{Socket: t.o.socket, Name: t.o.as}); err != nil {
+			return err
+		}
+		t.cleanup.Then(t.client.Close)
+	}
 	if t.o.flow != "" {
-		var err error
-		if t.program, err = attach(t.o); err != nil {
+		if t.program, err = receiveFrom(t.client, t.o.flow); err != nil {
 			return err
 		}
 		t.cleanup.Then(t.program.close)
@@ -99,29 +134,27 @@ func (t *trader) open(ctx context.Context) error {
 		t.lines = append(t.lines, tickLine{fd: fd})
 		t.set = append(t.set, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
+	return nil
+}
+
+// openStream connects to the exchange, or opens the flow of a daemon that does.
+func (t *trader) openStream(ctx context.Context) error {
+	if t.o.send != "" {
+		s, err := openFlow(t.client, t.o.send)
+		if err != nil {
+			return err
+		}
+		t.cleanup.Then(s.close)
+		t.stream = s
+		return nil
+	}
 	c, err := t.connect(ctx)
 	if err != nil {
 		return err
 	}
 	t.cleanup.Then(c.file.Close)
-	t.set[0].Fd = int32(c.fd)
-	if t.o.protocol.word == plain {
-		t.out = &plainSession{fd: c.fd, packet: make([]byte, tickLen)}
-		return nil
-	}
-	s := newOuchSession(c.fd)
-	t.out = s
-	first, err := s.login()
-	if err == nil {
-		err = t.send(ctx, first)
-	}
-	for limit := time.Now().Add(t.o.timeout); err == nil && !s.ready; err = s.receive() {
-		if time.Now().After(limit) {
-			return fmt.Errorf("the exchange has not answered the login within %v", t.o.timeout)
-		}
-		wait(t.set[:1], time.Millisecond)
-	}
-	return err
+	t.set[0].Fd, t.stream = int32(c.fd), kernelStream{c.fd}
+	return nil
 }
 
 // connect connects to the exchange. It may not be there yet.
@@ -266,7 +299,7 @@ func (t *trader) beside(ctx context.Context) error {
 		return err
 	}
 	if b := t.out.idle(time.Now()); b != nil {
-		return t.send(ctx, b)
+		return t.stream.send(ctx, b)
 	}
 	return nil
 }
@@ -299,25 +332,5 @@ func (t *trader) tick(ctx context.Context, b []byte) error {
 		return nil
 	}
 	t.latest = one.sequence
-	return t.send(ctx, t.out.order(&one))
-}
-
-// send sends bytes on the connection. If the kernel takes no more, it waits.
-func (t *trader) send(ctx context.Context, b []byte) error {
-	fd := int(t.set[0].Fd)
-	for len(b) > 0 {
-		n, errno := write(fd, b)
-		switch {
-		case errno == 0:
-			b = b[n:]
-		case errno == unix.EAGAIN:
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			wait([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 100*time.Millisecond)
-		case errno != unix.EINTR:
-			return fmt.Errorf("send an order: %w", errno)
-		}
-	}
-	return nil
+	return t.stream.send(ctx, t.out.order(&one))
 }
