@@ -1,4 +1,5 @@
-// Command orders reads orders from a channel and appends each to a log. An order is done when it is durable.
+// Command orders is the order entry: it reads orders from a channel, sends each to the exchange, and appends it to a log.
+// An order is done when the exchange has accepted it and the log has it durably.
 package main
 
 import (
@@ -26,10 +27,13 @@ func main() {
 	}
 }
 
-// entry appends orders to the log.
+// entry takes orders. They come one after the other.
 type entry struct {
-	log  *attached.Sender
-	done uint64
+	channel  *attached.ChannelReader
+	exchange *exchange
+	record   *record
+	got      uint64
+	hop, all market.Times
 }
 
 func run(ctx context.Context, socket string) (err error) {
@@ -38,90 +42,80 @@ func run(ctx context.Context, socket string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	e := &entry{}
-	if e.log, err = k.Send("orders", 0); err != nil {
+	e := &entry{hop: market.Times{Hop: "strategy to order entry"}, all: market.Times{Hop: "exchange to order entry"}}
+	if e.record, err = openRecord(k); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.log.Close()) }()
-	orders, err := market.Follow(ctx, k, "orders")
-	if err != nil {
+	defer func() { err = errors.Join(err, e.record.close()) }()
+	if e.exchange, err = connect(ctx, k); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, orders.Close()) }()
+	defer func() { err = errors.Join(err, e.exchange.close()) }()
+	if e.channel, err = market.Follow(ctx, k, "orders"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.channel.Close()) }()
 
-	var o market.Order
-	hop, all := market.Times{Hop: "strategy to order entry"}, market.Times{Hop: "exchange to order entry"}
-	got, buffer := uint64(0), make([]byte, orders.Longest())
-	for {
-		b, err := market.Next(ctx, orders, buffer)
-		if ctx.Err() != nil {
-			break
+	if err := e.work(ctx); err != nil {
+		return err
+	}
+	if err := e.finish(); err != nil {
+		return err
+	}
+	r := market.Report{Program: "orders", Counts: map[string]uint64{
+		"orders": e.got, "lost": e.channel.Lost(), "accepted": e.exchange.accepted, "durable": e.record.done,
+	}}
+	return r.Print(os.Stdout, &e.hop, &e.all, &e.exchange.hop, &e.exchange.all)
+}
+
+// work takes orders until ctx ends.
+func (e *entry) work(ctx context.Context) error {
+	for buffer := make([]byte, e.channel.Longest()); ctx.Err() == nil; {
+		n, _, some, err := e.channel.Read(buffer)
+		if err == nil && some {
+			err = e.take(ctx, buffer[:n])
 		}
 		if err == nil {
-			err = o.Parse(b)
+			err = e.exchange.look(ctx)
 		}
-		if err != nil {
-			return err
+		if err == nil && !some {
+			err = e.channel.Wait(ctx, pause) // the exchange may say something meanwhile
 		}
-		now := time.Now().UnixNano()
-		hop.Add(now - o.Decided)
-		all.Add(now - o.Sent)
-		got++
-		if o.Number != got+orders.Lost() {
-			return fmt.Errorf("order %d has come, and %d was to come", o.Number, got+orders.Lost())
-		}
-		if err := e.append(ctx, b); err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
-	if err := e.finish(got); err != nil {
+	return nil
+}
+
+// pause is how long the exchange's answers may wait, while no order comes.
+const pause = 20 * time.Millisecond
+
+// take sends an order to the exchange, and then to the log.
+func (e *entry) take(ctx context.Context, b []byte) error {
+	now := time.Now().UnixNano()
+	var o market.Order
+	if err := o.Parse(b); err != nil {
 		return err
 	}
-	r := market.Report{Program: "orders", Counts: map[string]uint64{"orders": got, "durable": e.done, "lost": orders.Lost()}}
-	return r.Print(os.Stdout, &hop, &all)
+	e.got++
+	if o.Number != e.got+e.channel.Lost() {
+		return fmt.Errorf("order %d has come, and %d was to come", o.Number, e.got+e.channel.Lost())
+	}
+	if err := e.exchange.enter(ctx, &o); err != nil {
+		return fmt.Errorf("order %d: %w", o.Number, err)
+	}
+	e.hop.Add(now - o.Decided)
+	e.all.Add(now - o.Sent)
+	return e.record.append(ctx, b)
 }
 
-// append submits an order. It waits only if too many are not done.
-func (e *entry) append(ctx context.Context, order []byte) error {
-	for {
-		f, err := e.log.Claim()
-		switch {
-		case err == nil:
-			_, err = e.log.Commit(f, copy(f.Data, order))
-			return err
-		case !errors.Is(err, attached.ErrFull):
-			return err
-		}
-		if err := e.collect(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// collect waits until some orders are done.
-func (e *entry) collect(ctx context.Context) error {
-	var receipts [64]attached.Receipt
-	n, err := e.log.Poll(receipts[:])
-	for _, r := range receipts[:n] {
-		if r.Err != nil {
-			return fmt.Errorf("order %d: %w", r.Sequence, r.Err)
-		}
-	}
-	e.done += uint64(n)
-	if n == 0 || err != nil {
-		return e.log.Wait(ctx, time.Second)
-	}
-	return nil
-}
-
-// finish waits until all orders are done.
-func (e *entry) finish(all uint64) error {
+// finish waits until all orders are done, and logs out.
+func (e *entry) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for e.done < all {
-		if err := e.collect(ctx); err != nil {
-			return fmt.Errorf("%d of %d orders are durable: %w", e.done, all, err)
-		}
+	if err := e.exchange.finish(ctx, e.got); err != nil {
+		return err
 	}
-	return nil
+	return e.record.finish(ctx, e.got)
 }

@@ -17,15 +17,29 @@ import (
 
 func main() {
 	socket := flag.String("socket", attached.DefaultSocket, "`path` of the socket where programs attach")
+	record := flag.String("record", "", "`file` for all orders, as they are in the channel")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *socket); err != nil {
+	if err := run(ctx, *socket, *record); err != nil {
 		log.Fatal("strategy: ", err)
 	}
 }
 
-func run(ctx context.Context, socket string) (err error) {
+// create creates a file, or one that keeps nothing if it has no name.
+func create(name string) (*os.File, error) {
+	if name == "" {
+		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	}
+	return os.Create(name)
+}
+
+func run(ctx context.Context, socket, record string) (err error) {
+	asked, err := create(record)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, asked.Close()) }()
 	k, err := attached.Attach(attached.Config{Socket: socket, Name: "strategy"})
 	if err != nil {
 		return err
@@ -66,6 +80,9 @@ func run(ctx context.Context, socket string) (err error) {
 		o := market.Order{Tick: tick, Decided: now, Number: number}
 		o.Put(order[:])
 		if _, err := orders.WriteWait(ctx, order[:]); err != nil {
+			return err
+		}
+		if _, err := asked.Write(order[:]); err != nil {
 			return err
 		}
 	}
