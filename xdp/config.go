@@ -66,6 +66,10 @@ type Config struct {
 	// one extent. They do not take the frame of each packet. It requires Direction Send, as does
 	// Shape.Unaligned.
 	Lent bool
+	// SendTimes has the kernel, or with zero copy the card, note when each packet left: see Port.SentAt. SendRoom bytes in
+	// front of the packet are the kernel's then. Granted says whether they are. It is for ports that only send whole
+	// frames of their own.
+	SendTimes bool
 	// AlwaysWake binds without XDP_USE_NEED_WAKEUP: every Kick with something to send makes a
 	// system call. It is for drivers whose flag is not reliable.
 	AlwaysWake bool
@@ -150,6 +154,8 @@ func (c *Config) check() error {
 		return errors.New("arrival times are asked for and not wanted: set one of Timestamps and Unstamped")
 	case c.Direction != Send && (c.Lent || c.Shape.Unaligned):
 		return errors.New("memory that is lent, and packets across frames, are for ports that only send: set Direction to Send")
+	case c.SendTimes && (c.Direction != Send || c.Lent || c.Gather || c.Shape.Unaligned):
+		return errors.New("times of sent packets are for ports that only send frames of their own: set Direction to Send, without Lent, Gather and Unaligned")
 	case c.Lent && c.Gather:
 		return errors.New("parts of packets are their owners', or of memory that is lent: set one of Gather and Lent")
 	case c.CardClock > RequireCard, c.CardClock != SystemOnly && !c.Timestamps:

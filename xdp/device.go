@@ -201,7 +201,10 @@ const (
 	netdevZCSegments = 4 // NETDEV_A_DEV_XDP_ZC_MAX_SEGS
 	netdevMetadata   = 5 // NETDEV_A_DEV_XDP_RX_METADATA_FEATURES
 
-	metadataTimestamp = 1 << 0 // NETDEV_XDP_RX_METADATA_TIMESTAMP
+	netdevXSKFeatures = 6 // NETDEV_A_DEV_XSK_FEATURES
+
+	metadataTimestamp  = 1 << 0 // NETDEV_XDP_RX_METADATA_TIMESTAMP
+	featureTxTimestamp = 1 << 0 // NETDEV_XSK_FLAGS_TX_TIMESTAMP
 )
 
 // zcSegments returns how many frames the driver allows for one packet with zero copy, for an interface in
@@ -274,7 +277,7 @@ func newProbe() (*probe, error) {
 	p := &probe{fd: fd}
 	p.page, err = unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
 	if err == nil {
-		err = registerUMEM(fd, p.page, probeChunk, probeHeadroom, 0)
+		err = registerUMEM(fd, p.page, probeChunk, probeHeadroom, 0, 0)
 	}
 	for _, option := range []int{unix.XDP_RX_RING, unix.XDP_UMEM_FILL_RING, unix.XDP_UMEM_COMPLETION_RING} {
 		if err == nil {

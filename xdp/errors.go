@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // Errors for errors.Is.
@@ -159,6 +160,10 @@ type Granted struct {
 	PTPClock    int
 	NoCardClock error // why CardClock is unset, if it was preferred
 	NoArrival   error // why the times are those of Recv; nil: they are those of arrival, as far as is known
+	// SendTimes: Port.SentAt says when packets left, by SendClock.
+	SendTimes   bool
+	SendClock   umem.Clock
+	NoSendTimes error // why SendTimes is unset, if it was asked for
 	// TagsStripped: the card removes VLAN tags from packets, and that cannot be disabled.
 	TagsStripped bool
 }

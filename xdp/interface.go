@@ -206,6 +206,7 @@ func (i *Interface) try(a attempt, queues []uint32) error {
 		err = fmt.Errorf("ask what queue %d was granted: %w", sockets[0].queue, err)
 		return errors.Join(err, closeAll(sockets))
 	}
+	i.timed(&g, sockets[0])
 	if err := i.config.sendsAlone(a, sockets); err != nil {
 		return errors.Join(err, closeAll(sockets))
 	}
@@ -310,6 +311,9 @@ func (i *Interface) portOf(s *socket, worker, held *umem.Holder) (p *Port, err e
 		p.due = make([]uint8, r.Size()/p.chunk)
 	}
 	p.clock.on, p.clock.off, p.clock.card = c.Timestamps && i.program != nil, c.Unstamped, i.granted.CardClock
+	if p.times.on = i.granted.SendTimes; s.timed {
+		p.inFront = SendRoom
+	}
 	if p.probe, err = newProbe(); err != nil {
 		held.Close()
 		return nil, fmt.Errorf("queue %d: %w", s.queue, err)
@@ -417,10 +421,10 @@ func (p *Port) Peek(i int) (f umem.Frame, ok bool) {
 // room, if Send would refuse it, outside copy mode, or if memory is lent. The error is Kick's.
 func (p *Port) SendNow(f umem.Frame) (sent bool, err error) {
 	tx := &p.rings.tx
-	if p.closed || p.zeroCopy || p.lent || p.sent >= uint32(p.limits.Send) || tx.room(1) == 0 || f.Len < etherHeader || f.Addr&(p.chunk-1)+uint64(f.Len) > p.chunk {
+	if p.closed || p.zeroCopy || p.lent || p.sent >= uint32(p.limits.Send) || tx.room(1) == 0 || f.Len < etherHeader || !p.within(f) {
 		return false, nil
 	}
-	f.Options = 0
+	f.Options = p.ask(f)
 	tx.set(0, f)
 	tx.publish(1)
 	errno := p.syscall(unix.SYS_SENDTO)

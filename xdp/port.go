@@ -21,6 +21,7 @@ type Port struct {
 	socket *socket
 	rings  *rings // the socket's rings; empty after Close
 	clock  clock
+	times  sendTimes
 	wake   wake
 
 	barrier atomic.Uint32 // a store to it orders memory accesses
@@ -41,6 +42,7 @@ type Port struct {
 	inThem   uint64       // bytes of all extents
 	chunk    uint64       // bytes of a frame, or the largest length of one descriptor
 	lands    uint64       // offset in a frame where a packet begins
+	inFront  uint64       // bytes in front of a sent packet that must be in its frame, too
 
 	fillAccount *fillAccount // the shared fill ring; nil if the port has always been alone
 
@@ -185,6 +187,9 @@ func (p *Port) Send(full []umem.Frame) int {
 		for i := range message {
 			f := message[i]
 			f.Options &= umem.More
+			if i == 0 {
+				f.Options |= p.ask(f)
+			}
 			p.rings.tx.set(queued, f)
 			queued++
 		}
@@ -241,7 +246,8 @@ func (p *Port) within(f umem.Frame) bool {
 	if p.anywhere {
 		return f.Len > 0 && uint64(f.Len) <= p.chunk && f.Addr <= p.region.Size() && uint64(f.Len) <= p.region.Size()-f.Addr
 	}
-	return f.Len > 0 && f.Addr&(p.chunk-1)+uint64(f.Len) <= p.chunk
+	at := f.Addr & (p.chunk - 1)
+	return f.Len > 0 && at >= p.inFront && at+uint64(f.Len) <= p.chunk
 }
 
 // etherHeader is the shortest packet that devices accept: ETH_HLEN.

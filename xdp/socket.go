@@ -14,6 +14,7 @@ type socket struct {
 	fd    int
 	queue uint32
 	rings rings
+	timed bool // sent packets may get times
 }
 
 // openSocket makes a socket with rings. Without a shared socket it registers the
@@ -33,7 +34,7 @@ func (c *Config) openSocket(queue uint32, registers bool) (*socket, error) {
 // equip sets the options that a socket needs before bind.
 func (s *socket) equip(c *Config, registers bool) error {
 	if registers {
-		if err := c.register(s.fd); err != nil {
+		if err := s.register(c); err != nil {
 			return err
 		}
 	}
@@ -48,13 +49,18 @@ func (s *socket) equip(c *Config, registers bool) error {
 
 // register registers the region with the kernel. A registration that failed to bind is charged to
 // the user until the kernel has cleaned up, so register retries for a while.
-func (c *Config) register(fd int) error {
+func (s *socket) register(c *Config) error {
 	r, flags := c.region(), uint32(0)
 	if c.Shape.Unaligned {
 		flags = unix.XDP_UMEM_UNALIGNED_CHUNK_FLAG
 	}
-	err := retry(registerPatience, unix.ENOBUFS, func() error {
-		return registerUMEM(fd, r.Data(), c.chunk(), c.Shape.Headroom, flags)
+	err := retry(registerPatience, unix.ENOBUFS, func() (err error) {
+		if c.SendTimes {
+			if s.timed, err = registerTimed(s.fd, r.Data(), c.chunk(), c.Shape.Headroom); s.timed || err != nil {
+				return err
+			}
+		}
+		return registerUMEM(s.fd, r.Data(), c.chunk(), c.Shape.Headroom, flags, 0)
 	})
 	if err != nil {
 		return registerError(r.Size(), err)

@@ -12,8 +12,9 @@ func setInt(fd, option int, value uint32) error {
 	return unix.SetsockoptInt(fd, unix.SOL_XDP, option, int(value))
 }
 
-// registerUMEM registers memory with the socket (XDP_UMEM_REG).
-func registerUMEM(fd int, memory []byte, chunk, headroom, flags uint32) error {
+// registerUMEM registers memory with the socket (XDP_UMEM_REG). metadata is the length of what is in front of packets that
+// are sent.
+func registerUMEM(fd int, memory []byte, chunk, headroom, flags, metadata uint32) error {
 	reg := unix.XDPUmemReg{
 		// Sound: the kernel pins the pages; memory is a mapping, not of the heap.
 		Addr:     uint64(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))),
@@ -21,6 +22,8 @@ func registerUMEM(fd int, memory []byte, chunk, headroom, flags uint32) error {
 		Size:     chunk,
 		Headroom: headroom,
 		Flags:    flags,
+
+		Tx_metadata_len: metadata,
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_XDP, unix.XDP_UMEM_REG,
 		uintptr(unsafe.Pointer(&reg)), unsafe.Sizeof(reg), 0)
