@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func (r *trader) send(text string) library.Receipt {
 	defer cancel()
 	f, err := r.orders.Claim()
 	if err == nil {
-		_, err = r.orders.Commit(f, copy(f.Data, text))
+		_, err = r.orders.CommitAnswer(f, copy(f.Data, text), uint64(time.Now().Add(-time.Millisecond).UnixNano()))
 	}
 	var got [1]library.Receipt
 	for n := 0; n == 0 && err == nil; {
@@ -140,7 +141,7 @@ attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", in: 2MiB,
 flows:
   - name: orders
     from: {attach: trader, message: 256}
-    to: {order: {connect: "%s:4001", interface: %s, replies: true, retry: 50ms, limits: {%s}}}
+    to: {order: {connect: "%s:4001", interface: %s, replies: true, retry: 50ms, times: %[1]s/times.csv, limits: {%[5]s}}}
 `, l.dir, os.Getuid(), l.A.IP, l.B.Ifname, limits)
 }
 
@@ -180,6 +181,10 @@ func TestOrders(t *testing.T) {
 	if o := s.Orders; o.Segments < 50 || left != 301 || !o.Connected || o.Received == 0 {
 		t.Errorf("%+v", o)
 	}
+	await(t, f, "the times of all orders", func(s status.Flow) bool { return s.Orders.Times.TickToOut != nil && s.Orders.Times.TickToOut.Count == 301 })
+	if x := f.Status().Orders.Times; x.NoTick != 0 || x.NoStamp != 0 || x.TickToDecision.Count != 301 || x.TickToDecision.Min < 1e6 || x.DecisionToOut.Count != 301 || x.File.Orders > 301 {
+		t.Errorf("%+v, %+v", x, x.File)
+	}
 	c := <-x.conns
 	c.SetLinger(0)
 	c.Close()
@@ -190,6 +195,11 @@ func TestOrders(t *testing.T) {
 	r.hears("login")
 	if o := f.Status().Orders; o.Lost != 1 {
 		t.Errorf("%+v", o)
+	}
+	await(t, f, "lines of all orders", func(s status.Flow) bool { return s.Orders.Times.File.Orders == 302 })
+	text, err := os.ReadFile(filepath.Join(l.dir, "times.csv"))
+	if err != nil || strings.Count(string(text), "\n") != 303 {
+		t.Errorf("%d lines: %v", strings.Count(string(text), "\n"), err)
 	}
 }
 

@@ -171,6 +171,7 @@ struct sent {
 	struct space *space;
 	uint32_t frame; /* number of its frame in space */
 	uint32_t length;
+	uint64_t stamp, decided; /* of what it answers, and when ufd_commit_answer was called; 0: it answers nothing */
 };
 
 struct ufd_port {
@@ -207,6 +208,9 @@ struct ufd_port {
 
 /* ufdi_now returns the time of the monotonic clock in nanoseconds. */
 int64_t ufdi_now(void);
+
+/* ufdi_wall returns the time of the system's clock in nanoseconds since 1970. */
+uint64_t ufdi_wall(void);
 
 /* ufdi_deadline returns when a time limit of a call is over; a negative one never is. */
 int64_t ufdi_deadline(int64_t nanoseconds);

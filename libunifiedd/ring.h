@@ -70,7 +70,7 @@ static inline void advance(const struct ring *r)
 static inline void put(const ufd_port *p, struct ring *r, const struct entry *e)
 {
 	_Atomic uint64_t *w = r->shared->entry[r->own & p->mask].words;
-	uint64_t v[6] = {e->offset, (uint64_t)e->generation << 32 | e->length, e->sequence, e->position};
+	uint64_t v[6] = {e->offset, (uint64_t)e->generation << 32 | e->length, e->sequence, e->position, e->stamp};
 
 	for (int i = 0; i < 6; i++)
 		atomic_store_explicit(&w[i], v[i], memory_order_relaxed);

@@ -19,6 +19,14 @@ int64_t ufdi_now(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+uint64_t ufdi_wall(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 int64_t ufdi_deadline(int64_t nanoseconds)
 {
 	int64_t now = ufdi_now();

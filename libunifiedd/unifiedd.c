@@ -143,7 +143,9 @@ static void submit(ufd_port *p)
 		put(p, r, &(struct entry){.offset = (uint64_t)s->frame * p->space->memory->frame,
 					  .length = s->length,
 					  .generation = f->generation,
-					  .sequence = s->sequence});
+					  .sequence = s->sequence,
+					  .position = s->decided,
+					  .stamp = s->stamp});
 		p->submitted++;
 	}
 	if (r->own != before)
@@ -567,7 +569,7 @@ void ufd_discard(ufd_port *p, void *frame)
 		free_frame(p, s, number);
 }
 
-int ufd_commit(ufd_port *p, void *frame, uint32_t length, uint64_t *sequence)
+static int commit(ufd_port *p, void *frame, uint32_t length, uint64_t stamp, uint64_t decided, uint64_t *sequence)
 {
 	uint32_t number;
 
@@ -578,11 +580,21 @@ int ufd_commit(ufd_port *p, void *frame, uint32_t length, uint64_t *sequence)
 		return UFD_INVALID;
 	s->frames[number].state = SENT;
 	p->n_sent++;
-	*sent_at(p, p->n_sent - 1) = (struct sent){++p->last, s, number, length};
+	*sent_at(p, p->n_sent - 1) = (struct sent){++p->last, s, number, length, stamp, decided};
 	submit(p);
 	if (sequence)
 		*sequence = p->last;
 	return 0;
+}
+
+int ufd_commit(ufd_port *p, void *frame, uint32_t length, uint64_t *sequence)
+{
+	return commit(p, frame, length, 0, 0, sequence);
+}
+
+int ufd_commit_answer(ufd_port *p, void *frame, uint32_t length, uint64_t stamp, uint64_t *sequence)
+{
+	return commit(p, frame, length, stamp, ufdi_wall(), sequence);
 }
 
 /* next_messages returns messages or receipts. */

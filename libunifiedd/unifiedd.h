@@ -170,6 +170,12 @@ UFD_API void ufd_discard(ufd_port *port, void *frame);
 UFD_API int ufd_commit(ufd_port *port, void *frame, uint32_t length, uint64_t *sequence);
 
 /*
+ * ufd_commit_answer is ufd_commit of a message that answers a packet or message, whose stamp it is given. A flow to an
+ * exchange measures from then, and from this call, until the order leaves.
+ */
+UFD_API int ufd_commit_answer(ufd_port *port, void *frame, uint32_t length, uint64_t stamp, uint64_t *sequence);
+
+/*
  * ufd_poll fills messages with what has come, at most most: packets or messages of a port that receives, receipts of a port
  * that sends, in the order of ufd_commit, and answers of a port that requests, as the disk gives them. It returns how many, 0 if there are none now. It never blocks. The program owns
  * received bytes until ufd_release. If nothing is left, it returns UFD_GONE, UFD_CLOSED or UFD_SYSTEM.

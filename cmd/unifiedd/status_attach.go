@@ -8,6 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
 // printPrograms prints the programs that may attach.
@@ -67,6 +68,30 @@ func printOrders(w io.Writer, f *status.Flow) {
 	}
 	fmt.Fprintf(w, "  refused\t%s\n", nonzero(f.Dropped))
 	fmt.Fprintf(w, "  sent again\t%d by the kernel; %d bytes are not acknowledged; %d segments not taken by the interface, %d orders taken in parts; %d bytes received\n", o.Retransmitted, o.Unacknowledged, o.Broken, o.Partial, o.Received)
+	printOrderTimes(w, o.Times)
+}
+
+// printOrderTimes prints the times of orders that have left.
+func printOrderTimes(w io.Writer, t *status.OrderTimes) {
+	if t == nil {
+		return
+	}
+	for _, part := range []struct {
+		name string
+		of   *latency.Distribution
+	}{{"tick to decision", t.TickToDecision}, {"decision to out", t.DecisionToOut}, {"tick to out", t.TickToOut}} {
+		if d := part.of; d != nil {
+			fmt.Fprintf(w, "  %s\tmedian %s, 99 %% %s, 99.9 %% %s, at most %s, of %d orders\n", part.name, brief(d.P50), brief(d.P99), brief(d.P999), brief(d.Max), d.Count)
+		}
+	}
+	stamps := "segments have stamps of the " + t.Stamps
+	if t.Stamps == "none" {
+		stamps = "segments have no stamps: " + t.WhyNoStamps
+	}
+	fmt.Fprintf(w, "  stamps\t%s; %d orders lack one; %d orders do not say what they answer\n", stamps, t.NoStamp, t.NoTick)
+	if f := t.File; f != nil {
+		fmt.Fprintf(w, "  times\t%d orders in %s; dropped: %s%s\n", f.Orders, f.Path, nonzero(f.Dropped), only(f.Error != "", "; "+f.Error))
+	}
 }
 
 // printArrives prints a channel that comes from another machine.

@@ -224,6 +224,8 @@ type Submitted struct {
 	Frame    umem.Frame
 	Session  uint64
 	Sequence uint64
+	Stamp    uint64 // of what the message answers, and when the program decided, both in nanoseconds since 1970, as the
+	Decided  uint64 // program says; 0: it does not say
 }
 
 // Take returns up to len(dst) messages of the program. Each of their frames must be given to Done, while the port
@@ -254,7 +256,7 @@ func (e *End) Take(dst []Submitted) int {
 		e.gens[entry.Offset/e.frame]++
 		e.one[0] = umem.Frame{Addr: addr, Len: entry.Length}
 		e.attached.PassTo(e.config.Worker, e.one[:])
-		dst[i] = Submitted{e.one[0], p.session, entry.Sequence}
+		dst[i] = Submitted{e.one[0], p.session, entry.Sequence, entry.Stamp, entry.Position}
 		bytes += uint64(entry.Length)
 	}
 	if n > 0 {

@@ -39,7 +39,11 @@ type sent struct {
 	sequence uint64
 	data     []byte // in the frame; of a message that waits to be sent again: a copy
 	place    place
+	answer   answer
 }
+
+// answer is what a message answers: when that arrived, and when the program decided, in nanoseconds since 1970.
+type answer struct{ arrived, decided uint64 }
 
 // Frame is a piece of memory to fill with a message. Commit sends it, and Discard gives it back.
 type Frame struct {
@@ -144,6 +148,16 @@ func (s *Sender) forget(f *Frame) {
 // its bytes: the daemon copies them at a time of its own, or, if it trusts the program, sends them from there. If the port was opened anew since Claim, the message is sent, too. The error is ErrFull if no frame
 // is free for it then: Poll gets frames back, and Commit may be called again.
 func (s *Sender) Commit(f Frame, length int) (sequence uint64, err error) {
+	return s.commit(f, length, answer{})
+}
+
+// CommitAnswer is Commit of a message that answers a packet or message, whose Stamp is stamp. A flow to an exchange
+// measures from then, and from this call, until the order leaves: see docs/orders.md.
+func (s *Sender) CommitAnswer(f Frame, length int, stamp uint64) (sequence uint64, err error) {
+	return s.commit(f, length, answer{stamp, uint64(time.Now().UnixNano())})
+}
+
+func (s *Sender) commit(f Frame, length int, a answer) (sequence uint64, err error) {
 	switch {
 	case f.of == nil || length < 1 || length > len(f.Data):
 		return 0, fmt.Errorf("send %d bytes: a message in this frame has from 1 to %d", length, len(f.Data))
@@ -169,7 +183,7 @@ func (s *Sender) Commit(f Frame, length int) (sequence uint64, err error) {
 	}
 	s.forget(&f)
 	s.last++
-	s.sent = append(s.sent, sent{s.last, s.memory(at.offset)[:length], at})
+	s.sent = append(s.sent, sent{s.last, s.memory(at.offset)[:length], at, a})
 	s.put(&s.sent[len(s.sent)-1])
 	return s.last, nil
 }
@@ -178,7 +192,9 @@ var errNotClaimed = errors.New("the frame is not claimed: it was committed or di
 
 // put submits a message that lies in its frame.
 func (s *Sender) put(m *sent) {
-	s.p.rings[wire.RingSubmitted].Put(&wire.Entry{Offset: m.place.offset, Length: uint32(len(m.data)), Generation: m.place.generation, Sequence: m.sequence})
+	s.p.rings[wire.RingSubmitted].Put(&wire.Entry{
+		Offset: m.place.offset, Length: uint32(len(m.data)), Generation: m.place.generation, Sequence: m.sequence, Position: m.answer.decided, Stamp: m.answer.arrived,
+	})
 	s.p.publish(wire.RingSubmitted)
 }
 

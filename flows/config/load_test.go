@@ -281,7 +281,7 @@ func TestFull(t *testing.T) {
 				Name: "trades", Worker: "main", Pos: Pos{file, 297, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 256},
 				To: To{Order: &Order{
-					Connect: "10.0.0.9:4001", Interface: "eth13", Queue: 1, ZeroCopy: ZeroCopyCopy, Ring: 256, Replies: true, Retry: 5 * time.Second,
+					Connect: "10.0.0.9:4001", Interface: "eth13", Queue: 1, ZeroCopy: ZeroCopyCopy, Ring: 256, Replies: true, Retry: 5 * time.Second, Times: "/var/log/unifiedd/trades.csv",
 					Limits: OrderLimits{Rate: 1000, Burst: 20, Size: 256, Price: &PriceBand{Offset: 26, Bits: 32, Min: 100, Max: 2000000, At: 2, Is: "UO"}},
 				}},
 			},

@@ -21,6 +21,7 @@ type Order struct {
 	Ring      int           // entries of the transmit ring, a power of two
 	Replies   bool          // the program gets what the exchange sends; false: it is counted and dropped
 	Retry     time.Duration // how long to wait before connecting again
+	Times     string        // absolute path of a file for the times of each order; empty: none
 	Limits    OrderLimits
 }
 
@@ -74,6 +75,7 @@ func (d *decoder) order(path string, n *yaml.Node, o *Order) {
 		"ring":      set(d, &o.Ring, parseInt),
 		"replies":   set(d, &o.Replies, parseBool),
 		"retry":     set(d, &o.Retry, parseDuration),
+		"times":     set(d, &o.Times, parseText),
 		"limits": func(path string, n *yaml.Node) {
 			l := &o.Limits
 			d.mapping(path, n, fields{
@@ -117,6 +119,9 @@ func (v *validator) orders(path string, f *Flow) {
 	v.checkErr(join(at, "zero_copy"), member(o.ZeroCopy, allZeroCopies))
 	v.check(within(o.Ring, MinRing, MaxRing) && powerOfTwo(uint64(o.Ring)), join(at, "ring"), "%d is not a power of two from %d to %d", o.Ring, MinRing, MaxRing)
 	v.check(o.Retry > 0 && o.Retry <= maxRetry, join(at, "retry"), "%s is not a time up to %s", o.Retry, maxRetry)
+	if o.Times != "" {
+		v.checkErr(join(at, "times"), checkPath(o.Times, maxFilePath))
+	}
 	if p := v.Config.Program(f.From.Attach); o.Replies && p != nil && p.In == 0 {
 		v.refuse(join(at, "replies"), wrong("say in: there, such as in: 4MiB, or remove it", "program %s has no memory to read: attach.programs gives it none", quote(p.Name)))
 	}

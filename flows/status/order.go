@@ -1,6 +1,10 @@
 package status
 
-import "time"
+import (
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
 
 // Orders is the sink of a flow that sends orders to an exchange. The orders that it has refused are in Flow.Dropped.
 type Orders struct {
@@ -32,6 +36,28 @@ type Orders struct {
 	NextHop        string  `json:"next_hop,omitempty"`    // Ethernet address to which segments of ours go
 	MTU            int     `json:"mtu,omitempty"`         // longest packet to it in bytes
 	NoPath         string  `json:"why_no_path,omitempty"` // why segments of ours do not find their way
+
+	Times *OrderTimes `json:"times,omitempty"`
+}
+
+// OrderTimes has the times of the orders that have left.
+type OrderTimes struct {
+	Stamps         string                `json:"stamps"`                  // who says when a segment of ours left: kernel, card, or none
+	WhyNoStamps    string                `json:"why_no_stamps,omitempty"` // why it is none
+	TickToDecision *latency.Distribution `json:"tick_to_decision,omitempty"`
+	DecisionToOut  *latency.Distribution `json:"decision_to_out,omitempty"`
+	TickToOut      *latency.Distribution `json:"tick_to_out,omitempty"`
+	NoTick         uint64                `json:"no_tick"`        // orders of which the program did not say what they answer
+	NoStamp        uint64                `json:"no_stamp"`       // segments of ours without a stamp, though others have one
+	File           *OrderTimesFile       `json:"file,omitempty"` // nil: there is none
+}
+
+// OrderTimesFile is the file with the times of each order.
+type OrderTimesFile struct {
+	Path    string            `json:"path"`
+	Orders  uint64            `json:"orders"`          // in the file, of this run of the flow
+	Dropped map[string]uint64 `json:"dropped"`         // orders that are not in it, by reason
+	Error   string            `json:"error,omitempty"` // why it takes none now
 }
 
 // OrderStop is the answer to a command that stops or resumes the orders of a flow.

@@ -379,7 +379,7 @@ func (g *goLibrary) append(n, length int) (string, error) {
 			for i := range f.Data[:min(length, len(f.Data))] {
 				f.Data[i] = byte(uint64(i) + g.sender.Next())
 			}
-			if _, err := g.sender.Commit(f, length); err != nil {
+			if err := g.commit(f, length); err != nil {
 				return "", err
 			}
 			g.frames = g.frames[1:]
@@ -401,6 +401,16 @@ func (g *goLibrary) append(n, length int) (string, error) {
 		}
 	}
 	return fmt.Sprintf("done %d %d %d", first, first+done-1, position), nil
+}
+
+// commit says of every other message that it answers something, which arrived a millisecond before.
+func (g *goLibrary) commit(f attached.Frame, length int) (err error) {
+	if g.sender.Next()%2 == 1 {
+		_, err = g.sender.Commit(f, length)
+	} else {
+		_, err = g.sender.CommitAnswer(f, length, uint64(time.Now().Add(-time.Millisecond).UnixNano()))
+	}
+	return err
 }
 
 // collect takes receipts, or waits for one, and returns the last position.

@@ -23,18 +23,17 @@ func receiveFrom(k *attached.Client, flow string) (p *program, err error) {
 	return p, nil
 }
 
-// next returns the next tick, or nil. It is valid until the next call.
-func (p *program) next() ([]byte, error) {
+// next returns the next tick, or nil, and when it arrived at the daemon. The tick is valid until the next call.
+func (p *program) next() (tick []byte, stamp uint64, err error) {
 	if p.at == p.n {
 		p.from.Release(p.got[:p.n])
 		p.n, p.at = 0, 0
-		var err error
 		if p.n, err = p.from.Poll(p.got[:]); err != nil || p.n == 0 {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	p.at++
-	return p.got[p.at-1].Data, nil
+	return p.got[p.at-1].Data, p.got[p.at-1].Stamp, nil
 }
 
 // wait waits until there is a tick, for some time.

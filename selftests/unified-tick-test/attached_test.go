@@ -74,6 +74,11 @@ flows:
 			if a.Orders != 2000 || (c.protocol == ouchProtocol) != (a.Replies == 2000) || o.Bytes != r.Bytes || o.Segments < 1000 {
 				t.Errorf("the exchange counts %+v, the trader %+v, the daemon %+v", r, a, o)
 			}
+			if times := o.Times; strings.Contains(c.trader, "-flow") {
+				if n := times.TickToDecision.Count; n != 2000 || int64(times.NoTick) != times.DecisionToOut.Count-n || times.TickToOut.Count != n {
+					t.Errorf("%+v", times)
+				}
+			}
 		})
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 // stream is the trader's connection to the exchange.
 type stream interface {
-	// send sends bytes. If there is no room for them, it waits.
-	send(ctx context.Context, b []byte) error
+	// send sends bytes. If there is no room for them, it waits. stamp is that of the tick which they answer; 0: none.
+	send(ctx context.Context, b []byte, stamp uint64) error
 	// receive takes what the exchange has said; 0: nothing. It returns errClosed at the end.
 	receive(b []byte) (int, error)
 }
@@ -23,7 +23,7 @@ type stream interface {
 // kernelStream is a connection of the program itself.
 type kernelStream struct{ fd int }
 
-func (s kernelStream) send(ctx context.Context, b []byte) error {
+func (s kernelStream) send(ctx context.Context, b []byte, _ uint64) error {
 	for len(b) > 0 {
 		n, errno := write(s.fd, b)
 		switch {
@@ -77,14 +77,18 @@ func openFlow(k *attached.Client, flow string) (s *flowStream, err error) {
 
 func (s *flowStream) close() error { return errors.Join(s.orders.Close(), s.replies.Close()) }
 
-func (s *flowStream) send(ctx context.Context, b []byte) error {
+func (s *flowStream) send(ctx context.Context, b []byte, stamp uint64) error {
 	for {
 		f, err := s.orders.Claim()
 		if err == nil {
 			if len(f.Data) < len(b) {
 				return fmt.Errorf("send an order: it has %d bytes, and the flow takes %d (from.message)", len(b), len(f.Data))
 			}
-			_, err = s.orders.Commit(f, copy(f.Data, b))
+			if n := copy(f.Data, b); stamp > 0 {
+				_, err = s.orders.CommitAnswer(f, n, stamp)
+			} else {
+				_, err = s.orders.Commit(f, n)
+			}
 		}
 		if !errors.Is(err, attached.ErrFull) {
 			return err

@@ -26,6 +26,7 @@ type trader struct {
 	out     session
 	set     []unix.PollFd // of the connection and of the lines
 	latest  uint64        // tick that was answered
+	stamp   uint64        // of the packet that was taken last, if a daemon gave it
 	ticks   uint64
 	repeats uint64 // ticks that were answered already, or are older
 	refused uint64 // packets that are no ticks
@@ -100,7 +101,7 @@ func (t *trader) open(ctx context.Context) error {
 	t.out = s
 	first, err := s.login()
 	if err == nil {
-		err = t.stream.send(ctx, first)
+		err = t.stream.send(ctx, first, 0)
 	}
 	for limit := time.Now().Add(t.o.timeout); err == nil && !s.ready; err = s.receive() {
 		if time.Now().After(limit) {
@@ -218,7 +219,9 @@ func (t *trader) wait(ctx context.Context) error {
 // sends a tick on all lines before the next one, so what another line lacks when it is looked at again is not on its way.
 func (t *trader) next() ([]byte, error) {
 	if t.program != nil {
-		return t.program.next()
+		packet, stamp, err := t.program.next()
+		t.stamp = stamp
+		return packet, err
 	}
 	if len(t.lines) == 1 {
 		_, err := t.lines[0].fill()
@@ -299,7 +302,7 @@ func (t *trader) beside(ctx context.Context) error {
 		return err
 	}
 	if b := t.out.idle(time.Now()); b != nil {
-		return t.stream.send(ctx, b)
+		return t.stream.send(ctx, b, 0)
 	}
 	return nil
 }
@@ -332,5 +335,5 @@ func (t *trader) tick(ctx context.Context, b []byte) error {
 		return nil
 	}
 	t.latest = one.sequence
-	return t.stream.send(ctx, t.out.order(&one))
+	return t.stream.send(ctx, t.out.order(&one), t.stamp)
 }

@@ -67,7 +67,7 @@ func (s *Sink) openPort(e *pipeline.Env) error {
 	if err := errors.Join(card.Sends(), card.NeedEthernet("a flow that sends orders")); err != nil {
 		return err
 	}
-	x := xdp.Config{Interface: o.Interface, Holder: e.Holder, Queues: []uint32{uint32(o.Queue)}, Direction: xdp.Send, RingSize: uint32(o.Ring)}
+	x := xdp.Config{Interface: o.Interface, Holder: e.Holder, Queues: []uint32{uint32(o.Queue)}, Direction: xdp.Send, RingSize: uint32(o.Ring), SendTimes: true}
 	if x.Policy, err = xdp.ParsePolicy(string(o.ZeroCopy)); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Sink) openPort(e *pipeline.Env) error {
 	e.Undo.Add(s.net.Close)
 	s.port = s.net.Ports()[0]
 	e.Undo.Add(s.port.Close)
-	return nil
+	return s.orders.open(e, s.port, s.net.Granted(), o)
 }
 
 // takeFrames takes the frames for segments.
@@ -90,6 +90,7 @@ func (s *Sink) takeFrames(e *pipeline.Env) error {
 	if s.total < len(frames) {
 		return fmt.Errorf("the region has %d free frames, and the flow's transmit ring has %d entries: raise region.size, or lower to.order.ring", s.total, len(frames))
 	}
+	s.orders.number(frames)
 	s.own.Push(frames...)
 	return nil
 }

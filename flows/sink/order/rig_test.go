@@ -35,6 +35,7 @@ type rig struct {
 	exchange *exchange
 	close    func()
 	sent     uint64 // orders offered
+	tick     uint64 // when what they answer arrived; 0: nothing
 }
 
 // options of a rig.
@@ -44,6 +45,7 @@ type options struct {
 	window  int // receive buffer of the exchange; 0: the default
 	address netip.Addr
 	name    string // of the exchange; empty: its address
+	times   string // file for the times of orders
 }
 
 // newRig connects a sink at one end to an exchange at another. The interface of the sink's end is iface.
@@ -68,7 +70,7 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 	}
 	flow := config.NewFlowOf(config.KindAttachOrder, "orders")
 	flow.To.Order = &config.Order{
-		Connect: target, Interface: from.Ifname, ZeroCopy: config.ZeroCopyPrefer, Ring: 256, Retry: o.retry, Limits: o.limits,
+		Connect: target, Interface: from.Ifname, ZeroCopy: config.ZeroCopyPrefer, Ring: 256, Retry: o.retry, Limits: o.limits, Times: o.times,
 	}
 	r.env = &pipeline.Env{Flow: flow, Region: region, Log: slog.New(slog.DiscardHandler), Halt: &pipeline.Halt{}, Do: func(f func() error) error { return f() }}
 	if err := r.env.Open(); err != nil {
@@ -126,6 +128,8 @@ func (r *rig) put(payload []byte) {
 	f := r.frames[r.sent%uint64(len(r.frames))]
 	f.Addr, f.Len = f.Addr+64, uint32(len(payload))
 	copy(r.region.Bytes(f), payload)
+	now := uint64(time.Now().UnixNano())
+	*r.region.Side(f) = umem.Side{Stamp: now, Token: r.tick, Block: now}
 	r.batch.Frames[r.batch.Len] = f
 	r.batch.Len++
 	r.sent++

@@ -45,6 +45,7 @@ type Sink struct {
 
 	connected atomic.Pointer[connection] // for the status; nil: there is none
 	times     pipeline.FrameTimes
+	orders    times // of each order
 	count     counters
 }
 
@@ -115,6 +116,7 @@ func (s *Sink) unsent() int {
 func (s *Sink) reapPort() {
 	for s.queued > 0 {
 		n := s.port.Reap(s.batch[:])
+		s.orders.reaped(s.batch[:n])
 		for _, f := range s.batch[:n] {
 			s.own.Push(s.whole(f))
 		}
@@ -245,6 +247,7 @@ func (s *Sink) order(f umem.Frame, now time.Time) (outcome wire.Reason, decided 
 		s.count.refused[v].Add(1)
 		return wire.OverLimit, true
 	}
+	s.orders.begin(s.taken+1, s.region.Side(f))
 	return s.leave(one[0], b, payload, why)
 }
 
@@ -260,8 +263,10 @@ func (s *Sink) leave(frame umem.Frame, b, payload []byte, why tcpsend.Reason) (o
 		s.count.bytes.Add(uint64(len(payload)))
 		if why == tcpsend.None {
 			s.count.noRoom.Add(1)
+			s.orders.leftBy(noRoomWay)
 		} else {
 			s.count.plain[why].Add(1)
+			s.orders.leftBy(way(why))
 		}
 		return wire.None, true
 	}
@@ -287,8 +292,12 @@ func (s *Sink) wait(why *counter.Counter) (outcome wire.Reason, decided bool) {
 // delegate sends an order in a segment of ours. The kernel has it behind that.
 func (s *Sink) delegate(frame umem.Frame, b, payload []byte) {
 	start := s.conn.Build(b)
-	if !s.transmit(umem.Frame{Addr: frame.Addr + uint64(start), Len: uint32(len(b) - start)}) {
+	slot := s.orders.slot(frame)
+	if s.transmit(umem.Frame{Addr: frame.Addr + uint64(start), Len: uint32(len(b) - start)}) {
+		s.orders.left(slot)
+	} else {
 		s.own.Push(frame)
+		s.orders.lost()
 	}
 	if !s.conn.Book(payload) {
 		s.count.partial.Add(1)
@@ -406,6 +415,7 @@ func (s *Sink) Observe(to *status.Flow) error {
 		to.KernelBytes["xdp"] = c.segmentBytes.Load()
 	}
 	to.Stalls, to.FrameTimes = c.stalls.Load(), s.times.Status()
+	s.orders.observe(o)
 	s.replies.observe(to)
 	return nil
 }
@@ -430,6 +440,8 @@ func (s *Sink) Begin() error {
 // Close implements pipeline.Sink.
 func (s *Sink) Close() error {
 	s.conn = nil // the keeper closes it
+	s.reapPort()
+	s.orders.abandon()
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -230,7 +231,8 @@ func TestStop(t *testing.T) {
 func TestHotPath(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
-	r := newRig(t, &p.A, &p.B, options{})
+	r := newRig(t, &p.A, &p.B, options{times: filepath.Join(t.TempDir(), "times.csv")})
+	r.tick = uint64(time.Now().UnixNano())
 	got := read(r.exchange.accept(), 100, nil)
 	var b [256]byte
 	n := uint64(0)

@@ -38,8 +38,38 @@ func watch(t testing.TB, at *testenv.End, orders int) *capture {
 			t.Fatal(err)
 		}
 	})
+	awaitStamps(t)
 	go func() { c.done <- c.run() }()
 	return c
+}
+
+// awaitStamps waits until the kernel takes the time when a packet arrives. It begins to when a socket asks for that, but
+// not at once: meanwhile it gives the time at which the packet is read.
+func awaitStamps(t testing.TB) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_RX_SOFTWARE|unix.SOF_TIMESTAMPING_SOFTWARE),
+		unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	var oob [128]byte
+	testenv.Wait(t, 20*time.Second, "stamps of the kernel", func() bool {
+		if err := unix.Sendto(fd, b[:], 0, self); err != nil {
+			t.Fatal(err)
+		}
+		_, k, _, _, err := unix.Recvmsg(fd, b[:], oob[:], 0)
+		return err == nil && k > 0
+	})
 }
 
 // run ends when nothing has come for a while and end was called.

@@ -117,6 +117,8 @@ func (s *Source) number(messages []attach.Submitted, now time.Time) {
 		side.Stamp, side.Clock = uint64(received), umem.SystemClock
 		if s.records != nil {
 			s.records.Set(side, s.received, head)
+		} else { // for a sink that measures
+			side.Token, side.Block = m.Stamp, m.Decided
 		}
 		if s.lent != nil {
 			s.lent[s.frameOf(f.Addr)] = true

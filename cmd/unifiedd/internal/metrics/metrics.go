@@ -54,7 +54,7 @@ var table []Metric
 func Table() []Metric { return slices.Clone(table) }
 
 // distributions are the metrics that are neither counters nor gauges.
-var distributions = map[string]Kind{"frame_latency_seconds": Histogram, "replay_lateness_seconds": Histogram, "flow_latency_seconds": Summary}
+var distributions = map[string]Kind{"frame_latency_seconds": Histogram, "orders_latency_seconds": Histogram, "replay_lateness_seconds": Histogram, "flow_latency_seconds": Summary}
 
 // describe adds a metric to the table. It is for the declarations of this package: metrics that are found when
 // they are collected use newDesc.

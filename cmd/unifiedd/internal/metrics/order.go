@@ -22,6 +22,10 @@ var (
 	descOrdersReceived    = describe("orders_received_bytes_total", "Bytes that the exchange sent.", "flow")
 	descOrdersAgain       = describe("orders_retransmitted_total", "Segments that the kernel sent again.", "flow")
 	descOrdersUnacked     = describe("orders_unacknowledged_bytes", "Bytes of orders that the exchange has not acknowledged.", "flow")
+	descOrdersTimes       = describe("orders_latency_seconds", "Of orders that have left: from when the tick arrived until the program decided (tick_to_decision), from then until the order left (decision_to_out), and both (tick_to_out).", "flow", "part")
+	descOrdersNoTime      = describe("orders_without_time_total", "Orders that have left of which a time is not known: the tick's, as the program did not say which it answers (tick), or the stamp of the segment (stamp).", "flow", "time")
+	descOrdersTimed       = describe("orders_times_written_total", "Orders whose times are in the file that to.order.times names.", "flow")
+	descOrdersUntimed     = describe("orders_times_dropped_total", "Orders whose times are not in that file, by the reason.", "flow", "reason")
 	descOrdersRoundTrip   = describe("orders_round_trip_seconds", "The shortest round trip to the exchange so far.", "flow")
 )
 
@@ -42,4 +46,21 @@ func collectOrders(out chan<- prometheus.Metric, flow string, o *status.Orders) 
 	counter(out, descOrdersAgain, o.Retransmitted, flow)
 	gauge(out, descOrdersUnacked, float64(o.Unacknowledged), flow)
 	gauge(out, descOrdersRoundTrip, o.RoundTrip, flow)
+	collectOrderTimes(out, flow, o.Times)
+}
+
+// collectOrderTimes sends the metrics of the times of orders.
+func collectOrderTimes(out chan<- prometheus.Metric, flow string, t *status.OrderTimes) {
+	if t == nil {
+		return
+	}
+	histogram(out, descOrdersTimes, t.TickToDecision, flow, "tick_to_decision")
+	histogram(out, descOrdersTimes, t.DecisionToOut, flow, "decision_to_out")
+	histogram(out, descOrdersTimes, t.TickToOut, flow, "tick_to_out")
+	counter(out, descOrdersNoTime, t.NoTick, flow, "tick")
+	counter(out, descOrdersNoTime, t.NoStamp, flow, "stamp")
+	if t.File != nil {
+		counter(out, descOrdersTimed, t.File.Orders, flow)
+		each(out, descOrdersUntimed, t.File.Dropped, flow)
+	}
 }

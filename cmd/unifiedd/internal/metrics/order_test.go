@@ -1,0 +1,41 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+// TestOrderTimes: the times of orders are histograms, and what is dropped has its reason. A flow without a file has no
+// metrics of one.
+func TestOrderTimes(t *testing.T) {
+	d := func(ns int64, n int64) *latency.Distribution {
+		return &latency.Distribution{Summary: latency.Summary{Count: n, Mean: float64(ns)}, Buckets: []latency.Bucket{{Below: 2 * ns, Count: n}}}
+	}
+	text := gather(t, func(out chan<- prometheus.Metric) {
+		collectOrders(out, "trades", &status.Orders{Times: &status.OrderTimes{
+			TickToDecision: d(1024, 3), DecisionToOut: d(2048, 5), TickToOut: d(4096, 3), NoTick: 2, NoStamp: 1,
+			File: &status.OrderTimesFile{Orders: 4, Dropped: map[string]uint64{"slow_file": 1, "file_error": 0}},
+		}})
+		collectOrders(out, "quotes", &status.Orders{Times: &status.OrderTimes{NoTick: 7}})
+	})
+	for _, want := range []string{
+		`orders_latency_seconds_count{flow="trades",part="tick_to_decision"} 3`, `orders_latency_seconds_count{flow="trades",part="decision_to_out"} 5`,
+		`orders_latency_seconds_count{flow="trades",part="tick_to_out"} 3`, `orders_latency_seconds_sum{flow="trades",part="decision_to_out"} 1.024e-05`,
+		`orders_without_time_total{flow="trades",time="tick"} 2`, `orders_without_time_total{flow="trades",time="stamp"} 1`, `orders_without_time_total{flow="quotes",time="tick"} 7`,
+		`orders_times_written_total{flow="trades"} 4`, `orders_times_dropped_total{flow="trades",reason="slow_file"} 1`, `orders_times_dropped_total{flow="trades",reason="file_error"} 0`,
+	} {
+		if !strings.Contains(text, "unifiedd_"+want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	for _, no := range []string{`orders_latency_seconds_count{flow="quotes"`, `orders_times_written_total{flow="quotes"`} {
+		if strings.Contains(text, no) {
+			t.Errorf("%s in\n%s", no, text)
+		}
+	}
+}
