@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,12 +23,13 @@ import (
 type exchange struct {
 	listener *net.TCPListener
 	conns    chan *net.TCPConn
-	bytes    atomic.Int64 // of all connections
+	ends     chan error   // how connections ended
+	bytes    atomic.Int64 // of all connections, that were sent back
 }
 
 func (l *lab) exchange(t *testing.T) *exchange {
 	t.Helper()
-	x := &exchange{conns: make(chan *net.TCPConn, 16)}
+	x := &exchange{conns: make(chan *net.TCPConn, 16), ends: make(chan error, 16)}
 	l.A.Do(t, func() {
 		var err error
 		if x.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
@@ -53,8 +55,20 @@ func (x *exchange) echo(c *net.TCPConn) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := c.Read(b)
+		if n > 0 {
+			_, failed := c.Write(b[:n])
+			err = errors.Join(err, failed)
+		}
 		x.bytes.Add(int64(n))
-		if _, failed := c.Write(b[:n]); err != nil || failed != nil {
+		if errors.Is(err, io.EOF) {
+			err = nil
+			n = 0
+		}
+		if err != nil || n == 0 {
+			select {
+			case x.ends <- err:
+			default: // nobody looks
+			}
 			return
 		}
 	}
@@ -181,7 +195,9 @@ func TestOrders(t *testing.T) {
 	if o := s.Orders; o.Segments < 50 || left != 301 || !o.Connected || o.Received == 0 {
 		t.Errorf("%+v", o)
 	}
-	await(t, f, "the times of all orders", func(s status.Flow) bool { return s.Orders.Times.TickToOut != nil && s.Orders.Times.TickToOut.Count == 301 })
+	await(t, f, "the times of all orders", func(s status.Flow) bool {
+		return s.Orders.Times.TickToOut != nil && s.Orders.Times.TickToOut.Count == 301
+	})
 	if x := f.Status().Orders.Times; x.NoTick != 0 || x.NoStamp != 0 || x.TickToDecision.Count != 301 || x.TickToDecision.Min < 1e6 || x.DecisionToOut.Count != 301 || x.File.Orders > 301 {
 		t.Errorf("%+v, %+v", x, x.File)
 	}
@@ -200,6 +216,71 @@ func TestOrders(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(l.dir, "times.csv"))
 	if err != nil || strings.Count(string(text), "\n") != 303 {
 		t.Errorf("%d lines: %v", strings.Count(string(text), "\n"), err)
+	}
+}
+
+// TestOrdersLastReplies: an exchange that closes the connection sees it closed in turn, and not reset, though the program
+// has not taken all of what the exchange sent before. The program gets all of it.
+func TestOrdersLastReplies(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{})
+	x := l.exchange(t)
+	f := l.start(t, l.orders(""), Options{}).Flows()[0]
+	r := l.trader(t)
+	const orders = 150 // more than there are pieces
+	for i := range orders {
+		if got := r.send(fmt.Sprintf("order %04d", i)); got.Err != nil {
+			t.Fatal(got)
+		}
+		for x.bytes.Load() < int64(10*(i+1)) { // a piece for each
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	c := <-x.conns
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // the daemon has seen the end
+	if o := f.Status().Orders; !o.Connected {
+		t.Errorf("the connection was closed at once: %+v", o)
+	}
+	var want strings.Builder
+	for i := range orders {
+		fmt.Fprintf(&want, "order %04d", i)
+	}
+	r.hears(want.String())
+	await(t, f, "the end of the connection", func(s status.Flow) bool { return s.Orders.Lost == 1 })
+	select {
+	case err := <-x.ends:
+		if err != nil {
+			t.Errorf("the exchange sees the connection end with %v", err)
+		}
+	case <-time.After(testenv.Within(10 * time.Second)):
+		t.Error("the exchange does not see the end")
+	}
+}
+
+// TestOrdersLingers: a program that does not take what the exchange sent before its end keeps the connection for a second.
+func TestOrdersLingers(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{})
+	x := l.exchange(t)
+	f := l.start(t, l.orders(""), Options{}).Flows()[0]
+	r := l.trader(t)
+	for i := range 150 {
+		r.send(fmt.Sprintf("order %04d", i))
+		for x.bytes.Load() < int64(10*(i+1)) {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	if err := (<-x.conns).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	await(t, f, "the end of the connection", func(s status.Flow) bool { return s.Orders.Lost == 1 })
+	if took := time.Since(begun); took < 800*time.Millisecond || took > testenv.Within(5*time.Second) {
+		t.Errorf("the connection has ended after %v", took)
+	}
+	if got := r.orders.Unfinished(); got != 0 {
+		t.Errorf("%d orders have no receipt", got)
 	}
 }
 

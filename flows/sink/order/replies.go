@@ -1,6 +1,7 @@
 package order
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -86,18 +87,38 @@ func (r *replies) take(c *tcpsend.Conn) int {
 }
 
 // receive takes what the exchange has sent, as far as there is room. What there is no room for stays with the kernel,
-// and slows the exchange down.
-func (s *Sink) receive() {
+// and slows the exchange down. It reports whether it has taken something.
+func (s *Sink) receive() (some bool) {
 	for range pieces {
 		if s.conn.Waiting() == 0 {
-			return
+			return some
 		}
 		n := s.replies.take(s.conn)
 		if n == 0 {
-			return
+			return some
 		}
 		s.count.received.Add(uint64(n))
+		some = true
 	}
+	return some
+}
+
+// lingerTime is how long what the exchange sent before its end waits for a program that does not take it.
+const lingerTime = time.Second
+
+// lingers reports whether a connection that has ended is still needed: the exchange has closed it, and the program has
+// not had room for all that it sent before. If the connection were closed now, that would be lost, and the exchange would
+// get a reset.
+func (s *Sink) lingers(took bool, now time.Time) bool {
+	if !errors.Is(s.conn.Err(), tcpsend.ErrPeerClosed) || s.conn.Waiting() == 0 || s.replies.end == nil || !s.replies.end.Attached() {
+		s.last = time.Time{}
+		return false
+	}
+	if took || s.last.IsZero() {
+		s.last = now
+	}
+	s.next = now
+	return now.Sub(s.last) < lingerTime
 }
 
 // shut closes the program's port.

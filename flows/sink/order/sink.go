@@ -36,6 +36,7 @@ type Sink struct {
 
 	conn     *tcpsend.Conn // nil: there is none
 	next     time.Time     // when to read the state of the connection
+	last     time.Time     // when the program took something of a connection that has ended
 	replies  *replies
 	outcomes []wire.Reason // by order, modulo the length, a power of two
 	taken    uint64        // orders that the sink has decided on
@@ -151,12 +152,12 @@ func (s *Sink) look(now time.Time) {
 	}
 	s.conn.Settle()
 	alive := s.conn.Refresh()
-	s.receive()
+	took := s.receive()
 	s.count.retransmitted.Set(s.count.before + uint64(s.conn.Retransmitted()))
 	s.count.early.Set(s.count.earlyBefore + uint64(s.conn.Early()))
 	s.count.unacknowledged.Set(uint64(s.conn.Unacknowledged()))
 	s.count.roundTrip.Set(uint64(s.conn.RoundTrip()))
-	if !alive || s.conn.Err() != nil {
+	if (!alive || s.conn.Err() != nil) && !s.lingers(took, now) {
 		s.lose()
 	}
 }
@@ -168,7 +169,7 @@ func (s *Sink) lose() {
 	s.count.unacknowledged.Set(0)
 	s.connected.Store(nil)
 	s.keeper.giveBack(s.conn)
-	s.conn = nil
+	s.conn, s.last = nil, time.Time{}
 }
 
 // Write implements pipeline.Sink.
@@ -223,7 +224,7 @@ func (s *Sink) order(f umem.Frame, now time.Time) (outcome wire.Reason, decided 
 	}
 	why := s.conn.Guard(int(f.Len))
 	if why == tcpsend.Closed {
-		s.lose()
+		s.next = now // to look at it
 		s.count.refused[unconnected].Add(1)
 		return wire.NotDone, true
 	}
