@@ -61,6 +61,22 @@ func (d *Daemon) Running(t *testing.T) {
 	})
 }
 
+// Begun waits until all flows run, or wait for a peer.
+func (d *Daemon) Begun(t *testing.T) {
+	t.Helper()
+	d.Until(t, "the flows to begin", func(s *status.Daemon) bool {
+		for _, f := range s.Flows {
+			if f.State == status.Failed {
+				t.Fatalf("flow %s: %s\n%s", f.Name, f.Error, d.Log)
+			}
+			if f.State != status.Running && f.State != status.Waiting {
+				return false
+			}
+		}
+		return len(s.Flows) > 0
+	})
+}
+
 // Control starts or stops a flow from the command line, and returns the program's output.
 func (d *Daemon) Control(args ...string) (string, error) {
 	said, err := exec.Command(d.program, append(args, "--socket", d.Socket)...).CombinedOutput()

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -40,9 +39,7 @@ flows:
     from: {attach: trader, message: 128}
     to: {order: {connect: "%s:7000", interface: %[3]s, queue: 1, replies: true, retry: 20ms}}
 `, dir, os.Getuid(), p.B.Ifname, p.B.IP, p.A.IP))
-			d.Until(t, "the flow of ticks to run, and the other one to run or to wait for the exchange", func(s *status.Daemon) bool {
-				return len(s.Flows) == 2 && s.Flows[0].State == status.Running && (s.Flows[1].State == status.Running || s.Flows[1].State == status.Waiting)
-			})
+			d.Begun(t)
 			port := 5000
 			if strings.Contains(c.trader, "-from") {
 				port = 5001
