@@ -204,6 +204,12 @@ func (x *exchange) run(ctx context.Context) error {
 				return err
 			}
 			x.moved = now
+			if x.o.wait.word == sleep { // at once: the trader may need the processor, and no answer can be there yet
+				if due, some = x.due(time.Now()); due > 0 {
+					x.pause(now, due)
+				}
+				now = time.Now()
+			}
 		}
 		got, err := x.takeSome(now)
 		switch {
@@ -267,13 +273,18 @@ func (x *exchange) rest(ctx context.Context, turn uint64, now time.Time, due tim
 		}
 	}
 	if x.o.wait.word == sleep {
-		set := x.set[:]
-		if now.Before(x.stalled) {
-			set = nil
-		}
-		wait(set, min(due, 10*time.Millisecond))
+		x.pause(now, due)
 	}
 	return nil
+}
+
+// pause waits until an order comes, or a tick is due. During a stall it waits for ticks only.
+func (x *exchange) pause(now time.Time, due time.Duration) {
+	set := x.set[:]
+	if now.Before(x.stalled) {
+		set = nil
+	}
+	wait(set, min(due, 10*time.Millisecond))
 }
 
 // due returns how long it is until the next ticks go; false: there are no more.
