@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
 // sample is the measurement of a run.
@@ -62,7 +64,7 @@ func measure(server int, cmd *exec.Cmd) (s sample, err error) {
 func (s *sample) watch(said io.Reader, pids []int) error {
 	begun, ended := false, false
 	for lines := bufio.NewScanner(said); lines.Scan(); {
-		busy, err := busyTime()
+		busy, err := bench.Busy()
 		if err != nil {
 			return err
 		}

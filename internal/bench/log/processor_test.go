@@ -7,36 +7,13 @@ import (
 	"time"
 )
 
-// TestBusyTime: busyTime and spent find the processor time that the test burns.
-func TestBusyTime(t *testing.T) {
-	before, own := busyTimeOf(t), spent(os.Getpid())
+// TestSpent: spent finds the processor time that the test burns.
+func TestSpent(t *testing.T) {
+	before := spent(os.Getpid())
 	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
 	}
-	if got := busyTimeOf(t) - before; got < 30*time.Millisecond { // others may have been busy then
-		t.Errorf("the machine was busy for %v", got)
-	}
-	if got := spent(os.Getpid()) - own; got <= 0 || spent(-1) != 0 {
+	if got := spent(os.Getpid()) - before; got <= 0 || spent(-1) != 0 {
 		t.Errorf("this process has spent %v", got)
-	}
-}
-
-func busyTimeOf(t *testing.T) time.Duration {
-	t.Helper()
-	busy, err := busyTime()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return busy
-}
-
-func TestIdleTime(t *testing.T) {
-	if idle, err := idleTime("cpu  1 2 3 100 20 5 6 7 8 9\ncpu0 1"); idle != 1270*time.Millisecond || err != nil {
-		t.Errorf("%v, %v", idle, err)
-	}
-	for _, bad := range []string{"", "cpu 1 2 3 4 5 6 7", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3 x 5 6 7 8"} {
-		if idle, err := idleTime(bad); err == nil {
-			t.Errorf("%q is %v", bad, idle)
-		}
 	}
 }
 

@@ -5,6 +5,10 @@
 // estimates the ratios. A value is taken only if a bound of the estimate says that it is better: noise alone does not.
 // At the end all values that were taken are compared with the defaults together, and dropped if they are not better.
 //
+// With an [Outside] settings of the interface's card are tried in the same way: runs change the card. [Tune] leaves those
+// that helped, and restores the others on every way out of it. A [Guard] is a second process that does so if this one is
+// killed.
+//
 // The flows are the real ones: each run opens a daemon in this process, and closes it. [Tune] blocks, and must not run
 // beside other work of the process, whose processor time it would measure.
 package tune

@@ -13,13 +13,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/bench"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // Figures are what one run has shown.
 type Figures struct {
 	Rate float64 `json:"packets_per_second"` // written, or received
-	CPU  float64 `json:"cpu_ns_per_packet"`  // processor time of the process, also in the kernel
+	CPU  float64 `json:"cpu_ns_per_packet"`  // processor time of the process, also in the kernel; with a card's settings, that of the machine
 	Lost float64 `json:"lost_share"`         // of the packets that arrived
 }
 
@@ -31,6 +32,9 @@ var errNothing = errors.New("no packet arrived: there must be traffic while this
 
 // run measures one choice for a span.
 func (s *Subject) run(ctx context.Context, c choice, span time.Duration) (f Figures, err error) {
+	if err := s.Outside.arrange(ctx, c); err != nil {
+		return f, err
+	}
 	cfg, err := s.parse(c, true)
 	if err != nil {
 		return f, err
@@ -44,17 +48,27 @@ func (s *Subject) run(ctx context.Context, c choice, span time.Duration) (f Figu
 		return f, err
 	}
 	pause(ctx, time.Duration(warmUp*float64(span)))
-	before, used, begun := d.Status().Flows[0], used(), time.Now()
+	used, err := s.used()
+	if err != nil {
+		return f, err
+	}
+	before, begun := d.Status().Flows[0], time.Now()
 	pause(ctx, span-time.Duration(warmUp*float64(span)))
 	after, took := d.Status().Flows[0], time.Since(begun)
-	used = usedSince(used)
+	usedThen, err := s.used()
+	if err != nil {
+		return f, err
+	}
 	if ctx.Err() != nil {
 		return f, context.Cause(ctx)
+	}
+	if err := s.Outside.inPlace(c); err != nil {
+		return f, err
 	}
 	if after.State == status.Failed {
 		return f, errors.New(after.Error)
 	}
-	return s.judge(&before, &after, used, took)
+	return s.judge(&before, &after, usedThen-used, took)
 }
 
 // judge makes figures of two states of a flow.
@@ -98,11 +112,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// used returns the processor time of the process.
-func used() time.Duration {
+// used returns processor time so far: that of the process, or that of the machine if a card's settings are measured, as
+// interrupts are part of no process.
+func (s *Subject) used() (time.Duration, error) {
+	if s.Outside != nil {
+		return bench.Busy()
+	}
 	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // does not fail for the process itself
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	err := unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
 }
-
-func usedSince(before time.Duration) time.Duration { return used() - before }

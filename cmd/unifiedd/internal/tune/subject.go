@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/card"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
@@ -22,6 +21,8 @@ type Subject struct {
 	Size   config.Size // of generated packets, for a file or a device
 	Filter string      // of packets of an interface; empty: all
 	Pages  config.Pages
+	// Outside has settings of an interface's card that are changed and measured, too; nil: the card is left alone.
+	Outside *Outside
 
 	segment config.Size // of a ring on a device; 0: the default
 }
@@ -69,8 +70,8 @@ type setting struct {
 	values []string
 }
 
-// settings returns what is tried, the settings with the largest effects first.
-func (s *Subject) settings() (all []setting) {
+// settings returns what is tried, the settings with the largest effects first, and those of a card last.
+func (s *Subject) settings() (all []setting, err error) {
 	switch s.Kind {
 	case File:
 		all = []setting{{"to.layout", []string{"packed", "slot"}}, {"to.prepare", []string{"", "zero", "none"}}, {"region.extent", []string{"1MiB", "512KiB", "4MiB"}}}
@@ -79,26 +80,17 @@ func (s *Subject) settings() (all []setting) {
 	case Interface:
 		all = []setting{{"worker.wait", []string{"sleep", "poll"}}, {"worker.sleep", []string{"200us", "50us", "1ms"}}, {"from.ring", []string{"4096", "1024", "16384"}}}
 	}
-	return append(all, setting{"worker.cpu", processors()})
+	outside, err := s.Outside.settings()
+	return append(append(all, setting{"worker.cpu", processors()}), outside...), err
 }
 
-// processors returns the processors to try for a worker: none in particular, the first and the last that may be used.
+// processors returns the processors to try for a worker: none in particular, the last and the first that may be used.
 func processors() []string {
-	all := []string{""}
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(0, &set) != nil || set.Count() < 2 {
+	all, may := []string{""}, card.Processors()
+	if len(may) < 2 {
 		return all
 	}
-	first, last := -1, -1
-	for i := range 8192 {
-		if set.IsSet(i) {
-			if first < 0 {
-				first = i
-			}
-			last = i
-		}
-	}
-	return append(all, fmt.Sprint(last), fmt.Sprint(first))
+	return append(all, fmt.Sprint(may[len(may)-1]), fmt.Sprint(may[0]))
 }
 
 // choice has the value of each setting.

@@ -2,7 +2,9 @@ package tune
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,11 +27,12 @@ type Trial struct {
 
 // Result is what was found.
 type Result struct {
-	Subject  string `json:"subject"`
-	Kind     Kind   `json:"kind"`
-	Defaults string `json:"defaults"` // configuration
-	Proposal string `json:"proposal"` // configuration; the defaults, if nothing is better
-	Better   bool   `json:"better"`   // the proposal is better than the defaults
+	Subject  string  `json:"subject"`
+	Kind     Kind    `json:"kind"`
+	Defaults string  `json:"defaults"`       // configuration
+	Proposal string  `json:"proposal"`       // configuration; the defaults, if nothing is better
+	Better   bool    `json:"better"`         // the proposal is better than the defaults
+	Card     *Change `json:"card,omitempty"` // what became of the card's settings; nil: they were left alone
 	// Trials are in the order in which they were made. The last one is of the whole proposal, if there is one.
 	Trials []Trial `json:"trials"`
 }
@@ -49,17 +52,21 @@ const (
 const shortest = 100 * time.Millisecond
 
 // Tune measures for about a duration. It calls tell before each comparison, unless tell is nil. An error of the first
-// run ends it; a value with which the flow does not run is not taken.
-func Tune(ctx context.Context, s Subject, duration time.Duration, tell func(string)) (*Result, error) {
+// run ends it; a value with which the flow does not run is not taken. However it ends, a card keeps only settings of
+// which the result says so, and has all others as they were.
+func Tune(ctx context.Context, s Subject, duration time.Duration, tell func(string)) (r *Result, err error) {
 	if tell == nil {
 		tell = func(string) {}
 	}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	all := s.settings()
+	all, err := s.settings()
+	if err != nil {
+		return nil, err
+	}
 	base := defaults(all)
-	r := &Result{Subject: s.Name, Kind: s.Kind, Defaults: s.text(base, false)}
+	r = &Result{Subject: s.Name, Kind: s.Kind, Defaults: s.text(base, false)}
 	runs := 1 + 2*lastPairs
 	for _, one := range all {
 		runs += 2 * pairs * (len(one.values) - 1)
@@ -68,6 +75,8 @@ func Tune(ctx context.Context, s Subject, duration time.Duration, tell func(stri
 	if span < shortest {
 		return nil, fmt.Errorf("%v are too short for %d runs: at least %v are needed", duration, runs, time.Duration(runs)*shortest)
 	}
+	leave := base // also after a panic
+	defer func() { err = errors.Join(err, s.Outside.leave(leave)) }()
 	tell("the defaults, once")
 	if _, err := s.run(ctx, base, span); err != nil {
 		return nil, err
@@ -75,7 +84,7 @@ func Tune(ctx context.Context, s Subject, duration time.Duration, tell func(stri
 	best := base
 	for _, one := range all {
 		for _, value := range one.values[1:] {
-			if s.text(best.with(one.key, value), false) == s.text(best, false) {
+			if s.same(best.with(one.key, value), best) {
 				continue // another setting that was taken leaves it out
 			}
 			tell(fmt.Sprintf("%s: %s", one.key, shown(value)))
@@ -89,13 +98,25 @@ func Tune(ctx context.Context, s Subject, duration time.Duration, tell func(stri
 			}
 		}
 	}
-	return r, s.conclude(ctx, r, best, base, span, tell)
+	if err := s.conclude(ctx, r, best, base, span, tell); err != nil {
+		return nil, err
+	}
+	if r.Better {
+		leave = best
+	}
+	r.Card = s.Outside.changes(leave)
+	return r, nil
+}
+
+// same reports whether two choices are the same flow on the same card: some settings leave others out.
+func (s *Subject) same(a, b choice) bool {
+	return s.text(a, false) == s.text(b, false) && maps.Equal(s.Outside.of(a), s.Outside.of(b))
 }
 
 // conclude compares all that was taken with the defaults.
 func (s *Subject) conclude(ctx context.Context, r *Result, best, base choice, span time.Duration, tell func(string)) error {
 	r.Proposal = r.Defaults
-	if s.text(best, false) == r.Defaults {
+	if s.same(best, base) {
 		return nil
 	}
 	tell("all that is better, against the defaults")
@@ -129,7 +150,7 @@ func (s *Subject) compare(ctx context.Context, with, without choice, pairs int, 
 		}
 		if err != nil {
 			t.Why = "it does not run: " + err.Error()
-			return t, nil
+			return t, s.Outside.arrange(ctx, without)
 		}
 		mine, theirs = append(mine, a), append(theirs, b)
 		if s.Kind == Interface { // how many packets there are is not for the settings to decide

@@ -45,7 +45,10 @@ func TestText(t *testing.T) {
 		{Name: "eth1", Kind: Interface, Filter: `udp and host "a"`, Pages: config.PagesOrdinary},
 		{Name: "eth1", Kind: Interface, Filter: "udp", Pages: config.PagesOrdinary},
 	} {
-		all := s.settings()
+		all, err := s.settings()
+		if err != nil {
+			t.Fatal(err)
+		}
 		seen := map[string]string{}
 		for _, one := range all {
 			for i, value := range one.values {

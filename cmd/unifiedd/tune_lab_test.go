@@ -1,0 +1,27 @@
+//go:build lab
+
+package main
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestTuneCard: tune --apply tries all four settings of a card with a real driver, leaves it as it says, and has it
+// restored when it is killed.
+func TestTuneCard(t *testing.T) {
+	testenv.Long(t, "it measures")
+	testenv.HugePages(t, 160<<20)
+	p := labenv.Igb(t)
+	p.Carry(t)
+	traffic(t, p)
+	before := settingsOf(t, &p.B)
+	if len(before) != 4 {
+		t.Fatalf("igb has only %v", before)
+	}
+	t.Run("killed", func(t *testing.T) { endApplying(t, &p.B, syscall.SIGKILL, "24s") })
+	t.Run("applied", func(t *testing.T) { applied(t, &p.B, before, 0, forTime("60s")) })
+}
