@@ -24,6 +24,7 @@ type tuneFlags struct {
 	duration            time.Duration
 	size, filter, pages string
 	output              string
+	only                []string
 	force, asJSON       bool
 	apply, guard        bool
 }
@@ -79,6 +80,7 @@ down for a moment with each change.`,
 	s.StringVar(&f.size, "size", "512", "`BYTES` of a generated packet")
 	s.StringVar(&f.filter, "filter", "", "of an interface, take what matches this `EXPRESSION`")
 	s.StringVar(&f.pages, "pages", string(config.Pages2MiB), "pages of the region: 2MiB or ordinary")
+	s.StringSliceVar(&f.only, "only", nil, "try only these `SETTINGS`, with commas, such as worker.cpu or 'ethtool -G'")
 	s.StringVarP(&f.output, "output", "o", "", "write the proposed configuration to this `FILE`, which must not exist")
 	s.BoolVar(&f.force, "force", false, "write over the device")
 	s.BoolVar(&f.apply, "apply", false, "try settings of the interface's card, too, and leave those that help")
@@ -96,7 +98,7 @@ func (f *tuneFlags) subject(name string) (s tune.Subject, err error) {
 	if err != nil {
 		return s, err
 	}
-	s = tune.Subject{Name: name, Kind: kind, Filter: f.filter, Pages: config.Pages(f.pages)}
+	s = tune.Subject{Name: name, Kind: kind, Filter: f.filter, Pages: config.Pages(f.pages), Only: f.only}
 	if s.Size, err = config.ParseSize(f.size); err != nil {
 		return s, fmt.Errorf("--size %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/card"
@@ -23,6 +24,7 @@ type Subject struct {
 	Pages  config.Pages
 	// Outside has settings of an interface's card that are changed and measured, too; nil: the card is left alone.
 	Outside *Outside
+	Only    []string // settings to try, by their names; empty: all
 
 	segment config.Size // of a ring on a device; 0: the default
 }
@@ -82,6 +84,29 @@ func (s *Subject) settings() (all []setting, err error) {
 	}
 	outside, err := s.Outside.settings()
 	return append(append(all, setting{"worker.cpu", processors()}), outside...), err
+}
+
+// only leaves the other values of those settings that are to be tried.
+func (s *Subject) only(all []setting) ([]setting, error) {
+	if len(s.Only) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, one := range all {
+		names = append(names, one.key)
+	}
+	for _, name := range s.Only {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("%q is no setting that can be tried here: these are %s", name, strings.Join(names, ", "))
+		}
+	}
+	all = slices.Clone(all)
+	for i, one := range all {
+		if !slices.Contains(s.Only, one.key) {
+			all[i].values = one.values[:1]
+		}
+	}
+	return all, nil
 }
 
 // processors returns the processors to try for a worker: none in particular, the last and the first that may be used.

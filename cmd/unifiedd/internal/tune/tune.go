@@ -62,6 +62,9 @@ func Tune(ctx context.Context, s Subject, duration time.Duration, tell func(stri
 		return nil, err
 	}
 	all, err := s.settings()
+	if err == nil {
+		all, err = s.only(all)
+	}
 	if err != nil {
 		return nil, err
 	}

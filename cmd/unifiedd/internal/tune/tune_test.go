@@ -71,6 +71,24 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestOnly: only the settings that are named are tried, and a name that is none is refused with those that are.
+func TestOnly(t *testing.T) {
+	s := Subject{Name: "eth1", Kind: Interface, Pages: config.PagesOrdinary, Only: []string{"from.ring"}}
+	all, err := s.settings()
+	if err == nil {
+		all, err = s.only(all)
+	}
+	for _, one := range all {
+		if err != nil || (len(one.values) > 1) != (one.key == "from.ring") {
+			t.Errorf("%s: %q, %v", one.key, one.values, err)
+		}
+	}
+	s.Only = []string{"to.layout"}
+	if _, err := s.only(all); len(all) != 4 || err == nil || !strings.Contains(err.Error(), "worker.wait, worker.sleep, from.ring, worker.cpu") {
+		t.Errorf("a setting of files: %v", err)
+	}
+}
+
 // TestKindOf: names are told apart.
 func TestKindOf(t *testing.T) {
 	dir := t.TempDir()
