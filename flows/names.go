@@ -88,12 +88,24 @@ func (f *Flow) registration(devices map[string][]netip.Addr) (one *cluster.Flow,
 	if listen == "" {
 		listen, device = c.To.Listen, c.To.RDMA
 	}
-	if listen == "" || c.To.Subsystem != "" || f.running() == nil {
+	g := c.To.Replicas
+	if listen == "" && g == nil || c.To.Subsystem != "" || f.running() == nil {
 		return nil, "" // hosts of NVMe have names of their own
 	}
-	one = &cluster.Flow{Name: c.Name, Kind: string(c.Kind()), Device: device}
-	if one.Addresses, why = reachable(listen, devices[device]); why != "" {
-		return nil, why
+	one = &cluster.Flow{Name: c.Name, Kind: string(c.Kind()), Device: device, Addresses: []string{}}
+	if listen != "" {
+		if one.Addresses, why = reachable(listen, devices[device]); why != "" {
+			return nil, why
+		}
+	}
+	if g != nil {
+		one.Group, why = reachable(g.ListensAt(), devices[device])
+		if i := g.Own(); why != "" && i >= 0 && g.Members[i].Peer != "" { // the others look for it here
+			return nil, "as a member of its group: " + why
+		}
+	}
+	if len(one.Addresses)+len(one.Group) == 0 {
+		return nil, ""
 	}
 	return one, ""
 }
@@ -184,7 +196,7 @@ func nameStatus(n *cluster.Name) status.ClusterName {
 // FlowsOf returns the flows of a record as the status has them.
 func FlowsOf(all []cluster.Flow) (shown []status.ClusterFlow) {
 	for _, f := range all {
-		shown = append(shown, status.ClusterFlow{Name: f.Name, Kind: f.Kind, Device: f.Device, Addresses: f.Addresses})
+		shown = append(shown, status.ClusterFlow{Name: f.Name, Kind: f.Kind, Device: f.Device, Addresses: f.Addresses, Group: f.Group})
 	}
 	return shown
 }

@@ -92,7 +92,14 @@ func configured(d *flows.Daemon) status.Registry {
 			i = len(r.Daemons)
 			r.Daemons = append(r.Daemons, status.RegistryDaemon{Name: name})
 		}
-		r.Daemons[i].Flows = append(r.Daemons[i].Flows, status.ClusterFlow{Name: flow, Addresses: []string{p.Address}})
+		one := status.ClusterFlow{Name: flow, Addresses: []string{}}
+		if p.Address != "" {
+			one.Addresses = append(one.Addresses, p.Address)
+		}
+		if p.Group != "" {
+			one.Group = append(one.Group, p.Group)
+		}
+		r.Daemons[i].Flows = append(r.Daemons[i].Flows, one)
 	}
 	return r
 }
@@ -166,10 +173,19 @@ func printRegistry(w io.Writer, r *status.Registry) error {
 			fmt.Fprintf(t, "%s\t%s\t-\n", d.Name, d.Version)
 		}
 		for _, f := range d.Flows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Name, cmp.Or(d.Version, "-"), f.Name, cmp.Or(f.Kind, "-"), cmp.Or(f.Device, "-"), strings.Join(f.Addresses, ", "))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Name, cmp.Or(d.Version, "-"), f.Name, cmp.Or(f.Kind, "-"), cmp.Or(f.Device, "-"), flowAddresses(f))
 		}
 	}
 	return t.Flush()
+}
+
+// flowAddresses returns where a flow takes connections, and where it talks with the other members of its group.
+func flowAddresses(f status.ClusterFlow) string {
+	all := slices.Clone(f.Addresses)
+	if len(f.Group) > 0 {
+		all = append(all, "group at "+strings.Join(f.Group, ", "))
+	}
+	return strings.Join(all, ", ")
 }
 
 // printNamed prints how a peer was found, if that is by its name.

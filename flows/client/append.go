@@ -19,10 +19,14 @@ type AppendConfig struct {
 	Address string // of the flow: host:port
 	// Others are the addresses of the other members, if the flow is a member of a group. The client
 	// appends to the one that leads.
-	Others  []string
-	Flow    string // its name; empty: any
-	Message int    // the longest message in bytes; default 2048
-	Depth   int    // the maximum number of unacknowledged messages; default 256
+	Others []string
+	Flow   string // its name; empty: any
+	// Peer is NAME/FLOW, the names of a daemon and of its flow, which Config.Names finds; Address and Flow are empty
+	// then, and Others are named so, too. When the flow moves to another address, the Appender follows: what was not
+	// acknowledged is sent again, once. With TLS the daemon needs a certificate that is valid for NAME.
+	Peer    string
+	Message int // the longest message in bytes; default 2048
+	Depth   int // the maximum number of unacknowledged messages; default 256
 	// Method is how messages reach the flow; default: the flow decides.
 	Method stream.Method
 	// Participant identifies this client to a flow that adds up the messages of several clients:
@@ -44,6 +48,7 @@ type Receipt struct {
 type Appender struct {
 	client *Client
 	config AppendConfig
+	where  where
 	sender *stream.Sender
 	frames []umem.Frame
 	free   chan umem.Frame // frames for Send
@@ -79,16 +84,21 @@ type outgoing struct {
 	number   uint64
 }
 
-// Append opens an Appender, and waits until it is connected or ctx ends. The caller closes it.
+// Append opens an Appender, and waits until it is connected or ctx ends: a name must lead somewhere by then. The caller
+// closes it.
 func (k *Client) Append(ctx context.Context, c AppendConfig) (*Appender, error) {
 	c.Message, c.Depth = cmp.Or(c.Message, 2048), cmp.Or(c.Depth, 256)
 	a := &Appender{client: k, config: c, free: make(chan umem.Frame, c.Depth), queue: make(chan outgoing, c.Depth),
 		held: make([]umem.Frame, c.Depth), news: make(chan struct{}), ran: make(chan struct{})}
+	var err error
+	if a.where, err = (where{address: c.Address, others: c.Others, flow: c.Flow, peer: c.Peer}).find(k.config.Names); err != nil {
+		return nil, fmt.Errorf("append to %v: %w", a.where, err)
+	}
 	if err := a.open(); err != nil {
-		return nil, fmt.Errorf("append to %s at %s: %w", c.Flow, c.Address, err)
+		return nil, errors.Join(fmt.Errorf("append to %v: %w", a.where, err), a.where.close())
 	}
 	if err := a.await(ctx, func() bool { return a.up }); err != nil {
-		return nil, errors.Join(fmt.Errorf("append to %s at %s: %w", c.Flow, c.Address, a.because(err)), a.Close())
+		return nil, errors.Join(fmt.Errorf("append to %v: %w", a.where, a.because(err)), a.Close())
 	}
 	return a, nil
 }
@@ -101,7 +111,7 @@ func (a *Appender) open() (err error) {
 	}
 	err = k.loop.do(func() (err error) {
 		a.sender, err = stream.OpenSender(stream.SenderConfig{
-			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.config.Address, Others: a.config.Others, Flow: a.config.Flow,
+			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.where.address, Others: a.where.others, Places: a.where.senders(), Flow: a.where.flow,
 			Connect: connect.Config{Credentials: k.config.Credentials}, Participant: a.config.Participant, Depth: a.config.Depth, Spares: a.places.count - a.config.Depth,
 			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
 		})
@@ -273,7 +283,7 @@ func (a *Appender) Close() error {
 		return nil
 	}
 	k := a.client
-	return errors.Join(k.loop.remove(a), k.loop.do(a.sender.Close), k.give(a.frames))
+	return errors.Join(k.loop.remove(a), k.loop.do(a.sender.Close), k.give(a.frames), a.where.close())
 }
 
 // bufferLayout is the arrangement of an Appender's messages in memory: one per frame or extent, or

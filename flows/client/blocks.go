@@ -18,8 +18,10 @@ import (
 type BlocksConfig struct {
 	Address string // of the flow: host:port
 	Flow    string // its name; empty: any
-	Longest int    // the longest request in bytes; default: what fits in a frame
-	Depth   int    // outstanding requests, if the flow allows so many; default 32
+	// Peer is NAME/FLOW, as in AppendConfig. It is found once, when the client connects.
+	Peer    string
+	Longest int // the longest request in bytes; default: what fits in a frame
+	Depth   int // outstanding requests, if the flow allows so many; default 32
 }
 
 // Blocks reads from a flow that serves a disk. It executes one call at a time; others wait.
@@ -39,20 +41,26 @@ type Blocks struct {
 // Blocks connects to a flow. The caller closes the result.
 func (k *Client) Blocks(ctx context.Context, c BlocksConfig) (*Blocks, error) {
 	c.Longest, c.Depth = cmp.Or(c.Longest, frameSize), cmp.Or(c.Depth, 32)
+	at, err := where{address: c.Address, flow: c.Flow, peer: c.Peer}.find(k.config.Names)
+	if err != nil {
+		return nil, fmt.Errorf("read blocks of %v: %w", at, err)
+	}
 	b := &Blocks{client: k, config: c, book: k.region.NewBook("blocks")}
-	if err := b.open(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("read blocks at %s: %w", c.Address, err), b.Close())
+	if err := errors.Join(b.open(ctx, at), at.close()); err != nil {
+		return nil, errors.Join(fmt.Errorf("read blocks of %v: %w", at, err), b.Close())
 	}
 	return b, nil
 }
 
-func (b *Blocks) open(ctx context.Context) (err error) {
+func (b *Blocks) open(ctx context.Context, at where) (err error) {
 	if b.hands, err = b.book.NewHolder(umem.OwnerWorker, "blocks"); err != nil {
 		return err
 	}
-	b.from, err = blocks.Dial(ctx, blocks.ClientConfig{
-		Name: "client", Endpoint: b.client.endpoint, Worker: b.hands, Address: b.config.Address, Flow: b.config.Flow,
-		Connect: connect.Config{Credentials: b.client.config.Credentials}, Window: b.config.Depth,
+	err = at.dial(ctx, connect.Config{Credentials: b.client.config.Credentials}, func(address string, c connect.Config) (err error) {
+		b.from, err = blocks.Dial(ctx, blocks.ClientConfig{
+			Name: "client", Endpoint: b.client.endpoint, Worker: b.hands, Address: address, Flow: at.flow, Connect: c, Window: b.config.Depth,
+		})
+		return err
 	})
 	if err != nil {
 		return err

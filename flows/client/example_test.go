@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/flows/cluster"
+	"github.com/unifiedd/unifiedd/flows/cluster/etcd"
 )
 
 // A program writes a record to a log, and knows when it is safe.
@@ -30,6 +33,30 @@ func ExampleClient_Append() {
 		log.Fatal(err)
 	}
 	fmt.Println("durable at position", receipt.Position)
+}
+
+// A program names a log by its daemon and flow, and follows it when it moves to another machine.
+func ExampleClient_Append_name() {
+	ctx := context.Background()
+	names := new(cluster.Names)
+	registry, err := etcd.Open(etcd.Config{Endpoints: []string{"http://10.0.0.5:2379"}, Prefix: "/unifiedd/", Lease: 10 * time.Second, Names: names})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer registry.Close()
+	c, err := client.Open(client.Config{Device: "roce:eth1", Names: names})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	orders, err := c.Append(ctx, client.AppendConfig{Peer: "storage-1/orders"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer orders.Close()
+	if _, err := orders.Send(ctx, []byte("an order")); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // A program receives the messages that a flow sends to its peers.

@@ -210,6 +210,30 @@ func (p *Place) Name() string { return p.name }
 // Addresses returns where the flow is, the best address first, and a channel that is closed when that may have
 // changed. The error says why there is none. Addresses of a daemon that is not registered any more are its last ones.
 func (p *Place) Addresses() (addresses []string, changed <-chan struct{}, err error) {
+	f, changed, err := p.find()
+	switch {
+	case err != nil:
+		return nil, changed, err
+	case len(f.Addresses) == 0:
+		return nil, changed, fmt.Errorf("flow %s of daemon %s takes no connections: it is a witness", p.flow, p.name)
+	}
+	return f.Addresses, changed, nil
+}
+
+// Group is Addresses for the members of the flow's group: where it talks with them.
+func (p *Place) Group() (addresses []string, changed <-chan struct{}, err error) {
+	f, changed, err := p.find()
+	switch {
+	case err != nil:
+		return nil, changed, err
+	case len(f.Group) == 0:
+		return nil, changed, fmt.Errorf("flow %s of daemon %s is not registered as a member of a group (its group needs listen: with a fixed port)", p.flow, p.name)
+	}
+	return f.Group, changed, nil
+}
+
+// find returns what is known of the flow.
+func (p *Place) find() (f *Flow, changed <-chan struct{}, err error) {
 	p.names.mu.Lock()
 	defer p.names.mu.Unlock()
 	k := p.known
@@ -221,11 +245,10 @@ func (p *Place) Addresses() (addresses []string, changed <-chan struct{}, err er
 	case k.record == nil:
 		return nil, k.changed, fmt.Errorf("no daemon is registered as %s (unifiedd cluster status shows all)", p.name)
 	}
-	f := k.record.flow(p.flow)
-	if f == nil {
+	if f = k.record.flow(p.flow); f == nil {
 		return nil, k.changed, fmt.Errorf("daemon %s has no flow %s that takes connections", p.name, p.flow)
 	}
-	return f.Addresses, k.changed, nil
+	return f, k.changed, nil
 }
 
 // Close ends the use of the name. It may be called again.

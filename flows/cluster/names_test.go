@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +112,38 @@ func TestPlace(t *testing.T) {
 	closeAll(t, n, p, other)
 }
 
+// TestGroup: a place knows where a member talks with the others, of a witness nothing else, and says so of other flows.
+func TestGroup(t *testing.T) {
+	n := new(Names)
+	r := Record{Name: "storage", Instance: "1", Flows: []Flow{
+		{Name: "orders", Addresses: []string{"10.0.0.2:7471"}, Group: []string{"10.0.0.2:7491"}}, {Name: "votes", Addresses: []string{}, Group: []string{"10.0.0.2:7492"}}, {Name: "log", Addresses: []string{"10.0.0.2:7472"}},
+	}}
+	text, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ flow, address, group, lacks string }{
+		{"orders", "10.0.0.2:7471", "10.0.0.2:7491", ""}, {"votes", "", "10.0.0.2:7492", "takes no connections: it is a witness"}, {"log", "10.0.0.2:7472", "", "not registered as a member of a group"}, {"none", "", "", "has no flow none"},
+	} {
+		p, err := n.Place("storage/" + c.flow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Found("storage", text); err != nil {
+			t.Fatal(err)
+		}
+		at, changed, err := p.Addresses()
+		group, _, err2 := p.Group()
+		if strings.Join(at, ",") != c.address || strings.Join(group, ",") != c.group || changed == nil {
+			t.Errorf("%s is at %q and %q", c.flow, at, group)
+		}
+		if err = errors.Join(err, err2); (err != nil) != (c.lacks != "") || err != nil && !strings.Contains(err.Error(), c.lacks) {
+			t.Errorf("%s: %v, want %q", c.flow, err, c.lacks)
+		}
+		closeAll(t, n, p)
+	}
+}
+
 // closeAll closes the places, each twice, and checks that nothing is wanted any more.
 func closeAll(t *testing.T, n *Names, places ...*Place) {
 	t.Helper()
@@ -128,7 +161,7 @@ func closeAll(t *testing.T, n *Names, places ...*Place) {
 func TestStatic(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		n := new(Names)
-		n.SetStatic([]Static{{"a/log", "10.0.0.2:1"}, {"a/log", "10.0.1.2:1"}, {"b/log", "host:2"}}, alone)
+		n.SetStatic([]Static{{Peer: "a/log", Address: "10.0.0.2:1"}, {Peer: "a/log", Address: "10.0.1.2:1"}, {Peer: "b/log", Address: "host:2"}}, alone)
 		p, err := n.Place("a/log")
 		if err != nil {
 			t.Fatal(err)
@@ -140,11 +173,11 @@ func TestStatic(t *testing.T) {
 		if names, _ := n.Wanted(); len(names) > 0 {
 			t.Errorf("%q are asked of a registry", names)
 		}
-		n.SetStatic([]Static{{"a/log", "10.0.0.2:1"}, {"a/log", "10.0.1.2:1"}}, alone)
+		n.SetStatic([]Static{{Peer: "a/log", Address: "10.0.0.2:1"}, {Peer: "a/log", Address: "10.0.1.2:1"}}, alone)
 		if closed(changed) {
 			t.Error("nothing has changed for a, and its users were told")
 		}
-		n.SetStatic([]Static{{"a/log", "10.0.0.9:1"}}, alone)
+		n.SetStatic([]Static{{Peer: "a/log", Address: "10.0.0.9:1"}}, alone)
 		if got, _, err := p.Addresses(); err != nil || !closed(changed) || !slices.Equal(got, []string{"10.0.0.9:1"}) {
 			t.Errorf("changed: %q, %v, told %v", got, err, closed(changed))
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -37,7 +38,9 @@ type Flow struct {
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind"` // as in the status
 	Device    string   `json:"device,omitempty"`
-	Addresses []string `json:"addresses"` // IP address and TCP port, the best first
+	Addresses []string `json:"addresses"` // IP address and TCP port, the best first; none of a witness
+	// Group is where the flow, a member of a group, talks with the others: addresses of the same form.
+	Group []string `json:"group,omitempty"`
 }
 
 // Limits of records.
@@ -182,12 +185,12 @@ func (f *Flow) check() error {
 		return refuse(BadName, "flow %.80q", f.Name)
 	case !printable(f.Kind, maxWord) || !printable(f.Device, maxText):
 		return refuse(BadText, "kind %.80q, device %.80q of flow %s", f.Kind, f.Device, f.Name)
-	case len(f.Addresses) == 0:
+	case len(f.Addresses) == 0 && len(f.Group) == 0:
 		return refuse(BadAddress, "flow %s has none", f.Name)
-	case len(f.Addresses) > MaxAddresses:
-		return refuse(TooMany, "flow %s has %d addresses; at most %d are possible", f.Name, len(f.Addresses), MaxAddresses)
+	case len(f.Addresses) > MaxAddresses || len(f.Group) > MaxAddresses:
+		return refuse(TooMany, "flow %s has %d addresses; at most %d are possible", f.Name, max(len(f.Addresses), len(f.Group)), MaxAddresses)
 	}
-	for _, text := range f.Addresses {
+	for _, text := range slices.Concat(f.Addresses, f.Group) {
 		if err := checkAddress(text); err != nil {
 			return refuse(BadAddress, "%.80q of flow %s %v", text, f.Name, err)
 		}

@@ -91,6 +91,8 @@ func TestRefused(t *testing.T) {
 		{"a link, IPv6", address("[fe80::1]:7471"), BadAddress},
 		{"all hosts", address("255.255.255.255:7471"), BadAddress},
 		{"a zone", address("[fe80::1%eth0]:7471"), BadAddress},
+		{"a member of a group on this host", with(func(r *Record) { r.Flows[0].Group = []string{"127.0.0.1:7491"} }), BadAddress},
+		{"many addresses of a member", with(func(r *Record) { r.Flows[0].Group = make([]string, 17) }), TooMany},
 		{"another form", address("[fd77:0::2]:7471"), BadAddress},
 	} {
 		_, err := Parse("storage-1.example", []byte(c.text))

@@ -8,7 +8,8 @@ import (
 // Static is where a flow of a daemon is, as the configuration says.
 type Static struct {
 	Peer    string // NAME/FLOW
-	Address string // IP address and TCP port, or a host's name and a port
+	Address string // IP address and TCP port, or a host's name and a port; may be empty with Group
+	Group   string // where the flow, a member of a group, talks with the others; empty: it is none
 }
 
 // SetStatic says where daemons are by the configuration, which has been checked. Their names are not asked of a
@@ -24,10 +25,16 @@ func (n *Names) SetStatic(all []Static, alone bool) {
 			records[name] = &Record{Name: name}
 		}
 		r := records[name]
-		if f := r.flow(flow); f != nil {
+		f := r.flow(flow)
+		if f == nil {
+			r.Flows = append(r.Flows, Flow{Name: flow})
+			f = &r.Flows[len(r.Flows)-1]
+		}
+		if s.Address != "" {
 			f.Addresses = append(f.Addresses, s.Address)
-		} else {
-			r.Flows = append(r.Flows, Flow{Name: flow, Addresses: []string{s.Address}})
+		}
+		if s.Group != "" {
+			f.Group = append(f.Group, s.Group)
 		}
 	}
 	n.mu.Lock()

@@ -28,7 +28,8 @@ type Cluster struct {
 // ClusterPeer is where a flow of another daemon is.
 type ClusterPeer struct {
 	Peer    string // NAME/FLOW
-	Address string // host:port of its TCP address
+	Address string // host:port of its TCP address; empty for a witness
+	Group   string // host:port where the flow, a member of a group, talks with the others; empty: it is none
 	Pos     Pos    // where it is configured
 }
 
@@ -66,7 +67,7 @@ func (d *decoder) cluster(path string, n *yaml.Node, c *Cluster) {
 			c.Peers = []ClusterPeer{}
 			d.list(path, n, func(path string, n *yaml.Node) {
 				one := ClusterPeer{Pos: d.at(n)}
-				d.mapping(path, n, fields{"peer": set(d, &one.Peer, parseText), "address": set(d, &one.Address, parseText)})
+				d.mapping(path, n, fields{"peer": set(d, &one.Peer, parseText), "address": set(d, &one.Address, parseText), "group": set(d, &one.Group, parseText)})
 				c.Peers = append(c.Peers, one)
 			})
 		},
@@ -89,7 +90,7 @@ func (c *Cluster) complete() {
 // Static returns where peers are, as the configuration says.
 func (c *Cluster) Static() (all []cluster.Static) {
 	for _, p := range c.Peers {
-		all = append(all, cluster.Static{Peer: p.Peer, Address: p.Address})
+		all = append(all, cluster.Static{Peer: p.Peer, Address: p.Address, Group: p.Group})
 	}
 	return all
 }
@@ -132,10 +133,13 @@ func (v *validator) clusterPeers(c *Cluster) {
 		if v.need(join(at, "peer"), p.Peer, "NAME/FLOW, the names of a daemon and of its flow,") {
 			v.checkErr(join(at, "peer"), checkPeerName(p.Peer))
 		}
-		if v.need(join(at, "address"), p.Address, "the flow's address, host:port,") {
+		if v.given(join(at, "group"), p.Group) {
+			v.checkErr(join(at, "group"), checkPeer(p.Group))
+		}
+		if p.Group == "" && v.need(join(at, "address"), p.Address, "the flow's address, host:port,") || p.Address != "" {
 			v.checkErr(join(at, "address"), checkPeer(p.Address))
 		}
-		once.take(at, p.Peer+" at "+p.Address)
+		once.take(at, p.Peer+" at "+p.Address+p.Group)
 	}
 }
 
@@ -222,8 +226,7 @@ func (p *Peer) complete() {
 // namedPeer checks a peer that is named as NAME/FLOW, with the other members of its group.
 func (v *validator) namedPeer(path string, p Peer) {
 	at := join(path, "peer")
-	if v.Cluster.Resolver == "" {
-		v.refuse(at, wrong("add cluster: {resolver: etcd, endpoints: [...]}, or say name: and address:", "nothing says where %s is", quote(p.Peer)))
+	if !v.resolvable(at, p.Peer, "name: and address:") {
 		return
 	}
 	for _, key := range []string{"address", "flow"} {
@@ -235,20 +238,38 @@ func (v *validator) namedPeer(path string, p Peer) {
 		if i > 0 {
 			at = index(join(path, "others"), i-1)
 		}
-		if err := checkPeerName(name); err != nil {
-			v.refuse(at, err)
-		} else if v.Cluster.Resolver == ResolverStatic && !v.explained("cluster.peers") && !v.Cluster.knows(name) {
-			v.refuse(at, wrong("add {peer: "+name+", address: ...} there", "%s is not among cluster.peers", quote(name)))
-		}
+		v.findable(at, name, "address", func(p *ClusterPeer) bool { return p.Address != "" })
 	}
 }
 
-// knows reports whether a peer is in the configuration.
-func (c *Cluster) knows(peer string) bool {
-	for _, p := range c.Peers {
-		if p.Peer == peer {
-			return true
-		}
+// resolvable reports whether there is a resolver, which a name at a place needs.
+func (v *validator) resolvable(at, name, instead string) bool {
+	if v.Cluster.Resolver == "" {
+		v.refuse(at, wrong("add cluster: {resolver: etcd, endpoints: [...]}, or say "+instead, "nothing says where %s is", quote(name)))
 	}
-	return false
+	return v.Cluster.Resolver != ""
+}
+
+// findable checks a name, and that the configuration has an address of this kind for it if only that says where peers are.
+func (v *validator) findable(at, name, kind string, has func(*ClusterPeer) bool) {
+	if err := checkPeerName(name); err != nil {
+		v.refuse(at, err)
+		return
+	}
+	if v.Cluster.Resolver != ResolverStatic || v.explained("cluster.peers") {
+		return
+	}
+	known := false
+	for i := range v.Cluster.Peers {
+		p := &v.Cluster.Peers[i]
+		if p.Peer == name && has(p) {
+			return
+		}
+		known = known || p.Peer == name
+	}
+	lacks := "is not among cluster.peers"
+	if known {
+		lacks = "has no " + kind + " among cluster.peers"
+	}
+	v.refuse(at, wrong("add {peer: "+name+", "+kind+": ...} there", "%s %s", quote(name), lacks))
 }

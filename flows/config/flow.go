@@ -415,6 +415,8 @@ type Rotate struct {
 type Replicas struct {
 	Name string // of the group: the same in all members
 	Self string // name of this member
+	// Listen is where this member, which is named by Peer, takes connections of the others; empty: at its Address.
+	Listen string
 	// Members are where members are found: all that the group has, and those that are to join it. The group
 	// itself knows which of them count.
 	Members []Replica
@@ -448,14 +450,33 @@ type Replica struct {
 	// Address is where the members talk about elections; Clients is where clients append to the log, and
 	// members get records. A witness has no Clients.
 	Address, Clients string
+	// Peer is NAME/FLOW, by which the cluster's resolver finds the member; empty: Address and Clients say where it is.
+	Peer string
 	// Number is the member's number, which is never used again; 0: its place in the list, from 1 on.
 	Number int
 	// Witness says that the member votes and has no records.
 	Witness bool
 	// Joins says that the member is not one of those that begin the group.
 	Joins bool
-	// Certificate is the name in the member's certificate; empty: its Name.
+	// Certificate is the name in the member's certificate; empty: NAME of Peer, or its Name.
 	Certificate string
+}
+
+// CertificateName returns the name that the member's certificate must have.
+func (r *Replica) CertificateName() string {
+	name, _, named := strings.Cut(r.Peer, "/")
+	if r.Certificate == "" && named {
+		return name
+	}
+	return cmp.Or(r.Certificate, r.Name)
+}
+
+// ListensAt returns where this member takes connections of the others.
+func (g *Replicas) ListensAt() string {
+	if i := g.Own(); g.Listen == "" && i >= 0 {
+		return g.Members[i].Address
+	}
+	return g.Listen
 }
 
 // Peer is a receiver that a flow sends to.

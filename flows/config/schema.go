@@ -245,6 +245,7 @@ func (d *decoder) replicas(path string, n *yaml.Node, g *Replicas) {
 	d.mapping(path, n, fields{
 		"name":      set(d, &g.Name, parseText),
 		"self":      set(d, &g.Self, parseText),
+		"listen":    set(d, &g.Listen, parseText),
 		"heartbeat": set(d, &g.Heartbeat, parseDuration),
 		"suspect":   set(d, &g.Suspect, parseDuration),
 		"lag":       set(d, &g.Lag, parseSize),
@@ -255,6 +256,7 @@ func (d *decoder) replicas(path string, n *yaml.Node, g *Replicas) {
 					"name":        set(d, &one.Name, parseText),
 					"address":     set(d, &one.Address, parseText),
 					"clients":     set(d, &one.Clients, parseText),
+					"peer":        set(d, &one.Peer, parseText),
 					"number":      set(d, &one.Number, parseInt),
 					"witness":     set(d, &one.Witness, parseBool),
 					"joins":       set(d, &one.Joins, parseBool),

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"net"
 	"net/netip"
@@ -51,12 +50,47 @@ func (v *validator) replicas(path string, f *Flow) {
 		v.refuse(self, wrong("name one of them, or add it", "%s is not among the members", quote(g.Self)))
 		return
 	}
-	if g.Members[i].Witness {
+	own, at := &g.Members[i], index(join(path, "members"), i)
+	v.listens(path, g, own, f)
+	if own.Witness || own.Peer != "" {
 		return
 	}
-	own, at := &g.Members[i], index(join(path, "members"), i)
 	v.check(own.Clients == "" || listensAt(f.From.Listen, own.Clients), join(at, "clients"), "this member listens at %s, and the others would look for it at %s", quote(f.From.Listen), quote(own.Clients))
 	v.check(own.Address == "" || !listensAt(f.From.Listen, own.Address), join(at, "address"), "%s is also where the flow listens for clients: it needs another port", quote(own.Address))
+}
+
+// listens checks where a member takes connections of the others, if it is named by its daemon and flow.
+func (v *validator) listens(path string, g *Replicas, own *Replica, f *Flow) {
+	listen := join(path, "listen")
+	if own.Peer == "" {
+		if v.given(listen, g.Listen) {
+			v.refuse(listen, wrong("remove it, or name this member by peer: NAME/FLOW", "this member listens at its address"))
+		}
+		return
+	}
+	if !v.need(listen, g.Listen, "the address to listen at for the other members, such as :7491,") {
+		return
+	}
+	if err := checkAddress(g.Listen, ":7491"); err != nil {
+		v.refuse(listen, err)
+		return
+	}
+	host, port, _ := net.SplitHostPort(g.Listen)
+	ip, _ := netip.ParseAddr(host)
+	v.check(port != "0", listen, "%s has no fixed port, so that it cannot be registered", quote(g.Listen))
+	v.check(!own.Witness || host != "" && !ip.IsUnspecified(), listen, "%s names no host, and a witness has no RDMA device that has addresses", quote(g.Listen))
+	v.check(own.Witness || !sameListener(f.From.Listen, g.Listen), listen, "%s is also where the flow listens for clients: it needs another port", quote(g.Listen))
+}
+
+// sameListener reports whether two listeners would take each other's address.
+func sameListener(a, b string) bool {
+	hostA, portA, err := net.SplitHostPort(a)
+	hostB, portB, err2 := net.SplitHostPort(b)
+	every := func(host string) bool {
+		ip, _ := netip.ParseAddr(host)
+		return host == "" || ip.IsUnspecified()
+	}
+	return errors.Join(err, err2) == nil && portA == portB && (hostA == hostB || every(hostA) || every(hostB))
 }
 
 // listensAt reports whether a flow that listens at an address can be reached at another one.
@@ -73,29 +107,59 @@ func listensAt(listen, address string) bool {
 // members checks the members of a group.
 func (v *validator) members(path string, g *Replicas) {
 	names, places, certificates := newTaken[string](v, "member"), newTaken[string](v, "address"), newTaken[string](v, "certificate")
-	numbers := newTaken[uint32](v, "number")
+	numbers, named := newTaken[uint32](v, "number"), newTaken[string](v, "peer")
 	for i := range g.Members {
 		r, at := &g.Members[i], index(path, i)
 		v.name(join(at, "name"), r.Name)
 		names.take(join(at, "name"), r.Name)
-		if v.need(join(at, "address"), r.Address, "the address where the members talk to each other, host:port,") {
-			v.checkErr(join(at, "address"), checkPeer(r.Address))
-			places.take(join(at, "address"), r.Address)
+		if r.Peer != "" {
+			v.namedMember(at, r, r.Name == g.Self)
+			named.take(join(at, "peer"), r.Peer)
+		} else {
+			v.memberAddresses(at, r, places)
 		}
-		clients := join(at, "clients")
-		switch {
-		case r.Witness && v.given(clients, r.Clients):
-			v.refuse(clients, wrong("remove it", "a witness has no clients"))
-		case !r.Witness && v.need(clients, r.Clients, "the address where clients append to the member's log, host:port,"):
-			v.checkErr(clients, checkPeer(r.Clients))
-			places.take(clients, r.Clients)
-		}
-		certificates.take(v.first(join(at, "certificate"), join(at, "name")), cmp.Or(r.Certificate, r.Name))
+		certificates.take(v.first(join(at, "certificate"), join(at, "peer"), join(at, "name")), r.CertificateName())
 		v.check(len(r.Certificate) <= maxAllowed, join(at, "certificate"), "the name has %d bytes; at most %d are possible", len(r.Certificate), maxAllowed)
 		v.check(within(r.Number, 0, maxNumber), join(at, "number"), "%d is not from 1 to %d", r.Number, maxNumber)
 		numbers.take(v.first(join(at, "number"), at), g.NumberOf(i))
 	}
 	v.count(path, g)
+}
+
+// memberAddresses checks where a member is that has addresses.
+func (v *validator) memberAddresses(at string, r *Replica, places *taken[string]) {
+	if v.need(join(at, "address"), r.Address, "the address where the members talk to each other, host:port, or peer: NAME/FLOW") {
+		v.checkErr(join(at, "address"), checkPeer(r.Address))
+		places.take(join(at, "address"), r.Address)
+	}
+	clients := join(at, "clients")
+	switch {
+	case r.Witness && v.given(clients, r.Clients):
+		v.refuse(clients, wrong("remove it", "a witness has no clients"))
+	case !r.Witness && v.need(clients, r.Clients, "the address where clients append to the member's log, host:port,"):
+		v.checkErr(clients, checkPeer(r.Clients))
+		places.take(clients, r.Clients)
+	}
+}
+
+// namedMember checks a member that the resolver finds. Where this one is, it need not find.
+func (v *validator) namedMember(at string, r *Replica, own bool) {
+	if !v.resolvable(join(at, "peer"), r.Peer, "address: and clients:") {
+		return
+	}
+	for key, text := range map[string]string{"address": r.Address, "clients": r.Clients} {
+		if v.given(join(at, key), text) {
+			v.refuse(join(at, key), wrong("remove it, or peer:", "peer: says that already"))
+		}
+	}
+	if own {
+		v.checkErr(join(at, "peer"), checkPeerName(r.Peer))
+		return
+	}
+	v.findable(join(at, "peer"), r.Peer, "group", func(p *ClusterPeer) bool { return p.Group != "" })
+	if !r.Witness && !v.explained(join(at, "peer")) {
+		v.findable(join(at, "peer"), r.Peer, "address", func(p *ClusterPeer) bool { return p.Address != "" })
+	}
 }
 
 // count checks how many members a group has, and how many of them are witnesses.

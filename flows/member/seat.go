@@ -1,7 +1,6 @@
 package member
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,6 +22,7 @@ import (
 type Seat struct {
 	driver  *replica.Driver
 	group   atomic.Pointer[config.Replicas]
+	where   *whereabouts
 	running pipeline.Service
 	cut     atomic.Pointer[replica.CutError]
 	term    atomic.Pointer[term]
@@ -78,10 +78,15 @@ func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *r
 		}
 		e.Undo.Add(m.file.Close)
 	}
-	s := &Seat{}
+	s := &Seat{where: &whereabouts{names: e.Shared.Names}}
 	s.group.Store(m.group)
+	e.Undo.Add(s.where.Close)
+	if err := s.where.use(m.group); err != nil {
+		return nil, err
+	}
+	known, _ := s.where.peers()
 	c := replica.DriverConfig{
-		Group: m.group.Name, Self: m.self, Peers: peers(m.group), Listen: m.group.Members[m.own].Address, Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect,
+		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect,
 		Links: links, Replicator: replicator, Log: log, State: m.file, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
 		Led: s.led,
 	}
@@ -99,23 +104,11 @@ func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *r
 	return s, nil
 }
 
-// peers returns the members as the configuration has them.
-func peers(g *config.Replicas) (all []replica.Peer) {
-	for i, r := range g.Members {
-		all = append(all, replica.Peer{
-			Peer:    transport.Peer{Number: g.NumberOf(i), Address: r.Address, Name: cmp.Or(r.Certificate, r.Name)},
-			Records: r.Clients, Witness: r.Witness,
-		})
-	}
-	return all
-}
-
 // led keeps who leads, for clients that are refused.
 func (s *Seat) led(leader uint32, epoch uint64) {
 	text := fmt.Sprintf("not_leader epoch=%d", epoch)
-	g := s.group.Load()
-	if i := placeOf(g, leader); leader > 0 && i >= 0 {
-		text += " leader=" + g.Members[i].Clients
+	if at := s.where.clients(leader); at != "" {
+		text += " leader=" + at
 	}
 	s.term.Store(&term{leader, text})
 	s.changed.tell()
@@ -124,7 +117,12 @@ func (s *Seat) led(leader uint32, epoch uint64) {
 // begin starts to take part.
 func (s *Seat) begin() {
 	s.running.Start(func(ctx context.Context) error {
+		var following sync.WaitGroup
+		follow, end := context.WithCancel(ctx)
+		following.Go(func() { s.where.follow(follow, s.driver.SetPeers) })
 		err := s.driver.Run(ctx)
+		end()
+		following.Wait()
 		if cut, is := errors.AsType[*replica.CutError](err); is {
 			s.cut.Store(cut)
 		}
@@ -142,8 +140,13 @@ func (s *Seat) check() error {
 
 // Update changes which members the configuration has.
 func (s *Seat) Update(g *config.Replicas) error {
-	if err := s.driver.SetPeers(peers(g)); err != nil {
+	before := s.group.Load()
+	if err := s.where.use(g); err != nil {
 		return err
+	}
+	known, _ := s.where.peers()
+	if err := s.driver.SetPeers(known); err != nil {
+		return errors.Join(err, s.where.use(before))
 	}
 	s.group.Store(g)
 	return nil

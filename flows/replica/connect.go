@@ -18,9 +18,10 @@ import (
 type Want struct {
 	Group    string
 	Self     uint32
-	Member   uint32 // on the other side
-	Name     string // that its certificate must have, with TLS
-	Address  string // of its RDMA listener
+	Member   uint32   // on the other side
+	Name     string   // that its certificate must have, with TLS
+	Address  string   // of its RDMA listener
+	others   []string // more addresses of it, for Driver.dial
 	Epoch    uint64
 	Next     uint64 // position
 	Of       uint64 // epoch of the record before

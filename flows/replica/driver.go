@@ -21,7 +21,8 @@ import (
 // Peer is a member of the group, as the configuration has it.
 type Peer struct {
 	transport.Peer
-	Records string // address of its RDMA listener; empty for a witness
+	Records []string // addresses of its RDMA listener, dialed in turn; none for a witness, or where they are not known
+	Host    string   // name for which its certificate must be valid, with TLS; empty: the host that is dialed
 	Witness bool
 }
 
@@ -544,13 +545,17 @@ func (d *Driver) awaitFetch(ctx context.Context, end func(), until group.Place) 
 // wanted is void once the links are fenced, which only Run does.
 func (d *Driver) want(w *Want) {
 	p := (*d.peers.Load())[w.Member]
-	w.Group, w.Self, w.Name, w.Address, w.Connect = d.config.Group, d.config.Self, p.Name, p.Records, d.config.Connect
+	w.Group, w.Self, w.Name, w.Connect = d.config.Group, d.config.Self, p.Name, d.config.Connect
+	w.Connect.ServerName = p.Host
+	if len(p.Records) > 0 {
+		w.Address, w.others = p.Records[0], p.Records[1:]
+	}
 	w.Of, w.Fence = d.config.Replicator.log.End.Epoch, d.config.Links.Fence()
 }
 
 // getRecords gets records of another member until the link ends, or the log ends at a place; nil: none.
 func (d *Driver) getRecords(w Want, until *group.Place) error {
-	k, conn, err := d.config.Links.Dial(d.ctx, d.config.Do, w)
+	k, conn, err := d.dial(w)
 	if err != nil {
 		d.log.Warn("no link to a member of the group", "member", w.Member, "epoch", w.Epoch, "err", err)
 		return err
@@ -561,6 +566,31 @@ func (d *Driver) getRecords(w Want, until *group.Place) error {
 		d.links.Go(func() { d.awaitFetch(ctx, cancel, *until) })
 	}
 	return d.attend(ctx, k, conn)
+}
+
+// addressTime is how long an address may take if there are others.
+const addressTime = time.Second
+
+// dial connects to a member that has records, at the first of its addresses that answers.
+func (d *Driver) dial(w Want) (k *Link, conn *connect.Conn, err error) {
+	if w.Address == "" {
+		return nil, nil, fmt.Errorf("where member %d is, is not known", w.Member)
+	}
+	for _, address := range append([]string{w.Address}, w.others...) {
+		ctx, cancel := d.ctx, func() {}
+		if len(w.others) > 0 {
+			ctx, cancel = context.WithTimeout(d.ctx, addressTime)
+		}
+		w.Address = address
+		var e error
+		k, conn, e = d.config.Links.Dial(ctx, d.config.Do, w)
+		cancel()
+		if e == nil {
+			return k, conn, nil
+		}
+		err = errors.Join(err, e)
+	}
+	return nil, nil, err
 }
 
 // attend waits for the end of a link and closes it.

@@ -33,11 +33,11 @@ func newGroup(t *testing.T) []*member {
 	for i, e := range testenv.NewSwitch(t, 3, testenv.PairOptions{MTU: 4200}) {
 		m := newMember(t, uint32(i+1), e, 1024, 900)
 		all = append(all, m)
-		peers = append(peers, Peer{Peer: transport.Peer{Number: m.number}, Records: m.listener.Addr().String()})
+		peers = append(peers, Peer{Peer: transport.Peer{Number: m.number}, Records: []string{m.listener.Addr().String()}})
 	}
 	for _, m := range all {
 		m.join(peers)
-		peers[m.number-1].Address = m.driver.Addr().String()
+		peers[m.number-1].Addresses = []string{m.driver.Addr().String()}
 	}
 	for _, m := range all {
 		m.take(peers)

@@ -48,7 +48,8 @@ type ClusterFlow struct {
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind,omitempty"`
 	Device    string   `json:"device,omitempty"`
-	Addresses []string `json:"addresses"`
+	Addresses []string `json:"addresses"`       // none of a witness
+	Group     []string `json:"group,omitempty"` // where it talks with the other members of its group
 }
 
 // ClusterDevice is an RDMA device of a daemon.

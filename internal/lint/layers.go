@@ -75,11 +75,11 @@ var layers = []layer{
 	{"flows/sink/disk", []string{"flows/config", "flows/layout", "flows/pipeline", "flows/segment", "flows/status", "flows/worker", "umem", "nvme"}},
 	{"flows/sink/peers", []string{"flows/config", "flows/device", "flows/fanout", "flows/layout", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/worker", "umem", "rdma/connect"}},
 	{"flows/sink/discard", []string{"flows/pipeline", "flows/status", "flows/worker", "umem"}},
-	{"flows/member", []string{"flows/config", "flows/device", "flows/group", "flows/journal", "flows/pipeline", "flows/protocol", "flows/replica", "flows/sink/disk", "flows/source/message", "flows/status", "flows/stream", "umem", "rdma/connect"}},
+	{"flows/member", []string{"flows/cluster", "flows/config", "flows/device", "flows/group", "flows/journal", "flows/pipeline", "flows/protocol", "flows/replica", "flows/sink/disk", "flows/source/message", "flows/status", "flows/stream", "umem", "rdma/connect"}},
 	{"flows/relay", []string{"flows/config", "flows/pipeline", "flows/protocol", "flows/source/message", "flows/stage", "flows/status", "umem"}},
 	{"flows/replay", []string{"flows/config", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter", "xdp", "nvme"}},
 	{"flows/serve", []string{"flows/attach", "flows/attach/wire", "flows/blocks", "flows/channel", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
-	{"flows/client", slices.Concat(devices, []string{"flows/attach/wire", "flows/protocol", "flows/stream", "flows/blocks"})},
+	{"flows/client", slices.Concat(devices, []string{"flows/attach/wire", "flows/cluster", "flows/protocol", "flows/stream", "flows/blocks"})},
 	{"flows", slices.Concat(devices, parts, []string{"flows/attached"})},                                        // tests attach
 	{"internal/bench/attach", []string{"flows", "flows/attached", "flows/config", "flows/status", "selftests"}}, // it runs a daemon in its own process
 	{"internal/bench/ticks", []string{"selftests"}},
@@ -107,6 +107,7 @@ var inTests = map[string][]string{
 	"flows/blocks":         {"rdma/roce", "rdma/providers"},
 	"flows/channel":        {"rdma/roce"},
 	"flows/nvmet":          {"rdma/roce", "rdma/providers"},
+	"flows/client":         {"flows/cluster/etcd"}, // an example
 	"flows/state":          {"flows/client", "rdma/roce"},
 	"flows/source/journal": {"flows/attach/wire", "flows/config", "flows/protocol", "umem"},
 	"flows/sink/feed":      {"flows/sink/discard"},

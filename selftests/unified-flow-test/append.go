@@ -17,7 +17,9 @@ import (
 
 // appendAll sends all messages and waits until they are acknowledged.
 func appendAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
-	a, err := k.Append(ctx, client.AppendConfig{Address: o.member(), Others: o.others(), Flow: o.flow, Message: o.longest(), Participant: o.participant(0), Depth: o.depth, Method: stream.Method(o.method)})
+	c := o.to()
+	c.Message, c.Participant, c.Depth, c.Method = o.longest(), o.participant(0), o.depth, stream.Method(o.method)
+	a, err := k.Append(ctx, c)
 	if err != nil {
 		return r, err
 	}

@@ -54,8 +54,9 @@ func loadAll(ctx context.Context, k *client.Client, o options) (r result, err er
 	l := &load{options: o, hist: latency.New()}
 	l.left.Store(int64(o.clients))
 	for n := range o.clients {
-		a, err := k.Append(ctx, client.AppendConfig{Address: o.member(), Others: o.others(), Flow: o.flow, Message: int(o.size), Participant: o.participant(n), Depth: o.depth,
-			Feed: &loaded{load: l, since: make([]time.Time, o.depth)}})
+		c := o.to()
+		c.Message, c.Participant, c.Depth, c.Feed = int(o.size), o.participant(n), o.depth, &loaded{load: l, since: make([]time.Time, o.depth)}
+		a, err := k.Append(ctx, c)
 		if err != nil {
 			return r, err
 		}

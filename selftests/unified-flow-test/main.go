@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/flows/cluster"
+	"github.com/unifiedd/unifiedd/flows/cluster/etcd"
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
@@ -22,7 +27,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // work runs all commands at the same time, and prints their results in the order of the commands.
 // If one fails, the others end.
 func work(ctx context.Context, all []options, out io.Writer) (err error) {
-	k, err := open(all)
+	names, end, err := find(all)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	k, err := open(all, names)
 	if err != nil {
 		return err
 	}
@@ -49,8 +59,35 @@ func work(ctx context.Context, all []options, out io.Writer) (err error) {
 	return errors.Join(errs...)
 }
 
+// lease is the time of a lease in etcd, and so bounds how long its client waits for an answer. Nothing is registered.
+const lease = 10 * time.Second
+
+// find begins to ask the etcd of the first command that has one where daemons are. names is nil if none has.
+func find(all []options) (names *cluster.Names, end func() error, err error) {
+	for i := range all {
+		o := &all[i]
+		if o.etcd == "" {
+			continue
+		}
+		c := etcd.Config{Endpoints: strings.Split(o.etcd, ","), Prefix: "/unifiedd/", Lease: lease, Names: new(cluster.Names), Log: slog.Default()}
+		if strings.HasPrefix(o.etcd, "https://") {
+			files, err := o.files()
+			if err != nil {
+				return nil, nil, err
+			}
+			c.TLS = etcd.Files{Certificate: files[0], Key: files[1], Authority: files[2]}
+		}
+		engine, err := etcd.Open(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.Names, engine.Close, nil
+	}
+	return nil, func() error { return nil }, nil
+}
+
 // open opens the device that a command names; nil if none does.
-func open(all []options) (*client.Client, error) {
+func open(all []options, names *cluster.Names) (*client.Client, error) {
 	for _, o := range all {
 		if o.device == "" {
 			continue
@@ -59,6 +96,7 @@ func open(all []options) (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
+		c.Names = names
 		return client.Open(c)
 	}
 	return nil, nil

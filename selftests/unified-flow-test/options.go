@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,6 +26,8 @@ type options struct {
 	device   string
 	address  string
 	flow     string
+	peer     string // names of daemon and flow, instead of address and flow
+	etcd     string // that finds them
 	file     string
 	size     uint64
 	count    uint64
@@ -179,9 +182,16 @@ func (o *options) define(fs *flag.FlagSet) {
 	o.command.define(fs, o)
 }
 
+// definePeer defines the options of a flow that is found by its name.
+func definePeer(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.peer, "peer", "", "instead of an address and -flow, `NAME/FLOW`: names of the daemon and of its flow, or of all members of a group, with commas. It takes -etcd")
+	fs.StringVar(&o.etcd, "etcd", "", "`URL` of etcd, where daemons register, or several, with commas. https takes the files of -tls")
+}
+
 func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.address, "to", "", "`host:port` of the flow, or of all members of a group, with commas")
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
+	definePeer(fs, o)
 	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message")
 	fs.Uint64Var(&o.count, "count", 10000, "messages")
 	fs.IntVar(&o.depth, "depth", 64, "messages that are sent and not acknowledged")
@@ -204,6 +214,7 @@ func (o *options) participant(client int) uint32 {
 func defineLoad(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.address, "to", "", "`host:port` of the flow, or of all members of a group, with commas")
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
+	definePeer(fs, o)
 	fs.IntVar(&o.clients, "clients", 1, "`number` of clients, each with a queue pair of its own")
 	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message, 8 at least")
 	fs.Uint64Var(&o.first, "participant", 0, "`number` of the first client, to a flow that adds up the messages of all; each further client has the next one; 0: not said")
@@ -227,6 +238,7 @@ func defineReceive(fs *flag.FlagSet, o *options) {
 func defineRead(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.address, "from", "", "`host:port` of the flow")
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
+	definePeer(fs, o)
 	fs.Uint64Var(&o.size, "size", blockSize, "`bytes` of a request, a multiple of 4096")
 	fs.Uint64Var(&o.count, "count", 10000, "requests")
 	fs.IntVar(&o.depth, "depth", 32, "requests at once")
@@ -266,11 +278,15 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 	}
 	given := harness.Given(fs)
 	for _, name := range o.command.needs {
-		if !given[name] {
+		if !given[name] && (o.peer == "" || name != "to" && name != "from") {
 			return fmt.Errorf("%s needs -%s (--help lists the options)", o.command.name, name)
 		}
 	}
 	switch {
+	case o.peer != "" && (o.address != "" || o.flow != ""):
+		return errors.New("-peer says where the flow is: leave out the address and -flow")
+	case (o.peer != "") != (o.etcd != ""):
+		return errors.New("-peer and -etcd go together: one names a flow, the other says where names lead")
 	case !o.command.offline && o.device == "" && device == "":
 		return fmt.Errorf("%s needs -device (--help lists the options)", o.command.name)
 	case o.device != "" && device != "":
@@ -316,25 +332,34 @@ func (o *options) config() (c client.Config, err error) {
 	if o.tls == "" {
 		return c, nil
 	}
-	files := strings.Split(o.tls, ",")
-	if len(files) != 3 {
-		return c, fmt.Errorf("-tls %s: name three files, separated by commas: certificate, key, authority", o.tls)
+	files, err := o.files()
+	if err != nil {
+		return c, err
 	}
 	c.Credentials, err = connect.LoadCredentials(files[0], files[1], files[2])
 	return c, err
 }
 
-// member returns the first address of the flow.
-func (o *options) member() string {
-	one, _, _ := strings.Cut(o.address, ",")
-	return one
+// files returns the files of TLS.
+func (o *options) files() ([]string, error) {
+	files := strings.Split(o.tls, ",")
+	if len(files) != 3 {
+		return nil, fmt.Errorf("-tls %q: name three files, separated by commas: certificate, key, authority", o.tls)
+	}
+	return files, nil
 }
 
-// others returns the addresses of the group's other members.
-func (o *options) others() []string {
-	_, rest, some := strings.Cut(o.address, ",")
-	if !some {
-		return nil
+// to says where the flow is that takes messages.
+func (o *options) to() (c client.AppendConfig) {
+	c.Flow = o.flow
+	first, rest, some := strings.Cut(cmp.Or(o.peer, o.address), ",")
+	if some {
+		c.Others = strings.Split(rest, ",")
 	}
-	return strings.Split(rest, ",")
+	if o.peer != "" {
+		c.Peer = first
+	} else {
+		c.Address = first
+	}
+	return c
 }

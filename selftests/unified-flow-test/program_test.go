@@ -119,6 +119,10 @@ func TestMistakes(t *testing.T) {
 		"load -device d -to a:1 -clients 0":                       "-clients 0: it must be 1 to",
 		"load -device d -to a:1 -size 7":                          "-size 7: a message has a number of 8 bytes",
 		"make -file /x y":                                         `"y" is left over`,
+		"append -device d -peer a/b":                              "-peer and -etcd go together",
+		"append -device d -to a:1 -etcd http://e:2379":            "-peer and -etcd go together",
+		"append -device d -to a:1 -peer a/b -etcd http://e:2379":  "-peer says where the flow is",
+		"read -device d -etcd http://e:2379":                      "read needs -from",
 	} {
 		var out, errs bytes.Buffer
 		if status := run(context.Background(), strings.Fields(line), &out, &errs); status != 2 || !strings.Contains(errs.String(), want) {

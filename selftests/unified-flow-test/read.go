@@ -14,7 +14,7 @@ import (
 
 // readAll reads random blocks that make wrote, and verifies them.
 func readAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
-	b, err := k.Blocks(ctx, client.BlocksConfig{Address: o.address, Flow: o.flow, Longest: int(o.size), Depth: o.depth})
+	b, err := k.Blocks(ctx, client.BlocksConfig{Address: o.address, Flow: o.flow, Peer: o.peer, Longest: int(o.size), Depth: o.depth})
 	if err != nil {
 		return r, err
 	}

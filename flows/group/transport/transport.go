@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,9 +22,15 @@ import (
 
 // Peer is another member.
 type Peer struct {
-	Number  uint32
-	Address string // of its transport
-	Name    string // that its certificate must have; empty without TLS
+	Number    uint32
+	Addresses []string // of its transport: they are dialed in turn until one answers
+	Lacks     string   // why there are none
+	Name      string   // that its certificate must have; empty without TLS
+}
+
+// same reports whether a connection to one of them is one to the other.
+func (p *Peer) same(other *Peer) bool {
+	return p.Number == other.Number && p.Name == other.Name && p.Lacks == other.Lacks && slices.Equal(p.Addresses, other.Addresses)
 }
 
 // Config configures a Transport.
@@ -144,7 +151,7 @@ func (t *Transport) SetPeers(peers []Peer) {
 		}
 		keep[p.Number] = true
 		if old := t.peers[p.Number]; old != nil {
-			if old.Peer == p {
+			if old.same(&p) {
 				same[p.Number] = true
 				continue
 			}
@@ -206,10 +213,15 @@ func (t *Transport) Send(m *group.Message) {
 
 // dial keeps a connection to a peer until ctx ends.
 func (t *Transport) dial(ctx context.Context, p *peer) {
+	if len(p.Addresses) == 0 { // until SetPeers knows one
+		t.explain(p, "", fmt.Errorf("where it is, is not known: %s", p.Lacks))
+		<-ctx.Done()
+		return
+	}
 	wait := firstWait
-	for ctx.Err() == nil {
-		began := time.Now()
-		err := t.connection(ctx, p)
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		began, address := time.Now(), p.Addresses[attempt%len(p.Addresses)]
+		err := t.connection(ctx, p, address)
 		p.up.Store(false)
 		if ctx.Err() != nil {
 			t.stats.dropped.Add(uint64(len(p.queue))) // another peer has taken its place
@@ -220,7 +232,7 @@ func (t *Transport) dial(ctx context.Context, p *peer) {
 		if time.Since(began) > lastWait {
 			wait = firstWait
 		}
-		t.explain(p, err)
+		t.explain(p, address, err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -230,18 +242,18 @@ func (t *Transport) dial(ctx context.Context, p *peer) {
 }
 
 // explain logs why there is no connection to a peer, each reason once.
-func (t *Transport) explain(p *peer, err error) {
+func (t *Transport) explain(p *peer, address string, err error) {
 	text := err.Error()
 	if before := p.why.Swap(&text); before == nil || *before != text {
-		t.config.Log.Warn("no connection to a member of the group: trying again", "member", p.Number, "address", p.Address, "err", err)
+		t.config.Log.Warn("no connection to a member of the group: trying again", "member", p.Number, "address", address, "err", err)
 	}
 }
 
 // connection connects to a peer and sends messages until the connection ends.
-func (t *Transport) connection(ctx context.Context, p *peer) error {
+func (t *Transport) connection(ctx context.Context, p *peer, address string) error {
 	hurry, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
-	conn, err := (&net.Dialer{Timeout: t.config.Silence, ControlContext: t.impatient}).DialContext(hurry, "tcp", p.Address)
+	conn, err := (&net.Dialer{Timeout: t.config.Silence, ControlContext: t.impatient}).DialContext(hurry, "tcp", address)
 	if err != nil {
 		return err
 	}
@@ -260,7 +272,7 @@ func (t *Transport) connection(ctx context.Context, p *peer) error {
 	t.all.Go(func() { ended <- silence(conn) })
 	p.why.Store(nil)
 	p.up.Store(true)
-	t.config.Log.Info("connected to a member of the group", "member", p.Number, "address", p.Address)
+	t.config.Log.Info("connected to a member of the group", "member", p.Number, "address", address)
 	for {
 		select {
 		case b := <-p.queue:

@@ -59,7 +59,9 @@ func open(t *testing.T, c Config) *member {
 	return m
 }
 
-func (m *member) as(number uint32, name string) Peer { return Peer{number, m.Addr().String(), name} }
+func (m *member) as(number uint32, name string) Peer {
+	return Peer{Number: number, Addresses: []string{m.Addr().String()}, Name: name}
+}
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -168,7 +170,7 @@ func TestCertificates(t *testing.T) {
 func TestHostile(t *testing.T) {
 	a := open(t, Config{Self: 1})
 	b := open(t, Config{Self: 2})
-	a.SetPeers([]Peer{b.as(2, ""), {Number: 3, Address: "127.0.0.1:1"}})
+	a.SetPeers([]Peer{b.as(2, ""), {Number: 3, Addresses: []string{"127.0.0.1:1"}}})
 	b.SetPeers([]Peer{a.as(1, "")})
 	eventually(t, "both are connected", func() bool { return a.Connected(2) && b.Connected(1) })
 	greeting := frame((&hello{3, 1, "orders"}).append(make([]byte, frameHeader)))

@@ -24,7 +24,7 @@ attach.channels[].slots attach.channels[].writer attach.programs[].in attach.pro
 attach.programs[].user attach.socket attach.states[].allow attach.states[].allow_any_gid attach.states[].clients
 attach.states[].keys attach.states[].listen attach.states[].name attach.states[].objects attach.states[].rdma
 attach.states[].readers attach.states[].room attach.states[].words attach.states[].worker cluster.endpoints cluster.lease cluster.name
-cluster.peers[].address cluster.peers[].peer cluster.prefix cluster.resolver cluster.tls.authority
+cluster.peers[].address cluster.peers[].group cluster.peers[].peer cluster.prefix cluster.resolver cluster.tls.authority
 cluster.tls.certificate cluster.tls.key control.socket flows[].from.allow
 flows[].from.allow_any_gid flows[].from.attach flows[].from.beside flows[].from.buffer flows[].from.busy_poll
 flows[].from.channel flows[].from.clients flows[].from.comment flows[].from.device flows[].from.engine
@@ -52,9 +52,11 @@ flows[].stages[].set.port_source flows[].stages[].set.vlan flows[].stages[].sum.
 flows[].to.acknowledge flows[].to.allow flows[].to.allow_any_gid flows[].to.allow_any_host flows[].to.attach
 flows[].to.cache flows[].to.channel flows[].to.choose flows[].to.clients flows[].to.comment flows[].to.device
 flows[].to.discard flows[].to.durability flows[].to.durable flows[].to.expose flows[].to.file flows[].to.flush
-flows[].to.force flows[].to.group flows[].to.group.heartbeat flows[].to.group.lag flows[].to.group.members[].address
+flows[].to.force flows[].to.group flows[].to.group.heartbeat flows[].to.group.lag flows[].to.group.listen
+flows[].to.group.members[].address
 flows[].to.group.members[].certificate flows[].to.group.members[].clients flows[].to.group.members[].joins
-flows[].to.group.members[].name flows[].to.group.members[].number flows[].to.group.members[].witness
+flows[].to.group.members[].name flows[].to.group.members[].number flows[].to.group.members[].peer
+flows[].to.group.members[].witness
 flows[].to.group.name flows[].to.group.self flows[].to.group.suspect flows[].to.hosts flows[].to.index
 flows[].to.interface flows[].to.keep_free flows[].to.keys flows[].to.late flows[].to.layout flows[].to.listen
 flows[].to.max_gap flows[].to.method flows[].to.mode flows[].to.namespaces[].device flows[].to.namespaces[].file

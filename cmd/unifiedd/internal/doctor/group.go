@@ -30,7 +30,15 @@ func (r *Report) addGroups(n needs) {
 
 // memberAddresses checks that this member can listen at its addresses, and that those of the others are known.
 func memberAddresses(g *config.Replicas) (checks []Check) {
+	if own := g.Own(); g.Listen != "" && own >= 0 {
+		if host, _, err := net.SplitHostPort(g.Listen); err == nil && host != "" {
+			checks = append(checks, ownAddress("to.group.listen", g.Listen))
+		}
+	}
 	for i, m := range g.Members {
+		if m.Peer != "" {
+			continue // the resolver finds it
+		}
 		check := resolves
 		if m.Name == g.Self {
 			check = ownAddress
