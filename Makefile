@@ -209,6 +209,7 @@ setup-demo: go
 
 setup-page: go
 	@packaging/setup.sh page
+	@packaging/axe.sh
 
 setup-packages: go
 	@packaging/setup.sh packages

@@ -221,6 +221,7 @@ func TestPage(t *testing.T) {
 		prefer(t, ctx, scheme)
 		picture(t, ctx, scheme)
 		contrast(t, ctx, scheme)
+		audit(t, ctx, scheme)
 	}
 	dark := eval[string](t, ctx, `getComputedStyle(document.body).backgroundColor`)
 	prefer(t, ctx, "light")
@@ -232,6 +233,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("at 400 pixels the page is %d wide", wide)
 	}
 	picture(t, ctx, "phone")
+	audit(t, ctx, "on a phone")
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for _, fault := range seen.faults {
@@ -354,6 +356,54 @@ func reader(t *testing.T, ctx context.Context) {
 	if lang := eval[string](t, ctx, `document.documentElement.lang`); lang != "en" {
 		t.Errorf("the language is %q", lang)
 	}
+}
+
+// audit runs axe-core in the page, with all its rules. Where it finds nothing wrong and cannot be sure, it says so in the
+// log. It must be able to find something: an image without a name.
+func audit(t *testing.T, ctx context.Context, how string) {
+	t.Helper()
+	script, err := os.ReadFile(filepath.Join(root, "build", "axe", "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		t.Fatalf("%v (make test-page installs it)", err)
+	}
+	type finding struct {
+		ID     string   `json:"id"`
+		Impact string   `json:"impact"`
+		Help   string   `json:"help"`
+		Nodes  []string `json:"nodes"`
+	}
+	type result struct {
+		Passes    int       `json:"passes"`
+		Wrong     []finding `json:"wrong"`
+		Uncertain []finding `json:"uncertain"`
+	}
+	run := func() result {
+		t.Helper()
+		eval[bool](t, ctx, string(script)+";true")
+		r, err := chromedp.Run(ctx, chromedp.Evaluate[result](`axe.run(document, {resultTypes: ["violations", "incomplete"]}).then(r => {
+			const brief = all => all.map(f => ({id: f.id, impact: f.impact, help: f.help, nodes: f.nodes.map(n => n.target.join(" ") + " " + n.failureSummary)}));
+			return {passes: r.passes.length, wrong: brief(r.violations), uncertain: brief(r.incomplete)};
+		})`, chromedp.EvalAwaitPromise))
+		if err != nil {
+			t.Fatalf("axe %s: %v", how, err)
+		}
+		return r
+	}
+	r := run()
+	for _, f := range r.Wrong {
+		t.Errorf("axe %s: %s (%s): %s:\n%s", how, f.ID, f.Impact, f.Help, strings.Join(f.Nodes, "\n"))
+	}
+	for _, f := range r.Uncertain {
+		t.Logf("axe %s is not sure: %s: %s:\n%s", how, f.ID, f.Help, strings.Join(f.Nodes, "\n"))
+	}
+	if t.Logf("axe %s: %d rules passed", how, r.Passes); r.Passes < 20 {
+		t.Errorf("axe %s: only %d rules had something to judge", how, r.Passes)
+	}
+	eval[bool](t, ctx, `document.querySelector("main").append(Object.assign(document.createElement("img"), {id: "bad"})), true`)
+	if r := run(); len(r.Wrong) == 0 {
+		t.Errorf("axe %s finds nothing wrong with an image without a name", how)
+	}
+	eval[bool](t, ctx, `document.getElementById("bad").remove(), true`)
 }
 
 // contrast checks that each text differs enough from what is behind it (WCAG 2, level AA: 4.5 to 1).
