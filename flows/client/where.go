@@ -12,7 +12,7 @@ import (
 
 // The errors of what says where a flow is.
 var (
-	errTwice   = errors.New("Peer says where the flow is: leave Address and Flow empty")
+	errTwice   = errors.New("the name says where the flow is: leave Address and Flow empty")
 	errNoNames = errors.New("nothing says where that is: set Config.Names")
 )
 

@@ -151,14 +151,14 @@ func pause(ctx context.Context, d time.Duration) {
 
 // await waits until one of the channels is closed, or ctx ends.
 func await(ctx context.Context, changed []<-chan struct{}) {
-	any, end := context.WithCancel(ctx)
+	first, end := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for _, c := range changed {
 		all.Go(func() {
 			defer end()
 			select {
 			case <-c:
-			case <-any.Done():
+			case <-first.Done():
 			}
 		})
 	}
