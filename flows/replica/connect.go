@@ -165,3 +165,48 @@ func (l *Links) newEnd(s connect.Settings) (e connect.End, err error) {
 func (l *Links) queuePair() rdma.QueuePairConfig {
 	return rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: l.queues[0], ReceiveCQ: l.queues[1], Shared: l.shared, SendDepth: sendDepth, SendSGEs: 1, RecvSGEs: 1}
 }
+
+// dial connects to a member that has records, at the first of its addresses that answers.
+func (d *Driver) dial(w Want) (k *Link, conn *connect.Conn, err error) {
+	if w.Address == "" {
+		return nil, nil, fmt.Errorf("where member %d is, is not known", w.Member)
+	}
+	for _, address := range append([]string{w.Address}, w.others...) {
+		ctx, cancel := d.ctx, func() {}
+		if len(w.others) > 0 {
+			ctx, cancel = context.WithTimeout(d.ctx, addressTime)
+		}
+		w.Address = address
+		var e error
+		k, conn, e = d.config.Links.Dial(ctx, d.config.Do, w)
+		cancel()
+		if e == nil {
+			return k, conn, nil
+		}
+		err = errors.Join(err, e)
+	}
+	return nil, nil, err
+}
+
+// attend waits for the end of a link and closes it.
+func (d *Driver) attend(ctx context.Context, k *Link, conn *connect.Conn) error {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = conn.Receive() // nothing is said: it returns when the connection ends
+	}()
+	select {
+	case <-gone:
+	case <-k.Ended():
+	case <-ctx.Done():
+	}
+	err := d.config.Links.Finish(d.config.Do, k, errClosed)
+	_ = conn.Close() // the other side may have closed it
+	<-gone
+	d.log.Info("a link has ended", "member", k.member, "epoch", k.epoch, "err", k.Cause())
+	return errors.Join(k.Cause(), err)
+}
+
+// Reconnect ends the connections for elections. Members dial again, and prove who they are by the
+// credentials that are in use then.
+func (d *Driver) Reconnect() { d.transport.Reconnect() }
