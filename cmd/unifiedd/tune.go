@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -80,7 +81,7 @@ down for a moment with each change.`,
 	s.StringVar(&f.size, "size", "512", "`BYTES` of a generated packet")
 	s.StringVar(&f.filter, "filter", "", "of an interface, take what matches this `EXPRESSION`")
 	s.StringVar(&f.pages, "pages", string(config.Pages2MiB), "pages of the region: 2MiB or ordinary")
-	s.StringSliceVar(&f.only, "only", nil, "try only these `SETTINGS`, with commas, such as worker.cpu or 'ethtool -G'")
+	s.Var((*settingNames)(&f.only), "only", "try only these `SETTINGS`, with commas, such as worker.cpu or 'ethtool -G'")
 	s.StringVarP(&f.output, "output", "o", "", "write the proposed configuration to this `FILE`, which must not exist")
 	s.BoolVar(&f.force, "force", false, "write over the device")
 	s.BoolVar(&f.apply, "apply", false, "try settings of the interface's card, too, and leave those that help")
@@ -90,6 +91,25 @@ down for a moment with each change.`,
 		panic(err) // the flag was just added
 	}
 	return c
+}
+
+// settingNames are the settings of --only.
+type settingNames []string
+
+// Type tells explainValue what a value is.
+func (n *settingNames) Type() string { return "settings" }
+
+func (n *settingNames) String() string { return strings.Join(*n, ",") }
+
+// Set adds settings.
+func (n *settingNames) Set(text string) error {
+	for name := range strings.SplitSeq(text, ",") {
+		if !slices.Contains(tune.Settings(), name) {
+			return fmt.Errorf("%q is no setting that tune tries", name)
+		}
+		*n = append(*n, name)
+	}
+	return nil
 }
 
 // subject checks the command line.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/tune"
 	build "github.com/unifiedd/unifiedd/internal/version"
 )
 
@@ -147,6 +148,8 @@ func explainValue(_ *cobra.Command, err error) error {
 		needs = "a number"
 	case t == "duration":
 		needs = "a time such as 500ms or 10s"
+	case t == "settings":
+		needs = "some of: " + strings.Join(tune.Settings(), ", ")
 	case t == "bool":
 		needs = "true or false"
 	default:

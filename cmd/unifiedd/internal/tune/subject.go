@@ -72,9 +72,30 @@ type setting struct {
 	values []string
 }
 
+// Settings returns the names of all settings that are tried, of any kind of subject.
+func Settings() (names []string) {
+	for _, kind := range []Kind{File, Device, Interface} {
+		for _, one := range inConfiguration(kind) {
+			if !slices.Contains(names, one.key) {
+				names = append(names, one.key)
+			}
+		}
+	}
+	for _, which := range card.Order() {
+		names = append(names, string(which))
+	}
+	return names
+}
+
 // settings returns what is tried, the settings with the largest effects first, and those of a card last.
 func (s *Subject) settings() (all []setting, err error) {
-	switch s.Kind {
+	outside, err := s.Outside.settings()
+	return append(inConfiguration(s.Kind), outside...), err
+}
+
+// inConfiguration returns the settings of a configuration that are tried.
+func inConfiguration(kind Kind) (all []setting) {
+	switch kind {
 	case File:
 		all = []setting{{"to.layout", []string{"packed", "slot"}}, {"to.prepare", []string{"", "zero", "none"}}, {"region.extent", []string{"1MiB", "512KiB", "4MiB"}}}
 	case Device:
@@ -82,8 +103,7 @@ func (s *Subject) settings() (all []setting, err error) {
 	case Interface:
 		all = []setting{{"worker.wait", []string{"sleep", "poll"}}, {"worker.sleep", []string{"200us", "50us", "1ms"}}, {"from.ring", []string{"4096", "1024", "16384"}}}
 	}
-	outside, err := s.Outside.settings()
-	return append(append(all, setting{"worker.cpu", processors()}), outside...), err
+	return append(all, setting{"worker.cpu", processors()})
 }
 
 // only leaves the other values of those settings that are to be tried.
