@@ -180,7 +180,7 @@ func TestDocuments(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 294<<20)
 	for _, d := range documents(t) {
-		if slices.Contains([]string{groupDocument, witnessDocument, writerDocument, readersDocument, logDocument, senderDocument, staticDocument}, d.name) {
+		if slices.Contains([]string{groupDocument, witnessDocument, namedGroupDocument, writerDocument, readersDocument, logDocument, senderDocument, staticDocument}, d.name) {
 			continue // tests of their own start them, on several hosts
 		}
 		t.Run(d.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/etcdserver"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
@@ -19,6 +20,9 @@ const groupDocument = "groups.md.1"
 
 // witnessDocument is the configuration of the witness of a group.
 const witnessDocument = "groups.md.2"
+
+// namedGroupDocument is the configuration of a group whose members have names.
+const namedGroupDocument = "cluster.md.4"
 
 // readLog matches the command in that document that reads a log.
 var readLog = regexp.MustCompile("`unifiedd (log read [^`]+)`")
@@ -35,7 +39,18 @@ func TestGroup(t *testing.T) {
 	for n := range 3 {
 		texts = append(texts, ofMember(text, n))
 	}
-	keeps(t, texts, 3)
+	keeps(t, texts, 3, nobody)
+}
+
+// TestNamedGroup: the same with members that find one another in etcd.
+func TestNamedGroup(t *testing.T) {
+	testenv.Root(t)
+	text := named(t, namedGroupDocument)
+	var texts []string
+	for n := range 3 {
+		texts = append(texts, strings.Replace(ofMember(text, n), "name: storage-1,", fmt.Sprintf("name: storage-%d,", n+1), 1))
+	}
+	keeps(t, texts, 3, func(e *testenv.End) { etcdserver.Start(t, etcdserver.Options{At: e, Host: "10.0.0.5", Port: 2379}) })
 }
 
 // TestWitness: the same with two members and a witness, which has the configuration of a witness.
@@ -48,7 +63,7 @@ func TestWitness(t *testing.T) {
 		t.Fatalf("the configuration of the witness has no members:\n%s", witness)
 	}
 	text := from + "        members:" + members
-	keeps(t, []string{ofMember(text, 0), ofMember(text, 1), witness}, 2)
+	keeps(t, []string{ofMember(text, 0), ofMember(text, 1), witness}, 2, nobody)
 }
 
 // named returns a configuration in the documents.
@@ -67,17 +82,21 @@ func ofMember(text string, n int) string {
 	return strings.NewReplacer("self: a", fmt.Sprintf("self: %c", 'a'+n), "listen: 10.0.0.1", fmt.Sprintf("listen: 10.0.0.%d", n+1)).Replace(text)
 }
 
-// keeps checks that a group of three daemons, of which the first ones have a log, keeps what a client appends.
-func keeps(t *testing.T, texts []string, logs int) {
+// nobody starts nothing.
+func nobody(*testenv.End) {}
+
+// keeps checks that a group of three daemons, of which the first ones have a log, keeps what a client appends. other
+// starts what the daemons need, on a host of its own, before them.
+func keeps(t *testing.T, texts []string, logs int, other func(*testenv.End)) {
 	t.Helper()
-	ends := testenv.NewSwitch(t, 4, testenv.PairOptions{MTU: 4200})
-	var members []*daemon.Daemon
-	var disks []files
+	ends := testenv.NewSwitch(t, 5, testenv.PairOptions{MTU: 4200})
 	for n, e := range ends {
 		rename(t, e, "eth1", fmt.Sprintf("10.0.0.%d/24", n+1))
-		if n == len(ends)-1 {
-			break // the client
-		}
+	}
+	other(ends[4])
+	var members []*daemon.Daemon
+	var disks []files
+	for n, e := range ends[:3] {
 		f := newFiles(t)
 		disks = append(disks, f)
 		members = append(members, daemon.Launch(t, f.wrapper, e, f.dir, texts[n]))
