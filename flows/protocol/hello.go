@@ -149,7 +149,7 @@ func foreign(b []byte) error {
 // check refuses values that neither side may send.
 func (h *Hello) check() error {
 	switch {
-	case h.Role < RoleAppend || h.Role > RoleState: // it names the roles that clients have
+	case h.Role < RoleAppend || h.Role > RoleTransfer: // it names the roles that clients have
 		return fmt.Errorf("%w: role %d is neither append (1) nor blocks (2)", BadReserved, h.Role)
 	case h.Durability != 0 && !h.Durability.known():
 		return fmt.Errorf("%w: durability %d is none of received (1), written (2) and durable (3)", BadReserved, h.Durability)
@@ -188,6 +188,10 @@ const (
 	RoleChannel Role = 4
 	// RoleState is for a reader, which dials, of the memory of a state. The answer grants it.
 	RoleState Role = 5
+	// RoleTransfer is for a file or device, whose sender dials. In its hello Message is the longest piece, Session the
+	// transfer, and Size the bytes of the file. In the answer Message is the longest piece, Window the number of pieces
+	// at once, and Next the first byte to send. After both hellos come more bytes: docs/transfer.md.
+	RoleTransfer Role = 6
 )
 
 func (r Role) String() string {
@@ -202,6 +206,8 @@ func (r Role) String() string {
 		return "replicate"
 	case RoleChannel:
 		return "channel"
+	case RoleTransfer:
+		return "transfer"
 	}
 	return "unknown"
 }

@@ -54,7 +54,7 @@ func TestHellosThatCannotBe(t *testing.T) {
 		want   Reason
 	}{
 		"no role":            {func(h *Hello) { h.Role = 0 }, BadReserved},
-		"another role":       {func(h *Hello) { h.Role = 6 }, BadReserved},
+		"another role":       {func(h *Hello) { h.Role = 7 }, BadReserved},
 		"another durability": {func(h *Hello) { h.Durability = 4 }, BadReserved},
 		"odd alignment":      {func(h *Hello) { h.Align = 513 }, BadReserved},
 		"a long name":        {func(h *Hello) { h.Flow = strings.Repeat("a", MaxFlow+1) }, TooLong},

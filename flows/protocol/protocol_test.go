@@ -303,8 +303,14 @@ func TestReasons(t *testing.T) {
 			t.Errorf("reason %d is %q: %q", i+1, r, r.Error())
 		}
 		words[r.String()] = true
+		if again, ok := ParseReason(r.String()); !ok || again != r {
+			t.Errorf("%q is read as %v, %t", r, again, ok)
+		}
 	}
-	if last := Reasons()[len(Reasons())-1]; last != StaleEpoch {
+	if r, ok := ParseReason("no reason"); ok {
+		t.Errorf("a word that is none is read as %v", r)
+	}
+	if last := Reasons()[len(Reasons())-1]; last != Changed {
 		t.Errorf("the last one is %v", last)
 	}
 	if unknown := Reason(255); unknown.String() != "unknown" || unknown.Error() == "" {

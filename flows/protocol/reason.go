@@ -33,6 +33,9 @@ const (
 	NotWritten   Reason = 19
 	NotLeader    Reason = 20
 	StaleEpoch   Reason = 21
+	BadName      Reason = 22
+	NoSpace      Reason = 23
+	Changed      Reason = 24
 )
 
 var reasons = [...]struct{ word, sentence string }{
@@ -58,6 +61,9 @@ var reasons = [...]struct{ word, sentence string }{
 	NotWritten:   {"not_written", "the memory that the immediate names was not written"},
 	NotLeader:    {"not_leader", "this member does not lead its group"},
 	StaleEpoch:   {"stale_epoch", "the group is in another epoch"},
+	BadName:      {"bad_name", "the name is not one of a file in the receiving directory"},
+	NoSpace:      {"no_space", "the disk has no room for it"},
+	Changed:      {"changed", "the source has changed while it was sent"},
 }
 
 // LogReason returns the attribute "reason" of a log entry: the word of the Reason in err. It is
@@ -76,6 +82,16 @@ func Reasons() []Reason {
 		all = append(all, Reason(r+1))
 	}
 	return all
+}
+
+// ParseReason returns the reason with a word. ok is false for a word that this program does not know.
+func ParseReason(word string) (r Reason, ok bool) {
+	for r, one := range reasons {
+		if one.word == word {
+			return Reason(r), true
+		}
+	}
+	return None, false
 }
 
 // String returns a word for metrics, or "unknown" for a number that this program does not know.
