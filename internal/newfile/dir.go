@@ -33,6 +33,22 @@ func OpenDir(path string) (*Dir, error) {
 	return &Dir{fd, path}, nil
 }
 
+// Below opens a directory in the directory by a path that others choose. The path cannot lead out of the directory, and
+// no part of it may be a link. The caller closes the result.
+func (d *Dir) Below(path string) (*Dir, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(d.fd, path, &how)
+		if err == unix.EINTR || err == unix.EAGAIN { // something was renamed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, d.error("open directory", path, err)
+		}
+		return &Dir{fd, filepath.Join(d.path, path)}, nil
+	}
+}
+
 // Open opens the directory of a path, and returns the name of the path in it.
 func Open(path string) (d *Dir, name string, err error) {
 	d, err = OpenDir(filepath.Dir(path))

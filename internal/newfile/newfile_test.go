@@ -96,6 +96,40 @@ func TestReplaceNamed(t *testing.T) {
 	}
 }
 
+// TestBelow: a directory that others name is opened below, and no name or link leads elsewhere.
+func TestBelow(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "in/a/b"), 0o755), os.Mkdir(filepath.Join(dir, "out"), 0o755), os.Symlink("../out", filepath.Join(dir, "in/link")),
+		os.Symlink("a", filepath.Join(dir, "in/inner"))); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDir(filepath.Join(dir, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, path := range []string{"..", "../out", "a/../../out", "link", "link/x", "inner", "/etc", dir, "a/b/c", ""} {
+		if below, err := d.Below(path); err == nil {
+			t.Errorf("%q was opened", path)
+			below.Close()
+		}
+	}
+	for _, path := range []string{".", "a", "a/b", "a/../a/b"} {
+		below, err := d.Below(path)
+		if err != nil {
+			t.Errorf("%q: %v", path, err)
+			continue
+		}
+		if f, err := below.Create("file", 0o600); err != nil {
+			t.Errorf("%q: %v", path, err)
+		} else {
+			f.Close()
+		}
+		_ = below.Remove("file") // for the next one
+		below.Close()
+	}
+}
+
 // TestLinks: no call follows or replaces a link, and files are made in the directory that was opened, even if
 // its path changes.
 func TestLinks(t *testing.T) {
