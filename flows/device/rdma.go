@@ -164,12 +164,20 @@ const (
 // receiveDepth returns the number of receive frames for each queue of a software RoCE device. All
 // devices together take at most a quarter of the region.
 func (d *RDMADevices) receiveDepth(name string) int {
-	share := d.Frames() / 4 / int64(len(d.names))
-	n := maxReceive
-	for n > minReceive && (roce.Config{Receive: n}).Frames(queuesOf(name)) > share {
-		n /= 2
-	}
+	n, _ := ReceiveDepth(name, d.Frames()/4/int64(len(d.names)))
 	return n
+}
+
+// ReceiveDepth returns how many frames a software RoCE device keeps for each queue of its interface if it takes no more
+// than most frames in all, and how many it takes. Both are 0 for other devices.
+func ReceiveDepth(name string, most int64) (depth int, frames int64) {
+	if _, soft := providers.Soft(name); !soft {
+		return 0, 0
+	}
+	queues := queuesOf(name)
+	for depth = maxReceive; depth > minReceive && (roce.Config{Receive: depth}).Frames(queues) > most; depth /= 2 {
+	}
+	return depth, roce.Config{Receive: depth}.Frames(queues)
 }
 
 // Frames returns the number of frames of the region outside its extents.
@@ -194,10 +202,8 @@ func (d *RDMADevices) FramesTaken() (n int64) {
 
 // framesOf returns the number of frames that one device takes.
 func (d *RDMADevices) framesOf(name string) int64 {
-	if _, soft := providers.Soft(name); soft {
-		return roce.Config{Receive: d.receiveDepth(name)}.Frames(queuesOf(name))
-	}
-	return 0
+	_, n := ReceiveDepth(name, d.Frames()/4/int64(len(d.names)))
+	return n
 }
 
 // queuesOf returns the number of receive queues that the interface of a device may have; 1 if there
