@@ -59,6 +59,7 @@ var layers = []layer{
 	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
 	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep", "rdma/mr"}},
 	{"flows/channel", []string{"flows/attach", "flows/attach/wire", "flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect", "rdma/ep"}},
+	{"flows/transfer", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep", "rdma/mr"}},
 	{"flows/nvmet", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
 	{"flows/device", []string{"flows/config", "flows/protocol", "flows/status", "flows/stream", "umem", "xdp", "rdma", "rdma/connect", "rdma/providers", "rdma/roce"}},
 	{"flows/pipeline", []string{"flows/attach", "flows/cluster", "flows/config", "flows/device", "flows/stage", "flows/state", "flows/status", "flows/trace", "flows/worker", "umem", "nvme", "rdma/connect"}},
@@ -92,7 +93,7 @@ var layers = []layer{
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/attach", "flows/cluster", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/trace", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
-		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/feed", "flows/sink/order", "flows/sink/state", "flows/feed", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet"}
+		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/feed", "flows/sink/order", "flows/sink/state", "flows/feed", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet", "flows/transfer"}
 )
 
 // inTests has the additional parts that the tests of a part may import: the real devices under it.
@@ -106,6 +107,7 @@ var inTests = map[string][]string{
 	"flows/replica":        {"rdma/roce"},
 	"flows/blocks":         {"rdma/roce", "rdma/providers"},
 	"flows/channel":        {"rdma/roce"},
+	"flows/transfer":       {"rdma/roce", "rdma/providers"},
 	"flows/nvmet":          {"rdma/roce", "rdma/providers"},
 	"flows/client":         {"flows/cluster/etcd"}, // an example
 	"flows/state":          {"flows/client", "rdma/roce"},

@@ -1,0 +1,218 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestDigest: the hash of the whole is the same whatever the pieces, with holes or with zeros, and when it goes on from a
+// state.
+func TestDigest(t *testing.T) {
+	for _, size := range []int{0, 1, leafSize - 1, leafSize, 5*leafSize + 3, 8 * leafSize} {
+		b := content(9, size)
+		if size > 3*leafSize {
+			clear(b[leafSize : 3*leafSize])
+		}
+		want := wholeHash(b)
+		for _, piece := range []int{1, 2, 4} {
+			for _, holes := range []bool{false, true} {
+				for resumeAt := -1; resumeAt < 6; resumeAt++ {
+					if got := inPieces(t, b, piece*leafSize, holes, resumeAt); got != want {
+						t.Errorf("%d bytes in pieces of %d MiB, holes %t, going on behind piece %d: %x, want %x", size, piece, holes, resumeAt, got, want)
+					}
+				}
+			}
+		}
+	}
+	d := newDigest()
+	if err := d.restore(1<<20, []byte("no state")); err == nil {
+		t.Error("a state that is none was taken")
+	}
+}
+
+// inPieces hashes bytes piece by piece, and goes on from the state behind one of them.
+func inPieces(t *testing.T, b []byte, piece int, holes bool, resumeAt int) [32]byte {
+	t.Helper()
+	d, work := newDigest(), newHashing(uint64(piece))
+	for n, at := 0, 0; at < len(b); n++ {
+		end := min(at+piece, len(b))
+		if holes && at == leafSize && len(b) > 3*leafSize {
+			end = 3 * leafSize
+			for did := uint64(0); did < 2*leafSize; {
+				did += d.addZeros(2*leafSize - did)
+			}
+		} else {
+			if holes && at < leafSize && end > leafSize {
+				end = leafSize
+			}
+			work.bytes = b[at:end]
+			if work.run(); work.sum != crc32.Checksum(b[at:end], castagnoli) {
+				t.Errorf("the checksum of a piece is %#x", work.sum)
+			}
+			d.add(uint64(end-at), work.leaves)
+		}
+		at = end
+		if n == resumeAt {
+			state := d.save(nil)
+			d = newDigest()
+			if err := d.restore(uint64(at), state); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return d.sum()
+}
+
+// TestParts: a source is cut into pieces and holes that cover it, begin where they may, and hold all of its data.
+func TestParts(t *testing.T) {
+	dir := testenv.DiskDir(t)
+	const size = 40<<20 + 77
+	for name, data := range map[string][]int64{
+		"all a hole": {}, "begin": {0}, "end": {size - 1}, "boundary": {4<<20 - 1, 4 << 20}, "middle": {9<<20 + 5000}, "dots": {0, 2 << 20, 3 << 20, 3<<20 + 700<<10, 30 << 20},
+		"last leaf": {40 << 20},
+	} {
+		path := filepath.Join(dir, name)
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Truncate(size); err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range data {
+			if _, err := f.WriteAt([]byte{1}, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := openSource(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, piece := range []uint64{1 << 20, 4 << 20, 64 << 20} {
+			checkParts(t, fmt.Sprintf("%s, pieces of %d", name, piece), s, piece, data)
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func checkParts(t *testing.T, what string, s *source, piece uint64, data []int64) {
+	t.Helper()
+	inHoles := uint64(0)
+	for at := uint64(0); at < s.size; {
+		p, err := s.next(at, piece)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := p.at + p.length
+		if p.at != at || p.length == 0 || end > s.size || end%leafSize != 0 && end != s.size || !p.hole && p.length > piece {
+			t.Fatalf("%s: %+v at %d", what, p, at)
+		}
+		for _, d := range data {
+			if p.hole && uint64(d) >= p.at && uint64(d) < end {
+				t.Errorf("%s: %+v has data at %d", what, p, d)
+			}
+		}
+		if p.hole {
+			inHoles += p.length
+		}
+		at = end
+	}
+	if least := uint64(35-len(data)) << 20; inHoles < least && piece <= 4<<20 {
+		t.Errorf("%s: %d bytes are in holes, want %d", what, inHoles, least)
+	}
+}
+
+// TestSources: what is no source is refused, with the path.
+func TestSources(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, fifo, "/dev/null", filepath.Join(dir, "missing")} {
+		if s, err := openSource(path); err == nil {
+			t.Errorf("%s was opened: %+v", path, s)
+		}
+	}
+}
+
+// TestIdentity: the identity of a source stays while nobody writes it, and only then.
+func TestIdentity(t *testing.T) {
+	path := file(t, "file", content(1, 10000))
+	identity := func() [32]byte {
+		s, err := openSource(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		return s.identity()
+	}
+	before := identity()
+	if identity() != before {
+		t.Error("it changes by itself")
+	}
+	when := time.Unix(1, 0)
+	for name, change := range map[string]func() error{
+		"bytes": func() error { return os.WriteFile(path, content(2, 10000), 0o600) },
+		"times": func() error { return os.Chtimes(path, when, when) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		after := identity()
+		if after == before {
+			t.Errorf("%s have changed, and it has not", name)
+		}
+		before = after
+	}
+}
+
+// TestLimiter: bytes are spread over time, in parts, also after a pause.
+func TestLimiter(t *testing.T) {
+	l := limiter{rate: 10 << 20}
+	now := time.Now()
+	begin, sent := now, uint64(0)
+	for now.Sub(begin) < 2*time.Second {
+		if l.wait(now) > 0 {
+			now = now.Add(time.Millisecond)
+			continue
+		}
+		n := l.part(4 << 20)
+		if n < leastPart || n > 256<<10 {
+			t.Fatalf("a part has %d bytes", n)
+		}
+		l.took(n, now)
+		sent += n
+	}
+	if sent < 19<<20 || sent > 22<<20 {
+		t.Errorf("%d bytes in two seconds", sent)
+	}
+	now = now.Add(time.Hour)
+	burst := uint64(0)
+	for l.wait(now) <= 0 {
+		n := l.part(4 << 20)
+		l.took(n, now)
+		burst += n
+	}
+	if burst > 1<<20 {
+		t.Errorf("%d bytes at once after a pause", burst)
+	}
+	if free := (&limiter{}); free.part(5) != 5 || free.wait(now) != 0 {
+		t.Error("without a limit there is one")
+	}
+}

@@ -1,0 +1,244 @@
+package transfer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestNames: names that lead out of the directory, or are those of copies that are not complete, are refused and counted,
+// and nothing is made. Names below existing directories are good.
+func TestNames(t *testing.T) {
+	g := small(t)
+	root := testenv.DiskDir(t)
+	dir := filepath.Join(root, "in")
+	for _, d := range []string{"out", "in/sub", "in/is-a-dir"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outside := filepath.Join(root, "out/secret")
+	if err := errors.Join(os.WriteFile(outside, []byte("secret"), 0o600), os.Symlink("../out", filepath.Join(dir, "link")),
+		os.Symlink("../out/secret", filepath.Join(dir, "file-link")), unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	v := g.far.receive(ReceiverConfig{Path: dir}, nil)
+	source := file(t, "file", content(1, 10000))
+	bad := []string{"..", ".", "../x", "sub/../../x", "/etc/x", "sub//x", "sub/", "link/x", "file-link", "fifo", "is-a-dir", "missing/x", "file/x",
+		".x" + partSuffix, ".x" + recordSuffix, "x\x00y", strings.Repeat("a", 256), strings.Repeat("a", 250), "sub/./x", "./x"}
+	for _, name := range bad {
+		_, _, err := g.near.send(SenderConfig{Path: source, Address: v.address, Name: name})
+		if !errors.Is(err, protocol.BadName) {
+			t.Errorf("%.40q: %v", name, err)
+		}
+	}
+	if n := v.Stats().Refused[protocol.BadName]; n != uint64(len(bad)) {
+		t.Errorf("%d of %d were counted", n, len(bad))
+	}
+	only(t, dir, "fifo", "file-link", "is-a-dir", "link", "sub")
+	only(t, filepath.Join(root, "out"), "secret")
+	only(t, filepath.Join(dir, "sub"))
+	for _, name := range []string{"x", "sub/y", "..x", "sub/näme with \"spaces\"\n", strings.Repeat("b", 200)} {
+		if _, _, err := g.near.send(SenderConfig{Path: source, Address: v.address, Name: name}); err != nil {
+			t.Errorf("%.40q: %v", name, err)
+			continue
+		}
+		equal(t, filepath.Join(dir, name), content(1, 10000))
+	}
+	equal(t, outside, []byte("secret"))
+}
+
+// TestHiddenLinks: links in place of the hidden file or of its record lead nowhere.
+func TestHiddenLinks(t *testing.T) {
+	g := small(t)
+	dir, out := testenv.DiskDir(t), testenv.DiskDir(t)
+	secret := filepath.Join(out, "secret")
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(dir, ".a"+partSuffix)), os.Symlink(secret, filepath.Join(dir, ".b"+recordSuffix))); err != nil {
+		t.Fatal(err)
+	}
+	v := g.far.receive(ReceiverConfig{Path: dir}, nil)
+	source := file(t, "file", content(1, 10000))
+	if _, _, err := g.near.send(SenderConfig{Path: source, Address: v.address, Name: "a"}); err != nil { // the link is removed
+		t.Error(err)
+	}
+	if _, _, err := g.near.send(SenderConfig{Path: source, Address: v.address, Name: "b"}); err == nil {
+		t.Error("a record behind a link was taken")
+	}
+	equal(t, secret, []byte("secret"))
+	only(t, dir, ".b"+recordSuffix, "a")
+}
+
+// TestDiskFull: a copy for which there is no room is refused before anything is sent. One with holes ends when the disk is
+// full, keeps what is durable, and goes on when there is room.
+func TestDiskFull(t *testing.T) {
+	g := small(t)
+	dir := testenv.Ext4(t, 48<<20)
+	v := g.far.receive(ReceiverConfig{Path: dir}, nil)
+	want := content(1, 64<<20)
+	_, _, err := g.near.send(SenderConfig{Path: file(t, "dense", want), Address: v.address})
+	if !errors.Is(err, protocol.NoSpace) {
+		t.Errorf("%v", err)
+	}
+	only(t, dir, "lost+found")
+	path := file(t, "sparse", want[:40<<20])
+	if err := os.Truncate(path, 80<<20); err != nil {
+		t.Fatal(err)
+	}
+	fill := filepath.Join(dir, "fill")
+	if err := os.WriteFile(fill, want[:20<<20], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = g.near.send(SenderConfig{Path: path, Address: v.address}); !errors.Is(err, protocol.NoSpace) {
+		t.Errorf("%v", err)
+	}
+	testenv.Wait(t, waitLimit, "the reason", func() bool { return v.Stats().Ended[protocol.NoSpace] == 1 })
+	if v.Stats().Refused[protocol.NoSpace] != 1 {
+		t.Errorf("%+v", v.Stats())
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	st, _, err := g.near.send(SenderConfig{Path: path, Address: v.address})
+	if err != nil || st.Resumed == 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	compareFiles(t, path, filepath.Join(dir, "sparse"))
+	v.end() // the file system is unmounted
+}
+
+// TestKeepFree: what must stay free is not taken.
+func TestKeepFree(t *testing.T) {
+	g := small(t)
+	dir := testenv.Ext4(t, 48<<20)
+	v := g.far.receive(ReceiverConfig{Path: dir, KeepFree: 30 << 20}, nil)
+	if _, _, err := g.near.send(SenderConfig{Path: file(t, "large", content(1, 20<<20)), Address: v.address}); !errors.Is(err, protocol.NoSpace) {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := g.near.send(SenderConfig{Path: file(t, "small", content(1, 1<<20)), Address: v.address}); err != nil {
+		t.Error(err)
+	}
+	v.end()
+}
+
+// TestDevices: a file is copied to a device, and the device to a file. The device's record says whether it is complete. A
+// device that is not empty is not written unless that is said.
+func TestDevices(t *testing.T) {
+	g := small(t)
+	const size = 24 << 20
+	device := testenv.Loop(t, testenv.DiskFile(t, size), 0)
+	state := testenv.DiskDir(t)
+	v := g.far.receive(ReceiverConfig{Path: device, State: state}, nil)
+	want := content(1, 20<<20+700)
+	if _, _, err := g.near.send(SenderConfig{Path: file(t, "file", want), Address: v.address}); err != nil {
+		t.Fatal(err)
+	}
+	if c := v.copied(); c.Name != device || c.Digest != wholeHash(want) {
+		t.Errorf("%+v", c)
+	}
+	all, err := Incomplete(device, state)
+	if err != nil || len(all) != 1 || !all[0].Complete || all[0].Digest != wholeHash(want) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	v.end()
+	got, err := os.ReadFile(device)
+	if err != nil || len(got) != size {
+		t.Fatalf("%d bytes: %v", len(got), err)
+	}
+	equal(t, device, append(want, make([]byte, size-len(want))...))
+
+	w := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t)}, nil)
+	if _, _, err := g.near.send(SenderConfig{Path: device, Address: w.address, Name: "image"}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, filepath.Join(w.dir, "image"), got)
+	w.end()
+
+	v = g.far.receive(ReceiverConfig{Path: device, State: state}, nil)
+	if _, _, err := g.near.send(SenderConfig{Path: file(t, "too large", content(1, size+1)), Address: v.address}); !errors.Is(err, protocol.NoSpace) {
+		t.Errorf("%v", err)
+	}
+	v.end()
+	if err := os.WriteFile(device, append([]byte("XFSB"), got[4:]...), 0); err != nil {
+		t.Fatal(err)
+	}
+	v = g.far.receive(ReceiverConfig{Path: device, State: state}, nil)
+	if _, _, err := g.near.send(SenderConfig{Path: file(t, "file", want), Address: v.address}); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Errorf("%v", err)
+	}
+	v.end()
+	v = g.far.receive(ReceiverConfig{Path: device, State: state, Force: true}, nil)
+	sparse := filepath.Join(testenv.DiskDir(t), "sparse")
+	if err := errors.Join(os.WriteFile(sparse, want[:1<<20], 0o600), os.Truncate(sparse, size)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := g.near.send(SenderConfig{Path: sparse, Address: v.address}); err != nil {
+		t.Fatal(err)
+	}
+	v.end()
+	equal(t, device, append(append([]byte(nil), want[:1<<20]...), make([]byte, size-1<<20)...))
+}
+
+// TestDeviceResumes: a copy to a device goes on from what is durable, and until it is complete its record says so.
+func TestDeviceResumes(t *testing.T) {
+	g := small(t)
+	device := testenv.Loop(t, testenv.DiskFile(t, 64<<20), 0)
+	state := testenv.DiskDir(t)
+	want := append([]byte("XFSB"), content(1, 48<<20)...) // the device is not empty then
+	want = want[:48<<20]
+	path := file(t, "file", want)
+	v := g.far.receive(ReceiverConfig{Path: device, State: state}, nil)
+	g.partly(t, SenderConfig{Path: path, Address: v.address, Limit: 24 << 20})
+	v.end()
+	all, err := Incomplete(device, state)
+	if err != nil || len(all) != 1 || all[0].Complete || all[0].Durable == 0 || all[0].Size != uint64(len(want)) {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	v = g.far.receive(ReceiverConfig{Path: device, State: state}, nil)
+	st, _, err := g.near.send(SenderConfig{Path: path, Address: v.address})
+	if err != nil || st.Resumed != all[0].Durable {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	v.end()
+	got, err := os.ReadFile(device)
+	if err != nil || string(got[:len(want)]) != string(want) {
+		t.Errorf("the device differs: %v", err)
+	}
+}
+
+// TestDeviceChanges: a device that is written while it is sent is not copied.
+func TestDeviceChanges(t *testing.T) {
+	g := small(t)
+	device := testenv.Loop(t, testenv.DiskFile(t, 32<<20), 0)
+	v := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t)}, nil)
+	ended := make(chan error, 1)
+	k := g.near.sender(SenderConfig{Path: device, Address: v.address, Limit: 16 << 20, Name: "image"})
+	go func() { ended <- writeSoon(device, k) }()
+	var err error
+	g.near.ns.Do(t, func() { err = k.Run(t.Context()) })
+	g.near.check(<-ended)
+	g.near.check(k.Close())
+	if !errors.Is(err, protocol.Changed) {
+		t.Errorf("%v", err)
+	}
+	testenv.Wait(t, waitLimit, "an empty directory", func() bool { e, err := os.ReadDir(v.dir); return err == nil && len(e) == 0 })
+}
+
+// writeSoon writes a device when a sender has begun.
+func writeSoon(device string, k *Sender) error {
+	for k.Stats().At < 4<<20 {
+		sleep(longSleep)
+	}
+	f, err := os.OpenFile(device, os.O_WRONLY|unix.O_SYNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte("changed"), 0)
+	return errors.Join(err, f.Close())
+}
