@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-cluster bench-cluster test-tune test-state library install-library test-library trading tick-peer test-reload test-orders test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-cluster bench-cluster test-tune test-state library install-library test-library trading tick-peer test-reload test-transfer test-orders test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -118,6 +118,9 @@ test-fail-overs: setup-test ## break leaders of a group FAILOVERS (50) times und
 
 test-group-histories: setup-test ## have clients append to a group and readers read it while members fail FAULTS (20) times at each level of durability, and check the histories (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_HISTORIES=$(or $(FAULTS),20) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 60m -run '^TestHistories$$' ./selftests/group
+
+test-transfer: setup-test ## copy files and devices by unifiedd send and receive while both are killed and the link is cut, KILLS (50) times (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) $(if $(SEED),UNIFIEDD_SEED=$(SEED)) go test -count=1 -v -timeout 60m -run '^TestKill$$' ./selftests/transfer
 
 test-reload: setup-test ## change the configuration of a daemon under load RELOADS (100) times (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RELOADS=$(or $(RELOADS),100) go test -count=1 -v -timeout 60m -run '^TestReloads$$' ./selftests/reload

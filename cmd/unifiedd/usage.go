@@ -73,6 +73,8 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return nil
 		case len(args) == 0:
 			return fmt.Errorf("an argument is missing: %s", c.UseLine())
+		case check(c, append(slices.Clone(args), "another")) == nil:
+			return fmt.Errorf("an argument is missing after %q: %s", args[len(args)-1], c.UseLine())
 		}
 		return fmt.Errorf("%q is one argument too many: %s", args[len(args)-1], c.UseLine())
 	}

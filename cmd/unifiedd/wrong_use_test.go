@@ -108,7 +108,7 @@ func (w *wrong) valid(c *cobra.Command) (flags map[string]string, args []string)
 		group := f.Annotations[oneRequired]
 		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil || len(group) > 0 && strings.Fields(group[0])[0] == f.Name {
 			flags[f.Name] = w.files["missing file"]
-			if f.Name == "interface" || f.Name == "intf1" {
+			if f.Name == "interface" || f.Name == "intf1" || f.Name == "rdma" {
 				flags[f.Name] = "no-such-link"
 			}
 		}

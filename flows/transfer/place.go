@@ -83,6 +83,7 @@ type destination struct {
 	begin   uint64 // the first byte that is missing
 	hashed  []byte // state of the hash there
 	named   bool   // the file has its name
+	again   string // why an earlier copy is not continued; empty: there is none, or it is
 }
 
 // open opens the destination of a request. The error has the reason to refuse it.
@@ -224,7 +225,14 @@ func (d *destination) checkOwner(owner uint64) error {
 // same reports whether the record is of the source that the request describes.
 func (d *destination) same() bool {
 	last := &d.record.last
-	return last.number > 0 && last.source == d.request.identity && last.size == d.request.size
+	if last.number == 0 || last.durable == 0 {
+		return last.number > 0 && last.source == d.request.identity && last.size == d.request.size
+	}
+	if last.source != d.request.identity || last.size != d.request.size {
+		d.again = fmt.Sprintf("%d bytes are durable of another source, or the source has changed since", last.durable)
+		return false
+	}
+	return true
 }
 
 // resumeFile continues with an earlier copy, if there is one.
@@ -241,7 +249,8 @@ func (d *destination) resumeFile() error {
 	}
 	f, err := d.dir.OpenFile(name, unix.O_RDWR)
 	if err != nil {
-		return nil // it begins again
+		d.again = "its file cannot be opened: " + err.Error()
+		return nil
 	}
 	d.file = f
 	var st unix.Stat_t
@@ -249,7 +258,7 @@ func (d *destination) resumeFile() error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Ino != last.inode {
-		d.file, d.named = nil, false
+		d.file, d.named, d.again = nil, false, "its file was replaced"
 		return f.Close()
 	}
 	d.begin, d.hashed = last.durable, last.hashed

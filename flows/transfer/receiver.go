@@ -155,7 +155,7 @@ func (c *receiverCounts) ends(err error) {
 	switch why, is := reasonIn(err); {
 	case is:
 		c.ended[why].Add(1)
-	case errors.Is(err, errLeft):
+	case errors.Is(err, errLeft), errors.Is(err, errGone):
 		c.left.Add(1)
 	}
 }

@@ -239,6 +239,8 @@ func (s *Sender) final(err error, first bool) bool {
 	switch connect.ReasonOf(err) {
 	case connect.ReasonTLS, connect.ReasonVersion, connect.ReasonFormat, connect.ReasonRefused:
 		return true
+	case connect.ReasonClosed: // the receiver ended while it was dialed
+		return false
 	}
 	return first || errors.As(err, new(*diskFault))
 }

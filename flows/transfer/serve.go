@@ -17,6 +17,7 @@ import (
 // Why the connection of a sender ends.
 var (
 	errLeft     = errors.New("the sender has closed the connection")
+	errGone     = errors.New("the sender is gone")
 	errTalks    = errors.New("the sender sends texts")
 	errReplaced = errors.New("another connection of the same sender takes its place")
 	errSilent   = errors.New("the sender has said nothing for too long")
@@ -173,7 +174,7 @@ func hear(conn *connect.Conn) error {
 	case errors.Is(err, io.EOF):
 		return errLeft
 	}
-	return fmt.Errorf("%w: %w", errLeft, err)
+	return fmt.Errorf("%w: %w", errGone, err)
 }
 
 // finalTime is how long the last words of a connection may take.
@@ -182,7 +183,7 @@ const finalTime = 2 * time.Second
 // tell sends the sender the cause of the end, and closes the connection.
 func (s *session) tell(conn *connect.Conn, cause error) {
 	_ = conn.SetDeadline(time.Now().Add(finalTime)) // fails only if it is closed
-	if cause != nil && !errors.Is(cause, errLeft) {
+	if cause != nil && !errors.Is(cause, errLeft) && !errors.Is(cause, errGone) {
 		_ = conn.Send([]byte(sayReason(cause))[:min(len(sayReason(cause)), connect.MaxHello)]) // it may be gone
 	}
 	if err := conn.Close(); err != nil {

@@ -167,6 +167,9 @@ func (s *session) open() (*connect.Conn, error) {
 	if s.dest, err = r.place.open(s.asked, s.owner); err != nil {
 		return nil, err
 	}
+	if s.dest.again != "" {
+		s.log.Warn("an earlier copy is not continued, and begins again", "name", s.dest.name, "err", s.dest.again)
+	}
 	s.at, s.digest = s.dest.begin, newDigest()
 	if err := s.digest.restore(s.at, s.dest.hashed); err != nil {
 		return nil, errors.Join(err, s.dest.discard())
@@ -334,7 +337,7 @@ func (s *session) loop(ctx context.Context, left <-chan error) error {
 		case err != nil:
 			return err
 		case s.progress.final == complete:
-			return s.lastWord(left)
+			return s.finalMessage(left)
 		case s.now.Sub(s.heardAt) > s.receiver.config.Timeout && s.progress.final == notFinal:
 			return errSilent
 		}
@@ -352,15 +355,20 @@ func (s *session) loop(ctx context.Context, left <-chan error) error {
 	}
 }
 
-// lastWord waits until the sender has closed the connection: it then knows that the copy is complete.
-func (s *session) lastWord(left <-chan error) error {
+// finalMessage waits until the sender has said goodbye: it then knows that the copy is complete. The error says that it may
+// not know.
+func (s *session) finalMessage(left <-chan error) error {
 	late := time.NewTimer(finalTime)
 	defer late.Stop()
 	select {
-	case <-left:
+	case err := <-left:
+		if errors.Is(err, errLeft) {
+			return nil
+		}
+		return err
 	case <-late.C:
+		return errSilent
 	}
-	return nil
 }
 
 // round does what can be done now, and reports whether that was something.

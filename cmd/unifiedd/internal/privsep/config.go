@@ -15,6 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/rdma/providers"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // For returns what a daemon with this configuration needs.
@@ -113,6 +115,26 @@ func ForCommand(c *config.Config, user string) Options {
 	if c.Region.Reserve && c.Region.Pages != config.PagesOrdinary {
 		region := flows.RegionConfig(c)
 		o.Region = &region
+	}
+	return o
+}
+
+// ForTransfer returns what a command needs that sends or receives files over an RDMA device. Only a device in software
+// takes more rights than to lock memory. user is the user of -Z. User 0 may read and write the files of all users.
+func ForTransfer(device string, region *umem.Config, user string) Options {
+	o := Options{User: user, Keep: caps.IPCLock, Announce: true}
+	if _, soft := providers.Soft(device); soft {
+		o.Keep = Needed
+	}
+	uid := os.Geteuid()
+	if u, err := lookUp(user); err == nil && u != nil { // Start reports a wrong name
+		uid = int(u.uid)
+	}
+	if uid == 0 {
+		o.Keep |= caps.DACOverride
+	}
+	if region.Pages != umem.Ordinary {
+		o.Region = region
 	}
 	return o
 }
