@@ -163,6 +163,9 @@ func (w *wrong) inputs(c *cobra.Command, with func(...string) []string, flags ma
 			if c.Name() == "replay" {
 				one.Args = with("-i", "lo", path)
 			}
+			if c.Name() == "tune" && (what == "missing file" || what == "empty file") {
+				continue // it measures with such a file, if there are huge pages
+			}
 			all = append(all, one)
 		}
 		if c.Flags().Lookup("socket") != nil {
