@@ -276,6 +276,7 @@ func TestResetInFlight(t *testing.T) {
 			left++
 		}
 		reset.Stop()
+		r.await("loss", func() bool { return r.status().Orders.Lost == uint64(i+1) }) // the sink counts it in a round behind the refusal
 		after := r.status()
 		counted := after.Orders.Segments - before.Orders.Segments + total(after.Orders.Kernel) - total(before.Orders.Kernel)
 		if counted != left || after.Dropped["not_connected"] != before.Dropped["not_connected"]+1 || after.Orders.Lost != uint64(i+1) {
