@@ -151,6 +151,7 @@ var notOnCards = map[string]string{
 	"Example":              "it runs the Example of the package, as it stands, on a veth pair",
 	"SteerRefused":         rulesApart, "SteerRole": rulesApart, "SteerRules": rulesApart, "SteerListed": rulesApart, "SteerKilled": rulesApart, "SteerAllOrNone": rulesApart,
 	"SendNow":              copied,
+	"SendTimes":            copied, "SendTimesRoom": copied,
 	"Peek":                 copied,
 	"ShareWithWhoIsSlow":   "a card has frames in its own ring, and loses packets there",
 	"ShareFull":            "it is about the program",
