@@ -51,6 +51,7 @@ type Manager struct {
 	pruneLock    sync.Mutex
 	removed      removals
 	newestBefore uint64 // time of the newest packet of earlier runs; 0: unknown
+	newest       func() uint64
 	running      sync.WaitGroup
 	usageCache   usageCache
 	indexer      *indexer // nil: the segments have no indexes
@@ -84,6 +85,7 @@ type Config struct {
 	MostAlign uint32            // largest alignment in bytes that the layout can pad to; 0: any
 	MakeIndex index.Maker       // makes indexes if To asks for them; nil: this process
 	Complete  func(path string) // called for each complete segment, on the manager's goroutine; may be nil
+	Newest    func() uint64     // time of the newest packet written, in nanoseconds since 1970; nil: not known. Any goroutine may call it
 }
 
 // Open recovers the segments of an earlier run, prepares the first segment and starts the manager's
@@ -93,6 +95,9 @@ func Open(c Config) (*Manager, error) {
 	s := &Manager{
 		to: to, head: c.Head, log: c.Log, manifest: c.Manifest, maxAlign: c.MostAlign, onComplete: c.Complete, consequence: packetsWait,
 		ready: make(chan *Segment), activated: make(chan time.Time, 1), retired: make(chan *Segment, maxRetired), stop: make(chan struct{}),
+	}
+	if s.newest = c.Newest; s.newest == nil {
+		s.newest = func() uint64 { return 0 }
 	}
 	if to.Acknowledge != "" { // a log
 		s.consequence = clientsWait
@@ -466,7 +471,9 @@ func (s *Manager) Close() error {
 	if s.indexer != nil {
 		s.indexer.close()
 	}
-	s.usageCache.end()
+	if !s.to.Exact {
+		s.usageCache.end(s.readUsage)
+	}
 	return errors.Join(append(s.sealErrors, s.closeManifest(), s.closeDevice(), s.closeDir())...)
 }
 

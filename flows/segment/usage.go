@@ -14,37 +14,35 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// usage returns the contents of the segments of an open run, as of the last time that the disk
-// answered within the timeout. newest returns the time of the newest packet written. Any goroutine
-// may call it.
-func (s *Manager) usage(newest func() uint64) (*status.Usage, error) {
+// usage returns the contents of the segments, as of the last time that the disk answered within
+// the timeout, or of the end of the run. Any goroutine may call it.
+func (s *Manager) usage() (*status.Usage, error) {
 	if s.to.Exact {
 		return nil, nil
 	}
-	return s.usageCache.take(func() (*status.Usage, error) { return s.readUsage(newest()) })
+	return s.usageCache.take(s.readUsage)
 }
 
 // readUsage reads a few blocks of the disk.
-func (s *Manager) readUsage(newest uint64) (*status.Usage, error) {
+func (s *Manager) readUsage() (*status.Usage, error) {
 	h, err := &status.Usage{Unreadable: s.unreadable}, error(nil)
 	if s.ring != nil {
 		err = s.ring.usage(h, s.acquired.Load())
 	} else {
 		err = s.fileUsage(h)
 	}
-	h.Newest = instant(max(s.newestBefore, newest))
+	h.Newest = instant(max(s.newestBefore, s.newest()))
 	return h, err
 }
 
-// Observe adds the segments to a flow's status. newest returns the time of the newest packet
-// written, in nanoseconds since 1970. Any goroutine may call it. It waits for the disk, at most
-// statTimeout.
-func (s *Manager) Observe(to *status.Flow, newest func() uint64) (err error) {
+// Observe adds the segments to a flow's status. Any goroutine may call it. It waits for the disk, at
+// most statTimeout.
+func (s *Manager) Observe(to *status.Flow) (err error) {
 	to.Removed, to.Floor, to.Segments = s.removed.status(), s.space.status(), s.acquired.Load()
 	if s.indexer != nil {
 		to.Index = s.indexer.status()
 	}
-	if to.Held, err = s.usage(newest); err != nil {
+	if to.Held, err = s.usage(); err != nil {
 		return fmt.Errorf("what the segments hold: %w", err)
 	}
 	return nil
@@ -90,14 +88,21 @@ func (v *usageCache) start(look func() (*status.Usage, error)) <-chan struct{} {
 	return v.reading
 }
 
-// end waits for the reader and prevents further ones. Then the disk can be closed.
-func (v *usageCache) end() {
+// end waits for the reader and prevents further ones. Then it reads once more: segments were
+// prepared and sealed after the last result. If that fails, the last result stays. After end the
+// disk can be closed.
+func (v *usageCache) end(look func() (*status.Usage, error)) {
 	v.mu.Lock()
 	v.ended = true
 	looking := v.reading
 	v.mu.Unlock()
 	if looking != nil {
 		<-looking
+	}
+	if held, err := look(); err == nil {
+		v.mu.Lock()
+		v.usage, v.err = held, nil
+		v.mu.Unlock()
 	}
 }
 

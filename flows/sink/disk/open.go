@@ -79,7 +79,7 @@ func (w *Writer) openSegments(e *pipeline.Env, c Config) (err error) {
 	}
 	section := e.Section()
 	s := segment.Config{
-		To: to, Log: e.Log, Manifest: c.Manifest, MakeIndex: e.Shared.MakeIndex, Complete: e.Shared.Complete,
+		To: to, Log: e.Log, Manifest: c.Manifest, MakeIndex: e.Shared.MakeIndex, Complete: e.Shared.Complete, Newest: w.progress.newest,
 		Head: func(seg pcapng.Segment) ([]byte, error) {
 			return pcapng.AppendSegmentHead(nil, section, c.Interfaces, seg)
 		},

@@ -25,7 +25,7 @@ func (w *Writer) Observe(s *status.Flow) error {
 	for errno, n := range d.Errors {
 		s.DiskErrors[unix.ErrnoName(errno)] = n
 	}
-	return w.segments.manager.Observe(s, w.progress.newest)
+	return w.segments.manager.Observe(s)
 }
 
 // CountLost implements pipeline.Sink. In a failed flow with nothing in flight, packets that the
