@@ -212,11 +212,12 @@ func (l *lab) files(t *testing.T) []string {
 func await(t *testing.T, f *Flow, what string, ok func(status.Flow) bool) status.Flow {
 	t.Helper()
 	var s status.Flow
+	came := false
 	defer func() {
-		if t.Failed() {
+		if !came {
 			t.Logf("waiting for %s: %+v", what, s)
 		}
 	}()
-	testenv.Wait(t, 10*time.Second, what, func() bool { s = f.Status(); return ok(s) })
+	testenv.Wait(t, 10*time.Second, what, func() bool { s = f.Status(); came = ok(s); return came })
 	return s
 }
