@@ -2,7 +2,9 @@ package labenv
 
 import (
 	"net"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,8 @@ func (w Wire) part(t testing.TB, ns *testenv.Namespace) {
 	here, other := setUpHere(t, w.Card), wires[w.Card]
 	there := setUpHere(t, other)
 	ip(t, nil, "link", "set", other, "netns", ns.Name)
+	// The end of the namespace returns the fellow too, but only once nothing holds the namespace.
+	t.Cleanup(func() { ip(t, ns, "link", "set", other, "netns", strconv.Itoa(os.Getpid())) })
 	ip(t, ns, "link", "set", other, "up")
 	ip(t, ns, "addr", "add", w.There+"/24", "dev", other)
 	ip(t, ns, "neigh", "replace", w.Here, "lladdr", here.Attrs().HardwareAddr.String(), "dev", other)
