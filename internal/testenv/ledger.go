@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/hugetlb"
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
@@ -187,5 +188,6 @@ func undoAll(text string) (left []string, err error) {
 }
 
 // Sweep undoes the changes that killed test processes have left on the machine, and reports those
-// that it cannot undo. Tests need not call it: the first helper of a process sweeps.
-func Sweep() error { return locked(sweep) }
+// that it cannot undo. It also gives back the huge pages of daemons that were killed with them, as
+// the next daemon would. Tests need not call it: the first helper of a process sweeps.
+func Sweep() error { return errors.Join(locked(sweep), hugetlb.Sweep()) }
