@@ -11,7 +11,7 @@ import (
 // classes: perftest and ours have different traffic classes, and each packet has that of its sender, as tshark reads
 // them: data as well as ACKs.
 func (b *bench) classes(t *testing.T) {
-	const sniff = `tcpdump -U -i %s -w %s udp port 4791 >/tmp/said 2>&1 & sniffer=$!
+	const sniff = `tcpdump -U --immediate-mode -i %s -w %s udp port 4791 >/tmp/said 2>&1 & sniffer=$!
 		until grep -q listening /tmp/said; do kill -0 $sniffer || { cat /tmp/said; exit 1; }; sleep 0.05; done
 		%s; result=$?; sleep 0.5; kill $sniffer; wait $sniffer; cat /tmp/said; exit $result`
 	p := program{"ib_send_lat", "-n 200 --tclass=104", "-peer ib_send_lat -n 200 -tclass 72", false}
