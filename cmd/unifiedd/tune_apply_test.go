@@ -131,18 +131,24 @@ func endApplying(t *testing.T, e *testenv.End, signal os.Signal, span string, on
 		}
 	})
 	t.Cleanup(func() { _ = c.Process.Kill() }) // it has usually ended
-	began, changed := time.Now(), card.Settings(nil)
-	for changed == nil && time.Since(began) < 10*time.Minute {
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	var changed card.Settings
+	for changed == nil {
 		if now := settingsOf(t, e); !maps.Equal(now, before) {
 			changed = now
-		} else {
-			time.Sleep(20 * time.Millisecond)
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before it changed %v: %v\n%s", before, err, said)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	if err := c.Process.Signal(signal); err != nil {
 		t.Errorf("send %v: %v", signal, err)
 	}
-	err := c.Wait()
+	err := <-ended
 	t.Logf("changed to %v; it ended with %v", changed, err)
 	if changed == nil || err == nil {
 		t.Fatalf("from %v to %v: %v\n%s", before, changed, err, said)

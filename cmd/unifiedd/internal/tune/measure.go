@@ -30,6 +30,10 @@ const warmUp = 0.25
 // errNothing says that there was nothing to measure.
 var errNothing = errors.New("no packet arrived: there must be traffic while this measures (send some, or name another interface or filter)")
 
+// linkReturns is how long a run waits for the first packet of an interface: many cards have no link for some seconds
+// after they are given a program or other rings.
+const linkReturns = 15 * time.Second
+
 // run measures one choice for a span.
 func (s *Subject) run(ctx context.Context, c choice, span time.Duration) (f Figures, err error) {
 	if err := s.Outside.arrange(ctx, c); err != nil {
@@ -46,6 +50,9 @@ func (s *Subject) run(ctx context.Context, c choice, span time.Duration) (f Figu
 	defer func() { err = errors.Join(err, d.Close(), s.tidy()) }()
 	if err := d.Start(); err != nil {
 		return f, err
+	}
+	if s.Kind == Interface {
+		awaitPacket(ctx, d.Flows()[0])
 	}
 	pause(ctx, time.Duration(warmUp*float64(span)))
 	used, err := s.used()
@@ -101,6 +108,16 @@ func (s *Subject) parse(c choice, measured bool) (*config.Config, error) {
 		return nil, fmt.Errorf("settings to measure: %w", err)
 	}
 	return cfg, nil
+}
+
+// awaitPacket waits until the flow has received a packet, for up to linkReturns.
+func awaitPacket(ctx context.Context, f *flows.Flow) {
+	for end := time.Now().Add(linkReturns); ctx.Err() == nil && time.Now().Before(end); {
+		if s := f.Status(); s.Packets > 0 || s.State == status.Failed {
+			return
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) {
