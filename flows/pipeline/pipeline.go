@@ -122,8 +122,8 @@ type Sink interface {
 	Announce() []any
 	// Observe adds the sink to a status, before the source: what is written was received before.
 	Observe(s *status.Flow) error
-	// CountLost counts as lost the packets that a flow that has ended did not write. accepted is
-	// Source.Accepted.
+	// CountLost counts as lost the packets that a flow that has ended did not write, and observes
+	// what has changed since Observe until the flow was closed. accepted is Source.Accepted.
 	CountLost(s *status.Flow, accepted uint64)
 	// Shrink gives back memory that exceeds the quota, as Source.Shrink does.
 	Shrink(q Quota) (over bool)

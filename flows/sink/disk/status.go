@@ -29,8 +29,12 @@ func (w *Writer) Observe(s *status.Flow) error {
 }
 
 // CountLost implements pipeline.Sink. In a failed flow with nothing in flight, packets that the
-// source accepted and the flow has not written are lost.
+// source accepted and the flow has not written are lost. Segments are sealed, and the next one is
+// prepared, until the flow has ended, so it looks at them again.
 func (w *Writer) CountLost(s *status.Flow, accepted uint64) {
+	if w.segments != nil {
+		_ = w.segments.manager.Observe(s) // an error was reported with the status before
+	}
 	s.Dropped["write_failed"] = 0
 	if w.err.Get() != nil {
 		s.Dropped["write_failed"] = accepted - w.progress.packetsWritten()
