@@ -59,15 +59,25 @@ func runTop(parent context.Context, in io.Reader, out io.Writer, socket string) 
 	return err
 }
 
+// readShare bounds what reading documents takes: a part in so many of one processor, which the flows may need. Documents
+// that come earlier are left out, which happens with thousands of flows.
+const readShare = 100
+
 // watchEvents sends the daemon's documents, and begins again after an error.
 func watchEvents(ctx context.Context, socket string, send func(tea.Msg)) {
+	next := time.Time{}
 	for ctx.Err() == nil {
 		err := control.Events(ctx, socket, func(text []byte) error {
+			begun := time.Now()
+			if begun.Before(next) {
+				return nil
+			}
 			d := new(page.Document)
 			if err := json.Unmarshal(text, d); err != nil {
 				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
 			send(top.Document{Document: d})
+			next = begun.Add(readShare * time.Since(begun))
 			return nil
 		})
 		if ctx.Err() != nil {

@@ -56,7 +56,11 @@ func Read(r io.ReaderAt, size int64, o Options, fn func(b Batch, data []byte) er
 }
 
 func newReading(r io.ReaderAt, size int64) *recovery {
-	return &recovery{f: readOnly{r}, dry: true, w: newWindow(r, size), report: Report{Size: size}}
+	return reading(r, size, newWindow(r, size))
+}
+
+func reading(r io.ReaderAt, size int64, w *window) *recovery {
+	return &recovery{f: readOnly{r}, dry: true, w: w, report: Report{Size: size}}
 }
 
 // view returns the window for the blocks of a batch: on the file, or on a copy in memory. It is nil

@@ -78,8 +78,7 @@ func LatestTime(f io.ReaderAt, size int64) (uint64, error) {
 
 // quickScan begins a read of a small part of a segment.
 func quickScan(f io.ReaderAt, size int64) (*recovery, error) {
-	r := newReading(f, size)
-	r.w = smallWindow(f, size)
+	r := reading(f, size, smallWindow(f, size)) // each status of a flow reads a time
 	return r, r.readHead()
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"runtime/metrics"
 	"sync"
 	"time"
 
@@ -17,12 +18,15 @@ import (
 //go:embed web
 var web embed.FS
 
-// period is the time between two documents, if making one takes at most share of it. Otherwise it is as long as
-// that takes: a daemon with thousands of flows renews its pages less often.
+// period is the time between two documents, if making one and sending it to all pages takes a part in share of it at
+// most. Otherwise it is as long as that takes: a daemon with thousands of flows renews its pages less often.
 const (
 	period = time.Second
 	share  = 100
 )
+
+// sending is what it takes to send a byte to a page: the system call copies it, and the page's own host may be this one.
+const sending = time.Nanosecond
 
 // viewers is the number of pages that get documents at the same time. Connections are limited, too.
 const viewers = 32
@@ -39,7 +43,7 @@ type Server struct {
 	mu   sync.Mutex
 	made time.Time     // when text was made
 	text []byte        // the newest event
-	cost time.Duration // of making it
+	cost time.Duration // of making it, with what the garbage collector did meanwhile
 	open int           // pages that get events
 	done chan struct{}
 	once sync.Once
@@ -145,24 +149,38 @@ func (s *Server) leave() {
 func (s *Server) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(period, share*s.cost)
+	return s.between()
+}
+
+// between is the time between two documents, with mu held.
+func (s *Server) between() time.Duration {
+	return max(period, share*(s.cost+sending*time.Duration(len(s.text)*s.open)))
 }
 
 // event returns the newest event, which it makes if the last one is old.
 func (s *Server) event(now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.text != nil && now.Sub(s.made) < max(period, share*s.cost)/2 {
+	if s.text != nil && now.Sub(s.made) < s.between()/2 {
 		return s.text, nil
 	}
-	begun := time.Now()
+	begun, collecting := time.Now(), collected()
 	of := s.status()
-	document, err := json.Marshal(Make(&of, s.recent.Messages(), s.who, now))
-	if err != nil {
+	b := bytes.NewBuffer(make([]byte, 0, len(s.text)+len(s.text)/8+512)) // pages may still be sent the last one
+	b.WriteString("data: ")
+	if err := json.NewEncoder(b).Encode(Make(&of, s.recent.Messages(), s.who, now)); err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "data: %s\n\n", document)
-	s.text, s.made, s.cost = b.Bytes(), now, time.Since(begun)
+	b.WriteByte('\n') // Encode has ended the line
+	s.text, s.made, s.cost = b.Bytes(), now, time.Since(begun)+collected()-collecting
 	return s.text, nil
+}
+
+// collected is the processor time that the garbage collector has taken so far, as of its last cycle.
+func collected() time.Duration {
+	one := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	if metrics.Read(one); one[0].Value.Kind() != metrics.KindFloat64 {
+		return 0
+	}
+	return time.Duration(one[0].Value.Float64() * float64(time.Second))
 }

@@ -266,6 +266,12 @@ func TestPause(t *testing.T) {
 	if _, err := quick.event(now); err != nil || quick.pause() < period {
 		t.Errorf("the next one in %v, %v", quick.pause(), err)
 	}
+	quick.cost, quick.text, quick.open = 0, make([]byte, 10<<20), 1
+	one := quick.pause()
+	quick.open = viewers
+	if all := quick.pause(); one < period || all < viewers*one*9/10 {
+		t.Errorf("10 MiB are sent to one page each %v, and to %d each %v", one, viewers, all)
+	}
 }
 
 // BenchmarkEvent: the document of 10000 flows, of which one is made a second, however many pages are open.

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/page"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// moved is how many packets the first flow has moved, and what processor time its process has used.
+type moved struct {
+	Packets uint64        `json:"packets"`
+	CPU     time.Duration `json:"cpu_ns"`
+	Time    time.Time     `json:"time"`
+}
+
+// manyFlows runs the daemon of a configuration, with a page that has so many flows: arguments are the file, the socket and
+// the number. The daemon's flows are there again and again, with other names. Each is observed anew, so that a document
+// costs what it costs a daemon that has so many. It ends with its standard input.
+func manyFlows() {
+	if err := runMany(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runMany(file, socket, number string) error {
+	count, err := strconv.Atoi(number)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	c, err := config.Parse(file, text, config.Options{})
+	if err != nil {
+		return err
+	}
+	d, err := flows.Open(c, flows.Options{Version: "many", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Start(); err != nil {
+		return err
+	}
+	all := d.Flows()
+	many := func() status.Daemon {
+		s := d.Status()
+		for i := len(s.Flows); i < count; i++ {
+			one := all[i%len(all)].Status()
+			one.Name = fmt.Sprintf("%s-%05d", one.Name, i)
+			s.Flows = append(s.Flows, one)
+		}
+		return s
+	}
+	m := http.NewServeMux()
+	p := page.New(many, nil, page.Owner)
+	p.Register(m)
+	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	m.HandleFunc("GET /moved", func(w http.ResponseWriter, _ *http.Request) {
+		var u unix.Rusage
+		_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // does not fail for the process itself
+		_ = json.NewEncoder(w).Encode(moved{all[0].Status().Packets, time.Duration(u.Utime.Nano() + u.Stime.Nano()), time.Now()})
+	})
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: m}
+	go server.Serve(l) //nolint:errcheck // it ends with the process
+	fmt.Println("serving")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	p.Close()
+	return err
+}
+
+// many is that program.
+type many struct {
+	t      *testing.T
+	socket string
+}
+
+// startMany starts a daemon with a flow that moves as many packets as it can, and one to a disk.
+func startMany(t *testing.T, count int) *many {
+	t.Helper()
+	testenv.HugePages(t, 160<<20)
+	dir := t.TempDir()
+	m := &many{t, filepath.Join(dir, "control.sock")}
+	file := filepath.Join(dir, "many.yaml")
+	text := fmt.Sprintf(`region: {size: 128MiB}
+workers: [{name: fast}, {name: other}]
+flows:
+  - {name: fast, worker: fast, from: {generate: 512}, to: {discard: true}}
+  - {name: disk, worker: other, from: {generate: 512, rate: 1000}, to: {file: %s, segment: {size: 16MiB, keep: 2}}}
+`, filepath.Join(testenv.DiskDir(t), "disk"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(testenv.Tool(t, "many-flows"), file, m.socket, strconv.Itoa(count))
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = c.Wait() })
+	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil || said != "serving\n" {
+		t.Fatalf("it says %q, %v", said, err)
+	}
+	return m
+}
+
+// moved asks how far the fast flow is.
+func (m *many) moved() (now moved) {
+	m.t.Helper()
+	text, err := control.Page(m.t.Context(), m.socket, "/moved")
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &now)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return now
+}
+
+// rate measures packets a second of the fast flow, and the processors' time of the process in a second.
+func (m *many) rate(span time.Duration) (rate, cpu float64) {
+	m.t.Helper()
+	before := m.moved()
+	time.Sleep(span)
+	after := m.moved()
+	took := after.Time.Sub(before.Time).Seconds()
+	return float64(after.Packets-before.Packets) / took, (after.CPU - before.CPU).Seconds() / took
+}
+
+// reader is something that shows documents.
+type reader struct {
+	documents, bytes atomic.Int64
+	stop             func()
+}
+
+// reads begins to read the page's events as a browser does, but for drawing.
+func (m *many) reads() *reader {
+	ctx, cancel := context.WithCancel(m.t.Context())
+	r, done := new(reader), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = control.Events(ctx, m.socket, func(text []byte) error { // it ends with ctx
+			r.documents.Add(1)
+			r.bytes.Add(int64(len(text)))
+			return nil
+		})
+	}()
+	r.stop = func() { cancel(); <-done }
+	return r
+}
+
+// tops begins to show them in a terminal.
+func (m *many) tops() *reader {
+	m.t.Helper()
+	term, end := newTerminal(m.t)
+	c := exec.Command(testenv.Tool(m.t, "unifiedd"), "top", "--socket", m.socket)
+	c.Stdin, c.Stdout, c.Stderr = end, end, end
+	c.Env = append(os.Environ(), "TERM=xterm-256color")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	testenv.Wait(m.t, testenv.Within(time.Minute), "the flows in the terminal", func() bool { return strings.Contains(term.said(), "flows run") })
+	return &reader{stop: sync.OnceFunc(func() {
+		term.press(m.t, "q")
+		if err := <-ended; err != nil {
+			m.t.Errorf("top ends with %v", err)
+		}
+		var u syscall.Rusage
+		if r, ok := c.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			u = *r
+		}
+		m.t.Logf("top used %v of processor time", time.Duration(u.Utime.Nano()+u.Stime.Nano()).Round(time.Millisecond))
+	})}
+}
+
+// TestPageCost compares the rate of a flow while nobody looks with that while a page, or unifiedd top, shows as many flows
+// as UNIFIEDD_FLOWS says (1000), in UNIFIEDD_PAIRS pairs (1) of UNIFIEDD_SECONDS (3) each. With five pairs or more it may
+// cost 1 % at most.
+func TestPageCost(t *testing.T) {
+	testenv.Root(t)
+	testenv.Long(t, "it measures")
+	setting := func(name, otherwise string) int {
+		n, err := strconv.Atoi(cmp.Or(os.Getenv(name), otherwise))
+		if err != nil || n < 1 {
+			t.Fatalf("%s=%s: it must be a number", name, os.Getenv(name))
+		}
+		return n
+	}
+	count, pairs, span := setting("UNIFIEDD_FLOWS", "1000"), setting("UNIFIEDD_PAIRS", "1"), time.Duration(setting("UNIFIEDD_SECONDS", "3"))*time.Second
+	m := startMany(t, count)
+	for _, c := range []struct {
+		name  string
+		begin func() *reader
+	}{{"page", m.reads}, {"top", m.tops}} {
+		t.Run(c.name, func(t *testing.T) {
+			m.t = t
+			m.compare(c.begin, pairs, span)
+		})
+	}
+}
+
+func (m *many) compare(begin func() *reader, pairs int, span time.Duration) {
+	t := m.t
+	c := bench.Comparison{Better: bench.More}
+	for i := range pairs {
+		var p bench.Pair
+		var with, without float64
+		err := bench.Round(i, func() error { p.Theirs, without = m.rate(span); return nil }, func() error {
+			r := begin()
+			defer r.stop()
+			p.Ours, with = m.rate(span)
+			t.Logf("%d documents, %d bytes", r.documents.Load(), r.bytes.Load())
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pairs = append(c.Pairs, p)
+		t.Logf("pair %d: %.0f packets a second while nobody looks, %.0f while somebody does; the daemon used %.3f and %.3f processors", i+1, p.Theirs, p.Ours, without, with)
+	}
+	e := c.Estimate()
+	t.Logf("%d pairs of %v: %.4f times the rate (%.4f to %.4f)", pairs, span, e.Ratio, e.Low, e.High)
+	if pairs >= 5 && e.Ratio < 0.99 || e.Ratio < 0.5 {
+		t.Errorf("the rate while somebody looks is %.4f of that while nobody does", e.Ratio)
+	}
+}
