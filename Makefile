@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-cluster bench-cluster test-tune test-state library install-library test-library trading tick-peer test-reload test-transfer test-orders test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-group test-group-guests test-fail-overs test-group-histories test-catch-up test-attach test-alarms test-cluster bench-cluster bench-page test-tune test-state library install-library test-library trading tick-peer test-reload test-transfer test-orders test-swap test-wrong-use test-packages packages image setup-packages test-page setup-page test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -109,6 +109,9 @@ test-cluster: setup-test ## compare a flow's rate with etcd and while etcd is go
 
 bench-cluster: setup-test ## register DAEMONS (200) in one etcd, with leases of LEASE (10) seconds, and measure for SPAN (60) seconds what etcd and each of them take
 	UNIFIEDD_DAEMONS=$(or $(DAEMONS),200) UNIFIEDD_LEASE=$(or $(LEASE),10) UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 60m -run '^TestDaemons$$' ./flows/cluster/etcd
+
+bench-page: setup-test ## compare a flow's rate while nobody looks with that while a page, and top, shows FLOWS (10000) flows, PAIRS (9) times SPAN (60) seconds each (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_FLOWS=$(or $(FLOWS),10000) UNIFIEDD_PAIRS=$(or $(PAIRS),9) UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 120m -run '^TestPageCost$$' ./cmd/unifiedd
 
 test-tune: setup-test ## tune files, a device and an interface for SPAN (60s) each, and compare each proposal with the defaults, 9 pairs (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_TUNE=$(or $(SPAN),60s) go test -count=1 -v -timeout 60m -run '^TestTune' ./cmd/unifiedd
