@@ -110,7 +110,7 @@ test-cluster: setup-test ## compare a flow's rate with etcd and while etcd is go
 bench-cluster: setup-test ## register DAEMONS (200) in one etcd, with leases of LEASE (10) seconds, and measure for SPAN (60) seconds what etcd and each of them take
 	UNIFIEDD_DAEMONS=$(or $(DAEMONS),200) UNIFIEDD_LEASE=$(or $(LEASE),10) UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 60m -run '^TestDaemons$$' ./flows/cluster/etcd
 
-bench-page: setup-test ## compare a flow's rate while nobody looks with that while a page, and top, shows FLOWS (10000) flows, PAIRS (9) times SPAN (60) seconds each (root)
+bench-page: setup-test ## compare the rate of flows while nobody looks with that while a page, and top, shows FLOWS (10000) flows, PAIRS (9) times SPAN (60) seconds each (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_FLOWS=$(or $(FLOWS),10000) UNIFIEDD_PAIRS=$(or $(PAIRS),9) UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 120m -run '^TestPageCost$$' ./cmd/unifiedd
 
 test-tune: setup-test ## tune files, a device and an interface for SPAN (60s) each, and compare each proposal with the defaults, 9 pairs (root)
