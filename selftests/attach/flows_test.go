@@ -57,6 +57,30 @@ func flow(t *testing.T, d *daemon.Daemon) *status.Flow {
 	return &s.Flows[0]
 }
 
+// TestReservedPages: the daemon's parent process reserves huge pages for the region and for what programs read.
+func TestReservedPages(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "attach.sock")
+	d := daemon.Launch(t, program, daemon.Here{}, dir, fmt.Sprintf(`
+region: {size: 16MiB, reserve: true}
+attach:
+  socket: %s
+  programs:
+    - {name: other, user: root, in: 2MiB, out: 2MiB}
+    - {name: reader, user: root, in: 4MiB}
+flows:
+  - {name: md, from: {generate: 500, rate: 1000}, to: {attach: reader}}
+`, socket))
+	d.Running(t)
+	reader := daemon.StartClient(t, flowTest, daemon.Here{}, "take", "-socket", socket, "-as", "reader", "-flow", "md", "-count", "100")
+	reader.Await(t, 20*time.Second)
+	if !strings.Contains(reader.Out.String(), "took 100 messages") {
+		t.Errorf("the program says: %s", &reader.Out)
+	}
+	d.Terminate(t)
+}
+
 // TestFromInterface: a program gets each packet of an interface that the filter takes, after one copy.
 func TestFromInterface(t *testing.T) {
 	p := newPair(t)
