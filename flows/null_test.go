@@ -117,6 +117,7 @@ func TestNetworkToNull(t *testing.T) {
 	f := l.start(t, fmt.Sprintf("{region: {size: 96MiB}, flows: [{name: f, from: {interface: %s, ring: 256}, to: {discard: true}}]}", l.B.Ifname), Options{}).Flows()[0]
 	frames := testenv.Stream(&l.A, &l.B, 9, 0, 3000, 500)
 	sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000, Taken: func() uint64 { s := f.Status(); return s.Discarded.Packets + lost(s) }})
+	await(t, f, "the packets", func(s status.Flow) bool { return s.Packets+lost(s) >= uint64(sent) }) // the last ones may be on the wire
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,15 @@ func landings() int {
 	return 1
 }
 
+// anyGID is a setting of a flow that clients connect to. On a device of the kernel their queue pairs have the device's
+// address, and their connections that of their namespace.
+func anyGID() string {
+	if verbsDevice == "" {
+		return ""
+	}
+	return ", allow_any_gid: true"
+}
+
 // addressLab is a daemon with one flow, whose RDMA device is a spy, and a station for its peers.
 type addressLab struct {
 	*lab
@@ -183,9 +192,9 @@ func testRelayByAddress(t *testing.T) {
 		return fmt.Sprintf(`
 flows:
   - name: relay
-    from: {rdma: %q, listen: "%s:7471", window: 16, clients: 2}
+    from: {rdma: %q, listen: "%s:7471", window: 16, clients: 2%[4]s}
     to: {rdma: %[1]q, peers: [{name: sink, address: %[3]q, flow: sink}], queue: 64, acknowledge: all}
-`, rdmaName(&l.B), l.B.IP, sink.address())
+`, rdmaName(&l.B), l.B.IP, sink.address(), anyGID())
 	})
 	a.watchSends(markRecords(1))
 	a.begin(t, a.daemon.Start)
@@ -253,9 +262,9 @@ func testLogByAddress(t *testing.T) {
 		return fmt.Sprintf(`
 flows:
   - name: wal
-    from: {rdma: %q, listen: "%s:7471", window: 16, clients: 2}
+    from: {rdma: %q, listen: "%s:7471", window: 16, clients: 2%s}
     to: {file: "%s/wal", segment: {size: 32MiB}, layout: slot, acknowledge: durable}
-`, rdmaName(&l.B), l.B.IP, l.dir)
+`, rdmaName(&l.B), l.B.IP, anyGID(), l.dir)
 	})
 	a.begin(t, a.daemon.Start)
 	a.seen.want(a.flow.region, markRecords(1))
@@ -302,8 +311,8 @@ func testBlocksByAddress(t *testing.T) {
 flows:
   - name: served
     from: {file: %q}
-    to: {rdma: %q, listen: "%s:7472", clients: 2, window: 2, transfer: 16KiB}
-`, name, rdmaName(&l.B), l.B.IP)
+    to: {rdma: %q, listen: "%s:7472", clients: 2, window: 2, transfer: 16KiB%s}
+`, name, rdmaName(&l.B), l.B.IP, anyGID())
 	})
 	var marks [][]byte
 	for i := range watched {

@@ -127,14 +127,18 @@ func testGIDs(t *testing.T, g *rig) {
 	third := netip.AddrFrom4([4]byte{10, 77, 0, 99})
 	c := receiverConfig()
 	k := g.far.newSink(c, 64)
-	for n, at := range []netip.Addr{third, k.ns.IP, netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("127.0.0.1")} {
+	refused := []netip.Addr{third, netip.MustParseAddr("2001:db8::1")}
+	if g.near.ns.IP != k.ns.IP { // from the same machine any of its addresses will do
+		refused = append(refused, k.ns.IP, netip.MustParseAddr("127.0.0.1"))
+	}
+	for n, at := range refused {
 		err := g.near.offers(k.address, at, hello(uint64(n+1)))
 		want := fmt.Sprintf("GID %v, connection from %v (must be equal, or set allow_any_gid: true)", at, g.near.ns.IP)
 		if connect.ReasonOf(err) != connect.ReasonRefused || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
-	if s := k.stats(); s.Refused[protocol.NotPermitted] != 4 || len(s.Sessions) != 0 {
+	if s := k.stats(); s.Refused[protocol.NotPermitted] != uint64(len(refused)) || len(s.Sessions) != 0 {
 		t.Errorf("%+v", s)
 	}
 	g.near.dial(k.address, hello(7))
