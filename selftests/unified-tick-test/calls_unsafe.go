@@ -38,9 +38,14 @@ func write(fd int, b []byte) (int, syscall.Errno) {
 	return int(r), 0
 }
 
-// wait sleeps until one of the set is ready, or the time, below a second, is over. It may end earlier.
+// wait sleeps until one of the set is ready, or the time, below a second, is over. Without a time, which is below 0, it only
+// waits for the set. It may end earlier.
 func wait(set []unix.PollFd, limit time.Duration) {
-	ts := unix.Timespec{Nsec: int64(max(0, limit))}
-	_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(set))), uintptr(len(set)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	ts := &unix.Timespec{Nsec: int64(max(0, limit))}
+	if limit < 0 {
+		ts = nil
+	}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(set))), uintptr(len(set)), uintptr(unsafe.Pointer(ts)), 0, 0, 0)
 	runtime.KeepAlive(set)
+	runtime.KeepAlive(ts)
 }

@@ -30,7 +30,7 @@ type exchange struct {
 	moved    time.Time // when a tick was sent or an order came
 	stalled  time.Time // until when no order is read
 	packet   []byte
-	set      [1]unix.PollFd
+	set      [2]unix.PollFd // orders, and a timer
 	stamp    func(tick uint32, at int64)
 }
 
@@ -80,6 +80,12 @@ func (x *exchange) open(ctx context.Context, stderr io.Writer) error {
 		x.cleanup.Then(func() error { return unix.Close(l.fd) })
 		x.lines = append(x.lines, l)
 	}
+	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("make a timer: %w", err)
+	}
+	x.cleanup.Then(func() error { return unix.Close(timer) })
+	x.set[1] = unix.PollFd{Fd: int32(timer), Events: unix.POLLIN}
 	x.ticks = make([]moment, x.all+1)
 	for i := range x.ticks {
 		x.ticks[i] = moment{} // the kernel gives the memory now, and not while times are measured
@@ -185,7 +191,7 @@ func (x *exchange) look(ctx context.Context, limit time.Duration) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	wait(x.set[:], limit)
+	wait(x.set[:1], limit)
 	return x.orders.idle(time.Now())
 }
 
@@ -200,16 +206,12 @@ func (x *exchange) run(ctx context.Context) error {
 		now := time.Now()
 		due, some := x.due(now)
 		if some && due <= 0 {
-			if err := x.burst(); err != nil {
+			if err := x.sendDue(now); err != nil {
 				return err
 			}
 			x.moved = now
-			if x.o.wait.word == sleep { // at once: the trader may need the processor, and no answer can be there yet
-				if due, some = x.due(time.Now()); due > 0 {
-					x.pause(now, due)
-				}
-				now = time.Now()
-			}
+			now = time.Now()
+			due, some = x.due(now)
 		}
 		got, err := x.takeSome(now)
 		switch {
@@ -273,18 +275,35 @@ func (x *exchange) rest(ctx context.Context, turn uint64, now time.Time, due tim
 		}
 	}
 	if x.o.wait.word == sleep {
-		x.pause(now, due)
+		set := x.set[:1]
+		if now.Before(x.stalled) {
+			set = nil
+		}
+		wait(set, min(due, 10*time.Millisecond))
 	}
 	return nil
 }
 
-// pause waits until an order comes, or a tick is due. During a stall it waits for ticks only.
-func (x *exchange) pause(now time.Time, due time.Duration) {
-	set := x.set[:]
-	if now.Before(x.stalled) {
-		set = nil
+// sendDue sends the ticks that are due. With -wait sleep it then waits until an order comes, or the next ticks are due: at
+// once, since the trader may need the processor, and no order can be there yet. To go to sleep takes longest when a timer
+// has to be set, so that is set before.
+func (x *exchange) sendDue(now time.Time) error {
+	if x.o.wait.word != sleep || now.Before(x.stalled) {
+		return x.burst()
 	}
-	wait(set, min(due, 10*time.Millisecond))
+	next := giveUp
+	if x.o.rate > 0 {
+		next = x.begun.Add(time.Duration(float64(x.next-1+x.o.burst) / x.o.rate * 1e9)).Sub(now)
+	}
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, int64(next)))}
+	if err := unix.TimerfdSettime(int(x.set[1].Fd), 0, &at, nil); err != nil {
+		return fmt.Errorf("set a timer: %w", err)
+	}
+	if err := x.burst(); err != nil {
+		return err
+	}
+	wait(x.set[:], -1)
+	return nil
 }
 
 // due returns how long it is until the next ticks go; false: there are no more.
