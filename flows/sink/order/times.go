@@ -34,11 +34,12 @@ type times struct {
 // asked is an order of the program.
 type asked struct {
 	order    uint64 // its position, from 1 on; 0: none
-	tick     uint64 // when the tick that it answers arrived; 0: not known
+	tick     uint64 // when the tick that it answers arrived, as the program says; 0: it does not
 	decision uint64
 	call     uint64 // when the call that transmits had returned; 0: not noted
 	stamp    uint64 // of the kernel or the card; 0: none
 	way      way
+	known    bool // tick is a time of the system's clock
 }
 
 // way is how an order has left: 0 in a segment of ours, else in one of the kernel, for a reason.
@@ -99,9 +100,8 @@ func (t *times) begin(order uint64, side *umem.Side) {
 	if d := side.Block; d > a.decision-mostApart && d < a.decision+mostApart {
 		a.decision = d
 	}
-	if tick := side.Token; tick <= a.decision && a.decision-tick < mostAge {
-		a.tick = tick
-	}
+	a.tick = side.Token
+	a.known = a.tick <= a.decision && a.decision-a.tick < mostAge
 	t.asked = a
 }
 
@@ -156,14 +156,14 @@ func (t *times) finish(a *asked) {
 	if a.way == 0 && t.stamped() {
 		out = a.stamp
 	}
-	if a.tick == 0 {
-		t.noTick.Add(1)
-	} else {
+	if a.known {
 		t.toDecision.Record(a.decision - a.tick)
+	} else {
+		t.noTick.Add(1)
 	}
 	if out != 0 {
 		t.toOut.Record(pipeline.Elapsed(out, a.decision))
-		if a.tick != 0 {
+		if a.known {
 			t.whole.Record(pipeline.Elapsed(out, a.tick))
 		}
 	}

@@ -137,21 +137,25 @@ func TestTimes(t *testing.T) {
 // TestBegin: what a program says of its times is believed as far as it can be right.
 func TestBegin(t *testing.T) {
 	const second, now = uint64(time.Second), uint64(1_700_000_000_000_000_000)
-	for _, c := range []struct{ tick, decided, wantTick, want uint64 }{
-		{0, 0, 0, now},
-		{now - 900, now - 500, now - 900, now - 500},
-		{now - 900, 0, now - 900, now},
-		{now - 500, now - 900, 0, now - 900},                   // the tick is behind the decision
-		{now - 900, now + second/2, now - 900, now + second/2}, // within the round
-		{now - 900, now + 2*second, now - 900, now},
-		{now - 3*second, now - 2*second, now - 3*second, now}, // too old for a decision
-		{now - 61*second, now, 0, now},
-		{math.MaxUint64, math.MaxUint64, 0, now},
-		{12345, now, 0, now}, // a card's clock
+	for _, c := range []struct {
+		tick, decided uint64
+		known         bool
+		want          uint64 // the decision
+	}{
+		{0, 0, false, now},
+		{now - 900, now - 500, true, now - 500},
+		{now - 900, 0, true, now},
+		{now - 500, now - 900, false, now - 900},          // the tick is behind the decision
+		{now - 900, now + second/2, true, now + second/2}, // within the round
+		{now - 900, now + 2*second, true, now},
+		{now - 3*second, now - 2*second, true, now}, // too old for a decision
+		{now - 61*second, now, false, now},
+		{math.MaxUint64, math.MaxUint64, false, now},
+		{12345, now, false, now}, // a card's clock
 	} {
 		var x times
 		x.begin(7, &umem.Side{Stamp: now, Token: c.tick, Block: c.decided})
-		if a := x.asked; a.tick != c.wantTick || a.decision != c.want || a.order != 7 {
+		if a := x.asked; a.tick != c.tick || a.known != c.known || a.decision != c.want || a.order != 7 {
 			t.Errorf("%+v: %+v", c, a)
 		}
 	}
@@ -218,7 +222,7 @@ func newFile(t *testing.T, path string) *timesFile {
 func TestTimesFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "times.csv")
 	f := newFile(t, path)
-	f.put(&asked{1, 2, 3, 4, 5, way(tcpsend.NoPath)})
+	f.put(&asked{1, 2, 3, 4, 5, way(tcpsend.NoPath), true})
 	if _, err := openTimesFile(path, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another flow") {
 		t.Errorf("two flows write one file: %v", err)
 	}
@@ -226,7 +230,7 @@ func TestTimesFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = newFile(t, path)
-	f.put(&asked{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, brokenWay})
+	f.put(&asked{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, brokenWay, false})
 	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}
