@@ -3,7 +3,6 @@ package vm
 import (
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
@@ -19,14 +18,15 @@ type inherited struct {
 func (c Config) arguments(fds inherited) []string {
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
-		"-m", strconv.Itoa(memoryMiB), "-smp", fmt.Sprintf("%d,sockets=%d", processors, max(1, c.Nodes)),
+		"-M", "q35,nvdimm=on", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-m", fmt.Sprintf("%d,slots=1,maxmem=%dM", memoryMiB, memoryMiB+persistentMiB), "-smp", fmt.Sprintf("%d,sockets=%d", processors, max(1, c.Nodes)),
 		"-kernel", c.Kernel.Image, "-initrd", fdPath(fds.initramfs), "-append", c.commandLine(),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 	}
 	for _, dir := range c.Emulator.Data {
 		args = append(args, "-L", dir)
 	}
+	args = append(args, persistent()...)
 	args = append(args, c.nodes()...)
 	args = append(args, hostSide(fds)...)
 	args = append(args, c.disks(fds)...)
@@ -53,6 +53,14 @@ func fdPath(fd int) string { return fmt.Sprintf("/dev/fd/%d", fd) }
 func (c Config) commandLine() string {
 	line := fmt.Sprintf("console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable no_timer_check net.ifnames=0 hugepages=%d", hugePages)
 	return strings.TrimSpace(line + " " + c.Append)
+}
+
+// persistent is a module of persistent memory.
+func persistent() []string {
+	return []string{
+		"-object", fmt.Sprintf("memory-backend-ram,id=persistent,size=%dM", persistentMiB),
+		"-device", "nvdimm,memdev=persistent",
+	}
 }
 
 // nodes distributes memory and processors, and gives each node a bus.

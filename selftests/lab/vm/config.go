@@ -40,13 +40,16 @@ type Config struct {
 }
 
 const (
-	memoryMiB   = 3072
-	processors  = 2
-	hugePages   = 64 // of 2 MiB, there from the start
-	diskBytes   = 8 << 30
-	oddBytes    = 64 << 20 // of the disk with large blocks
-	plainBytes  = 1 << 30  // of the disk beside it that is like the first
-	linkNetwork = "10.78.0.%d/24"
+	memoryMiB = 3072
+	// persistentMiB is the size of the module of persistent memory. The kernel gives it whole
+	// pieces of 128 MiB.
+	persistentMiB = 256
+	processors    = 2
+	hugePages     = 64 // of 2 MiB, there from the start
+	diskBytes     = 8 << 30
+	oddBytes      = 64 << 20 // of the disk with large blocks
+	plainBytes    = 1 << 30  // of the disk beside it that is like the first
+	linkNetwork   = "10.78.0.%d/24"
 )
 
 // oddAddress is the PCI address of the second NVMe controller.
