@@ -16,15 +16,15 @@ const hugetlbMagic = 0x958458f6
 
 // Memory has the pages of a region that is not open yet: populated memfds, whose pages no other
 // process can take. Allocate makes it, and reserves the huge pages that are missing.
-// [Config].Memory opens a region on it, in this process or in one that inherits its files. It
+// It also has the device of a region on one. [Config].Memory opens a region on it, in this process or in one that inherits its files. It
 // belongs to one goroutine. Files, Release and GiveBack do nothing on a nil Memory.
 type Memory struct {
 	files []*os.File // of the data, of the control area if there is one, and of what attached programs read
 	held  hugetlb.Held
 }
 
-// Allocate makes the memory for a region with that configuration. It takes free huge pages and reserves the
-// missing ones. To other processes that allocate this is one step: each waits until the one before it has
+// Allocate makes the memory for a region with that configuration. It opens Config.Device, takes free huge
+// pages and reserves the missing ones. To other processes that allocate this is one step: each waits until the one before it has
 // its pages. Only root may reserve. The caller gives the memory back when the process that uses the region
 // has closed it. After an error nothing has changed; it is ENOMEM if the kernel finds too little contiguous
 // memory. For a region on ordinary pages, Allocate returns a Memory without files.
@@ -38,6 +38,9 @@ func allocate(c Config, reserve bool) (*Memory, error) {
 	l, err := newLayout(c)
 	if err != nil {
 		return nil, fmt.Errorf("allocate region: %w", err)
+	}
+	if err := c.checkDevice(); err != nil {
+		return nil, err
 	}
 	m := &Memory{}
 	if c.Pages == Ordinary {
@@ -206,6 +209,9 @@ func (m *Memory) file(n int, p part) (*os.File, error) {
 // check checks that a file of another process is the memory of the part. An access beyond its end
 // would kill this process.
 func (p part) check(f *os.File) error {
+	if p.device != "" {
+		return p.checkDAX(f)
+	}
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
 		return fmt.Errorf("look at the memory of %s: %w", p.name, err)

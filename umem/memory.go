@@ -18,13 +18,18 @@ type part struct {
 	size  uint64 // bytes, whole pages
 	pages PageSize
 	node  *int
+
+	device string // that it is on; empty: none
 }
 
 // parts returns the mappings of a region with that layout: its data, its control area, which may have no size,
 // and the parts of slices.
 func (c Config) parts(l layout) []part {
 	pages := c.partPages()
-	all := []part{{"unifiedd-region", l.size, c.Pages, c.Node}, {"unifiedd-control", roundUp(c.Control, Huge2M.Bytes()), pages, c.Node}}
+	all := []part{
+		{name: "unifiedd-region", size: l.size, pages: c.Pages, node: c.Node, device: c.Device},
+		{name: "unifiedd-control", size: roundUp(c.Control, Huge2M.Bytes()), pages: pages, node: c.Node},
+	}
 	at := 0
 	for _, s := range c.Slices {
 		if s.In > 0 {
@@ -32,11 +37,11 @@ func (c Config) parts(l layout) []part {
 			if s.Ordinary {
 				in = Ordinary
 			}
-			all = append(all, part{"unifiedd-in-" + s.Name, l.parts[at].size, in, c.Node})
+			all = append(all, part{name: "unifiedd-in-" + s.Name, size: l.parts[at].size, pages: in, node: c.Node})
 			at++
 		}
 		if s.Out > 0 {
-			all = append(all, part{"unifiedd-out-" + s.Name, l.parts[at].size, Ordinary, c.Node})
+			all = append(all, part{name: "unifiedd-out-" + s.Name, size: l.parts[at].size, pages: Ordinary, node: c.Node})
 			at++
 		}
 	}
@@ -48,8 +53,11 @@ func (c Config) reserved(l layout) []part {
 	return slices.DeleteFunc(c.parts(l), func(p part) bool { return p.size == 0 || p.pages == Ordinary })
 }
 
-// file makes a memfd of the part's size. It has no pages yet.
+// file makes a memfd of the part's size, or opens its device. A memfd has no pages yet.
 func (p part) file() (*os.File, error) {
+	if p.device != "" {
+		return p.openDAX()
+	}
 	if p.pages != Ordinary {
 		if err := hugetlb.Supported(p.pages.huge()); err != nil {
 			return nil, fmt.Errorf("create a memfd: %w", err)
@@ -109,7 +117,7 @@ func (p part) mapRetry(a addressRange, offset uint64, f *os.File) ([]byte, error
 
 // settle binds, populates and pins a fresh mapping.
 func (p part) settle(b []byte) error {
-	if p.node != nil {
+	if p.node != nil && p.device == "" { // a device has its node
 		if err := bind(b, *p.node); err != nil {
 			return fmt.Errorf("bind the region to NUMA node %d: %w (the nodes with memory are those of /sys/devices/system/node/has_memory)", *p.node, err)
 		}
@@ -123,7 +131,7 @@ func (p part) settle(b []byte) error {
 	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil {
 		return p.explainPopulate(err)
 	}
-	if p.pages != Ordinary { // hugetlb pages are never swapped, and mlock skips them
+	if p.pages != Ordinary { // hugetlb pages and those of devices are never swapped, and mlock skips them
 		return nil
 	}
 	if err := unix.Mlock(b); err != nil {
@@ -134,6 +142,9 @@ func (p part) settle(b []byte) error {
 
 // explainMap adds what to do if the kernel has no memory for the mapping.
 func (p part) explainMap(err error) error {
+	if p.device != "" {
+		return fmt.Errorf("map %d bytes of %s: %w", p.size, p.device, err)
+	}
 	if p.pages == Ordinary || !errors.Is(err, unix.ENOMEM) {
 		return fmt.Errorf("map %d bytes on %v: %w", p.size, p.pages, err)
 	}
@@ -148,7 +159,7 @@ func (p part) explainMap(err error) error {
 
 // explainPopulate adds what to do if there are pages, but not on the requested node.
 func (p part) explainPopulate(err error) error {
-	if p.node == nil || p.pages == Ordinary {
+	if p.node == nil || p.pages == Ordinary || p.device != "" {
 		return fmt.Errorf("populate the region on %v: %w", p.pages, err)
 	}
 	_, total, cerr := FreePages(p.pages, *p.node)

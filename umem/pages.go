@@ -75,9 +75,16 @@ func (c Config) Needs() []Need {
 	for _, s := range c.Slices {
 		control += roundUp(s.In, Huge2M.Bytes())
 	}
+	if c.Device != "" {
+		size = 0
+	}
 	switch {
 	case c.Pages == Ordinary:
 		return nil
+	case size == 0 && control == 0:
+		return nil
+	case size == 0:
+		return []Need{{Huge2M, node, control}}
 	case c.Pages == Huge2M:
 		return []Need{{Huge2M, node, size + control}}
 	case control == 0:

@@ -14,6 +14,7 @@ type Config struct {
 	ExtentSize uint64        // bytes, a power of two up to 1 GiB; default 1 MiB
 	Extents    uint64        // number of extents at the end of the region; default none
 	Control    uint64        // bytes of control area, rounded up to whole 2 MiB pages; default none
+	Device     string        // path of a device-DAX device that Size bytes are taken of, instead of huge pages; default none
 	Node       *int          // NUMA node of all pages; nil: the kernel chooses
 	Slices     []SliceConfig // memory of programs that attach, in addition to Size; default none
 	Memory     *Memory       // on huge pages: what Allocate made with this configuration; nil: free pages
@@ -23,6 +24,7 @@ type Config struct {
 type Region struct {
 	layout
 	pages      PageSize
+	device     *os.File // of the data; nil: none
 	partPages  PageSize // of what attached programs read
 	node       *int
 	mapped     addressRange
@@ -49,6 +51,9 @@ func Open(c Config) (*Region, error) {
 	l, err := newLayout(c)
 	if err != nil {
 		return nil, fmt.Errorf("open region: %w", err)
+	}
+	if err := c.checkDevice(); err != nil {
+		return nil, err
 	}
 	if c.Memory == nil {
 		if err := c.checkGroup(); err != nil {
@@ -88,7 +93,11 @@ func (r *Region) mapParts(c Config) (err error) {
 		return err
 	}
 	memory := &partFiles{of: c.Memory}
-	if err := memory.mapPart(data, r.mapped, 0, nil); err != nil {
+	var keep **os.File // a device belongs to the region as long as it is open
+	if c.Device != "" {
+		keep = &r.device
+	}
+	if err := memory.mapPart(data, r.mapped, 0, keep); err != nil {
 		return err
 	}
 	if control.size > 0 {
@@ -175,7 +184,10 @@ func (r *Region) unmap() error {
 			errs = append(errs, a.unmap())
 		}
 	}
-	r.slices, r.data, r.control.mem, r.mapped, r.control.mapped = nil, nil, nil, addressRange{}, addressRange{}
+	if r.device != nil { // once nothing of it is mapped any more
+		errs = append(errs, r.device.Close())
+	}
+	r.slices, r.device, r.data, r.control.mem, r.mapped, r.control.mapped = nil, nil, nil, nil, addressRange{}, addressRange{}
 	return errors.Join(errs...)
 }
 
