@@ -130,7 +130,7 @@ func giveProcessors(workers int) {
 // RegionConfig is the region of a configuration, with the control area and the memory of programs.
 func RegionConfig(c *config.Config) umem.Config {
 	r := umem.Config{
-		Size: uint64(c.Region.Size), Pages: pageSize(c.Region.Pages), FrameSize: uint32(c.Region.Frame),
+		Size: uint64(c.Region.Size), Pages: pageSize(c.Region.Pages), Device: c.Region.Device, FrameSize: uint32(c.Region.Frame),
 		ExtentSize: uint64(c.Region.Extent), Extents: uint64(c.Region.Extents), Control: controlArea, Node: c.Region.Node,
 	}
 	for _, p := range c.Attach.Programs {
@@ -324,7 +324,7 @@ func byReason(counts map[wire.Reason]uint64) map[string]uint64 {
 func (d *Daemon) regionStatus() status.Region {
 	r := d.region
 	s := status.Region{
-		Bytes: r.Size(), Pages: r.Pages().String(), Ordinary: r.Pages() == umem.Ordinary, FrameSize: r.FrameSize(), Frames: r.Frames(),
+		Bytes: r.Size(), Pages: r.Pages().String(), Device: d.config.Region.Device, Ordinary: r.Pages() == umem.Ordinary, FrameSize: r.FrameSize(), Frames: r.Frames(),
 		Owners: make(map[string]int64), Registered: r.Registered(), Nodes: d.placed.bytes,
 	}
 	count := r.Snapshot()

@@ -24,7 +24,12 @@ var (
 // TestFiveFlows: one daemon runs all five flows on the hardware they are made for: cards (with zero
 // copy if the kernel has it), kernel verbs, and NVMe disks through their nodes, one for each flow
 // with a disk. Programs at the far ends verify every byte.
-func TestFiveFlows(t *testing.T) {
+func TestFiveFlows(t *testing.T) { fiveFlows(t, "") }
+
+// TestFiveFlowsOnDAX: the region is on persistent memory, and all devices register that.
+func TestFiveFlowsOnDAX(t *testing.T) { fiveFlows(t, labenv.DAX(t)) }
+
+func fiveFlows(t *testing.T, on string) {
 	const region, peers = 48 << 20, 24 << 20
 	testenv.HugePages(t, region+peers)
 	device := labenv.SoftRoCE(t, capturedBy.Card, capturedBy.Here+"/24")
@@ -37,7 +42,7 @@ func TestFiveFlows(t *testing.T) {
 		FlowTest: labenv.Program(t, "unified-flow-test"),
 	}, demo.Place{
 		Files: t.TempDir(), Senders: "/run/netns/" + senders.Name, Unifiedd: testenv.Tool(t, "unifiedd"),
-		Region: region, PeerRegion: peers, Ring: 512,
+		Region: region, RegionDevice: on, PeerRegion: peers, Ring: 512,
 		Captured: capturedBy.Card, CapturedAt: capturedBy.Here + ":5000", Fed: fedBy.Card, FedAt: fedBy.Here + ":5000",
 		Device: device, PeerDevice: device, Host: capturedBy.Here, PeerHost: capturedBy.Here,
 		Capture: demo.DeviceDisk(labenv.DiskPassthrough, labenv.Disk), WAL: demo.DeviceDisk(disks.Plain.Node, disks.Plain.Disk),
@@ -47,6 +52,9 @@ func TestFiveFlows(t *testing.T) {
 	t.Logf("%s", said)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.Region.Device != on {
+		t.Errorf("the region is on %q, not %q", s.Region.Device, on)
 	}
 	if len(s.Flows) != 5 {
 		t.Errorf("%d flows", len(s.Flows))

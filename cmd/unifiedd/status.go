@@ -61,7 +61,11 @@ func printStatus(w io.Writer, s *status.Daemon) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "unifiedd %s\tprocess %d\tup %v\n", s.Version, s.PID, time.Since(s.Started).Round(time.Second))
 	printConfig(t, &s.Config)
-	fmt.Fprintf(t, "region\t%s on %s\t%d frames of %d: %s\n", config.Size(s.Region.Bytes), s.Region.Pages, s.Region.Frames, s.Region.FrameSize, list(s.Region.Owners))
+	on := s.Region.Pages
+	if s.Region.Device != "" {
+		on = s.Region.Device
+	}
+	fmt.Fprintf(t, "region\t%s on %s\t%d frames of %d: %s\n", config.Size(s.Region.Bytes), on, s.Region.Frames, s.Region.FrameSize, list(s.Region.Owners))
 	if len(s.Region.Nodes) > 1 {
 		fmt.Fprintf(t, "nodes\tthe region lies on several NUMA nodes, in bytes: %v\n", s.Region.Nodes)
 	}

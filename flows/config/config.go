@@ -26,6 +26,8 @@ type Region struct {
 	Size Size
 	// Pages is the kind of page the region is made of.
 	Pages Pages
+	// Device is a device-DAX device that has the region's frames and extents; empty: huge pages do.
+	Device string
 	// Frame is the size of a frame in bytes: 2048 or 4096.
 	Frame int
 	// Extent is the size of one extent, a power of two.

@@ -38,12 +38,12 @@ func TestFull(t *testing.T) {
 	}
 	want := &Config{
 		Region: Region{
-			Size: 512 * MiB, Pages: Pages2MiB, Frame: 4096,
+			Size: 512 * MiB, Pages: Pages2MiB, Device: "/dev/dax0.0", Frame: 4096,
 			Extent: 512 * KiB, Extents: 256, Node: one(0), Reserve: true,
 		},
 		Workers: []Worker{
-			{Name: "main", CPU: one(1), Wait: WaitSleep, Sleep: 500 * time.Microsecond, Pos: Pos{file, 16, 5}},
-			{Name: "fast", CPU: one(2), Wait: WaitSpin, Sleep: 200 * time.Microsecond, Pos: Pos{file, 20, 5}},
+			{Name: "main", CPU: one(1), Wait: WaitSleep, Sleep: 500 * time.Microsecond, Pos: Pos{file, 17, 5}},
+			{Name: "fast", CPU: one(2), Wait: WaitSpin, Sleep: 200 * time.Microsecond, Pos: Pos{file, 21, 5}},
 		},
 		User:    "unifiedd",
 		Log:     Log{Level: LevelDebug, Format: FormatJSON},
@@ -53,23 +53,23 @@ func TestFull(t *testing.T) {
 		Cluster: Cluster{
 			Resolver: ResolverEtcd, Name: "host-1", Endpoints: []string{"https://10.0.0.5:2379", "https://10.0.0.6:2379"}, Lease: 15 * time.Second, Prefix: "/machines/",
 			TLS:   TLS{"/etc/unifiedd/etcd/cert.pem", "/etc/unifiedd/etcd/key.pem", "/etc/unifiedd/etcd/ca.pem"},
-			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 337, 7}}, {Peer: "old-2/shared", Address: "10.0.0.8:7475", Group: "10.0.0.8:7491", Pos: Pos{file, 338, 7}}},
+			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 338, 7}}, {Peer: "old-2/shared", Address: "10.0.0.8:7475", Group: "10.0.0.8:7491", Pos: Pos{file, 339, 7}}},
 		},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
-			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 303, 7}},
-			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 304, 7}},
+			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 304, 7}},
+			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 305, 7}},
 		}, Channels: []Channel{
-			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 306, 7}},
-			{Name: "fills", Readers: []ChannelReader{{"risk", PolicyDropOldest}}, Slots: 4096, Slot: 256, Pos: Pos{file, 311, 7}},
+			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 307, 7}},
+			{Name: "fills", Readers: []ChannelReader{{"risk", PolicyDropOldest}}, Slots: 4096, Slot: 256, Pos: Pos{file, 312, 7}},
 		}, States: []State{
-			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 313, 7}},
-			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 317, 7}},
-			{Name: "turns", Words: 16, Remote: StateRemote{RDMA: "roce:eth18", Listen: ":7498", Clients: 16, Worker: "fast"}, Pos: Pos{file, 324, 7}},
+			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 314, 7}},
+			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 318, 7}},
+			{Name: "turns", Words: 16, Remote: StateRemote{RDMA: "roce:eth18", Listen: ":7498", Clients: 16, Worker: "fast"}, Pos: Pos{file, 325, 7}},
 		}},
 		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{
 			{
-				Name: "md", Worker: "main", Pos: Pos{file, 34, 5},
+				Name: "md", Worker: "main", Pos: Pos{file, 35, 5},
 				From: From{
 					Interface: "eth0", Engine: EngineXDP, Queues: []int{0, 1}, ZeroCopy: ZeroCopyRequire, Timestamps: TimestampsPrefer, Filter: "udp and port 5000",
 					Ring: 8192, BusyPoll: 50 * time.Microsecond, Steer: SteerPrefer, Beside: BesideLibxdp, Priority: 60, TakeOver: true,
@@ -81,7 +81,7 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "orders", Worker: "fast", Pos: Pos{file, 61, 5},
+				Name: "orders", Worker: "fast", Pos: Pos{file, 62, 5},
 				From: From{Interface: "eth1", Engine: EngineAuto, Buffer: DefaultBuffer, Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
@@ -89,7 +89,7 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "wal", Worker: "main", Pos: Pos{file, 70, 5},
+				Name: "wal", Worker: "main", Pos: Pos{file, 71, 5},
 				From: From{
 					RDMA: "roce:eth2", Listen: "10.0.0.1:7471", Message: 3 * KiB, Window: 128, Clients: 8, Method: MethodSend,
 					Allow: []string{"trader1.example", "trader2.example"}, AllowAnyGID: true,
@@ -100,27 +100,27 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "feed", Worker: "fast", Pos: Pos{file, 88, 5},
+				Name: "feed", Worker: "fast", Pos: Pos{file, 89, 5},
 				From: From{
 					Interface: "eth3", Filter: "udp and dst port 5000", ZeroCopy: ZeroCopyPrefer,
 					Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
 				},
 				Stages: []Stage{
-					{Pos: Pos{file, 94, 9}, Set: &Set{
+					{Pos: Pos{file, 95, 9}, Set: &Set{
 						MACSource: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MACDestination: net.HardwareAddr{2, 0, 0, 0, 0, 2}, VLAN: 100,
 						IPSource: netip.MustParseAddr("10.1.0.1"), IPDestination: netip.MustParseAddr("10.1.0.2"),
 						PortSource: 4000, PortDestination: 5001,
 					}},
-					{Pos: Pos{file, 102, 9}, Sequence: &Sequence{}},
-					{Pos: Pos{file, 103, 9}, Timestamp: &Timestamp{Offset: 8}},
+					{Pos: Pos{file, 103, 9}, Sequence: &Sequence{}},
+					{Pos: Pos{file, 104, 9}, Timestamp: &Timestamp{Offset: 8}},
 				},
 				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Method: MethodWrite, Durability: AcknowledgeReceived, Peers: []Peer{
-					{Name: "a", Address: "10.0.0.2:7471", Flow: "wal", Policy: PolicyDropOldest, Pos: Pos{file, 110, 11}},
-					{Name: "b", Address: "storage3.example:7471", Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 114, 11}},
+					{Name: "a", Address: "10.0.0.2:7471", Flow: "wal", Policy: PolicyDropOldest, Pos: Pos{file, 111, 11}},
+					{Name: "b", Address: "storage3.example:7471", Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 115, 11}},
 				}},
 			},
 			{
-				Name: "blocks", Worker: "fast", Pos: Pos{file, 116, 5},
+				Name: "blocks", Worker: "fast", Pos: Pos{file, 117, 5},
 				From: From{File: "/var/lib/unifiedd/image"},
 				To: To{
 					RDMA: "mlx5_0", Listen: ":7472", Cache: 64 * MiB, Transfer: 256 * KiB, Window: 8, Clients: 4,
@@ -128,57 +128,57 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "relay", Worker: "main", Pos: Pos{file, 130, 5},
+				Name: "relay", Worker: "main", Pos: Pos{file, 131, 5},
 				From:   From{RDMA: "mlx5_0", Listen: "10.0.0.1:7473", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodWrite},
-				Stages: []Stage{{Pos: Pos{file, 137, 9}, Sum: &Sum{SumFloat32}}},
+				Stages: []Stage{{Pos: Pos{file, 138, 9}, Sum: &Sum{SumFloat32}}},
 				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeDurable, Participant: 3, Acknowledge: AcknowledgeMost, Peers: []Peer{
-					{Name: "a", Address: "10.0.0.2:7471", Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 144, 11}},
-					{Name: "b", Address: "10.0.0.3:7471", Others: []string{"10.0.1.3:7471", "10.0.2.3:7471"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 145, 11}},
-					{Name: "c", Address: "10.0.0.4:7471", Flow: "wal", Policy: PolicyDisconnect, Pos: Pos{file, 146, 11}},
+					{Name: "a", Address: "10.0.0.2:7471", Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 145, 11}},
+					{Name: "b", Address: "10.0.0.3:7471", Others: []string{"10.0.1.3:7471", "10.0.2.3:7471"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 146, 11}},
+					{Name: "c", Address: "10.0.0.4:7471", Flow: "wal", Policy: PolicyDisconnect, Pos: Pos{file, 147, 11}},
 				}},
 			},
 			{
-				Name: "disk", Worker: "main", Pos: Pos{file, 148, 5},
+				Name: "disk", Worker: "main", Pos: Pos{file, 149, 5},
 				From: From{Device: "/dev/nvme1n1"},
 				To:   To{RDMA: "mlx5_0", Listen: ":7474", Transfer: MiB, Window: 32, Clients: 16},
 			},
 			{
-				Name: "disk-alone", Worker: "main", Pos: Pos{file, 150, 5},
+				Name: "disk-alone", Worker: "main", Pos: Pos{file, 151, 5},
 				From: From{Generate: KiB, Rate: 100000},
 				To: To{Device: "/dev/nvme2n1", Layout: LayoutPacked, Prepare: PrepareNone, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 				Watermarks: Watermarks{High: 8192, Low: 2048},
 			},
 			{
-				Name: "card-alone", Worker: "main", Pos: Pos{file, 161, 5},
+				Name: "card-alone", Worker: "main", Pos: Pos{file, 162, 5},
 				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
 				To:   To{Discard: true},
 			},
 			{
-				Name: "office", Worker: "main", Pos: Pos{file, 163, 5},
+				Name: "office", Worker: "main", Pos: Pos{file, 164, 5},
 				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", Engine: EngineAuto, Buffer: 256 * MiB, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm", Comment: "case 7"},
 			},
 			{
-				Name: "volume", Worker: "main", Pos: Pos{file, 174, 5},
+				Name: "volume", Worker: "main", Pos: Pos{file, 175, 5},
 				From: From{Device: "/dev/nvme3n1"},
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
-					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 186, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 186, 55}}},
+					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 187, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 187, 55}}},
 					Subsystems: []Subsystem{{"nqn.2026-01.com.example:other", []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"}, false,
-						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 190, 24}}}, Pos{file, 188, 11}}}},
+						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 191, 24}}}, Pos{file, 189, 11}}}},
 			},
 			{
-				Name: "sorted", Worker: "main", Pos: Pos{file, 194, 5},
+				Name: "sorted", Worker: "main", Pos: Pos{file, 195, 5},
 				From: From{
 					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
-					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 199, 11}}, {"rest", "", ActionTake, Pos{file, 200, 11}}},
+					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 200, 11}}, {"rest", "", ActionTake, Pos{file, 201, 11}}},
 				},
 				To: To{Discard: true},
 			},
 			{
-				Name: "mine", Worker: "main", Pos: Pos{file, 203, 5},
+				Name: "mine", Worker: "main", Pos: Pos{file, 204, 5},
 				From: From{
 					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
 					Object: Object{"/etc/unifiedd/mine.o", "mine", "digest"},
@@ -186,19 +186,19 @@ func TestFull(t *testing.T) {
 				To: To{Discard: true},
 			},
 			{
-				Name: "replay", Worker: "main", Pos: Pos{file, 210, 5},
+				Name: "replay", Worker: "main", Pos: Pos{file, 211, 5},
 				From: From{Files: []string{"/captures/monday.pcapng", "/var/lib/unifiedd/feed"}, Filter: "tcp", Loop: 3},
 				To: To{Interface: "eth9", ZeroCopy: ZeroCopyCopy, Ring: 2048, Pace: Pace{PaceBits, 2.5e8}, Spin: 20 * time.Microsecond,
 					Late: 500 * time.Microsecond, MaxGap: 5 * time.Second},
 			},
 			{
-				Name: "open", Worker: "main", Pos: Pos{file, 225, 5},
+				Name: "open", Worker: "main", Pos: Pos{file, 226, 5},
 				From: From{File: "/srv/open"},
 				To: To{RDMA: "mlx5_0", Listen: ":4421", Subsystem: "nqn.2026-01.com.example:open", AllowAnyHost: true, Window: 128, Clients: 8,
-					Subsystems: []Subsystem{{"nqn.2026-01.com.example:open2", nil, true, nil, Pos{file, 233, 20}}}},
+					Subsystems: []Subsystem{{"nqn.2026-01.com.example:open2", nil, true, nil, Pos{file, 234, 20}}}},
 			},
 			{
-				Name: "shared", Worker: "main", Pos: Pos{file, 235, 5},
+				Name: "shared", Worker: "main", Pos: Pos{file, 236, 5},
 				From: From{RDMA: "mlx5_0", Class: Class{TrafficClass: 104, Priority: 3, ECN: true, MinRate: 100}, Listen: "10.0.0.1:7475", Message: KiB, Window: 16, Clients: 2, Verify: true, Method: MethodSend},
 				To: To{
 					File: "/var/lib/unifiedd/shared", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
@@ -212,7 +212,7 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "submitted", Worker: "main", Pos: Pos{file, 253, 5},
+				Name: "submitted", Worker: "main", Pos: Pos{file, 254, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 512},
 				To: To{
 					File: "/var/lib/unifiedd/orders", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
@@ -220,65 +220,65 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "ticks", Worker: "main", Pos: Pos{file, 261, 5},
+				Name: "ticks", Worker: "main", Pos: Pos{file, 262, 5},
 				From: From{Interface: "eth10", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 512, Promiscuous: true, Priority: DefaultPriority},
 				To:   To{Attach: "risk", Queue: 256, Policy: PolicyDropOldest, Place: PlaceHere, Expose: true},
 			},
 			{
-				Name: "hedges", Worker: "main", Pos: Pos{file, 271, 5},
+				Name: "hedges", Worker: "main", Pos: Pos{file, 272, 5},
 				From: From{Attach: "strategy", Trusted: true, Message: 2 * KiB, Window: 256},
 				To: To{
 					RDMA: "mlx5_9", Class: Class{TrafficClass: 104, Priority: 3, ECN: true, MinRate: 10},
-					Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, TrafficClass: one(72), Priority: one(0), Pos: Pos{file, 276, 100}},
-						{Name: "storage-4", Peer: "storage-4/wal", Others: []string{"storage-5/wal"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 276, 172}}},
+					Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, TrafficClass: one(72), Priority: one(0), Pos: Pos{file, 277, 100}},
+						{Name: "storage-4", Peer: "storage-4/wal", Others: []string{"storage-5/wal"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 277, 172}}},
 					Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived, Acknowledge: AcknowledgeAll,
 				},
 			},
 			{
-				Name: "books", Worker: "main", Pos: Pos{file, 278, 5},
+				Name: "books", Worker: "main", Pos: Pos{file, 279, 5},
 				From: From{Attach: "strategy", Message: 512, Window: 256},
 				To:   To{State: "books"},
 			},
 			{
-				Name: "book-out", Worker: "main", Pos: Pos{file, 283, 5},
+				Name: "book-out", Worker: "main", Pos: Pos{file, 284, 5},
 				From: From{Channel: "book"},
-				To:   To{RDMA: "mlx5_3", Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7480", Policy: PolicyWait, Pos: Pos{file, 289, 11}}}},
+				To:   To{RDMA: "mlx5_3", Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7480", Policy: PolicyWait, Pos: Pos{file, 290, 11}}}},
 			},
 			{
-				Name: "fills-in", Worker: "main", Pos: Pos{file, 291, 5},
+				Name: "fills-in", Worker: "main", Pos: Pos{file, 292, 5},
 				From: From{RDMA: "mlx5_3", Listen: ":7481", Allow: []string{"desk"}},
 				To:   To{Channel: "fills"},
 			},
 			{
-				Name: "quotes", Worker: "main", Pos: Pos{file, 295, 5},
+				Name: "quotes", Worker: "main", Pos: Pos{file, 296, 5},
 				From: From{Interface: "eth11", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
 				Stages: []Stage{{Mold: &Feed{
-					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.1"), 26400, Pos{file, 295, 90}}}, Gap: 20 * time.Millisecond, Hold: 512,
+					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.1"), 26400, Pos{file, 296, 90}}}, Gap: 20 * time.Millisecond, Hold: 512,
 					Server: "10.0.0.9:26401", Ask: 5 * time.Millisecond,
-				}, Pos: Pos{file, 295, 69}}},
+				}, Pos: Pos{file, 296, 69}}},
 				To: To{Attach: "risk", Queue: 1024, Policy: PolicyDropNewest, Place: PlaceCopy},
 			},
 			{
-				Name: "half", Worker: "main", Pos: Pos{file, 296, 5},
+				Name: "half", Worker: "main", Pos: Pos{file, 297, 5},
 				From: From{Interface: "eth9", Engine: EnginePacket, Fanout: "eth9", Buffer: DefaultBuffer, Join: []Join{
-					{Group: netip.MustParseAddr("239.1.1.1"), Pos: Pos{file, 296, 93}},
-					{Group: netip.MustParseAddr("232.1.1.1"), Source: netip.MustParseAddr("10.0.0.5"), Interface: "eth9.100", Pos: Pos{file, 296, 104}},
+					{Group: netip.MustParseAddr("239.1.1.1"), Pos: Pos{file, 297, 93}},
+					{Group: netip.MustParseAddr("232.1.1.1"), Source: netip.MustParseAddr("10.0.0.5"), Interface: "eth9.100", Pos: Pos{file, 297, 104}},
 				}, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/half", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 			},
 			{
-				Name: "numbers", Worker: "main", Pos: Pos{file, 297, 5},
+				Name: "numbers", Worker: "main", Pos: Pos{file, 298, 5},
 				From: From{Interface: "eth12", Engine: EngineXDP, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				Stages: []Stage{{Counter: &Feed{
-					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.2"), 26500, Pos{file, 297, 89}}}, Gap: 20 * time.Millisecond, Hold: 512,
+					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.2"), 26500, Pos{file, 298, 89}}}, Gap: 20 * time.Millisecond, Hold: 512,
 					Counter: &Counter{Offset: 4, Width: 4, Order: LittleEndian},
-				}, Pos: Pos{file, 297, 70}}},
+				}, Pos: Pos{file, 298, 70}}},
 				To: To{File: "/var/lib/unifiedd/numbers", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 			},
 			{
-				Name: "trades", Worker: "main", Pos: Pos{file, 298, 5},
+				Name: "trades", Worker: "main", Pos: Pos{file, 299, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 256},
 				To: To{Order: &Order{
 					Connect: "10.0.0.9:4001", Interface: "eth13", Queue: 1, ZeroCopy: ZeroCopyCopy, Ring: 256, Replies: true, Retry: 5 * time.Second, Times: "/var/log/unifiedd/trades.csv",

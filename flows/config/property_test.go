@@ -158,6 +158,9 @@ func drawConfig(t *rapid.T) *Config {
 		Node:    rapid.Ptr(rapid.IntRange(0, maxNode), true).Draw(t, "node"),
 		Reserve: rapid.Bool().Draw(t, "reserve"),
 	}
+	if c.Region.Pages != PagesOrdinary {
+		c.Region.Device = rapid.SampledFrom([]string{"", "/dev/dax0.0"}).Draw(t, "region on")
+	}
 	c.Log.Level = rapid.SampledFrom(allLevels).Draw(t, "level")
 	c.Workers = []Worker{NewWorker(names[0]), NewWorker(names[1])}
 	c.Workers[0].CPU = rapid.Ptr(rapid.IntRange(0, maxCPU), true).Draw(t, "cpu")
@@ -615,6 +618,9 @@ func regionDocument(r *Region) map[string]any {
 	}
 	if r.Node != nil {
 		m["node"] = *r.Node
+	}
+	if r.Device != "" {
+		m["device"] = r.Device
 	}
 	return m
 }

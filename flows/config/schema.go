@@ -34,6 +34,7 @@ func (d *decoder) region(path string, n *yaml.Node, r *Region) {
 	d.mapping(path, n, fields{
 		"size":    set(d, &r.Size, parseSize),
 		"pages":   set(d, &r.Pages, oneOf(allPages)),
+		"device":  set(d, &r.Device, parseText),
 		"frame":   set(d, &r.Frame, parseInt),
 		"extent":  set(d, &r.Extent, parseSize),
 		"extents": set(d, &r.Extents, parseInt),

@@ -89,6 +89,10 @@ func (v *validator) region() {
 	r := &v.Region
 	v.checkErr("region.pages", member(r.Pages, allPages))
 	v.check(r.Frame == 2048 || r.Frame == 4096, "region.frame", "%d is neither 2048 nor 4096", r.Frame)
+	if r.Device != "" {
+		v.check(filepath.IsAbs(r.Device), "region.device", "%q is not an absolute path (such as /dev/dax0.0)", r.Device)
+		v.check(r.Pages != PagesOrdinary, "region.device", "a region on a device has no ordinary pages (set region.pages to 2MiB, or as the device is aligned)")
+	}
 	if r.Node != nil {
 		v.check(within(*r.Node, 0, maxNode), "region.node", "%d is not from 0 to %d", *r.Node, maxNode)
 	}

@@ -55,7 +55,8 @@ type Trace struct {
 type Region struct {
 	Bytes      uint64           `json:"bytes"`
 	Pages      string           `json:"pages"`
-	Ordinary   bool             `json:"ordinary_pages"` // the configured fall-back, slower
+	Device     string           `json:"device,omitempty"` // device-DAX device that has the frames; empty: huge pages do
+	Ordinary   bool             `json:"ordinary_pages"`   // the configured fall-back, slower
 	FrameSize  uint32           `json:"frame_size"`
 	Frames     int64            `json:"frames"`
 	Nodes      map[int]uint64   `json:"nodes,omitempty"` // bytes on each NUMA node, as measured

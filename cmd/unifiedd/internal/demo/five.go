@@ -19,7 +19,7 @@ import (
 // fiveText is a configuration as a user would write it: all five kinds of flows, over one region
 // and one RDMA device.
 const fiveText = `# All five flows of unifiedd in one daemon: see docs/configuration.md.
-region: {size: %[1]s, reserve: true}
+region: {size: %[1]s, reserve: true%[15]s}
 control: {socket: %[2]q}
 flows:
   - name: capture     # network to storage
@@ -125,8 +125,12 @@ func (p *Place) peerAt(port int) string { return net.JoinHostPort(p.PeerHost, st
 
 // prepare writes the configuration, and the blocks to serve.
 func (f *five) prepare(ctx context.Context) error {
+	on := ""
+	if f.RegionDevice != "" {
+		on = ", device: " + f.RegionDevice
+	}
 	text := fmt.Sprintf(fiveText, f.Region, f.path("control.sock"), f.Captured, f.Ring, f.Capture.Flow, f.Device, f.at(walPort), f.WAL.Flow,
-		f.Fed, f.peerAt(feedSink), f.Blocks.Flow, f.at(blocksPort), f.at(relayPort), f.peerAt(relaySink))
+		f.Fed, f.peerAt(feedSink), f.Blocks.Flow, f.at(blocksPort), f.at(relayPort), f.peerAt(relaySink), on)
 	if err := os.WriteFile(f.path("five.yaml"), []byte(text), 0o600); err != nil {
 		return err
 	}

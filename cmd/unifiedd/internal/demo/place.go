@@ -17,6 +17,7 @@ type Place struct {
 	Unifiedd string // the program; empty: this one
 
 	Region, PeerRegion config.Size // of the daemon, and of the programs
+	RegionDevice       string      // device-DAX device of the daemon's region; empty: huge pages
 	Ring               int         // frames in each receive ring of an interface that receives packets
 
 	Captured, Fed     string // interfaces that receive packets

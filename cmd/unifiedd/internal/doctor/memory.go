@@ -17,6 +17,13 @@ func memory(n needs) []Check {
 	for _, p := range []umem.PageSize{umem.Huge2M, umem.Huge1G} {
 		checks = append(checks, hugePages(n, p)...)
 	}
+	if d := n.Region.Device; d != "" {
+		if err := flows.RegionConfig(n.Config).CheckDevice(); err != nil {
+			checks = append(checks, fail("region's device", "%v", err))
+		} else {
+			checks = append(checks, ok("region's device", "%s has room for the region; what is in it stays when the machine loses power only where its memory is persistent", d))
+		}
+	}
 	if n.Region.Pages == config.PagesOrdinary {
 		checks = append(checks, warn("region's pages", "ordinary ones: every device translates 512 times as many addresses").
 			with("set region.pages to 2MiB"))

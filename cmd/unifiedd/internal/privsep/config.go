@@ -46,11 +46,19 @@ func For(c *config.Config) Options {
 			o.Dirs = append(o.Dirs, filepath.Dir(f.To.File))
 		}
 	}
-	if c.Region.Reserve && c.Region.Pages != config.PagesOrdinary {
-		region := flows.RegionConfig(c)
-		o.Region = &region
-	}
+	o.allocates(c)
 	return o
+}
+
+// allocates has the process before the change of user allocate the region's memory, if that takes its rights: to reserve
+// huge pages, or to open a device.
+func (o *Options) allocates(c *config.Config) {
+	reserve := c.Region.Reserve && c.Region.Pages != config.PagesOrdinary
+	if !reserve && c.Region.Device == "" {
+		return
+	}
+	region := flows.RegionConfig(c)
+	o.Region, o.Free = &region, !reserve
 }
 
 // needed returns the capabilities for the flows of a configuration. Packet sockets take NET_RAW alone, IPC_LOCK
@@ -112,10 +120,7 @@ func ForCommand(c *config.Config, user string) Options {
 			o.Dirs = []string{o.Steering}
 		}
 	}
-	if c.Region.Reserve && c.Region.Pages != config.PagesOrdinary {
-		region := flows.RegionConfig(c)
-		o.Region = &region
-	}
+	o.allocates(c)
 	return o
 }
 

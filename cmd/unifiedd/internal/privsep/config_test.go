@@ -33,6 +33,11 @@ func TestFor(t *testing.T) {
 	if got, want := For(c).Region, flows.RegionConfig(c); got == nil || !cmp.Equal(*got, want) {
 		t.Errorf("to reserve: %+v, want %+v", got, want)
 	}
+	c.Region.Reserve, c.Region.Device = false, "/dev/dax0.0"
+	if got := For(c); got.Region == nil || got.Region.Device != "/dev/dax0.0" || !got.Free {
+		t.Errorf("on a device: %+v", got)
+	}
+	c.Region.Reserve, c.Region.Device = true, ""
 	c.Region.Pages = config.PagesOrdinary
 	if got := For(c).Region; got != nil {
 		t.Errorf("to reserve of ordinary pages: %+v", got)

@@ -27,10 +27,10 @@ func (o Options) freeMemory() (*umem.Memory, error) {
 	return umem.AllocateFree(*o.Region)
 }
 
-// allocate makes the region's memory. It reserves the huge pages that are missing.
+// allocate makes the region's memory. It reserves the huge pages that are missing, if it may.
 func (o Options) allocate() (*umem.Memory, error) {
-	if o.Region == nil {
-		return nil, nil
+	if o.Region == nil || o.Free {
+		return o.freeMemory()
 	}
 	m, err := umem.Allocate(*o.Region)
 	if err != nil {

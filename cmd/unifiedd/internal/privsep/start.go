@@ -56,9 +56,11 @@ type Options struct {
 	// Joins says that the daemon's programs may be in libxdp's dispatchers. The parent process
 	// removes those that the daemon leaves behind.
 	Joins bool
-	// Region is allocated for the daemon on huge pages. At the daemon's end the pages that were
+	// Region is allocated for the daemon, on huge pages or on a device. At the daemon's end the pages that were
 	// reserved for it are given back. Nil: the daemon takes free pages, or none.
 	Region *umem.Config
+	// Free takes only free huge pages for the region, and reserves none.
+	Free bool
 	// File is the one file that a command writes. If the user may not write to its directory, the
 	// parent process makes it, as tcpdump does; empty: there is none.
 	File string
