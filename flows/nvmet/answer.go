@@ -47,18 +47,20 @@ func (s *Server) noteRefusal(o *operation, status fabrics.Status) {
 	if h := o.session.host; h != nil {
 		h.count.refused.Add(1)
 	}
-	faults := diskFault(status)
-	if faults {
+	switch {
+	case status.Code() == fabrics.AsymmetricAccessInaccessible:
+		s.count.inaccessible.Add(1)
+		o.disk.count.inaccessible.Add(1)
+	case diskFault(status):
 		s.count.failed.Add(1)
-	} else {
-		s.count.refused.Add(1)
-	}
-	switch d := o.disk; {
-	case d == nil:
-	case faults:
-		d.count.failed.Add(1)
+		if d := o.disk; d != nil {
+			d.count.failed.Add(1)
+		}
 	default:
-		d.count.refused.Add(1)
+		s.count.refused.Add(1)
+		if d := o.disk; d != nil {
+			d.count.refused.Add(1)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package nvmet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,9 +20,10 @@ var (
 )
 
 // Change replaces the subsystems. A namespace of a subsystem with the same NQN stays, with all its
-// commands, if all fields but Released are the same. Change removes the others, and new ones may
-// have their numbers. Hosts get asynchronous events. Change ends hosts that may no longer connect
-// or whose key has changed; ended is their number. After an error nothing has changed.
+// commands, if all fields but Released and ANA are the same. Commands that arrived before their
+// namespace became inaccessible complete. Change removes the others, and new ones may have their
+// numbers. Hosts get asynchronous events. Change ends hosts that may no longer connect or whose key
+// has changed; ended is their number. After an error nothing has changed.
 //
 // The caller owns the disk of a removed namespace again when Namespace.Released is called, or the
 // server is closed. Change is called on the server's thread.
@@ -116,13 +118,16 @@ func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended
 	}
 	var all []*fabrics.Namespace
 	var changed []uint32
+	otherState := false
 	for k := range c.Namespaces {
 		n := &c.Namespaces[k]
 		if d := came[n]; d != nil {
 			all, changed = append(all, d.Namespace), append(changed, n.ID)
-		} else {
-			all = append(all, sub.Namespace(n.ID))
+			continue
 		}
+		have := sub.Namespace(n.ID)
+		otherState = sub.SetANA(have, cmp.Or(n.ANA, fabrics.ANAOptimized)) || otherState
+		all = append(all, have)
 	}
 	for _, n := range sub.Namespaces {
 		if !slices.Contains(all, n) {
@@ -130,15 +135,18 @@ func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended
 			s.dismiss(s.diskOf(n))
 		}
 	}
+	if len(changed) > 0 {
+		sub.ANAChanges++
+	}
 	before := sub.Keys
 	sub.Namespaces, sub.Hosts, sub.Keys, sub.Group = all, c.Hosts, c.Keys, c.Group
-	return s.tellHosts(sub, changed, before)
+	return s.tellHosts(sub, changed, otherState, before)
 }
 
-// tellHosts notifies the hosts of a subsystem about changed namespaces, and ends hosts that are no
+// tellHosts notifies the hosts of a subsystem about changed namespaces and ANA states, and ends hosts that are no
 // longer permitted. It also ends a host whose key has changed: that host has only proved that it
 // has the old key.
-func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, before map[string]dhchap.Keys) (ended int) {
+func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, otherState bool, before map[string]dhchap.Keys) (ended int) {
 	for _, h := range s.hosts {
 		name := h.Host.HostNQN
 		switch {
@@ -155,6 +163,9 @@ func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, before map[
 		}
 		for _, id := range changed {
 			h.Changed(id)
+		}
+		if otherState {
+			h.ANAChanged()
 		}
 		s.tell(h)
 	}

@@ -28,6 +28,11 @@ type Config struct {
 	Large    int    // extents for data; default one and a half a session
 	Disk     int    // outstanding reads and writes of the disks; default 128
 
+	// FirstController and LastController are the lowest and the highest number of controllers; default
+	// 1 and MaxController. They are at least as many as Sessions. Servers of one subsystem need
+	// different ones: a host refuses a second controller with the same number.
+	FirstController, LastController uint16
+
 	// Events makes FDs poll readable when Poll has work.
 	Events bool
 	Log    *slog.Logger // default: none
@@ -53,7 +58,8 @@ type Namespace struct {
 	ID       uint32       // from 1
 	Disk     *nvme.Target // the caller closes it after the server
 	ReadOnly bool
-	UUID     [16]byte // identifies it to hosts; must stay the same over restarts
+	ANA      fabrics.ANAState // how the server reaches it, 0: ANAOptimized; Change may change it alone
+	UUID     [16]byte         // identifies it to hosts; must stay the same over restarts
 	// Released is called on the server's thread when Change has removed the namespace and the Disk
 	// is no longer in use. It must not block. It may be nil.
 	Released func()
@@ -62,6 +68,8 @@ type Namespace struct {
 const (
 	maxSeats = 1 << 10
 	maxDepth = 1 << 10
+	// MaxController is the highest number that a controller may have (CNTLID).
+	MaxController = 0xffef
 	// minTransfer is the smallest value that MDTS can express.
 	minTransfer = 8192
 )
@@ -85,6 +93,9 @@ func (c *Config) setDefaults() error {
 			return fmt.Errorf("%s is %d: %d to %d are possible", f.name, *f.value, f.least, f.most)
 		}
 	}
+	if c.FirstController == 0 && c.LastController == 0 {
+		c.FirstController, c.LastController = 1, MaxController
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -104,6 +115,8 @@ func (c *Config) check() error {
 		return errors.New("it needs a subsystem")
 	case c.Capsule > r.FrameSize() || c.Capsule%16 != 0:
 		return fmt.Errorf("capsules with %d bytes of data: at most a frame of the region is possible, %d, in multiples of 16", c.Capsule, r.FrameSize())
+	case c.FirstController == 0 || c.LastController > MaxController || int(c.LastController)-int(c.FirstController)+1 < c.Sessions:
+		return fmt.Errorf("controllers %d to %d: the first is 1 at least, the last %d at most, and there are as many as sessions, %d", c.FirstController, c.LastController, MaxController, c.Sessions)
 	case r.ExtentSize() < minTransfer:
 		return fmt.Errorf("extents have %d bytes: at least %d are needed (region.extent)", r.ExtentSize(), minTransfer)
 	}
@@ -125,7 +138,11 @@ func (c *Config) checkSubsystems() error {
 				return fmt.Errorf("subsystem %s: host %q is no NQN", s.NQN, h)
 			}
 		}
-		if err := s.checkNamespaces(); err != nil {
+		err := s.checkNamespaces()
+		if err == nil {
+			err = s.checkANA(c.Endpoint.Region.ExtentSize())
+		}
+		if err != nil {
 			return fmt.Errorf("subsystem %s: %w", s.NQN, err)
 		}
 	}
@@ -142,8 +159,20 @@ func (s *Subsystem) checkNamespaces() error {
 			return fmt.Errorf("namespace %d has no disk", n.ID)
 		case n.Disk.Size() < uint64(n.Disk.Alignment().Offset):
 			return fmt.Errorf("namespace %d: %s is empty", n.ID, n.Disk.Path())
+		case n.ANA > fabrics.ANAInaccessible:
+			return fmt.Errorf("namespace %d: %d is no ANA state", n.ID, n.ANA)
 		}
 		ids[n.ID] = true
+	}
+	return nil
+}
+
+// checkANA refuses a state that no host would ask for.
+func (s *Subsystem) checkANA(extent uint64) error {
+	for _, n := range s.Namespaces {
+		if n.ANA > fabrics.ANAOptimized && transfer(extent) < fabrics.ANALogLen {
+			return fmt.Errorf("namespace %d: hosts read the ANA log page of %d bytes in one piece, and transfers have at most %d: open the region with larger extents (region.extent)", n.ID, fabrics.ANALogLen, transfer(extent))
+		}
 	}
 	return nil
 }

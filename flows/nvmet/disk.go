@@ -80,7 +80,7 @@ func (s *Server) openDisk(n Namespace) (*disk, error) {
 	}
 	limits, block := n.Disk.Limits(), max(n.Disk.Alignment().Offset, 512)
 	d := &disk{target: t, source: n.Disk, released: n.Released, Namespace: &fabrics.Namespace{ID: n.ID, Size: n.Disk.Size(), Shift: uint8(bits.TrailingZeros32(block)), ReadOnly: n.ReadOnly,
-		UUID: n.UUID, Discard: limits.Discard > 0 || !n.Disk.Block(), Preferred: uint32(limits.Physical / uint64(block))}}
+		UUID: n.UUID, ANA: n.ANA, Discard: limits.Discard > 0 || !n.Disk.Block(), Preferred: uint32(limits.Physical / uint64(block))}}
 	s.disks = append(s.disks, d)
 	s.publishDisks()
 	return d, nil

@@ -83,12 +83,14 @@ func (s *Server) welcome(p *session, c fabrics.ConnectCommand, d fabrics.Connect
 	return 0, fabrics.Success
 }
 
-// newID returns an unused controller ID.
+// newID returns an unused controller ID. There is one, because each host has a session.
 func (s *Server) newID() uint16 {
+	c := &s.config
 	for {
-		s.lastID++
-		taken := slices.ContainsFunc(s.hosts, func(h *host) bool { return h.ID == s.lastID })
-		if s.lastID != 0 && s.lastID < 0xfff0 && !taken {
+		if s.lastID++; s.lastID < c.FirstController || s.lastID > c.LastController {
+			s.lastID = c.FirstController
+		}
+		if !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.ID == s.lastID }) {
 			return s.lastID
 		}
 	}

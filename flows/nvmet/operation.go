@@ -253,6 +253,10 @@ func (s *Server) io(o *operation) {
 		return
 	}
 	o.disk.users++
+	if !o.disk.Accessible() {
+		s.answer(o, fabrics.AsymmetricAccessInaccessible)
+		return
+	}
 	switch c.Opcode {
 	case fabrics.OpRead, fabrics.OpWrite, fabrics.OpCompare, fabrics.OpWriteZeroes:
 		s.ioRange(o)

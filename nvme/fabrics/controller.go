@@ -17,6 +17,9 @@ type Controller struct {
 	changed []uint32 // changed namespaces that the host has not read
 	told    bool     // an event for them was returned
 	renewed bool     // the discovery log changed, and no event was returned
+
+	anaChanged bool // the state of a namespace changed, and the host has not read the ANA log page since
+	anaTold    bool // an event for that was returned
 }
 
 // Reset reports whether the host has disabled the controller since the last call. The caller must

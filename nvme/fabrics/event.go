@@ -8,9 +8,11 @@ const AsyncEvents = asyncEvents
 const (
 	eventNotice      = 2
 	noticeNamespaces = 0x00
+	noticeANA        = 0x03
 	noticeDiscovery  = 0xf0
 
 	wantNamespaces = 1 << 8
+	wantANA        = 1 << 11
 	wantDiscovery  = 1 << 31
 )
 
@@ -21,6 +23,10 @@ func (c *Controller) Changed(namespace uint32) {
 		slices.Sort(c.changed)
 	}
 }
+
+// ANAChanged records that the ANA state of a namespace changed. That is no change of the namespace
+// itself.
+func (c *Controller) ANAChanged() { c.anaChanged = true }
 
 // Renewed records that the discovery log changed.
 func (c *Controller) Renewed() { c.renewed = true }
@@ -33,6 +39,9 @@ func (c *Controller) Event() (result uint64, is bool) {
 	case len(c.changed) > 0 && !c.told && c.wanted&wantNamespaces != 0:
 		c.told = true
 		return eventNotice | noticeNamespaces<<8 | logChanged<<16, true
+	case c.anaChanged && !c.anaTold && c.wanted&wantANA != 0:
+		c.anaTold = true
+		return eventNotice | noticeANA<<8 | logANA<<16, true
 	case c.renewed && c.wanted&wantDiscovery != 0:
 		c.renewed = false
 		return eventNotice | noticeDiscovery<<8 | logDiscovery<<16, true
@@ -42,7 +51,10 @@ func (c *Controller) Event() (result uint64, is bool) {
 
 // seen records that the host has read a log page.
 func (c *Controller) seen(page uint8) {
-	if page == logChanged {
+	switch page {
+	case logChanged:
 		c.changed, c.told = nil, false
+	case logANA:
+		c.anaChanged, c.anaTold = false, false
 	}
 }

@@ -50,10 +50,12 @@ func (c *Controller) identifyNamespace(cns uint8, cmd *Command, b []byte) Status
 	case n == nil:
 	case cns == cnsNamespace:
 		n.identify(b)
+		c.putGroup(n, b[92:])
 	case cns == cnsDescriptors:
 		n.descriptors(b)
 	case cns == cnsIndependent:
 		n.independent(b)
+		c.putGroup(n, b[4:])
 	case uint8(cmd.Words[1]>>24) != 0:
 		return InvalidField | DoNotRetry
 	}
@@ -62,7 +64,11 @@ func (c *Controller) identifyNamespace(cns uint8, cmd *Command, b []byte) Status
 
 // Bits of the Identify Controller structure.
 const (
+	cmicPorts       = 1 << 0 // several addresses
+	cmicControllers = 1 << 1
+	cmicANA         = 1 << 3
 	oaesNamespaces  = 1 << 8
+	oaesANA         = 1 << 11
 	oaesDiscovery   = 1 << 31
 	ctratt128       = 1 << 0 // host identifiers of 128 bits
 	ctrattKeepAlive = 1 << 6 // any command resets the keep-alive timer
@@ -123,8 +129,17 @@ func (c *Controller) identifyController(b []byte) {
 		return
 	}
 	b[111] = controllerIO
-	b[76] = 1 << 1 // CMIC: several controllers
-	le.PutUint32(b[92:], oaesNamespaces)
+	b[76] = cmicPorts | cmicControllers
+	events := uint32(oaesNamespaces)
+	if s.ANA() {
+		b[76] |= cmicANA
+		events |= oaesANA
+		b[342], b[343] = anaTransition, anaStates
+		le.PutUint32(b[344:], MaxNamespace) // ANAGRPMAX
+		le.PutUint32(b[348:], MaxNamespace) // NANAGRPID
+		le.PutUint32(b[540:], MaxNamespace) // MNAN
+	}
+	le.PutUint32(b[92:], events)
 	le.PutUint16(b[520:], oncsCompare|oncsDataset|oncsZeroes)
 	b[525] = vwcPresent
 }
@@ -168,8 +183,10 @@ func (c *Controller) identifyActive(beyond uint32, b []byte) Status {
 
 // identify is the identify namespace data structure.
 func (n *Namespace) identify(b []byte) {
-	for _, at := range []int{0, 8, 16} { // NSZE, NCAP, NUSE
-		le.PutUint64(b[at:], n.Blocks())
+	le.PutUint64(b, n.Blocks())     // NSZE
+	le.PutUint64(b[8:], n.Blocks()) // NCAP
+	if n.Accessible() {
+		le.PutUint64(b[16:], n.Blocks()) // NUSE
 	}
 	b[30] = 1 // NMIC: several controllers
 	if n.Discard {
@@ -201,7 +218,14 @@ func (n *Namespace) descriptors(b []byte) {
 func (n *Namespace) independent(b []byte) {
 	b[1] = 1 // NMIC
 	if n.ReadOnly {
-		b[13] = 1 << 0 // NSATTR
+		b[8] = 1 << 0 // NSATTR
 	}
 	b[14] = 1 << 0 // NSTAT: ready
+}
+
+// putGroup writes a namespace's ANA group (ANAGRPID).
+func (c *Controller) putGroup(n *Namespace, b []byte) {
+	if c.Subsystem.ANA() {
+		le.PutUint32(b, n.ID)
+	}
 }

@@ -6,6 +6,7 @@ const (
 	logHealth    = 0x02
 	logFirmware  = 0x03
 	logChanged   = 0x04
+	logANA       = 0x0c
 	logDiscovery = 0x70
 )
 
@@ -25,7 +26,7 @@ func logLength(cmd *Command) uint64 {
 // getLog answers Get Log Page with the requested part of the page, and zeros beyond its end.
 func (c *Controller) getLog(cmd *Command, b []byte) Status {
 	at := uint64(cmd.Words[2]) | uint64(cmd.Words[3])<<32
-	page, s := c.logPage(uint8(cmd.Words[0]))
+	page, s := c.logPage(uint8(cmd.Words[0]), uint8(cmd.Words[0]>>8)&0x7f)
 	switch {
 	case s != Success:
 		return s
@@ -39,8 +40,8 @@ func (c *Controller) getLog(cmd *Command, b []byte) Status {
 	return Success
 }
 
-// logPage returns a whole page.
-func (c *Controller) logPage(id uint8) ([]byte, Status) {
+// logPage returns a whole page. specific is the field whose meaning depends on the page (LSP).
+func (c *Controller) logPage(id, specific uint8) ([]byte, Status) {
 	switch {
 	case id == logErrors:
 		return make([]byte, errorEntryLen), Success
@@ -56,6 +57,8 @@ func (c *Controller) logPage(id uint8) ([]byte, Status) {
 		return b, Success
 	case id == logChanged:
 		return c.changedPage(), Success
+	case id == logANA && c.Subsystem.ANA():
+		return c.anaPage(specific&anaGroupsOnly != 0), Success
 	}
 	return nil, InvalidLogPage | DoNotRetry
 }

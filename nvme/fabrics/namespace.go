@@ -9,7 +9,10 @@ type Namespace struct {
 	UUID      [16]byte
 	Discard   bool // it supports discards
 	Zeroes    bool
-	Preferred uint32 // preferred size of writes, in blocks; 0: not known
+	Preferred uint32   // preferred size of writes, in blocks; 0: not known
+	ANA       ANAState // 0: ANAOptimized; SetANA changes it
+
+	anaChanges uint64 // of the state
 }
 
 // Blocks returns the number of blocks. An incomplete block at the end is not served.

@@ -39,7 +39,10 @@ const (
 	WriteFault         Status = 0x280
 	UnrecoveredRead    Status = 0x281
 	CompareFailure     Status = 0x285
-	statusMask         Status = 0x7ff
+	// AsymmetricAccessInaccessible: the namespace cannot be reached through this controller. The host
+	// tries another one.
+	AsymmetricAccessInaccessible Status = 0x302
+	statusMask                   Status = 0x7ff
 )
 
 var statusNames = map[Status]string{
@@ -49,7 +52,7 @@ var statusNames = map[Status]string{
 	LBAOutOfRange: "LBA out of range", CapacityExceeded: "capacity exceeded", InvalidQueueID: "invalid queue identifier", AsyncEventLimit: "asynchronous event request limit exceeded",
 	InvalidLogPage: "invalid log page", NotSaveable: "feature is not saveable", NotChangeable: "feature is not changeable", ConnectFormat: "connect: incompatible format",
 	ControllerBusy: "connect: controller busy", ConnectInvalid: "connect: invalid parameters", ConnectHostRefused: "connect: invalid host", AuthRequired: "authentication required", WriteFault: "write fault",
-	UnrecoveredRead: "unrecovered read error", CompareFailure: "compare failure",
+	UnrecoveredRead: "unrecovered read error", CompareFailure: "compare failure", AsymmetricAccessInaccessible: "asymmetric access inaccessible",
 }
 
 // String returns the specification's name for it.

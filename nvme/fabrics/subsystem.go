@@ -16,6 +16,7 @@ type Subsystem struct {
 	Model      string // 40
 	Firmware   string // 8
 	Namespaces []*Namespace
+	ANAChanges uint64   // changes of the ANA log page: by SetANA, and by the caller for each other list of Namespaces
 	Hosts      []string // NQNs of the hosts that may connect; nil: all
 
 	// Keys are the keys of hosts, by NQN. Group is the Diffie-Hellman group of their
