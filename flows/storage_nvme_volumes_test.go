@@ -50,12 +50,30 @@ flows:
 		t.Errorf("%+v", s.Plan)
 	}
 	has("1 one 1048576 false", "2 two 1048576 false", "3 three 1048576 true")
+	states := func(want ...string) {
+		t.Helper()
+		var have []string
+		for _, n := range f.Status().Hosts.Namespaces {
+			have = append(have, n.ANA)
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("ANA states %q, not %q", have, want)
+		}
+	}
+	states("optimized", "optimized", "optimized")
+	away := strings.Replace(three, "}", ", ana: inaccessible}", 1)
+	if s := l.reloaded(t, text(two+", "+away, ", ana: non-optimized")); !slices.Equal(s.Plan.Subsystems, []string{"volume"}) {
+		t.Errorf("%+v", s.Plan)
+	}
+	states("non-optimized", "non-optimized", "inaccessible")
 	s, err := l.reload(t, text(three+", {id: 4, file: "+dir+"/none}"))
 	if s.Outcome != status.RolledBack || err == nil || !strings.Contains(err.Error(), "namespace 4") || !strings.Contains(err.Error(), dir+"/none") {
 		t.Errorf("%s: %v", s.Outcome, err)
 	}
 	has("1 one 1048576 false", "2 two 1048576 false", "3 three 1048576 true")
+	states("non-optimized", "non-optimized", "inaccessible")
 	l.reloaded(t, text(three))
+	states("optimized", "optimized")
 	has("1 one 1048576 false", "3 three 1048576 true")
 	other := ", subsystems: [{subsystem: nqn.2026-01.com.example:other, allow_any_host: true, namespaces: [{id: 1, file: " + dir + "/other}]}, {subsystem: nqn.2026-01.com.example:none, allow_any_host: true}]"
 	if s := l.reloaded(t, text(three, other)); !slices.Equal(s.Plan.Subsystems, []string{"volume"}) {

@@ -493,6 +493,9 @@ func printNamespace(w io.Writer, h *status.Hosts, n *status.Namespace) {
 	if n.ReadOnly {
 		marks += ", read-only"
 	}
+	if n.ANA != string(config.ANAOptimized) {
+		marks += ", " + n.ANA
+	}
 	if n.Leaving {
 		marks += ", leaving: commands are still in flight"
 	}

@@ -150,7 +150,7 @@ func toDocument(f *Flow) map[string]any {
 			"window": to.Window, "clients": to.Clients, "allow_any_gid": to.AllowAnyGID,
 		})
 	case KindStorageNVMe:
-		doc := map[string]any{"rdma": to.RDMA, "listen": to.Listen, "subsystem": to.Subsystem, "window": to.Window, "clients": to.Clients, "read_only": to.ReadOnly, "allow_any_host": to.AllowAnyHost}
+		doc := map[string]any{"rdma": to.RDMA, "listen": to.Listen, "subsystem": to.Subsystem, "window": to.Window, "clients": to.Clients, "read_only": to.ReadOnly, "allow_any_host": to.AllowAnyHost, "ana": string(to.ANA), "controllers": to.Controllers.String()}
 		if to.Hosts != nil {
 			doc["hosts"] = to.Hosts
 		}

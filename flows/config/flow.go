@@ -287,6 +287,12 @@ type To struct {
 	Group AuthGroup
 	// ReadOnly forbids hosts to write.
 	ReadOnly bool
+	// ANA is the state of all namespaces whose subsystem and which themselves have none. It may change
+	// while hosts are connected.
+	ANA ANAState
+	// Controllers are the numbers that the flow gives to its controllers. Flows and daemons that serve
+	// one subsystem need different ones.
+	Controllers Controllers
 	// Namespaces are further namespaces of the subsystem. The first namespace is the flow's own file
 	// or device. The list may change while hosts are connected.
 	Namespaces []Namespace
@@ -337,6 +343,7 @@ type Subsystem struct {
 	NQN          string
 	Hosts        []string // as To.Hosts
 	AllowAnyHost bool     // as To.AllowAnyHost
+	ANA          ANAState // empty: To.ANA
 	Namespaces   []Namespace
 	Pos          Pos // where the subsystem is configured
 }
@@ -347,7 +354,8 @@ type Namespace struct {
 	File     string // File or Device is set
 	Device   string
 	ReadOnly bool
-	Pos      Pos // where it is configured
+	ANA      ANAState // empty: that of the subsystem
+	Pos      Pos      // where it is configured
 }
 
 // Path returns the path of the file or device.
@@ -359,15 +367,25 @@ type Served struct {
 	Namespace
 }
 
+// Same reports whether two are the same disk with the same settings, except for those that may change
+// while hosts are connected.
+func (s Served) Same(other Served) bool {
+	other.Pos, other.ANA = s.Pos, s.ANA
+	return s == other
+}
+
 // Served returns all namespaces of all subsystems, except the flow's own file or device.
 func (t *To) Served() (all []Served) {
-	for _, n := range t.Namespaces {
-		all = append(all, Served{t.Subsystem, n})
-	}
-	for i := range t.Subsystems {
-		for _, n := range t.Subsystems[i].Namespaces {
-			all = append(all, Served{t.Subsystems[i].NQN, n})
+	add := func(subsystem string, list []Namespace, state ANAState) {
+		for _, n := range list {
+			n.ANA = cmp.Or(n.ANA, state)
+			all = append(all, Served{subsystem, n})
 		}
+	}
+	add(t.Subsystem, t.Namespaces, t.ANA)
+	for i := range t.Subsystems {
+		s := &t.Subsystems[i]
+		add(s.NQN, s.Namespaces, cmp.Or(s.ANA, t.ANA))
 	}
 	return all
 }

@@ -276,7 +276,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 	case KindStorageRDMA:
 		f.To = To{Transfer: MiB, Window: 32, Clients: 16}
 	case KindStorageNVMe:
-		f.To = To{Window: 128, Clients: 8}
+		f.To = To{Window: 128, Clients: 8, ANA: ANAOptimized, Controllers: Controllers{1, MaxController}}
 	case KindStorageNetwork:
 		f.From, f.To = From{Loop: 1}, To{ZeroCopy: ZeroCopyPrefer, Ring: 4096, Spin: 50 * time.Microsecond, Late: time.Millisecond}
 	case KindRDMARDMA:

@@ -35,7 +35,7 @@ func TestKinds(t *testing.T) {
 			RDMA: "mlx5_0", Listen: "h:7472", Transfer: MiB, Window: 32, Clients: 16,
 		}}},
 		KindStorageNVMe: {"{to: {subsystem: \"nqn.2026-01.com.example:d\", rdma: mlx5_0, listen: \"h:4420\", allow_any_host: true}, from: {file: /f}", Flow{From: From{File: "/f"}, To: To{
-			RDMA: "mlx5_0", Listen: "h:4420", Subsystem: "nqn.2026-01.com.example:d", AllowAnyHost: true, Window: 128, Clients: 8,
+			RDMA: "mlx5_0", Listen: "h:4420", Subsystem: "nqn.2026-01.com.example:d", AllowAnyHost: true, Window: 128, Clients: 8, ANA: ANAOptimized, Controllers: Controllers{1, MaxController},
 		}}},
 		KindStorageNetwork: {"{to: {interface: e1, pace: 2x}, from: {files: [/a, /b]}", Flow{From: From{Files: []string{"/a", "/b"}, Loop: 1}, To: To{
 			Interface: "e1", ZeroCopy: ZeroCopyPrefer, Ring: 4096, Pace: Pace{PaceTimes, 2}, Spin: 50 * time.Microsecond, Late: time.Millisecond,

@@ -69,7 +69,7 @@ func (p *Plan) change(old, next *Flow) {
 		p.Kept = append(p.Kept, next.Name)
 	case len(without(keys, "from.filter", "from.join")) == 0 && next.Kind() != KindStorageNetwork && next.From.Steer == "":
 		p.Filters = append(p.Filters, next.Name)
-	case len(without(keys, "to.namespaces", "to.hosts", "to.allow_any_host", "to.subsystems")) == 0 && comeAndGo(old.To.Served(), next.To.Served()):
+	case len(without(keys, "to.namespaces", "to.hosts", "to.allow_any_host", "to.ana", "to.subsystems")) == 0 && comeAndGo(old.To.Served(), next.To.Served()):
 		p.Subsystems = append(p.Subsystems, next.Name)
 	case slices.Equal(keys, []string{"to.group"}) && sameButOthers(old.To.Replicas, next.To.Replicas):
 		p.Groups = append(p.Groups, next.Name)
@@ -133,13 +133,13 @@ func sameButOthers(old, next *Replicas) bool {
 	return own == same && reflect.DeepEqual(a, b)
 }
 
-// comeAndGo reports whether the lists differ only by added and removed namespaces. A file or device
+// comeAndGo reports whether the lists differ only by added and removed namespaces, and by ANA states. A file or device
 // that is in both lists must be the same namespace of the same subsystem, because it cannot be open
 // twice.
 func comeAndGo(old, next []Served) bool {
-	for _, n := range unplaced(next) {
+	for _, n := range next {
 		i := slices.IndexFunc(old, func(o Served) bool { return o.Path() == n.Path() })
-		if i >= 0 && unplaced(old)[i] != n {
+		if i >= 0 && !old[i].Same(n) {
 			return false
 		}
 	}

@@ -96,6 +96,8 @@ func TestCompareSubsystems(t *testing.T) {
 		`, namespaces: [{id: 2, file: /two}, {id: 4, file: /four}], hosts: [nqn.h]`: true,
 		``:                                     true,
 		`, namespaces: [{id: 2, file: /four}]`: true,
+		`, ana: inaccessible, namespaces: [{id: 2, file: /two}, {id: 3, file: /three, ana: non-optimized}]`:       true,
+		`, namespaces: [{id: 2, file: /two}, {id: 3, file: /three}], controllers: 1-1000`:                         false,
 		`, namespaces: [{id: 2, file: /two, read_only: true}]`:                                                    false,
 		`, namespaces: [{id: 5, file: /two}]`:                                                                     false,
 		`, namespaces: [{id: 2, file: /two}], window: 64`:                                                         false,

@@ -280,6 +280,7 @@ func (d *decoder) subsystems(path string, n *yaml.Node, t *To) {
 			"subsystem":      set(d, &one.NQN, parseText),
 			"hosts":          readTexts(d, &one.Hosts),
 			"allow_any_host": set(d, &one.AllowAnyHost, parseBool),
+			"ana":            set(d, &one.ANA, oneOf(allANAStates)),
 			"namespaces":     func(p string, n *yaml.Node) { d.namespaces(p, n, &one.Namespaces) },
 		})
 		t.Subsystems = append(t.Subsystems, one)
@@ -295,6 +296,7 @@ func (d *decoder) namespaces(path string, n *yaml.Node, to *[]Namespace) {
 		one := Namespace{Pos: d.at(n)}
 		d.mapping(path, n, fields{
 			"id":        set(d, &one.ID, parseInt),
+			"ana":       set(d, &one.ANA, oneOf(allANAStates)),
 			"file":      set(d, &one.File, parseText),
 			"device":    set(d, &one.Device, parseText),
 			"read_only": set(d, &one.ReadOnly, parseBool),

@@ -236,6 +236,8 @@ func toSettings() []setting {
 		{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }, value(parseText)},
 		{"to.group", aboutGroups, slices.Concat(toHosts, toLogs), func(f *Flow) any { return &f.To.Group }, readGroup},
 		{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }, value(parseBool)},
+		{"to.ana", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ANA }, value(oneOf(allANAStates))},
+		{"to.controllers", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Controllers }, value(parseControllers)},
 		{"to.namespaces", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Namespaces }, readNamespaces},
 		{"to.subsystems", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Subsystems }, readSubsystems},
 		{"to.interface", aboutEnds, nil, func(f *Flow) any { return &f.To.Interface }, value(parseText)},

@@ -216,6 +216,9 @@ func (v *validator) subsystem(path string, t *To) {
 	if t.Keys == "" && t.Group != "" {
 		v.refuse(join(path, "group"), wrong("say keys: too, the file with the keys of hosts", "without keys no host proves who it is"))
 	}
+	v.checkErr(join(path, "ana"), member(t.ANA, allANAStates))
+	n := int(t.Controllers[1]) - int(t.Controllers[0]) + 1
+	v.check(t.Controllers[0] > 0 && t.Controllers[1] <= MaxController && n >= t.Clients, join(path, "controllers"), "%s are %d numbers; each of up to %d hosts (clients) needs one, from 1 to %d", t.Controllers, max(n, 0), t.Clients, MaxController)
 	v.namespaces(join(path, "namespaces"), t.Namespaces, minNamespace)
 	v.hosts(path, t.Hosts)
 	v.mayConnect(path, t, t.Hosts, t.AllowAnyHost)
@@ -236,6 +239,7 @@ func (v *validator) subsystems(path string, t *To) {
 			v.checkErr(name, checkNQN(s.NQN))
 			once.take(name, s.NQN)
 		}
+		v.check(s.ANA == "" || member(s.ANA, allANAStates) == nil, join(at, "ana"), "%s is not one of %v", quote(string(s.ANA)), allANAStates)
 		v.namespaces(join(at, "namespaces"), s.Namespaces, 1)
 		v.hosts(at, s.Hosts)
 		v.mayConnect(at, t, s.Hosts, s.AllowAnyHost)
@@ -282,6 +286,7 @@ func (v *validator) namespaces(all string, list []Namespace, least int) {
 		v.check(least == 1 || within(n.ID, least, maxNamespace), id, "%d is not from %d to %d: 1 is what the flow is from", n.ID, least, maxNamespace)
 		v.check(least != 1 || within(n.ID, least, maxNamespace), id, "%d is not from %d to %d", n.ID, least, maxNamespace)
 		once.take(id, n.ID)
+		v.check(n.ANA == "" || member(n.ANA, allANAStates) == nil, join(path, "ana"), "%s is not one of %v", quote(string(n.ANA)), allANAStates)
 		switch {
 		case n.File != "" && n.Device != "":
 			v.refuse(join(path, "device"), wrong("say one of them", "a namespace is a file or a device"))

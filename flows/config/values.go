@@ -243,6 +243,36 @@ const (
 	LittleEndian ByteOrder = "little"
 )
 
+// ANAState is how a flow reaches namespaces, as NVMe hosts see it (asymmetric namespace access).
+type ANAState string
+
+// The states.
+const (
+	ANAOptimized    ANAState = "optimized"     // hosts prefer this address
+	ANANonOptimized ANAState = "non-optimized" // hosts use it when there is no optimized one
+	ANAInaccessible ANAState = "inaccessible"  // hosts send nothing to it
+)
+
+// Controllers are the lowest and the highest number of controllers (NVMe: CNTLID).
+type Controllers [2]uint16
+
+// MaxController is the highest number that a controller may have.
+const MaxController = 0xffef
+
+// String formats the range as in a configuration.
+func (c Controllers) String() string { return fmt.Sprintf("%d-%d", c[0], c[1]) }
+
+// parseControllers parses a range such as 1-1000.
+func parseControllers(s string) (Controllers, error) {
+	first, last, _ := strings.Cut(s, "-")
+	a, err := parseInt(first)
+	b, wrongLast := parseInt(last)
+	if err != nil || wrongLast != nil || a < 1 || b < a || b > MaxController {
+		return Controllers{}, fmt.Errorf("%s is not a range like 1-1000, from 1 to %d", quote(s), MaxController)
+	}
+	return Controllers{uint16(a), uint16(b)}, nil
+}
+
 // All values of each type, in the order in which messages list them.
 var (
 	allPages      = []Pages{Pages2MiB, Pages1GiB, PagesOrdinary}
@@ -262,6 +292,7 @@ var (
 	peerMethods   = []Method{MethodAny, MethodSend, MethodWrite}
 	allPlaces     = []Place{PlaceCopy, PlaceHere}
 	allPolicies   = []Policy{PolicyWait, PolicyDropNewest, PolicyDropOldest, PolicyDisconnect}
+	allANAStates  = []ANAState{ANAOptimized, ANANonOptimized, ANAInaccessible}
 	allAuthGroups = []AuthGroup{AuthNone, AuthFFDHE2048, AuthFFDHE3072, AuthFFDHE4096, AuthFFDHE6144, AuthFFDHE8192}
 	allSumTypes   = []SumType{SumInt32, SumInt64, SumFloat32, SumFloat64}
 	allByteOrders = []ByteOrder{BigEndian, LittleEndian}

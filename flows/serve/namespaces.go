@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/nvmet"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
@@ -34,8 +35,8 @@ type namespaces struct {
 // deviceWait is how long the kernel may take to close a disk of a killed process.
 const deviceWait = 5 * time.Second
 
-// open opens the disks of namespaces that are not open. It changes nothing else; the caller calls
-// set for that. After an error it closes the disks that it has opened.
+// open opens the disks of namespaces that are not open, and returns one for each of the list. It
+// changes nothing else; the caller calls set for that. After an error it closes the disks that it has opened.
 func (v *namespaces) open(namespaces []config.Served, force bool) (all []*namespace, err error) {
 	for _, n := range namespaces {
 		one := v.find(n)
@@ -54,21 +55,22 @@ func (v *namespaces) open(namespaces []config.Served, force bool) (all []*namesp
 func (v *namespaces) find(n config.Served) *namespace {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n.Pos = config.Pos{}
 	for _, one := range v.all {
-		have := one.Served
-		have.Pos = config.Pos{}
-		if have == n && !one.removed {
+		if one.Same(n) && !one.removed {
 			return one
 		}
 	}
 	return nil
 }
 
-// set replaces the namespaces by those of a configuration. The others become removed ones.
-func (v *namespaces) set(to *config.To, all []*namespace) {
+// set replaces the namespaces by those of a configuration, which open has returned for list. The
+// others become removed ones.
+func (v *namespaces) set(to *config.To, list []config.Served, all []*namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	for i, one := range all {
+		one.Served = list[i]
+	}
 	v.names = []string{to.Subsystem}
 	for i := range to.Subsystems {
 		v.names = append(v.names, to.Subsystems[i].NQN)
@@ -144,9 +146,9 @@ func (v *namespaces) status(counted []nvmet.NamespaceStats) (all []status.Namesp
 		if i := slices.IndexFunc(counted, func(c nvmet.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
 			c = counted[i]
 		}
-		all = append(all, status.Namespace{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.removed,
+		all = append(all, status.Namespace{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, ANA: string(one.ANA), Leaving: one.removed,
 			Commands: map[string]uint64{"read": c.Read.Commands, "write": c.Written.Commands, "flush": c.Flushes, "write_zeroes": c.Zeroes, "dataset_management": c.Discards,
-				"compare": c.Compares, "refused": c.Refused, "failed": c.Failed},
+				"compare": c.Compares, "refused": c.Refused, "failed": c.Failed, "inaccessible": c.Inaccessible},
 			Bytes: map[string]uint64{"read": c.Read.Bytes, "written": c.Written.Bytes}})
 	}
 	return all
@@ -154,49 +156,53 @@ func (v *namespaces) status(counted []nvmet.NamespaceStats) (all []status.Namesp
 
 // list returns the namespaces of a configuration.
 func (s *NVMe) list(to *config.To) []config.Served {
-	return append([]config.Served{{Subsystem: to.Subsystem, Namespace: s.first}}, to.Served()...)
+	first := s.first
+	first.ANA = to.ANA
+	return append([]config.Served{{Subsystem: to.Subsystem, Namespace: first}}, to.Served()...)
 }
 
-// subsystems returns the subsystems for the server.
-func (s *NVMe) subsystems(to *config.To, all []*namespace) []nvmet.Subsystem {
-	list := []nvmet.Subsystem{s.subsystem(to.Subsystem, to.Hosts, to.AllowAnyHost, all)}
+// subsystems returns the subsystems for the server. all are the namespaces that open has returned for
+// the list.
+func (s *NVMe) subsystems(to *config.To, list []config.Served, all []*namespace) []nvmet.Subsystem {
+	subs := []nvmet.Subsystem{{NQN: to.Subsystem, Hosts: to.Hosts, AnyHost: to.AllowAnyHost}}
 	for i := range to.Subsystems {
-		list = append(list, s.subsystem(to.Subsystems[i].NQN, to.Subsystems[i].Hosts, to.Subsystems[i].AllowAnyHost, all))
+		one := &to.Subsystems[i]
+		subs = append(subs, nvmet.Subsystem{NQN: one.NQN, Hosts: one.Hosts, AnyHost: one.AllowAnyHost})
 	}
-	return list
+	for i := range subs {
+		sub := &subs[i]
+		sub.Keys, sub.Group = s.keys, s.group
+		for k, one := range all {
+			if id := uint32(one.ID); one.Subsystem == sub.NQN {
+				sub.Namespaces = append(sub.Namespaces, nvmet.Namespace{ID: id, Disk: one.disk, ReadOnly: one.ReadOnly, ANA: anaStates[list[k].ANA], UUID: namespaceUUID(sub.NQN, id),
+					Released: func() { one.released.Store(true) }})
+			}
+		}
+	}
+	return subs
 }
 
-// subsystem returns one subsystem with its namespaces.
-func (s *NVMe) subsystem(nqn string, hosts []string, any bool, all []*namespace) nvmet.Subsystem {
-	sub := nvmet.Subsystem{NQN: nqn, Hosts: hosts, AnyHost: any, Keys: s.keys, Group: s.group}
-	for _, one := range all {
-		if one.Subsystem != nqn {
-			continue
-		}
-		id := uint32(one.ID)
-		sub.Namespaces = append(sub.Namespaces, nvmet.Namespace{ID: id, Disk: one.disk, ReadOnly: one.ReadOnly, UUID: namespaceUUID(nqn, id),
-			Released: func() { one.released.Store(true) }})
-	}
-	return sub
-}
+// anaStates are the states of configurations.
+var anaStates = map[config.ANAState]fabrics.ANAState{config.ANAOptimized: fabrics.ANAOptimized, config.ANANonOptimized: fabrics.ANANonOptimized, config.ANAInaccessible: fabrics.ANAInaccessible}
 
 // Update replaces the namespaces and hosts. After an error nothing has changed.
 func (s *NVMe) Update(to config.To) error {
-	all, err := s.namespaces.open(s.list(&to), to.Force)
+	list := s.list(&to)
+	all, err := s.namespaces.open(list, to.Force)
 	if err != nil {
 		return err
 	}
-	if _, err := s.exchange(&to, all); err != nil {
+	if _, err := s.exchange(&to, list, all); err != nil {
 		return errors.Join(err, s.namespaces.closeNew(all))
 	}
-	s.namespaces.set(&to, all)
+	s.namespaces.set(&to, list, all)
 	return s.namespaces.closeReleased()
 }
 
 // exchange makes the server use these namespaces and the hosts of to. It returns the number of
 // hosts whose connection this ended.
-func (s *NVMe) exchange(to *config.To, all []*namespace) (ended int, err error) {
-	err = s.do(func() (err error) { ended, err = s.server.Change(s.subsystems(to, all)); return err })
+func (s *NVMe) exchange(to *config.To, list []config.Served, all []*namespace) (ended int, err error) {
+	err = s.do(func() (err error) { ended, err = s.server.Change(s.subsystems(to, list, all)); return err })
 	return ended, err
 }
 
@@ -214,9 +220,10 @@ func (s *NVMe) ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed boo
 func (s *NVMe) UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error) {
 	before := s.keys
 	s.keys = keys
-	all, err := s.namespaces.open(s.list(to), to.Force) // all are open already
+	list := s.list(to)
+	all, err := s.namespaces.open(list, to.Force) // all are open already
 	if err == nil {
-		ended, err = s.exchange(to, all)
+		ended, err = s.exchange(to, list, all)
 	}
 	if err != nil {
 		s.keys = before

@@ -49,8 +49,8 @@ flows[].stages[].counter.order flows[].stages[].counter.width
 flows[].stages[].sequence.offset flows[].stages[].set.ip_destination flows[].stages[].set.ip_source
 flows[].stages[].set.mac_destination flows[].stages[].set.mac_source flows[].stages[].set.port_destination
 flows[].stages[].set.port_source flows[].stages[].set.vlan flows[].stages[].sum.type flows[].stages[].timestamp.offset
-flows[].to.acknowledge flows[].to.allow flows[].to.allow_any_gid flows[].to.allow_any_host flows[].to.attach
-flows[].to.cache flows[].to.channel flows[].to.choose flows[].to.clients flows[].to.comment flows[].to.device
+flows[].to.acknowledge flows[].to.allow flows[].to.allow_any_gid flows[].to.allow_any_host flows[].to.ana flows[].to.attach
+flows[].to.cache flows[].to.channel flows[].to.choose flows[].to.clients flows[].to.comment flows[].to.controllers flows[].to.device
 flows[].to.discard flows[].to.durability flows[].to.durable flows[].to.expose flows[].to.file flows[].to.flush
 flows[].to.force flows[].to.group flows[].to.group.heartbeat flows[].to.group.lag flows[].to.group.listen
 flows[].to.group.members[].address
@@ -59,7 +59,7 @@ flows[].to.group.members[].name flows[].to.group.members[].number flows[].to.gro
 flows[].to.group.members[].witness
 flows[].to.group.name flows[].to.group.self flows[].to.group.suspect flows[].to.hosts flows[].to.index
 flows[].to.interface flows[].to.keep_free flows[].to.keys flows[].to.late flows[].to.layout flows[].to.listen
-flows[].to.max_gap flows[].to.method flows[].to.mode flows[].to.namespaces[].device flows[].to.namespaces[].file
+flows[].to.max_gap flows[].to.method flows[].to.mode flows[].to.namespaces[].ana flows[].to.namespaces[].device flows[].to.namespaces[].file
 flows[].to.namespaces[].id flows[].to.namespaces[].read_only flows[].to.order.connect flows[].to.order.interface
 flows[].to.order.limits.burst flows[].to.order.limits.price.at flows[].to.order.limits.price.bits
 flows[].to.order.limits.price.is flows[].to.order.limits.price.max flows[].to.order.limits.price.min
@@ -73,7 +73,8 @@ flows[].to.rdma.device flows[].to.rdma.ecn flows[].to.rdma.min_rate flows[].to.r
 flows[].to.rdma.traffic_class
 flows[].to.read_only flows[].to.ring flows[].to.segment.every flows[].to.segment.keep flows[].to.segment.size
 flows[].to.snaplen flows[].to.spin flows[].to.state flows[].to.subsystem flows[].to.subsystems[].allow_any_host
-flows[].to.subsystems[].hosts flows[].to.subsystems[].namespaces[].device flows[].to.subsystems[].namespaces[].file
+flows[].to.subsystems[].ana flows[].to.subsystems[].hosts flows[].to.subsystems[].namespaces[].ana
+flows[].to.subsystems[].namespaces[].device flows[].to.subsystems[].namespaces[].file
 flows[].to.subsystems[].namespaces[].id flows[].to.subsystems[].namespaces[].read_only flows[].to.subsystems[].subsystem
 flows[].to.transfer flows[].to.window flows[].to.zero_copy flows[].watermarks.high flows[].watermarks.low flows[].worker
 log.format log.level metrics.listen region.device region.extent region.extents region.frame region.node region.pages region.reserve

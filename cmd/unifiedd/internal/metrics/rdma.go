@@ -43,6 +43,7 @@ var (
 	descQueuesRefused  = describe("nvme_refused_queues_total", "Queues of NVMe hosts that were refused, by reason.", "flow", "reason")
 	descQueuesEnded    = describe("nvme_ended_queues_total", "Queues of NVMe hosts that were ended, by reason.", "flow", "reason")
 	descSpaceCommands  = describe("nvme_namespace_commands_total", "Commands of NVMe hosts for a namespace, by operation or outcome.", "flow", "subsystem", "namespace", "op")
+	descSpaceANA       = describe("nvme_namespace_ana", "1 for the ANA state in which NVMe hosts see the namespace.", "flow", "subsystem", "namespace", "state")
 	descSpaceBytes     = describe("nvme_namespace_bytes_total", "Bytes of a namespace that NVMe hosts read and wrote.", "flow", "subsystem", "namespace", "op")
 	descHostHas        = describe("nvme_host_queues", "Queues of an NVMe host that is connected.", "flow", "host")
 	descHostCommands   = describe("nvme_host_commands_total", "Commands of an NVMe host since it connected.", "flow", "host", "op")
@@ -144,6 +145,7 @@ func collectHosts(out chan<- prometheus.Metric, flow string, h *status.Hosts) {
 		if n := &h.Namespaces[i]; !n.Leaving { // another namespace may have its number
 			each(out, descSpaceCommands, n.Commands, flow, n.Subsystem, strconv.Itoa(n.ID))
 			each(out, descSpaceBytes, n.Bytes, flow, n.Subsystem, strconv.Itoa(n.ID))
+			gauge(out, descSpaceANA, 1, flow, n.Subsystem, strconv.Itoa(n.ID), n.ANA)
 		}
 	}
 	for i := range h.Connected {
