@@ -40,7 +40,7 @@ const optional = 1<<0 | 1<<2 | 1<<3 // ONCS: Compare, Dataset Management, Write 
 
 var ofController = []advertised{
 	{4, 20, "SN", nil}, {24, 40, "MN", nil}, {64, 8, "FR", nil}, {72, 1, "RAB", nil},
-	{76, 1, "CMIC: several controllers", bitsAre(1<<1, func(h *handMade) {
+	{76, 1, "CMIC: several addresses and controllers, ANA", bitsAre(1<<0|1<<1|1<<3, func(h *handMade) {
 		h.connects(softHost, 1, 32).queues[0].succeeds(blocks(fabrics.OpRead, 0, 1, h.keyed(h.room(4096), 4096)))
 	})},
 	{77, 1, "MDTS: the longest transfer", func(h *handMade, value uint64) {
@@ -58,7 +58,7 @@ var ofController = []advertised{
 			h.Errorf("the property says %#x", got.Result)
 		}
 	}},
-	{92, 4, "OAES: namespaces that change", bitsAre(1<<8, func(*handMade) {})}, // tested by TestChange
+	{92, 4, "OAES: namespaces and ANA states that change", bitsAre(1<<8|1<<11, func(*handMade) {})}, // tested by TestChange and TestTwoPaths
 	{96, 4, "CTRATT: host identifiers of 128 bits, and any command keeps alive", bitsAre(1<<0|1<<6, func(h *handMade) { // the latter is TestKeepAlive's
 		at := h.room(16)
 		h.admin.succeeds(&message{opcode: fabrics.OpGetFeatures, data: h.keyed(at, 16), words: [6]uint32{0x81, 1}})
@@ -91,6 +91,12 @@ var ofController = []advertised{
 		at := h.room(64)
 		h.admin.succeeds(&message{opcode: fabrics.OpGetLogPage, data: h.keyed(at, 16), words: [6]uint32{3<<16 | 0x02, 0, 4}})
 	})},
+	{342, 1, "ANATT", nil},
+	{343, 1, "ANACAP: optimized, non-optimized, inaccessible", bitsAre(1<<0|1<<1|1<<2, func(h *handMade) { // tested by TestTwoPaths
+		h.admin.succeeds(&message{opcode: fabrics.OpGetLogPage, data: h.keyed(h.room(4096), 4096), words: [6]uint32{1023<<16 | anaPage}})
+	})},
+	{344, 4, "ANAGRPMAX", bitsAre(fabrics.MaxNamespace, func(*handMade) {})}, {348, 4, "NANAGRPID", bitsAre(fabrics.MaxNamespace, func(*handMade) {})},
+	{540, 4, "MNAN", bitsAre(fabrics.MaxNamespace, func(*handMade) {})},
 	{320, 2, "KAS", nil}, {512, 1, "SQES", bitsAre(0x66, func(*handMade) {})}, {513, 1, "CQES", bitsAre(0x44, func(*handMade) {})},
 	{514, 2, "MAXCMD: entries of a queue", func(h *handMade, value uint64) {
 		depth := int(value)
@@ -142,7 +148,7 @@ var ofNamespace = []advertised{
 	{24, 1, "(NSFEAT) what is preferred", bitsAre(1<<4, func(*handMade) {})},
 	{30, 1, "NMIC: several controllers", bitsAre(1, func(*handMade) {})},                 // tested by CMIC
 	{33, 1, "DLFEAT: Write Zeroes gives blocks back", bitsAre(1<<3, func(*handMade) {})}, // tested by ONCS
-	{64, 8, "(NPWG to NPDA)", nil}, {104, 16, "NGUID", nil},
+	{64, 8, "(NPWG to NPDA)", nil}, {92, 4, "ANAGRPID", bitsAre(1, func(*handMade) {})}, {104, 16, "NGUID", nil},
 	{130, 1, "LBADS", bitsAre(12, func(*handMade) {})},
 }
 

@@ -2,6 +2,7 @@ package labenv
 
 import (
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -88,9 +89,18 @@ func (w Wire) ways(t testing.TB) [2]way {
 	return [2]way{{ends[0], ends[1], net.ParseIP(w.Here), host(w.There)}, {ends[1], ends[0], net.ParseIP(w.There), host(w.Here)}}
 }
 
-// local moves the lookup of the local table behind the rules of Around.
+// local moves the lookup of the local table behind the rules of Around, unless another wire has done
+// it.
 func local(t testing.TB) {
 	t.Helper()
+	rules, err := netlink.RuleList(unix.AF_INET)
+	if err != nil {
+		t.Fatalf("list the routing rules: %v", err)
+	}
+	// netlink has -1 for the priority 0, which the kernel does not report
+	if !slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Priority <= 0 && r.Table == unix.RT_TABLE_LOCAL }) {
+		return
+	}
 	rule := func(preference int) *netlink.Rule {
 		r := netlink.NewRule()
 		r.Priority, r.Table = preference, unix.RT_TABLE_LOCAL

@@ -1,0 +1,314 @@
+//go:build lab && verbs && cgo
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestHostPaths: two daemons serve one disk as one subsystem, each on an RDMA device and a wire of its
+// own. The kernel's initiator connects to both, with native multipath. fio writes and verifies while
+// one path becomes inaccessible and optimized again, a wire is cut, and a daemon is killed. fio sees
+// no error. Commands go where the states say.
+func TestHostPaths(t *testing.T) {
+	b, err := os.ReadFile("/sys/module/nvme_core/parameters/multipath")
+	if err != nil || strings.TrimSpace(string(b)) != "Y" {
+		t.Fatalf("native multipath is %q: %v", b, err)
+	}
+	testenv.HugePages(t, 132<<20)
+	disk := labenv.Map(t, 64<<20).Path
+	p := &hostPaths{T: t}
+	for i, wire := range []labenv.Wire{{Card: "virtio0", Here: "10.79.0.1", There: "10.79.0.2"}, {Card: "igb0", Here: "10.80.0.1", There: "10.80.0.2"}} {
+		other := map[string]string{"virtio0": "virtio1", "igb0": "igb1"}[wire.Card]
+		one := &hostPath{hostPaths: p, wire: wire, device: labenv.SoftRoCE(t, wire.Card, wire.Here+"/24"), disk: disk, dir: t.TempDir(), controllers: fmt.Sprintf("%d-%d", 1+1000*i, 1000+1000*i)}
+		initiator := labenv.SoftRoCE(t, other, wire.There+"/24")
+		t.Cleanup(func() {
+			labenv.RDMAAtRest(t, one.device)
+			labenv.RDMAAtRest(t, initiator, "cq") // the initiator keeps completion queues for later use
+		})
+		wire.Around(t)
+		p.all = append(p.all, one)
+	}
+	near, far := p.all[0], p.all[1]
+	near.launch("optimized")
+	far.launch("non-optimized")
+	tool(t, "modprobe", "nvme_rdma")
+	for _, one := range p.all {
+		one.connect()
+	}
+	head := hostDisk(t, servedNQN)
+	near.sees("optimized")
+	far.sees("non-optimized")
+	end := p.fio(head)
+	near.grows("an optimized path")
+
+	near.reload("inaccessible")
+	near.sees("inaccessible")
+	far.grows("the path that is left")
+	still := near.served()
+	time.Sleep(time.Second)
+	if now := near.served(); now != still {
+		t.Errorf("%d commands were completed by an inaccessible path", now-still)
+	}
+	far.reload("optimized")
+	near.reload("non-optimized")
+	near.sees("non-optimized")
+	far.grows("the path that is optimized now")
+
+	before := time.Now()
+	far.wire.Cut(t)
+	near.grows("the other path, after the wire was cut")
+	t.Logf("the wire was cut, and commands came by the other path after %v", time.Since(before).Round(time.Millisecond))
+	far.wire.Mend(t)
+	far.sees("optimized")
+	far.grows("the path that is back")
+
+	far.kill()
+	near.grows("the other path, after a daemon was killed")
+	far.launch("optimized")
+	far.sees("optimized")
+	far.grows("the daemon that is back")
+
+	for i := range 6 { // changes under load
+		near.reload([]string{"optimized", "inaccessible"}[i%2])
+		far.reload([]string{"inaccessible", "optimized"}[i%2])
+	}
+	end()
+	p.disconnect()
+	for _, one := range p.all {
+		one.terminate()
+	}
+}
+
+// hostPaths are the paths of a host to one subsystem.
+type hostPaths struct {
+	*testing.T
+	all       []*hostPath
+	connected bool
+}
+
+// hostPath is a daemon, and the wire between it and the host.
+type hostPath struct {
+	*hostPaths
+	wire        labenv.Wire
+	device      string
+	disk        string
+	dir         string
+	controllers string
+	daemon      *exec.Cmd
+	said        *bytes.Buffer
+}
+
+func (p *hostPath) socket() string { return filepath.Join(p.dir, "control.sock") }
+
+func (p *hostPath) file() string { return filepath.Join(p.dir, "unifiedd.yaml") }
+
+// configure writes the configuration with a state.
+func (p *hostPath) configure(state string) {
+	p.Helper()
+	write(p.T, p.file(), fmt.Appendf(nil, `
+control: {socket: %s}
+region: {size: 64MiB, extent: 512KiB, extents: 24}
+flows:
+  - name: volume
+    from: {device: %s}
+    to: {rdma: %s, listen: "%s:4420", subsystem: %s, allow_any_host: true, clients: 8, window: 64, force: true, controllers: %s, ana: %s}
+`, p.socket(), p.disk, p.device, p.wire.Here, servedNQN, p.controllers, state))
+}
+
+// launch starts the daemon and waits until it serves.
+func (p *hostPath) launch(state string) {
+	p.Helper()
+	p.configure(state)
+	p.said = new(bytes.Buffer)
+	said := p.said
+	p.daemon = exec.Command(testenv.Tool(p, "unifiedd"), "run", "-c", p.file())
+	p.daemon.SysProcAttr, p.daemon.Stderr = &syscall.SysProcAttr{Setpgid: true}, said
+	if err := p.daemon.Start(); err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		p.kill()
+		if p.Failed() {
+			p.Logf("the daemon at %s said:\n%s", p.wire.Here, said)
+		}
+	})
+	testenv.Wait(p, testenv.Within(30*time.Second), "the flow to run", func() bool {
+		f, err := p.status()
+		return err == nil && f.State == status.Running
+	})
+}
+
+// kill kills the daemon, if it runs.
+func (p *hostPath) kill() {
+	if p.daemon != nil {
+		_ = syscall.Kill(-p.daemon.Process.Pid, syscall.SIGKILL)
+		_ = p.daemon.Wait()
+		p.daemon = nil
+	}
+}
+
+// terminate asks the daemon to end. It must end without an error.
+func (p *hostPath) terminate() {
+	p.Helper()
+	err := p.daemon.Process.Signal(syscall.SIGTERM)
+	if err == nil {
+		err = p.daemon.Wait()
+	}
+	if p.daemon = nil; err != nil {
+		p.Errorf("after SIGTERM: %v\n%s", err, p.said)
+	}
+}
+
+// reload gives the daemon another state. The flow goes on.
+func (p *hostPath) reload(state string) {
+	p.Helper()
+	p.configure(state)
+	var said, errs sink
+	if code := run([]string{"reload", "--socket", p.socket()}, &said, &errs); code != 0 || !strings.Contains(line(string(said), "subsystems"), "volume") {
+		p.Errorf("reload ends with %d: %s\n%s", code, errs, said)
+	}
+}
+
+// status returns the status of the flow.
+func (p *hostPath) status() (*status.Flow, error) {
+	var s status.Daemon
+	b, err := control.Status(p.Context(), p.socket())
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err == nil && len(s.Flows) != 1 {
+		err = fmt.Errorf("%d flows", len(s.Flows))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &s.Flows[0], nil
+}
+
+// served returns how many reads and writes the daemon has completed.
+func (p *hostPath) served() uint64 {
+	p.Helper()
+	f, err := p.status()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return f.Hosts.Commands["read"] + f.Hosts.Commands["write"]
+}
+
+// grows waits until the daemon has completed more reads and writes.
+func (p *hostPath) grows(why string) {
+	p.Helper()
+	from := p.served()
+	testenv.Wait(p, testenv.Within(30*time.Second), "commands by "+why, func() bool {
+		f, err := p.status()
+		return err == nil && f.Hosts.Commands["read"]+f.Hosts.Commands["write"] > from+50
+	})
+}
+
+// sees waits until the host has the path, with a state of the namespace.
+func (p *hostPath) sees(state string) {
+	p.Helper()
+	var is string
+	defer func() {
+		if p.Failed() {
+			p.Logf("the state at %s is %q", p.wire.Here, is)
+		}
+	}()
+	testenv.Wait(p, testenv.Within(30*time.Second), "the host to see "+state+" at "+p.wire.Here, func() bool {
+		is = ""
+		controllers, _ := filepath.Glob("/sys/class/nvme/nvme*")
+		for _, c := range controllers {
+			if nqn, at, live := sysfs(c, "subsysnqn"), sysfs(c, "address"), sysfs(c, "state"); nqn != servedNQN || !strings.Contains(at, "traddr="+p.wire.Here+",") || live != "live" {
+				continue
+			}
+			states, _ := filepath.Glob(c + "/nvme*c*n1/ana_state")
+			for _, file := range states {
+				is = sysfs(filepath.Dir(file), "ana_state")
+			}
+		}
+		return is == state
+	})
+}
+
+// sysfs reads an attribute; empty: there is none.
+func sysfs(dir, name string) string {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// connect makes the host connect by this path. From then on the host reconnects by itself.
+func (p *hostPath) connect() {
+	p.Helper()
+	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
+	tool(p.T, "nvme", "connect", "-t", "rdma", "-a", p.wire.Here, "-s", "4420", "-w", p.wire.There, "-n", servedNQN, "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+id,
+		"--nr-io-queues", "2", "--keep-alive-tmo", strconv.Itoa(int(keepAlive/time.Second)), "--reconnect-delay", "1", "--ctrl-loss-tmo", "600")
+	if p.connected {
+		return
+	}
+	p.connected = true
+	p.Cleanup(func() {
+		p.disconnect()
+		if p.Failed() {
+			out, _ := exec.Command("bash", "-c", "nvme list-subsys; dmesg | tail -n 80").CombinedOutput()
+			p.Logf("the kernel says:\n%s", out)
+		}
+	})
+}
+
+// disconnect makes the host disconnect from all paths.
+func (p *hostPaths) disconnect() {
+	p.Helper()
+	if p.connected {
+		p.connected = false
+		tool(p.T, "nvme", "disconnect", "-n", servedNQN)
+	}
+}
+
+// fio writes to a disk and verifies, until end is called. It must see no error.
+func (p *hostPaths) fio(disk string) (end func()) {
+	p.Helper()
+	var said bytes.Buffer
+	fio := exec.Command(testenv.Tool(p, "fio"), "--name=paths", "--filename="+disk, "--size=4m", "--loops=1000000", "--rw=randwrite", "--bsrange=4k-64k", "--direct=1", "--iodepth=8",
+		"--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--randseed=11", "--do_verify=1")
+	fio.Stdout, fio.Stderr = &said, &said
+	if err := fio.Start(); err != nil {
+		p.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- fio.Wait() }()
+	p.Cleanup(func() { _ = fio.Process.Kill() })
+	return func() {
+		p.Helper()
+		select {
+		case err := <-ended:
+			p.Fatalf("fio ended: %v\n%s", err, &said)
+		default:
+		}
+		if err := fio.Process.Signal(syscall.SIGINT); err != nil {
+			p.Error(err)
+		}
+		<-ended
+		if text := said.String(); strings.Contains(text, "verify:") || !strings.Contains(text, "err= 0") {
+			p.Errorf("fio says:\n%s", text)
+		}
+	}
+}
