@@ -389,3 +389,142 @@ func (l *lab) again(t *testing.T, before *trader) *trader {
 	})
 	return r
 }
+
+// given returns a configuration of a flow from the program trader at end B, on connections that the program session gives.
+func (l *lab) given() string {
+	return fmt.Sprintf(`
+region: {size: 32MiB}
+workers: [{name: main, wait: sleep}]
+attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", out: 2MiB}, {name: session, user: "%[2]d"}]}
+flows:
+  - name: orders
+    from: {attach: trader, message: 256}
+    to: {order: {given: session, interface: %[3]s}}
+`, l.dir, os.Getuid(), l.B.Ifname)
+}
+
+// login connects a program to the exchange at end B.
+func (l *lab) login(t *testing.T) *net.TCPConn {
+	t.Helper()
+	var c *net.TCPConn
+	l.B.Do(t, func() {
+		var err error
+		if c, err = net.DialTCP("tcp", nil, &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// answers checks that a program reads what the exchange sends back.
+func answers(t *testing.T, from io.Reader, want string) {
+	t.Helper()
+	b := make([]byte, len(want))
+	if _, err := io.ReadFull(from, b); err != nil || string(b) != want {
+		t.Fatalf("the exchange has said %q, want %q: %v", b, want, err)
+	}
+}
+
+// TestOrdersGiven: a program logs in and gives its connection, another one sends orders on it, and the first one reads. The
+// end of the flow, of the port or of the program gives the connection back.
+func TestOrdersGiven(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{})
+	l.exchange(t)
+	d := l.start(t, l.given(), Options{})
+	f := d.Flows()[0]
+	attach := func(name string) *library.Client {
+		k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { k.Close() })
+		return k
+	}
+	r, k := &trader{t: t, client: attach("trader")}, attach("session")
+	refused := func(what string, err error, reason string) {
+		t.Helper()
+		if why, is := errors.AsType[*library.RefusedError](err); !is || why.Reason != reason {
+			t.Errorf("%s: %v, want %s", what, err, reason)
+		}
+	}
+	begun := time.Now()
+	_, err := r.client.Send("orders", 0)
+	if refused("orders before the connection", err, "busy"); time.Since(begun) > testenv.Within(5*time.Second) {
+		t.Errorf("the refusal took %v", time.Since(begun))
+	}
+	c := l.login(t)
+	fmt.Fprint(c, "login")
+	answers(t, c, "login")
+	_, err = r.client.Give("orders", c)
+	refused("another program gives", err, "no_such_flow")
+	g, err := k.Give("orders", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = k.Give("orders", c)
+	refused("again", err, "busy")
+	if r.orders, err = r.client.Send("orders", 0); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		text := fmt.Sprintf("buy %08d", i)
+		if got := r.send(text); got.Err != nil {
+			t.Fatalf("order %d: %+v", i, got)
+		}
+		answers(t, g, text)
+	}
+	if o := f.Status().Orders; o.Given != "session" || !o.Connected || o.Segments < 50 || o.Remote != net.JoinHostPort(l.A.IP.String(), "4001") {
+		t.Errorf("%+v", o)
+	}
+
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	refused("after the flow's end", g.Err(), "closing")
+	fmt.Fprint(c, "the connection goes on")
+	answers(t, c, "the connection goes on")
+
+	l.begin(t, f.Start)
+	if g, err = k.Give("orders", c); err != nil {
+		t.Fatal(err)
+	}
+	r = l.reopened(t, r)
+	r.send("again")
+	answers(t, g, "again")
+	if err := g.Close(); err != nil || g.Err() == nil {
+		t.Fatalf("%v, %v", err, g.Err())
+	}
+	fmt.Fprint(c, "and on")
+	answers(t, c, "and on")
+	await(t, f, "the end of the connection", func(s status.Flow) bool { return !s.Orders.Connected })
+
+	if g, err = k.Give("orders", c); err != nil {
+		t.Fatal(err)
+	}
+	r = l.reopened(t, r)
+	r.send("the last one")
+	answers(t, g, "the last one")
+	if err := k.Close(); err != nil { // the program ends
+		t.Fatal(err)
+	}
+	await(t, f, "the end of the connection", func(s status.Flow) bool { return !s.Orders.Connected })
+	if err := g.Err(); !errors.Is(err, library.ErrGone) {
+		t.Errorf("the program's end: %v", err)
+	}
+	fmt.Fprint(c, "for ever")
+	answers(t, c, "for ever")
+}
+
+// reopened opens the port for orders again, which the end of a connection has closed.
+func (l *lab) reopened(t *testing.T, r *trader) *trader {
+	t.Helper()
+	testenv.Wait(t, 10*time.Second, "the port to open", func() bool {
+		s, err := r.client.Send("orders", 0)
+		if err == nil {
+			r.orders = s
+		}
+		return err == nil
+	})
+	return r
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts share: link.c talks to the daemon over its socket, unifiedd.c and request.c pass frames through rings, channel.c
- * messages through the ring of a channel, and state.c reads states.
+ * messages through the ring of a channel, state.c reads states, and given.c gives connections.
  */
 #ifndef UNIFIEDD_INTERNAL_H
 #define UNIFIEDD_INTERNAL_H
@@ -23,6 +23,7 @@ enum {
 	MAX_ENTRIES = 1 << 20,
 	RINGS = 4,
 	LOOK = 6, /* the role of a state; see enum ufd_role */
+	GIVE = 7, /* that of a connection that the program gives */
 	MAX_READERS = 16,		    /* of a channel */
 	MAX_FDS = 2 + 2 * MAX_READERS,	    /* of a message */
 };
@@ -115,11 +116,12 @@ struct question {
 };
 
 /* side is this program's side of a port: what it asks the daemon for, and what came of it. It begins a
- * ufd_port, ufd_channel or ufd_state. */
+ * ufd_port, ufd_channel, ufd_state or ufd_given. */
 struct side {
 	ufd_client *client;
 	char name[NAME_LEN];
 	uint32_t role, depth;
+	int give;      /* of the role GIVE: the program's connection */
 	uint64_t from; /* the sequence with which it goes on, if it was open before and sends; 0 */
 	struct question q;
 	struct link *link;  /* written by the port's thread under the mutex; NULL: it was never open */
@@ -235,6 +237,9 @@ int ufdi_open(struct side *p);
 
 /* ufdi_reopen makes steps, and attaches again, until the answer is OPENED. It returns UFD_AGAIN if the time is up. */
 int ufdi_reopen(struct side *p, int64_t until);
+
+/* ufdi_ask_back asks the daemon to close a side's port. The side is closed once the daemon has. */
+void ufdi_ask_back(struct side *p);
 
 /* ufdi_mapped tells the daemon that the ring of a channel is mapped. It returns 0, or -1 with errno. */
 int ufdi_mapped(struct side *p);

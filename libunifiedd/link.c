@@ -123,6 +123,8 @@ static bool fds_fit(uint32_t role, unsigned n)
 		return n == 3;
 	case LOOK: /* the memory of the state */
 		return n == 1;
+	case GIVE:
+		return n == 0;
 	default: /* the rings and a socket */
 		return n == 2;
 	}
@@ -414,8 +416,8 @@ static int ask(struct side *p)
 	put32(b + NAME_LEN, p->role);
 	put32(b + NAME_LEN + 4, p->depth);
 	put64(b + NAME_LEN + 8, p->from);
-	if (ufdi_send(l->fd, OPEN, b, sizeof(b))) {
-		if (errno != EAGAIN)
+	if (ufdi_send_with(l->fd, OPEN, b, sizeof(b), p->role == GIVE ? p->give : -1)) {
+		if (errno != EAGAIN && errno != EBADF) /* EBADF: the program's descriptor */
 			end(p->client, l);
 		return -1;
 	}
@@ -474,6 +476,14 @@ int ufdi_step(struct side *p, bool again, int *fd, int64_t *until)
 	}
 	pthread_mutex_unlock(&c->mutex);
 	return r;
+}
+
+void ufdi_ask_back(struct side *p)
+{
+	pthread_mutex_lock(&p->client->mutex);
+	if (!atomic_load_explicit(&p->closed, memory_order_relaxed))
+		send_close(p->client, p->link, p->q.number);
+	pthread_mutex_unlock(&p->client->mutex);
 }
 
 int ufdi_mapped(struct side *p)
@@ -587,6 +597,9 @@ static void close_side(struct side *p)
 		break;
 	case LOOK:
 		ufd_state_close((ufd_state *)p);
+		break;
+	case GIVE:
+		ufd_given_end((ufd_given *)p);
 		break;
 	default:
 		ufd_close((ufd_port *)p);

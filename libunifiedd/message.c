@@ -19,10 +19,30 @@ void ufdi_close_fds(int *fds, unsigned n)
 
 int ufdi_send(int fd, enum kind kind, const uint8_t *body, size_t length)
 {
+	return ufdi_send_with(fd, kind, body, length, -1);
+}
+
+int ufdi_send_with(int fd, enum kind kind, const uint8_t *body, size_t length, int descriptor)
+{
 	uint8_t b[HEADER_LEN + HELLO_LEN] = {'u', 'A', 'T', 'T', VERSION, (uint8_t)kind, (uint8_t)length, (uint8_t)(length >> 8)};
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {{0}};
+	struct iovec io = {.iov_base = b, .iov_len = HEADER_LEN + length};
+	struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1};
 
 	memcpy(b + HEADER_LEN, body, length);
-	return send(fd, b, HEADER_LEN + length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 0;
+	if (descriptor >= 0) {
+		h.msg_control = control.bytes;
+		h.msg_controllen = sizeof(control.bytes);
+		struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &descriptor, sizeof(int));
+	}
+	return sendmsg(fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 0;
 }
 
 /* fits reports whether a message is one that a daemon sends. */

@@ -53,6 +53,9 @@ void ufdi_close_fds(int *fds, unsigned n);
 /* ufdi_send sends a message. It returns 0, or -1 with errno. It does not block. */
 int ufdi_send(int fd, enum kind kind, const uint8_t *body, size_t length);
 
+/* ufdi_send_with is ufdi_send with a descriptor. */
+int ufdi_send_with(int fd, enum kind kind, const uint8_t *body, size_t length, int descriptor);
+
 /* ufdi_receive reads a message. It returns 1, 0 if there is none now, or -1 if the connection has ended: errno says why. The
  * caller closes the descriptors. */
 int ufdi_receive(int fd, struct message *m);

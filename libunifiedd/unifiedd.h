@@ -14,7 +14,9 @@
  * A channel carries messages from one program to others without the daemon: the writer writes each once, into a ring that all
  * readers map. A state is memory that the daemon writes, as messages of a flow tell it, and that any number of programs read.
  *
- * Threads. A port, channel or state belongs to one thread at a time. Different ones of one client may belong to different threads,
+ * A program may also give a TCP connection of its own to a flow: the daemon sends orders on it, and the program reads.
+ *
+ * Threads. A port, channel, state or given connection belongs to one thread at a time. Different ones of one client may belong to different threads,
  * and any thread may open them and call ufd_session. The library starts no thread and installs no signal handler.
  *
  * Memory. Only functions that attach, open or open again allocate memory.
@@ -76,7 +78,7 @@ enum ufd_refusal {
 	UFD_REASON_NOT_PERMITTED = 4,		/* this user may not attach under that name */
 	UFD_REASON_BUSY = 5,			/* the name or the flow is in use */
 	UFD_REASON_NO_SUCH_FLOW = 6,		/* no running flow of that name is for this program */
-	UFD_REASON_BAD_DESCRIPTOR = 7,		/* an entry names memory that the program does not have */
+	UFD_REASON_BAD_DESCRIPTOR = 7,		/* an entry names memory that the program does not have; or a connection does not fit */
 	UFD_REASON_BAD_GENERATION = 8,		/* an entry names a frame that has changed hands since */
 	UFD_REASON_BAD_INDEX = 9,		/* an index of a ring is ahead by more than the ring has */
 	UFD_REASON_BAD_SEQUENCE = 10,		/* a message's sequence does not follow the last one's */
@@ -94,6 +96,7 @@ typedef struct ufd_client ufd_client;
 typedef struct ufd_port ufd_port;
 typedef struct ufd_channel ufd_channel;
 typedef struct ufd_state ufd_state;
+typedef struct ufd_given ufd_given;
 
 /* ufd_error says what is wrong. The caller owns it, and a function that succeeds does not change it. */
 typedef struct ufd_error {
@@ -373,6 +376,41 @@ UFD_API int ufd_state_resume(ufd_state *state, int64_t nanoseconds);
 
 /* ufd_state_why is ufd_why for a state. */
 UFD_API void ufd_state_why(const ufd_state *state, ufd_error *why);
+
+/*
+ * ufd_give gives an established TCP connection of this program, such as one on which it has logged in, to a flow whose name has
+ * 1 to 63 bytes, and whose configuration says that this program gives it. From then on the daemon sends the flow's orders on the
+ * connection. The program keeps the descriptor fd, and closes it in the end. It may read from the connection, with
+ * ufd_given_read or any other call: any other call may fail with EPERM at any time, and is to be made again then. It must not
+ * write to the connection, nor change its options, until ufd_given_end returns 0.
+ *
+ * It waits at most 15 seconds. It returns NULL and fills why, unless that is NULL; the reason is bad_descriptor if the
+ * connection does not fit, and busy if the flow has one. It does not attach again: why says UFD_GONE. The caller calls
+ * ufd_given_end in the end.
+ */
+UFD_API ufd_given *ufd_give(ufd_client *client, const char *flow, int fd, ufd_error *why);
+
+/*
+ * ufd_given_read reads up to room bytes that the exchange has sent into to, and returns 1 and how many in length: 0 at the end of
+ * the stream. It never blocks. It returns 0 if there is nothing now, UFD_INVALID if room is 0, or UFD_SYSTEM.
+ */
+UFD_API int ufd_given_read(ufd_given *given, void *to, uint32_t room, uint32_t *length);
+
+/*
+ * ufd_given_check returns 0 while the daemon sends on the connection; UFD_CLOSED once the connection or the flow has ended; or
+ * UFD_GONE if the daemon has ended: then nobody knows what it sent last, and the program closes the connection.
+ */
+UFD_API int ufd_given_check(ufd_given *given);
+
+/*
+ * ufd_given_end takes the connection back, and frees given. It waits until the daemon does not send on it any more, at most 15
+ * seconds. It returns 0 if that is so: the program may go on to use the connection, unless it has ended. Otherwise, with UFD_GONE
+ * or UFD_AGAIN, it must close the connection. NULL: 0.
+ */
+UFD_API int ufd_given_end(ufd_given *given);
+
+/* ufd_given_why is ufd_why for a connection. */
+UFD_API void ufd_given_why(const ufd_given *given, ufd_error *why);
 
 /* UFD_UPDATE_HEADER is the length of what an update has before its payload. */
 #define UFD_UPDATE_HEADER 16

@@ -55,7 +55,7 @@ func printOrders(w io.Writer, f *status.Flow) {
 	if o.Connected {
 		state = fmt.Sprintf("connected from %s to %s since %s", o.Local, o.Remote, o.Since.Format(time.RFC3339))
 	}
-	fmt.Fprintf(w, "  exchange\t%s over %s, %s; %d connections, %d ended, %d attempts failed; shortest round trip %s\n", o.Connects, o.Interface, state, o.Connections, o.Lost, o.Failed, brief(int64(o.RoundTrip*1e9)))
+	fmt.Fprintf(w, "  exchange\t%s over %s, %s; %d connections, %d ended, %d attempts failed; shortest round trip %s\n", cmp.Or(o.Connects, "connection of program "+o.Given), o.Interface, state, o.Connections, o.Lost, o.Failed, brief(int64(o.RoundTrip*1e9)))
 	if o.Stopped {
 		fmt.Fprintf(w, "  stopped\tno order leaves (unifiedd orders resume %s); %d held\n", f.Name, o.Held)
 	}

@@ -33,7 +33,8 @@ type EndConfig struct {
 	// Idle reports whether the flow has given back all that it got over an earlier port. It is called on the
 	// worker's thread. A port opens only then.
 	Idle func() bool
-	// Ready is called on the worker's thread when a port is to open. An error says why it cannot open yet.
+	// Ready is called on the worker's thread when a port is to open. An error says why it cannot open yet: the program
+	// waits, unless it wraps ErrGiveFirst.
 	Ready func() error
 	// Closed is called on the worker's thread when a port has closed: its frames are with Worker again.
 	Closed func(back []umem.Frame)
@@ -144,7 +145,10 @@ func (e *End) install(p *Port) (next uint64, err error) {
 	}
 	if e.config.Ready != nil {
 		if err := e.config.Ready(); err != nil {
-			return 0, fmt.Errorf("%w: %w", err, errNotIdle)
+			if !errors.Is(err, ErrGiveFirst) {
+				err = fmt.Errorf("%w: %w", err, errNotIdle)
+			}
+			return 0, err
 		}
 	}
 	next = 1
@@ -164,6 +168,10 @@ func (e *End) install(p *Port) (next uint64, err error) {
 	}
 	return next, nil
 }
+
+// ErrGiveFirst says that a port opens when a program has given a connection. The program does not wait for that: it may be
+// the one that is to give it.
+var ErrGiveFirst = errors.New("give one, then open the flow")
 
 // errNotIdle says that the flow still works on what came over an earlier port.
 var errNotIdle = errors.New("the flow is not idle")

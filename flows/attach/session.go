@@ -30,6 +30,7 @@ type session struct {
 	sending sync.Mutex
 	ports   map[uint32]*openPort    // under program.mu
 	sides   map[uint32]*channelSide // of channels; under program.mu
+	gifts   map[uint32]*gift        // connections that the program has given; under program.mu
 	last    uint32                  // number of the last port
 	states  []string                // that the program has opened; under program.mu
 	quit    chan struct{}           // closed when the session ends
@@ -44,7 +45,7 @@ type openPort struct {
 }
 
 func newSession(h *Hub, c *net.UnixConn) *session {
-	return &session{hub: h, log: h.log, conn: c, uid: ^uint32(0), process: -1, ports: map[uint32]*openPort{}, sides: map[uint32]*channelSide{}, quit: make(chan struct{})}
+	return &session{hub: h, log: h.log, conn: c, uid: ^uint32(0), process: -1, ports: map[uint32]*openPort{}, sides: map[uint32]*channelSide{}, gifts: map[uint32]*gift{}, quit: make(chan struct{})}
 }
 
 const (
@@ -124,7 +125,8 @@ func (s *session) known() *wire.Refusal {
 // hello reads the program's first message and answers it.
 func (s *session) hello() *wire.Refusal {
 	_ = s.conn.SetReadDeadline(time.Now().Add(helloTime)) // a Unix socket supports it
-	body, err := s.read()
+	body, came, err := s.read()
+	closeAll(came)
 	_ = s.conn.SetReadDeadline(time.Time{})
 	hello, is := body.(*wire.Hello)
 	switch {
@@ -163,35 +165,34 @@ func (s *session) hello() *wire.Refusal {
 	return nil
 }
 
-// read reads a message.
-func (s *session) read() (any, error) {
+// read reads a message. The caller closes its descriptors, also after an error.
+func (s *session) read() (body any, fds []int, err error) {
 	var b [wire.MaxMessage + 1]byte
-	var oob [64]byte // descriptors that a program sends are closed at once
+	var oob [64]byte // the kernel closes descriptors for which there is no room
 	n, oobn, _, _, err := s.conn.ReadMsgUnix(b[:], oob[:])
-	closeDescriptors(oob[:oobn])
+	fds = descriptors(oob[:oobn])
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, fds, err
 	case n == 0:
-		return nil, errGone
+		return nil, fds, errGone
 	case n > wire.MaxMessage:
-		return nil, wire.ErrMessage
+		return nil, fds, wire.ErrMessage
 	}
-	body, _, err := wire.Parse(b[:n])
-	return body, err
+	body, _, err = wire.Parse(b[:n])
+	return body, fds, err
 }
 
 var errGone = errors.New("the program has closed its socket")
 
-// closeDescriptors closes descriptors that came with a message.
-func closeDescriptors(oob []byte) {
+// descriptors returns what came with a message. The runtime has asked the kernel to close them on exec.
+func descriptors(oob []byte) (fds []int) {
 	all, _ := unix.ParseSocketControlMessage(oob) // what cannot be parsed has no descriptors
 	for i := range all {
-		fds, _ := unix.ParseUnixRights(&all[i])
-		for _, fd := range fds {
-			_ = unix.Close(fd)
-		}
+		some, _ := unix.ParseUnixRights(&all[i])
+		fds = append(fds, some...)
 	}
+	return fds
 }
 
 // write sends a message with descriptors. A program that does not read loses its connection: its socket's buffer
@@ -222,7 +223,9 @@ func (s *session) refuse(why *wire.Refusal) { _ = s.write(why, false) } // it ma
 func (s *session) linger() {
 	_ = s.conn.SetReadDeadline(time.Now().Add(lingerTime)) // a Unix socket supports it
 	for {
-		if _, err := s.read(); err != nil && !errors.Is(err, wire.ErrMessage) && !errors.Is(err, wire.BadVersion) {
+		_, fds, err := s.read()
+		closeAll(fds)
+		if err != nil && !errors.Is(err, wire.ErrMessage) && !errors.Is(err, wire.BadVersion) {
 			return
 		}
 	}
@@ -234,8 +237,9 @@ const lingerTime = 200 * time.Millisecond
 // messages handles messages until the connection ends.
 func (s *session) messages(ctx context.Context) error {
 	for {
-		body, err := s.read()
+		body, fds, err := s.read()
 		if err != nil {
+			closeAll(fds)
 			if !errors.Is(err, errGone) && (errors.Is(err, wire.ErrMessage) || errors.Is(err, wire.BadVersion)) {
 				s.end(&wire.Refusal{Reason: wire.BadMessage, Text: err.Error()})
 			}
@@ -248,6 +252,8 @@ func (s *session) messages(ctx context.Context) error {
 				err = s.openChannel(m)
 			case wire.Look:
 				err = s.openState(m)
+			case wire.Give:
+				err = s.give(m, fds)
 			default:
 				err = s.open(ctx, m)
 			}
@@ -257,8 +263,9 @@ func (s *session) messages(ctx context.Context) error {
 			err = s.closePort(m.Port, &wire.Refusal{Reason: wire.None, Text: "as asked for"})
 		default:
 			s.end(&wire.Refusal{Reason: wire.BadMessage, Text: "this message is the daemon's to send"})
-			return wire.BadMessage
+			err = wire.BadMessage
 		}
+		closeAll(fds)
 		if err != nil {
 			return err
 		}
@@ -329,7 +336,7 @@ func (s *session) makePort(ctx context.Context, m *wire.Open) (*openPort, *wire.
 // program.mu.
 func (s *session) number() (n uint32, full bool) {
 	s.last++
-	return s.last, len(s.ports)+len(s.sides) >= maxPorts
+	return s.last, len(s.ports)+len(s.sides)+len(s.gifts) >= maxPorts
 }
 
 // add makes a port known, unless its flow ends.
@@ -385,10 +392,14 @@ func (s *session) attend(p *openPort) {
 // closePort closes a port and tells the program. It does nothing if there is none of that number.
 func (s *session) closePort(number uint32, why *wire.Refusal) error {
 	s.program.mu.Lock()
-	p, side := s.ports[number], s.sides[number]
+	p, side, g := s.ports[number], s.sides[number], s.gifts[number]
 	s.program.mu.Unlock()
 	if side != nil {
 		return s.closeSide(side, why)
+	}
+	if g != nil {
+		s.takeBack(g)
+		return nil
 	}
 	if p == nil || !s.forget(p) {
 		return nil
@@ -460,9 +471,12 @@ const watchEvery = 50 * time.Millisecond
 // detach closes all ports, and makes the name free.
 func (s *session) detach(err error) {
 	s.program.mu.Lock()
-	all, sides := slices.Collect(maps.Values(s.ports)), slices.Collect(maps.Values(s.sides))
+	all, sides, gifts := slices.Collect(maps.Values(s.ports)), slices.Collect(maps.Values(s.sides)), slices.Collect(maps.Values(s.gifts))
 	s.program.mu.Unlock()
 	var errs []error
+	for _, g := range gifts {
+		s.takeBack(g)
+	}
 	for _, side := range sides {
 		errs = append(errs, s.closeSide(side, nil))
 	}

@@ -217,11 +217,16 @@ func (l *link) end(number uint32) error {
 	return l.write(&wire.Close{Port: number})
 }
 
-func (l *link) write(body any) error {
+func (l *link) write(body any, fds ...int) error {
 	b, err := wire.Append(nil, body, false)
-	if err == nil {
-		_, err = l.conn.Write(b)
+	if err != nil {
+		return err
 	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err = l.conn.WriteMsgUnix(b, rights, nil)
 	return err
 }
 
@@ -398,11 +403,11 @@ func (k *Client) again(now time.Time) (*link, time.Time, error) {
 	return l, now, before.unmap()
 }
 
-// open asks for a port.
-func (k *Client) open(l *link, o *wire.Open) (opened, error) {
+// open asks for a port, with descriptors of this program.
+func (k *Client) open(l *link, o *wire.Open, give ...int) (opened, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := l.write(o); err != nil {
+	if err := l.write(o, give...); err != nil {
 		return opened{}, fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	select {

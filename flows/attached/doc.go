@@ -10,8 +10,8 @@
 // message once.
 //
 // A [BlockReader] reads blocks of a file or device into such memory. A [ChannelWriter] and a [ChannelReader] pass
-// messages between programs without the daemon.
+// messages between programs without the daemon. A [Given] is a TCP connection of the program, on which the daemon sends.
 //
-// A Receiver, Sender, BlockReader, ChannelWriter or ChannelReader belongs to one goroutine at a time. A Client may be
-// used by all.
+// A Receiver, Sender, BlockReader, ChannelWriter or ChannelReader belongs to one goroutine at a time. A Client and a Given
+// may be used by all.
 package attached

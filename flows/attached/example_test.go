@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attached"
@@ -174,4 +175,38 @@ func ExampleClient_WriteChannel() {
 		}
 	}
 	// Output: message 1: bid 99, ask 101; 0 lost
+}
+
+// A program logs in at an exchange on a connection of its own, and gives that to the daemon, which sends orders on it. What
+// the exchange sends the program reads.
+func ExampleClient_Give() {
+	c, err := net.Dial("tcp", "exchange.example.net:4001")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "log me in")
+	answer := make([]byte, 512)
+	if _, err := c.Read(answer); err != nil {
+		log.Fatal(err)
+	}
+	k, err := attached.Attach(attached.Config{Name: "session"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer k.Close()
+	given, err := k.Give("orders", c.(*net.TCPConn))
+	if err != nil {
+		log.Fatal(err) // a *RefusedError says what does not fit
+	}
+	for given.Err() == nil {
+		n, err := given.Read(answer)
+		if err != nil {
+			break
+		}
+		fmt.Printf("the exchange says %q\n", answer[:n])
+	}
+	if err := given.Close(); err == nil { // the daemon does not send on it any more
+		fmt.Fprint(c, "log me out")
+	}
 }

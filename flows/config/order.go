@@ -14,7 +14,9 @@ import (
 
 // Order is where a flow sends orders: a TCP connection that the kernel keeps, and whose segments leave by AF_XDP.
 type Order struct {
-	Connect   string // host:port of the exchange
+	Connect   string // host:port of the exchange; empty: a program connects
+	Given     string // name of the program that gives connections; empty: the daemon connects
+	Peer      string // host:port that such a connection must be to; empty: any
 	Interface string // where the connection's packets leave and arrive
 	Queue     int    // the transmit queue
 	ZeroCopy  ZeroCopy
@@ -69,6 +71,8 @@ func readOrder(d *decoder, f *Flow, _ any) read {
 func (d *decoder) order(path string, n *yaml.Node, o *Order) {
 	d.mapping(path, n, fields{
 		"connect":   set(d, &o.Connect, parseText),
+		"given":     set(d, &o.Given, parseText),
+		"peer":      set(d, &o.Peer, parseText),
 		"interface": set(d, &o.Interface, parseText),
 		"queue":     set(d, &o.Queue, parseInt),
 		"zero_copy": set(d, &o.ZeroCopy, oneOf(allZeroCopies)),
@@ -109,9 +113,7 @@ func (v *validator) orders(path string, f *Flow) {
 		v.refuse(at, wrong("say from: {attach: …}", "orders are an attached program's"))
 		return
 	}
-	if to := join(at, "connect"); v.need(to, o.Connect, "the address and port of the exchange") {
-		v.checkErr(to, checkExchange(o.Connect))
-	}
+	v.connection(at, o)
 	if name := join(at, "interface"); v.need(name, o.Interface, "the name of a network interface") {
 		v.checkErr(name, checkInterface(o.Interface))
 	}
@@ -129,6 +131,30 @@ func (v *validator) orders(path string, f *Flow) {
 		v.check(f.From.Message <= maxOrder, v.first(message, at), "orders of %s do not fit a segment: at most %d are possible", f.From.Message, maxOrder)
 	}
 	v.orderLimits(join(at, "limits"), o)
+}
+
+// connection checks where a connection comes from.
+func (v *validator) connection(at string, o *Order) {
+	to, given, peer := join(at, "connect"), join(at, "given"), join(at, "peer")
+	if v.given(peer, o.Peer) && o.Given != "" {
+		v.checkErr(peer, checkExchange(o.Peer))
+	}
+	switch {
+	case !v.given(given, o.Given):
+		if v.need(to, o.Connect, "the address and port of the exchange") {
+			v.checkErr(to, checkExchange(o.Connect))
+		}
+		if v.given(peer, o.Peer) {
+			v.refuse(peer, wrong("say it in connect", "has a meaning only with given: the daemon connects"))
+		}
+	case v.given(to, o.Connect):
+		v.refuse(given, wrong("remove one of them", "a program gives connections, or the daemon connects (connect)"))
+	default:
+		v.known(given, o.Given)
+		if retry := join(at, "retry"); o.Retry != defaultRetry && !v.explained(retry) {
+			v.refuse(retry, wrong("remove it", "has a meaning only with connect: program %s connects", quote(o.Given)))
+		}
+	}
 }
 
 // checkExchange requires the address of a host on a network, or its name, with a port.

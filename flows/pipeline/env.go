@@ -164,7 +164,7 @@ func Destination(to config.To) string {
 		return "nowhere"
 	}
 	if to.Order != nil {
-		return "exchange " + to.Order.Connect
+		return cmp.Or(programName(to.Order.Given), "exchange "+to.Order.Connect)
 	}
 	var peers []string
 	for _, p := range to.Peers {

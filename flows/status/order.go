@@ -8,7 +8,8 @@ import (
 
 // Orders is the sink of a flow that sends orders to an exchange. The orders that it has refused are in Flow.Dropped.
 type Orders struct {
-	Connects    string    `json:"connects"` // address or name of the exchange, and port
+	Connects    string    `json:"connects"`        // address or name of the exchange, and port; empty: a program connects
+	Given       string    `json:"given,omitempty"` // program that gives the connection
 	Interface   string    `json:"interface"`
 	Connected   bool      `json:"connected"`
 	Local       string    `json:"local,omitempty"`  // address and port of this end

@@ -32,7 +32,10 @@ type Conn struct {
 	template      template
 	routing       Routing
 	stamps        bool
-	refused       bool // the connection has an option that Build does not know
+	refused       bool   // the connection has an option that Build does not know
+	shared        bool   // another process has the socket, too: see TakeOver
+	cookie        uint64 // of a shared socket; 0: none
+	read          uint64 // bytes that a shared connection had received when wup and wnd were read
 
 	repair   bool
 	next     uint32 // sequence of the next byte
@@ -53,8 +56,10 @@ type Conn struct {
 	behind   uint32
 	missed   time.Time // when early became true
 	owed     []byte    // sent, and not booked yet
+	plain    bool      // those are not sent either
 	ended    bool
 	err      error
+	asked    atomic.Pointer[error] // by End
 }
 
 // keptBytes and keptSegments are how much may be not acknowledged, so that the send buffer has room for all of it.
@@ -148,15 +153,42 @@ func (c *Conn) begin() error {
 	if errno := get(c.fd, unix.TCP_QUEUE_SEQ, &c.next); errno != 0 {
 		return fmt.Errorf("read its sequence: %w", errno)
 	}
-	if errno := get(c.fd, unix.TCP_INFO, &c.info); errno != 0 {
-		return fmt.Errorf("read its state: %w", errno)
+	unacked, err := c.snapshot()
+	if err != nil {
+		return err
 	}
 	c.stamps = c.info.Options&optionStamps != 0
 	c.refused = c.info.Options&(optionECN|optionMicro) != 0
-	c.ackBase = c.next - uint32(c.info.Bytes_acked)
+	c.ackBase = c.next - unacked - uint32(c.info.Bytes_acked)
 	c.unseen = c.info.Segs_in - c.ingress.count()
+	if c.shared {
+		c.readWindow()
+		if errno := c.leave(); errno != 0 {
+			return fmt.Errorf("switch repair mode off: %w", errno)
+		}
+	}
 	c.Refresh()
 	return c.err
+}
+
+// snapshot reads the state of the connection, and how many bytes are not acknowledged in it.
+func (c *Conn) snapshot() (unacked uint32, err error) {
+	for {
+		var before unix.TCPInfo
+		if errno := get(c.fd, unix.TCP_INFO, &before); errno != 0 {
+			return 0, fmt.Errorf("read its state: %w", errno)
+		}
+		n, errno := outstanding(c.fd)
+		if errno != 0 {
+			return 0, fmt.Errorf("read how much is not acknowledged: %w", errno)
+		}
+		if errno := get(c.fd, unix.TCP_INFO, &c.info); errno != 0 {
+			return 0, fmt.Errorf("read its state: %w", errno)
+		}
+		if c.info.Bytes_acked == before.Bytes_acked {
+			return uint32(n), nil
+		}
+	}
 }
 
 // readRouting reads what the routes of the connection's packets depend on.
@@ -242,6 +274,9 @@ func (c *Conn) fail(err error) {
 	c.ended = true
 }
 
+// End makes Refresh say that the connection is not established any more, for a reason. Any goroutine may call it.
+func (c *Conn) End(why error) { c.asked.Store(&why) }
+
 // Errors of a connection that has ended.
 var (
 	// ErrPeerClosed means that the peer has closed the connection.
@@ -258,12 +293,20 @@ func (c *Conn) Abort() error { return c.close(true) }
 
 func (c *Conn) close(abort bool) error {
 	var errs []error
+	if c.cookie != 0 {
+		takenOver.remove(c.cookie)
+		c.cookie = 0
+	}
 	if c.fd >= 0 {
+		if c.shared && (abort || len(c.owed) > 0) {
+			// The peer has bytes of which the kernel does not know. No other process may send others in their place.
+			errs = append(errs, c.disconnect())
+		}
 		// A socket that is closed in repair mode disappears, and the peer hears nothing.
 		if errno := c.leave(); errno != 0 {
 			errs = append(errs, fmt.Errorf("switch repair mode off: %w", errno))
 		}
-		if abort {
+		if abort && !c.shared {
 			errs = append(errs, unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
 		}
 		errs = append(errs, unix.Close(c.fd))
@@ -275,4 +318,12 @@ func (c *Conn) close(abort bool) error {
 		c.ingress = nil
 	}
 	return errors.Join(errs...)
+}
+
+// disconnect resets a connection whose socket others have, too.
+func (c *Conn) disconnect() error {
+	if err := disconnect(c.fd); err != 0 && err != unix.ENOTCONN {
+		return fmt.Errorf("reset the connection: %w", err)
+	}
+	return nil
 }

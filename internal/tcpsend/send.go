@@ -1,6 +1,7 @@
 package tcpsend
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +20,10 @@ func (c *Conn) Refresh() bool {
 		c.fail(fmt.Errorf("read the state of the connection: %w", errno))
 		return false
 	}
+	if why := c.asked.Load(); why != nil {
+		c.fail(*why)
+		return false
+	}
 	if c.info.State != stateConnected {
 		c.fail(c.cause())
 		return false
@@ -30,19 +35,43 @@ func (c *Conn) Refresh() bool {
 	if c.early && int32(c.unacked-c.behind) >= 0 {
 		c.early = false
 	}
+	if c.shared && c.foreign() {
+		c.fail(errWritten)
+		return false
+	}
 	if c.info.Min_rtt > 0 {
 		c.minimum = min(c.minimum, c.info.Min_rtt)
 	}
-	if c.repair {
-		var w window
-		if errno := get(c.fd, repairWindow, &w); errno == 0 {
-			c.wup, c.wnd = w[windowAcknowledged], w[windowOffered]
-		}
+	switch {
+	case c.repair:
+		c.readWindow()
 		if c.info.Notsent_bytes > 0 {
 			c.push()
 		}
+	case c.shared && c.info.Bytes_received-c.read > uint64(c.wnd)/4 && c.info.Notsent_bytes == 0:
+		if c.enter() == 0 {
+			c.readWindow()
+			_ = c.leave()
+		}
 	}
 	return true
+}
+
+// foreign reports whether the process that has given the connection has written to it: then the kernel has more bytes than
+// the Conn has given to it. An acknowledgement after TCP_INFO was read makes it look like fewer, so foreign may notice later.
+func (c *Conn) foreign() bool {
+	n, errno := outstanding(c.fd)
+	return errno == 0 && int32(c.unacked+uint32(n)-c.next) > 0
+}
+
+// readWindow reads what the kernel has acknowledged last. The socket is in repair mode. A segment with an older
+// acknowledgement is as good, until that is older than the window is long (RFC 5961, 5.2).
+func (c *Conn) readWindow() {
+	var w window
+	if errno := get(c.fd, repairWindow, &w); errno == 0 {
+		c.wup, c.wnd = w[windowAcknowledged], w[windowOffered]
+	}
+	c.read = c.info.Bytes_received
 }
 
 // notice finds out whether packets of the peer arrive by another interface than the program's. The program sees a segment
@@ -90,7 +119,7 @@ func (c *Conn) Guard(n int) Reason {
 		}
 		why = c.guard(n)
 	}
-	if why == None && !c.repair {
+	if why == None && !c.repair && !c.shared {
 		if c.enter() != 0 {
 			return NoRepair
 		}
@@ -191,14 +220,41 @@ func (c *Conn) receiveScale() uint32 { return uint32(scales(&c.info) >> 4) }
 // Book gives a payload that has been transmitted to the kernel, which takes it for sent. It reports whether the kernel
 // has taken all of it. Settle gives it the rest.
 func (c *Conn) Book(payload []byte) bool {
-	n := c.give(payload)
-	c.owe(payload[n:])
+	n := c.book(payload)
+	c.owe(payload[n:], false)
 	if n < len(payload) {
 		return false
 	}
 	c.ingress.disarm()
 	return true
 }
+
+// book gives bytes to the kernel, which takes them for sent, and returns how many it has taken.
+func (c *Conn) book(b []byte) int {
+	if !c.shared {
+		return c.give(b)
+	}
+	if errno := c.enter(); errno != 0 {
+		c.fail(fmt.Errorf("switch repair mode on: %w", errno))
+		return 0
+	}
+	n := c.give(b)
+	if left, errno := unsent(c.fd); errno == 0 && left > 0 {
+		c.push()
+	}
+	c.readWindow()
+	var next uint32
+	if errno := get(c.fd, unix.TCP_QUEUE_SEQ, &next); errno == 0 && next != c.next {
+		c.fail(errWritten)
+	}
+	if errno := c.leave(); errno != 0 {
+		c.fail(fmt.Errorf("switch repair mode off: %w", errno))
+	}
+	return n
+}
+
+// errWritten means that the process that has given a connection writes to it.
+var errWritten = errors.New("the program has written to the connection that it has given")
 
 // give gives bytes to the kernel, and returns how many it has taken.
 func (c *Conn) give(b []byte) int {
@@ -221,15 +277,21 @@ func (c *Conn) note(errno unix.Errno) {
 	c.fail(fmt.Errorf("%w: %w", errNotConnected, errno))
 }
 
-// owe keeps bytes that the kernel has not taken, though all bytes before them. Nothing may be owed yet.
-func (c *Conn) owe(rest []byte) { c.owed = append(c.owed, rest...) }
+// owe keeps bytes that the kernel has not taken, though all bytes before them. Nothing may be owed yet. plain: nobody has
+// transmitted them.
+func (c *Conn) owe(rest []byte, plain bool) { c.owed, c.plain = append(c.owed, rest...), plain }
 
 // Settle gives what is owed to the kernel. It reports whether nothing is owed any more.
 func (c *Conn) Settle() bool {
 	if len(c.owed) == 0 || c.ended {
 		return true
 	}
-	n := c.give(c.owed)
+	n := 0
+	if c.plain {
+		n = c.give(c.owed)
+	} else {
+		n = c.book(c.owed)
+	}
 	c.owed = c.owed[:copy(c.owed, c.owed[n:])]
 	if len(c.owed) > 0 {
 		return false
@@ -247,7 +309,7 @@ func (c *Conn) Plain(payload []byte) bool {
 	}
 	n := c.give(payload)
 	if n > 0 {
-		c.owe(payload[n:])
+		c.owe(payload[n:], true)
 	}
 	if left, errno := unsent(c.fd); errno == 0 {
 		c.info.Notsent_bytes = uint32(left)

@@ -51,6 +51,13 @@ func receive(fd int, b []byte) (int, unix.Errno) {
 	return int(n), 0
 }
 
+// disconnect resets a connection (connect with AF_UNSPEC), which does not block.
+func disconnect(fd int) unix.Errno {
+	to := unix.RawSockaddr{Family: unix.AF_UNSPEC}
+	_, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&to)), unsafe.Sizeof(to))
+	return errno
+}
+
 // set sets an option of TCP.
 func set(fd, option int, value int32) unix.Errno {
 	_, _, errno := unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, uintptr(option), uintptr(unsafe.Pointer(&value)), unsafe.Sizeof(value), 0)
@@ -73,6 +80,12 @@ func waiting(fd int) (n int32, errno unix.Errno) {
 // unsent returns how many bytes the kernel has not transmitted yet (SIOCOUTQNSD).
 func unsent(fd int) (n int32, errno unix.Errno) {
 	_, _, errno = unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), siocOutqNSD, uintptr(unsafe.Pointer(&n)))
+	return n, errno
+}
+
+// outstanding returns how many bytes are not acknowledged (SIOCOUTQ).
+func outstanding(fd int) (n int32, errno unix.Errno) {
+	_, _, errno = unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCOUTQ, uintptr(unsafe.Pointer(&n)))
 	return n, errno
 }
 

@@ -30,6 +30,12 @@
  *	verify N WHAT                sound N: so many reads of what churn writes, none of them of a mixture
  *	blocks FLOW DEPTH            blocks SIZE LONGEST
  *	fetch N LENGTH               fetched N REFUSED: N requests, one behind the other, whose bytes are as selftests/attach wrote them
+ *	connect HOST PORT            connected: a TCP connection
+ *	say TEXT                     said: by the program itself, on the connection
+ *	hear N                       heard N SUM: of N bytes that came over it
+ *	give FLOW                    given: the connection
+ *	check                        in use: the daemon sends on it
+ *	takeback                     back: the connection
  *	resume                       resumed: the channel or state that was opened last
  *	close                        closed: all ports
  *	detach                       detached
@@ -332,10 +338,11 @@ static void run(const char *what, const char *a, const char *b, const char *c)
 		puts("closed");
 	} else if (!strcmp(what, "detach")) {
 		close_all();
+		close_given();
 		ufd_detach(client);
 		client = NULL;
 		puts("detached");
-	} else if (!run_channel(what, a, n, x) && !run_state(what, a, b, n, x)) {
+	} else if (!run_channel(what, a, n, x) && !run_state(what, a, b, n, x) && !run_given(what, a, n, x)) {
 		puts("error unknown none");
 	}
 }
@@ -351,6 +358,7 @@ int main(void)
 			run(word[0], word[1], word[2], word[3]);
 	}
 	close_all();
+	close_given();
 	ufd_detach(client);
 	return 0;
 }

@@ -23,6 +23,10 @@ int collect(void);
 int run_channel(const char *what, const char *a, uint64_t n, uint64_t x);
 int run_state(const char *what, const char *a, const char *b, uint64_t n, uint64_t x);
 
+/* run_given does so for a connection that the program gives. */
+int run_given(const char *what, const char *a, uint64_t n, uint64_t x);
+
+void close_given(void);
 void close_channel(void);
 void close_state(void);
 

@@ -37,7 +37,7 @@ flows: [{name: orders, from: {attach: writer, message: 256}, to: {order: {connec
 			defer cancel()
 			var l programLibrary = &goLibrary{Context: ctx}
 			if driver != "" {
-				l = startDriver(ctx, t, driver)
+				l = startDriver(ctx, t, daemon.Here{}, driver)
 			}
 			for _, step := range [][2]string{{"attach " + socket + " writer 7", "attached"}, {"send orders 0", "opened 1"}, {"append 200 40", "done 1 200 200"}} {
 				if answer := l.do(step[0]); answer != step[1] {

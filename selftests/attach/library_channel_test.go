@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
 // channelSetting has a channel with 64 slots for each policy of a reader.
@@ -77,7 +78,7 @@ func TestLibraryRemoteChannel(t *testing.T) {
 			defer cancel()
 			testenv.Leaks(t)
 			m := newMachines(t, "wait", "wait", "poll", 64)
-			var writer, reader programLibrary = startDriver(ctx, t, checked), &goLibrary{Context: ctx}
+			var writer, reader programLibrary = startDriver(ctx, t, daemon.Here{}, checked), &goLibrary{Context: ctx}
 			if !writes {
 				writer, reader = reader, writer
 			}

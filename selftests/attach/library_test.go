@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,7 @@ type libraryCase struct {
 	nowhere     bool   // the flow takes messages and keeps none
 	setting     string // of the daemon, instead of that for the programs writer and reader
 	image       int    // bytes of a file whose blocks a flow serves
+	exchange    bool   // an exchange is behind an interface
 }
 
 var libraryCases = []libraryCase{
@@ -74,17 +76,20 @@ type programLibrary interface {
 // message is in the log once.
 func TestLibrary(t *testing.T) {
 	plain, checked := buildDriver(t)
-	for _, c := range slices.Concat(libraryCases, channelCases, stateCases, blockCases) {
+	for _, c := range slices.Concat(libraryCases, channelCases, stateCases, blockCases, givenCases) {
 		for name, driver := range map[string]string{"Go": "", "C": plain, "C with sanitizers": checked} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
 				defer cancel()
 				testenv.Leaks(t)
-				var l programLibrary = &goLibrary{Context: ctx}
+				at, iface, exchange := newPlace(t, c.exchange)
+				c := c
+				c.setting, c.steps = strings.ReplaceAll(c.setting, "IFACE", iface), strings.ReplaceAll(c.steps, "EXCHANGE", exchange)
+				var l programLibrary = &goLibrary{Context: ctx, t: t, at: at}
 				if driver != "" {
-					l = startDriver(ctx, t, driver)
+					l = startDriver(ctx, t, at, driver)
 				}
-				c.run(t, l, &goLibrary{Context: ctx})
+				c.run(t, at, l, &goLibrary{Context: ctx, t: t, at: at})
 			})
 		}
 	}
@@ -153,7 +158,7 @@ flows: [{name: %s}]
 `, socket, os.Getuid(), flow)
 }
 
-func (c *libraryCase) run(t *testing.T, l, second programLibrary) {
+func (c *libraryCase) run(t *testing.T, at daemon.Place, l, second programLibrary) {
 	dir := t.TempDir()
 	if c.image > 0 {
 		dir = testenv.DiskDir(t)
@@ -161,8 +166,8 @@ func (c *libraryCase) run(t *testing.T, l, second programLibrary) {
 	}
 	socket, log := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "orders")
 	text := c.config(socket, log)
-	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
-	d.Running(t)
+	d := daemon.Launch(t, program, at, dir, text)
+	d.Begun(t) // a flow may wait for a connection
 	answer := map[programLibrary]chan string{l: make(chan string, 1), second: make(chan string, 1)}
 	for step := range strings.SplitSeq(c.steps, ";") {
 		one, by := strings.CutPrefix(strings.TrimSpace(step), "@")
@@ -171,8 +176,8 @@ func (c *libraryCase) run(t *testing.T, l, second programLibrary) {
 		say, want = strings.TrimSpace(strings.ReplaceAll(say, "SOCKET", socket)), strings.TrimSpace(want)
 		switch what, of, _ := strings.Cut(say, " "); {
 		case say == "!run":
-			d = daemon.Launch(t, program, daemon.Here{}, dir, text)
-			d.Running(t)
+			d = daemon.Launch(t, program, at, dir, text)
+			d.Begun(t) // a flow may wait for a connection
 		case say == "!kill":
 			time.Sleep(20 * time.Millisecond) // a command in the background goes on
 			d.Kill()
@@ -253,8 +258,10 @@ type driver struct {
 	out *bufio.Reader
 }
 
-func startDriver(ctx context.Context, t *testing.T, path string) *driver {
-	d := &driver{Cmd: exec.CommandContext(ctx, path)}
+func startDriver(ctx context.Context, t *testing.T, at daemon.Place, path string) *driver {
+	d := &driver{Cmd: at.Command(path)}
+	stop := context.AfterFunc(ctx, func() { _ = d.Process.Kill() }) // it may have ended
+	t.Cleanup(func() { stop() })
 	d.Stderr = os.Stderr
 	in, ierr := d.StdinPipe()
 	out, oerr := d.StdoutPipe()
@@ -287,6 +294,10 @@ type goLibrary struct {
 	follower *attached.ChannelReader // or its reader
 	state    *attached.State
 	blocks   *attached.BlockReader
+	at       place
+	t        *testing.T
+	conn     *net.TCPConn // of connect
+	given    *attached.Given
 	stateRun uint64 // of the last position
 	churned  uint64 // updates of churn
 }
@@ -346,6 +357,13 @@ func (g *goLibrary) run(words []string) (answer string, err error) {
 		for _, p := range g.ports {
 			err = errors.Join(err, p.Close())
 		}
+		if g.given != nil && words[0] == "detach" {
+			_ = g.given.Close() // the daemon may be gone
+		}
+		if g.conn != nil && words[0] == "detach" {
+			_ = g.conn.Close() // the exchange may have ended it
+			g.conn, g.given = nil, nil
+		}
 		g.writer, g.follower, g.state, g.churned = nil, nil, nil, 0
 		if g.ports, g.frames, answer = nil, nil, "closed"; words[0] == "detach" && g.client != nil {
 			answer, err = "detached", errors.Join(err, g.client.Close())
@@ -358,6 +376,8 @@ func (g *goLibrary) run(words []string) (answer string, err error) {
 		return g.fetch(n[0], n[1])
 	case "resume":
 		return "resumed", g.resume()
+	case "connect", "say", "hear", "give", "check", "takeback":
+		return g.runGiven(words[0], words[1:], n[:])
 	case "writer", "follow", "put", "tryput", "get", "readers":
 		return g.runChannel(words[0], words[1:], n[:])
 	default:

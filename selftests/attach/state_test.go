@@ -433,7 +433,7 @@ flows:
 	}
 	plain, checked := buildDriver(t)
 	for _, path := range []string{plain, checked} {
-		d := startDriver(t.Context(), t, path)
+		d := startDriver(t.Context(), t, daemon.Here{}, path)
 		for _, step := range [][2]string{
 			{"attach " + filepath.Join(dir, "attach.sock") + " second 1", "attached"}, {"state turns", "words 4"}, {"getword 2", "word 42"},
 			{"getword 3", "word 0"}, {"getword 4", "error invalid none"}, {"getobject 2 8", "error invalid none"},

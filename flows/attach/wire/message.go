@@ -98,6 +98,7 @@ const (
 	Write   Role = 4 // messages of a channel, to its readers
 	Follow  Role = 5 // messages of a channel, from its writer
 	Look    Role = 6 // the memory of a state, to be read
+	Give    Role = 7 // a connection of the program, on which the flow sends
 )
 
 func (r Role) String() string {
@@ -114,11 +115,13 @@ func (r Role) String() string {
 		return "follow"
 	case Look:
 		return "look"
+	case Give:
+		return "give"
 	}
 	return "unknown"
 }
 
-// Open asks for a port of a flow:
+// Open asks for a port of a flow. The descriptor of a TCP connection comes with the role Give:
 //
 //	 0     64  flow, and zeros: at least one
 //	64      4  role
@@ -140,6 +143,9 @@ type Open struct {
 //
 // For a state, Size is the bytes of its memory, and the descriptor is the memory. The port does not end before the
 // connection does.
+//
+// For a connection that the program gives, only Port says something, and there is no descriptor. The daemon closes the port
+// when it does not send on the connection any more.
 //
 // For a flow two descriptors come with it: of the port's rings, and one end of a socket pair that
 // wakes either side. The frames that the program may fill come over the ring RingDone, with sequence 0.

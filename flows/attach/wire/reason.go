@@ -35,7 +35,7 @@ var reasons = [...]struct{ word, sentence string }{
 	NotPermitted:  {"not_permitted", "this user may not attach under that name"},
 	Busy:          {"busy", "the name or the flow is in use"},
 	NoSuchFlow:    {"no_such_flow", "no running flow of that name is for this program"},
-	BadDescriptor: {"bad_descriptor", "a descriptor names memory that the program does not have"},
+	BadDescriptor: {"bad_descriptor", "a descriptor names memory that the program does not have, or a connection that does not fit"},
 	BadGeneration: {"bad_generation", "a descriptor names a frame that has changed hands since"},
 	BadIndex:      {"bad_index", "an index of a ring is ahead by more than the ring has"},
 	BadSequence:   {"bad_sequence", "a message's sequence does not follow the last one's"},

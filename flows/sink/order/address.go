@@ -29,7 +29,7 @@ func Addresses(ctx context.Context, connect string) (all []netip.AddrPort, err e
 	}
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return nil, fmt.Errorf("look up the exchange's name: %w (correct to.order.connect, or add the name to DNS or /etc/hosts)", err)
+		return nil, fmt.Errorf("look up the exchange's name: %w (correct to.order.connect or to.order.peer, or add the name to DNS or /etc/hosts)", err)
 	}
 	for _, ip := range found {
 		if ip = ip.Unmap(); config.CanConnect(ip) && len(all) < maxAddresses {
@@ -37,7 +37,7 @@ func Addresses(ctx context.Context, connect string) (all []netip.AddrPort, err e
 		}
 	}
 	if all == nil {
-		return nil, fmt.Errorf("the exchange's name %s stands for %v, which is no host on a network (correct to.order.connect, DNS or /etc/hosts)", host, found)
+		return nil, fmt.Errorf("the exchange's name %s stands for %v, which is no host on a network (correct to.order.connect or to.order.peer, DNS or /etc/hosts)", host, found)
 	}
 	return all, nil
 }

@@ -12,15 +12,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/tcpsend"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/network"
 )
 
-// keeper connects, follows changes of the route, and connects again.
+// keeper connects, or takes a connection of a program; follows changes of the route; and begins again when the connection
+// has ended.
 type keeper struct {
 	target string // host:port of the exchange
+	giver  string // name of the program that gives connections; empty: the keeper connects
+	peer   string // host:port that such connections must be to; empty: any
 	retry  time.Duration
 	net    *network.Interface
 	here   *namespace
@@ -33,15 +37,20 @@ type keeper struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	going    sync.WaitGroup
-	current  *tcpsend.Conn // of the goroutine, and of end after it
+	current  *gift       // of the goroutine, and of end after it; also if no program has given it
+	gifts    chan *gift  // from programs
+	taken    atomic.Bool // a program has given a connection that the flow still has
 
-	connections, failed counter.Counter // of the goroutine
+	connections counter.Counter // of the goroutine
+	failed      counter.Counter // of the goroutine, or of programs' sessions, one at a time
 
 	mu    sync.Mutex
 	err   error         // why there is no connection
 	path  error         // why segments do not find their way
 	way   *tcpsend.Path // nil: not known
 	begun bool
+
+	finished bool // nothing is taken from programs any more
 }
 
 // Times of the keeper.
@@ -51,8 +60,11 @@ const (
 	watchTime   = 50 * time.Millisecond
 )
 
-func newKeeper(target string, retry time.Duration, n *network.Interface, here *namespace, log *slog.Logger) *keeper {
-	k := &keeper{target: target, retry: retry, net: n, here: here, log: log, ended: make(chan *tcpsend.Conn, 1), err: errNotYet}
+func newKeeper(o *config.Order, n *network.Interface, here *namespace, log *slog.Logger) *keeper {
+	k := &keeper{target: o.Connect, giver: o.Given, peer: o.Peer, retry: o.Retry, net: n, here: here, log: log, ended: make(chan *tcpsend.Conn, 1), gifts: make(chan *gift, 1), err: errNotYet}
+	if k.giver != "" {
+		k.err = errNotGiven
+	}
 	k.shut = func(string) error { return nil }
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
@@ -70,10 +82,14 @@ func (k *keeper) begin() {
 func (k *keeper) end() error {
 	k.cancel()
 	k.going.Wait()
-	if k.current == nil {
-		return nil
+	var errs []error
+	for _, g := range []*gift{k.current, k.finish()} {
+		if g != nil {
+			errs = append(errs, k.drop(g, errEnds))
+		}
 	}
-	return k.current.Close()
+	k.current = nil
+	return errors.Join(errs...)
 }
 
 // take returns a new connection, or nil. It is for the worker's thread.
@@ -101,6 +117,9 @@ func (k *keeper) waitsFor() error {
 	defer k.mu.Unlock()
 	if k.err == nil {
 		return nil
+	}
+	if k.giver != "" {
+		return fmt.Errorf("connection of program %s: %w", k.giver, k.err)
 	}
 	return fmt.Errorf("exchange %s: %w", k.target, k.err)
 }
@@ -141,6 +160,9 @@ func (k *keeper) run() {
 		if k.ctx.Err() != nil {
 			return
 		}
+		if k.giver != "" {
+			continue
+		}
 		k.note(err)
 		select {
 		case <-time.After(k.retry):
@@ -152,15 +174,15 @@ func (k *keeper) run() {
 
 // once keeps one connection. It returns why there is none.
 func (k *keeper) once() error {
-	c, place, err := k.connect()
+	g, err := k.next()
 	if err != nil {
-		k.failed.Add(1)
 		return err
 	}
-	k.current = c
+	k.current = g
+	c := g.conn
 	k.log.Info("connected to the exchange", "local", c.Local().String(), "remote", c.Remote().String(), "round_trip", c.RoundTrip())
 	k.connections.Add(1)
-	f := &follower{keeper: k, conn: c, place: place}
+	f := &follower{keeper: k, conn: c, place: g.place}
 	f.follow() // so that the first order may leave at once
 	k.note(nil)
 	k.incoming.Store(c)
@@ -172,13 +194,34 @@ func (k *keeper) once() error {
 	k.notePath(nil, nil)
 	k.current = nil
 	why := c.Err()
-	k.note(fmt.Errorf("the connection has ended: %w", why))
+	if k.note(fmt.Errorf("the connection has ended: %w", why)); k.giver != "" {
+		k.note(fmt.Errorf("the connection has ended: %w: %w", why, errNotGiven))
+	}
 	k.log.Warn("the connection to the exchange has ended", "local", c.Local().String(), "remote", c.Remote().String(), "err", why)
-	err = errors.Join(c.Close(), k.shut("the connection to the exchange has ended: "+why.Error()))
+	err = errors.Join(k.drop(g, why), k.shut("the connection to the exchange has ended: "+why.Error()))
 	if err != nil {
 		k.log.Error("the end of a connection to the exchange", "err", err)
 	}
 	return why
+}
+
+// next connects, or waits until a program gives a connection.
+func (k *keeper) next() (*gift, error) {
+	if k.giver != "" {
+		select {
+		case g := <-k.gifts:
+			return g, nil
+		case <-k.ctx.Done():
+			return nil, errEnds
+		}
+	}
+	g := &gift{ended: func(string) {}, closed: make(chan struct{})}
+	var err error
+	if g.conn, g.place, err = k.connect(); err != nil {
+		k.failed.Add(1)
+		return nil, err
+	}
+	return g, nil
 }
 
 // connect connects to the exchange, at one address after the other if its name has several.

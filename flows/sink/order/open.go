@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/attach"
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/netdev"
@@ -35,8 +36,11 @@ func Open(e *pipeline.Env) (*Sink, error) {
 		return nil, err
 	}
 	e.Undo.Add(here.close)
-	s.keeper = newKeeper(o.Connect, o.Retry, watched, here, e.Log)
+	s.keeper = newKeeper(o, watched, here, e.Log)
 	e.Undo.Add(s.keeper.end)
+	if err := s.openTaker(e); err != nil {
+		return nil, err
+	}
 	if !o.Replies {
 		return s, nil
 	}
@@ -81,6 +85,22 @@ func (s *Sink) openPort(e *pipeline.Env) error {
 	s.port = s.net.Ports()[0]
 	e.Undo.Add(s.port.Close)
 	return s.orders.open(e, s.port, s.net.Granted(), o)
+}
+
+// openTaker lets a program give connections, if it is to.
+func (s *Sink) openTaker(e *pipeline.Env) error {
+	if s.config.Given == "" {
+		return nil
+	}
+	if e.Shared.Attach == nil {
+		return errors.New("no program can attach: add attach.programs")
+	}
+	s.replies.others = !s.config.Replies
+	t, err := e.Shared.Attach.NewTaker(attach.TakerConfig{Flow: e.Flow.Name, Program: s.config.Given, Take: s.keeper.offer})
+	if err == nil {
+		e.Undo.Add(t.Close)
+	}
+	return err
 }
 
 // takeFrames takes the frames for segments.

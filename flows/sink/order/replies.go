@@ -20,6 +20,7 @@ import (
 type replies struct {
 	region  *umem.Region
 	end     *attach.End // nil: nobody gets them
+	others  bool        // the program that has given the connection reads them itself
 	own     umem.FreeList
 	room    uint32 // bytes of a piece
 	number  uint64 // of the last piece
@@ -65,7 +66,12 @@ func (r *replies) reap() {
 }
 
 // takes reports whether there is room for what the exchange sends.
-func (r *replies) takes() bool { return r.end == nil || r.own.Len() > 0 && r.end.Room() > 0 }
+func (r *replies) takes() bool {
+	if r.end == nil {
+		return !r.others
+	}
+	return r.own.Len() > 0 && r.end.Room() > 0
+}
 
 // take takes one piece from a connection, and returns its bytes. 0: there is none, or no room.
 func (r *replies) take(c *tcpsend.Conn) int {
@@ -90,7 +96,7 @@ func (r *replies) take(c *tcpsend.Conn) int {
 // and slows the exchange down. It reports whether it has taken something.
 func (s *Sink) receive() (some bool) {
 	for range pieces {
-		if s.conn.Waiting() == 0 {
+		if !s.replies.takes() || s.conn.Waiting() == 0 {
 			return some
 		}
 		n := s.replies.take(s.conn)

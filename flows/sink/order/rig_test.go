@@ -46,6 +46,7 @@ type options struct {
 	address netip.Addr
 	name    string // of the exchange; empty: its address
 	times   string // file for the times of orders
+	given   bool   // the test gives the connection: see rig.give
 }
 
 // newRig connects a sink at one end to an exchange at another. The interface of the sink's end is iface.
@@ -80,6 +81,9 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 	if err != nil {
 		t.Fatal(errors.Join(err, r.env.Undo.Run()))
 	}
+	if o.given { // in place of a Hub, which needs a program
+		r.sink.keeper.giver, r.sink.keeper.err, r.sink.replies.others = "session", errNotGiven, true
+	}
 	r.sink.SetFree(&r.free)
 	r.frames = make([]umem.Frame, 64)
 	if n := r.env.Holder.Take(r.frames); n != len(r.frames) {
@@ -100,7 +104,9 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 		}
 	}
 	t.Cleanup(r.close)
-	r.await("a connection", func() bool { return r.sink.conn != nil })
+	if !o.given {
+		r.await("a connection", func() bool { return r.sink.conn != nil })
+	}
 	return r
 }
 

@@ -388,7 +388,7 @@ func (s *Sink) Observe(to *status.Flow) error {
 	c, g := &s.count, s.net.Granted()
 	to.ZeroCopy, to.WhyNot = g.ZeroCopy, g.WhyNotZeroCopy()
 	o := &status.Orders{
-		Connects: s.config.Connect, Interface: s.net.Name(), Stopped: s.halt.Stopped(), Held: s.halt.Held(), Segments: c.sent.Load(), Early: c.early.Load(),
+		Connects: s.config.Connect, Given: s.config.Given, Interface: s.net.Name(), Stopped: s.halt.Stopped(), Held: s.halt.Held(), Segments: c.sent.Load(), Early: c.early.Load(),
 		Bytes: c.bytes.Load(), Kernel: map[string]uint64{"no_room": c.noRoom.Load()}, Waits: map[string]uint64{"ring": c.noFrame.Load()}, Broken: c.broken.Load(), Partial: c.partial.Load(),
 		Received: c.received.Load(), Connections: s.keeper.connections.Load(), Lost: c.lost.Load(), Failed: s.keeper.failed.Load(),
 		Retransmitted: c.retransmitted.Load(), Unacknowledged: c.unacknowledged.Load(), RoundTrip: time.Duration(c.roundTrip.Load()).Seconds(), NoPath: s.keeper.pathError(),
@@ -452,6 +452,9 @@ func (s *Sink) Announce() []any {
 	a := []any{"connects", s.config.Connect, "interface", s.net.Name(), "queue", s.port.Queue(), "zero_copy", g.ZeroCopy}
 	if why := g.WhyNotZeroCopy(); why != "" {
 		a = append(a, "why_no_zero_copy", why)
+	}
+	if s.config.Given != "" {
+		a[0], a[1] = "given", s.config.Given
 	}
 	return a
 }

@@ -60,7 +60,8 @@ flows[].to.group.members[].witness
 flows[].to.group.name flows[].to.group.self flows[].to.group.suspect flows[].to.hosts flows[].to.index
 flows[].to.interface flows[].to.keep_free flows[].to.keys flows[].to.late flows[].to.layout flows[].to.listen
 flows[].to.max_gap flows[].to.method flows[].to.mode flows[].to.namespaces[].ana flows[].to.namespaces[].device flows[].to.namespaces[].file
-flows[].to.namespaces[].id flows[].to.namespaces[].read_only flows[].to.order.connect flows[].to.order.interface
+flows[].to.namespaces[].id flows[].to.namespaces[].read_only flows[].to.order.connect flows[].to.order.given
+flows[].to.order.interface flows[].to.order.peer
 flows[].to.order.limits.burst flows[].to.order.limits.price.at flows[].to.order.limits.price.bits
 flows[].to.order.limits.price.is flows[].to.order.limits.price.max flows[].to.order.limits.price.min
 flows[].to.order.limits.price.offset flows[].to.order.limits.rate flows[].to.order.limits.size flows[].to.order.queue

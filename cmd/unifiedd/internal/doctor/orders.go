@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -19,7 +20,10 @@ func (r *Report) addOrders(n needs) {
 	var checks []Check
 	for i := range n.Flows {
 		if o := n.Flows[i].To.Order; o != nil {
-			checks = append(checks, orderRoute(o), orderQueue(o, n.Flows))
+			if o.Given == "" { // else the program knows the exchange
+				checks = append(checks, orderRoute(o))
+			}
+			checks = append(checks, orderQueue(o, n.Flows))
 		}
 	}
 	if checks != nil {
@@ -68,7 +72,7 @@ func routeOut(name string, peer netip.Addr, link netlink.Link, o *config.Order) 
 
 // orderQueue reports whether the transmit queue of a flow is there, and no other flow's.
 func orderQueue(o *config.Order, flows []config.Flow) Check {
-	name := "transmit queue for " + o.Connect
+	name := "transmit queue for " + cmp.Or(o.Connect, "connections of program "+o.Given)
 	queues, err := xdp.Queues(o.Interface)
 	switch {
 	case errors.Is(err, xdp.ErrInterfaceGone):
