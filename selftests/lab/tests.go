@@ -99,6 +99,35 @@ func (s *session) suite(ctx context.Context, t suite) {
 		err = nil // the tests have reported it themselves
 	}
 	s.report.test("KernelLog/"+shortPath(t.ImportPath), err)
+	if s.guest != nil {
+		s.report.test("Cards/"+shortPath(t.ImportPath), s.cardsAtRest())
+	}
+}
+
+// atRest prints what the cards still have of tests: programs, promiscuous mode, or another namespace.
+const atRest = `for card in igb0 igb1 virtio0 virtio1; do
+	now=$(ip -o -d link show dev $card) || continue
+	case $now in *"promiscuity 0 "*) ;; *) echo "$card is promiscuous: $now" ;; esac
+	case $now in *xdp*) echo "$card has a program: $now" ;; esac
+done`
+
+// cardsAtRest fails if a package's tests have not given the cards back as they were: the next
+// package's tests would fail for that.
+func (s *session) cardsAtRest() error {
+	var said bytes.Buffer
+	c := s.command("sh", "-c", atRest+" 2>&1")
+	result, err := s.guest.Run(c, &said)
+	if err != nil {
+		s.close()
+		return err
+	}
+	if err := judge("the look at the cards", result, nil); err != nil {
+		return err
+	}
+	if said.Len() > 0 {
+		return fmt.Errorf("%w: %s", errOurs, &said)
+	}
+	return nil
 }
 
 // errNoGuest means that no guest booted, which boot has reported.
