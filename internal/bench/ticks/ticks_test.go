@@ -51,16 +51,17 @@ func TestAgainstTraders(t *testing.T) {
 	testenv.Tool(t, "ethtool")
 	b.pair.A.Run(t, "ethtool", "-L", b.pair.A.Ifname, "tx", "1") // all ticks come on queue 0, and orders of a flow leave by queue 1
 	rounds := 3 * form.Rounds                                    // 27 in the usual form
-	c := &contest.Contest[sample]{Name: "tick to order", Programs: []contest.Run[sample]{b.ordering, b.plainGo, b.plainC, b.echo, b.attached}}
+	c := &contest.Contest[sample]{Name: "tick to order", Programs: []contest.Run[sample]{b.ruled, b.plainGo, b.plainC, b.echo, b.ordering, b.attached}}
 	for i, theirs := range []struct {
 		name string
 		bar  float64
-	}{{"a plain program in Go", 0.6}, {"a plain program in C", 0.7}, {"an AF_XDP echo in C, without TCP", 1.5}, {"the same, but orders over a socket of the kernel", 0}} {
+	}{{"a plain program in Go", 0.6}, {"a plain program in C", 0.7}, {"an AF_XDP echo in C, without TCP", 1.5},
+		{"an attached program, whose orders unifiedd sends", 0}, {"an attached program, which sends them over a socket of the kernel", 0}} {
 		c.Measures = append(c.Measures,
 			contest.Measure[sample]{Case: theirs.name, Metric: "median", Unit: "ns", Better: bench.Less, Bar: theirs.bar, Theirs: i + 1, Of: func(s sample) float64 { return s.p50 }},
 			contest.Measure[sample]{Case: theirs.name, Metric: "99%", Unit: "ns", Better: bench.Less, Bar: theirs.bar, Theirs: i + 1, Of: func(s sample) float64 { return s.p99 }})
 	}
-	r := bench.NewReport("Tick to trade", "a program attached to unifiedd, which sends its orders", "other traders")
+	r := bench.NewReport("Tick to trade", "a rule of unifiedd", "other traders")
 	r.NoteLoad("before")
 	if err := c.Rounds(t.Context(), rounds); err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ func TestAgainstTraders(t *testing.T) {
 	}
 }
 
-// exchange has the exchange measure a trader, and ends the trader.
+// exchange has the exchange measure a trader, and ends the trader; nil: a daemon trades by itself.
 func (b *bed) exchange(ctx context.Context, trader *exec.Cmd, options ...string) (s sample, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -82,26 +83,32 @@ func (b *bed) exchange(ctx context.Context, trader *exec.Cmd, options ...string)
 	command := b.pair.A.Command(b.tickTest, args...)
 	x := exec.CommandContext(ctx, command.Path, command.Args[1:]...)
 	var out, said, traderSaid bytes.Buffer
-	x.Stdout, x.Stderr, trader.Stdout, trader.Stderr = &out, &said, &traderSaid, &traderSaid
-	if err := trader.Start(); err != nil {
-		return s, err
+	x.Stdout, x.Stderr = &out, &said
+	if trader != nil {
+		trader.Stdout, trader.Stderr = &traderSaid, &traderSaid
+		if err := trader.Start(); err != nil {
+			return s, err
+		}
 	}
 	ran := x.Run()
 	if err := errors.Join(ran, end(trader)); err != nil {
-		return s, fmt.Errorf("%s: %w\n%s\n%s", trader, err, &said, &traderSaid)
+		return s, fmt.Errorf("%v: %w\n%s\n%s", trader, err, &said, &traderSaid)
 	}
 	var r struct {
 		Clock   string           `json:"clock"`
 		Latency *latency.Summary `json:"tick_to_order"`
 	}
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Clock != "kernel" || r.Latency.Count != int64(b.count) {
-		return s, fmt.Errorf("%s: the exchange says %s: %w", trader, &out, err)
+		return s, fmt.Errorf("%v: the exchange says %s: %w", trader, &out, err)
 	}
 	return sample{float64(r.Latency.P50), float64(r.Latency.P99)}, nil
 }
 
 // end ends a trader. Most end by themselves when the connection does; the status of those that are interrupted says nothing.
 func end(trader *exec.Cmd) error {
+	if trader == nil {
+		return nil
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- trader.Wait() }()
 	select {
@@ -133,25 +140,47 @@ func (b *bed) echo(ctx context.Context) (sample, error) {
 	return b.exchange(ctx, b.pair.B.Command("taskset", "-c", "1", b.echoInC, b.pair.B.Ifname, "5000"), "-echo")
 }
 
-// attached runs a daemon whose flow gives ticks to an attached program, which sends orders over a socket of the kernel.
-func (b *bed) attached(ctx context.Context) (sample, error) {
-	option, at := b.listen()
-	return b.withDaemon(ctx, "", []string{"-to", at}, option, at)
-}
-
-// ordering runs a daemon whose flow gives ticks to an attached program, and another one that sends its orders.
-func (b *bed) ordering(ctx context.Context) (sample, error) {
+// ruled runs a daemon with a rule that makes an order of each tick.
+func (b *bed) ruled(ctx context.Context) (sample, error) {
 	option, at := b.listen()
 	flow := fmt.Sprintf(`
+  - name: ticks
+    from: {interface: %s, queues: [0], ring: 512, filter: udp dst port 5000}
+    to: {order: {connect: "%s", interface: %[1]s, queue: 1, retry: 20ms, rules: [{name: all, when: [{at: 0, is: T}], order: [{text: O}, {copy: 1, bytes: 31}]}]}}
+`, b.pair.B.Ifname, at)
+	return b.withDaemon(ctx, flow, nil, option, at, "-after", "500ms")
+}
+
+// given is a flow that gives ticks to an attached program.
+func (b *bed) given() string {
+	return fmt.Sprintf(`
+  - name: ticks
+    from: {interface: %s, queues: [0], ring: 512, filter: udp dst port 5000}
+    stages: [{counter: {offset: 8, width: 8, lines: [{name: a, address: %s, port: 5000}]}}]
+    to: {attach: trader, queue: 256, policy: wait}
+`, b.pair.B.Ifname, b.pair.B.IP)
+}
+
+// attached runs a daemon that gives ticks to an attached program, which sends orders over a socket of the kernel.
+func (b *bed) attached(ctx context.Context) (sample, error) {
+	option, at := b.listen()
+	return b.withDaemon(ctx, b.given(), []string{"-to", at}, option, at)
+}
+
+// ordering runs a daemon that gives ticks to an attached program, and has another flow that sends its orders.
+func (b *bed) ordering(ctx context.Context) (sample, error) {
+	option, at := b.listen()
+	flows := b.given() + fmt.Sprintf(`
   - name: orders
     from: {attach: trader, message: 64}
     to: {order: {connect: "%s", interface: %s, queue: 1, replies: true, retry: 20ms}}
 `, at, b.pair.B.Ifname)
-	return b.withDaemon(ctx, flow, []string{"-send", "orders"}, option, at, "-after", "500ms")
+	return b.withDaemon(ctx, flows, []string{"-send", "orders"}, option, at, "-after", "500ms")
 }
 
-// withDaemon has the exchange measure a program that gets ticks from a daemon, which may have another flow.
-func (b *bed) withDaemon(ctx context.Context, flow string, trader []string, exchange ...string) (sample, error) {
+// withDaemon has the exchange measure a daemon with flows, and a program that gets ticks from it; trader are the
+// program's arguments, nil: there is none.
+func (b *bed) withDaemon(ctx context.Context, flows string, trader []string, exchange ...string) (sample, error) {
 	dir, err := os.MkdirTemp(b.TempDir(), "daemon")
 	if err != nil {
 		return sample{}, err
@@ -160,15 +189,14 @@ func (b *bed) withDaemon(ctx context.Context, flow string, trader []string, exch
 region: {size: 32MiB, pages: ordinary}
 workers: [{name: main, wait: spin, cpu: 1}]
 attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", in: 8MiB, out: 2MiB}]}
-flows:
-  - name: ticks
-    from: {interface: %s, queues: [0], ring: 512, filter: udp dst port 5000}
-    stages: [{counter: {offset: 8, width: 8, lines: [{name: a, address: %s, port: 5000}]}}]
-    to: {attach: trader, queue: 256, policy: wait}
-%s`, dir, os.Getuid(), b.pair.B.Ifname, b.pair.B.IP, flow))
+flows:%s`, dir, os.Getuid(), flows))
 	d.Begun(b.T)
-	args := append([]string{"trader", "-wait", "spin", "-cpu", "0", "-flow", "ticks", "-socket", dir + "/attach.sock"}, trader...)
-	s, err := b.exchange(ctx, b.pair.B.Command(b.tickTest, args...), exchange...)
+	var program *exec.Cmd
+	if trader != nil {
+		args := append([]string{"trader", "-wait", "spin", "-cpu", "0", "-flow", "ticks", "-socket", dir + "/attach.sock"}, trader...)
+		program = b.pair.B.Command(b.tickTest, args...)
+	}
+	s, err := b.exchange(ctx, program, exchange...)
 	d.Terminate(b.T)
 	b.pair.B.AwaitNoProgram(b)
 	return s, err
