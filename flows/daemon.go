@@ -55,9 +55,9 @@ type Daemon struct {
 	states  states
 	nets    device.Interfaces
 	fanouts device.Fanouts
-	secret  *connect.Credentials              // of RDMA connections; nil: no TLS
-	found   *cluster.Names                    // where named peers are; nil: there is no resolver
-	unfound atomic.Pointer[map[string]string] // flows that the last Record could not have, and why; never changed
+	secret  *connect.Credentials    // of RDMA connections; nil: no TLS
+	found   *cluster.Names          // where named peers are; nil: there is no resolver
+	unfound atomic.Pointer[unfound] // what the last Record could not have; never changed
 	clock   *clockWatch
 	started time.Time
 	undo    pipeline.Cleanup

@@ -45,14 +45,16 @@ func ClusterName(c *config.Config) string {
 	return strings.ToLower(host)
 }
 
-// Record returns what the daemon registers of itself: flows that run and take connections, with their addresses, and
-// its RDMA devices. Any goroutine may call it.
+// Record returns what the daemon registers of itself: flows that run and take connections, and states that peers may
+// read, with their addresses, and its RDMA devices. Any goroutine may call it.
 func (d *Daemon) Record() cluster.Record {
 	r := cluster.Record{Name: ClusterName(d.Config()), Version: d.options.Version}
 	if d.secret != nil {
 		r.Capabilities = append(r.Capabilities, "tls")
 	}
 	devices, lacks := d.devices.Addresses(), map[string]string{}
+	var unread map[string]string
+	r.States, unread = d.registeredStates(devices)
 	for _, f := range d.Flows() {
 		switch one, why := f.registration(devices); {
 		case why != "":
@@ -63,9 +65,35 @@ func (d *Daemon) Record() cluster.Record {
 			r.Flows = append(r.Flows, *one)
 		}
 	}
-	d.unfound.Store(&lacks)
+	d.unfound.Store(&unfound{lacks, unread})
 	r.Devices = sortedDevices(devices)
 	return r
+}
+
+// unfound are flows and states that the last record could not have, and why, by name.
+type unfound struct{ flows, states map[string]string }
+
+// registeredStates returns what others need to read the states that they may, and why others cannot find some.
+func (d *Daemon) registeredStates(devices map[string][]netip.Addr) (all []cluster.Flow, lacks map[string]string) {
+	lacks = map[string]string{}
+	states := d.Config().Attach.States
+	for i := range states {
+		c := &states[i]
+		server := d.states.servers[c.Name]
+		if server == nil {
+			continue
+		}
+		addresses, why := reachable(c.Remote.Listen, devices[c.Remote.RDMA])
+		if err := server.Stats().Err; err != nil {
+			why = err.Error()
+		}
+		if why != "" {
+			lacks[c.Name] = why
+			continue
+		}
+		all = append(all, cluster.Flow{Name: c.Name, Kind: c.Has(), Device: c.Remote.RDMA, Addresses: addresses})
+	}
+	return all, lacks
 }
 
 func sortedDevices(devices map[string][]netip.Addr) (all []cluster.Device) {
@@ -163,7 +191,7 @@ func (d *Daemon) clusterStatus() *status.Cluster {
 	if c.Resolver == config.ResolverEtcd {
 		s.Name = ClusterName(d.Config())
 		if lacks := d.unfound.Load(); lacks != nil {
-			s.Unregistered = *lacks
+			s.Unregistered, s.UnregisteredStates = lacks.flows, lacks.states
 		}
 	}
 	for i := range names {
@@ -193,7 +221,7 @@ func nameStatus(n *cluster.Name) status.ClusterName {
 	return s
 }
 
-// FlowsOf returns the flows of a record as the status has them.
+// FlowsOf returns the flows, or the states, of a record as the status has them.
 func FlowsOf(all []cluster.Flow) (shown []status.ClusterFlow) {
 	for _, f := range all {
 		shown = append(shown, status.ClusterFlow{Name: f.Name, Kind: f.Kind, Device: f.Device, Addresses: f.Addresses, Group: f.Group})

@@ -72,7 +72,7 @@ func registered(ctx context.Context, d *flows.Daemon, k *etcd.Client) status.Reg
 			shown.Refused = one.Refused.Error()
 		} else {
 			shown.Version, shown.Instance, shown.Capabilities = one.Record.Version, one.Record.Instance, one.Record.Capabilities
-			shown.Flows = flows.FlowsOf(one.Record.Flows)
+			shown.Flows, shown.States = flows.FlowsOf(one.Record.Flows), flows.FlowsOf(one.Record.States)
 			for _, device := range one.Record.Devices {
 				shown.Devices = append(shown.Devices, status.ClusterDevice{Name: device.Name, GIDs: device.GIDs})
 			}
@@ -109,7 +109,8 @@ func newCluster() *cobra.Command {
 		Use: "cluster", Short: "Look at the daemons that find one another by their names",
 		Long: `Look at the daemons that find one another by their names.
 
-A flow names a peer as NAME/FLOW, and the resolver of the configuration says where that is.`,
+A flow names a peer as NAME/FLOW, and the resolver of the configuration says where that is.
+Programs name flows so, too, and states as NAME/STATE.`,
 	}
 	c.AddCommand(newClusterStatus())
 	return c
@@ -119,9 +120,9 @@ func newClusterStatus() *cobra.Command {
 	var socket string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "status", Short: "Print all daemons that are registered, with their flows and addresses",
-		Long: `Print whether the registry answers, and all daemons that are registered, with their flows
-and addresses. The running daemon is asked, which has the credentials for the registry.
+		Use: "status", Short: "Print all daemons that are registered, with their flows, states and addresses",
+		Long: `Print whether the registry answers, and all daemons that are registered, with their flows, the
+states that peers may read, and addresses. The running daemon is asked, which has the credentials for the registry.
 
 The exit status is 1 if the registry does not answer, or if the daemon is not registered.`,
 		Args: cobra.NoArgs,
@@ -160,20 +161,23 @@ func missing(r *status.Registry) error {
 	return nil
 }
 
-// printRegistry prints a line for each flow of each daemon.
+// printRegistry prints a line for each flow and each state of each daemon.
 func printRegistry(w io.Writer, r *status.Registry) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	printCluster(t, r.Cluster)
-	fmt.Fprintf(t, "\nDAEMON\tVERSION\tFLOW\tKIND\tDEVICE\tADDRESSES\n")
+	fmt.Fprintf(t, "\nDAEMON\tVERSION\tFLOW OR STATE\tKIND\tDEVICE\tADDRESSES\n")
 	for _, d := range r.Daemons {
 		switch {
 		case d.Refused != "":
 			fmt.Fprintf(t, "%s\trefused: %s\n", d.Name, d.Refused)
-		case len(d.Flows) == 0:
+		case len(d.Flows)+len(d.States) == 0:
 			fmt.Fprintf(t, "%s\t%s\t-\n", d.Name, d.Version)
 		}
 		for _, f := range d.Flows {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Name, cmp.Or(d.Version, "-"), f.Name, cmp.Or(f.Kind, "-"), cmp.Or(f.Device, "-"), flowAddresses(f))
+		}
+		for _, s := range d.States {
+			fmt.Fprintf(t, "%s\t%s\t%s\tstate of %s\t%s\t%s\n", d.Name, cmp.Or(d.Version, "-"), s.Name, cmp.Or(s.Kind, "-"), cmp.Or(s.Device, "-"), strings.Join(s.Addresses, ", "))
 		}
 	}
 	return t.Flush()
@@ -213,6 +217,9 @@ func printCluster(w io.Writer, c *status.Cluster) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Unregistered)) {
 		fmt.Fprintf(w, "  flow %s\tothers do not find it: %s\n", name, c.Unregistered[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.UnregisteredStates)) {
+		fmt.Fprintf(w, "  state %s\tothers do not find it: %s\n", name, c.UnregisteredStates[name])
 	}
 	for _, n := range c.Names {
 		switch n.State {

@@ -56,7 +56,7 @@ func (b *Blocks) open(ctx context.Context, at where) (err error) {
 	if b.hands, err = b.book.NewHolder(umem.OwnerWorker, "blocks"); err != nil {
 		return err
 	}
-	err = at.dial(ctx, connect.Config{Credentials: b.client.config.Credentials}, func(address string, c connect.Config) (err error) {
+	err = at.dial(ctx, connect.Config{Credentials: b.client.config.Credentials}, func(ctx context.Context, address string, c connect.Config) (err error) {
 		b.from, err = blocks.Dial(ctx, blocks.ClientConfig{
 			Name: "client", Endpoint: b.client.endpoint, Worker: b.hands, Address: address, Flow: at.flow, Connect: c, Window: b.config.Depth,
 		})

@@ -33,8 +33,8 @@ type Config struct {
 	Queue int
 	// Credentials make connections use TLS 1.3, with a certificate on both sides; nil: plain TCP.
 	Credentials *connect.Credentials
-	// Names finds flows that are named as NAME/FLOW. An engine tells it where they are: package flows/cluster/etcd, or
-	// [cluster.Names.SetStatic]. nil: flows are named by their addresses only. Several clients may share it. The caller
+	// Names finds flows that are named as NAME/FLOW, and states. An engine tells it where they are: package flows/cluster/etcd, or
+	// [cluster.Names.SetStatic]. nil: both are named by their addresses only. Several clients may share it. The caller
 	// closes the engine after the client.
 	Names *cluster.Names
 	// Spin makes the client's thread poll without sleeping: the lowest latency, at the cost of a

@@ -10,8 +10,8 @@
 //	number, err := a.Send(ctx, record)
 //	receipt, err := a.Wait(ctx, number) // acknowledged, as durably as the flow is configured to
 //
-// A program may name a flow as NAME/FLOW instead of its address: [Config.Names] says where that is, as an engine such
-// as package flows/cluster/etcd tells it.
+// A program may name a flow as NAME/FLOW, and a state as NAME/STATE, instead of its address: [Config.Names] says where
+// that is, as an engine such as package flows/cluster/etcd tells it.
 //
 // Copies. Send copies a message into the region once. A program reads the messages of a Sink
 // where they arrived. Packages stream and blocks, which this package uses, need no copy.

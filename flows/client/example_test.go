@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -97,5 +98,36 @@ func ExampleClient_Blocks() {
 	block := make([]byte, 4096)
 	if err := image.Read(ctx, 0, block); err != nil {
 		log.Fatal(err)
+	}
+}
+
+// A program reads a state of a daemon, which it names, and follows it when it moves to another machine.
+func ExampleClient_State() {
+	ctx := context.Background()
+	names := new(cluster.Names)
+	registry, err := etcd.Open(etcd.Config{Endpoints: []string{"http://10.0.0.5:2379"}, Prefix: "/unifiedd/", Lease: 10 * time.Second, Names: names})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer registry.Close()
+	c, err := client.Open(client.Config{Device: "roce:eth1", Names: names})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	book, err := c.State(ctx, client.StateConfig{Peer: "desk/book"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer book.Close()
+	payload := make([]byte, book.Room())
+	n, version, err := book.Get(7, payload)
+	switch {
+	case errors.Is(err, client.ErrDisconnected):
+		fmt.Println("the state has moved, or has no daemon now: what it had is written again")
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println(payload[:n], version)
 	}
 }

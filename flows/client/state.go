@@ -5,16 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
-	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
-	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -29,81 +25,87 @@ var (
 	ErrWord     = wire.ErrWord     // the state has no word of that number
 )
 
+// ErrDisconnected says that there is no connection to the state. A State with StateConfig.Peer connects again by itself.
+var ErrDisconnected = errors.New("no connection")
+
 // StateConfig configures a State.
 type StateConfig struct {
 	Address string // where the daemon listens for readers of the state: host:port
 	State   string // its name
+	// Peer is NAME/STATE, the names of a daemon and of its state, which Config.Names finds; Address and State are empty
+	// then. The State follows: when the connection ends, or the daemon is at another address, it connects again. With TLS
+	// the daemon needs a certificate that is valid for NAME.
+	Peer string
 }
 
 // State reads a state of a daemon by RDMA READ. The daemon's processors take no part in that. It executes one call at a
-// time; others wait. After an error of the connection every call returns that error, and the caller opens another State.
+// time; others wait.
+//
+// After an error of the connection every call returns that error, and the caller opens another State. A State with
+// StateConfig.Peer connects again instead. Each time that it does, at least one call returns ErrDisconnected, also if the
+// new connection is there by then: another daemon has the state now, or the daemon was started again, and what was read
+// before may be of another run ([State.Position]).
 type State struct {
 	client *Client
-	config StateConfig
+	where  where
 	book   *umem.Book
 	hands  *umem.Holder
 	frame  umem.Frame // where READs land; zero: none is taken
 	local  rdma.MemoryRegion
-	sent   rdma.CompletionQueue
-	pair   rdma.QueuePair
-	conn   *connect.Conn
-	grant  connect.Grant // of the memory, or only of the head if there are words
-	words  connect.Grant // of the words, if the state has any
-	head   wire.StateHead
+	head   atomic.Pointer[wire.StateHead] // of the daemon that is connected, or was last
 
 	mu       sync.Mutex // held during a call
-	requests [2]rdma.SendRequest
-	sges     [2]rdma.SGE
-	done     [2]rdma.WorkCompletion
-	cause    error // why nothing can be read any more
+	link     *stateLink // the goroutine of follow changes it, with mu held
+	requests [mostReads]rdma.SendRequest
+	sges     [mostReads]rdma.SGE
+	done     [mostReads]rdma.WorkCompletion
+	cause    error // why nothing can be read; nil: it can
+	told     bool  // a call has returned cause
+	followed bool  // the next connection is there, and one call is to return cause
 
-	conflicts atomic.Uint64
-	gone      atomic.Pointer[error] // why the connection ended
-	watcher   sync.WaitGroup
+	conflicts   atomic.Uint64
+	connections atomic.Uint64
+	cancel      context.CancelFunc // ends follow; nil: it does not run
+	following   sync.WaitGroup
 }
 
-// State connects to a daemon that lets peers read a state. The caller closes the result.
+// mostReads is the number of READs in a batch.
+const mostReads = 2
+
+// State connects to a daemon that lets peers read a state. A name must lead somewhere before ctx ends. The caller closes
+// the result.
 func (k *Client) State(ctx context.Context, c StateConfig) (*State, error) {
-	s := &State{client: k, config: c, book: k.region.NewBook("state " + c.State), local: k.endpoint.Memory}
+	at, err := where{address: c.Address, flow: c.State, peer: c.Peer, state: true}.find(k.config.Names)
+	if err != nil {
+		return nil, fmt.Errorf("read state %v: %w", at, err)
+	}
+	s := &State{client: k, where: at, book: k.region.NewBook("state " + at.flow), local: k.endpoint.Memory}
 	if err := s.open(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("read state %s at %s: %w", c.State, c.Address, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("read state %v: %w", at, err), s.Close())
 	}
 	return s, nil
 }
 
 func (s *State) open(ctx context.Context) (err error) {
-	k := s.client
-	if s.hands, err = s.book.NewHolder(umem.OwnerRDMA, "state "+s.config.State); err != nil {
+	if s.hands, err = s.book.NewHolder(umem.OwnerRDMA, "state "+s.where.flow); err != nil {
 		return err
 	}
 	if err := s.take(frameSize); err != nil {
 		return err
 	}
-	settings, err := k.endpoint.SettingsTo(ctx, s.config.Address)
+	l, err := s.dial(ctx)
 	if err != nil {
 		return err
 	}
-	if s.sent, err = k.device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: len(s.requests)}); err != nil {
+	if err := s.meet(l); err != nil { // nobody else has s yet
 		return err
 	}
-	s.pair, err = k.endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.sent, ReceiveCQ: s.sent,
-		SendDepth: len(s.requests), RecvDepth: 1, SendSGEs: 1, RecvSGEs: 1})
-	if err != nil {
-		return err
+	if s.where.places != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		s.cancel = cancel
+		s.following.Go(func() { s.follow(ctx) })
 	}
-	end := connect.End{Queue: s.pair, Settings: settings}
-	if end.Parameters, err = connect.Prepare(k.device, s.pair, settings); err != nil {
-		return err
-	}
-	hello := protocol.Hello{Role: protocol.RoleState, Flow: s.config.State}
-	if end.Hello, err = hello.Append(nil); err != nil {
-		return err
-	}
-	if s.conn, err = connect.Dial(ctx, s.config.Address, end, connect.Config{Credentials: k.config.Credentials}); err != nil {
-		return err
-	}
-	s.watcher.Go(s.watch)
-	return s.agree()
+	return nil
 }
 
 // take takes the memory where READs land.
@@ -127,59 +129,6 @@ func (s *State) take(bytes uint32) error {
 	return nil
 }
 
-// agree checks what the daemon grants, and reads the head of the state.
-func (s *State) agree() (err error) {
-	h, err := protocol.ParseHello(s.conn.Remote().Hello)
-	if err != nil {
-		return err
-	}
-	if h.Role != protocol.RoleState {
-		return fmt.Errorf("%w: the server's hello is not that of one that has a state", protocol.BadKind)
-	}
-	if s.grant, err = s.conn.Remote().Grant("state"); err != nil {
-		return err
-	}
-	if s.grant.Access != rdma.RemoteRead || s.grant.Length < wire.StateHeadLen {
-		return fmt.Errorf("the server grants %d bytes with %v, which is no state", s.grant.Length, s.grant.Access)
-	}
-	if err := s.read(read{0, wire.StateHeadLen}); err != nil {
-		return err
-	}
-	granted := s.grant.Length
-	if s.words, err = s.conn.Remote().Grant("words"); err == nil {
-		granted += min(s.words.Length, math.MaxInt64)
-	}
-	if s.head, err = wire.ParseStateHead(s.bytes(wire.StateHeadLen), granted); err != nil {
-		return err
-	}
-	if s.head.Kind != wire.Words && s.head.Len() > s.grant.Length || s.head.Kind == wire.Words && s.words.Access != rdma.RemoteRead|rdma.RemoteAtomic {
-		return fmt.Errorf("the server grants %d bytes of a state of %d, and words with %v", s.grant.Length, s.head.Len(), s.words.Access)
-	}
-	if s.head.Stride > frameSize {
-		return s.take(s.head.Stride)
-	}
-	return nil
-}
-
-// watch waits for the end of the connection, and records the cause: the server's last message, or the error.
-func (s *State) watch() {
-	var said error
-	for {
-		text, err := s.conn.Receive()
-		switch {
-		case err == nil:
-			said = fmt.Errorf("the server ends it: %q", text)
-			continue
-		case said != nil:
-			err = said
-		case errors.Is(err, io.EOF):
-			err = errors.New("the server closed the connection")
-		}
-		s.gone.Store(&err)
-		return
-	}
-}
-
 // bytes returns the first bytes of the memory where READs land.
 func (s *State) bytes(n uint64) []byte { return s.client.region.At(s.frame.Addr, n) }
 
@@ -189,19 +138,24 @@ type read struct {
 	length uint32
 }
 
-// read reads parts into the memory where READs land, one behind the other, in one batch, and waits for them.
+// read is get for a call, which returns the error.
 func (s *State) read(parts ...read) error {
-	if s.cause != nil {
-		return s.cause
+	if err := s.get(parts...); err != nil {
+		return s.fail(err)
 	}
-	to := s.local.Addr() + s.frame.Addr
+	return nil
+}
+
+// get reads parts into the memory where READs land, one behind the other, in one batch, and waits for them.
+func (s *State) get(parts ...read) error {
+	l, to := s.link, s.local.Addr()+s.frame.Addr
 	for i, p := range parts {
-		s.requests[i] = rdma.SendRequest{ID: uint64(i), Op: rdma.Read, Flags: rdma.Signaled, SGEs: 1, RemoteAddr: s.grant.Addr + p.at, RKey: s.grant.RKey}
+		s.requests[i] = rdma.SendRequest{ID: uint64(i), Op: rdma.Read, Flags: rdma.Signaled, SGEs: 1, RemoteAddr: l.grant.Addr + p.at, RKey: l.grant.RKey}
 		s.sges[i] = rdma.SGE{Addr: to, Length: p.length, LKey: s.local.LKey()}
 		to += uint64(p.length)
 	}
-	if _, err := s.pair.PostSend(s.requests[:len(parts)], s.sges[:len(parts)]); err != nil {
-		return s.fail(err)
+	if _, err := l.pair.PostSend(s.requests[:len(parts)], s.sges[:len(parts)]); err != nil {
+		return err
 	}
 	return s.wait(len(parts))
 }
@@ -216,24 +170,24 @@ const (
 func (s *State) wait(n int) error {
 	var begun time.Time
 	for n > 0 {
-		got, err := s.sent.Spin(s.done[:], readSpin)
+		got, err := s.link.sent.Spin(s.done[:], readSpin)
 		for i := range s.done[:got] {
 			err = errors.Join(err, s.done[i].Err())
 		}
 		if err != nil {
-			return s.fail(err)
+			return err
 		}
 		if n -= got; n == 0 || got > 0 {
 			continue
 		}
-		if gone := s.gone.Load(); gone != nil {
-			return s.fail(*gone)
+		if gone := s.link.gone(); gone != nil {
+			return gone
 		}
 		switch now := time.Now(); {
 		case begun.IsZero():
 			begun = now
 		case now.Sub(begun) > readTime:
-			return s.fail(errors.New("the device does not complete a READ"))
+			return errors.New("the device does not complete a READ")
 		}
 		if !s.client.config.Spin {
 			sleep(readSpin)
@@ -242,46 +196,43 @@ func (s *State) wait(n int) error {
 	return nil
 }
 
-// fail notes why nothing can be read any more.
-func (s *State) fail(err error) error {
-	if gone := s.gone.Load(); gone != nil && !errors.Is(err, *gone) {
-		err = fmt.Errorf("%w (%w)", *gone, err)
-	}
-	s.cause = fmt.Errorf("read state %s at %s: %w", s.config.State, s.config.Address, err)
-	return s.cause
-}
-
-// Objects returns the number of objects; 0: the state has keys.
+// Objects returns the number of objects; 0: the state has keys or words.
 func (s *State) Objects() uint64 {
-	if s.head.Kind != wire.Objects {
+	h := s.head.Load()
+	if h.Kind != wire.Objects {
 		return 0
 	}
-	return s.head.Places
+	return h.Places
 }
 
 // Room returns the longest payload of an object, or of a key's value.
 func (s *State) Room() int {
-	if s.head.Kind == wire.Keys {
+	h := s.head.Load()
+	if h.Kind == wire.Keys {
 		return wire.MaxKeyValue - 1
 	}
-	return int(s.head.Room)
+	return int(h.Room)
 }
 
 // Get copies the payload of an object into dst. The version goes up with each write of the object.
 func (s *State) Get(object uint64, dst []byte) (n int, version uint64, err error) {
-	switch {
-	case s.head.Kind != wire.Objects:
-		return 0, 0, ErrKind
-	case object >= s.head.Places:
-		return 0, 0, ErrObject
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.check(); err != nil {
+		return 0, 0, err
+	}
+	h := s.head.Load()
+	switch {
+	case h.Kind != wire.Objects:
+		return 0, 0, ErrKind
+	case object >= h.Places:
+		return 0, 0, ErrObject
+	}
 	for range wire.Tries {
-		if err := s.read(read{s.head.At(object), s.head.Stride}); err != nil {
+		if err := s.read(read{h.At(object), h.Stride}); err != nil {
 			return 0, 0, err
 		}
-		payload, version, o := wire.CheckObject(s.bytes(uint64(s.head.Stride)))
+		payload, version, o := wire.CheckObject(s.bytes(uint64(h.Stride)))
 		switch {
 		case o == wire.Torn:
 			s.conflicts.Add(1)
@@ -297,16 +248,20 @@ func (s *State) Get(object uint64, dst []byte) (n int, version uint64, err error
 // Lookup copies the value of a key into dst. It reads the key's first bucket, where most keys are, and if the key is not
 // there both buckets in one batch. It reads them again before it believes that the key is in neither.
 func (s *State) Lookup(key, dst []byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.check(); err != nil {
+		return 0, err
+	}
+	h := s.head.Load()
 	switch {
-	case s.head.Kind != wire.Keys:
+	case h.Kind != wire.Keys:
 		return 0, ErrKind
 	case len(key) == 0 || len(key) > wire.MaxKeyValue:
 		return 0, ErrKey
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, k := s.head.Buckets(key)
-	parts := [2]read{{s.head.At(i), wire.BucketLen}, {s.head.At(k), wire.BucketLen}}
+	i, k := h.Buckets(key)
+	parts := [mostReads]read{{h.At(i), wire.BucketLen}, {h.At(k), wire.BucketLen}}
 	for range wire.Tries {
 		value, o, err := s.lookup(&parts, key)
 		switch {
@@ -324,7 +279,7 @@ func (s *State) Lookup(key, dst []byte) (n int, err error) {
 }
 
 // lookup looks once.
-func (s *State) lookup(parts *[2]read, key []byte) (value []byte, o wire.Outcome, err error) {
+func (s *State) lookup(parts *[mostReads]read, key []byte) (value []byte, o wire.Outcome, err error) {
 	if err := s.read(parts[0]); err != nil {
 		return nil, 0, err
 	}
@@ -371,24 +326,25 @@ func (s *State) CompareSwap(n, old, swap uint64) (before uint64, err error) {
 
 // onWord executes an operation on a word, and returns what the word was before.
 func (s *State) onWord(op rdma.Op, n, compare, swap uint64) (uint64, error) {
-	switch {
-	case s.head.Kind != wire.Words:
-		return 0, ErrKind
-	case n >= s.head.Places:
-		return 0, ErrWord
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cause != nil {
-		return 0, s.cause
+	if err := s.check(); err != nil {
+		return 0, err
 	}
-	s.requests[0] = rdma.SendRequest{Op: op, Flags: rdma.Signaled, SGEs: 1, RemoteAddr: s.words.Addr + n*uint64(s.head.Stride), RKey: s.words.RKey, Compare: compare, Swap: swap}
+	h, words := s.head.Load(), &s.link.words
+	switch {
+	case h.Kind != wire.Words:
+		return 0, ErrKind
+	case n >= h.Places:
+		return 0, ErrWord
+	}
+	s.requests[0] = rdma.SendRequest{Op: op, Flags: rdma.Signaled, SGEs: 1, RemoteAddr: words.Addr + n*uint64(h.Stride), RKey: words.RKey, Compare: compare, Swap: swap}
 	s.sges[0] = rdma.SGE{Addr: s.local.Addr() + s.frame.Addr, Length: wire.WordLen, LKey: s.local.LKey()}
-	if _, err := s.pair.PostSend(s.requests[:1], s.sges[:1]); err != nil {
+	if _, err := s.link.pair.PostSend(s.requests[:1], s.sges[:1]); err != nil {
 		return 0, s.fail(err)
 	}
 	if err := s.wait(1); err != nil {
-		return 0, err
+		return 0, s.fail(err)
 	}
 	return binary.NativeEndian.Uint64(s.bytes(wire.WordLen)), nil
 }
@@ -398,12 +354,15 @@ func (s *State) onWord(op rdma.Op, n, compare, swap uint64) (uint64, error) {
 func (s *State) Position() (position, run uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.check(); err != nil {
+		return 0, 0, err
+	}
 	for range wire.Tries {
 		if err := s.read(read{0, wire.StateHeadUsed}); err != nil {
 			return 0, 0, err
 		}
 		if m, o := wire.CheckMark(s.bytes(wire.StateHeadUsed)); o == wire.Have {
-			return m.Position, s.head.Run, nil
+			return m.Position, s.head.Load().Run, nil
 		}
 		s.conflicts.Add(1)
 	}
@@ -413,34 +372,26 @@ func (s *State) Position() (position, run uint64, err error) {
 // Conflicts returns how often this reader looked again because the daemon wrote meanwhile.
 func (s *State) Conflicts() uint64 { return s.conflicts.Load() }
 
+// Connections returns how many connections there were so far. There is more than one only with StateConfig.Peer.
+func (s *State) Connections() uint64 { return s.connections.Load() }
+
 // Close ends the connection and gives the memory back. After an error it may be called again.
 func (s *State) Close() error {
+	if s.cancel != nil {
+		s.cancel()
+		s.following.Wait()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cause == nil {
-		s.cause = errClosed
-	}
-	if s.pair != nil { // no READ lands any more
-		if err := s.pair.Close(); err != nil {
+	s.cause, s.followed = errClosed, false
+	if s.link != nil { // no READ lands any more
+		if err := s.link.close(); err != nil {
 			return err
 		}
-		s.pair = nil
-	}
-	var errs []error
-	if s.conn != nil {
-		errs = append(errs, s.conn.Close())
-		s.watcher.Wait()
-		s.conn = nil
-	}
-	if s.sent != nil {
-		if err := s.sent.Close(); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		s.sent = nil
 	}
 	if s.hands != nil {
 		s.hands.Close()
 		s.hands = nil
 	}
-	return errors.Join(append(errs, s.book.Close())...)
+	return errors.Join(s.book.Close(), s.where.close())
 }

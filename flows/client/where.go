@@ -12,15 +12,16 @@ import (
 
 // The errors of what says where a flow is.
 var (
-	errTwice   = errors.New("the name says where the flow is: leave Address and Flow empty")
+	errTwice   = errors.New("the name in Peer says what that is and where: leave Address empty, and Flow or State")
 	errNoNames = errors.New("nothing says where that is: set Config.Names")
 )
 
-// where says how a flow is reached: by its address, or by its name.
+// where says how a flow, or a state, is reached: by its address, or by its name.
 type where struct {
 	address, flow string
 	others        []string
 	peer          string           // NAME/FLOW
+	state         bool             // flow is the name of a state, and peer is NAME/STATE
 	places        []*cluster.Place // of peer, and then of the other members of its group
 }
 
@@ -35,7 +36,11 @@ func (w where) find(names *cluster.Names) (where, error) {
 		return w, errNoNames
 	}
 	for _, peer := range append([]string{w.peer}, w.others...) {
-		p, err := names.Place(peer)
+		place := names.Place
+		if w.state {
+			place = names.StatePlace
+		}
+		p, err := place(peer)
 		if err != nil {
 			return w, errors.Join(err, w.close())
 		}
@@ -71,23 +76,30 @@ func (w where) senders() (all []stream.Place) {
 }
 
 // dial calls a function with the address of the flow, and with each further one until it succeeds. It waits until the
-// name leads somewhere, or ctx ends.
-func (w where) dial(ctx context.Context, c connect.Config, dial func(address string, c connect.Config) error) error {
+// name leads somewhere, or ctx ends. The context of the function ends when its address is not one of the flow any more.
+func (w where) dial(ctx context.Context, c connect.Config, dial func(ctx context.Context, address string, c connect.Config) error) error {
 	if w.places == nil {
-		return dial(w.address, c)
+		return dial(ctx, w.address, c)
 	}
 	c.ServerName = w.places[0].Name()
 	for {
 		all, changed, lacks := w.places[0].Addresses()
 		var err error
+		moved := false
 		for _, address := range all {
-			e := dial(address, c)
+			there, leave := stream.Stay(ctx, w.places[0], address)
+			e := dial(there, address, c)
+			moved = moved || stream.Left(there)
+			leave()
 			if e == nil {
 				return nil
 			}
 			err = errors.Join(err, e)
 		}
-		if lacks == nil {
+		switch {
+		case moved:
+			continue
+		case lacks == nil:
 			return err
 		}
 		select {

@@ -1,4 +1,5 @@
 // Package cluster says where the daemons are that flows name. A flow names a peer as NAME/FLOW, and not by an address.
+// A program names a state that it reads as NAME/STATE.
 //
 // [Names] is where two sides meet. An engine tells it where daemons are: the configuration (static), or etcd (package
 // flows/cluster/etcd). Senders ask it through a [Place], and wait there for a change. A name that an engine does not

@@ -187,11 +187,12 @@ func (n *Names) Status() (s State, names []Name, refused map[Reason]uint64) {
 	return s, names, refused
 }
 
-// Place is where a flow of another daemon is. Any goroutine may use it.
+// Place is where a flow, or a state, of another daemon is. Any goroutine may use it.
 type Place struct {
 	names      *Names
 	known      *known
 	name, flow string
+	state      bool // flow is the name of a state
 	close      sync.Once
 }
 
@@ -204,10 +205,19 @@ func (n *Names) Place(peer string) (*Place, error) {
 	return &Place{names: n, known: n.want(name), name: name, flow: flow}, nil
 }
 
+// StatePlace returns the place of a state that peers may read, NAME/STATE. The caller closes it.
+func (n *Names) StatePlace(peer string) (*Place, error) {
+	p, err := n.Place(peer)
+	if err == nil {
+		p.state = true
+	}
+	return p, err
+}
+
 // Name is the name of the daemon, which its certificate has.
 func (p *Place) Name() string { return p.name }
 
-// Addresses returns where the flow is, the best address first, and a channel that is closed when that may have
+// Addresses returns where the flow or state is, the best address first, and a channel that is closed when that may have
 // changed. The error says why there is none. Addresses of a daemon that is not registered any more are its last ones.
 func (p *Place) Addresses() (addresses []string, changed <-chan struct{}, err error) {
 	f, changed, err := p.find()
@@ -232,7 +242,7 @@ func (p *Place) Group() (addresses []string, changed <-chan struct{}, err error)
 	return f.Group, changed, nil
 }
 
-// find returns what is known of the flow.
+// find returns what is known of the flow or state.
 func (p *Place) find() (f *Flow, changed <-chan struct{}, err error) {
 	p.names.mu.Lock()
 	defer p.names.mu.Unlock()
@@ -245,7 +255,13 @@ func (p *Place) find() (f *Flow, changed <-chan struct{}, err error) {
 	case k.record == nil:
 		return nil, k.changed, fmt.Errorf("no daemon is registered as %s (unifiedd cluster status shows all)", p.name)
 	}
-	if f = k.record.flow(p.flow); f == nil {
+	if p.state {
+		if f = find(k.record.States, p.flow); f == nil {
+			return nil, k.changed, fmt.Errorf("daemon %s has no state %s that peers may read", p.name, p.flow)
+		}
+		return f, k.changed, nil
+	}
+	if f = find(k.record.Flows, p.flow); f == nil {
 		return nil, k.changed, fmt.Errorf("daemon %s has no flow %s that takes connections", p.name, p.flow)
 	}
 	return f, k.changed, nil

@@ -144,6 +144,48 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+// TestStatePlace: flows and states of the same name have places of their own, found by an engine or configured.
+func TestStatePlace(t *testing.T) {
+	n := new(Names)
+	r := Record{Name: "desk", Instance: "1", Flows: []Flow{{Name: "book", Addresses: []string{"10.0.0.2:7471"}}, {Name: "log", Addresses: []string{"10.0.0.2:7472"}}},
+		States: []Flow{{Name: "book", Kind: "objects", Addresses: []string{"10.0.0.2:7490"}}}}
+	text, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(place func(string) (*Place, error), peer string) *Place {
+		t.Helper()
+		p, err := place(peer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	flow, state, none := open(n.Place, "desk/book"), open(n.StatePlace, "desk/book"), open(n.StatePlace, "desk/log")
+	check := func(flowAt, stateAt string) {
+		t.Helper()
+		if at, _, err := flow.Addresses(); err != nil || len(at) != 1 || at[0] != flowAt {
+			t.Errorf("the flow is at %q: %v", at, err)
+		}
+		if at, _, err := state.Addresses(); err != nil || len(at) != 1 || at[0] != stateAt {
+			t.Errorf("the state is at %q: %v", at, err)
+		}
+		if at, _, err := none.Addresses(); err == nil || !strings.Contains(err.Error(), "daemon desk has no state log") {
+			t.Errorf("a state that is none is at %q: %v", at, err)
+		}
+	}
+	if err := n.Found("desk", text); err != nil {
+		t.Fatal(err)
+	}
+	check("10.0.0.2:7471", "10.0.0.2:7490")
+	n.SetStatic([]Static{{Peer: "desk/book", Address: "10.0.0.3:1"}, {Peer: "desk/book", State: "10.0.0.3:2"}}, true)
+	check("10.0.0.3:1", "10.0.0.3:2")
+	if _, err := n.StatePlace("desk"); err == nil {
+		t.Error("a daemon without a state has a place")
+	}
+	closeAll(t, n, flow, state, none)
+}
+
 // closeAll closes the places, each twice, and checks that nothing is wanted any more.
 func closeAll(t *testing.T, n *Names, places ...*Place) {
 	t.Helper()

@@ -25,6 +25,8 @@ type Record struct {
 	Capabilities []string `json:"capabilities,omitempty"`
 	Devices      []Device `json:"devices,omitempty"`
 	Flows        []Flow   `json:"flows,omitempty"`
+	// States are those that peers may read. Their kind is what they have: objects, keys or words.
+	States []Flow `json:"states,omitempty"`
 }
 
 // Device is an RDMA device that flows use.
@@ -33,7 +35,7 @@ type Device struct {
 	GIDs []string `json:"gids,omitempty"` // as IPv6 or IPv4 addresses
 }
 
-// Flow is a flow that others can connect to.
+// Flow is a flow, or a state, that others can connect to.
 type Flow struct {
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind"` // as in the status
@@ -49,6 +51,7 @@ const (
 	MaxRecord       = 64 << 10
 	MaxGIDs         = 64 // of a device
 	MaxFlows        = 256
+	maxStates       = 64
 	MaxAddresses    = 16 // of a flow
 	maxCapabilities = 32
 	maxDevices      = 64
@@ -64,11 +67,11 @@ const (
 	TooLong    Reason = "too_long"    // more bytes than MaxRecord
 	BadJSON    Reason = "bad_json"    // it is not JSON of a record
 	BadVersion Reason = "bad_version" // another format, or a protocol that flows here do not speak
-	BadName    Reason = "bad_name"    // of the daemon, of a device or of a flow; or it is another daemon's record
-	BadAddress Reason = "bad_address" // of a flow
+	BadName    Reason = "bad_name"    // of the daemon, of a device, of a flow or of a state; or it is another daemon's record
+	BadAddress Reason = "bad_address" // of a flow or of a state
 	BadGID     Reason = "bad_gid"
 	BadText    Reason = "bad_text" // a text is too long, or has characters that are not printed
-	TooMany    Reason = "too_many" // devices, flows, addresses
+	TooMany    Reason = "too_many" // devices, flows, states, addresses
 )
 
 // Reasons are all of them.
@@ -136,9 +139,9 @@ func (r *Record) check(name string) error {
 		return refuse(BadName, "%v", ValidName(r.Name))
 	case !printable(r.Version, maxText) || !printable(r.Instance, maxText):
 		return refuse(BadText, "version %.80q, instance %.80q", r.Version, r.Instance)
-	case len(r.Capabilities) > maxCapabilities || len(r.Devices) > maxDevices || len(r.Flows) > MaxFlows:
-		return refuse(TooMany, "%d capabilities, %d devices, %d flows; at most %d, %d and %d are possible",
-			len(r.Capabilities), len(r.Devices), len(r.Flows), maxCapabilities, maxDevices, MaxFlows)
+	case len(r.Capabilities) > maxCapabilities || len(r.Devices) > maxDevices || len(r.Flows) > MaxFlows || len(r.States) > maxStates:
+		return refuse(TooMany, "%d capabilities, %d devices, %d flows, %d states; at most %d, %d, %d and %d are possible",
+			len(r.Capabilities), len(r.Devices), len(r.Flows), len(r.States), maxCapabilities, maxDevices, MaxFlows, maxStates)
 	}
 	for _, word := range r.Capabilities {
 		if !printable(word, maxWord) {
@@ -150,14 +153,22 @@ func (r *Record) check(name string) error {
 			return err
 		}
 	}
+	if err := checkAll("flow", r.Flows); err != nil {
+		return err
+	}
+	return checkAll("state", r.States)
+}
+
+// checkAll checks flows or states, which what says.
+func checkAll(what string, all []Flow) error {
 	once := map[string]bool{}
-	for i := range r.Flows {
-		f := &r.Flows[i]
+	for i := range all {
+		f := &all[i]
 		if once[f.Name] {
-			return refuse(BadName, "flow %.80q is there twice", f.Name)
+			return refuse(BadName, "%s %.80q is there twice", what, f.Name)
 		}
 		once[f.Name] = true
-		if err := f.check(); err != nil {
+		if err := f.check(what); err != nil {
 			return err
 		}
 	}
@@ -179,20 +190,21 @@ func (d *Device) check() error {
 	return nil
 }
 
-func (f *Flow) check() error {
+// check checks a flow or a state, which what says.
+func (f *Flow) check(what string) error {
 	switch {
 	case !validFlow(f.Name):
-		return refuse(BadName, "flow %.80q", f.Name)
+		return refuse(BadName, "%s %.80q", what, f.Name)
 	case !printable(f.Kind, maxWord) || !printable(f.Device, maxText):
-		return refuse(BadText, "kind %.80q, device %.80q of flow %s", f.Kind, f.Device, f.Name)
+		return refuse(BadText, "kind %.80q, device %.80q of %s %s", f.Kind, f.Device, what, f.Name)
 	case len(f.Addresses) == 0 && len(f.Group) == 0:
-		return refuse(BadAddress, "flow %s has none", f.Name)
+		return refuse(BadAddress, "%s %s has none", what, f.Name)
 	case len(f.Addresses) > MaxAddresses || len(f.Group) > MaxAddresses:
-		return refuse(TooMany, "flow %s has %d addresses; at most %d are possible", f.Name, max(len(f.Addresses), len(f.Group)), MaxAddresses)
+		return refuse(TooMany, "%s %s has %d addresses; at most %d are possible", what, f.Name, max(len(f.Addresses), len(f.Group)), MaxAddresses)
 	}
 	for _, text := range slices.Concat(f.Addresses, f.Group) {
 		if err := checkAddress(text); err != nil {
-			return refuse(BadAddress, "%.80q of flow %s %v", text, f.Name, err)
+			return refuse(BadAddress, "%.80q of %s %s %v", text, what, f.Name, err)
 		}
 	}
 	return nil
@@ -227,11 +239,11 @@ func printable(text string, most int) bool {
 	return len(text) <= most && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }
 
-// flow returns a flow of the record, or nil.
-func (r *Record) flow(name string) *Flow {
-	for i := range r.Flows {
-		if r.Flows[i].Name == name {
-			return &r.Flows[i]
+// find returns a flow, or a state, with a name, or nil.
+func find(all []Flow, name string) *Flow {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
 		}
 	}
 	return nil

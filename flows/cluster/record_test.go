@@ -15,6 +15,7 @@ func good() *Record {
 		Name: "storage-1.example", Instance: "a1", Version: "1.2.3", Capabilities: []string{"tls"},
 		Devices: []Device{{Name: "roce:eth1", GIDs: []string{"10.0.0.2", "fd77::2"}}},
 		Flows:   []Flow{{Name: "log", Kind: "rdma-storage", Device: "roce:eth1", Addresses: []string{"10.0.0.2:7471", "[fd77::2]:7471"}}},
+		States:  []Flow{{Name: "log", Kind: "keys", Device: "roce:eth1", Addresses: []string{"10.0.0.2:7490"}}},
 	}
 }
 
@@ -75,6 +76,11 @@ func TestRefused(t *testing.T) {
 		{"a GID with a zone", with(func(r *Record) { r.Devices[0].GIDs[0] = "fe80::1%eth0" }), BadGID},
 		{"a flow with a slash", with(func(r *Record) { r.Flows[0].Name = "a/b" }), BadName},
 		{"a flow twice", with(func(r *Record) { r.Flows = append(r.Flows, r.Flows[0]) }), BadName},
+		{"many states", with(func(r *Record) { r.States = make([]Flow, 65) }), TooMany},
+		{"a state with a slash", with(func(r *Record) { r.States[0].Name = "a/b" }), BadName},
+		{"a state twice", with(func(r *Record) { r.States = append(r.States, r.States[0]) }), BadName},
+		{"a state without an address", with(func(r *Record) { r.States[0].Addresses = nil }), BadAddress},
+		{"a state on this host", with(func(r *Record) { r.States[0].Addresses[0] = "127.0.0.1:7490" }), BadAddress},
 		{"a long kind", with(func(r *Record) { r.Flows[0].Kind = strings.Repeat("k", 33) }), BadText},
 		{"no address", with(func(r *Record) { r.Flows[0].Addresses = nil }), BadAddress},
 		{"a host's name", address("storage-1.example:7471"), BadAddress},

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Static is where a flow of a daemon is, as the configuration says.
+// Static is where a flow or a state of a daemon is, as the configuration says.
 type Static struct {
-	Peer    string // NAME/FLOW
-	Address string // IP address and TCP port, or a host's name and a port; may be empty with Group
+	Peer    string // NAME/FLOW, or NAME/STATE
+	Address string // IP address and TCP port, or a host's name and a port; may be empty with Group or State
 	Group   string // where the flow, a member of a group, talks with the others; empty: it is none
+	State   string // where peers read the state; empty: Peer names a flow
 }
 
 // SetStatic says where daemons are by the configuration, which has been checked. Their names are not asked of a
@@ -25,15 +26,16 @@ func (n *Names) SetStatic(all []Static, alone bool) {
 			records[name] = &Record{Name: name}
 		}
 		r := records[name]
-		f := r.flow(flow)
-		if f == nil {
-			r.Flows = append(r.Flows, Flow{Name: flow})
-			f = &r.Flows[len(r.Flows)-1]
+		if s.State != "" {
+			f := of(&r.States, flow)
+			f.Addresses = append(f.Addresses, s.State)
 		}
 		if s.Address != "" {
+			f := of(&r.Flows, flow)
 			f.Addresses = append(f.Addresses, s.Address)
 		}
 		if s.Group != "" {
+			f := of(&r.Flows, flow)
 			f.Group = append(f.Group, s.Group)
 		}
 	}
@@ -50,6 +52,15 @@ func (n *Names) SetStatic(all []Static, alone bool) {
 		}
 	}
 	n.tell()
+}
+
+// of returns the flow or state with a name, which it adds if it is missing.
+func of(all *[]Flow, name string) *Flow {
+	if f := find(*all, name); f != nil {
+		return f
+	}
+	*all = append(*all, Flow{Name: name})
+	return &(*all)[len(*all)-1]
 }
 
 // configured makes a record of the configuration the known one, with mu held.

@@ -44,6 +44,17 @@ const (
 	defaultStateClients = 16
 )
 
+// Has says what the state has: objects, keys or words.
+func (s *State) Has() string {
+	switch {
+	case s.Words > 0:
+		return "words"
+	case s.Keys > 0:
+		return "keys"
+	}
+	return "objects"
+}
+
 // State returns the state with a name, or nil.
 func (c *Config) State(name string) *State {
 	for i := range c.Attach.States {

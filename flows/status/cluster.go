@@ -19,9 +19,11 @@ type Cluster struct {
 	Error string `json:"error,omitempty"`
 	// Unregistered are flows that others cannot find, and why.
 	Unregistered map[string]string `json:"unregistered,omitempty"`
-	Counts       map[string]uint64 `json:"counts,omitempty"` // of events, by name
-	Refused      map[string]uint64 `json:"refused"`          // records of others, by reason
-	Names        []ClusterName     `json:"names,omitempty"`  // that flows use
+	// UnregisteredStates are states that others cannot find, and why.
+	UnregisteredStates map[string]string `json:"unregistered_states,omitempty"`
+	Counts             map[string]uint64 `json:"counts,omitempty"` // of events, by name
+	Refused            map[string]uint64 `json:"refused"`          // records of others, by reason
+	Names              []ClusterName     `json:"names,omitempty"`  // that flows use
 }
 
 // ClusterName is a daemon that flows name.
@@ -43,7 +45,7 @@ const (
 	NameRefused    = "refused"
 )
 
-// ClusterFlow is where a flow of another daemon is.
+// ClusterFlow is where a flow, or a state, of another daemon is.
 type ClusterFlow struct {
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind,omitempty"`
@@ -74,4 +76,5 @@ type RegistryDaemon struct {
 	Capabilities []string        `json:"capabilities,omitempty"`
 	Devices      []ClusterDevice `json:"devices,omitempty"`
 	Flows        []ClusterFlow   `json:"flows,omitempty"`
+	States       []ClusterFlow   `json:"states,omitempty"` // that peers may read
 }

@@ -110,7 +110,7 @@ var inTests = map[string][]string{
 	"flows/transfer":       {"rdma/roce", "rdma/providers"},
 	"flows/nvmet":          {"rdma/roce", "rdma/providers"},
 	"flows/client":         {"flows/cluster/etcd"}, // an example
-	"flows/state":          {"flows/client", "rdma/roce"},
+	"flows/state":          {"flows/client", "flows/cluster", "rdma/roce"},
 	"flows/source/journal": {"flows/attach/wire", "flows/config", "flows/protocol", "umem"},
 	"flows/sink/feed":      {"flows/sink/discard"},
 }

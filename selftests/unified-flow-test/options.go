@@ -26,7 +26,7 @@ type options struct {
 	device   string
 	address  string
 	flow     string
-	peer     string // names of daemon and flow, instead of address and flow
+	peer     string // names of daemon and flow, or state, instead of address and flow
 	etcd     string // that finds them
 	file     string
 	size     uint64
@@ -185,6 +185,10 @@ func (o *options) define(fs *flag.FlagSet) {
 // definePeer defines the options of a flow that is found by its name.
 func definePeer(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.peer, "peer", "", "instead of an address and -flow, `NAME/FLOW`: names of the daemon and of its flow, or of all members of a group, with commas. It takes -etcd")
+	defineEtcd(fs, o)
+}
+
+func defineEtcd(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.etcd, "etcd", "", "`URL` of etcd, where daemons register, or several, with commas. https takes the files of -tls")
 }
 
@@ -278,15 +282,17 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 	}
 	given := harness.Given(fs)
 	for _, name := range o.command.needs {
-		if !given[name] && (o.peer == "" || name != "to" && name != "from") {
+		if !given[name] && (o.peer == "" || name != "to" && name != "from" && name != "reads") {
 			return fmt.Errorf("%s needs -%s (--help lists the options)", o.command.name, name)
 		}
 	}
 	switch {
 	case o.peer != "" && (o.address != "" || o.flow != ""):
 		return errors.New("-peer says where the flow is: leave out the address and -flow")
+	case o.peer != "" && o.reads != "":
+		return errors.New("-peer says which state that is: leave out -reads")
 	case (o.peer != "") != (o.etcd != ""):
-		return errors.New("-peer and -etcd go together: one names a flow, the other says where names lead")
+		return errors.New("-peer and -etcd go together: one names a flow or a state, the other says where names lead")
 	case !o.command.offline && o.device == "" && device == "":
 		return fmt.Errorf("%s needs -device (--help lists the options)", o.command.name)
 	case o.device != "" && device != "":

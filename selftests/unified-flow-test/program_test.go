@@ -123,6 +123,9 @@ func TestMistakes(t *testing.T) {
 		"append -device d -to a:1 -etcd http://e:2379":            "-peer and -etcd go together",
 		"append -device d -to a:1 -peer a/b -etcd http://e:2379":  "-peer says where the flow is",
 		"read -device d -etcd http://e:2379":                      "read needs -from",
+		"get -device d -from a:1":                                 "get needs -reads",
+		"get -device d -peer a/b":                                 "-peer and -etcd go together",
+		"get -device d -peer a/b -etcd http://e:2379 -reads b":    "leave out -reads",
 	} {
 		var out, errs bytes.Buffer
 		if status := run(context.Background(), strings.Fields(line), &out, &errs); status != 2 || !strings.Contains(errs.String(), want) {

@@ -26,6 +26,7 @@ type result struct {
 	Sessions    int              `json:"sessions,omitempty"`
 	Lost        uint64           `json:"lost,omitempty"`      // of a channel's reader, or of packets to a program
 	Conflicts   uint64           `json:"conflicts,omitempty"` // reads of a state that were repeated, because the daemon wrote meanwhile
+	Followed    uint64           `json:"followed,omitempty"`  // how often a state was at another daemon, or its daemon was started again
 	GivenUp     uint64           `json:"given_up,omitempty"`  // reads of a state that had conflicts only
 }
 
@@ -42,6 +43,9 @@ func (r result) print(out io.Writer, asJSON bool) error {
 	}
 	if r.Conflicts > 0 || r.GivenUp > 0 {
 		fmt.Fprintf(out, "; %d conflicts, %d reads given up", r.Conflicts, r.GivenUp)
+	}
+	if r.Followed > 0 {
+		fmt.Fprintf(out, "; the state was followed %d times", r.Followed)
 	}
 	fmt.Fprintln(out)
 	if l := r.Latency; l != nil && l.Count > 0 {

@@ -24,6 +24,8 @@ func defineState(fs *flag.FlagSet, o *options) {
 func defineGet(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.address, "from", "", "`host:port` where the daemon listens for readers of the state")
 	fs.StringVar(&o.reads, "reads", "", "`state` to read, at random, and verify. The latency is that of one read")
+	fs.StringVar(&o.peer, "peer", "", "instead of -from and -reads, `NAME/STATE`: names of the daemon and of its state, which are followed. It takes -etcd")
+	defineEtcd(fs, o)
 	fs.Uint64Var(&o.count, "count", 10000, "reads")
 	fs.Uint64Var(&o.rate, "rate", 0, "reads per second; 0: as fast as it goes")
 	defineContents(fs, o)
@@ -69,11 +71,13 @@ func state(ctx context.Context, _ *client.Client, o options) (r result, err erro
 
 // get reads a state over RDMA.
 func get(ctx context.Context, k *client.Client, o options) (result, error) {
-	s, err := k.State(ctx, client.StateConfig{Address: o.address, State: o.reads})
+	s, err := k.State(ctx, client.StateConfig{Address: o.address, State: o.reads, Peer: o.peer})
 	if err != nil {
 		return result{}, err
 	}
-	return o.lookAll(ctx, s)
+	r, err := o.lookAll(ctx, s)
+	r.Followed = s.Connections() - 1
+	return r, err
 }
 
 // updateOf makes the update with a number.
@@ -133,7 +137,8 @@ func (o *options) updateAll(ctx context.Context, k *attached.Client) (r result, 
 	return r, nil
 }
 
-// lookAll reads until as many reads as asked for have found something. What is not there yet it waits for.
+// lookAll reads until as many reads as asked for have found something. What is not there yet it waits for, and for a
+// state that is followed.
 func (o *options) lookAll(ctx context.Context, s stateReader) (r result, err error) {
 	r.Did = "read and verified"
 	defer func() { err = errors.Join(err, s.Close()) }()
@@ -152,7 +157,7 @@ func (o *options) lookAll(ctx context.Context, s stateReader) (r result, err err
 		}
 		took := time.Since(before)
 		switch {
-		case errors.Is(err, attached.ErrNotFound):
+		case errors.Is(err, attached.ErrNotFound), o.away(err):
 			time.Sleep(time.Millisecond)
 			continue
 		case errors.Is(err, attached.ErrAgain):
@@ -168,6 +173,13 @@ func (o *options) lookAll(ctx context.Context, s stateReader) (r result, err err
 		r.Messages, r.Bytes = r.Messages+1, r.Bytes+uint64(n)
 	}
 	r.Seconds, r.Latency, r.Conflicts = time.Since(begun).Seconds(), times.Summary(), s.Conflicts()
-	r.Position, _, err = s.Position()
-	return r, err
+	for {
+		if r.Position, _, err = s.Position(); !o.away(err) || ctx.Err() != nil {
+			return r, err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
+
+// away reports whether an error says that the state has no connection, and that there will be another one.
+func (o *options) away(err error) bool { return o.peer != "" && errors.Is(err, client.ErrDisconnected) }
