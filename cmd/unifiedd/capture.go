@@ -141,6 +141,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.BoolVarP(&f.list, "list-interfaces", "D", false, "list the interfaces there are, and end")
 	addNumeric(c, &f.numeric)
 	c.MarkFlagsOneRequired("interface", "list-interfaces")
+	completeInterfaceFlag(c, "interface")
 }
 
 // Settings for a daemon that only captures: docs/layouts.md.

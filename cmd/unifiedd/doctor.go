@@ -35,6 +35,7 @@ stays behind. With a configuration, its needs are the measure. The exit status i
 		},
 	}
 	c.Flags().StringArrayVarP(&o.Interfaces, "interface", "i", nil, "`IFACE` to examine, may be repeated (default all but loopback)")
+	completeInterfaceFlag(c, "interface")
 	c.Flags().StringArrayVar(&o.Disks, "disk", nil, "file, directory or block device (`PATH`) to examine, may be repeated")
 	addConfig(c, &file, "measure by the needs of the configuration `FILE`")
 	addJSON(c, &asJSON)

@@ -38,7 +38,7 @@ who is away, are known on the leader.
 
 The exit status is 1 if the member knows no leader, or if the leader hears too few others to
 go on.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completeFlows(&socket, groupFlow),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 			defer cancel()
@@ -152,7 +152,7 @@ func newGroupChange(use string, n int, short, long string, do func(ctx context.C
 	var socket string
 	var timeout time.Duration
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: cobra.ExactArgs(n),
+		Use: use, Short: short, Long: long, Args: cobra.ExactArgs(n), ValidArgsFunction: completeFlows(&socket, groupFlow),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeoutCause(c.Context(), timeout, fmt.Errorf("%s takes longer than %v: run it again to wait on", strings.Fields(use)[0], timeout))
 			defer cancel()

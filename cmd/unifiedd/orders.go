@@ -43,6 +43,7 @@ func newOrdersCommand(verb string, do func(ctx context.Context, socket, flow str
 	var socket string
 	c := &cobra.Command{
 		Use: verb + " FLOW|" + flows.AllOrders, Short: short, Long: long, Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completeFlows(&socket, ordersFlow, flows.AllOrders),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), ordersTime)
 			defer cancel()

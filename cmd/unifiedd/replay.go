@@ -98,6 +98,7 @@ func (f *replayFlags) register(c *cobra.Command) {
 	if err := c.MarkFlagRequired("intf1"); err != nil {
 		panic(err) // the flag was added above
 	}
+	completeInterfaceFlag(c, "intf1")
 }
 
 // pace returns the pace that the flags set.

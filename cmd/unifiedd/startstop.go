@@ -25,7 +25,7 @@ func newFlowCommand(verb string, do func(ctx context.Context, socket, flow strin
 	var socket string
 	c := &cobra.Command{
 		Use: verb + " FLOW", Short: short, Long: long,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completeFlows(&socket, anyFlow),
 		RunE: func(c *cobra.Command, args []string) error {
 			return do(c.Context(), socket, args[0])
 		},

@@ -22,6 +22,13 @@ func newTrace() *cobra.Command {
 	var socket, dir string
 	var previous, asJSON bool
 	var last uint32
+	directory := func() string {
+		at := cmp.Or(dir, trace.DirectoryOf(socket))
+		if previous {
+			return trace.Previous(at)
+		}
+		return at
+	}
 	c := &cobra.Command{
 		Use:   "trace [FLOW] [--previous]",
 		Short: "Show what flows did last, also after a crash",
@@ -32,18 +39,12 @@ and the frames it held, and states, losses and errors. It has no bytes of packet
 It reads files that the daemon leaves, so it also works after the daemon was killed or
 has crashed. --previous shows the daemon before the present one. The daemon is asked for
 nothing.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: completeTraces(directory),
 		RunE: func(c *cobra.Command, args []string) error {
-			if dir == "" {
-				dir = trace.DirectoryOf(socket)
-			}
-			if previous {
-				dir = trace.Previous(dir)
-			}
 			if len(args) == 0 && !c.Flags().Changed("last") {
 				last = 5
 			}
-			return writeTrace(c.OutOrStdout(), dir, strings.Join(args, ""), int(last), asJSON)
+			return writeTrace(c.OutOrStdout(), directory(), strings.Join(args, ""), int(last), asJSON)
 		},
 	}
 	addSocket(c, &socket)

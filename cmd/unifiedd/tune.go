@@ -52,7 +52,7 @@ down for a moment with each change.`,
 		Example: `  unifiedd tune /var/lib/unifiedd/feed
   unifiedd tune --filter 'udp and dst port 5000' eth1 -o tuned.yaml
   unifiedd tune --apply eth1`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completeInterfaces(cobra.ShellCompDirectiveDefault),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.guard {
 				return tune.StandGuard(args[0], c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
