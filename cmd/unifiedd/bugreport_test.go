@@ -56,7 +56,7 @@ func startReported(t *testing.T) *reported {
 		}
 	}
 	text := fmt.Sprintf("control: {socket: %s}\nregion: {size: 16MiB, pages: ordinary, extents: 0} # %s\ntls: {certificate: %s, key: %s, authority: %[3]s}\n"+
-		"metrics: {listen: \"127.0.0.9:0\"}\nflows:\n  - name: made\n    from: {generate: 100, rate: 100}\n    to: {discard: true}\n", r.socket, r.plant("comment of the configuration"), certificate, key)
+		"metrics: {listen: \"127.0.0.9:0\"}\ncluster: {resolver: static, peers: [{peer: storage-1/log, address: \"192.0.2.9:7471\"}]}\nflows:\n  - name: made\n    from: {generate: 100, rate: 100}\n    to: {discard: true}\n", r.socket, r.plant("comment of the configuration"), certificate, key)
 	r.write(t, text)
 	out, err := os.Create(r.log)
 	if err != nil {
@@ -185,6 +185,7 @@ func TestReport(t *testing.T) {
 	has(t, files, "metrics.txt", `unifiedd_flow_up{flow="made"} 1`, `unifiedd_config_reloads_total`)
 	has(t, files, "ready.txt", "ready")
 	has(t, files, "goroutines.txt", "goroutine profile")
+	has(t, files, "cluster.json", "storage-1", "192.0.2.9:7471")
 	has(t, files, "config.yaml", "name: made", "/reported.key", "password: [secret]")
 	has(t, files, "check.txt", "password")
 	has(t, files, "process.txt", "unifiedd run -c", "GOMAXPROCS=2", "variables that are left out", "Max open files", "VmRSS", "waits in")
@@ -210,7 +211,7 @@ func TestReportRedacts(t *testing.T) {
 	plain, _ := r.collect(t)
 	files, _ := r.collect(t, "--redact")
 	addresses := regexp.MustCompile(`(?m)link/ether ([0-9a-f:]{17})|inet6? ([0-9a-f.:]+)/`)
-	found := map[string]bool{"192.0.2.7": true}
+	found := map[string]bool{"192.0.2.7": true, "192.0.2.9": true}
 	for _, m := range addresses.FindAllStringSubmatch(plain["interfaces.txt"], -1) {
 		found[m[1]+m[2]] = true
 	}

@@ -1,6 +1,7 @@
 package bugreport
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,9 +17,10 @@ import (
 
 // answers is what a daemon says on its control socket.
 type answers struct {
-	pid    int // of the daemon; 0: not known
-	status []byte
-	err    error // why there is no status
+	pid     int // of the daemon; 0: not known
+	status  []byte
+	cluster bool  // it finds peers by their names
+	err     error // why there is no status
 }
 
 // answerTime is how long a daemon may take for an answer.
@@ -33,9 +35,12 @@ func ask(ctx context.Context, socket string) *answers {
 	if a.status, a.err = control.Status(ctx, socket); a.err != nil {
 		return a
 	}
-	var s struct{ PID int }
-	if err := json.Unmarshal(a.status, &s); err == nil && s.PID > 0 {
-		a.pid = s.PID
+	var s struct {
+		PID     int
+		Cluster *struct{}
+	}
+	if err := json.Unmarshal(a.status, &s); err == nil {
+		a.pid, a.cluster = cmp.Or(s.PID, a.pid), s.Cluster != nil
 	}
 	return a
 }
@@ -86,7 +91,7 @@ func (a *answers) items(o Options) []Item {
 			return print(w)
 		}
 	}
-	return []Item{
+	all := []Item{
 		{"status.txt", said(func(w io.Writer) error { return o.Print(w, a.status) })},
 		{"status.json", said(func(w io.Writer) error { _, err := w.Write(a.status); return err })},
 		{"metrics.txt", page("/metrics")},
@@ -100,4 +105,15 @@ func (a *answers) items(o Options) []Item {
 		}},
 		{"goroutines.txt", page("/debug/pprof/goroutine?debug=1")},
 	}
+	if a.cluster {
+		all = append(all, Item{"cluster.json", func(ctx context.Context, w io.Writer) error {
+			text, err := control.Registry(ctx, o.Socket)
+			if err != nil {
+				return err
+			}
+			_, err = w.Write(text)
+			return err
+		}})
+	}
+	return all
 }

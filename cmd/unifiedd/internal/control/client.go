@@ -121,6 +121,9 @@ func newClient(socket string) *http.Client {
 
 // asking is the error of a daemon that cannot be asked.
 func asking(err error) error {
+	if e, is := errors.AsType[*url.Error](err); is {
+		err = e.Err // its URL says nothing of the socket, which err names
+	}
 	return fmt.Errorf("ask the daemon: %w (does it run, and with this control.socket?)", err)
 }
 
