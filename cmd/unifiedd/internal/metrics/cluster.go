@@ -13,6 +13,7 @@ var (
 	descClusterAnswered   = describe("cluster_answered_timestamp_seconds", "When the registry of daemons answered last.")
 	descClusterEvents     = describe("cluster_events_total", "Events between the daemon and the registry of daemons.", "status")
 	descClusterRefused    = describe("cluster_refused_records_total", "Records of other daemons that were refused, by reason.", "reason")
+	descClusterLacks      = describe("cluster_unregistered", "Flows and states that take connections and that others cannot find.", "kind")
 	descClusterNames      = describe("cluster_names", "Daemons that flows name, by what is known of them.", "status")
 	descPeerFollowed      = describe("peer_followed_total", "Times that the RDMA peer was followed to another address.", "flow", "host")
 )
@@ -25,6 +26,8 @@ func collectCluster(out chan<- prometheus.Metric, c *status.Cluster) {
 	gauge(out, descClusterUp, truth(c.Up))
 	if c.Name != "" { // it registers
 		gauge(out, descClusterRegistered, truth(c.Registered))
+		gauge(out, descClusterLacks, float64(len(c.Unregistered)), "flow")
+		gauge(out, descClusterLacks, float64(len(c.UnregisteredStates)), "state")
 	}
 	if c.Answered != nil {
 		gauge(out, descClusterAnswered, float64(c.Answered.UnixNano())/1e9)

@@ -331,6 +331,13 @@ func (d *Document) find(s *status.Daemon) {
 		add("error", "the registry of daemons does not answer since %s: flows go on, and peers that move are not followed", c.Since.Format(time.RFC3339))
 	} else if c != nil && c.Name != "" && !c.Registered {
 		add("error", "the daemon is not registered: unifiedd cluster status says why")
+	} else if c != nil {
+		for _, name := range slices.Sorted(maps.Keys(c.Unregistered)) {
+			add("info", "others cannot find flow %s: unifiedd status says why", name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.UnregisteredStates)) {
+			add("info", "others cannot find state %s: unifiedd status says why", name)
+		}
 	}
 	for _, w := range s.Workers {
 		if w.Away.Count > 0 {

@@ -292,11 +292,17 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// TestIdentity: a clock that was set and a certificate that has expired are findings; without these there are none.
+// TestIdentity: a clock that was set, a certificate that has expired, and flows and states that others cannot find are
+// findings; without these there are none.
 func TestIdentity(t *testing.T) {
 	s := status.Daemon{Clock: status.Clock{Steps: 2, Step: -3 * time.Second}, TLS: &status.TLS{Expired: true, Expires: time.Unix(0, 0).UTC()}}
 	d := Make(&s, nil, Public, time.Now())
 	if text := fmt.Sprint(d.Findings); len(d.Findings) != 2 || !strings.Contains(text, "set 2 times, last by -3s") || !strings.Contains(text, "has expired at 1970-01-01T00:00:00Z") {
+		t.Errorf("%+v", d.Findings)
+	}
+	unfound := status.Cluster{Up: true, Name: "desk", Registered: true, Unregistered: map[string]string{"log": "why"}, UnregisteredStates: map[string]string{"book": "why"}}
+	d = Make(&status.Daemon{Cluster: &unfound}, nil, Public, time.Now())
+	if text := fmt.Sprint(d.Findings); len(d.Findings) != 2 || !strings.Contains(text, "others cannot find flow log") || !strings.Contains(text, "others cannot find state book") {
 		t.Errorf("%+v", d.Findings)
 	}
 	if d := Make(&status.Daemon{TLS: &status.TLS{}}, nil, Public, time.Now()); len(d.Findings) != 0 {

@@ -125,6 +125,13 @@ var rules = []rule{
 	daemon("UnifieddNotRegistered", `unifiedd_cluster_registered == 0 and on(instance, job) unifiedd_cluster_up == 1`, 2*time.Minute, critical, "unifiedd on $labels.instance is not registered, and peers that look for it do not find it",
 		"Another daemon may have its name (cluster.name): unifiedd cluster status says so.", "unifiedd_cluster_registered", "0x60", series{`unifiedd_cluster_up{job="unifiedd",instance="a"}`, "1x60"}),
 	{
+		name: "UnifieddNotFound", severity: info, since: 2 * time.Minute,
+		expr:    `unifiedd_cluster_unregistered > 0`,
+		summary: "others cannot find a $labels.kind of unifiedd on $labels.instance by its name", remedy: "unifiedd status names it, and says why. It may be meant for this host alone; otherwise say a fixed port and an address that others reach in listen.",
+		fires:  []series{{on("unifiedd_cluster_unregistered", `kind="flow"`), "1x30"}},
+		labels: map[string]string{"job": "unifiedd", "instance": "a", "kind": "flow"},
+	},
+	{
 		name: "UnifieddRecordsRefused", severity: warning, since: 0,
 		expr:    `increase(unifiedd_cluster_refused_records_total[10m]) > 0`,
 		summary: "unifiedd on $labels.instance refuses the records of other daemons: $labels.reason", remedy: "A daemon of another release, or somebody else, writes them: unifiedd cluster status names them.",
