@@ -220,7 +220,7 @@ func (m *machine) use(t *testing.T, s *status.Daemon) {
 		case "attach-storage":
 			m.submit(t, f.Name, "strategy", []byte("buy 100"))
 		case "attach-order":
-			m.trade(t, f.Name)
+			m.trade(t, f.Name, f.Orders.Given)
 		case "attach-state":
 			m.submit(t, f.Name, "pricing", attached.AppendPutObject(nil, 0, []byte("101.5")))
 			m.look(t, f.Updates.State)
@@ -233,9 +233,8 @@ func (m *machine) use(t *testing.T, s *status.Daemon) {
 	}
 }
 
-// submit sends a message as the program of a flow.
-func (m *machine) submit(t *testing.T, flow, program string, message []byte) {
-	t.Helper()
+// as attaches as a program of the documents' user, and calls f.
+func (m *machine) as(program string, f func(k *attached.Client) error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread, which is the program's user from here on, ends with the goroutine
@@ -244,14 +243,21 @@ func (m *machine) submit(t *testing.T, flow, program string, message []byte) {
 			return
 		}
 		k, err := attached.Attach(attached.Config{Socket: filepath.Join(m.dir, "run/unifiedd/attach.sock"), Name: program})
-		if err != nil {
-			done <- err
-			return
+		if err == nil {
+			err = f(k)
 		}
+		done <- err
+	}()
+	return <-done
+}
+
+// submit sends a message as the program of a flow.
+func (m *machine) submit(t *testing.T, flow, program string, message []byte) {
+	t.Helper()
+	if err := m.as(program, func(k *attached.Client) error {
 		s, err := k.Send(flow, 0)
 		if err != nil {
-			done <- err
-			return
+			return errors.Join(err, k.Close())
 		}
 		f, err := s.Claim()
 		if err == nil {
@@ -266,15 +272,44 @@ func (m *machine) submit(t *testing.T, flow, program string, message []byte) {
 		if err == nil && got[0].Position != 1 {
 			err = fmt.Errorf("the first message has the receipt %+v", got[0])
 		}
-		done <- errors.Join(err, s.Close(), k.Close())
-	}()
-	if err := <-done; err != nil {
+		return errors.Join(err, s.Close(), k.Close())
+	}); err != nil {
 		t.Errorf("flow %s: %v", flow, err)
 	}
 }
 
-// trade sends an order as the program of a flow, and checks that it reaches the exchange, which is on the other host.
-func (m *machine) trade(t *testing.T, flow string) {
+// give connects to the exchange, and gives the connection to a flow, as a program does that is attached until the end of the
+// test.
+func (m *machine) give(t *testing.T, flow, program string) {
+	t.Helper()
+	var c net.Conn
+	m.B.Do(t, func() {
+		var err error
+		if c, err = net.Dial("tcp", "10.0.0.9:4001"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { c.Close() })
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err == nil {
+		outer := raw.Control(func(fd uintptr) { err = unix.Fchown(int(fd), user, user) }) // as if that user had connected
+		err = errors.Join(outer, err)
+	}
+	if err == nil {
+		err = m.as(program, func(k *attached.Client) error {
+			t.Cleanup(func() { k.Close() })
+			_, err := k.Give(flow, c.(*net.TCPConn))
+			return err
+		})
+	}
+	if err != nil {
+		t.Fatalf("flow %s: %v", flow, err)
+	}
+}
+
+// trade sends an order as the program of a flow, and checks that it reaches the exchange, which is on the other host. giver
+// is the program that gives the connection, if one does.
+func (m *machine) trade(t *testing.T, flow, giver string) {
 	t.Helper()
 	var l net.Listener
 	m.A.Do(t, func() {
@@ -297,6 +332,9 @@ func (m *machine) trade(t *testing.T, flow string) {
 		_, _ = c.Read(b) // until the daemon ends
 		_ = c.Close()
 	}()
+	if giver != "" {
+		m.give(t, flow, giver)
+	}
 	m.submit(t, flow, "strategy", []byte("login"))
 	select {
 	case text := <-got:
