@@ -106,7 +106,8 @@ var notOnCards = map[string]string{
 	"Mirror":              ofTheHost, "MirrorOffloads": ofTheHost, "MirrorLoopback": ofTheHost, "MirrorGone": ofTheHost,
 	"StatisticsOfManyQueues": "no card here has 40 queues",
 
-	"Join": manyWires, "JoinRefused": ofReload, "Mold": ofFeeds, "FeedLines": ofFeeds, "FeedToStorage": ofFeeds, "FeedRefusesDamage": ofFeeds, "FeedAllocatesNothing": ofFeeds, "Orders": ofOrders, "OrdersStop": ofOrders, "OrdersLastReplies": ofOrders, "OrdersLingers": ofOrders, "OrdersGiven": ofOrders, "MoldToPeers": ofPeers, "ClockWatch": noInterface, "Reachable": noInterface,
+	"Join": manyWires, "JoinRefused": ofReload, "Mold": ofFeeds, "FeedLines": ofFeeds, "FeedToStorage": ofFeeds, "FeedRefusesDamage": ofFeeds, "FeedAllocatesNothing": ofFeeds, "Orders": ofOrders, "OrdersStop": ofOrders, "OrdersLastReplies": ofOrders, "OrdersLingers": ofOrders, "OrdersGiven": ofOrders,
+	"OrderRules": ofOrders, "OrderRulesHostile": ofOrders, "OrderRulesLogin": ofOrders, "OrderRulesGiven": ofOrders, "MoldToPeers": ofPeers, "ClockWatch": noInterface, "Reachable": noInterface,
 	"HugePagesExhausted": noInterface, "AwaitClosed": noInterface, "SeatsOfInterface": noInterface,
 
 	"Beside": inOrder, "BesideTheFirst": inOrder, "BesideWhoIsStuck": inOrder, "BesideOrder": ofReload, "BesideRefused": ofReload, "BesideAFeed": ofPeers,

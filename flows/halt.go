@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
 )
@@ -59,7 +58,7 @@ func (d *Daemon) orderFlows(name string) (all []*Flow, err error) {
 func (f *Flow) sendsOrders() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.config.Kind() == config.KindAttachOrder
+	return f.config.To.Order != nil
 }
 
 // StopOrders turns the kill switch of a flow on, or those of all flows with AllOrders. When it returns, no order leaves

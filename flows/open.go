@@ -69,8 +69,8 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 		return openAttachRelay(e)
 	case config.KindAttachNull:
 		return openAttachNull(e)
-	case config.KindAttachOrder:
-		return openAttachOrder(e)
+	case config.KindAttachOrder, config.KindNetworkOrder:
+		return openOrders(e)
 	case config.KindAttachState:
 		return openAttachState(e)
 	case config.KindRDMAState:

@@ -66,6 +66,7 @@ func printOrders(w io.Writer, f *status.Flow) {
 	if o.NextHop != "" {
 		fmt.Fprintf(w, "  next hop\t%s, packets of up to %d bytes\n", o.NextHop, o.MTU)
 	}
+	printRules(w, o.Rules)
 	fmt.Fprintf(w, "  refused\t%s\n", nonzero(f.Dropped))
 	fmt.Fprintf(w, "  sent again\t%d by the kernel; %d bytes are not acknowledged; %d segments not taken by the interface, %d orders taken in parts; %d bytes received\n", o.Retransmitted, o.Unacknowledged, o.Broken, o.Partial, o.Received)
 	printOrderTimes(w, o.Times)
@@ -91,6 +92,22 @@ func printOrderTimes(w io.Writer, t *status.OrderTimes) {
 	fmt.Fprintf(w, "  stamps\t%s; %d orders lack one; %d orders do not say what they answer\n", stamps, t.NoStamp, t.NoTick)
 	if f := t.File; f != nil {
 		fmt.Fprintf(w, "  times\t%d orders in %s; dropped: %s%s\n", f.Orders, f.Path, nonzero(f.Dropped), only(f.Error != "", "; "+f.Error))
+	}
+}
+
+// printRules prints rules that make orders.
+func printRules(w io.Writer, r *status.OrderRules) {
+	if r == nil {
+		return
+	}
+	state := "orders may leave"
+	if !r.LoggedIn {
+		state = "not logged in"
+	}
+	fmt.Fprintf(w, "  rules\t%s; %d messages matched, %d unmatched, %d short, %d packets without a datagram; %d heartbeats; logins and heartbeats refused: %s\n",
+		state, r.Matched, r.Unmatched, r.Short, r.NoUDP, r.Heartbeats, nonzero(r.Refused))
+	for _, one := range r.Rules {
+		fmt.Fprintf(w, "  rule\t%s: %d messages, %d orders left\n", one.Name, one.Matched, one.Left)
 	}
 }
 

@@ -165,7 +165,7 @@ func toDocument(f *Flow) map[string]any {
 		}
 	case KindStorageAttach:
 		return map[string]any{"attach": to.Attach, "queue": to.Queue}
-	case KindAttachOrder:
+	case KindAttachOrder, KindNetworkOrder:
 		return map[string]any{"order": orderDocument(to.Order)}
 	case KindAttachState, KindRDMAState, KindStorageState:
 		return map[string]any{"state": to.State}
@@ -213,9 +213,11 @@ func orderDocument(o *Order) map[string]any {
 		}
 		limits["price"] = price
 	}
-	return map[string]any{
+	doc := map[string]any{
 		"connect": o.Connect, "interface": o.Interface, "queue": o.Queue, "zero_copy": string(o.ZeroCopy), "ring": o.Ring, "replies": o.Replies, "retry": o.Retry.String(), "limits": limits,
 	}
+	rulesDocument(o, doc)
+	return doc
 }
 
 func durableText(d time.Duration) string {

@@ -103,7 +103,7 @@ func (d *decoder) feed(m *Feed) fields {
 // feed checks the stage of a feed.
 func (v *validator) feed(path string, m *Feed, f *Flow) {
 	if !slices.Contains(fed, f.Kind()) {
-		v.refuse(path, wrong("remove it", "has a meaning only for packets of a network interface to RDMA peers, an attached program or storage"))
+		v.refuse(path, wrong("remove it", "has a meaning only for packets of a network interface to RDMA peers, an attached program, storage or an exchange"))
 		return
 	}
 	v.check(len(f.Stages) == 1, path, "is possible only alone: the other stages are for packets, and messages leave this one")

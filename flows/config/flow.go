@@ -17,7 +17,7 @@ type Flow struct {
 	Worker string // the name of one of Config.Workers
 	From   From
 	// Stages change packets between source and sink, in order. They apply to KindNetworkRDMA and
-	// KindRDMARDMA, and Mold and Counter to KindNetworkAttach and KindNetworkStorage too.
+	// KindRDMARDMA, and Mold and Counter to KindNetworkAttach, KindNetworkStorage and KindNetworkOrder too.
 	Stages []Stage
 	To     To
 	// Watermarks bound the frames in flight. Flows from storage have none.
@@ -542,7 +542,7 @@ type Stage struct {
 	Sequence  *Sequence
 	Timestamp *Timestamp
 	Sum       *Sum  // with KindRDMARDMA, as the only stage
-	Mold      *Feed // of packets of MoldUDP64, with KindNetworkRDMA, KindNetworkAttach and KindNetworkStorage, as the only stage
+	Mold      *Feed // of packets of MoldUDP64, with KindNetworkRDMA, KindNetworkAttach, KindNetworkStorage and KindNetworkOrder, as the only stage
 	Counter   *Feed // of plain packets, with the same kinds, as the only stage
 	Pos       Pos   // where the stage is configured
 }

@@ -32,6 +32,7 @@ const (
 	KindAttachRDMA     Kind = "attach-rdma"     // messages of an attached program to peers
 	KindAttachNull     Kind = "attach-null"     // messages of an attached program, acknowledged and discarded
 	KindAttachOrder    Kind = "attach-order"    // orders of an attached program to an exchange
+	KindNetworkOrder   Kind = "network-order"   // orders that rules make of packets of an interface, to an exchange
 	KindAttachState    Kind = "attach-state"    // messages of an attached program to a state
 	KindRDMAState      Kind = "rdma-state"      // messages of clients to a state
 	KindStorageState   Kind = "storage-state"   // records of a log to a state
@@ -83,6 +84,8 @@ func (k Kind) words() string {
 		return "from an attached program to nowhere"
 	case KindAttachOrder:
 		return "from an attached program to an exchange"
+	case KindNetworkOrder:
+		return "from a network interface to an exchange"
 	case KindAttachState:
 		return "from an attached program to a state"
 	case KindRDMAState:
@@ -180,8 +183,8 @@ var kindOf = map[ends]Kind{
 	{votes, storage}:   KindWitness,
 	{network, program}: KindNetworkAttach, {remote, program}: KindRDMAAttach, {null, program}: KindNullAttach, {storage, program}: KindStorageAttach,
 	{program, storage}: KindAttachStorage, {program, remote}: KindAttachRDMA, {program, null}: KindAttachNull,
-	{program, exchange}: KindAttachOrder,
-	{program, shares}:   KindAttachState, {remote, shares}: KindRDMAState, {storage, shares}: KindStorageState,
+	{program, exchange}: KindAttachOrder, {network, exchange}: KindNetworkOrder,
+	{program, shares}: KindAttachState, {remote, shares}: KindRDMAState, {storage, shares}: KindStorageState,
 	{ring, remote}: KindChannelRDMA, {remote, ring}: KindRDMAChannel,
 	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
@@ -286,7 +289,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.To.Flush, f.To.Durable = 500*time.Millisecond, time.Second
 	case KindNullRDMA:
 		f.To = newPeers()
-	case KindNetworkNull:
+	case KindNetworkNull, KindNetworkOrder:
 		f.From = newNetwork()
 	case KindRDMANull, KindRDMAState:
 		f.From = newClients()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -53,18 +54,18 @@ func TestFull(t *testing.T) {
 		Cluster: Cluster{
 			Resolver: ResolverEtcd, Name: "host-1", Endpoints: []string{"https://10.0.0.5:2379", "https://10.0.0.6:2379"}, Lease: 15 * time.Second, Prefix: "/machines/",
 			TLS:   TLS{"/etc/unifiedd/etcd/cert.pem", "/etc/unifiedd/etcd/key.pem", "/etc/unifiedd/etcd/ca.pem"},
-			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 341, 7}}, {Peer: "old-2/shared", Address: "10.0.0.8:7475", Group: "10.0.0.8:7491", Pos: Pos{file, 342, 7}}},
+			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 364, 7}}, {Peer: "old-2/shared", Address: "10.0.0.8:7475", Group: "10.0.0.8:7491", Pos: Pos{file, 365, 7}}},
 		},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
-			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 307, 7}},
-			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 308, 7}},
+			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 330, 7}},
+			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 331, 7}},
 		}, Channels: []Channel{
-			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 310, 7}},
-			{Name: "fills", Readers: []ChannelReader{{"risk", PolicyDropOldest}}, Slots: 4096, Slot: 256, Pos: Pos{file, 315, 7}},
+			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 333, 7}},
+			{Name: "fills", Readers: []ChannelReader{{"risk", PolicyDropOldest}}, Slots: 4096, Slot: 256, Pos: Pos{file, 338, 7}},
 		}, States: []State{
-			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 317, 7}},
-			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 321, 7}},
-			{Name: "turns", Words: 16, Remote: StateRemote{RDMA: "roce:eth18", Listen: ":7498", Clients: 16, Worker: "fast"}, Pos: Pos{file, 328, 7}},
+			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 340, 7}},
+			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 344, 7}},
+			{Name: "turns", Words: 16, Remote: StateRemote{RDMA: "roce:eth18", Listen: ":7498", Clients: 16, Worker: "fast"}, Pos: Pos{file, 351, 7}},
 		}},
 		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{
@@ -281,14 +282,31 @@ func TestFull(t *testing.T) {
 				Name: "trades", Worker: "main", Pos: Pos{file, 301, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 256},
 				To: To{Order: &Order{
-					Connect: "10.0.0.9:4001", Interface: "eth13", Queue: 1, ZeroCopy: ZeroCopyCopy, Ring: 256, Replies: true, Retry: 5 * time.Second, Times: "/var/log/unifiedd/trades.csv",
+					Connect: "10.0.0.9:4001", Interface: "eth13", Queue: 1, ZeroCopy: ZeroCopyCopy, Ring: 256, Replies: true, Retry: 5 * time.Second, Times: "/var/log/unifiedd/trades.csv", Counter: 1,
 					Limits: OrderLimits{Rate: 1000, Burst: 20, Size: 256, Price: &PriceBand{Offset: 26, Bits: 32, Min: 100, Max: 2000000, At: 2, Is: "UO"}},
 				}},
 			},
 			{
 				Name: "sessions", Worker: "main", Pos: Pos{file, 302, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 256},
-				To:   To{Order: &Order{Given: "risk", Peer: "exchange.example.net:4001", Interface: "eth14", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second}},
+				To:   To{Order: &Order{Given: "risk", Peer: "exchange.example.net:4001", Interface: "eth14", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second, Counter: 1}},
+			},
+			{
+				Name: "hits", Worker: "main", Pos: Pos{file, 303, 5},
+				From: From{Interface: "eth15", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: 50},
+				To: To{Order: &Order{
+					Connect: "exchange.example.net:4001", Interface: "eth16", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second, Counter: 1000,
+					Rules: []OrderRule{{
+						Name: "lift",
+						When: []Condition{
+							{Is: "A", Order: BigEndian, Max: math.MaxUint64}, {At: 11, Hex: Bytes{0x10, 0x20}, Mask: Bytes{0xf0, 0xff}, Order: BigEndian, Max: math.MaxUint64},
+							{At: 20, Bits: 32, Order: LittleEndian, Min: 5, Max: 9},
+						},
+						Order: []OrderPart{{Text: "UO"}, {Hex: Bytes{0, 10}}, {Copy: one(12), Bytes: 4, Reverse: true}, {Counter: CounterDecimal, Bytes: 14}},
+					}},
+					Login:     &Login{Send: []OrderPart{{Text: "hello"}, {Hex: Bytes{0}}}, Answer: []Condition{{At: 2, Is: "A", Order: BigEndian, Max: math.MaxUint64}}},
+					Heartbeat: &Heartbeat{Every: time.Second, Send: []OrderPart{{Hex: Bytes{0, 1, 0x52}}}},
+				}},
 			},
 		},
 	}

@@ -44,7 +44,7 @@ func (f *Flow) Needs(r *Region) Needs {
 		return Needs{Exact: true, Frames: max(1, min(len(f.To.Peers), maxPeers))}
 	}
 	switch window, clients := max(f.From.Window, f.To.Window), max(f.From.Clients, f.To.Clients); {
-	case kind == KindNetworkStorage, kind == KindNullStorage, kind == KindStorageNetwork, kind == KindNetworkRDMA, kind == KindNullRDMA, kind == KindNetworkAttach:
+	case kind == KindNetworkStorage, kind == KindNullStorage, kind == KindStorageNetwork, kind == KindNetworkRDMA, kind == KindNullRDMA, kind == KindNetworkAttach, kind == KindNetworkOrder:
 	case !within(window, 1, maxWindow), !within(clients, 1, maxClients), f.To.Transfer > maxTransfer, f.To.Cache > maxRegion, f.From.Message > maxExtent:
 		return Needs{}
 	}
@@ -73,11 +73,9 @@ func (f *Flow) Needs(r *Region) Needs {
 	case KindStorageState: // records are read into memory of their own
 		return Needs{Exact: true}
 	case KindAttachOrder:
-		ring := MaxRing
-		if f.To.Order != nil {
-			ring = min(ring, max(0, f.To.Order.Ring))
-		}
-		return Needs{Exact: true, Frames: ring}
+		return Needs{Exact: true, Frames: f.To.segments()}
+	case KindNetworkOrder:
+		return Needs{Frames: f.To.segments(), Own: f.To.segments()}
 	case KindAttachStorage:
 		return Needs{Extents: perFlow}
 	case KindAttachRDMA:
@@ -98,6 +96,14 @@ func (f *Flow) Needs(r *Region) Needs {
 		return f.To.hosts(r)
 	}
 	return Needs{}
+}
+
+// segments returns the frames that a flow needs for segments of orders.
+func (t *To) segments() int {
+	if t.Order == nil {
+		return MaxRing
+	}
+	return min(MaxRing, max(0, t.Order.Ring))
 }
 
 // needs returns the needs of clients' messages: each client's window, and what the rest of the flow

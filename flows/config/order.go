@@ -25,6 +25,10 @@ type Order struct {
 	Retry     time.Duration // how long to wait before connecting again
 	Times     string        // absolute path of a file for the times of each order; empty: none
 	Limits    OrderLimits
+	Rules     []OrderRule // with KindNetworkOrder: what makes orders of messages, the first one that fits
+	Counter   uint64      // the first number of the counter in orders of rules
+	Login     *Login      // what is sent first on a connection; nil: nothing
+	Heartbeat *Heartbeat  // what is sent when no order has left for a time; nil: nothing
 }
 
 // OrderLimits are the risk limits of a flow. A zero value limits nothing.
@@ -57,7 +61,7 @@ const (
 )
 
 func newOrder() *Order {
-	return &Order{ZeroCopy: ZeroCopyPrefer, Ring: defaultSendRing, Retry: defaultRetry}
+	return &Order{ZeroCopy: ZeroCopyPrefer, Ring: defaultSendRing, Retry: defaultRetry, Counter: 1}
 }
 
 // readOrder reads where orders go.
@@ -80,6 +84,10 @@ func (d *decoder) order(path string, n *yaml.Node, o *Order) {
 		"replies":   set(d, &o.Replies, parseBool),
 		"retry":     set(d, &o.Retry, parseDuration),
 		"times":     set(d, &o.Times, parseText),
+		"rules":     func(path string, n *yaml.Node) { d.orderRules(path, n, &o.Rules) },
+		"counter":   set(d, &o.Counter, parseUnsigned),
+		"login":     func(path string, n *yaml.Node) { d.login(path, n, o) },
+		"heartbeat": func(path string, n *yaml.Node) { d.heartbeat(path, n, o) },
 		"limits": func(path string, n *yaml.Node) {
 			l := &o.Limits
 			d.mapping(path, n, fields{
@@ -110,9 +118,10 @@ func (v *validator) orders(path string, f *Flow) {
 		return
 	}
 	if f.Kind() == "" {
-		v.refuse(at, wrong("say from: {attach: …}", "orders are an attached program's"))
+		v.refuse(at, wrong("say from: {attach: …} or from: {interface: …}", "orders are an attached program's, or rules make them of packets"))
 		return
 	}
+	v.orderSource(at, f)
 	v.connection(at, o)
 	if name := join(at, "interface"); v.need(name, o.Interface, "the name of a network interface") {
 		v.checkErr(name, checkInterface(o.Interface))
@@ -124,10 +133,10 @@ func (v *validator) orders(path string, f *Flow) {
 	if o.Times != "" {
 		v.checkErr(join(at, "times"), checkPath(o.Times, maxFilePath))
 	}
-	if p := v.Config.Program(f.From.Attach); o.Replies && p != nil && p.In == 0 {
+	if p := v.Config.Program(f.From.Attach); o.Replies && f.Kind() == KindAttachOrder && p != nil && p.In == 0 {
 		v.refuse(join(at, "replies"), wrong("say in: there, such as in: 4MiB, or remove it", "program %s has no memory to read: attach.programs gives it none", quote(p.Name)))
 	}
-	if message := join(parent(path), "from.message"); !v.explained(message) {
+	if message := join(parent(path), "from.message"); f.Kind() == KindAttachOrder && !v.explained(message) {
 		v.check(f.From.Message <= maxOrder, v.first(message, at), "orders of %s do not fit a segment: at most %d are possible", f.From.Message, maxOrder)
 	}
 	v.orderLimits(join(at, "limits"), o)

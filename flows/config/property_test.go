@@ -219,7 +219,7 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 	f := NewFlowOf(kind, name)
 	f.Worker = worker
 	switch kind {
-	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach:
+	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach, KindNetworkOrder:
 		f.From = drawPackets(t, name)
 		drawSteered(t, &f.From)
 		drawBeside(t, &f.From)
@@ -275,6 +275,12 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		}
 	case KindAttachOrder:
 		f.To.Order = drawOrder(t, name)
+	case KindNetworkOrder:
+		f.To.Order = drawOrder(t, name)
+		drawRules(t, f.To.Order)
+		if rapid.Bool().Draw(t, "feed") {
+			f.Stages = []Stage{drawFeed(t)}
+		}
 	case KindAttachState, KindRDMAState, KindStorageState:
 		f.To.State = "state-" + name
 	case KindStorageAttach:
@@ -296,29 +302,6 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.Watermarks.Low = rapid.IntRange(1, f.Watermarks.High-1).Draw(t, "low")
 	}
 	return f
-}
-
-func drawOrder(t *rapid.T, name string) *Order {
-	o := newOrder()
-	o.Connect, o.Interface = rapid.SampledFrom([]string{"10.0.0.9:1", "[2001:db8::9]:65535"}).Draw(t, "connect"), name
-	o.Queue, o.Ring = rapid.IntRange(0, maxQueue).Draw(t, "transmit queue"), MinRing<<rapid.IntRange(0, 4).Draw(t, "ring")
-	o.ZeroCopy = rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy")
-	o.Retry = time.Duration(rapid.Int64Range(1, int64(maxRetry)).Draw(t, "retry"))
-	l := &o.Limits
-	l.Rate, l.Size = rapid.IntRange(0, maxOrderRate).Draw(t, "rate"), Size(rapid.IntRange(0, maxOrder).Draw(t, "size"))
-	if l.Rate > 0 {
-		l.Burst = rapid.IntRange(0, maxOrderRate).Draw(t, "burst")
-	}
-	if rapid.Bool().Draw(t, "band") {
-		b := &PriceBand{Offset: rapid.IntRange(0, maxOrderOffset).Draw(t, "offset"), Bits: rapid.SampledFrom([]int{32, 64}).Draw(t, "bits")}
-		b.Max = rapid.Uint64().Draw(t, "max")
-		b.Min = rapid.Uint64Range(0, b.Max).Draw(t, "min")
-		if b.Is = rapid.SampledFrom([]string{"", "UO"}).Draw(t, "is"); b.Is != "" {
-			b.At = rapid.IntRange(0, maxOrderOffset).Draw(t, "at")
-		}
-		l.Price = b
-	}
-	return o
 }
 
 // drawGroup draws a group as its witness sees it.

@@ -61,7 +61,7 @@ func (d *decoder) settings(prefix string, f *Flow) fields {
 
 // Kinds of flows that have something in common.
 var (
-	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach}
+	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach, KindNetworkOrder}
 	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach, KindRDMAState}
 	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach}
 	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState, KindAttachOrder}
@@ -75,8 +75,8 @@ var (
 	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
 	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindAttachRDMA}
 	peered        = slices.Concat(toPeers, []Kind{KindChannelRDMA})
-	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindNetworkAttach, KindNetworkStorage}
-	fed           = []Kind{KindNetworkRDMA, KindNetworkAttach, KindNetworkStorage}
+	staged        = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA, KindNetworkAttach, KindNetworkStorage, KindNetworkOrder}
+	fed           = []Kind{KindNetworkRDMA, KindNetworkAttach, KindNetworkStorage, KindNetworkOrder}
 	queued        = slices.Concat(toPeers, toPrograms, []Kind{KindStorageAttach})
 	toClients     = []Kind{KindStorageRDMA}
 	connected     = slices.Concat(peered, toClients)

@@ -32,8 +32,8 @@ func (v *validator) stages(path string, f *Flow) {
 			v.feed(join(at, "moldudp64"), s.Mold, f)
 		case s.Counter != nil:
 			v.feed(join(at, "counter"), s.Counter, f)
-		case (kind == KindNetworkAttach || kind == KindNetworkStorage) && !v.explained(at):
-			v.refuse(at, wrong("say moldudp64 or counter, or send the packets to RDMA peers", "changes packets, and a flow to an attached program or storage does not"))
+		case (kind == KindNetworkAttach || kind == KindNetworkStorage || kind == KindNetworkOrder) && !v.explained(at):
+			v.refuse(at, wrong("say moldudp64 or counter, or send the packets to RDMA peers", "changes packets, and a flow to an attached program, storage or an exchange does not"))
 		}
 		if s.Sum == nil {
 			continue

@@ -23,7 +23,7 @@ func UDP(p []byte) (Datagram, Reason) {
 		return Datagram{}, LaterFragment
 	case end < at || end > v.end:
 		return Datagram{}, Malformed
-	case end > len(p):
+	case max(end, v.end) > len(p):
 		return Datagram{}, OtherFrame
 	}
 	d := Datagram{Payload: p[at:end:end], Port: be.Uint16(p[v.transport+2:])}

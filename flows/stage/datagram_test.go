@@ -37,17 +37,18 @@ func TestNoDatagram(t *testing.T) {
 		packet []byte
 		want   Reason
 	}{
-		"TCP":                  {tcp.build(t), NotUDP},
-		"no IP":                {with(udp4(t), 12, 0x08, 0x06), NotIP},
-		"first fragment":       {with(udp4(t), 20, 0x20, 0), LaterFragment},
-		"later fragment":       {with(udp4(t), 20, 0, 9), LaterFragment},
-		"length 7":             {with(udp4(t), 38, 0, 7), Malformed},
-		"length 0":             {with(udp4(t), 38, 0, 0), Malformed},
-		"beyond the IP packet": {with(udp4(t), 38, 0xff, 0xff), Malformed},
-		"beyond IPv6":          {with(udp6(t), 58, 0xff, 0xff), Malformed},
-		"cut in the payload":   {four[:57], OtherFrame},
-		"cut in its header":    {four[:40], Truncated},
-		"nothing":              {nil, Truncated},
+		"TCP":                   {tcp.build(t), NotUDP},
+		"no IP":                 {with(udp4(t), 12, 0x08, 0x06), NotIP},
+		"first fragment":        {with(udp4(t), 20, 0x20, 0), LaterFragment},
+		"later fragment":        {with(udp4(t), 20, 0, 9), LaterFragment},
+		"length 7":              {with(udp4(t), 38, 0, 7), Malformed},
+		"length 0":              {with(udp4(t), 38, 0, 0), Malformed},
+		"beyond the IP packet":  {with(udp4(t), 38, 0xff, 0xff), Malformed},
+		"the IP packet goes on": {with(udp4(t), 16, 0xff, 0xff), OtherFrame},
+		"beyond IPv6":           {with(udp6(t), 58, 0xff, 0xff), Malformed},
+		"cut in the payload":    {four[:57], OtherFrame},
+		"cut in its header":     {four[:40], Truncated},
+		"nothing":               {nil, Truncated},
 	} {
 		if d, why := UDP(c.packet); why != c.want || d.Payload != nil {
 			t.Errorf("%s: %+v, %v, want %v", name, d, why, c.want)

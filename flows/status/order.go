@@ -39,6 +39,7 @@ type Orders struct {
 	NoPath         string  `json:"why_no_path,omitempty"` // why segments of ours do not find their way
 
 	Times *OrderTimes `json:"times,omitempty"`
+	Rules *OrderRules `json:"rules,omitempty"` // that make orders of packets or messages
 }
 
 // OrderTimes has the times of the orders that have left.
@@ -67,4 +68,24 @@ type OrderStop struct {
 	Stopped bool   `json:"stopped"`
 	Held    uint64 `json:"held"`   // orders held since the switch was turned on
 	Unsent  uint64 `json:"unsent"` // orders that the kernel or the interface has taken and not sent, and that still leave
+}
+
+// OrderRules is what rules have made of packets, or of the messages of a feed.
+type OrderRules struct {
+	Matched   uint64      `json:"matched"`   // messages that a rule made an order of
+	Unmatched uint64      `json:"unmatched"` // messages that are for no rule
+	Short     uint64      `json:"short"`     // messages that end before bytes that a rule needs
+	NoUDP     uint64      `json:"no_udp"`    // packets without a whole UDP datagram
+	Rules     []OrderRule `json:"rules"`
+
+	LoggedIn   bool              `json:"logged_in"`       // orders may leave on the connection
+	Heartbeats uint64            `json:"heartbeats"`      // that have left
+	Refused    map[string]uint64 `json:"session_refused"` // heartbeats and logins that have not left, by reason
+}
+
+// OrderRule is one of these rules.
+type OrderRule struct {
+	Name    string `json:"name"`
+	Matched uint64 `json:"matched"` // messages
+	Left    uint64 `json:"left"`    // orders that have left
 }

@@ -45,6 +45,7 @@ var layers = []layer{
 	{"flows/journal", []string{"flows/protocol"}},
 	{"flows/stage", nil},
 	{"flows/feed", nil},
+	{"flows/rule", []string{"flows/config"}},
 	{"flows/group", nil},
 	{"flows/trace", nil},
 	{"flows/worker", []string{"flows/config", "flows/status"}},
@@ -70,7 +71,7 @@ var layers = []layer{
 	{"flows/source/generator", []string{"flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem"}},
 	{"flows/source/program", []string{"flows/attach", "flows/attach/wire", "flows/journal", "flows/layout", "flows/pipeline", "flows/protocol", "flows/status", "flows/worker", "umem"}},
 	{"flows/sink/program", []string{"flows/attach", "flows/attach/wire", "flows/config", "flows/pipeline", "flows/protocol", "flows/status", "flows/worker", "umem"}},
-	{"flows/sink/order", []string{"flows/attach", "flows/attach/wire", "flows/config", "flows/pipeline", "flows/status", "flows/worker", "umem", "xdp", "rdma", "rdma/roce"}},
+	{"flows/sink/order", []string{"flows/attach", "flows/attach/wire", "flows/config", "flows/pipeline", "flows/rule", "flows/stage", "flows/status", "flows/worker", "umem", "xdp", "rdma", "rdma/roce"}},
 	{"flows/sink/feed", []string{"flows/config", "flows/feed", "flows/pipeline", "flows/stage", "flows/status", "umem"}},
 	{"flows/sink/state", []string{"flows/pipeline", "flows/protocol", "flows/state", "flows/status", "flows/worker", "umem"}},
 	{"flows/sink/disk", []string{"flows/config", "flows/layout", "flows/pipeline", "flows/segment", "flows/status", "flows/worker", "umem", "nvme"}},
@@ -93,7 +94,7 @@ var layers = []layer{
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/attach", "flows/cluster", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/trace", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
-		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/feed", "flows/sink/order", "flows/sink/state", "flows/feed", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet", "flows/transfer"}
+		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/feed", "flows/sink/order", "flows/sink/state", "flows/feed", "flows/rule", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet", "flows/transfer"}
 )
 
 // inTests has the additional parts that the tests of a part may import: the real devices under it.

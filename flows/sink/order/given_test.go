@@ -19,8 +19,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// session is a program that has logged in at the exchange, and gives its connection.
-type session struct {
+// giver is a program that has logged in at the exchange, and gives its connection.
+type giver struct {
 	*rig
 	conn     *net.TCPConn // the program's end
 	exchange *net.TCPConn
@@ -29,9 +29,9 @@ type session struct {
 }
 
 // connect connects a program at an end to the exchange, and logs in.
-func (r *rig) connect(from *testenv.End) *session {
+func (r *rig) connect(from *testenv.End) *giver {
 	r.t.Helper()
-	s := &session{rig: r, ended: make(chan string, 1)}
+	s := &giver{rig: r, ended: make(chan string, 1)}
 	from.Do(r.t, func() {
 		c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(r.exchange.address))
 		if err != nil {
@@ -47,7 +47,7 @@ func (r *rig) connect(from *testenv.End) *session {
 }
 
 // talks checks that one end hears what the other one says.
-func (s *session) talks(from io.Writer, to io.Reader, text string) {
+func (s *giver) talks(from io.Writer, to io.Reader, text string) {
 	s.t.Helper()
 	b := make([]byte, len(text))
 	_, err := io.WriteString(from, text)
@@ -60,7 +60,7 @@ func (s *session) talks(from io.Writer, to io.Reader, text string) {
 }
 
 // give gives the connection to the flow, and waits until the worker has it.
-func (s *session) give() {
+func (s *giver) give() {
 	s.t.Helper()
 	err := s.offer()
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *session) give() {
 	s.await("the connection", func() bool { return s.sink.conn != nil })
 }
 
-func (s *session) offer() error {
+func (s *giver) offer() error {
 	s.t.Helper()
 	raw, err := s.conn.SyscallConn()
 	if err == nil {
@@ -85,7 +85,7 @@ func (s *session) offer() error {
 }
 
 // released takes the connection back.
-func (s *session) released() {
+func (s *giver) released() {
 	s.t.Helper()
 	done := make(chan struct{})
 	go func() { s.release(); close(done) }()
@@ -100,7 +100,7 @@ func (s *session) released() {
 }
 
 // hears reads all of n bytes that the exchange sends, as a program does that knows when to try again.
-func (s *session) hears(n int) <-chan error {
+func (s *giver) hears(n int) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		b := make([]byte, 4096)
@@ -206,7 +206,7 @@ func TestGiven(t *testing.T) {
 }
 
 // send1 sends one order, and checks that the exchange gets it.
-func (s *session) send1(text string) {
+func (s *giver) send1(text string) {
 	s.t.Helper()
 	b := make([]byte, len(text))
 	if why := s.send([]byte(text)); why != wire.None {
@@ -236,25 +236,25 @@ func TestGivenEnds(t *testing.T) {
 	}
 	for i, c := range []struct {
 		name, says string
-		end        func(s *session)
+		end        func(s *giver)
 	}{
-		{"the exchange closes", "the peer has closed", func(s *session) { s.exchange.Close() }},
-		{"the exchange resets", "reset by peer", func(s *session) { s.exchange.SetLinger(0); s.exchange.Close() }},
-		{"the program shuts down", "not established", func(s *session) { s.conn.CloseWrite() }},
-		{"the program disconnects", "not established", func(s *session) {
+		{"the exchange closes", "the peer has closed", func(s *giver) { s.exchange.Close() }},
+		{"the exchange resets", "reset by peer", func(s *giver) { s.exchange.SetLinger(0); s.exchange.Close() }},
+		{"the program shuts down", "not established", func(s *giver) { s.conn.CloseWrite() }},
+		{"the program disconnects", "not established", func(s *giver) {
 			raw(s.conn, func(fd int) {
 				if err := disconnect(fd); err != nil {
 					t.Fatal(err)
 				}
 			})
 		}},
-		{"the program writes", "has written to the connection", func(s *session) {
+		{"the program writes", "has written to the connection", func(s *giver) {
 			s.talks(s.conn, s.exchange, "by itself")
 			for range 3 { // whichever way they go, and though nobody looks at the connection in between
 				s.send([]byte("an order"))
 			}
 		}},
-		{"the program ends", "", func(s *session) {
+		{"the program ends", "", func(s *giver) {
 			for range 20 {
 				s.send([]byte("the last orders"))
 			}

@@ -19,10 +19,12 @@ const (
 	stopped             // the kill switch is on
 	unconnected         // there is no connection
 	ended               // it would have had to wait, and the flow ended
+	late                // it would have had to wait, and a rule has made it
 	verdicts            // how many there are
+	counted             // it is refused, and counted already
 )
 
-var verdictNames = [verdicts]string{"permitted", "over_size", "over_rate", "price_outside", "price_missing", "orders_stopped", "not_connected", "flow_ended"}
+var verdictNames = [verdicts]string{"permitted", "over_size", "over_rate", "price_outside", "price_missing", "orders_stopped", "not_connected", "flow_ended", "too_late"}
 
 // limits are the risk limits of a flow. They belong to the worker's thread.
 type limits struct {

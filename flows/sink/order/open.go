@@ -7,6 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/attach"
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/rdma/roce/network"
@@ -20,6 +21,10 @@ func Open(e *pipeline.Env) (*Sink, error) {
 	o := e.Flow.To.Order
 	s := &Sink{region: e.Region, config: *o, holder: e.Holder, halt: e.Halt, limits: newLimits(&o.Limits), begun: time.Now(), replies: &replies{}}
 	s.outcomes = make([]wire.Reason, e.Flow.From.Window)
+	if e.Flow.Kind() == config.KindNetworkOrder {
+		s.rules = newStrategy(&e.Flow)
+		s.replies.first = s.rules.session.hear
+	}
 	if err := s.openPort(e); err != nil {
 		return nil, err
 	}

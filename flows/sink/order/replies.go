@@ -19,8 +19,9 @@ import (
 // and counted.
 type replies struct {
 	region  *umem.Region
-	end     *attach.End // nil: nobody gets them
-	others  bool        // the program that has given the connection reads them itself
+	end     *attach.End          // nil: nobody gets them
+	first   func(b []byte) error // looks at what nobody gets; nil: nobody does
+	others  bool                 // the program that has given the connection reads them itself
 	own     umem.FreeList
 	room    uint32 // bytes of a piece
 	number  uint64 // of the last piece
@@ -76,7 +77,13 @@ func (r *replies) takes() bool {
 // take takes one piece from a connection, and returns its bytes. 0: there is none, or no room.
 func (r *replies) take(c *tcpsend.Conn) int {
 	if r.end == nil {
-		return c.Receive(r.scratch[:])
+		n := c.Receive(r.scratch[:])
+		if r.first != nil && n > 0 {
+			if err := r.first(r.scratch[:n]); err != nil {
+				c.End(err)
+			}
+		}
+		return n
 	}
 	var one [1]umem.Frame
 	if !r.takes() || !r.own.Pop(one[:]) {

@@ -44,9 +44,10 @@ type options struct {
 	retry   time.Duration
 	window  int // receive buffer of the exchange; 0: the default
 	address netip.Addr
-	name    string // of the exchange; empty: its address
-	times   string // file for the times of orders
-	given   bool   // the test gives the connection: see rig.give
+	name    string             // of the exchange; empty: its address
+	times   string             // file for the times of orders
+	given   bool               // the test gives the connection: see giver
+	rules   []config.OrderRule // that make the orders, of messages; the counter begins with 5
 }
 
 // newRig connects a sink at one end to an exchange at another. The interface of the sink's end is iface.
@@ -70,8 +71,15 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 		target = net.JoinHostPort(o.name, strconv.Itoa(int(r.exchange.address.Port())))
 	}
 	flow := config.NewFlowOf(config.KindAttachOrder, "orders")
+	flow.From.Attach = "trader"
 	flow.To.Order = &config.Order{
 		Connect: target, Interface: from.Ifname, ZeroCopy: config.ZeroCopyPrefer, Ring: 256, Retry: o.retry, Limits: o.limits, Times: o.times,
+	}
+	if o.rules != nil {
+		order := flow.To.Order
+		flow = config.NewFlowOf(config.KindNetworkOrder, "orders")
+		flow.From.Interface, flow.Stages, flow.To.Order = from.Ifname, []config.Stage{{Mold: &config.Feed{}}}, order
+		order.Rules, order.Counter = o.rules, 5
 	}
 	r.env = &pipeline.Env{Flow: flow, Region: region, Log: slog.New(slog.DiscardHandler), Halt: &pipeline.Halt{}, Do: func(f func() error) error { return f() }}
 	if err := r.env.Open(); err != nil {

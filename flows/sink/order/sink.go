@@ -33,6 +33,7 @@ type Sink struct {
 	limits limits
 	begun  time.Time // of the clock of limits
 	keeper *keeper
+	rules  *strategy // nil: a program makes the orders
 
 	conn     *tcpsend.Conn // nil: there is none
 	next     time.Time     // when to read the state of the connection
@@ -98,6 +99,9 @@ func (s *Sink) Reap(now time.Time) {
 	if s.conn != nil {
 		s.look(now)
 	}
+	if s.conn != nil && s.rules != nil {
+		s.keepUp(now)
+	}
 	if s.halt.Stopped() {
 		s.halt.SetUnsent(s.unsent())
 	}
@@ -137,6 +141,9 @@ func (s *Sink) whole(f umem.Frame) umem.Frame {
 // use begins to use a connection.
 func (s *Sink) use(c *tcpsend.Conn, now time.Time) {
 	s.conn, s.next = c, now
+	if s.rules != nil {
+		s.rules.session.begin(now)
+	}
 	s.connected.Store(&connection{c.Local().String(), c.Remote().String(), now})
 }
 
@@ -168,6 +175,9 @@ func (s *Sink) lose() {
 	s.count.before, s.count.earlyBefore = s.count.retransmitted.Load(), s.count.early.Load()
 	s.count.unacknowledged.Set(0)
 	s.connected.Store(nil)
+	if s.rules != nil {
+		s.rules.session.end()
+	}
 	s.keeper.giveBack(s.conn)
 	s.conn, s.last = nil, time.Time{}
 }
@@ -177,6 +187,9 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	fs := b.Held()
 	if len(fs) == 0 {
 		return true
+	}
+	if s.rules != nil {
+		return s.writeMessages(b, now)
 	}
 	done := 0
 	for done < len(fs) {
@@ -283,7 +296,7 @@ func (s *Sink) leave(frame umem.Frame, b, payload []byte, why tcpsend.Reason) (o
 // wait lets an order wait, and counts the reason. While the flow stops it refuses the order instead.
 func (s *Sink) wait(why *counter.Counter) (outcome wire.Reason, decided bool) {
 	why.Add(1)
-	if s.stopping {
+	if s.stopping && s.rules == nil {
 		s.count.refused[ended].Add(1)
 		return wire.Closing, true
 	}
@@ -418,6 +431,9 @@ func (s *Sink) Observe(to *status.Flow) error {
 	to.Stalls, to.FrameTimes = c.stalls.Load(), s.times.Status()
 	s.orders.observe(o)
 	s.replies.observe(to)
+	if s.rules != nil {
+		s.rules.observe(o)
+	}
 	return nil
 }
 

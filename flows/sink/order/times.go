@@ -31,7 +31,7 @@ type times struct {
 	noTick, noStamp          counter.Counter
 }
 
-// asked is an order of the program.
+// asked is an order of the program, or of a rule.
 type asked struct {
 	order    uint64 // its position, from 1 on; 0: none
 	tick     uint64 // when the tick that it answers arrived, as the program says; 0: it does not
@@ -105,6 +105,16 @@ func (t *times) begin(order uint64, side *umem.Side) {
 	t.asked = a
 }
 
+// answers notes when a rule has made an order of a message, whose packet has arrived as a Side says.
+func (t *times) answers(order uint64, side *umem.Side, decision uint64) {
+	a := asked{order: order, tick: side.Stamp, decision: decision}
+	a.known = side.Clock == umem.SystemClock && a.tick <= a.decision && a.decision-a.tick < mostAge
+	t.asked = a
+}
+
+// none notes that what the sink is about to send is no order.
+func (t *times) none() { t.asked = asked{} }
+
 // slot returns the place of an order whose segment is in a frame of the flow, which the interface does not have yet.
 func (t *times) slot(frame umem.Frame) *asked { return &t.slots[t.region.Side(frame).Token] }
 
@@ -149,6 +159,9 @@ func (t *times) reaped(frames []umem.Frame) {
 
 // finish records the times of an order.
 func (t *times) finish(a *asked) {
+	if a.order == 0 {
+		return
+	}
 	out := a.call
 	if a.way == 0 && t.granted.SendTimes && a.stamp == 0 {
 		t.noStamp.Add(1)

@@ -107,7 +107,7 @@ func interfaceConfig(c config.Flow, h *umem.Holder, link linktype.Type) (xdp.Con
 		Interface: c.From.Interface, Holder: h, Direction: xdp.Receive,
 		Shape: umem.Shape{MultiBuffer: true}, Timestamps: true, Promiscuous: c.From.Promiscuous,
 		BusyPoll: xdp.BusyPoll{Time: c.From.BusyPoll}, Alone: c.To.Place == config.PlaceHere,
-		RawIP: c.Kind() != config.KindNetworkRDMA, // peers and stages expect Ethernet
+		RawIP: c.Kind() != config.KindNetworkRDMA && c.Kind() != config.KindNetworkOrder, // peers, stages and rules expect Ethernet
 	}
 	for _, q := range c.From.Queues {
 		x.Queues = append(x.Queues, uint32(q))

@@ -62,6 +62,15 @@ flows[].to.interface flows[].to.keep_free flows[].to.keys flows[].to.late flows[
 flows[].to.max_gap flows[].to.method flows[].to.mode flows[].to.namespaces[].ana flows[].to.namespaces[].device flows[].to.namespaces[].file
 flows[].to.namespaces[].id flows[].to.namespaces[].read_only flows[].to.order.connect flows[].to.order.given
 flows[].to.order.interface flows[].to.order.peer
+flows[].to.order.counter flows[].to.order.heartbeat.every flows[].to.order.heartbeat.send[].hex
+flows[].to.order.heartbeat.send[].text flows[].to.order.login.answer[].at flows[].to.order.login.answer[].bits
+flows[].to.order.login.answer[].hex flows[].to.order.login.answer[].is flows[].to.order.login.answer[].mask
+flows[].to.order.login.answer[].max flows[].to.order.login.answer[].min flows[].to.order.login.answer[].order
+flows[].to.order.rules[].name flows[].to.order.rules[].order[].bytes flows[].to.order.rules[].order[].copy
+flows[].to.order.rules[].order[].counter flows[].to.order.rules[].order[].hex flows[].to.order.rules[].order[].reverse
+flows[].to.order.rules[].order[].text flows[].to.order.rules[].when[].at flows[].to.order.rules[].when[].bits
+flows[].to.order.rules[].when[].hex flows[].to.order.rules[].when[].is flows[].to.order.rules[].when[].mask
+flows[].to.order.rules[].when[].max flows[].to.order.rules[].when[].min flows[].to.order.rules[].when[].order
 flows[].to.order.limits.burst flows[].to.order.limits.price.at flows[].to.order.limits.price.bits
 flows[].to.order.limits.price.is flows[].to.order.limits.price.max flows[].to.order.limits.price.min
 flows[].to.order.limits.price.offset flows[].to.order.limits.rate flows[].to.order.limits.size flows[].to.order.queue

@@ -23,6 +23,10 @@ func TestPermitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	login := []byte(`send: [{text: hello}, {hex: "00"}]`) // it has a password
+	if text = bytes.Replace(text, login, []byte("send: [{text: '[secret]'}, {hex: '[secret]'}]"), 1); bytes.Contains(text, login) || !slices.Equal(c.masked, []string{"hello", "00"}) {
+		t.Errorf("replaced are %q", c.masked)
+	}
 	var before, after any
 	if err := yaml.Unmarshal(text, &before); err != nil {
 		t.Fatal(err)

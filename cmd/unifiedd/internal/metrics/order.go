@@ -27,6 +27,13 @@ var (
 	descOrdersTimed       = describe("orders_times_written_total", "Orders whose times are in the file that to.order.times names.", "flow")
 	descOrdersUntimed     = describe("orders_times_dropped_total", "Orders whose times are not in that file, by the reason.", "flow", "reason")
 	descOrdersRoundTrip   = describe("orders_round_trip_seconds", "The shortest round trip to the exchange so far.", "flow")
+
+	descRulesMessages   = describe("order_rules_messages_total", "Messages that rules for orders have looked at, by what they were.", "flow", "outcome")
+	descRulesMatched    = describe("order_rules_matched_total", "Messages that a rule made an order of.", "flow", "rule")
+	descRulesLeft       = describe("order_rules_left_total", "Orders of a rule that left.", "flow", "rule")
+	descRulesLoggedIn   = describe("order_rules_logged_in", "Whether orders of rules may leave on the connection (1) or not (0).", "flow")
+	descRulesHeartbeats = describe("order_rules_heartbeats_total", "Heartbeats that left.", "flow")
+	descRulesRefused    = describe("order_rules_session_refused_total", "Heartbeats and logins that have not left, by the reason.", "flow", "reason")
 )
 
 func collectOrders(out chan<- prometheus.Metric, flow string, o *status.Orders) {
@@ -47,6 +54,7 @@ func collectOrders(out chan<- prometheus.Metric, flow string, o *status.Orders) 
 	gauge(out, descOrdersUnacked, float64(o.Unacknowledged), flow)
 	gauge(out, descOrdersRoundTrip, o.RoundTrip, flow)
 	collectOrderTimes(out, flow, o.Times)
+	collectRules(out, flow, o.Rules)
 }
 
 // collectOrderTimes sends the metrics of the times of orders.
@@ -63,4 +71,19 @@ func collectOrderTimes(out chan<- prometheus.Metric, flow string, t *status.Orde
 		counter(out, descOrdersTimed, t.File.Orders, flow)
 		each(out, descOrdersUntimed, t.File.Dropped, flow)
 	}
+}
+
+// collectRules collects the metrics of rules that make orders. It does nothing if a program makes them.
+func collectRules(out chan<- prometheus.Metric, flow string, r *status.OrderRules) {
+	if r == nil {
+		return
+	}
+	each(out, descRulesMessages, map[string]uint64{"matched": r.Matched, "unmatched": r.Unmatched, "short": r.Short, "no_udp": r.NoUDP}, flow)
+	for _, one := range r.Rules {
+		counter(out, descRulesMatched, one.Matched, flow, one.Name)
+		counter(out, descRulesLeft, one.Left, flow, one.Name)
+	}
+	gauge(out, descRulesLoggedIn, truth(r.LoggedIn), flow)
+	counter(out, descRulesHeartbeats, r.Heartbeats, flow)
+	each(out, descRulesRefused, r.Refused, flow)
 }

@@ -10,6 +10,30 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
+// TestOrderRules: what rules have made of messages, by rule and by the reason.
+func TestOrderRules(t *testing.T) {
+	text := gather(t, func(out chan<- prometheus.Metric) {
+		collectOrders(out, "hits", &status.Orders{Rules: &status.OrderRules{
+			Matched: 9, Unmatched: 8, Short: 7, NoUDP: 6, LoggedIn: true, Heartbeats: 5, Refused: map[string]uint64{"over_rate": 4},
+			Rules: []status.OrderRule{{Name: "cheap", Matched: 3, Left: 2}, {Name: "dear", Matched: 6, Left: 1}},
+		}})
+		collectOrders(out, "trades", &status.Orders{})
+	})
+	for _, want := range []string{
+		`messages_total{flow="hits",outcome="matched"} 9`, `messages_total{flow="hits",outcome="unmatched"} 8`, `messages_total{flow="hits",outcome="short"} 7`,
+		`messages_total{flow="hits",outcome="no_udp"} 6`, `matched_total{flow="hits",rule="cheap"} 3`, `left_total{flow="hits",rule="cheap"} 2`,
+		`matched_total{flow="hits",rule="dear"} 6`, `left_total{flow="hits",rule="dear"} 1`, `logged_in{flow="hits"} 1`, `heartbeats_total{flow="hits"} 5`,
+		`session_refused_total{flow="hits",reason="over_rate"} 4`,
+	} {
+		if !strings.Contains(text, "unifiedd_order_rules_"+want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, `rules_logged_in{flow="trades"}`) {
+		t.Errorf("a flow without rules has metrics of them:\n%s", text)
+	}
+}
+
 // TestOrderTimes: the times of orders are histograms, and what is dropped has its reason. A flow without a file has no
 // metrics of one.
 func TestOrderTimes(t *testing.T) {
