@@ -31,11 +31,11 @@ func TestHostPaths(t *testing.T) {
 		t.Fatalf("native multipath is %q: %v", b, err)
 	}
 	testenv.HugePages(t, 132<<20)
-	disk := labenv.Map(t, 64<<20).Path
+	disk, file := labenv.Map(t, 64<<20).Path, filepath.Join(t.TempDir(), "reservations")
 	p := &hostPaths{T: t}
 	for i, wire := range []labenv.Wire{{Card: "virtio0", Here: "10.79.0.1", There: "10.79.0.2"}, {Card: "igb0", Here: "10.80.0.1", There: "10.80.0.2"}} {
 		other := map[string]string{"virtio0": "virtio1", "igb0": "igb1"}[wire.Card]
-		one := &hostPath{hostPaths: p, wire: wire, device: labenv.SoftRoCE(t, wire.Card, wire.Here+"/24"), disk: disk, dir: t.TempDir(), controllers: fmt.Sprintf("%d-%d", 1+1000*i, 1000+1000*i)}
+		one := &hostPath{hostPaths: p, wire: wire, device: labenv.SoftRoCE(t, wire.Card, wire.Here+"/24"), disk: disk, reservations: file, dir: t.TempDir(), controllers: fmt.Sprintf("%d-%d", 1+1000*i, 1000+1000*i)}
 		initiator := labenv.SoftRoCE(t, other, wire.There+"/24")
 		t.Cleanup(func() {
 			labenv.RDMAAtRest(t, one.device)
@@ -57,6 +57,7 @@ func TestHostPaths(t *testing.T) {
 	end := p.fio(head)
 	near.grows("an optimized path")
 
+	p.reserve(head)
 	near.reload("inaccessible")
 	near.sees("inaccessible")
 	far.grows("the path that is left")
@@ -83,6 +84,7 @@ func TestHostPaths(t *testing.T) {
 	far.launch("optimized")
 	far.sees("optimized")
 	far.grows("the daemon that is back")
+	p.unreserve(head)
 
 	for i := range 6 { // changes under load
 		near.reload([]string{"optimized", "inaccessible"}[i%2])
@@ -110,8 +112,10 @@ type hostPath struct {
 	disk        string
 	dir         string
 	controllers string
-	daemon      *exec.Cmd
-	said        *bytes.Buffer
+
+	reservations string // the file
+	daemon       *exec.Cmd
+	said         *bytes.Buffer
 }
 
 func (p *hostPath) socket() string { return filepath.Join(p.dir, "control.sock") }
@@ -127,8 +131,8 @@ region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:
   - name: volume
     from: {device: %s}
-    to: {rdma: %s, listen: "%s:4420", subsystem: %s, allow_any_host: true, clients: 8, window: 64, force: true, controllers: %s, ana: %s}
-`, p.socket(), p.disk, p.device, p.wire.Here, servedNQN, p.controllers, state))
+    to: {rdma: %s, listen: "%s:4420", subsystem: %s, allow_any_host: true, clients: 8, window: 64, force: true, controllers: %s, ana: %s, reservations: %s}
+`, p.socket(), p.disk, p.device, p.wire.Here, servedNQN, p.controllers, state, p.reservations))
 }
 
 // launch starts the daemon and waits until it serves.
@@ -244,6 +248,55 @@ func (p *hostPath) sees(state string) {
 		}
 		return is == state
 	})
+}
+
+// reserve reserves the namespace for the host, as cluster software does. The state stays when daemons
+// end, and is the same at both.
+func (p *hostPaths) reserve(head string) {
+	p.Helper()
+	nvme := func(args ...string) {
+		tool(p.T, "nvme", append([]string{args[0], head, "--namespace-id=1"}, args[1:]...)...)
+	}
+	nvme("resv-register", "--nrkey=0xb1", "--rrega=0")
+	nvme("resv-register", "--crkey=0xb1", "--nrkey=0xb2", "--rrega=2")
+	nvme("resv-register", "--crkey=0xb2", "--rrega=1")
+	p.reports(head, 0, 0)
+	nvme("resv-register", "--nrkey=0xa1", "--rrega=0", "--cptpl=3")
+	for kind := 1; kind <= 6; kind++ {
+		nvme("resv-acquire", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", kind), "--racqa=0")
+		p.reports(head, kind, 1)
+		nvme("resv-release", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", kind), "--rrela=0")
+	}
+	nvme("resv-acquire", "--crkey=0xa1", "--rtype=1", "--racqa=0")
+	nvme("resv-acquire", "--crkey=0xa1", "--prkey=0xa1", "--rtype=2", "--racqa=1") // the holder takes another type
+	p.reports(head, 2, 1)
+	nvme("resv-release", "--crkey=0xa1", "--rrela=1") // clear
+	p.reports(head, 0, 0)
+	nvme("resv-register", "--nrkey=0xa1", "--rrega=0", "--cptpl=3")
+	nvme("resv-acquire", "--crkey=0xa1", "--rtype=3", "--racqa=0")
+	p.reports(head, 3, 1)
+	if out, err := exec.Command(testenv.Tool(p, "nvme"), "resv-acquire", head, "--namespace-id=1", "--crkey=0xa2", "--rtype=3", "--racqa=0").CombinedOutput(); err == nil {
+		p.Errorf("a wrong key is right: %s", out)
+	}
+}
+
+// unreserve checks that the reservation is still there, and gives it up.
+func (p *hostPaths) unreserve(head string) {
+	p.Helper()
+	p.reports(head, 3, 1)
+	tool(p.T, "nvme", "resv-release", head, "--namespace-id=1", "--crkey=0xa1", "--rtype=3", "--rrela=0")
+	tool(p.T, "nvme", "resv-register", head, "--namespace-id=1", "--crkey=0xa1", "--rrega=1")
+	p.reports(head, 0, 0)
+}
+
+// reports checks the type of the reservation and the number of registrants.
+func (p *hostPaths) reports(head string, kind, registrants int) {
+	p.Helper()
+	out := tool(p.T, "nvme", "resv-report", head, "--namespace-id=1", "--eds", "--numd=63", "--output-format=json")
+	var is struct{ RType, RegCtl int }
+	if err := json.Unmarshal([]byte(out), &is); err != nil || is.RType != kind || is.RegCtl != registrants {
+		p.Errorf("type %d and %d registrants, not %d and %d: %v\n%s", is.RType, is.RegCtl, kind, registrants, err, out)
+	}
 }
 
 // sysfs reads an attribute; empty: there is none.

@@ -496,6 +496,9 @@ func printNamespace(w io.Writer, h *status.Hosts, n *status.Namespace) {
 	if n.ANA != string(config.ANAOptimized) {
 		marks += ", " + n.ANA
 	}
+	if n.Reservation != "" {
+		marks += ", reserved (" + n.Reservation + ")"
+	}
 	if n.Leaving {
 		marks += ", leaving: commands are still in flight"
 	}

@@ -157,6 +157,9 @@ func toDocument(f *Flow) map[string]any {
 		if to.Keys != "" {
 			doc["keys"], doc["group"] = to.Keys, string(to.Group)
 		}
+		if to.Reservations != "" {
+			doc["reservations"] = to.Reservations
+		}
 		return doc
 	case KindStorageNetwork:
 		return map[string]any{

@@ -293,6 +293,9 @@ type To struct {
 	// Controllers are the numbers that the flow gives to its controllers. Flows and daemons that serve
 	// one subsystem need different ones.
 	Controllers Controllers
+	// Reservations is a file with the persistent reservations of all namespaces; empty: hosts cannot
+	// reserve them.
+	Reservations string
 	// Namespaces are further namespaces of the subsystem. The first namespace is the flow's own file
 	// or device. The list may change while hosts are connected.
 	Namespaces []Namespace

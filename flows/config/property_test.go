@@ -351,6 +351,9 @@ func drawSubsystem(t *rapid.T, name string, to *To) {
 	if rapid.Bool().Draw(t, "some hosts") {
 		to.Hosts = []string{"nqn.2014-08.org.nvmexpress:uuid:1", "nqn.2014-08.org.nvmexpress:uuid:2"}
 	}
+	if rapid.Bool().Draw(t, "reservations") {
+		to.Reservations = "/var/" + name
+	}
 	to.ANA = rapid.SampledFrom(allANAStates).Draw(t, "ANA state")
 	to.Controllers[0] = uint16(rapid.IntRange(1, MaxController-to.Clients).Draw(t, "first controller"))
 	to.Controllers[1] = uint16(rapid.IntRange(int(to.Controllers[0])+to.Clients-1, MaxController).Draw(t, "last controller"))

@@ -122,7 +122,9 @@ const (
 // refers to the keys below it.
 var flowSettings []setting
 
-func init() { flowSettings = slices.Concat(topSettings(), fromSettings(), toSettings()) }
+func init() {
+	flowSettings = slices.Concat(topSettings(), fromSettings(), toSettings(), hostSettings())
+}
 
 func topSettings() []setting {
 	return []setting{
@@ -230,16 +232,6 @@ func toSettings() []setting {
 		{"to.clients", aboutServed, served, func(f *Flow) any { return &f.To.Clients }, value(parseInt)},
 		{"to.allow", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Allow }, texts},
 		{"to.allow_any_gid", aboutBlocks, toClients, func(f *Flow) any { return &f.To.AllowAnyGID }, value(parseBool)},
-		{"to.subsystem", aboutEnds, nil, func(f *Flow) any { return &f.To.Subsystem }, value(parseText)},
-		{"to.hosts", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Hosts }, texts},
-		{"to.allow_any_host", aboutHosts, toHosts, func(f *Flow) any { return &f.To.AllowAnyHost }, value(parseBool)},
-		{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }, value(parseText)},
-		{"to.group", aboutGroups, slices.Concat(toHosts, toLogs), func(f *Flow) any { return &f.To.Group }, readGroup},
-		{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }, value(parseBool)},
-		{"to.ana", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ANA }, value(oneOf(allANAStates))},
-		{"to.controllers", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Controllers }, value(parseControllers)},
-		{"to.namespaces", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Namespaces }, readNamespaces},
-		{"to.subsystems", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Subsystems }, readSubsystems},
 		{"to.interface", aboutEnds, nil, func(f *Flow) any { return &f.To.Interface }, value(parseText)},
 		{"to.zero_copy", aboutReplay, replays, func(f *Flow) any { return &f.To.ZeroCopy }, value(oneOf(allZeroCopies))},
 		{"to.ring", aboutReplay, replays, func(f *Flow) any { return &f.To.Ring }, value(parseInt)},
@@ -248,6 +240,23 @@ func toSettings() []setting {
 		{"to.late", aboutReplay, replays, func(f *Flow) any { return &f.To.Late }, value(parseDuration)},
 		{"to.max_gap", aboutReplay, replays, func(f *Flow) any { return &f.To.MaxGap }, value(parseDuration)},
 		{"to.discard", aboutEnds, nil, nil, readDiscard},
+	}
+}
+
+// hostSettings are those of flows to NVMe hosts.
+func hostSettings() []setting {
+	return []setting{
+		{"to.subsystem", aboutEnds, nil, func(f *Flow) any { return &f.To.Subsystem }, value(parseText)},
+		{"to.hosts", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Hosts }, texts},
+		{"to.allow_any_host", aboutHosts, toHosts, func(f *Flow) any { return &f.To.AllowAnyHost }, value(parseBool)},
+		{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }, value(parseText)},
+		{"to.group", aboutGroups, slices.Concat(toHosts, toLogs), func(f *Flow) any { return &f.To.Group }, readGroup},
+		{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }, value(parseBool)},
+		{"to.ana", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ANA }, value(oneOf(allANAStates))},
+		{"to.reservations", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Reservations }, value(parseText)},
+		{"to.controllers", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Controllers }, value(parseControllers)},
+		{"to.namespaces", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Namespaces }, readNamespaces},
+		{"to.subsystems", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Subsystems }, readSubsystems},
 	}
 }
 

@@ -216,6 +216,9 @@ func (v *validator) subsystem(path string, t *To) {
 	if t.Keys == "" && t.Group != "" {
 		v.refuse(join(path, "group"), wrong("say keys: too, the file with the keys of hosts", "without keys no host proves who it is"))
 	}
+	if t.Reservations != "" && !filepath.IsAbs(t.Reservations) {
+		v.refuse(join(path, "reservations"), errors.New("is not an absolute path"))
+	}
 	v.checkErr(join(path, "ana"), member(t.ANA, allANAStates))
 	n := int(t.Controllers[1]) - int(t.Controllers[0]) + 1
 	v.check(t.Controllers[0] > 0 && t.Controllers[1] <= MaxController && n >= t.Clients, join(path, "controllers"), "%s are %d numbers; each of up to %d hosts (clients) needs one, from 1 to %d", t.Controllers, max(n, 0), t.Clients, MaxController)

@@ -11,6 +11,7 @@ import (
 // answer posts the completion of a command, after the bytes for the host if it succeeded.
 func (s *Server) answer(o *operation, status fabrics.Status) {
 	p := o.session
+	s.unfence(o)
 	if p.state != sessionOpen {
 		if p.state == sessionDraining {
 			s.finish(o)
@@ -51,6 +52,9 @@ func (s *Server) noteRefusal(o *operation, status fabrics.Status) {
 	case status.Code() == fabrics.AsymmetricAccessInaccessible:
 		s.count.inaccessible.Add(1)
 		o.disk.count.inaccessible.Add(1)
+	case status.Code() == fabrics.ReservationConflict:
+		s.count.conflicts.Add(1)
+		o.disk.count.conflicts.Add(1)
 	case diskFault(status):
 		s.count.failed.Add(1)
 		if d := o.disk; d != nil {
@@ -181,5 +185,8 @@ func (s *Server) tally(o *operation) {
 	case fabrics.OpCompare:
 		c.compares.Add(1)
 		d.compares.Add(1)
+	default:
+		c.reservations.Add(1)
+		d.reservations.Add(1)
 	}
 }

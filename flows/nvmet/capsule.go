@@ -127,6 +127,8 @@ func (s *Server) acquired(o *operation) {
 	switch {
 	case o.needs[0] > 0:
 		s.fetch(o)
+	case o.needs[1] > 0 && o.disk != nil && o.command.Opcode == fabrics.OpReservationReport:
+		s.report(o)
 	case o.needs[1] > 0 && o.disk != nil:
 		s.place(o)
 	case o.authenticates():
@@ -163,6 +165,8 @@ func (s *Server) rdmaReadDone(o *operation) {
 		s.place(o)
 	case o.command.Opcode == fabrics.OpDataset:
 		s.nextRange(o)
+	case fabrics.ReservationData(o.command.Opcode) > 0:
+		s.reserve(o)
 	case o.buffers[1].where == nowhere: // a Compare with its data in the capsule
 		s.need(o, 0, uint32(o.at.Length))
 	default:

@@ -63,7 +63,7 @@ func (s *Server) openNew(subsystems []Subsystem) (came map[*Namespace]*disk, err
 			if s.served(c.NQN, n) != nil {
 				continue
 			}
-			if came[n], err = s.openDisk(*n); err != nil {
+			if came[n], err = s.openDisk(c.NQN, *n); err != nil {
 				delete(came, n)
 				for _, d := range came {
 					err = errors.Join(err, s.queue.Remove(d.target))

@@ -33,6 +33,11 @@ type Config struct {
 	// different ones: a host refuses a second controller with the same number.
 	FirstController, LastController uint16
 
+	// Reservations is a file for persistent reservations; empty: hosts cannot reserve namespaces. All
+	// servers of a disk name the same file, which is on this machine. Poll must be called ten times a
+	// second, too, since changes of the other servers wait for it.
+	Reservations string
+
 	// Events makes FDs poll readable when Poll has work.
 	Events bool
 	Log    *slog.Logger // default: none

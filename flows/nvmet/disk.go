@@ -42,7 +42,7 @@ func (s *Server) openDisks() (err error) {
 func (s *Server) openSubsystem(c *Subsystem) error {
 	sub := s.addSubsystem(c)
 	for _, n := range c.Namespaces {
-		d, err := s.openDisk(n)
+		d, err := s.openDisk(c.NQN, n)
 		if err != nil {
 			return fmt.Errorf("namespace %d of %s: %w", n.ID, c.NQN, err)
 		}
@@ -55,6 +55,7 @@ func (s *Server) openSubsystem(c *Subsystem) error {
 func (s *Server) addSubsystem(c *Subsystem) *fabrics.Subsystem {
 	sub := s.newSubsystem(c.NQN)
 	sub.Hosts, sub.Keys, sub.Group = c.Hosts, c.Keys, c.Group
+	sub.Reservations = s.reserving.keeper != nil
 	if sub.Serial = c.Serial; sub.Serial == "" {
 		sub.Serial = serial(c.NQN)
 	}
@@ -69,7 +70,7 @@ func (s *Server) newSubsystem(nqn string) *fabrics.Subsystem {
 		Queues: uint16(c.Queues), Depth: uint16(c.Depth)}
 }
 
-func (s *Server) openDisk(n Namespace) (*disk, error) {
+func (s *Server) openDisk(nqn string, n Namespace) (*disk, error) {
 	if n.Disk.Passthrough() && !s.nodes {
 		return nil, fmt.Errorf("%s is an NVMe node, and the target was started without one, for which its queue has no room: restart the daemon, or name the block device of the node",
 			n.Disk.Path())
@@ -79,8 +80,8 @@ func (s *Server) openDisk(n Namespace) (*disk, error) {
 		return nil, err
 	}
 	limits, block := n.Disk.Limits(), max(n.Disk.Alignment().Offset, 512)
-	d := &disk{target: t, source: n.Disk, released: n.Released, Namespace: &fabrics.Namespace{ID: n.ID, Size: n.Disk.Size(), Shift: uint8(bits.TrailingZeros32(block)), ReadOnly: n.ReadOnly,
-		UUID: n.UUID, ANA: n.ANA, Discard: limits.Discard > 0 || !n.Disk.Block(), Preferred: uint32(limits.Physical / uint64(block))}}
+	d := &disk{place: place{nqn, n.ID}, target: t, source: n.Disk, released: n.Released, Namespace: &fabrics.Namespace{ID: n.ID, Size: n.Disk.Size(), Shift: uint8(bits.TrailingZeros32(block)), ReadOnly: n.ReadOnly,
+		UUID: n.UUID, ANA: n.ANA, Reservations: s.reservationsOf(nqn, n.ID), Discard: limits.Discard > 0 || !n.Disk.Block(), Preferred: uint32(limits.Physical / uint64(block))}}
 	s.disks = append(s.disks, d)
 	s.publishDisks()
 	return d, nil

@@ -24,6 +24,8 @@
 // If a queue ends while the disk still has its commands, the session stays in use until
 // the disk is done with them.
 //
+// Reservations. Servers of one disk share them in a file: see keeper.
+//
 // Order. Commands of a queue may complete in any order. A flush makes durable every
 // write that was completed before the flush arrived.
 //

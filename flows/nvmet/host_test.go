@@ -266,6 +266,13 @@ func connectData(host, subsystem string, controller uint16) []byte {
 	return b
 }
 
+// connectData returns the data of a Connect, with the station's host identifier.
+func (s *station) connectData(host string, controller uint16) []byte {
+	b := connectData(host, softNQN, controller)
+	copy(b, s.id)
+	return b
+}
+
 // open connects a queue pair as the kernel's initiator does, and sends nothing on it.
 func (s *station) open(id uint16, depth int) *hostQueue {
 	s.Helper()
@@ -306,7 +313,7 @@ func (s *station) welcomed(admin *hostQueue, host string, queues, depth int, sil
 func (s *station) joins(admin *hostQueue, host string, queues, depth int, silence uint32) (*handMade, error) {
 	s.Helper()
 	h := &handMade{station: s, admin: admin}
-	c := connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(host, softNQN, fabrics.AnyController))
+	c := connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, s.connectData(host, fabrics.AnyController))
 	c.words[2] = silence
 	h.controller = uint16(h.admin.succeeds(c).Result)
 	h.admin.succeeds(enable)
@@ -316,7 +323,7 @@ func (s *station) joins(admin *hostQueue, host string, queues, depth int, silenc
 		if err != nil {
 			return h, err
 		}
-		q.succeeds(connectCommand(id+1, depth, connectData(host, softNQN, h.controller)))
+		q.succeeds(connectCommand(id+1, depth, s.connectData(host, h.controller)))
 	}
 	return h, nil
 }

@@ -31,20 +31,22 @@ type operation struct {
 	since   int64 // time of arrival
 	behind  int32 // the next one in its waitQueue
 	charged bool  // its buffers count for the disk
+	fenced  bool  // a reservation forbids it, which was made after it had arrived
 }
 
 type opState uint8
 
 const (
-	opIdle     opState = iota
-	opBlocked          // waits for a buffer
-	opFetching         // waits for the RDMA READ of its data
-	opInLine           // waits for a place in the disks' queue, because its disk uses its whole share
-	opDisk             // the disk's queue has it
-	opLater            // waits because the disk's queue is full
-	opParked           // an asynchronous event request that waits for an event
-	opProving          // an Authentication Send that another thread processes
-	opAnswered         // its completion was posted
+	opIdle      opState = iota
+	opBlocked           // waits for a buffer
+	opFetching          // waits for the RDMA READ of its data
+	opInLine            // waits for a place in the disks' queue, because its disk uses its whole share
+	opDisk              // the disk's queue has it
+	opLater             // waits because the disk's queue is full
+	opParked            // an asynchronous event request that waits for an event
+	opProving           // an Authentication Send that another thread processes
+	opReserving         // a change of reservations that has not ended
+	opAnswered          // its completion was posted
 )
 
 // buffer is memory for the data of an operation.
@@ -231,6 +233,7 @@ func (s *Server) finish(o *operation) {
 	s.release(o)
 	s.awaited(o)
 	s.discharge(o)
+	s.unfence(o)
 	if d := o.disk; d != nil {
 		d.users--
 		o.disk = nil
@@ -257,9 +260,15 @@ func (s *Server) io(o *operation) {
 		s.answer(o, fabrics.AsymmetricAccessInaccessible)
 		return
 	}
+	if r := o.disk.Reservations; r != nil && r.Conflicts(h.Host.Host, c.Opcode) {
+		s.answer(o, fabrics.ReservationConflict|fabrics.DoNotRetry)
+		return
+	}
 	switch c.Opcode {
 	case fabrics.OpRead, fabrics.OpWrite, fabrics.OpCompare, fabrics.OpWriteZeroes:
 		s.ioRange(o)
+	case fabrics.OpReservationRegister, fabrics.OpReservationReport, fabrics.OpReservationAcquire, fabrics.OpReservationRelease:
+		s.reservation(o)
 	case fabrics.OpFlush:
 		s.rangeLater(o)
 	case fabrics.OpDataset:

@@ -54,6 +54,8 @@ type Server struct {
 	now        int64 // of this round, in nanoseconds
 	looked     int64 // time of the last check of the hosts
 
+	reserving reserving
+
 	count  counters
 	closed bool
 }
@@ -61,6 +63,7 @@ type Server struct {
 // disk is a namespace whose target is in the disks' queue.
 type disk struct {
 	*fabrics.Namespace
+	place    place
 	target   uint32
 	source   *nvme.Target
 	users    int    // operations that use it
@@ -93,7 +96,7 @@ func (s *Server) open() error {
 		return err
 	}
 	s.region = c.Endpoint.Region
-	for _, step := range []func() error{s.takeFrames, s.openDisks, s.openSessions, s.openQueues} {
+	for _, step := range []func() error{s.takeFrames, s.openReservations, s.openDisks, s.openSessions, s.openQueues} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -178,9 +181,11 @@ func (s *Server) Poll(now time.Time) (more bool, err error) {
 	s.retry()
 	n += s.begin()
 	s.look()
+	reserved, broken := s.tendReservations()
+	n += reserved
 	s.post()
 	s.submit()
-	err = errors.Join(err, wrong, s.queue.Kick())
+	err = errors.Join(err, wrong, broken, s.queue.Kick())
 	more = n > 0
 	if !more && s.config.Events && err == nil {
 		more, err = s.arm(s.slept)
@@ -253,6 +258,9 @@ func (s *Server) close(wait func(*nvme.Queue) error) error {
 		errs = append(errs, wait(s.queue))
 	}
 	errs = append(errs, s.sent.Close(), s.came.Close())
+	if k := s.reserving.keeper; k != nil {
+		errs = append(errs, k.Close())
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close NVMe target %s: %w", s.config.Name, err)
 	}

@@ -218,7 +218,7 @@ func (s *Server) leave(p *session) error {
 		s.cancelWaiting(&d.unplaced, p)
 	}
 	for i := range 2 * s.config.Depth {
-		if o := &s.operations[p.number*2*s.config.Depth+i]; o.state != opIdle && o.state != opDisk && o.state != opLater {
+		if o := &s.operations[p.number*2*s.config.Depth+i]; o.state != opIdle && o.state != opDisk && o.state != opLater && o.state != opReserving {
 			s.finish(o)
 		}
 	}

@@ -69,6 +69,7 @@ func openSoft(r *rig, e *testenv.End, region *umem.Region) (d rdma.Device, m cm.
 type station struct {
 	*rig
 	target netip.AddrPort
+	id     string // host identifier of 16 bytes; empty: one that all stations have
 	pd     rdma.ProtectionDomain
 	memory rdma.MemoryRegion
 	next   uint64 // offset in the region after which all memory is unused

@@ -24,6 +24,8 @@ type Stats struct {
 	Refused         uint64                          // commands answered with an error that the host caused
 	Failed          uint64                          // commands that failed at a disk
 	Inaccessible    uint64                          // commands to namespaces that are ANAInaccessible
+	Conflicts       uint64                          // commands that a reservation of another host forbids
+	Reservations    uint64                          // commands of reservations
 	Ended           uint64                          // queues ended because their host broke the protocol, or because they failed
 	Expired         uint64                          // hosts that were silent for too long
 	GaveWay         uint64                          // unproven queues ended in favour of newer ones
@@ -67,6 +69,9 @@ type NamespaceStats struct {
 	Compares        uint64
 	Refused, Failed uint64 // commands with an error of the host, and commands that the disk failed
 	Inaccessible    uint64 // commands that came while it was ANAInaccessible
+	Conflicts       uint64 // commands that a reservation of another host forbade
+	Reservation     string // the type of the present one; empty: there is none
+	Reservations    uint64 // commands of reservations
 }
 
 // NamespaceStats may be called from any goroutine. It includes removed namespaces whose disk is
@@ -78,8 +83,13 @@ func (s *Server) NamespaceStats() (all []NamespaceStats) {
 	}
 	for _, d := range *known {
 		c := &d.count
+		reservation := ""
+		if s.reserving.keeper != nil {
+			reservation = s.reserving.keeper.snapshot.Load().of(d.place).Type.String()
+		}
 		all = append(all, NamespaceStats{Disk: d.source, Read: c.read.load(), Written: c.written.load(), Flushes: c.flushes.Load(), Zeroes: c.zeroes.Load(), Discards: c.discard.Load(),
-			Compares: c.compares.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Inaccessible: c.inaccessible.Load()})
+			Compares: c.compares.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Inaccessible: c.inaccessible.Load(),
+			Conflicts: c.conflicts.Load(), Reservations: c.reservations.Load(), Reservation: reservation})
 	}
 	return all
 }
@@ -93,7 +103,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Commands: c.commands.Load(), Admin: c.admin.Load(), Read: c.read.load(), Written: c.written.load(), Flushes: c.flushes.Load(), Zeroes: c.zeroes.Load(),
 		Discards: c.discard.Load(), Compares: c.compares.Load(), InCapsule: c.inCapsule.Load(), Brought: c.brought.Load(), Waited: c.waited.Load(), Abandoned: c.abandoned.Load(),
-		Refused: c.refused.Load(), Failed: c.failed.Load(), Inaccessible: c.inaccessible.Load(), Ended: c.ended.Load(), Expired: c.expired.Load(), GaveWay: c.gaveWay.Load(), Unproven: c.unproven.Load(), Hosts: c.hosts.Load(), Queues: c.queues.Load(),
+		Refused: c.refused.Load(), Failed: c.failed.Load(), Inaccessible: c.inaccessible.Load(), Conflicts: c.conflicts.Load(), Reservations: c.reservations.Load(), Ended: c.ended.Load(), Expired: c.expired.Load(), GaveWay: c.gaveWay.Load(), Unproven: c.unproven.Load(), Hosts: c.hosts.Load(), Queues: c.queues.Load(),
 		Rejected: map[fabrics.RejectReason]uint64{}, Latency: c.latency.Summary(), Disk: s.queue.Stats(),
 	}
 	for why := fabrics.RejectReason(1); why < fabrics.RejectReasons; why++ {
@@ -131,7 +141,8 @@ type diskCounters struct {
 	flushes, zeroes, discard counter.Counter
 	compares                 counter.Counter
 	refused, failed          counter.Counter
-	inaccessible             counter.Counter
+	inaccessible, conflicts  counter.Counter
+	reservations             counter.Counter
 }
 
 // counters are the counters of a server.
@@ -147,6 +158,8 @@ type counters struct {
 	refused                  counter.Counter         // commands answered with an error that the host caused
 	failed                   counter.Counter         // commands that failed at the disk
 	inaccessible             counter.Counter         // commands to namespaces that cannot be reached here
+	conflicts                counter.Counter         // commands that a reservation forbids
+	reservations             counter.Counter         // commands of reservations
 	unproven                 counter.Counter         // queues whose authentication failed
 	expired                  counter.Counter         // hosts that were silent for too long
 	gaveWay                  counter.Counter         // unproven queues ended in favour of newer ones

@@ -146,9 +146,10 @@ func (v *namespaces) status(counted []nvmet.NamespaceStats) (all []status.Namesp
 		if i := slices.IndexFunc(counted, func(c nvmet.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
 			c = counted[i]
 		}
-		all = append(all, status.Namespace{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, ANA: string(one.ANA), Leaving: one.removed,
+		all = append(all, status.Namespace{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, ANA: string(one.ANA), Reservation: c.Reservation, Leaving: one.removed,
 			Commands: map[string]uint64{"read": c.Read.Commands, "write": c.Written.Commands, "flush": c.Flushes, "write_zeroes": c.Zeroes, "dataset_management": c.Discards,
-				"compare": c.Compares, "refused": c.Refused, "failed": c.Failed, "inaccessible": c.Inaccessible},
+				"compare": c.Compares, "refused": c.Refused, "failed": c.Failed, "inaccessible": c.Inaccessible,
+				"reservation": c.Reservations, "conflict": c.Conflicts},
 			Bytes: map[string]uint64{"read": c.Read.Bytes, "written": c.Written.Bytes}})
 	}
 	return all

@@ -158,7 +158,7 @@ func (s *NVMe) openServer(e *pipeline.Env) (err error) {
 	s.server, err = nvmet.Open(nvmet.Config{
 		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Sessions: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
 		Capsule: min(inCapsule, e.Region.FrameSize()), Events: e.Events, Log: e.Log,
-		FirstController: to.Controllers[0], LastController: to.Controllers[1],
+		FirstController: to.Controllers[0], LastController: to.Controllers[1], Reservations: to.Reservations,
 		Subsystems: s.subsystems(to, s.list(to), s.namespaces.all),
 	})
 	if err == nil {
@@ -236,7 +236,7 @@ func (s *NVMe) Observe(to *status.Flow) error {
 	to.Hosts = &status.Hosts{
 		Device: s.device.Name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Subsystems: s.namespaces.subsystems(), Size: s.namespaces.size(), Namespaces: s.namespaces.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
-			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned, "inaccessible": st.Inaccessible},
+			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned, "inaccessible": st.Inaccessible, "reservation": st.Reservations, "conflict": st.Conflicts},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},
 		Waited: st.Waited, Ended: st.Ended, Expired: st.Expired, GaveWay: st.GaveWay, Rejected: rejectedBy(st.Rejected), Connected: hostsOf(s.server.HostStats()),
 		Unproven: st.Unproven,

@@ -10,7 +10,7 @@ type Hosts struct {
 	Namespaces []Namespace       `json:"namespaces"`
 	Hosts      uint64            `json:"hosts"`    // connected hosts
 	Queues     uint64            `json:"queues"`   // queues of those hosts
-	Commands   map[string]uint64 `json:"commands"` // by type; errors by refused, failed, inaccessible or abandoned
+	Commands   map[string]uint64 `json:"commands"` // by type; errors by refused, failed, inaccessible, conflict or abandoned
 	Bytes      map[string]uint64 `json:"bytes"`    // read, written, and written with the data in capsules
 	Waited     uint64            `json:"waited"`   // commands that waited for a buffer
 	Ended      uint64            `json:"ended"`    // queues that failed or violated the protocol
@@ -28,10 +28,12 @@ type Namespace struct {
 	Path      string `json:"path"`
 	Size      uint64 `json:"size"`
 	ReadOnly  bool   `json:"read_only"`
-	ANA       string `json:"ana"`               // optimized, non-optimized or inaccessible
-	Leaving   bool   `json:"leaving,omitempty"` // removed, with commands still in progress
+	ANA       string `json:"ana"` // optimized, non-optimized or inaccessible
 
-	Commands map[string]uint64 `json:"commands"` // of all hosts: successful ones by type, refused, failed and inaccessible
+	Reservation string `json:"reservation,omitempty"` // its type; empty: there is none
+	Leaving     bool   `json:"leaving,omitempty"`     // removed, with commands still in progress
+
+	Commands map[string]uint64 `json:"commands"` // of all hosts: successful ones by type, refused, failed, inaccessible and conflict
 	Bytes    map[string]uint64 `json:"bytes"`    // read, written
 }
 

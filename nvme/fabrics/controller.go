@@ -20,6 +20,11 @@ type Controller struct {
 
 	anaChanged bool // the state of a namespace changed, and the host has not read the ANA log page since
 	anaTold    bool // an event for that was returned
+
+	notices     []noticeOf        // that the host has not read
+	noticed     uint64            // notices in all
+	noticesTold bool              // an event for the first one was returned
+	masks       map[uint32]uint32 // of notices, by namespace
 }
 
 // Reset reports whether the host has disabled the controller since the last call. The caller must

@@ -6,10 +6,11 @@ import "slices"
 const AsyncEvents = asyncEvents
 
 const (
-	eventNotice      = 2
-	noticeNamespaces = 0x00
-	noticeANA        = 0x03
-	noticeDiscovery  = 0xf0
+	eventNotice       = 2
+	eventReservations = 6 // with the information 0: the log page has a notice
+	noticeNamespaces  = 0x00
+	noticeANA         = 0x03
+	noticeDiscovery   = 0xf0
 
 	wantNamespaces = 1 << 8
 	wantANA        = 1 << 11
@@ -42,6 +43,9 @@ func (c *Controller) Event() (result uint64, is bool) {
 	case c.anaChanged && !c.anaTold && c.wanted&wantANA != 0:
 		c.anaTold = true
 		return eventNotice | noticeANA<<8 | logANA<<16, true
+	case len(c.notices) > 0 && !c.noticesTold:
+		c.noticesTold = true
+		return eventReservations | logReservations<<16, true
 	case c.renewed && c.wanted&wantDiscovery != 0:
 		c.renewed = false
 		return eventNotice | noticeDiscovery<<8 | logDiscovery<<16, true
@@ -54,6 +58,10 @@ func (c *Controller) seen(page uint8) {
 	switch page {
 	case logChanged:
 		c.changed, c.told = nil, false
+	case logReservations:
+		if c.noticesTold = false; len(c.notices) > 0 {
+			c.notices = c.notices[1:]
+		}
 	case logANA:
 		c.anaChanged, c.anaTold = false, false
 	}

@@ -7,6 +7,8 @@ const (
 	featAsyncEvents = 0x0b
 	featKeepAlive   = 0x0f
 	featHost        = 0x81
+	featNotices     = 0x82 // reservation notification mask
+	featPersist     = 0x83 // reservation persistence
 )
 
 // setFeature executes a Set Features.
@@ -27,6 +29,13 @@ func (c *Controller) setFeature(cmd *Command) (uint32, Status) {
 	case featAsyncEvents:
 		c.wanted = value
 		return 0, Success
+	case featNotices:
+		return 0, c.mask(cmd.Namespace, value)
+	case featPersist:
+		if _, s := c.reserved(cmd.Namespace); s != Success {
+			return 0, s
+		}
+		return 0, NotChangeable | DoNotRetry // hosts change it as they register (CPTPL)
 	case featWriteCache, featHost:
 		return 0, NotChangeable | DoNotRetry
 	}
@@ -53,6 +62,15 @@ func (c *Controller) getFeature(cmd *Command, b []byte) (uint32, Status) {
 		return c.wanted, Success
 	case featWriteCache:
 		return 1, Success
+	case featNotices:
+		_, s := c.reserved(cmd.Namespace)
+		return c.masks[cmd.Namespace], s
+	case featPersist:
+		n, s := c.reserved(cmd.Namespace)
+		if s == Success && n.Reservations.Persist {
+			return 1, Success
+		}
+		return 0, s
 	case featHost:
 		if cmd.Words[1]&1 == 0 { // 64 bits
 			return 0, InvalidField | DoNotRetry

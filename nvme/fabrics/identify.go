@@ -75,6 +75,9 @@ const (
 	oncsCompare     = 1 << 0
 	oncsDataset     = 1 << 2
 	oncsZeroes      = 1 << 3
+	oncsReserve     = 1 << 5
+	// rescap: all types, through a loss of power, and ignored keys as of version 1.3
+	rescap          = 0xff
 	sglsSupported   = 1 << 0
 	sglsKeyed       = 1 << 2
 	sglsOffset      = 1 << 20
@@ -140,7 +143,11 @@ func (c *Controller) identifyController(b []byte) {
 		le.PutUint32(b[540:], MaxNamespace) // MNAN
 	}
 	le.PutUint32(b[92:], events)
-	le.PutUint16(b[520:], oncsCompare|oncsDataset|oncsZeroes)
+	optional := uint16(oncsCompare | oncsDataset | oncsZeroes)
+	if s.Reservations {
+		optional |= oncsReserve
+	}
+	le.PutUint16(b[520:], optional)
 	b[525] = vwcPresent
 }
 
@@ -189,6 +196,9 @@ func (n *Namespace) identify(b []byte) {
 		le.PutUint64(b[16:], n.Blocks()) // NUSE
 	}
 	b[30] = 1 // NMIC: several controllers
+	if n.Reservations != nil {
+		b[31] = rescap
+	}
 	if n.Discard {
 		b[33] = 1 << 3 // DLFEAT: Write Zeroes may deallocate blocks
 	}
@@ -217,6 +227,9 @@ func (n *Namespace) descriptors(b []byte) {
 // independent is the I/O command set independent identify namespace data structure.
 func (n *Namespace) independent(b []byte) {
 	b[1] = 1 // NMIC
+	if n.Reservations != nil {
+		b[2] = rescap
+	}
 	if n.ReadOnly {
 		b[8] = 1 << 0 // NSATTR
 	}

@@ -8,6 +8,8 @@ const (
 	logChanged   = 0x04
 	logANA       = 0x0c
 	logDiscovery = 0x70
+
+	logReservations = 0x80
 )
 
 const (
@@ -57,6 +59,8 @@ func (c *Controller) logPage(id, specific uint8) ([]byte, Status) {
 		return b, Success
 	case id == logChanged:
 		return c.changedPage(), Success
+	case id == logReservations && c.Subsystem.Reservations:
+		return c.noticePage(), Success
 	case id == logANA && c.Subsystem.ANA():
 		return c.anaPage(specific&anaGroupsOnly != 0), Success
 	}

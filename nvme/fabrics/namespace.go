@@ -11,6 +11,9 @@ type Namespace struct {
 	Zeroes    bool
 	Preferred uint32   // preferred size of writes, in blocks; 0: not known
 	ANA       ANAState // 0: ANAOptimized; SetANA changes it
+	// Reservations is the state of the namespace; nil: no persistent reservations. Whoever changes it
+	// replaces it, so that other threads may read the one that they have.
+	Reservations *Reservations
 
 	anaChanges uint64 // of the state
 }

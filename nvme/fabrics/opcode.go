@@ -17,6 +17,11 @@ const (
 	OpWriteZeroes = 0x08
 	OpDataset     = 0x09
 
+	OpReservationRegister = 0x0d
+	OpReservationReport   = 0x0e
+	OpReservationAcquire  = 0x11
+	OpReservationRelease  = 0x15
+
 	OpFabrics = 0x7f
 )
 

@@ -19,6 +19,8 @@ type Subsystem struct {
 	ANAChanges uint64   // changes of the ANA log page: by SetANA, and by the caller for each other list of Namespaces
 	Hosts      []string // NQNs of the hosts that may connect; nil: all
 
+	Reservations bool // its namespaces have Reservations
+
 	// Keys are the keys of hosts, by NQN. Group is the Diffie-Hellman group of their
 	// authentication. Hosts without a key may not connect. Nil: no host authenticates.
 	Keys  map[string]dhchap.Keys

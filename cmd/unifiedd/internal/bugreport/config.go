@@ -81,7 +81,7 @@ flows[].to.peers[].peer
 flows[].to.peers[].policy flows[].to.peers[].priority flows[].to.peers[].traffic_class flows[].to.place flows[].to.policy flows[].to.prepare flows[].to.queue flows[].to.rdma
 flows[].to.rdma.device flows[].to.rdma.ecn flows[].to.rdma.min_rate flows[].to.rdma.priority
 flows[].to.rdma.traffic_class
-flows[].to.read_only flows[].to.ring flows[].to.segment.every flows[].to.segment.keep flows[].to.segment.size
+flows[].to.read_only flows[].to.reservations flows[].to.ring flows[].to.segment.every flows[].to.segment.keep flows[].to.segment.size
 flows[].to.snaplen flows[].to.spin flows[].to.state flows[].to.subsystem flows[].to.subsystems[].allow_any_host
 flows[].to.subsystems[].ana flows[].to.subsystems[].hosts flows[].to.subsystems[].namespaces[].ana
 flows[].to.subsystems[].namespaces[].device flows[].to.subsystems[].namespaces[].file

@@ -1,0 +1,160 @@
+package nvmet
+
+import (
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+)
+
+// reserving is the part of a server for persistent reservations.
+type reserving struct {
+	keeper       *keeper // nil: there are none
+	obeyed       *record // that the server uses
+	acknowledged uint64  // number of the record that the keeper was told of
+	fenced       int     // operations that arrived before, and that obeyed forbids
+	waiting      []int32 // operations whose change has not begun
+	change       *change // in progress
+	changing     int32   // its operation
+}
+
+// openReservations opens the file of reservations.
+func (s *Server) openReservations() (err error) {
+	r := &s.reserving
+	if s.config.Reservations == "" {
+		return nil
+	}
+	if r.keeper, err = openKeeper(s.config.Reservations); err != nil {
+		return err
+	}
+	r.obeyed = r.keeper.snapshot.Load()
+	r.acknowledged = r.obeyed.Number
+	return nil
+}
+
+// reservationsOf returns the present state of a namespace; nil: it has none.
+func (s *Server) reservationsOf(nqn string, id uint32) *fabrics.Reservations {
+	if s.reserving.keeper == nil {
+		return nil
+	}
+	return s.reserving.obeyed.of(place{nqn, id})
+}
+
+// tendReservations applies changes, acknowledges them, and answers the commands that made them.
+func (s *Server) tendReservations() (n int, err error) {
+	r := &s.reserving
+	if r.keeper == nil {
+		return 0, nil
+	}
+	if r.keeper.pending(r.obeyed.Number) {
+		s.obey(r.keeper.snapshot.Load())
+		n++
+	}
+	if r.fenced == 0 && r.acknowledged != r.obeyed.Number {
+		r.acknowledged = r.obeyed.Number
+		r.keeper.acknowledge(r.acknowledged)
+	}
+	if c := r.change; c != nil && c.done.Load() {
+		r.change = nil
+		n++
+		s.answer(&s.operations[r.changing], c.status)
+	}
+	for r.change == nil && len(r.waiting) > 0 {
+		s.beginChange()
+	}
+	return n, r.keeper.err()
+}
+
+// obey makes the server use a record. Hosts get the notices of the changes since the last one.
+func (s *Server) obey(next *record) {
+	before := s.reserving.obeyed.Number
+	s.reserving.obeyed = next
+	for _, d := range s.disks { // also those whose namespace was removed, and which still have commands
+		d.Reservations = next.of(d.place)
+	}
+	for i := range s.operations {
+		o := &s.operations[i]
+		if o.state != opIdle && o.state != opAnswered && !o.fenced && o.disk != nil && o.session.host != nil && o.disk.Reservations.Conflicts(o.session.host.Host.Host, o.command.Opcode) {
+			o.fenced = true
+			s.reserving.fenced++
+		}
+	}
+	for _, t := range next.Notices {
+		if t.Number > before {
+			s.notify(&t)
+		}
+	}
+}
+
+// notify passes a notice to the controllers of its host.
+func (s *Server) notify(t *told) {
+	for _, h := range s.hosts {
+		if h.Host.Host == t.Notice.Host && h.Subsystem.NQN == t.Place.Subsystem {
+			h.Notify(t.Place.Namespace, t.Notice.Kind)
+			s.tell(h)
+		}
+	}
+}
+
+// unfence records that a fenced operation has ended at the disk, or never began there.
+func (s *Server) unfence(o *operation) {
+	if o.fenced {
+		o.fenced = false
+		s.reserving.fenced--
+	}
+}
+
+// reserve begins a command that changes reservations, once its data is there.
+func (s *Server) reserve(o *operation) {
+	o.state = opReserving
+	s.reserving.waiting = append(s.reserving.waiting, o.number)
+}
+
+// beginChange passes the next command to the keeper.
+func (s *Server) beginChange() {
+	r := &s.reserving
+	o := &s.operations[r.waiting[0]]
+	r.waiting = r.waiting[:copy(r.waiting, r.waiting[1:])]
+	h := o.session.host
+	if o.session.state != sessionOpen || h == nil {
+		s.answer(o, fabrics.AbortedByRequest)
+		return
+	}
+	command, status := fabrics.ReservationOf(&o.command, s.region.Bytes(o.buffers[0].frame))
+	if status != fabrics.Success {
+		s.answer(o, status)
+		return
+	}
+	r.change = &change{place: o.disk.place, host: h.Host.Host, command: command}
+	r.changing = o.number
+	r.keeper.requests <- r.change // there is room, because there is one change at a time
+}
+
+// reservation begins a command of reservations.
+func (s *Server) reservation(o *operation) {
+	c := &o.command
+	if o.disk.Reservations == nil {
+		s.answer(o, fabrics.InvalidOpcode|fabrics.DoNotRetry)
+		return
+	}
+	if c.Opcode != fabrics.OpReservationReport {
+		s.rdmaRead(o, fabrics.ReservationData(c.Opcode))
+		return
+	}
+	n, status := fabrics.ReportLength(c)
+	switch {
+	case status != fabrics.Success:
+		s.answer(o, status)
+	case n != uint64(c.Data.Length) || n > s.pools[large].size:
+		s.answer(o, fabrics.InvalidSGLLength|fabrics.DoNotRetry)
+	case c.Data.Place != fabrics.InHost:
+		s.answer(o, fabrics.InvalidSGLType|fabrics.DoNotRetry)
+	default:
+		s.need(o, 0, uint32(n))
+	}
+}
+
+// report answers a Reservation Report.
+func (s *Server) report(o *operation) {
+	b := s.region.Bytes(o.buffers[1].frame)
+	clear(b)
+	o.disk.Reservations.Report(b)
+	s.answer(o, fabrics.Success)
+}
