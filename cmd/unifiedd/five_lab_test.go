@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,11 @@ func fiveFlows(t *testing.T, on string) {
 	device := labenv.SoftRoCE(t, capturedBy.Card, capturedBy.Here+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, device) })
 	disks := labenv.OddDisks(t)
+	for _, disk := range []string{labenv.Disk, disks.Plain.Disk} { // what another test has left there would be read back
+		if out, err := exec.Command("blkdiscard", "-f", disk).CombinedOutput(); err != nil {
+			t.Fatalf("discard %s: %v\n%s", disk, err, out)
+		}
+	}
 	senders := labenv.Opposite(t, capturedBy, fedBy)
 	var said sink
 	s, err := demo.Five(t.Context(), demo.Options{

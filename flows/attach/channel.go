@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -280,6 +281,22 @@ func (h *Channel) beginWriter(s *session) (next uint64, files, borrowed []*os.Fi
 		files, borrowed = append(files, page, r.wakes[1]), append(borrowed, page)
 	}
 	return h.next, files, borrowed, nil
+}
+
+// mapTime is how long a reader waits for a writer to map the ring.
+const mapTime = time.Second
+
+// awaitMapped waits while the writer maps the ring. It says so by itself, after it was told that the channel is open: a
+// reader that opens the channel right behind it would be refused otherwise.
+func (h *Channel) awaitMapped() {
+	for end := time.Now().Add(mapTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		maps := h.writing && !h.sealed
+		h.mu.Unlock()
+		if !maps {
+			return
+		}
+	}
 }
 
 // mapped says that the writer has mapped the ring: from now on nobody can map it to write.

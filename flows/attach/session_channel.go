@@ -57,6 +57,7 @@ func (s *session) makeSide(m *wire.Open) (side *channelSide, o *wire.Opened, fil
 	if m.Role == wire.Write {
 		o.Next, files, borrowed, err = c.beginWriter(s)
 	} else {
+		c.awaitMapped()
 		side.reader, files, borrowed, err = c.beginReader(s)
 		if err == nil {
 			o.Next = side.reader.cursor.Cursor()

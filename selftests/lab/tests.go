@@ -104,8 +104,13 @@ func (s *session) suite(ctx context.Context, t suite) {
 	}
 }
 
-// atRest prints what the cards still have of tests: programs, promiscuous mode, or another namespace.
+// atRest prints what the cards still have of tests: programs, promiscuous mode, or another namespace. The kernel returns
+// the cards of a namespace some time after its end.
 const atRest = `for card in igb0 igb1 virtio0 virtio1; do
+	for try in $(seq 100); do
+		[ -e /sys/class/net/$card ] && break
+		sleep 0.1
+	done
 	now=$(ip -o -d link show dev $card) || continue
 	case $now in *"promiscuity 0 "*) ;; *) echo "$card is promiscuous: $now" ;; esac
 	case $now in *xdp*) echo "$card has a program: $now" ;; esac
