@@ -71,14 +71,32 @@ type Channel struct {
 
 // channelReader is a configured reader.
 type channelReader struct {
-	config  ReaderConfig
-	index   int
-	page    *pageFile
-	cursor  *wire.ReaderPage
-	wakes   [2]*os.File // the reader's end, the writer's end
-	wakeFD  int         // of the writer's end
-	there   bool
+	config   ReaderConfig
+	index    int
+	page     *pageFile
+	cursor   *wire.ReaderPage
+	wakes    [2]*os.File // the reader's end, the writer's end
+	wakeFD   int         // of the writer's end
+	there    bool
+	session  *session // nil: it is not there
+	openings uint64   // how often it has opened the channel
+}
+
+// openReader is a reader that had the channel open at a moment. It may close it, and open it again, at any time after that.
+type openReader struct {
+	reader  *channelReader
 	session *session
+	opening uint64
+}
+
+// presentReaders returns the readers of programs that have the channel open and that want accepts. The caller holds the lock.
+func (h *Channel) presentReaders(want func(*channelReader) bool) (all []openReader) {
+	for _, r := range h.readers {
+		if r.there && r.session != nil && want(r) {
+			all = append(all, openReader{r, r.session, r.openings})
+		}
+	}
+	return all
 }
 
 // pageFile is a page that the daemon shares.
@@ -319,17 +337,11 @@ func (h *Channel) mapped() error {
 }
 
 // endWriter ends the writer's session, and returns the sessions of the readers that are there: they must be told.
-func (h *Channel) endWriter() ([]*channelReader, error) {
+func (h *Channel) endWriter() ([]openReader, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	err := h.dropRing()
-	var there []*channelReader
-	for _, r := range h.readers {
-		if r.there && !r.config.Remote {
-			there = append(there, r)
-		}
-	}
-	return there, err
+	return h.presentReaders(func(r *channelReader) bool { return !r.config.Remote }), err
 }
 
 // beginReader makes a program a reader. files are the ring, the reader's page and the socket that wakes it. The
@@ -357,7 +369,7 @@ func (h *Channel) beginReader(s *session) (r *channelReader, files, borrowed []*
 	r.cursor.SetCursor(h.view.Last() + 1)
 	r.cursor.SetAsleep(false)
 	wire.NewPresent(h.present.memory).Set(r.index, true, r.config.Blocks)
-	r.there, r.session = true, s
+	r.there, r.session, r.openings = true, s, r.openings+1
 	return r, []*os.File{only, r.page.file, r.wakes[0]}, []*os.File{only}, nil
 }
 
@@ -373,18 +385,15 @@ func (h *Channel) endReader(r *channelReader) {
 }
 
 // slow returns readers that must not lose messages, and have.
-func (h *Channel) slow() (all []*channelReader) {
+func (h *Channel) slow() []openReader {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.view == nil {
 		return nil
 	}
-	for _, r := range h.readers {
-		if r.there && r.config.Strict && !r.config.Remote && r.cursor.Cursor()+h.view.Slots() <= h.view.Last() {
-			all = append(all, r)
-		}
-	}
-	return all
+	return h.presentReaders(func(r *channelReader) bool {
+		return r.config.Strict && !r.config.Remote && r.cursor.Cursor()+h.view.Slots() <= h.view.Last()
+	})
 }
 
 // ChannelStats describes a channel.

@@ -158,7 +158,7 @@ func (h *Hub) watchReaders(ctx context.Context) {
 		}
 		for _, c := range h.channels {
 			for _, r := range c.slow() {
-				r.session.closeReader(r, &wire.Refusal{Reason: wire.TooSlow, Text: "channel " + c.config.Name + ": the writer has written over messages that were not read"})
+				r.close(&wire.Refusal{Reason: wire.TooSlow, Text: "channel " + c.config.Name + ": the writer has written over messages that were not read"})
 			}
 		}
 	}

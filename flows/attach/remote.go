@@ -208,13 +208,9 @@ func (i *Inlet) Connected(is bool) {
 func (i *Inlet) Begin(numbering, last uint64) {
 	c := i.channel
 	c.mu.Lock()
-	var there []*channelReader
+	var there []openReader
 	if c.view.Numbering() != numbering {
-		for _, r := range c.readers {
-			if r.there {
-				there = append(there, r)
-			}
-		}
+		there = c.presentReaders(func(*channelReader) bool { return true })
 		c.view.SetNumbering(numbering) // readers look at it after they have copied a message
 		c.view.Forget()
 	}
@@ -229,15 +225,10 @@ func (i *Inlet) Begin(numbering, last uint64) {
 func (i *Inlet) Cut() {
 	c := i.channel
 	c.mu.Lock()
-	var there []*channelReader
-	for _, r := range c.readers {
-		if r.there {
-			there = append(there, r)
-		}
-	}
+	there := c.presentReaders(func(*channelReader) bool { return true })
 	c.mu.Unlock()
 	for _, r := range there {
-		r.session.closeReader(r, &wire.Refusal{Reason: wire.TooSlow, Text: "channel " + c.config.Name + ": the writer has written over messages that were not sent to this machine"})
+		r.close(&wire.Refusal{Reason: wire.TooSlow, Text: "channel " + c.config.Name + ": the writer has written over messages that were not sent to this machine"})
 	}
 }
 

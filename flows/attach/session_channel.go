@@ -13,6 +13,7 @@ type channelSide struct {
 	number  uint32
 	channel *Channel
 	reader  *channelReader // nil: it writes
+	opening uint64         // of the reader
 }
 
 // openChannel opens a port of a channel. A refusal is no error.
@@ -60,6 +61,7 @@ func (s *session) makeSide(m *wire.Open) (side *channelSide, o *wire.Opened, fil
 		c.awaitMapped()
 		side.reader, files, borrowed, err = c.beginReader(s)
 		if err == nil {
+			side.opening = side.reader.openings
 			o.Next = side.reader.cursor.Cursor()
 		}
 	}
@@ -119,9 +121,9 @@ func (s *session) closeSide(side *channelSide, why *wire.Refusal) error {
 }
 
 // closeReaders ends the ports of readers.
-func closeReaders(all []*channelReader, text string) {
+func closeReaders(all []openReader, text string) {
 	for _, r := range all {
-		r.session.closeReader(r, &wire.Refusal{Reason: wire.Closing, Text: text})
+		r.close(&wire.Refusal{Reason: wire.Closing, Text: text})
 	}
 }
 
@@ -140,12 +142,13 @@ func (s *session) closeWriter(c *Channel, why *wire.Refusal) {
 	}
 }
 
-// closeReader ends the port of a reader.
-func (s *session) closeReader(r *channelReader, why *wire.Refusal) {
+// close ends the reader's port, unless the reader has done so itself.
+func (r openReader) close(why *wire.Refusal) {
+	s := r.session
 	s.program.mu.Lock()
 	var found *channelSide
 	for _, side := range s.sides {
-		if side.reader == r {
+		if side.reader == r.reader && side.opening == r.opening {
 			found = side
 		}
 	}

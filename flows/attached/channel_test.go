@@ -5,7 +5,7 @@ import "testing"
 // TestChannelAtOnce: a reader may open a channel as soon as the writer has opened it.
 func TestChannelAtOnce(t *testing.T) {
 	writer, reader := hot(t, "hot"), hot(t, "cool")
-	for range 50 {
+	for range 300 {
 		w, err := writer.WriteChannel("hot")
 		if err != nil {
 			t.Fatal(err)
