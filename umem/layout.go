@@ -63,13 +63,13 @@ func newLayout(c Config) (layout, error) {
 	return l, l.placeSlices(c)
 }
 
-// maxSlices is the largest number of slices.
-const maxSlices = 256
+// MaxSlices is the largest number of slices. Each has one file at most among those of a [Memory].
+const MaxSlices = 256
 
 // placeSlices places the parts of slices behind the extents.
 func (l *layout) placeSlices(c Config) error {
-	if len(c.Slices) > maxSlices {
-		return fmt.Errorf("%d slices: at most %d", len(c.Slices), maxSlices)
+	if len(c.Slices) > MaxSlices {
+		return fmt.Errorf("%d slices: at most %d", len(c.Slices), MaxSlices)
 	}
 	l.whole = l.size
 	for i, s := range c.Slices {

@@ -156,7 +156,7 @@ func TestSliceErrors(t *testing.T) {
 		{[]SliceConfig{{Name: "a", In: 1}, {Name: "a", Out: 1}}, `slice "a" is there twice`},
 		{[]SliceConfig{{Name: "a", In: maxSize}}, "at most"},
 		{[]SliceConfig{{Name: "a", Out: 1 << 63}}, "at most"},
-		{make([]SliceConfig, maxSlices+1), fmt.Sprintf("%d slices", maxSlices+1)},
+		{make([]SliceConfig, MaxSlices+1), fmt.Sprintf("%d slices", MaxSlices+1)},
 	} {
 		_, err := Open(Config{Size: 4 << 20, Pages: Ordinary, Slices: c.slices})
 		wantError(t, err, c.want)

@@ -336,32 +336,8 @@ func (p *hostPaths) disconnect() {
 	}
 }
 
-// fio writes to a disk and verifies, until end is called. It must see no error.
+// fio writes to a disk and verifies, until end is called.
 func (p *hostPaths) fio(disk string) (end func()) {
 	p.Helper()
-	var said bytes.Buffer
-	fio := exec.Command(testenv.Tool(p, "fio"), "--name=paths", "--filename="+disk, "--size=4m", "--loops=1000000", "--rw=randwrite", "--bsrange=4k-64k", "--direct=1", "--iodepth=8",
-		"--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--randseed=11", "--do_verify=1")
-	fio.Stdout, fio.Stderr = &said, &said
-	if err := fio.Start(); err != nil {
-		p.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- fio.Wait() }()
-	p.Cleanup(func() { _ = fio.Process.Kill() })
-	return func() {
-		p.Helper()
-		select {
-		case err := <-ended:
-			p.Fatalf("fio ended: %v\n%s", err, &said)
-		default:
-		}
-		if err := fio.Process.Signal(syscall.SIGINT); err != nil {
-			p.Error(err)
-		}
-		<-ended
-		if text := said.String(); strings.Contains(text, "verify:") || !strings.Contains(text, "err= 0") {
-			p.Errorf("fio says:\n%s", text)
-		}
-	}
+	return verifying(p.T, "--name=paths", "--filename="+disk, "--size=4m", "--bsrange=4k-64k", "--iodepth=8", "--randseed=11")
 }

@@ -220,34 +220,39 @@ func (r *returning) disconnect() {
 	}
 }
 
-// beside runs fio beside the writers in the long form, until end is called. fio writes and verifies.
+// beside runs fio beside the writers in the long form, until end is called.
 func (r *returning) beside(disk string) (end func()) {
 	if testing.Short() {
 		return func() {}
 	}
+	return verifying(r.T, "--name=beside", "--filename="+disk, "--offset=128m", "--size=2m", "--bs=16k", "--iodepth=2", "--randseed=9")
+}
+
+// verifying runs fio, which writes and verifies, until end is called. It must see no error.
+func verifying(t *testing.T, options ...string) (end func()) {
+	t.Helper()
 	var said bytes.Buffer
-	fio := exec.Command(testenv.Tool(r, "fio"), "--name=beside", "--filename="+disk, "--offset=128m", "--size=2m", "--loops=1000000", "--rw=randwrite", "--bs=16k", "--direct=1", "--iodepth=2",
-		"--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--randseed=9", "--do_verify=1")
+	fio := exec.Command(testenv.Tool(t, "fio"), append(options, "--loops=1000000", "--rw=randwrite", "--direct=1", "--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1")...)
 	fio.Stdout, fio.Stderr = &said, &said
 	if err := fio.Start(); err != nil {
-		r.Fatal(err)
+		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- fio.Wait() }()
-	r.Cleanup(func() { _ = fio.Process.Kill() })
+	t.Cleanup(func() { _ = fio.Process.Kill() })
 	return func() {
-		r.Helper()
+		t.Helper()
 		select {
 		case err := <-ended:
-			r.Fatalf("fio ended: %v\n%s", err, &said)
+			t.Fatalf("fio ended: %v\n%s", err, &said)
 		default:
 		}
 		if err := fio.Process.Signal(syscall.SIGINT); err != nil {
-			r.Error(err)
+			t.Error(err)
 		}
 		<-ended
 		if text := said.String(); strings.Contains(text, "verify:") || !strings.Contains(text, "err= 0") {
-			r.Errorf("fio says:\n%s", text)
+			t.Errorf("fio says:\n%s", text)
 		}
 	}
 }

@@ -194,9 +194,11 @@ func (k *keeper) once() error {
 	k.notePath(nil, nil)
 	k.current = nil
 	why := c.Err()
-	if k.note(fmt.Errorf("the connection has ended: %w", why)); k.giver != "" {
-		k.note(fmt.Errorf("the connection has ended: %w: %w", why, errNotGiven))
+	ended := fmt.Errorf("the connection has ended: %w", why)
+	if k.giver != "" {
+		ended = fmt.Errorf("%w: %w", ended, errNotGiven)
 	}
+	k.note(ended)
 	k.log.Warn("the connection to the exchange has ended", "local", c.Local().String(), "remote", c.Remote().String(), "err", why)
 	err = errors.Join(k.drop(g, why), k.shut("the connection to the exchange has ended: "+why.Error()))
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 const memoryMarker = "UNIFIEDD_MEMORY"
 
 // firstFile is the first descriptor that exec.Cmd uses for ExtraFiles. mostFiles is the largest
-// number of files of a region's memory: the region, the control area, and what each program that
-// attaches reads.
-const firstFile, mostFiles = 3, 2 + 256
+// number of files of a region's memory: the region, the control area, and one for each slice.
+const firstFile, mostFiles = 3, 2 + umem.MaxSlices
 
 // freeMemory takes the region's memory from free huge pages.
 func (o Options) freeMemory() (*umem.Memory, error) {
