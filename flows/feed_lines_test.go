@@ -220,6 +220,12 @@ func (l *lab) play(s *feedScript, f *feedForm, lines [2]*net.UDPConn) {
 	}
 }
 
+// counted reports whether a flow has counted all messages and all repetitions. It counts a packet when it has received
+// it, and what was in it a moment later.
+func counted(s *status.Feed, e *expected) bool {
+	return s.Messages >= uint64(len(e.messages)) && s.Lines[0].Duplicates+s.Lines[1].Duplicates >= e.repeats
+}
+
 // checkFeed compares the counters of a flow with what must have come.
 func checkFeed(t *testing.T, s *status.Feed, e *expected) {
 	t.Helper()
@@ -276,7 +282,7 @@ flows:
 				<-played
 				came := uint64(len(s.order))
 				got := await(t, flow, "all packets", func(s status.Flow) bool {
-					return s.Packets == came && s.Feed.Messages == uint64(len(e.messages)) && s.Feed.Lost == e.lost
+					return s.Packets == came && s.Feed.Lost == e.lost && counted(s.Feed, &e)
 				})
 				checkFeed(t, got.Feed, &e)
 				t.Logf("%d packets, %d messages: %+v", came, len(e.messages), *got.Feed)
@@ -306,7 +312,9 @@ flows:
 				e := s.expect(&f)
 				l.play(&s, &f, [2]*net.UDPConn{l.dialed(t, 7000), l.dialed(t, 7001)})
 				all := uint64(len(e.messages))
-				got := await(t, flow, "all messages durable", func(s status.Flow) bool { return s.Durable.Packets == all })
+				got := await(t, flow, "all messages durable", func(s status.Flow) bool {
+					return s.Durable.Packets == all && counted(s.Feed, &e)
+				})
 				checkFeed(t, got.Feed, &e)
 				if got.Packets != uint64(len(s.order)) || got.Written.Packets != all || got.CopiedBytes["feed"] != got.Written.Bytes {
 					t.Errorf("%d packets were received, %d messages of %d bytes written, %d bytes copied", got.Packets, got.Written.Packets, got.Written.Bytes, got.CopiedBytes["feed"])
