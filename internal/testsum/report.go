@@ -83,8 +83,8 @@ const (
 	lineLimit = 400
 )
 
-// own is a message of a test itself; the rest is often the log of a daemon.
-var own = regexp.MustCompile(`_test\.go:\d+: `)
+// own is a message of a test itself, or a line of a dying kernel that says why; the rest is often the log of a daemon.
+var own = regexp.MustCompile(`_test\.go:\d+: |\] (BUG|Oops|Kernel panic|RIP: 0010)`)
 
 // excerpt returns the lines of a failed test's output that say most.
 func excerpt(text string) (lines []string) {

@@ -151,6 +151,10 @@ func (s *summary) endTest(e event) {
 	switch e.Action {
 	case "pass":
 		p.passed++
+		if s.guestPassedAgain(r) {
+			p.failed--
+			return
+		}
 		s.passed++
 	case "skip":
 		r.reason = reason(text)
@@ -159,6 +163,16 @@ func (s *summary) endTest(e event) {
 		p.failed++
 		s.fail(failure{name: r.name(), pkg: e.Package, test: e.Test, text: text})
 	}
+}
+
+// guestPassedAgain reports whether a passed test is one of the lab guest's own, and has failed before. The lab itself
+// runs such a test again, once, in another guest. It moves the failure to the passed ones.
+func (s *summary) guestPassedAgain(r result) bool {
+	before := len(s.passing)
+	if strings.HasPrefix(r.pkg, "lab/") {
+		s.forgive(r)
+	}
+	return len(s.passing) > before
 }
 
 // fail counts a failure and prints its output.

@@ -51,14 +51,20 @@ func (r *report) end() {
 
 // test reports one of the guest's own tests.
 func (r *report) test(name string, err error) {
-	r.event(event{Action: "run", Test: name})
 	if err != nil {
 		r.failed = true
-		r.event(event{Action: "output", Test: name, Output: err.Error() + "\n"})
-		r.event(event{Action: "fail", Test: name})
+		r.failedOnce(name, err)
 		return
 	}
+	r.event(event{Action: "run", Test: name})
 	r.event(event{Action: "pass", Test: name})
+}
+
+// failedOnce reports that a test has failed and will run again. The run passes if it passes then.
+func (r *report) failedOnce(name string, err error) {
+	r.event(event{Action: "run", Test: name})
+	r.event(event{Action: "output", Test: name, Output: err.Error() + "\n"})
+	r.event(event{Action: "fail", Test: name})
 }
 
 // converter returns the writer for the output of a package's tests. Events go to said, and other output to

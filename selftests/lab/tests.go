@@ -76,13 +76,19 @@ func (l *lab) suites(ctx context.Context, dir string) ([]suite, error) {
 	return suites, nil
 }
 
-// suite runs one package's tests. It runs them once more if the guest hangs or ends and its kernel
-// has not said why: the emulator does that now and then, mostly on a busy machine.
+// suite runs one package's tests. It runs them once more if the guest hangs or ends: the emulator does that now and
+// then, mostly on a busy machine. It also does so if the kernel dies. No program should be able to make it die, but
+// only a second death shows that ours did. The first death is a failure of the test of the kernel's log, which
+// internal/testsum lists as one that has passed when it was run again.
 func (s *session) suite(ctx context.Context, t suite) {
 	var events bytes.Buffer
 	result, err := s.run(ctx, t, &events)
-	if (errors.Is(err, vm.ErrHung) || errors.Is(err, vm.ErrLost)) && ctx.Err() == nil {
+	died := errors.Is(err, vm.ErrKernel)
+	if (died || errors.Is(err, vm.ErrHung) || errors.Is(err, vm.ErrLost)) && ctx.Err() == nil {
 		fmt.Fprintf(s.Log, "lab: once more: the tests of %s: %v\nThe last events:\n%s\n", t.ImportPath, err, lastLines(events.Bytes(), 10))
+		if died {
+			s.report.failedOnce("KernelLog/"+shortPath(t.ImportPath), err)
+		}
 		events.Reset()
 		result, err = s.run(ctx, t, &events)
 	}

@@ -78,3 +78,12 @@ func text(log []wire.LogLine) string {
 // InConsole reports whether the text of a console has a complaint. It is for a guest that can no
 // longer send its log.
 func InConsole(text string) bool { return complaints.MatchString(text) }
+
+// FromComplaint returns the text of a console from the line of the first complaint on: the lines behind it say less
+// than the first ones. It returns all of a text without a complaint.
+func FromComplaint(text string) string {
+	if at := complaints.FindStringIndex(text); at != nil {
+		return text[strings.LastIndexByte(text[:at[0]], '\n')+1:]
+	}
+	return text
+}

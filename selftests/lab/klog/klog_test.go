@@ -48,6 +48,9 @@ func TestComplaints(t *testing.T) {
 		if !InConsole("[    1.0] before\n[    2.0] " + text + "\n") {
 			t.Errorf("%q is not seen on a console", text)
 		}
+		if got, want := FromComplaint("[    1.0] before\n[    2.0] "+text+"\nRIP\n"), "[    2.0] "+text+"\nRIP\n"; got != want {
+			t.Errorf("its report is %q", got)
+		}
 	}
 	if got := Complaints(lines(2, "EXT4-fs error (device vda): ext4_lookup:1855: inode #12: comm x: deleted inode referenced: 13")); len(got) != 1 {
 		t.Errorf("an error on the disk of temporary files is no complaint: %q", got)

@@ -9,8 +9,8 @@ import (
 // consoleBytes is how much of the console's end the program keeps.
 const consoleBytes = 64 << 10
 
-// tailLines is how many lines of it an error shows.
-const tailLines = 60
+// shownLines is how many lines of it an error shows.
+const shownLines = 60
 
 // console keeps the end of the output of the guest's console and the emulator.
 type console struct {
@@ -54,5 +54,11 @@ func (c *console) String() string {
 // tail returns the last lines.
 func (c *console) tail() string {
 	lines := strings.Split(strings.TrimSpace(c.String()), "\n")
-	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+	return strings.Join(lines[max(0, len(lines)-shownLines):], "\n")
+}
+
+// firstLines returns the first lines of a text.
+func firstLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[:min(len(lines), shownLines)], "\n")
 }

@@ -31,8 +31,8 @@ func (g *Guest) failure(kind error, format string, args ...any) error {
 // lost returns why the channel ended. The console shows the kernel's death, maybe a moment later.
 func (g *Guest) lost(otherwise error, why error) error {
 	g.process.within(2 * time.Second)
-	if klog.InConsole(g.console.String()) {
-		return g.failure(ErrKernel, "%v", why)
+	if text := g.console.String(); klog.InConsole(text) {
+		return fmt.Errorf("%w: %v\nIts console, from the first complaint on:\n%s", ErrKernel, why, firstLines(klog.FromComplaint(text)))
 	}
 	return g.failure(otherwise, "%v", why)
 }

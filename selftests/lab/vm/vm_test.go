@@ -17,7 +17,7 @@ func TestConsole(t *testing.T) {
 		fmt.Fprintf(&c, "\x1bc\x1b[?7l\x1b[2Jline %d of the console\r\n", n)
 	}
 	tail := strings.Split(c.tail(), "\n")
-	if len(tail) != tailLines || tail[len(tail)-1] != "line 3999 of the console" || len(c.text) > consoleBytes {
+	if len(tail) != shownLines || tail[len(tail)-1] != "line 3999 of the console" || len(c.text) > consoleBytes {
 		t.Errorf("%d lines, %d bytes, the last %q", len(tail), len(c.text), tail[len(tail)-1])
 	}
 }
