@@ -76,29 +76,28 @@ func (l *lab) suites(ctx context.Context, dir string) ([]suite, error) {
 	return suites, nil
 }
 
-// suite runs one package's tests. It runs them once more if the guest hangs or ends: the emulator does that now and
-// then, mostly on a busy machine. It also does so if the kernel dies. No program should be able to make it die, but
-// only a second death shows that ours did. The first death is a failure of the test of the kernel's log, which
-// internal/testsum lists as one that has passed when it was run again.
+// suite runs one package's tests. It runs them once more, in another guest, if the guest hangs or ends: the emulator
+// does that now and then, mostly on a busy machine. It also does so if the kernel dies or complains. No program should be
+// able to make it do that, and an emulated kernel's timers are late at times, so only a second time shows that ours has a
+// part in it. The first time is a failure of the test of the kernel's log, which internal/testsum lists as one that has
+// passed when it was run again.
 func (s *session) suite(ctx context.Context, t suite) {
 	var events bytes.Buffer
-	result, err := s.run(ctx, t, &events)
-	died := errors.Is(err, vm.ErrKernel)
-	if (died || errors.Is(err, vm.ErrHung) || errors.Is(err, vm.ErrLost)) && ctx.Err() == nil {
+	err := s.judged(ctx, t, &events)
+	complains := errors.Is(err, vm.ErrKernel) || errors.Is(err, errKernel)
+	if (complains || errors.Is(err, vm.ErrHung) || errors.Is(err, vm.ErrLost)) && ctx.Err() == nil {
 		fmt.Fprintf(s.Log, "lab: once more: the tests of %s: %v\nThe last events:\n%s\n", t.ImportPath, err, lastLines(events.Bytes(), 10))
-		if died {
+		if complains {
 			s.report.failedOnce("KernelLog/"+shortPath(t.ImportPath), err)
 		}
+		s.close()
 		events.Reset()
-		result, err = s.run(ctx, t, &events)
+		err = s.judged(ctx, t, &events)
 	}
 	_, e := events.WriteTo(s.report.out)
 	s.fail(e)
 	if errors.Is(err, errNoGuest) {
 		return
-	}
-	if err == nil {
-		err = judge("the tests of "+t.ImportPath, result, nil)
 	}
 	s.fail(err)
 	if errors.Is(err, errOurs) {
@@ -108,6 +107,15 @@ func (s *session) suite(ctx context.Context, t suite) {
 	if s.guest != nil {
 		s.report.test("Cards/"+shortPath(t.ImportPath), s.cardsAtRest())
 	}
+}
+
+// judged runs one package's tests, and returns what was wrong with them, the kernel or the guest.
+func (s *session) judged(ctx context.Context, t suite, events io.Writer) error {
+	result, err := s.run(ctx, t, events)
+	if err != nil {
+		return err
+	}
+	return judge("the tests of "+t.ImportPath, result, nil)
 }
 
 // atRest prints what the cards still have of tests: programs, promiscuous mode, or another namespace. The kernel returns
