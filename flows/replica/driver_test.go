@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -195,4 +197,41 @@ func TestGroup(t *testing.T) {
 	first.ns.SetUp(t)
 	first.eventually("the first leader follows", func() bool { return first.acked >= 2502 && !first.replicator.Leads() })
 	equal(t, next, first)
+}
+
+// TestTransfer: a leader hands over although the member that is to lead did not get the first message: raft gives up then.
+// It does not try with a member that is away.
+func TestTransfer(t *testing.T) {
+	all := newGroup(t)
+	first := leader(t, all, nil)
+	to := all[first.number%3]
+	to.eventually("it follows", func() bool { return to.acked >= 1 })
+	places := func(of *member, address string) (peers []Peer) {
+		for _, m := range all {
+			p := Peer{Peer: transport.Peer{Number: m.number, Addresses: []string{m.driver.Addr().String()}}, Records: []string{m.listener.Addr().String()}}
+			if m == of {
+				p.Addresses = []string{address}
+			}
+			peers = append(peers, p)
+		}
+		return peers
+	}
+	first.driver.setPeers(places(to, "127.0.0.1:1")) // nobody listens there
+	back := time.AfterFunc(2*suspect, func() { first.driver.setPeers(places(nil, "")) })
+	defer back.Stop()
+	if err := first.driver.Transfer(t.Context(), to.number); err != nil {
+		t.Fatal(err)
+	}
+	if next := leader(t, all, first); next != to {
+		t.Errorf("%v leads, and not %v", next, to)
+	}
+	away := all[to.number%3]
+	away.ns.SetDown(t)
+	testenv.Wait(t, testenv.Within(20*time.Second), "a member to be away", func() bool {
+		return slices.ContainsFunc(to.driver.State().Standings, func(s Standing) bool { return s.Number == away.number && s.Away })
+	})
+	if err := to.driver.Transfer(t.Context(), away.number); err == nil || !strings.HasSuffix(err.Error(), "is away") {
+		t.Errorf("transfer to a member that is away: %v", err)
+	}
+	away.ns.SetUp(t)
 }

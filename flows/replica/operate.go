@@ -73,8 +73,14 @@ func (e *NotLeaderError) Error() string {
 	return fmt.Sprintf("this member does not lead the group (member %d does)", e.Leader)
 }
 
-// Transfer makes a leader hand over to another voter. It returns when that one leads, or fails.
+// transferTime is how long a leader tries to hand over to another voter.
+const transferTime = 10 * time.Second
+
+// Transfer makes a leader hand over to another voter. It returns when that one leads, or fails. It does not go on
+// after that.
 func (d *Driver) Transfer(ctx context.Context, to uint32) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, transferTime, fmt.Errorf("member %d has not taken over within %v", to, transferTime))
+	defer cancel()
 	before := uint64(0)
 	if err := d.ask(ctx, func() error {
 		config := d.member.Config()
@@ -85,9 +91,10 @@ func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 			return errors.New("this member leads already")
 		case config.Witness(to) || !slices.Contains(config.Members.Voters, to):
 			return fmt.Errorf("member %d is not a voter with records", to)
+		case slices.ContainsFunc(d.standings, func(s Standing) bool { return s.Number == to && s.Away }):
+			return fmt.Errorf("member %d is away", to)
 		}
 		before = d.member.Epoch()
-		d.member.Transfer(to)
 		return nil
 	}); err != nil {
 		return err
@@ -98,6 +105,9 @@ func (d *Driver) Transfer(ctx context.Context, to uint32) error {
 			return true, nil
 		case leader != 0 && d.member.Epoch() > before:
 			return true, fmt.Errorf("member %d leads now, and not member %d", leader, to)
+		}
+		if d.member.Phase() == group.Leading { // raft tells the other member once, and gives up after ten ticks
+			d.member.Transfer(to)
 		}
 		return false, nil
 	}
@@ -149,7 +159,7 @@ func (d *Driver) poll(ctx context.Context, step func() (done bool, err error)) e
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it is not done yet, and goes on when it is asked for again: %w", context.Cause(ctx))
+			return fmt.Errorf("it is not done yet, and goes on when it is asked for again (%w)", context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
