@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	"github.com/vishvananda/netns"
+
+	"github.com/unifiedd/unifiedd/internal/osthread"
 )
 
 // namespace is a network namespace that later calls need, from any thread. Its zero value stands
@@ -41,18 +43,14 @@ func (n namespace) do(f func() error) error {
 	if here.Equal(*n.fd) {
 		return f()
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := netns.Set(*n.fd)
-		if err != nil {
+	osthread.Run(func() {
+		if err = netns.Set(*n.fd); err != nil {
 			err = fmt.Errorf("enter the interface's network namespace: %w (grant CAP_SYS_ADMIN)", err)
 		} else {
 			err = f()
 		}
-		done <- err
-	}()
-	return <-done
+	})
+	return err
 }
 
 func (n namespace) close() error {

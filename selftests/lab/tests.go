@@ -118,14 +118,15 @@ func (s *session) judged(ctx context.Context, t suite, events io.Writer) error {
 	return judge("the tests of "+t.ImportPath, result, nil)
 }
 
-// atRest prints what the cards still have of tests: programs, promiscuous mode, or another namespace. The kernel returns
+// atRest prints what the cards still have of tests: programs, promiscuous mode, or another namespace, where it does not
+// see them. The kernel returns
 // the cards of a namespace some time after its end.
 const atRest = `for card in igb0 igb1 virtio0 virtio1; do
 	for try in $(seq 100); do
 		[ -e /sys/class/net/$card ] && break
 		sleep 0.1
 	done
-	now=$(ip -o -d link show dev $card) || continue
+	now=$(ip -o -d link show dev $card) || { echo "$card is not there"; continue; }
 	case $now in *"promiscuity 0 "*) ;; *) echo "$card is promiscuous: $now" ;; esac
 	case $now in *xdp*) echo "$card has a program: $now" ;; esac
 done`

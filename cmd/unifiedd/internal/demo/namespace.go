@@ -3,12 +3,12 @@ package demo
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 )
 
 // namespace is a network namespace with one end of each wire in it.
@@ -48,19 +48,17 @@ func inNamespace(path string, f func() error) (err error) {
 
 // onThread runs f on a separate thread, in a namespace if one is given. The thread ends with f, so
 // that no thread returns to the scheduler in another namespace than the program's.
-func onThread(ns netns.NsHandle, f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
+func onThread(ns netns.NsHandle, f func() error) (err error) {
+	osthread.Run(func() {
 		if ns.IsOpen() {
-			if err := netns.Set(ns); err != nil {
-				done <- fmt.Errorf("enter a network namespace: %w", err)
+			if err = netns.Set(ns); err != nil {
+				err = fmt.Errorf("enter a network namespace: %w", err)
 				return
 			}
 		}
-		done <- f()
-	}()
-	return <-done
+		err = f()
+	})
+	return err
 }
 
 // close removes the namespace. The kernel removes its interfaces some time later.

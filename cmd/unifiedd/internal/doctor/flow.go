@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
@@ -132,16 +132,12 @@ func asUser(name string, f func(uid uint32)) error {
 	if err != nil {
 		return err
 	}
-	done := make(chan error)
-	go func() { // not unlocked, so the thread ends with the goroutine
-		runtime.LockOSThread()
-		err := threadUser(uid, gid, groups)
-		if err == nil {
+	osthread.Run(func() {
+		if err = threadUser(uid, gid, groups); err == nil {
 			f(uid)
 		}
-		done <- err
-	}()
-	return <-done
+	})
+	return err
 }
 
 // threadUser gives the thread the file permissions of a user.

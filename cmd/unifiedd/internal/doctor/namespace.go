@@ -1,10 +1,10 @@
 package doctor
 
 import (
-	"runtime"
-
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/osthread"
 )
 
 // loopback is the index of every network namespace's first interface
@@ -14,13 +14,9 @@ const loopback = 1
 // aside runs f on a separate thread, if possible in a new network namespace whose loopback
 // interface is up. private reports whether the namespace was granted. The thread ends with f, and
 // the namespace with it.
-func aside(f func(private bool) []Check) []Check {
-	result := make(chan []Check)
-	go func() {
-		runtime.LockOSThread() // never unlocked: no other goroutine may run in that namespace
-		result <- f(unix.Unshare(unix.CLONE_NEWNET) == nil && raiseLoopback() == nil)
-	}()
-	return <-result
+func aside(f func(private bool) []Check) (all []Check) {
+	osthread.Run(func() { all = f(unix.Unshare(unix.CLONE_NEWNET) == nil && raiseLoopback() == nil) })
+	return all
 }
 
 func raiseLoopback() error {

@@ -3,11 +3,11 @@ package privsep
 import (
 	"fmt"
 	"os/exec"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 )
 
 // Securebits: include/uapi/linux/securebits.h.
@@ -61,15 +61,13 @@ func setCapabilities(s caps.Set) error {
 
 // StartBare starts a program without the capabilities of this process, which the program would
 // inherit. The thread that starts it does nothing else and ends.
-func StartBare(cmd *exec.Cmd) error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-			started <- fmt.Errorf("take the capabilities from %s: %w", cmd.Path, err)
+func StartBare(cmd *exec.Cmd) (err error) {
+	osthread.Run(func() {
+		if err = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			err = fmt.Errorf("take the capabilities from %s: %w", cmd.Path, err)
 			return
 		}
-		started <- cmd.Start()
-	}()
-	return <-started
+		err = cmd.Start()
+	})
+	return err
 }

@@ -5,13 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -28,8 +28,7 @@ type daemon struct {
 func (o Options) run(u *identity, memory *umem.Memory, file *os.File) (*daemon, error) {
 	d := &daemon{ended: make(chan *os.ProcessState, 1)}
 	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: nothing else may run with these rights
+	go osthread.Run(func() { // nothing else may run with these rights
 		cmd, err := o.start(u, memory, file)
 		if err != nil {
 			started <- err
@@ -39,7 +38,7 @@ func (o Options) run(u *identity, memory *umem.Memory, file *os.File) (*daemon, 
 		started <- nil
 		_ = cmd.Wait() // ProcessState says more than the error
 		d.ended <- cmd.ProcessState
-	}()
+	})
 	return d, <-started
 }
 
