@@ -17,7 +17,7 @@ import (
 // unless another sender of the same session is still connected. NextOf repeats the question until ctx ends. Any
 // goroutine may call it while the endpoint is open, also while Run connects the sender.
 func (s *Sender) NextOf(ctx context.Context, session uint64) (next uint64, err error) {
-	a := &Sender{config: s.config, to: newTarget(&s.config), session: session}
+	a := &Sender{config: s.config, to: newTarget(&s.config), session: session, paths: s.paths, path: s.paths[0]}
 	wait := backoff{group: a.to.group()}
 	before, from := uint64(0), ""
 	var why error

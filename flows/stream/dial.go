@@ -22,7 +22,9 @@ import (
 // says that the worker has ended, or that a queue pair cannot be closed.
 func (s *Sender) Run(ctx context.Context, do Doer) error {
 	wait := backoff{group: s.to.group()}
+	s.dialBy(s.paths[0])
 	defer s.stats.enter(SenderStopped, nil)
+	defer func() { s.path.leaves(nil) }()
 	defer s.forgo()
 	for ctx.Err() == nil {
 		began, at := time.Now(), s.to.address()
@@ -40,6 +42,17 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 			s.to.goesOn(moved)
 			s.stats.followed.Add(1)
 			s.config.Log.Info("the receiver has moved: following it", "sender", s.config.Name)
+			continue
+		}
+		if s.taken != nil && s.several() {
+			s.left(nil)
+			continue
+		}
+		if s.several() {
+			s.tell(err)
+			if s.left(err) {
+				wait.sleep(ctx, nil)
+			}
 			continue
 		}
 		if s.taken != nil {
@@ -105,11 +118,14 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	}
 	before := s.stats.acknowledged.Load()
 	s.stats.connected(conn.Peer(), &hello)
-	s.config.Log.Info("connected to receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
+	s.path.takes()
+	s.config.Log.Info("connected to receiver", "sender", s.config.Name, "address", s.to.address(), "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
 	s.keepStandbys(ctx)
 	there, leave = s.stays(ctx)
 	silent, stop := s.silence(there)
-	err = s.watch(there, conn, silent)
+	back := s.comeBack(there, do)
+	err = s.watch(there, conn, silent, back)
+	s.stopComingBack(back)
 	stop()
 	leave()
 	var cause error
@@ -154,18 +170,18 @@ func (s *Sender) dial(ctx context.Context, from uint64) (l *link, conn *connect.
 	if err != nil {
 		return nil, nil, h, errors.Join(err, pair.Close())
 	}
-	return newLink(pair, &h), conn, h, nil
+	return newLink(pair, s.path, &h), conn, h, nil
 }
 
 // newPair makes a queue pair.
 func (s *Sender) newPair() (rdma.QueuePair, error) {
-	return s.config.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.queue, ReceiveCQ: s.queue,
+	return s.path.endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.path.queue, ReceiveCQ: s.path.queue,
 		SendDepth: s.limits.send, RecvDepth: s.limits.receive, SendSGEs: s.config.Frames + 1, RecvSGEs: 1})
 }
 
 // newLink describes a queue pair that is connected, by the receiver's hello.
-func newLink(pair rdma.QueuePair, h *protocol.Hello) *link {
-	l := &link{pair: pair, number: pair.QPN(), origins: h.Capabilities&protocol.CapabilityOrigin != 0}
+func newLink(pair rdma.QueuePair, p *senderPath, h *protocol.Hello) *link {
+	l := &link{pair: pair, path: p, number: pair.QPN(), origins: h.Capabilities&protocol.CapabilityOrigin != 0}
 	if h.Capabilities&protocol.CapabilityWrite != 0 {
 		l.credits = newCredits(h)
 	}
@@ -174,7 +190,7 @@ func newLink(pair rdma.QueuePair, h *protocol.Hello) *link {
 
 // meet posts the receives and connects.
 func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect.Settings, from uint64) (*connect.Conn, error) {
-	local, err := connect.Prepare(s.config.Endpoint.Device, pair, settings)
+	local, err := connect.Prepare(s.path.endpoint.Device, pair, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +204,8 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 func (s *Sender) postReceives(pair rdma.QueuePair) error {
 	requests, landings := make([]rdma.ReceiveRequest, s.limits.receive), make([]rdma.SGE, s.limits.receive)
 	for i := range requests {
-		requests[i], landings[i] = s.receive(receiveID | uint64(i))
+		id := receiveID | uint64(i)
+		requests[i], landings[i] = rdma.ReceiveRequest{ID: id, SGEs: 1}, s.landingFor(s.path, id)
 	}
 	if _, err := pair.PostReceive(requests, landings); err != nil {
 		return fmt.Errorf("post receives: %w", err)
@@ -209,6 +226,9 @@ func (s *Sender) introduce(ctx context.Context, e connect.End, from, capabilitie
 	with := c.Connect
 	if s.to.group() && with.Timeout == 0 {
 		with.Timeout = s.to.timeout
+	}
+	if s.several() {
+		with.Timeout, with.Silence = pathHandshake, pathSilence
 	}
 	if s.to.places != nil { // who says where the receiver is must not choose which certificate it needs
 		with.ServerName = s.to.places[s.to.at].Name()
@@ -253,11 +273,23 @@ func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 	if s.config.Settings != nil {
 		return *s.config.Settings, nil
 	}
-	return s.config.Endpoint.SettingsTo(ctx, s.to.address())
+	settings, err := s.path.endpoint.SettingsTo(ctx, s.to.address())
+	if s.several() {
+		settings.Timeout, settings.Retries = pathTimeout, pathRetries
+	}
+	return settings, err
 }
 
 // maxFinalMessages is the time that the receiver may take to send its reason for the end.
 const maxFinalMessages = 200 * time.Millisecond
+
+// finalMessages returns that time. With several paths it is short: a path that has failed brings no reason either.
+func (s *Sender) finalMessages() time.Duration {
+	if s.several() {
+		return maxFinalMessages / 4
+	}
+	return maxFinalMessages
+}
 
 var errSilent = errors.New("the member acknowledges nothing")
 
@@ -295,7 +327,7 @@ func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func
 }
 
 // watch waits for the end of a connection, and returns the receiver's reason.
-func (s *Sender) watch(ctx context.Context, conn *connect.Conn, silent <-chan struct{}) error {
+func (s *Sender) watch(ctx context.Context, conn *connect.Conn, silent <-chan struct{}, back *comeback) error {
 	heard := make(chan error, 1)
 	go func() { heard <- listen(conn) }()
 	select {
@@ -305,6 +337,11 @@ func (s *Sender) watch(ctx context.Context, conn *connect.Conn, silent <-chan st
 		_ = conn.SetDeadline(time.Now())
 		<-heard
 		return errSilent
+	case o := <-back.offered():
+		s.taken = &o
+		_ = conn.SetDeadline(time.Now())
+		<-heard
+		return errBetterPath
 	case o := <-s.standby.another():
 		s.taken = &o
 		_ = conn.SetDeadline(time.Now())
@@ -312,7 +349,7 @@ func (s *Sender) watch(ctx context.Context, conn *connect.Conn, silent <-chan st
 		return errMoved
 	case <-ctx.Done():
 	case <-s.broken:
-		_ = conn.SetDeadline(time.Now().Add(maxFinalMessages))
+		_ = conn.SetDeadline(time.Now().Add(s.finalMessages()))
 		return <-heard
 	}
 	_ = conn.SetDeadline(time.Now())

@@ -3,8 +3,9 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/msg"
@@ -41,13 +42,13 @@ type Receiver struct {
 	queues  [2]rdma.CompletionQueue // the port's: of sends, of receives
 	depth   int                     // receives
 
-	slots        []slot  // by the port's number of the queue pair
-	peers        []*peer // attached
-	news         slotSet // peers that may need a progress message, or whose counters changed
-	wants        slotSet // peers that may get more credits
-	turn         int     // the slot where the next credits begin
-	needy        int     // the slot where the search for a peer without credits begins
-	sessions     sessions
+	slots        []slot    // by the port's number of the queue pair
+	peers        []*peer   // attached
+	news         slotSet   // peers that may need a progress message, or whose counters changed
+	wants        slotSet   // peers that may get more credits
+	turn         int       // the slot where the next credits begin
+	needy        int       // the slot where the search for a peer without credits begins
+	sessions     *sessions // one table for all devices
 	participants []participant
 	posted       int // receives without a message
 	available    int // those of posted for which no peer has a credit
@@ -62,8 +63,10 @@ type Receiver struct {
 	batch   [batchSize]umem.Frame
 	numbers [batchSize]int
 	one     [1]umem.Frame
-	ready   frameRing // checked messages for Recv
-	back    frameRing // frames of refused messages, to be posted again
+	ready   *frameRing // checked messages for Recv, of all devices: their order is that of Recv
+	back    frameRing  // frames of refused messages, to be posted again
+
+	others []*Receiver // at the other devices
 
 	// With Write only:
 	free     frameRing         // supplied, without a credit
@@ -71,7 +74,6 @@ type Receiver struct {
 	bindable rdma.MemoryRegion // for binding windows; nil if grants are registrations
 
 	stats  receiverStats
-	mu     sync.Mutex // guards what Stats reads of sessions and peers, except counters
 	closed bool
 }
 
@@ -82,8 +84,8 @@ const batchSize = 64
 // does not run.
 func OpenReceiver(c ReceiverConfig) (*Receiver, error) {
 	c.setDefaults()
-	r := &Receiver{config: c}
-	if err := r.open(); err != nil {
+	r := &Receiver{config: c, sessions: newSessions(c.Peers), ready: &frameRing{}}
+	if err := errors.Join(r.open(), r.openOthers()); err != nil {
 		return nil, errors.Join(fmt.Errorf("open receiver %s: %w", c.Name, err), r.Close())
 	}
 	return r, nil
@@ -96,12 +98,12 @@ func (r *Receiver) open() error {
 	}
 	r.region = c.Endpoint.Region
 	r.batcher, _ = c.Endpoint.Device.(rdma.Batcher)
-	r.sessions, r.tells = newSessions(c.Peers), c.tells()
+	r.tells = c.tells()
 	if err := r.openPort(); err != nil {
 		return err
 	}
 	r.depth = r.port.Limits().Supply
-	r.ready, r.back = newFrameRing(r.depth), newFrameRing(r.depth)
+	*r.ready, r.back = newFrameRing(len(r.ready.items)+r.depth), newFrameRing(r.depth)
 	if err := r.takeSlots(); err != nil || !c.Write {
 		return err
 	}
@@ -154,20 +156,36 @@ func closeQueues(queues ...interface{ Close() error }) error {
 // Recv returns whole, checked messages, in order for each session. The caller owns their frames
 // until it supplies them again. If dst is full there may be more, which FD does not report.
 func (r *Receiver) Recv(dst []umem.Frame) int {
-	for more := true; more && r.ready.len() < len(dst); {
-		n := r.absorb()
-		more = n == batchSize || r.config.Write && n > 0 // an empty poll would make the device send ACKs before the answers to the messages
+	r.fill(len(dst))
+	for _, o := range r.others {
+		o.fill(len(dst))
 	}
 	return r.ready.pop(dst)
 }
 
+// fill receives from the device until there are n messages for Recv.
+func (r *Receiver) fill(n int) {
+	for more := true; more && r.ready.len() < n; {
+		n := r.absorb()
+		more = n == batchSize || r.config.Write && n > 0 // an empty poll would make the device send ACKs before the answers to the messages
+	}
+}
+
 // Supply posts receives into frames and extents, and gives peers credits for them. It returns the
-// number of frames and extents that it used.
+// number of frames and extents that it used. Of several devices, those with the fewest receives get them first.
 func (r *Receiver) Supply(empty []umem.Frame) int {
+	if len(r.others) > 0 {
+		return r.share(empty)
+	}
+	return r.supply(empty)
+}
+
+// supply is Supply for one device.
+func (r *Receiver) supply(empty []umem.Frame) int {
 	if r.closed {
 		return 0
 	}
-	n := min(len(empty), r.depth-r.posted-r.ready.len()-r.back.len())
+	n := max(0, min(len(empty), r.depth-r.posted-r.ready.len()-r.back.len())) // ready may have messages of other devices
 	if r.config.Write {
 		return r.keep(empty[:n])
 	}
@@ -188,6 +206,15 @@ func (r *Receiver) post(empty []umem.Frame) int {
 // Poll processes completions of sends, and sends progress messages that are due. now is the time of
 // the round. The error says that the device is gone; failures of peers are not errors.
 func (r *Receiver) Poll(now time.Time) error {
+	err := r.poll(now)
+	for _, o := range r.others {
+		err = errors.Join(err, o.poll(now))
+	}
+	return err
+}
+
+// poll is Poll for one device.
+func (r *Receiver) poll(now time.Time) error {
 	if r.closed {
 		return errClosed
 	}
@@ -245,17 +272,36 @@ func (r *Receiver) Kick() error {
 	if r.closed {
 		return errClosed
 	}
-	return r.port.Kick()
+	err := r.port.Kick()
+	for _, o := range r.others {
+		err = errors.Join(err, o.port.Kick())
+	}
+	return err
 }
 
 // FD returns a descriptor that polls readable when Recv or Poll has work; -1 without Events and
-// after Close.
+// after Close. It is that of the first device: FDs has all.
 func (r *Receiver) FD() int { return r.port.FD() }
+
+// FDs appends the descriptors of all devices.
+func (r *Receiver) FDs(dst []unix.PollFd) []unix.PollFd {
+	if fd := r.FD(); fd >= 0 {
+		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	for _, o := range r.others {
+		dst = o.FDs(dst)
+	}
+	return dst
+}
 
 // Limits returns the limits: Message is the longest message, Supply how many frames the receiver
 // holds.
 func (r *Receiver) Limits() umem.Limits {
-	return umem.Limits{Message: uint64(r.config.Message), Frames: 1, Supply: r.depth}
+	depth := r.depth
+	for _, o := range r.others {
+		depth += o.depth
+	}
+	return umem.Limits{Message: uint64(r.config.Message), Frames: 1, Supply: depth}
 }
 
 // Idle reports whether Recv has no message left and no progress message is due.
@@ -265,6 +311,11 @@ func (r *Receiver) Idle() bool {
 	}
 	for _, p := range r.peers {
 		if p.due(r.quantum()) || p.granted != nil && p.granted.came > p.session.taken && !p.state.ended() {
+			return false
+		}
+	}
+	for _, o := range r.others {
+		if !o.Idle() {
 			return false
 		}
 	}
@@ -279,7 +330,7 @@ func (r *Receiver) Close() error {
 	if r.closed {
 		return nil
 	}
-	if err := r.closeParts(); err != nil {
+	if err := errors.Join(r.closeOthers(), r.closeParts()); err != nil {
 		return fmt.Errorf("close receiver %s: %w", r.config.Name, err) // peers may still write to frames
 	}
 	r.closed = true
@@ -311,7 +362,7 @@ func (r *Receiver) giveAll() {
 			h.Close()
 		}
 	}
-	for _, q := range []*frameRing{&r.ready, &r.back, &r.free} {
+	for _, q := range []*frameRing{r.ready, &r.back, &r.free} {
 		for q.pop(r.one[:]) == 1 {
 			r.config.Worker.Give(r.one[:])
 		}

@@ -34,9 +34,10 @@ func (s state) takes() bool { return s < ending }
 // otherwise.
 type peer struct {
 	session *session
-	name    string // for logs and status; never changes
-	first   uint64 // first expected sequence
-	window  uint32 // messages that it may send at first
+	at      *Receiver // whose queue pair it is: one of those with this table of sessions
+	name    string    // for logs and status; never changes
+	first   uint64    // first expected sequence
+	window  uint32    // messages that it may send at first
 	queue   rdma.QueuePair
 	slot    int
 	state   state
@@ -120,13 +121,13 @@ func (r *Receiver) attach(q rdma.QueuePair, g *mr.Cache, w *sender, now int64) (
 	if begins {
 		r.joins(index, w, s)
 	}
-	p := &peer{session: s, name: w.name, queue: q, slot: n, limit: s.taken, saidAcknowledged: s.acknowledged, over: make(chan struct{}), away: make(chan struct{}),
+	p := &peer{session: s, at: r, name: w.name, queue: q, slot: n, limit: s.taken, saidAcknowledged: s.acknowledged, over: make(chan struct{}), away: make(chan struct{}),
 		said: make(chan struct{})}
 	if g != nil {
 		p.granted = newGranted(g, r.config.Window, s.taken)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.sessions.mu.Lock()
+	defer r.sessions.mu.Unlock()
 	s.peer, s.seen, s.count.name, s.count.cause = p, now, w.name, nil
 	p.enter(attached)
 	r.slots[n].peer = p
@@ -149,7 +150,7 @@ func (r *Receiver) replace(id uint64, owner string) (old *peer, err error) {
 	if s.owner != owner {
 		return nil, ErrOwner
 	}
-	return s.peer, r.stop(s.peer, errReplaced)
+	return s.peer, s.peer.at.stop(s.peer, errReplaced)
 }
 
 // activate marks the peer as connected, and sends it a progress message at once.
@@ -203,8 +204,8 @@ func (r *Receiver) over(p *peer, s state, cause error) {
 	if r.takeBack(p); s == failed {
 		p.saidAll()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.sessions.mu.Lock()
+	defer r.sessions.mu.Unlock()
 	p.enter(s)
 	p.cause, p.session.count.cause = cause, cause
 	close(p.over)
@@ -220,7 +221,7 @@ func (r *Receiver) Reject(session uint16, sequence uint64, why protocol.Reason) 
 		return
 	}
 	if s.peer != nil {
-		r.refuse(s.peer, why)
+		s.peer.at.refuse(s.peer, why)
 	}
 	s.taken = sequence - 1
 }
@@ -284,8 +285,8 @@ func (r *Receiver) detach(p *peer) error {
 	r.slots[p.slot].peer = nil
 	r.reap()
 	r.peers = slices.DeleteFunc(r.peers, func(o *peer) bool { return o == p })
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.sessions.mu.Lock()
+	defer r.sessions.mu.Unlock()
 	p.enter(gone)
 	p.session.peer = nil
 	p.session.count.shown[shownGranted].Set(0)

@@ -82,9 +82,9 @@ func (r *Receiver) Acknowledge(session uint16, sequence, position uint64) {
 		s.count.shown[shownAcknowledged].Set(sequence)
 		return
 	}
-	r.news.add(s.peer.slot)
+	s.peer.at.news.add(s.peer.slot)
 	if r.config.Unacknowledged > 0 {
-		r.wants.add(s.peer.slot)
+		s.peer.at.wants.add(s.peer.slot)
 	}
 }
 

@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -44,6 +45,7 @@ type sessions struct {
 	byID map[uint64]*session
 	list []*session // by number
 	most int
+	mu   sync.Mutex // guards what Stats reads of sessions and peers, except counters
 }
 
 // sessionsMost is the least limit of the number of sessions, connected or not.
@@ -53,13 +55,13 @@ const sessionsMost = 1024
 // message.
 const sessionTime = time.Hour
 
-func newSessions(peers int) sessions {
-	return sessions{byID: make(map[uint64]*session), most: max(sessionsMost, 2*peers)}
+func newSessions(peers int) *sessions {
+	return &sessions{byID: make(map[uint64]*session), most: max(sessionsMost, 2*peers)}
 }
 
-// at returns the session with a number, nil if there is none.
+// at returns the session with a number, nil if there is none. A receiver that is not open has no table.
 func (t *sessions) at(number uint16) *session {
-	if int(number) >= len(t.list) {
+	if t == nil || int(number) >= len(t.list) {
 		return nil
 	}
 	return t.list[number]
@@ -90,6 +92,9 @@ func (t *sessions) place() (number int, oldest *session, ok bool) {
 // Session returns the owner of a known session, and the last accepted sequence. It belongs to the
 // worker's thread.
 func (r *Receiver) Session(id uint64) (owner string, taken uint64, known bool) {
+	if r.sessions == nil { // not open
+		return "", 0, false
+	}
 	if s := r.sessions.byID[id]; s != nil {
 		return s.owner, s.taken, true
 	}
@@ -108,7 +113,7 @@ func (r *Receiver) OwnerID(number uint16) uint64 {
 // sessionOf returns the session with an ID, and makes it if it is not known. from is the sequence
 // at which its sender can continue.
 func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, error) {
-	t := &r.sessions
+	t := r.sessions
 	if s := t.byID[id]; s != nil {
 		if s.owner != owner {
 			return nil, ErrOwner
@@ -133,8 +138,8 @@ func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, er
 	if next == 0 {
 		return nil, errors.New("the flow expects sequence 0 of the session: sequences begin with 1")
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	number, forgotten, ok := t.place()
 	if !ok {
 		return nil, fmt.Errorf("%w: all %d sessions are connected, owed acknowledgements, or have sent within %v", protocol.Busy, t.most, sessionTime)

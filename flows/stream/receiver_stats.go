@@ -25,8 +25,8 @@ type sessionCounters struct {
 	messages, bytes uint64                    // counted by the worker
 	shown           [shownAll]counter.Counter // published by the worker when they change
 	state           atomic.Uint32
-	name            string // of the last connection's peer, under Receiver.mu
-	cause           error  // of its end, under Receiver.mu
+	name            string // of the last connection's peer, under sessions.mu
+	cause           error  // of its end, under sessions.mu
 }
 
 // ownCounters are counters that only the worker writes.
@@ -102,8 +102,23 @@ type SessionStats struct {
 	Cause           error     // of the end of the last connection; nil while connected
 }
 
-// Stats may be called from any goroutine.
+// Stats may be called from any goroutine. The counters are those of all devices.
 func (r *Receiver) Stats() ReceiverStats {
+	out := r.counts()
+	for _, o := range r.others {
+		out.add(o.counts())
+	}
+	r.sessions.mu.Lock()
+	defer r.sessions.mu.Unlock()
+	for _, s := range r.sessions.list {
+		out.Sessions = append(out.Sessions, s.stats())
+		out.Granted += out.Sessions[len(out.Sessions)-1].Granted
+	}
+	return out
+}
+
+// counts returns the counters of one device.
+func (r *Receiver) counts() ReceiverStats {
 	at := func(i int) uint64 { return r.stats.shown[i].Load() }
 	out := ReceiverStats{Messages: at(0), Bytes: at(1), Replays: at(2), Dropped: at(3), Progress: at(4), Connected: at(5), Failed: at(6), Grants: at(7),
 		Posted: r.stats.posted.Load(), Refused: map[protocol.Reason]uint64{}}
@@ -111,12 +126,6 @@ func (r *Receiver) Stats() ReceiverStats {
 		if n := r.stats.refused[why].Load(); n > 0 {
 			out.Refused[protocol.Reason(why)] = n
 		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.sessions.list {
-		out.Sessions = append(out.Sessions, s.stats())
-		out.Granted += out.Sessions[len(out.Sessions)-1].Granted
 	}
 	return out
 }

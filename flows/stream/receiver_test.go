@@ -18,6 +18,7 @@ type sink struct {
 	*loop
 	r       *Receiver
 	address string
+	others  []string // addresses at the other devices
 	cancel  context.CancelFunc
 	served  chan error
 	frames  int // supplied
@@ -76,9 +77,17 @@ func (k *sink) serve(c connect.Config) {
 		k.must(err)
 	})
 	k.address = l.Addr().String()
+	all := []*connect.Listener{l}
+	k.ns.Do(k, func() {
+		for i := range k.r.config.Others {
+			l, err := connect.Listen(context.Background(), k.moreIP[i].String()+":0", c)
+			k.must(err)
+			all, k.others = append(all, l), append(k.others, l.Addr().String())
+		}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel
-	go func() { k.served <- k.r.Serve(ctx, l, k.do) }()
+	go func() { k.served <- k.r.ServeAll(ctx, all, k.do) }()
 }
 
 // endServe ends serving and waits for it.
@@ -100,8 +109,12 @@ func (k *sink) close() {
 	k.on(func() {
 		k.rounds = nil
 		k.round() // frames of the peers that ended last become receives again
-		if r := k.r; !k.Failed() && (r.available != r.posted || r.posted+len(k.held) != k.frames || r.ready.len()+r.back.len()+len(r.peers) != 0) {
-			k.Errorf("without peers there are %d receives of %d frames, of which %d are held and %d promised to nobody", r.posted, k.frames, len(k.held), r.available)
+		posted, available, rest := 0, 0, k.r.ready.len()
+		for _, r := range append([]*Receiver{k.r}, k.r.others...) {
+			posted, available, rest = posted+r.posted, available+r.available, rest+r.back.len()+len(r.peers)
+		}
+		if !k.Failed() && (available != posted || posted+len(k.held) != k.frames || rest != 0) {
+			k.Errorf("without peers there are %d receives of %d frames, of which %d are held and %d promised to nobody", posted, k.frames, len(k.held), available)
 		}
 		k.hands.Give(k.held)
 		k.held = nil

@@ -15,6 +15,9 @@ import (
 type ReceiverConfig struct {
 	Name     string // for logs, errors and status
 	Endpoint *Endpoint
+	// Others are further devices of the same region over which peers can connect. A session may move from one to
+	// another. They are not for flows that combine messages, and not for members of a group.
+	Others []*Endpoint
 	// Worker holds the frames that Supply takes and Recv returns. It belongs to the Endpoint's region.
 	Worker *umem.Holder
 	// Flow is the name that peers must ask for. A peer that names no flow gets this one.
@@ -94,6 +97,8 @@ func (c *ReceiverConfig) check() error {
 	switch {
 	case c.Endpoint == nil || c.Worker == nil:
 		return errors.New("it needs an Endpoint and a Worker")
+	case len(c.Others) > 0 && (c.Participants > 0 || c.Standby != nil):
+		return errors.New("a flow that combines messages, or is a member of a group, has one device")
 	case c.Worker.Book().Region() != c.Endpoint.Region:
 		return errors.New("the Worker's region is not the Endpoint's")
 	case c.Window < 1 || c.Window > maxWindow:

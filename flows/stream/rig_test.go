@@ -33,7 +33,9 @@ type side struct {
 	ns     machine
 	region *umem.Region
 	at     *Endpoint
-	writes bool // receivers grant memory that peers write
+	writes bool         // receivers grant memory that peers write
+	more   []*Endpoint  // at the interfaces of other switches
+	moreIP []netip.Addr // of these interfaces
 }
 
 // newRig makes both machines. The end of the test removes them, and checks that every frame is in

@@ -26,7 +26,11 @@ type SenderConfig struct {
 	Others []string
 	// Places are where the receiver and the other members are, if that can change; nil: at Address and Others, always.
 	// They outlive the sender. The sender follows a receiver that moves.
-	Places  []Place
+	Places []Place
+	// Paths are further ways to the receiver, in the order in which they are taken when Endpoint and Address fail. They
+	// need a receiver that is the same at all of them, and exclude Others, Places and Settings.
+	Paths   []Path
+	Device  string // name of Endpoint's device in SenderStats.Paths
 	Flow    string // the flow there; empty: any
 	Connect connect.Config
 	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at
@@ -71,16 +75,15 @@ type Sender struct {
 	holder *umem.Holder
 	own    []umem.Frame // for headers and receives
 	region *umem.Region
-	queue  rdma.CompletionQueue
-	event  arming
-	lkey   uint32
-	base   uint64 // the registration's address of the region's byte 0
+	paths  []*senderPath // to the receiver, the preferred one first; there is at least one
+	on     *senderPath   // the one of the link, or of the last one; the worker's
 	limits pairLimits
 	opened time.Time
 	to     target // of Run: which receiver is dialed
 	// standby and taken are of Run.
 	standby *standbys    // nil: none yet, or no group
 	taken   *offer       // the next connection; nil: one is to be made
+	path    *senderPath  // that is dialed
 	spawn   func(func()) // begins a goroutine that dials; a test has it in a network namespace
 
 	out    sendQueue
@@ -118,6 +121,7 @@ type pairLimits struct{ send, receive int }
 // link is a queue pair that is connected.
 type link struct {
 	pair    rdma.QueuePair
+	path    *senderPath
 	number  uint32
 	credits *credits // nil: messages are sent, not written
 	origins bool     // the receiver accepts origins
@@ -144,12 +148,15 @@ func (s *Sender) open() (err error) {
 		return errors.New("the worker's region is not the one that is registered with the device")
 	}
 	s.session = newSession()
-	s.lkey, s.base = c.Endpoint.Memory.LKey(), c.Endpoint.Memory.Addr()
-	device := c.Endpoint.Device.Capabilities()
-	if most := device.MaxSGEs - 1; c.Frames > most {
-		return fmt.Errorf("messages of %d frames: the device takes at most %d", c.Frames, most)
+	s.limits = pairLimits{send: min(c.slots(), mostPosted), receive: min(max(2*c.Depth+2, fewReceives), receives)}
+	s.preparePaths()
+	for _, p := range s.paths {
+		device := p.endpoint.Device.Capabilities()
+		if most := device.MaxSGEs - 1; c.Frames > most {
+			return fmt.Errorf("messages of %d frames: the device takes at most %d", c.Frames, most)
+		}
+		s.limits = pairLimits{send: min(s.limits.send, device.MaxWorkRequests), receive: min(s.limits.receive, device.MaxWorkRequests)}
 	}
-	s.limits = pairLimits{send: min(c.slots(), mostPosted, device.MaxWorkRequests), receive: min(max(2*c.Depth+2, fewReceives), receives, device.MaxWorkRequests)}
 	s.out = newOutbox(c.slots())
 	s.pieces = make([]rdma.SGE, c.slots()*(c.Frames+1))
 	s.elements = make([]rdma.SGE, 0, sendBatch*(c.Frames+1))
@@ -160,8 +167,7 @@ func (s *Sender) open() (err error) {
 	if err := s.takeOwn(); err != nil {
 		return err
 	}
-	s.queue, err = c.Endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: s.limits.send + s.limits.receive, Events: c.Events})
-	return err
+	return s.openPaths()
 }
 
 func (c *SenderConfig) check() error {
@@ -178,6 +184,8 @@ func (c *SenderConfig) check() error {
 	switch {
 	case c.Endpoint == nil || c.Worker == nil:
 		return errors.New("it needs an Endpoint and a Worker")
+	case len(c.Paths) > 0 && (len(c.Others) > 0 || c.Places != nil || c.Settings != nil):
+		return errors.New("several paths lead to one receiver, whose addresses do not change")
 	case c.Method != AnyMethod && c.Method != BySend && c.Method != ByWrite:
 		return fmt.Errorf("method %q is none of any, send and write", c.Method)
 	case c.Depth < 1 || c.Spares < 0 || c.slots() > mostDepth:
@@ -252,11 +260,11 @@ func (s *Sender) Relay(message []umem.Frame, length, checksum uint32, stamp, tok
 	}
 	slot := s.out.push(outgoing{token: token, stamp: stamp, arrived: s.arrived(message, stamp), since: s.now, length: length, checksum: checksum, origin: origin})
 	e := s.elementsOf(slot)
-	e[0] = rdma.SGE{Addr: s.base + s.place(int(slot)), Length: protocol.HeaderLen, LKey: s.lkey}
+	e[0] = rdma.SGE{Addr: s.on.base + s.place(int(slot)), Length: protocol.HeaderLen, LKey: s.on.lkey}
 	n := 1
 	for _, f := range message {
 		if f.Len > 0 {
-			e[n] = rdma.SGE{Addr: s.base + f.Addr, Length: f.Len, LKey: s.lkey}
+			e[n] = rdma.SGE{Addr: s.on.base + f.Addr, Length: f.Len, LKey: s.on.lkey}
 			n++
 		}
 	}
@@ -342,13 +350,13 @@ func (s *Sender) Close() error {
 			errs = append(errs, l.pair.Close())
 		}
 	}
-	if s.queue != nil {
-		errs = append(errs, s.queue.Close())
+	for _, p := range s.paths {
+		errs = append(errs, p.close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close sender %s: %w", s.config.Name, err) // keep the frames: the device may still use them
 	}
-	s.link, s.ending, s.queue = nil, nil, nil
+	s.link, s.ending = nil, nil
 	if s.holder != nil {
 		s.holder.Close()
 		s.holder = nil

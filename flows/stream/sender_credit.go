@@ -96,6 +96,7 @@ func (s *Sender) attach(l *link, h protocol.Hello) error {
 	default:
 	}
 	s.link, s.stats.stale = l, true
+	s.use(l.path)
 	s.sent = s.begun + h.Next - 1
 	s.done, s.limit = s.sent, s.sent+uint64(h.Window)
 	s.stats.count.resent += s.out.last - s.sent
@@ -133,7 +134,7 @@ func (s *Sender) released() {
 	s.ending = nil
 	for n := 1; n > 0; { // remove the old queue pair's completions: another one may get its number
 		var err error
-		if n, err = s.queue.Poll(s.polled[:]); err != nil {
+		if n, err = s.on.queue.Poll(s.polled[:]); err != nil {
 			break // Poll reports the error
 		}
 	}

@@ -27,6 +27,7 @@ func (s *Sender) post() {
 		took, err := s.link.pair.PostSend(s.requests[:n], s.elements)
 		s.sent += uint64(took)
 		s.stats.count.posted += uint64(took)
+		s.on.posted += uint64(took)
 		s.submitted()
 		if err != nil {
 			s.fail(fmt.Errorf("post message %d: %w", s.sent+1-s.begun, err))

@@ -36,12 +36,12 @@ func (s *Sender) rests() bool {
 // worker here.
 func (s *Sender) take() (total int, err error) {
 	if s.link == nil {
-		return 0, s.event.quiet(s.queue)
+		return 0, s.on.event.quiet(s.on.queue)
 	}
 	n, err := s.drain()
 	total = n
 	for again := s.config.Events; again && err == nil; {
-		if again, err = s.event.again(s.queue, n > 0); again && err == nil {
+		if again, err = s.on.event.again(s.on.queue, n > 0); again && err == nil {
 			n, err = s.drain()
 			total += n
 		}
@@ -55,7 +55,7 @@ func (s *Sender) take() (total int, err error) {
 
 func (s *Sender) drain() (total int, err error) {
 	for {
-		n, err := s.queue.Poll(s.polled[:])
+		n, err := s.on.queue.Poll(s.polled[:])
 		total += n
 		for i := range s.polled[:n] {
 			if c := &s.polled[i]; c.QPN == s.link.number && s.completed(c) {
@@ -88,7 +88,12 @@ func (s *Sender) completed(c *rdma.WorkCompletion) bool {
 
 // receive returns the receive request with an ID.
 func (s *Sender) receive(id uint64) (rdma.ReceiveRequest, rdma.SGE) {
-	return rdma.ReceiveRequest{ID: id, SGEs: 1}, rdma.SGE{Addr: s.base + s.landing(id), Length: messageBytes, LKey: s.lkey}
+	return rdma.ReceiveRequest{ID: id, SGEs: 1}, s.landingFor(s.on, id)
+}
+
+// landingFor returns the memory of a receive for the device of a path.
+func (s *Sender) landingFor(p *senderPath, id uint64) rdma.SGE {
+	return rdma.SGE{Addr: p.base + s.landing(id), Length: messageBytes, LKey: p.lkey}
 }
 
 // repost posts used receives again.
@@ -148,12 +153,12 @@ func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", errNon
 func flushed(err error) bool { return errors.Is(err, rdma.WorkFlushed) }
 
 // FD returns a descriptor that polls readable when Poll has work; -1 without Events and after
-// Close. It stays the same over all connections.
+// Close. It stays the same over all connections of a path.
 func (s *Sender) FD() int {
-	if s.queue == nil {
+	if s.on == nil || s.on.queue == nil {
 		return -1
 	}
-	return s.queue.FD()
+	return s.on.queue.FD()
 }
 
 // arming arms a completion queue that the same thread polls.

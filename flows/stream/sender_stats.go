@@ -52,6 +52,8 @@ type SenderStats struct {
 	Waiting  int // messages not posted yet
 	InFlight int // posted messages that are not acknowledged
 	Credit   uint64
+	// Paths are the ways to the receiver, if there are several: the preferred one first.
+	Paths []PathStats
 	// Latency is the time from Send to acknowledgement; nil before the first one.
 	Latency *latency.Summary
 }
@@ -140,6 +142,7 @@ func (t *senderStats) publish(s *Sender) {
 	t.waiting.Set(uint64(s.out.waiting.len()))
 	t.flight.Set(s.flight())
 	t.credit.Set(s.credit())
+	s.on.shown.Set(s.on.posted)
 }
 
 // credit returns how many messages may be posted now.
@@ -161,6 +164,7 @@ func (s *Sender) Stats() SenderStats {
 		Connections: connections, Failures: failures, Standby: int(t.standing.Load()), Moves: t.moves.Load(), Followed: t.followed.Load(), Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
 		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(), Silence: time.Duration(t.silence.Load()),
 		Waiting: int(t.waiting.Load()), InFlight: int(t.flight.Load()), Credit: t.credit.Load(), Latency: t.latency.Summary(),
+		Paths: s.pathStats(),
 	}
 }
 

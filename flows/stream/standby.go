@@ -140,7 +140,7 @@ func (b *standbys) keep(member int) {
 
 // await connects to a member and waits until it leads.
 func (b *standbys) await(ctx context.Context, member int) (o offer, err error) {
-	a := &Sender{config: b.s.config, to: newTarget(&b.s.config), session: b.session, queue: b.s.queue, limits: b.s.limits}
+	a := &Sender{config: b.s.config, to: newTarget(&b.s.config), session: b.session, paths: b.s.paths, path: b.s.paths[0], limits: b.s.limits}
 	a.to.at = member
 	if err := a.to.locate(); err != nil {
 		return o, err
@@ -163,7 +163,7 @@ func (b *standbys) await(ctx context.Context, member int) (o offer, err error) {
 
 // standOn waits over a queue pair until the member leads.
 func (s *Sender) standOn(ctx context.Context, pair rdma.QueuePair, settings connect.Settings, standing *atomic.Int64) (o offer, err error) {
-	local, err := connect.Prepare(s.config.Endpoint.Device, pair, settings)
+	local, err := connect.Prepare(s.path.endpoint.Device, pair, settings)
 	if err != nil {
 		return o, err
 	}
@@ -185,7 +185,7 @@ func (s *Sender) standOn(ctx context.Context, pair rdma.QueuePair, settings conn
 	if err != nil {
 		return o, errors.Join(err, conn.Close())
 	}
-	return offer{link: newLink(pair, &h), conn: conn, hello: h}, nil
+	return offer{link: newLink(pair, s.path, &h), conn: conn, hello: h}, nil
 }
 
 // untilOpen waits for the hello of a member that leads.
@@ -287,8 +287,13 @@ func (s *Sender) reach(ctx context.Context, do Doer) (l *link, conn *connect.Con
 
 // accept uses a connection that a member has offered. The worker has no other one.
 func (s *Sender) accept(o *offer) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
-	s.taken, s.to.at = nil, o.from
-	s.stats.moves.Add(1)
+	s.taken = nil
+	if s.several() {
+		s.dialBy(o.link.path)
+	} else {
+		s.to.at = o.from
+		s.stats.moves.Add(1)
+	}
 	if err := s.postReceives(o.link.pair); err != nil {
 		return nil, nil, h, errors.Join(err, o.close())
 	}

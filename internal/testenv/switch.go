@@ -2,6 +2,8 @@ package testenv
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
@@ -13,6 +15,24 @@ import (
 // in a namespace of its own. MTU and offloads are as those of NewPair. The end of the test removes
 // everything.
 func NewSwitch(t testing.TB, n int, o PairOptions) []*End {
+	t.Helper()
+	return newSwitch(t, n, o, func(i int) End { return newEnd(t, 'S', byte(i+1), o) })
+}
+
+// SecondSwitch gives the namespaces of ends another interface each, which are joined by a switch of their own. Their
+// addresses are in another network.
+func SecondSwitch(t testing.TB, ends []*End, o PairOptions) []*End {
+	t.Helper()
+	return newSwitch(t, len(ends), o, func(i int) End {
+		host := byte(i + 1)
+		return End{
+			Namespace: ends[i].Namespace, Ifname: fmt.Sprintf("uT%d", counter.Load()), MAC: net.HardwareAddr{2, 0x77, 0, 0, 1, host},
+			IP: netip.AddrFrom4([4]byte{10, 77, 1, host}), IP6: netip.AddrFrom16([16]byte{0xfd, 0x77, 1, 15: host}),
+		}
+	})
+}
+
+func newSwitch(t testing.TB, n int, o PairOptions, end func(i int) End) []*End {
 	t.Helper()
 	if o.MTU == 0 {
 		o.MTU = 1500
@@ -30,9 +50,9 @@ func NewSwitch(t testing.TB, n int, o PairOptions) []*End {
 	(&End{Namespace: hub}).setUp(t, "hub")
 	var all []*End
 	for i := range n {
-		e := newEnd(t, 'S', byte(i+1), o)
+		e := end(i)
 		port := End{Namespace: hub, Ifname: fmt.Sprintf("p%d", i+1), MAC: append(e.MAC[:0:0], e.MAC...)}
-		port.MAC[1], port.MAC[4] = 0x78, 1
+		port.MAC[1], port.MAC[4] = 0x78, e.MAC[4]+1
 		p := &Pair{A: e, B: port, MTU: o.MTU, Queues: 1}
 		p.join(t, o)
 		if err := hub.handle(t).LinkSetMaster(port.link(t), bridge); err != nil {

@@ -18,16 +18,16 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interva
 
 const unacknowledged = 20 * time.Second
 
-// watch makes the kernel give up on a peer that does not acknowledge: TCP_USER_TIMEOUT, tcp(7). By
-// default that takes a quarter of an hour.
-func watch(conn net.Conn) {
+// watch makes the kernel give up on a peer that does not acknowledge for a time: TCP_USER_TIMEOUT, tcp(7).
+// By default that takes a quarter of an hour.
+func watch(conn net.Conn, limit time.Duration) {
 	c, ok := conn.(*net.TCPConn)
 	if !ok {
 		return
 	}
 	if raw, err := c.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { // fails only if the connection is closed
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
 		})
 	}
 }

@@ -17,12 +17,19 @@ func Dial(ctx context.Context, address string, e End, c Config) (*Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
-	d := net.Dialer{KeepAliveConfig: keepAlive}
+	alive := keepAlive
+	if c.Silence > 0 {
+		alive.Idle, alive.Interval = c.Silence/3, c.Silence/3
+	}
+	d := net.Dialer{KeepAliveConfig: alive}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, &Error{Reason: reasonOf(err), Peer: address, Step: "reach it over TCP", Err: err}
 	}
 	s := newSession(ctx, conn)
+	if c.Silence > 0 {
+		watch(conn, c.Silence)
+	}
 	if err := s.secure(c.Credentials, tls.Client, c.serverName(address)); err != nil {
 		return nil, err
 	}

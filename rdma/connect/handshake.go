@@ -23,6 +23,9 @@ type Config struct {
 	ServerName string
 	// Timeout limits a whole handshake; 0: DefaultTimeout.
 	Timeout time.Duration
+	// Silence is after how long without an answer to keep-alive probes, or to data, a connection made by Dial has failed;
+	// 0: 20 s. It is at least 3 s, because the kernel counts the intervals of probes in seconds.
+	Silence time.Duration
 	// Failed, if not nil, is called for each failed handshake of a Listener, also if
 	// Accept of its Request returns the error. It is called by several goroutines.
 	Failed func(error)
@@ -75,7 +78,7 @@ type session struct {
 }
 
 func newSession(ctx context.Context, conn net.Conn) *session {
-	watch(conn)
+	watch(conn, unacknowledged)
 	return &session{conn: conn, peer: Peer{Addr: conn.RemoteAddr()}, ctx: ctx,
 		stop: timed.Bind(ctx, conn)}
 }

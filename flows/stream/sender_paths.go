@@ -1,0 +1,339 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// Path is a way to a receiver: a device here, and an address there.
+type Path struct {
+	Device   string // its name in SenderStats
+	Endpoint *Endpoint
+	Address  string // host and TCP port
+}
+
+// Times of a sender with several paths. A message that is not acknowledged by the other device is sent again after
+// 67 ms, 134 ms and 268 ms (RoCE in software; cards may wait up to four times as long), and then the path has failed.
+// That is less than three times the 268 ms that a sender with one path waits for an ACK.
+const (
+	pathTimeout = 14 // 4.096 µs << 14
+	pathRetries = 3
+	// pathSilence is the time after which a path without traffic has failed: the TCP connection then has three probes
+	// without an answer.
+	pathSilence = 3 * time.Second
+	// pathHandshake limits an attempt to connect over a path.
+	pathHandshake = 1500 * time.Millisecond
+	// A path that has failed is tried again after leastPathPause. The time doubles up to mostPathPause each time that it
+	// fails again before it has lasted for pathWell, so that a path that comes and goes is seldom taken.
+	leastPathPause = 500 * time.Millisecond
+	mostPathPause  = 8 * time.Second
+	pathWell       = 10 * time.Second
+)
+
+// senderPath is a way to the receiver.
+type senderPath struct {
+	device   string
+	endpoint *Endpoint
+	address  string
+	queue    rdma.CompletionQueue // of all queue pairs of the path
+	lkey     uint32
+	base     uint64 // the registration's address of the region's byte 0
+
+	// The worker's:
+	event  arming
+	posted uint64
+
+	// Of Run, and while a connection lasts of its comeback:
+	began time.Time     // when the connection began; zero: there is none
+	pause time.Duration // before the next attempt
+	rest  time.Time     // no attempt before, if there is another path
+
+	shown       counter.Counter // messages posted
+	connections atomic.Uint64
+	failures    atomic.Uint64
+	state       atomic.Pointer[pathState]
+}
+
+// pathState is replaced as a whole.
+type pathState struct {
+	state, cause string
+	taken, left  time.Time
+}
+
+// States of a path.
+const (
+	PathConnected = "connected" // messages go over it
+	PathStandby   = "standby"   // another one is preferred, or this one was not needed yet
+	PathFailed    = "failed"    // its last connection or attempt failed
+)
+
+// PathStats are the state and counters of a path since the sender was opened.
+type PathStats struct {
+	Device, Address string
+	State           string    // one of the above
+	Cause           string    // why it failed last; it stays until the path is connected again
+	Connections     uint64    // times that it was taken
+	Failures        uint64    // connections that ended, and attempts that failed
+	Messages        uint64    // posted
+	Taken, Left     time.Time // the last times; zero: never
+}
+
+// preparePaths makes the list of paths.
+func (s *Sender) preparePaths() {
+	c := &s.config
+	for _, p := range append([]Path{{c.Device, c.Endpoint, c.Address}}, c.Paths...) {
+		one := &senderPath{device: p.Device, endpoint: p.Endpoint, address: p.Address, lkey: p.Endpoint.Memory.LKey(), base: p.Endpoint.Memory.Addr()}
+		one.state.Store(&pathState{state: PathStandby})
+		s.paths = append(s.paths, one)
+	}
+	s.on, s.path = s.paths[0], s.paths[0]
+}
+
+// openPaths makes the completion queues.
+func (s *Sender) openPaths() (err error) {
+	for _, p := range s.paths {
+		if p.queue, err = p.endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: s.limits.send + s.limits.receive, Events: s.config.Events}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *senderPath) close() error {
+	if p.queue == nil {
+		return nil
+	}
+	if err := p.queue.Close(); err != nil {
+		return err
+	}
+	p.queue = nil
+	return nil
+}
+
+// several reports whether there is more than one path.
+func (s *Sender) several() bool { return len(s.config.Paths) > 0 }
+
+// use makes the worker use the device of a path: the queued messages are in its registration from now on.
+func (s *Sender) use(p *senderPath) {
+	if p == s.on {
+		return
+	}
+	for i := range s.pieces {
+		s.pieces[i].Addr += p.base - s.on.base
+		s.pieces[i].LKey = p.lkey
+	}
+	s.on = p
+}
+
+// dialBy makes Run use a path for the next connection.
+func (s *Sender) dialBy(p *senderPath) {
+	s.path = p
+	if s.several() {
+		s.to.addresses[0] = p.address
+		s.stats.address.Store(&p.address)
+	}
+}
+
+// takes records that the path is connected.
+func (p *senderPath) takes() {
+	p.began = time.Now()
+	p.connections.Add(1)
+	p.state.Store(&pathState{state: PathConnected, taken: p.began, left: p.state.Load().left})
+}
+
+// leaves records that the path is not used any more. cause is why it failed; nil: another one is preferred.
+func (p *senderPath) leaves(cause error) {
+	now := time.Now()
+	next := *p.state.Load()
+	next.state = PathStandby
+	if next.cause = ""; cause != nil {
+		next.state, next.cause = PathFailed, cause.Error()
+		if !p.began.IsZero() && now.Sub(p.began) > pathWell {
+			p.pause = 0
+		}
+		p.pause = min(max(2*p.pause, leastPathPause), mostPathPause)
+		p.rest = now.Add(p.pause)
+		p.failures.Add(1)
+	}
+	if !p.began.IsZero() {
+		p.began, next.left = time.Time{}, now
+	}
+	p.state.Store(&next)
+}
+
+// left records that the path is not used any more, and chooses the next one. It reports whether Run must wait: no path
+// has rested. cause is why the path failed; nil: a better one offers a connection.
+func (s *Sender) left(cause error) (wait bool) {
+	s.path.leaves(cause)
+	if cause == nil {
+		return false
+	}
+	now, next := time.Now(), s.paths[0]
+	for _, p := range s.paths {
+		if !p.rest.After(now) {
+			s.dialBy(p)
+			return false
+		}
+		if p.rest.Before(next.rest) {
+			next = p
+		}
+	}
+	s.dialBy(next)
+	return true
+}
+
+// errBetterPath ends a connection because a path that is preferred is well again.
+var errBetterPath = errors.New("a path that is preferred is well again")
+
+// comeback tries the paths that are preferred to that of the connection.
+type comeback struct {
+	s       *Sender
+	better  []*senderPath
+	session uint64
+	offers  chan offer
+	stop    chan struct{} // closed when the connection has ended
+	done    chan struct{} // closed when no goroutine runs any more
+	late    *offer        // made when the connection had ended already
+}
+
+// comeBack begins to try the paths that are preferred to the present one; nil: there is none. ctx is that of Run.
+func (s *Sender) comeBack(ctx context.Context, do Doer) *comeback {
+	if s.path == s.paths[0] {
+		return nil
+	}
+	b := &comeback{s: s, session: s.session, offers: make(chan offer), stop: make(chan struct{}), done: make(chan struct{})}
+	for _, p := range s.paths {
+		if p == s.path {
+			break
+		}
+		b.better = append(b.better, p)
+	}
+	s.spawn(func() {
+		defer close(b.done)
+		b.run(ctx, do)
+	})
+	return b
+}
+
+// offered returns the channel of the connection over a better path; nil: none ever comes. b may be nil.
+func (b *comeback) offered() <-chan offer {
+	if b == nil {
+		return nil
+	}
+	return b.offers
+}
+
+// stopComingBack ends the attempts. An attempt that has begun is completed, because the receiver may have given up the
+// session's old connection for it already.
+func (s *Sender) stopComingBack(b *comeback) {
+	if b == nil {
+		return
+	}
+	close(b.stop)
+	<-b.done
+	if b.late != nil {
+		s.taken = b.late
+	}
+}
+
+func (b *comeback) run(ctx context.Context, do Doer) {
+	for {
+		p := b.next()
+		t := time.NewTimer(time.Until(p.rest))
+		select {
+		case <-t.C:
+		case <-b.stop:
+		case <-ctx.Done():
+		}
+		t.Stop()
+		select {
+		case <-b.stop:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+		o, err := b.dial(ctx, do, p)
+		if err != nil {
+			p.leaves(err)
+			continue
+		}
+		select {
+		case b.offers <- o:
+		case <-b.stop:
+			b.late = &o
+		}
+		return
+	}
+}
+
+// next returns the path that is tried next.
+func (b *comeback) next() *senderPath {
+	next := b.better[0]
+	for _, p := range b.better {
+		if p.rest.Before(next.rest) {
+			next = p
+		}
+	}
+	return next
+}
+
+// dial connects over a path. The receiver ends the session's old connection then. Its receives are posted later: their
+// memory is that of the old connection's.
+func (b *comeback) dial(ctx context.Context, do Doer, p *senderPath) (o offer, err error) {
+	s := b.s
+	var from uint64
+	if err := onWorker(do, func() { from = s.confirm - s.begun + 1 }); err != nil {
+		return o, err
+	}
+	a := &Sender{config: s.config, to: newTarget(&s.config), session: b.session, paths: s.paths, limits: s.limits}
+	a.path, a.to.addresses[0] = p, p.address
+	settings, err := a.settings(ctx)
+	if err != nil {
+		return o, err
+	}
+	pair, err := a.newPair()
+	if err != nil {
+		return o, err
+	}
+	if o, err = a.meetLater(ctx, pair, settings, from); err != nil {
+		return o, errors.Join(err, pair.Close())
+	}
+	return o, nil
+}
+
+// meetLater connects a queue pair without receives.
+func (s *Sender) meetLater(ctx context.Context, pair rdma.QueuePair, settings connect.Settings, from uint64) (o offer, err error) {
+	local, err := connect.Prepare(s.path.endpoint.Device, pair, settings)
+	if err != nil {
+		return o, err
+	}
+	conn, err := s.introduce(ctx, connect.End{Queue: pair, Settings: settings, Parameters: local}, from, 0)
+	if err != nil {
+		return o, err
+	}
+	h, err := s.agree(conn)
+	if err != nil {
+		return o, errors.Join(err, conn.Close())
+	}
+	return offer{link: newLink(pair, s.path, &h), conn: conn, hello: h}, nil
+}
+
+// pathStats returns the statistics of the paths, if there are several.
+func (s *Sender) pathStats() (all []PathStats) {
+	if !s.several() {
+		return nil
+	}
+	for _, p := range s.paths {
+		now := p.state.Load()
+		all = append(all, PathStats{Device: p.device, Address: p.address, State: now.state, Cause: now.cause, Connections: p.connections.Load(),
+			Failures: p.failures.Load(), Messages: p.shown.Load(), Taken: now.taken, Left: now.left})
+	}
+	return all
+}
