@@ -24,7 +24,10 @@ type AppendConfig struct {
 	// Peer is NAME/FLOW, the names of a daemon and of its flow, which Config.Names finds; Address and Flow are empty
 	// then, and Others are named so, too. When the flow moves to another address, the Appender follows: what was not
 	// acknowledged is sent again, once. With TLS the daemon needs a certificate that is valid for NAME.
-	Peer    string
+	Peer string
+	// Paths are further ways to the flow, if Device and Address fail, in the order of preference. What was not acknowledged
+	// is sent again over the next one, once. They exclude Others and Peer.
+	Paths   []Path
 	Message int // the longest message in bytes; default 2048
 	Depth   int // the maximum number of unacknowledged messages; default 256
 	// Method is how messages reach the flow; default: the flow decides.
@@ -33,6 +36,12 @@ type AppendConfig struct {
 	// from 1 on. It must stay the same over restarts.
 	Participant uint32
 	Feed        Feeder // provides the messages instead of Send; nil: use Send
+}
+
+// Path is a further way to a flow.
+type Path struct {
+	Device  string // one of Config.Further, or Config.Device
+	Address string // of the flow: host:port
 }
 
 // Receipt is a flow's acknowledgement of a message.
@@ -109,9 +118,14 @@ func (a *Appender) open() (err error) {
 	if a.frames, err = k.take(a.places.frames(), uint64(a.config.Message)); err != nil {
 		return err
 	}
+	paths, err := k.paths(a.config.Paths)
+	if err != nil {
+		return errors.Join(err, k.give(a.frames))
+	}
 	err = k.loop.do(func() (err error) {
 		a.sender, err = stream.OpenSender(stream.SenderConfig{
 			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.where.address, Others: a.where.others, Places: a.where.senders(), Flow: a.where.flow,
+			Device: k.config.Device, Paths: paths,
 			Connect: connect.Config{Credentials: k.config.Credentials}, Participant: a.config.Participant, Depth: a.config.Depth, Spares: a.places.count - a.config.Depth,
 			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
 		})
@@ -129,6 +143,21 @@ func (a *Appender) open() (err error) {
 	ctx, a.cancel = context.WithCancel(context.Background())
 	go func() { defer close(a.ran); a.end(a.sender.Run(ctx, k.loop.do)) }()
 	return k.loop.add(a)
+}
+
+// paths returns the further ways to a flow.
+func (k *Client) paths(all []Path) (paths []stream.Path, err error) {
+	for _, p := range all {
+		e := k.further[p.Device]
+		switch {
+		case p.Device == k.config.Device:
+			e = k.endpoint
+		case e == nil:
+			return nil, fmt.Errorf("path to %s: device %s is not open: add it to Config.Further", p.Address, p.Device)
+		}
+		paths = append(paths, stream.Path{Device: p.Device, Endpoint: e, Address: p.Address})
+	}
+	return paths, nil
 }
 
 // end records why the sender ended.

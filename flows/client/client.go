@@ -17,6 +17,7 @@ type Client struct {
 	region   *umem.Region
 	device   rdma.Device
 	endpoint *stream.Endpoint
+	further  map[string]*stream.Endpoint // of Config.Further
 	book     *umem.Book
 	hands    *umem.Holder
 	loop     *loop
@@ -54,6 +55,9 @@ func (k *Client) open() (err error) {
 	}
 	k.then(k.endpoint.Close)
 	k.endpoint = k.endpoint.WithClass(k.config.Class)
+	if err := k.openFurther(); err != nil {
+		return err
+	}
 	k.book = k.region.NewBook("client")
 	k.then(k.book.Close)
 	if k.hands, err = k.book.NewHolder(umem.OwnerWorker, "client"); err != nil {
@@ -62,6 +66,25 @@ func (k *Client) open() (err error) {
 	k.then(func() error { k.hands.Close(); return nil })
 	k.loop = newLoop(k.device, k.config.Spin)
 	k.then(k.loop.close)
+	return nil
+}
+
+// openFurther opens the further devices.
+func (k *Client) openFurther() error {
+	k.further = map[string]*stream.Endpoint{}
+	for _, name := range k.config.Further {
+		device, err := providers.Open(name, k.config.roce(k.region))
+		if err != nil {
+			return fmt.Errorf("further device %s: %w", name, err)
+		}
+		k.then(device.Close)
+		e, err := stream.OpenEndpoint(device, k.region)
+		if err != nil {
+			return err
+		}
+		k.then(e.Close)
+		k.further[name] = e.WithClass(k.config.Class)
+	}
 	return nil
 }
 

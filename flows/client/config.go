@@ -16,6 +16,8 @@ type Config struct {
 	// Device is the name of an RDMA device: "roce:IFACE" for RoCE in software on an interface, or a
 	// name of libibverbs.
 	Device string
+	// Further are the names of further RDMA devices, for AppendConfig.Paths.
+	Further []string
 	// Memory is the size of the region in bytes; default 64 MiB. RoCE in software uses a part of it
 	// that depends on Queue.
 	Memory uint64
