@@ -403,6 +403,7 @@ func printReceives(w io.Writer, f *status.Flow) {
 	if r.Method == "write" {
 		fmt.Fprintf(w, "  granted\t%d frames, which clients may write to; %d grants until now\n", r.Granted, r.Grants)
 	}
+	printListenPaths(w, r.Paths)
 	for i := range r.Clients {
 		c := &r.Clients[i]
 		fmt.Fprintf(w, "  client\t%s, session %s: %s%s; %d messages, acknowledged up to %d of %d, may %s up to %d\n",
@@ -437,6 +438,7 @@ func printSends(w io.Writer, s *status.Sends) {
 			cmp.Or(p.Name, p.Address), p.Address, p.State, because(p.Error), p.Offered, p.Acknowledged, p.Waiting, p.InFlight, nonzero(p.Dropped))
 		fmt.Fprintf(w, "  \tconnected %d times, %d failures; %d messages sent again; room for %d%s\n", p.Connections, p.Failures, p.Resent, p.Credit, by(p.Method))
 		printNamed(w, p)
+		printPaths(w, p.Paths)
 		if p.Standby > 0 || p.Moves > 0 {
 			fmt.Fprintf(w, "  \t%d connections to other members of its group; it has moved to one of these %d times\n", p.Standby, p.Moves)
 		}

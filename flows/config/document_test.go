@@ -47,10 +47,14 @@ func fromDocument(f *Flow) map[string]any {
 	case KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach:
 		return map[string]any{"generate": from.Generate.String(), "rate": from.Rate}
 	case KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach, KindRDMAState:
-		return allowDocument(from.Allow, map[string]any{
+		doc := allowDocument(from.Allow, map[string]any{
 			"rdma": from.RDMA, "listen": from.Listen, "message": from.Message.String(),
 			"window": from.Window, "clients": from.Clients, "verify": from.Verify, "method": string(from.Method), "allow_any_gid": from.AllowAnyGID,
 		})
+		if from.Paths != nil {
+			doc["paths"] = pathsDocument("listen", from.Paths)
+		}
+		return doc
 	}
 	doc := map[string]any{
 		"interface": from.Interface, "zero_copy": string(from.ZeroCopy), "timestamps": string(from.Timestamps), "filter": from.Filter,
@@ -241,10 +245,20 @@ func peersDocument(to *To) map[string]any {
 		if p.Others != nil {
 			m["others"] = p.Others
 		}
+		if p.Paths != nil {
+			m["paths"] = pathsDocument("address", p.Paths)
+		}
 		peers = append(peers, m)
 	}
 	doc["peers"] = peers
 	return doc
+}
+
+func pathsDocument(key string, paths []Path) (docs []any) {
+	for _, p := range paths {
+		docs = append(docs, map[string]any{"rdma": p.RDMA, key: p.Address + p.Listen})
+	}
+	return docs
 }
 
 func stageDocuments(stages []Stage) (docs []any) {

@@ -98,6 +98,8 @@ type From struct {
 	// RDMA is the device that receives messages; see [SoftDevice]. The fields from here to Method
 	// apply to RDMA.
 	RDMA string
+	// Paths are further devices at which clients can connect, each with an address.
+	Paths []Path
 	// Class is that of packets to clients: ACKs, mostly.
 	Class Class
 	// Listen is the TCP address, host:port, where clients connect.
@@ -511,6 +513,8 @@ type Peer struct {
 	// named so too then.
 	Peer   string
 	Policy Policy
+	// Paths are further ways to the peer, which are taken in this order when the first one fails.
+	Paths []Path
 	// TrafficClass and Priority replace those of the flow; nil: they do not.
 	TrafficClass, Priority *int
 	Pos                    Pos // where the peer is configured

@@ -92,7 +92,7 @@ func TestFull(t *testing.T) {
 			{
 				Name: "wal", Worker: "main", Pos: Pos{file, 71, 5},
 				From: From{
-					RDMA: "roce:eth2", Listen: "10.0.0.1:7471", Message: 3 * KiB, Window: 128, Clients: 8, Method: MethodSend,
+					RDMA: "roce:eth2", Listen: "10.0.0.1:7471", Paths: []Path{{RDMA: "mlx5_1", Listen: "10.0.1.1:7471"}}, Message: 3 * KiB, Window: 128, Clients: 8, Method: MethodSend,
 					Allow: []string{"trader1.example", "trader2.example"}, AllowAnyGID: true,
 				},
 				To: To{
@@ -135,7 +135,7 @@ func TestFull(t *testing.T) {
 				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeDurable, Participant: 3, Acknowledge: AcknowledgeMost, Peers: []Peer{
 					{Name: "a", Address: "10.0.0.2:7471", Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 145, 11}},
 					{Name: "b", Address: "10.0.0.3:7471", Others: []string{"10.0.1.3:7471", "10.0.2.3:7471"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 146, 11}},
-					{Name: "c", Address: "10.0.0.4:7471", Flow: "wal", Policy: PolicyDisconnect, Pos: Pos{file, 147, 11}},
+					{Name: "c", Address: "10.0.0.4:7471", Flow: "wal", Policy: PolicyDisconnect, Paths: []Path{{RDMA: "mlx5_1", Address: "10.0.1.4:7471"}}, Pos: Pos{file, 147, 11}},
 				}},
 			},
 			{

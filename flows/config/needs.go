@@ -109,16 +109,17 @@ func (t *To) segments() int {
 // needs returns the needs of clients' messages: each client's window, and what the rest of the flow
 // holds. For messages in extents it counts one extent per client instead of a window.
 func (f *From) needs(r *Region, frames, extents int) Needs {
-	n := Needs{Own: f.Clients} // acknowledgements
+	clients := f.Clients * (1 + len(f.Paths)) // each may come over each device
+	n := Needs{Own: clients}                  // acknowledgements
 	if f.Method == MethodWrite {
-		n.Own += f.Window * f.Clients // control messages about writes
+		n.Own += f.Window * clients // control messages about writes
 	}
 	n.Frames = n.Own
 	if !r.InFrame(f.Message) {
-		n.Extents = f.Clients + extents
+		n.Extents = clients + extents
 		return n
 	}
-	n.Frames += f.Window*f.Clients + frames
+	n.Frames += f.Window*clients + frames
 	return n
 }
 

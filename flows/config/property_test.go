@@ -394,7 +394,11 @@ func drawPeers(t *rapid.T, to *To, kind Kind) {
 		if rapid.Bool().Draw(t, "a group") {
 			others = []string{name + ":7472", name + ":7473"}
 		}
-		to.Peers = append(to.Peers, Peer{Others: others, Name: name, Address: name + ":7471", Flow: name, Policy: rapid.SampledFrom(allPolicies).Draw(t, "policy")})
+		var paths []Path
+		if others == nil && rapid.Bool().Draw(t, "several paths") {
+			paths = []Path{{RDMA: "mlx5_1", Address: name + ":7471"}, {RDMA: "mlx5_0", Address: name + ":7474"}}
+		}
+		to.Peers = append(to.Peers, Peer{Others: others, Paths: paths, Name: name, Address: name + ":7471", Flow: name, Policy: rapid.SampledFrom(allPolicies).Draw(t, "policy")})
 	}
 	to.Choose = rapid.SampledFrom(allChoices).Draw(t, "choose")
 	to.Queue = rapid.IntRange(1, maxPeerWait).Draw(t, "queue")

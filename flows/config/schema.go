@@ -222,6 +222,7 @@ func (d *decoder) peers(path string, n *yaml.Node, t *To) {
 			"flow":    set(d, &p.Flow, parseText),
 			"peer":    set(d, &p.Peer, parseText),
 			"policy":  set(d, &p.Policy, oneOf(allPolicies)),
+			"paths":   d.paths("address", &p.Paths),
 
 			"traffic_class": setOptional(d, &p.TrafficClass, parseTrafficClass),
 			"priority":      setOptional(d, &p.Priority, parsePriority),

@@ -63,6 +63,7 @@ func (d *decoder) settings(prefix string, f *Flow) fields {
 var (
 	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach, KindNetworkOrder}
 	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach, KindRDMAState}
+	severalPaths  = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
 	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach}
 	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState, KindAttachOrder}
 	messages      = slices.Concat(fromClients, fromPrograms)
@@ -97,6 +98,7 @@ const (
 	aboutFiltered     = "packets of a network interface or of captures"
 	aboutReplay       = "a flow from captures to a network interface"
 	aboutMessages     = "messages of RDMA clients"
+	aboutPaths        = "messages of RDMA clients to storage, to RDMA peers, or nowhere"
 	aboutListens      = "messages of RDMA clients, or of a peer's channel"
 	aboutHeld         = "packets and messages"
 	aboutGenerated    = "generated packets"
@@ -167,6 +169,7 @@ func fromSettings() []setting {
 		{"from.rdma.ecn", aboutListens, listening, func(f *Flow) any { return &f.From.Class.ECN }, value(parseBool)},
 		{"from.rdma.min_rate", aboutListens, listening, func(f *Flow) any { return &f.From.Class.MinRate }, value(parseRate)},
 		{"from.listen", aboutListens, listening, func(f *Flow) any { return &f.From.Listen }, value(parseText)},
+		{"from.paths", aboutPaths, severalPaths, func(f *Flow) any { return &f.From.Paths }, readListenPaths},
 		{"from.attach", aboutEnds, nil, func(f *Flow) any { return &f.From.Attach }, value(parseText)},
 		{"from.trusted", aboutTrusted, trusted, func(f *Flow) any { return &f.From.Trusted }, value(parseBool)},
 		{"from.channel", aboutEnds, nil, func(f *Flow) any { return &f.From.Channel }, value(parseText)},

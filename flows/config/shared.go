@@ -73,6 +73,7 @@ func (s *shared) take(path string, f *Flow) {
 	s.device(join(path, "to.rdma"), f.To.RDMA)
 	s.listen(join(path, "from.listen"), f.From.Listen, "")
 	s.listen(join(path, "to.listen"), f.To.Listen, otherAddress(f))
+	s.sharedPaths(path, f)
 	s.taken.take(join(path, "from.channel"), f.From.Channel)
 	s.given.take(join(path, "to.channel"), f.To.Channel)
 	s.updated.take(join(path, "to.state"), f.To.State)
@@ -273,7 +274,9 @@ func (v *validator) resolve(f *Flow) {
 		f.From.Join[i].Interface = v.found(f, f.From.Join[i].Interface)
 	}
 	f.To.Interface = v.found(f, f.To.Interface)
-	for _, device := range []*string{&f.From.RDMA, &f.To.RDMA} {
+	devices := []*string{&f.From.RDMA, &f.To.RDMA}
+	f.eachPath(func(_ string, p *Path) { devices = append(devices, &p.RDMA) })
+	for _, device := range devices {
 		if iface, is := SoftDevice(*device); is {
 			*device = SoftPrefix + v.found(f, iface)
 		}
@@ -316,7 +319,9 @@ func (v *validator) links(path string, f *Flow, e ends) {
 	if d, ok := v.devices[f.To.Interface]; ok && e.kind() == KindStorageNetwork && !v.explained(join(path, "to.interface")) {
 		v.checkErr(join(path, "to.interface"), d.Sends())
 	}
-	for key, device := range map[string]string{"from.rdma": f.From.RDMA, "to.rdma": f.To.RDMA} {
+	devices := map[string]string{"from.rdma": f.From.RDMA, "to.rdma": f.To.RDMA}
+	f.eachPath(func(at string, p *Path) { devices[join(at, "rdma")] = p.RDMA })
+	for key, device := range devices {
 		if iface, is := SoftDevice(device); is && !v.explained(join(path, key)) {
 			if d, ok := v.devices[iface]; ok {
 				v.checkErr(join(path, key), d.NeedEthernet("RoCE"))

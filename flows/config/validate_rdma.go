@@ -75,6 +75,7 @@ func (v *validator) allow(path string, names []string) {
 func (v *validator) clients(path string, f *Flow) {
 	from := &f.From
 	v.clientListener(path, clientListener{from.RDMA, from.Listen, from.Window, from.Clients, from.Allow})
+	v.clientPaths(path, f)
 	v.checkErr(join(path, "method"), member(from.Method, allMethods))
 	if from.Method == MethodWrite && !from.Verify {
 		v.refuse(v.first(join(path, "verify"), join(path, "method"), path), wrong("say verify: true, or method: send",
@@ -137,6 +138,7 @@ func (v *validator) peers(path string, t *To) {
 	for i, p := range t.Peers {
 		at := index(all, i)
 		v.peer(at, p)
+		v.peerPaths(at, t.RDMA, p)
 		named.take(join(at, "peer"), p.Peer)
 		names.take(join(at, "name"), p.Name)
 		if p.Address != "" {

@@ -65,8 +65,8 @@ func (d *RDMADevices) Expect(c *config.Config) {
 		}
 	}
 	for _, f := range c.Flows {
-		for _, name := range []string{f.From.RDMA, f.To.RDMA} {
-			if name != "" && !slices.Contains(d.names, name) {
+		for _, name := range f.Devices() {
+			if !slices.Contains(d.names, name) {
 				d.names = append(d.names, name)
 			}
 		}

@@ -11,16 +11,26 @@ type Receives struct {
 	Device     string            `json:"device"`
 	Listen     string            `json:"listen"`
 	TLS        bool              `json:"tls"`
-	Clients    []Client          `json:"clients"`    // by session, including recently disconnected ones
-	Connected  uint64            `json:"connected"`  // established connections
-	Broken     uint64            `json:"broken"`     // failed connections
-	Replays    uint64            `json:"replays"`    // messages received again
-	Refused    map[string]uint64 `json:"refused"`    // clients refused or disconnected, by reason
-	Handshakes map[string]uint64 `json:"handshakes"` // connections not established, by reason
-	Method     string            `json:"method"`     // how clients send messages: send or write
-	Posted     int64             `json:"posted"`     // receives, or frames for written messages, without a message
-	Granted    uint64            `json:"granted"`    // frames that clients may write to now
-	Grants     uint64            `json:"grants"`     // frames granted so far
+	Clients    []Client          `json:"clients"`         // by session, including recently disconnected ones
+	Connected  uint64            `json:"connected"`       // established connections
+	Broken     uint64            `json:"broken"`          // failed connections
+	Replays    uint64            `json:"replays"`         // messages received again
+	Refused    map[string]uint64 `json:"refused"`         // clients refused or disconnected, by reason
+	Handshakes map[string]uint64 `json:"handshakes"`      // connections not established, by reason
+	Method     string            `json:"method"`          // how clients send messages: send or write
+	Posted     int64             `json:"posted"`          // receives, or frames for written messages, without a message
+	Granted    uint64            `json:"granted"`         // frames that clients may write to now
+	Grants     uint64            `json:"grants"`          // frames granted so far
+	Paths      []ListenPath      `json:"paths,omitempty"` // of all devices, if there are several
+}
+
+// ListenPath is one of several devices over which clients connect.
+type ListenPath struct {
+	Device    string `json:"device"`
+	Listen    string `json:"listen"`
+	Connected uint64 `json:"connected"` // established connections
+	Broken    uint64 `json:"broken"`    // failed connections
+	Messages  uint64 `json:"messages"`
 }
 
 // Client is one session of a client, over all its connections.
@@ -67,6 +77,20 @@ type Peer struct {
 	Named        string            `json:"named,omitempty"`   // NAME/FLOW, if a resolver finds it
 	Followed     uint64            `json:"followed"`          // times that it was followed to another address
 	Latency      *latency.Summary  `json:"latency,omitempty"` // from taking a message to its acknowledgement
+	Paths        []Path            `json:"paths,omitempty"`   // the ways to it, if there are several
+}
+
+// Path is one of several ways to a peer.
+type Path struct {
+	Device      string    `json:"device"`
+	Address     string    `json:"address"`
+	State       string    `json:"state"`           // connected, standby or failed
+	Error       string    `json:"error,omitempty"` // why it failed
+	Connections uint64    `json:"connections"`     // times that it was taken
+	Failures    uint64    `json:"failures"`        // connections ended, and failed attempts
+	Messages    uint64    `json:"messages"`        // sent over it, each transmission counted
+	Taken       time.Time `json:"taken,omitzero"`  // the last time
+	Left        time.Time `json:"left,omitzero"`   // the last time
 }
 
 // Blocks is the sink of a flow that serves blocks to RDMA clients.

@@ -69,7 +69,7 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-// machine has everything that the documents name: interfaces eth1 and eth2 with address 10.0.0.1, a
+// machine has everything that the documents name: interfaces eth1, eth2 with address 10.0.0.1 and eth3 with 10.1.0.1, a
 // user unifiedd, /var/lib/unifiedd with an image, and /etc/unifiedd. The files of this machine do
 // not change: the daemon has its own mounts.
 type machine struct {
@@ -86,15 +86,16 @@ type files struct {
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{testenv.NewPair(t, testenv.PairOptions{}), newFiles(t)}
-	for i, name := range []string{"eth1", "eth2"} {
+	for i, name := range []string{"eth1", "eth2", "eth3"} {
 		m.A.Run(t, "ip", "link", "add", name, "mtu", "4200", "type", "veth", "peer", "name", name, "netns", m.B.Name)
 		for _, e := range []*testenv.End{&m.A, &m.B} {
-			e.Run(t, "ip", "link", "set", name, "mtu", fmt.Sprint(1500+2700*i), "up")
+			e.Run(t, "ip", "link", "set", name, "mtu", fmt.Sprint(1500+2700*min(i, 1)), "up")
 		}
 	}
 	m.B.Run(t, "sysctl", "-qw", "net.ipv6.conf.eth1.disable_ipv6=0") // a flow joins a group of IPv6
 	m.B.Run(t, "ip", "address", "add", "10.0.0.1/24", "dev", "eth2")
 	m.A.Run(t, "ip", "address", "add", "10.0.0.9/24", "dev", "eth2")
+	m.B.Run(t, "ip", "address", "add", "10.1.0.1/24", "dev", "eth3")
 	return m
 }
 

@@ -26,6 +26,7 @@ type options struct {
 	device   string
 	address  string
 	flow     string
+	paths    string // further ways of append
 	peer     string // names of daemon and flow, or state, instead of address and flow
 	etcd     string // that finds them
 	file     string
@@ -196,6 +197,7 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.address, "to", "", "`host:port` of the flow, or of all members of a group, with commas")
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
 	definePeer(fs, o)
+	fs.StringVar(&o.paths, "paths", "", "further ways to the flow, `DEVICE=HOST:PORT`, with commas: taken when -device and -to fail")
 	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message")
 	fs.Uint64Var(&o.count, "count", 10000, "messages")
 	fs.IntVar(&o.depth, "depth", 64, "messages that are sent and not acknowledged")
@@ -332,6 +334,11 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 // config is the configuration of the client.
 func (o *options) config() (c client.Config, err error) {
 	c = client.Config{Device: o.device, Memory: o.memory, Queue: o.queue, Extents: o.extents, Reserve: o.reserve, Spin: o.spin, Log: slog.Default()}
+	for _, p := range o.further() {
+		if p.Device != o.device && !slices.Contains(c.Further, p.Device) {
+			c.Further = append(c.Further, p.Device)
+		}
+	}
 	if o.ordinary {
 		c.Pages = umem.Ordinary
 	}
@@ -367,5 +374,15 @@ func (o *options) to() (c client.AppendConfig) {
 	} else {
 		c.Address = first
 	}
+	c.Paths = o.further()
 	return c
+}
+
+// further returns the further ways to a flow.
+func (o *options) further() (all []client.Path) {
+	for _, one := range strings.FieldsFunc(o.paths, func(c rune) bool { return c == ',' }) {
+		device, address, _ := strings.Cut(one, "=")
+		all = append(all, client.Path{Device: device, Address: address})
+	}
+	return all
 }

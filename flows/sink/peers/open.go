@@ -61,6 +61,15 @@ func (s *Sink) openSender(e *pipeline.Env, c Config, p config.Peer) (*stream.Sen
 	if err != nil {
 		return nil, err
 	}
+	var paths []stream.Path
+	for _, one := range p.Paths {
+		d, err := e.UseDevice(one.RDMA)
+		if err != nil {
+			return nil, err
+		}
+		s.further = append(s.further, d)
+		paths = append(paths, stream.Path{Device: d.Name, Endpoint: d.In(e.Flow.To.ClassOf(&p)), Address: one.Address})
+	}
 	var places []stream.Place
 	others := p.Others
 	for _, one := range found {
@@ -68,6 +77,7 @@ func (s *Sink) openSender(e *pipeline.Env, c Config, p config.Peer) (*stream.Sen
 	}
 	return stream.OpenSender(stream.SenderConfig{
 		Name: e.Name() + ", peer " + p.Name, Endpoint: s.device.In(e.Flow.To.ClassOf(&p)), Worker: e.Holder, Address: p.Address, Others: others, Places: places, Flow: p.Flow,
+		Device: s.device.Name, Paths: paths,
 		Connect: connect.Config{Credentials: e.Shared.Credentials}, Durability: durability, Participant: uint32(e.Flow.To.Participant),
 		Depth: c.Queue, Method: stream.Method(e.Flow.To.Method), Message: protocol.HeaderLen + c.Length, Frames: c.Frames,
 		Events: e.Events, Log: e.Log, Times: &s.times,

@@ -23,6 +23,7 @@ import (
 type Sink struct {
 	region  *umem.Region
 	device  *device.RDMA
+	further []*device.RDMA // of further paths
 	fan     *fanout.Fanout
 	do      stream.Doer
 	names   []string // of the peers
@@ -196,6 +197,9 @@ func (s *Sink) Check(time.Time) (waits, ends error) {
 	if err := s.dials.Err(); err != nil {
 		return nil, err
 	}
+	if len(s.further) > 0 {
+		return s.checkPaths()
+	}
 	if waits, ends = s.device.Check(); waits != nil || ends != nil {
 		return waits, ends
 	}
@@ -242,6 +246,7 @@ func (s *Sink) Observe(to *status.Flow) error {
 			Name: s.names[i], Address: sent.Address, State: sent.State, Error: sent.Cause, Certificate: sent.Peer,
 			Offered: p.Offered, Acknowledged: sent.Acknowledged, Dropped: p.Dropped, Waiting: uint64(sent.Waiting), InFlight: uint64(sent.InFlight),
 			Method: string(sent.Method), Credit: sent.Credit, Bytes: sent.Bytes, Resent: sent.Resent, Connections: sent.Connections, Failures: sent.Failures, Standby: sent.Standby, Moves: sent.Moves, Named: s.named[i], Followed: sent.Followed, Latency: sent.Latency,
+			Paths: pathsOf(sent.Paths),
 		})
 	}
 	to.Sends, to.Stalls = out, s.stalls.Load()

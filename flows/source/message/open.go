@@ -107,6 +107,13 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 	if err := s.takeFrames(e, c); err != nil {
 		return nil, err
 	}
+	for _, p := range from.Paths {
+		d, err := e.UseDevice(p.RDMA)
+		if err != nil {
+			return nil, err
+		}
+		s.further, r.Others = append(s.further, d), append(r.Others, d.In(from.Class))
+	}
 	if s.receiver, err = stream.OpenReceiver(r); err != nil {
 		return nil, err
 	}
@@ -132,7 +139,8 @@ func (s *Source) LimitPositions(room func(position uint64) int) { s.room = room 
 // client finds a receive whatever the others do, and the reserve for the rest of the flow.
 func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	from := &e.Flow.From
-	s.window, s.each = from.Window*from.Clients, 1
+	clients := from.Clients * (1 + len(from.Paths)) // each may come over each device
+	s.window, s.each = from.Window*clients, 1
 	least, most := s.window+c.MinReserve, s.window+c.MaxReserve
 	take, quota, kind := e.Holder.Take, e.Shared.Quota.Frames, "frames"
 	if c.Part != nil {
@@ -142,18 +150,18 @@ func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
 	if !InFrames(e.Region, from.Message) {
 		s.long, s.each = true, int(e.Region.ExtentSize()/uint64(e.Region.FrameSize()))
 		take, quota, kind = e.Holder.TakeExtents, e.Shared.Quota.Extents-layoutExtents, "extents"
-		least = from.Clients + c.MinReserve // extents are few: each client has at least one, not its whole window
+		least = clients + c.MinReserve // extents are few: each client has at least one, not its whole window
 	}
 	frames := make([]umem.Frame, min(most, max(least, quota)))
 	s.total = take(frames)
 	s.free.Push(frames[:s.total]...)
 	if s.total < least {
 		return fmt.Errorf("the region has %d free %s for messages; %d clients with a window of %d need %d at least, and what becomes of their messages %d of those: raise region.size or region.extents, or lower clients or window",
-			s.total, kind, from.Clients, from.Window, least, c.MinReserve)
+			s.total, kind, clients, from.Window, least, c.MinReserve)
 	}
 	reserve := c.MinReserve
 	if s.long {
-		reserve = c.reserveOf(s.total - from.Clients)
+		reserve = c.reserveOf(s.total - clients)
 	}
 	s.window = min(s.window, s.total-reserve)
 	s.least = s.window + reserve
@@ -174,13 +182,21 @@ func InFrames(r *umem.Region, message config.Size) bool {
 }
 
 // listen opens the listener. Clients wait until the flow begins.
-func (s *Source) listen(e *pipeline.Env) (err error) {
+func (s *Source) listen(e *pipeline.Env) error {
 	s.secure = e.Shared.Credentials != nil
 	c := connect.Config{Credentials: e.Shared.Credentials, Failed: device.LogFailures(e.Log)}
-	if s.listener, err = connect.Listen(context.Background(), e.Flow.From.Listen, c); err != nil {
-		return err
+	addresses := []string{e.Flow.From.Listen}
+	for _, p := range e.Flow.From.Paths {
+		addresses = append(addresses, p.Listen)
 	}
-	e.Undo.Add(s.listener.Close)
+	for _, at := range addresses {
+		l, err := connect.Listen(context.Background(), at, c)
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+		e.Undo.Add(l.Close)
+	}
 	e.Undo.Add(s.serving.Wait)
 	return nil
 }

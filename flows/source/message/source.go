@@ -21,13 +21,14 @@ import (
 // Source receives messages of RDMA clients and acknowledges them. Messages land in frames, or in
 // extents if they are longer than a frame. It implements pipeline.Source and pipeline.Acknowledger.
 type Source struct {
-	region   *umem.Region
-	device   *device.RDMA
-	receiver *stream.Receiver
-	listener *connect.Listener
-	secure   bool // connections are TLS
-	method   config.Method
-	do       stream.Doer
+	region    *umem.Region
+	device    *device.RDMA
+	receiver  *stream.Receiver
+	listeners []*connect.Listener // by device
+	further   []*device.RDMA      // of further paths
+	secure    bool                // connections are TLS
+	method    config.Method
+	do        stream.Doer
 
 	free   umem.FreeList // frames or extents that messages may land in
 	total  int           // how many there are, in any state
@@ -216,10 +217,7 @@ func (s *Source) Kick(now time.Time) {
 // FDs implements pipeline.Source. The descriptor stays in the list while the sink is blocked,
 // because it also signals other events.
 func (s *Source) FDs(dst []unix.PollFd, _ bool) []unix.PollFd {
-	if fd := s.receiver.FD(); fd >= 0 {
-		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	}
-	return dst
+	return s.receiver.FDs(dst)
 }
 
 // Deadline implements pipeline.Source.
@@ -248,7 +246,7 @@ func (s *Source) Leave() bool {
 
 // Begin implements pipeline.Source. Clients may connect.
 func (s *Source) Begin() error {
-	s.serving.Start(func(ctx context.Context) error { return s.receiver.Serve(ctx, s.listener, s.do) })
+	s.serving.Start(func(ctx context.Context) error { return s.receiver.ServeAll(ctx, s.listeners, s.do) })
 	return nil
 }
 
@@ -282,7 +280,7 @@ func (s *Source) Check(time.Time) (waits, ends error) {
 	if err := s.serving.Err(); err != nil {
 		return nil, err
 	}
-	return s.device.Check()
+	return s.checkDevices()
 }
 
 // Shrink implements pipeline.Source.

@@ -10,9 +10,9 @@ import (
 
 // Announce implements pipeline.Source.
 func (s *Source) Announce() []any {
-	a := []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "window", s.window, "method", string(s.method)}
+	a := []any{"device", s.device.Name, "listens", s.listeners[0].Addr().String(), "window", s.window, "method", string(s.method)}
 	if !s.secure {
-		a = append(a, "plain", device.PlaintextWarning(s.listener.Addr()))
+		a = append(a, "plain", device.PlaintextWarning(s.listeners[0].Addr()))
 	}
 	if s.log != nil {
 		a = append(a, "acknowledge", string(s.log.Acknowledge), "position", s.acks.before+1)
@@ -43,8 +43,8 @@ func (s *Source) Observe(to *status.Flow) error {
 	}
 	st := s.receiver.Stats()
 	to.Receives = &status.Receives{
-		Device: s.device.Name, Listen: s.listener.Addr().String(), TLS: s.secure, Connected: st.Connected, Broken: st.Failed,
-		Replays: st.Replays, Method: string(s.method), Posted: st.Posted, Granted: st.Granted, Grants: st.Grants, Refused: status.RefusedBy(st.Refused), Handshakes: device.Handshakes(s.listener),
+		Device: s.device.Name, Listen: s.listeners[0].Addr().String(), TLS: s.secure, Connected: st.Connected, Broken: st.Failed,
+		Replays: st.Replays, Method: string(s.method), Posted: st.Posted, Granted: st.Granted, Grants: st.Grants, Refused: status.RefusedBy(st.Refused), Handshakes: s.handshakes(), Paths: s.paths(),
 	}
 	for i := range st.Sessions {
 		to.Receives.Clients = append(to.Receives.Clients, clientStatus(&st.Sessions[i]))

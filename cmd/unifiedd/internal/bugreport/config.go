@@ -34,6 +34,7 @@ flows[].from.generate flows[].from.interface flows[].from.interfaces flows[].fro
 flows[].from.interfaces[].name
 flows[].from.join flows[].from.join[].group flows[].from.join[].interface flows[].from.join[].source
 flows[].from.listen flows[].from.loop flows[].from.message flows[].from.method
+flows[].from.paths flows[].from.paths[].listen flows[].from.paths[].rdma
 flows[].from.mirror flows[].from.priority flows[].from.promiscuous flows[].from.queues flows[].from.rate
 flows[].from.rdma
 flows[].from.rdma.device flows[].from.rdma.ecn flows[].from.rdma.min_rate flows[].from.rdma.priority
@@ -77,7 +78,7 @@ flows[].to.order.limits.price.offset flows[].to.order.limits.rate flows[].to.ord
 flows[].to.order.replies flows[].to.order.retry flows[].to.order.ring flows[].to.order.times flows[].to.order.zero_copy
 flows[].to.owner flows[].to.pace flows[].to.participant
 flows[].to.peers[].address flows[].to.peers[].flow flows[].to.peers[].name flows[].to.peers[].others
-flows[].to.peers[].peer
+flows[].to.peers[].paths flows[].to.peers[].paths[].address flows[].to.peers[].paths[].rdma flows[].to.peers[].peer
 flows[].to.peers[].policy flows[].to.peers[].priority flows[].to.peers[].traffic_class flows[].to.place flows[].to.policy flows[].to.prepare flows[].to.queue flows[].to.rdma
 flows[].to.rdma.device flows[].to.rdma.ecn flows[].to.rdma.min_rate flows[].to.rdma.priority
 flows[].to.rdma.traffic_class

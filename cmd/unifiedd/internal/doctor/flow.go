@@ -30,7 +30,7 @@ func (r *Report) addFlows(n needs) {
 	if n.Metrics.Listen != "" {
 		addresses = append(addresses, address("metrics.listen", "tcp", n.Metrics.Listen))
 	}
-	var devices, users, engines, classes []Check
+	var devices, users, engines, classes, routes []Check
 	for i := range n.Flows {
 		f := &n.Flows[i]
 		named := func(key string) string { return fmt.Sprintf("flow %s: %s", f.Name, key) }
@@ -45,6 +45,19 @@ func (r *Report) addFlows(n needs) {
 		}
 		if f.From.RDMA != "" {
 			devices = append(devices, rdmaNamed(named("from.rdma"), f.From.RDMA))
+		}
+		for _, p := range f.From.Paths {
+			addresses = append(addresses, address(named("from.paths"), "tcp", p.Listen))
+			devices = append(devices, rdmaNamed(named("from.paths"), p.RDMA))
+		}
+		for i := range f.To.Peers {
+			p := &f.To.Peers[i]
+			if len(p.Paths) > 0 {
+				routes = append(routes, pathRoutes(named("peer "+p.Name), f.To.RDMA, p)...)
+			}
+			for _, one := range p.Paths {
+				devices = append(devices, rdmaNamed(named("peer "+p.Name), one.RDMA))
+			}
 		}
 		if f.From.Class != (config.Class{}) {
 			classes = append(classes, priority(named("from.rdma"), f.From.RDMA, f.From.Class))
@@ -75,6 +88,7 @@ func (r *Report) addFlows(n needs) {
 	r.add("addresses", addresses)
 	r.add("RDMA devices of flows", devices)
 	r.add("priorities", classes)
+	r.add("paths", routes)
 	r.add("owners of files", users)
 	r.addGroups(n)
 	r.addAttach(n)

@@ -31,6 +31,10 @@ var (
 	descPeerWaits      = describe("peer_waiting_messages", "Messages for the RDMA peer that are not acknowledged.", "flow", "host")
 	descPeerStandby    = describe("peer_standby_connections", "Connections to members of the group that the RDMA peer is, which do not lead.", "flow", "host")
 	descPeerMoves      = describe("peer_moves_total", "Connections to the RDMA peer that have begun as standby connections.", "flow", "host")
+	descPathUp         = describe("peer_path_up", "1 while messages go to the RDMA peer over the path.", "flow", "host", "device", "address")
+	descPathSent       = describe("peer_path_messages_total", "Messages sent to the RDMA peer over the path, each transmission counted.", "flow", "host", "device", "address")
+	descPathTaken      = describe("peer_path_connections_total", "Times that the path to the RDMA peer was taken.", "flow", "host", "device", "address")
+	descPathFailed     = describe("peer_path_failures_total", "Connections over the path that ended, and attempts that failed.", "flow", "host", "device", "address")
 	descPeerFailed     = describe("peer_failures_total", "Connections to the RDMA peer that ended, and attempts that failed.", "flow", "host")
 	descRequests       = describe("block_requests_total", "Requests for blocks, by outcome.", "flow", "status")
 	descServed         = describe("block_served_bytes_total", "Bytes of blocks written to clients.", "flow")
@@ -121,6 +125,13 @@ func collectPeer(out chan<- prometheus.Metric, flow string, p *status.Peer) {
 		counter(out, descPeerFollowed, p.Followed, flow, p.Name)
 	}
 	counter(out, descPeerFailed, p.Failures, flow, p.Name)
+	for i := range p.Paths {
+		one := &p.Paths[i]
+		gauge(out, descPathUp, truth(one.State == "connected"), flow, p.Name, one.Device, one.Address)
+		counter(out, descPathSent, one.Messages, flow, p.Name, one.Device, one.Address)
+		counter(out, descPathTaken, one.Connections, flow, p.Name, one.Device, one.Address)
+		counter(out, descPathFailed, one.Failures, flow, p.Name, one.Device, one.Address)
+	}
 }
 
 func collectBlocks(out chan<- prometheus.Metric, flow string, b *status.Blocks) {

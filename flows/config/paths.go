@@ -1,0 +1,122 @@
+package config
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Path is a further way between a flow and its peer or its clients: over another device.
+type Path struct {
+	RDMA string // the device here; see [SoftDevice]
+	// Address is where the peer is, of a peer's path. Listen is where clients connect, of a path of a flow from clients.
+	Address, Listen string
+}
+
+// maxPaths is the largest number of paths, the first one included.
+const maxPaths = 4
+
+// readListenPaths reads the further paths of clients.
+func readListenPaths(d *decoder, _ *Flow, field any) read { return d.paths("listen", field.(*[]Path)) }
+
+// paths returns a function that reads paths. key is listen or address.
+func (d *decoder) paths(key string, to *[]Path) read {
+	return func(path string, n *yaml.Node) {
+		*to = []Path{}
+		d.list(path, n, func(path string, n *yaml.Node) {
+			one := Path{}
+			where := &one.Address
+			if key == "listen" {
+				where = &one.Listen
+			}
+			d.mapping(path, n, fields{"rdma": set(d, &one.RDMA, parseText), key: set(d, where, parseText)})
+			*to = append(*to, one)
+		})
+	}
+}
+
+// clientPaths checks the further paths of clients.
+func (v *validator) clientPaths(path string, f *Flow) {
+	all := join(path, "paths")
+	if f.From.Paths == nil {
+		return
+	}
+	v.pathCount(all, f.From.Paths)
+	for _, s := range f.Stages {
+		if s.Sum != nil {
+			v.refuse(all, wrong("remove paths", "a flow that adds up the messages of its clients has one device"))
+		}
+	}
+	if f.To.Replicas != nil {
+		v.refuse(all, wrong("remove paths", "a member of a group has one device"))
+	}
+	devices := newTaken[string](v, "device")
+	devices.take(join(path, "rdma"), f.From.RDMA)
+	for i, p := range f.From.Paths {
+		at := index(all, i)
+		v.rdma(join(at, "rdma"), p.RDMA)
+		devices.take(join(at, "rdma"), p.RDMA)
+		if v.need(join(at, "listen"), p.Listen, "the address to listen at for clients, host:port,") {
+			v.checkErr(join(at, "listen"), checkAddress(p.Listen, "10.0.1.1:7471"))
+		}
+	}
+}
+
+// peerPaths checks the further paths to a peer. device is that of its address.
+func (v *validator) peerPaths(path, device string, p Peer) {
+	all := join(path, "paths")
+	if p.Paths == nil {
+		return
+	}
+	v.pathCount(all, p.Paths)
+	v.check(len(p.Others) == 0, all, "a group has one path to each member: remove others, or paths")
+	v.check(p.Peer == "", all, "the paths of a peer are addresses: say address: and not peer:")
+	once := newTaken[string](v, "path")
+	once.take(join(path, "address"), device+" to "+p.Address)
+	for i, one := range p.Paths {
+		at := index(all, i)
+		v.rdma(join(at, "rdma"), one.RDMA)
+		if v.need(join(at, "address"), one.Address, "the peer's address on this path, host:port,") {
+			v.checkErr(join(at, "address"), checkPeer(one.Address))
+		}
+		once.take(at, one.RDMA+" to "+one.Address)
+	}
+}
+
+func (v *validator) pathCount(all string, paths []Path) {
+	v.check(len(paths) > 0, all, "no path is listed: remove the key")
+	v.check(len(paths) < maxPaths, all, "%d further paths are too many; at most %d are possible", len(paths), maxPaths-1)
+}
+
+// sharedPaths records the resources of a flow's further paths.
+func (s *shared) sharedPaths(path string, f *Flow) {
+	f.eachPath(func(at string, p *Path) {
+		s.device(join(path, join(at, "rdma")), p.RDMA)
+		s.listen(join(path, join(at, "listen")), p.Listen, "")
+	})
+}
+
+// Devices returns the RDMA devices of the flow, those of its paths included, each once.
+func (f *Flow) Devices() (names []string) {
+	add := func(name string) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	add(f.From.RDMA)
+	add(f.To.RDMA)
+	f.eachPath(func(_ string, p *Path) { add(p.RDMA) })
+	return names
+}
+
+// eachPath calls do for each further path, with its place relative to the flow.
+func (f *Flow) eachPath(do func(path string, p *Path)) {
+	for i := range f.From.Paths {
+		do(index("from.paths", i), &f.From.Paths[i])
+	}
+	for i := range f.To.Peers {
+		for k := range f.To.Peers[i].Paths {
+			do(index(join(index("to.peers", i), "paths"), k), &f.To.Peers[i].Paths[k])
+		}
+	}
+}
