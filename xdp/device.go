@@ -25,6 +25,8 @@ import (
 type device struct {
 	index  int
 	name   string        // when it was opened
+	kind   string        // as ip -d link names it; device for a card
+	stack  netdev.Stack  // the interfaces that it is made of
 	link   linktype.Type // header at the start of its packets
 	mtu    int           // bytes, when it was opened
 	queues uint32        // receive queues
@@ -102,6 +104,9 @@ func (d *device) find(name string) (err error) {
 	}
 	d.zcSegments = zcSegments(d.index)
 	d.name = name
+	if err := d.findKind(link); err != nil {
+		return err
+	}
 	return d.startCounting(name)
 }
 

@@ -60,7 +60,8 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // BindError says that no acceptable way of binding was granted, and why each was refused. It
 // matches [ErrNoZeroCopy] if zero copy was required.
 type BindError struct {
-	Interface string
+	Interface string   // its name; of one that is made of others also its kind and those
+	Below     []string // the interfaces that it is made of: the slaves of a bond, the parent of a macvlan
 	Policy    Policy
 	Refused   []Refusal
 	// MTU is the interface's, and FrameMTU the largest whose packets fit a frame. Both are zero if
@@ -73,6 +74,9 @@ func (e *BindError) Error() string {
 	remedy := "try another interface or a newer kernel"
 	if e.Policy == Require {
 		remedy = "set the zero-copy policy to prefer to let the kernel copy"
+	}
+	if len(e.Below) > 0 {
+		remedy = fmt.Sprintf("use %s below it, or %s", strings.Join(e.Below, ", "), remedy)
 	}
 	if e.MTU != 0 {
 		why := fmt.Sprintf("packets of MTU %d do not fit a frame", e.MTU)

@@ -89,6 +89,9 @@ func (i *Interface) openAll() (err error) {
 	if err := i.checkLink(); err != nil {
 		return err
 	}
+	if err := i.suitKind(); err != nil {
+		return err
+	}
 	queues, rest, err := i.config.choose(i.device.queues)
 	if err != nil {
 		return err
@@ -167,7 +170,7 @@ func (i *Interface) bindSomehow(queues []uint32) error {
 		}
 		i.granted.Refused = append(i.granted.Refused, Refusal{a.zeroCopy, a.multiBuffer, err})
 	}
-	e := &BindError{Interface: c.Interface, Policy: c.Policy, Refused: i.granted.Refused}
+	e := &BindError{Interface: i.device.describe(), Below: i.device.stack.Below, Policy: c.Policy, Refused: i.granted.Refused}
 	if i.device.mtu > fits {
 		e.MTU, e.FrameMTU = i.device.mtu, fits
 	}

@@ -27,7 +27,9 @@ type card struct {
 	flow        config.Flow
 	hasFlow     bool
 	frame       uint32
-	region      *int // the NUMA node of the region
+	region      *int          // the NUMA node of the region
+	stack       netdev.Stack  // the interfaces that it is made of
+	bond        *netlink.Bond // the bond that it is a slave of, or nil
 }
 
 func examineInterface(name string, n needs) []Check {
@@ -47,8 +49,12 @@ func examineInterface(name string, n needs) []Check {
 	if c.bad != Fail && c.Flags&net.FlagUp == 0 {
 		return []Check{ok("state", "driver %s, down; not requested, so not examined further", c.driver)}
 	}
+	if err := c.findStack(link); err != nil {
+		return []Check{unknown("interface", "%v", err)}
+	}
 	checks := append([]Check{c.state(), c.link(device), c.nativeXDP(), c.zeroCopy(), c.queues(), c.steering(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
 		c.offloads()...)
+	checks = append(append(checks, c.bonded()...), c.functions(n)...)
 	return append(checks, c.roce()...)
 }
 
@@ -100,7 +106,9 @@ func (c card) nativeXDP() Check {
 		return unknown(name, "Linux 6.3 and later report it; the daemon tries it (%v)", err)
 	case features&xdpBasic == 0 || features&xdpRedirect == 0:
 		return warn(name, "the driver has none: the XDP program runs after the kernel has made its own packet, slowly").
-			with("use a card whose driver has XDP")
+			with("%s", c.instead("use a card whose driver has XDP"))
+	case c.stack.Bond:
+		return ok(name, "in the drivers of the slaves, which is no use to a flow on the bond")
 	}
 	return ok(name, "%s", describeXDP(features))
 }

@@ -34,7 +34,7 @@ func (c card) withoutZeroCopy(why string) Check {
 		return fail(name, "%s, and flow %s requires it", why, c.flow.Name).with("set zero_copy: prefer")
 	}
 	return warn(name, "%s: the kernel copies each packet into the region", why).
-		with("use a card whose driver has it, or live with one copy")
+		with("%s, or live with one copy", c.instead("use a card whose driver has it"))
 }
 
 // tryZeroCopy binds a socket that only sends, without a program, and closes it. The drivers that
