@@ -150,6 +150,7 @@ var notOnCards = map[string]string{
 	"Unprivileged":         "it is about the process",
 	"Example":              "it runs the Example of the package, as it stands, on a veth pair",
 	"SteerRefused":         rulesApart, "SteerRole": rulesApart, "SteerRules": rulesApart, "SteerListed": rulesApart, "SteerKilled": rulesApart, "SteerAllOrNone": rulesApart,
+	"Macvlan": "its packets are the kernel's own, whatever is below it", "BondOf": noInterface,
 	"SendNow":   copied,
 	"SendTimes": copyStamps, "SendTimesRoom": copyStamps,
 	"Peek":                 copied,
