@@ -15,9 +15,10 @@ import (
 const hugetlbMagic = 0x958458f6
 
 // Memory has the pages of a region that is not open yet: populated memfds, whose pages no other
-// process can take. Allocate makes it, and reserves the huge pages that are missing.
-// It also has the device of a region on one. [Config].Memory opens a region on it, in this process or in one that inherits its files. It
-// belongs to one goroutine. Files, Release and GiveBack do nothing on a nil Memory.
+// process can take. Allocate makes it, and reserves the huge pages that are missing. With [Config].Device
+// the region's data is on that device, which Memory keeps open. [Config].Memory opens a region on it, in
+// this process or in one that inherits its files. It belongs to one goroutine. Files, Release and GiveBack
+// do nothing on a nil Memory.
 type Memory struct {
 	files []*os.File // of the data, of the control area if there is one, and of what attached programs read
 	held  hugetlb.Held

@@ -105,8 +105,10 @@ func TestHotPathChannel(t *testing.T) {
 	}
 	defer w.Close()
 	k := hot(t, "cool")
-	var r *attached.ChannelReader
-	testenv.Wait(t, testenv.Within(5*time.Second), "the channel to be sealed", func() bool { r, err = k.ReadChannel("hot"); return err == nil })
+	r, err := k.ReadChannel("hot")
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer r.Close()
 	var message [64]byte
 	buffer := make([]byte, r.Longest())

@@ -276,14 +276,14 @@ func (v *validator) orderCondition(path string, c *Condition) {
 			break
 		}
 	}
-	_, min := v.places[join(path, "min")]
-	_, max := v.places[join(path, "max")]
+	_, hasMin := v.places[join(path, "min")]
+	_, hasMax := v.places[join(path, "max")]
 	if c.Bits == 0 {
-		v.check(!min && !max, v.first(join(path, "min"), join(path, "max"), path), "has a meaning only with bits")
+		v.check(!hasMin && !hasMax, v.first(join(path, "min"), join(path, "max"), path), "has a meaning only with bits")
 		return
 	}
 	v.check(c.Bits == 8 || c.Bits == 16 || c.Bits == 32 || c.Bits == 64, join(path, "bits"), "%d is not 8, 16, 32 or 64", c.Bits)
-	v.check(min || max || c.Min > 0 || c.Max < math.MaxUint64, path, "min, max or both are needed")
+	v.check(hasMin || hasMax || c.Min > 0 || c.Max < math.MaxUint64, path, "min, max or both are needed")
 	v.check(c.Min <= c.Max, v.first(join(path, "min"), path), "%d is more than max, which is %d", c.Min, c.Max)
 	v.check(c.Bits >= 64 || c.Bits < 0 || c.Min>>c.Bits == 0, join(path, "min"), "no number of %d bits reaches %d", c.Bits, c.Min)
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// DAXAlign is the alignment in bytes of the device that DAX makes.
-const DAXAlign = 2 << 20
-
 // DAX makes a device-DAX device of the guest's persistent memory, as ndctl does it: of the whole
 // module, with the kernel's records of its pages in ordinary memory. It returns the device's path.
 // The device stays for other tests.

@@ -32,7 +32,10 @@ func (o Options) allocate() (*umem.Memory, error) {
 		return o.freeMemory()
 	}
 	m, err := umem.Allocate(*o.Region)
-	if err != nil {
+	switch {
+	case err != nil && o.Region.Device != "":
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("%w (start as root, or reserve them at boot)", err)
 	}
 	if n := m.Added(); n > 0 && o.Announce {
