@@ -131,6 +131,36 @@ func (h *Holder) take(dst []Frame, stack *[]uint64, length uint32) int {
 	return n
 }
 
+// TakeAt takes the frames and extents that begin at the addresses of fs, as far as they are in the pool. It sets
+// their Len to the full size, and that of the others to 0. It takes the pool's lock, and time that grows with the
+// pool: use it at the start.
+func (h *Holder) TakeAt(fs []Frame) (n int) {
+	r := h.book.region
+	wanted := make(map[uint64]int, len(fs))
+	for i := range fs {
+		fs[i].Len = 0
+		wanted[fs[i].Addr] = i
+	}
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	for stack, length := range map[*[]uint64]uint32{&r.pool.frames: r.frameSize, &r.pool.extents: uint32(r.extentSize)} {
+		left := (*stack)[:0]
+		for _, addr := range *stack {
+			i, is := wanted[addr]
+			if !is {
+				left = append(left, addr)
+				continue
+			}
+			fs[i].Len = length
+			h.held += r.setHolder(addr, poolID, h.id)
+			n++
+		}
+		*stack = left
+	}
+	h.book.publish()
+	return n
+}
+
 // Give returns frames to the pool. It takes the pool's lock.
 func (h *Holder) Give(fs []Frame) {
 	r := h.book.region

@@ -250,3 +250,34 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		t.Errorf("passing frames allocates %v times", n)
 	}
 }
+
+// TestTakeAt: a holder takes the frames and extents that it names, if they are in the pool, and nobody else
+// gets them.
+func TestTakeAt(t *testing.T) {
+	r, _, worker, device := worldOf(t, Config{Size: 4 << 20, ExtentSize: 1 << 20, Extents: 2})
+	base, _ := r.ExtentRange()
+	others := take(t, worker, 3)
+	fs := []Frame{{Addr: 5 * 4096}, {Addr: others[1].Addr, Len: 9}, {Addr: base + 1<<20}, {Addr: 7 * 4096}, {Addr: 7*4096 + 1}, {Addr: 1 << 40}, {Addr: 5 * 4096}}
+	if n := device.TakeAt(fs); n != 3 {
+		t.Errorf("%d were taken", n)
+	}
+	for i, want := range []uint32{0, 0, 1 << 20, 4096, 0, 0, 4096} {
+		if fs[i].Len != want {
+			t.Errorf("%#x has %d bytes, want %d", fs[i].Addr, fs[i].Len, want)
+		}
+	}
+	wantHeld(t, device, 2+256)
+	rest := make([]Frame, r.Frames())
+	n := worker.Take(rest)
+	for _, f := range rest[:n] {
+		if f.Addr == 5*4096 || f.Addr == 7*4096 {
+			t.Errorf("the frame at %#x was taken twice", f.Addr)
+		}
+	}
+	if e := worker.TakeExtents(rest[n:]); e != 1 || rest[n].Addr != base {
+		t.Errorf("%d extents are left, the first at %#x", e, rest[n].Addr)
+	}
+	if c := audit(t, r); c.Of(OwnerXDP) != 258 || c.Of(OwnerPool) != 0 || c.Sum() != r.Frames() {
+		t.Errorf("audit counts %v of %d frames", c, r.Frames())
+	}
+}

@@ -1,9 +1,12 @@
 package umem
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // Config says what region to open. The zero value of every field but Size is valid.
@@ -37,6 +40,7 @@ type Region struct {
 	books      []*Book   // under pool.mu
 	holders    []*Holder // by id, under pool.mu; poolID is nil
 	registered registrations
+	contents   string
 }
 
 // Open maps a region, populates and pins it, and puts every frame into the pool. If huge pages are
@@ -67,7 +71,17 @@ func Open(c Config) (*Region, error) {
 	r.side = make([]Side, l.whole>>l.shift)
 	r.records = make([]uint16, l.whole>>l.shift)
 	r.pool.fill(l)
+	r.contents = r.nameContents()
 	return r, nil
+}
+
+// nameContents returns the text of Contents.
+func (r *Region) nameContents() string {
+	var st unix.Stat_t
+	if r.device == nil || unix.Fstat(int(r.device.Fd()), &st) != nil {
+		return "memory " + rand.Text()
+	}
+	return fmt.Sprintf("device %d:%d, %d bytes, %d frames of %d, %d extents of %d from %d", unix.Major(st.Rdev), unix.Minor(st.Rdev), r.size, r.frames, r.frameSize, r.extents, r.extentSize, r.extentBase)
 }
 
 func (c *Config) setDefaults() {
@@ -209,6 +223,11 @@ func (r *Region) Close() error {
 // Data returns the memory that devices register: all frames, all extents, then all slices. It is valid until
 // Close.
 func (r *Region) Data() []byte { return r.data }
+
+// Contents names the memory and its division. An earlier region since the machine's start, also one of another
+// process, had the same name if its bytes can still be where they were: it was on the same device-DAX device. Two
+// regions on huge pages never have the same name.
+func (r *Region) Contents() string { return r.contents }
 
 // Control returns the memory for rings and tables that no device may reach through a frame address.
 // It is nil if the configuration has none, and valid until Close.

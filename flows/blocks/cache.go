@@ -17,6 +17,9 @@ type bufferCache struct {
 	// several operations use counts once for each.
 	share share
 	count cacheCounters
+
+	kept  []indexed    // buffers with data of an earlier server, until takeOver
+	spare []umem.Frame // buffers of an earlier server whose data is not used, until takeOver
 }
 
 // buffer is a frame or an extent.

@@ -25,6 +25,9 @@ type Config struct {
 	Transfer uint32 // bytes of the longest request; default 1 MiB
 	Cache    uint64 // bytes of the region for caching, in addition to the necessary buffers; default none
 	Depth    int    // outstanding reads of the disk; default 64
+	// Index is a file in which Close notes what is cached, for the next server on the same memory. Nobody else
+	// may have the file. default: none
+	Index string
 
 	// Permit returns the part of the target that a client may read, or an error that refuses the
 	// client. nil: every client may read everything. Several goroutines call it.

@@ -211,6 +211,7 @@ type served struct {
 	end      chan struct{}
 	done     chan struct{}
 	spins    bool // it never sleeps
+	stop     func()
 }
 
 // serve serves a disk to any client, until the end of the test.
@@ -230,7 +231,7 @@ func (s *side) serve(d *disk, c Config) *served {
 	v.address = l.Addr().String()
 	var serving sync.WaitGroup
 	serving.Go(func() { s.check(v.server.Serve(ctx, l, v.do)) })
-	s.Cleanup(func() {
+	v.stop = sync.OnceFunc(func() {
 		cancel()
 		serving.Wait()
 		s.check(l.Close())
@@ -239,6 +240,7 @@ func (s *side) serve(d *disk, c Config) *served {
 		s.check(v.server.Close())
 		s.check(v.server.Close())
 	})
+	s.Cleanup(v.stop)
 	return v
 }
 

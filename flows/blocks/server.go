@@ -28,6 +28,10 @@ type Server struct {
 	came    ep.Completions
 	cells   *ep.ControlBuffers
 	caches  [shelves]bufferCache
+	index   *index // of what the caches have while no server runs; nil: none
+
+	kept      uint64             // buffers with data of an earlier server, when this one was opened
+	discarded map[Discard]uint64 // those whose data is not used; constant after Open
 
 	sessions   []session
 	operations []operation // of all sessions, one after the other
@@ -51,7 +55,7 @@ type Server struct {
 // Open takes the resources of a server. The server accepts no client until Serve is called. Open
 // may be called from any thread.
 func Open(c Config) (*Server, error) {
-	s := &Server{config: c}
+	s := &Server{config: c, discarded: map[Discard]uint64{}}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open block server %s: %w", c.Name, err), s.Close())
 	}
@@ -68,6 +72,9 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	if err := s.openHolders(); err != nil {
+		return err
+	}
+	if err := s.openKept(); err != nil {
 		return err
 	}
 	if err := s.takeBuffers(); err != nil {
@@ -102,11 +109,13 @@ func (s *Server) takeBuffers() (err error) {
 		size uint64
 		take func([]umem.Frame) int
 	}{{"frames", p.frame, worker.Take}, {"extents", p.extent, worker.TakeExtents}} {
-		frames := make([]umem.Frame, p.caches[i].buffers)
-		n := k.take(frames)
 		cache := &s.caches[i]
+		frames := make([]umem.Frame, p.caches[i].buffers)
+		n := cache.taken(frames)
+		n += k.take(frames[n:])
 		cache.size, cache.keep, cache.aligned, cache.share = k.size, p.keep, i == frameCache, newShare(p.caches[i], p.clients)
 		cache.fill(frames[:n], worker)
+		cache.takeOver(s.cached)
 		if n < len(frames) {
 			return fmt.Errorf("the pool has %d of %d %s: open a larger region (region.size, region.extents), or serve fewer clients at once", n, len(frames), k.name)
 		}
@@ -228,12 +237,29 @@ func (s *Server) Invalidate(offset, n uint64) {
 // Close ends all clients, waits for the disk as nvme.Queue.Close does, and gives every frame back
 // to the region. Close is called on the server's thread, or after that thread has ended. After an
 // error it may be called again.
-func (s *Server) Close() error { return s.close((*nvme.Queue).Close) }
+//
+// With Config.Index, Close also reads all that is cached and writes the index.
+func (s *Server) Close() error {
+	if err := s.close((*nvme.Queue).Close); err != nil {
+		return err
+	}
+	err := s.keep()
+	s.giveBack()
+	if err != nil {
+		return fmt.Errorf("close block server %s: %w", s.config.Name, err)
+	}
+	return nil
+}
 
 // CloseWithin is Close with a limit to the wait for the disk. It is for a thread with other work,
-// which calls it again while the error is an nvme.StuckError.
+// which calls it again while the error is an nvme.StuckError. With Config.Index, the frames stay with the server
+// until Close, which another thread may call then.
 func (s *Server) CloseWithin(limit time.Duration) error {
-	return s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) })
+	err := s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) })
+	if err == nil && s.index == nil {
+		s.giveBack()
+	}
+	return err
 }
 
 func (s *Server) close(disk func(*nvme.Queue) error) error {
@@ -251,19 +277,23 @@ func (s *Server) close(disk func(*nvme.Queue) error) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close block server %s: %w", s.config.Name, err)
 	}
-	s.giveBack()
 	return nil
 }
 
 // giveBack gives all frames back to the region. No device may use them.
 func (s *Server) giveBack() {
 	for i := range s.caches {
-		for _, b := range s.caches[i].buffers {
+		cache := &s.caches[i]
+		for _, b := range cache.buffers {
 			if b.holder == s.config.Worker {
 				s.config.Worker.Give([]umem.Frame{{Addr: b.start}})
 			}
 		}
-		s.caches[i].buffers = nil
+		for _, e := range cache.kept {
+			s.config.Worker.Give([]umem.Frame{{Addr: e.address}})
+		}
+		s.config.Worker.Give(cache.spare)
+		cache.buffers, cache.kept, cache.spare = nil, nil, nil
 	}
 	for _, h := range []*umem.Holder{s.cached, s.sending} {
 		if h != nil {

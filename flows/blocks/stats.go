@@ -27,7 +27,9 @@ type Stats struct {
 	Extents    Cache            // of requests served from extents
 	Latency    *latency.Summary // from the arrival of a request to the completion of its answer; nil: none yet
 	Disk       nvme.Stats
-	Clients    []ClientStats // the connected ones
+	Kept       uint64             // buffers with data of an earlier server, with Config.Index
+	Discarded  map[Discard]uint64 // buffers whose data was not used, by reason
+	Clients    []ClientStats      // the connected ones
 }
 
 // Cache is the use of the buffers of one kind.
@@ -73,7 +75,7 @@ func (s *Server) Stats() Stats {
 	c := &s.count
 	out := Stats{Requests: c.requests.Load(), Served: c.served.Load(), Bytes: c.bytes.Load(), Waited: c.waited.Load(), Retried: c.retried.Load(), Abandoned: c.abandoned.Load(),
 		Ended: c.ended.Load(), Refused: c.refused.read(), TurnedAway: c.turnedAway.read(), Latency: c.latency.Summary(), Disk: s.queue.Stats(),
-		Frames: s.cache(frameCache), Extents: s.cache(extentCache)}
+		Frames: s.cache(frameCache), Extents: s.cache(extentCache), Kept: s.kept, Discarded: s.discarded}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.sessions {

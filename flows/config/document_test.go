@@ -149,10 +149,14 @@ func toDocument(f *Flow) map[string]any {
 		p := to.Peers[0]
 		return map[string]any{"rdma": to.RDMA, "peers": []any{map[string]any{"name": p.Name, "address": p.Address, "flow": p.Flow, "policy": string(p.Policy)}}}
 	case KindStorageRDMA:
-		return allowDocument(to.Allow, map[string]any{
+		doc := map[string]any{
 			"rdma": to.RDMA, "listen": to.Listen, "cache": to.Cache.String(), "transfer": to.Transfer.String(),
 			"window": to.Window, "clients": to.Clients, "allow_any_gid": to.AllowAnyGID,
-		})
+		}
+		if to.CacheIndex != "" {
+			doc["cache_index"] = to.CacheIndex
+		}
+		return allowDocument(to.Allow, doc)
 	case KindStorageNVMe:
 		doc := map[string]any{"rdma": to.RDMA, "listen": to.Listen, "subsystem": to.Subsystem, "window": to.Window, "clients": to.Clients, "read_only": to.ReadOnly, "allow_any_host": to.AllowAnyHost, "ana": string(to.ANA), "controllers": to.Controllers.String()}
 		if to.Hosts != nil {

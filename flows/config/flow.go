@@ -262,6 +262,9 @@ type To struct {
 	Listen string
 	// Cache is the part of the region that caches blocks that were read; 0: no cache.
 	Cache Size
+	// CacheIndex is a file that says what the cache has while the flow does not run; empty: the next run begins
+	// without.
+	CacheIndex string
 	// Transfer is the longest request in bytes.
 	Transfer Size
 	// Window is the number of requests that one client may have outstanding.

@@ -21,7 +21,7 @@ func drawOrder(t *rapid.T, name string) *Order {
 	}
 	if rapid.Bool().Draw(t, "band") {
 		b := &PriceBand{Offset: rapid.IntRange(0, maxOrderOffset).Draw(t, "offset"), Bits: rapid.SampledFrom([]int{32, 64}).Draw(t, "bits")}
-		b.Max = rapid.Uint64().Draw(t, "max")
+		b.Max = rapid.Uint64Range(0, math.MaxUint64-1).Draw(t, "max") // a band without bounds is none
 		b.Min = rapid.Uint64Range(0, b.Max).Draw(t, "min")
 		if b.Is = rapid.SampledFrom([]string{"", "UO"}).Draw(t, "is"); b.Is != "" {
 			b.At = rapid.IntRange(0, maxOrderOffset).Draw(t, "at")
@@ -81,8 +81,8 @@ func drawCondition(t *rapid.T, last int) Condition {
 		}
 	default:
 		c.Bits, c.Order = 8<<rapid.IntRange(0, 3).Draw(t, "bits"), rapid.SampledFrom(allByteOrders).Draw(t, "order")
-		c.Min = rapid.Uint64Range(0, math.MaxUint64>>(64-c.Bits)).Draw(t, "min")
-		c.Max = rapid.Uint64Range(c.Min, math.MaxUint64).Draw(t, "max")
+		c.Min = rapid.Uint64Range(0, (math.MaxUint64-1)>>(64-c.Bits)).Draw(t, "min")
+		c.Max = rapid.Uint64Range(c.Min, math.MaxUint64-1).Draw(t, "max") // one of them must be a bound
 	}
 	return c
 }

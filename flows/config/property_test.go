@@ -198,6 +198,11 @@ func drawConfig(t *rapid.T) *Config {
 		}
 	}
 	for i := range c.Flows {
+		if to := &c.Flows[i].To; c.Region.Device != "" && to.Cache > 0 {
+			to.CacheIndex = rapid.SampledFrom([]string{"", "/var/lib/index"}).Draw(t, "index of the cache")
+		}
+	}
+	for i := range c.Flows {
 		if f := &c.Flows[i]; hasSum(f) { // limits the parts that are not acknowledged
 			f.From.Window = min(f.From.Window, 64)
 		}

@@ -230,6 +230,7 @@ func toSettings() []setting {
 		{"to.acknowledge", aboutAcknowledged, acknowledged, func(f *Flow) any { return &f.To.Acknowledge }, value(parseAcknowledge)},
 		{"to.listen", aboutServed, served, func(f *Flow) any { return &f.To.Listen }, value(parseText)},
 		{"to.cache", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Cache }, value(parseSize)},
+		{"to.cache_index", aboutBlocks, toClients, func(f *Flow) any { return &f.To.CacheIndex }, value(parseText)},
 		{"to.transfer", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Transfer }, value(parseSize)},
 		{"to.window", aboutServed, served, func(f *Flow) any { return &f.To.Window }, value(parseInt)},
 		{"to.clients", aboutServed, served, func(f *Flow) any { return &f.To.Clients }, value(parseInt)},

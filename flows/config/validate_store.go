@@ -141,6 +141,15 @@ func (v *validator) blocks(path string, t *To) {
 	v.clientListener(path, clientListener{t.RDMA, t.Listen, t.Window, t.Clients, t.Allow})
 	v.checkErr(join(path, "transfer"), transfer(t.Transfer))
 	v.check(t.Cache <= v.Region.Size, join(path, "cache"), "%s are more than the region of %s", t.Cache, v.Region.Size)
+	if index := join(path, "cache_index"); t.CacheIndex != "" {
+		v.checkErr(index, checkPath(t.CacheIndex, maxFilePath))
+		if t.Cache == 0 {
+			v.refuse(index, wrong("set to.cache, too", "there is no cache"))
+		}
+		if v.Region.Device == "" {
+			v.refuse(index, wrong("put the region on a device (region.device)", "huge pages lose what they have when the daemon ends"))
+		}
+	}
 }
 
 // transfer checks the length of the longest request.

@@ -37,6 +37,7 @@ type Blocks struct {
 	server   *blocks.Server
 	listener *connect.Listener
 	secure   bool // connections are TLS
+	keeps    bool // what is cached, over restarts
 	do       stream.Doer
 	serving  pipeline.Service
 	health   pipeline.Health // of the disk
@@ -108,7 +109,7 @@ func (s *Blocks) CountLost(*status.Flow) {}
 
 // OpenBlocks opens a block server. It accepts clients after Begin.
 func OpenBlocks(e *pipeline.Env) (*pipeline.Run, error) {
-	s := &Blocks{err: e.Err, log: e.Log, book: e.Book, do: e.Do, secure: e.Shared.Credentials != nil}
+	s := &Blocks{err: e.Err, log: e.Log, book: e.Book, do: e.Do, secure: e.Shared.Credentials != nil, keeps: e.Flow.To.CacheIndex != ""}
 	path := cmp.Or(e.Flow.From.Device, e.Flow.From.File)
 	var err error
 	if s.device, err = e.UseDevice(e.Flow.To.RDMA); err != nil {
@@ -134,7 +135,7 @@ func (s *Blocks) openServer(e *pipeline.Env) (err error) {
 	to := &e.Flow.To
 	s.server, err = blocks.Open(blocks.Config{
 		Name: "flow " + e.Flow.Name, Endpoint: s.device.In(to.Class), Worker: e.Holder, Target: s.target, Flow: e.Flow.Name,
-		Clients: to.Clients, Window: to.Window, Transfer: uint32(to.Transfer), Cache: uint64(to.Cache),
+		Clients: to.Clients, Window: to.Window, Transfer: uint32(to.Transfer), Cache: uint64(to.Cache), Index: to.CacheIndex,
 		Permit: permitAll(to.Allow), AllowAnyGID: to.AllowAnyGID, Events: e.Events, Log: e.Log,
 	})
 	if err == nil {
@@ -173,6 +174,12 @@ func (s *Blocks) Observe(to *status.Flow) error {
 		Device: s.device.Name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
 		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Retried: st.Retried, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
 		Refused: status.RefusedBy(st.Refused), TurnedAway: status.RefusedBy(st.TurnedAway), Handshakes: device.Handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
+	}
+	if s.keeps {
+		b.Kept, b.Discarded = st.Kept, map[string]uint64{}
+		for _, why := range blocks.Discards {
+			b.Discarded[string(why)] = st.Discarded[why]
+		}
 	}
 	for _, c := range st.Clients {
 		b.Clients = append(b.Clients, status.Reader{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: status.RefusedBy(c.Refused)})

@@ -112,7 +112,11 @@ type Blocks struct {
 	Handshakes map[string]uint64 `json:"handshakes"`
 	Frames     Cache             `json:"frames"`  // cache in frames, for short requests
 	Extents    Cache             `json:"extents"` // cache in extents
-	Clients    []Reader          `json:"clients"`
+	// Kept and Discarded count buffers of an earlier run when the flow was opened, with to.cache_index: those whose
+	// data is used again, and others by reason.
+	Kept      uint64            `json:"kept,omitempty"`
+	Discarded map[string]uint64 `json:"discarded,omitempty"`
+	Clients   []Reader          `json:"clients"`
 }
 
 // Cache is the use of the block server's cache.

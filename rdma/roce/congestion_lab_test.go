@@ -41,12 +41,19 @@ func TestCongestedLink(t *testing.T) {
 	const span = 10 * time.Second
 	marked := contend(t, 26<<2|wire.ECT0, span)
 	dropped := contend(t, 26<<2, span)
-	rate := float64((marked.packets[0]+marked.packets[1])*packetBits) / span.Seconds()
-	share := float64(slices.Max(marked.packets[:])) / float64(max(1, slices.Min(marked.packets[:])))
-	t.Logf("marked %+v: %.2f of the link, one sender %.2f of the other; dropped %+v", marked, rate/bottleneck, share, dropped)
+	logDivision(t, "roce, marked", marked, span)
+	logDivision(t, "roce, not marked", dropped, span)
 	if marked.cuts == 0 || dropped.cuts != 0 || dropped.again == 0 || marked.again*2 > dropped.again {
 		t.Errorf("with marks %d packets were sent again and there were %d cuts, without %d and %d", marked.again, marked.cuts, dropped.again, dropped.cuts)
 	}
+}
+
+// logDivision logs a row of the table in docs/benchmarks/roce.md.
+func logDivision(t *testing.T, name string, s division, span time.Duration) {
+	t.Helper()
+	rate := float64((s.packets[0]+s.packets[1])*packetBits) / span.Seconds()
+	share := float64(slices.Max(s.packets[:])) / float64(max(1, slices.Min(s.packets[:])))
+	t.Logf("| %s | %.2f | %.2f | %d |", name, rate/bottleneck, share, s.again)
 }
 
 // contend lets two senders write to one receiver for a time. What they do in the first second does not count.

@@ -87,7 +87,7 @@ flows[].to.snaplen flows[].to.spin flows[].to.state flows[].to.subsystem flows[]
 flows[].to.subsystems[].ana flows[].to.subsystems[].hosts flows[].to.subsystems[].namespaces[].ana
 flows[].to.subsystems[].namespaces[].device flows[].to.subsystems[].namespaces[].file
 flows[].to.subsystems[].namespaces[].id flows[].to.subsystems[].namespaces[].read_only flows[].to.subsystems[].subsystem
-flows[].to.transfer flows[].to.window flows[].to.zero_copy flows[].watermarks.high flows[].watermarks.low flows[].worker
+flows[].to.cache_index flows[].to.transfer flows[].to.window flows[].to.zero_copy flows[].watermarks.high flows[].watermarks.low flows[].worker
 log.format log.level metrics.listen region.device region.extent region.extents region.frame region.node region.pages region.reserve
 region.size tls.authority tls.certificate tls.key trace.directory trace.events user workers[].cpu workers[].name
 workers[].sleep workers[].wait

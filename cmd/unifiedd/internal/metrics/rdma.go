@@ -39,6 +39,7 @@ var (
 	descRequests       = describe("block_requests_total", "Requests for blocks, by outcome.", "flow", "status")
 	descServed         = describe("block_served_bytes_total", "Bytes of blocks written to clients.", "flow")
 	descCache          = describe("cache_lookups_total", "Lookups of buffers in the region, by outcome.", "flow", "op", "status")
+	descKept           = describe("cache_restart_buffers_total", "Buffers that an earlier run had cached, by what became of them.", "flow", "status")
 	descHosts          = describe("nvme_hosts", "NVMe hosts that are connected.", "flow")
 	descHostQueues     = describe("nvme_queues", "Queues of NVMe hosts that are connected.", "flow")
 	descCommands       = describe("nvme_commands_total", "Commands of NVMe hosts, by outcome.", "flow", "op")
@@ -141,6 +142,10 @@ func collectBlocks(out chan<- prometheus.Metric, flow string, b *status.Blocks) 
 	counter(out, descServed, b.Bytes, flow)
 	for op, c := range map[string]*status.Cache{"frame": &b.Frames, "extent": &b.Extents} {
 		each(out, descCache, map[string]uint64{"hit": c.Hits, "miss": c.Misses, "evicted": c.Evictions, "failed": c.Failed}, flow, op)
+	}
+	if b.Discarded != nil {
+		counter(out, descKept, b.Kept, flow, "kept")
+		each(out, descKept, b.Discarded, flow)
 	}
 }
 
