@@ -92,13 +92,19 @@ func parse(attributes []byte) (all []Policy, err error) {
 // net/core/rtnetlink.c.
 const unset = 0xffffffff
 
-// read reads one setting: a structure of 32-bit numbers, of which the first is the VF's.
+// read reads one setting: a structure of 32-bit numbers, of which the first is the VF's. Statistics and lists, which
+// it leaves out, have attributes there instead.
 func (p *Policy) read(kind uint16, b []byte) {
 	word := func(n int) int { return int(binary.NativeEndian.Uint32(b[4*n:])) }
 	if len(b) < 8 {
 		return
 	}
-	p.Number = word(0)
+	switch kind {
+	case nl.IFLA_VF_MAC, nl.IFLA_VF_VLAN, nl.IFLA_VF_SPOOFCHK, nl.IFLA_VF_TRUST, nl.IFLA_VF_LINK_STATE, nl.IFLA_VF_TX_RATE:
+		p.Number = word(0)
+	default:
+		return
+	}
 	switch kind {
 	case nl.IFLA_VF_MAC:
 		if len(b) >= 4+6 {

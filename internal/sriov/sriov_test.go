@@ -3,10 +3,12 @@ package sriov
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
@@ -26,8 +28,8 @@ func answer(functions ...map[int][]byte) []byte {
 	list := nl.NewRtAttr(unix.IFLA_VFINFO_LIST|unix.NLA_F_NESTED, nil)
 	for _, f := range functions {
 		one := list.AddRtAttr(nl.IFLA_VF_INFO|unix.NLA_F_NESTED, nil)
-		for kind, b := range f {
-			one.AddRtAttr(kind, b)
+		for _, kind := range slices.Sorted(maps.Keys(f)) {
+			one.AddRtAttr(kind, f[kind])
 		}
 	}
 	return append(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(1500)).Serialize(), list.Serialize()...)
@@ -40,6 +42,7 @@ func TestParse(t *testing.T) {
 		map[int][]byte{
 			nl.IFLA_VF_MAC: mac, nl.IFLA_VF_VLAN: words(3, 5, 2), nl.IFLA_VF_SPOOFCHK: words(3, 1),
 			nl.IFLA_VF_TRUST: words(3, 0), nl.IFLA_VF_LINK_STATE: words(3, nl.IFLA_VF_LINK_STATE_DISABLE), nl.IFLA_VF_TX_RATE: words(3, 100),
+			nl.IFLA_VF_STATS: words(12, 7, 7), nl.IFLA_VF_VLAN_LIST: words(20, 1, 3, 5, 2), // with attributes in them
 		},
 		map[int][]byte{nl.IFLA_VF_SPOOFCHK: words(4, unset), nl.IFLA_VF_TRUST: words(4, unset), nl.IFLA_VF_LINK_STATE: words(4, 0)},
 		map[int][]byte{nl.IFLA_VF_SPOOFCHK: words(5, 0), nl.IFLA_VF_TRUST: words(5, 1), nl.IFLA_VF_VLAN: {1, 2, 3}},
