@@ -26,6 +26,7 @@ func TestRelay(t *testing.T) {
 			r.onPath(d, 0)
 			const count = 6000
 			sends := r.append(r.at(0, relay), 1, count, 2000)
+			there.Until(t, "messages over the first path", func(s *status.Daemon) bool { return s.Flows[0].Receives.Paths[0].Messages > 0 })
 			for range 2 {
 				mend := fail()
 				r.onPath(d, 1)
