@@ -240,5 +240,6 @@ func (l *lab) testpmd(t *testing.T, device string, span time.Duration) string {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("dpdk-testpmd: %v: %s", err, out.String())
 	}
+	l.A.Run(t, "ip", "link", "set", l.A.Ifname, "promisc", "off") // which it leaves on
 	return out.String()
 }
