@@ -95,7 +95,8 @@ func (f *transferFlags) region(transfers uint64) *umem.Config {
 		c.Pages = umem.Ordinary
 	}
 	// The extents begin at a multiple of their size: what is before the first one is frames.
-	c.Size = c.Extents*c.ExtentSize + (uint64(packets)+messageFrames*transfers)*frameBytes
+	frames := (uint64(packets) + messageFrames*transfers) * frameBytes
+	c.Size = c.Extents*c.ExtentSize + (frames+c.ExtentSize-1)/c.ExtentSize*c.ExtentSize
 	return c
 }
 

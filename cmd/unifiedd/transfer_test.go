@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
@@ -301,5 +302,25 @@ func TestTransferRights(t *testing.T) {
 	}
 	if need := privsep.ForTransfer("mlx5_0", &umem.Config{}, "nobody").Keep; need != caps.IPCLock {
 		t.Errorf("a card takes %v", need)
+	}
+}
+
+// TestTransferRegion: the region of a transfer can be made for each device, piece and number of transfers, and has the frames
+// that the transfers take.
+func TestTransferRegion(t *testing.T) {
+	for _, name := range []string{"mlx5_0", "roce:lo"} {
+		for _, piece := range []uint64{1 << 20, 4 << 20, 64 << 20, 1 << 30} {
+			for _, transfers := range []uint64{1, 4} {
+				f := transferFlags{rdma: name, piece: piece, window: 2}
+				c := f.region(transfers)
+				if err := c.CheckDevice(); err != nil {
+					t.Errorf("%s, pieces of %d bytes, %d transfers: %v", name, piece, transfers, err)
+				}
+				_, packets := device.ReceiveDepth(name, packetFrames)
+				if frames := (c.Size - c.Extents*piece) &^ (piece - 1); frames < (uint64(packets)+messageFrames*transfers)*frameBytes {
+					t.Errorf("%s, pieces of %d bytes, %d transfers: frames have %d bytes", name, piece, transfers, frames)
+				}
+			}
+		}
 	}
 }
