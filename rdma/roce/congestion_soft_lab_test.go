@@ -47,6 +47,11 @@ func contendSoft(t *testing.T, class uint8, span time.Duration) (s division) {
 	var devices [3]string
 	for i, e := range ends {
 		devices[i] = softRoCEAt(t, e, fmt.Sprintf("rxe_s%d", i))
+		defer func() { // the next ones have the same names
+			if err := netlink.RdmaLinkDel(devices[i]); err != nil {
+				t.Errorf("remove %s: %v", devices[i], err)
+			}
+		}()
 	}
 	ends[2].Limit(t, bottleneck)
 	args := func(i int, device string, port int) []string {
@@ -88,17 +93,12 @@ func contendSoft(t *testing.T, class uint8, span time.Duration) (s division) {
 	return s
 }
 
-// softRoCEAt makes a device of the kernel's RoCE in software in the namespace of an end.
+// softRoCEAt makes a device of the kernel's RoCE in software in the namespace of an end. The caller removes it.
 func softRoCEAt(t *testing.T, e *testenv.End, device string) string {
 	t.Helper()
 	e.Do(t, func() {
 		if err := netlink.RdmaLinkAdd(device, "rxe", e.Ifname); err != nil {
 			t.Fatalf("make %s on %s: %v", device, e.Ifname, err)
-		}
-	})
-	t.Cleanup(func() {
-		if err := netlink.RdmaLinkDel(device); err != nil {
-			t.Errorf("remove %s: %v", device, err)
 		}
 	})
 	return device
