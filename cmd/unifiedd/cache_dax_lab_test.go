@@ -187,13 +187,8 @@ func (c *cacher) kill() {
 // terminate asks the daemon to end. It must end without an error.
 func (c *cacher) terminate() {
 	c.Helper()
-	err := c.daemon.Process.Signal(syscall.SIGTERM)
-	if err == nil {
-		err = c.daemon.Wait()
-	}
-	if c.daemon = nil; err != nil {
-		c.Errorf("after SIGTERM: %v\n%s", err, c.said)
-	}
+	terminateDaemon(c, c.daemon, c.said)
+	c.daemon = nil
 }
 
 // blocks returns the status of the block server.

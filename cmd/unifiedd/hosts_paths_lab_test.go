@@ -170,12 +170,19 @@ func (p *hostPath) kill() {
 // terminate asks the daemon to end. It must end without an error.
 func (p *hostPath) terminate() {
 	p.Helper()
-	err := p.daemon.Process.Signal(syscall.SIGTERM)
+	terminateDaemon(p, p.daemon, p.said)
+	p.daemon = nil
+}
+
+// terminateDaemon asks a daemon to end. It must end without an error.
+func terminateDaemon(t testing.TB, daemon *exec.Cmd, said *bytes.Buffer) {
+	t.Helper()
+	err := daemon.Process.Signal(syscall.SIGTERM)
 	if err == nil {
-		err = p.daemon.Wait()
+		err = daemon.Wait()
 	}
-	if p.daemon = nil; err != nil {
-		p.Errorf("after SIGTERM: %v\n%s", err, p.said)
+	if err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, said)
 	}
 }
 

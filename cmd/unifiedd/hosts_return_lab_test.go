@@ -147,13 +147,8 @@ func (r *returning) kill() {
 // terminate asks the daemon to end. It must end without an error.
 func (r *returning) terminate() {
 	r.Helper()
-	err := r.daemon.Process.Signal(syscall.SIGTERM)
-	if err == nil {
-		err = r.daemon.Wait()
-	}
-	if r.daemon = nil; err != nil {
-		r.Errorf("after SIGTERM: %v\n%s", err, r.said)
-	}
+	terminateDaemon(r, r.daemon, r.said)
+	r.daemon = nil
 }
 
 // status returns the daemon's status. The daemon must have its flow.

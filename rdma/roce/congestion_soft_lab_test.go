@@ -21,8 +21,7 @@ import (
 )
 
 // TestCongestedSoftRoCE: the same as TestCongestedLink with the kernel's RoCE in software: two programs ib_write_bw
-// send to a third machine over the same link. Marks make no difference, because the kernel does not control the rate:
-// docs/benchmarks/roce.md has both beside each other.
+// send to a third machine over the same link. docs/benchmarks/roce.md has both beside each other.
 func TestCongestedSoftRoCE(t *testing.T) {
 	testenv.Long(t, "it measures another program")
 	for _, module := range []string{"sch_tbf", "sch_red", "ib_uverbs", "rdma_rxe"} {

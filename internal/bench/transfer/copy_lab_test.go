@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,17 +73,7 @@ func newCopies(t *testing.T, form bench.Form, device string) *copies {
 	c.source = filepath.Join(labenv.Ext4(t, labenv.Map(t, room).Path), "source")
 	c.to[0] = labenv.Ext4(t, labenv.Map(t, room).Path)
 	c.to[1] = labenv.Ext4(t, remoteDisk(t, labenv.Map(t, room).Path))
-	f, err := os.Create(c.source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := io.CopyN(f, rand.NewChaCha8([32]byte{1}), c.size); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	fill(t, c.source, c.size)
 	c.receive(t)
 	return c
 }

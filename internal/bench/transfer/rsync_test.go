@@ -81,7 +81,7 @@ func newBed(t *testing.T, form bench.Form) *bed {
 	}
 	dir := testenv.DiskDir(t)
 	b.source = filepath.Join(dir, "source")
-	b.fill()
+	fill(t, b.source, b.size)
 	for i, name := range []string{"ours", "theirs"} {
 		b.to[i] = filepath.Join(dir, name)
 		if err := os.Mkdir(b.to[i], 0o755); err != nil {
@@ -98,19 +98,19 @@ func newBed(t *testing.T, form bench.Form) *bed {
 	return b
 }
 
-// fill makes the source, of bytes that do not compress.
-func (b *bed) fill() {
-	b.Helper()
-	f, err := os.Create(b.source)
+// fill makes a source, of bytes that do not compress.
+func fill(t testing.TB, path string, size int64) {
+	t.Helper()
+	f, err := os.Create(path)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := io.CopyN(f, rand.NewChaCha8([32]byte{1}), b.size); err != nil {
-		b.Fatal(err)
+	if _, err := io.CopyN(f, rand.NewChaCha8([32]byte{1}), size); err != nil {
+		t.Fatal(err)
 	}
 	if err := f.Sync(); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package klog checks the log of the lab guest's kernel. If the kernel complains during a test, the
-// test has failed, whatever its own result.
+// test has failed, whatever its own result. The lab runs the tests of that package once more.
 package klog
 
 import (
