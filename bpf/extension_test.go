@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -86,7 +87,7 @@ func loadChanged(t *testing.T, c Config, change func(*ebpf.CollectionSpec)) *Pro
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newProgram(c, s, spec, collection, refused, namespace{})
+	p, err := newProgram(c, s, spec, collection, refused, osthread.Namespace{})
 	if err != nil {
 		t.Fatal(err)
 	}

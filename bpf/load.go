@@ -12,6 +12,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 )
 
 // statusMap is the section with the words that user space maps.
@@ -145,7 +146,7 @@ func Load(c Config) (*Program, error) {
 	}
 	refused, err := mapWord(collection.Maps[statusMap], spec.Variables[captureVarMetaRefused].Offset)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load XDP program: map its status word: %w", err), home.close())
+		return nil, errors.Join(fmt.Errorf("load XDP program: map its status word: %w", err), home.Close())
 	}
 	return newProgram(c, s, spec, collection, refused, home)
 }
@@ -313,4 +314,14 @@ func (p *Program) Dispatched() (id uint32, err error) {
 		return 0, nil
 	}
 	return slot.Here()
+}
+
+// home returns the calling thread's namespace if the program is bound to a device. The kernel looks
+// up the device in the namespace of the thread that loads the program. That also applies to later
+// loads with another filter.
+func (c Config) home() (osthread.Namespace, error) {
+	if c.Device == 0 {
+		return osthread.Namespace{}, nil
+	}
+	return osthread.Here()
 }

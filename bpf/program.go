@@ -11,6 +11,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 )
 
 // Program is the XDP program in the kernel, with its maps, and its attachment
@@ -18,7 +19,7 @@ import (
 type Program struct {
 	config Config
 	maps   maps
-	home   namespace // where Load ran, of a program that is bound to a device
+	home   osthread.Namespace // where Load ran, of a program that is bound to a device
 
 	// refused is the word that the XDP program sets when it could not write a timestamp. After
 	// Close it is a word of ours with the last value.
@@ -40,10 +41,10 @@ type attachment interface {
 }
 
 // newProgram takes the program, the word and the namespace from the collection.
-func newProgram(c Config, s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection, refused *mappedWord, home namespace) (*Program, error) {
+func newProgram(c Config, s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection, refused *mappedWord, home osthread.Namespace) (*Program, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load XDP program: count CPUs: %w", err), refused.close(), home.close())
+		return nil, errors.Join(fmt.Errorf("load XDP program: count CPUs: %w", err), refused.close(), home.Close())
 	}
 	p := &Program{
 		config: c,
@@ -88,7 +89,7 @@ func (p *Program) change(s table) error {
 		return fmt.Errorf("replace the filter: %w", err)
 	}
 	var collection *ebpf.Collection
-	err = p.home.do(func() (err error) {
+	err = p.home.Do(func() (err error) {
 		collection, err = p.config.load(spec, &s.Selection, p.maps.replacements())
 		return err
 	})
@@ -133,7 +134,7 @@ func (p *Program) Close() error {
 	last := new(atomic.Uint32)
 	last.Store(p.mapped.word.Load())
 	p.refused.Store(last)
-	err := errors.Join(p.detach(), p.program.Close(), p.mapped.close(), p.home.close(),
+	err := errors.Join(p.detach(), p.program.Close(), p.mapped.close(), p.home.Close(),
 		p.maps.sockets.Close(), p.maps.counters.Close(), p.maps.rules.Close(), p.maps.status.Close(), p.current.close())
 	p.config.Dispatcher.Close()
 	p.program = nil

@@ -2,12 +2,16 @@ package osthread
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func init() { runtime.LockOSThread() } // TestMain runs on the process's first thread
@@ -45,5 +49,36 @@ func TestThreadEnds(t *testing.T) {
 				t.Fatalf("the function %s, and its thread does not end", name)
 			}
 		}
+	}
+}
+
+// TestNamespace: a function runs in the namespace of another thread, and the caller's thread stays in its own.
+func TestNamespace(t *testing.T) {
+	testenv.Root(t)
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	var there Namespace
+	var err error
+	pair.B.Do(t, func() { there, err = Here() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	find := func() error {
+		_, err := net.InterfaceByName(pair.B.Ifname)
+		return err
+	}
+	if err := there.Do(find); err != nil {
+		t.Errorf("in the namespace: %v", err)
+	}
+	if err := find(); err == nil {
+		t.Error("the caller is in the other namespace, too")
+	}
+	if err := (Namespace{}).Do(find); err == nil {
+		t.Error("any namespace is the other one")
+	}
+	if err := there.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := there.Do(find); err == nil || !strings.Contains(err.Error(), "network namespace") {
+		t.Errorf("in a namespace that is closed: %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func (k *keeper) offer(fd int, user uint32, ended func(why string)) (release fun
 func (k *keeper) takeOver(g *gift, fd int, user uint32) error {
 	ctx, cancel := context.WithTimeout(k.ctx, takeOverTime)
 	defer cancel()
-	err := k.here.do(func() (err error) {
+	err := k.here.Do(func() (err error) {
 		g.conn, err = tcpsend.TakeOver(ctx, fd, tcpsend.Config{Interface: k.net.Index()})
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 	"github.com/unifiedd/unifiedd/internal/tcpsend"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/network"
@@ -27,7 +28,7 @@ type keeper struct {
 	peer   string // host:port that such connections must be to; empty: any
 	retry  time.Duration
 	net    *network.Interface
-	here   *namespace
+	here   osthread.Namespace
 	log    *slog.Logger
 	shut   func(why string) error // closes the program's ports
 
@@ -60,7 +61,7 @@ const (
 	watchTime   = 50 * time.Millisecond
 )
 
-func newKeeper(o *config.Order, n *network.Interface, here *namespace, log *slog.Logger) *keeper {
+func newKeeper(o *config.Order, n *network.Interface, here osthread.Namespace, log *slog.Logger) *keeper {
 	k := &keeper{target: o.Connect, giver: o.Given, peer: o.Peer, retry: o.Retry, net: n, here: here, log: log, ended: make(chan *tcpsend.Conn, 1), gifts: make(chan *gift, 1), err: errNotYet}
 	if k.giver != "" {
 		k.err = errNotGiven
@@ -246,7 +247,7 @@ func (k *keeper) connect() (c *tcpsend.Conn, place int, err error) {
 
 // dial connects to an address.
 func (k *keeper) dial(remote netip.AddrPort) (c *tcpsend.Conn, place int, err error) {
-	err = k.here.do(func() (err error) {
+	err = k.here.Do(func() (err error) {
 		ctx, cancel := context.WithTimeout(k.ctx, connectTime)
 		defer cancel()
 		c, err = tcpsend.Dial(ctx, tcpsend.Config{Remote: remote, Interface: k.net.Index()})

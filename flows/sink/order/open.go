@@ -10,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/netdev"
+	"github.com/unifiedd/unifiedd/internal/osthread"
 	"github.com/unifiedd/unifiedd/rdma/roce/network"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
@@ -36,11 +37,11 @@ func Open(e *pipeline.Env) (*Sink, error) {
 		return nil, err
 	}
 	e.Undo.Add(watched.Close)
-	here, err := thisNamespace()
+	here, err := osthread.Here()
 	if err != nil {
 		return nil, err
 	}
-	e.Undo.Add(here.close)
+	e.Undo.Add(here.Close)
 	s.keeper = newKeeper(o, watched, here, e.Log)
 	e.Undo.Add(s.keeper.end)
 	if err := s.openTaker(e); err != nil {
