@@ -114,8 +114,11 @@ static void give_back(struct end *e)
 
 	if (n == 0)
 		return;
-	if (xsk_ring_prod__reserve(&e->fill, n, &to) != n)
-		die("find room in the fill ring", ENOSPC); /* it has room for all frames */
+	/* The ring has room for all frames, but the kernel says later what it has taken from it. */
+	if (xsk_ring_prod__reserve(&e->fill, n, &to) != n) {
+		xsk_ring_cons__cancel(&e->completion, n);
+		return;
+	}
 	for (uint32_t i = 0; i < n; i++)
 		*xsk_ring_prod__fill_addr(&e->fill, to + i) = *xsk_ring_cons__comp_addr(&e->completion, from + i) / FRAME * FRAME;
 	xsk_ring_prod__submit(&e->fill, n);
