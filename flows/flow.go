@@ -100,7 +100,8 @@ func (f *Flow) start() error {
 // env returns the environment in which the flow is opened.
 func (f *Flow) env() *pipeline.Env {
 	return &pipeline.Env{
-		Flow: f.config, Trace: f.trace, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait == config.WaitPoll, Log: f.log,
+		Flow: f.config, Trace: f.trace, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait == config.WaitPoll,
+		Spins: f.worker.Config().Wait == config.WaitSpin, Log: f.log,
 	}
 }
 

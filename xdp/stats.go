@@ -21,7 +21,7 @@ type Stats struct {
 	Stamped   uint64  // packets returned by Recv with a time of the card's clock
 	Completed uint64  // frames that the kernel has completed
 	Refused   uint64  // frames that Send took and Reap returns with Failed set
-	Wakeups   uint64  // system calls made by Kick
+	Wakeups   uint64  // system calls made by Kick, SendNow and Rehearse
 	Waiting   uint64  // packets in the rx ring that Recv has not returned yet
 	Kernel    KernelStats
 }

@@ -225,7 +225,7 @@ func orderDocument(o *Order) map[string]any {
 		limits["price"] = price
 	}
 	doc := map[string]any{
-		"connect": o.Connect, "interface": o.Interface, "queue": o.Queue, "zero_copy": string(o.ZeroCopy), "ring": o.Ring, "replies": o.Replies, "retry": o.Retry.String(), "limits": limits,
+		"connect": o.Connect, "interface": o.Interface, "queue": o.Queue, "zero_copy": string(o.ZeroCopy), "ring": o.Ring, "replies": o.Replies, "send_times": o.SendTimes, "retry": o.Retry.String(), "limits": limits,
 	}
 	rulesDocument(o, doc)
 	return doc

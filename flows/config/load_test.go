@@ -289,13 +289,13 @@ func TestFull(t *testing.T) {
 			{
 				Name: "sessions", Worker: "main", Pos: Pos{file, 304, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 256},
-				To:   To{Order: &Order{Given: "risk", Peer: "exchange.example.net:4001", Interface: "eth14", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second, Counter: 1}},
+				To:   To{Order: &Order{Given: "risk", Peer: "exchange.example.net:4001", Interface: "eth14", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second, SendTimes: true, Counter: 1}},
 			},
 			{
 				Name: "hits", Worker: "main", Pos: Pos{file, 305, 5},
 				From: From{Interface: "eth15", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: 50},
 				To: To{Order: &Order{
-					Connect: "exchange.example.net:4001", Interface: "eth16", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second, Counter: 1000,
+					Connect: "exchange.example.net:4001", Interface: "eth16", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second, SendTimes: true, Counter: 1000,
 					Rules: []OrderRule{{
 						Name: "lift",
 						When: []Condition{

@@ -23,6 +23,7 @@ type Order struct {
 	Ring      int           // entries of the transmit ring, a power of two
 	Replies   bool          // the program gets what the exchange sends; false: it is counted and dropped
 	Retry     time.Duration // how long to wait before connecting again
+	SendTimes bool          // the kernel, or the card, says when each segment has left
 	Times     string        // absolute path of a file for the times of each order; empty: none
 	Limits    OrderLimits
 	Rules     []OrderRule // with KindNetworkOrder: what makes orders of messages, the first one that fits
@@ -61,7 +62,7 @@ const (
 )
 
 func newOrder() *Order {
-	return &Order{ZeroCopy: ZeroCopyPrefer, Ring: defaultSendRing, Retry: defaultRetry, Counter: 1}
+	return &Order{ZeroCopy: ZeroCopyPrefer, Ring: defaultSendRing, Retry: defaultRetry, SendTimes: true, Counter: 1}
 }
 
 // readOrder reads where orders go.
@@ -74,20 +75,21 @@ func readOrder(d *decoder, f *Flow, _ any) read {
 
 func (d *decoder) order(path string, n *yaml.Node, o *Order) {
 	d.mapping(path, n, fields{
-		"connect":   set(d, &o.Connect, parseText),
-		"given":     set(d, &o.Given, parseText),
-		"peer":      set(d, &o.Peer, parseText),
-		"interface": set(d, &o.Interface, parseText),
-		"queue":     set(d, &o.Queue, parseInt),
-		"zero_copy": set(d, &o.ZeroCopy, oneOf(allZeroCopies)),
-		"ring":      set(d, &o.Ring, parseInt),
-		"replies":   set(d, &o.Replies, parseBool),
-		"retry":     set(d, &o.Retry, parseDuration),
-		"times":     set(d, &o.Times, parseText),
-		"rules":     func(path string, n *yaml.Node) { d.orderRules(path, n, &o.Rules) },
-		"counter":   set(d, &o.Counter, parseUnsigned),
-		"login":     func(path string, n *yaml.Node) { d.login(path, n, o) },
-		"heartbeat": func(path string, n *yaml.Node) { d.heartbeat(path, n, o) },
+		"connect":    set(d, &o.Connect, parseText),
+		"given":      set(d, &o.Given, parseText),
+		"peer":       set(d, &o.Peer, parseText),
+		"interface":  set(d, &o.Interface, parseText),
+		"queue":      set(d, &o.Queue, parseInt),
+		"zero_copy":  set(d, &o.ZeroCopy, oneOf(allZeroCopies)),
+		"ring":       set(d, &o.Ring, parseInt),
+		"replies":    set(d, &o.Replies, parseBool),
+		"retry":      set(d, &o.Retry, parseDuration),
+		"send_times": set(d, &o.SendTimes, parseBool),
+		"times":      set(d, &o.Times, parseText),
+		"rules":      func(path string, n *yaml.Node) { d.orderRules(path, n, &o.Rules) },
+		"counter":    set(d, &o.Counter, parseUnsigned),
+		"login":      func(path string, n *yaml.Node) { d.login(path, n, o) },
+		"heartbeat":  func(path string, n *yaml.Node) { d.heartbeat(path, n, o) },
 		"limits": func(path string, n *yaml.Node) {
 			l := &o.Limits
 			d.mapping(path, n, fields{

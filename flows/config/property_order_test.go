@@ -12,7 +12,7 @@ func drawOrder(t *rapid.T, name string) *Order {
 	o := newOrder()
 	o.Connect, o.Interface = rapid.SampledFrom([]string{"10.0.0.9:1", "[2001:db8::9]:65535"}).Draw(t, "connect"), name
 	o.Queue, o.Ring = rapid.IntRange(0, maxQueue).Draw(t, "transmit queue"), MinRing<<rapid.IntRange(0, 4).Draw(t, "ring")
-	o.ZeroCopy = rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy")
+	o.ZeroCopy, o.SendTimes = rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy"), rapid.Bool().Draw(t, "send times")
 	o.Retry = time.Duration(rapid.Int64Range(1, int64(maxRetry)).Draw(t, "retry"))
 	l := &o.Limits
 	l.Rate, l.Size = rapid.IntRange(0, maxOrderRate).Draw(t, "rate"), Size(rapid.IntRange(0, maxOrder).Draw(t, "size"))

@@ -65,6 +65,7 @@ type Env struct {
 	Shared Shared
 	Do     func(func() error) error // runs a function on the worker's thread
 	Events bool                     // the worker waits for events
+	Spins  bool                     // the worker never waits
 	Log    *slog.Logger
 	Book   *umem.Book
 	Holder *umem.Holder // of the worker's frames

@@ -60,19 +60,25 @@ func New(rules []config.OrderRule, first uint64) *Set {
 // Match finds the rule that makes an order of a message, and counts the message. The number of the rule counts only if it
 // is Matched.
 func (s *Set) Match(message []byte) (number int, o Outcome) {
+	number, o = s.Find(message)
+	s.count[o].Add(1)
+	if o == Matched {
+		s.rules[number].matched.Add(1)
+	}
+	return number, o
+}
+
+// Find is Match that counts nothing.
+func (s *Set) Find(message []byte) (number int, o Outcome) {
 	o = Unmatched
 	for i := range s.rules {
-		r := &s.rules[i]
-		switch r.match(message) {
+		switch s.rules[i].match(message) {
 		case Matched:
-			s.count[Matched].Add(1)
-			r.matched.Add(1)
 			return i, Matched
 		case Short:
 			o = Short
 		}
 	}
-	s.count[o].Add(1)
 	return 0, o
 }
 

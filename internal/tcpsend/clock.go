@@ -15,10 +15,10 @@ type clock struct {
 	offset uint32
 }
 
-// now returns the timestamp of a segment that is made now. It is never later than the kernel's: a segment of the kernel
-// that follows must not seem to be an old one (RFC 7323, 5.3).
-func (c *clock) now() uint32 {
-	return uint32((c.nanos+int64(time.Since(c.base)))/int64(time.Millisecond)) + c.offset
+// at returns the timestamp of a segment that is made at a time, which was read just before. It is never later than the
+// kernel's: a segment of the kernel that follows must not seem to be an old one (RFC 7323, 5.3).
+func (c *clock) at(t time.Time) uint32 {
+	return uint32((c.nanos+int64(t.Sub(c.base)))/int64(time.Millisecond)) + c.offset
 }
 
 // millis reads CLOCK_MONOTONIC.

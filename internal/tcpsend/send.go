@@ -197,20 +197,33 @@ func (c *Conn) isEarly() bool {
 const earlyTime = time.Millisecond
 
 // Build writes the headers of a segment in front of the payload, which is b[Headroom:]. The segment is b[start:]. Guard
-// must have returned None since the last payload. The caller transmits the segment at once, and then calls Book.
-func (c *Conn) Build(b []byte) (start int) {
+// must have returned None since the last payload. The caller transmits the segment at once, and then calls Book. at is
+// the time, read after the last call of any method.
+func (c *Conn) Build(b []byte, at time.Time) (start int) {
+	c.id++
+	start = c.write(b, at)
+	c.ingress.arm(c.next)
+	return start
+}
+
+// write writes the headers of the next segment.
+func (c *Conn) write(b []byte, at time.Time) (start int) {
 	if p := c.path.Load(); p != c.used && p != nil {
 		c.template.make(p, c.local, c.remote, c.stamps, c.routing.Class)
 		c.used = p
 	}
-	c.id++
 	f := fields{sequence: c.next, acknowledgement: c.wup, window: uint16(min(c.wnd>>c.receiveScale(), 0xffff)), id: c.id}
 	if c.stamps {
-		f.stamp, f.echo = c.clock.now(), c.ingress.stamp()
+		f.stamp, f.echo = c.clock.at(at), c.ingress.stamp()
 	}
-	start = c.template.write(b, &f)
-	c.ingress.arm(c.next)
-	return start
+	return c.template.write(b, &f)
+}
+
+// Rehearse does what Guard and Build do, so that they are in the caches of the processor, and changes nothing but b.
+func (c *Conn) Rehearse(b []byte, at time.Time) {
+	if c.guard(len(b)-Headroom) == None {
+		c.write(b, at)
+	}
 }
 
 // receiveScale returns the scale of the windows that this end offers. TCP_INFO has that of the peer in the lower half

@@ -26,6 +26,9 @@ func Open(e *pipeline.Env) (*Sink, error) {
 		s.rules = newStrategy(&e.Flow)
 		s.replies.first = s.rules.session.hear
 	}
+	if e.Spins {
+		s.rehearsal = new(rehearsal)
+	}
 	if err := s.openPort(e); err != nil {
 		return nil, err
 	}
@@ -77,7 +80,7 @@ func (s *Sink) openPort(e *pipeline.Env) error {
 	if err := errors.Join(card.Sends(), card.NeedEthernet("a flow that sends orders")); err != nil {
 		return err
 	}
-	x := xdp.Config{Interface: o.Interface, Holder: e.Holder, Queues: []uint32{uint32(o.Queue)}, Direction: xdp.Send, RingSize: uint32(o.Ring), SendTimes: true}
+	x := xdp.Config{Interface: o.Interface, Holder: e.Holder, Queues: []uint32{uint32(o.Queue)}, Direction: xdp.Send, RingSize: uint32(o.Ring), SendTimes: o.SendTimes}
 	if x.Policy, err = xdp.ParsePolicy(string(o.ZeroCopy)); err != nil {
 		return err
 	}

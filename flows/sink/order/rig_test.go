@@ -46,6 +46,8 @@ type options struct {
 	address netip.Addr
 	name    string             // of the exchange; empty: its address
 	times   string             // file for the times of orders
+	untimed bool               // the kernel does not say when segments leave
+	spins   bool               // the worker spins
 	given   bool               // the test gives the connection: see giver
 	rules   []config.OrderRule // that make the orders, of messages; the counter begins with 5
 }
@@ -73,7 +75,7 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 	flow := config.NewFlowOf(config.KindAttachOrder, "orders")
 	flow.From.Attach = "trader"
 	flow.To.Order = &config.Order{
-		Connect: target, Interface: from.Ifname, ZeroCopy: config.ZeroCopyPrefer, Ring: 256, Retry: o.retry, Limits: o.limits, Times: o.times,
+		Connect: target, Interface: from.Ifname, ZeroCopy: config.ZeroCopyPrefer, Ring: 256, SendTimes: !o.untimed, Retry: o.retry, Limits: o.limits, Times: o.times,
 	}
 	if o.rules != nil {
 		order := flow.To.Order
@@ -81,7 +83,7 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 		flow.From.Interface, flow.Stages, flow.To.Order = from.Ifname, []config.Stage{{Mold: &config.Feed{}}}, order
 		order.Rules, order.Counter = o.rules, 5
 	}
-	r.env = &pipeline.Env{Flow: flow, Region: region, Log: slog.New(slog.DiscardHandler), Halt: &pipeline.Halt{}, Do: func(f func() error) error { return f() }}
+	r.env = &pipeline.Env{Flow: flow, Region: region, Log: slog.New(slog.DiscardHandler), Halt: &pipeline.Halt{}, Spins: o.spins, Do: func(f func() error) error { return f() }}
 	if err := r.env.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +125,7 @@ func (r *rig) round() {
 	now := time.Now()
 	r.sink.Reap(now)
 	r.sink.Write(&r.batch, now)
+	r.sink.Flush(true, now)
 	r.sink.Kick()
 	r.env.Book.Publish()
 }

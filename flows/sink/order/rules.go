@@ -47,17 +47,22 @@ func (s *Sink) writeMessages(b *pipeline.Batch, now time.Time) bool {
 	return true
 }
 
+// message returns the message in the bytes of a packet, or that they are.
+func (r *strategy) message(b []byte) (m []byte, ok bool) {
+	if !r.packets {
+		return b, true
+	}
+	d, why := stage.UDP(b)
+	return d.Payload, why == stage.Changed
+}
+
 // consider sends the order that a rule makes of a message, if one does. The frame is the first one of a packet, or that of
 // a message.
 func (s *Sink) consider(f umem.Frame, now time.Time) {
-	message := s.region.Bytes(f)
-	if s.rules.packets {
-		d, why := stage.UDP(message)
-		if why != stage.Changed {
-			s.rules.noUDP.Add(1)
-			return
-		}
-		message = d.Payload
+	message, ok := s.rules.message(s.region.Bytes(f))
+	if !ok {
+		s.rules.noUDP.Add(1)
+		return
 	}
 	number, o := s.rules.set.Match(message)
 	if o != rule.Matched {
@@ -68,6 +73,9 @@ func (s *Sink) consider(f umem.Frame, now time.Time) {
 		s.taken++
 		s.rules.set.Left(number)
 		s.rules.session.left(now)
+		if s.rehearsal != nil {
+			s.rehearsal.keep(s.region.Bytes(f), now)
+		}
 	case counted:
 	default:
 		s.count.refused[v].Add(1)
@@ -83,9 +91,10 @@ func (s *Sink) fire(number int, message []byte, side *umem.Side, now time.Time) 
 	if v != permitted {
 		return v
 	}
-	s.orders.answers(s.taken+1, side, uint64(time.Now().UnixNano()))
+	at := time.Now()
+	s.orders.answers(s.taken+1, side, uint64(at.UnixNano()))
 	s.rules.set.Fill(number, b[tcpsend.Headroom:], message)
-	return s.finish(frame, b, why, now)
+	return s.finish(frame, b, why, at)
 }
 
 // begin takes a frame for an order of some bytes, which may leave in the way that why says. b is the frame's memory.
@@ -117,15 +126,15 @@ func (s *Sink) begin(size int, now time.Time) (frame umem.Frame, b []byte, why t
 	return one[0], s.region.At(one[0].Addr, tcpsend.Headroom+uint64(size)), why, permitted
 }
 
-// finish sends what begin has prepared, if the limits permit it.
-func (s *Sink) finish(frame umem.Frame, b []byte, why tcpsend.Reason, now time.Time) verdict {
+// finish sends what begin has prepared, if the limits permit it. at is the time, read after begin.
+func (s *Sink) finish(frame umem.Frame, b []byte, why tcpsend.Reason, at time.Time) verdict {
 	payload := b[tcpsend.Headroom:]
 	s.count.copied.Add(uint64(len(payload)))
-	if v := s.limits.check(payload, int64(now.Sub(s.begun))); v != permitted {
+	if v := s.limits.check(payload, int64(at.Sub(s.begun))); v != permitted {
 		s.own.Push(frame)
 		return v
 	}
-	switch outcome, decided := s.leave(frame, b, payload, why); {
+	switch outcome, decided := s.leave(frame, b, payload, why, at); {
 	case !decided:
 		return late
 	case outcome != wire.None: // leave has counted it

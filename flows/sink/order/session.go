@@ -91,7 +91,7 @@ func (s *Sink) say(text []byte, now time.Time) bool {
 	if v == permitted {
 		s.orders.none()
 		copy(b[tcpsend.Headroom:], text)
-		v = s.finish(frame, b, why, now)
+		v = s.finish(frame, b, why, time.Now())
 	}
 	if v != permitted {
 		if v < verdicts { // else it is counted

@@ -20,20 +20,21 @@ import (
 
 // Sink implements pipeline.Sink. It belongs to the worker's thread, except where the interface says otherwise.
 type Sink struct {
-	region *umem.Region
-	config config.Order
-	holder *umem.Holder
-	free   *umem.FreeList // of the source
-	net    *xdp.Interface
-	port   *xdp.Port
-	own    umem.FreeList // frames for segments
-	total  int           // of those
-	queued int           // with the port
-	halt   *pipeline.Halt
-	limits limits
-	begun  time.Time // of the clock of limits
-	keeper *keeper
-	rules  *strategy // nil: a program makes the orders
+	region    *umem.Region
+	config    config.Order
+	holder    *umem.Holder
+	free      *umem.FreeList // of the source
+	net       *xdp.Interface
+	port      *xdp.Port
+	own       umem.FreeList // frames for segments
+	total     int           // of those
+	queued    int           // with the port
+	halt      *pipeline.Halt
+	limits    limits
+	begun     time.Time // of the clock of limits
+	keeper    *keeper
+	rules     *strategy  // nil: a program makes the orders
+	rehearsal *rehearsal // nil: the worker does not spin
 
 	conn     *tcpsend.Conn // nil: there is none
 	next     time.Time     // when to read the state of the connection
@@ -262,13 +263,13 @@ func (s *Sink) order(f umem.Frame, now time.Time) (outcome wire.Reason, decided 
 		return wire.OverLimit, true
 	}
 	s.orders.begin(s.taken+1, s.region.Side(f))
-	return s.leave(one[0], b, payload, why)
+	return s.leave(one[0], b, payload, why, time.Now())
 }
 
-// leave sends an order that the limits permit.
-func (s *Sink) leave(frame umem.Frame, b, payload []byte, why tcpsend.Reason) (outcome wire.Reason, decided bool) {
+// leave sends an order that the limits permit. at is the time, read after Guard.
+func (s *Sink) leave(frame umem.Frame, b, payload []byte, why tcpsend.Reason, at time.Time) (outcome wire.Reason, decided bool) {
 	if why == tcpsend.None && s.port.Room() > 0 {
-		s.delegate(frame, b, payload)
+		s.delegate(frame, b, payload, at)
 		s.count.bytes.Add(uint64(len(payload)))
 		return wire.None, true
 	}
@@ -304,8 +305,8 @@ func (s *Sink) wait(why *counter.Counter) (outcome wire.Reason, decided bool) {
 }
 
 // delegate sends an order in a segment of ours. The kernel has it behind that.
-func (s *Sink) delegate(frame umem.Frame, b, payload []byte) {
-	start := s.conn.Build(b)
+func (s *Sink) delegate(frame umem.Frame, b, payload []byte, at time.Time) {
+	start := s.conn.Build(b, at)
 	slot := s.orders.slot(frame)
 	if s.transmit(umem.Frame{Addr: frame.Addr + uint64(start), Len: uint32(len(b) - start)}) {
 		s.orders.left(slot)
@@ -355,7 +356,11 @@ func (s *Sink) Block() {
 func (s *Sink) Blocked() bool { return s.blocked }
 
 // Flush implements pipeline.Sink.
-func (s *Sink) Flush(bool, time.Time) {}
+func (s *Sink) Flush(_ bool, now time.Time) {
+	if s.rehearsal != nil {
+		s.rehearsal.run(s, now)
+	}
+}
 
 // Kick implements pipeline.Sink. An interface that was full may have room.
 func (s *Sink) Kick() {

@@ -325,7 +325,7 @@ func TestEarly(t *testing.T) {
 		s.own.Pop(one[:])
 		b := r.region.At(one[0].Addr, tcpsend.Headroom+uint64(len(payload)))
 		copy(b[tcpsend.Headroom:], payload)
-		start := s.conn.Build(b)
+		start := s.conn.Build(b, time.Now())
 		s.transmit(umem.Frame{Addr: one[0].Addr + uint64(start), Len: uint32(len(b) - start)})
 		for end := time.Now().Add(testenv.Within(100 * time.Millisecond)); s.conn.Waiting() < len(payload); {
 			if time.Now().After(end) {

@@ -187,7 +187,7 @@ func (r *rig) sendBehind(payload []byte) wire.Reason {
 	s.own.Pop(one[:])
 	b := r.region.At(one[0].Addr, tcpsend.Headroom+uint64(len(payload)))
 	copy(b[tcpsend.Headroom:], payload)
-	start := s.conn.Build(b)
+	start := s.conn.Build(b, time.Now())
 	if !s.conn.Book(payload) || !s.transmit(umem.Frame{Addr: one[0].Addr + uint64(start), Len: uint32(len(b) - start)}) {
 		return wire.NotDone
 	}

@@ -40,7 +40,7 @@ func TestAgainstTraders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.HugePages(t, 16<<20)
+	testenv.HugePages(t, 96<<20) // of two daemons: the kernel has those of one for a while after its end
 	b := &bed{
 		T: t, unifiedd: testenv.Build(t, "cmd/unifiedd"), tickTest: testenv.Build(t, "selftests/unified-tick-test"),
 		traderInC: testenv.Compile(t, "../../../selftests/peers/tick-peer/tick-peer.c"),
@@ -145,8 +145,8 @@ func (b *bed) ruled(ctx context.Context) (sample, error) {
 	option, at := b.listen()
 	flow := fmt.Sprintf(`
   - name: ticks
-    from: {interface: %s, queues: [0], ring: 512, filter: udp dst port 5000}
-    to: {order: {connect: "%s", interface: %[1]s, queue: 1, retry: 20ms, rules: [{name: all, when: [{at: 0, is: T}], order: [{text: O}, {copy: 1, bytes: 31}]}]}}
+    from: {interface: %s, queues: [0], ring: 64, filter: udp dst port 5000}
+    to: {order: {connect: "%s", interface: %[1]s, queue: 1, ring: 64, send_times: false, retry: 20ms, rules: [{name: all, when: [{at: 0, is: T}], order: [{text: O}, {copy: 1, bytes: 31}]}]}}
 `, b.pair.B.Ifname, at)
 	return b.withDaemon(ctx, flow, nil, option, at, "-after", "500ms")
 }
@@ -186,7 +186,7 @@ func (b *bed) withDaemon(ctx context.Context, flows string, trader []string, exc
 		return sample{}, err
 	}
 	d := daemon.Launch(b.T, b.unifiedd, &b.pair.B, dir, fmt.Sprintf(`
-region: {size: 32MiB, pages: ordinary}
+region: {size: 32MiB}
 workers: [{name: main, wait: spin, cpu: 1}]
 attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", in: 8MiB, out: 2MiB}]}
 flows:%s`, dir, os.Getuid(), flows))

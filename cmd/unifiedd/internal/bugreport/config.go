@@ -75,7 +75,8 @@ flows[].to.order.rules[].when[].max flows[].to.order.rules[].when[].min flows[].
 flows[].to.order.limits.burst flows[].to.order.limits.price.at flows[].to.order.limits.price.bits
 flows[].to.order.limits.price.is flows[].to.order.limits.price.max flows[].to.order.limits.price.min
 flows[].to.order.limits.price.offset flows[].to.order.limits.rate flows[].to.order.limits.size flows[].to.order.queue
-flows[].to.order.replies flows[].to.order.retry flows[].to.order.ring flows[].to.order.times flows[].to.order.zero_copy
+flows[].to.order.replies flows[].to.order.retry flows[].to.order.ring flows[].to.order.send_times flows[].to.order.times
+flows[].to.order.zero_copy
 flows[].to.owner flows[].to.pace flows[].to.participant
 flows[].to.peers[].address flows[].to.peers[].flow flows[].to.peers[].name flows[].to.peers[].others
 flows[].to.peers[].paths flows[].to.peers[].paths[].address flows[].to.peers[].paths[].rdma flows[].to.peers[].peer
