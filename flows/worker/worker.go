@@ -126,6 +126,10 @@ func (w *Worker) pin() error {
 		return fmt.Errorf("pin worker %s: ask which CPUs it may use: %w", w.config.Name, err)
 	}
 	cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !may.IsSet(cpu) })
+	if len(cpus) == 0 { // workers spin on all of them
+		w.node = nil
+		return nil
+	}
 	return w.pinTo(fmt.Sprintf("NUMA node %d, where the region is", *w.node), cpus)
 }
 
