@@ -34,7 +34,9 @@ func identityOf(t *nvme.Target) (id [32]byte, err error) {
 	case t.Passthrough():
 		return id, fmt.Errorf("%s is an NVMe node, whose writes nobody counts: a cache with an index needs the block device", t.Path())
 	case t.Block():
-		text, err = writesOf(st.Rdev, t.Size())
+		if err = touch(t); err == nil {
+			text, err = writesOf(st.Rdev, t.Size())
+		}
 	default:
 		text, err = timesOf(t, &st)
 	}
@@ -62,7 +64,22 @@ func timesOf(t *nvme.Target, st *unix.Stat_t) (string, error) {
 // loopMajor is the major number of loop devices: LOOP_MAJOR in the kernel's include/uapi/linux/major.h.
 const loopMajor = 7
 
-// writesOf describes a block device: which disks it is on, and what the kernel counts of writes to all of them.
+// touch reads the beginning of a block device, so that a kernel that counts has something to count.
+func touch(t *nvme.Target) error {
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS) // aligned, as direct reads need it
+	if err != nil {
+		return fmt.Errorf("map memory to read %s: %w", t.Path(), err)
+	}
+	defer unix.Munmap(page)
+	if _, err := unix.Pread(t.FD(), page, 0); err != nil {
+		return fmt.Errorf("read %s: %w", t.Path(), err)
+	}
+	return nil
+}
+
+// writesOf describes a block device, which somebody has read: which disks it is on, and what the kernel counts of writes to
+// all of them. A disk that nobody seems to have read has no counts, whatever its settings say: each is read when the kernel
+// finds it. An NVMe disk with native multipath is such a disk before Linux 6.4.
 func writesOf(number, size uint64) (string, error) {
 	var disks []string
 	if err := addDisks(&disks, fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(number), unix.Minor(number))); err != nil {
@@ -88,6 +105,9 @@ func writesOf(number, size uint64) (string, error) {
 		}
 		if err != nil {
 			return "", err
+		}
+		if words[0] == "0" {
+			return "", fmt.Errorf("the kernel counts neither reads nor writes of %s: a cache with an index needs that (an NVMe disk with native multipath before Linux 6.4: boot with nvme_core.multipath=N)", filepath.Base(dir))
 		}
 		sequence, _ := os.ReadFile(filepath.Join(dir, "diskseq")) // Linux 5.15
 		text += fmt.Sprintf(", %s %s: writes %s %s", number, sequence, words[4], words[6])
