@@ -41,6 +41,10 @@ func fiveFlows(t *testing.T, on string) {
 			t.Fatalf("discard %s: %v\n%s", disk, err, out)
 		}
 	}
+	capture, wal, blocks := labenv.DiskPassthrough, disks.Plain.Node, disks.Blocks.Node
+	if labenv.Kernel(t) == labenv.Linux61 { // there, commands to the node take CAP_SYS_ADMIN, which the daemon lacks
+		capture, wal, blocks = labenv.Disk, disks.Plain.Disk, disks.Blocks.Disk
+	}
 	senders := labenv.Opposite(t, capturedBy, fedBy)
 	var said sink
 	s, err := demo.Five(t.Context(), demo.Options{
@@ -51,8 +55,8 @@ func fiveFlows(t *testing.T, on string) {
 		Region: region, RegionDevice: on, PeerRegion: peers, Ring: 512,
 		Captured: capturedBy.Card, CapturedAt: capturedBy.Here + ":5000", Fed: fedBy.Card, FedAt: fedBy.Here + ":5000",
 		Device: device, PeerDevice: device, Host: capturedBy.Here, PeerHost: capturedBy.Here,
-		Capture: demo.DeviceDisk(labenv.DiskPassthrough, labenv.Disk), WAL: demo.DeviceDisk(disks.Plain.Node, disks.Plain.Disk),
-		Blocks:     demo.DeviceDisk(disks.Blocks.Node, disks.Blocks.Disk),
+		Capture: demo.DeviceDisk(capture, labenv.Disk), WAL: demo.DeviceDisk(wal, disks.Plain.Disk),
+		Blocks:     demo.DeviceDisk(blocks, disks.Blocks.Disk),
 		PacketRate: 100, MessageRate: 100, BlockRate: 50, BlockBytes: 2 << 20, IdleTimeout: "10s",
 	})
 	t.Logf("%s", said)
