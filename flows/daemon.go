@@ -86,7 +86,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{config: c, options: o, started: time.Now(), reloads: newReloads(), clock: newClockWatch()}
 	var undo pipeline.Cleanup
 	defer undo.Run()
-	giveProcessors(len(c.Workers))
+	giveProcessors(&undo, len(c.Workers))
 	d.openTrace(&undo)
 	var err error
 	region := RegionConfig(c)
@@ -119,12 +119,16 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
+// allWorkers is how many workers all daemons of this process have. A worker that waits keeps its processor.
+var allWorkers atomic.Int32
+
 // giveProcessors gives the Go scheduler two processors more than there are workers. With only one more,
 // control work waits for the scheduler's next tick each time: 10 ms and more.
-func giveProcessors(workers int) {
-	if want := workers + 2; runtime.GOMAXPROCS(0) < want {
+func giveProcessors(undo *pipeline.Cleanup, workers int) {
+	if want := int(allWorkers.Add(int32(workers))) + 2; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
 	}
+	undo.Add(func() error { allWorkers.Add(int32(-workers)); return nil })
 }
 
 // RegionConfig is the region of a configuration, with the control area and the memory of programs.
