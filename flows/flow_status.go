@@ -15,6 +15,9 @@ func (f *Flow) Status() status.Flow {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if r != nil && f.run == nil { // it ended meanwhile, and has counted what it lost
+		s = f.last
+	}
 	s.State, s.Since, s.Error = f.state, f.since, ""
 	if f.err != nil {
 		s.Error = f.err.Error()

@@ -104,3 +104,90 @@ flows:
 		t.Errorf("the log has %d records from %d on, %d lost: %v", report.Records, report.First, report.Lost, err)
 	}
 }
+
+// TestRDMAInterfaceRemoved: when the interface of a flow's RDMA device is removed under load, the flow fails and names
+// the device. Each message is acknowledged, or counted as one that the peer did not get. Every frame is free again.
+func TestRDMAInterfaceRemoved(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	testenv.HugePages(t, 100<<20)
+	ends := testenv.NewSwitch(t, 2, testenv.PairOptions{}) // the peer keeps its interface
+	l := &lab{Pair: &testenv.Pair{A: *ends[0], B: *ends[1], MTU: 1500, Queues: 1}, dir: t.TempDir()}
+	deviceTaken(t, l, func() { l.B.Delete(t) })
+}
+
+// deviceTaken has a flow send captured packets to a peer by RDMA, and takes the interface of its device at end B away.
+func deviceTaken(t *testing.T, l *lab, take func()) {
+	t.Helper()
+	from, to := l.side(t)
+	peer := l.newStation(t).newCollector(t, "127.0.0.1:0")
+	f := l.start(t, fmt.Sprintf(`
+region: {size: 96MiB}
+flows:
+  - name: feed
+    from: {interface: %s, ring: 2048, filter: udp dst port 5000}
+    to: {rdma: "roce:%s", peers: [{name: a, address: "%s", flow: sink}], queue: 256}
+`, to.Ifname, l.B.Ifname, peer.address()), Options{}).Flows()[0]
+	await(t, f, "the peer", func(s status.Flow) bool { return s.Sends.Peers[0].Credit > 0 })
+	end := load(t, &from, &to, 0)
+	await(t, f, "the load", func(s status.Flow) bool { return s.Sends.Peers[0].Acknowledged > 200 })
+	take()
+	s := becomes(t, f, status.Failed, "roce:"+l.B.Ifname, "the device is gone")
+	end()
+	p := s.Sends.Peers[0]
+	accounted := p.Acknowledged
+	for _, n := range p.Dropped {
+		accounted += n
+	}
+	if p.Offered != accounted || p.Waiting+p.InFlight != 0 || s.Packets != p.Offered+s.Dropped["write_failed"] {
+		t.Errorf("of %d packets the peer was offered %+v; dropped %v", s.Packets, p, s.Dropped)
+	}
+	testenv.Wait(t, 10*time.Second, "all frames back", func() bool { return l.daemon.Region().Snapshot().Of(umem.OwnerPool) == l.daemon.Region().Frames() })
+	got := peer.await(t, int(p.Acknowledged))
+	if uint64(len(got)) > p.Offered {
+		t.Errorf("the peer has %d messages of %d", len(got), p.Offered)
+	}
+	increasing(t, got)
+	l.B.Do(t, func() {
+		if err := f.Start(); err == nil {
+			t.Error("the flow starts without its device")
+		} else {
+			testenv.MessageNames(t, err.Error(), []string{"start flow feed", l.B.Ifname, "ip link"})
+		}
+	})
+}
+
+// increasing checks that packets are whole, and that each has a greater number than the one before it.
+func increasing(t *testing.T, got [][]byte) {
+	t.Helper()
+	next := uint64(0)
+	for i, p := range got {
+		n, ok := testenv.Sequence(p)
+		if !ok || n < next || !testenv.Intact(p) {
+			t.Fatalf("packet %d has number %d, which should be %d or more", i, n, next)
+		}
+		next = n + 1
+	}
+}
+
+// load sends numbered packets, whether they arrive or not, until end is called.
+func load(t *testing.T, from, to *testenv.End, number uint64) (end func()) {
+	t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	s := testenv.NewSender(t, from)
+	go func() {
+		defer close(done)
+		for {
+			for range 20 {
+				_, _ = s.Send(testenv.UDP(from, to, 5000, number, 1000)) // the interface may be gone
+				number++
+			}
+			select {
+			case <-quit:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}

@@ -41,6 +41,7 @@ type Sink struct {
 
 	blocked bool            // in this round
 	stalls  counter.Counter // rounds in which something waited for peers
+	taken   counter.Counter // packets or messages that the fanout has taken
 
 	tokens [pipeline.Burst]uint64
 	passed uint64 // messages that enough peers have acknowledged
@@ -92,13 +93,16 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 
 // offer passes whole packets to the fanout and returns how many frames it took.
 func (s *Sink) offer(fs []umem.Frame) (done int) {
+	packets := uint64(0)
 	for done < len(fs) {
 		n, _ := umem.PacketLen(fs[done:])
 		if n == 0 || !s.offerOne(fs[done:done+n]) {
 			break
 		}
 		done += n
+		packets++
 	}
+	s.taken.Add(packets)
 	return done
 }
 
@@ -192,8 +196,15 @@ func (s *Sink) Begin() error {
 func (s *Sink) Full() bool { return false }
 
 // Check implements pipeline.Sink. It returns an error for a missing peer as one to wait for. The
-// flow continues with the other peers.
+// flow continues with the other peers. An error that ends the flow is also the flow's own: nothing can be sent any
+// more, so the flow does not wait until its peers have taken what it still has.
 func (s *Sink) Check(time.Time) (waits, ends error) {
+	waits, ends = s.check()
+	s.err.Note(ends)
+	return waits, ends
+}
+
+func (s *Sink) check() (waits, ends error) {
 	if err := s.dials.Err(); err != nil {
 		return nil, err
 	}
@@ -255,9 +266,18 @@ func (s *Sink) Observe(to *status.Flow) error {
 	return nil
 }
 
-// CountLost implements pipeline.Sink. It counts nothing, because the fanout counts the messages
-// that peers did not get.
-func (s *Sink) CountLost(*status.Flow, uint64) {}
+// CountLost implements pipeline.Sink. What peers have not acknowledged when the flow ends is given up. Packets that
+// were received and not offered to the peers count as failed. Messages do not: they are still where they came from.
+func (s *Sink) CountLost(to *status.Flow, accepted uint64) {
+	for i := range to.Sends.Peers {
+		p := &to.Sends.Peers[i]
+		p.Dropped["disconnected"] += p.Waiting + p.InFlight
+		p.Waiting, p.InFlight = 0, 0
+	}
+	if _, counts := to.Dropped["write_failed"]; counts && s.err.Get() != nil {
+		to.Dropped["write_failed"] = accepted - s.taken.Load()
+	}
+}
 
 // Shrink implements pipeline.Sink.
 func (s *Sink) Shrink(pipeline.Quota) (over bool) { return false }

@@ -53,7 +53,7 @@ var rules = []rule{
 	lost("UnifieddRingShort", "lost_no_frames", "its rings ran out of frames while the region had some", "Use a larger from.ring, a shorter sleep, or a CPU for the worker alone.").
 		with(" unless on(job, instance, flow) " + waited),
 	lost("UnifieddCardFull", "lost_missed", "the card had no free descriptor", "Use larger rings of the card (ethtool -G), or fewer packets."),
-	lost("UnifieddWriteFailed", "write_failed", "they could not be written", "The daemon's log names the error of the disk."),
+	lost("UnifieddWriteFailed", "write_failed", "they could not be written", "The daemon's log names the error of the disk or of the RDMA device."),
 	lost("UnifieddProgramSlow", "slow_program", "the attached program does not take enough", "Make it faster, or raise to.queue."),
 	{
 		name: "UnifieddPacketsLost", severity: warning, since: time.Minute,
