@@ -100,7 +100,7 @@ var notOnIgb = map[string]string{
 var notOnCards = map[string]string{
 	"PassiveEveryPacket": ofSockets, "PassiveSameAsTcpdump": ofSockets, "PassivePoison": ofSockets, "PassiveRefilter": ofSockets, "PassiveInterface": ofSockets,
 	"PassiveOverload": ofSockets, "PassiveDiskFull": ofSockets, "PassiveDirections": ofSockets, "PassiveCount": ofSockets, "PassiveOffloads": ofSockets, "PassiveLoopback": ofSockets, "PassiveFilters": ofSockets, "PassiveAuto": ofSockets, "PassiveSnaplen": ofSockets, "PassiveBegunDown": ofSockets, "PassiveTimestamps": ofSockets, "PassiveLargeRing": ofSockets, "PassiveFanout": ofSockets, "PassivePollAllocatesNothing": ofSockets,
-	"InterfaceRemoved": "a card is not removed as a veth pair is; TestFunction takes one away", "RDMAInterfaceRemoved": "TestFunctionToPeers takes a card away",
+	"InterfaceRemoved": "a card is not removed as a veth pair is; TestFunction takes one away", "RDMAInterfaceRemoved": "TestFunctionOfRDMA takes a card away",
 	"PacketsOfManyFrames": "no card has an MTU of 65535",
 	"LargeRegion":         "the guest has not 5 GiB",
 	"Mirror":              ofTheHost, "MirrorOffloads": ofTheHost, "MirrorLoopback": ofTheHost, "MirrorGone": ofTheHost,

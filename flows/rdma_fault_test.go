@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,7 +91,7 @@ flows:
 	if st.Log.Acknowledged > st.Log.Durable || st.Log.Acknowledged < 100 {
 		t.Errorf("the log's status is %+v", st.Log)
 	}
-	testenv.Wait(t, 10*time.Second, "all frames back", func() bool { return l.daemon.Region().Snapshot().Of(umem.OwnerPool) == l.daemon.Region().Frames() })
+	l.framesBack(t)
 	if err := os.WriteFile(limit, []byte("0"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -106,18 +107,29 @@ flows:
 }
 
 // TestRDMAInterfaceRemoved: when the interface of a flow's RDMA device is removed under load, the flow fails and names
-// the device. Each message is acknowledged, or counted as one that the peer did not get. Every frame is free again.
+// the device, also if it was to send to peers. Every message is accounted for, and every frame is free again.
 func TestRDMAInterfaceRemoved(t *testing.T) {
 	testenv.Root(t)
-	testenv.Leaks(t)
-	testenv.HugePages(t, 100<<20)
-	ends := testenv.NewSwitch(t, 2, testenv.PairOptions{}) // the peer keeps its interface
-	l := &lab{Pair: &testenv.Pair{A: *ends[0], B: *ends[1], MTU: 1500, Queues: 1}, dir: t.TempDir()}
-	deviceTaken(t, l, func() { l.B.Delete(t) })
+	for _, flow := range overRDMA {
+		t.Run(flow.name, func(t *testing.T) {
+			testenv.Leaks(t)
+			testenv.HugePages(t, 100<<20)
+			ends := testenv.NewSwitch(t, 2, testenv.PairOptions{}) // the other end keeps its interface
+			l := &lab{Pair: &testenv.Pair{A: *ends[0], B: *ends[1], MTU: 1500, Queues: 1}, dir: t.TempDir()}
+			flow.lose(t, l, func() { l.B.Delete(t) })
+		})
+	}
 }
 
-// deviceTaken has a flow send captured packets to a peer by RDMA, and takes the interface of its device at end B away.
-func deviceTaken(t *testing.T, l *lab, take func()) {
+// overRDMA are flows whose device at end B is taken away.
+var overRDMA = []struct {
+	name string
+	lose func(t *testing.T, l *lab, take func())
+}{{"to peers", loseToPeers}, {"from clients", loseFromClients}}
+
+// loseToPeers has a flow send captured packets to a peer. Each message is acknowledged, or counted as one that the peer
+// did not get.
+func loseToPeers(t *testing.T, l *lab, take func()) {
 	t.Helper()
 	from, to := l.side(t)
 	peer := l.newStation(t).newCollector(t, "127.0.0.1:0")
@@ -142,7 +154,7 @@ flows:
 	if p.Offered != accounted || p.Waiting+p.InFlight != 0 || s.Packets != p.Offered+s.Dropped["write_failed"] {
 		t.Errorf("of %d packets the peer was offered %+v; dropped %v", s.Packets, p, s.Dropped)
 	}
-	testenv.Wait(t, 10*time.Second, "all frames back", func() bool { return l.daemon.Region().Snapshot().Of(umem.OwnerPool) == l.daemon.Region().Frames() })
+	l.framesBack(t)
 	got := peer.await(t, int(p.Acknowledged))
 	if uint64(len(got)) > p.Offered {
 		t.Errorf("the peer has %d messages of %d", len(got), p.Offered)
@@ -155,6 +167,34 @@ flows:
 			testenv.MessageNames(t, err.Error(), []string{"start flow feed", l.B.Ifname, "ip link"})
 		}
 	})
+}
+
+// loseFromClients has a client append to a log. The log has what was acknowledged, and nothing that was not sent.
+func loseFromClients(t *testing.T, l *lab, take func()) {
+	t.Helper()
+	f := l.start(t, l.logConfig("acknowledge: written", ""), Options{}).Flows()[0]
+	c := l.newStation(t).newClient(t, 1, l.address(), "wal", 700)
+	c.send(1 << 30)
+	await(t, f, "the load", func(s status.Flow) bool { return s.Log.Acknowledged > 200 })
+	take()
+	s := becomes(t, f, status.Failed, "roce:"+l.B.Ifname, "the device is gone")
+	c.stop()
+	l.framesBack(t)
+	all := l.entries(t)
+	for i, e := range all {
+		if !bytes.Equal(e.payload, record(1, uint64(i), 700)) {
+			t.Fatalf("record %d is not the client's", i)
+		}
+	}
+	if n := uint64(len(all)); n < c.done || n < s.Log.Acknowledged || n != s.Log.Written || n != s.Packets || n > c.sent {
+		t.Errorf("the log has %d records, %d were acknowledged to the client, which sent %d: %+v", n, c.done, c.sent, s.Log)
+	}
+}
+
+// framesBack waits until all frames are back in the pool.
+func (l *lab) framesBack(t *testing.T) {
+	t.Helper()
+	testenv.Wait(t, 10*time.Second, "all frames back", func() bool { return l.daemon.Region().Snapshot().Of(umem.OwnerPool) == l.daemon.Region().Frames() })
 }
 
 // increasing checks that packets are whole, and that each has a greater number than the one before it.
