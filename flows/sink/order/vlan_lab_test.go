@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -29,7 +30,14 @@ func TestVLAN(t *testing.T) {
 		r.send(orderOf(b[:], n, 100))
 	}
 	r.await("stream", func() bool { return got.orders.Load() == 500 || len(got.err) > 0 })
-	if s := r.status().Orders; s.Segments < 100 || s.Retransmitted > 10 {
+	s := r.status().Orders
+	if labenv.Kernel(t) == labenv.Linux61 { // it has no program at tc's ingress by a link, so it sends all orders
+		if s.Segments != 0 || s.Kernel["old_kernel"] != 500 {
+			t.Errorf("%+v", s)
+		}
+		return
+	}
+	if s.Segments < 100 || s.Retransmitted > 10 {
 		t.Errorf("%+v", s)
 	}
 }
