@@ -438,7 +438,7 @@ func printSends(w io.Writer, s *status.Sends) {
 			cmp.Or(p.Name, p.Address), p.Address, p.State, because(p.Error), p.Offered, p.Acknowledged, p.Waiting, p.InFlight, nonzero(p.Dropped))
 		fmt.Fprintf(w, "  \tconnected %d times, %d failures; %d messages sent again; room for %d%s\n", p.Connections, p.Failures, p.Resent, p.Credit, by(p.Method))
 		printNamed(w, p)
-		printPaths(w, p.Paths)
+		printPaths(w, p)
 		if p.Standby > 0 || p.Moves > 0 {
 			fmt.Fprintf(w, "  \t%d connections to other members of its group; it has moved to one of these %d times\n", p.Standby, p.Moves)
 		}

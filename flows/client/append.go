@@ -27,7 +27,10 @@ type AppendConfig struct {
 	Peer string
 	// Paths are further ways to the flow, if Device and Address fail, in the order of preference. What was not acknowledged
 	// is sent again over the next one, once. They exclude Others and Peer.
-	Paths   []Path
+	Paths []Path
+	// Active sends over Device and all Paths at the same time, if the flow restores the order. Otherwise one of them is
+	// used at a time.
+	Active  bool
 	Message int // the longest message in bytes; default 2048
 	Depth   int // the maximum number of unacknowledged messages; default 256
 	// Method is how messages reach the flow; default: the flow decides.
@@ -125,7 +128,7 @@ func (a *Appender) open() (err error) {
 	err = k.loop.do(func() (err error) {
 		a.sender, err = stream.OpenSender(stream.SenderConfig{
 			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.where.address, Others: a.where.others, Places: a.where.senders(), Flow: a.where.flow,
-			Device: k.config.Device, Paths: paths,
+			Device: k.config.Device, Paths: paths, Active: a.config.Active,
 			Connect: connect.Config{Credentials: k.config.Credentials}, Participant: a.config.Participant, Depth: a.config.Depth, Spares: a.places.count - a.config.Depth,
 			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
 		})

@@ -104,6 +104,7 @@ func (v *validator) channelPeers(path string, f *Flow) {
 		places.take(join(at, "address"), p.Address)
 		v.checkErr(join(at, "policy"), member(p.Policy, channelPolicies))
 		v.check(p.Paths == nil, join(at, "paths"), "a channel goes over one path")
+		v.check(p.Paths != nil || p.PathMode == "", join(at, "path_mode"), "a channel goes over one path")
 		v.check(len(p.Others) == 0, join(at, "others"), "a channel goes to one machine: a group keeps logs")
 		v.otherReader(join(at, "name"), f.From.Channel, p.Name)
 	}

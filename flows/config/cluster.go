@@ -210,6 +210,9 @@ func checkPeerName(text string) error {
 
 // complete sets the name and the flow of a peer that is named as NAME/FLOW.
 func (p *Peer) complete() {
+	if p.Paths != nil && p.PathMode == "" {
+		p.PathMode = PathStandby
+	}
 	if p.Peer == "" {
 		return
 	}

@@ -250,7 +250,7 @@ func peersDocument(to *To) map[string]any {
 			m["others"] = p.Others
 		}
 		if p.Paths != nil {
-			m["paths"] = pathsDocument("address", p.Paths)
+			m["paths"], m["path_mode"] = pathsDocument("address", p.Paths), string(p.PathMode)
 		}
 		peers = append(peers, m)
 	}

@@ -516,8 +516,9 @@ type Peer struct {
 	// named so too then.
 	Peer   string
 	Policy Policy
-	// Paths are further ways to the peer, which are taken in this order when the first one fails.
-	Paths []Path
+	// Paths are further ways to the peer. They are taken in this order when the first one fails, or used at the same time.
+	Paths    []Path
+	PathMode PathMode // empty without Paths
 	// TrafficClass and Priority replace those of the flow; nil: they do not.
 	TrafficClass, Priority *int
 	Pos                    Pos // where the peer is configured

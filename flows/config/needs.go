@@ -130,7 +130,11 @@ func (t *To) headers(r *Region) int {
 		return 0
 	}
 	said := pieces(Size(min(max(2*t.Queue+2, 32), 64)), max(1, uint64(r.Frame)/grantBytes))
-	return len(t.Peers) * (pieces(Size(t.Queue*control), uint64(r.Frame)) + said)
+	frames := 0
+	for i := range t.Peers {
+		frames += pieces(Size(t.Queue*control), uint64(r.Frame)) + said*t.Peers[i].active()
+	}
+	return frames
 }
 
 // blocks returns the needs of a block server on a disk whose blocks are not larger than a frame.

@@ -62,12 +62,15 @@ func (v *validator) clientPaths(path string, f *Flow) {
 	}
 }
 
-// peerPaths checks the further paths to a peer. device is that of its address.
-func (v *validator) peerPaths(path, device string, p Peer) {
-	all := join(path, "paths")
+// peerPaths checks the further paths to a peer, and how they are used.
+func (v *validator) peerPaths(path string, to *To, p Peer) {
+	all, mode, device := join(path, "paths"), join(path, "path_mode"), to.RDMA
 	if p.Paths == nil {
+		v.check(p.PathMode == "", mode, "the peer has one path: add paths, or remove path_mode")
 		return
 	}
+	v.checkErr(mode, member(p.PathMode, allPathModes))
+	v.check(p.PathMode != PathActive || to.Method != MethodWrite, mode, "messages that are written go over one path at a time: say standby, or to.method: send")
 	v.pathCount(all, p.Paths)
 	v.check(len(p.Others) == 0, all, "a group has one path to each member: remove others, or paths")
 	v.check(p.Peer == "", all, "the paths of a peer are addresses: say address: and not peer:")
@@ -119,4 +122,12 @@ func (f *Flow) eachPath(do func(path string, p *Path)) {
 			do(index(join(index("to.peers", i), "paths"), k), &f.To.Peers[i].Paths[k])
 		}
 	}
+}
+
+// active returns the number of paths to the peer that are used at the same time.
+func (p *Peer) active() int {
+	if p.PathMode == PathActive {
+		return 1 + len(p.Paths)
+	}
+	return 1
 }

@@ -400,14 +400,19 @@ func drawPeers(t *rapid.T, to *To, kind Kind) {
 			others = []string{name + ":7472", name + ":7473"}
 		}
 		var paths []Path
+		var mode PathMode
 		if others == nil && rapid.Bool().Draw(t, "several paths") {
 			paths = []Path{{RDMA: "mlx5_1", Address: name + ":7471"}, {RDMA: "mlx5_0", Address: name + ":7474"}}
+			mode = rapid.SampledFrom(allPathModes).Draw(t, "path mode")
 		}
-		to.Peers = append(to.Peers, Peer{Others: others, Paths: paths, Name: name, Address: name + ":7471", Flow: name, Policy: rapid.SampledFrom(allPolicies).Draw(t, "policy")})
+		to.Peers = append(to.Peers, Peer{Others: others, Paths: paths, PathMode: mode, Name: name, Address: name + ":7471", Flow: name, Policy: rapid.SampledFrom(allPolicies).Draw(t, "policy")})
 	}
 	to.Choose = rapid.SampledFrom(allChoices).Draw(t, "choose")
 	to.Queue = rapid.IntRange(1, maxPeerWait).Draw(t, "queue")
 	to.Method = rapid.SampledFrom(peerMethods).Draw(t, "method")
+	if slices.ContainsFunc(to.Peers, func(p Peer) bool { return p.PathMode == PathActive }) {
+		to.Method = MethodSend
+	}
 	to.Durability = rapid.SampledFrom(logAcknowledges).Draw(t, "durability")
 	to.Participant = rapid.IntRange(0, maxParticipant).Draw(t, "participant")
 	if kind.relays() && to.Choose == ChooseAll {

@@ -224,6 +224,8 @@ func (d *decoder) peers(path string, n *yaml.Node, t *To) {
 			"policy":  set(d, &p.Policy, oneOf(allPolicies)),
 			"paths":   d.paths("address", &p.Paths),
 
+			"path_mode": set(d, &p.PathMode, oneOf(allPathModes)),
+
 			"traffic_class": setOptional(d, &p.TrafficClass, parseTrafficClass),
 			"priority":      setOptional(d, &p.Priority, parsePriority),
 		})

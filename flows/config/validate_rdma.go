@@ -138,7 +138,7 @@ func (v *validator) peers(path string, t *To) {
 	for i, p := range t.Peers {
 		at := index(all, i)
 		v.peer(at, p)
-		v.peerPaths(at, t.RDMA, p)
+		v.peerPaths(at, t, p)
 		named.take(join(at, "peer"), p.Peer)
 		names.take(join(at, "name"), p.Name)
 		if p.Address != "" {

@@ -182,6 +182,15 @@ const (
 	PlaceHere Place = "here" // in the program's memory
 )
 
+// PathMode says how several paths to a peer are used.
+type PathMode string
+
+// The modes.
+const (
+	PathStandby PathMode = "standby" // one at a time: the next one when it fails
+	PathActive  PathMode = "active"  // all at the same time
+)
+
 // Policy says what happens when a peer's queue is full.
 type Policy string
 
@@ -291,6 +300,7 @@ var (
 	allMethods    = []Method{MethodSend, MethodWrite}
 	peerMethods   = []Method{MethodAny, MethodSend, MethodWrite}
 	allPlaces     = []Place{PlaceCopy, PlaceHere}
+	allPathModes  = []PathMode{PathStandby, PathActive}
 	allPolicies   = []Policy{PolicyWait, PolicyDropNewest, PolicyDropOldest, PolicyDisconnect}
 	allANAStates  = []ANAState{ANAOptimized, ANANonOptimized, ANAInaccessible}
 	allAuthGroups = []AuthGroup{AuthNone, AuthFFDHE2048, AuthFFDHE3072, AuthFFDHE4096, AuthFFDHE6144, AuthFFDHE8192}

@@ -246,9 +246,7 @@ func (f *Fanout) Kick() error {
 // FDs appends the descriptors of senders with Events.
 func (f *Fanout) FDs(dst []unix.PollFd) []unix.PollFd {
 	for _, p := range f.peers {
-		if fd := p.sender.FD(); fd >= 0 {
-			dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-		}
+		dst = p.sender.FDs(dst)
 	}
 	return dst
 }

@@ -80,6 +80,27 @@ const CapabilityStandby uint64 = 1 << 2
 // expects next. A log answers when what it had at the question is as safe as its acknowledgements say.
 const CapabilityAsk uint64 = 1 << 3
 
+// CapabilityPaths is for the role append. From a sender, it says that the connection is one of several that its session
+// has at the same time, each over a path of its own. From a receiver, it says that the receiver takes the messages of all
+// of them, and restores their order. [Hello.Path] has a number beside it.
+const CapabilityPaths uint64 = 1 << 4
+
+// MaxPaths is the largest number of connections that a session has at the same time.
+const MaxPaths = 4
+
+// WithPath returns the capability with its number, which is in the upper half of the capabilities.
+func WithPath(number uint32) uint64 { return CapabilityPaths | uint64(number)<<32 }
+
+// Path returns the number beside [CapabilityPaths]. From a sender it is that of the path, below [MaxPaths]. From a receiver
+// it is one that the receiver drew when it was opened, so that a sender can tell whether two paths lead to the same one.
+// It is 0 without the capability.
+func (h *Hello) Path() uint32 {
+	if h.Capabilities&CapabilityPaths == 0 {
+		return 0
+	}
+	return uint32(h.Capabilities >> 32)
+}
+
 // CapabilityFetch is for the role replicate, from the member that dials. It says that this member leads
 // the epoch, and fetches records that it lacks.
 const CapabilityFetch uint64 = 1 << 0

@@ -31,6 +31,7 @@ type ListenPath struct {
 	Connected uint64 `json:"connected"` // established connections
 	Broken    uint64 `json:"broken"`    // failed connections
 	Messages  uint64 `json:"messages"`
+	Early     uint64 `json:"early"` // messages that came before their turn, and waited for others over other paths
 }
 
 // Client is one session of a client, over all its connections.
@@ -66,18 +67,20 @@ type Peer struct {
 	Dropped      map[string]uint64 `json:"dropped"` // messages that it did not get, by reason
 	Waiting      uint64            `json:"waiting"` // messages not sent yet
 	InFlight     uint64            `json:"in_flight"`
-	Method       string            `json:"method"`            // send or write; empty before the first connection
-	Credit       uint64            `json:"credit"`            // messages that the peer has room for
-	Bytes        uint64            `json:"bytes"`             // of payloads sent, including resent ones
-	Resent       uint64            `json:"resent"`            // messages sent again
-	Connections  uint64            `json:"connections"`       // established connections
-	Failures     uint64            `json:"failures"`          // connections ended, and failed attempts
-	Standby      int               `json:"standby"`           // connections to members of a group that do not lead
-	Moves        uint64            `json:"moves"`             // connections that have begun as such
-	Named        string            `json:"named,omitempty"`   // NAME/FLOW, if a resolver finds it
-	Followed     uint64            `json:"followed"`          // times that it was followed to another address
-	Latency      *latency.Summary  `json:"latency,omitempty"` // from taking a message to its acknowledgement
-	Paths        []Path            `json:"paths,omitempty"`   // the ways to it, if there are several
+	Method       string            `json:"method"`                // send or write; empty before the first connection
+	Credit       uint64            `json:"credit"`                // messages that the peer has room for
+	Bytes        uint64            `json:"bytes"`                 // of payloads sent, including resent ones
+	Resent       uint64            `json:"resent"`                // messages sent again
+	Connections  uint64            `json:"connections"`           // established connections
+	Failures     uint64            `json:"failures"`              // connections ended, and failed attempts
+	Standby      int               `json:"standby"`               // connections to members of a group that do not lead
+	Moves        uint64            `json:"moves"`                 // connections that have begun as such
+	Named        string            `json:"named,omitempty"`       // NAME/FLOW, if a resolver finds it
+	Followed     uint64            `json:"followed"`              // times that it was followed to another address
+	Latency      *latency.Summary  `json:"latency,omitempty"`     // from taking a message to its acknowledgement
+	Paths        []Path            `json:"paths,omitempty"`       // the ways to it, if there are several
+	PathMode     string            `json:"path_mode,omitempty"`   // standby or active, if there are several
+	PathReason   string            `json:"path_reason,omitempty"` // why one is used at a time although the mode is active
 }
 
 // Path is one of several ways to a peer.

@@ -118,13 +118,18 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	}
 	before := s.stats.acknowledged.Load()
 	s.stats.connected(conn.Peer(), &hello)
+	s.stats.single.Store(s.whySingle(l))
 	s.path.takes()
 	s.config.Log.Info("connected to receiver", "sender", s.config.Name, "address", s.to.address(), "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
+	if l.several {
+		err = s.carry(ctx, do, l, conn)
+		return s.stats.acknowledged.Load() > before, err
+	}
 	s.keepStandbys(ctx)
 	there, leave = s.stays(ctx)
 	silent, stop := s.silence(there)
 	back := s.comeBack(there, do)
-	err = s.watch(there, conn, silent, back)
+	err = s.watch(there, conn, s.broken, silent, back)
 	s.stopComingBack(back)
 	stop()
 	leave()
@@ -170,7 +175,7 @@ func (s *Sender) dial(ctx context.Context, from uint64) (l *link, conn *connect.
 	if err != nil {
 		return nil, nil, h, errors.Join(err, pair.Close())
 	}
-	return newLink(pair, s.path, &h), conn, h, nil
+	return s.newLink(pair, &h), conn, h, nil
 }
 
 // newPair makes a queue pair.
@@ -180,10 +185,14 @@ func (s *Sender) newPair() (rdma.QueuePair, error) {
 }
 
 // newLink describes a queue pair that is connected, by the receiver's hello.
-func newLink(pair rdma.QueuePair, p *senderPath, h *protocol.Hello) *link {
-	l := &link{pair: pair, path: p, number: pair.QPN(), origins: h.Capabilities&protocol.CapabilityOrigin != 0}
-	if h.Capabilities&protocol.CapabilityWrite != 0 {
+func (s *Sender) newLink(pair rdma.QueuePair, h *protocol.Hello) *link {
+	l := &link{pair: pair, path: s.path, number: pair.QPN(), origins: h.Capabilities&protocol.CapabilityOrigin != 0}
+	switch {
+	case h.Capabilities&protocol.CapabilityWrite != 0:
 		l.credits = newCredits(h)
+	case s.config.Active && h.Capabilities&protocol.CapabilityPaths != 0:
+		l.several, l.receiver = true, h.Path()
+		l.numbers, l.broken = make([]uint64, powerOfTwo(s.limits.send)), make(chan struct{}, 1)
 	}
 	return l
 }
@@ -197,7 +206,7 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	if err := s.postReceives(pair); err != nil {
 		return nil, err
 	}
-	return s.introduce(ctx, connect.End{Queue: pair, Settings: settings, Parameters: local}, from, 0)
+	return s.introduce(ctx, connect.End{Queue: pair, Settings: settings, Parameters: local}, from, s.pathCapability())
 }
 
 // postReceives posts all receives to a new queue pair. The worker has no other one.
@@ -327,7 +336,7 @@ func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func
 }
 
 // watch waits for the end of a connection, and returns the receiver's reason.
-func (s *Sender) watch(ctx context.Context, conn *connect.Conn, silent <-chan struct{}, back *comeback) error {
+func (s *Sender) watch(ctx context.Context, conn *connect.Conn, broken, silent <-chan struct{}, back *comeback) error {
 	heard := make(chan error, 1)
 	go func() { heard <- listen(conn) }()
 	select {
@@ -348,7 +357,7 @@ func (s *Sender) watch(ctx context.Context, conn *connect.Conn, silent <-chan st
 		<-heard
 		return errMoved
 	case <-ctx.Done():
-	case <-s.broken:
+	case <-broken:
 		_ = conn.SetDeadline(time.Now().Add(s.finalMessages()))
 		return <-heard
 	}

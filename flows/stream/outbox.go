@@ -43,6 +43,11 @@ type outgoing struct {
 	checksum uint32
 	origin   protocol.Origin // of a relayed message
 	elements uint32          // scatter/gather elements, including the header's
+
+	// Of a message that goes over one of several links only: see spread.
+	reads uint8 // links whose device may still read it
+	over  uint8 // the path over which it was posted last, from 1 on; 0: none, or that one has failed
+	again bool  // it waits to be posted again
 }
 
 func newOutbox(depth int) sendQueue {

@@ -188,7 +188,7 @@ func (p *raw) send(count, size int) {
 	p.Helper()
 	for range count {
 		p.await("credit", func() bool { return p.next <= p.limit })
-		if message := p.message(p.next, payload(p.next, size)); p.remote.Capabilities == 0 {
+		if message := p.message(p.next, payload(p.next, size)); p.remote.Capabilities&protocol.CapabilityWrite == 0 {
 			p.post(message)
 		} else {
 			p.write(message, p.credit(), rdma.WriteImmediate)

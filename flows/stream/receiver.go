@@ -65,6 +65,8 @@ type Receiver struct {
 	one     [1]umem.Frame
 	ready   *frameRing // checked messages for Recv, of all devices: their order is that of Recv
 	back    frameRing  // frames of refused messages, to be posted again
+	early   int        // messages that came here and wait for their turn
+	freed   bool       // another path has brought messages: peers may get more credits
 
 	others []*Receiver // at the other devices
 
@@ -185,7 +187,7 @@ func (r *Receiver) supply(empty []umem.Frame) int {
 	if r.closed {
 		return 0
 	}
-	n := max(0, min(len(empty), r.depth-r.posted-r.ready.len()-r.back.len())) // ready may have messages of other devices
+	n := max(0, min(len(empty), r.depth-r.posted-r.ready.len()-r.back.len()-r.early)) // ready may have messages of other devices
 	if r.config.Write {
 		return r.keep(empty[:n])
 	}
@@ -219,7 +221,8 @@ func (r *Receiver) poll(now time.Time) error {
 		return errClosed
 	}
 	r.recycle()
-	if r.config.Unacknowledged > 0 { // an acknowledgement may allow more credits
+	if r.config.Unacknowledged > 0 || r.freed { // an acknowledgement, or another path's message, may allow more credits
+		r.freed = false
 		r.grant()
 	}
 	err := r.speak(now)
@@ -367,6 +370,7 @@ func (r *Receiver) giveAll() {
 			r.config.Worker.Give(r.one[:])
 		}
 	}
+	r.giveEarly()
 	r.slots, r.peers = nil, nil
 }
 

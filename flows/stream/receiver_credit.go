@@ -85,8 +85,9 @@ func (r *Receiver) give(p *peer, n int) {
 	if p.granted != nil {
 		r.assign(p, n)
 	}
-	p.limit += uint64(n)
-	r.available -= n
+	from := max(p.limit, p.session.taken)
+	p.limit = from + uint64(n)
+	r.available -= n - p.session.early.between(from, p.limit)
 	r.news.add(p.slot)
 }
 
@@ -96,7 +97,7 @@ func (r *Receiver) takeBack(p *peer) {
 	if p.granted != nil {
 		return
 	}
-	r.available += int(p.grantedLimit())
+	r.available += p.promised()
 	p.limit = p.session.taken
 }
 

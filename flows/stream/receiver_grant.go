@@ -260,7 +260,6 @@ func (r *Receiver) takeWritten(p *peer) bool {
 	side := r.region.Side(f)
 	side.Target, side.Block = 0, 0
 	r.accept(p, f)
-	r.ready.push(f)
 	return true
 }
 

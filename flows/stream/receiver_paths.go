@@ -92,6 +92,7 @@ func (s *ReceiverStats) add(o ReceiverStats) {
 	s.Messages += o.Messages
 	s.Bytes += o.Bytes
 	s.Replays += o.Replays
+	s.Early += o.Early
 	s.Dropped += o.Dropped
 	s.Progress += o.Progress
 	s.Grants += o.Grants

@@ -34,6 +34,9 @@ func (s state) takes() bool { return s < ending }
 // otherwise.
 type peer struct {
 	session *session
+	next    *peer     // of the same session, over another path
+	several bool      // the session may have other peers, each over a path of its own
+	path    uint32    // its number then
 	at      *Receiver // whose queue pair it is: one of those with this table of sessions
 	name    string    // for logs and status; never changes
 	first   uint64    // first expected sequence
@@ -63,7 +66,7 @@ type peer struct {
 // enter changes the state and publishes the new one.
 func (p *peer) enter(s state) {
 	p.state = s
-	p.session.count.state.Store(uint32(s))
+	p.session.count.state.Store(uint32(p.session.shownState(s)))
 }
 
 // saidAll records that the final message has arrived or cannot be sent.
@@ -83,8 +86,8 @@ var (
 // ErrOwner refuses a session that a peer with another certificate began.
 var ErrOwner = fmt.Errorf("%w: the session was begun by another", protocol.NotPermitted)
 
-// grantedLimit returns how many messages the peer may still send.
-func (p *peer) grantedLimit() uint64 { return p.limit - p.session.taken }
+// grantedLimit returns how many messages the peer may still send. Other paths may have brought more than it may.
+func (p *peer) grantedLimit() uint64 { return max(p.limit, p.session.taken) - p.session.taken }
 
 // sendableCredits returns the limit that the next progress message can state.
 func (p *peer) sendableCredits() uint64 {
@@ -111,7 +114,7 @@ func (r *Receiver) attach(q rdma.QueuePair, g *mr.Cache, w *sender, now int64) (
 	switch {
 	case err != nil:
 		return nil, err
-	case s.peer != nil:
+	case s.rival(w) != nil:
 		return nil, fmt.Errorf("%w: the session is connected", protocol.Busy)
 	}
 	n, err := r.port.Attach(msg.Peer{QueuePair: q, Message: protocol.MaxGrantLen, Grants: g})
@@ -121,14 +124,15 @@ func (r *Receiver) attach(q rdma.QueuePair, g *mr.Cache, w *sender, now int64) (
 	if begins {
 		r.joins(index, w, s)
 	}
-	p := &peer{session: s, at: r, name: w.name, queue: q, slot: n, limit: s.taken, saidAcknowledged: s.acknowledged, over: make(chan struct{}), away: make(chan struct{}),
+	p := &peer{session: s, several: w.several, path: w.path, at: r, name: w.name, queue: q, slot: n, limit: s.taken, saidAcknowledged: s.acknowledged, over: make(chan struct{}), away: make(chan struct{}),
 		said: make(chan struct{})}
 	if g != nil {
 		p.granted = newGranted(g, r.config.Window, s.taken)
 	}
 	r.sessions.mu.Lock()
 	defer r.sessions.mu.Unlock()
-	s.peer, s.seen, s.count.name, s.count.cause = p, now, w.name, nil
+	s.add(p, r.config.Window)
+	s.seen, s.count.name, s.count.cause = now, w.name, nil
 	p.enter(attached)
 	r.slots[n].peer = p
 	r.peers = append(r.peers, p)
@@ -140,17 +144,20 @@ func (r *Receiver) attach(q rdma.QueuePair, g *mr.Cache, w *sender, now int64) (
 	return p, nil
 }
 
-// replace stops the peer of a session for which a new connection has arrived. It fails if the
-// session belongs to another certificate.
-func (r *Receiver) replace(id uint64, owner string) (old *peer, err error) {
-	s := r.sessions.byID[id]
+// replace stops a peer of a session that a new connection replaces; nil: there is none. It fails if the session belongs
+// to another certificate.
+func (r *Receiver) replace(w *sender) (old *peer, err error) {
+	s := r.sessions.byID[w.session]
 	if r.closed || s == nil || s.peer == nil {
 		return nil, nil
 	}
-	if s.owner != owner {
+	if s.owner != w.owner {
 		return nil, ErrOwner
 	}
-	return s.peer, s.peer.at.stop(s.peer, errReplaced)
+	if old = s.rival(w); old == nil {
+		return nil, nil
+	}
+	return old, old.at.stop(old, errReplaced)
 }
 
 // activate marks the peer as connected, and sends it a progress message at once.
@@ -207,7 +214,9 @@ func (r *Receiver) over(p *peer, s state, cause error) {
 	r.sessions.mu.Lock()
 	defer r.sessions.mu.Unlock()
 	p.enter(s)
-	p.cause, p.session.count.cause = cause, cause
+	if p.cause = cause; !p.session.connected() {
+		p.session.count.cause = cause
+	}
 	close(p.over)
 }
 
@@ -220,9 +229,15 @@ func (r *Receiver) Reject(session uint16, sequence uint64, why protocol.Reason) 
 	if s == nil || sequence <= s.acknowledged || sequence > s.taken {
 		return
 	}
-	if s.peer != nil {
-		s.peer.at.refuse(s.peer, why)
+	told := false
+	for p := s.peer; p != nil; p = p.next { // what the other paths bring is later
+		if !told && !p.state.ended() {
+			told = true
+			p.at.refuse(p, why)
+		}
+		p.at.finish(p, why)
 	}
+	s.dropEarly()
 	s.taken = sequence - 1
 }
 
@@ -288,7 +303,7 @@ func (r *Receiver) detach(p *peer) error {
 	r.sessions.mu.Lock()
 	defer r.sessions.mu.Unlock()
 	p.enter(gone)
-	p.session.peer = nil
+	p.session.remove(p)
 	p.session.count.shown[shownGranted].Set(0)
 	r.grant()
 	return nil

@@ -82,9 +82,11 @@ func (r *Receiver) Acknowledge(session uint16, sequence, position uint64) {
 		s.count.shown[shownAcknowledged].Set(sequence)
 		return
 	}
-	s.peer.at.news.add(s.peer.slot)
-	if r.config.Unacknowledged > 0 {
-		s.peer.at.wants.add(s.peer.slot)
+	for p := s.peer; p != nil; p = p.next { // each may fail before it has brought the news
+		p.at.news.add(p.slot)
+		if r.config.Unacknowledged > 0 {
+			p.at.wants.add(p.slot)
+		}
 	}
 }
 
@@ -101,7 +103,7 @@ func (p *peer) due(quantum uint64) bool {
 		return true
 	}
 	news := p.sendableCredits() - p.saidLimit
-	return news >= quantum || news > 0 && p.saidLimit-s.taken <= quantum
+	return news >= quantum || news > 0 && p.saidLimit <= s.taken+quantum
 }
 
 // sendProgress sends the progress messages that are due, and publishes the peers' counters. Its

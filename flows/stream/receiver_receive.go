@@ -23,16 +23,14 @@ func (r *Receiver) absorb() int {
 	r.posted -= n
 	r.available -= n
 	for _, f := range r.batch[:n] {
-		if r.take(f) {
-			r.ready.push(f)
-		} else {
+		if !r.take(f) {
 			r.back.push(f)
 		}
 	}
 	return n
 }
 
-// take decides whether to pass a message on.
+// take passes a message on, or keeps it until its turn. It reports whether it did.
 func (r *Receiver) take(f umem.Frame) bool {
 	p := r.peerOf(f)
 	switch {
@@ -86,28 +84,46 @@ func (r *Receiver) admit(p *peer, d *protocol.Data, f umem.Frame) bool {
 		r.replayed(p)
 	case d.Sequence > p.limit:
 		r.refuse(p, protocol.BeyondCredit)
-	case d.Sequence != s.taken+1:
-		r.refuse(p, protocol.BadSequence)
-	default:
+	case d.Sequence == s.taken+1:
 		r.available++ // the credit was not used
 		r.accept(p, f)
+		return true
+	case s.early == nil:
+		r.refuse(p, protocol.BadSequence)
+	case s.early.has(d.Sequence):
+		r.replayed(p)
+	default:
+		r.available++
+		r.keepEarly(p, d.Sequence, f)
 		return true
 	}
 	return false
 }
 
-// accept counts a message that is passed on.
+// accept passes a message on, and those that it was missing for.
 func (r *Receiver) accept(p *peer, f umem.Frame) {
 	s := p.session
-	s.taken++
 	p.replays, p.moved = 0, true
 	r.news.add(p.slot)
 	r.wants.add(p.slot)
+	if s.early == nil {
+		r.pass(s, f)
+		return
+	}
+	s.release(p, s.taken+1)
+	r.pass(s, f)
+	s.passEarly()
+}
+
+// pass counts a message that is passed on.
+func (r *Receiver) pass(s *session, f umem.Frame) {
+	s.taken++
 	s.count.messages++
 	s.count.bytes += uint64(f.Len)
 	r.stats.own.messages++
 	r.stats.own.bytes += uint64(f.Len)
 	r.region.Side(f).Queue = s.number
+	r.ready.push(f)
 }
 
 // replaysMost is the maximum number of consecutive replays. A sender that ignores the hello stays

@@ -23,7 +23,8 @@ type session struct {
 	taken        uint64 // the highest sequence accepted; all earlier ones are accepted, too
 	acknowledged uint64
 	position     uint64 // in the log, of the last acknowledged one
-	peer         *peer  // nil: not connected
+	peer         *peer  // nil: not connected; peer.next is another one of a session with several paths
+	early        *early // nil: messages come over one path, in order
 	again        bool   // its state is asked for anew when it comes back: see Receiver.Restart
 	seen         int64  // time of the last message or connection: nanoseconds since 1970
 	count        sessionCounters
@@ -45,6 +46,7 @@ type sessions struct {
 	byID map[uint64]*session
 	list []*session // by number
 	most int
+	name uint32     // random: see protocol.Hello.Path
 	mu   sync.Mutex // guards what Stats reads of sessions and peers, except counters
 }
 
@@ -56,7 +58,7 @@ const sessionsMost = 1024
 const sessionTime = time.Hour
 
 func newSessions(peers int) *sessions {
-	return &sessions{byID: make(map[uint64]*session), most: max(sessionsMost, 2*peers)}
+	return &sessions{byID: make(map[uint64]*session), most: max(sessionsMost, 2*peers), name: uint32(newSession()) | 1}
 }
 
 // at returns the session with a number, nil if there is none. A receiver that is not open has no table.
@@ -165,6 +167,7 @@ func (r *Receiver) Restart(why protocol.Reason) {
 		r.back.push(r.one[0])
 	}
 	for _, s := range r.sessions.byID {
+		s.dropEarly()
 		if s.again {
 			continue
 		}
@@ -207,6 +210,8 @@ func (p *participant) gone() bool { return p.session.idle() }
 type sender struct {
 	session, next uint64 // of the hello
 	participant   uint32 // of the hello
+	several       bool   // the connection is one of several of the session
+	path          uint32 // its number then
 	owner         string // name of its certificate
 	name          string // for logs and status
 }

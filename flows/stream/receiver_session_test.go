@@ -55,7 +55,7 @@ func TestSessionOwner(t *testing.T) {
 	if _, err := r.sessionOf(1, "bob", 0); !errors.Is(err, protocol.NotPermitted) {
 		t.Errorf("another gets it: %v", err)
 	}
-	if _, err := r.replace(1, "bob"); !errors.Is(err, protocol.NotPermitted) {
+	if _, err := r.replace(&sender{session: 1, owner: "bob"}); !errors.Is(err, protocol.NotPermitted) {
 		t.Errorf("another ends it: %v", err)
 	}
 }

@@ -31,16 +31,16 @@ type sessionCounters struct {
 
 // ownCounters are counters that only the worker writes.
 type ownCounters struct {
-	messages, bytes, replays, dropped, progress, connected, failed, grants uint64
+	messages, bytes, replays, dropped, progress, connected, failed, grants, early uint64
 }
 
-func (c *ownCounters) list() [8]uint64 {
-	return [8]uint64{c.messages, c.bytes, c.replays, c.dropped, c.progress, c.connected, c.failed, c.grants}
+func (c *ownCounters) list() [9]uint64 {
+	return [9]uint64{c.messages, c.bytes, c.replays, c.dropped, c.progress, c.connected, c.failed, c.grants, c.early}
 }
 
 type receiverStats struct {
 	own     ownCounters
-	shown   [8]counter.Counter
+	shown   [9]counter.Counter
 	posted  atomic.Int64
 	refused [256]atomic.Uint64 // by Reason; any goroutine writes it
 }
@@ -61,7 +61,7 @@ func (p *peer) publish(now time.Time) {
 	if p.moved {
 		p.moved, s.seen = false, now.UnixNano()
 	}
-	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.sendableCredits(), uint64(s.seen), p.writable()} {
+	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.shownLimit(), uint64(s.seen), p.writable()} {
 		s.count.shown[i].Set(v)
 	}
 }
@@ -79,6 +79,7 @@ type ReceiverStats struct {
 	Connected, Failed uint64                     // connections established, and those that failed
 	Messages, Bytes   uint64                     // accepted, headers included
 	Replays           uint64                     // messages dropped because they were accepted before
+	Early             uint64                     // messages that came over one of several paths before their turn, and waited
 	Dropped           uint64                     // messages of peers that were ending
 	Progress          uint64                     // progress messages sent
 	Refused           map[protocol.Reason]uint64 // refused hellos and peers, by reason
@@ -120,7 +121,7 @@ func (r *Receiver) Stats() ReceiverStats {
 // counts returns the counters of one device.
 func (r *Receiver) counts() ReceiverStats {
 	at := func(i int) uint64 { return r.stats.shown[i].Load() }
-	out := ReceiverStats{Messages: at(0), Bytes: at(1), Replays: at(2), Dropped: at(3), Progress: at(4), Connected: at(5), Failed: at(6), Grants: at(7),
+	out := ReceiverStats{Messages: at(0), Bytes: at(1), Replays: at(2), Dropped: at(3), Progress: at(4), Connected: at(5), Failed: at(6), Grants: at(7), Early: at(8),
 		Posted: r.stats.posted.Load(), Refused: map[protocol.Reason]uint64{}}
 	for why := range r.stats.refused {
 		if n := r.stats.refused[why].Load(); n > 0 {

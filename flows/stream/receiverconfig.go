@@ -87,6 +87,12 @@ type ReceiverConfig struct {
 	Log    *slog.Logger // connects and disconnects; nil: no log
 }
 
+// orders reports whether the messages of a session may come over several paths at the same time. A flow that combines
+// messages counts the messages of each connection, and memory is granted for messages in their order.
+func (c *ReceiverConfig) orders() bool {
+	return !c.Write && c.Participants == 0 && c.Unacknowledged == 0 && c.Standby == nil
+}
+
 // Limits of a Receiver. The sum of all windows must fit a receive queue.
 const (
 	maxWindow = 1 << 14

@@ -29,7 +29,10 @@ type SenderConfig struct {
 	Places []Place
 	// Paths are further ways to the receiver, in the order in which they are taken when Endpoint and Address fail. They
 	// need a receiver that is the same at all of them, and exclude Others, Places and Settings.
-	Paths   []Path
+	Paths []Path
+	// Active sends over all paths at the same time, if the receiver restores the order of messages. Otherwise, and for
+	// other receivers, the sender uses one path at a time.
+	Active  bool
 	Device  string // name of Endpoint's device in SenderStats.Paths
 	Flow    string // the flow there; empty: any
 	Connect connect.Config
@@ -92,9 +95,10 @@ type Sender struct {
 	wall   int64      // and since 1970
 	fresh  uint64     // highest number ever posted
 	// link is a connected queue pair.
-	link     *link // nil: not connected
-	ending   *link // being closed: the device may still read its posted messages
-	giveUp   bool  // abandon all messages when none is posted
+	link     *link   // nil: not connected
+	ending   *link   // being closed: the device may still read its posted messages
+	spread   *spread // nil: one path at a time
+	giveUp   bool    // abandon all messages when none is posted
 	session  uint64
 	begun    uint64 // number before the session's first message
 	gap      bool   // the session misses messages, so the next connection needs a new session
@@ -123,9 +127,18 @@ type link struct {
 	pair    rdma.QueuePair
 	path    *senderPath
 	number  uint32
-	credits *credits // nil: messages are sent, not written
-	origins bool     // the receiver accepts origins
-	cause   error    // why it failed
+	credits *credits      // nil: messages are sent, not written
+	origins bool          // the receiver accepts origins
+	cause   error         // why it failed
+	broken  chan struct{} // filled when it has failed, if it is one of several
+
+	// Of one of several links only: see spread.
+	several    bool
+	receiver   uint32   // which one: protocol.Hello.Path
+	limit      uint64   // highest number that may be sent
+	numbers    []uint64 // of messages, by request; a ring
+	head, tail uint64   // requests completed, and made
+	batch      int      // requests made and not posted
 }
 
 // OpenSender makes a sender and takes frames from the region for headers. The receiver need not
@@ -184,6 +197,10 @@ func (c *SenderConfig) check() error {
 	switch {
 	case c.Endpoint == nil || c.Worker == nil:
 		return errors.New("it needs an Endpoint and a Worker")
+	case c.Active && (len(c.Paths) == 0 || len(c.Paths) >= protocol.MaxPaths):
+		return fmt.Errorf("messages go over %d paths at the same time: it must be 2 to %d", len(c.Paths)+1, protocol.MaxPaths)
+	case c.Active && c.Method == ByWrite:
+		return errors.New("messages that are written go over one path at a time: let the method be send, or the paths stand by")
 	case len(c.Paths) > 0 && (len(c.Others) > 0 || c.Places != nil || c.Settings != nil):
 		return errors.New("several paths lead to one receiver, whose addresses do not change")
 	case c.Method != AnyMethod && c.Method != BySend && c.Method != ByWrite:
@@ -210,7 +227,7 @@ func newSession() uint64 {
 
 // takeOwn takes frames for headers, one header for each slot, and for receives.
 func (s *Sender) takeOwn() error {
-	s.own = make([]umem.Frame, s.framesFor(s.config.slots(), headerBytes)+s.framesFor(s.limits.receive, messageBytes))
+	s.own = make([]umem.Frame, s.framesFor(s.config.slots(), headerBytes)+s.framesFor(s.areas()*s.limits.receive, messageBytes))
 	if n := s.holder.Take(s.own); n < len(s.own) {
 		return fmt.Errorf("the pool has %d of %d frames for its headers: make the region larger, or the queue shorter", n, len(s.own))
 	}
@@ -226,9 +243,17 @@ func (s *Sender) framesFor(n int, bytes uint32) int {
 // place returns the address of a header.
 func (s *Sender) place(n int) uint64 { return s.piece(s.own, n, headerBytes) }
 
-// landing returns the address of a receive.
-func (s *Sender) landing(id uint64) uint64 {
-	return s.piece(s.own[s.framesFor(s.config.slots(), headerBytes):], int(id&^receiveID), messageBytes)
+// landing returns the address of a receive of a path.
+func (s *Sender) landing(p *senderPath, id uint64) uint64 {
+	return s.piece(s.own[s.framesFor(s.config.slots(), headerBytes):], p.area*s.limits.receive+int(id&^receiveID), messageBytes)
+}
+
+// areas returns how many paths have receives of their own: those that may be connected at the same time.
+func (s *Sender) areas() int {
+	if s.config.Active {
+		return len(s.paths)
+	}
+	return 1
 }
 
 func (s *Sender) piece(of []umem.Frame, n int, bytes uint32) uint64 {
@@ -321,6 +346,8 @@ func (s *Sender) Drop() (token uint64, ok bool) {
 func (s *Sender) Abandon() {
 	s.giveUp = true
 	switch {
+	case s.spread != nil:
+		s.failAll(errAbandoned)
 	case s.link != nil:
 		s.fail(errAbandoned)
 	case s.ending == nil:
@@ -345,7 +372,7 @@ func (s *Sender) Queued() int { return s.config.slots() - len(s.out.free) + int(
 // called again.
 func (s *Sender) Close() error {
 	var errs []error
-	for _, l := range []*link{s.link, s.ending} {
+	for _, l := range append([]*link{s.link, s.ending}, s.spread.all()...) {
 		if l != nil {
 			errs = append(errs, l.pair.Close())
 		}
@@ -356,7 +383,7 @@ func (s *Sender) Close() error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close sender %s: %w", s.config.Name, err) // keep the frames: the device may still use them
 	}
-	s.link, s.ending = nil, nil
+	s.link, s.ending, s.spread = nil, nil, nil
 	if s.holder != nil {
 		s.holder.Close()
 		s.holder = nil

@@ -100,6 +100,7 @@ func (s *Sender) attach(l *link, h protocol.Hello) error {
 	s.sent = s.begun + h.Next - 1
 	s.done, s.limit = s.sent, s.sent+uint64(h.Window)
 	s.stats.count.resent += s.out.last - s.sent
+	s.beginSpread(l)
 	return nil
 }
 

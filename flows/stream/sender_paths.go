@@ -44,10 +44,15 @@ type senderPath struct {
 	queue    rdma.CompletionQueue // of all queue pairs of the path
 	lkey     uint32
 	base     uint64 // the registration's address of the region's byte 0
+	number   uint32 // in the list of paths
+	area     int    // of its receives
 
 	// The worker's:
-	event  arming
-	posted uint64
+	link     *link              // one of several; nil: none
+	requests []rdma.SendRequest // of the next batch of that link
+	elements []rdma.SGE         // of these requests
+	event    arming
+	posted   uint64
 
 	// Of Run, and while a connection lasts of its comeback:
 	began time.Time     // when the connection began; zero: there is none
@@ -90,6 +95,10 @@ func (s *Sender) preparePaths() {
 	for _, p := range append([]Path{{c.Device, c.Endpoint, c.Address}}, c.Paths...) {
 		one := &senderPath{device: p.Device, endpoint: p.Endpoint, address: p.Address, lkey: p.Endpoint.Memory.LKey(), base: p.Endpoint.Memory.Addr()}
 		one.state.Store(&pathState{state: PathStandby})
+		if one.number = uint32(len(s.paths)); c.Active {
+			one.area = len(s.paths)
+			one.requests, one.elements = make([]rdma.SendRequest, sendBatch), make([]rdma.SGE, 0, sendBatch*(c.Frames+1))
+		}
 		s.paths = append(s.paths, one)
 	}
 	s.on, s.path = s.paths[0], s.paths[0]
@@ -170,7 +179,9 @@ func (p *senderPath) leaves(cause error) {
 // left records that the path is not used any more, and chooses the next one. It reports whether Run must wait: no path
 // has rested. cause is why the path failed; nil: a better one offers a connection.
 func (s *Sender) left(cause error) (wait bool) {
-	s.path.leaves(cause)
+	if !errors.Is(cause, errAllFailed) { // else each has recorded it
+		s.path.leaves(cause)
+	}
 	if cause == nil {
 		return false
 	}
@@ -292,8 +303,7 @@ func (b *comeback) dial(ctx context.Context, do Doer, p *senderPath) (o offer, e
 	if err := onWorker(do, func() { from = s.confirm - s.begun + 1 }); err != nil {
 		return o, err
 	}
-	a := &Sender{config: s.config, to: newTarget(&s.config), session: b.session, paths: s.paths, limits: s.limits}
-	a.path, a.to.addresses[0] = p, p.address
+	a := s.dialer(p, b.session)
 	settings, err := a.settings(ctx)
 	if err != nil {
 		return o, err
@@ -306,6 +316,13 @@ func (b *comeback) dial(ctx context.Context, do Doer, p *senderPath) (o offer, e
 		return o, errors.Join(err, pair.Close())
 	}
 	return o, nil
+}
+
+// dialer returns what makes a connection of a session over a path, beside the one that Run makes.
+func (s *Sender) dialer(p *senderPath, session uint64) *Sender {
+	a := &Sender{config: s.config, region: s.region, own: s.own, to: newTarget(&s.config), session: session, paths: s.paths, path: p, limits: s.limits}
+	a.to.addresses[0] = p.address
+	return a
 }
 
 // meetLater connects a queue pair without receives.
@@ -322,7 +339,7 @@ func (s *Sender) meetLater(ctx context.Context, pair rdma.QueuePair, settings co
 	if err != nil {
 		return o, errors.Join(err, conn.Close())
 	}
-	return offer{link: newLink(pair, s.path, &h), conn: conn, hello: h}, nil
+	return offer{link: s.newLink(pair, &h), conn: conn, hello: h}, nil
 }
 
 // pathStats returns the statistics of the paths, if there are several.

@@ -19,6 +19,10 @@ func (s *Sender) Kick() error {
 
 // post posts waiting messages in batches.
 func (s *Sender) post() {
+	if s.spread != nil {
+		s.postOverAll()
+		return
+	}
 	for s.Connected() {
 		n := s.batch()
 		if n == 0 {
@@ -67,16 +71,11 @@ func (s *Sender) granted() uint64 {
 	return s.limit
 }
 
-// request makes the request of a message, and its header, which is the same for each retransmission
-// in a session.
+// request makes the request of a message, and its header.
 func (s *Sender) request(r *rdma.SendRequest, number uint64) {
 	slot := s.out.at(number)
 	m := &s.out.slots[slot]
-	d := protocol.Data{Sequence: number - s.begun, Session: s.session, Stamp: m.stamp, Length: m.length, Checksum: m.checksum}
-	if s.link.origins {
-		d.Origin = m.origin
-	}
-	protocol.PutData(s.region.At(s.place(int(slot)), protocol.HeaderLen), &d)
+	s.header(slot, number, s.link.origins)
 	*r = rdma.SendRequest{ID: number, Op: rdma.Send, SGEs: m.elements}
 	if c := s.link.credits; c != nil {
 		c.remoteAddress(r)
@@ -86,6 +85,16 @@ func (s *Sender) request(r *rdma.SendRequest, number uint64) {
 	}
 	s.elements = append(s.elements, s.elementsOf(slot)[:m.elements]...)
 	s.stats.count.bytes += uint64(m.length)
+}
+
+// header writes the header of a message, which is the same for each retransmission in a session.
+func (s *Sender) header(slot uint32, number uint64, origins bool) {
+	m := &s.out.slots[slot]
+	d := protocol.Data{Sequence: number - s.begun, Session: s.session, Stamp: m.stamp, Length: m.length, Checksum: m.checksum}
+	if origins {
+		d.Origin = m.origin
+	}
+	protocol.PutData(s.region.At(s.place(int(slot)), protocol.HeaderLen), &d)
 }
 
 // fail records why a link has failed, and makes Run end it.
@@ -105,6 +114,10 @@ func (s *Sender) fail(cause error) {
 // release reports the messages that the receiver has acknowledged and the device is done with.
 func (s *Sender) release() {
 	s.acknowledged()
+	if s.spread != nil {
+		s.retireRead()
+		return
+	}
 	for to := min(s.confirm, s.done); s.out.first <= to; {
 		s.out.retire(true, s.position)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
 )
@@ -28,13 +30,16 @@ func (s *Sender) Poll(now time.Time) error {
 
 // rests reports whether there is nothing to post and nothing to publish.
 func (s *Sender) rests() bool {
-	return s.Connected() && s.out.waiting.len() == 0 && s.sent == s.out.last && !s.stats.stale
+	return s.Connected() && s.out.waiting.len() == 0 && s.sent == s.out.last && !s.stats.stale && !s.spread.owes()
 }
 
 // take processes all completions, arms the queue, and returns the number of completions. It posts
 // receives again only at the end, so that a receiver that sends without pause cannot keep the
 // worker here.
 func (s *Sender) take() (total int, err error) {
+	if s.spread != nil {
+		return s.takeAll()
+	}
 	if s.link == nil {
 		return 0, s.on.event.quiet(s.on.queue)
 	}
@@ -59,7 +64,7 @@ func (s *Sender) drain() (total int, err error) {
 		total += n
 		for i := range s.polled[:n] {
 			if c := &s.polled[i]; c.QPN == s.link.number && s.completed(c) {
-				s.posts[s.heards], s.landings[s.heards] = s.receive(c.ID)
+				s.posts[s.heards], s.landings[s.heards] = s.receive(s.on, c.ID)
 				s.heards++
 			}
 		}
@@ -79,21 +84,21 @@ func (s *Sender) completed(c *rdma.WorkCompletion) bool {
 		s.done = max(s.done, c.ID)
 		return false
 	}
-	if err := s.heard(s.region.At(s.landing(c.ID), uint64(min(c.Length, messageBytes)))); err != nil {
+	if err := s.heard(s.region.At(s.landing(s.on, c.ID), uint64(min(c.Length, messageBytes)))); err != nil {
 		s.fail(err)
 		return false
 	}
 	return true
 }
 
-// receive returns the receive request with an ID.
-func (s *Sender) receive(id uint64) (rdma.ReceiveRequest, rdma.SGE) {
-	return rdma.ReceiveRequest{ID: id, SGEs: 1}, s.landingFor(s.on, id)
+// receive returns the receive request with an ID of a path.
+func (s *Sender) receive(p *senderPath, id uint64) (rdma.ReceiveRequest, rdma.SGE) {
+	return rdma.ReceiveRequest{ID: id, SGEs: 1}, s.landingFor(p, id)
 }
 
 // landingFor returns the memory of a receive for the device of a path.
 func (s *Sender) landingFor(p *senderPath, id uint64) rdma.SGE {
-	return rdma.SGE{Addr: p.base + s.landing(id), Length: messageBytes, LKey: p.lkey}
+	return rdma.SGE{Addr: p.base + s.landing(p, id), Length: messageBytes, LKey: p.lkey}
 }
 
 // repost posts used receives again.
@@ -110,9 +115,18 @@ func (s *Sender) repost() {
 // heard processes a message of the receiver.
 func (s *Sender) heard(message []byte) error {
 	p, r := s.read(message)
+	if err := s.confirmed(&p, r); err != nil {
+		return err
+	}
+	s.limit = max(s.limit, s.begun+min(p.Limit, mostAhead))
+	return ends(&p)
+}
+
+// confirmed records what the receiver has acknowledged. why says what is wrong with its message.
+func (s *Sender) confirmed(p *protocol.Progress, why protocol.Reason) error {
 	switch {
-	case r != protocol.None:
-		return protocolError(r)
+	case why != protocol.None:
+		return protocolError(why)
 	case p.Session != s.session:
 		return protocolError(protocol.BadSession)
 	case p.Sequence > s.sent-s.begun:
@@ -121,7 +135,11 @@ func (s *Sender) heard(message []byte) error {
 	if to := s.begun + p.Sequence; to >= s.confirm {
 		s.confirm, s.position = to, p.Position
 	}
-	s.limit = max(s.limit, s.begun+min(p.Limit, mostAhead))
+	return nil
+}
+
+// ends returns why the receiver ends the queue pair after its message; nil: it does not.
+func ends(p *protocol.Progress) error {
 	if p.Status != protocol.None {
 		return fmt.Errorf("the receiver ended it: %w", p.Status)
 	}
@@ -153,12 +171,28 @@ func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", errNon
 func flushed(err error) bool { return errors.Is(err, rdma.WorkFlushed) }
 
 // FD returns a descriptor that polls readable when Poll has work; -1 without Events and after
-// Close. It stays the same over all connections of a path.
+// Close. It stays the same over all connections of a path. FDs has those of all paths in use.
 func (s *Sender) FD() int {
 	if s.on == nil || s.on.queue == nil {
 		return -1
 	}
 	return s.on.queue.FD()
+}
+
+// FDs appends the descriptors that poll readable when Poll has work.
+func (s *Sender) FDs(dst []unix.PollFd) []unix.PollFd {
+	if s.spread == nil {
+		if fd := s.FD(); fd >= 0 {
+			dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
+		return dst
+	}
+	for _, p := range s.paths {
+		if fd := p.queue.FD(); fd >= 0 {
+			dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
+	}
+	return dst
 }
 
 // arming arms a completion queue that the same thread polls.

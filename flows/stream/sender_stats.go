@@ -54,6 +54,8 @@ type SenderStats struct {
 	Credit   uint64
 	// Paths are the ways to the receiver, if there are several: the preferred one first.
 	Paths []PathStats
+	// Single is why the sender uses one path at a time although it may use all; empty: it uses all, or has to use one.
+	Single string
 	// Latency is the time from Send to acknowledgement; nil before the first one.
 	Latency *latency.Summary
 }
@@ -87,6 +89,7 @@ type senderStats struct {
 	standing    atomic.Int64
 	moves       atomic.Uint64
 	followed    atomic.Uint64
+	single      atomic.Pointer[string] // see SenderStats; nil: empty
 	address     atomic.Pointer[string] // that is dialed, of a receiver with a place; nil: none yet
 }
 
@@ -143,12 +146,20 @@ func (t *senderStats) publish(s *Sender) {
 	t.flight.Set(s.flight())
 	t.credit.Set(s.credit())
 	s.on.shown.Set(s.on.posted)
+	if s.spread != nil {
+		for _, p := range s.paths {
+			p.shown.Set(p.posted)
+		}
+	}
 }
 
 // credit returns how many messages may be posted now.
 func (s *Sender) credit() uint64 {
 	if s.link == nil {
 		return 0
+	}
+	if s.spread != nil {
+		return s.creditOverAll()
 	}
 	to := min(s.limit, s.granted())
 	return to - min(s.sent, to)
@@ -164,7 +175,7 @@ func (s *Sender) Stats() SenderStats {
 		Connections: connections, Failures: failures, Standby: int(t.standing.Load()), Moves: t.moves.Load(), Followed: t.followed.Load(), Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
 		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(), Silence: time.Duration(t.silence.Load()),
 		Waiting: int(t.waiting.Load()), InFlight: int(t.flight.Load()), Credit: t.credit.Load(), Latency: t.latency.Summary(),
-		Paths: s.pathStats(),
+		Paths: s.pathStats(), Single: s.single(),
 	}
 }
 

@@ -246,7 +246,7 @@ func testSenderReceives(t *testing.T, g *rig) {
 	p.await()
 	p.on(func() {
 		for n := range uint64(3) {
-			p.s.posts[p.s.heards], p.s.landings[p.s.heards] = p.s.receive(receiveID | n)
+			p.s.posts[p.s.heards], p.s.landings[p.s.heards] = p.s.receive(p.s.on, receiveID|n)
 			p.s.heards++
 		}
 		p.s.fail(protocolError(protocol.BadKind))

@@ -171,6 +171,8 @@ func (c *ReceiverConfig) admits(h *protocol.Hello) error {
 		return fmt.Errorf("%w: session 0 is none", protocol.BadSession)
 	case h.Message < protocol.HeaderLen:
 		return fmt.Errorf("%w: messages of %d bytes are too short for acknowledgements, which have %d", protocol.BadLength, h.Message, protocol.HeaderLen)
+	case h.Path() >= protocol.MaxPaths:
+		return fmt.Errorf("%w: path number %d of a session: it has at most %d paths, from number 0 on", protocol.BadReserved, h.Path(), protocol.MaxPaths)
 	case c.Write && h.Capabilities&protocol.CapabilityWrite == 0:
 		return fmt.Errorf("%w: flow %q takes messages by WRITE with immediate alone, and the sender sends (let the sender write, or say method: send here)", protocol.NotPermitted, c.Flow)
 	}
@@ -180,8 +182,8 @@ func (c *ReceiverConfig) admits(h *protocol.Hello) error {
 // connect makes a queue pair for a peer and connects it. First it waits until an earlier connection
 // of the session is gone.
 func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect.Conn, error) {
-	owner := q.Peer().Name
-	if err := v.supersede(h.Session, owner); err != nil {
+	who := v.config.senderOf(q.Peer(), h)
+	if err := v.supersede(&who); err != nil {
 		return nil, nil, err
 	}
 	e, err := v.newEnd(q.Remote().Parameters.GID)
@@ -209,13 +211,19 @@ func (v *server) join(q *connect.Request, h *protocol.Hello, queue rdma.QueuePai
 		}
 	}
 	p, err := ask(v.do, func() (*peer, error) {
-		who := sender{session: h.Session, next: h.Next, participant: h.Participant, owner: q.Peer().Name, name: nameOf(q.Peer())}
+		who := v.config.senderOf(q.Peer(), h)
 		return v.attach(queue, g, &who, time.Now().UnixNano())
 	})
 	if err != nil && g != nil {
 		err = errors.Join(err, g.Close())
 	}
 	return p, err
+}
+
+// senderOf returns the identity of a peer.
+func (c *ReceiverConfig) senderOf(p connect.Peer, h *protocol.Hello) sender {
+	several := h.Capabilities&protocol.CapabilityPaths != 0 && c.orders()
+	return sender{session: h.Session, next: h.Next, participant: h.Participant, several: several, path: h.Path(), owner: p.Name, name: nameOf(p)}
 }
 
 func nameOf(p connect.Peer) string {
@@ -225,17 +233,19 @@ func nameOf(p connect.Peer) string {
 	return p.Addr.String()
 }
 
-// supersede ends the present connection of the session, and waits until it is gone.
-func (v *server) supersede(session uint64, owner string) error {
-	old, err := ask(v.do, func() (*peer, error) { return v.replace(session, owner) })
-	if err != nil || old == nil {
-		return err
-	}
-	select {
-	case <-old.away:
-		return nil
-	case <-v.ctx.Done():
-		return protocol.Closing
+// supersede ends the present connections of the session that a sender replaces, and waits until they are gone.
+func (v *server) supersede(w *sender) error {
+	for last := (*peer)(nil); ; {
+		old, err := ask(v.do, func() (*peer, error) { return v.replace(w) })
+		if err != nil || old == nil || old == last { // attach refuses a session whose connection could not be closed
+			return err
+		}
+		last = old
+		select {
+		case <-old.away:
+		case <-v.ctx.Done():
+			return protocol.Closing
+		}
 	}
 }
 
@@ -264,6 +274,9 @@ func (v *server) newEnd(remote rdma.GID) (e connect.End, err error) {
 // answer sends the hello. From then on both sides can send.
 func (v *server) answer(q *connect.Request, p *peer, e connect.End) (conn *connect.Conn, err error) {
 	h := v.config.hello(p.session.id, p.first, p.window)
+	if p.several {
+		h.Capabilities |= protocol.WithPath(v.sessions.name)
+	}
 	if e.Hello, err = h.Append(nil); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,8 @@ func (v *server) standBy(q *connect.Request, h *protocol.Hello, log *slog.Logger
 	cancel()
 	var p *peer
 	if err == nil {
-		if err = v.supersede(h.Session, q.Peer().Name); err == nil {
+		who := v.config.senderOf(q.Peer(), h)
+		if err = v.supersede(&who); err == nil {
 			p, err = v.join(q, h, e.Queue)
 		}
 	}

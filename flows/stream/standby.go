@@ -185,7 +185,7 @@ func (s *Sender) standOn(ctx context.Context, pair rdma.QueuePair, settings conn
 	if err != nil {
 		return o, errors.Join(err, conn.Close())
 	}
-	return offer{link: newLink(pair, s.path, &h), conn: conn, hello: h}, nil
+	return offer{link: s.newLink(pair, &h), conn: conn, hello: h}, nil
 }
 
 // untilOpen waits for the hello of a member that leads.

@@ -216,3 +216,14 @@ func (e *End) Queue(t testing.TB) string {
 	t.Helper()
 	return e.port.Run(t, Tool(t, "tc"), "-s", "qdisc", "show", "dev", e.port.Ifname)
 }
+
+// Shape makes the switch pass frames to an end at a rate in bits per second. Its queue holds up to a megabyte. The end of
+// the test, or mend if it is called before, removes it.
+func (e *End) Shape(t testing.TB, rate uint64) (mend func()) {
+	t.Helper()
+	port, tc := e.port, Tool(t, "tc")
+	port.Run(t, tc, "qdisc", "add", "dev", port.Ifname, "root", "tbf", "rate", fmt.Sprint(rate), "burst", "16kb", "limit", "1mb")
+	mend = sync.OnceFunc(func() { port.Run(t, tc, "qdisc", "del", "dev", port.Ifname, "root") })
+	t.Cleanup(mend)
+	return mend
+}

@@ -22,7 +22,7 @@ func TestRelay(t *testing.T) {
 					return func() { r.ends[0][log].SetUp(t) }
 				}
 			}
-			there, d := r.log(c.method), r.relay()
+			there, d := r.log(c.method), r.relay("standby")
 			r.onPath(d, 0)
 			const count = 6000
 			sends := r.append(r.at(0, relay), 1, count, 2000)
@@ -71,12 +71,92 @@ func TestClient(t *testing.T) {
 	r.verify(count)
 }
 
-// TestFlaps: while a path comes and goes every second, nothing is lost and nothing comes twice. The short form takes some
-// seconds, and UNIFIEDD_SPAN=10m the long one.
-func TestFlaps(t *testing.T) {
+// TestActive: a relay with active paths uses both at the same time, and the one that works while the other fails. The log
+// has each message once, and those of each session in order.
+func TestActive(t *testing.T) {
 	r := newRig(t)
-	there, d := r.log("send"), r.relay()
+	there, d := r.log("send"), r.relay("active")
+	r.onBoth(d)
+	const count = 8000
+	sends := r.append(r.at(0, relay), 1, count, 2000)
+	both := func(s *status.Daemon) bool {
+		p := s.Flows[0].Receives.Paths
+		return len(p) == 2 && p[0].Messages > 0 && p[1].Messages > 0
+	}
+	there.Until(t, "messages over both paths", both)
+	for failing := range 2 {
+		mend := r.cut(failing, log)
+		s := d.Until(t, "the path to fail", func(s *status.Daemon) bool { return paths(s)[failing].State == "failed" })
+		if other := paths(&s)[1-failing]; other.State != "connected" || s.Flows[0].Sends.Peers[0].State != "connected" {
+			t.Errorf("the other path: %+v", other)
+		}
+		mend()
+		r.onBoth(d)
+	}
+	sends.Await(t, time.Minute)
+	s := there.Until(t, "the messages", func(s *status.Daemon) bool { return s.Flows[0].Packets >= count })
+	if p := s.Flows[0].Receives.Paths; p[0].Messages+p[1].Messages != count {
+		t.Errorf("the log's paths: %+v", p)
+	}
+	s = d.Until(t, "all acknowledgements", func(s *status.Daemon) bool { return s.Flows[0].Sends.Peers[0].Acknowledged >= count })
+	if p := &s.Flows[0].Sends.Peers[0]; p.PathMode != "active" || p.PathReason != "" || p.Connections != 1 {
+		t.Errorf("the relay's peer: %+v", p)
+	}
+	d.Terminate(t)
+	there.Terminate(t)
+	r.verify(count)
+}
+
+// TestActiveClient: a client with active paths sends over both, also while they come and go.
+func TestActiveClient(t *testing.T) {
+	r := newRig(t)
+	there := r.log("send")
+	const count = 6000
+	c := r.append(r.at(0, log), 1, count, 1000, "-active", "-paths", r.device(1, clients)+"="+r.at(1, log))
+	messages := func(path int, more uint64) func(*status.Daemon) bool {
+		return func(s *status.Daemon) bool {
+			p := s.Flows[0].Receives.Paths
+			return len(p) == 2 && p[path].Connected > 0 && p[path].Messages >= more
+		}
+	}
+	there.Until(t, "a connection over the second path", messages(1, 0))
+	mend := r.cut(0, clients)
+	there.Until(t, "messages over the second path", messages(1, 500))
+	mend()
+	c.Await(t, time.Minute)
+	there.Terminate(t)
+	r.verify(count)
+}
+
+// TestActiveWrites: a relay with active paths uses one at a time with a log that takes messages by WRITE, and says so.
+func TestActiveWrites(t *testing.T) {
+	r := newRig(t)
+	there, d := r.log("write"), r.relay("active")
 	r.onPath(d, 0)
+	const count = 1000
+	r.append(r.at(0, relay), 1, count, 2000).Await(t, time.Minute)
+	s := d.Until(t, "all acknowledgements", func(s *status.Daemon) bool { return s.Flows[0].Sends.Peers[0].Acknowledged >= count })
+	if p := &s.Flows[0].Sends.Peers[0]; p.PathReason == "" || p.Paths[1].State != "standby" || p.Paths[1].Messages != 0 {
+		t.Errorf("the relay's peer: %+v", p)
+	}
+	d.Terminate(t)
+	there.Terminate(t)
+	r.verify(count)
+}
+
+// TestFlaps: while a path comes and goes every second, nothing is lost and nothing comes twice. The short form takes some
+// seconds, and UNIFIEDD_SPAN=10m the long one. With active paths they come and go in turn.
+func TestFlaps(t *testing.T) {
+	t.Run("standby", func(t *testing.T) { testFlaps(t, "standby", 1) })
+	t.Run("active", func(t *testing.T) { testFlaps(t, "active", 2) })
+}
+
+func testFlaps(t *testing.T, mode string, failing int) {
+	r := newRig(t)
+	there, d := r.log("send"), r.relay(mode)
+	if r.onPath(d, 0); failing > 1 {
+		r.onBoth(d)
+	}
 	span, err := time.ParseDuration(cmp.Or(os.Getenv("UNIFIEDD_SPAN"), "6s"))
 	if err != nil {
 		t.Fatalf("UNIFIEDD_SPAN=%s: it must be a time, such as 10m", os.Getenv("UNIFIEDD_SPAN"))
@@ -84,8 +164,8 @@ func TestFlaps(t *testing.T) {
 	const rate = 1000
 	count := int(span/time.Second) * rate
 	c := r.append(r.at(0, relay), 1, count, rate)
-	for until := time.Now().Add(span); time.Now().Before(until); {
-		mend := r.cut(0, log)
+	for i, until := 0, time.Now().Add(span); time.Now().Before(until); i++ {
+		mend := r.cut(i%failing, log)
 		time.Sleep(500 * time.Millisecond)
 		mend()
 		time.Sleep(500 * time.Millisecond)

@@ -69,14 +69,14 @@ func (r *rig) log(method string) *daemon.Daemon {
 // file returns the path of the log.
 func (r *rig) file() string { return filepath.Join(r.dirs[log], "wal") }
 
-// relay starts a daemon that relays to the log over both paths.
-func (r *rig) relay() *daemon.Daemon {
+// relay starts a daemon that relays to the log over both paths, in a path mode.
+func (r *rig) relay(mode string) *daemon.Daemon {
 	r.t.Helper()
 	d := daemon.Launch(r.t, program, r.ends[0][relay], r.dirs[relay], region+fmt.Sprintf(`flows:
   - name: relay
     from: {rdma: %q, listen: %q, message: 1KiB, clients: 4, window: 32}
-    to: {rdma: %[1]q, queue: 128, peers: [{name: log, address: %[3]q, flow: wal, paths: [{rdma: %[4]q, address: %[5]q}]}]}
-`, r.device(0, relay), r.at(0, relay), r.at(0, log), r.device(1, relay), r.at(1, log)))
+    to: {rdma: %[1]q, queue: 128, peers: [{name: log, address: %[3]q, flow: wal, paths: [{rdma: %[4]q, address: %[5]q}], path_mode: %[6]s}]}
+`, r.device(0, relay), r.at(0, relay), r.at(0, log), r.device(1, relay), r.at(1, log), mode))
 	d.Running(r.t)
 	return d
 }
@@ -109,6 +109,15 @@ func paths(s *status.Daemon) []status.Path {
 		return make([]status.Path, 2)
 	}
 	return s.Flows[0].Sends.Peers[0].Paths
+}
+
+// onBoth waits until a daemon sends over both paths.
+func (r *rig) onBoth(d *daemon.Daemon) []status.Path {
+	r.t.Helper()
+	s := d.Until(r.t, "both paths", func(s *status.Daemon) bool {
+		return paths(s)[0].State == "connected" && paths(s)[1].State == "connected"
+	})
+	return paths(&s)
 }
 
 // onPath waits until a daemon sends over a path.

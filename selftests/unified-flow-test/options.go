@@ -27,6 +27,7 @@ type options struct {
 	address  string
 	flow     string
 	paths    string // further ways of append
+	active   bool   // all of them at the same time
 	peer     string // names of daemon and flow, or state, instead of address and flow
 	etcd     string // that finds them
 	file     string
@@ -198,6 +199,7 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
 	definePeer(fs, o)
 	fs.StringVar(&o.paths, "paths", "", "further ways to the flow, `DEVICE=HOST:PORT`, with commas: taken when -device and -to fail")
+	fs.BoolVar(&o.active, "active", false, "use all -paths at the same time")
 	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message")
 	fs.Uint64Var(&o.count, "count", 10000, "messages")
 	fs.IntVar(&o.depth, "depth", 64, "messages that are sent and not acknowledged")
@@ -374,7 +376,7 @@ func (o *options) to() (c client.AppendConfig) {
 	} else {
 		c.Address = first
 	}
-	c.Paths = o.further()
+	c.Paths, c.Active = o.further(), o.active
 	return c
 }
 

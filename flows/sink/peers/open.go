@@ -41,7 +41,7 @@ func Open(e *pipeline.Env, c Config) (s *Sink, err error) {
 			return nil, errors.Join(err, closeSenders(f.Peers))
 		}
 		f.Peers = append(f.Peers, fanout.Peer{Sender: sender, Policy: fanout.Policy(p.Policy)})
-		s.names, s.named = append(s.names, p.Name), append(s.named, p.Peer)
+		s.names, s.named, s.modes = append(s.names, p.Name), append(s.named, p.Peer), append(s.modes, string(p.PathMode))
 	}
 	s.asks(f.Peers, to.Peers)
 	if s.fan, err = fanout.Open(f); err != nil {
@@ -77,7 +77,7 @@ func (s *Sink) openSender(e *pipeline.Env, c Config, p config.Peer) (*stream.Sen
 	}
 	return stream.OpenSender(stream.SenderConfig{
 		Name: e.Name() + ", peer " + p.Name, Endpoint: s.device.In(e.Flow.To.ClassOf(&p)), Worker: e.Holder, Address: p.Address, Others: others, Places: places, Flow: p.Flow,
-		Device: s.device.Name, Paths: paths,
+		Device: s.device.Name, Paths: paths, Active: p.PathMode == config.PathActive,
 		Connect: connect.Config{Credentials: e.Shared.Credentials}, Durability: durability, Participant: uint32(e.Flow.To.Participant),
 		Depth: c.Queue, Method: stream.Method(e.Flow.To.Method), Message: protocol.HeaderLen + c.Length, Frames: c.Frames,
 		Events: e.Events, Log: e.Log, Times: &s.times,

@@ -27,6 +27,7 @@ type Sink struct {
 	fan     *fanout.Fanout
 	do      stream.Doer
 	names   []string // of the peers
+	modes   []string // how their paths are used; empty: they have one
 	named   []string // by which a resolver finds them; empty: it does not
 	stages  *pipeline.Stages
 	relay   bool            // batches have messages; payloads are sent with their origins
@@ -257,7 +258,7 @@ func (s *Sink) Observe(to *status.Flow) error {
 			Name: s.names[i], Address: sent.Address, State: sent.State, Error: sent.Cause, Certificate: sent.Peer,
 			Offered: p.Offered, Acknowledged: sent.Acknowledged, Dropped: p.Dropped, Waiting: uint64(sent.Waiting), InFlight: uint64(sent.InFlight),
 			Method: string(sent.Method), Credit: sent.Credit, Bytes: sent.Bytes, Resent: sent.Resent, Connections: sent.Connections, Failures: sent.Failures, Standby: sent.Standby, Moves: sent.Moves, Named: s.named[i], Followed: sent.Followed, Latency: sent.Latency,
-			Paths: pathsOf(sent.Paths),
+			Paths: pathsOf(sent.Paths), PathMode: s.modes[i], PathReason: sent.Single,
 		})
 	}
 	to.Sends, to.Stalls = out, s.stalls.Load()

@@ -42,7 +42,7 @@ func (s *Source) paths() (all []status.ListenPath) {
 	}
 	for i, d := range append([]*device.RDMA{s.device}, s.further...) {
 		st := s.receiver.StatsAt(i)
-		all = append(all, status.ListenPath{Device: d.Name, Listen: s.listeners[i].Addr().String(), Connected: st.Connected, Broken: st.Failed, Messages: st.Messages})
+		all = append(all, status.ListenPath{Device: d.Name, Listen: s.listeners[i].Addr().String(), Connected: st.Connected, Broken: st.Failed, Messages: st.Messages, Early: st.Early})
 	}
 	return all
 }
