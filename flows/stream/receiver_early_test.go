@@ -115,9 +115,10 @@ func testEarlyOrder(t *testing.T, g *severalRig) {
 	a.awaitAck(6)
 	b.awaitAck(6)
 	g.got(6)
-	if s := g.stats(); s.Sessions[0].Sequence != 6 || s.Sessions[0].State != "connected" || s.Early != 4 || g.r.StatsAt(0).Messages != 2 || g.r.StatsAt(1).Messages != 4 {
-		t.Errorf("%+v", s)
-	}
+	testenv.Wait(t, 10*time.Second, "the counters", func() bool {
+		s := g.stats()
+		return s.Sessions[0].Sequence == 6 && s.Sessions[0].State == "connected" && s.Early == 4 && g.r.StatsAt(0).Messages == 2 && g.r.StatsAt(1).Messages == 4
+	})
 	g.allPosted()
 }
 

@@ -35,21 +35,32 @@ func (r *Receiver) closeOthers() error {
 	return errors.Join(errs...)
 }
 
-// share gives frames to the devices, each time to that with the fewest receives.
+// share gives frames to the devices, so that all have about the same number of receives.
 func (r *Receiver) share(empty []umem.Frame) (used int) {
 	for used < len(empty) {
-		least := r
-		for _, o := range r.others {
-			if o.posted < least.posted {
-				least = o
-			}
-		}
-		n := least.supply(empty[used:min(len(empty), used+batchSize)])
+		least, n := r.poorest(len(empty) - used)
+		n = least.supply(empty[used : used+n])
 		if used += n; n == 0 {
 			break
 		}
 	}
 	return used
+}
+
+// poorest returns the device with the fewest receives, and its part of a number of frames.
+func (r *Receiver) poorest(frames int) (least *Receiver, part int) {
+	least, next := r, r.others[0].posted
+	for _, o := range r.others {
+		if o.posted < least.posted {
+			least, next = o, least.posted
+		} else {
+			next = min(next, o.posted)
+		}
+	}
+	if gap := next - least.posted; gap < frames {
+		return least, gap + (frames-gap+len(r.others))/(1+len(r.others))
+	}
+	return least, frames
 }
 
 // ServeAll is Serve for a receiver with several devices: peers connect over each by its listener, in the order of the

@@ -130,7 +130,7 @@ func (c *carrier) connect(p *senderPath) (l *link, conn *connect.Conn, err error
 		return nil, nil, errors.Join(err, c.forget(p))
 	}
 	var refused error
-	if err := onWorker(c.do, func() { refused = c.s.joins(l, &hello) }); err != nil {
+	if err := onWorker(c.do, func() { refused = c.s.joins(l, &hello, from) }); err != nil {
 		return nil, nil, errors.Join(c.ends(err), conn.Close(), l.pair.Close())
 	}
 	if refused != nil {

@@ -53,8 +53,9 @@ func (s *Sender) addLink(l *link) {
 	s.stats.stale = true
 }
 
-// joins adds a link to the others. The error says why it cannot be one of them.
-func (s *Sender) joins(l *link, h *protocol.Hello) error {
+// joins adds a link to the others. from is the lowest sequence that was not acknowledged when it was dialed. The error says
+// why it cannot be one of them.
+func (s *Sender) joins(l *link, h *protocol.Hello, from uint64) error {
 	g := s.spread
 	if g == nil || g.over || !s.Connected() {
 		return errTooLate
@@ -67,8 +68,8 @@ func (s *Sender) joins(l *link, h *protocol.Hello) error {
 		return fmt.Errorf("%s is not the receiver that the other paths lead to", l.path.address)
 	case h.Next > s.sent-s.begun+1:
 		return fmt.Errorf("%w: it expects message %d, and was sent %d", protocolError(protocol.BadSequence), h.Next, s.sent-s.begun)
-	case have < g.from || have < s.confirm: // what is between is not posted again over other links
-		err := fmt.Errorf("%w: it expects message %d, and expected number %d before", protocolError(protocol.BadSequence), h.Next, max(g.from, s.confirm)-s.begun+1)
+	case have < g.from || h.Next < from: // what is between is not posted again over other links
+		err := fmt.Errorf("%w: it expects message %d, and expected number %d before", protocolError(protocol.BadSequence), h.Next, max(g.from-s.begun+1, from))
 		s.failAll(err)
 		return err
 	}
@@ -202,6 +203,13 @@ func (l *link) sent(request uint64) uint64 { return l.numbers[request&uint64(len
 // unread records that a device does not read a message any more.
 func (s *Sender) unread(number uint64) { s.out.slots[s.out.at(number)].reads-- }
 
+// completedBefore records that the device of a link has completed the requests before one.
+func (s *Sender) completedBefore(l *link, request uint64) {
+	for ; l.head < min(request, l.tail); l.head++ {
+		s.unread(l.sent(l.head))
+	}
+}
+
 // retireRead reports the messages that the receiver has acknowledged and that no device reads.
 func (s *Sender) retireRead() {
 	for s.out.first <= s.confirm && s.out.slots[s.out.at(s.out.first)].reads == 0 {
@@ -277,9 +285,7 @@ func (s *Sender) completedOver(l *link, c *rdma.WorkCompletion) bool {
 		s.failLink(l, c.Err())
 		return false
 	case c.ID&receiveID == 0:
-		for ; l.head <= c.ID && l.head < l.tail; l.head++ {
-			s.unread(l.sent(l.head))
-		}
+		s.completedBefore(l, c.ID+1)
 		return false
 	}
 	if err := s.heardOver(l, s.region.At(s.landing(l.path, c.ID), uint64(min(c.Length, messageBytes)))); err != nil {
@@ -343,19 +349,22 @@ func (s *Sender) stands() {
 // have failed. What went over it last, and is not acknowledged, will be posted again: although its device may have said
 // that it has arrived, the receiver may not have taken it.
 func (s *Sender) detachLink(l *link) (cause error, over bool) {
-	g := s.spread
 	_, _ = s.drainLink(l) // an error is reported later
 	s.heards = 0          // the link's receives end with it
 	s.release()
+	s.removeLink(l)
+	return l.cause, s.spread.over
+}
+
+// removeLink removes a link from those that are used.
+func (s *Sender) removeLink(l *link) {
+	g := s.spread
 	g.links = without(g.links, l)
 	l.path.link = nil
 	s.stands()
 	s.repeat(l.path)
-	if !s.Connected() {
-		g.over = true
-	}
+	g.over = g.over || !s.Connected()
 	s.stats.stale = true
-	return l.cause, g.over
 }
 
 // without removes a link from a list.
@@ -389,9 +398,7 @@ func (s *Sender) repeat(p *senderPath) {
 // begins with what the receiver does not have then.
 func (s *Sender) releasedLink(l *link) {
 	s.clearQueue(l.path)
-	for ; l.head < l.tail; l.head++ {
-		s.unread(l.sent(l.head))
-	}
+	s.completedBefore(l, l.tail)
 	s.spread.open = without(s.spread.open, l)
 	if !s.spread.over || len(s.spread.open) > 0 {
 		s.release()
