@@ -34,6 +34,7 @@ func TestSeveralPaths(t *testing.T) {
 		f    func(*testing.T, *severalRig)
 	}{
 		{"Order", testEarlyOrder},
+		{"Idle", testIdlePath},
 		{"PathEnds", testEarlyPathEnds},
 		{"AllEnd", testEarlyAllEnd},
 		{"SamePath", testSamePath},
@@ -111,6 +112,7 @@ func testEarlyOrder(t *testing.T, g *severalRig) {
 	a.awaitAck(3)
 	b.awaitAck(3)
 	a.brings(6)
+	g.early(4)
 	b.brings(4)
 	a.awaitAck(6)
 	b.awaitAck(6)
@@ -120,6 +122,24 @@ func testEarlyOrder(t *testing.T, g *severalRig) {
 		return s.Sessions[0].Sequence == 6 && s.Sessions[0].State == "connected" && s.Early == 4 && g.r.StatsAt(0).Messages == 2 && g.r.StatsAt(1).Messages == 4
 	})
 	g.allPosted()
+}
+
+// testIdlePath: a path that brings nothing gets credits and acknowledgements as the session goes on, so that it can go on
+// at once when the other one fails.
+func testIdlePath(t *testing.T, g *severalRig) {
+	g.on(func() { g.silent = true })
+	idle, b := g.dials(1, 0), g.dials(1, 1)
+	for n := uint64(1); n <= 50; n++ {
+		b.await("credit", func() bool { return b.limit >= n })
+		b.brings(n)
+	}
+	g.got(50)
+	idle.await("credits", func() bool { return idle.limit > 50 })
+	g.on(func() { g.r.Acknowledge(0, 50, 50) })
+	b.awaitAck(50)
+	idle.awaitAck(50)
+	idle.brings(51)
+	g.got(51)
 }
 
 // testEarlyPathEnds: what has come over a path that has ended waits on while another path is connected.
@@ -289,6 +309,7 @@ func TestEarly(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"attach": func(t *rapid.T) { m.attach(rapid.IntRange(0, 3).Draw(t, "path")) },
 			"end":    func(t *rapid.T) { m.end(rapid.IntRange(0, 3).Draw(t, "path")) },
+			"reject": func(*rapid.T) { m.reject() },
 			"supply": func(t *rapid.T) { m.supply(rapid.IntRange(0, 1).Draw(t, "device")) },
 			"poll": func(*rapid.T) {
 				for _, r := range m.devices {
@@ -314,10 +335,11 @@ type earlyModel struct {
 
 func newEarlyModel(region *umem.Region, window int) *earlyModel {
 	m := &earlyModel{session: &session{id: 1}}
+	table := &sessions{list: []*session{m.session}}
 	ready := newFrameRing(64)
 	for i := range m.devices {
 		r := &Receiver{config: ReceiverConfig{Window: window, Peers: 4}, region: region, slots: make([]slot, 4), news: newSlotSet(4), wants: newSlotSet(4),
-			ready: &ready, back: newFrameRing(64)}
+			ready: &ready, back: newFrameRing(64), sessions: table}
 		m.devices[i] = r
 	}
 	return m
@@ -343,8 +365,10 @@ func (m *earlyModel) end(path int) {
 		return
 	}
 	r := p.at
-	r.takeBack(p)
-	p.state = failed
+	if p.state.takes() {
+		r.takeBack(p)
+	}
+	p.state = gone
 	m.paths[path], r.slots[path].peer = nil, nil
 	r.peers = without2(r.peers, p)
 	m.session.remove(p)
@@ -358,6 +382,16 @@ func without2(all []*peer, p *peer) (rest []*peer) {
 		}
 	}
 	return rest
+}
+
+// reject refuses the last message that was passed on. All paths end.
+func (m *earlyModel) reject() {
+	if m.passed == 0 {
+		return
+	}
+	m.devices[0].Reject(0, m.passed, protocol.Busy)
+	m.passed--
+	m.again()
 }
 
 // again makes the frames of dropped messages receives again.
@@ -384,7 +418,7 @@ func (m *earlyModel) supply(device int) {
 func (m *earlyModel) bring(t *rapid.T, path int, ahead uint64) {
 	p, s := m.paths[path], m.session
 	sequence := s.taken + ahead
-	if p == nil || sequence > p.limit {
+	if p == nil || !p.state.takes() || sequence > p.limit {
 		return
 	}
 	r := p.at
@@ -419,6 +453,9 @@ func (m *earlyModel) check(t *rapid.T) {
 	for i, r := range m.devices {
 		promised := 0
 		for _, p := range r.peers {
+			if !p.state.takes() {
+				continue
+			}
 			kept := 0
 			for n := s.taken + 1; n <= p.limit; n++ {
 				if !s.early.has(n) {
@@ -435,6 +472,9 @@ func (m *earlyModel) check(t *rapid.T) {
 		if early += r.early; r.available+promised != r.posted || r.available < 0 || r.early < 0 {
 			t.Fatalf("device %d has %d receives: %d promised and %d free", i, r.posted, promised, r.available)
 		}
+	}
+	if s.early != nil && s.early.has(s.taken+1) {
+		t.Fatalf("message %d waits, and it is its turn", s.taken+1)
 	}
 	if count := 0; s.early != nil {
 		for _, one := range s.early.items {
