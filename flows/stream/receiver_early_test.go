@@ -60,15 +60,30 @@ func TestSeveralPaths(t *testing.T) {
 type severalRig struct {
 	*sink
 	near, second *side
+	dialed       []*raw
 }
 
 // dials connects a path of a session: number 0 at the first device, number 1 at the second.
 func (g *severalRig) dials(session uint64, path uint32) *raw {
 	g.Helper()
-	if path == 0 {
-		return g.near.dial(g.address, pathHello(session, path))
+	from, to := g.near, g.address
+	if path == 1 {
+		from, to = g.second, g.others[0]
 	}
-	return g.second.dial(g.others[0], pathHello(session, path))
+	p := from.dial(to, pathHello(session, path))
+	g.dialed = append(g.dialed, p)
+	return p
+}
+
+// wait waits until so returns true. The paths send lost packets again meanwhile.
+func (g *severalRig) wait(what string, so func() bool) {
+	g.Helper()
+	testenv.Wait(g, 20*time.Second, what, func() bool {
+		for _, p := range g.dialed {
+			p.poll()
+		}
+		return so()
+	})
 }
 
 // brings sends messages over a path.
@@ -82,10 +97,10 @@ func (p *raw) brings(sequences ...uint64) {
 // early waits until so many messages have come before their turn.
 func (g *severalRig) early(n uint64) {
 	g.Helper()
-	testenv.Wait(g, 20*time.Second, "messages before their turn", func() bool { return g.stats().Early == n })
+	g.wait("messages before their turn", func() bool { return g.stats().Early == n })
 }
 
-// acked waits until a path has heard an acknowledgement.
+// awaitAck waits until a path has heard an acknowledgement.
 func (p *raw) awaitAck(sequence uint64) {
 	p.Helper()
 	p.await("an acknowledgement", func() bool { return p.acked == sequence })
@@ -94,7 +109,7 @@ func (p *raw) awaitAck(sequence uint64) {
 // allPosted waits until all frames are receives.
 func (g *severalRig) allPosted() {
 	g.Helper()
-	testenv.Wait(g, 10*time.Second, "all frames to be receives", func() bool { return g.stats().Posted == int64(g.frames) })
+	g.wait("all frames to be receives", func() bool { return g.stats().Posted == int64(g.frames) })
 }
 
 // testEarlyOrder: messages that come over two paths are passed on in the order of their sequences, and acknowledged over
@@ -104,7 +119,7 @@ func testEarlyOrder(t *testing.T, g *severalRig) {
 	b.brings(3, 2, 5)
 	g.early(3)
 	a.brings(5) // again
-	testenv.Wait(t, 10*time.Second, "the replay", func() bool { return g.stats().Replays == 1 })
+	g.wait("the replay", func() bool { return g.stats().Replays == 1 })
 	if n := g.stats().Messages; n != 0 {
 		t.Errorf("%d messages were passed on before the first", n)
 	}
@@ -117,7 +132,7 @@ func testEarlyOrder(t *testing.T, g *severalRig) {
 	a.awaitAck(6)
 	b.awaitAck(6)
 	g.got(6)
-	testenv.Wait(t, 10*time.Second, "the counters", func() bool {
+	g.wait("the counters", func() bool {
 		s := g.stats()
 		return s.Sessions[0].Sequence == 6 && s.Sessions[0].State == "connected" && s.Early == 4 && g.r.StatsAt(0).Messages == 2 && g.r.StatsAt(1).Messages == 4
 	})
@@ -135,11 +150,11 @@ func testIdlePath(t *testing.T, g *severalRig) {
 	}
 	g.got(50)
 	idle.await("credits", func() bool { return idle.limit > 50 })
-	g.on(func() { g.r.Acknowledge(0, 50, 50) })
+	g.on(func() { g.r.Acknowledge(0, 50, 50); g.silent = false })
 	b.awaitAck(50)
 	idle.awaitAck(50)
 	idle.brings(51)
-	g.got(51)
+	g.wait("the last message", func() (all bool) { g.on(func() { all = g.messages == 51 }); return all })
 }
 
 // testEarlyPathEnds: what has come over a path that has ended waits on while another path is connected.
@@ -148,7 +163,7 @@ func testEarlyPathEnds(t *testing.T, g *severalRig) {
 	b.brings(2, 3)
 	g.early(2)
 	g.must(b.conn.Close())
-	testenv.Wait(t, 10*time.Second, "the path to be gone", func() (gone bool) {
+	g.wait("the path to be gone", func() (gone bool) {
 		g.on(func() { gone = len(g.r.others[0].peers) == 0 })
 		return gone
 	})
