@@ -18,32 +18,6 @@ import (
 
 const hostID = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a03"
 
-// connect connects the kernel to a target, and returns the block device that appears.
-func connect(t *testing.T, port, nqn string) (disk string) {
-	t.Helper()
-	run(t, "nvme", "connect", "-t", "rdma", "-a", address, "-s", port, "-n", nqn, "--hostid", hostID, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+hostID)
-	t.Cleanup(func() { run(t, "nvme", "disconnect", "-n", nqn) })
-	testenv.Wait(t, testenv.Within(30*time.Second), "the namespace of "+nqn, func() bool {
-		all, _ := filepath.Glob("/sys/block/nvme*n*/device/subsysnqn")
-		for _, file := range all {
-			text, _ := os.ReadFile(file)
-			disk = filepath.Base(filepath.Dir(filepath.Dir(file)))
-			if _, err := os.Stat("/dev/" + disk); strings.TrimSpace(string(text)) == nqn && err == nil {
-				return true
-			}
-		}
-		return false
-	})
-	return disk
-}
-
-func run(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.Command(testenv.Tool(t, name), args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-}
-
 // load is a fio that can be stopped.
 type load struct {
 	*testing.T

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
@@ -27,10 +28,12 @@ func TestAgainstNvmet(t *testing.T) {
 		t.Fatal(err)
 	}
 	device := labenv.SoftRoCE(t, "virtio0", address+"/24")
-	labenv.Modules(t, "nvme_rdma")
 	serveOurs(t, device)
-	serveTheirs(t)
-	disks := [2]string{connect(t, ourPort, ourNQN), connect(t, theirPort, theirNQN)}
+	labenv.ServeNVMe(t, labenv.Disk, theirNQN, address, theirPort)
+	var disks [2]string
+	for i, to := range [2][2]string{{ourNQN, ourPort}, {theirNQN, theirPort}} {
+		disks[i] = filepath.Base(labenv.ConnectNVMe(t, to[0], address, to[1], hostID))
+	}
 	r := bench.NewReport("NVMe over Fabrics over Soft-RoCE in the lab guest", "unifiedd", "nvmet-rdma")
 	r.Notes = []string{fmt.Sprintf("%d pairs of runs of %v, in turn, both targets connected and one fio stopped while the other runs; %s form.", form.Rounds, form.Span, form.Name),
 		"The guest's processors and disk are emulated: only the ratios mean something."}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +22,8 @@ import (
 
 const (
 	remoteAddress = "10.79.0.1"
+	remotePort    = "4421"
 	remoteNQN     = "nqn.2026-01.com.example:copies"
-	hostNQN       = "nqn.2014-08.org.nvmexpress:uuid:" + hostID
 	hostID        = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a07"
 )
 
@@ -72,7 +71,9 @@ func newCopies(t *testing.T, form bench.Form, device string) *copies {
 	const room = 256 << 20
 	c.source = filepath.Join(labenv.Ext4(t, labenv.Map(t, room).Path), "source")
 	c.to[0] = labenv.Ext4(t, labenv.Map(t, room).Path)
-	c.to[1] = labenv.Ext4(t, remoteDisk(t, labenv.Map(t, room).Path))
+	labenv.ServeNVMe(t, labenv.Map(t, room).Path, remoteNQN, remoteAddress, remotePort)
+	remoteDisk := labenv.ConnectNVMe(t, remoteNQN, remoteAddress, remotePort, hostID)
+	c.to[1] = labenv.Ext4(t, remoteDisk)
 	fill(t, c.source, c.size)
 	c.receive(t)
 	return c
@@ -139,58 +140,4 @@ func (c *copies) copy(ctx context.Context, k int, name string, args ...string) (
 		err = fmt.Errorf("the copy has %d bytes", info.Size())
 	}
 	return sample{bytes: float64(c.size), wall: used.Wall, busy: after - before}, err
-}
-
-// remoteDisk serves a disk by the kernel's target (Documentation/nvme/nvmet.rst), connects the kernel to it, and returns the
-// device that appears.
-func remoteDisk(t *testing.T, disk string) (path string) {
-	t.Helper()
-	const nvmet = "/sys/kernel/config/nvmet"
-	labenv.Modules(t, "nvme_rdma", "nvmet", "nvmet_rdma")
-	if _, err := os.Stat(nvmet); err != nil {
-		run(t, "mount", "-t", "configfs", "configfs", "/sys/kernel/config")
-	}
-	subsystem, port := filepath.Join(nvmet, "subsystems", remoteNQN), filepath.Join(nvmet, "ports", "7")
-	namespace := filepath.Join(subsystem, "namespaces", "1")
-	for _, dir := range []string{subsystem, namespace, port} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := os.Remove(dir); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	for _, set := range [][2]string{
-		{subsystem + "/attr_allow_any_host", "1"}, {namespace + "/device_path", disk}, {namespace + "/enable", "1"},
-		{port + "/addr_trtype", "rdma"}, {port + "/addr_adrfam", "ipv4"}, {port + "/addr_traddr", remoteAddress}, {port + "/addr_trsvcid", "4421"},
-	} {
-		if err := os.WriteFile(set[0], []byte(set[1]), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	link := filepath.Join(port, "subsystems", remoteNQN)
-	if err := os.Symlink(subsystem, link); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(link); err != nil {
-			t.Error(err)
-		}
-	})
-	run(t, "nvme", "connect", "-t", "rdma", "-a", remoteAddress, "-s", "4421", "-n", remoteNQN, "--hostid", hostID, "--hostnqn", hostNQN)
-	t.Cleanup(func() { run(t, "nvme", "disconnect", "-n", remoteNQN) })
-	testenv.Wait(t, testenv.Within(30*time.Second), "the remote disk", func() bool {
-		all, _ := filepath.Glob("/sys/block/nvme*n*/device/subsysnqn")
-		for _, file := range all {
-			text, _ := os.ReadFile(file)
-			path = "/dev/" + filepath.Base(filepath.Dir(filepath.Dir(file)))
-			if _, err := os.Stat(path); strings.TrimSpace(string(text)) == remoteNQN && err == nil {
-				return true
-			}
-		}
-		return false
-	})
-	return path
 }
