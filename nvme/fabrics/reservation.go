@@ -46,7 +46,7 @@ type Registrant struct {
 
 // Reservations is the state of a namespace. The zero value has no registrants.
 type Reservations struct {
-	Generation  uint32
+	Generation  uint32          // counts successful Register, Preempt and Clear, also those that change nothing else
 	Type        ReservationType // 0: there is no reservation
 	Holder      [16]byte        // of a reservation whose holders are not all registrants
 	Persist     bool            // through a loss of power (PTPL)
@@ -246,16 +246,14 @@ func (r *Reservations) register(host [16]byte, i int, c ReservationCommand) (not
 			return nil, InternalError | DoNotRetry
 		}
 		r.Registrants = append(r.Registrants, Registrant{host, c.Other})
-		r.Generation++
 	case !matches:
 		return nil, conflict
 	case c.Action == actReplace:
 		r.Registrants[i].Key = c.Other
-		r.Generation++
 	default:
 		notices = r.unregister(host)
-		r.Generation++
 	}
+	r.Generation++
 	switch c.Persist {
 	case persistNot:
 		r.Persist = false

@@ -149,6 +149,42 @@ func TestReservationSteps(t *testing.T) {
 	}
 }
 
+// TestReservationGeneration: the generation counts each Register, Preempt and Clear that succeeds, and nothing else.
+func TestReservationGeneration(t *testing.T) {
+	r := &Reservations{}
+	var want uint32
+	for i, s := range []struct {
+		command ReservationCommand
+		want    Status
+		counts  bool
+	}{
+		{registers(0xa), Success, true},
+		{registers(0xa), Success, true}, // the host is registered with this key
+		{registers(0xb), ReservationConflict, false},
+		{ReservationCommand{Opcode: OpReservationRegister, Action: actReplace, Key: 0xa, Other: 0xb}, Success, true},
+		{ReservationCommand{Opcode: OpReservationRegister, Action: actReplace, Key: 0xb, Other: 0xb}, Success, true},
+		{acquires(0xb, WriteExclusive), Success, false},
+		{acquires(0xb, WriteExclusive), Success, false},
+		{preempts(0xb, 0xb, ExclusiveAccess), Success, true},
+		{preempts(0xb, 0xb, ExclusiveAccess), Success, true},
+		{preempts(0xb, 0xc, ExclusiveAccess), ReservationConflict, false},
+		{releases(0xb, WriteExclusive), ReservationConflict, false},
+		{releases(0xb, ExclusiveAccess), Success, false},
+		{unregisters(0xa), ReservationConflict, false},
+		{unregisters(0xb), Success, true},
+		{registers(0xc), Success, true},
+		{clears(0xc), Success, true},
+	} {
+		_, changed, status := r.Apply(hostA, s.command)
+		if s.counts {
+			want++
+		}
+		if status.Code() != s.want || r.Generation != want || s.counts && !changed {
+			t.Fatalf("step %d, %+v: %v, generation %d, not %d, changed %v", i, s.command, status, r.Generation, want, changed)
+		}
+	}
+}
+
 // TestReservationConflicts: who may do what while A holds a reservation, B is registered and C is not.
 func TestReservationConflicts(t *testing.T) {
 	reads, writes := []uint8{OpRead, OpCompare}, []uint8{OpWrite, OpWriteZeroes, OpDataset, OpFlush, 0x7c}
