@@ -51,7 +51,9 @@ func (s *Server) noteRefusal(o *operation, status fabrics.Status) {
 	switch {
 	case status.Code() == fabrics.AsymmetricAccessInaccessible:
 		s.count.inaccessible.Add(1)
-		o.disk.count.inaccessible.Add(1)
+		if d := o.disk; d != nil { // else its namespace was removed
+			d.count.inaccessible.Add(1)
+		}
 	case status.Code() == fabrics.ReservationConflict:
 		s.count.conflicts.Add(1)
 		o.disk.count.conflicts.Add(1)

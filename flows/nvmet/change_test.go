@@ -62,6 +62,16 @@ func TestChange(t *testing.T) {
 	if got := binary.LittleEndian.Uint64(page); got <= before || !strings.Contains(string(page), other.NQN) {
 		t.Errorf("generation %d, then %d, and the log says %q", before, got, strings.TrimRight(string(page), "\x00"))
 	}
+	generation := func() uint64 { return binary.LittleEndian.Uint64(looks.logPage(0x70, at)) }
+	friend, stranger := other, other
+	friend.AnyHost, friend.Hosts = false, []string{softHost}
+	stranger.AnyHost, stranger.Hosts = false, []string{softHost + "2"}
+	for why, all := range map[string][]Subsystem{"the host may connect": {two, friend}, "the host may not connect any more": {two, stranger}, "the subsystem is gone": {two}} {
+		before := generation()
+		if r.must(change(all...)); generation() <= before {
+			t.Errorf("the generation is still %d, and %s", before, why)
+		}
+	}
 	if err := change(two, two); err == nil || !strings.Contains(err.Error(), softNQN) {
 		t.Errorf("a subsystem was taken twice: %v", err)
 	}
@@ -76,7 +86,7 @@ func TestChange(t *testing.T) {
 	for range writes {
 		c, err := q.hear()
 		r.must(err)
-		if c.Status != fabrics.Success && c.Status.Code() != fabrics.InvalidNamespace {
+		if c.Status != fabrics.Success && c.Status != fabrics.AsymmetricAccessInaccessible {
 			t.Errorf("a write to a namespace that goes: %v", c.Status)
 		}
 	}
@@ -86,8 +96,22 @@ func TestChange(t *testing.T) {
 		t.Fatal("the disk is not given back")
 	}
 	h.admin.hears(namespacesChanged)
-	if c := q.ask(second(fabrics.OpRead)); c.Status.Code() != fabrics.InvalidNamespace {
-		t.Errorf("a namespace that is gone is read: %v", c.Status)
+	gone := func(why string, opcode uint8, namespace uint32, want fabrics.Status) {
+		t.Helper()
+		m := second(opcode)
+		m.namespace = namespace
+		if c := q.ask(m); c.Status != want {
+			t.Errorf("%s: %v, not %v", why, c.Status, want)
+		}
+	}
+	counted := v.server.Stats()
+	gone("a namespace that was removed is read", fabrics.OpRead, 2, fabrics.AsymmetricAccessInaccessible)
+	gone("a namespace that was removed is written", fabrics.OpWrite, 2, fabrics.AsymmetricAccessInaccessible)
+	gone("a namespace that never was is read", fabrics.OpRead, 3, fabrics.InvalidNamespace|fabrics.DoNotRetry)
+	h.admin.succeeds(&message{opcode: fabrics.OpSetFeatures, words: [6]uint32{0x0b, 0}})
+	gone("a host that does not want to be told of it reads", fabrics.OpRead, 2, fabrics.InvalidNamespace|fabrics.DoNotRetry)
+	if now := v.server.Stats(); now.Inaccessible != counted.Inaccessible+2 || now.Refused != counted.Refused+2 {
+		t.Errorf("%d inaccessible and %d refused, then %d and %d", counted.Inaccessible, counted.Refused, now.Inaccessible, now.Refused)
 	}
 	q.succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(at, 4096)))
 	if st := v.server.NamespaceStats(); len(st) != 1 || st[0].Disk != one.Namespaces[0].Disk || st[0].Written.Commands != 0 {

@@ -252,7 +252,7 @@ func (s *Server) io(o *operation) {
 		return
 	}
 	if o.disk = s.disk(h.Subsystem, c.Namespace); o.disk == nil {
-		s.answer(o, fabrics.InvalidNamespace|fabrics.DoNotRetry)
+		s.answer(o, h.Missing(c.Namespace))
 		return
 	}
 	o.disk.users++

@@ -23,7 +23,7 @@ type Stats struct {
 	Abandoned       uint64                          // commands without an answer, because their queue ended
 	Refused         uint64                          // commands answered with an error that the host caused
 	Failed          uint64                          // commands that failed at a disk
-	Inaccessible    uint64                          // commands to namespaces that are ANAInaccessible
+	Inaccessible    uint64                          // commands to namespaces that are ANAInaccessible, or were removed
 	Conflicts       uint64                          // commands that a reservation of another host forbids
 	Reservations    uint64                          // commands of reservations
 	Ended           uint64                          // queues ended because their host broke the protocol, or because they failed

@@ -129,3 +129,33 @@ func TestANAEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestMissing: a host that is told of removed namespaces shall try another path to one. A namespace that
+// never was, or is not reported to such a host, is an invalid one.
+func TestMissing(t *testing.T) {
+	c := enabled(t, newController())
+	is := func(why string, id uint32, want Status) {
+		t.Helper()
+		if s := c.Missing(id); s != want {
+			t.Errorf("%s: %v, not %v", why, s, want)
+		}
+	}
+	all := c.Subsystem.Namespaces
+	c.wanted = wantNamespaces
+	is("never there", 7, InvalidNamespace|DoNotRetry)
+	c.Subsystem.Namespaces = slices.DeleteFunc(slices.Clone(all), func(n *Namespace) bool { return n.ID == 5 })
+	for range 2 {
+		c.Changed(5)
+	}
+	is("removed", 5, AsymmetricAccessInaccessible)
+	c.wanted = wantANA
+	is("removed, and the host is not told", 5, InvalidNamespace|DoNotRetry)
+	c.wanted = wantNamespaces
+	c.Subsystem.Transfer = ANALogLen - 1
+	is("removed, and there are no states", 5, InvalidNamespace|DoNotRetry)
+	c.Subsystem.Transfer = ANALogLen
+	c.Subsystem.Namespaces = all
+	if c.Changed(5); len(c.removed) > 0 {
+		t.Errorf("%v are there again", c.removed)
+	}
+}

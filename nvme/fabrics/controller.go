@@ -16,6 +16,7 @@ type Controller struct {
 
 	changed []uint32 // changed namespaces that the host has not read
 	told    bool     // an event for them was returned
+	removed []uint32 // namespaces that the subsystem had since the host connected, and has no more
 	renewed bool     // the discovery log changed, and no event was returned
 
 	anaChanged bool // the state of a namespace changed, and the host has not read the ANA log page since

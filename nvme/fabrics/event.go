@@ -17,12 +17,26 @@ const (
 	wantDiscovery  = 1 << 31
 )
 
-// Changed records that a namespace was added, removed or changed.
+// Changed records that a namespace was added, removed or changed. The subsystem has its new list.
 func (c *Controller) Changed(namespace uint32) {
+	c.removed = slices.DeleteFunc(c.removed, func(id uint32) bool { return id == namespace })
+	if c.Subsystem.Namespace(namespace) == nil {
+		c.removed = append(c.removed, namespace)
+	}
 	if !slices.Contains(c.changed, namespace) {
 		c.changed = append(c.changed, namespace)
 		slices.Sort(c.changed)
 	}
+}
+
+// Missing returns the status of a command for a namespace that the subsystem does not have. A host
+// that is told of removed namespaces may send commands until it has removed its own disk. It may have
+// another path to the namespace, and shall try that one. It does not after DoNotRetry.
+func (c *Controller) Missing(namespace uint32) Status {
+	if c.wanted&wantNamespaces != 0 && c.Subsystem.ANA() && slices.Contains(c.removed, namespace) {
+		return AsymmetricAccessInaccessible
+	}
+	return InvalidNamespace | DoNotRetry
 }
 
 // ANAChanged records that the ANA state of a namespace changed. That is no change of the namespace
