@@ -23,6 +23,8 @@ import (
 const (
 	servedNQN = "nqn.2026-01.com.example:verbs"
 	besideNQN = "nqn.2026-01.com.example:beside" // served at the same address
+	hostID    = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
+	hostNQN   = "nqn.2014-08.org.nvmexpress:uuid:" + hostID
 )
 
 // TestHostsOnVerbs: a daemon with one flow is an NVMe target on a kernel RDMA device. The kernel's
@@ -66,8 +68,7 @@ flows:
 	}
 	until("the flow to run", func(f *status.Flow) bool { return f.State == status.Running })
 
-	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
-	to := []string{"-t", "rdma", "-a", address, "-s", "4420", "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:" + id}
+	to := []string{"-t", "rdma", "-a", address, "-s", "4420", "--hostid", hostID, "--hostnqn", hostNQN}
 	tool(t, "modprobe", "nvme_rdma")
 	if out := tool(t, "nvme", append([]string{"discover"}, to...)...); !strings.Contains(out, servedNQN) || !strings.Contains(out, besideNQN) {
 		t.Errorf("%s, or another, is not in what nvme discover says:\n%s", servedNQN, out)

@@ -4,6 +4,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -257,31 +259,45 @@ func (p *hostPath) sees(state string) {
 	})
 }
 
-// reserve reserves the namespace for the host, as cluster software does. The state stays when daemons
-// end, and is the same at both.
+// reservations is what a report says of a namespace.
+type reservations struct {
+	generation uint32
+	kind       uint8
+	key        uint64 // of the host's registration; 0: it is not registered
+	holds      bool
+}
+
+// reserve reserves the namespace for the host, as cluster software does. The first steps, and the
+// answers to them, are those of the case nvme/054 of blktests. The state stays when daemons end, and
+// is the same at both.
 func (p *hostPaths) reserve(head string) {
 	p.Helper()
-	nvme := func(args ...string) {
-		tool(p.T, "nvme", append([]string{args[0], head, "--namespace-id=1"}, args[1:]...)...)
+	p.reports(head, reservations{})
+	for _, step := range []struct {
+		command []string
+		want    reservations
+	}{
+		{[]string{"resv-register", "--nrkey=4", "--rrega=0"}, reservations{generation: 1, key: 4}},
+		{[]string{"resv-register", "--crkey=4", "--nrkey=5", "--rrega=2"}, reservations{generation: 2, key: 5}},
+		{[]string{"resv-register", "--crkey=5", "--rrega=1"}, reservations{generation: 3}},
+		{[]string{"resv-register", "--nrkey=4", "--rrega=0"}, reservations{generation: 4, key: 4}},
+		{[]string{"resv-acquire", "--crkey=4", "--rtype=1", "--racqa=0"}, reservations{generation: 4, kind: 1, key: 4, holds: true}},
+		{[]string{"resv-acquire", "--crkey=4", "--prkey=4", "--rtype=2", "--racqa=1"}, reservations{generation: 5, kind: 2, key: 4, holds: true}}, // the holder takes another type
+		{[]string{"resv-release", "--crkey=4", "--rtype=2", "--rrela=0"}, reservations{generation: 5, key: 4}},
+		{[]string{"resv-acquire", "--crkey=4", "--rtype=1", "--racqa=0"}, reservations{generation: 5, kind: 1, key: 4, holds: true}},
+		{[]string{"resv-release", "--crkey=4", "--rrela=1"}, reservations{generation: 6}}, // clear
+	} {
+		p.nvme(head, step.command[0], step.command[1:]...)
+		p.reports(head, step.want)
 	}
-	nvme("resv-register", "--nrkey=0xb1", "--rrega=0")
-	nvme("resv-register", "--crkey=0xb1", "--nrkey=0xb2", "--rrega=2")
-	nvme("resv-register", "--crkey=0xb2", "--rrega=1")
-	p.reports(head, 0, 0)
-	nvme("resv-register", "--nrkey=0xa1", "--rrega=0", "--cptpl=3")
-	for kind := 1; kind <= 6; kind++ {
-		nvme("resv-acquire", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", kind), "--racqa=0")
-		p.reports(head, kind, 1)
-		nvme("resv-release", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", kind), "--rrela=0")
+	p.nvme(head, "resv-register", "--nrkey=0xa1", "--rrega=0", "--cptpl=3")
+	for kind := uint8(1); kind <= 6; kind++ {
+		p.nvme(head, "resv-acquire", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", kind), "--racqa=0")
+		p.reports(head, reservations{generation: 7, kind: kind, key: 0xa1, holds: true})
+		p.nvme(head, "resv-release", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", kind), "--rrela=0")
 	}
-	nvme("resv-acquire", "--crkey=0xa1", "--rtype=1", "--racqa=0")
-	nvme("resv-acquire", "--crkey=0xa1", "--prkey=0xa1", "--rtype=2", "--racqa=1") // the holder takes another type
-	p.reports(head, 2, 1)
-	nvme("resv-release", "--crkey=0xa1", "--rrela=1") // clear
-	p.reports(head, 0, 0)
-	nvme("resv-register", "--nrkey=0xa1", "--rrega=0", "--cptpl=3")
-	nvme("resv-acquire", "--crkey=0xa1", "--rtype=3", "--racqa=0")
-	p.reports(head, 3, 1)
+	p.nvme(head, "resv-acquire", "--crkey=0xa1", "--rtype=3", "--racqa=0")
+	p.reports(head, reservations{generation: 7, kind: 3, key: 0xa1, holds: true})
 	if out, err := exec.Command(testenv.Tool(p, "nvme"), "resv-acquire", head, "--namespace-id=1", "--crkey=0xa2", "--rtype=3", "--racqa=0").CombinedOutput(); err == nil {
 		p.Errorf("a wrong key is right: %s", out)
 	}
@@ -290,19 +306,36 @@ func (p *hostPaths) reserve(head string) {
 // unreserve checks that the reservation is still there, and gives it up.
 func (p *hostPaths) unreserve(head string) {
 	p.Helper()
-	p.reports(head, 3, 1)
-	tool(p.T, "nvme", "resv-release", head, "--namespace-id=1", "--crkey=0xa1", "--rtype=3", "--rrela=0")
-	tool(p.T, "nvme", "resv-register", head, "--namespace-id=1", "--crkey=0xa1", "--rrega=1")
-	p.reports(head, 0, 0)
+	p.reports(head, reservations{generation: 7, kind: 3, key: 0xa1, holds: true})
+	p.nvme(head, "resv-release", "--crkey=0xa1", "--rtype=3", "--rrela=0")
+	p.nvme(head, "resv-register", "--crkey=0xa1", "--rrega=1")
+	p.reports(head, reservations{generation: 8})
 }
 
-// reports checks the type of the reservation and the number of registrants.
-func (p *hostPaths) reports(head string, kind, registrants int) {
+// nvme runs a command of nvme-cli for the namespace.
+func (p *hostPaths) nvme(head, command string, args ...string) {
 	p.Helper()
-	out := tool(p.T, "nvme", "resv-report", head, "--namespace-id=1", "--eds", "--numd=63", "--output-format=json")
-	var is struct{ RType, RegCtl int }
-	if err := json.Unmarshal([]byte(out), &is); err != nil || is.RType != kind || is.RegCtl != registrants {
-		p.Errorf("type %d and %d registrants, not %d and %d: %v\n%s", is.RType, is.RegCtl, kind, registrants, err, out)
+	tool(p.T, "nvme", append([]string{command, head, "--namespace-id=1"}, args...)...)
+}
+
+// reports checks what a report says.
+func (p *hostPaths) reports(head string, want reservations) {
+	p.Helper()
+	b, err := exec.Command(testenv.Tool(p, "nvme"), "resv-report", head, "--namespace-id=1", "--eds", "--numd=63", "--raw-binary").Output()
+	if err != nil || len(b) != 256 {
+		p.Fatalf("a report of %d bytes: %v", len(b), err)
+	}
+	le := binary.LittleEndian
+	is := reservations{generation: le.Uint32(b), kind: b[4]}
+	if n := le.Uint16(b[5:]); n > 0 { // the first registrant follows the header
+		one := b[64:]
+		is.key, is.holds = le.Uint64(one[8:]), one[2] == 1
+		if n > 1 || le.Uint16(one) != 0xffff || hex.EncodeToString(one[16:32]) != strings.ReplaceAll(hostID, "-", "") {
+			p.Errorf("%d registrants, the first one with controller %#x and host %x", n, le.Uint16(one), one[16:32])
+		}
+	}
+	if is != want {
+		p.Errorf("the report says %+v, not %+v\n%x", is, want, b[:128])
 	}
 }
 
@@ -318,8 +351,7 @@ func sysfs(dir, name string) string {
 // connect makes the host connect by this path. From then on the host reconnects by itself.
 func (p *hostPath) connect() {
 	p.Helper()
-	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
-	tool(p.T, "nvme", "connect", "-t", "rdma", "-a", p.wire.Here, "-s", "4420", "-w", p.wire.There, "-n", servedNQN, "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+id,
+	tool(p.T, "nvme", "connect", "-t", "rdma", "-a", p.wire.Here, "-s", "4420", "-w", p.wire.There, "-n", servedNQN, "--hostid", hostID, "--hostnqn", hostNQN,
 		"--nr-io-queues", "2", "--keep-alive-tmo", strconv.Itoa(int(keepAlive/time.Second)), "--reconnect-delay", "1", "--ctrl-loss-tmo", "600")
 	if p.connected {
 		return
@@ -346,5 +378,5 @@ func (p *hostPaths) disconnect() {
 // fio writes to a disk and verifies, until end is called.
 func (p *hostPaths) fio(disk string) (end func()) {
 	p.Helper()
-	return verifying(p.T, "--name=paths", "--filename="+disk, "--size=4m", "--bsrange=4k-64k", "--iodepth=8", "--randseed=11")
+	return labenv.Verifying(p, "--name=paths", "--filename="+disk, "--size=4m", "--bsrange=4k-64k", "--iodepth=8", "--randseed=11")
 }

@@ -191,9 +191,8 @@ func (r *returning) observe() held {
 // by itself.
 func (r *returning) connect() string {
 	r.Helper()
-	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
 	tool(r.T, "modprobe", "nvme_rdma")
-	tool(r.T, "nvme", "connect", "-t", "rdma", "-a", r.wire.Here, "-s", "4420", "-n", servedNQN, "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+id,
+	tool(r.T, "nvme", "connect", "-t", "rdma", "-a", r.wire.Here, "-s", "4420", "-n", servedNQN, "--hostid", hostID, "--hostnqn", hostNQN,
 		"--nr-io-queues", strconv.Itoa(queues-1), "--keep-alive-tmo", strconv.Itoa(int(keepAlive/time.Second)), "--reconnect-delay", "1", "--ctrl-loss-tmo", "600")
 	r.connected = true
 	r.Cleanup(func() {
@@ -220,36 +219,7 @@ func (r *returning) beside(disk string) (end func()) {
 	if testing.Short() {
 		return func() {}
 	}
-	return verifying(r.T, "--name=beside", "--filename="+disk, "--offset=128m", "--size=2m", "--bs=16k", "--iodepth=2", "--randseed=9")
-}
-
-// verifying runs fio, which writes and verifies, until end is called. It must see no error.
-func verifying(t *testing.T, options ...string) (end func()) {
-	t.Helper()
-	var said bytes.Buffer
-	fio := exec.Command(testenv.Tool(t, "fio"), append(options, "--loops=1000000", "--rw=randwrite", "--direct=1", "--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1")...)
-	fio.Stdout, fio.Stderr = &said, &said
-	if err := fio.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- fio.Wait() }()
-	t.Cleanup(func() { _ = fio.Process.Kill() })
-	return func() {
-		t.Helper()
-		select {
-		case err := <-ended:
-			t.Fatalf("fio ended: %v\n%s", err, &said)
-		default:
-		}
-		if err := fio.Process.Signal(syscall.SIGINT); err != nil {
-			t.Error(err)
-		}
-		<-ended
-		if text := said.String(); strings.Contains(text, "verify:") || !strings.Contains(text, "err= 0") {
-			t.Errorf("fio says:\n%s", text)
-		}
-	}
+	return labenv.Verifying(r, "--name=beside", "--filename="+disk, "--offset=128m", "--size=2m", "--bs=16k", "--iodepth=2", "--randseed=9")
 }
 
 // moment waits for a random time while the writers continue.
