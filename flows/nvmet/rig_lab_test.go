@@ -48,7 +48,7 @@ func newRigOn(t *testing.T, name, at string) *rig {
 	return r
 }
 
-const frames, extents = 24 << 20, 24
+const frames, extents = 24 << 20, 32
 
 // disk opens a disk of the guest.
 func (r *rig) disk(size uint64) *nvme.Target {

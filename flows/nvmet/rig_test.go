@@ -1,6 +1,7 @@
 package nvmet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -26,6 +27,7 @@ type rig struct {
 	endpoint *stream.Endpoint
 	manager  cm.Manager
 	listen   string
+	pause    time.Duration // of a worker that has nothing to do; 0: 100 µs
 }
 
 // with returns the rig for a part of its test.
@@ -110,6 +112,7 @@ func (r *rig) serve(c Config) *served {
 
 // loop is the worker.
 func (v *served) loop(stop chan struct{}) {
+	pause := cmp.Or(v.pause, 100*time.Microsecond)
 	runtime.LockOSThread()
 	defer close(v.done)
 	for {
@@ -128,7 +131,7 @@ func (v *served) loop(stop chan struct{}) {
 			return
 		}
 		if !more {
-			time.Sleep(100 * time.Microsecond)
+			time.Sleep(pause)
 		}
 	}
 }
