@@ -28,6 +28,7 @@ import (
 // controller at each, with native multipath. The test takes the steps of the cases of blktests that
 // are about paths and namespaces that come and go. docs/nvme-of.md lists them.
 func TestPorts(t *testing.T) {
+	testenv.Long(t, "make lab runs it; TestHostPaths has several paths, and TestChange has namespaces that come and go")
 	p := newPorts(t, 6)
 	if labenv.Kernel(t) == labenv.Linux7 { // earlier ones have no delay
 		p.delayedRemoval()
@@ -80,7 +81,15 @@ func newPorts(t *testing.T, n int) *ports {
 func (p *port) connect() {
 	p.Helper()
 	_, service, _ := strings.Cut(p.listen, ":")
-	p.initiator = p.rig.connect(",trsvcid=" + service + ",nr_io_queues=1,reconnect_delay=1,ctrl_loss_tmo=120")
+	testenv.Wait(p, waitLimit, "a connection to "+p.listen, func() bool { // Linux gives up a connection after three seconds, which a busy guest needs
+		i, err := p.tryConnect(",trsvcid=" + service + ",nr_io_queues=1,reconnect_delay=1,ctrl_loss_tmo=120")
+		if err != nil {
+			p.Log(err)
+			return false
+		}
+		p.initiator = i
+		return true
+	})
 }
 
 // put gives the port a namespace, in place of the one with the same number.
@@ -240,16 +249,14 @@ func (p *ports) delayedRemoval() {
 		_, err := os.Stat("/sys/block/" + filepath.Base(f.Name()))
 		return errors.Is(err, os.ErrNotExist)
 	}
-	if !testing.Short() { // it takes the whole delay
-		const delay = 5 * time.Second
-		f, begin := without("5")
-		defer f.Close()
-		if _, err := f.WriteAt(page, 0); !errors.Is(err, unix.EIO) || time.Since(begin) < delay {
-			p.Errorf("without a path, a write ends after %v: %v", time.Since(begin), err)
-		}
-		testenv.Wait(p, waitLimit, "the disk to be gone", func() bool { return gone(f) })
+	const delay = 5 * time.Second
+	f, begin := without("5")
+	defer f.Close()
+	if _, err := f.WriteAt(page, 0); !errors.Is(err, unix.EIO) || time.Since(begin) < delay {
+		p.Errorf("without a path, a write ends after %v: %v", time.Since(begin), err)
 	}
-	f, _ := without("120")
+	testenv.Wait(p, waitLimit, "the disk to be gone", func() bool { return gone(f) })
+	f, _ = without("120")
 	defer f.Close()
 	wrote := make(chan error, 1)
 	go func() { _, err := f.WriteAt(page, 0); wrote <- err }()
@@ -331,10 +338,7 @@ func (p *ports) failover(all []*port) {
 // each port, and each disk is the one that the namespace has.
 func (p *ports) remap() {
 	p.Helper()
-	rounds := 11
-	if testing.Short() {
-		rounds = 3
-	}
+	const rounds = 11
 	for _, one := range p.all[4:] {
 		one.connect()
 	}
@@ -386,10 +390,7 @@ func (p *ports) remap() {
 // (nvme/052).
 func (p *ports) comeAndGo() {
 	p.Helper()
-	rounds := 20
-	if testing.Short() {
-		rounds = 4
-	}
+	const rounds = 20
 	for _, one := range p.all {
 		one.has = nil
 		one.change()
