@@ -287,17 +287,16 @@ func (p *hostPaths) reserve(head string) {
 		{[]string{"resv-acquire", "--crkey=4", "--rtype=1", "--racqa=0"}, reservations{generation: 5, kind: 1, key: 4, holds: true}},
 		{[]string{"resv-release", "--crkey=4", "--rrela=1"}, reservations{generation: 6}}, // clear
 	} {
-		p.nvme(head, step.command[0], step.command[1:]...)
-		p.reports(head, step.want)
+		p.becomes(head, step.want, step.command...)
 	}
-	p.nvme(head, "resv-register", "--nrkey=0xa1", "--rrega=0", "--cptpl=3")
-	for kind := uint8(1); kind <= 6; kind++ {
-		p.nvme(head, "resv-acquire", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", kind), "--racqa=0")
-		p.reports(head, reservations{generation: 7, kind: kind, key: 0xa1, holds: true})
-		p.nvme(head, "resv-release", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", kind), "--rrela=0")
+	free, held := reservations{generation: 7, key: 0xa1}, reservations{generation: 7, key: 0xa1, holds: true}
+	p.becomes(head, free, "resv-register", "--nrkey=0xa1", "--rrega=0", "--cptpl=3")
+	for held.kind = 1; held.kind <= 6; held.kind++ {
+		p.becomes(head, held, "resv-acquire", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", held.kind), "--racqa=0")
+		p.becomes(head, free, "resv-release", "--crkey=0xa1", fmt.Sprintf("--rtype=%d", held.kind), "--rrela=0")
 	}
-	p.nvme(head, "resv-acquire", "--crkey=0xa1", "--rtype=3", "--racqa=0")
-	p.reports(head, reservations{generation: 7, kind: 3, key: 0xa1, holds: true})
+	held.kind = 3
+	p.becomes(head, held, "resv-acquire", "--crkey=0xa1", "--rtype=3", "--racqa=0")
 	if out, err := exec.Command(testenv.Tool(p, "nvme"), "resv-acquire", head, "--namespace-id=1", "--crkey=0xa2", "--rtype=3", "--racqa=0").CombinedOutput(); err == nil {
 		p.Errorf("a wrong key is right: %s", out)
 	}
@@ -307,23 +306,57 @@ func (p *hostPaths) reserve(head string) {
 func (p *hostPaths) unreserve(head string) {
 	p.Helper()
 	p.reports(head, reservations{generation: 7, kind: 3, key: 0xa1, holds: true})
-	p.nvme(head, "resv-release", "--crkey=0xa1", "--rtype=3", "--rrela=0")
-	p.nvme(head, "resv-register", "--crkey=0xa1", "--rrega=1")
-	p.reports(head, reservations{generation: 8})
+	p.becomes(head, reservations{generation: 7, key: 0xa1}, "resv-release", "--crkey=0xa1", "--rtype=3", "--rrela=0")
+	p.becomes(head, reservations{generation: 8}, "resv-register", "--crkey=0xa1", "--rrega=1")
 }
 
-// nvme runs a command of nvme-cli for the namespace.
-func (p *hostPaths) nvme(head, command string, args ...string) {
+// nvme runs a command of nvme-cli for the namespace. ok is false if the command's path went before
+// the answer came, as it does in a guest that is too busy for its keep-alive time. The command may
+// have been executed.
+func (p *hostPaths) nvme(head, command string, args ...string) (out []byte, ok bool) {
 	p.Helper()
-	tool(p.T, "nvme", append([]string{command, head, "--namespace-id=1"}, args...)...)
+	var said bytes.Buffer
+	cmd := exec.Command(testenv.Tool(p, "nvme"), append([]string{command, head, "--namespace-id=1"}, args...)...)
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if ok = err == nil; !ok && !strings.Contains(said.String(), "Interrupted system call") {
+		p.Fatalf("%v: %v\n%s", cmd.Args, err, &said)
+	}
+	return out, ok
+}
+
+// becomes runs a command of reservations, and checks the report after it.
+func (p *hostPaths) becomes(head string, want reservations, command ...string) {
+	p.Helper()
+	for range 10 {
+		if _, ok := p.nvme(head, command[0], command[1:]...); ok {
+			p.reports(head, want)
+			return
+		}
+		if p.report(head) == want { // it was executed
+			return
+		}
+	}
+	p.Fatalf("%v is never answered", command)
 }
 
 // reports checks what a report says.
 func (p *hostPaths) reports(head string, want reservations) {
 	p.Helper()
-	b, err := exec.Command(testenv.Tool(p, "nvme"), "resv-report", head, "--namespace-id=1", "--eds", "--numd=63", "--raw-binary").Output()
-	if err != nil || len(b) != 256 {
-		p.Fatalf("a report of %d bytes: %v", len(b), err)
+	if is := p.report(head); is != want {
+		p.Errorf("the report says %+v, not %+v", is, want)
+	}
+}
+
+// report reads the report of the namespace.
+func (p *hostPaths) report(head string) reservations {
+	p.Helper()
+	var b []byte
+	for n, ok := 0, false; n < 10 && !ok; n++ {
+		b, ok = p.nvme(head, "resv-report", "--eds", "--numd=63", "--raw-binary")
+	}
+	if len(b) != 256 {
+		p.Fatalf("a report of %d bytes", len(b))
 	}
 	le := binary.LittleEndian
 	is := reservations{generation: le.Uint32(b), kind: b[4]}
@@ -334,9 +367,7 @@ func (p *hostPaths) reports(head string, want reservations) {
 			p.Errorf("%d registrants, the first one with controller %#x and host %x", n, le.Uint16(one), one[16:32])
 		}
 	}
-	if is != want {
-		p.Errorf("the report says %+v, not %+v\n%x", is, want, b[:128])
-	}
+	return is
 }
 
 // sysfs reads an attribute; empty: there is none.
