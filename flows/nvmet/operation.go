@@ -417,10 +417,11 @@ func (s *Server) ranged(op int32, err error) {
 	o := &s.operations[op]
 	o.disk.ranges--
 	s.ranges--
+	discard := o.command.Opcode == fabrics.OpDataset
 	switch {
-	case err != nil:
+	case err != nil && !(discard && errors.Is(err, unix.EOPNOTSUPP)): // a device below may not discard, though the disk says it does: to discard is a hint
 		s.answer(o, diskStatus(o.command.Opcode, err))
-	case o.command.Opcode == fabrics.OpDataset && o.session.state == sessionOpen:
+	case discard && o.session.state == sessionOpen:
 		s.nextRange(o)
 	default:
 		s.answer(o, fabrics.Success)
