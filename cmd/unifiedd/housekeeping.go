@@ -12,10 +12,10 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// keepHouse keeps the threads of this process off the CPUs on which workers will spin. A worker that spins never leaves its
+// keepOffSpinning keeps the threads of this process off the CPUs on which workers will spin. A worker that spins never leaves its
 // CPU by itself, so another thread there would take it for milliseconds. It must be called before there are workers: these
 // choose their CPUs themselves, and what other threads begin later stays where those are.
-func keepHouse(workers []config.Worker, log *slog.Logger) {
+func keepOffSpinning(workers []config.Worker, log *slog.Logger) {
 	var may, rest unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {
 		log.Warn("other threads may run on the CPUs of workers that spin", "err", err)

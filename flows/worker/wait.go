@@ -47,9 +47,9 @@ type pollWaiter struct {
 // MaxWait is the longest wait of a worker with wait: poll.
 const MaxWait = 100 * time.Millisecond
 
-// wait uses a raw system call, as that of sleepWaiter does. If the scheduler knew of the wait, sysmon would take the P of the thread
-// after 10 ms, and then look every 20 µs for other work to do. For a flow that gets some blocks of packets in a second, that
-// costs more than the flow.
+// wait uses a raw system call, so that the thread keeps its P, as sleepWaiter does. If the scheduler knew of the wait,
+// sysmon would take the P after 10 ms, having looked every 20 µs for other work. For a flow that gets some blocks of
+// packets in a second, that costs more than the flow: docs/benchmarks/capture.md.
 func (p *pollWaiter) wait(ps []Poller) {
 	now := time.Now()
 	until := now.Add(MaxWait)

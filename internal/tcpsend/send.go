@@ -219,11 +219,14 @@ func (c *Conn) write(b []byte, at time.Time) (start int) {
 	return c.template.write(b, &f)
 }
 
-// Rehearse does what Guard and Build do, so that they are in the caches of the processor, and changes nothing but b.
+// Rehearse does what Guard and Build do, so that they are in the caches of the processor. It changes b, and nothing on
+// which later payloads depend: an acknowledgement that was lowered is for the next payload to notice.
 func (c *Conn) Rehearse(b []byte, at time.Time) {
+	lowered, early, missed, behind := c.lowered, c.early, c.missed, c.behind
 	if c.guard(len(b)-Headroom) == None {
 		c.write(b, at)
 	}
+	c.lowered, c.early, c.missed, c.behind = lowered, early, missed, behind
 }
 
 // receiveScale returns the scale of the windows that this end offers. TCP_INFO has that of the peer in the lower half

@@ -74,7 +74,16 @@ func TestRehearsal(t *testing.T) {
 		!reflect.DeepEqual(before.Orders.Rules, after.Orders.Rules) || before.Orders.Segments != after.Orders.Segments || before.Orders.Bytes != after.Orders.Bytes {
 		t.Errorf("before: %+v, %+v\nafter: %+v, %+v", before, before.Orders, after, after.Orders)
 	}
-	order()
+	for range 30 { // each some time after the one before
+		for until := time.Now().Add(3 * time.Millisecond); time.Now().Before(until); {
+			r.round()
+		}
+		order()
+	}
+	if n := r.status().Orders.Kernel["early"]; n > 3 { // what a rehearsal noticed would decide on the next order
+		t.Errorf("%d of 30 orders went the kernel's way because of early acknowledgements", n)
+	}
+	t.Logf("kernel %v, early %d", r.status().Orders.Kernel, r.status().Orders.Early)
 	r.env.Halt.Stop()
 	held, calls := r.env.Halt.Held(), wakeups(r)
 	for until := time.Now().Add(time.Millisecond); time.Now().Before(until); {
