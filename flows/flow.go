@@ -116,7 +116,7 @@ func (f *Flow) open() (*pipeline.Run, error) {
 // launch adds an open run to the worker and lets packets in.
 func (f *Flow) launch(r *pipeline.Run) error {
 	f.trace.Restart()
-	if err := f.worker.Add(r.Poller); err != nil {
+	if err := f.worker.Add(r.Poller, f.config.Kind().UsesDisk()); err != nil {
 		return errors.Join(err, r.Close())
 	}
 	err := r.Flow.Begin()

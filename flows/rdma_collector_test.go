@@ -66,7 +66,7 @@ func (s *station) newCollectorOf(t *testing.T, address string, write bool) *coll
 			t.Error(err)
 		}
 	})
-	if err := s.worker.Add(c); err != nil {
+	if err := s.worker.Add(c, false); err != nil {
 		t.Fatal(err)
 	}
 	c.stop = sync.OnceFunc(func() {

@@ -152,7 +152,7 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 			}
 		})
 	})
-	if err := s.worker.Add(c); err != nil {
+	if err := s.worker.Add(c, false); err != nil {
 		t.Fatal(err)
 	}
 	c.stop = sync.OnceFunc(func() {

@@ -84,7 +84,6 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	again, stopped := hangups()
 	defer stopped()
 	log := r.Log
-	keepOffSpinning(cfg.Workers, log)
 	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory, Trace: traceDirectory(cfg)})
 	if err != nil {
 		return err

@@ -41,6 +41,12 @@ const (
 	KindWitness        Kind = "witness"         // a member of a group that votes and has no records
 )
 
+// UsesDisk reports whether an end of such a flow may be a file or a device.
+func (k Kind) UsesDisk() bool {
+	from, to, two := strings.Cut(string(k), "-")
+	return !two || from == "storage" || to == "storage" || to == "state"
+}
+
 // words describes the kind for messages.
 func (k Kind) words() string {
 	switch k {

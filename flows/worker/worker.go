@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +36,9 @@ type Worker struct {
 	pending  atomic.Int32
 	wake     *eventfd
 	pollers  []Poller        // owned by the thread
+	bound    map[Poller]bool // those that only this thread may poll; owned by the thread
+	pinned   *unix.CPUSet    // CPUs of the thread; nil: those of the process
+	others   unix.CPUSet     // CPUs of the process
 	rounds   counter.Counter // calls of all flows in turn
 	idle     counter.Counter // rounds after which the thread waited
 	stall    stalls
@@ -57,7 +59,7 @@ func New(c config.Worker, node *int) (*Worker, error) {
 	}
 	w := &Worker{
 		config: c, node: node, wait: newWaiter(c, wake), wake: wake,
-		commands: make(chan func(), 16), done: make(chan struct{}),
+		commands: make(chan func(), 16), done: make(chan struct{}), bound: map[Poller]bool{},
 	}
 	started := make(chan error, 1)
 	go w.run(started)
@@ -88,7 +90,7 @@ func (w *Worker) run(started chan<- error) {
 		}
 		w.idle.Add(1)
 		if w.quantum.expired() {
-			runtime.Gosched()
+			w.yield()
 		}
 		set = w.idleWait()
 	}
@@ -105,43 +107,6 @@ func (w *Worker) idleWait() (set time.Duration) {
 		w.stall.restart(time.Now())
 	}
 	return 0
-}
-
-// pin keeps the thread on the configured CPU, or on the CPUs of the node that the process may use.
-// It ignores a node without CPUs.
-func (w *Worker) pin() error {
-	if w.config.CPU != nil {
-		return w.pinTo(fmt.Sprintf("CPU %d", *w.config.CPU), []int{*w.config.CPU})
-	}
-	if w.node == nil {
-		return nil
-	}
-	cpus, err := numa.CPUs(*w.node)
-	if err != nil || len(cpus) == 0 {
-		w.node = nil
-		return nil
-	}
-	var may unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &may); err != nil {
-		return fmt.Errorf("pin worker %s: ask which CPUs it may use: %w", w.config.Name, err)
-	}
-	cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !may.IsSet(cpu) })
-	if len(cpus) == 0 { // workers spin on all of them
-		w.node = nil
-		return nil
-	}
-	return w.pinTo(fmt.Sprintf("NUMA node %d, where the region is", *w.node), cpus)
-}
-
-func (w *Worker) pinTo(where string, cpus []int) error {
-	var set unix.CPUSet
-	for _, cpu := range cpus {
-		set.Set(cpu)
-	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("pin worker %s to %s: %w (is that CPU online and allowed to this process?)", w.config.Name, where, err)
-	}
-	return nil
 }
 
 // Node returns the NUMA node of the thread, or numa.Unknown.
@@ -197,9 +162,16 @@ func (w *Worker) Config() config.Worker { return w.config }
 // Rounds returns how often the worker has polled all flows.
 func (w *Worker) Rounds() uint64 { return w.rounds.Load() }
 
-// Add makes the worker poll p from the next round on. Any goroutine may call it.
-func (w *Worker) Add(p Poller) error {
-	return w.Do(func() error { w.pollers = append(w.pollers, p); return nil })
+// Add makes the worker poll p from the next round on. bound is whether all polls must be on the thread of the
+// first one, as with a queue of a disk. Any goroutine may call it.
+func (w *Worker) Add(p Poller, bound bool) error {
+	return w.Do(func() error {
+		w.pollers = append(w.pollers, p)
+		if bound {
+			w.bound[p] = true
+		}
+		return nil
+	})
 }
 
 // Remove makes the worker stop polling p. Any goroutine may call it.
@@ -208,6 +180,7 @@ func (w *Worker) Remove(p Poller) error {
 }
 
 func (w *Worker) remove(p Poller) {
+	delete(w.bound, p)
 	for i, other := range w.pollers {
 		if other == p {
 			w.pollers = append(w.pollers[:i:i], w.pollers[i+1:]...)
