@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func (r *rig) tryConnect(more string) (*initiator, error) {
 	f, err := os.OpenFile("/dev/nvme-fabrics", os.O_RDWR, 0)
 	r.must(err)
 	defer f.Close()
-	options := "transport=rdma,traddr=" + r.host() + ",trsvcid=4420,nqn=" + nqn + ",hostnqn=" + hostNQN + ",hostid=" + hostID + more
+	options := r.options(more)
 	if _, err := f.WriteString(options); err != nil {
 		return nil, fmt.Errorf("connect with %s: %w", options, err)
 	}
@@ -61,6 +62,19 @@ func (r *rig) tryConnect(more string) (*initiator, error) {
 	i := &initiator{T: r.T, name: fmt.Sprintf("nvme%d", instance)}
 	r.Cleanup(i.disconnect)
 	return i, nil
+}
+
+// options returns the options to connect with. Those in more replace the usual ones: the initiator
+// of Linux 6.1 refuses a second hostnqn with EADDRINUSE, before it sends anything. Newer ones take
+// the last.
+func (r *rig) options(more string) string {
+	all := []string{"transport=rdma", "traddr=" + r.host(), "trsvcid=4420", "nqn=" + nqn, "hostnqn=" + hostNQN, "hostid=" + hostID}
+	for _, option := range strings.FieldsFunc(more, func(r rune) bool { return r == ',' }) {
+		key, _, _ := strings.Cut(option, "=")
+		all = slices.DeleteFunc(all, func(usual string) bool { return strings.HasPrefix(usual, key+"=") })
+		all = append(all, option)
+	}
+	return strings.Join(all, ",")
 }
 
 // disconnect disconnects, if it is connected.
