@@ -31,6 +31,8 @@ func TestDisturbed(t *testing.T) {
 			w.well(strings.Join(d, " "))
 		}
 		w.flap()
+		// What the administrator has turned on meanwhile stays on.
+		stripped = stripped || strips(t, &w.pair.B)
 		w.discharge()
 		untouched(t, &w.pair.B, stripped)
 	})
