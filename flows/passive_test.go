@@ -43,7 +43,10 @@ func passiveSource(t *testing.T, f *Flow) *packet.Source {
 
 // TestPassiveEveryPacket: packets are on the disk as they were sent, in files that every reader reads without a
 // word, and the ledger adds up. The host has received them, too.
-func TestPassiveEveryPacket(t *testing.T) {
+func TestPassiveEveryPacket(t *testing.T) { passiveEveryPacket(t) }
+
+func passiveEveryPacket(t *testing.T) status.Flow {
+	t.Helper()
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	d := l.start(t, l.passive("", ""), Options{})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 5000, 1000)
@@ -65,6 +68,7 @@ func TestPassiveEveryPacket(t *testing.T) {
 	if n := l.B.Stats(t).RxPackets - l.came; n != uint64(len(frames)) || l.B.HasProgram(t) {
 		t.Errorf("the host received %d packets, program %v", n, l.B.HasProgram(t))
 	}
+	return s
 }
 
 // dumped is a packet in a file of tcpdump's.

@@ -149,6 +149,7 @@ const (
 	opReadFixed   = 4
 	opWriteFixed  = 5
 	opAsyncCancel = 14
+	opRead        = 22
 	opWrite       = 23
 	opFallocate   = 17
 	opURingCmd    = 46

@@ -8,52 +8,58 @@ import (
 )
 
 // TestAllocations: the verbs do not allocate, with single or chained frames, with or without a
-// wait, on success and failure, with FD in use or not.
+// wait, on success and failure, with FD in use or not, with registered memory or without.
 func TestAllocations(t *testing.T) {
-	for _, watched := range []bool{false, true} {
-		r := newRig(t, umem.Config{}, Config{})
-		_, i := r.open(fileTarget(t, 1<<20))
-		if watched && r.queue.FD() < 0 {
-			t.Fatal("no descriptor")
-		}
-		fs := r.take(16)
-		back := make([]umem.Frame, 16)
-		round := func(wait func() error, in, out func([]umem.Frame) int) {
-			in(fs)
-			for n := 0; n < len(fs); {
-				if err := wait(); err != nil {
-					t.Fatal(err)
-				}
-				n += out(back)
-			}
-		}
-		var done [1]FlushResult
-		for name, f := range map[string]func(){
-			"writes": func() { round(r.queue.Kick, r.queue.Send, r.queue.Reap) },
-			"reads":  func() { round(func() error { return r.queue.Wait(time.Second) }, r.queue.Supply, r.queue.Recv) },
-			"flushes": func() {
-				for r.queue.Flush(i, 1); r.queue.Flushed(done[:]) == 0; {
-					r.queue.Wait(-1)
-				}
-			},
-		} {
-			for _, chain := range []bool{false, true} {
-				for k := range fs {
-					r.at(fs[k], i, uint64(k)*4096)
-					fs[k].Options = 0
-				}
-				if chain {
-					chained(fs)
-				} else {
-					r.at(fs[3], i, 100) // fails
-				}
-				if n := testing.AllocsPerRun(20, f); n != 0 {
-					t.Errorf("%s, chained %t, watched %t: %v allocations", name, chain, watched, n)
-				}
-			}
-		}
-		r.hands.Give(fs)
+	for _, without := range []feature{0, FeatureDeviceMemory} {
+		allocations(t, false, without)
+		allocations(t, true, without)
 	}
+}
+
+func allocations(t *testing.T, watched bool, without feature) {
+	t.Helper()
+	r := newRig(t, umem.Config{}, Config{}.Without(without))
+	_, i := r.open(fileTarget(t, 1<<20))
+	if watched && r.queue.FD() < 0 {
+		t.Fatal("no descriptor")
+	}
+	fs := r.take(16)
+	back := make([]umem.Frame, 16)
+	round := func(wait func() error, in, out func([]umem.Frame) int) {
+		in(fs)
+		for n := 0; n < len(fs); {
+			if err := wait(); err != nil {
+				t.Fatal(err)
+			}
+			n += out(back)
+		}
+	}
+	var done [1]FlushResult
+	for name, f := range map[string]func(){
+		"writes": func() { round(r.queue.Kick, r.queue.Send, r.queue.Reap) },
+		"reads":  func() { round(func() error { return r.queue.Wait(time.Second) }, r.queue.Supply, r.queue.Recv) },
+		"flushes": func() {
+			for r.queue.Flush(i, 1); r.queue.Flushed(done[:]) == 0; {
+				r.queue.Wait(-1)
+			}
+		},
+	} {
+		for _, chain := range []bool{false, true} {
+			for k := range fs {
+				r.at(fs[k], i, uint64(k)*4096)
+				fs[k].Options = 0
+			}
+			if chain {
+				chained(fs)
+			} else {
+				r.at(fs[3], i, 100) // fails
+			}
+			if n := testing.AllocsPerRun(20, f); n != 0 {
+				t.Errorf("%s, chained %t, watched %t, without %b: %v allocations", name, chain, watched, without, n)
+			}
+		}
+	}
+	r.hands.Give(fs)
 }
 
 // TestConfig: Open refuses values outside the limits of the configuration.

@@ -128,7 +128,7 @@ const goneLimit = 2 * time.Second
 func (q *Queue) closeRing(end time.Time) error {
 	limit, free := time.Until(end), false
 	if q.flying == 0 {
-		limit, free = goneLimit, q.reg == nil || q.ring.unregisterBuffers() == nil
+		limit, free = goneLimit, q.reg == nil || q.loose || q.ring.unregisterBuffers() == nil
 	}
 	gone, err := q.ring.close(limit)
 	switch {

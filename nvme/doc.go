@@ -5,7 +5,7 @@
 // kernel requires; or the NVMe character node of a disk (/dev/ngXnY), whose commands bypass the
 // kernel's block layer. A [Queue] is one io_uring with the region's memory registered. The disk's
 // controller reads a frame where the network card wrote it: no byte is copied, and no page is
-// pinned per operation.
+// pinned per operation (older kernels: below).
 //
 // A Queue is a [umem.Port]. Supply submits reads, and Recv returns the filled frames. Send submits
 // writes, and Reap returns their frames. A frame's [umem.Side] says where its bytes are on the
@@ -28,8 +28,9 @@
 // The oldest kernel is 6.1. Newer features are tried, and Granted reports them: rings in the
 // region's control area (6.5), submission without the index array (6.6), gathering from registered
 // memory (6.15). Since 6.12 a block device has a discard command; before, it is a form of
-// fallocate. Linux 6.1 pins huge pages again for each command of a node. If the kernel gives up an
-// operation before it began, which 6.1 does after a signal, the Queue submits it again.
+// fallocate. Linux 6.1 pins huge pages again for each command of a node, and before 6.5 the pages of a
+// region on a device-DAX device are pinned for each operation. If the kernel gives up an operation
+// before it began, which 6.1 does after a signal, the Queue submits it again.
 //
 // The interface is include/uapi/linux/io_uring.h and the manual pages io_uring(7),
 // io_uring_setup(2), io_uring_enter(2) and io_uring_register(2); for nodes it is

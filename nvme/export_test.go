@@ -4,10 +4,11 @@ import "time"
 
 // Features that tests can switch off.
 const (
-	FeatureNoMmap      = featureNoMmap
-	FeatureNoSQArray   = featureNoSQArray
-	FeatureDefer       = featureDefer
-	FeatureGatherFixed = featureGatherFixed
+	FeatureNoMmap       = featureNoMmap
+	FeatureNoSQArray    = featureNoSQArray
+	FeatureDefer        = featureDefer
+	FeatureGatherFixed  = featureGatherFixed
+	FeatureDeviceMemory = featureDeviceMemory
 )
 
 // Without returns the configuration of a queue that does not use features.

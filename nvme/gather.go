@@ -12,7 +12,7 @@ import (
 func (q *Queue) gather(i uint32, s *sqe) {
 	o := &q.ops[i]
 	vecs := q.scratch.pieces[int(i)*q.pieces:][:0:q.pieces]
-	skip, fixed := o.done, true
+	skip, fixed := o.done, !q.loose
 	for _, f := range q.chain(i) {
 		n := uint64(f.Len)
 		if skip >= n {

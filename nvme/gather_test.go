@@ -29,7 +29,7 @@ func (r *rig) pieces8(target uint32, block uint64) []umem.Frame {
 // TestGather: a chain of eight frames can be written and read back, with and without the kernel's
 // gathering from registered memory.
 func TestGather(t *testing.T) {
-	for _, without := range []feature{0, FeatureGatherFixed} {
+	for _, without := range []feature{0, FeatureGatherFixed, FeatureDeviceMemory} {
 		r := newRig(t, umem.Config{}, Config{}.Without(without))
 		target, i := r.open(fileTarget(t, 1<<20))
 		const block = 40 * 512

@@ -223,10 +223,11 @@ func fileSystem(path string) string {
 type feature uint32
 
 const (
-	featureNoMmap      feature = 1 << iota // rings in the caller's memory, 6.5
-	featureNoSQArray                       // no index array, 6.6
-	featureDefer                           // completions handled when asked for, 6.1
-	featureGatherFixed                     // READV_FIXED and WRITEV_FIXED, 6.15
+	featureNoMmap       feature = 1 << iota // rings in the caller's memory, 6.5
+	featureNoSQArray                        // no index array, 6.6
+	featureDefer                            // completions handled when asked for, 6.1
+	featureGatherFixed                      // READV_FIXED and WRITEV_FIXED, 6.15
+	featureDeviceMemory                     // a device's memory registered, 6.5
 )
 
 // Granted has the features that the kernel granted a queue.
@@ -234,6 +235,7 @@ type Granted struct {
 	RingsInRegion bool // the rings are in the region's control area, else in the kernel's memory
 	NoIndexArray  bool // submissions need no index array
 	DeferTaskrun  bool // completions are handled on request, else whenever the thread enters the kernel
+	Region        bool // the region is registered, else its pages are pinned for each operation: that of a device before 6.5
 	Outside       bool // memory outside the region is registered, else the pages of a block are pinned for each write
 	GatherFixed   bool // chains use registered memory, else their pages are pinned each time
 	Poll          bool // the device is polled for completions
@@ -246,7 +248,10 @@ func (g Granted) String() string {
 		rings = "the region"
 	}
 	gather := "pages pinned per chain"
-	if g.GatherFixed {
+	switch {
+	case !g.Region:
+		gather = "pages pinned per operation, as all others"
+	case g.GatherFixed:
 		gather = "registered memory"
 	}
 	return fmt.Sprintf("rings in %s, chains from %s, deferred completions %t", rings, gather, g.DeferTaskrun)

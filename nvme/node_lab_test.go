@@ -43,6 +43,7 @@ func TestPortOnDisk(t *testing.T) {
 		{"block device", diskTarget, Config{}},
 		{"node", nodeTarget, Config{Passthrough: true}},
 		{"node, older kernel", nodeTarget, Config{Passthrough: true}.Without(FeatureGatherFixed | FeatureNoMmap | FeatureNoSQArray)},
+		{"node, a device's memory", nodeTarget, Config{Passthrough: true}.Without(FeatureDeviceMemory)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name != "node" {
@@ -78,6 +79,34 @@ func TestNode(t *testing.T) {
 	}
 	if s := r.queue.Stats(); s.Copied != 0 || (s.Pinned != 0) != (labenv.Kernel(t) == labenv.Linux61) || s.Writes != 8 || len(s.Errors) != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestDAX: with a region on a device-DAX device, reads and writes of every kind of target work. Linux 6.1 does not
+// register that memory, and its pages are pinned for each operation.
+func TestDAX(t *testing.T) {
+	registered := labenv.Kernel(t) != labenv.Linux61
+	for name, target := range map[string]func(testing.TB, uint64) TargetConfig{"file": fileTarget, "block device": diskTarget, "node": nodeTarget} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, umem.Config{Device: labenv.DAX(t)}, Config{Passthrough: name == "node"})
+			_, i := r.open(target(t, 1<<20))
+			want := r.written(i, 8, r.queue.Send)
+			fs := r.take(8)
+			for k := range fs {
+				fs[k] = r.at(fs[k], i, uint64(k)*4096)
+				clear(r.region.Bytes(fs[k]))
+			}
+			fs = r.read(fs)
+			for _, f := range fs {
+				if at := r.region.Side(f).Block; !bytes.Equal(r.region.Bytes(f), want[at:at+4096]) {
+					t.Errorf("block at %d was read wrong", at)
+				}
+			}
+			r.hands.Give(fs)
+			if s, g := r.queue.Stats(), r.queue.Granted(); g.Region != registered || (s.Pinned == 0) != registered || s.Copied != 0 || len(s.Errors) != 0 {
+				t.Errorf("%v; %+v", g, s)
+			}
+		})
 	}
 }
 

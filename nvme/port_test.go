@@ -55,6 +55,8 @@ var versions = []struct {
 	{"6.6", FeatureGatherFixed | FeatureNoSQArray},
 	{"6.5", FeatureGatherFixed | FeatureNoSQArray | FeatureNoMmap},
 	{"6.1", FeatureGatherFixed | FeatureNoSQArray | FeatureNoMmap | FeatureDefer},
+	{"6.1 and a device's memory", FeatureGatherFixed | FeatureNoSQArray | FeatureNoMmap | FeatureDeviceMemory},
+	{"a device's memory", FeatureDeviceMemory},
 }
 
 // openLink returns a queue as both ends of a link. Messages have up to five frames, and each has

@@ -28,6 +28,7 @@ type Queue struct {
 	size    uint64 // bytes of the region
 	buffers bufferNumbers
 	outside outside
+	loose   bool // the region is not registered
 	granted Granted
 	enabled bool
 	closed  bool
@@ -107,19 +108,29 @@ func (q *Queue) open(c Config) (err error) {
 			return fmt.Errorf("have the kernel start a thread for each operation that would block: %w", err)
 		}
 	}
-	return q.registerRegion()
+	return q.registerRegion(c.without)
 }
 
 // registerRegion registers the region's memory. It is pinned until it is unregistered.
-func (q *Queue) registerRegion() error {
+//
+// Before Linux 6.5, io_uring registers neither the memory of a device, such as a region on a device-DAX device, nor
+// the ring of a packet socket, and answers EOPNOTSUPP (io_pin_pages in io_uring/rsrc.c: "don't support file backed
+// memory"). Their pages are then pinned for each operation.
+func (q *Queue) registerRegion(without feature) error {
 	inside, beside := q.region.Buffers(), q.outside.buffers()
 	buffers := append(slices.Clip(inside), beside...)
 	if err := checkBuffers(buffers); err != nil {
 		return err
 	}
 	err := q.ring.registerBuffers(buffers)
-	if errors.Is(err, unix.ENOMEM) && len(beside) > 0 { // beyond LimitMEMLOCK: pin blocks when they are written
+	if (errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EOPNOTSUPP)) && len(beside) > 0 { // ENOMEM: beyond LimitMEMLOCK
 		err, q.outside.loose = q.ring.registerBuffers(inside), true
+	}
+	if err == nil && without&featureDeviceMemory != 0 {
+		err = errors.Join(q.ring.unregisterBuffers(), unix.EOPNOTSUPP)
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err, q.loose = nil, true
 	}
 	if err != nil {
 		return fmt.Errorf("register %d bytes in %d buffers: %w", q.size+q.outside.size, len(buffers), explainBuffers(err))
@@ -151,7 +162,7 @@ func (r *ring) granted(without feature) Granted {
 // Granted returns what the kernel granted.
 func (q *Queue) Granted() Granted {
 	g := q.granted
-	g.Outside = !q.outside.loose
+	g.Region, g.Outside = !q.loose, !q.outside.loose
 	return g
 }
 

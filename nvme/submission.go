@@ -153,16 +153,27 @@ func (q *Queue) moveEntry(i uint32) sqe {
 			s.addr, s.bufIndex = q.outside.place(f)
 			s.addr, s.len = s.addr+o.done, f.Len-uint32(o.done)
 			if q.outside.loose {
-				s.opcode, s.bufIndex = opWrite, 0
-				q.count.pinned++
+				q.pinNow(o.kind, &s)
 			}
 			return s
 		}
 		s.addr, s.len, s.bufIndex = q.base+f.Addr+o.done, f.Len-uint32(o.done), q.buffers.of(f.Addr)
+		if q.loose {
+			q.pinNow(o.kind, &s)
+		}
 	} else {
 		q.gather(i, &s)
 	}
 	return s
+}
+
+// pinNow makes a submission one of memory that is not registered.
+func (q *Queue) pinNow(k kind, s *sqe) {
+	s.opcode, s.bufIndex = opRead, 0
+	if k == writing {
+		s.opcode = opWrite
+	}
+	q.count.pinned++
 }
 
 // Kick submits queued operations to the kernel in one system call. It makes none if nothing is queued and

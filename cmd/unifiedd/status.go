@@ -310,7 +310,7 @@ func granted(f *status.Flow) string {
 func printBuffer(w io.Writer, b *status.Buffer) {
 	how := ""
 	if b.Pinned {
-		how = ", pinned for each write (raise LimitMEMLOCK)"
+		how = ", pinned for each write (raise LimitMEMLOCK, or run Linux 6.5 or later)"
 	}
 	fmt.Fprintf(w, "  packet socket\tring of %d MiB, %d of %d blocks wait for the disk%s\n", b.Bytes>>20, b.Held, b.Blocks, how)
 	if d := b.Last; d != nil {

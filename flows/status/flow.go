@@ -143,7 +143,7 @@ type Buffer struct {
 	Held     int    `json:"held"`                       // blocks that the kernel cannot fill: they wait for the disk
 	Received uint64 `json:"received_blocks"`            // filled so far
 	Full     uint64 `json:"full"`                       // how often no block was free
-	Pinned   bool   `json:"pinned_each_time,omitempty"` // the limit of locked memory did not allow to register it
+	Pinned   bool   `json:"pinned_each_time,omitempty"` // the limit of locked memory, or a kernel before 6.5, did not allow to register it
 	Last     *Drops `json:"last_drops,omitempty"`
 }
 

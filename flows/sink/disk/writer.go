@@ -283,7 +283,7 @@ func (w *Writer) DurableShown() uint64 { return w.progress.packetsDurable() }
 func (w *Writer) MaxBatch() uint64 { return w.segments.manager.Size() / 4 }
 
 // Pins reports whether the disk pins each block of a packet socket when it writes it, because the limit of
-// locked memory did not allow to register the ring.
+// locked memory, or a kernel before 6.5, did not allow to register the ring.
 func (w *Writer) Pins() bool {
 	return w.ring != nil && w.segments != nil && !w.segments.queue.Granted().Outside
 }
