@@ -116,6 +116,7 @@ func printArrives(w io.Writer, f *status.Flow) {
 	if a := f.Arrives; a != nil {
 		fmt.Fprintf(w, "  channel\t%s at %s over %s, from %s, connected %d times; %d messages in %d batches, %d lost between connections; numbered anew %d times; refused: %s; not established: %s\n",
 			a.Channel, a.Listen, a.Device, cmp.Or(a.Peer, "nobody"), a.Connections, a.Messages, a.Batches, a.Gaps, a.Renumbered, nonzero(a.Refused), nonzero(a.Handshakes))
+		printListenPaths(w, a.Paths)
 	}
 }
 

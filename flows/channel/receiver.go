@@ -17,7 +17,6 @@ import (
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/rdma/ep"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -26,8 +25,9 @@ type ReceiverConfig struct {
 	Name     string // for logs and errors
 	Flow     string // name of the flow, which a peer may ask for
 	Inlet    *attach.Inlet
-	Endpoint *stream.Endpoint // with the region of the ring; it outlives the receiver
-	Worker   *umem.Holder     // of the pool for its own frame
+	Endpoint *stream.Endpoint   // with the region of the ring; it outlives the receiver
+	Others   []*stream.Endpoint // further devices at which the peer can connect, with the same region
+	Worker   *umem.Holder       // of the pool for its own frame
 	// Permit decides whether a peer may write the channel; nil: every peer may.
 	Permit      func(connect.Peer, protocol.Hello) error
 	AllowAnyGID bool
@@ -41,19 +41,17 @@ const ackEvery = time.Millisecond
 // Receiver takes a channel from one peer at a time: a new one replaces the present one, which may not have noticed that
 // its connection has ended. See the package's documentation for its threads.
 type Receiver struct {
-	config  ReceiverConfig
-	ring    *wire.Channel
-	slots   uint64
-	domain  rdma.ProtectionDomain // of its own, so that no other peer of the device can use its rkey
-	holder  *umem.Holder
-	control rdma.MemoryRegion // of one frame, for acknowledgements
-	memory  []byte            // of the frame
-	done    ep.Completions
-	handle  func(*rdma.WorkCompletion)
+	config ReceiverConfig
+	ring   *wire.Channel
+	slots  uint64
+	holder *umem.Holder
+	memory []byte // of one frame, for acknowledgements
+	ports  []*port
 
 	turn    sync.Mutex // held by the connection that is served
 	present atomic.Pointer[visit]
 
+	served   uint64  // of connect: numbering of the last connection; 0: there was none
 	in       *inLink // nil: not connected
 	arrived  uint64  // sequence up to which everything has arrived
 	closed   bool
@@ -65,6 +63,7 @@ type Receiver struct {
 
 // inLink is a connection.
 type inLink struct {
+	at      *port
 	pair    rdma.QueuePair
 	number  uint32
 	taken   uint64 // WRITEs with immediate
@@ -90,7 +89,11 @@ func OpenReceiver(c ReceiverConfig) (*Receiver, error) {
 	r := &Receiver{config: c, ring: c.Inlet.Ring(), slots: uint64(slots), again: make([]rdma.ReceiveRequest, 0, maxSignals)}
 	r.arrived = r.ring.Last()
 	r.stats.refused = map[protocol.Reason]uint64{}
-	r.handle = r.complete
+	for _, e := range append([]*stream.Endpoint{c.Endpoint}, c.Others...) {
+		one := &port{endpoint: e}
+		one.handle = func(c *rdma.WorkCompletion) { r.complete(one, c) }
+		r.ports = append(r.ports, one)
+	}
 	if err := r.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open receiver %s: %w", c.Name, err), r.Close())
 	}
@@ -106,32 +109,18 @@ func (r *Receiver) open() (err error) {
 	if r.holder.Take(one[:]) == 0 {
 		return errors.New("the pool has no frame for acknowledgements: open a larger region (region.size)")
 	}
-	size := uint64(e.Region.FrameSize())
-	r.memory = e.Region.At(one[0].Addr, size)
-	if r.domain, err = e.Device.NewProtectionDomain(); err != nil {
-		return err
+	r.memory = e.Region.At(one[0].Addr, uint64(e.Region.FrameSize()))
+	for _, p := range r.ports {
+		if err := p.open(r, one[0].Addr); err != nil {
+			return err
+		}
 	}
-	if r.control, err = r.domain.RegisterPart(e.Region, one[0].Addr, size, rdma.LocalWrite); err != nil {
-		return err
-	}
-	r.done.Queue, err = e.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 2*maxSignals + 2, Events: r.config.Events})
-	return err
+	return nil
 }
 
 // Close gives everything back. Serve must have ended.
 func (r *Receiver) Close() error {
-	err := r.done.Close()
-	if err == nil && r.control != nil {
-		if err = r.control.Close(); err == nil {
-			r.control = nil
-		}
-	}
-	if err == nil && r.domain != nil {
-		if err = r.domain.Close(); err == nil {
-			r.domain = nil
-		}
-	}
-	if err != nil {
+	if err := r.closePorts(); err != nil {
 		return fmt.Errorf("close receiver %s: %w", r.config.Name, err)
 	}
 	if r.holder != nil {
@@ -148,19 +137,21 @@ func (r *Receiver) Poll(now time.Time) (more bool, err error) {
 		return false, nil
 	}
 	before := r.arrived
-	n, err := r.done.Drain(r.handle)
+	n, err := r.drain()
 	if l := r.in; l != nil && l.cause == nil {
 		if r.arrived != before {
 			r.config.Inlet.Publish(r.arrived)
 			r.messages.Add(r.arrived - before)
+			l.at.messages.Add(r.arrived - before)
 		}
 		r.repost(l)
 		r.acknowledge(l, now)
 	}
 	more = n > 0
 	if r.config.Events && err == nil {
-		again, aerr := r.done.Arm(true, true)
-		more, err = more || again, aerr
+		var again bool
+		again, err = r.arm()
+		more = more || again
 	}
 	if err != nil {
 		return false, fmt.Errorf("receiver %s: %w", r.config.Name, err)
@@ -168,11 +159,33 @@ func (r *Receiver) Poll(now time.Time) (more bool, err error) {
 	return more, nil
 }
 
+// drain processes the completions of all devices.
+func (r *Receiver) drain() (n int, err error) {
+	for _, p := range r.ports {
+		got, err := p.done.Drain(p.handle)
+		if n += got; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// arm makes the devices signal their next completions. It reports whether to poll again.
+func (r *Receiver) arm() (again bool, err error) {
+	for _, p := range r.ports {
+		more, err := p.done.Arm(true, true)
+		if again = again || more; err != nil {
+			return again, err
+		}
+	}
+	return again, nil
+}
+
 // complete processes a completion.
-func (r *Receiver) complete(c *rdma.WorkCompletion) {
+func (r *Receiver) complete(p *port, c *rdma.WorkCompletion) {
 	l := r.in
 	switch {
-	case l == nil || c.QPN != l.number:
+	case l == nil || l.at != p || c.QPN != l.number:
 	case c.Status != rdma.Success:
 		l.fail(c.Err())
 	case c.ID == ackID:
@@ -220,7 +233,7 @@ func (r *Receiver) acknowledge(l *inLink, now time.Time) {
 	}
 	a.put(r.memory[:ackLen])
 	request := [1]rdma.SendRequest{{ID: ackID, Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}}
-	element := [1]rdma.SGE{{Addr: r.control.Addr(), Length: ackLen, LKey: r.control.LKey()}}
+	element := [1]rdma.SGE{{Addr: l.at.control.Addr(), Length: ackLen, LKey: l.at.control.LKey()}}
 	if _, err := l.pair.PostSend(request[:], element[:]); err != nil {
 		l.fail(fmt.Errorf("post an acknowledgement: %w", err))
 		return
@@ -244,7 +257,10 @@ func (r *Receiver) FDs(dst []unix.PollFd) []unix.PollFd {
 	if r.closed {
 		return dst
 	}
-	return append(dst, unix.PollFd{Fd: int32(r.done.Queue.FD()), Events: unix.POLLIN})
+	for _, p := range r.ports {
+		dst = append(dst, unix.PollFd{Fd: int32(p.done.Queue.FD()), Events: unix.POLLIN})
+	}
+	return dst
 }
 
 // Deadline returns when to call Poll again although no descriptor is readable: readers say what they have read in memory.

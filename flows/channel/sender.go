@@ -28,11 +28,15 @@ type SenderConfig struct {
 	Endpoint *stream.Endpoint     // with the region of the ring; it outlives the sender
 	Worker   *umem.Holder         // of the pool for its own frames
 	Address  string               // host:port of the peer
-	Place    stream.Place         // where the peer is, if that can change; nil: at Address. It outlives the sender
-	Flow     string               // there; empty: any
-	Connect  connect.Config
-	Events   bool // FDs poll readable for events
-	Log      *slog.Logger
+	Device   string               // name of Endpoint's device in PathStats
+	// Paths are further ways to the peer, in the order of preference. The one of Device and Address comes first. Each is
+	// taken when those before it have failed, and left when one of them is well again. With Paths Place is nil.
+	Paths   []stream.Path
+	Place   stream.Place // where the peer is, if that can change; nil: at Address. It outlives the sender
+	Flow    string       // there; empty: any
+	Connect connect.Config
+	Events  bool // FDs poll readable for events
+	Log     *slog.Logger
 }
 
 // Numbers of a sender.
@@ -53,12 +57,14 @@ type Sender struct {
 	strict bool
 	wakeFD int
 	holder *umem.Holder
-	cells  *ep.ControlBuffers
-	done   ep.Completions
-	handle func(*rdma.WorkCompletion)
-	writes int    // WRITEs that may be without a completion
-	base   uint64 // of the ring, in the registration
-	lkey   uint32
+	writes int // WRITEs that may be without a completion
+	paths  []*path
+
+	path      *path     // of Run: of the present or next connection
+	taken     *offer    // of Run: the next connection, if there is one already
+	held      bool      // of Run: the writer knows of the peer, and waits for it with the policy wait
+	ended     time.Time // of Run: when a connection has ended last
+	disturbed bool      // of Run: the last connection may have ended for an attempt over another path
 
 	address string          // of Run: that is dialed, or connected
 	changed <-chan struct{} // of Run: closed when the place may have changed since; nil: never
@@ -82,6 +88,7 @@ type Sender struct {
 
 // link is a connection.
 type link struct {
+	path      *path
 	pair      rdma.QueuePair
 	number    uint32
 	rkey      uint32
@@ -102,10 +109,9 @@ func OpenSender(c SenderConfig) (*Sender, error) {
 	slots, _ := c.Outlet.Slots()
 	s := &Sender{
 		config: c, ring: c.Outlet.Ring(), slots: uint64(slots), page: c.Reader.Page(), strict: c.Reader.Strict(), wakeFD: c.Reader.FD(),
-		base: c.Endpoint.Memory.Addr() + c.Outlet.Base(), lkey: c.Endpoint.Memory.LKey(), broken: make(chan struct{}, 1),
-		again: ep.NewPostList(0, 0, acks, acks),
+		broken: make(chan struct{}, 1), again: ep.NewPostList(0, 0, acks, acks), writes: maxWrites,
 	}
-	s.handle = s.complete
+	s.preparePaths()
 	s.state.enter(StateWaiting, "")
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open sender %s: %w", c.Name, err), s.Close())
@@ -114,22 +120,26 @@ func OpenSender(c SenderConfig) (*Sender, error) {
 }
 
 func (s *Sender) open() (err error) {
-	device := s.config.Endpoint.Device
-	s.writes = min(maxWrites, device.Capabilities().MaxWorkRequests)
 	if s.holder, err = s.config.Worker.Book().NewHolder(umem.OwnerRDMA, "sender "+s.config.Name); err != nil {
 		return err
 	}
-	if s.cells, err = ep.NewControlBuffers(s.holder, s.config.Endpoint.Memory, acks, 64); err != nil {
-		return err
+	for _, p := range s.paths {
+		s.writes = min(s.writes, p.endpoint.Device.Capabilities().MaxWorkRequests)
 	}
-	s.done.Queue, err = device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: s.writes + acks, Events: s.config.Events})
-	return err
+	for _, p := range s.paths {
+		if err := p.open(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close gives everything back. Run must have ended.
 func (s *Sender) Close() error {
-	if err := s.done.Close(); err != nil {
-		return fmt.Errorf("close sender %s: %w", s.config.Name, err) // keep the frames: the device may still use them
+	for _, p := range s.paths {
+		if err := p.done.Close(); err != nil {
+			return fmt.Errorf("close sender %s: %w", s.config.Name, err) // keep the frames: the device may still use them
+		}
 	}
 	if s.holder != nil {
 		s.holder.Close()
@@ -145,19 +155,30 @@ func (s *Sender) Poll(time.Time) (more bool, err error) {
 		s.page.SetAsleep(false)
 		s.config.Reader.Woken(s.wakeFD)
 	}
-	n, err := s.done.Drain(s.handle)
+	n, err := s.drain()
 	if err == nil && s.again.Receives != nil && s.link != nil {
 		s.repost()
 	}
 	more = s.post() || n > 0
-	if s.config.Events && err == nil {
-		again, aerr := s.done.Arm(true, true)
+	if l := s.link; l != nil && s.config.Events && err == nil {
+		again, aerr := l.path.done.Arm(true, true)
 		more, err = more || again, aerr
 	}
 	if err != nil {
 		return false, fmt.Errorf("sender %s: %w", s.config.Name, err)
 	}
 	return more, nil
+}
+
+// drain processes the completions of all paths. Those of a path that is not used are of connections that have ended.
+func (s *Sender) drain() (n int, err error) {
+	for _, p := range s.paths {
+		got, err := p.done.Drain(p.handle)
+		if n += got; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // repost posts the receives of acknowledgements again.
@@ -172,17 +193,17 @@ func (s *Sender) repost() {
 }
 
 // complete processes a completion.
-func (s *Sender) complete(c *rdma.WorkCompletion) {
+func (s *Sender) complete(p *path, c *rdma.WorkCompletion) {
 	l := s.link
 	switch {
-	case l == nil || c.QPN != l.number:
+	case l == nil || l.path != p || c.QPN != l.number:
 	case c.Status != rdma.Success:
 		s.fail(c.Err())
 	case c.ID&receiveID == 0:
 		l.completed = max(l.completed, c.ID)
 	default:
 		n := int(c.ID &^ receiveID)
-		a, err := parseAck(s.cells.Bytes(n)[:min(c.Length, 64)])
+		a, err := parseAck(p.cells.Bytes(n)[:min(c.Length, 64)])
 		if err == nil {
 			err = s.heard(a)
 		}
@@ -190,7 +211,7 @@ func (s *Sender) complete(c *rdma.WorkCompletion) {
 			s.fail(err)
 			return
 		}
-		s.again.Receive(c.ID, s.cells.SGE(n))
+		s.again.Receive(c.ID, p.cells.SGE(n))
 	}
 }
 
@@ -293,7 +314,7 @@ func (s *Sender) batch(until uint64) (n int) {
 		}
 		place := s.ring.Place(s.next)
 		s.requests[n] = rdma.SendRequest{Op: rdma.Write, SGEs: 1, RemoteAddr: l.addr + place - wire.ChannelHeader, RKey: l.rkey}
-		s.elements[n] = rdma.SGE{Addr: s.base + place, Length: length, LKey: s.lkey}
+		s.elements[n] = rdma.SGE{Addr: l.path.base + place, Length: length, LKey: l.path.lkey}
 		final, bytes = s.next, bytes+uint64(length-wire.SlotHeader)
 		n++
 	}
@@ -307,6 +328,7 @@ func (s *Sender) batch(until uint64) (n int) {
 	r.Op, r.Flags, r.ID = rdma.WriteImmediate, rdma.Signaled, l.posted
 	be.PutUint32(r.Immediate[:], uint32(final))
 	s.sent.Add(uint64(n))
+	l.path.sent.Add(uint64(n))
 	s.bytes.Add(bytes)
 	return n
 }
@@ -360,14 +382,14 @@ func (s *Sender) detach() (cause error) {
 
 // FDs appends the descriptors that become readable when there is something to do.
 func (s *Sender) FDs(dst []unix.PollFd) []unix.PollFd {
-	if s.link == nil || s.done.Queue == nil {
+	if s.link == nil || s.holder == nil {
 		return dst
 	}
 	s.asleep = true
 	s.page.SetAsleep(true)
 	last := s.ring.Last() // the writer looks at the page after it has stored this
 	s.ready = last >= s.next && s.link.until(s.next, s.slots) >= s.next
-	return append(dst, unix.PollFd{Fd: int32(s.wakeFD), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.done.Queue.FD()), Events: unix.POLLIN})
+	return append(dst, unix.PollFd{Fd: int32(s.wakeFD), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.link.path.done.Queue.FD()), Events: unix.POLLIN})
 }
 
 // Ready reports, after FDs, whether there is something to send already.

@@ -18,6 +18,7 @@ import (
 // visit is a peer in Serve's goroutine.
 type visit struct {
 	*Receiver
+	at      *port
 	do      stream.Doer
 	request *connect.Request
 	hello   protocol.Hello
@@ -25,11 +26,30 @@ type visit struct {
 	in      *inLink
 	memory  rdma.MemoryRegion // the slots, for this peer
 	begin   uint64
+	unread  uint64 // first message that readers for which the writer waits have not read; 0: the peer takes no such number
 }
 
-// Serve lets peers in until ctx ends. do runs functions on the worker's thread. The caller closes the listener. The
-// error says that no more can be accepted.
-func (r *Receiver) Serve(ctx context.Context, l *connect.Listener, do stream.Doer) error {
+// Serve lets peers in until ctx ends, over each device by its listener. do runs functions on the worker's thread. The
+// caller closes the listeners. The error says that no more can be accepted.
+func (r *Receiver) Serve(ctx context.Context, listeners []*connect.Listener, do stream.Doer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(r.ports))
+	for i, p := range r.ports {
+		go func() {
+			ended <- r.accept(ctx, p, listeners[i], do)
+			cancel() // without one device the flow ends, as it does with a single one
+		}()
+	}
+	var errs []error
+	for range r.ports {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
+}
+
+// accept lets peers in over a device.
+func (r *Receiver) accept(ctx context.Context, p *port, l *connect.Listener, do stream.Doer) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -42,16 +62,16 @@ func (r *Receiver) Serve(ctx context.Context, l *connect.Listener, do stream.Doe
 		if err != nil {
 			return fmt.Errorf("receiver %s: accept peers: %w", r.config.Name, err)
 		}
-		all.Go(func() { r.serve(ctx, q, do) })
+		all.Go(func() { r.serve(ctx, p, q, do) })
 	}
 }
 
 var errReplaced = errors.New("another connection takes its place")
 
 // serve serves a peer until it is gone.
-func (r *Receiver) serve(ctx context.Context, q *connect.Request, do stream.Doer) {
-	log := r.config.Log.With("receiver", r.config.Name, "peer", q.Peer().String())
-	v := &visit{Receiver: r, do: do, request: q}
+func (r *Receiver) serve(ctx context.Context, p *port, q *connect.Request, do stream.Doer) {
+	log := r.config.Log.With("receiver", r.config.Name, "device", p.endpoint.Device.Name(), "peer", q.Peer().String())
+	v := &visit{Receiver: r, at: p, do: do, request: q}
 	if err := v.greet(); err != nil {
 		v.refuse(err)
 		log.Warn("the peer of a channel was refused", protocol.LogReason(err), "err", err)
@@ -76,6 +96,7 @@ func (r *Receiver) serve(ctx context.Context, q *connect.Request, do stream.Doer
 	cause, lerr := v.leave()
 	if cause != nil {
 		err = cause
+		p.broken.Add(1)
 	}
 	_ = conn.SetDeadline(time.Now().Add(finalTime)) // fails only if it is closed
 	_ = conn.Send([]byte(err.Error()))              // it may be gone
@@ -115,7 +136,7 @@ func (v *visit) greet() (err error) {
 		return fmt.Errorf("%w: messages from %d to %d", protocol.BadSequence, h.Next, h.Size)
 	}
 	if !c.AllowAnyGID {
-		if err := c.Endpoint.CheckGID(v.request); err != nil {
+		if err := v.at.endpoint.CheckGID(v.request); err != nil {
 			return err
 		}
 	}
@@ -146,6 +167,7 @@ func (v *visit) connect() (*connect.Conn, error) {
 	}
 	v.config.Inlet.Connected(true)
 	v.stats.connections.Add(1)
+	v.at.connections.Add(1)
 	v.stats.mu.Lock()
 	v.stats.peer, v.stats.since = v.request.Peer().String(), time.Now()
 	v.stats.mu.Unlock()
@@ -160,12 +182,14 @@ func (v *visit) agree() error {
 	case !known:
 		v.begin = h.Size + 1
 		v.stats.renumbered.Add(1)
-	case last > h.Size:
+	// A connection over another path may have carried more since the peer wrote its hello. It checks the answer itself.
+	case last > h.Size && v.served != h.Session:
 		return fmt.Errorf("%w: message %d has arrived here, and the last one there is %d", protocol.BadSequence, last, h.Size)
 	default:
 		v.begin = max(last+1, h.Next)
 		v.stats.gaps.Add(v.begin - last - 1)
 	}
+	v.served = h.Session
 	return v.do(func() error { // no worker publishes meanwhile
 		v.arrived = v.begin - 1
 		return nil
@@ -174,17 +198,24 @@ func (v *visit) agree() error {
 
 // prepare makes a queue pair in INIT with its receives, and grants the slots to the peer.
 func (v *visit) prepare() (e connect.End, err error) {
-	at := v.config.Endpoint
+	at, known := v.at.endpoint, v.ring.Numbering() == v.hello.Session
 	v.config.Inlet.Begin(v.hello.Session, v.begin-1)
+	told := v.begin - 1
+	if v.hello.Capabilities&protocol.CapabilityRead != 0 {
+		if known {
+			told = v.config.Inlet.Acknowledged(told)
+		}
+		v.unread = told + 1
+	}
 	if e.Settings, err = at.Settings(v.request.Remote().Parameters.GID.Addr()); err != nil {
 		return e, err
 	}
 	e.Settings.Access = rdma.RemoteWrite // of the slots
-	if e.Queue, err = v.domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: v.done.Queue, ReceiveCQ: v.done.Queue,
+	if e.Queue, err = v.at.domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: v.at.done.Queue, ReceiveCQ: v.at.done.Queue,
 		SendDepth: 2, RecvDepth: maxSignals, SendSGEs: 1, RecvSGEs: 1}); err != nil {
 		return e, err
 	}
-	v.in = &inLink{pair: e.Queue, number: e.Queue.QPN(), told: ack{acknowledged: v.begin - 1}, broken: make(chan struct{}, 1)}
+	v.in = &inLink{at: v.at, pair: e.Queue, number: e.Queue.QPN(), told: ack{acknowledged: told}, broken: make(chan struct{}, 1)}
 	if err := v.grant(&e); err != nil {
 		return e, errors.Join(err, v.closeQueue())
 	}
@@ -193,10 +224,10 @@ func (v *visit) prepare() (e connect.End, err error) {
 
 // grant grants the slots, posts receives and makes the hello.
 func (v *visit) grant(e *connect.End) (err error) {
-	at := v.config.Endpoint
+	at := v.at.endpoint
 	slots, slot := v.config.Inlet.Slots()
 	length := uint64(slots) * uint64(slot)
-	if v.memory, err = v.domain.RegisterPart(at.Region, v.config.Inlet.Base()+wire.ChannelHeader, length, rdma.LocalWrite|rdma.RemoteWrite); err != nil {
+	if v.memory, err = v.at.domain.RegisterPart(at.Region, v.config.Inlet.Base()+wire.ChannelHeader, length, rdma.LocalWrite|rdma.RemoteWrite); err != nil {
 		return err
 	}
 	e.Grants = []connect.Grant{{Name: grantName, RKey: v.memory.RKey(), Addr: v.memory.Addr(), Length: length, Access: rdma.RemoteWrite}}
@@ -206,7 +237,10 @@ func (v *visit) grant(e *connect.End) (err error) {
 	if _, err := e.Queue.PostReceive(make([]rdma.ReceiveRequest, maxSignals), nil); err != nil {
 		return fmt.Errorf("post receives: %w", err)
 	}
-	h := protocol.Hello{Role: protocol.RoleChannel, Flow: v.config.Flow, Message: slot, Window: slots, Session: v.hello.Session, Next: v.begin}
+	h := protocol.Hello{Role: protocol.RoleChannel, Flow: v.config.Flow, Message: slot, Window: slots, Session: v.hello.Session, Next: v.begin, Size: v.unread}
+	if v.unread > 0 {
+		h.Capabilities = protocol.CapabilityRead
+	}
 	e.Hello, err = h.Append(nil)
 	return err
 }

@@ -85,8 +85,9 @@ func (v *validator) givesChannel(path string, t *To) {
 }
 
 // channelListener checks the source of a flow that gets a channel from a peer.
-func (v *validator) channelListener(path string, f *From) {
-	v.clientListener(path, clientListener{f.RDMA, f.Listen, 1, 1, f.Allow})
+func (v *validator) channelListener(path string, f *Flow) {
+	v.clientListener(path, clientListener{f.From.RDMA, f.From.Listen, 1, 1, f.From.Allow})
+	v.clientPaths(path, f)
 }
 
 // channelPeers checks the peers to which a flow passes a channel on. They are readers of the channel.
@@ -103,8 +104,10 @@ func (v *validator) channelPeers(path string, f *Flow) {
 		names.take(join(at, "name"), p.Name)
 		places.take(join(at, "address"), p.Address)
 		v.checkErr(join(at, "policy"), member(p.Policy, channelPolicies))
-		v.check(p.Paths == nil, join(at, "paths"), "a channel goes over one path")
-		v.check(p.Paths != nil || p.PathMode == "", join(at, "path_mode"), "a channel goes over one path")
+		v.peerPaths(at, t, p)
+		if p.PathMode == PathActive {
+			v.refuse(join(at, "path_mode"), wrong("say standby, or remove path_mode", "a channel goes over one path at a time: its messages are WRITEs into one ring"))
+		}
 		v.check(len(p.Others) == 0, join(at, "others"), "a channel goes to one machine: a group keeps logs")
 		v.otherReader(join(at, "name"), f.From.Channel, p.Name)
 	}

@@ -40,8 +40,12 @@ const (
 // is wrong.
 func (f *Flow) Needs(r *Region) Needs {
 	kind := f.Kind()
-	if kind == KindChannelRDMA || kind == KindRDMAChannel { // acknowledgements of each peer
-		return Needs{Exact: true, Frames: max(1, min(len(f.To.Peers), maxPeers))}
+	if kind == KindChannelRDMA || kind == KindRDMAChannel { // acknowledgements of each peer, over each path
+		n := Needs{Exact: true, Frames: max(1, min(len(f.To.Peers), maxPeers))}
+		for _, p := range f.To.Peers[:min(len(f.To.Peers), maxPeers)] {
+			n.Frames += min(len(p.Paths), maxPaths-1)
+		}
+		return n
 	}
 	switch window, clients := max(f.From.Window, f.To.Window), max(f.From.Clients, f.To.Clients); {
 	case kind == KindNetworkStorage, kind == KindNullStorage, kind == KindStorageNetwork, kind == KindNetworkRDMA, kind == KindNullRDMA, kind == KindNetworkAttach, kind == KindNetworkOrder:

@@ -63,7 +63,7 @@ func (d *decoder) settings(prefix string, f *Flow) fields {
 var (
 	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNetworkAttach, KindNetworkOrder}
 	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAAttach, KindRDMAState}
-	severalPaths  = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
+	severalPaths  = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull, KindRDMAChannel}
 	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull, KindNullAttach}
 	fromPrograms  = []Kind{KindAttachStorage, KindAttachRDMA, KindAttachNull, KindAttachState, KindAttachOrder}
 	messages      = slices.Concat(fromClients, fromPrograms)
@@ -98,7 +98,7 @@ const (
 	aboutFiltered     = "packets of a network interface or of captures"
 	aboutReplay       = "a flow from captures to a network interface"
 	aboutMessages     = "messages of RDMA clients"
-	aboutPaths        = "messages of RDMA clients to storage, to RDMA peers, or nowhere"
+	aboutPaths        = "messages of RDMA clients to storage, to RDMA peers, or nowhere, or of a peer's channel"
 	aboutListens      = "messages of RDMA clients, or of a peer's channel"
 	aboutHeld         = "packets and messages"
 	aboutGenerated    = "generated packets"

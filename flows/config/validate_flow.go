@@ -89,7 +89,7 @@ func (v *validator) from(path string, f *Flow, e ends) {
 		v.engine(path, f, e.kind())
 	case remote:
 		if e.to == ring {
-			v.channelListener(from, &f.From)
+			v.channelListener(from, f)
 		} else {
 			v.clients(from, f)
 		}

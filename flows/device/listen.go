@@ -57,8 +57,16 @@ func PlaintextWarning(at net.Addr) string {
 	return fmt.Sprintf("any host that reaches %v may connect, and hosts on the path can read and change the traffic (configure tls)", at)
 }
 
-// Handshakes returns the number of failed handshakes by reason.
-func Handshakes(l *connect.Listener) map[string]uint64 { return HandshakeCounts(l.Failures()) }
+// Handshakes returns the number of failed handshakes by reason, over all listeners.
+func Handshakes(listeners ...*connect.Listener) map[string]uint64 {
+	all := map[connect.Reason]uint64{}
+	for _, l := range listeners {
+		for why, n := range l.Failures() {
+			all[why] += n
+		}
+	}
+	return HandshakeCounts(all)
+}
 
 // HandshakeCounts converts counts of failed handshakes.
 func HandshakeCounts(failures map[connect.Reason]uint64) map[string]uint64 {

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -219,6 +220,24 @@ func queuesOf(name string) int {
 
 // errGone says that an RDMA device has failed permanently.
 var errGone = errors.New("the device is gone (start the flow again when it is back)")
+
+// CheckAny is Check for the devices of several paths. One of them may be without a link: peers then come over the others.
+// A device that has failed permanently ends the flow, as the only one would.
+func CheckAny(all []*RDMA) (waits, ends error) {
+	well := false
+	for _, d := range all {
+		w, ends := d.Check()
+		if ends != nil {
+			return nil, ends
+		}
+		well = well || w == nil
+		waits = cmp.Or(waits, w)
+	}
+	if well {
+		return nil, nil
+	}
+	return waits, nil
+}
 
 // Check returns the condition of the device for which flows wait, or the error that ends them.
 func (o *RDMA) Check() (waits, ends error) {

@@ -101,6 +101,11 @@ func (h *Hello) Path() uint32 {
 	return uint32(h.Capabilities >> 32)
 }
 
+// CapabilityRead is for the role channel. From a sender, it says that the sender takes acknowledgements from what readers
+// have read on, which may be less than what has arrived. From a receiver, it says that Size is the first message that its
+// readers have not read.
+const CapabilityRead uint64 = 1 << 0
+
 // CapabilityFetch is for the role replicate, from the member that dials. It says that this member leads
 // the epoch, and fetches records that it lacks.
 const CapabilityFetch uint64 = 1 << 0

@@ -12,6 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -20,16 +21,17 @@ import (
 
 // ChannelIn lets a peer write a channel that programs of this machine read. It implements pipeline.Flow.
 type ChannelIn struct {
-	err      *pipeline.FirstError
-	device   *device.RDMA
-	inlet    *attach.Inlet
-	name     string // of the channel
-	receiver *channel.Receiver
-	listener *connect.Listener
-	secure   bool // connections are TLS
-	do       func(func() error) error
-	serving  pipeline.Service
-	book     *umem.Book
+	err       *pipeline.FirstError
+	device    *device.RDMA
+	inlet     *attach.Inlet
+	name      string // of the channel
+	receiver  *channel.Receiver
+	further   []*device.RDMA      // of further paths
+	listeners []*connect.Listener // of each device
+	secure    bool                // connections are TLS
+	do        func(func() error) error
+	serving   pipeline.Service
+	book      *umem.Book
 }
 
 // OpenChannelIn opens the flow. It lets a peer in after Begin.
@@ -47,8 +49,17 @@ func OpenChannelIn(e *pipeline.Env) (*pipeline.Run, error) {
 		return nil, err
 	}
 	e.Undo.Add(s.inlet.Close)
+	var others []*stream.Endpoint
+	addresses := []string{from.Listen}
+	for _, p := range from.Paths {
+		d, err := e.UseDevice(p.RDMA)
+		if err != nil {
+			return nil, err
+		}
+		s.further, others, addresses = append(s.further, d), append(others, d.In(from.Class)), append(addresses, p.Listen)
+	}
 	s.receiver, err = channel.OpenReceiver(channel.ReceiverConfig{
-		Name: e.Name(), Flow: e.Flow.Name, Inlet: s.inlet, Endpoint: s.device.In(e.Flow.From.Class), Worker: e.Holder,
+		Name: e.Name(), Flow: e.Flow.Name, Inlet: s.inlet, Endpoint: s.device.In(from.Class), Others: others, Worker: e.Holder,
 		Permit: device.Permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Events: e.Events, Log: e.Log,
 	})
 	if err != nil {
@@ -56,10 +67,14 @@ func OpenChannelIn(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	e.Undo.Add(s.receiver.Close)
 	c := connect.Config{Credentials: e.Shared.Credentials, Failed: device.LogFailures(e.Log)}
-	if s.listener, err = connect.Listen(context.Background(), from.Listen, c); err != nil {
-		return nil, err
+	for _, at := range addresses {
+		l, err := connect.Listen(context.Background(), at, c)
+		if err != nil {
+			return nil, err
+		}
+		e.Undo.Add(l.Close)
+		s.listeners = append(s.listeners, l)
 	}
-	e.Undo.Add(s.listener.Close)
 	e.Undo.Add(s.serving.Wait)
 	return pipeline.NewRun(e, s, numa.Unknown, numa.Unknown), nil
 }
@@ -85,7 +100,7 @@ func (s *ChannelIn) Deadline(now time.Time) time.Time {
 
 // Begin implements pipeline.Flow. It begins to accept a peer.
 func (s *ChannelIn) Begin() error {
-	s.serving.Start(func(ctx context.Context) error { return s.receiver.Serve(ctx, s.listener, s.do) })
+	s.serving.Start(func(ctx context.Context) error { return s.receiver.Serve(ctx, s.listeners, s.do) })
 	return nil
 }
 
@@ -100,7 +115,7 @@ func (s *ChannelIn) Check(time.Time) (waits, ends error) {
 	if err := s.serving.Err(); err != nil {
 		return nil, err
 	}
-	return s.device.Check()
+	return device.CheckAny(s.devices())
 }
 
 // Trouble implements pipeline.Flow.
@@ -126,11 +141,31 @@ func (s *ChannelIn) CountLost(*status.Flow) {}
 
 // Announce implements pipeline.Flow.
 func (s *ChannelIn) Announce() []any {
-	a := []any{"channel", s.name, "device", s.device.Name, "listens", s.listener.Addr().String()}
-	if !s.secure {
-		a = append(a, "plain", device.PlaintextWarning(s.listener.Addr()))
+	a := []any{"channel", s.name, "device", s.device.Name, "listens", s.listeners[0].Addr().String()}
+	for i, d := range s.further {
+		a = append(a, "path", d.Name+" at "+s.listeners[i+1].Addr().String())
+	}
+	for _, l := range s.listeners {
+		if !s.secure {
+			a = append(a, "plain", device.PlaintextWarning(l.Addr()))
+		}
 	}
 	return a
+}
+
+// devices returns the devices of all paths.
+func (s *ChannelIn) devices() []*device.RDMA { return append([]*device.RDMA{s.device}, s.further...) }
+
+// paths returns the status of the devices, if there are several.
+func (s *ChannelIn) paths() (all []status.ListenPath) {
+	if len(s.further) == 0 {
+		return nil
+	}
+	for i, d := range s.devices() {
+		st := s.receiver.StatsAt(i)
+		all = append(all, status.ListenPath{Device: d.Name, Listen: s.listeners[i].Addr().String(), Connected: st.Connections, Broken: st.Broken, Messages: st.Messages})
+	}
+	return all
 }
 
 // Observe implements pipeline.Flow.
@@ -138,8 +173,8 @@ func (s *ChannelIn) Observe(to *status.Flow) error {
 	st := s.receiver.Stats()
 	to.Packets = st.Messages
 	to.Arrives = &status.Arrives{
-		Channel: s.name, Device: s.device.Name, Listen: s.listener.Addr().String(), TLS: s.secure, Peer: st.Peer, Since: st.Since, Connections: st.Connections,
-		Messages: st.Messages, Batches: st.Signals, Gaps: st.Gaps, Renumbered: st.Renumbered, Refused: status.RefusedBy(st.Refused), Handshakes: device.Handshakes(s.listener),
+		Channel: s.name, Device: s.device.Name, Listen: s.listeners[0].Addr().String(), TLS: s.secure, Peer: st.Peer, Since: st.Since, Connections: st.Connections,
+		Messages: st.Messages, Batches: st.Signals, Gaps: st.Gaps, Renumbered: st.Renumbered, Refused: status.RefusedBy(st.Refused), Handshakes: device.Handshakes(s.listeners...), Paths: s.paths(),
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 type ChannelOut struct {
 	err     *pipeline.FirstError
 	device  *device.RDMA
+	further []*device.RDMA // of further paths
 	outlet  *attach.Outlet
 	name    string // of the channel
 	senders []*channel.Sender
@@ -57,18 +58,7 @@ func OpenChannelOut(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	e.Undo.Add(s.outlet.Close)
 	for i, r := range s.outlet.Readers() {
-		places, err := e.PlacesOf(&s.peers[i])
-		if err != nil {
-			return nil, err
-		}
-		var place stream.Place
-		if len(places) > 0 {
-			place = places[0]
-		}
-		one, err := channel.OpenSender(channel.SenderConfig{
-			Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.In(e.Flow.To.ClassOf(&s.peers[i])), Worker: e.Holder,
-			Address: s.peers[i].Address, Place: place, Flow: s.peers[i].Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
-		})
+		one, err := s.openSender(e, &s.peers[i], r)
 		if err != nil {
 			return nil, err
 		}
@@ -77,6 +67,32 @@ func OpenChannelOut(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	e.Undo.Add(s.dials.Wait)
 	return pipeline.NewRun(e, s, numa.Unknown, numa.Unknown), nil
+}
+
+// openSender opens the sender to a peer.
+func (s *ChannelOut) openSender(e *pipeline.Env, p *config.Peer, r *attach.RemoteReader) (*channel.Sender, error) {
+	places, err := e.PlacesOf(p)
+	if err != nil {
+		return nil, err
+	}
+	var place stream.Place
+	if len(places) > 0 {
+		place = places[0]
+	}
+	class := e.Flow.To.ClassOf(p)
+	var paths []stream.Path
+	for _, one := range p.Paths {
+		d, err := e.UseDevice(one.RDMA)
+		if err != nil {
+			return nil, err
+		}
+		s.further = append(s.further, d)
+		paths = append(paths, stream.Path{Device: d.Name, Endpoint: d.In(class), Address: one.Address})
+	}
+	return channel.OpenSender(channel.SenderConfig{
+		Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.In(class), Worker: e.Holder, Device: s.device.Name, Paths: paths,
+		Address: p.Address, Place: place, Flow: p.Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
+	})
 }
 
 // Poll is one round.
@@ -148,7 +164,13 @@ func (s *ChannelOut) Check(time.Time) (waits, ends error) {
 	if err := s.dials.Err(); err != nil {
 		return nil, err
 	}
-	if waits, ends = s.device.Check(); waits != nil || ends != nil {
+	waits, ends = s.device.Check()
+	for _, d := range s.further {
+		if ends == nil {
+			_, ends = d.Check()
+		}
+	}
+	if ends != nil || waits != nil && len(s.further) == 0 { // with several paths what counts is whether the peers are connected
 		return waits, ends
 	}
 	for i, one := range s.senders {
@@ -185,6 +207,18 @@ func (s *ChannelOut) Announce() []any {
 	return []any{"channel", s.name, "device", s.device.Name, "peers", len(s.peers)}
 }
 
+// pathsOf returns the status of a peer's paths.
+func pathsOf(all []stream.PathStats) (out []status.Path) {
+	for i := range all {
+		p := &all[i]
+		out = append(out, status.Path{
+			Device: p.Device, Address: p.Address, State: p.State, Error: p.Cause, Connections: p.Connections, Failures: p.Failures,
+			Messages: p.Messages, Taken: p.Taken, Left: p.Left,
+		})
+	}
+	return out
+}
+
 // Observe implements pipeline.Flow.
 func (s *ChannelOut) Observe(to *status.Flow) error {
 	to.Packets, to.Bytes = s.Traffic()
@@ -194,7 +228,10 @@ func (s *ChannelOut) Observe(to *status.Flow) error {
 		p := status.Peer{
 			Name: s.peers[i].Name, Address: st.Address, State: st.State, Error: st.Cause, Certificate: st.Peer, Acknowledged: min(st.Sent, st.Acknowledged),
 			Dropped: map[string]uint64{"passed": st.Passed, "invalid": st.Invalid, "gap": st.Gap},
-			Method:  "write", Bytes: st.Bytes, Connections: st.Connections, Failures: st.Failures, Named: s.peers[i].Peer, Followed: st.Followed,
+			Method:  "write", Bytes: st.Bytes, Connections: st.Connections, Failures: st.Failures, Named: s.peers[i].Peer, Followed: st.Followed, Paths: pathsOf(one.PathStats()),
+		}
+		if len(p.Paths) > 0 {
+			p.PathMode = string(config.PathStandby)
 		}
 		p.InFlight = st.Sent - p.Acknowledged
 		p.Offered = st.Sent + st.Passed + st.Invalid + st.Gap

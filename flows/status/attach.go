@@ -43,12 +43,13 @@ type Arrives struct {
 	Peer        string            `json:"peer,omitempty"` // that writes the channel now
 	Since       time.Time         `json:"since,omitzero"` // of its connection
 	Connections uint64            `json:"connections"`
-	Messages    uint64            `json:"messages"`   // sequences that have arrived
-	Batches     uint64            `json:"batches"`    // of messages
-	Gaps        uint64            `json:"gaps"`       // messages that were lost between two connections
-	Renumbered  uint64            `json:"renumbered"` // times that the messages were numbered anew
-	Refused     map[string]uint64 `json:"refused"`    // peers, by reason
-	Handshakes  map[string]uint64 `json:"handshakes"` // connections that were not established, by reason
+	Messages    uint64            `json:"messages"`        // sequences that have arrived
+	Batches     uint64            `json:"batches"`         // of messages
+	Gaps        uint64            `json:"gaps"`            // messages that were lost between two connections
+	Renumbered  uint64            `json:"renumbered"`      // times that the messages were numbered anew
+	Refused     map[string]uint64 `json:"refused"`         // peers, by reason
+	Handshakes  map[string]uint64 `json:"handshakes"`      // connections that were not established, by reason
+	Paths       []ListenPath      `json:"paths,omitempty"` // of all devices, if there are several
 }
 
 // Channel is a channel between programs. Writer and readers tell its numbers.

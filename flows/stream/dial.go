@@ -24,7 +24,7 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 	wait := backoff{group: s.to.group()}
 	s.dialBy(s.paths[0])
 	defer s.stats.enter(SenderStopped, nil)
-	defer func() { s.path.leaves(nil) }()
+	defer func() { s.path.Leaves(nil) }()
 	defer s.forgo()
 	for ctx.Err() == nil {
 		began, at := time.Now(), s.to.address()
@@ -119,7 +119,7 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	before := s.stats.acknowledged.Load()
 	s.stats.connected(conn.Peer(), &hello)
 	s.stats.single.Store(s.whySingle(l))
-	s.path.takes()
+	s.path.Takes()
 	s.config.Log.Info("connected to receiver", "sender", s.config.Name, "address", s.to.address(), "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
 	if l.several {
 		err = s.carry(ctx, do, l, conn)

@@ -90,7 +90,7 @@ func (c *carrier) keep(p *senderPath) {
 			c.fails(p, err)
 			continue
 		}
-		p.takes()
+		p.Takes()
 		c.s.config.Log.Info("connected to receiver over another path", "sender", c.s.config.Name, "device", p.device, "address", p.address)
 		if !c.serve(l, conn) {
 			return
@@ -100,8 +100,8 @@ func (c *carrier) keep(p *senderPath) {
 
 // fails records that an attempt has failed. The log has the first one since the path was connected as a warning.
 func (c *carrier) fails(p *senderPath, cause error) {
-	before := p.state.Load()
-	p.leaves(cause)
+	before := p.current()
+	p.Leaves(cause)
 	if before.state != PathFailed || before.cause != cause.Error() {
 		c.s.config.Log.Warn("no connection over a path: trying again", "sender", c.s.config.Name, "device", p.device, "address", p.address, protocol.LogReason(cause), "err", cause)
 	}
@@ -170,9 +170,9 @@ func (c *carrier) serve(l *link, conn *connect.Conn) (others bool) {
 		_ = c.ends(why)
 	}
 	if cause == nil && errors.Is(heard, context.Canceled) {
-		l.path.leaves(nil)
+		l.path.Leaves(nil)
 	} else {
-		l.path.leaves(why)
+		l.path.Leaves(why)
 	}
 	s.config.Log.Info("a path ended", "sender", s.config.Name, "device", l.path.device, "address", l.path.address, protocol.LogReason(why), "err", why)
 	_ = conn.Close() // the peer may be gone

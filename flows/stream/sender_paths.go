@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/counter"
@@ -17,24 +16,6 @@ type Path struct {
 	Endpoint *Endpoint
 	Address  string // host and TCP port
 }
-
-// Times of a sender with several paths. A message that is not acknowledged by the other device is sent again after
-// 67 ms, 134 ms and 268 ms (RoCE in software; cards may wait up to four times as long), and then the path has failed.
-// That is less than three times the 268 ms that a sender with one path waits for an ACK.
-const (
-	pathTimeout = 14 // 4.096 µs << 14
-	pathRetries = 3
-	// pathSilence is the time after which a path without traffic has failed: the TCP connection then has three probes
-	// without an answer.
-	pathSilence = 3 * time.Second
-	// pathHandshake limits an attempt to connect over a path.
-	pathHandshake = 1500 * time.Millisecond
-	// A path that has failed is tried again after leastPathPause. The time doubles up to mostPathPause each time that it
-	// fails again before it has lasted for pathWell, so that a path that comes and goes is seldom taken.
-	leastPathPause = 500 * time.Millisecond
-	mostPathPause  = 8 * time.Second
-	pathWell       = 10 * time.Second
-)
 
 // senderPath is a way to the receiver.
 type senderPath struct {
@@ -54,39 +35,9 @@ type senderPath struct {
 	event    arming
 	posted   uint64
 
-	// Of Run, and while a connection lasts of its comeback:
-	began time.Time     // when the connection began; zero: there is none
-	pause time.Duration // before the next attempt
-	rest  time.Time     // no attempt before, if there is another path
+	PathRecord // of Run, and while a connection lasts of its comeback
 
-	shown       counter.Counter // messages posted
-	connections atomic.Uint64
-	failures    atomic.Uint64
-	state       atomic.Pointer[pathState]
-}
-
-// pathState is replaced as a whole.
-type pathState struct {
-	state, cause string
-	taken, left  time.Time
-}
-
-// States of a path.
-const (
-	PathConnected = "connected" // messages go over it
-	PathStandby   = "standby"   // another one is preferred, or this one was not needed yet
-	PathFailed    = "failed"    // its last connection or attempt failed
-)
-
-// PathStats are the state and counters of a path since the sender was opened.
-type PathStats struct {
-	Device, Address string
-	State           string    // one of the above
-	Cause           string    // why it failed last; it stays until the path is connected again
-	Connections     uint64    // times that it was taken
-	Failures        uint64    // connections that ended, and attempts that failed
-	Messages        uint64    // posted
-	Taken, Left     time.Time // the last times; zero: never
+	shown counter.Counter // messages posted
 }
 
 // preparePaths makes the list of paths.
@@ -94,7 +45,6 @@ func (s *Sender) preparePaths() {
 	c := &s.config
 	for _, p := range append([]Path{{c.Device, c.Endpoint, c.Address}}, c.Paths...) {
 		one := &senderPath{device: p.Device, endpoint: p.Endpoint, address: p.Address, lkey: p.Endpoint.Memory.LKey(), base: p.Endpoint.Memory.Addr()}
-		one.state.Store(&pathState{state: PathStandby})
 		if one.number = uint32(len(s.paths)); c.Active {
 			one.area = len(s.paths)
 			one.requests, one.elements = make([]rdma.SendRequest, sendBatch), make([]rdma.SGE, 0, sendBatch*(c.Frames+1))
@@ -149,38 +99,11 @@ func (s *Sender) dialBy(p *senderPath) {
 	}
 }
 
-// takes records that the path is connected.
-func (p *senderPath) takes() {
-	p.began = time.Now()
-	p.connections.Add(1)
-	p.state.Store(&pathState{state: PathConnected, taken: p.began, left: p.state.Load().left})
-}
-
-// leaves records that the path is not used any more. cause is why it failed; nil: another one is preferred.
-func (p *senderPath) leaves(cause error) {
-	now := time.Now()
-	next := *p.state.Load()
-	next.state = PathStandby
-	if next.cause = ""; cause != nil {
-		next.state, next.cause = PathFailed, cause.Error()
-		if !p.began.IsZero() && now.Sub(p.began) > pathWell {
-			p.pause = 0
-		}
-		p.pause = min(max(2*p.pause, leastPathPause), mostPathPause)
-		p.rest = now.Add(p.pause)
-		p.failures.Add(1)
-	}
-	if !p.began.IsZero() {
-		p.began, next.left = time.Time{}, now
-	}
-	p.state.Store(&next)
-}
-
 // left records that the path is not used any more, and chooses the next one. It reports whether Run must wait: no path
 // has rested. cause is why the path failed; nil: a better one offers a connection.
 func (s *Sender) left(cause error) (wait bool) {
 	if !errors.Is(cause, errAllFailed) { // else each has recorded it
-		s.path.leaves(cause)
+		s.path.Leaves(cause)
 	}
 	if cause == nil {
 		return false
@@ -272,7 +195,7 @@ func (b *comeback) run(ctx context.Context, do Doer) {
 		}
 		o, err := b.dial(ctx, do, p)
 		if err != nil {
-			p.leaves(err)
+			p.Leaves(err)
 			continue
 		}
 		select {
@@ -348,9 +271,9 @@ func (s *Sender) pathStats() (all []PathStats) {
 		return nil
 	}
 	for _, p := range s.paths {
-		now := p.state.Load()
-		all = append(all, PathStats{Device: p.device, Address: p.address, State: now.state, Cause: now.cause, Connections: p.connections.Load(),
-			Failures: p.failures.Load(), Messages: p.shown.Load(), Taken: now.taken, Left: now.left})
+		one := p.Stats()
+		one.Device, one.Address, one.Messages = p.device, p.address, p.shown.Load()
+		all = append(all, one)
 	}
 	return all
 }

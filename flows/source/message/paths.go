@@ -3,36 +3,17 @@ package message
 import (
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
 // checkDevices returns the condition of the devices. Of several, one may be without a link: clients then come over the
 // others. A device that has failed permanently ends the flow, as the only one would.
 func (s *Source) checkDevices() (waits, ends error) {
-	if waits, ends = s.device.Check(); ends != nil {
-		return nil, ends
-	}
-	for _, d := range s.further {
-		w, ends := d.Check()
-		if ends != nil {
-			return nil, ends
-		}
-		if w == nil {
-			waits = nil
-		}
-	}
-	return waits, nil
+	return device.CheckAny(append([]*device.RDMA{s.device}, s.further...))
 }
 
 // handshakes returns the number of failed handshakes by reason, over all devices.
 func (s *Source) handshakes() map[string]uint64 {
-	all := map[connect.Reason]uint64{}
-	for _, l := range s.listeners {
-		for why, n := range l.Failures() {
-			all[why] += n
-		}
-	}
-	return device.HandshakeCounts(all)
+	return device.Handshakes(s.listeners...)
 }
 
 // paths returns the status of the devices, if there are several.
