@@ -19,6 +19,11 @@
 // has arrived. The sender is never more than a ring ahead of that. So a remote reader with policy wait bounds the
 // writer, and one with drop_oldest bounds only the sender, which then loses the oldest messages.
 //
+// Paths. A sender may have several paths: a device here, and an address there. It uses one at a time, and tries those that
+// are preferred meanwhile. A receiver at several devices has one ring, and a new connection ends the present one before it
+// is answered. While a path changes, the writer waits for a peer with the policy wait. So that it waits for the readers
+// there, too, the receiver says at each connection which message they have not read.
+//
 // A slot that the writer writes again while its WRITE is under way arrives as a mixture. Its checksum is wrong, and
 // readers count it as lost. This cannot happen with the policy wait.
 //

@@ -105,7 +105,7 @@ func (v *validator) channelPeers(path string, f *Flow) {
 		places.take(join(at, "address"), p.Address)
 		v.checkErr(join(at, "policy"), member(p.Policy, channelPolicies))
 		v.peerPaths(at, t, p)
-		if p.PathMode == PathActive {
+		if p.Paths != nil && p.PathMode == PathActive {
 			v.refuse(join(at, "path_mode"), wrong("say standby, or remove path_mode", "a channel goes over one path at a time: its messages are WRITEs into one ring"))
 		}
 		v.check(len(p.Others) == 0, join(at, "others"), "a channel goes to one machine: a group keeps logs")

@@ -29,7 +29,11 @@ func fromDocument(f *Flow) map[string]any {
 	case KindChannelRDMA:
 		return map[string]any{"channel": from.Channel}
 	case KindRDMAChannel:
-		return allowDocument(from.Allow, map[string]any{"rdma": from.RDMA, "listen": from.Listen, "allow_any_gid": from.AllowAnyGID})
+		doc := map[string]any{"rdma": from.RDMA, "listen": from.Listen, "allow_any_gid": from.AllowAnyGID}
+		if from.Paths != nil {
+			doc["paths"] = pathsDocument("listen", from.Paths)
+		}
+		return allowDocument(from.Allow, doc)
 	case KindStorageNetwork:
 		doc := map[string]any{"file": from.File, "loop": from.Loop, "filter": from.Filter}
 		if from.Files != nil {
@@ -147,7 +151,11 @@ func toDocument(f *Flow) map[string]any {
 		return map[string]any{"channel": to.Channel}
 	case KindChannelRDMA:
 		p := to.Peers[0]
-		return map[string]any{"rdma": to.RDMA, "peers": []any{map[string]any{"name": p.Name, "address": p.Address, "flow": p.Flow, "policy": string(p.Policy)}}}
+		m := map[string]any{"name": p.Name, "address": p.Address, "flow": p.Flow, "policy": string(p.Policy)}
+		if p.Paths != nil {
+			m["paths"], m["path_mode"] = pathsDocument("address", p.Paths), string(p.PathMode)
+		}
+		return map[string]any{"rdma": to.RDMA, "peers": []any{m}}
 	case KindStorageRDMA:
 		doc := map[string]any{
 			"rdma": to.RDMA, "listen": to.Listen, "cache": to.Cache.String(), "transfer": to.Transfer.String(),

@@ -248,10 +248,16 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 	case KindChannelRDMA:
 		f.From.Channel, f.To.RDMA = "out-"+name, "mlx5_0"
 		f.To.Peers = []Peer{{Name: "peer", Address: "peer:7471", Flow: name, Policy: rapid.SampledFrom(channelPolicies).Draw(t, "policy")}}
+		if rapid.Bool().Draw(t, "several paths") {
+			f.To.Peers[0].Paths, f.To.Peers[0].PathMode = []Path{{RDMA: "mlx5_1", Address: "peer:7471"}}, PathStandby
+		}
 		return f
 	case KindRDMAChannel:
 		f.From.RDMA, f.From.Listen = "roce:r"+name[:min(len(name), 14)], name+".example:7471"
 		f.From.Allow, f.From.AllowAnyGID = drawAllowed(t), rapid.Bool().Draw(t, "any GID")
+		if rapid.Bool().Draw(t, "several paths") {
+			f.From.Paths = []Path{{RDMA: "mlx5_1", Listen: name + ".example:7472"}}
+		}
 		f.To.Channel = "in-" + name
 		return f
 	case KindWitness:
