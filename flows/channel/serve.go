@@ -79,12 +79,18 @@ func (r *Receiver) serve(ctx context.Context, p *port, q *connect.Request, do st
 	}
 	ctx, v.end = context.WithCancel(ctx)
 	defer v.end()
+	// A handshake over a path that has failed meanwhile must not keep the next one waiting.
+	defer context.AfterFunc(ctx, q.Cancel)()
 	if before := r.present.Swap(v); before != nil {
 		before.end()
 	}
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	defer r.present.CompareAndSwap(v, nil)
+	if ctx.Err() != nil {
+		v.refuse(errReplaced)
+		return
+	}
 	conn, err := v.connect()
 	if err != nil {
 		v.refuse(err)

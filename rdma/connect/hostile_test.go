@@ -251,3 +251,54 @@ func openFiles(t *testing.T) int {
 	}
 	return len(list)
 }
+
+// TestCancel: Cancel ends an Accept that waits for a peer which has left without a word. After Accept it does nothing.
+func TestCancel(t *testing.T) {
+	ours, theirs := pair(rdma.RC)
+	l := listen(t, Config{Timeout: time.Minute})
+	s := raw(t, l)
+	if err := writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.Accept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.Accept(end(new(journal), "server", ours))
+		failed <- err
+	}()
+	if _, err := s.expect(kindAnswer); err != nil { // Accept waits now
+		t.Fatal(err)
+	}
+	r.Cancel()
+	wantReason(t, <-failed, ReasonCancelled, "wait until the peer is ready")
+	waitFor(t, l, ReasonCancelled, 1)
+	dialled := make(chan *Conn, 1)
+	go func() {
+		c, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
+		if err != nil {
+			t.Error(err)
+		}
+		dialled <- c
+	}()
+	if r, err = l.Accept(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.Accept(end(new(journal), "server", ours))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Cancel()
+	d := <-dialled
+	if err := d.Send([]byte("still here")); err != nil {
+		t.Error(err)
+	}
+	if text, err := c.Receive(); err != nil || string(text) != "still here" {
+		t.Errorf("got %q: %v", text, err)
+	}
+	if err := errors.Join(c.Close(), d.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -90,6 +90,10 @@ func (r *Request) Accept(e End) (*Conn, error) {
 	return conn, err
 }
 
+// Cancel makes Accept fail, also while it waits for the peer. Without an answer it ends the request. After Accept it does
+// nothing. Any goroutine may call it.
+func (r *Request) Cancel() { r.cancel() }
+
 func (r *Request) accept(e *End) (*Conn, error) {
 	s := r.session
 	if err := e.offer().Check(); err != nil {
