@@ -451,6 +451,8 @@ type Replicas struct {
 	Suspect time.Duration
 	// Lag is how many bytes of memory the leader keeps for a slow follower.
 	Lag Size
+	// PathMode is how several paths are used: [PathStandby] is the only way.
+	PathMode PathMode
 }
 
 // NumberOf returns the number of a member by its place in Members.
@@ -485,6 +487,13 @@ type Replica struct {
 	Joins bool
 	// Certificate is the name in the member's certificate; empty: NAME of Peer, or its Name.
 	Certificate string
+	// Paths are further ways to the member. Their devices are those of From.Paths, in this order.
+	Paths []ReplicaPath
+}
+
+// ReplicaPath is a further way to a member of a group.
+type ReplicaPath struct {
+	Address, Clients string // as those of the [Replica], in another network
 }
 
 // CertificateName returns the name that the member's certificate must have.
@@ -502,6 +511,16 @@ func (g *Replicas) ListensAt() string {
 		return g.Members[i].Address
 	}
 	return g.Listen
+}
+
+// ListensFurther returns where this member takes connections of the others on its further paths.
+func (g *Replicas) ListensFurther() (all []string) {
+	if i := g.Own(); i >= 0 {
+		for _, p := range g.Members[i].Paths {
+			all = append(all, p.Address)
+		}
+	}
+	return all
 }
 
 // Peer is a receiver that a flow sends to.

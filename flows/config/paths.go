@@ -47,9 +47,6 @@ func (v *validator) clientPaths(path string, f *Flow) {
 			v.refuse(all, wrong("remove paths", "a flow that adds up the messages of its clients has one device"))
 		}
 	}
-	if f.To.Replicas != nil {
-		v.refuse(all, wrong("remove paths", "a member of a group has one device"))
-	}
 	devices := newTaken[string](v, "device")
 	devices.take(join(path, "rdma"), f.From.RDMA)
 	for i, p := range f.From.Paths {
@@ -59,6 +56,87 @@ func (v *validator) clientPaths(path string, f *Flow) {
 		if v.need(join(at, "listen"), p.Listen, "the address to listen at for clients, host:port,") {
 			v.checkErr(join(at, "listen"), checkAddress(p.Listen, "10.0.1.1:7471"))
 		}
+	}
+}
+
+// replicaPaths reads the further ways to a member of a group.
+func (d *decoder) replicaPaths(path string, n *yaml.Node, to *[]ReplicaPath) {
+	*to = []ReplicaPath{}
+	d.list(path, n, func(path string, n *yaml.Node) {
+		one := ReplicaPath{}
+		d.mapping(path, n, fields{"address": set(d, &one.Address, parseText), "clients": set(d, &one.Clients, parseText)})
+		*to = append(*to, one)
+	})
+}
+
+// pathBeats is how many heartbeats must fit into the time of suspect if members have several paths: one is left after a
+// quarter of that time.
+const pathBeats = 16
+
+// groupPaths checks the further paths between the members of a group.
+func (v *validator) groupPaths(path string, g *Replicas, f *Flow) {
+	mode, several := join(path, "path_mode"), len(f.From.Paths) > 0
+	places := newTaken[string](v, "address")
+	for i := range g.Members {
+		r, at := &g.Members[i], join(index(join(path, "members"), i), "paths")
+		several = several || r.Paths != nil
+		places.take(join(index(join(path, "members"), i), "address"), r.Address)
+		places.take(join(index(join(path, "members"), i), "clients"), r.Clients)
+		if r.Paths != nil {
+			v.check(len(r.Paths) > 0, at, "no path is listed: remove the key")
+			v.check(r.Peer == "", at, "the paths of a member are addresses: say address: and clients:, and not peer:")
+		}
+		v.samePaths(at, r, g, f)
+		for k := range r.Paths {
+			v.replicaPath(index(at, k), r, &r.Paths[k], places)
+		}
+	}
+	if g.PathMode == PathActive {
+		v.refuse(mode, wrong("say standby", "members of a group use one path at a time: active is for peers and clients"))
+	}
+	v.check(several || g.PathMode == "", mode, "the members have one path: add paths, or remove path_mode")
+	v.check(!several || g.Heartbeat <= g.Suspect/pathBeats, v.first(join(path, "heartbeat"), join(path, "suspect"), path), "%s is more than a sixteenth of suspect, which is %s: a path is left after a quarter of it", g.Heartbeat, g.Suspect)
+	v.ownPaths(path, g, f)
+}
+
+// samePaths checks that a member has as many further paths as this one has devices for. A witness has no device.
+func (v *validator) samePaths(at string, r *Replica, g *Replicas, f *Flow) {
+	want, of := len(f.From.Paths), "from.paths has"
+	if g.Witnesses() {
+		want, of = len(g.Members[g.Own()].Paths), "this member has"
+	}
+	if len(r.Paths) != want {
+		v.refuse(v.first(at, at[:len(at)-len(".paths")]), wrong("give each member one for each path", "member %s has %d further paths, and %s %d", quote(r.Name), len(r.Paths), of, want))
+	}
+}
+
+// replicaPath checks a further way to a member.
+func (v *validator) replicaPath(at string, r *Replica, p *ReplicaPath, places *taken[string]) {
+	if v.need(join(at, "address"), p.Address, "the address where the members talk to each other on this path, host:port,") {
+		v.checkErr(join(at, "address"), checkPeer(p.Address))
+		places.take(join(at, "address"), p.Address)
+	}
+	clients := join(at, "clients")
+	switch {
+	case r.Witness && v.given(clients, p.Clients):
+		v.refuse(clients, wrong("remove it", "a witness has no clients"))
+	case !r.Witness && v.need(clients, p.Clients, "the address where clients append to the member's log on this path, host:port,"):
+		v.checkErr(clients, checkPeer(p.Clients))
+		places.take(clients, p.Clients)
+	}
+}
+
+// ownPaths checks that this member listens where the others look for it.
+func (v *validator) ownPaths(path string, g *Replicas, f *Flow) {
+	i := g.Own()
+	if i < 0 || g.Members[i].Witness {
+		return
+	}
+	own := &g.Members[i]
+	for k := range min(len(own.Paths), len(f.From.Paths)) {
+		at, listen := index(join(index(join(path, "members"), i), "paths"), k), f.From.Paths[k].Listen
+		v.check(own.Paths[k].Clients == "" || listensAt(listen, own.Paths[k].Clients), join(at, "clients"), "this member listens at %s on this path, and the others would look for it at %s", quote(listen), quote(own.Paths[k].Clients))
+		v.check(own.Paths[k].Address == "" || !listensAt(listen, own.Paths[k].Address), join(at, "address"), "%s is also where the flow listens for clients: it needs another port", quote(own.Paths[k].Address))
 	}
 }
 

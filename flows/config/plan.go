@@ -130,7 +130,7 @@ func sameButOthers(old, next *Replicas) bool {
 	own, same := a.Members[i], b.Members[j]
 	own.Number, own.Joins, same.Number, same.Joins = 0, false, 0, false
 	a.Members, b.Members = nil, nil
-	return own == same && reflect.DeepEqual(a, b)
+	return reflect.DeepEqual(own, same) && reflect.DeepEqual(a, b)
 }
 
 // comeAndGo reports whether the lists differ only by added and removed namespaces, and by ANA states. A file or device

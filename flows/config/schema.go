@@ -253,6 +253,7 @@ func (d *decoder) replicas(path string, n *yaml.Node, g *Replicas) {
 		"heartbeat": set(d, &g.Heartbeat, parseDuration),
 		"suspect":   set(d, &g.Suspect, parseDuration),
 		"lag":       set(d, &g.Lag, parseSize),
+		"path_mode": set(d, &g.PathMode, oneOf(allPathModes)),
 		"members": func(path string, n *yaml.Node) {
 			d.list(path, n, func(path string, n *yaml.Node) {
 				one := Replica{}
@@ -265,6 +266,7 @@ func (d *decoder) replicas(path string, n *yaml.Node, g *Replicas) {
 					"witness":     set(d, &one.Witness, parseBool),
 					"joins":       set(d, &one.Joins, parseBool),
 					"certificate": set(d, &one.Certificate, parseText),
+					"paths":       func(p string, n *yaml.Node) { d.replicaPaths(p, n, &one.Paths) },
 				})
 				g.Members = append(g.Members, one)
 			})

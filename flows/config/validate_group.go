@@ -50,6 +50,7 @@ func (v *validator) replicas(path string, f *Flow) {
 		v.refuse(self, wrong("name one of them, or add it", "%s is not among the members", quote(g.Self)))
 		return
 	}
+	v.groupPaths(path, g, f)
 	own, at := &g.Members[i], index(join(path, "members"), i)
 	v.listens(path, g, own, f)
 	if own.Witness || own.Peer != "" {

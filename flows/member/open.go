@@ -184,7 +184,8 @@ func (m *Member) Reserve(e *pipeline.Env) (least, most int) {
 		e.Shared.Quota.Extents = max(0, e.Shared.Quota.Extents-copies)
 	}
 	m.lag = max(window, int(uint64(m.group.Lag)/uint64(e.Region.FrameSize())))
-	return 2 * window, window + m.lag
+	paths := 1 + len(e.Flow.From.Paths) // receives stay with the device of a path that was left
+	return (1 + paths) * window, paths*window + m.lag
 }
 
 // Source is what the source of clients needs.
@@ -259,7 +260,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 	s.batch.Frames = make([]umem.Frame, pipeline.Burst)
 	s.end.Set(s.base)
 	s.committed.Set(m.log.Committed)
-	m.lag = min(m.lag, (clients.Spare()-window)/2)
+	m.lag = min(m.lag, (clients.Spare()-window*(1+len(e.Flow.From.Paths)))/2)
 	hold := 1
 	for hold < 2*clients.Spare() {
 		hold *= 2
@@ -270,7 +271,7 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 	}
 	var err error
 	s.links, err = replica.Open(replica.Config{
-		Name: e.Name(), Worker: e.Holder, Endpoint: clients.Device().In(e.Flow.From.Class), Links: 4 * len(m.group.Members), Message: protocol.HeaderLen + uint32(e.Flow.From.Message),
+		Name: e.Name(), Worker: e.Holder, Endpoint: clients.Device().In(e.Flow.From.Class), Others: clients.Further(e.Flow.From.Class), Links: 4 * len(m.group.Members), Message: protocol.HeaderLen + uint32(e.Flow.From.Message),
 		Landing: landing, Window: window, Hold: hold, Lag: m.lag, Copies: copies, Stock: stock, Level: m.level, Heartbeat: m.group.Heartbeat, Free: clients.Free(), Events: e.Events,
 	})
 	if err != nil {
@@ -289,13 +290,13 @@ func (m *Member) Connect(e *pipeline.Env, clients *message.Source) (*Source, err
 }
 
 // replicate answers another member that wants records.
-func (m *Member) replicate(q *connect.Request, h *protocol.Hello) {
+func (m *Member) replicate(device int, q *connect.Request, h *protocol.Hello) {
 	s := m.source
 	if s == nil {
 		_ = q.Refuse(protocol.Closing.Error()) // fails only if it was answered
 		return
 	}
-	err := s.seat.driver.Serve(q, h, func(from uint64) (replica.Records, func() error, error) {
+	err := s.seat.driver.Serve(device, q, h, func(from uint64) (replica.Records, func() error, error) {
 		l, err := journal.Open(m.path)
 		if err != nil {
 			return nil, nil, err

@@ -86,7 +86,7 @@ func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *r
 	}
 	known, _ := s.where.peers()
 	c := replica.DriverConfig{
-		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect,
+		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Further: m.group.ListensFurther(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect,
 		Links: links, Replicator: replicator, Log: log, State: m.file, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
 		Led: s.led,
 	}

@@ -157,10 +157,7 @@ func (s *Source) Leave() bool { return s.seat.running.Stop() && s.clients.Leave(
 
 // FDs implements pipeline.Source.
 func (s *Source) FDs(dst []unix.PollFd, blocked bool) []unix.PollFd {
-	if fd := s.links.FD(); fd >= 0 {
-		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	}
-	return s.clients.FDs(dst, blocked)
+	return s.clients.FDs(s.links.FDs(dst), blocked)
 }
 
 // Deadline implements pipeline.Source: the leader tells its followers that it lives.

@@ -90,6 +90,12 @@ func (w *whereabouts) peers() (all []replica.Peer, changed []<-chan struct{}) {
 			if !r.Witness {
 				one.Records = []string{r.Clients}
 			}
+			for _, p := range r.Paths {
+				one.Addresses = append(one.Addresses, p.Address)
+				if !r.Witness {
+					one.Further = append(one.Further, p.Clients)
+				}
+			}
 		}
 		all = append(all, one)
 	}

@@ -20,13 +20,15 @@ type Want struct {
 	Self     uint32
 	Member   uint32   // on the other side
 	Name     string   // that its certificate must have, with TLS
-	Address  string   // of its RDMA listener
+	Path     int      // over which device; see Config.Others
+	Address  string   // of its RDMA listener on that path
 	others   []string // more addresses of it, for Driver.dial
 	Epoch    uint64
 	Next     uint64 // position
 	Of       uint64 // epoch of the record before
 	Fetch    bool
 	Fence    uint64            // see Links.Attach
+	again    bool              // the records come over another link already
 	Settings *connect.Settings // nil: chosen for the address
 	Connect  connect.Config
 }
@@ -39,12 +41,12 @@ func (l *Links) Dial(ctx context.Context, do stream.Doer, w Want) (k *Link, conn
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := l.newEnd(settings)
+	e, err := l.newEnd(w.Path, settings)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := do(func() (err error) {
-		k, err = l.Attach(e.Queue, w.Member, w.Epoch, false, w.Next, w.Of, 0, w.Fence)
+		k, err = l.Attach(e.Queue, w.Path, w.Member, w.Epoch, false, w.again, w.Next, w.Of, 0, w.Fence)
 		return err
 	}); err != nil {
 		return nil, nil, errors.Join(err, e.Queue.Close())
@@ -91,23 +93,23 @@ func agree(conn *connect.Conn, w *Want) error {
 	return nil
 }
 
-// Answer connects a member that wants records from position h.Next on. The caller has checked that it
+// Answer connects a member that wants records from position h.Next on, over the path that it has chosen. The caller has checked that it
 // may have them, and calls Finish as after Dial. fence is for Attach.
-func (l *Links) Answer(do stream.Doer, q *connect.Request, h *protocol.Hello, self uint32, fence uint64) (k *Link, conn *connect.Conn, err error) {
+func (l *Links) Answer(do stream.Doer, path int, q *connect.Request, h *protocol.Hello, self uint32, fence uint64) (k *Link, conn *connect.Conn, err error) {
 	to := netip.Addr{}
 	if gid := q.Remote().Parameters.GID; !gid.IsZero() {
 		to = gid.Addr()
 	}
-	settings, err := l.config.Endpoint.Settings(to)
+	settings, err := l.paths[path].endpoint.Settings(to)
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := l.newEnd(settings)
+	e, err := l.newEnd(path, settings)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := do(func() (err error) {
-		k, err = l.Attach(e.Queue, h.Participant, h.Session, true, h.Next, 0, uint64(h.Window), fence)
+		k, err = l.Attach(e.Queue, path, h.Participant, h.Session, true, false, h.Next, 0, uint64(h.Window), fence)
 		return err
 	}); err != nil {
 		return nil, nil, errors.Join(err, e.Queue.Close())
@@ -145,25 +147,25 @@ func (l *Links) settings(ctx context.Context, w *Want) (connect.Settings, error)
 	if w.Settings != nil {
 		return *w.Settings, nil
 	}
-	return l.config.Endpoint.SettingsTo(ctx, w.Address)
+	return l.paths[w.Path].endpoint.SettingsTo(ctx, w.Address)
 }
 
-// newEnd makes a queue pair in INIT.
-func (l *Links) newEnd(s connect.Settings) (e connect.End, err error) {
-	at := l.config.Endpoint
+// newEnd makes a queue pair in INIT, at the device of a path.
+func (l *Links) newEnd(path int, s connect.Settings) (e connect.End, err error) {
+	p := l.paths[path]
 	e.Settings = s
-	if e.Queue, err = at.Domain.NewQueuePair(l.queuePair()); err != nil {
+	if e.Queue, err = p.endpoint.Domain.NewQueuePair(p.queuePair()); err != nil {
 		return e, err
 	}
-	if e.Parameters, err = connect.Prepare(at.Device, e.Queue, s); err != nil {
+	if e.Parameters, err = connect.Prepare(p.endpoint.Device, e.Queue, s); err != nil {
 		return e, errors.Join(err, e.Queue.Close())
 	}
 	return e, nil
 }
 
 // queuePair returns the configuration of a link's queue pair.
-func (l *Links) queuePair() rdma.QueuePairConfig {
-	return rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: l.queues[0], ReceiveCQ: l.queues[1], Shared: l.shared, SendDepth: sendDepth, SendSGEs: 1, RecvSGEs: 1}
+func (p *lane) queuePair() rdma.QueuePairConfig {
+	return rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: p.queues[0], ReceiveCQ: p.queues[1], Shared: p.shared, SendDepth: sendDepth, SendSGEs: 1, RecvSGEs: 1}
 }
 
 // dial connects to a member that has records, at the first of its addresses that answers.

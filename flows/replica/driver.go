@@ -22,6 +22,7 @@ import (
 type Peer struct {
 	transport.Peer
 	Records []string // addresses of its RDMA listener, dialed in turn; none for a witness, or where they are not known
+	Further []string // of its RDMA listeners on the further paths: see Config.Others
 	Host    string   // name for which its certificate must be valid, with TLS; empty: the host that is dialed
 	Witness bool
 }
@@ -41,6 +42,7 @@ type DriverConfig struct {
 	Self      uint32
 	Peers     []Peer           // all members, this one included
 	Listen    string           // address for the other members
+	Further   []string         // more of these, on the further paths
 	Secure    transport.Config // its TLS and NameOf
 	Connect   connect.Config   // for links
 	Heartbeat time.Duration    // of the leader
@@ -69,6 +71,7 @@ type Driver struct {
 	refused   atomic.Uint64 // members that asked for records
 	peers     atomic.Pointer[map[uint32]Peer]
 	links     sync.WaitGroup
+	ways      *ways
 	ctx       context.Context
 	cancel    context.CancelFunc
 
@@ -105,7 +108,10 @@ func (e *CutError) Error() string {
 
 // OpenDriver listens for the other members. Run does the rest.
 func OpenDriver(c DriverConfig) (*Driver, error) {
-	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}}
+	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}, ways: newWays(0)}
+	if c.Links != nil {
+		d.ways = newWays(len(c.Links.paths))
+	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
 	if err := c.State.Write(c.Elections); err != nil { // no other run has this generation
@@ -119,7 +125,7 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 	}
 	t := c.Secure
 	t.Silence = max(2*c.Suspect, leastSilence)
-	t.Group, t.Self, t.Listen, t.Log, t.Received, t.Lost = c.Group, c.Self, c.Listen, c.Logger, d.received, d.processLost
+	t.Group, t.Self, t.Listen, t.Further, t.Log, t.Received, t.Lost = c.Group, c.Self, c.Listen, c.Further, c.Logger, d.received, d.processLost
 	if d.transport, err = transport.Open(t, nil); err != nil {
 		return nil, err
 	}
@@ -142,12 +148,13 @@ type State struct {
 	Refused   uint64        // members that asked for records and got none
 	Standings []Standing    // of all members, as this one knows them
 	Transport transport.Stats
+	Paths     []PathState // over which the leader's records come, if there are several
 }
 
 // State returns what the member does.
 func (d *Driver) State() State {
 	s := *d.shown.Load()
-	s.Transport, s.Untaken, s.Refused = d.transport.Stats(), d.untaken.Load(), d.refused.Load()
+	s.Transport, s.Untaken, s.Refused, s.Paths = d.transport.Stats(), d.untaken.Load(), d.refused.Load(), d.ways.states()
 	return s
 }
 
@@ -555,7 +562,12 @@ func (d *Driver) want(w *Want) {
 
 // getRecords gets records of another member until the link ends, or the log ends at a place; nil: none.
 func (d *Driver) getRecords(w Want, until *group.Place) error {
-	k, conn, err := d.dial(w)
+	if until == nil && len(d.config.Links.paths) > 1 {
+		err := d.overPaths(w)
+		d.log.Info("a link has ended", "member", w.Member, "epoch", w.Epoch, "err", err)
+		return err
+	}
+	k, conn, err := d.dialAny(w)
 	if err != nil {
 		d.log.Warn("no link to a member of the group", "member", w.Member, "epoch", w.Epoch, "err", err)
 		return err

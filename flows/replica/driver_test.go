@@ -101,7 +101,7 @@ func (m *member) accept(ctx context.Context) {
 			return
 		}
 		go func() {
-			_ = m.driver.Serve(q, &h, func(from uint64) (Records, func() error, error) {
+			_ = m.driver.Serve(0, q, &h, func(from uint64) (Records, func() error, error) {
 				return &segments{member: m, next: from}, func() error { return nil }, nil
 			})
 		}()

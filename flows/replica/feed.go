@@ -53,7 +53,7 @@ func (l *Links) mayPost(k *Link) bool {
 
 // post posts a record.
 func (l *Links) post(k *Link, addr uint64, length uint32, position uint64, told bool) bool {
-	if !l.port.SendControl(k.slot, addr, length, told) {
+	if !k.path.port.SendControl(k.number, addr, length, told) {
 		return false
 	}
 	k.next, k.sent = position+1, k.sent+1
@@ -66,7 +66,7 @@ func (l *Links) post(k *Link, addr uint64, length uint32, position uint64, told 
 
 // finish notes which requests the device is done with.
 func (l *Links) finish(k *Link) {
-	done := k.requests - uint64(l.port.UnderWay(k.slot))
+	done := k.requests - uint64(k.path.port.UnderWay(k.number))
 	if done == k.done {
 		return
 	}
@@ -92,7 +92,7 @@ func (l *Links) sendCommit(k *Link) {
 	}
 	at := l.place(k)
 	protocol.PutCommit(l.region.At(at, protocol.HeaderLen), &protocol.Commit{Epoch: k.epoch, Committed: to, Count: k.count + 1})
-	if !l.port.SendControl(k.slot, at, protocol.HeaderLen, true) {
+	if !k.path.port.SendControl(k.number, at, protocol.HeaderLen, true) {
 		return
 	}
 	k.count++
@@ -132,15 +132,15 @@ func (l *Links) Safe(written, durable uint64) {
 // sendHave tells the leader the progress that commits wait for, if there is any, and answers its commit
 // messages. Credits alone are told in groups. Other progress goes along.
 func (l *Links) sendHave(k *Link) {
-	k.toSay.Limit = max(k.hasSaid.Limit, k.taken+uint64(max(0, l.posted-controls)))
+	k.toSay.Limit = max(k.hasSaid.Limit, k.taken+uint64(max(0, k.path.posted-controls)))
 	credits := k.toSay.Limit - k.hasSaid.Limit
 	same := k.toSay.Count == k.hasSaid.Count && positionAt(l.config.Level, &k.toSay) == positionAt(l.config.Level, &k.hasSaid)
-	if same && credits < uint64(l.config.Window/4) || l.port.UnderWay(k.slot) >= controls-2 {
+	if same && credits < uint64(l.config.Window/4) || k.path.port.UnderWay(k.number) >= controls-2 {
 		return
 	}
 	at := l.place(k)
 	protocol.PutHave(l.region.At(at, protocol.HeaderLen), &k.toSay)
-	if l.port.SendControl(k.slot, at, protocol.HeaderLen, k.told%tellEvery == 0) {
+	if k.path.port.SendControl(k.number, at, protocol.HeaderLen, k.told%tellEvery == 0) {
 		k.told++
 		k.hasSaid = k.toSay
 	}

@@ -17,7 +17,9 @@ type Link struct {
 	epoch     uint64
 	feeds     bool // this side sends records
 	parted    bool // its queue pair is being closed
-	slot      int  // in the port
+	path      *lane
+	number    int // in the port of its path
+	slot      int // in Links.slots
 	queue     rdma.QueuePair
 	over      bool  // nothing is sent or taken any more
 	connected bool  // this side may send
@@ -51,11 +53,13 @@ type Link struct {
 	hasSaid protocol.Have
 }
 
-// Attach takes over a queue pair in INIT. With feeds, records from position next on go to member;
+// Attach takes over a queue pair in INIT, of the device of a path. With feeds, records from position next on go to member;
 // otherwise they come from it, and of is the epoch of the record before. limit is how many messages
 // the sender may send at first. fence is what Fence returned when the link was decided on: there is no
-// link if EndAll was called since. The previous link over which records came ends.
-func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool, next, of, limit, fence uint64) (*Link, error) {
+// link if EndAll was called since. The previous link over which records came ends. The other side counts as heard
+// then, unless the link is made again: a member that tries one path after the other must notice that its leader is
+// silent.
+func (l *Links) Attach(q rdma.QueuePair, path int, member uint32, epoch uint64, feeds, again bool, next, of, limit, fence uint64) (*Link, error) {
 	if l.closed {
 		return nil, errClosed
 	}
@@ -67,24 +71,27 @@ func (l *Links) Attach(q rdma.QueuePair, member uint32, epoch uint64, feeds bool
 			return nil, err
 		}
 	}
-	if l.links == len(l.slots) {
-		return nil, fmt.Errorf("%w: there are %d links, as many as there may be", protocol.Busy, l.links)
+	p := l.paths[path]
+	if p.links == l.config.Links {
+		return nil, fmt.Errorf("%w: there are %d links, as many as there may be", protocol.Busy, p.links)
 	}
-	n, err := l.port.Attach(msg.Peer{QueuePair: q, Message: uint64(max(l.config.Message, protocol.HeaderLen))})
+	n, err := p.port.Attach(msg.Peer{QueuePair: q, Message: uint64(max(l.config.Message, protocol.HeaderLen))})
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now() // the other side has the whole of Suspect to say something
-	k := &Link{member: member, epoch: epoch, feeds: feeds, heardAt: now, slot: n, queue: q, ended: make(chan struct{}), next: next, limit: limit, last: next - 1, of: of}
-	l.slots[n] = k
-	l.links++
+	k := &Link{member: member, epoch: epoch, feeds: feeds, heardAt: now, path: p, number: n, slot: l.slot(p, n), queue: q, ended: make(chan struct{}), next: next, limit: limit, last: next - 1, of: of}
+	l.slots[k.slot] = k
+	p.links++
 	if feeds {
 		k.have = protocol.Have{Epoch: epoch, Limit: limit}
 		l.feed(k)
 	} else {
 		k.toSay = protocol.Have{Epoch: epoch, Received: next - 1}
 		l.incoming = k
-		l.heard.Set(uint64(now.UnixNano()))
+		if !again {
+			l.heard.Set(uint64(now.UnixNano()))
+		}
 		l.shown.Store(k)
 	}
 	l.Supply()
@@ -115,6 +122,17 @@ func (l *Links) HeardFrom() map[uint32]time.Time {
 	for _, k := range l.slots {
 		if k != nil && k.feeds && !k.over && k.heardAt.After(all[k.member]) {
 			all[k.member] = k.heardAt
+		}
+	}
+	return all
+}
+
+// pathsTo returns over which path each follower gets records, from 1 on.
+func (l *Links) pathsTo() map[uint32]int {
+	all := map[uint32]int{}
+	for _, k := range l.slots {
+		if k != nil && k.feeds && !k.over {
+			all[k.member] = 1 + k.path.number
 		}
 	}
 	return all
@@ -153,7 +171,7 @@ func (l *Links) part(k *Link) (closeQueue func() error, err error) {
 		return nil, nil
 	}
 	k.parted = true
-	return l.port.Part(k.slot)
+	return k.path.port.Part(k.number)
 }
 
 // Detach takes away a link that has ended, and closes its queue pair unless that was done.
@@ -161,11 +179,11 @@ func (l *Links) Detach(k *Link) error {
 	if l.closed || l.slots[k.slot] != k {
 		return nil
 	}
-	if err := l.port.Detach(k.slot); err != nil {
+	if err := k.path.port.Detach(k.number); err != nil {
 		return err
 	}
 	l.slots[k.slot] = nil
-	l.links--
+	k.path.links--
 	l.held.detached(l, k)
 	if k.copies != nil {
 		k.copies.close(l)
@@ -191,6 +209,16 @@ func (k *Link) Ended() <-chan struct{} { return k.ended }
 
 // Cause returns why the link has ended, once Ended is closed.
 func (k *Link) Cause() error { return k.cause }
+
+// causeOr returns why the link has ended, or another reason if it has not.
+func (k *Link) causeOr(other error) error {
+	select {
+	case <-k.ended:
+		return k.cause
+	default:
+		return other
+	}
+}
 
 // record checks a record that has arrived.
 func (k *Link) record(l *Links, message []byte) protocol.Reason {

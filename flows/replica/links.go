@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/counter"
-	"github.com/unifiedd/unifiedd/rdma"
-	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -19,7 +19,8 @@ type Config struct {
 	Name     string       // for logs, errors and status
 	Worker   *umem.Holder // holds the frames outside the links
 	Endpoint *stream.Endpoint
-	Links    int                 // the most links at a time
+	Others   []*stream.Endpoint  // of the further paths, in order
+	Links    int                 // the most links at a time, over each path
 	Message  uint32              // the longest record in bytes, header included
 	Landing  uint32              // offset of a record in its frame
 	Window   int                 // receives for records
@@ -36,19 +37,14 @@ type Config struct {
 
 // Links are the links of one member.
 type Links struct {
-	config  Config
-	region  *umem.Region
-	port    *msg.Port
-	batcher rdma.Batcher // the device if it implements it; otherwise nil
-	shared  rdma.SharedReceiveQueue
-	queues  [2]rdma.CompletionQueue // of sends, of receives
+	config Config
+	region *umem.Region
+	paths  []*lane // in order
 
-	slots    []*Link // by the port's number
-	links    int     // how many there are
+	slots    []*Link // those of the first path, then those of the next one
 	fences   uint64  // calls of EndAll
 	own      *umem.Holder
 	frames   []umem.Frame         // by slot: for messages without records
-	posted   int                  // receives
 	incoming *Link                // the link over which records come; nil: none
 	shown    atomic.Pointer[Link] // incoming, for other goroutines
 	held     held
@@ -61,6 +57,7 @@ type Links struct {
 	copies    umem.FreeList // frames for records from the segments
 	stats     stats
 	closed    bool
+	gone      bool            // Close has succeeded
 	heard     counter.Counter // when something last came over the incoming link: nanoseconds since 1970
 	committed counter.Counter // as the leader says
 }
@@ -106,6 +103,9 @@ func (l *Links) Stats() Stats {
 // Open makes links without peers. It may be called from any thread while the worker does not run.
 func Open(c Config) (*Links, error) {
 	l := &Links{config: c, region: c.Endpoint.Region}
+	for _, e := range append([]*stream.Endpoint{c.Endpoint}, c.Others...) {
+		l.paths = append(l.paths, &lane{number: len(l.paths), endpoint: e})
+	}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open links of %s: %w", c.Name, err), l.Close())
 	}
@@ -113,29 +113,17 @@ func Open(c Config) (*Links, error) {
 }
 
 func (l *Links) open() (err error) {
-	c, d := &l.config, l.config.Endpoint.Device
+	c := &l.config
 	l.held.open(l.region, c.Hold) // Close uses it
-	l.batcher, _ = d.(rdma.Batcher)
-	p := msg.Config{Name: "links of " + c.Name, Worker: c.Worker, Memory: c.Endpoint.Memory, Landing: c.Landing, Events: c.Events}
-	receives := c.Window + c.Links*controls
-	if p.Shared, err = c.Endpoint.Domain.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: receives, SGEs: 1}); err != nil {
-		return err
-	}
-	l.shared = p.Shared
-	if p.SendCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: c.Links * sendDepth, Events: c.Events}); err != nil {
-		return errors.Join(err, p.Shared.Close())
-	}
-	if p.ReceiveCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: receives, Events: c.Events}); err != nil {
-		return errors.Join(err, p.SendCQ.Close(), p.Shared.Close())
-	}
-	l.queues = [2]rdma.CompletionQueue{p.SendCQ, p.ReceiveCQ}
-	if l.port, err = msg.Open(p); err != nil {
-		return err
+	for _, p := range l.paths {
+		if err := p.open(c); err != nil {
+			return err
+		}
 	}
 	if l.own, err = c.Worker.Book().NewHolder(umem.OwnerRDMA, "links of "+c.Name); err != nil {
 		return err
 	}
-	l.frames = make([]umem.Frame, c.Links)
+	l.frames = make([]umem.Frame, c.Links*len(l.paths))
 	if n := l.own.Take(l.frames); n < len(l.frames) {
 		return fmt.Errorf("the pool has %d of %d frames for progress messages: open a larger region", n, len(l.frames))
 	}
@@ -147,27 +135,29 @@ func (l *Links) open() (err error) {
 		return fmt.Errorf("the pool has %d of %d %s for records from the segments: open a larger region", n, len(copies), kind)
 	}
 	l.copies.Push(copies...)
-	l.slots = make([]*Link, c.Links)
+	l.slots = make([]*Link, c.Links*len(l.paths))
 	return nil
 }
 
 // Supply posts receives into free frames, so that leader and followers may send.
 func (l *Links) Supply() {
-	want := 0
-	for _, k := range l.slots {
-		if k != nil {
-			want += controls
-		}
+	for _, p := range l.paths {
+		l.supply(p)
 	}
-	if l.incoming != nil {
+}
+
+// supply posts the receives of a path.
+func (l *Links) supply(p *lane) {
+	want := p.links * controls
+	if l.incoming != nil && l.incoming.path == p {
 		want += l.config.Window
 	}
 	free := l.config.Free
-	for l.posted < want && !l.closed {
-		n := min(free.Len(), want-l.posted, batchSize)
-		used := l.port.Supply(free.Top(n))
+	for p.posted < want && !l.closed {
+		n := min(free.Len(), want-p.posted, batchSize)
+		used := p.port.Supply(free.Top(n))
 		free.Drop(n, used)
-		if l.posted += used; used < n || used == 0 {
+		if p.posted += used; used < n || used == 0 {
 			return
 		}
 	}
@@ -176,11 +166,19 @@ func (l *Links) Supply() {
 // Recv returns whole, checked records of the incoming link, in order. The caller owns their frames. Poll is
 // called in the same round.
 func (l *Links) Recv(dst []umem.Frame) (total int) {
+	for _, p := range l.paths {
+		total += l.recv(p, dst[total:])
+	}
+	return total
+}
+
+// recv is Recv for one path. Records come over one link at a time, so those of one path follow those of another.
+func (l *Links) recv(p *lane, dst []umem.Frame) (total int) {
 	for total < len(dst) {
-		n := l.port.Recv(l.batch[:min(batchSize, len(dst)-total)])
-		l.posted -= n
+		n := p.port.Recv(l.batch[:min(batchSize, len(dst)-total)])
+		p.posted -= n
 		for _, f := range l.batch[:n] {
-			if l.receive(f) {
+			if l.receive(p, f) {
 				dst[total] = f
 				total++
 			} else {
@@ -195,9 +193,9 @@ func (l *Links) Recv(dst []umem.Frame) (total int) {
 	return total
 }
 
-// receive handles a message, and reports whether it is a record to pass on.
-func (l *Links) receive(f umem.Frame) bool {
-	k := l.linkOf(f)
+// receive handles a message of a path, and reports whether it is a record to pass on.
+func (l *Links) receive(p *lane, f umem.Frame) bool {
+	k := l.linkOf(p, f)
 	switch {
 	case k == nil || k.over || !k.connected:
 		if f.Options&umem.Failed == 0 {
@@ -205,7 +203,7 @@ func (l *Links) receive(f umem.Frame) bool {
 		}
 		return false
 	case f.Options&umem.Failed != 0:
-		k.fail(l.port.Cause(k.slot))
+		k.fail(p.port.Cause(k.number))
 		return false
 	}
 	message := l.region.Bytes(f)
@@ -234,12 +232,15 @@ func (l *Links) receive(f umem.Frame) bool {
 	return false
 }
 
-func (l *Links) linkOf(f umem.Frame) *Link {
-	if n := int(l.region.Side(f).Queue); n < len(l.slots) {
-		return l.slots[n]
+func (l *Links) linkOf(p *lane, f umem.Frame) *Link {
+	if n := int(l.region.Side(f).Queue); n < l.config.Links {
+		return l.slots[l.slot(p, n)]
 	}
 	return nil
 }
+
+// slot returns the place in slots of a link, by its number in the port of a path.
+func (l *Links) slot(p *lane, number int) int { return p.number*l.config.Links + number }
 
 // Poll handles completions, and sends what is due.
 func (l *Links) Poll(now time.Time) error {
@@ -247,13 +248,8 @@ func (l *Links) Poll(now time.Time) error {
 		return errClosed
 	}
 	l.now = now
-	l.port.Reap(l.batch[:]) // returns none: links keep the frames that they send
-	for n := l.port.Broken(l.broken[:]); n > 0; n = l.port.Broken(l.broken[:]) {
-		for _, slot := range l.broken[:n] {
-			if k := l.slots[slot]; k != nil {
-				k.fail(l.port.Cause(slot))
-			}
-		}
+	for _, p := range l.paths {
+		l.reap(p)
 	}
 	l.measure()
 	for _, k := range l.slots {
@@ -270,42 +266,56 @@ func (l *Links) Poll(now time.Time) error {
 	return l.kick()
 }
 
-// kick posts what is queued, to all followers together.
-func (l *Links) kick() error {
-	if l.batcher != nil {
-		l.batcher.Begin()
-		defer l.batcher.End()
+// reap handles the completions of a path.
+func (l *Links) reap(p *lane) {
+	p.port.Reap(l.batch[:]) // returns none: links keep the frames that they send
+	for n := p.port.Broken(l.broken[:]); n > 0; n = p.port.Broken(l.broken[:]) {
+		for _, number := range l.broken[:n] {
+			if k := l.slots[l.slot(p, number)]; k != nil {
+				k.fail(p.port.Cause(number))
+			}
+		}
 	}
-	return l.port.Kick()
 }
 
-// FD returns a descriptor that polls readable when Recv or Poll has work; -1 without Events.
-func (l *Links) FD() int { return l.port.FD() }
+// kick posts what is queued.
+func (l *Links) kick() error {
+	var err error
+	for _, p := range l.paths {
+		if e := p.kick(); e != nil {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// FDs appends descriptors that poll readable when Recv or Poll has work; none without Events.
+func (l *Links) FDs(dst []unix.PollFd) []unix.PollFd {
+	for _, p := range l.paths {
+		if fd := p.port.FD(); fd >= 0 {
+			dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
+	}
+	return dst
+}
 
 var errClosed = errors.New("this member no longer takes part in its group")
 
 // Close ends all links and gives all frames back to the region. After an error it may be called
 // again.
 func (l *Links) Close() error {
-	if l.closed && l.port == nil {
+	if l.closed && l.gone {
 		return nil
 	}
 	l.closed = true
-	var err error
-	switch {
-	case l.port != nil:
-		err = l.port.Close()
-	default: // the port has not taken the queues
-		for _, q := range l.queues {
-			if q != nil {
-				err = errors.Join(err, q.Close())
-			}
-		}
+	var errs []error
+	for _, p := range l.paths {
+		errs = append(errs, p.close())
 	}
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the links of %s: %w", l.config.Name, err) // the device may still use frames
 	}
-	l.port = nil
+	l.gone = true
 	l.held.dropAll(l)
 	if l.own != nil {
 		l.own.Close()

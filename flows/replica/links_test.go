@@ -126,7 +126,7 @@ func TestFence(t *testing.T) {
 		a.must(err)
 		h, err := protocol.ParseHello(q.Remote().Hello)
 		a.must(err)
-		_, _, err = a.links.Answer(a.do, q, &h, a.number, fence)
+		_, _, err = a.links.Answer(a.do, 0, q, &h, a.number, fence)
 		_ = q.Refuse("fenced") // fails if it was answered
 		answered <- err
 	}

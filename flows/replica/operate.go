@@ -17,6 +17,7 @@ type Standing struct {
 	Role   Role
 	Away   bool   // not heard for Suspect; known on the leader only
 	Safe   uint64 // position up to which it has all records safely; known on the leader only
+	Path   int    // over which it gets records, from 1 on; 0: over none, or this member does not lead
 }
 
 // Role is what a member is in its group.
@@ -33,6 +34,7 @@ const (
 func (d *Driver) look(now time.Time) {
 	config := d.member.Config()
 	var heard map[uint32]time.Time
+	var over map[uint32]int
 	var p group.Progress
 	leads := d.member.Phase() == group.Leading
 	if leads {
@@ -40,10 +42,13 @@ func (d *Driver) look(now time.Time) {
 		if heard, p, err = d.followers(); err != nil {
 			return // Run ends
 		}
+		if err := d.config.Do(func() error { over = d.config.Links.pathsTo(); return nil }); err != nil {
+			return
+		}
 	}
 	var all []Standing
 	for _, id := range config.Members.All() {
-		s := Standing{Number: id, Role: Voter, Safe: p.Safe[id]}
+		s := Standing{Number: id, Role: Voter, Safe: p.Safe[id], Path: over[id]}
 		last := heard[id]
 		switch {
 		case config.Witness(id):

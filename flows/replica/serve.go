@@ -12,7 +12,7 @@ import (
 
 // Serve answers a member that wants records. open returns a reader of the log for records that the
 // links do not hold any more. It returns when the link has ended.
-func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uint64) (Records, func() error, error)) error {
+func (d *Driver) Serve(path int, q *connect.Request, h *protocol.Hello, open func(from uint64) (Records, func() error, error)) error {
 	admitted := make(chan error, 1)
 	mine, fence := uint64(0), uint64(0)
 	if d.call(func() {
@@ -39,7 +39,7 @@ func (d *Driver) Serve(q *connect.Request, h *protocol.Hello, open func(from uin
 			}
 		})
 	}
-	k, conn, err := d.config.Links.Answer(d.config.Do, q, h, d.config.Self, fence)
+	k, conn, err := d.config.Links.Answer(d.config.Do, path, q, h, d.config.Self, fence)
 	if err != nil {
 		d.refused.Add(1)
 		_ = q.Refuse(err.Error()) // fails if it was answered

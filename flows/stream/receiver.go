@@ -69,6 +69,7 @@ type Receiver struct {
 	freed   bool       // another path has brought messages: peers may get more credits
 
 	others []*Receiver // at the other devices
+	device int         // its number, from 0
 
 	// With Write only:
 	free     frameRing         // supplied, without a credit

@@ -17,7 +17,7 @@ func (r *Receiver) openOthers() error {
 	for _, e := range r.config.Others {
 		c := r.config
 		c.Endpoint, c.Others, c.Name = e, nil, c.Name+" at "+e.Device.Name()
-		o := &Receiver{config: c, sessions: r.sessions, ready: r.ready}
+		o := &Receiver{config: c, sessions: r.sessions, ready: r.ready, device: 1 + len(r.others)}
 		r.others = append(r.others, o)
 		if err := o.open(); err != nil {
 			return err
@@ -33,6 +33,20 @@ func (r *Receiver) closeOthers() error {
 		errs = append(errs, o.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// all returns the receivers at all devices.
+func (r *Receiver) all() []*Receiver { return append([]*Receiver{r}, r.others...) }
+
+// roomy returns a receiver that has room for a frame of a message that is dropped. There always is one: a device posts
+// receives only as long as those, and the messages for Recv, are not more than its depth.
+func (r *Receiver) roomy() *Receiver {
+	for _, o := range r.others {
+		if o.posted+o.back.len() < o.depth {
+			return o
+		}
+	}
+	return r
 }
 
 // share gives frames to the devices, so that all have about the same number of receives.

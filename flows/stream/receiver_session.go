@@ -158,13 +158,15 @@ func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, er
 // acknowledgements of what was returned are ignored. When a session comes back, Next says where it
 // continues. Forgotten is called for each session with the last sequence that Recv has returned.
 func (r *Receiver) Restart(why protocol.Reason) {
-	for _, p := range r.peers {
-		r.finish(p, why)
+	for _, o := range r.all() {
+		for _, p := range o.peers {
+			o.finish(p, why)
+		}
+		o.drain()
 	}
-	r.drain()
 	for r.ready.pop(r.one[:]) == 1 {
 		r.drop(r.one[0])
-		r.back.push(r.one[0])
+		r.roomy().back.push(r.one[0])
 	}
 	for _, s := range r.sessions.byID {
 		s.dropEarly()

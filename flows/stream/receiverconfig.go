@@ -76,9 +76,9 @@ type ReceiverConfig struct {
 	// Joins is called when the participant with an index begins a session. It is called on the
 	// worker's thread and must not block.
 	Joins func(index int)
-	// Replicate gets the requests of members of the flow's group, which are no senders: it answers them.
-	// Nil refuses them. Several goroutines call it.
-	Replicate func(q *connect.Request, h *protocol.Hello)
+	// Replicate gets the requests of members of the flow's group, which are no senders: it answers them. device is the
+	// number of the one that they came over, from 0. Nil refuses them. Several goroutines call it.
+	Replicate func(device int, q *connect.Request, h *protocol.Hello)
 	// Standby waits until the member of a group that the flow is takes messages. The error says that ctx has ended, or
 	// that it never will. Nil: the flow is no member. Several goroutines call it.
 	Standby func(ctx context.Context) error
@@ -103,8 +103,8 @@ func (c *ReceiverConfig) check() error {
 	switch {
 	case c.Endpoint == nil || c.Worker == nil:
 		return errors.New("it needs an Endpoint and a Worker")
-	case len(c.Others) > 0 && (c.Participants > 0 || c.Standby != nil):
-		return errors.New("a flow that combines messages, or is a member of a group, has one device")
+	case len(c.Others) > 0 && c.Participants > 0:
+		return errors.New("a flow that combines messages has one device")
 	case c.Worker.Book().Region() != c.Endpoint.Region:
 		return errors.New("the Worker's region is not the Endpoint's")
 	case c.Window < 1 || c.Window > maxWindow:

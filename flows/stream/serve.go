@@ -117,7 +117,7 @@ func (v *server) replicates(q *connect.Request) bool {
 		v.config.Log.Warn("a member of the group was refused", "receiver", v.config.Name, "peer", q.Peer().Addr.String(), protocol.LogReason(err), "err", err)
 		return true
 	}
-	v.config.Replicate(q, &h)
+	v.config.Replicate(v.device, q, &h)
 	return true
 }
 

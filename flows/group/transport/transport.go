@@ -38,6 +38,8 @@ type Config struct {
 	Group  string // name of the group: at most 63 bytes
 	Self   uint32
 	Listen string
+	// Further are more addresses to listen at, over other networks.
+	Further []string
 	// TLS returns the present TLS settings: certificates of both sides. nil: no TLS.
 	TLS func() *tls.Config
 	// NameOf returns the name in a certificate. It must be set with TLS.
@@ -75,11 +77,11 @@ const (
 
 // Transport is one member's connections. Any goroutine may call its methods.
 type Transport struct {
-	config   Config
-	listener net.Listener
-	ctx      context.Context
-	cancel   context.CancelFunc
-	all      sync.WaitGroup
+	config    Config
+	listeners []net.Listener
+	ctx       context.Context
+	cancel    context.CancelFunc
+	all       sync.WaitGroup
 
 	mu    sync.Mutex
 	peers map[uint32]*peer
@@ -107,23 +109,37 @@ func Open(c Config, peers []Peer) (*Transport, error) {
 	}
 	t := &Transport{config: c, peers: map[uint32]*peer{}, conns: map[net.Conn]uint32{}, early: map[string]int{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	var err error
-	if t.listener, err = (&net.ListenConfig{}).Listen(t.ctx, "tcp", c.Listen); err != nil {
-		t.cancel()
-		return nil, fmt.Errorf("listen for the members of group %s: %w", c.Group, err)
+	for _, at := range append([]string{c.Listen}, c.Further...) {
+		l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", at)
+		if err != nil {
+			t.cancel()
+			return nil, errors.Join(fmt.Errorf("listen for the members of group %s: %w", c.Group, err), t.closeListeners())
+		}
+		t.listeners = append(t.listeners, l)
 	}
-	t.all.Go(t.accept)
+	for _, l := range t.listeners {
+		t.all.Go(func() { t.accept(l) })
+	}
 	t.SetPeers(peers)
 	return t, nil
 }
 
-// Addr returns where the transport listens.
-func (t *Transport) Addr() net.Addr { return t.listener.Addr() }
+// closeListeners ends listening.
+func (t *Transport) closeListeners() error {
+	var errs []error
+	for _, l := range t.listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Addr returns where the transport listens: the first address.
+func (t *Transport) Addr() net.Addr { return t.listeners[0].Addr() }
 
 // Close ends all connections.
 func (t *Transport) Close() error {
 	t.cancel()
-	err := t.listener.Close()
+	err := t.closeListeners()
 	t.Reconnect()
 	t.all.Wait()
 	return err
@@ -357,9 +373,9 @@ func (t *Transport) greet(conn net.Conn, to uint32) error {
 }
 
 // accept takes connections of other members.
-func (t *Transport) accept() {
+func (t *Transport) accept(l net.Listener) {
 	for {
-		conn, err := t.listener.Accept()
+		conn, err := l.Accept()
 		if t.ctx.Err() != nil {
 			if err == nil {
 				_ = conn.Close() // nothing was said

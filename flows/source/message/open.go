@@ -53,9 +53,9 @@ type Log struct {
 
 // Member is what the source of a group's member needs. Several goroutines call its functions.
 type Member struct {
-	Refuse    func() error                                // why no client may connect now, or nil
-	Replicate func(q *connect.Request, h *protocol.Hello) // answers another member
-	Standby   func(ctx context.Context) error             // see stream.ReceiverConfig
+	Refuse    func() error                                            // why no client may connect now, or nil
+	Replicate func(device int, q *connect.Request, h *protocol.Hello) // answers another member
+	Standby   func(ctx context.Context) error                         // see stream.ReceiverConfig
 }
 
 // Open opens the device, takes frames for messages and listens for clients. Clients wait until

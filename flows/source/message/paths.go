@@ -1,9 +1,19 @@
 package message
 
 import (
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/stream"
 )
+
+// Further returns the further devices with a class, in order.
+func (s *Source) Further(c config.Class) (all []*stream.Endpoint) {
+	for _, d := range s.further {
+		all = append(all, d.In(c))
+	}
+	return all
+}
 
 // checkDevices returns the condition of the devices. Of several, one may be without a link: clients then come over the
 // others. A device that has failed permanently ends the flow, as the only one would.

@@ -1,0 +1,146 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// PathState is what a member knows of a path over which a leader's records come.
+type PathState struct {
+	State       string // connected, standby or failed
+	Error       string // why it failed
+	Connections uint64 // times that it was taken
+	Failures    uint64 // links that failed, and failed attempts
+	Taken, Left time.Time
+}
+
+// ways are the paths to the leader. Any goroutine may call the methods.
+type ways struct {
+	mu     sync.Mutex
+	member uint32 // the leader
+	all    []way
+}
+
+// way is a path.
+type way struct {
+	PathState
+	again time.Time     // when it may be tried again; zero: at any time
+	wait  time.Duration // the last wait
+}
+
+// The states of a path.
+const (
+	pathConnected = "connected"
+	pathStandby   = "standby"
+	pathFailed    = "failed"
+)
+
+func newWays(paths int) *ways {
+	w := &ways{all: make([]way, paths)}
+	for i := range w.all {
+		w.all[i].State = pathStandby
+	}
+	return w
+}
+
+// choose returns the first path that may be tried, or else the one that may be tried next. With another leader all may.
+func (w *ways) choose(member uint32, now time.Time) (path int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.member != member {
+		w.member = member
+		for i := range w.all {
+			w.all[i].again, w.all[i].wait = time.Time{}, 0
+		}
+	}
+	for i := range w.all {
+		if !w.all[i].again.After(now) {
+			return i
+		}
+		if w.all[i].again.Before(w.all[path].again) {
+			path = i
+		}
+	}
+	return path
+}
+
+// takes says that records come over a path.
+func (w *ways) takes(path int, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := &w.all[path]
+	one.State, one.Error, one.Taken = pathConnected, "", now
+	one.Connections++
+}
+
+// leaves says that records do not come over a path any more, and why.
+func (w *ways) leaves(path int, cause error, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := &w.all[path]
+	if one.State == pathConnected {
+		one.Left = now
+		if now.Sub(one.Taken) > steady {
+			one.wait = 0
+		}
+	}
+	if one.State = pathStandby; !fails(cause) {
+		return
+	}
+	one.State, one.Error = pathFailed, cause.Error()
+	one.Failures++
+	one.wait = min(max(leastPathWait, 2*one.wait), mostPathWait)
+	one.again = now.Add(one.wait)
+}
+
+// fails reports whether a path has failed that was left for a reason. It has not if another one is better, the leader
+// has ended the link, or this member does not want it any more.
+func fails(cause error) bool {
+	_, left := errors.AsType[*leftError](cause)
+	return !left && !errors.Is(cause, errBetterPath) && !errors.Is(cause, errEpoch) && !errors.Is(cause, errFenced) && !errors.Is(cause, context.Canceled)
+}
+
+// clear says that a path may be tried.
+func (w *ways) clear(path int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all[path].again, w.all[path].State = time.Time{}, pathStandby
+}
+
+// better returns the first path, before the present one, that may be tried again.
+func (w *ways) better(path int, now time.Time) (better int, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.all[:path] {
+		if !w.all[i].again.After(now) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// allFailed reports whether no path may be tried now.
+func (w *ways) allFailed(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.all {
+		if !w.all[i].again.After(now) {
+			return false
+		}
+	}
+	return true
+}
+
+// states returns what is known of the paths; nil: there is one.
+func (w *ways) states() (all []PathState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.all {
+		if len(w.all) > 1 {
+			all = append(all, w.all[i].PathState)
+		}
+	}
+	return all
+}
