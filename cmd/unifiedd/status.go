@@ -427,6 +427,7 @@ func printGroup(w io.Writer, g *status.Group) {
 		}
 		fmt.Fprintf(w, "  catch-up\tfollowers lack %d records: they get %d a second from segments, and may get %s\n", g.Lacking, g.CopyRate, limit)
 	}
+	printGroupPaths(w, g)
 	fmt.Fprintf(w, "  ignored\t%s\n", nonzero(map[string]uint64{"stale_epoch": g.Stale, "not_valid": g.Refused, "not_sent": g.Dropped, "not_taken": g.Untaken}))
 }
 

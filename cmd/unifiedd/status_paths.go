@@ -18,6 +18,21 @@ func printPaths(w io.Writer, peer *status.Peer) {
 	}
 }
 
+// printGroupPaths prints the ways between the members of a group: of the leader, over which device each follower gets
+// records; of a follower, over which they come.
+func printGroupPaths(w io.Writer, g *status.Group) {
+	for i := range g.Members {
+		if m := &g.Members[i]; m.Device != "" {
+			fmt.Fprintf(w, "  path\trecords go to %s over %s\n", m.Name, m.Device)
+		}
+	}
+	for i := range g.Paths {
+		if p := &g.Paths[i]; g.State == "following" {
+			fmt.Fprintf(w, "  path\trecords come from %s over %s: %s%s; taken %d times, %d failures\n", p.Address, p.Device, p.State, because(p.Error), p.Connections, p.Failures)
+		}
+	}
+}
+
 // printListenPaths prints the devices over which clients connect.
 func printListenPaths(w io.Writer, all []status.ListenPath) {
 	for i := range all {

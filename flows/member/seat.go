@@ -28,6 +28,7 @@ type Seat struct {
 	term    atomic.Pointer[term]
 	changed notice       // the leader, or that it takes records
 	waiting atomic.Int64 // clients that wait for a change
+	devices []string     // by path
 }
 
 // term is who leads an epoch.
@@ -78,7 +79,7 @@ func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *r
 		}
 		e.Undo.Add(m.file.Close)
 	}
-	s := &Seat{where: &whereabouts{names: e.Shared.Names}}
+	s := &Seat{where: &whereabouts{names: e.Shared.Names}, devices: e.Flow.Devices()}
 	s.group.Store(m.group)
 	e.Undo.Add(s.where.Close)
 	if err := s.where.use(m.group); err != nil {
@@ -223,7 +224,15 @@ func (s *Seat) observe() *status.Group {
 		to.Leader = nameOf(g, d.Leader)
 	}
 	for _, one := range d.Standings {
-		to.Members = append(to.Members, status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe})
+		m := status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe}
+		if len(d.Paths) > 0 && one.Path > 0 {
+			m.Device = s.devices[one.Path-1]
+		}
+		to.Members = append(to.Members, m)
+	}
+	for i := range d.Paths {
+		p := &d.Paths[i]
+		to.Paths = append(to.Paths, status.Path{Device: s.devices[i], Address: s.where.over(d.Leader, i), State: p.State, Error: p.Error, Connections: p.Connections, Failures: p.Failures, Taken: p.Taken, Left: p.Left})
 	}
 	return to
 }

@@ -131,6 +131,21 @@ func (w *whereabouts) clients(number uint32) string {
 	return ""
 }
 
+// over returns where the records of a member come from over a path; empty: it is not known.
+func (w *whereabouts) over(number uint32, path int) string {
+	all, _ := w.peers()
+	for i := range all {
+		switch p := &all[i]; {
+		case p.Number != number:
+		case path == 0 && len(p.Records) > 0:
+			return p.Records[0]
+		case path > 0 && path <= len(p.Further):
+			return p.Further[path-1]
+		}
+	}
+	return ""
+}
+
 // followAgain is the time until the driver is told again where the members are, if it could not take that.
 const followAgain = time.Second
 

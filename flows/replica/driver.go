@@ -125,6 +125,9 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 	}
 	t := c.Secure
 	t.Silence = max(2*c.Suspect, leastSilence)
+	if len(c.Further) > 0 { // another path may work
+		t.Silence = max(c.Suspect/pathsOfSuspect, leastSilence)
+	}
 	t.Group, t.Self, t.Listen, t.Further, t.Log, t.Received, t.Lost = c.Group, c.Self, c.Listen, c.Further, c.Logger, d.received, d.processLost
 	if d.transport, err = transport.Open(t, nil); err != nil {
 		return nil, err

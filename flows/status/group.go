@@ -31,6 +31,7 @@ type Group struct {
 	Dropped   uint64   `json:"dropped_messages"` // to members, of elections
 	Untaken   uint64   `json:"untaken_messages"` // of members, because too many waited
 	Members   []Member `json:"members"`          // as this one knows them
+	Paths     []Path   `json:"paths,omitempty"`  // over which the leader's records come, if there are several. Messages counts nothing
 }
 
 // Member is a member of a group.
@@ -40,4 +41,5 @@ type Member struct {
 	Role   string `json:"role"`               // voter, witness, learner (gets records and does not count) or leaving
 	Away   bool   `json:"away"`               // not heard for the time of suspect. The leader knows it
 	Safe   uint64 `json:"position,omitempty"` // up to which it has all records as safely as to.acknowledge says. The leader knows it
+	Device string `json:"device,omitempty"`   // over which it gets records, if there are several. The leader knows it
 }

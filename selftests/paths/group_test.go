@@ -1,0 +1,307 @@
+package paths
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+const members = 3
+
+// group is a group of three daemons, each at both switches, and a host with clients.
+type group struct {
+	t    *testing.T
+	ends [2][]*testenv.End // by switch; the last one is that of the clients
+	dirs [members]string
+	now  [members]*daemon.Daemon
+
+	client *daemon.Client
+	count  int // messages that clients append
+}
+
+// perClient is how many messages a client appends.
+const perClient = 2000
+
+// suspect is the members' setting. A path is left after a quarter of it.
+const suspect = 2 * time.Second
+
+func newGroup(t *testing.T) *group {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Leaks(t)
+	o := testenv.PairOptions{MTU: 4200}
+	g := &group{t: t}
+	g.ends[0] = testenv.NewSwitch(t, members+1, o)
+	g.ends[1] = testenv.SecondSwitch(t, g.ends[0], o)
+	t.Cleanup(func() {
+		if t.Failed() {
+			for i, d := range g.now {
+				t.Logf("the log of member %d:\n%s", i+1, d.Log.String())
+			}
+		}
+	})
+	for i := range members {
+		g.dirs[i] = testenv.DiskDir(t)
+		g.start(i)
+	}
+	return g
+}
+
+// start starts a member.
+func (g *group) start(i int) {
+	g.t.Helper()
+	var all strings.Builder
+	for n := range members {
+		fmt.Fprintf(&all, "\n          - {name: m%d, address: \"%s:7491\", clients: \"%[2]s:7471\", paths: [{address: \"%[3]s:7491\", clients: \"%[3]s:7471\"}]}", n+1, g.ends[0][n].IP, g.ends[1][n].IP)
+	}
+	g.now[i] = daemon.Launch(g.t, program, g.ends[0][i], g.dirs[i], fmt.Sprintf(`region: {size: 64MiB, pages: ordinary}
+flows:
+  - name: orders
+    from: {rdma: "roce:%s", listen: "%s:7471", paths: [{rdma: "roce:%s", listen: "%s:7471"}], message: 1KiB, clients: 4, window: 32}
+    to:
+      file: %s
+      acknowledge: written
+      group:
+        name: orders
+        self: m%d
+        suspect: %s
+        lag: 4MiB
+        path_mode: standby
+        members: %s
+`, g.ends[0][i].Ifname, g.ends[0][i].IP, g.ends[1][i].Ifname, g.ends[1][i].IP, g.file(i), i+1, suspect, all.String()))
+}
+
+func (g *group) file(i int) string { return filepath.Join(g.dirs[i], "orders") }
+
+// of returns a member's part of its status; nil: there is none now.
+func of(s *status.Daemon) *status.Group {
+	if len(s.Flows) != 1 {
+		return nil
+	}
+	return s.Flows[0].Group
+}
+
+// status returns what a member says of the group; nil: nothing now.
+func (g *group) status(i int) *status.Group {
+	s, err := g.now[i].Status()
+	if err != nil {
+		return nil
+	}
+	return of(&s)
+}
+
+// leader waits until all members follow one leader.
+func (g *group) leader() (who int, epoch uint64) {
+	g.t.Helper()
+	testenv.Wait(g.t, testenv.Within(time.Minute), "all members to follow one leader", func() bool {
+		who, epoch = -1, 0
+		for i := range members {
+			s := g.status(i)
+			if s == nil || s.Leader == "" || epoch > 0 && s.Epoch != epoch {
+				return false
+			}
+			if epoch = s.Epoch; s.State == "leading" {
+				who = i
+			}
+		}
+		return who >= 0
+	})
+	return who, epoch
+}
+
+// over waits until the leader sends to each follower over a path, and each of them says so.
+func (g *group) over(leader, path int) {
+	g.t.Helper()
+	testenv.Wait(g.t, testenv.Within(time.Minute), fmt.Sprint("all members to use path ", path), func() bool {
+		for i := range members {
+			s := g.status(i)
+			if s == nil || i == leader && !g.sends(s, path) || i != leader && (len(s.Paths) != 2 || s.Paths[path].State != "connected") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// sends reports whether a leader sends to each follower over a path.
+func (g *group) sends(s *status.Group, path int) bool {
+	n := 0
+	for _, m := range s.Members {
+		if strings.HasSuffix(m.Device, ":"+g.ends[path][g.who(s.Member)].Ifname) {
+			n++
+		}
+	}
+	return n == members-1
+}
+
+// who returns the place of a member by its name.
+func (g *group) who(name string) (i int) {
+	_, _ = fmt.Sscanf(name, "m%d", &i)
+	return i - 1
+}
+
+// load starts a client at the second switch, which is never cut, unless one appends. A client that is done is followed by
+// another one, so that there is load however long it takes until the members have found a path.
+func (g *group) load() {
+	g.t.Helper()
+	if g.client != nil {
+		if !g.client.Over() {
+			return
+		}
+		g.client.Await(g.t, time.Minute)
+	}
+	var to []string
+	for i := range members {
+		to = append(to, g.ends[1][i].IP.String()+":7471")
+	}
+	e := g.ends[1][members]
+	g.count += perClient
+	g.client = daemon.StartClient(g.t, flowTest, e, "append", "-device", "roce:"+e.Ifname, "-ordinary", "-to", strings.Join(to, ","), "-flow", "orders",
+		"-size", "512", "-count", fmt.Sprint(perClient), "-rate", "500", "-timeout", "15m")
+}
+
+// cut makes the first switch drop all frames, and returns a function that ends that.
+func (g *group) cut() (mend func()) {
+	g.t.Helper()
+	var all []func()
+	for i := range members {
+		all = append(all, g.ends[0][i].Lose(g.t, testenv.FromEnd, 0))
+		g.ends[0][i].Lose(g.t, testenv.ToEnd, 0)
+	}
+	return func() {
+		for _, mend := range all {
+			mend()
+		}
+	}
+}
+
+// progresses waits until more records are committed.
+func (g *group) progresses(leader int) {
+	g.t.Helper()
+	from := uint64(0)
+	testenv.Wait(g.t, testenv.Within(time.Minute), "more records to be committed", func() bool {
+		g.load()
+		s := g.status(leader)
+		if s != nil && from == 0 {
+			from = s.Committed + 100
+		}
+		return s != nil && s.Committed >= from
+	})
+}
+
+// complete waits until all members have all records, stops them, and checks that each log has each message once, and
+// that the logs are equal.
+func (g *group) complete() {
+	g.t.Helper()
+	g.client.Await(g.t, time.Minute)
+	testenv.Wait(g.t, testenv.Within(time.Minute), "all members to have all records", func() bool {
+		last := uint64(0)
+		for i := range members {
+			s := g.status(i)
+			if s == nil || s.Committed != s.Last || s.Last < uint64(g.count) || last > 0 && s.Last != last {
+				return false
+			}
+			last = s.Last
+		}
+		return true
+	})
+	for _, d := range g.now {
+		d.Terminate(g.t)
+	}
+	sums := map[[32]byte]int{}
+	for i := range members {
+		daemon.StartClient(g.t, flowTest, g.ends[0][i], "log", "-file", g.file(i), "-count", fmt.Sprint(g.count)).Await(g.t, time.Minute)
+		sums[g.sum(i)] = i
+	}
+	if len(sums) != 1 {
+		g.t.Errorf("the logs of the members differ: %v", sums)
+	}
+}
+
+// sum returns a checksum of a member's log, without the times of receipt, which differ between members.
+func (g *group) sum(i int) [32]byte {
+	g.t.Helper()
+	raw, err := g.ends[0][i].Command(program, "log", "read", g.file(i)).Output()
+	if err != nil {
+		g.t.Errorf("read the log of member %d: %v", i+1, err)
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line)
+		text.WriteString(strings.Join(append(f[:1:1], f[2:]...), " ") + "\n")
+	}
+	return sha256.Sum256([]byte(text.String()))
+}
+
+// same checks that the leader and its epoch are those from before.
+func (g *group) same(who int, epoch uint64) {
+	g.t.Helper()
+	if now, later := g.leader(); now != who || later != epoch {
+		g.t.Errorf("member %d led epoch %d, and member %d leads epoch %d: a path that failed must not cause an election", who+1, epoch, now+1, later)
+	}
+}
+
+// TestGroup: when the first path between the members of a group fails under load, the leader goes on over the second
+// one in the same epoch, and comes back when the first one is well. All logs have each message once and in order.
+func TestGroup(t *testing.T) {
+	g := newGroup(t)
+	who, epoch := g.leader()
+	g.over(who, 0)
+	g.progresses(who)
+	for range 2 {
+		mend := g.cut()
+		g.over(who, 1)
+		g.progresses(who)
+		if text, err := g.now[who].Control("status"); err != nil || strings.Count(text, "over roce:"+g.ends[1][who].Ifname) != members-1 {
+			t.Errorf("the leader's status does not name the second path (%v):\n%s", err, text)
+		}
+		g.same(who, epoch)
+		mend()
+		g.over(who, 0)
+		g.progresses(who)
+		g.same(who, epoch)
+	}
+	for i := range members {
+		if s := g.status(i); i != who && s != nil && (s.Paths[0].Failures == 0 || s.Paths[1].Connections == 0 || s.Paths[0].Left.IsZero()) {
+			t.Errorf("the paths of member %d: %+v", i+1, s.Paths)
+		}
+	}
+	g.complete()
+}
+
+// TestGroupFlaps: while the first path between the members comes and goes every second, nothing is lost, nothing comes
+// twice, and the leader stays. The short form takes 20 s, and UNIFIEDD_SPAN=10m the long one.
+func TestGroupFlaps(t *testing.T) {
+	g := newGroup(t)
+	who, epoch := g.leader()
+	g.over(who, 0)
+	span, err := time.ParseDuration(cmp.Or(os.Getenv("UNIFIEDD_SPAN"), "20s"))
+	if err != nil {
+		t.Fatalf("UNIFIEDD_SPAN=%s: it must be a time, such as 10m", os.Getenv("UNIFIEDD_SPAN"))
+	}
+	g.progresses(who)
+	for until := time.Now().Add(span); time.Now().Before(until); {
+		mend := g.cut()
+		time.Sleep(500 * time.Millisecond)
+		mend()
+		g.load()
+		time.Sleep(500 * time.Millisecond)
+	}
+	g.progresses(who)
+	g.same(who, epoch)
+	for i := range members {
+		if s := g.status(i); i != who && s != nil {
+			t.Logf("the paths of member %d: %+v", i+1, s.Paths)
+		}
+	}
+	g.complete()
+}
