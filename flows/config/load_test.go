@@ -54,18 +54,18 @@ func TestFull(t *testing.T) {
 		Cluster: Cluster{
 			Resolver: ResolverEtcd, Name: "host-1", Endpoints: []string{"https://10.0.0.5:2379", "https://10.0.0.6:2379"}, Lease: 15 * time.Second, Prefix: "/machines/",
 			TLS:   TLS{"/etc/unifiedd/etcd/cert.pem", "/etc/unifiedd/etcd/key.pem", "/etc/unifiedd/etcd/ca.pem"},
-			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 366, 7}}, {Peer: "old-2/shared", Address: "10.0.0.8:7475", Group: "10.0.0.8:7491", Pos: Pos{file, 367, 7}}},
+			Peers: []ClusterPeer{{Peer: "old-1/wal", Address: "10.0.0.7:7471", Pos: Pos{file, 367, 7}}, {Peer: "old-2/shared", Address: "10.0.0.8:7475", Group: "10.0.0.8:7491", Pos: Pos{file, 368, 7}}},
 		},
 		Attach: Attach{Socket: "/run/unifiedd/programs.sock", Programs: []Program{
-			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 332, 7}},
-			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 333, 7}},
+			{Name: "strategy", User: "trader", In: 32 * MiB, Out: 16 * MiB, Pos: Pos{file, 333, 7}},
+			{Name: "risk", User: "1003", In: 8 * MiB, Pos: Pos{file, 334, 7}},
 		}, Channels: []Channel{
-			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 335, 7}},
-			{Name: "fills", Readers: []ChannelReader{{"risk", PolicyDropOldest}}, Slots: 4096, Slot: 256, Pos: Pos{file, 340, 7}},
+			{Name: "book", Writer: "strategy", Readers: []ChannelReader{{"risk", PolicyWait}}, Slots: 1024, Slot: 512, Pos: Pos{file, 336, 7}},
+			{Name: "fills", Readers: []ChannelReader{{"risk", PolicyDropOldest}}, Slots: 4096, Slot: 256, Pos: Pos{file, 341, 7}},
 		}, States: []State{
-			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 342, 7}},
-			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 346, 7}},
-			{Name: "turns", Words: 16, Remote: StateRemote{RDMA: "roce:eth18", Listen: ":7498", Clients: 16, Worker: "fast"}, Pos: Pos{file, 353, 7}},
+			{Name: "books", Objects: 1024, Room: 336, Readers: []string{"risk"}, Remote: StateRemote{Clients: 16}, Pos: Pos{file, 343, 7}},
+			{Name: "refs", Keys: 65536, Remote: StateRemote{RDMA: "mlx5_3", Listen: ":7499", Clients: 4, Allow: []string{"desk"}, AllowAnyGID: true}, Pos: Pos{file, 347, 7}},
+			{Name: "turns", Words: 16, Remote: StateRemote{RDMA: "roce:eth18", Listen: ":7498", Clients: 16, Worker: "fast"}, Pos: Pos{file, 354, 7}},
 		}},
 		TLS: TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{
@@ -200,20 +200,20 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "shared", Worker: "main", Pos: Pos{file, 240, 5},
-				From: From{RDMA: "mlx5_0", Class: Class{TrafficClass: 104, Priority: 3, ECN: true, MinRate: 100}, Listen: "10.0.0.1:7475", Message: KiB, Window: 16, Clients: 2, Verify: true, Method: MethodSend},
+				From: From{RDMA: "mlx5_0", Class: Class{TrafficClass: 104, Priority: 3, ECN: true, MinRate: 100}, Listen: "10.0.0.1:7475", Paths: []Path{{RDMA: "mlx5_1", Listen: "10.0.1.1:7475"}}, Message: KiB, Window: 16, Clients: 2, Verify: true, Method: MethodSend},
 				To: To{
 					File: "/var/lib/unifiedd/shared", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Acknowledge: AcknowledgeDurable, Durable: GroupCommit,
-					Replicas: &Replicas{Name: "shared", Self: "a", Listen: ":7491", Heartbeat: 500 * time.Microsecond, Suspect: 50 * time.Millisecond, Lag: 16 * MiB, Members: []Replica{
-						{Name: "a", Number: 1, Peer: "host-1/shared", Certificate: "a.example"},
-						{Name: "b", Number: 2, Address: "10.0.0.2:7491", Clients: "10.0.0.2:7475"},
-						{Name: "w", Number: 3, Address: "10.0.0.3:7491", Witness: true},
-						{Name: "d", Number: 4, Address: "10.0.0.4:7491", Clients: "10.0.0.4:7475", Joins: true},
+					Replicas: &Replicas{Name: "shared", Self: "a", Listen: ":7491", Heartbeat: 500 * time.Microsecond, Suspect: 50 * time.Millisecond, Lag: 16 * MiB, PathMode: PathStandby, Members: []Replica{
+						{Name: "a", Number: 1, Peer: "host-1/shared", Certificate: "a.example", Paths: []ReplicaPath{{"10.0.1.1:7491", "10.0.1.1:7475"}}},
+						{Name: "b", Number: 2, Address: "10.0.0.2:7491", Clients: "10.0.0.2:7475", Paths: []ReplicaPath{{"10.0.1.2:7491", "10.0.1.2:7475"}}},
+						{Name: "w", Number: 3, Address: "10.0.0.3:7491", Witness: true, Paths: []ReplicaPath{{"10.0.1.3:7491", ""}}},
+						{Name: "d", Number: 4, Address: "10.0.0.4:7491", Clients: "10.0.0.4:7475", Joins: true, Paths: []ReplicaPath{{"10.0.1.4:7491", "10.0.1.4:7475"}}},
 					}},
 				},
 			},
 			{
-				Name: "submitted", Worker: "main", Pos: Pos{file, 258, 5},
+				Name: "submitted", Worker: "main", Pos: Pos{file, 259, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 512},
 				To: To{
 					File: "/var/lib/unifiedd/orders", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
@@ -221,65 +221,65 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "ticks", Worker: "main", Pos: Pos{file, 266, 5},
+				Name: "ticks", Worker: "main", Pos: Pos{file, 267, 5},
 				From: From{Interface: "eth10", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 512, Promiscuous: true, Priority: DefaultPriority},
 				To:   To{Attach: "risk", Queue: 256, Policy: PolicyDropOldest, Place: PlaceHere, Expose: true},
 			},
 			{
-				Name: "hedges", Worker: "main", Pos: Pos{file, 276, 5},
+				Name: "hedges", Worker: "main", Pos: Pos{file, 277, 5},
 				From: From{Attach: "strategy", Trusted: true, Message: 2 * KiB, Window: 256},
 				To: To{
 					RDMA: "mlx5_9", Class: Class{TrafficClass: 104, Priority: 3, ECN: true, MinRate: 10},
-					Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, TrafficClass: one(72), Priority: one(0), Pos: Pos{file, 281, 100}},
-						{Name: "storage-4", Peer: "storage-4/wal", Others: []string{"storage-5/wal"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 281, 172}}},
+					Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7471", Policy: PolicyWait, TrafficClass: one(72), Priority: one(0), Pos: Pos{file, 282, 100}},
+						{Name: "storage-4", Peer: "storage-4/wal", Others: []string{"storage-5/wal"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 282, 172}}},
 					Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived, Acknowledge: AcknowledgeAll,
 				},
 			},
 			{
-				Name: "books", Worker: "main", Pos: Pos{file, 283, 5},
+				Name: "books", Worker: "main", Pos: Pos{file, 284, 5},
 				From: From{Attach: "strategy", Message: 512, Window: 256},
 				To:   To{State: "books"},
 			},
 			{
-				Name: "book-out", Worker: "main", Pos: Pos{file, 288, 5},
+				Name: "book-out", Worker: "main", Pos: Pos{file, 289, 5},
 				From: From{Channel: "book"},
-				To:   To{RDMA: "mlx5_3", Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7480", Policy: PolicyWait, Pos: Pos{file, 294, 11}}}},
+				To:   To{RDMA: "mlx5_3", Peers: []Peer{{Name: "desk", Address: "10.0.0.9:7480", Policy: PolicyWait, Pos: Pos{file, 295, 11}}}},
 			},
 			{
-				Name: "fills-in", Worker: "main", Pos: Pos{file, 296, 5},
+				Name: "fills-in", Worker: "main", Pos: Pos{file, 297, 5},
 				From: From{RDMA: "mlx5_3", Listen: ":7481", Allow: []string{"desk"}},
 				To:   To{Channel: "fills"},
 			},
 			{
-				Name: "quotes", Worker: "main", Pos: Pos{file, 300, 5},
+				Name: "quotes", Worker: "main", Pos: Pos{file, 301, 5},
 				From: From{Interface: "eth11", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
 				Stages: []Stage{{Mold: &Feed{
-					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.1"), 26400, Pos{file, 300, 90}}}, Gap: 20 * time.Millisecond, Hold: 512,
+					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.1"), 26400, Pos{file, 301, 90}}}, Gap: 20 * time.Millisecond, Hold: 512,
 					Server: "10.0.0.9:26401", Ask: 5 * time.Millisecond,
-				}, Pos: Pos{file, 300, 69}}},
+				}, Pos: Pos{file, 301, 69}}},
 				To: To{Attach: "risk", Queue: 1024, Policy: PolicyDropNewest, Place: PlaceCopy},
 			},
 			{
-				Name: "half", Worker: "main", Pos: Pos{file, 301, 5},
+				Name: "half", Worker: "main", Pos: Pos{file, 302, 5},
 				From: From{Interface: "eth9", Engine: EnginePacket, Fanout: "eth9", Buffer: DefaultBuffer, Join: []Join{
-					{Group: netip.MustParseAddr("239.1.1.1"), Pos: Pos{file, 301, 93}},
-					{Group: netip.MustParseAddr("232.1.1.1"), Source: netip.MustParseAddr("10.0.0.5"), Interface: "eth9.100", Pos: Pos{file, 301, 104}},
+					{Group: netip.MustParseAddr("239.1.1.1"), Pos: Pos{file, 302, 93}},
+					{Group: netip.MustParseAddr("232.1.1.1"), Source: netip.MustParseAddr("10.0.0.5"), Interface: "eth9.100", Pos: Pos{file, 302, 104}},
 				}, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/half", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 			},
 			{
-				Name: "numbers", Worker: "main", Pos: Pos{file, 302, 5},
+				Name: "numbers", Worker: "main", Pos: Pos{file, 303, 5},
 				From: From{Interface: "eth12", Engine: EngineXDP, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				Stages: []Stage{{Counter: &Feed{
-					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.2"), 26500, Pos{file, 302, 89}}}, Gap: 20 * time.Millisecond, Hold: 512,
+					Lines: []FeedLine{{"a", netip.MustParseAddr("239.1.1.2"), 26500, Pos{file, 303, 89}}}, Gap: 20 * time.Millisecond, Hold: 512,
 					Counter: &Counter{Offset: 4, Width: 4, Order: LittleEndian},
-				}, Pos: Pos{file, 302, 70}}},
+				}, Pos: Pos{file, 303, 70}}},
 				To: To{File: "/var/lib/unifiedd/numbers", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 			},
 			{
-				Name: "trades", Worker: "main", Pos: Pos{file, 303, 5},
+				Name: "trades", Worker: "main", Pos: Pos{file, 304, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 256},
 				To: To{Order: &Order{
 					Connect: "10.0.0.9:4001", Interface: "eth13", Queue: 1, ZeroCopy: ZeroCopyCopy, Ring: 256, Replies: true, Retry: 5 * time.Second, Times: "/var/log/unifiedd/trades.csv", Counter: 1,
@@ -287,12 +287,12 @@ func TestFull(t *testing.T) {
 				}},
 			},
 			{
-				Name: "sessions", Worker: "main", Pos: Pos{file, 304, 5},
+				Name: "sessions", Worker: "main", Pos: Pos{file, 305, 5},
 				From: From{Attach: "strategy", Message: KiB, Window: 256},
 				To:   To{Order: &Order{Given: "risk", Peer: "exchange.example.net:4001", Interface: "eth14", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second, SendTimes: true, Counter: 1}},
 			},
 			{
-				Name: "hits", Worker: "main", Pos: Pos{file, 305, 5},
+				Name: "hits", Worker: "main", Pos: Pos{file, 306, 5},
 				From: From{Interface: "eth15", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: 50},
 				To: To{Order: &Order{
 					Connect: "exchange.example.net:4001", Interface: "eth16", ZeroCopy: ZeroCopyPrefer, Ring: 512, Retry: time.Second, SendTimes: true, Counter: 1000,

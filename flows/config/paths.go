@@ -82,10 +82,7 @@ func (v *validator) groupPaths(path string, g *Replicas, f *Flow) {
 		several = several || r.Paths != nil
 		places.take(join(index(join(path, "members"), i), "address"), r.Address)
 		places.take(join(index(join(path, "members"), i), "clients"), r.Clients)
-		if r.Paths != nil {
-			v.check(len(r.Paths) > 0, at, "no path is listed: remove the key")
-			v.check(r.Peer == "", at, "the paths of a member are addresses: say address: and clients:, and not peer:")
-		}
+		v.check(r.Paths == nil || len(r.Paths) > 0, at, "no path is listed: remove the key")
 		v.samePaths(at, r, g, f)
 		for k := range r.Paths {
 			v.replicaPath(index(at, k), r, &r.Paths[k], places)

@@ -175,7 +175,7 @@ func (d *Driver) dial(w Want) (k *Link, conn *connect.Conn, err error) {
 	}
 	for _, address := range append([]string{w.Address}, w.others...) {
 		ctx, cancel := d.ctx, func() {}
-		if len(w.others) > 0 {
+		if len(w.others) > 0 || len(d.config.Links.paths) > 1 {
 			ctx, cancel = context.WithTimeout(d.ctx, addressTime)
 		}
 		w.Address = address

@@ -278,6 +278,37 @@ func TestGroup(t *testing.T) {
 	g.complete()
 }
 
+// TestGroupLeaderHangs: a leader that hangs, while the first path does not work, is replaced: its followers try one path
+// after the other, and that does not keep them from an election. It takes place over the second path.
+func TestGroupLeaderHangs(t *testing.T) {
+	g := newGroup(t)
+	who, epoch := g.leader()
+	g.progresses(who)
+	mend := g.cut()
+	g.over(who, 1)
+	g.progresses(who)
+	g.now[who].Pause(t)
+	next := who
+	testenv.Wait(t, testenv.Within(time.Minute), "another member to lead", func() bool {
+		for i := range members {
+			if i == who {
+				continue
+			}
+			if s := g.status(i); s != nil && s.State == "leading" && s.Epoch > epoch {
+				next = i
+			}
+		}
+		return next != who
+	})
+	g.progresses(next)
+	g.now[who].Resume(t)
+	mend()
+	next, _ = g.leader()
+	g.over(next, 0)
+	g.progresses(next)
+	g.complete()
+}
+
 // TestGroupFlaps: while the first path between the members comes and goes every second, nothing is lost, nothing comes
 // twice, and the leader stays. The short form takes 20 s, and UNIFIEDD_SPAN=10m the long one.
 func TestGroupFlaps(t *testing.T) {

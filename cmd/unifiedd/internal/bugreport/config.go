@@ -56,9 +56,10 @@ flows[].to.discard flows[].to.durability flows[].to.durable flows[].to.expose fl
 flows[].to.force flows[].to.group flows[].to.group.heartbeat flows[].to.group.lag flows[].to.group.listen
 flows[].to.group.members[].address
 flows[].to.group.members[].certificate flows[].to.group.members[].clients flows[].to.group.members[].joins
-flows[].to.group.members[].name flows[].to.group.members[].number flows[].to.group.members[].peer
-flows[].to.group.members[].witness
-flows[].to.group.name flows[].to.group.self flows[].to.group.suspect flows[].to.hosts flows[].to.index
+flows[].to.group.members[].name flows[].to.group.members[].number
+flows[].to.group.members[].paths flows[].to.group.members[].paths[].address flows[].to.group.members[].paths[].clients
+flows[].to.group.members[].peer flows[].to.group.members[].witness
+flows[].to.group.name flows[].to.group.path_mode flows[].to.group.self flows[].to.group.suspect flows[].to.hosts flows[].to.index
 flows[].to.interface flows[].to.keep_free flows[].to.keys flows[].to.late flows[].to.layout flows[].to.listen
 flows[].to.max_gap flows[].to.method flows[].to.mode flows[].to.namespaces[].ana flows[].to.namespaces[].device flows[].to.namespaces[].file
 flows[].to.namespaces[].id flows[].to.namespaces[].read_only flows[].to.order.connect flows[].to.order.given
