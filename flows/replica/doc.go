@@ -15,6 +15,9 @@
 //
 // A link that ends is never used again. Whatever had arrived and was not returned by Recv is dropped.
 //
+// Links go over several devices if members have several paths. Records come over one link at a time. The member that
+// gets them chooses its path.
+//
 // Threads. Methods of Links belong to the worker's thread, and do not block or lock, if their comment
 // does not say otherwise. They allocate when a link begins or ends, and while records are read from the
 // segments for it.

@@ -43,6 +43,7 @@ func TestSeveralPaths(t *testing.T) {
 		{"FarAhead", testFarAhead},
 		{"Bounded", testEarlyBounded},
 		{"Rejected", testEarlyRejected},
+		{"Restart", testRestartAll},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			far, near := *g.far, *g.near
@@ -280,6 +281,58 @@ func testEarlyBounded(t *testing.T, g *severalRig) {
 	b.brings(1)
 	a.awaitAck(16)
 	g.allPosted()
+}
+
+// testRestartAll: a restart ends the peers at all devices, and drops what has arrived over each. All frames become
+// receives again, at no device more than it has room for. The sessions go on where the flow says.
+func testRestartAll(t *testing.T, g *severalRig) {
+	a, b := g.near.dial(g.address, hello(2)), g.second.dial(g.others[0], hello(3))
+	waits, arrived, restarted := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go g.on(func() {
+		defer close(restarted)
+		close(waits)
+		<-arrived // the worker receives nothing until then
+		const each = 5
+		for end := time.Now().Add(testenv.Within(20 * time.Second)); g.r.ready.len() < 2*each && time.Now().Before(end); {
+			for _, o := range g.r.all() {
+				o.fill(2 * each)
+			}
+		}
+		if n := g.r.ready.len(); n != 2*each {
+			t.Errorf("%d messages have arrived", n)
+		}
+		g.r.Restart(protocol.NotLeader)
+		total := 0
+		for i, o := range g.r.all() {
+			if n := o.posted + o.back.len(); n > o.depth {
+				t.Errorf("device %d has %d receives and frames for them, and room for %d", i, n, o.depth)
+			} else {
+				total += n
+			}
+		}
+		if n := g.r.ready.len(); n != 0 || total != g.frames {
+			t.Errorf("%d messages are left, and %d of %d frames", n, total, g.frames)
+		}
+	})
+	<-waits
+	for n := uint64(1); n <= 5; n++ {
+		for _, p := range []*raw{a, b} {
+			p.post(p.message(n, []byte("dropped")))
+		}
+	}
+	close(arrived)
+	<-restarted
+	for _, p := range []*raw{a, b} {
+		if _, text := p.ended(); text != protocol.NotLeader.Error() {
+			t.Errorf("a peer hears %q", text)
+		}
+	}
+	g.allPosted()
+	for i, p := range []*raw{g.near.dial(g.address, hello(2)), g.second.dial(g.others[0], hello(3))} {
+		if p.remote.Next != 1 {
+			t.Errorf("session %d is to go on with %d, and none of its messages was taken", 2+i, p.remote.Next)
+		}
+	}
 }
 
 // testEarlyRejected: when the flow refuses a message, what waits after it is dropped, and all paths hear why.
