@@ -491,11 +491,6 @@ type Replica struct {
 	Paths []ReplicaPath
 }
 
-// ReplicaPath is a further way to a member of a group.
-type ReplicaPath struct {
-	Address, Clients string // as those of the [Replica], in another network
-}
-
 // CertificateName returns the name that the member's certificate must have.
 func (r *Replica) CertificateName() string {
 	name, _, named := strings.Cut(r.Peer, "/")
@@ -511,16 +506,6 @@ func (g *Replicas) ListensAt() string {
 		return g.Members[i].Address
 	}
 	return g.Listen
-}
-
-// ListensFurther returns where this member takes connections of the others on its further paths.
-func (g *Replicas) ListensFurther() (all []string) {
-	if i := g.Own(); i >= 0 {
-		for _, p := range g.Members[i].Paths {
-			all = append(all, p.Address)
-		}
-	}
-	return all
 }
 
 // Peer is a receiver that a flow sends to.

@@ -13,6 +13,21 @@ type Path struct {
 	Address, Listen string
 }
 
+// ReplicaPath is a further way to a member of a group.
+type ReplicaPath struct {
+	Address, Clients string // as those of the [Replica], in another network
+}
+
+// ListensFurther returns where this member takes connections of the others on its further paths.
+func (g *Replicas) ListensFurther() (all []string) {
+	if i := g.Own(); i >= 0 {
+		for _, p := range g.Members[i].Paths {
+			all = append(all, p.Address)
+		}
+	}
+	return all
+}
+
 // maxPaths is the largest number of paths, the first one included.
 const maxPaths = 4
 
