@@ -107,20 +107,6 @@ func (a Alignment) String() string {
 	return fmt.Sprintf("memory %d, offset and length %d bytes", a.Memory, a.Offset)
 }
 
-// FileBlock returns the size of the file system's blocks in bytes, or 0 if the target is no file that is read and written
-// directly. Alignment may be less. But ext4 and XFS let only one direct write at a time write parts of blocks, and io_uring
-// gives such writes to another thread (ext4_dio_write_checks in fs/ext4/file.c).
-func (t *Target) FileBlock() uint32 {
-	var fs unix.Statfs_t
-	if t.block || t.Passthrough() || !t.direct || unix.Fstatfs(t.fd, &fs) != nil || fs.Bsize > maxFileBlock || fs.Bsize&(fs.Bsize-1) != 0 {
-		return 0
-	}
-	return uint32(fs.Bsize)
-}
-
-// maxFileBlock is the largest block of ext4 and XFS, in bytes. Others report the size of a stripe.
-const maxFileBlock = 64 << 10
-
 // findAlignment reads the size of the file or device and its alignment for direct I/O: statx(2)
 // STATX_DIOALIGN, Linux 6.1. For file systems that do not report it, it uses an alignment that is
 // always enough.

@@ -52,23 +52,6 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
-// TestFileBlock: files have the blocks of their file system, and devices have none.
-func TestFileBlock(t *testing.T) {
-	for _, k := range kinds {
-		to, want := mustOpen(t, k.config(t, 1<<20)), uint32(0)
-		if k.name == "file" {
-			var fs unix.Statfs_t
-			if err := unix.Fstatfs(to.FD(), &fs); err != nil {
-				t.Fatal(err)
-			}
-			want = uint32(fs.Bsize)
-		}
-		if got := to.FileBlock(); got != want {
-			t.Errorf("%s: %d, want %d", k.name, got, want)
-		}
-	}
-}
-
 // TestGuessAlignment: the alignment is right without STATX_DIOALIGN.
 func TestGuessAlignment(t *testing.T) {
 	for _, k := range kinds {

@@ -34,7 +34,6 @@ type Manager struct {
 	consequence string
 
 	maxAlign uint32 // largest that the layout can pad to; 0: any
-	whole    bool   // blocks of the file system are written whole
 
 	align uint32 // of every segment
 	size  uint64 // of every segment
@@ -84,7 +83,6 @@ type Config struct {
 
 	Manifest  *Manifest         // of a log; nil: a capture
 	MostAlign uint32            // largest alignment in bytes that the layout can pad to; 0: any
-	Whole     bool              // write only whole blocks of the file system, if the layout can: that is faster, and pads more
 	MakeIndex index.Maker       // makes indexes if To asks for them; nil: this process
 	Complete  func(path string) // called for each complete segment, on the manager's goroutine; may be nil
 	Newest    func() uint64     // time of the newest packet written, in nanoseconds since 1970; nil: not known. Any goroutine may call it
@@ -95,7 +93,7 @@ type Config struct {
 func Open(c Config) (*Manager, error) {
 	to := c.To
 	s := &Manager{
-		to: to, head: c.Head, log: c.Log, manifest: c.Manifest, maxAlign: c.MostAlign, whole: c.Whole, onComplete: c.Complete, consequence: packetsWait,
+		to: to, head: c.Head, log: c.Log, manifest: c.Manifest, maxAlign: c.MostAlign, onComplete: c.Complete, consequence: packetsWait,
 		ready: make(chan *Segment), activated: make(chan time.Time, 1), retired: make(chan *Segment, maxRetired), stop: make(chan struct{}),
 	}
 	if s.newest = c.Newest; s.newest == nil {
@@ -382,9 +380,6 @@ func (s *Manager) writeHead(next *Segment) (err error) {
 		}
 	}
 	next.align = max(pcapng.MinAlign, next.Target.Alignment().Offset)
-	if s.whole {
-		next.align = max(next.align, next.Target.FileBlock())
-	}
 	if s.maxAlign != 0 && next.align > s.maxAlign {
 		return fmt.Errorf("layout slot pads packets to %d bytes, and this disk takes multiples of %d only: use layout: packed", s.maxAlign, next.align)
 	}

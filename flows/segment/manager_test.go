@@ -18,7 +18,6 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
-	"github.com/unifiedd/unifiedd/nvme"
 )
 
 // managerLab is a manager without a flow, in its own directory.
@@ -202,31 +201,6 @@ func TestStoreNumbers(t *testing.T) {
 		next.Damaged = true // it has no batches
 		s.Retire(next)
 		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestWhole: segments of a capture have the alignment of the file system's blocks, and others that of the disk.
-func TestWhole(t *testing.T) {
-	for _, whole := range []bool{false, true} {
-		c := newManagerLab(t)
-		s, err := Open(Config{To: c.to, Head: labHead, Whole: whole, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		target, err := nvme.OpenTarget(nvme.TargetConfig{Path: filepath.Join(c.dir, "probe"), Size: 1 << 20, Create: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := max(pcapng.MinAlign, target.Alignment().Offset)
-		if whole {
-			want = max(want, target.FileBlock())
-		}
-		if s.Align() != want {
-			t.Errorf("whole %v: align %d, want %d", whole, s.Align(), want)
-		}
-		if err := errors.Join(target.Close(), s.Close()); err != nil {
 			t.Error(err)
 		}
 	}

@@ -84,11 +84,8 @@ func (w *Writer) openSegments(e *pipeline.Env, c Config) (err error) {
 			return pcapng.AppendSegmentHead(nil, section, c.Interfaces, seg)
 		},
 	}
-	switch {
-	case to.Layout == config.LayoutSlot:
+	if to.Layout == config.LayoutSlot {
 		s.MostAlign = layout.InPlaceAlign
-	case c.Manifest == nil: // a log has many short batches
-		s.Whole = true
 	}
 	if out.manager, err = segment.Open(s); err != nil {
 		return err
