@@ -43,7 +43,9 @@ func passiveSource(t *testing.T, f *Flow) *packet.Source {
 
 // TestPassiveEveryPacket: packets are on the disk as they were sent, in files that every reader reads without a
 // word, and the ledger adds up. The host has received them, too.
-func TestPassiveEveryPacket(t *testing.T) { passiveEveryPacket(t) }
+func TestPassiveEveryPacket(t *testing.T) {
+	passiveEveryPacket(t)
+}
 
 func passiveEveryPacket(t *testing.T) status.Flow {
 	t.Helper()
