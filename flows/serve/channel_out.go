@@ -79,18 +79,13 @@ func (s *ChannelOut) openSender(e *pipeline.Env, p *config.Peer, r *attach.Remot
 	if len(places) > 0 {
 		place = places[0]
 	}
-	class := e.Flow.To.ClassOf(p)
-	var paths []stream.Path
-	for _, one := range p.Paths {
-		d, err := e.UseDevice(one.RDMA)
-		if err != nil {
-			return nil, err
-		}
-		s.further = append(s.further, d)
-		paths = append(paths, stream.Path{Device: d.Name, Endpoint: d.In(class), Address: one.Address})
+	paths, further, err := device.PathsTo(p, e.Flow.To.ClassOf(p), e.UseDevice)
+	if err != nil {
+		return nil, err
 	}
+	s.further = append(s.further, further...)
 	return channel.OpenSender(channel.SenderConfig{
-		Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.In(class), Worker: e.Holder, Device: s.device.Name, Paths: paths,
+		Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.In(e.Flow.To.ClassOf(p)), Worker: e.Holder, Device: s.device.Name, Paths: paths,
 		Address: p.Address, Place: place, Flow: p.Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
 	})
 }
@@ -207,18 +202,6 @@ func (s *ChannelOut) Announce() []any {
 	return []any{"channel", s.name, "device", s.device.Name, "peers", len(s.peers)}
 }
 
-// pathsOf returns the status of a peer's paths.
-func pathsOf(all []stream.PathStats) (out []status.Path) {
-	for i := range all {
-		p := &all[i]
-		out = append(out, status.Path{
-			Device: p.Device, Address: p.Address, State: p.State, Error: p.Cause, Connections: p.Connections, Failures: p.Failures,
-			Messages: p.Messages, Taken: p.Taken, Left: p.Left,
-		})
-	}
-	return out
-}
-
 // Observe implements pipeline.Flow.
 func (s *ChannelOut) Observe(to *status.Flow) error {
 	to.Packets, to.Bytes = s.Traffic()
@@ -228,7 +211,7 @@ func (s *ChannelOut) Observe(to *status.Flow) error {
 		p := status.Peer{
 			Name: s.peers[i].Name, Address: st.Address, State: st.State, Error: st.Cause, Certificate: st.Peer, Acknowledged: min(st.Sent, st.Acknowledged),
 			Dropped: map[string]uint64{"passed": st.Passed, "invalid": st.Invalid, "gap": st.Gap},
-			Method:  "write", Bytes: st.Bytes, Connections: st.Connections, Failures: st.Failures, Named: s.peers[i].Peer, Followed: st.Followed, Paths: pathsOf(one.PathStats()),
+			Method:  "write", Bytes: st.Bytes, Connections: st.Connections, Failures: st.Failures, Named: s.peers[i].Peer, Followed: st.Followed, Paths: device.PathStatus(one.PathStats()),
 		}
 		if len(p.Paths) > 0 {
 			p.PathMode = string(config.PathStandby)

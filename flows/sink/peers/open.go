@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/fanout"
 	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
@@ -61,15 +62,11 @@ func (s *Sink) openSender(e *pipeline.Env, c Config, p config.Peer) (*stream.Sen
 	if err != nil {
 		return nil, err
 	}
-	var paths []stream.Path
-	for _, one := range p.Paths {
-		d, err := e.UseDevice(one.RDMA)
-		if err != nil {
-			return nil, err
-		}
-		s.further = append(s.further, d)
-		paths = append(paths, stream.Path{Device: d.Name, Endpoint: d.In(e.Flow.To.ClassOf(&p)), Address: one.Address})
+	paths, further, err := device.PathsTo(&p, e.Flow.To.ClassOf(&p), e.UseDevice)
+	if err != nil {
+		return nil, err
 	}
+	s.further = append(s.further, further...)
 	var places []stream.Place
 	others := p.Others
 	for _, one := range found {

@@ -258,7 +258,7 @@ func (s *Sink) Observe(to *status.Flow) error {
 			Name: s.names[i], Address: sent.Address, State: sent.State, Error: sent.Cause, Certificate: sent.Peer,
 			Offered: p.Offered, Acknowledged: sent.Acknowledged, Dropped: p.Dropped, Waiting: uint64(sent.Waiting), InFlight: uint64(sent.InFlight),
 			Method: string(sent.Method), Credit: sent.Credit, Bytes: sent.Bytes, Resent: sent.Resent, Connections: sent.Connections, Failures: sent.Failures, Standby: sent.Standby, Moves: sent.Moves, Named: s.named[i], Followed: sent.Followed, Latency: sent.Latency,
-			Paths: pathsOf(sent.Paths), PathMode: s.modes[i], PathReason: sent.Single,
+			Paths: device.PathStatus(sent.Paths), PathMode: s.modes[i], PathReason: sent.Single,
 		})
 	}
 	to.Sends, to.Stalls = out, s.stalls.Load()
