@@ -44,6 +44,9 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	testenv.Root(t)
 	b := plainBed(t)
+	if b.form != bench.Short {
+		b.must(separate(t))
+	}
 	testenv.HugePages(t, 2*(b.region()+16<<20)) // the kernel has those of one daemon for a while after its end
 	b.dir, b.daemon, b.sender, b.bars = testenv.DiskDir(t), testenv.Build(t, "cmd/unifiedd"), testenv.Build(t, "selftests/unified-xdp-test"), takenBars
 	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -52,6 +55,26 @@ func newBed(t *testing.T) *bed {
 	t.Cleanup(func() { b.must(s.close()) })
 	b.idle = s
 	return b
+}
+
+// separate turns off that the scheduler shares CPUs between sessions (sched_autogroup_enabled) until the
+// test ends. With it, the soaker yields only to threads of its own session, and not to kernel threads. Those
+// of the disk then waited for up to 17 s, and no write was completed.
+func separate(t *testing.T) error {
+	const file = "/proc/sys/kernel/sched_autogroup_enabled"
+	was, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a kernel without such groups
+	}
+	if err != nil {
+		return err
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(file, was, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return os.WriteFile(file, []byte("0"), 0)
 }
 
 // plainBed returns a bed with its options, and no machinery yet.
