@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -66,7 +67,7 @@ func (m *member) join(peers []Peer) {
 	m.on(func() { replicator = NewReplicator(m.links, m.number, group.Log{}, new(atomic.Uint64)) })
 	m.driver, err = OpenDriver(DriverConfig{
 		Group: "orders", Self: m.number, Peers: peers, Listen: "127.0.0.1:0", Suspect: suspect,
-		Links: m.links, Replicator: replicator, Log: m, State: state, Elections: first, Do: m.do, Logger: log,
+		Links: m.links, Replicator: replicator, Log: m, State: state, Elections: first, Do: m.late, Logger: log,
 	})
 	m.must(err)
 	m.on(func() { m.replicator = replicator })
@@ -197,6 +198,27 @@ func TestGroup(t *testing.T) {
 	first.ns.SetUp(t)
 	first.eventually("the first leader follows", func() bool { return first.acked >= 2502 && !first.replicator.Leads() })
 	equal(t, next, first)
+}
+
+// TestSlowHandshake: a member whose threads get no processor at the end of a handshake follows, and the leader stays. It
+// took none of the leader's commit messages before, and the leader said nothing more: nobody ended that link.
+func TestSlowHandshake(t *testing.T) {
+	all := newGroup(t)
+	first := leader(t, all, nil)
+	epoch := first.driver.State().Epoch
+	slow := all[first.number%3]
+	slow.eventually("it follows", func() bool { return slow.acked >= 1 })
+	slow.slow.Store(true)
+	slow.on(func() { slow.must(slow.links.End(slow.links.incoming, errors.New("cut by the test"))) })
+	slow.eventually("it has another link", func() bool { return slow.links.incoming != nil && slow.links.incoming.connected })
+	first.on(func() { first.offer = 100 })
+	for _, m := range all {
+		m.eventually("all have all records", func() bool { return m.acked >= 101 })
+		equal(t, first, m)
+	}
+	if s := slow.driver.State(); s.Epoch != epoch || s.Leader != first.number {
+		t.Errorf("member %d leads epoch %d, and before member %d epoch %d", s.Leader, s.Epoch, first.number, epoch)
+	}
 }
 
 // TestTransfer: a leader hands over although the member that is to lead did not get the first message: raft gives up then.

@@ -22,7 +22,7 @@ type Link struct {
 	slot      int // in Links.slots
 	queue     rdma.QueuePair
 	over      bool  // nothing is sent or taken any more
-	connected bool  // this side may send
+	connected bool  // the handshake is complete: this side may send, and believes the other one
 	cause     error // other goroutines may read it once ended is closed
 	ended     chan struct{}
 	told      int  // messages without records posted
@@ -240,7 +240,9 @@ func (k *Link) record(l *Links, message []byte) protocol.Reason {
 	return protocol.None
 }
 
-// commit handles the leader's commit message.
+// commit handles the leader's commit message. The leader may send before this side has looked at its answer and knows who
+// it is. Such a message says nothing yet. But it is confirmed later, as each one is: the leader sends no more while some
+// of them are not confirmed.
 func (k *Link) commit(l *Links, message []byte) protocol.Reason {
 	c, why := protocol.ParseCommit(message)
 	switch {
@@ -253,6 +255,9 @@ func (k *Link) commit(l *Links, message []byte) protocol.Reason {
 	}
 	k.echo = c.Count
 	k.toSay.Count = c.Count
+	if !k.connected {
+		return protocol.None
+	}
 	l.heard.Set(uint64(l.now.UnixNano()))
 	if to := min(c.Committed, k.last); to > l.committed.Load() {
 		l.committed.Set(to)

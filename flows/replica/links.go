@@ -197,7 +197,7 @@ func (l *Links) recv(p *lane, dst []umem.Frame) (total int) {
 func (l *Links) receive(p *lane, f umem.Frame) bool {
 	k := l.linkOf(p, f)
 	switch {
-	case k == nil || k.over || !k.connected:
+	case k == nil || k.over:
 		if f.Options&umem.Failed == 0 {
 			l.stats.stale.Add(1)
 		}
@@ -210,6 +210,8 @@ func (l *Links) receive(p *lane, f umem.Frame) bool {
 	kind, why := protocol.KindOf(message)
 	if why == protocol.None {
 		switch {
+		case kind == protocol.KindData && k == l.incoming && !k.connected:
+			why = protocol.BeyondCredit // this side has given none yet
 		case kind == protocol.KindData && k == l.incoming:
 			if why = k.record(l, message); why == protocol.None {
 				l.stats.received.Add(1)

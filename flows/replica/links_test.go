@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,105 @@ func TestRecords(t *testing.T) {
 			return false
 		}
 	})
+	a.must(a.links.Finish(a.do, at, nil))
+}
+
+// TestEarlyCommits: the leader says that it lives as soon as there is a link. The follower's worker may learn later that the
+// handshake is complete, when the leader has said all that it may say without an answer. None of that counts before, and
+// the leader goes on after it.
+func TestEarlyCommits(t *testing.T) {
+	a, b := newMembers(t, 1024, 900)
+	a.on(func() { a.links.Begin(1) })
+	answered := make(chan *Link, 1)
+	go func() { answered <- a.answer() }()
+	var at *Link
+	var attached int64
+	calls := 0
+	late := func(f func() error) error {
+		if calls++; calls == 2 { // the handshake is complete
+			attached = b.links.Heard()
+			at = <-answered
+			a.eventually("the leader has said all that it may", func() bool { return at.count == controls-2 })
+			b.eventually("the follower has got it", func() bool { return b.links.incoming.echo+b.links.Stats().Stale == controls-2 })
+			if b.links.Heard() != attached {
+				t.Error("a leader counts as heard before the follower knows who it is")
+			}
+		}
+		return b.do(f)
+	}
+	to, _, err := b.links.Dial(t.Context(), late, Want{Group: "orders", Self: b.number, Member: a.number, Address: a.listener.Addr().String(), Epoch: uint64(a.epoch), Next: 1, Of: uint64(a.epoch)})
+	b.must(err)
+	b.eventually("the leader is heard", func() bool { return b.links.Heard() > attached })
+	a.on(func() { a.offer = 100 })
+	a.eventually("the follower has all records", func() bool { return a.safe[2].Received == 100 })
+	a.on(func() { a.links.Commit(90) })
+	b.eventually("the follower knows what is committed", func() bool { return b.links.Committed() == 90 })
+	if n := b.links.Stats().Stale; n > 0 {
+		t.Errorf("%d messages of the link count as of one that had ended", n)
+	}
+	b.must(b.links.Finish(b.do, to, nil))
+	a.must(a.links.Finish(a.do, at, nil))
+}
+
+// TestEarlyProgress: what a follower says before the leader's worker knows that the handshake is complete counts.
+func TestEarlyProgress(t *testing.T) {
+	a, b := newMembers(t, 1024, 900)
+	a.on(func() { a.links.Begin(1) })
+	dialed := make(chan *Link, 1)
+	go func() {
+		defer close(dialed)
+		to, _, err := b.links.Dial(t.Context(), b.do, Want{Group: "orders", Self: b.number, Member: a.number, Address: a.listener.Addr().String(), Epoch: uint64(a.epoch), Next: 1, Of: uint64(a.epoch)})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		dialed <- to
+	}()
+	q, err := a.listener.Accept(t.Context())
+	a.must(err)
+	h, err := protocol.ParseHello(q.Remote().Hello)
+	a.must(err)
+	calls := 0
+	late := func(f func() error) error {
+		if calls++; calls == 2 {
+			a.eventually("the follower has said how much it can take", func() bool {
+				return slices.ContainsFunc(a.links.slots, func(k *Link) bool { return k != nil && k.limit > 0 })
+			})
+		}
+		return a.do(f)
+	}
+	at, _, err := a.links.Answer(late, 0, q, &h, a.number, 0)
+	a.must(err)
+	if to := <-dialed; to != nil {
+		b.must(b.links.Finish(b.do, to, nil))
+	}
+	a.must(a.links.Finish(a.do, at, nil))
+}
+
+// TestEarlyRecord: a leader that sends records before the follower has permitted any loses its link. A record that was
+// dropped without a word would be missing for as long as no other one follows.
+func TestEarlyRecord(t *testing.T) {
+	a, b := newMembers(t, 1024, 900)
+	a.on(func() { a.links.Begin(1) })
+	answered := make(chan *Link, 1)
+	go func() { answered <- a.answer() }()
+	var at *Link
+	calls := 0
+	late := func(f func() error) error {
+		if calls++; calls == 2 {
+			at = <-answered
+			a.on(func() { at.limit, a.offer = 10, 1 })
+			b.eventually("the link ends", func() bool { return b.links.Stats().Refused == 1 })
+		}
+		return b.do(f)
+	}
+	to, _, err := b.links.Dial(t.Context(), late, Want{Group: "orders", Self: b.number, Member: a.number, Address: a.listener.Addr().String(), Epoch: uint64(a.epoch), Next: 1, Of: uint64(a.epoch)})
+	b.must(err)
+	<-to.Ended()
+	if !errors.Is(to.Cause(), protocol.BeyondCredit) || b.taken > 0 {
+		t.Errorf("the link has ended: %v; %d records were taken", to.Cause(), b.taken)
+	}
+	b.must(b.links.Finish(b.do, to, nil))
 	a.must(a.links.Finish(a.do, at, nil))
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,7 +50,10 @@ type member struct {
 
 	replicator *Replicator // nil: a test of links alone
 	driver     *Driver
-	acked      uint64 // committed position, as the leader knows it
+	acked      uint64      // committed position, as the leader knows it
+	slow       atomic.Bool // see late
+	making     *Link       // of the worker: see late
+	before     uint64      // stale messages when that link was attached
 }
 
 const message = 1024
@@ -212,6 +216,29 @@ func (m *member) do(f func() error) error {
 	case <-m.done:
 		return errEnded
 	}
+}
+
+// late is do for the driver. On a slow machine a link is connected, for this side, only when the leader has said all that
+// it may say without an answer.
+func (m *member) late(f func() error) error {
+	for m.slow.Load() {
+		waits := false
+		if err := m.do(func() error {
+			k, stale := m.links.incoming, m.links.Stats().Stale
+			if k != m.making {
+				m.making, m.before = k, stale
+			}
+			waits = k != nil && !k.over && !k.connected && k.echo+stale-m.before < controls-2
+			return nil
+		}); err != nil {
+			return err
+		}
+		if !waits {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return m.do(f)
 }
 
 func (m *member) on(f func()) {
