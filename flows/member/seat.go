@@ -217,7 +217,7 @@ func (s *Seat) Change(ctx context.Context, add, remove string) (err error) {
 func (s *Seat) observe() *status.Group {
 	g, d := s.group.Load(), s.driver.State()
 	to := &status.Group{
-		Name: g.Name, Member: g.Self, State: d.Phase.String(), Epoch: d.Epoch, Elections: d.Elections, Silence: d.Silence,
+		Name: g.Name, Member: g.Self, State: d.Phase.String(), Epoch: d.Epoch, Elections: d.Elections, Silence: d.Silence, Silent: d.Silent,
 		Refused: d.Refused + d.Transport.Refused, Dropped: d.Transport.Dropped, Untaken: d.Untaken,
 	}
 	if d.Leader > 0 {

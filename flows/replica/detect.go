@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/group"
@@ -53,7 +54,7 @@ func (d *Driver) detect(now time.Time) {
 		return
 	}
 	if now.Sub(d.asked) > d.config.Suspect {
-		d.log.Info("the group's leader is silent", "leader", d.member.Leader(), "epoch", d.member.Epoch(), "connection lost", dead)
+		d.log.Info("the group's leader is silent", "leader", d.member.Leader(), "epoch", d.member.Epoch(), "connection lost", dead, "link", d.config.Links != nil && d.config.Links.Linked())
 	}
 	d.asked = now
 	if d.config.Links != nil {
@@ -73,6 +74,44 @@ func (d *Driver) heardRecords(now time.Time) time.Time {
 		return d.leaderSeen
 	}
 	return seen
+}
+
+// silent is what a member knows of a link over which nothing comes.
+type silent struct {
+	heard int64     // what Links.Heard said last
+	since time.Time // since when it has not changed, while the leader was heard over the transport and this process ran
+	ended uint64    // links that were ended for it
+}
+
+var errSilent = errors.New("nothing comes over it, and the leader goes on")
+
+// endSilent ends the link to the leader if nothing comes over it for longer than an election takes, and the leader goes on:
+// the others hear it, and grant this member no pre-votes. The leader asks no member for a report that has a link, so
+// both would wait for ever. With several paths, a silent one is left earlier.
+func (d *Driver) endSilent(now time.Time) {
+	l, s, limit := d.config.Links, &d.silent, unlinked*d.config.Suspect
+	if l == nil || len(l.paths) > 1 || d.member.Phase() != group.Following {
+		return
+	}
+	if heard := l.Heard(); heard != s.heard || !l.Linked() || now.Sub(d.leaderSeen) > d.config.Suspect {
+		s.heard, s.since = heard, now
+		return
+	}
+	if now.Sub(s.since) <= limit {
+		return
+	}
+	s.since = now
+	ended := false
+	err := d.config.Do(func() (err error) {
+		if l.incoming != nil && l.now.Sub(time.Unix(0, l.Heard())) > limit { // else the worker was away, and has not looked
+			ended, err = true, l.End(l.incoming, errSilent)
+		}
+		return err
+	})
+	if ended && err == nil {
+		s.ended++
+		d.log.Warn("nothing comes over the link to the group's leader, and the leader goes on: there will be another link", "epoch", d.member.Epoch(), "heard before", now.Sub(time.Unix(0, s.heard)))
+	}
 }
 
 // dead reports whether the process of a member seems to have died: its connection has ended, and it was not

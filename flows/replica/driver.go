@@ -91,6 +91,7 @@ type Driver struct {
 	newest     map[uint32]uint64 // by member: the number of its newest link
 	toBegin    uint64            // epoch whose first record is to be appended; 0: none
 	silence    time.Duration
+	silent     silent
 	standings  []Standing               // replaced, never changed
 	confirms   map[uint64]chan struct{} // by number: closed when this member led at that time
 }
@@ -147,6 +148,7 @@ type State struct {
 	Epoch     uint64
 	Elections uint64        // that this member has asked for
 	Silence   time.Duration // the longest of a leader that went on
+	Silent    uint64        // links that this member has ended because nothing came over them, though the leader went on
 	Untaken   uint64        // messages that were dropped because too many waited
 	Refused   uint64        // members that asked for records and got none
 	Standings []Standing    // of all members, as this one knows them
@@ -164,10 +166,10 @@ func (d *Driver) State() State {
 // show publishes the state.
 func (d *Driver) show() {
 	last := d.shown.Load()
-	if last != nil && last.Phase == d.member.Phase() && last.Leader == d.member.Leader() && last.Epoch == d.member.Epoch() && last.Elections == d.elections && last.Silence == d.silence && slices.Equal(last.Standings, d.standings) {
+	if last != nil && last.Phase == d.member.Phase() && last.Leader == d.member.Leader() && last.Epoch == d.member.Epoch() && last.Elections == d.elections && last.Silence == d.silence && last.Silent == d.silent.ended && slices.Equal(last.Standings, d.standings) {
 		return
 	}
-	d.shown.Store(&State{Phase: d.member.Phase(), Leader: d.member.Leader(), Epoch: d.member.Epoch(), Elections: d.elections, Silence: d.silence, Standings: d.standings})
+	d.shown.Store(&State{Phase: d.member.Phase(), Leader: d.member.Leader(), Epoch: d.member.Epoch(), Elections: d.elections, Silence: d.silence, Silent: d.silent.ended, Standings: d.standings})
 }
 
 // SetPeers changes the addresses and the names of the members. It fails if Run has ended.
@@ -304,7 +306,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 		now := time.Now()
 		if now.Sub(last) > d.config.Suspect/2 { // this process was away itself
-			d.leaderSeen = now
+			d.leaderSeen, d.silent.since = now, now
 		}
 		last = now
 		d.detect(now)
@@ -314,6 +316,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		if now.Sub(repeated) >= d.config.Suspect/4 {
 			repeated = now
 			d.repeat(now)
+			d.endSilent(now)
 			d.look(now)
 		}
 	}

@@ -221,6 +221,35 @@ func TestSlowHandshake(t *testing.T) {
 	}
 }
 
+// TestSilentLink: a follower ends a link over which the leader says nothing, though it leads, and gets another one. Until
+// then no election takes place.
+func TestSilentLink(t *testing.T) {
+	all := newGroup(t)
+	first := leader(t, all, nil)
+	epoch := first.driver.State().Epoch
+	lone := all[first.number%3]
+	lone.eventually("it follows", func() bool { return lone.acked >= 1 })
+	first.on(func() {
+		for _, k := range first.links.slots {
+			if k != nil && k.feeds && k.member == lone.number {
+				k.count += controls // as if these had been lost: the leader waits until they are confirmed
+			}
+		}
+	})
+	lone.eventually("it ends the link", func() bool { return lone.driver.State().Silent == 1 })
+	if lone.driver.State().Elections == 0 {
+		t.Error("it has not asked for an election before")
+	}
+	first.on(func() { first.offer = 100 })
+	for _, m := range all {
+		m.eventually("all have all records", func() bool { return m.acked >= 101 })
+		equal(t, first, m)
+	}
+	if s := lone.driver.State(); s.Epoch != epoch || s.Leader != first.number {
+		t.Errorf("member %d leads epoch %d, and before member %d epoch %d", s.Leader, s.Epoch, first.number, epoch)
+	}
+}
+
 // TestTransfer: a leader hands over although the member that is to lead did not get the first message: raft gives up then.
 // It does not try with a member that is away.
 func TestTransfer(t *testing.T) {

@@ -137,8 +137,10 @@ func TestEarlyRecord(t *testing.T) {
 	to, _, err := b.links.Dial(t.Context(), late, Want{Group: "orders", Self: b.number, Member: a.number, Address: a.listener.Addr().String(), Epoch: uint64(a.epoch), Next: 1, Of: uint64(a.epoch)})
 	b.must(err)
 	<-to.Ended()
-	if !errors.Is(to.Cause(), protocol.BeyondCredit) || b.taken > 0 {
-		t.Errorf("the link has ended: %v; %d records were taken", to.Cause(), b.taken)
+	taken := uint64(0)
+	b.on(func() { taken = b.taken })
+	if !errors.Is(to.Cause(), protocol.BeyondCredit) || taken > 0 {
+		t.Errorf("the link has ended: %v; %d records were taken", to.Cause(), taken)
 	}
 	b.must(b.links.Finish(b.do, to, nil))
 	a.must(a.links.Finish(a.do, at, nil))

@@ -15,6 +15,7 @@ type Group struct {
 	Recovering bool          `json:"recovering"`         // the member may lack records that it acknowledged
 	Elections  uint64        `json:"elections"`          // that this member has asked for
 	Silence    time.Duration `json:"longest_silence_ns"` // of a leader that went on
+	Silent     uint64        `json:"silent_links"`       // that this member has ended: nothing came over them, and the leader went on
 	Sent       uint64        `json:"sent_records"`       // to followers
 	Copied     uint64        `json:"copied_bytes"`       // of those, read from the segments
 	Copies     uint64        `json:"copied_records"`     // as records

@@ -13,7 +13,7 @@ import (
 // TestGroupMetrics: a scrape has what an operator of a group alerts on.
 func TestGroupMetrics(t *testing.T) {
 	text := gather(t, func(out chan<- prometheus.Metric) {
-		collectGroup(out, "orders", &status.Group{Member: "a", Leader: "b", Epoch: 7, Committed: 90, Last: 100, Elections: 2, Silence: 1500 * time.Microsecond, Received: 12, Stale: 3})
+		collectGroup(out, "orders", &status.Group{Member: "a", Leader: "b", Epoch: 7, Committed: 90, Last: 100, Elections: 2, Silence: 1500 * time.Microsecond, Silent: 9, Received: 12, Stale: 3})
 		collectGroup(out, "trades", &status.Group{Member: "a", Leader: "a", Recovering: true, Sent: 11, Copies: 6, Lacking: 8, CopyLimit: 20000, Fenced: 5, Cut: 4})
 		collectGroup(out, "quotes", &status.Group{Member: "a"})
 	})
@@ -21,7 +21,7 @@ func TestGroupMetrics(t *testing.T) {
 		`group_leads{flow="orders"} 0`, `group_leads{flow="trades"} 1`, `group_leads{flow="quotes"} 0`,
 		`group_leader_known{flow="orders"} 1`, `group_leader_known{flow="quotes"} 0`,
 		`group_epoch{flow="orders"} 7`, `group_position{flow="orders",status="committed"} 90`, `group_position{flow="orders",status="last"} 100`,
-		`group_recovering{flow="trades"} 1`, `group_elections_total{flow="orders"} 2`, `group_longest_silence_seconds{flow="orders"} 0.0015`,
+		`group_recovering{flow="trades"} 1`, `group_elections_total{flow="orders"} 2`, `group_longest_silence_seconds{flow="orders"} 0.0015`, `group_silent_links_total{flow="orders"} 9`,
 		`group_records_total{flow="orders",op="received"} 12`, `group_records_total{flow="trades",op="sent"} 11`,
 		`group_fenced_records_total{flow="trades"} 5`, `group_cut_records_total{flow="trades"} 4`,
 		`group_lacking_records{flow="trades"} 8`, `group_copied_records_total{flow="trades"} 6`, `group_copies_limit_per_second{flow="trades"} 20000`,
