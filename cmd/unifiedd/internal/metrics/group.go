@@ -23,6 +23,9 @@ var (
 	descGroupFenced    = describe("group_fenced_records_total", "Records that the member appended as the leader, and that no other member had confirmed when a later epoch began.", "flow")
 	descGroupCut       = describe("group_cut_records_total", "Records that were cut off from the member's log, because the leader does not have them.", "flow")
 	descGroupIgnored   = describe("group_ignored_messages_total", "Messages between members that had no effect, by reason.", "flow", "reason")
+	descGroupPathUp    = describe("group_path_up", "1 while the leader's records come to the member over the path.", "flow", "device")
+	descGroupPathTaken = describe("group_path_connections_total", "Times that the member took the path to its leader.", "flow", "device")
+	descGroupPathFails = describe("group_path_failures_total", "Times that the path to the leader failed: the member left it, or could not take it.", "flow", "device")
 )
 
 // collectGroup sends the metrics of a member of a group.
@@ -43,4 +46,10 @@ func collectGroup(out chan<- prometheus.Metric, flow string, g *status.Group) {
 	counter(out, descGroupFenced, g.Fenced, flow)
 	counter(out, descGroupCut, g.Cut, flow)
 	each(out, descGroupIgnored, map[string]uint64{"stale_epoch": g.Stale, "not_valid": g.Refused, "not_sent": g.Dropped, "not_taken": g.Untaken}, flow)
+	for i := range g.Paths {
+		p := &g.Paths[i]
+		gauge(out, descGroupPathUp, truth(p.State == "connected"), flow, p.Device)
+		counter(out, descGroupPathTaken, p.Connections, flow, p.Device)
+		counter(out, descGroupPathFails, p.Failures, flow, p.Device)
+	}
 }
