@@ -26,10 +26,11 @@ type AppendConfig struct {
 	// acknowledged is sent again, once. With TLS the daemon needs a certificate that is valid for NAME.
 	Peer string
 	// Paths are further ways to the flow, if Device and Address fail, in the order of preference. What was not acknowledged
-	// is sent again over the next one, once. They exclude Others and Peer.
+	// is sent again over the next one, once. They exclude Peer. If the flow is a member of a group, each path leads to all
+	// members: a leader that cannot be reached over one path is tried over the others, and then the other members.
 	Paths []Path
 	// Active sends over Device and all Paths at the same time, if the flow restores the order. Otherwise one of them is
-	// used at a time.
+	// used at a time. It excludes Others: members of a group take messages over one path at a time.
 	Active  bool
 	Message int // the longest message in bytes; default 2048
 	Depth   int // the maximum number of unacknowledged messages; default 256
@@ -43,8 +44,9 @@ type AppendConfig struct {
 
 // Path is a further way to a flow.
 type Path struct {
-	Device  string // one of Config.Further, or Config.Device
-	Address string // of the flow: host:port
+	Device  string   // one of Config.Further, or Config.Device
+	Address string   // of the flow: host:port
+	Others  []string // of the other members of its group, in the order of AppendConfig.Others
 }
 
 // Receipt is a flow's acknowledgement of a message.
@@ -158,7 +160,7 @@ func (k *Client) paths(all []Path) (paths []stream.Path, err error) {
 		case e == nil:
 			return nil, fmt.Errorf("path to %s: device %s is not open: add it to Config.Further", p.Address, p.Device)
 		}
-		paths = append(paths, stream.Path{Device: p.Device, Endpoint: e, Address: p.Address})
+		paths = append(paths, stream.Path{Device: p.Device, Endpoint: e, Address: p.Address, Others: p.Others})
 	}
 	return paths, nil
 }

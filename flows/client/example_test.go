@@ -60,6 +60,27 @@ func ExampleClient_Append_name() {
 	}
 }
 
+// A program appends to a group over two devices. It goes on with the leader when one of the leader's links fails.
+func ExampleClient_Append_paths() {
+	ctx := context.Background()
+	c, err := client.Open(client.Config{Device: "roce:eth2", Further: []string{"roce:eth3"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	orders, err := c.Append(ctx, client.AppendConfig{
+		Flow: "orders", Address: "10.0.0.1:7471", Others: []string{"10.0.0.2:7471", "10.0.0.3:7471"},
+		Paths: []client.Path{{Device: "roce:eth3", Address: "10.1.0.1:7471", Others: []string{"10.1.0.2:7471", "10.1.0.3:7471"}}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer orders.Close()
+	if _, err := orders.Send(ctx, []byte("an order")); err != nil {
+		log.Fatal(err)
+	}
+}
+
 // A program receives the messages that a flow sends to its peers.
 func ExampleClient_Listen() {
 	ctx := context.Background()

@@ -268,7 +268,11 @@ func peersDocument(to *To) map[string]any {
 
 func pathsDocument(key string, paths []Path) (docs []any) {
 	for _, p := range paths {
-		docs = append(docs, map[string]any{"rdma": p.RDMA, key: p.Address + p.Listen})
+		doc := map[string]any{"rdma": p.RDMA, key: p.Address + p.Listen}
+		if p.Others != nil {
+			doc["others"] = p.Others
+		}
+		docs = append(docs, doc)
 	}
 	return docs
 }

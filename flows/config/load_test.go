@@ -134,7 +134,8 @@ func TestFull(t *testing.T) {
 				Stages: []Stage{{Pos: Pos{file, 139, 9}, Sum: &Sum{SumFloat32}}},
 				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeDurable, Participant: 3, Acknowledge: AcknowledgeMost, Peers: []Peer{
 					{Name: "a", Address: "10.0.0.2:7471", Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 146, 11}},
-					{Name: "b", Address: "10.0.0.3:7471", Others: []string{"10.0.1.3:7471", "10.0.2.3:7471"}, Flow: "wal", Policy: PolicyWait, Pos: Pos{file, 147, 11}},
+					{Name: "b", Address: "10.0.0.3:7471", Others: []string{"10.0.1.3:7471", "10.0.2.3:7471"}, Flow: "wal", Policy: PolicyWait,
+						Paths: []Path{{RDMA: "mlx5_1", Address: "10.1.0.3:7471", Others: []string{"10.1.1.3:7471", "10.1.2.3:7471"}}}, PathMode: PathStandby, Pos: Pos{file, 147, 11}},
 					{Name: "c", Address: "10.0.0.4:7471", Flow: "wal", Policy: PolicyDisconnect, Paths: []Path{{RDMA: "mlx5_1", Address: "10.0.1.4:7471"}}, PathMode: PathActive, Pos: Pos{file, 148, 11}},
 				}},
 			},

@@ -11,6 +11,8 @@ type Path struct {
 	RDMA string // the device here; see [SoftDevice]
 	// Address is where the peer is, of a peer's path. Listen is where clients connect, of a path of a flow from clients.
 	Address, Listen string
+	// Others are where the other members are on a peer's path, if it is a group: in the order of Peer.Others.
+	Others []string
 }
 
 // ReplicaPath is a further way to a member of a group.
@@ -40,11 +42,13 @@ func (d *decoder) paths(key string, to *[]Path) read {
 		*to = []Path{}
 		d.list(path, n, func(path string, n *yaml.Node) {
 			one := Path{}
-			where := &one.Address
+			known := fields{"rdma": set(d, &one.RDMA, parseText)}
 			if key == "listen" {
-				where = &one.Listen
+				known[key] = set(d, &one.Listen, parseText)
+			} else {
+				known[key], known["others"] = set(d, &one.Address, parseText), readTexts(d, &one.Others)
 			}
-			d.mapping(path, n, fields{"rdma": set(d, &one.RDMA, parseText), key: set(d, where, parseText)})
+			d.mapping(path, n, known)
 			*to = append(*to, one)
 		})
 	}
@@ -162,7 +166,7 @@ func (v *validator) peerPaths(path string, to *To, p Peer) {
 	v.checkErr(mode, member(p.PathMode, allPathModes))
 	v.check(p.PathMode != PathActive || to.Method != MethodWrite, mode, "messages that are written go over one path at a time: say standby, or to.method: send")
 	v.pathCount(all, p.Paths)
-	v.check(len(p.Others) == 0, all, "a group has one path to each member: remove others, or paths")
+	v.check(p.PathMode != PathActive || len(p.Others) == 0, mode, "the members of a group take messages over one path at a time: say standby")
 	v.check(p.Peer == "", all, "the paths of a peer are addresses: say address: and not peer:")
 	once := newTaken[string](v, "path")
 	once.take(join(path, "address"), device+" to "+p.Address)
@@ -173,6 +177,25 @@ func (v *validator) peerPaths(path string, to *To, p Peer) {
 			v.checkErr(join(at, "address"), checkPeer(one.Address))
 		}
 		once.take(at, one.RDMA+" to "+one.Address)
+		if p.Peer == "" {
+			v.pathOthers(at, one, p)
+		}
+	}
+}
+
+// pathOthers checks where the other members of a group are on a path to it.
+func (v *validator) pathOthers(at string, one Path, p Peer) {
+	others := join(at, "others")
+	if len(one.Others) != len(p.Others) {
+		v.refuse(v.first(others, at), wrong("give each path one for each, in the same order", "the path has addresses of %d other members of a group, and others of the peer has %d", len(one.Others), len(p.Others)))
+	}
+	members := newTaken[string](v, "member")
+	members.take(join(at, "address"), one.Address)
+	for i, other := range one.Others {
+		if at := index(others, i); v.need(at, other, "the address of another member of the group on this path, host:port,") {
+			v.checkErr(at, checkPeer(other))
+			members.take(at, other)
+		}
 	}
 }
 

@@ -407,9 +407,12 @@ func drawPeers(t *rapid.T, to *To, kind Kind) {
 		}
 		var paths []Path
 		var mode PathMode
-		if others == nil && rapid.Bool().Draw(t, "several paths") {
+		switch several := rapid.Bool().Draw(t, "several paths"); {
+		case several && others == nil:
 			paths = []Path{{RDMA: "mlx5_1", Address: name + ":7471"}, {RDMA: "mlx5_0", Address: name + ":7474"}}
 			mode = rapid.SampledFrom(allPathModes).Draw(t, "path mode")
+		case several:
+			paths, mode = []Path{{RDMA: "mlx5_1", Address: name + ":7471", Others: []string{name + ":7475", name + ":7476"}}}, PathStandby
 		}
 		to.Peers = append(to.Peers, Peer{Others: others, Paths: paths, PathMode: mode, Name: name, Address: name + ":7471", Flow: name, Policy: rapid.SampledFrom(allPolicies).Draw(t, "policy")})
 	}

@@ -14,7 +14,7 @@ func PathsTo(p *config.Peer, class config.Class, use func(name string) (*RDMA, e
 			return nil, nil, err
 		}
 		devices = append(devices, d)
-		paths = append(paths, stream.Path{Device: d.Name, Endpoint: d.In(class), Address: one.Address})
+		paths = append(paths, stream.Path{Device: d.Name, Endpoint: d.In(class), Address: one.Address, Others: one.Others})
 	}
 	return paths, devices, nil
 }

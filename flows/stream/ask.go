@@ -17,7 +17,8 @@ import (
 // unless another sender of the same session is still connected. NextOf repeats the question until ctx ends. Any
 // goroutine may call it while the endpoint is open, also while Run connects the sender.
 func (s *Sender) NextOf(ctx context.Context, session uint64) (next uint64, err error) {
-	a := &Sender{config: s.config, to: newTarget(&s.config), session: session, paths: s.paths, path: s.paths[0]}
+	a := &Sender{config: s.config, to: newTarget(&s.config), session: session, paths: s.config.listPaths()}
+	a.dialBy(a.paths[0])
 	wait := backoff{group: a.to.group()}
 	before, from := uint64(0), ""
 	var why error
@@ -27,7 +28,7 @@ func (s *Sender) NextOf(ctx context.Context, session uint64) (next uint64, err e
 		case ctx.Err() != nil:
 			return 0, errors.Join(context.Cause(ctx), cmp.Or(why, err))
 		case err != nil:
-			if why = err; !a.to.failed(err, false, time.Now()) {
+			if why = err; a.next(err, false, time.Now()) {
 				wait.sleep(ctx, a.to.changed)
 			}
 		case next == before && a.to.address() == from: // all that was there at the first answer was safe at the second
@@ -40,7 +41,7 @@ func (s *Sender) NextOf(ctx context.Context, session uint64) (next uint64, err e
 
 // askOnce asks the receiver that is dialed now. It needs a queue pair, over which nothing is sent.
 func (s *Sender) askOnce(ctx context.Context) (next uint64, err error) {
-	c := &s.config
+	at := s.path.endpoint
 	if err := s.to.locate(); err != nil {
 		return 0, fmt.Errorf("find the receiver: %w", err)
 	}
@@ -48,17 +49,17 @@ func (s *Sender) askOnce(ctx context.Context) (next uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	queue, err := c.Endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 2})
+	queue, err := at.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 2})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, queue.Close()) }()
-	pair, err := c.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: queue, ReceiveCQ: queue, SendDepth: 1, RecvDepth: 1, SendSGEs: 1, RecvSGEs: 1})
+	pair, err := at.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: queue, ReceiveCQ: queue, SendDepth: 1, RecvDepth: 1, SendSGEs: 1, RecvSGEs: 1})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, pair.Close()) }()
-	local, err := connect.Prepare(c.Endpoint.Device, pair, settings)
+	local, err := connect.Prepare(at.Device, pair, settings)
 	if err != nil {
 		return 0, err
 	}

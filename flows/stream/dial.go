@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,25 +45,17 @@ func (s *Sender) Run(ctx context.Context, do Doer) error {
 			s.config.Log.Info("the receiver has moved: following it", "sender", s.config.Name)
 			continue
 		}
-		if s.taken != nil && s.several() {
-			s.left(nil)
-			continue
-		}
-		if s.several() {
-			s.tell(err)
-			if s.left(err) {
-				wait.sleep(ctx, nil)
-			}
-			continue
-		}
 		if s.taken != nil {
+			s.path.Leaves(nil)
 			s.to.goesOn(moved)
-			s.config.Log.Info("another member leads the group", "sender", s.config.Name, "address", s.to.addresses[s.taken.from])
+			if from := s.taken.from; from != sameMember {
+				s.config.Log.Info("another member leads the group", "sender", s.config.Name, "address", s.to.addresses[from])
+			}
 			continue
 		}
 		s.tell(err)
 		changed := s.to.changed // before another member is chosen
-		if !s.to.failed(err, moved, time.Now()) {
+		if s.next(err, moved, time.Now()) {
 			wait.sleep(ctx, changed)
 		}
 	}
@@ -233,11 +226,14 @@ func (s *Sender) introduce(ctx context.Context, e connect.End, from, capabilitie
 		return nil, err
 	}
 	with := c.Connect
-	if s.to.group() && with.Timeout == 0 {
-		with.Timeout = s.to.timeout
+	switch {
+	case s.to.group():
+		with.Timeout = cmp.Or(with.Timeout, s.to.timeout)
+	case s.several():
+		with.Timeout = pathHandshake
 	}
 	if s.several() {
-		with.Timeout, with.Silence = pathHandshake, pathSilence
+		with.Silence = pathSilence
 	}
 	if s.to.places != nil { // who says where the receiver is must not choose which certificate it needs
 		with.ServerName = s.to.places[s.to.at].Name()

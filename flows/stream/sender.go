@@ -28,10 +28,11 @@ type SenderConfig struct {
 	// They outlive the sender. The sender follows a receiver that moves.
 	Places []Place
 	// Paths are further ways to the receiver, in the order in which they are taken when Endpoint and Address fail. They
-	// need a receiver that is the same at all of them, and exclude Others, Places and Settings.
+	// need a receiver that is the same at all of them, and exclude Places and Settings. If the receiver is a member of a
+	// group, each path leads to all members. A path that fails to one of them can go on to be used to another.
 	Paths []Path
 	// Active sends over all paths at the same time, if the receiver restores the order of messages. Otherwise, and for
-	// other receivers, the sender uses one path at a time.
+	// other receivers, the sender uses one path at a time. It excludes Others.
 	Active  bool
 	Device  string // name of Endpoint's device in SenderStats.Paths
 	Flow    string // the flow there; empty: any
@@ -87,6 +88,7 @@ type Sender struct {
 	standby *standbys    // nil: none yet, or no group
 	taken   *offer       // the next connection; nil: one is to be made
 	path    *senderPath  // that is dialed
+	again   bool         // path leads to the member over whose other path the last connection was
 	spawn   func(func()) // begins a goroutine that dials; a test has it in a network namespace
 
 	out    sendQueue
@@ -201,8 +203,10 @@ func (c *SenderConfig) check() error {
 		return fmt.Errorf("messages go over %d paths at the same time: it must be 2 to %d", len(c.Paths)+1, protocol.MaxPaths)
 	case c.Active && c.Method == ByWrite:
 		return errors.New("messages that are written go over one path at a time: let the method be send, or the paths stand by")
-	case len(c.Paths) > 0 && (len(c.Others) > 0 || c.Places != nil || c.Settings != nil):
-		return errors.New("several paths lead to one receiver, whose addresses do not change")
+	case c.Active && len(c.Others) > 0:
+		return errors.New("members of a group take messages over one path at a time: leave out Active")
+	case len(c.Paths) > 0 && (c.Places != nil || c.Settings != nil):
+		return errors.New("several paths lead to addresses that do not change")
 	case c.Method != AnyMethod && c.Method != BySend && c.Method != ByWrite:
 		return fmt.Errorf("method %q is none of any, send and write", c.Method)
 	case c.Depth < 1 || c.Spares < 0 || c.slots() > mostDepth:
@@ -211,6 +215,11 @@ func (c *SenderConfig) check() error {
 		return fmt.Errorf("messages of %d frames: they have at least one", c.Frames)
 	case c.Message <= protocol.HeaderLen:
 		return fmt.Errorf("messages of %d bytes: the header alone has %d", c.Message, protocol.HeaderLen)
+	}
+	for _, p := range c.Paths {
+		if len(p.Others) != len(c.Others) {
+			return fmt.Errorf("path to %s: it has addresses of %d other members of the group, and there are %d: give it one for each, in the same order", p.Address, len(p.Others), len(c.Others))
+		}
 	}
 	return nil
 }

@@ -14,15 +14,18 @@ import (
 type Path struct {
 	Device   string // its name in SenderStats
 	Endpoint *Endpoint
-	Address  string // host and TCP port
+	Address  string   // host and TCP port
+	Others   []string // those of the other members of a group, in the order of SenderConfig.Others
 }
 
-// senderPath is a way to the receiver.
+// senderPath is a way to the receiver, or to one member of a group.
 type senderPath struct {
 	device   string
 	endpoint *Endpoint
 	address  string
-	queue    rdma.CompletionQueue // of all queue pairs of the path
+	member   int                  // of the group
+	queue    rdma.CompletionQueue // of all queue pairs over the device; the paths to other members have the same one
+	event    *arming              // of queue
 	lkey     uint32
 	base     uint64 // the registration's address of the region's byte 0
 	number   uint32 // in the list of paths
@@ -32,7 +35,6 @@ type senderPath struct {
 	link     *link              // one of several; nil: none
 	requests []rdma.SendRequest // of the next batch of that link
 	elements []rdma.SGE         // of these requests
-	event    arming
 	posted   uint64
 
 	PathRecord // of Run, and while a connection lasts of its comeback
@@ -40,23 +42,48 @@ type senderPath struct {
 	shown counter.Counter // messages posted
 }
 
+// listPaths returns the paths: those to the first member, the preferred one first, then those to the second one, and so
+// on. Without several paths there is one for all members.
+func (c *SenderConfig) listPaths() (all []*senderPath) {
+	paths := append([]Path{{c.Device, c.Endpoint, c.Address, c.Others}}, c.Paths...)
+	members := 1
+	if len(paths) > 1 {
+		members += len(c.Others)
+	}
+	for member := range members {
+		for number, p := range paths {
+			one := &senderPath{device: p.Device, endpoint: p.Endpoint, address: p.Address, member: member, number: uint32(number)}
+			if member > 0 {
+				one.address = p.Others[member-1]
+			}
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
 // preparePaths makes the list of paths.
 func (s *Sender) preparePaths() {
 	c := &s.config
-	for _, p := range append([]Path{{c.Device, c.Endpoint, c.Address}}, c.Paths...) {
-		one := &senderPath{device: p.Device, endpoint: p.Endpoint, address: p.Address, lkey: p.Endpoint.Memory.LKey(), base: p.Endpoint.Memory.Addr()}
-		if one.number = uint32(len(s.paths)); c.Active {
-			one.area = len(s.paths)
-			one.requests, one.elements = make([]rdma.SendRequest, sendBatch), make([]rdma.SGE, 0, sendBatch*(c.Frames+1))
+	s.paths = c.listPaths()
+	for i, p := range s.paths {
+		p.lkey, p.base = p.endpoint.Memory.LKey(), p.endpoint.Memory.Addr()
+		if c.Active {
+			p.area = i
+			p.requests, p.elements = make([]rdma.SendRequest, sendBatch), make([]rdma.SGE, 0, sendBatch*(c.Frames+1))
 		}
-		s.paths = append(s.paths, one)
 	}
 	s.on, s.path = s.paths[0], s.paths[0]
 }
 
-// openPaths makes the completion queues.
+// openPaths makes the completion queues: one for each device, as there is a connection over one of them at a time.
 func (s *Sender) openPaths() (err error) {
 	for _, p := range s.paths {
+		if p.member > 0 {
+			p.queue, p.event = s.paths[p.number].queue, s.paths[p.number].event
+			continue
+		}
+		p.event = &arming{}
 		if p.queue, err = p.endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: s.limits.send + s.limits.receive, Events: s.config.Events}); err != nil {
 			return err
 		}
@@ -65,6 +92,9 @@ func (s *Sender) openPaths() (err error) {
 }
 
 func (p *senderPath) close() error {
+	if p.member > 0 {
+		p.queue = nil
+	}
 	if p.queue == nil {
 		return nil
 	}
@@ -94,32 +124,75 @@ func (s *Sender) use(p *senderPath) {
 func (s *Sender) dialBy(p *senderPath) {
 	s.path = p
 	if s.several() {
-		s.to.addresses[0] = p.address
+		s.to.over(p)
 		s.stats.address.Store(&p.address)
 	}
 }
 
-// left records that the path is not used any more, and chooses the next one. It reports whether Run must wait: no path
-// has rested. cause is why the path failed; nil: a better one offers a connection.
-func (s *Sender) left(cause error) (wait bool) {
-	if !errors.Is(cause, errAllFailed) { // else each has recorded it
-		s.path.Leaves(cause)
-	}
-	if cause == nil {
-		return false
-	}
-	now, next := time.Now(), s.paths[0]
-	for _, p := range s.paths {
+// over says by which path a member is dialed.
+func (t *target) over(p *senderPath) { t.at, t.addresses[p.member] = p.member, p.address }
+
+// pathsTo returns the paths to a member, if there are several: the preferred one first.
+func (s *Sender) pathsTo(member int) []*senderPath {
+	n := 1 + len(s.config.Paths)
+	return s.paths[member*n : (member+1)*n]
+}
+
+// rested returns the path over which a member is dialed next, and whether it has rested: the first one that has, or else
+// the one that will be the first.
+func (s *Sender) rested(member int, now time.Time) (next *senderPath, rested bool) {
+	all := s.pathsTo(member)
+	next = all[0]
+	for _, p := range all {
 		if !p.rest.After(now) {
-			s.dialBy(p)
-			return false
+			return p, true
 		}
 		if p.rest.Before(next.rest) {
 			next = p
 		}
 	}
-	s.dialBy(next)
-	return true
+	return next, false
+}
+
+// next chooses what is dialed after a connection, or an attempt, has ended. It reports whether Run must wait before.
+func (s *Sender) next(cause error, moved bool, now time.Time) (wait bool) {
+	if !s.several() {
+		return !s.to.failed(cause, moved, now)
+	}
+	if s.to.group() {
+		return s.nextInGroup(cause, moved, now)
+	}
+	if !errors.Is(cause, errAllFailed) { // else each has recorded it
+		s.path.Leaves(cause)
+	}
+	p, rested := s.rested(0, now)
+	s.dialBy(p)
+	return !rested
+}
+
+// nextInGroup is next for a group with several paths. A path fails to one member, and may lead to another: the other paths
+// to the same member come first, because it may still lead. A member that says that it does not lead has been reached.
+func (s *Sender) nextInGroup(cause error, moved bool, now time.Time) (wait bool) {
+	over, reached := s.path.number, doesNotLead(cause) || errors.Is(cause, errOther)
+	if reached {
+		s.path.Leaves(nil)
+	} else {
+		s.path.Leaves(cause)
+		if p, rested := s.rested(s.to.at, now); rested {
+			s.to.goesOn(moved)
+			s.to.slower()
+			s.dialBy(p)
+			s.again = true
+			return false
+		}
+	}
+	wait = !s.to.failed(cause, moved, now)
+	p, _ := s.rested(s.to.at, now)
+	if same := s.pathsTo(s.to.at)[over]; reached && !same.rest.After(now) { // this side of it works
+		p = same
+	}
+	s.dialBy(p)
+	return wait
 }
 
 // errBetterPath ends a connection because a path that is preferred is well again.
@@ -138,16 +211,11 @@ type comeback struct {
 
 // comeBack begins to try the paths that are preferred to the present one; nil: there is none. ctx is that of Run.
 func (s *Sender) comeBack(ctx context.Context, do Doer) *comeback {
-	if s.path == s.paths[0] {
+	if s.path.number == 0 {
 		return nil
 	}
-	b := &comeback{s: s, session: s.session, offers: make(chan offer), stop: make(chan struct{}), done: make(chan struct{})}
-	for _, p := range s.paths {
-		if p == s.path {
-			break
-		}
-		b.better = append(b.better, p)
-	}
+	b := &comeback{s: s, session: s.session, offers: make(chan offer), stop: make(chan struct{}), done: make(chan struct{}),
+		better: s.pathsTo(s.path.member)[:s.path.number]}
 	s.spawn(func() {
 		defer close(b.done)
 		b.run(ctx, do)
@@ -171,7 +239,11 @@ func (s *Sender) stopComingBack(b *comeback) {
 	}
 	close(b.stop)
 	<-b.done
-	if b.late != nil {
+	switch {
+	case b.late == nil:
+	case s.taken != nil: // another member leads
+		_ = b.late.close() // nothing was sent over it
+	default:
 		s.taken = b.late
 	}
 }
@@ -244,7 +316,9 @@ func (b *comeback) dial(ctx context.Context, do Doer, p *senderPath) (o offer, e
 // dialer returns what makes a connection of a session over a path, beside the one that Run makes.
 func (s *Sender) dialer(p *senderPath, session uint64) *Sender {
 	a := &Sender{config: s.config, region: s.region, own: s.own, to: newTarget(&s.config), session: session, paths: s.paths, path: p, limits: s.limits}
-	a.to.addresses[0] = p.address
+	if s.several() {
+		a.to.over(p)
+	}
 	return a
 }
 
@@ -262,7 +336,7 @@ func (s *Sender) meetLater(ctx context.Context, pair rdma.QueuePair, settings co
 	if err != nil {
 		return o, errors.Join(err, conn.Close())
 	}
-	return offer{link: s.newLink(pair, &h), conn: conn, hello: h}, nil
+	return offer{link: s.newLink(pair, &h), conn: conn, hello: h, from: sameMember}, nil
 }
 
 // pathStats returns the statistics of the paths, if there are several.

@@ -84,6 +84,8 @@ func TestPaths(t *testing.T) {
 	t.Run("Idle", func(t *testing.T) { testPathIdle(t, g) })
 	t.Run("Flaps", func(t *testing.T) { testPathFlaps(t, g) })
 	t.Run("NotThere", func(t *testing.T) { testPathNotThere(t, g) })
+	t.Run("Group", func(t *testing.T) { testPathsToGroup(t, g) })
+	t.Run("GroupLeader", func(t *testing.T) { testLeaderOverPath(t, g) })
 	g.writesToo(t, func(t *testing.T, g *pathRig) { t.Run("FailsWhileWriting", func(t *testing.T) { testPathFails(t, g) }) })
 }
 

@@ -52,7 +52,8 @@ type SenderStats struct {
 	Waiting  int // messages not posted yet
 	InFlight int // posted messages that are not acknowledged
 	Credit   uint64
-	// Paths are the ways to the receiver, if there are several: the preferred one first.
+	// Paths are the ways to the receiver, if there are several: the preferred one first. Of a group they are those to the
+	// first member, then those to the second one, and so on.
 	Paths []PathStats
 	// Single is why the sender uses one path at a time although it may use all; empty: it uses all, or has to use one.
 	Single string

@@ -35,8 +35,11 @@ type offer struct {
 	link  *link
 	conn  *connect.Conn
 	hello protocol.Hello
-	from  int // its member
+	from  int // its member, or sameMember
 }
+
+// sameMember is the member of a connection to the same one, over a path that is preferred.
+const sameMember = -1
 
 // close ends an offer that is not taken.
 func (o *offer) close() error { return errors.Join(o.conn.Close(), o.link.pair.Close()) }
@@ -111,16 +114,20 @@ const leastStandbyPause, mostStandbyPause = 20 * time.Millisecond, 250 * time.Mi
 
 // keep keeps a connection to a member.
 func (b *standbys) keep(member int) {
+	path := 0 // the next one, if there are several
 	for pause := leastStandbyPause; b.ctx.Err() == nil; {
 		ctx, cancel := b.wanted(member)
 		began := time.Now()
-		o, err := b.await(ctx, member)
+		o, err := b.await(ctx, member, path)
+		if ctx.Err() == nil { // else it is not wanted any more
+			path++
+		}
 		cancel()
 		if err == nil {
 			select {
 			case b.offers <- o:
 				b.use(member)
-				pause = leastStandbyPause
+				pause, path = leastStandbyPause, 0
 				continue
 			case <-b.ctx.Done():
 				_ = o.close() // the sender ends
@@ -128,7 +135,7 @@ func (b *standbys) keep(member int) {
 			}
 		}
 		if time.Since(began) > time.Second {
-			pause = leastStandbyPause
+			pause, path = leastStandbyPause, 0
 		}
 		select {
 		case <-time.After(pause):
@@ -138,9 +145,14 @@ func (b *standbys) keep(member int) {
 	}
 }
 
-// await connects to a member and waits until it leads.
-func (b *standbys) await(ctx context.Context, member int) (o offer, err error) {
-	a := &Sender{config: b.s.config, to: newTarget(&b.s.config), session: b.session, paths: b.s.paths, path: b.s.paths[0], limits: b.s.limits}
+// await connects to a member, over one of its paths in turn, and waits until it leads.
+func (b *standbys) await(ctx context.Context, member, path int) (o offer, err error) {
+	by := b.s.paths[0]
+	if b.s.several() {
+		all := b.s.pathsTo(member)
+		by = all[path%len(all)]
+	}
+	a := b.s.dialer(by, b.session)
 	a.to.at = member
 	if err := a.to.locate(); err != nil {
 		return o, err
@@ -240,9 +252,10 @@ func (s *Sender) forgo() {
 }
 
 // reach returns a connection: one that a member has offered, or a new one. While standby connections wait, it dials only
-// when none of their members leads soon.
+// when none of their members leads soon, or to try another path to a member that may lead.
 func (s *Sender) reach(ctx context.Context, do Doer) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
-	if s.taken == nil && s.stats.standing.Load() > 0 {
+	again := s.again
+	if s.again = false; s.taken == nil && !again && s.stats.standing.Load() > 0 {
 		s.standby.use(-1) // the member that led may lead again
 		late := time.NewTimer(offerTime)
 		select {
@@ -288,12 +301,11 @@ func (s *Sender) reach(ctx context.Context, do Doer) (l *link, conn *connect.Con
 // accept uses a connection that a member has offered. The worker has no other one.
 func (s *Sender) accept(o *offer) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
 	s.taken = nil
-	if s.several() {
-		s.dialBy(o.link.path)
-	} else {
+	if o.from != sameMember {
 		s.to.at = o.from
 		s.stats.moves.Add(1)
 	}
+	s.dialBy(o.link.path)
 	if err := s.postReceives(o.link.pair); err != nil {
 		return nil, nil, h, errors.Join(err, o.close())
 	}

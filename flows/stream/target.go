@@ -12,7 +12,8 @@ import (
 // target chooses which of several receivers a sender dials: the members of a group, of which one
 // takes messages.
 type target struct {
-	addresses []string        // by member; with places those of the last locate, or empty
+	addresses []string        // by member: where it is dialed; with places that of the last locate, or empty
+	known     [][]string      // by path, and then by member: all addresses, if there are several paths
 	places    []Place         // by member; nil: the addresses do not change
 	failures  []int           // by member: attempts that failed. They choose among several addresses of a place
 	changed   <-chan struct{} // closed when the place of the member may have changed since locate; nil: never
@@ -34,6 +35,12 @@ func newTarget(c *SenderConfig) target {
 	if n := len(c.Places); n > 0 {
 		t.addresses, t.failures = make([]string, n), make([]int, n)
 	}
+	if len(c.Paths) > 0 {
+		t.known = append(t.known, slices.Clone(t.addresses))
+	}
+	for _, p := range c.Paths {
+		t.known = append(t.known, append([]string{p.Address}, p.Others...))
+	}
 	return t
 }
 
@@ -42,6 +49,19 @@ func (t *target) address() string { return t.addresses[t.at] }
 
 // group reports whether there are several receivers.
 func (t *target) group() bool { return len(t.addresses) > 1 }
+
+// member returns the member that an address is of, over any path; -1: none is known.
+func (t *target) member(address string) int {
+	if address == "" {
+		return -1
+	}
+	for _, all := range append([][]string{t.addresses}, t.known...) {
+		if i := slices.Index(all, address); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
 
 // forgetful is how long members may lack what was acknowledged before the sender believes that the group
 // has lost it, and begins a new session.
@@ -65,13 +85,13 @@ func (t *target) failed(cause error, moved bool, at time.Time) (now bool) {
 	if !t.group() {
 		return false
 	}
-	refused := errors.Is(cause, protocol.NotLeader) || strings.Contains(cause.Error(), protocol.NotLeader.Error())
+	refused := doesNotLead(cause)
 	if !refused {
 		t.lost, t.lostUntil = t.at, at.Add(t.timeout)
-		t.timeout = min(2*t.timeout, maxTimeout)
+		t.slower()
 	}
 	away := func(i int) bool { return i == t.lost && at.Before(t.lostUntil) }
-	named := slices.Index(t.addresses, leaderIn(cause))
+	named := t.member(leaderIn(cause))
 	if named >= 0 && named != t.at && !away(named) {
 		t.at = named
 		t.hops++
@@ -92,6 +112,14 @@ func (t *target) goesOn(moved bool) {
 	if moved {
 		t.hops, t.lacking, t.timeout = 0, time.Time{}, leastTimeout
 	}
+}
+
+// slower makes the sender wait longer for an acknowledgement, and for the answer to a dial.
+func (t *target) slower() { t.timeout = min(2*t.timeout, maxTimeout) }
+
+// doesNotLead reports whether a member has refused the sender, or ended the connection, because it does not lead.
+func doesNotLead(cause error) bool {
+	return errors.Is(cause, protocol.NotLeader) || strings.Contains(cause.Error(), protocol.NotLeader.Error())
 }
 
 // leaderIn returns the address of the leader in a member's refusal, such as "not_leader epoch=7

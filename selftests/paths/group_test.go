@@ -17,16 +17,26 @@ import (
 
 const members = 3
 
-// group is a group of three daemons, each at both switches, and a host with clients.
+// group is a group of three daemons, each at both switches, and hosts with clients and with a relay.
 type group struct {
 	t    *testing.T
-	ends [2][]*testenv.End // by switch; the last one is that of the clients
+	ends [2][]*testenv.End // by switch; behind those of the members are those of the clients and of the relay
 	dirs [members]string
 	now  [members]*daemon.Daemon
 
 	client *daemon.Client
+	loads  load
 	count  int // messages that clients append
 }
+
+// load is how clients append.
+type load int
+
+const (
+	overSecond load = iota // over the second switch alone, which is never cut
+	overBoth
+	overRelay // which is at both
+)
 
 // perClient is how many messages a client appends.
 const perClient = 2000
@@ -40,7 +50,7 @@ func newGroup(t *testing.T) *group {
 	testenv.Leaks(t)
 	o := testenv.PairOptions{MTU: 4200}
 	g := &group{t: t}
-	g.ends[0] = testenv.NewSwitch(t, members+1, o)
+	g.ends[0] = testenv.NewSwitch(t, members+2, o)
 	g.ends[1] = testenv.SecondSwitch(t, g.ends[0], o)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -149,8 +159,8 @@ func (g *group) who(name string) (i int) {
 	return i - 1
 }
 
-// load starts a client at the second switch, which is never cut, unless one appends. A client that is done is followed by
-// another one, so that there is load however long it takes until the members have found a path.
+// load starts a client, unless one appends. A client that is done is followed by another one, so that there is load however
+// long it takes until the members have found a path.
 func (g *group) load() {
 	g.t.Helper()
 	if g.client != nil {
@@ -160,20 +170,39 @@ func (g *group) load() {
 		g.client.Await(g.t, time.Minute)
 	}
 	var to []string
-	for i := range members {
-		to = append(to, g.ends[1][i].IP.String()+":7471")
+	switch g.loads {
+	case overSecond:
+		to = []string{"-device", g.device(1, members), "-to", g.at(1), "-flow", "orders"}
+	case overBoth:
+		to = []string{"-device", g.device(0, members), "-to", g.at(0), "-flow", "orders", "-paths", g.device(1, members) + "=" + g.at(1)}
+	case overRelay:
+		to = []string{"-device", g.device(0, members), "-to", g.ends[0][members+1].IP.String() + ":7471"}
 	}
-	e := g.ends[1][members]
 	g.count += perClient
-	g.client = daemon.StartClient(g.t, flowTest, e, "append", "-device", "roce:"+e.Ifname, "-ordinary", "-to", strings.Join(to, ","), "-flow", "orders",
-		"-size", "512", "-count", fmt.Sprint(perClient), "-rate", "500", "-timeout", "15m")
+	g.client = daemon.StartClient(g.t, flowTest, g.ends[0][members], append([]string{"append", "-ordinary", "-size", "512", "-count", fmt.Sprint(perClient),
+		"-rate", "500", "-timeout", "15m"}, to...)...)
 }
 
-// cut makes the first switch drop all frames, and returns a function that ends that.
-func (g *group) cut() (mend func()) {
+// device returns the RDMA device of a host at a switch.
+func (g *group) device(path, host int) string { return "roce:" + g.ends[path][host].Ifname }
+
+// at returns where the members take clients over a path.
+func (g *group) at(path int) string {
+	var all []string
+	for _, e := range g.ends[path][:members] {
+		all = append(all, e.IP.String()+":7471")
+	}
+	return strings.Join(all, ",")
+}
+
+// cut makes the first switch drop all frames, or those of some members, and returns a function that ends that.
+func (g *group) cut(of ...int) (mend func()) {
 	g.t.Helper()
+	if of == nil {
+		of = []int{0, 1, 2}
+	}
 	var all []func()
-	for i := range members {
+	for _, i := range of {
 		all = append(all, g.ends[0][i].Lose(g.t, testenv.FromEnd, 0))
 		g.ends[0][i].Lose(g.t, testenv.ToEnd, 0)
 	}
@@ -211,6 +240,14 @@ func (g *group) complete() {
 				return false
 			}
 			last = s.Last
+		}
+		return true
+	})
+	testenv.Wait(g.t, testenv.Within(time.Minute), "all members to have noted that all records are committed", func() bool {
+		for i := range members {
+			if g.ends[0][i].Command(flowTest, "log", "-file", g.file(i), "-count", fmt.Sprint(g.count)).Run() != nil {
+				return false
+			}
 		}
 		return true
 	})
@@ -275,6 +312,89 @@ func TestGroup(t *testing.T) {
 			t.Errorf("the paths of member %d: %+v", i+1, s.Paths)
 		}
 	}
+	g.complete()
+}
+
+// takes waits until a member gets more messages of clients over a path.
+func (g *group) takes(member, path int) {
+	g.t.Helper()
+	from := uint64(0)
+	testenv.Wait(g.t, testenv.Within(time.Minute), fmt.Sprintf("more messages over path %d of member %d", path, member+1), func() bool {
+		g.load()
+		s, err := g.now[member].Status()
+		if err != nil || len(s.Flows) != 1 || s.Flows[0].Receives == nil || len(s.Flows[0].Receives.Paths) != 2 {
+			return false
+		}
+		now := s.Flows[0].Receives.Paths[path].Messages
+		if from == 0 {
+			from = now + 100
+		}
+		return now >= from
+	})
+}
+
+// TestGroupClient: when the first link of the leader fails under load, it goes on to lead, and a client with two paths
+// appends to it over the other one, until the first one is well. All logs have each message once and in order.
+func TestGroupClient(t *testing.T) {
+	g := newGroup(t)
+	g.loads = overBoth
+	who, epoch := g.leader()
+	g.over(who, 0)
+	g.takes(who, 0)
+	for range 2 {
+		mend := g.cut(who)
+		g.takes(who, 1)
+		g.progresses(who)
+		g.same(who, epoch)
+		mend()
+		g.takes(who, 0)
+	}
+	g.progresses(who)
+	g.same(who, epoch)
+	g.complete()
+}
+
+// relay starts a relay to the group with a path at each switch.
+func (g *group) relay() *daemon.Daemon {
+	g.t.Helper()
+	var paths [2]string
+	for path := range paths {
+		first, others, _ := strings.Cut(g.at(path), ",")
+		paths[path] = fmt.Sprintf("address: %q, others: [\"%s\"]", first, strings.ReplaceAll(others, ",", `", "`))
+	}
+	e := g.ends[0][members+1]
+	d := daemon.Launch(g.t, program, e, g.t.TempDir(), region+fmt.Sprintf(`flows:
+  - name: relay
+    from: {rdma: %q, listen: "%s:7471", message: 1KiB, clients: 4, window: 32}
+    to: {rdma: %[1]q, queue: 128, peers: [{name: orders, flow: orders, %[3]s, paths: [{rdma: %[4]q, %[5]s}]}]}
+`, g.device(0, members+1), e.IP, paths[0], g.device(1, members+1), paths[1]))
+	d.Running(g.t)
+	return d
+}
+
+// TestGroupRelay: a relay with two paths to a group does what a client does.
+func TestGroupRelay(t *testing.T) {
+	g := newGroup(t)
+	g.loads = overRelay
+	who, epoch := g.leader()
+	g.over(who, 0)
+	d := g.relay()
+	g.takes(who, 0)
+	mend := g.cut(who)
+	g.takes(who, 1)
+	g.same(who, epoch)
+	d.Until(t, "the second path to the leader alone", func(s *status.Daemon) bool {
+		for i, p := range s.Flows[0].Sends.Peers[0].Paths {
+			if (p.State == "connected") != (i == 2*who+1) {
+				return false
+			}
+		}
+		return true
+	})
+	mend()
+	g.takes(who, 0)
+	g.client.Await(t, time.Minute)
+	d.Terminate(t)
 	g.complete()
 }
 

@@ -198,7 +198,7 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.address, "to", "", "`host:port` of the flow, or of all members of a group, with commas")
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
 	definePeer(fs, o)
-	fs.StringVar(&o.paths, "paths", "", "further ways to the flow, `DEVICE=HOST:PORT`, with commas: taken when -device and -to fail")
+	fs.StringVar(&o.paths, "paths", "", "further ways to the flow, `DEVICE=HOST:PORT`, with commas: taken when -device and -to fail. Of a group DEVICE=A,B,C, with the members as in -to")
 	fs.BoolVar(&o.active, "active", false, "use all -paths at the same time")
 	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message")
 	fs.Uint64Var(&o.count, "count", 10000, "messages")
@@ -380,10 +380,14 @@ func (o *options) to() (c client.AppendConfig) {
 	return c
 }
 
-// further returns the further ways to a flow.
+// further returns the further ways to a flow. An address without a device is that of the next member of a group.
 func (o *options) further() (all []client.Path) {
 	for _, one := range strings.FieldsFunc(o.paths, func(c rune) bool { return c == ',' }) {
-		device, address, _ := strings.Cut(one, "=")
+		device, address, path := strings.Cut(one, "=")
+		if n := len(all); n > 0 && !path {
+			all[n-1].Others = append(all[n-1].Others, one)
+			continue
+		}
 		all = append(all, client.Path{Device: device, Address: address})
 	}
 	return all

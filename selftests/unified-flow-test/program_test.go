@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -150,5 +152,21 @@ func TestDatagram(t *testing.T) {
 	}
 	if _, err := checkDatagram(b[:7], 3); err == nil {
 		t.Error("a datagram without a number is taken")
+	}
+}
+
+// TestPathsOption: -paths has a device and an address for each path, and of a group the addresses of all members.
+func TestPathsOption(t *testing.T) {
+	for text, want := range map[string][]client.Path{
+		"roce:b=10.1.0.1:7471":                      {{Device: "roce:b", Address: "10.1.0.1:7471"}},
+		"roce:b=10.1.0.1:7471,roce:c=10.2.0.1:7471": {{Device: "roce:b", Address: "10.1.0.1:7471"}, {Device: "roce:c", Address: "10.2.0.1:7471"}},
+		"roce:b=10.1.0.1:7471,10.1.0.2:7471,roce:c=[fd00::1]:1,[fd00::2]:1": {
+			{Device: "roce:b", Address: "10.1.0.1:7471", Others: []string{"10.1.0.2:7471"}}, {Device: "roce:c", Address: "[fd00::1]:1", Others: []string{"[fd00::2]:1"}},
+		},
+	} {
+		o := options{paths: text}
+		if got := o.further(); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
 	}
 }

@@ -80,7 +80,7 @@ flows[].to.order.replies flows[].to.order.retry flows[].to.order.ring flows[].to
 flows[].to.order.zero_copy
 flows[].to.owner flows[].to.pace flows[].to.participant
 flows[].to.peers[].address flows[].to.peers[].flow flows[].to.peers[].name flows[].to.peers[].others
-flows[].to.peers[].path_mode flows[].to.peers[].paths flows[].to.peers[].paths[].address flows[].to.peers[].paths[].rdma flows[].to.peers[].peer
+flows[].to.peers[].path_mode flows[].to.peers[].paths flows[].to.peers[].paths[].address flows[].to.peers[].paths[].others flows[].to.peers[].paths[].rdma flows[].to.peers[].peer
 flows[].to.peers[].policy flows[].to.peers[].priority flows[].to.peers[].traffic_class flows[].to.place flows[].to.policy flows[].to.prepare flows[].to.queue flows[].to.rdma
 flows[].to.rdma.device flows[].to.rdma.ecn flows[].to.rdma.min_rate flows[].to.rdma.priority
 flows[].to.rdma.traffic_class
