@@ -23,7 +23,8 @@ func (r *Report) addGroups(n needs) {
 	p := measurePauses(measureFor)
 	for i := range n.Flows {
 		if f := &n.Flows[i]; f.To.Replicas != nil {
-			r.add(fmt.Sprintf("group of flow %s", f.Name), append(memberAddresses(f.To.Replicas), p.judge(f.To.Replicas.Suspect)))
+			checks := append(memberAddresses(f.To.Replicas), memberRoutes(f)...)
+			r.add(fmt.Sprintf("group of flow %s", f.Name), append(checks, p.judge(f.To.Replicas.Suspect)))
 		}
 	}
 }
@@ -47,6 +48,12 @@ func memberAddresses(g *config.Replicas) (checks []Check) {
 		checks = append(checks, check(name("address"), m.Address))
 		if !m.Witness { // it has no records
 			checks = append(checks, check(name("clients"), m.Clients))
+		}
+		for k, p := range m.Paths {
+			checks = append(checks, check(name(fmt.Sprintf("paths[%d].address", k)), p.Address))
+			if !m.Witness {
+				checks = append(checks, check(name(fmt.Sprintf("paths[%d].clients", k)), p.Clients))
+			}
 		}
 	}
 	return checks

@@ -14,7 +14,7 @@ func grouped() *config.Config {
 	f := config.NewFlowOf(config.KindRDMAStorage, "orders")
 	f.To.Replicas = &config.Replicas{Name: "orders", Self: "a", Suspect: time.Minute, Members: []config.Replica{
 		{Name: "a", Address: "127.0.0.1:7491", Clients: "127.0.0.1:7471"},
-		{Name: "b", Address: "localhost:7492", Clients: "192.0.2.2:7471"},
+		{Name: "b", Address: "localhost:7492", Clients: "192.0.2.2:7471", Paths: []config.ReplicaPath{{Address: "198.51.100.2:7491", Clients: "localhost:7472"}}},
 		{Name: "c", Address: "unifiedd.invalid:7491", Clients: "192.0.2.3:7471"}, // RFC 6761: never has an address
 		{Name: "w", Address: "192.0.2.4:7491", Witness: true},
 	}}
@@ -33,13 +33,15 @@ func TestGroupAddresses(t *testing.T) {
 		State
 		text string
 	}{
-		"to.group.members[0].address": {OK, "can be listened at"},
-		"to.group.members[0].clients": {OK, "can be listened at"},
-		"to.group.members[1].address": {OK, "localhost:7492 is "},
-		"to.group.members[1].clients": {OK, "is an IP address"},
-		"to.group.members[2].address": {Warn, "DNS or /etc/hosts"},
-		"to.group.members[3].address": {OK, "is an IP address"},
-		"to.group.suspect":            {OK, "the longest pause of a thread within"},
+		"to.group.members[0].address":          {OK, "can be listened at"},
+		"to.group.members[0].clients":          {OK, "can be listened at"},
+		"to.group.members[1].address":          {OK, "localhost:7492 is "},
+		"to.group.members[1].clients":          {OK, "is an IP address"},
+		"to.group.members[1].paths[0].address": {OK, "is an IP address"},
+		"to.group.members[1].paths[0].clients": {OK, "localhost:7472 is "},
+		"to.group.members[2].address":          {Warn, "DNS or /etc/hosts"},
+		"to.group.members[3].address":          {OK, "is an IP address"},
+		"to.group.suspect":                     {OK, "the longest pause of a thread within"},
 	} {
 		expect(t, name, of(t, &r, subject, name), want.State, want.text)
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"net"
 
 	"github.com/vishvananda/netlink"
@@ -12,21 +13,50 @@ import (
 // pathRoutes compares the device of each path to a peer with the interface over which the kernel routes packets to the
 // path's address: the TCP connection beside the queue pairs goes there.
 func pathRoutes(name, device string, p *config.Peer) (all []Check) {
-	for _, one := range append([]config.Path{{RDMA: device, Address: p.Address}}, p.Paths...) {
-		all = append(all, pathRoute(name, one))
+	for _, one := range append([]config.Path{{RDMA: device, Address: p.Address, Others: p.Others}}, p.Paths...) {
+		for _, address := range append([]string{one.Address}, one.Others...) {
+			all = append(all, pathRoute(name, one.RDMA, address))
+		}
 	}
 	return all
 }
 
-func pathRoute(name string, p config.Path) Check {
-	iface, soft := providers.Soft(p.RDMA)
-	if !soft {
-		iface = interfaceOf(p.RDMA)
+// memberRoutes does the same for the paths between the members of a group, if there are several. A witness has no device:
+// its connections may go any way.
+func memberRoutes(f *config.Flow) (all []Check) {
+	g := f.To.Replicas
+	for _, m := range g.Members {
+		if m.Name == g.Self || m.Peer != "" || len(f.From.Paths) == 0 {
+			continue
+		}
+		name := fmt.Sprintf("member %s", m.Name)
+		all = append(all, memberRoute(name, f.From.RDMA, m.Address, m.Clients)...)
+		for k, p := range m.Paths {
+			all = append(all, memberRoute(name, f.From.Paths[k].RDMA, p.Address, p.Clients)...)
+		}
 	}
-	host, _, err := net.SplitHostPort(p.Address)
+	return all
+}
+
+// memberRoute compares both addresses of a member on a path. Mostly they have the same host. A witness has no clients.
+func memberRoute(name, device, address, clients string) (all []Check) {
+	all = append(all, pathRoute(name, device, address))
+	host, _, _ := net.SplitHostPort(address) // the configuration's checks report a wrong one
+	if other, _, _ := net.SplitHostPort(clients); clients != "" && other != host {
+		all = append(all, pathRoute(name, device, clients))
+	}
+	return all
+}
+
+func pathRoute(name, device, address string) Check {
+	iface, soft := providers.Soft(device)
+	if !soft {
+		iface = interfaceOf(device)
+	}
+	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	if err != nil || ip == nil || iface == "" {
-		return unknown(name, "the route to %s is compared with the interface of %s only if the address is one of IP, and the interface is known", p.Address, p.RDMA)
+		return unknown(name, "the route to %s is compared with the interface of %s only if the address is one of IP, and the interface is known", address, device)
 	}
 	routes, err := netlink.RouteGet(ip)
 	if err != nil || len(routes) == 0 {
