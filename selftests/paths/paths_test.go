@@ -15,43 +15,47 @@ func TestRelay(t *testing.T) {
 	for _, c := range []struct{ name, method string }{{"send", "send"}, {"write", "write"}, {"link", "send"}} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
-			fail := func() (mend func()) { return r.cut(0, log) }
 			if c.name == "link" {
-				fail = func() (mend func()) {
-					r.ends[0][log].SetDown(t)
-					return func() { r.ends[0][log].SetUp(t) }
+				r.cut = func(path, host int) (mend func()) {
+					r.ends[path][host].SetDown(t)
+					return func() { r.ends[path][host].SetUp(t) }
 				}
 			}
-			there, d := r.log(c.method), r.relay("standby")
-			r.onPath(d, 0)
-			const count = 6000
-			sends := r.append(r.at(0, relay), 1, count, 2000)
-			there.Until(t, "messages over the first path", func(s *status.Daemon) bool { return s.Flows[0].Receives.Paths[0].Messages > 0 })
-			for range 2 {
-				mend := fail()
-				r.onPath(d, 1)
-				s := d.Until(t, "messages over the second path", func(s *status.Daemon) bool { return paths(s)[1].Messages > 0 })
-				if one := paths(&s)[0]; one.State == "connected" || one.Failures == 0 || one.Left.IsZero() {
-					t.Errorf("the first path: %+v", one)
-				}
-				mend()
-				r.onPath(d, 0)
-			}
-			sends.Await(t, time.Minute)
-			s := there.Until(t, "the messages", func(s *status.Daemon) bool { return s.Flows[0].Packets >= count })
-			if p := s.Flows[0].Receives.Paths; len(p) != 2 || p[0].Messages == 0 || p[1].Messages == 0 || p[0].Messages+p[1].Messages != count {
-				t.Errorf("the log's paths: %+v", p)
-			}
-			d.Terminate(t)
-			there.Terminate(t)
-			r.verify(count)
+			testRelay(t, r.rig, c.method)
 		})
 	}
 }
 
+func testRelay(t *testing.T, r *rig, method string) {
+	there, d := r.log(method), r.relay("standby")
+	r.onPath(d, 0)
+	const count = 6000
+	sends := r.append(r.at(0, relay), 1, count, 2000)
+	there.Until(t, "messages over the first path", func(s *status.Daemon) bool { return s.Flows[0].Receives.Paths[0].Messages > 0 })
+	for range 2 {
+		mend := r.cut(0, log)
+		r.onPath(d, 1)
+		s := d.Until(t, "messages over the second path", func(s *status.Daemon) bool { return paths(s)[1].Messages > 0 })
+		if one := paths(&s)[0]; one.State == "connected" || one.Failures == 0 || one.Left.IsZero() {
+			t.Errorf("the first path: %+v", one)
+		}
+		mend()
+		r.onPath(d, 0)
+	}
+	sends.Await(t, time.Minute)
+	s := there.Until(t, "the messages", func(s *status.Daemon) bool { return s.Flows[0].Packets >= count })
+	if p := s.Flows[0].Receives.Paths; len(p) != 2 || p[0].Messages == 0 || p[1].Messages == 0 || p[0].Messages+p[1].Messages != count {
+		t.Errorf("the log's paths: %+v", p)
+	}
+	d.Terminate(t)
+	there.Terminate(t)
+	r.verify(count)
+}
+
 // TestClient: a client with two paths to a log does what a relay does.
-func TestClient(t *testing.T) {
-	r := newRig(t)
+func TestClient(t *testing.T) { testClient(t, newRig(t).rig) }
+
+func testClient(t *testing.T, r *rig) {
 	there := r.log("send")
 	const count = 6000
 	c := r.append(r.at(0, log), 1, count, 1000, "-paths", r.device(1, clients)+"="+r.at(1, log))
@@ -73,8 +77,9 @@ func TestClient(t *testing.T) {
 
 // TestActive: a relay with active paths uses both at the same time, and the one that works while the other fails. The log
 // has each message once, and those of each session in order.
-func TestActive(t *testing.T) {
-	r := newRig(t)
+func TestActive(t *testing.T) { testActive(t, newRig(t).rig) }
+
+func testActive(t *testing.T, r *rig) {
 	there, d := r.log("send"), r.relay("active")
 	r.onBoth(d)
 	const count = 8000

@@ -1,14 +1,18 @@
 package paths
 
 import (
+	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
@@ -27,37 +31,89 @@ const (
 
 // rig is a host with clients, one with a relay, and one with a log. Each is at both switches.
 type rig struct {
-	t    *testing.T
-	ends [2][]*testenv.End // by switch
-	dirs [hosts]string
+	t      *testing.T
+	hosts  [hosts]daemon.Place
+	paths  [2][hosts]port
+	dirs   [hosts]string
+	cut    func(path, host int) (mend func()) // makes a network carry nothing of a host
+	secret *authority.Authority               // that signs certificates; nil: connections are plain
+	proven []int                              // paths whose addresses the certificate of the log has
 }
 
-func newRig(t *testing.T) *rig {
+// port is the device of a host at one of the networks.
+type port struct{ device, address string }
+
+// switched is a rig whose hosts are namespaces, at two switches.
+type switched struct {
+	*rig
+	ends [2][]*testenv.End // by switch
+}
+
+func newRig(t *testing.T) *switched {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
 	o := testenv.PairOptions{MTU: 4200}
-	r := &rig{t: t}
+	r := &switched{rig: &rig{t: t}}
 	r.ends[0] = testenv.NewSwitch(t, hosts, o)
 	r.ends[1] = testenv.SecondSwitch(t, r.ends[0], o)
-	for i := range r.dirs {
-		r.dirs[i] = t.TempDir()
+	for i := range hosts {
+		r.hosts[i], r.dirs[i] = r.ends[0][i], t.TempDir()
+		for path, ends := range r.ends {
+			r.paths[path][i] = port{"roce:" + ends[i].Ifname, ends[i].IP.String()}
+		}
 	}
+	r.cut = r.dropAll
 	return r
 }
 
+// dropAll makes a switch drop all frames of a host, and returns a function that ends that.
+func (r *switched) dropAll(path, host int) (mend func()) {
+	r.t.Helper()
+	e := r.ends[path][host]
+	mend = e.Lose(r.t, testenv.FromEnd, 0)
+	e.Lose(r.t, testenv.ToEnd, 0)
+	return mend
+}
+
 // at returns where the flow of a host is over a path.
-func (r *rig) at(path, host int) string { return fmt.Sprintf("%s:7471", r.ends[path][host].IP) }
+func (r *rig) at(path, host int) string { return r.paths[path][host].address + ":7471" }
 
 // device returns the RDMA device of a host at a switch.
-func (r *rig) device(path, host int) string { return "roce:" + r.ends[path][host].Ifname }
+func (r *rig) device(path, host int) string { return r.paths[path][host].device }
+
+// issue signs a certificate of a host, and returns the files: certificate, key and authority.
+func (r *rig) issue(host int) (files [3]string) {
+	r.t.Helper()
+	proven := []int{0, 1}
+	if host == log {
+		proven = r.proven
+	}
+	certificate, key := r.secret.Issue(r.t, []string{"clients", "relay", "log"}[host], func(c *x509.Certificate) {
+		c.IPAddresses = nil
+		for _, path := range proven {
+			c.IPAddresses = append(c.IPAddresses, net.ParseIP(r.paths[path][host].address))
+		}
+	})
+	return [3]string{certificate, key, r.secret.File()}
+}
+
+// head returns the first lines of a configuration.
+func (r *rig) head(host int) string {
+	r.t.Helper()
+	if r.secret == nil {
+		return region
+	}
+	files := r.issue(host)
+	return region + fmt.Sprintf("tls: {certificate: %q, key: %q, authority: %q}\n", files[0], files[1], files[2])
+}
 
 const region = "region: {size: 64MiB, extents: 16, pages: ordinary}\n"
 
 // log starts a daemon with a log that clients reach over both paths.
 func (r *rig) log(method string) *daemon.Daemon {
 	r.t.Helper()
-	d := daemon.Launch(r.t, program, r.ends[0][log], r.dirs[log], region+fmt.Sprintf(`flows:
+	d := daemon.Launch(r.t, program, r.hosts[log], r.dirs[log], r.head(log)+fmt.Sprintf(`flows:
   - name: wal
     from: {rdma: %q, listen: %q, paths: [{rdma: %q, listen: %q}], message: 1KiB, clients: 4, window: 32, method: %s}
     to: {file: %q, acknowledge: written, segment: {size: 16MiB}}
@@ -72,7 +128,7 @@ func (r *rig) file() string { return filepath.Join(r.dirs[log], "wal") }
 // relay starts a daemon that relays to the log over both paths, in a path mode.
 func (r *rig) relay(mode string) *daemon.Daemon {
 	r.t.Helper()
-	d := daemon.Launch(r.t, program, r.ends[0][relay], r.dirs[relay], region+fmt.Sprintf(`flows:
+	d := daemon.Launch(r.t, program, r.hosts[relay], r.dirs[relay], r.head(relay)+fmt.Sprintf(`flows:
   - name: relay
     from: {rdma: %q, listen: %q, message: 1KiB, clients: 4, window: 32}
     to: {rdma: %[1]q, queue: 128, peers: [{name: log, address: %[3]q, flow: wal, paths: [{rdma: %[4]q, address: %[5]q}], path_mode: %[6]s}]}
@@ -81,26 +137,21 @@ func (r *rig) relay(mode string) *daemon.Daemon {
 	return d
 }
 
-// cut makes a switch drop all frames of a host, and returns a function that ends that.
-func (r *rig) cut(path, host int) (mend func()) {
-	r.t.Helper()
-	e := r.ends[path][host]
-	mend = e.Lose(r.t, testenv.FromEnd, 0)
-	e.Lose(r.t, testenv.ToEnd, 0)
-	return mend
-}
-
 // append starts a client that sends messages with a seed: to the relay, or with paths to the log.
 func (r *rig) append(to string, seed, count, rate int, more ...string) *daemon.Client {
 	r.t.Helper()
-	return daemon.StartClient(r.t, flowTest, r.ends[0][clients], append([]string{"append", "-device", r.device(0, clients), "-ordinary", "-to", to, "-size", "512",
+	if r.secret != nil {
+		files := r.issue(clients)
+		more = append(more, "-tls", strings.Join(files[:], ","))
+	}
+	return daemon.StartClient(r.t, flowTest, r.hosts[clients], append([]string{"append", "-device", r.device(0, clients), "-ordinary", "-to", to, "-size", "512",
 		"-count", fmt.Sprint(count), "-rate", fmt.Sprint(rate), "-seed", fmt.Sprint(seed), "-timeout", "15m"}, more...)...)
 }
 
 // verify checks that the log has count messages: those of each session without a gap, and each once.
 func (r *rig) verify(count int) {
 	r.t.Helper()
-	daemon.StartClient(r.t, flowTest, r.ends[0][log], "log", "-file", r.file(), "-count", fmt.Sprint(count)).Await(r.t, time.Minute)
+	daemon.StartClient(r.t, flowTest, r.hosts[log], "log", "-file", r.file(), "-count", fmt.Sprint(count)).Await(r.t, time.Minute)
 }
 
 // paths returns what a daemon says of the paths to its only peer.
