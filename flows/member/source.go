@@ -182,6 +182,7 @@ func (s *Source) StopReceiving(failed bool) error {
 	s.seat.running.Stop()
 	err := s.do(func() error {
 		(&log{s}).StepDown()
+		s.replicator.Stop()
 		return s.links.EndAll(errStopped)
 	})
 	return errors.Join(err, s.clients.StopReceiving(failed))

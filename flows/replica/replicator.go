@@ -23,8 +23,9 @@ type Replicator struct {
 	until   uint64         // a recovering follower is complete with the records up to here; 0: not known
 	safe    protocol.Have  // of this member
 
-	shown  atomic.Pointer[group.Log]
-	showed time.Time
+	shown    atomic.Pointer[group.Log]
+	showed   time.Time
+	stopping bool // each change is shown at once
 }
 
 // Shown returns the log as the last Round has left it. Any goroutine may call it; the result does not
@@ -38,13 +39,17 @@ func (r *Replicator) show() {
 	if last != nil && last.Committed == r.log.Committed && last.Recovering == r.log.Recovering && len(last.Table) == len(r.log.Table) && (len(last.Table) == 0 || last.Table[len(last.Table)-1] == r.log.Table[len(r.log.Table)-1]) {
 		return
 	}
-	if last != nil && last.Recovering == r.log.Recovering && len(last.Table) == len(r.log.Table) && r.links.now.Sub(r.showed) < showEvery {
+	if last != nil && last.Recovering == r.log.Recovering && len(last.Table) == len(r.log.Table) && !r.stopping && r.links.now.Sub(r.showed) < showEvery {
 		return
 	}
 	r.showed = r.links.now
 	l := r.Describe()
 	r.shown.Store(&l)
 }
+
+// Stop says that the member stops. From now on each change is shown at once, so that the last manifest has the last
+// committed position: what reads the log of a member that is stopped goes no further.
+func (r *Replicator) Stop() { r.stopping = true }
 
 // showEvery is the least time between two copies of the log's description.
 const showEvery = 20 * time.Millisecond

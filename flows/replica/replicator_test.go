@@ -3,6 +3,7 @@ package replica
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/flows/group/election"
@@ -33,4 +34,25 @@ func TestFenced(t *testing.T) {
 	if n := fenced.Load(); n != 6 {
 		t.Errorf("%d records are fenced, with one that began an epoch", n)
 	}
+}
+
+// TestShown: the description of the log that goes into the manifest is copied once in a while only, and with each change
+// when the member stops.
+func TestShown(t *testing.T) {
+	var fenced atomic.Uint64
+	log := group.Log{End: group.Place{Epoch: 1, Position: 10}}
+	r := NewReplicator(&Links{config: Config{Level: protocol.Durable}, now: time.Unix(1, 0)}, 1, log, &fenced)
+	shows := func(want uint64) {
+		t.Helper()
+		r.Round(10, 10)
+		if got := r.Shown().Committed; got != want {
+			t.Errorf("position %d is shown as committed, and %d is; want %d", got, r.Committed(), want)
+		}
+	}
+	r.log.Committed = 7
+	shows(0)
+	r.Stop()
+	shows(7)
+	r.log.Committed = 9
+	shows(9)
 }
