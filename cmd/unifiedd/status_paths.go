@@ -21,6 +21,9 @@ func printPaths(w io.Writer, peer *status.Peer) {
 // printGroupPaths prints the ways between the members of a group: of the leader, over which device each follower gets
 // records; of a follower, over which they come.
 func printGroupPaths(w io.Writer, g *status.Group) {
+	if len(g.Paths) > 0 {
+		fmt.Fprintf(w, "  paths\t%s\n", g.PathMode)
+	}
 	for i := range g.Members {
 		if m := &g.Members[i]; m.Device != "" {
 			fmt.Fprintf(w, "  path\trecords go to %s over %s\n", m.Name, m.Device)

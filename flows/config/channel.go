@@ -105,8 +105,8 @@ func (v *validator) channelPeers(path string, f *Flow) {
 		places.take(join(at, "address"), p.Address)
 		v.checkErr(join(at, "policy"), member(p.Policy, channelPolicies))
 		v.peerPaths(at, t, p)
-		if p.Paths != nil && p.PathMode == PathActive {
-			v.refuse(join(at, "path_mode"), wrong("say standby, or remove path_mode", "a channel goes over one path at a time: its messages are WRITEs into one ring"))
+		if p.Paths != nil && p.PathMode == PathActive && len(t.Peers) == 1 {
+			v.refuse(join(at, "path_mode"), wrong("say standby, and give another channel another first path", "a channel uses one path to each peer: active spreads several peers over the paths, and it has one"))
 		}
 		v.check(len(p.Others) == 0, join(at, "others"), "a channel goes to one machine: a group keeps logs")
 		v.otherReader(join(at, "name"), f.From.Channel, p.Name)

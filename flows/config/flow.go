@@ -451,7 +451,8 @@ type Replicas struct {
 	Suspect time.Duration
 	// Lag is how many bytes of memory the leader keeps for a slow follower.
 	Lag Size
-	// PathMode is how several paths are used: [PathStandby] is the only way.
+	// PathMode is how several paths are used; empty: [PathStandby]. With [PathActive] the followers of a leader prefer
+	// different paths.
 	PathMode PathMode
 }
 

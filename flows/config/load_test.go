@@ -205,7 +205,7 @@ func TestFull(t *testing.T) {
 				To: To{
 					File: "/var/lib/unifiedd/shared", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Acknowledge: AcknowledgeDurable, Durable: GroupCommit,
-					Replicas: &Replicas{Name: "shared", Self: "a", Listen: ":7491", Heartbeat: 500 * time.Microsecond, Suspect: 50 * time.Millisecond, Lag: 16 * MiB, PathMode: PathStandby, Members: []Replica{
+					Replicas: &Replicas{Name: "shared", Self: "a", Listen: ":7491", Heartbeat: 500 * time.Microsecond, Suspect: 50 * time.Millisecond, Lag: 16 * MiB, PathMode: PathActive, Members: []Replica{
 						{Name: "a", Number: 1, Peer: "host-1/shared", Certificate: "a.example", Paths: []ReplicaPath{{"10.0.1.1:7491", "10.0.1.1:7475"}}},
 						{Name: "b", Number: 2, Address: "10.0.0.2:7491", Clients: "10.0.0.2:7475", Paths: []ReplicaPath{{"10.0.1.2:7491", "10.0.1.2:7475"}}},
 						{Name: "w", Number: 3, Address: "10.0.0.3:7491", Witness: true, Paths: []ReplicaPath{{"10.0.1.3:7491", ""}}},

@@ -107,8 +107,8 @@ func (v *validator) groupPaths(path string, g *Replicas, f *Flow) {
 			v.replicaPath(index(at, k), r, &r.Paths[k], places)
 		}
 	}
-	if g.PathMode == PathActive {
-		v.refuse(mode, wrong("say standby", "members of a group use one path at a time: active is for peers and clients"))
+	if g.PathMode != "" {
+		v.checkErr(mode, member(g.PathMode, allPathModes))
 	}
 	v.check(several || g.PathMode == "", mode, "the members have one path: add paths, or remove path_mode")
 	v.check(!several || g.Heartbeat <= g.Suspect/pathBeats, v.first(join(path, "heartbeat"), join(path, "suspect"), path), "%s is more than a sixteenth of suspect, which is %s: a path is left after a quarter of it", g.Heartbeat, g.Suspect)

@@ -188,7 +188,7 @@ type PathMode string
 // The modes.
 const (
 	PathStandby PathMode = "standby" // one at a time: the next one when it fails
-	PathActive  PathMode = "active"  // all at the same time
+	PathActive  PathMode = "active"  // all at the same time. Followers, and peers of a channel, use one each, and prefer different ones
 )
 
 // Policy says what happens when a peer's queue is full.

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -87,7 +88,7 @@ func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *r
 	}
 	known, _ := s.where.peers()
 	c := replica.DriverConfig{
-		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Further: m.group.ListensFurther(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect,
+		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Further: m.group.ListensFurther(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect, Spread: m.group.PathMode == config.PathActive,
 		Links: links, Replicator: replicator, Log: log, State: m.file, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
 		Led: s.led,
 	}
@@ -223,6 +224,9 @@ func (s *Seat) observe() *status.Group {
 	if d.Leader > 0 {
 		to.Leader = nameOf(g, d.Leader)
 	}
+	if len(d.Paths) > 0 {
+		to.PathMode = string(cmp.Or(g.PathMode, config.PathStandby))
+	}
 	for _, one := range d.Standings {
 		m := status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe}
 		if len(d.Paths) > 0 && one.Path > 0 {
@@ -232,7 +236,7 @@ func (s *Seat) observe() *status.Group {
 	}
 	for i := range d.Paths {
 		p := &d.Paths[i]
-		to.Paths = append(to.Paths, status.Path{Device: s.devices[i], Address: s.where.over(d.Leader, i), State: p.State, Error: p.Error, Connections: p.Connections, Failures: p.Failures, Taken: p.Taken, Left: p.Left})
+		to.Paths = append(to.Paths, status.Path{Device: s.devices[p.Number], Address: s.where.over(d.Leader, p.Number), State: p.State, Error: p.Error, Connections: p.Connections, Failures: p.Failures, Taken: p.Taken, Left: p.Left})
 	}
 	return to
 }

@@ -47,6 +47,7 @@ type DriverConfig struct {
 	Connect   connect.Config   // for links
 	Heartbeat time.Duration    // of the leader
 	Suspect   time.Duration    // silence of the leader after which there is an election
+	Spread    bool             // the followers of a leader prefer different paths
 
 	Links      *Links // nil: this member is a witness
 	Replicator *Replicator
@@ -153,7 +154,7 @@ type State struct {
 	Refused   uint64        // members that asked for records and got none
 	Standings []Standing    // of all members, as this one knows them
 	Transport transport.Stats
-	Paths     []PathState // over which the leader's records come, if there are several
+	Paths     []PathState // over which the leader's records come, if there are several, in the order of preference
 }
 
 // State returns what the member does.

@@ -30,7 +30,7 @@ const (
 
 var (
 	errPathSilent = errors.New("the leader was silent over this path")
-	errBetterPath = errors.New("a path that comes earlier in the list is well again")
+	errBetterPath = errors.New("a path that is preferred is well again")
 )
 
 // leftError says that the leader has ended a link. It asks for another report.
@@ -44,6 +44,7 @@ func (e *leftError) Unwrap() error { return e.cause }
 func (d *Driver) overPaths(w Want) error {
 	round, k := leastRound, (*Link)(nil)
 	for {
+		d.ways.prefer(d.preferred(w.Member))
 		w.Path = d.ways.choose(w.Member, time.Now())
 		if w.Address = d.addressOver(w.Member, w.Path); w.Address == "" {
 			return fmt.Errorf("where member %d is over path %d, is not known", w.Member, w.Path)
@@ -67,6 +68,21 @@ func (d *Driver) overPaths(w Want) error {
 			round = min(2*round, mostRound)
 		}
 	}
+}
+
+// preferred returns the path over which this member prefers to get a leader's records: the first one, or with Spread the
+// one at this member's place among those that follow the leader. So the followers of each leader are spread evenly, in
+// the same way on all members: the place is that by number.
+func (d *Driver) preferred(leader uint32) (path int) {
+	if !d.config.Spread {
+		return 0
+	}
+	for number, p := range *d.peers.Load() {
+		if !p.Witness && number != leader && number < d.config.Self {
+			path++
+		}
+	}
+	return path % len(d.config.Links.paths)
 }
 
 // addressOver returns the address of a member's RDMA listener on a path; empty: it is not known.
@@ -100,7 +116,7 @@ func (d *Driver) resume(w *Want, k *Link, cause error) error {
 	})
 }
 
-// overPath gets records over one path until it fails, or an earlier one is well again. took reports whether there was a
+// overPath gets records over one path until it fails, or a preferred one is well again. took reports whether there was a
 // link, which is *k then. The caller ends it; its queue pair is closed later.
 func (d *Driver) overPath(w *Want, k **Link) (took bool, err error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.config.Suspect/2)
@@ -153,6 +169,7 @@ func (d *Driver) watchPath(w *Want, k *Link, gone <-chan error) error {
 			if now.Sub(began) > limit && now.Sub(time.Unix(0, d.config.Links.Heard())) > limit {
 				return errPathSilent
 			}
+			d.ways.prefer(d.preferred(w.Member)) // the members may have changed
 			if better, due := d.ways.better(w.Path, now); due && now.Sub(asked) >= leastPathWait {
 				asked = now
 				d.links.Go(func() { d.probe(w.Member, better, well) })

@@ -9,6 +9,7 @@ import (
 
 // PathState is what a member knows of a path over which a leader's records come.
 type PathState struct {
+	Number      int    // of the path; 0 is the first in the configuration
 	State       string // connected, standby or failed
 	Error       string // why it failed
 	Connections uint64 // times that it was taken
@@ -20,6 +21,7 @@ type PathState struct {
 type ways struct {
 	mu     sync.Mutex
 	member uint32 // the leader
+	first  int    // the path that is preferred. The others follow in order, and then those before it
 	all    []way
 }
 
@@ -40,15 +42,26 @@ const (
 func newWays(paths int) *ways {
 	w := &ways{all: make([]way, paths)}
 	for i := range w.all {
-		w.all[i].State = pathStandby
+		w.all[i].Number, w.all[i].State = i, pathStandby
 	}
 	return w
+}
+
+// place returns the path at a place in the order of preference.
+func (w *ways) place(i int) (path int) { return (w.first + i) % len(w.all) }
+
+// prefer says which path is preferred.
+func (w *ways) prefer(first int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.first = first
 }
 
 // choose returns the first path that may be tried, or else the one that may be tried next. With another leader all may.
 func (w *ways) choose(member uint32, now time.Time) (path int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	path = w.first
 	if w.member != member {
 		w.member = member
 		for i := range w.all {
@@ -56,11 +69,12 @@ func (w *ways) choose(member uint32, now time.Time) (path int) {
 		}
 	}
 	for i := range w.all {
-		if !w.all[i].again.After(now) {
-			return i
+		one := w.place(i)
+		if !w.all[one].again.After(now) {
+			return one
 		}
-		if w.all[i].again.Before(w.all[path].again) {
-			path = i
+		if w.all[one].again.Before(w.all[path].again) {
+			path = one
 		}
 	}
 	return path
@@ -109,13 +123,17 @@ func (w *ways) clear(path int) {
 	w.all[path].again, w.all[path].State = time.Time{}, pathStandby
 }
 
-// better returns the first path, before the present one, that may be tried again.
+// better returns the first path that is preferred to the present one and may be tried again.
 func (w *ways) better(path int, now time.Time) (better int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.all[:path] {
-		if !w.all[i].again.After(now) {
-			return i, true
+	for i := range w.all {
+		one := w.place(i)
+		if one == path {
+			break
+		}
+		if !w.all[one].again.After(now) {
+			return one, true
 		}
 	}
 	return 0, false
@@ -133,13 +151,13 @@ func (w *ways) allFailed(now time.Time) bool {
 	return true
 }
 
-// states returns what is known of the paths; nil: there is one.
+// states returns what is known of the paths, in the order of preference; nil: there is one.
 func (w *ways) states() (all []PathState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.all {
-		if len(w.all) > 1 {
-			all = append(all, w.all[i].PathState)
+		if one := w.place(i); len(w.all) > 1 {
+			all = append(all, w.all[one].PathState)
 		}
 	}
 	return all

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"time"
 )
@@ -64,5 +65,64 @@ func TestWays(t *testing.T) {
 	}
 	if newWays(1).states() != nil {
 		t.Error("there are states of a single path")
+	}
+}
+
+// TestWaysPrefer: the path that is preferred comes first, then those after it, and then those before it.
+func TestWaysPrefer(t *testing.T) {
+	w, now, broken := newWays(3), time.Now(), errors.New("broken")
+	w.prefer(1)
+	for _, want := range []int{1, 2, 0} {
+		if got := w.choose(1, now); got != want {
+			t.Fatalf("path %d is chosen, and not %d: %+v", got, want, w.all)
+		}
+		w.takes(want, now)
+		w.leaves(want, broken, now)
+		now = now.Add(time.Millisecond)
+	}
+	if got := w.choose(1, now); got != 1 {
+		t.Errorf("path %d is chosen when all have failed, and not the first that may be tried", got)
+	}
+	now = now.Add(leastPathWait)
+	for path, want := range []int{1, -1, 1} {
+		if got, ok := w.better(path, now); ok != (want >= 0) || ok && got != want {
+			t.Errorf("path %d (%v) is better than path %d", got, ok, path)
+		}
+	}
+	w.leaves(1, broken, now)
+	if got, ok := w.better(0, now); !ok || got != 2 {
+		t.Errorf("path %d (%v) is better than path 0 when path 1 has failed", got, ok)
+	}
+	if s := w.states(); s[0].Number != 1 || s[1].Number != 2 || s[2].Number != 0 || s[0].Failures != 2 {
+		t.Errorf("the paths in the order of preference: %+v", s)
+	}
+}
+
+// TestPreferredPaths: the followers of each leader are spread over the paths as evenly as possible, and witnesses do not
+// count.
+func TestPreferredPaths(t *testing.T) {
+	for paths := 1; paths <= 4; paths++ {
+		for members := uint32(3); members <= 7; members++ {
+			for leader := uint32(1); leader <= members; leader++ {
+				peers := map[uint32]Peer{100: {Witness: true}, 0: {Witness: true}}
+				for i := range members {
+					peers[2*i+1] = Peer{}
+				}
+				uses := make([]int, paths)
+				for i := range members {
+					d := &Driver{config: DriverConfig{Self: 2*i + 1, Spread: true, Links: &Links{paths: make([]*lane, paths)}}}
+					d.peers.Store(&peers)
+					if d.config.Self != 2*leader-1 {
+						uses[d.preferred(2*leader-1)]++
+					}
+					if d.config.Spread = false; d.preferred(2*leader-1) != 0 {
+						t.Error("with standby the first path is not preferred")
+					}
+				}
+				if slices.Max(uses)-slices.Min(uses) > 1 {
+					t.Errorf("of %d members and %d paths, the followers of member %d use %v", members, paths, leader, uses)
+				}
+			}
+		}
 	}
 }

@@ -57,8 +57,9 @@ func OpenChannelOut(e *pipeline.Env) (*pipeline.Run, error) {
 		return nil, err
 	}
 	e.Undo.Add(s.outlet.Close)
+	first := preferredPaths(&e.Flow.To)
 	for i, r := range s.outlet.Readers() {
-		one, err := s.openSender(e, &s.peers[i], r)
+		one, err := s.openSender(e, &s.peers[i], first[i], r)
 		if err != nil {
 			return nil, err
 		}
@@ -69,8 +70,8 @@ func OpenChannelOut(e *pipeline.Env) (*pipeline.Run, error) {
 	return pipeline.NewRun(e, s, numa.Unknown, numa.Unknown), nil
 }
 
-// openSender opens the sender to a peer.
-func (s *ChannelOut) openSender(e *pipeline.Env, p *config.Peer, r *attach.RemoteReader) (*channel.Sender, error) {
+// openSender opens the sender to a peer. first is the number of the path that it prefers.
+func (s *ChannelOut) openSender(e *pipeline.Env, p *config.Peer, first int, r *attach.RemoteReader) (*channel.Sender, error) {
 	places, err := e.PlacesOf(p)
 	if err != nil {
 		return nil, err
@@ -84,9 +85,11 @@ func (s *ChannelOut) openSender(e *pipeline.Env, p *config.Peer, r *attach.Remot
 		return nil, err
 	}
 	s.further = append(s.further, further...)
+	paths = append([]stream.Path{{Device: s.device.Name, Endpoint: s.device.In(e.Flow.To.ClassOf(p)), Address: p.Address}}, paths...)
+	paths = append(paths[first:len(paths):len(paths)], paths[:first]...)
 	return channel.OpenSender(channel.SenderConfig{
-		Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: s.device.In(e.Flow.To.ClassOf(p)), Worker: e.Holder, Device: s.device.Name, Paths: paths,
-		Address: p.Address, Place: place, Flow: p.Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
+		Name: e.Name() + ", peer " + r.Name(), Outlet: s.outlet, Reader: r, Endpoint: paths[0].Endpoint, Worker: e.Holder, Device: paths[0].Device, Paths: paths[1:],
+		Address: paths[0].Address, Place: place, Flow: p.Flow, Connect: connect.Config{Credentials: e.Shared.Credentials}, Events: e.Events, Log: e.Log,
 	})
 }
 
@@ -214,7 +217,7 @@ func (s *ChannelOut) Observe(to *status.Flow) error {
 			Method:  "write", Bytes: st.Bytes, Connections: st.Connections, Failures: st.Failures, Named: s.peers[i].Peer, Followed: st.Followed, Paths: device.PathStatus(one.PathStats()),
 		}
 		if len(p.Paths) > 0 {
-			p.PathMode = string(config.PathStandby)
+			p.PathMode = string(s.peers[i].PathMode)
 		}
 		p.InFlight = st.Sent - p.Acknowledged
 		p.Offered = st.Sent + st.Passed + st.Invalid + st.Gap

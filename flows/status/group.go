@@ -32,7 +32,10 @@ type Group struct {
 	Dropped   uint64   `json:"dropped_messages"` // to members, of elections
 	Untaken   uint64   `json:"untaken_messages"` // of members, because too many waited
 	Members   []Member `json:"members"`          // as this one knows them
-	Paths     []Path   `json:"paths,omitempty"`  // over which the leader's records come, if there are several. Messages counts nothing
+	// Paths are those over which the leader's records come, if there are several, in the order of preference. Messages
+	// counts nothing.
+	Paths    []Path `json:"paths,omitempty"`
+	PathMode string `json:"path_mode,omitempty"` // standby, or active: the followers of a leader prefer different paths
 }
 
 // Member is a member of a group.

@@ -26,20 +26,9 @@ type Disturbance struct {
 func (e *End) Disturb(t testing.TB, d Disturbance) (mend func() (carried, lost uint64)) {
 	t.Helper()
 	h, port := e.port.handle(t), e.port.link(t)
-	bridge := port.Attrs().MasterIndex
-	near := &End{Namespace: e.port.Namespace, Ifname: "n" + e.port.Ifname}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = near.Ifname, port.Attrs().MTU
-	veth := netlink.NewVeth(attrs)
-	veth.PeerName, veth.PeerMTU = "f"+e.port.Ifname, uint32(attrs.MTU)
-	if err := h.LinkAdd(veth); err != nil {
-		t.Fatalf("make a link for disturbed frames: %v", err)
-	}
-	far := &End{Namespace: near.Namespace, Ifname: veth.PeerName}
-	near.Index, far.Index = near.link(t).Attrs().Index, far.link(t).Attrs().Index
-	near.setUp(t, near.Ifname)
-	far.setUp(t, far.Ifname)
+	near, far, veth := e.port.detour(t)
 	n := &network{Disturbance: d, fds: [2]int{rawSocket(t, e.port), rawSocket(t, near)}}
+	bridge := port.Attrs().MasterIndex
 	err := errors.Join(h.LinkSetMasterByIndex(far.link(t), bridge), h.LinkSetNoMaster(port))
 	for i := range n.fds {
 		n.running.Go(func() { n.carry(i) })
@@ -58,6 +47,24 @@ func (e *End) Disturb(t testing.TB, d Disturbance) (mend func() (carried, lost u
 		t.Fatalf("put a bad network at %s: %v", e.port.Ifname, err)
 	}
 	return mend
+}
+
+// detour makes a veth pair between a port and its bridge, and connects it to neither.
+func (e *End) detour(t testing.TB) (near, far *End, veth *netlink.Veth) {
+	t.Helper()
+	near = &End{Namespace: e.Namespace, Ifname: "n" + e.Ifname}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = near.Ifname, e.link(t).Attrs().MTU
+	veth = netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerMTU = "f"+e.Ifname, uint32(attrs.MTU)
+	if err := e.handle(t).LinkAdd(veth); err != nil {
+		t.Fatalf("make a link between %s and its bridge: %v", e.Ifname, err)
+	}
+	far = &End{Namespace: e.Namespace, Ifname: veth.PeerName}
+	near.Index, far.Index = near.link(t).Attrs().Index, far.link(t).Attrs().Index
+	near.setUp(t, near.Ifname)
+	far.setUp(t, far.Ifname)
+	return near, far, veth
 }
 
 // DisturbByKernel makes the kernel's netem lose and delay the frames to an end. The kernel must have it: those of
@@ -215,6 +222,27 @@ func (e *End) Limit(t testing.TB, rate uint64) {
 func (e *End) Queue(t testing.TB) string {
 	t.Helper()
 	return e.port.Run(t, Tool(t, "tc"), "-s", "qdisc", "show", "dev", e.port.Ifname)
+}
+
+// ShapeFrom makes the switch take frames from an end at a rate in bits per second, whoever they are for. The queue holds up
+// to a megabyte. The end of the test removes it. [Separate] and [End.Disturb] do not work at such an end.
+func (e *End) ShapeFrom(t testing.TB, rate uint64) {
+	t.Helper()
+	h, port := e.port.handle(t), e.port.link(t)
+	near, far, veth := e.port.detour(t)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = "b"+e.port.Ifname, port.Attrs().MTU
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	t.Cleanup(func() {
+		if err := errors.Join(h.LinkDel(veth), h.LinkDel(bridge)); err != nil {
+			t.Errorf("remove the limit of a rate: %v", err)
+		}
+	})
+	if err := errors.Join(h.LinkAdd(bridge), h.LinkSetMasterByIndex(far.link(t), port.Attrs().MasterIndex), h.LinkSetMaster(port, bridge), h.LinkSetMaster(near.link(t), bridge)); err != nil {
+		t.Fatalf("limit the rate from %s: %v", e.port.Ifname, err)
+	}
+	e.port.setUp(t, attrs.Name)
+	near.Run(t, Tool(t, "tc"), "qdisc", "add", "dev", near.Ifname, "root", "tbf", "rate", fmt.Sprint(rate), "burst", "16kb", "limit", "1mb")
 }
 
 // Shape makes the switch pass frames to an end at a rate in bits per second. Its queue holds up to a megabyte. The end of

@@ -23,6 +23,9 @@ type group struct {
 	ends [2][]*testenv.End // by switch; behind those of the members are those of the clients and of the relay
 	dirs [members]string
 	now  [members]*daemon.Daemon
+	mode string // of its paths
+	// suspect is the members' setting. A path is left after a quarter of it.
+	suspect time.Duration
 
 	client *daemon.Client
 	loads  load
@@ -41,15 +44,24 @@ const (
 // perClient is how many messages a client appends.
 const perClient = 2000
 
-// suspect is the members' setting. A path is left after a quarter of it.
+// suspect is that of members without limited links.
 const suspect = 2 * time.Second
 
 func newGroup(t *testing.T) *group {
 	t.Helper()
+	return newGroupOver(t, "standby", 0)
+}
+
+// newGroupOver makes a group with a path mode. rate is that of each member's links, from it, in bits per second; 0: no limit.
+func newGroupOver(t *testing.T, mode string, rate uint64) *group {
+	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
 	o := testenv.PairOptions{MTU: 4200}
-	g := &group{t: t}
+	g := &group{t: t, mode: mode, suspect: suspect}
+	if rate > 0 {
+		g.suspect *= 4 // a queue before a slow link is no silence
+	}
 	g.ends[0] = testenv.NewSwitch(t, members+2, o)
 	g.ends[1] = testenv.SecondSwitch(t, g.ends[0], o)
 	t.Cleanup(func() {
@@ -60,6 +72,11 @@ func newGroup(t *testing.T) *group {
 		}
 	})
 	for i := range members {
+		for _, ends := range g.ends {
+			if rate > 0 {
+				ends[i].ShapeFrom(t, rate)
+			}
+		}
 		g.dirs[i] = testenv.DiskDir(t)
 		g.start(i)
 	}
@@ -76,7 +93,7 @@ func (g *group) start(i int) {
 	g.now[i] = daemon.Launch(g.t, program, g.ends[0][i], g.dirs[i], fmt.Sprintf(`region: {size: 64MiB, pages: ordinary}
 flows:
   - name: orders
-    from: {rdma: "roce:%s", listen: "%s:7471", paths: [{rdma: "roce:%s", listen: "%s:7471"}], message: 1KiB, clients: 4, window: 32}
+    from: {rdma: "roce:%s", listen: "%s:7471", paths: [{rdma: "roce:%s", listen: "%s:7471"}], message: 1KiB, clients: 4, window: 128}
     to:
       file: %s
       acknowledge: written
@@ -85,9 +102,9 @@ flows:
         self: m%d
         suspect: %s
         lag: 4MiB
-        path_mode: standby
+        path_mode: %s
         members: %s
-`, g.ends[0][i].Ifname, g.ends[0][i].IP, g.ends[1][i].Ifname, g.ends[1][i].IP, g.file(i), i+1, suspect, all.String()))
+`, g.ends[0][i].Ifname, g.ends[0][i].IP, g.ends[1][i].Ifname, g.ends[1][i].IP, g.file(i), i+1, g.suspect, g.mode, all.String()))
 }
 
 func (g *group) file(i int) string { return filepath.Join(g.dirs[i], "orders") }
