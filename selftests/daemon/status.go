@@ -25,6 +25,17 @@ func (d *Daemon) Status() (s status.Daemon, err error) {
 	return s, json.NewDecoder(answer.Body).Decode(&s)
 }
 
+// Goroutines requests what the daemon's goroutines do.
+func (d *Daemon) Goroutines() (string, error) {
+	answer, err := d.client.Get("http://unifiedd/debug/pprof/goroutine?debug=1")
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return string(text), err
+}
+
 // Until polls the status until ok accepts it, and returns it.
 func (d *Daemon) Until(t *testing.T, what string, ok func(*status.Daemon) bool) (s status.Daemon) {
 	t.Helper()

@@ -269,5 +269,28 @@ func (r *recorder) explain() {
 		}
 		lines := strings.SplitAfter(r.logs[i]+d.Log.String(), "\n")
 		r.Logf("%s", strings.Join(lines[max(0, len(lines)-40):], ""))
+		last, err := readable(r.path(i))
+		r.Logf("its log can be read up to record %d: %v", last, err)
+		now, err := d.Goroutines()
+		r.Logf("its goroutines: %v\n%s", err, now)
+	}
+}
+
+// readable returns the last position up to which a log can be read, and why not further. io.EOF means that it
+// ends there for now.
+func readable(path string) (last uint64, err error) {
+	l, err := journal.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	reader := l.Uncommitted(0)
+	defer reader.Close()
+	for {
+		record, err := reader.Poll()
+		if err != nil {
+			return last, err
+		}
+		last = record.Position
 	}
 }
