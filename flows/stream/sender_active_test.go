@@ -282,7 +282,7 @@ func testActiveSingle(t *testing.T, g *pathRig) {
 		{singleOrder, g.far, func(c *ReceiverConfig) { c.Unacknowledged = c.Window }},
 		{singleWrites, &writes, nil},
 	} {
-		k, p := (&pathRig{rig: &rig{TB: t, near: g.near, far: c.far}, ends: g.ends}).activePair(t, 128, c.change)
+		k, p := (&pathRig{rig: &rig{TB: t, near: g.near, far: c.far}, ends: g.ends, cut: g.cut}).activePair(t, 128, c.change)
 		p.more(500)
 		p.await()
 		if s := p.atPath(0); s.Single != c.why || s.Paths[1].State != PathStandby {

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -10,12 +11,15 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// pathRig is a rig whose machines are joined by two switches.
+// pathRig is a rig whose machines have two devices each, on two networks.
 type pathRig struct {
 	*rig
-	ends [2][]*testenv.End // by switch: of senders, of receivers
+	ends [2][]*testenv.End // by switch: of senders, of receivers; nil: there are no switches
+	// cut makes a network carry nothing, and returns a function that ends that.
+	cut func(t *testing.T, number int) (mend func())
 }
 
+// newPathRig makes a rig whose machines are joined by two switches.
 func newPathRig(t *testing.T) *pathRig {
 	t.Helper()
 	testenv.Root(t)
@@ -24,33 +28,39 @@ func newPathRig(t *testing.T) *pathRig {
 	g := &pathRig{rig: &rig{TB: t}}
 	g.ends[0] = testenv.NewSwitch(t, 2, o)
 	g.ends[1] = testenv.SecondSwitch(t, g.ends[0], o)
+	g.cut = g.dropAll
 	for i, at := range []**side{&g.near, &g.far} {
 		e, other := g.ends[0][i], g.ends[1][i]
-		*at = newSide(t, machine{e.Namespace, e.IP}, func(r *umem.Region) (rdma.Device, error) { return openAt(r, e) })
-		s := *at
-		s.ns.Do(t, func() {
-			d, err := openAt(s.region, other)
-			s.must(err)
-			t.Cleanup(func() { s.must(d.Close()) })
-			second, err := OpenEndpoint(d, s.region)
-			s.must(err)
-			t.Cleanup(func() { s.must(second.Close()) })
-			s.more, s.moreIP = append(s.more, second), append(s.moreIP, other.IP)
-		})
+		*at = newSide(t, machine{e.Namespace, e.IP}, func(r *umem.Region) (rdma.Device, error) { return openAt(r, e.Ifname) })
+		(*at).second(t, other.IP, func(r *umem.Region) (rdma.Device, error) { return openAt(r, other.Ifname) })
 	}
 	return g
 }
 
-func openAt(r *umem.Region, e *testenv.End) (rdma.Device, error) {
+// second opens the device of the second network, with an address.
+func (s *side) second(t *testing.T, ip netip.Addr, open func(*umem.Region) (rdma.Device, error)) {
+	t.Helper()
+	s.ns.Do(t, func() {
+		d, err := open(s.region)
+		s.must(err)
+		t.Cleanup(func() { s.must(d.Close()) })
+		e, err := OpenEndpoint(d, s.region)
+		s.must(err)
+		t.Cleanup(func() { s.must(e.Close()) })
+		s.more, s.moreIP = append(s.more, e), append(s.moreIP, ip)
+	})
+}
+
+func openAt(r *umem.Region, ifname string) (rdma.Device, error) {
 	p, err := roce.NewProvider(roce.Config{Region: r, Receive: 1024, Send: 256})
 	if err != nil {
 		return nil, err
 	}
-	return p.Open(e.Ifname)
+	return p.Open(ifname)
 }
 
-// cut makes a switch drop all frames of the senders' end, and returns a function that ends that.
-func (g *pathRig) cut(t *testing.T, number int) (mend func()) {
+// dropAll makes a switch drop all frames of the senders' end, and returns a function that ends that.
+func (g *pathRig) dropAll(t *testing.T, number int) (mend func()) {
 	t.Helper()
 	e := g.ends[number][0]
 	mend = e.Lose(t, testenv.FromEnd, 0)
@@ -93,7 +103,7 @@ func TestPaths(t *testing.T) {
 func (g *pathRig) writesToo(t *testing.T, part func(*testing.T, *pathRig)) {
 	far := *g.far
 	far.writes = true
-	part(t, &pathRig{rig: &rig{TB: g.TB, near: g.near, far: &far}, ends: g.ends})
+	part(t, &pathRig{rig: &rig{TB: g.TB, near: g.near, far: &far}, ends: g.ends, cut: g.cut})
 }
 
 // testPathFails: a path that fails under traffic is left, and taken again when it is well. Each message arrives once.

@@ -34,6 +34,11 @@ func (w Wire) Around(t testing.TB) {
 			t.Fatalf("route %v by %s: %v", way.to, way.card.Name, err)
 		}
 		t.Cleanup(func() { _ = netlink.RouteDel(route) })
+		nowhere := &netlink.Route{Table: around, Dst: way.to, Type: unix.RTN_UNREACHABLE, Priority: 1 << 20} // while the card is down, it must not be the local table's
+		if err := netlink.RouteAdd(nowhere); err != nil {
+			t.Fatalf("make %v unreachable without %s: %v", way.to, way.card.Name, err)
+		}
+		t.Cleanup(func() { _ = netlink.RouteDel(nowhere) })
 	}
 	local(t)
 	w.Mend(t)
@@ -52,6 +57,43 @@ func (w Wire) Cut(t testing.TB) {
 func (w Wire) Mend(t testing.TB) {
 	t.Helper()
 	w.lead(t, func(fellow *netlink.LinkAttrs) net.HardwareAddr { return fellow.HardwareAddr })
+}
+
+// SetDown sets the card down, as an administrator does, until up is called. The kernel then forgets the
+// card's permanent neighbours, and its routes of Around. up adds them again, and waits until the card's
+// link is stable.
+func (w Wire) SetDown(t testing.TB) (up func()) {
+	t.Helper()
+	link, err := netlink.LinkByName(w.Card)
+	if err != nil {
+		t.Fatalf("look for %s: %v", w.Card, err)
+	}
+	index := link.Attrs().Index
+	neighbours, err := netlink.NeighList(index, netlink.FAMILY_V4)
+	if err != nil {
+		t.Fatalf("list the neighbours of %s: %v", w.Card, err)
+	}
+	neighbours = slices.DeleteFunc(neighbours, func(n netlink.Neigh) bool { return n.State&netlink.NUD_PERMANENT == 0 })
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: around, LinkIndex: index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+	if err != nil {
+		t.Fatalf("list the routes of %s: %v", w.Card, err)
+	}
+	SetLink(t, w.Card, false)
+	return func() {
+		t.Helper()
+		SetLink(t, w.Card, true)
+		for _, r := range routes {
+			if err := netlink.RouteReplace(&r); err != nil {
+				t.Fatalf("add the route %v again: %v", r, err)
+			}
+		}
+		for _, n := range neighbours {
+			if err := netlink.NeighSet(&n); err != nil {
+				t.Fatalf("add the neighbour %v again: %v", n, err)
+			}
+		}
+		w.settled(t, func() bool { return true })
+	}
 }
 
 // lead sets, at each end, the MAC address that packets to the other end go to.

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,9 +30,30 @@ func Opposite(t testing.TB, all ...Wire) *testenv.Namespace {
 		w.part(t, ns)
 	}
 	for _, w := range all {
-		w.await(t, ns)
+		w.Await(t, ns)
 	}
 	return ns
+}
+
+// CutFrom is Cut for a wire whose fellow is in a namespace of Opposite. mend undoes it.
+func (w Wire) CutFrom(t testing.TB, ns *testenv.Namespace) (mend func()) {
+	t.Helper()
+	here, err := netlink.LinkByName(w.Card)
+	if err != nil {
+		t.Fatalf("look for %s: %v", w.Card, err)
+	}
+	neighbours, err := netlink.NeighList(here.Attrs().Index, netlink.FAMILY_V4)
+	i := slices.IndexFunc(neighbours, func(n netlink.Neigh) bool { return n.IP.Equal(net.ParseIP(w.There)) })
+	if i < 0 {
+		t.Fatalf("%s has no neighbour %s: %v", w.Card, w.There, err)
+	}
+	lead := func(there, here net.HardwareAddr) {
+		t.Helper()
+		ip(t, nil, "neigh", "replace", w.There, "lladdr", there.String(), "dev", w.Card)
+		ip(t, ns, "neigh", "replace", w.Here, "lladdr", here.String(), "dev", wires[w.Card])
+	}
+	lead(nobody, nobody)
+	return func() { t.Helper(); lead(neighbours[i].HardwareAddr, here.Attrs().HardwareAddr) }
 }
 
 // part moves the fellow to the namespace and sets both ends up.
@@ -51,13 +73,20 @@ func (w Wire) part(t testing.TB, ns *testenv.Namespace) {
 	ip(t, nil, "neigh", "replace", w.There, "lladdr", there.Attrs().HardwareAddr.String(), "dev", w.Card)
 }
 
-// await waits until both ends have had a link for longer than igbSettles.
-func (w Wire) await(t testing.TB, ns *testenv.Namespace) {
+// Await waits until both ends have a stable link: a card loses its link for a moment when it gets a
+// program. ns is where the other end is: the namespace of Opposite, or nil for that of the process.
+func (w Wire) Await(t testing.TB, ns *testenv.Namespace) {
+	t.Helper()
+	w.settled(t, func() bool { return strings.Contains(ip(t, ns, "link", "show", wires[w.Card]), "state UP") })
+}
+
+// settled waits until the card has had a link, and the other end too, for longer than igbSettles.
+func (w Wire) settled(t testing.TB, other func() bool) {
 	t.Helper()
 	since := time.Now()
 	testenv.Wait(t, 20*time.Second, w.Card+" to have a link", func() bool {
 		link, err := netlink.LinkByName(w.Card)
-		if err != nil || link.Attrs().OperState != netlink.OperUp || !strings.Contains(ip(t, ns, "link", "show", wires[w.Card]), "state UP") {
+		if err != nil || link.Attrs().OperState != netlink.OperUp || !other() {
 			since = time.Now()
 		}
 		return time.Since(since) > igbSettles

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,8 +41,7 @@ type card struct {
 	calm   time.Duration // Cards.Settles
 }
 
-// Take moves the cards into their own namespaces until the end of the test. The kernel then moves
-// them back asynchronously.
+// Take moves the cards into their own namespaces until the end of the test.
 func (c *Cards) Take(t testing.TB) {
 	t.Helper()
 	c.pair, c.queues = &Pair{A: c.end(t, c.A, 1), B: c.end(t, c.B, 2)}, 0
@@ -72,7 +72,29 @@ func (c *Cards) end(t testing.TB, name string, host byte) End {
 		}
 		return err == nil
 	})
+	t.Cleanup(func() { e.giveBack(t, name) })
 	return e
+}
+
+// giveBack moves the card from its namespace to that of the process, with a name. The kernel does so, too, when the
+// namespace ends. But a TCP connection that was closed keeps the namespace until the peer has acknowledged its end: for
+// 20 s if the peer is gone (see the limits in package connect).
+func (e *End) giveBack(t testing.TB, name string) {
+	t.Helper()
+	h := e.handle(t)
+	link := byAddress(h, e.MAC)
+	if link == nil {
+		return // the test has moved or removed it
+	}
+	if link.Attrs().Name != name {
+		_ = h.LinkSetDown(link)
+		if err := h.LinkSetName(link, name); err != nil {
+			t.Errorf("rename %s to %s: %v", link.Attrs().Name, name, err)
+		}
+	}
+	if err := h.LinkSetNsPid(link, os.Getpid()); err != nil {
+		t.Errorf("give %s back to the namespace of the process: %v", name, err)
+	}
 }
 
 // Instead takes the cards and makes NewPair return them, whenever they are free, until the end of
