@@ -65,7 +65,7 @@ func newCardBed(t *testing.T) *bed {
 	testenv.HugePages(t, 2*(128+32+16)<<20)
 	b.pair, b.dir, b.bars = labenv.Igb(t), labenv.Ext4(t, labenv.Disk), bars{stenotype: cardBar, best: takenBars.best}
 	b.daemon, b.sender, b.told = labenv.Program(t, "unifiedd"), labenv.Program(t, "unified-xdp-test"), []string{"-zero-copy", "copy"} // else its card has no link for a moment
-	t.Cleanup(func() { b.pair.B.Run(t, "ip", "link", "set", b.pair.B.Ifname, "promisc", "off") }) // stenotype leaves it on
+	t.Cleanup(func() { b.pair.B.Run(t, "ip", "link", "set", b.pair.B.Ifname, "promisc", "off") })                                     // stenotype leaves it on
 	b.idle = kernelMeter{time.Now()}
 	return b
 }
