@@ -20,13 +20,19 @@ const writerDocument, readersDocument = "attach.md.5", "attach.md.6"
 // of one host writes the program of the other one reads, in order.
 func TestChannelAcrossMachines(t *testing.T) {
 	testenv.Root(t)
+	for _, d := range passOn(t, [2]string{named(t, writerDocument), named(t, readersDocument)}) {
+		d.Until(t, "the flow to count messages", func(s *status.Daemon) bool { return s.Flows[0].Packets > 0 })
+	}
+}
+
+// passOn starts the daemons of a writer's host and of a readers' host, and passes messages from one to the other.
+func passOn(t *testing.T, texts [2]string) (daemons []*daemon.Daemon) {
+	t.Helper()
 	testenv.HugePages(t, 2*294<<20)
-	var daemons []*daemon.Daemon
 	var programs []*attached.Client
-	for n, e := range testenv.NewSwitch(t, 2, testenv.PairOptions{MTU: 4200}) {
-		rename(t, e, "eth2", fmt.Sprintf("10.0.0.%d/24", n+1))
+	for n, e := range hosts(t, 2) {
 		f := newFiles(t)
-		d := daemon.Launch(t, f.wrapper, e, f.dir, named(t, []string{writerDocument, readersDocument}[n]))
+		d := daemon.Launch(t, f.wrapper, e, f.dir, texts[n])
 		d.Running(t)
 		t.Cleanup(func() { d.Terminate(t) })
 		k, err := attached.Attach(attached.Config{Socket: filepath.Join(f.dir, "run/unifiedd/attach.sock"), Name: []string{"handler", "quoting"}[n]})
@@ -44,9 +50,7 @@ func TestChannelAcrossMachines(t *testing.T) {
 	r := reader(t, programs[1])
 	defer r.Close()
 	exchange(t, w, r)
-	for _, d := range daemons {
-		d.Until(t, "the flow to count messages", func(s *status.Daemon) bool { return s.Flows[0].Packets > 0 })
-	}
+	return daemons
 }
 
 // reader opens the channel. It is busy until the host of its writer is connected.

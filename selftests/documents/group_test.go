@@ -79,7 +79,8 @@ func named(t *testing.T, name string) string {
 
 // ofMember changes the configuration of the first member into that of another one.
 func ofMember(text string, n int) string {
-	return strings.NewReplacer("self: a", fmt.Sprintf("self: %c", 'a'+n), "listen: 10.0.0.1", fmt.Sprintf("listen: 10.0.0.%d", n+1)).Replace(text)
+	return strings.NewReplacer("self: a", fmt.Sprintf("self: %c", 'a'+n), "listen: 10.0.0.1", fmt.Sprintf("listen: 10.0.0.%d", n+1),
+		`listen: "10.0.0.1`, fmt.Sprintf(`listen: "10.0.0.%d`, n+1), `listen: "10.1.0.1`, fmt.Sprintf(`listen: "10.1.0.%d`, n+1)).Replace(text)
 }
 
 // nobody starts nothing.
@@ -113,9 +114,16 @@ func keeps(t *testing.T, texts []string, logs int, other func(*testenv.End)) {
 	if err := json.NewDecoder(strings.NewReader("{" + result)).Decode(&last); err != nil || last.Position <= appended {
 		t.Fatalf("the client says\n%s", &client.Out)
 	}
-	for _, m := range members[:logs] {
+	alike(t, members, disks[:logs], last.Position)
+}
+
+// alike waits until each member with a log has the records up to a position as committed, ends the daemons, and checks that
+// each log has every message.
+func alike(t *testing.T, members []*daemon.Daemon, disks []files, last uint64) {
+	t.Helper()
+	for _, m := range members[:len(disks)] {
 		m.Until(t, "a member to have everything as committed", func(s *status.Daemon) bool {
-			return len(s.Flows) == 1 && s.Flows[0].Group != nil && s.Flows[0].Group.Committed >= last.Position
+			return len(s.Flows) == 1 && s.Flows[0].Group != nil && s.Flows[0].Group.Committed >= last
 		})
 	}
 	for _, m := range members { // only now: a member gets what it lacks from the others
@@ -125,7 +133,7 @@ func keeps(t *testing.T, texts []string, logs int, other func(*testenv.End)) {
 	if command == nil {
 		t.Fatal("docs/groups.md does not say how to read a log")
 	}
-	for i, f := range disks[:logs] {
+	for i, f := range disks {
 		checkRecords(t, fmt.Sprintf("member %c", 'a'+i), run(t, f.wrapper, strings.Fields(command[1])...))
 	}
 }
