@@ -9,20 +9,26 @@ import (
 	"hash/crc32"
 	"sync"
 	"sync/atomic"
+
+	"github.com/zeebo/blake3"
 )
 
 // leafSize is how many bytes have a hash each. The last of a source may be shorter. Pieces, and places to resume at, begin
 // at multiples of it.
 const leafSize = 1 << 20
 
-// leafHash is the SHA-256 of a leaf.
-type leafHash [sha256.Size]byte
+// leafHash is the BLAKE3 hash of a leaf.
+type leafHash [32]byte
+
+// hashLeaf hashes a leaf. It does not allocate.
+func hashLeaf(b []byte) leafHash { return blake3.Sum256(b) }
 
 // zeroLeaf is the hash of leafSize zeros.
-var zeroLeaf = sync.OnceValue(func() leafHash { return sha256.Sum256(make([]byte, leafSize)) })
+var zeroLeaf = sync.OnceValue(func() leafHash { return hashLeaf(make([]byte, leafSize)) })
 
 // digest hashes the list of the hashes of all leaves: the SHA-256 of all of them, in their order. Leaves can thus be
-// hashed by several threads, and the state up to a place is short.
+// hashed by several threads, the state up to a place is short, and crypto/sha256 can save it. The tree of BLAKE3 over
+// the whole has another hash for the same bytes at each offset, so that holes would have to be hashed as zeros.
 type digest struct {
 	list hash.Hash
 	at   uint64 // bytes that are hashed, a multiple of leafSize until the end
@@ -46,7 +52,7 @@ func (d *digest) addZeros(n uint64) (did uint64) {
 		d.list.Write(zero[:])
 	}
 	if n -= did; n > 0 && n < leafSize {
-		last := sha256.Sum256(make([]byte, n))
+		last := hashLeaf(make([]byte, n))
 		d.list.Write(last[:])
 		did += n
 	}
@@ -107,7 +113,7 @@ func (h *hashing) run() {
 		leaf := rest[:min(len(rest), leafSize)]
 		rest = rest[len(leaf):]
 		h.sum = crc32.Update(h.sum, castagnoli, leaf)
-		h.leaves = append(h.leaves, sha256.Sum256(leaf))
+		h.leaves = append(h.leaves, hashLeaf(leaf))
 	}
 	h.ready.Store(true)
 }

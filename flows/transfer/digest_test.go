@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -36,6 +37,45 @@ func TestDigest(t *testing.T) {
 	d := newDigest()
 	if err := d.restore(1<<20, []byte("no state")); err == nil {
 		t.Error("a state that is none was taken")
+	}
+}
+
+// TestLeaves: hashes of leaves are those that b3sum prints for the same bytes, and none allocates.
+func TestLeaves(t *testing.T) {
+	b := make([]byte, leafSize)
+	for i := range b {
+		b[i] = byte(i % 251) // as in BLAKE3's test vectors
+	}
+	for size, want := range map[int]string{
+		0:            "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262",
+		1:            "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213",
+		1024:         "42214739f095a406f3fc83deb889744ac00df831c10daa55189b5d121c855af7",
+		1025:         "d00278ae47eb27b34faecf67b4fe263f82d5412916c1ffd97c8cb7fb814b8444",
+		8192:         "aae792484c8efe4f19e2ca7d371d8c467ffb10748d8a5a1ae579948f718a2a63",
+		8193:         "bab6c09cb8ce8cf459261398d2e7aef35700bf488116ceb94a36d0f5f1b7bc3b",
+		102400:       "bc3e3d41a1146b069abffad3c0d44860cf664390afce4d9661f7902e7943e085",
+		leafSize - 1: "f32b849d19684c18c138cf13e29dbadc776f4bc2a56b477680ef546b39ac3f71",
+		leafSize:     "74cb441fd087764ca9c3694da742ebe30cbeb3060a17009ca81825c7a8d10343",
+	} {
+		if got := fmt.Sprintf("%x", hashLeaf(b[:size])); got != want {
+			t.Errorf("%d bytes: %s, want %s", size, got, want)
+		}
+	}
+	work := newHashing(4 * leafSize)
+	work.bytes = bytes.Repeat(b, 4)
+	if n := testing.AllocsPerRun(5, work.run); n != 0 {
+		t.Errorf("a piece of 4 MiB takes %v allocations", n)
+	}
+}
+
+// BenchmarkPiece hashes pieces of 4 MiB.
+func BenchmarkPiece(b *testing.B) {
+	work := newHashing(4 * leafSize)
+	work.bytes = content(1, 4*leafSize)
+	b.SetBytes(4 * leafSize)
+	b.ReportAllocs()
+	for b.Loop() {
+		work.run()
 	}
 }
 

@@ -8,8 +8,8 @@
 // from there. Neither side copies it. Holes of a file are sent as ranges.
 //
 // Checksums. The header of a piece has its CRC-32C. The receiver ends the sender's right to the extent, compares the
-// checksum, and only then writes the piece. Both sides hash each MiB (SHA-256), and the list of the hashes. The sender
-// ends with the hash of the list. The receiver compares it before the copy is complete.
+// checksum, and only then writes the piece. Both sides hash each MiB (BLAKE3), and the list of the hashes (SHA-256). The
+// sender ends with the hash of the list. The receiver compares it before the copy is complete.
 //
 // Resuming. The receiver flushes the disk about once a second, and then records in a second file up to where the copy
 // is durable, with the state of the hash of the list there. Each connection begins at the place that is recorded, on

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -263,7 +265,9 @@ func TestBadRequests(t *testing.T) {
 		"cut":         {good[:150], protocol.BadLength},
 		"name cut":    {good[:len(good)-1], protocol.BadLength},
 		"flag":        {poke(good, 132, 0x80), protocol.BadReserved},
-		"reserved":    {poke(good, 131, 1), protocol.BadReserved},
+		"reserved":    {poke(good, 140, 1), protocol.BadReserved},
+		"older hash":  {poke(good, 131, 0), protocol.BadVersion},
+		"other hash":  {poke(good, 131, 2), protocol.BadVersion},
 		"permissions": {poke(good, 136, 1), protocol.BadReserved},
 		"no hello":    {[]byte("hello"), protocol.BadMagic},
 	} {
@@ -279,6 +283,40 @@ func TestBadRequests(t *testing.T) {
 	}
 	g.near.check(k.Close())
 	only(t, v.dir)
+}
+
+// TestOlderReceiver: the field of the hash is reserved to a receiver of an older release, which refuses the request. The
+// sender then says what to do.
+func TestOlderReceiver(t *testing.T) {
+	g := small(t)
+	k := g.near.sender(SenderConfig{Path: file(t, "file", content(1, 100)), Address: g.olderReceiver(t)})
+	var err error
+	g.near.ns.Do(t, func() { err = k.Run(t.Context()) })
+	g.near.check(k.Close())
+	if !errors.Is(err, protocol.BadReserved) || !strings.Contains(err.Error(), "use releases on both sides that have the same") {
+		t.Errorf("%v", err)
+	}
+}
+
+// olderReceiver answers one request as a receiver does that knows no hash but SHA-256, and returns its address.
+func (g *rig) olderReceiver(t *testing.T) string {
+	t.Helper()
+	var l *connect.Listener
+	var err error
+	g.far.ns.Do(t, func() {
+		l, err = connect.Listen(context.Background(), netip.AddrPortFrom(g.far.ns.IP, 0).String(), connect.Config{})
+	})
+	g.far.must(err)
+	ended := make(chan error, 1)
+	go func() {
+		q, err := l.Accept(t.Context())
+		if err == nil && be.Uint16(q.Remote().Hello[130:]) != 0 {
+			err = q.Refuse(sayReason(fmt.Errorf("read the request: %w", protocol.BadReserved)))
+		}
+		ended <- err
+	}()
+	t.Cleanup(func() { g.far.check(<-ended); g.far.check(l.Close()) })
+	return l.Addr().String()
 }
 
 // poke returns bytes with one of them changed.

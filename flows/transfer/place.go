@@ -225,6 +225,10 @@ func (d *destination) checkOwner(owner uint64) error {
 // same reports whether the record is of the source that the request describes.
 func (d *destination) same() bool {
 	last := &d.record.last
+	if last.old && last.number > 0 {
+		d.again = fmt.Sprintf("%d bytes are durable of an older release, which has another hash", last.durable)
+		return false
+	}
 	if last.number == 0 || last.durable == 0 {
 		return last.number > 0 && last.source == d.request.identity && last.size == d.request.size
 	}

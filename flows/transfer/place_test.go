@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -209,6 +210,85 @@ func TestDeviceResumes(t *testing.T) {
 	got, err := os.ReadFile(device)
 	if err != nil || string(got[:len(want)]) != string(want) {
 		t.Errorf("the device differs: %v", err)
+	}
+}
+
+// TestOlderRecords: what a release with another hash has begun, in a file or on a device, is listed, and begins again. It
+// still belongs to its sender. A record of a version that is not known is not touched.
+func TestOlderRecords(t *testing.T) {
+	g := small(t)
+	want := append([]byte("XFSB"), content(1, 48<<20)...) // the device is not empty then
+	path := file(t, "file", want[:40<<20])
+	dir, state := testenv.DiskDir(t), testenv.DiskDir(t)
+	for place, record := range map[string]string{dir: filepath.Join(dir, ".file"+recordSuffix), testenv.Loop(t, testenv.DiskFile(t, 64<<20), 0): ""} {
+		c := ReceiverConfig{Path: place, State: state}
+		v := g.far.receive(c, nil)
+		g.partly(t, SenderConfig{Path: path, Address: v.address, Limit: 24 << 20})
+		v.end()
+		if record == "" {
+			record = filepath.Join(state, oneIn(t, state))
+		}
+		before, err := os.ReadFile(record)
+		g.far.must(err)
+
+		recordVersions(t, record, recordVersion+1)
+		v = g.far.receive(c, nil)
+		if _, _, err := g.near.send(SenderConfig{Path: path, Address: v.address}); err == nil || !strings.Contains(err.Error(), "let the release that wrote it complete the copy") {
+			t.Errorf("%s: %v", place, err)
+		}
+		v.end()
+		recordVersions(t, record, oldVersion)
+		all, err := Incomplete(place, state)
+		if err != nil || len(all) != 1 || all[0].Complete || all[0].Durable == 0 || all[0].Size != 40<<20 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		f, err := os.OpenFile(record, os.O_RDWR, 0)
+		g.far.must(err)
+		old, err := openRecord(f)
+		g.far.must(errors.Join(err, f.Close()))
+		if d := (&destination{record: old}); !errors.Is(d.checkOwner(old.last.owner+1), protocol.NotPermitted) || d.checkOwner(old.last.owner) != nil {
+			t.Errorf("the record %+v has no owner", old.last)
+		}
+
+		v = g.far.receive(c, nil)
+		st, digest, err := g.near.send(SenderConfig{Path: path, Address: v.address})
+		if err != nil || st.Resumed != 0 || st.Sent != 40<<20 || digest != wholeHash(want[:40<<20]) {
+			t.Errorf("%s: %+v, %v", place, st, err)
+		}
+		v.end()
+		if after, err := os.ReadFile(record); err == nil && be.Uint32(after[8:]) != recordVersion && be.Uint32(after[recordSlot+8:]) != recordVersion {
+			t.Errorf("%s: the record is %x, and was %x", place, after[:16], before[:16])
+		}
+	}
+	equal(t, filepath.Join(dir, "file"), want[:40<<20])
+	only(t, dir, "file")
+}
+
+// oneIn returns the name of the only file in a directory.
+func oneIn(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%s has %v: %v", dir, entries, err)
+	}
+	return entries[0].Name()
+}
+
+// recordVersions changes the version of both slots.
+func recordVersions(t *testing.T, path string, version uint32) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) < recordSlot+recordLen {
+		t.Fatalf("%s has %d bytes: %v", path, len(b), err)
+	}
+	for at := 0; at < 2*recordSlot; at += recordSlot {
+		if slot := b[at : at+recordLen]; string(slot[:8]) == recordMagic {
+			be.PutUint32(slot[8:], version)
+			be.PutUint32(slot[recordSum:], crc32.Checksum(slot[:recordSum], castagnoli))
+		}
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

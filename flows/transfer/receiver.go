@@ -45,7 +45,7 @@ type Copy struct {
 	Size    uint64
 	Resumed uint64        // bytes that were there before the last connection
 	Took    time.Duration // of the last connection
-	Digest  [32]byte      // SHA-256 of the SHA-256 of each MiB
+	Digest  [32]byte      // SHA-256 of the BLAKE3 hashes of each MiB
 }
 
 // Defaults and limits of a ReceiverConfig.

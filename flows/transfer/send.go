@@ -78,7 +78,10 @@ func (s *Sender) connection(ctx context.Context) (connected bool, err error) {
 func refusal(err error) error {
 	if connect.ReasonOf(err) == connect.ReasonRefused {
 		if _, text, found := strings.Cut(err.Error(), "the peer refused: "); found {
-			if said := readReason(text); errors.As(said, new(protocol.Reason)) {
+			switch said := readReason(text); {
+			case errors.Is(said, protocol.BadReserved): // the field of the hash, before there were two
+				return fmt.Errorf("%w (its release may be older and not know the hash BLAKE3: use releases on both sides that have the same)", said)
+			case errors.As(said, new(protocol.Reason)):
 				return said
 			}
 		}

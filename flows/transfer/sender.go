@@ -269,7 +269,7 @@ type SenderStats struct {
 	Waits  string // why there is no connection; empty: there is one
 }
 
-// Digest returns the hash of the source after Run: the SHA-256 of the SHA-256 of each MiB.
+// Digest returns the hash of the source after Run: the SHA-256 of the BLAKE3 hashes of each MiB.
 func (s *Sender) Digest() [32]byte { return s.digest }
 
 // Stats returns the counters. Any goroutine may call it.

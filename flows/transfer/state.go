@@ -21,7 +21,7 @@ import (
 //
 //	offset  bytes
 //	     0      8  uXFstate
-//	     8      4  version: 1
+//	     8      4  version: 2 (1: leaves have another hash)
 //	    12      4  flags: bit 0 the copy is complete, bit 1 its bytes are complete and durable
 //	    16      8  number of the record: the higher one counts
 //	    24      8  bytes of the source
@@ -38,6 +38,7 @@ import (
 //	  2044      4  CRC-32C of bytes 0 to 2043
 type record struct {
 	complete, whole bool
+	old             bool // of version 1: it is not continued
 	number          uint64
 	size, durable   uint64
 	owner           uint64
@@ -54,7 +55,8 @@ const (
 	recordLen     = 2048
 	recordSlot    = 4096
 	recordMagic   = "uXFstate"
-	recordVersion = 1
+	recordVersion = 2
+	oldVersion    = 1 // the same, but that leaves are hashed by SHA-256
 	recordHashed  = 164
 	recordName    = recordHashed + maxHashed
 	recordSum     = recordLen - 4
@@ -98,11 +100,12 @@ func parseRecord(b []byte) (r record, err error) {
 	if len(b) != recordLen || string(b[:8]) != recordMagic || be.Uint32(b[recordSum:]) != crc32.Checksum(b[:recordSum], castagnoli) {
 		return r, errRecord
 	}
-	if v := be.Uint32(b[8:]); v != recordVersion {
+	v := be.Uint32(b[8:])
+	if v != recordVersion && v != oldVersion {
 		return r, fmt.Errorf("its version is %d, and this program has %d: let the release that wrote it complete the copy", v, recordVersion)
 	}
 	flags, hashed, name := be.Uint32(b[12:]), int(be.Uint16(b[160:])), int(be.Uint16(b[162:]))
-	r = record{complete: flags&recordComplete != 0, whole: flags&recordWhole != 0, number: be.Uint64(b[16:]), size: be.Uint64(b[24:]), durable: be.Uint64(b[32:]),
+	r = record{old: v == oldVersion, complete: flags&recordComplete != 0, whole: flags&recordWhole != 0, number: be.Uint64(b[16:]), size: be.Uint64(b[24:]), durable: be.Uint64(b[32:]),
 		owner: be.Uint64(b[40:]), inode: be.Uint64(b[48:]), written: int64(be.Uint64(b[56:])), source: [32]byte(b[64:96]), device: [32]byte(b[96:128]), digest: [32]byte(b[128:160])}
 	switch {
 	case flags&^(recordComplete|recordWhole) != 0 || hashed > maxHashed || name > maxName || r.size > maxSize || r.durable > r.size:
@@ -153,7 +156,7 @@ func reserveRecord(f *os.File) error {
 
 // write makes a record durable. Its number is the next one.
 func (r *recordFile) write(one record) error {
-	one.number, one.written = r.last.number+1, time.Now().UnixNano()
+	one.number, one.written, one.old = r.last.number+1, time.Now().UnixNano(), false
 	one.put(r.buf[:])
 	if _, err := r.file.WriteAt(r.buf[:], int64(one.number%2)*recordSlot); err != nil {
 		return fmt.Errorf("record the copy in %s: %w", r.file.Name(), err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zeebo/blake3"
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -23,7 +24,7 @@ func wholeHash(b []byte) [32]byte {
 	var list []byte
 	for len(b) > 0 {
 		n := min(len(b), leafSize)
-		one := sha256.Sum256(b[:n])
+		one := blake3.Sum256(b[:n])
 		list, b = append(list, one[:]...), b[n:]
 	}
 	return sha256.Sum256(list)

@@ -42,7 +42,7 @@ const (
 //	offset  bytes
 //	     0    128  hello: role 6, message: longest piece, session, size
 //	   128      2  length of the name
-//	   130      2  0
+//	   130      2  hash of each MiB: 1 BLAKE3 (0: SHA-256, of older releases)
 //	   132      4  flags
 //	   136      4  permissions
 //	   140      4  0
@@ -62,6 +62,9 @@ type request struct {
 
 const requestLen = 184 // without the name
 
+// leavesBLAKE3 is the hash of leaves in a request. Sides with different ones would find out only at the end.
+const leavesBLAKE3 = 1
+
 // append appends the bytes of a request.
 func (r *request) append(b []byte) ([]byte, error) {
 	h := protocol.Hello{Role: protocol.RoleTransfer, Message: r.piece, Session: r.session, Size: r.size}
@@ -73,6 +76,7 @@ func (r *request) append(b []byte) ([]byte, error) {
 	b = append(b, make([]byte, requestLen-protocol.HelloLen)...)
 	f := b[n:]
 	be.PutUint16(f[128:], uint16(len(r.name)))
+	be.PutUint16(f[130:], leavesBLAKE3)
 	be.PutUint32(f[132:], r.flags)
 	be.PutUint32(f[136:], r.mode)
 	be.PutUint64(f[144:], uint64(r.modified))
@@ -91,10 +95,12 @@ func parseRequest(b []byte) (r request, err error) {
 	}
 	r = request{piece: h.Message, session: h.Session, size: h.Size, flags: be.Uint32(b[132:]), mode: be.Uint32(b[136:]), modified: int64(be.Uint64(b[144:])),
 		identity: [32]byte(b[152:184]), name: string(b[requestLen:])}
-	switch {
+	switch leaves := be.Uint16(b[130:]); {
+	case leaves != leavesBLAKE3:
+		err = fmt.Errorf("%w: the sender has hash %d of each MiB (0 is SHA-256, 1 is BLAKE3) and this receiver %d: use releases on both sides that have the same", protocol.BadVersion, leaves, leavesBLAKE3)
 	case int(be.Uint16(b[128:])) != len(r.name) || len(r.name) > maxName:
 		err = fmt.Errorf("%w: a name of %d bytes", protocol.BadLength, len(r.name))
-	case be.Uint16(b[130:]) != 0 || be.Uint32(b[140:]) != 0 || r.flags&^knownFlags != 0 || r.mode&^0o7777 != 0 || h.Next != 0 || h.Window != 0 || !plain(&h):
+	case be.Uint32(b[140:]) != 0 || r.flags&^knownFlags != 0 || r.mode&^0o7777 != 0 || h.Next != 0 || h.Window != 0 || !plain(&h):
 		err = protocol.BadReserved
 	case r.session == 0:
 		err = fmt.Errorf("%w: session 0 is none", protocol.BadSession)
