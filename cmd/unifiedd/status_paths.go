@@ -25,7 +25,11 @@ func printGroupPaths(w io.Writer, g *status.Group) {
 		fmt.Fprintf(w, "  paths\t%s\n", g.PathMode)
 	}
 	for i := range g.Members {
-		if m := &g.Members[i]; m.Device != "" {
+		m := &g.Members[i]
+		if m.PathMode != "" && m.PathMode != g.PathMode {
+			fmt.Fprintf(w, "  warning\tmember %s has path_mode %s: give all members the same one\n", m.Name, m.PathMode)
+		}
+		if m.Device != "" {
 			fmt.Fprintf(w, "  path\trecords go to %s over %s\n", m.Name, m.Device)
 		}
 	}

@@ -228,7 +228,7 @@ func (s *Seat) observe() *status.Group {
 		to.PathMode = string(cmp.Or(g.PathMode, config.PathStandby))
 	}
 	for _, one := range d.Standings {
-		m := status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe}
+		m := status.Member{Name: nameOf(g, one.Number), Number: one.Number, Role: string(one.Role), Away: one.Away, Safe: one.Safe, PathMode: string(one.Mode)}
 		if len(d.Paths) > 0 && one.Path > 0 {
 			m.Device = s.devices[one.Path-1]
 		}

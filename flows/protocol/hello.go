@@ -110,6 +110,10 @@ const CapabilityRead uint64 = 1 << 0
 // the epoch, and fetches records that it lacks.
 const CapabilityFetch uint64 = 1 << 0
 
+// CapabilitySpread is for the role replicate, from both members. It says that the configuration of this member has
+// path_mode: active: the followers of a leader prefer different paths.
+const CapabilitySpread uint64 = 1 << 1
+
 const (
 	helloMagic = "uHLO"
 	helloFree  = 56

@@ -27,6 +27,7 @@ type Want struct {
 	Next     uint64 // position
 	Of       uint64 // epoch of the record before
 	Fetch    bool
+	Spread   bool              // see DriverConfig.Spread; the other member is told
 	Fence    uint64            // see Links.Attach
 	again    bool              // the records come over another link already
 	Settings *connect.Settings // nil: chosen for the address
@@ -55,9 +56,13 @@ func (l *Links) Dial(ctx context.Context, do stream.Doer, w Want) (k *Link, conn
 	if w.Fetch {
 		h.Capabilities = protocol.CapabilityFetch
 	}
+	if w.Spread {
+		h.Capabilities |= protocol.CapabilitySpread
+	}
+	var answer protocol.Hello
 	if e.Hello, err = h.Append(nil); err == nil {
 		if conn, err = connect.Dial(ctx, w.Address, e, w.Connect); err == nil {
-			if err = agree(conn, &w); err != nil {
+			if answer, err = agree(conn, &w); err != nil {
 				err = errors.Join(err, conn.Close())
 			}
 		}
@@ -65,37 +70,40 @@ func (l *Links) Dial(ctx context.Context, do stream.Doer, w Want) (k *Link, conn
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Finish(do, k, err))
 	}
-	return k, conn, l.connected(do, k, conn)
+	return k, conn, l.connected(do, k, conn, &answer)
 }
 
-// connected says that both sides may send.
-func (l *Links) connected(do stream.Doer, k *Link, conn *connect.Conn) error {
-	err := do(func() error { k.connected = true; return nil })
+// connected says that both sides may send. h is the hello of the other one.
+func (l *Links) connected(do stream.Doer, k *Link, conn *connect.Conn, h *protocol.Hello) error {
+	err := do(func() error {
+		k.connected, k.spread = true, h.Capabilities&protocol.CapabilitySpread != 0
+		return nil
+	})
 	if err != nil {
 		err = errors.Join(err, conn.Close(), l.Finish(do, k, err))
 	}
 	return err
 }
 
-// agree checks the answer of the other member.
-func agree(conn *connect.Conn, w *Want) error {
+// agree reads and checks the answer of the other member.
+func agree(conn *connect.Conn, w *Want) (protocol.Hello, error) {
 	h, err := protocol.ParseHello(conn.Remote().Hello)
 	switch p := conn.Peer(); {
 	case err != nil:
-		return err
+		return h, err
 	case !p.Plain && p.Name != w.Name:
-		return fmt.Errorf("member %d at %s has a certificate of %q, and the configuration says %q", w.Member, w.Address, p.Name, w.Name)
+		return h, fmt.Errorf("member %d at %s has a certificate of %q, and the configuration says %q", w.Member, w.Address, p.Name, w.Name)
 	case h.Role != protocol.RoleReplicate || h.Flow != w.Group || h.Participant != w.Member:
-		return fmt.Errorf("member %d of flow %q answers as %v, and not member %d of flow %q", h.Participant, h.Flow, h.Role, w.Member, w.Group)
+		return h, fmt.Errorf("member %d of flow %q answers as %v, and not member %d of flow %q", h.Participant, h.Flow, h.Role, w.Member, w.Group)
 	case h.Session != w.Epoch || h.Next != w.Next:
-		return fmt.Errorf("member %d answers for epoch %d and position %d, and not for %d and %d", w.Member, h.Session, h.Next, w.Epoch, w.Next)
+		return h, fmt.Errorf("member %d answers for epoch %d and position %d, and not for %d and %d", w.Member, h.Session, h.Next, w.Epoch, w.Next)
 	}
-	return nil
+	return h, nil
 }
 
 // Answer connects a member that wants records from position h.Next on, over the path that it has chosen. The caller has checked that it
-// may have them, and calls Finish as after Dial. fence is for Attach.
-func (l *Links) Answer(do stream.Doer, path int, q *connect.Request, h *protocol.Hello, self uint32, fence uint64) (k *Link, conn *connect.Conn, err error) {
+// may have them, and calls Finish as after Dial. spread is DriverConfig.Spread, and fence is for Attach.
+func (l *Links) Answer(do stream.Doer, path int, q *connect.Request, h *protocol.Hello, self uint32, spread bool, fence uint64) (k *Link, conn *connect.Conn, err error) {
 	to := netip.Addr{}
 	if gid := q.Remote().Parameters.GID; !gid.IsZero() {
 		to = gid.Addr()
@@ -115,13 +123,16 @@ func (l *Links) Answer(do stream.Doer, path int, q *connect.Request, h *protocol
 		return nil, nil, errors.Join(err, e.Queue.Close())
 	}
 	answer := protocol.Hello{Role: protocol.RoleReplicate, Flow: h.Flow, Message: l.config.Message, Session: h.Session, Next: h.Next, Participant: self}
+	if spread {
+		answer.Capabilities = protocol.CapabilitySpread
+	}
 	if e.Hello, err = answer.Append(nil); err == nil {
 		conn, err = q.Accept(e)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Finish(do, k, err))
 	}
-	return k, conn, l.connected(do, k, conn)
+	return k, conn, l.connected(do, k, conn, h)
 }
 
 // restTime is the time between Error and close of a queue pair. In this time the device completes the

@@ -94,6 +94,7 @@ type Driver struct {
 	silence    time.Duration
 	silent     silent
 	standings  []Standing               // replaced, never changed
+	modes      map[uint32]PathMode      // of the members, as compareModes saw them last
 	confirms   map[uint64]chan struct{} // by number: closed when this member led at that time
 }
 
@@ -110,7 +111,7 @@ func (e *CutError) Error() string {
 
 // OpenDriver listens for the other members. Run does the rest.
 func OpenDriver(c DriverConfig) (*Driver, error) {
-	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}, ways: newWays(0)}
+	d := &Driver{config: c, log: c.Logger, messages: make(chan group.Message, 256), calls: make(chan func()), newest: map[uint32]uint64{}, lost: map[uint32]time.Time{}, heardAt: map[uint32]time.Time{}, confirms: map[uint64]chan struct{}{}, modes: map[uint32]PathMode{}, ways: newWays(0)}
 	if c.Links != nil {
 		d.ways = newWays(len(c.Links.paths))
 	}
@@ -559,7 +560,7 @@ func (d *Driver) awaitFetch(ctx context.Context, end func(), until group.Place) 
 // wanted is void once the links are fenced, which only Run does.
 func (d *Driver) want(w *Want) {
 	p := (*d.peers.Load())[w.Member]
-	w.Group, w.Self, w.Name, w.Connect = d.config.Group, d.config.Self, p.Name, d.config.Connect
+	w.Group, w.Self, w.Spread, w.Name, w.Connect = d.config.Group, d.config.Self, d.config.Spread, p.Name, d.config.Connect
 	w.Connect.ServerName = p.Host
 	if len(p.Records) > 0 {
 		w.Address, w.others = p.Records[0], p.Records[1:]

@@ -23,6 +23,7 @@ type Link struct {
 	queue     rdma.QueuePair
 	over      bool  // nothing is sent or taken any more
 	connected bool  // the handshake is complete: this side may send, and believes the other one
+	spread    bool  // the other side has DriverConfig.Spread; once it is connected
 	cause     error // other goroutines may read it once ended is closed
 	ended     chan struct{}
 	told      int  // messages without records posted
@@ -127,13 +128,27 @@ func (l *Links) HeardFrom() map[uint32]time.Time {
 	return all
 }
 
-// pathsTo returns over which path each follower gets records, from 1 on.
-func (l *Links) pathsTo() map[uint32]int {
-	all := map[uint32]int{}
+// linked is what a member knows of another one by the link to it.
+type linked struct {
+	path int      // over which the other one gets records, from 1 on; 0: it gets none
+	mode PathMode // of the other one
+}
+
+// linked returns what is known of the members to which there are links, if there are several paths.
+func (l *Links) linked() map[uint32]linked {
+	all := map[uint32]linked{}
 	for _, k := range l.slots {
-		if k != nil && k.feeds && !k.over {
-			all[k.member] = 1 + k.path.number
+		if len(l.paths) == 1 || k == nil || k.over || !k.feeds && k != l.incoming {
+			continue
 		}
+		one := all[k.member]
+		if k.feeds {
+			one.path = 1 + k.path.number
+		}
+		if k.connected {
+			one.mode = modeOf(k.spread)
+		}
+		all[k.member] = one
 	}
 	return all
 }

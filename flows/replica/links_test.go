@@ -109,7 +109,7 @@ func TestEarlyProgress(t *testing.T) {
 		}
 		return a.do(f)
 	}
-	at, _, err := a.links.Answer(late, 0, q, &h, a.number, 0)
+	at, _, err := a.links.Answer(late, 0, q, &h, a.number, false, 0)
 	a.must(err)
 	if to := <-dialed; to != nil {
 		b.must(b.links.Finish(b.do, to, nil))
@@ -228,7 +228,7 @@ func TestFence(t *testing.T) {
 		a.must(err)
 		h, err := protocol.ParseHello(q.Remote().Hello)
 		a.must(err)
-		_, _, err = a.links.Answer(a.do, 0, q, &h, a.number, fence)
+		_, _, err = a.links.Answer(a.do, 0, q, &h, a.number, false, fence)
 		_ = q.Refuse("fenced") // fails if it was answered
 		answered <- err
 	}

@@ -18,6 +18,9 @@ type Standing struct {
 	Away   bool   // not heard for Suspect; known on the leader only
 	Safe   uint64 // position up to which it has all records safely; known on the leader only
 	Path   int    // over which it gets records, from 1 on; 0: over none, or this member does not lead
+	// Mode is its path mode; empty: there is no link to it, or one path. A leader knows that of its followers, and these
+	// know that of the leader.
+	Mode PathMode
 }
 
 // Role is what a member is in its group.
@@ -34,7 +37,7 @@ const (
 func (d *Driver) look(now time.Time) {
 	config := d.member.Config()
 	var heard map[uint32]time.Time
-	var over map[uint32]int
+	var links map[uint32]linked
 	var p group.Progress
 	leads := d.member.Phase() == group.Leading
 	if leads {
@@ -42,13 +45,15 @@ func (d *Driver) look(now time.Time) {
 		if heard, p, err = d.followers(); err != nil {
 			return // Run ends
 		}
-		if err := d.config.Do(func() error { over = d.config.Links.pathsTo(); return nil }); err != nil {
+	}
+	if d.config.Links != nil {
+		if err := d.config.Do(func() error { links = d.config.Links.linked(); return nil }); err != nil {
 			return
 		}
 	}
 	var all []Standing
 	for _, id := range config.Members.All() {
-		s := Standing{Number: id, Role: Voter, Safe: p.Safe[id], Path: over[id]}
+		s := Standing{Number: id, Role: Voter, Safe: p.Safe[id], Path: links[id].path, Mode: links[id].mode}
 		last := heard[id]
 		switch {
 		case config.Witness(id):
@@ -63,9 +68,25 @@ func (d *Driver) look(now time.Time) {
 		all = append(all, s)
 	}
 	if !slices.Equal(all, d.standings) {
+		d.compareModes(all)
 		d.standings = all
 	}
 	d.show()
+}
+
+// compareModes warns of members whose path mode has become another one than that of this member. Nothing is lost then, but
+// the followers of a leader share its links worse than active promises, or differently from what standby says.
+func (d *Driver) compareModes(now []Standing) {
+	here := modeOf(d.config.Spread)
+	for _, s := range now {
+		if s.Mode == "" || d.modes[s.Number] == s.Mode {
+			continue
+		}
+		d.modes[s.Number] = s.Mode
+		if s.Mode != here {
+			d.log.Warn("a member of the group has another path_mode: give all members the same one", "member", s.Number, "name", (*d.peers.Load())[s.Number].Name, "path_mode", s.Mode, "here", here)
+		}
+	}
 }
 
 // askTime is the time between two steps of a change that an operator has asked for.

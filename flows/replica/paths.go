@@ -28,6 +28,22 @@ const (
 	leastRound, mostRound = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
+// PathMode is how a member uses several paths.
+type PathMode string
+
+// The path modes.
+const (
+	Standby PathMode = "standby" // it prefers the first path
+	Active  PathMode = "active"  // see DriverConfig.Spread
+)
+
+func modeOf(spread bool) PathMode {
+	if spread {
+		return Active
+	}
+	return Standby
+}
+
 var (
 	errPathSilent = errors.New("the leader was silent over this path")
 	errBetterPath = errors.New("a path that is preferred is well again")

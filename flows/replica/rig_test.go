@@ -255,7 +255,7 @@ func (m *member) answer() (k *Link) {
 	m.must(err)
 	var fence uint64
 	m.on(func() { fence = m.links.Fence() })
-	k, _, err = m.links.Answer(m.do, 0, q, &h, m.number, fence)
+	k, _, err = m.links.Answer(m.do, 0, q, &h, m.number, false, fence)
 	m.must(err)
 	return k
 }

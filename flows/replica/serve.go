@@ -39,7 +39,7 @@ func (d *Driver) Serve(path int, q *connect.Request, h *protocol.Hello, open fun
 			}
 		})
 	}
-	k, conn, err := d.config.Links.Answer(d.config.Do, path, q, h, d.config.Self, fence)
+	k, conn, err := d.config.Links.Answer(d.config.Do, path, q, h, d.config.Self, d.config.Spread, fence)
 	if err != nil {
 		d.refused.Add(1)
 		_ = q.Refuse(err.Error()) // fails if it was answered

@@ -46,4 +46,7 @@ type Member struct {
 	Away   bool   `json:"away"`               // not heard for the time of suspect. The leader knows it
 	Safe   uint64 `json:"position,omitempty"` // up to which it has all records as safely as to.acknowledge says. The leader knows it
 	Device string `json:"device,omitempty"`   // over which it gets records, if there are several. The leader knows it
+	// PathMode is that of its configuration, if there are several paths and a link to it. It should be that of the group
+	// here. The leader knows that of its followers, and these know that of the leader.
+	PathMode string `json:"path_mode,omitempty"`
 }

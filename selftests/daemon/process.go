@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // Daemon is one process.
@@ -134,7 +136,7 @@ func (d *Daemon) Wait(t *testing.T) {
 	t.Helper()
 	select {
 	case <-d.Exited:
-	case <-time.After(60 * time.Second):
+	case <-time.After(testenv.Within(time.Minute)):
 		t.Fatalf("the daemon does not end\n%s", d.Log)
 	}
 }

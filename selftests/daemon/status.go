@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // Status requests the status from the daemon.
@@ -39,7 +40,7 @@ func (d *Daemon) Goroutines() (string, error) {
 // Until polls the status until ok accepts it, and returns it.
 func (d *Daemon) Until(t *testing.T, what string, ok func(*status.Daemon) bool) (s status.Daemon) {
 	t.Helper()
-	end := time.Now().Add(60 * time.Second)
+	end := time.Now().Add(testenv.Within(time.Minute))
 	for {
 		var err error
 		if s, err = d.Status(); err == nil && ok(&s) {
@@ -48,7 +49,7 @@ func (d *Daemon) Until(t *testing.T, what string, ok func(*status.Daemon) bool) 
 		select {
 		case <-d.Exited:
 			t.Fatalf("the daemon ended while the test waited for %s: %v\n%s", what, d.Err, d.Log)
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(testenv.Within(2 * time.Millisecond)):
 		}
 		if time.Now().After(end) {
 			t.Fatalf("waited for %s; status %+v: %v\n%s", what, s, err, d.Log)

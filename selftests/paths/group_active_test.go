@@ -95,6 +95,49 @@ func TestGroupActive(t *testing.T) {
 	g.complete()
 }
 
+// TestGroupModes: a follower that has another path mode than its leader, and the leader, say so in their status, by name, and
+// warn in their logs. When it has the same one again, they do not.
+func TestGroupModes(t *testing.T) {
+	g := newGroupOver(t, "active", 0)
+	who, _ := g.leader()
+	g.settled(who, 0, 1)
+	odd := (who + 1) % members
+	names := [2]string{fmt.Sprintf("m%d", who+1), fmt.Sprintf("m%d", odd+1)}
+	for _, mode := range []string{"standby", "active"} {
+		g.own = map[int]string{odd: mode}
+		g.now[odd].Terminate(t)
+		g.start(odd)
+		testenv.Wait(t, testenv.Within(time.Minute), "both to know the mode of the other one", func() bool {
+			return g.modeOf(who, names[1]) == mode && g.modeOf(odd, names[0]) == "active"
+		})
+		for i, d := range []*daemon.Daemon{g.now[who], g.now[odd]} {
+			other, has := names[1-i], []string{mode, "active"}[i]
+			text, err := d.Control("status")
+			if said := strings.Contains(text, "member "+other+" has path_mode "+has); err != nil || said != (mode == "standby") {
+				t.Errorf("with mode %s of %s, the status of %s says %v that %s has another one (%v):\n%s", mode, names[1], names[i], said, other, err, text)
+			}
+			if log := d.Log.String(); mode == "standby" && strings.Count(log, "has another path_mode") != 1 {
+				t.Errorf("the log of %s does not warn once:\n%s", names[i], log)
+			}
+		}
+	}
+	if warned := g.now[odd].Log.String(); strings.Contains(warned, "has another path_mode") {
+		t.Errorf("a member with the same mode warns:\n%s", warned)
+	}
+}
+
+// modeOf returns the path mode that a member says another one has.
+func (g *group) modeOf(who int, other string) string {
+	if s := g.status(who); s != nil {
+		for _, m := range s.Members {
+			if m.Name == other {
+				return m.PathMode
+			}
+		}
+	}
+	return ""
+}
+
 // TestGroupActiveRate: over two links of the same rate from the leader, all members get records at least 1.7 times as fast
 // with active paths as with standby.
 func TestGroupActiveRate(t *testing.T) {

@@ -23,7 +23,8 @@ type group struct {
 	ends [2][]*testenv.End // by switch; behind those of the members are those of the clients and of the relay
 	dirs [members]string
 	now  [members]*daemon.Daemon
-	mode string // of its paths
+	mode string         // of its paths
+	own  map[int]string // the modes of members that have another one
 	// suspect is the members' setting. A path is left after a quarter of it.
 	suspect time.Duration
 
@@ -104,7 +105,7 @@ flows:
         lag: 4MiB
         path_mode: %s
         members: %s
-`, g.ends[0][i].Ifname, g.ends[0][i].IP, g.ends[1][i].Ifname, g.ends[1][i].IP, g.file(i), i+1, g.suspect, g.mode, all.String()))
+`, g.ends[0][i].Ifname, g.ends[0][i].IP, g.ends[1][i].Ifname, g.ends[1][i].IP, g.file(i), i+1, g.suspect, cmp.Or(g.own[i], g.mode), all.String()))
 }
 
 func (g *group) file(i int) string { return filepath.Join(g.dirs[i], "orders") }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestRelay: a relay whose path to a log fails under traffic goes on over another one, and comes back when it is well.
@@ -30,7 +31,7 @@ func testRelay(t *testing.T, r *rig, method string) {
 	there, d := r.log(method), r.relay("standby")
 	r.onPath(d, 0)
 	const count = 6000
-	sends := r.append(r.at(0, relay), 1, count, 2000)
+	sends := r.append(r.at(r.in, relay), 1, count, testenv.Fewer(2000))
 	there.Until(t, "messages over the first path", func(s *status.Daemon) bool { return s.Flows[0].Receives.Paths[0].Messages > 0 })
 	for range 2 {
 		mend := r.cut(0, log)
@@ -58,7 +59,7 @@ func TestClient(t *testing.T) { testClient(t, newRig(t).rig) }
 func testClient(t *testing.T, r *rig) {
 	there := r.log("send")
 	const count = 6000
-	c := r.append(r.at(0, log), 1, count, 1000, "-paths", r.device(1, clients)+"="+r.at(1, log))
+	c := r.append(r.at(0, log), 1, count, testenv.Fewer(1000), "-paths", r.device(1, clients)+"="+r.at(1, log))
 	messages := func(path int, more uint64) func(*status.Daemon) bool {
 		return func(s *status.Daemon) bool {
 			p := s.Flows[0].Receives.Paths
