@@ -24,8 +24,8 @@ var nobody = net.HardwareAddr{0x02, 0x77, 0, 0, 0xff, 0xff}
 // kernel delivers them internally, because both addresses are in the namespace of the process. Both
 // cards must be up and have their addresses. The end of the test restores the routing rules.
 //
-// Soft-RoCE on a card then has no route to the card's own address: the way there leads over its fellow. So
-// two programs must not connect over one card. Their TCP connection would work, and no RDMA packet arrive.
+// Packets from a card to its own address then leave the host, too: those of TCP by its fellow, and arrive. Those
+// of Soft-RoCE leave by the card itself, and do not. So two programs must not connect to each other over one card.
 func (w Wire) Around(t testing.TB) {
 	t.Helper()
 	for _, way := range w.ways(t) {

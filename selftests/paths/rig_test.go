@@ -34,7 +34,6 @@ type rig struct {
 	t      *testing.T
 	hosts  [hosts]daemon.Place
 	paths  [2][hosts]port
-	in     int // the path over which clients reach the relay
 	dirs   [hosts]string
 	cut    func(path, host int) (mend func()) // makes a network carry nothing of a host
 	secret *authority.Authority               // that signs certificates; nil: connections are plain
@@ -132,8 +131,8 @@ func (r *rig) relay(mode string) *daemon.Daemon {
 	d := daemon.Launch(r.t, program, r.hosts[relay], r.dirs[relay], r.head(relay)+fmt.Sprintf(`flows:
   - name: relay
     from: {rdma: %q, listen: %q, message: 1KiB, clients: 4, window: 32}
-    to: {rdma: %q, queue: 128, peers: [{name: log, address: %q, flow: wal, paths: [{rdma: %q, address: %q}], path_mode: %s}]}
-`, r.device(r.in, relay), r.at(r.in, relay), r.device(0, relay), r.at(0, log), r.device(1, relay), r.at(1, log), mode))
+    to: {rdma: %[1]q, queue: 128, peers: [{name: log, address: %[3]q, flow: wal, paths: [{rdma: %[4]q, address: %[5]q}], path_mode: %[6]s}]}
+`, r.device(0, relay), r.at(0, relay), r.at(0, log), r.device(1, relay), r.at(1, log), mode))
 	d.Running(r.t)
 	return d
 }
@@ -145,7 +144,7 @@ func (r *rig) append(to string, seed, count, rate int, more ...string) *daemon.C
 		files := r.issue(clients)
 		more = append(more, "-tls", strings.Join(files[:], ","))
 	}
-	return daemon.StartClient(r.t, flowTest, r.hosts[clients], append([]string{"append", "-device", r.device(r.in, clients), "-ordinary", "-to", to, "-size", "512",
+	return daemon.StartClient(r.t, flowTest, r.hosts[clients], append([]string{"append", "-device", r.device(0, clients), "-ordinary", "-to", to, "-size", "512",
 		"-count", fmt.Sprint(count), "-rate", fmt.Sprint(rate), "-seed", fmt.Sprint(seed), "-timeout", "15m"}, more...)...)
 }
 
