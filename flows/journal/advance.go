@@ -33,6 +33,7 @@ func (r *Reader) keep(b pcapng.Batch, data []byte, err error) error {
 	if err == nil {
 		r.batch = b
 		r.found, err = packets(r.found[:0], b, data)
+		r.at.used = r.at.used || len(r.found) > 0
 	}
 	return r.about(err)
 }
@@ -83,7 +84,10 @@ func (r *Reader) advance(prove bool) error {
 	return r.keep(b, data, err)
 }
 
-// look lists the segments after the current one, and finds where a later run begins.
+// look lists the segments after the current one, and finds where a later run begins. A run that ends before it uses a
+// segment leaves its number to the next run: then the file is removed, or the slot of a ring gets another head. So a
+// segment with the number of the current one may be a later one. It must be found in the same list as those behind it:
+// if it was looked for before, it may have been made since, and a reader would pass it.
 func (r *Reader) look() error {
 	all, err := r.set.list(r.at.number)
 	if err != nil {
@@ -96,7 +100,7 @@ func (r *Reader) look() error {
 		}
 	}
 	for _, p := range all {
-		if p.number <= r.at.number {
+		if p.number < r.at.number || p.number == r.at.number && r.at.used {
 			continue
 		}
 		o, err := r.origin(p)
@@ -105,6 +109,9 @@ func (r *Reader) look() error {
 		}
 		if err != nil {
 			return err
+		}
+		if p.number == r.at.number && o.run == r.at.run {
+			continue
 		}
 		r.later = append(r.later, p)
 		if o.run != r.at.run {
@@ -135,7 +142,8 @@ func (r *Reader) origin(p piece) (origin, error) {
 }
 
 // openNext opens the segment whose first record is the next one. Only segments without records may
-// lie before it.
+// lie before it. A reader that seeks its first record opens one whose records begin before that: when it began, the
+// record was not written yet, and the log has gone on to further segments since.
 func (r *Reader) openNext() (bool, error) {
 	for _, p := range r.later {
 		s, err := r.set.open(p)
@@ -146,7 +154,7 @@ func (r *Reader) openNext() (bool, error) {
 			return false, err
 		}
 		position, err := s.first()
-		if err == nil && position == r.next {
+		if err == nil && (position == r.next || r.seeking && position > 0 && position < r.next) {
 			return true, r.enter(s)
 		}
 		if err = errors.Join(err, s.Close()); errors.Is(err, errAbsent) {
@@ -177,7 +185,7 @@ func (r *Reader) leave() error {
 
 // overtaken continues after a ring has overwritten the segment that was being read.
 func (r *Reader) overtaken() error {
-	if err := r.look(); err != nil {
+	if err := r.look(); err != nil || r.next >= r.void {
 		return err
 	}
 	r.lost = errRemoved
@@ -233,8 +241,12 @@ func (r *Reader) enter(s *segment) error {
 		r.later = slices.DeleteFunc(r.later, func(p piece) bool { return p.number <= s.number })
 		return err
 	}
-	if err = errors.Join(err, r.look()); err != nil || r.seeking {
+	if err = errors.Join(err, r.look()); err != nil {
 		return err
+	}
+	r.lost = nil // what was certain of the earlier run is not so of this one, whose records may still come
+	if r.seeking && r.next >= s.start {
+		return nil
 	}
 	return r.join(s, old)
 }
@@ -243,16 +255,13 @@ func (r *Reader) enter(s *segment) error {
 // void.
 func (r *Reader) join(s, old *segment) error {
 	was := r.next
-	r.next = s.start
+	r.next, r.seeking = s.start, false
 	switch {
 	case was < s.start:
-		g := &Gap{Position: was, Records: s.start - was, Segment: old.name, Offset: old.walk.Place(), Err: ErrMissing}
-		r.lost = nil
-		return g
+		return &Gap{Position: was, Records: s.start - was, Segment: old.name, Offset: old.walk.Place(), Err: ErrMissing}
 	case r.given >= s.start:
 		return &Cut{From: s.start, Given: r.given}
 	}
-	r.lost = nil
 	return nil
 }
 
@@ -327,11 +336,15 @@ func (r *Reader) beginAt(p piece) error {
 	return err
 }
 
+// noMore reports whether an error says that a segment has no further record. That its file is shorter than when it was
+// opened says so, too: see about.
+func noMore(err error) bool { return err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) }
+
 // first returns the position of the first record of the segment, or 0 if that record is not intact.
 // Reading continues before this record.
 func (s *segment) first() (uint64, error) {
 	b, data, err := s.walk.Next()
-	if err == io.EOF {
+	if noMore(err) {
 		return 0, nil
 	}
 	if err != nil {
@@ -368,7 +381,7 @@ func firstOf(set set, p piece) (position uint64, whole bool, err error) {
 func (s *segment) begins() (uint64, error) {
 	for {
 		b, data, err := s.walk.Skip()
-		if err == io.EOF {
+		if noMore(err) {
 			return 0, nil
 		}
 		if err != nil {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -119,12 +120,24 @@ func (l *Log) all(from uint64) *Reader {
 type files struct {
 	pcapng.Names
 	prefix string
+	read   func() ([]pcapng.Named, error) // reads the directory; tests exchange it
 }
 
-func newFiles(prefix string) *files { return &files{pcapng.NewNames(prefix), prefix} }
+func newFiles(prefix string) *files {
+	names := pcapng.NewNames(prefix)
+	return &files{names, prefix, names.List}
+}
 
+// list reads the directory twice if a segment seems to be missing. A flow renames a segment when it begins it, and
+// whoever reads the directory meanwhile may find neither name, but the next segment. A reader that took that for
+// the truth would go on behind records that are there. A segment is renamed once: one of the two finds it.
 func (s *files) list(from uint64) ([]piece, error) {
-	found, err := s.List()
+	found, err := s.read()
+	if err == nil && lacks(found, from) {
+		var again []pcapng.Named
+		again, err = s.read()
+		found = merge(found, again)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list segments: %w", err)
 	}
@@ -135,6 +148,36 @@ func (s *files) list(from uint64) ([]piece, error) {
 		}
 	}
 	return all, nil
+}
+
+// lacks reports whether a segment from a number on seems to be missing before another one. The first one of all has
+// been begun before another is prepared, unless it is number 1.
+func lacks(found []pcapng.Named, from uint64) bool {
+	next := from
+	for _, f := range found {
+		number := uint64(f.Number)
+		switch {
+		case number < from:
+			continue
+		case next == 0 && f.Prepared && number > 1, next > 0 && number > next:
+			return true
+		}
+		next = number + 1
+	}
+	return false
+}
+
+// merge returns what at least one of two lists has, by number. A prepared segment that has got its other name between
+// them is there once.
+func merge(a, b []pcapng.Named) []pcapng.Named {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(a, b pcapng.Named) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Path, b.Path))
+	})
+	all = slices.Compact(all)
+	return slices.DeleteFunc(all, func(f pcapng.Named) bool {
+		return f.Prepared && slices.ContainsFunc(all, func(g pcapng.Named) bool { return g.Number == f.Number && !g.Prepared })
+	})
 }
 
 // openRegular opens a regular file for reading. For anything else, such as a named pipe on which
@@ -167,6 +210,9 @@ func openFile(path string) (f *os.File, size int64, err error) {
 
 func (s *files) open(p piece) (*segment, error) {
 	f, err := openRegular(p.path)
+	if errors.Is(err, fs.ErrNotExist) && p.ahead {
+		f, err = s.openBegun(&p)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", errAbsent, err)
 	}
@@ -179,6 +225,21 @@ func (s *files) open(p piece) (*segment, error) {
 		opened.idle = func() bool { return unlocked(f) }
 	}
 	return opened, err
+}
+
+// openBegun opens a segment that was prepared when it was listed, and that the flow has renamed since.
+func (s *files) openBegun(p *piece) (*os.File, error) {
+	found, err := s.read()
+	if err != nil {
+		return nil, fmt.Errorf("list segments: %w", err)
+	}
+	for _, f := range found {
+		if uint64(f.Number) == p.number && !f.Prepared {
+			p.name, p.path, p.ahead = f.Path, f.Path, false
+			return openRegular(f.Path)
+		}
+	}
+	return nil, fs.ErrNotExist
 }
 
 // unlocked reports whether no flow holds the lock of a file.

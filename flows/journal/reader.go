@@ -24,7 +24,7 @@ type Reader struct {
 	seeking bool   // nothing was returned yet, and earlier records are not wanted
 
 	at      *segment // the current one; nil: none yet
-	later   []piece  // the segments after it, as last listed
+	later   []piece  // the segments after it, or in its place, as last listed: see look
 	void    uint64   // records from here on belong to a later run; never: there is none
 	origins map[uint64]origin
 	batch   pcapng.Batch
@@ -217,12 +217,12 @@ type verifiedBatch struct {
 	place int64 // offset after the batch
 }
 
-// certain reports whether the next record is lost, and not just late.
+// certain reports whether the next record is lost, and not just late. It is neither if a later run has it.
 func (r *Reader) certain(prove bool) (bool, error) {
 	if r.lost != nil {
 		return true, nil
 	}
-	if err := r.look(); err != nil {
+	if err := r.look(); err != nil || r.next >= r.void {
 		return false, err
 	}
 	lost := r.void != never

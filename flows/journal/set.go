@@ -65,6 +65,7 @@ type segment struct {
 	file     io.Closer             // nil: nothing to close
 	size     func() (int64, error) // in bytes, now
 	idle     func() bool           // no flow writes it; nil: not known
+	used     bool                  // records were found in it
 }
 
 // newSegment begins to read a segment, and closes it if that fails.

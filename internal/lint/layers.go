@@ -113,6 +113,7 @@ var inTests = map[string][]string{
 	"flows/client":         {"flows/cluster/etcd"}, // an example
 	"flows/state":          {"flows/client", "flows/cluster", "rdma/roce"},
 	"flows/source/journal": {"flows/attach/wire", "flows/config", "flows/protocol", "umem"},
+	"flows/sink/disk":      {"flows/journal", "flows/protocol"},
 	"flows/sink/feed":      {"flows/sink/discard"},
 }
 
