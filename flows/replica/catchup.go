@@ -59,9 +59,11 @@ func (l *Links) sendCopies(k *Link) bool {
 					k.needs = c.joined // from here on records are kept for it
 					c.until <- c.joined
 				}
+			case c.joined > 0 && one.position >= c.joined: // read before the goroutine knew where to stop; it is kept in Links.held
+				c.free = append(c.free, one.frame)
 			case !l.mayPost(k) || c.joined == 0 && c.bucket.empty(): // once it has joined, records are kept for it: no limit
 				return false
-			case !l.post(k, one.frame.Addr, one.frame.Len, one.position, len(c.now) == 1 || one.position%copiesTold == 0):
+			case !l.post(k, one.frame.Addr, one.frame.Len, one.position, len(c.now) == 1 || one.position%copiesTold == 0 || one.position+1 == c.joined):
 				return false
 			default:
 				l.stats.copied.Add(uint64(one.frame.Len))
@@ -71,7 +73,7 @@ func (l *Links) sendCopies(k *Link) bool {
 			}
 			c.now = c.now[1:]
 		}
-		if c.joined > 0 && k.next == c.joined {
+		if c.joined > 0 && k.next >= c.joined {
 			if len(c.flying) == 0 {
 				k.copies = nil
 				c.close(l)
@@ -194,6 +196,7 @@ type Records interface {
 func (c *CatchUp) Run(ctx context.Context, r Records, region *umem.Region, landing uint32) (left []umem.Frame, err error) {
 	rd := reading{CatchUp: c, ctx: ctx}
 	for {
+		rd.listen()
 		if rd.stop > 0 && r.Position() >= rd.stop {
 			rd.give()
 			return rd.frames, nil
@@ -270,6 +273,14 @@ func (rd *reading) take() bool {
 	case <-rd.ctx.Done():
 	}
 	return false
+}
+
+// listen learns where to stop. A log that grows as fast as it is read does not end before.
+func (rd *reading) listen() {
+	select {
+	case rd.stop = <-rd.until:
+	default:
+	}
 }
 
 // atEnd tells the worker, once, that the segments end before next, and waits a moment for more.
