@@ -24,7 +24,7 @@ type catchUp struct {
 	flying []copied // posted, in order
 	free   []umem.Frame
 	bucket bucket
-	given  bool   // frames were given to the goroutine
+	lent   int    // frames that it has
 	joined uint64 // value of until; 0: not said yet
 	over   bool   // the link does not need it any more
 	ended  bool   // the goroutine has ended
@@ -44,10 +44,7 @@ func newCatchUp(next uint64) *catchUp {
 // Links.held.
 func (l *Links) sendCopies(k *Link) bool {
 	c := k.copies
-	if !c.given {
-		c.given = true
-		l.lend(c)
-	}
+	l.lend(c)
 	c.bucket.fill(&l.pace, l.now)
 	for {
 		for len(c.now) > 0 {
@@ -88,16 +85,24 @@ func (l *Links) sendCopies(k *Link) bool {
 	}
 }
 
-// lend gives the goroutine frames.
+// share is how many frames a link may have: those that catch up have the same number. So one whose follower is slow
+// does not keep the others waiting.
+func (l *Links) share() int { return max(1, l.config.Copies/max(1, l.catching)) }
+
+// lend gives the goroutine frames, up to the link's share.
 func (l *Links) lend(c *catchUp) {
-	n := min(l.copies.Len(), batchSize)
-	if n == 0 {
-		c.given = false // another link has all
+	n := min(l.copies.Len(), l.share()-c.lent)
+	if n <= 0 || c.ended {
 		return
 	}
 	some := make([]umem.Frame, n)
 	l.copies.Pop(some)
-	c.empty <- some
+	select {
+	case c.empty <- some:
+		c.lent += n
+	default: // it has not taken what it got before
+		l.copies.Push(some...)
+	}
 }
 
 // reuse gives the frames of records up to a position back to the goroutine.
@@ -108,12 +113,16 @@ func (l *Links) reuse(c *catchUp, upTo uint64) {
 		n++
 	}
 	c.flying = c.flying[n:]
+	if over := min(c.lent-l.share(), len(c.free)); over > 0 { // another link catches up, too
+		l.copies.Push(c.free[:over]...)
+		c.free, c.lent = c.free[over:], c.lent-over
+	}
 	if c.ended {
 		l.copies.Push(c.free...)
 		c.free = nil
 		return
 	}
-	if len(c.free) >= batchSize/2 || len(c.flying) == 0 && len(c.free) > 0 {
+	if len(c.free) >= max(1, c.lent/2) || len(c.flying) == 0 && len(c.free) > 0 {
 		select {
 		case c.empty <- c.free:
 			c.free = nil
@@ -166,6 +175,7 @@ func (c *catchUp) close(l *Links) {
 		return
 	}
 	c.over = true
+	l.catching--
 	close(c.quit)
 	l.copies.Push(c.free...)
 	l.restore(c.now)

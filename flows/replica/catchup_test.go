@@ -1,10 +1,13 @@
 package replica
 
 import (
+	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // sleepy reads a member's log as on a busy machine. At the end of the segments it waits for the worker's answer in vain: the
@@ -81,5 +84,56 @@ func TestCatchUpReadsFurther(t *testing.T) {
 			b.must(b.links.Finish(b.do, to, nil))
 			a.must(a.links.Finish(a.do, at, nil))
 		})
+	}
+}
+
+// catchUpFrom reads segments for a link, as a Driver does.
+func (m *member) catchUpFrom(k *Link, r Records) (done chan error) {
+	done = make(chan error, 1)
+	go func() {
+		c := k.CatchUp()
+		left, err := c.Run(m.Context(), r, m.region, 64)
+		done <- errors.Join(err, m.do(func() error { m.links.Return(c, left); return nil }))
+	}()
+	return done
+}
+
+// TestCatchUpsShare: a follower that takes no copies does not keep another one from catching up. When that one has all
+// records, the first may have all frames again.
+func TestCatchUpsShare(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	var all []*member
+	for i, e := range testenv.NewSwitch(t, 3, testenv.PairOptions{MTU: 4200}) {
+		all = append(all, newMember(t, uint32(i+1), e, 1024, 900))
+	}
+	a, b, c := all[0], all[1], all[2]
+	const records = 2000
+	a.on(func() { a.links.Begin(1); a.offer = records })
+	a.eventually("there are old records", func() bool { return a.links.held.first == records+1 })
+	first, toB := follow(a, b, 1)
+	b.on(func() { b.lag = time.Second }) // it takes as many records a second as it has receives for
+	slow := a.catchUpFrom(first, &segments{member: a, next: 1})
+	a.eventually("one follower has all frames", func() bool { return first.copies.lent == 64 && first.sent > 0 })
+	second, toC := follow(a, c, 1)
+	quick := a.catchUpFrom(second, &segments{member: a, next: 1})
+	a.eventually("the other one has all records", func() bool { return a.safe[3].Received == records })
+	a.must(<-quick)
+	a.on(func() {
+		if a.safe[2].Received == records || first.copies == nil {
+			t.Error("the quick follower was not before the slow one")
+		}
+	})
+	b.on(func() { b.lag = 0 })
+	a.eventually("the slow one has all records", func() bool { return a.safe[2].Received == records })
+	a.must(<-slow)
+	equal(t, a, b)
+	equal(t, a, c)
+	a.eventually("the frames for copies come back", func() bool { return a.links.copies.Len() == 64 && a.links.catching == 0 })
+	for _, one := range []struct {
+		m *member
+		k *Link
+	}{{b, toB}, {c, toC}, {a, first}, {a, second}} {
+		one.m.must(one.m.links.Finish(one.m.do, one.k, nil))
 	}
 }

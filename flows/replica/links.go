@@ -55,6 +55,7 @@ type Links struct {
 	now       time.Time
 	commits   uint64        // the committed position, for followers
 	copies    umem.FreeList // frames for records from the segments
+	catching  int           // links that get such records
 	stats     stats
 	closed    bool
 	gone      bool            // Close has succeeded
