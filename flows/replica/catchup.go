@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/journal"
@@ -28,6 +29,9 @@ type catchUp struct {
 	joined uint64 // value of until; 0: not said yet
 	over   bool   // the link does not need it any more
 	ended  bool   // the goroutine has ended
+	stall  stall
+
+	waits atomic.Bool // of the goroutine: it waits, and not for the disk
 }
 
 // copied is a record in a frame of its own. Without a frame it says that the segments have ended.
@@ -256,6 +260,8 @@ func (rd *reading) give() bool {
 	if len(rd.batch) == 0 {
 		return true
 	}
+	rd.waits.Store(true)
+	defer rd.waits.Store(false)
 	select {
 	case rd.full <- rd.batch:
 		rd.batch = nil
@@ -276,6 +282,8 @@ func (rd *reading) take() bool {
 	if !rd.give() {
 		return false
 	}
+	rd.waits.Store(true)
+	defer rd.waits.Store(false)
 	select {
 	case rd.frames = <-rd.empty:
 		return true
@@ -302,6 +310,8 @@ func (rd *reading) atEnd(next uint64) bool {
 	if !rd.give() {
 		return false
 	}
+	rd.waits.Store(true)
+	defer rd.waits.Store(false)
 	select {
 	case rd.stop = <-rd.until:
 	case <-time.After(idle):
