@@ -419,7 +419,7 @@ func printGroup(w io.Writer, g *status.Group) {
 	}
 	fmt.Fprintf(w, "  group\t%s: member %s is %s; %s leads epoch %d%s\n", g.Name, g.Member, g.State, cmp.Or(g.Leader, "nobody that is known"), g.Epoch, recovering)
 	fmt.Fprintf(w, "  \tcommitted up to %d of %d; %d elections asked for; longest silence of a leader that went on %v; %d silent links ended\n", g.Committed, g.Last, g.Elections, g.Silence.Round(time.Microsecond), g.Silent)
-	fmt.Fprintf(w, "  records\t%d sent to followers, %d bytes of them from segments; %d received from leaders; %d fenced, %d cut\n", g.Sent, g.Copied, g.Received, g.Fenced, g.Cut)
+	fmt.Fprintf(w, "  records\t%d sent to followers, %d bytes of them from segments; %d received from leaders; %d fenced, %d cut; %d stalled links ended\n", g.Sent, g.Copied, g.Received, g.Fenced, g.Cut, g.Stalled)
 	if g.Lacking > 0 {
 		limit := "any number"
 		if g.CopyLimit > 0 {

@@ -219,7 +219,7 @@ func (s *Source) Observe(to *status.Flow) error {
 	l, g := s.links.Stats(), s.seat.observe()
 	g.Committed, g.Last, g.Recovering = s.committed.Load(), s.end.Load(), s.replicator.Shown().Recovering
 	g.Sent, g.Copied, g.Received, g.Stale = l.Sent, l.CopiedBytes, l.Received, l.Stale
-	g.Copies, g.Lacking, g.CopyRate, g.CopyLimit = l.Copied, l.Lacking, l.CopyRate, l.CopyLimit
+	g.Copies, g.Lacking, g.CopyRate, g.CopyLimit, g.Stalled = l.Copied, l.Lacking, l.CopyRate, l.CopyLimit, l.Stalled
 	g.Refused += l.Refused
 	g.Fenced, g.Cut = s.deposed.Fenced.Load(), s.deposed.Cut.Load()
 	to.Group = g

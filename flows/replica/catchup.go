@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/journal"
@@ -24,10 +25,13 @@ type catchUp struct {
 	flying []copied // posted, in order
 	free   []umem.Frame
 	bucket bucket
-	given  bool   // frames were given to the goroutine
+	lent   int    // frames that it has
 	joined uint64 // value of until; 0: not said yet
 	over   bool   // the link does not need it any more
 	ended  bool   // the goroutine has ended
+	stall  stall
+
+	waits atomic.Bool // of the goroutine: it waits, and not for the disk
 }
 
 // copied is a record in a frame of its own. Without a frame it says that the segments have ended.
@@ -44,10 +48,7 @@ func newCatchUp(next uint64) *catchUp {
 // Links.held.
 func (l *Links) sendCopies(k *Link) bool {
 	c := k.copies
-	if !c.given {
-		c.given = true
-		l.lend(c)
-	}
+	l.lend(c)
 	c.bucket.fill(&l.pace, l.now)
 	for {
 		for len(c.now) > 0 {
@@ -59,9 +60,11 @@ func (l *Links) sendCopies(k *Link) bool {
 					k.needs = c.joined // from here on records are kept for it
 					c.until <- c.joined
 				}
+			case c.joined > 0 && one.position >= c.joined: // read before the goroutine knew where to stop; it is kept in Links.held
+				c.free = append(c.free, one.frame)
 			case !l.mayPost(k) || c.joined == 0 && c.bucket.empty(): // once it has joined, records are kept for it: no limit
 				return false
-			case !l.post(k, one.frame.Addr, one.frame.Len, one.position, len(c.now) == 1 || one.position%copiesTold == 0):
+			case !l.post(k, one.frame.Addr, one.frame.Len, one.position, len(c.now) == 1 || one.position%copiesTold == 0 || one.position+1 == c.joined):
 				return false
 			default:
 				l.stats.copied.Add(uint64(one.frame.Len))
@@ -71,7 +74,7 @@ func (l *Links) sendCopies(k *Link) bool {
 			}
 			c.now = c.now[1:]
 		}
-		if c.joined > 0 && k.next == c.joined {
+		if c.joined > 0 && k.next >= c.joined {
 			if len(c.flying) == 0 {
 				k.copies = nil
 				c.close(l)
@@ -86,16 +89,24 @@ func (l *Links) sendCopies(k *Link) bool {
 	}
 }
 
-// lend gives the goroutine frames.
+// share is how many frames a link may have: those that catch up have the same number. So one whose follower is slow
+// does not keep the others waiting.
+func (l *Links) share() int { return max(1, l.config.Copies/max(1, l.catching)) }
+
+// lend gives the goroutine frames, up to the link's share.
 func (l *Links) lend(c *catchUp) {
-	n := min(l.copies.Len(), batchSize)
-	if n == 0 {
-		c.given = false // another link has all
+	n := min(l.copies.Len(), l.share()-c.lent)
+	if n <= 0 || c.ended {
 		return
 	}
 	some := make([]umem.Frame, n)
 	l.copies.Pop(some)
-	c.empty <- some
+	select {
+	case c.empty <- some:
+		c.lent += n
+	default: // it has not taken what it got before
+		l.copies.Push(some...)
+	}
 }
 
 // reuse gives the frames of records up to a position back to the goroutine.
@@ -106,12 +117,16 @@ func (l *Links) reuse(c *catchUp, upTo uint64) {
 		n++
 	}
 	c.flying = c.flying[n:]
+	if over := min(c.lent-l.share(), len(c.free)); over > 0 { // another link catches up, too
+		l.copies.Push(c.free[:over]...)
+		c.free, c.lent = c.free[over:], c.lent-over
+	}
 	if c.ended {
 		l.copies.Push(c.free...)
 		c.free = nil
 		return
 	}
-	if len(c.free) >= batchSize/2 || len(c.flying) == 0 && len(c.free) > 0 {
+	if len(c.free) >= max(1, c.lent/2) || len(c.flying) == 0 && len(c.free) > 0 {
 		select {
 		case c.empty <- c.free:
 			c.free = nil
@@ -164,6 +179,7 @@ func (c *catchUp) close(l *Links) {
 		return
 	}
 	c.over = true
+	l.catching--
 	close(c.quit)
 	l.copies.Push(c.free...)
 	l.restore(c.now)
@@ -194,6 +210,7 @@ type Records interface {
 func (c *CatchUp) Run(ctx context.Context, r Records, region *umem.Region, landing uint32) (left []umem.Frame, err error) {
 	rd := reading{CatchUp: c, ctx: ctx}
 	for {
+		rd.listen()
 		if rd.stop > 0 && r.Position() >= rd.stop {
 			rd.give()
 			return rd.frames, nil
@@ -243,6 +260,8 @@ func (rd *reading) give() bool {
 	if len(rd.batch) == 0 {
 		return true
 	}
+	rd.waits.Store(true)
+	defer rd.waits.Store(false)
 	select {
 	case rd.full <- rd.batch:
 		rd.batch = nil
@@ -263,6 +282,8 @@ func (rd *reading) take() bool {
 	if !rd.give() {
 		return false
 	}
+	rd.waits.Store(true)
+	defer rd.waits.Store(false)
 	select {
 	case rd.frames = <-rd.empty:
 		return true
@@ -270,6 +291,14 @@ func (rd *reading) take() bool {
 	case <-rd.ctx.Done():
 	}
 	return false
+}
+
+// listen learns where to stop. A log that grows as fast as it is read does not end before.
+func (rd *reading) listen() {
+	select {
+	case rd.stop = <-rd.until:
+	default:
+	}
 }
 
 // atEnd tells the worker, once, that the segments end before next, and waits a moment for more.
@@ -281,6 +310,8 @@ func (rd *reading) atEnd(next uint64) bool {
 	if !rd.give() {
 		return false
 	}
+	rd.waits.Store(true)
+	defer rd.waits.Store(false)
 	select {
 	case rd.stop = <-rd.until:
 	case <-time.After(idle):

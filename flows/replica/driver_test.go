@@ -103,7 +103,11 @@ func (m *member) accept(ctx context.Context) {
 		}
 		go func() {
 			_ = m.driver.Serve(0, q, &h, func(from uint64) (Records, func() error, error) {
-				return &segments{member: m, next: from}, func() error { return nil }, nil
+				r := &segments{member: m, next: from}
+				if reads := m.reads.Load(); reads != nil {
+					return (*reads)(r), func() error { return nil }, nil
+				}
+				return r, func() error { return nil }, nil
 			})
 		}()
 	}

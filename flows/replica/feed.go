@@ -16,6 +16,7 @@ func (l *Links) feed(k *Link) {
 	if k.next < l.held.first {
 		k.needs = math.MaxUint64 // nothing that is kept, until it has caught up
 		k.copies = newCatchUp(k.next)
+		l.catching++
 	}
 }
 

@@ -55,6 +55,8 @@ type Links struct {
 	now       time.Time
 	commits   uint64        // the committed position, for followers
 	copies    umem.FreeList // frames for records from the segments
+	catching  int           // links that get such records
+	stallTime time.Duration // as the constant; tests shorten it
 	stats     stats
 	closed    bool
 	gone      bool            // Close has succeeded
@@ -72,8 +74,8 @@ const (
 
 // stats are counters that only the worker writes.
 type stats struct {
-	sent, sentBytes, received, receivedBytes, stale, refused, copied, copies counter.Counter
-	lacking, copyRate, copyLimit                                             counter.Counter // see Stats
+	sent, sentBytes, received, receivedBytes, stale, refused, copied, copies, stalled counter.Counter
+	lacking, copyRate, copyLimit                                                      counter.Counter // see Stats
 }
 
 // Stats are counters since the links were opened.
@@ -83,6 +85,7 @@ type Stats struct {
 	Received, ReceivedBytes uint64 // records from a leader
 	Stale                   uint64 // messages of links that had ended
 	Refused                 uint64 // messages that were not valid
+	Stalled                 uint64 // links that were ended because they sent no record for too long, though the follower lacked some
 
 	// Of the followers that get records from the segments, now:
 	Lacking   uint64 // records that they lack
@@ -95,14 +98,14 @@ func (l *Links) Stats() Stats {
 	s := &l.stats
 	return Stats{
 		Sent: s.sent.Load(), SentBytes: s.sentBytes.Load(), Copied: s.copies.Load(), CopiedBytes: s.copied.Load(),
-		Received: s.received.Load(), ReceivedBytes: s.receivedBytes.Load(), Stale: s.stale.Load(), Refused: s.refused.Load(),
+		Received: s.received.Load(), ReceivedBytes: s.receivedBytes.Load(), Stale: s.stale.Load(), Refused: s.refused.Load(), Stalled: s.stalled.Load(),
 		Lacking: s.lacking.Load(), CopyRate: s.copyRate.Load(), CopyLimit: s.copyLimit.Load(),
 	}
 }
 
 // Open makes links without peers. It may be called from any thread while the worker does not run.
 func Open(c Config) (*Links, error) {
-	l := &Links{config: c, region: c.Endpoint.Region}
+	l := &Links{config: c, region: c.Endpoint.Region, stallTime: stallTime}
 	for _, e := range append([]*stream.Endpoint{c.Endpoint}, c.Others...) {
 		l.paths = append(l.paths, &lane{number: len(l.paths), endpoint: e})
 	}

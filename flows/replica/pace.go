@@ -109,7 +109,7 @@ func (b *bucket) look(distance uint64, now time.Time) {
 	b.lookedAt, b.distance = now, distance
 }
 
-// measure keeps the rate of records, and shows what followers lack that catch up.
+// measure keeps the rate of records, shows what followers lack that catch up, and ends links that are stalled.
 func (l *Links) measure() {
 	window := l.now.Sub(l.pace.since)
 	if !l.pace.look(l.held.last, l.now) {
@@ -127,6 +127,9 @@ func (l *Links) measure() {
 		limit += b.limit
 		copies += b.sent
 		b.sent = 0
+		if k.copies.look(k.next, window) > l.stallTime {
+			l.endStalled(k)
+		}
 	}
 	l.stats.lacking.Set(lacking)
 	l.stats.copyLimit.Set(uint64(limit))

@@ -54,6 +54,8 @@ type member struct {
 	slow       atomic.Bool // see late
 	making     *Link       // of the worker: see late
 	before     uint64      // stale messages when that link was attached
+
+	reads atomic.Pointer[func(*segments) Records] // what followers that catch up get records from; nil: the segments
 }
 
 const message = 1024

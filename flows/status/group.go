@@ -24,6 +24,7 @@ type Group struct {
 	Lacking   uint64   `json:"lacking_records"`
 	CopyRate  uint64   `json:"copies_per_second"`
 	CopyLimit uint64   `json:"copies_limit_per_second"`
+	Stalled   uint64   `json:"stalled_links"`    // that this leader has ended: it sent nothing over them, and such a follower lacked records
 	Received  uint64   `json:"received_records"` // from leaders
 	Fenced    uint64   `json:"fenced_records"`   // that it has appended as the leader, and no other member had confirmed when a later epoch began
 	Cut       uint64   `json:"cut_records"`      // from its log, because the leader does not have them

@@ -15,7 +15,7 @@ func TestGroupMetrics(t *testing.T) {
 	text := gather(t, func(out chan<- prometheus.Metric) {
 		collectGroup(out, "orders", &status.Group{Member: "a", Leader: "b", Epoch: 7, Committed: 90, Last: 100, Elections: 2, Silence: 1500 * time.Microsecond, Silent: 9, Received: 12, Stale: 3,
 			Paths: []status.Path{{Device: "roce:eth2", State: "failed", Connections: 2, Failures: 4}, {Device: "roce:eth3", State: "connected", Connections: 3, Failures: 1}}})
-		collectGroup(out, "trades", &status.Group{Member: "a", Leader: "a", Recovering: true, Sent: 11, Copies: 6, Lacking: 8, CopyLimit: 20000, Fenced: 5, Cut: 4})
+		collectGroup(out, "trades", &status.Group{Member: "a", Leader: "a", Recovering: true, Sent: 11, Copies: 6, Lacking: 8, CopyLimit: 20000, Stalled: 7, Fenced: 5, Cut: 4})
 		collectGroup(out, "quotes", &status.Group{Member: "a"})
 	})
 	for _, want := range []string{
@@ -25,7 +25,7 @@ func TestGroupMetrics(t *testing.T) {
 		`group_recovering{flow="trades"} 1`, `group_elections_total{flow="orders"} 2`, `group_longest_silence_seconds{flow="orders"} 0.0015`, `group_silent_links_total{flow="orders"} 9`,
 		`group_records_total{flow="orders",op="received"} 12`, `group_records_total{flow="trades",op="sent"} 11`,
 		`group_fenced_records_total{flow="trades"} 5`, `group_cut_records_total{flow="trades"} 4`,
-		`group_lacking_records{flow="trades"} 8`, `group_copied_records_total{flow="trades"} 6`, `group_copies_limit_per_second{flow="trades"} 20000`,
+		`group_lacking_records{flow="trades"} 8`, `group_copied_records_total{flow="trades"} 6`, `group_copies_limit_per_second{flow="trades"} 20000`, `group_stalled_links_total{flow="trades"} 7`,
 		`group_ignored_messages_total{flow="orders",reason="stale_epoch"} 3`,
 		`group_path_up{device="roce:eth2",flow="orders"} 0`, `group_path_connections_total{device="roce:eth2",flow="orders"} 2`, `group_path_failures_total{device="roce:eth2",flow="orders"} 4`,
 		`group_path_up{device="roce:eth3",flow="orders"} 1`, `group_path_connections_total{device="roce:eth3",flow="orders"} 3`, `group_path_failures_total{device="roce:eth3",flow="orders"} 1`,
