@@ -125,7 +125,7 @@ func (s *Sender) connection(ctx context.Context, do stream.Doer) error {
 	s.state.now.Store(&stateNow{state: StateConnected, peer: conn.Peer().String()})
 	s.config.Log.Info("a channel is connected to its peer", "sender", s.config.Name, "device", l.path.device, "peer", conn.Peer().String(), "next", l.begin)
 	back := s.comeBack(ctx)
-	if err = s.watch(there, conn, back); stream.Left(there) {
+	if err = s.watch(there, do, conn, back); stream.Left(there) {
 		err = errMoved
 	}
 	s.stopComingBack(back)
@@ -276,9 +276,10 @@ func (s *Sender) agree(remote *connect.Offer, l *link, address string, first uin
 const grantName = "slots"
 
 // watch waits for the end of a connection, and returns the receiver's reason.
-func (s *Sender) watch(ctx context.Context, conn *connect.Conn, back *comeback) error {
+func (s *Sender) watch(ctx context.Context, do stream.Doer, conn *connect.Conn, back *comeback) error {
 	heard := make(chan error, 1)
 	go func() { heard <- listen(conn) }()
+	defer s.probeSilent(do)()
 	select {
 	case err := <-heard:
 		return err

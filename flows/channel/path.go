@@ -2,6 +2,7 @@ package channel
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/stream"
@@ -83,6 +84,28 @@ func (s *Sender) oldest(last uint64) uint64 {
 		return next
 	}
 	return s.ring.First(last)
+}
+
+// probeSilent probes the peer while it is silent, until stop is called. It has memory to write into, so that a WRITE of no
+// bytes is a probe.
+func (s *Sender) probeSilent(do stream.Doer) (stop func()) {
+	if !s.several() {
+		return func() {}
+	}
+	return stream.Looks(do, func() bool { return s.ring.Last() >= s.page.Cursor() }, s.look)
+}
+
+// look posts a probe if one is due.
+func (s *Sender) look() {
+	l := s.link
+	if l.cause != nil || !l.probe.Due(s.ring.Last() > l.acked) || int(l.posted-l.completed) >= s.writes {
+		return
+	}
+	if err := l.probe.Post(l.pair, rdma.Write, l.posted); err != nil {
+		s.fail(fmt.Errorf("post a probe: %w", err))
+		return
+	}
+	l.path.Probed()
 }
 
 // atFault reports whether the end of a connection says something of its path. The writer may have ended it.

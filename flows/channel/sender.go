@@ -102,6 +102,7 @@ type link struct {
 	signals   uint64 // WRITEs with immediate
 	taken     uint64 // of these, what the peer has reported
 	cause     error
+	probe     stream.Probe
 }
 
 // OpenSender makes a sender. Run connects it.
@@ -200,7 +201,7 @@ func (s *Sender) complete(p *path, c *rdma.WorkCompletion) {
 	case c.Status != rdma.Success:
 		s.fail(c.Err())
 	case c.ID&receiveID == 0:
-		l.completed = max(l.completed, c.ID)
+		l.completed = max(l.completed, l.probe.Done(c.ID))
 	default:
 		n := int(c.ID &^ receiveID)
 		a, err := parseAck(p.cells.Bytes(n)[:min(c.Length, 64)])
@@ -224,6 +225,7 @@ func (s *Sender) heard(a ack) error {
 	if a.acknowledged < l.acked || a.acknowledged >= s.next || a.taken < l.taken || a.taken > l.signals {
 		return fmt.Errorf("%w: the peer acknowledges message %d and %d signals, and was sent %d and %d", protocol.BadSequence, a.acknowledged, a.taken, s.next-1, l.signals)
 	}
+	l.probe.Heard()
 	s.acknowledged.Add(a.acknowledged - l.acked)
 	l.acked, l.taken = a.acknowledged, a.taken
 	s.page.SetCursor(l.acked + 1)
@@ -301,7 +303,7 @@ func (l *link) until(next, slots uint64) uint64 {
 // batch makes WRITEs of the next messages up to a sequence. The last one has an immediate.
 func (s *Sender) batch(until uint64) (n int) {
 	l := s.link
-	room := min(batchLen, s.writes-int(l.posted-l.completed))
+	room := min(batchLen, s.writes-int(l.posted-l.completed+l.probe.Places()))
 	if l.signals-l.taken >= maxSignals {
 		room = 0
 	}

@@ -25,7 +25,7 @@ func PathStatus(all []stream.PathStats) (out []status.Path) {
 		p := &all[i]
 		out = append(out, status.Path{
 			Device: p.Device, Address: p.Address, State: p.State, Error: p.Cause, Connections: p.Connections, Failures: p.Failures,
-			Messages: p.Messages, Taken: p.Taken, Left: p.Left,
+			Messages: p.Messages, Probes: p.Probes, Taken: p.Taken, Left: p.Left,
 		})
 	}
 	return out

@@ -85,6 +85,10 @@ const CapabilityAsk uint64 = 1 << 3
 // of them, and restores their order. [Hello.Path] has a number beside it.
 const CapabilityPaths uint64 = 1 << 4
 
+// CapabilityProbe is for the role append, from a receiver. It says that a sender may post READs of no bytes, which the
+// receiver's device answers, to find out whether it can be reached.
+const CapabilityProbe uint64 = 1 << 5
+
 // MaxPaths is the largest number of connections that a session has at the same time.
 const MaxPaths = 4
 

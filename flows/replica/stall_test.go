@@ -132,7 +132,7 @@ func TestStalledFollower(t *testing.T) {
 	behind.ns.SetDown(t)
 	first.on(func() { first.offer = 3000 })
 	first.eventually("the others have all records", func() bool { return first.acked >= 3001 })
-	first.eventually("its link has ended", func() bool { return first.links.pathsTo()[behind.number] == 0 })
+	first.eventually("its link has ended", func() bool { return first.links.HeardFrom()[behind.number].IsZero() })
 	behind.ns.SetUp(t)
 	for _, m := range all {
 		m.eventually("all have all records", func() bool { return m.acked >= 3001 })

@@ -92,6 +92,7 @@ type Path struct {
 	Connections uint64    `json:"connections"`     // times that it was taken
 	Failures    uint64    `json:"failures"`        // connections ended, and failed attempts
 	Messages    uint64    `json:"messages"`        // sent over it, each transmission counted
+	Probes      uint64    `json:"probes"`          // of a silent receiver over it
 	Taken       time.Time `json:"taken,omitzero"`  // the last time
 	Left        time.Time `json:"left,omitzero"`   // the last time
 }

@@ -122,7 +122,7 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	there, leave = s.stays(ctx)
 	silent, stop := s.silence(there)
 	back := s.comeBack(there, do)
-	err = s.watch(there, conn, s.broken, silent, back)
+	err = s.watch(there, do, l, conn, s.broken, silent, back)
 	s.stopComingBack(back)
 	stop()
 	leave()
@@ -180,11 +180,13 @@ func (s *Sender) newPair() (rdma.QueuePair, error) {
 // newLink describes a queue pair that is connected, by the receiver's hello.
 func (s *Sender) newLink(pair rdma.QueuePair, h *protocol.Hello) *link {
 	l := &link{pair: pair, path: s.path, number: pair.QPN(), origins: h.Capabilities&protocol.CapabilityOrigin != 0}
+	l.probes = s.several() && h.Capabilities&protocol.CapabilityProbe != 0 && s.path.endpoint.Device.Capabilities().MaxReads > 0
 	switch {
 	case h.Capabilities&protocol.CapabilityWrite != 0:
 		l.credits = newCredits(h)
 	case s.config.Active && h.Capabilities&protocol.CapabilityPaths != 0:
 		l.several, l.receiver = true, h.Path()
+		l.head, l.tail = 1, 1
 		l.numbers, l.broken = make([]uint64, powerOfTwo(s.limits.send)), make(chan struct{}, 1)
 	}
 	return l
@@ -332,9 +334,10 @@ func (s *Sender) silence(ctx context.Context) (silent <-chan struct{}, stop func
 }
 
 // watch waits for the end of a connection, and returns the receiver's reason.
-func (s *Sender) watch(ctx context.Context, conn *connect.Conn, broken, silent <-chan struct{}, back *comeback) error {
+func (s *Sender) watch(ctx context.Context, do Doer, l *link, conn *connect.Conn, broken, silent <-chan struct{}, back *comeback) error {
 	heard := make(chan error, 1)
 	go func() { heard <- listen(conn) }()
+	defer s.probeSilent(do, l)()
 	select {
 	case err := <-heard:
 		return err

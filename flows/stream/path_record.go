@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
@@ -32,7 +33,7 @@ func PathTimes(settings *connect.Settings, with *connect.Config) {
 }
 
 // PathRecord is what a sender remembers of one of several paths: its state, and when to try it again. One goroutine at a
-// time calls Takes, Leaves and Rest; any calls Stats. The zero value is a path that was not used yet.
+// time calls Takes, Leaves and Rest, the worker Probed; any calls Stats. The zero value is a path that was not used yet.
 type PathRecord struct {
 	began time.Time     // when the connection began; zero: there is none
 	pause time.Duration // before the next attempt
@@ -40,6 +41,7 @@ type PathRecord struct {
 
 	connections atomic.Uint64
 	failures    atomic.Uint64
+	probes      counter.Counter
 	shownState  atomic.Pointer[pathState] // nil: it was not used yet
 }
 
@@ -64,6 +66,7 @@ type PathStats struct {
 	Connections     uint64    // times that it was taken
 	Failures        uint64    // connections that ended, and attempts that failed
 	Messages        uint64    // posted
+	Probes          uint64    // of a silent peer
 	Taken, Left     time.Time // the last times; zero: never
 }
 
@@ -105,8 +108,11 @@ func (p *PathRecord) Leaves(cause error) {
 	p.shownState.Store(&next)
 }
 
+// Probed counts a probe.
+func (p *PathRecord) Probed() { p.probes.Add(1) }
+
 // Stats returns the state and the counters. The caller fills in the device, the address and the messages.
 func (p *PathRecord) Stats() PathStats {
 	now := p.current()
-	return PathStats{State: now.state, Cause: now.cause, Connections: p.connections.Load(), Failures: p.failures.Load(), Taken: now.taken, Left: now.left}
+	return PathStats{State: now.state, Cause: now.cause, Connections: p.connections.Load(), Failures: p.failures.Load(), Probes: p.probes.Load(), Taken: now.taken, Left: now.left}
 }

@@ -210,6 +210,7 @@ var receiverParts = []struct {
 	{"Closing", testClosing},
 	{"Hostile", testHostile},
 	{"Flood", testFlood},
+	{"Reads", testReads},
 	{"Hellos", testHellos},
 	{"GIDs", testGIDs},
 	{"Allocations", testAllocations},

@@ -146,6 +146,9 @@ func (c *ReceiverConfig) hello(session, next uint64, window uint32) protocol.Hel
 	if c.Origins {
 		h.Capabilities |= protocol.CapabilityOrigin
 	}
+	if c.Endpoint.Device.Capabilities().MaxRemoteReads > 0 {
+		h.Capabilities |= protocol.CapabilityProbe
+	}
 	return h
 }
 

@@ -134,12 +134,15 @@ type link struct {
 	cause   error         // why it failed
 	broken  chan struct{} // filled when it has failed, if it is one of several
 
+	probes bool // there is another path, and the receiver's device answers probes
+	probe  Probe
+
 	// Of one of several links only: see spread.
 	several    bool
 	receiver   uint32   // which one: protocol.Hello.Path
 	limit      uint64   // highest number that may be sent
 	numbers    []uint64 // of messages, by request; a ring
-	head, tail uint64   // requests completed, and made
+	head, tail uint64   // the next request to be completed, and to be made, from 1 on
 	batch      int      // requests made and not posted
 }
 

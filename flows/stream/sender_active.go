@@ -158,7 +158,7 @@ func (c *carrier) close(pair rdma.QueuePair) error {
 // serve waits for the end of a link, and closes it. It reports whether other links go on.
 func (c *carrier) serve(l *link, conn *connect.Conn) (others bool) {
 	s := c.s
-	heard := s.watch(c.ctx, conn, l.broken, nil, nil)
+	heard := s.watch(c.ctx, c.do, l, conn, l.broken, nil, nil)
 	var cause error
 	var over bool
 	if err := onWorker(c.do, func() { cause, over = s.detachLink(l) }); err != nil {

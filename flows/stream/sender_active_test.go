@@ -41,6 +41,7 @@ func TestActivePaths(t *testing.T) {
 	t.Run("Both", func(t *testing.T) { testActiveBoth(t, g) })
 	t.Run("FewFrames", func(t *testing.T) { testActiveFewFrames(t, g) })
 	t.Run("Fails", func(t *testing.T) { testActiveFails(t, g) })
+	t.Run("Silent", func(t *testing.T) { testActiveSilent(t, g) })
 	t.Run("AllFail", func(t *testing.T) { testActiveAllFail(t, g) })
 	t.Run("Flaps", func(t *testing.T) { testActiveFlaps(t, g) })
 	t.Run("Abandon", func(t *testing.T) { testActiveAbandon(t, g) })

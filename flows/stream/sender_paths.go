@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/counter"
@@ -193,6 +194,37 @@ func (s *Sender) nextInGroup(cause error, moved bool, now time.Time) (wait bool)
 	}
 	s.dialBy(p)
 	return wait
+}
+
+// probeSilent probes the receiver over a link while it is silent, until stop is called.
+func (s *Sender) probeSilent(do Doer, l *link) (stop func()) {
+	if !l.probes {
+		return func() {}
+	}
+	return Looks(do, func() bool { return s.stats.waiting.Load()+s.stats.flight.Load() > 0 }, func() { s.look(l) })
+}
+
+// look posts a probe over a link if one is due.
+func (s *Sender) look(l *link) {
+	if l.cause != nil || !l.probe.Due(s.unacknowledged() > 0) {
+		return
+	}
+	last, room := s.sent, s.sent-s.done < uint64(s.limits.send)
+	if l.several {
+		last, room = l.tail-1, l.pending() < uint64(s.limits.send)
+	}
+	if !room { // the device has messages that it repeats itself
+		return
+	}
+	err := l.probe.Post(l.pair, rdma.Read, last)
+	switch {
+	case err == nil:
+		l.path.Probed()
+	case l.several:
+		s.failLink(l, fmt.Errorf("post a probe: %w", err))
+	default:
+		s.fail(fmt.Errorf("post a probe: %w", err))
+	}
 }
 
 // errBetterPath ends a connection because a path that is preferred is well again.

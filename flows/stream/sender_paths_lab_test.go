@@ -106,18 +106,22 @@ func testLabPaths(t *testing.T, g *pathRig, cause string) {
 	t.Run("ActiveFlaps", func(t *testing.T) { testActiveFlaps(t, g) })
 	t.Run("Fails", func(t *testing.T) { testPathFails(t, g) })
 	t.Run("Idle", func(t *testing.T) { testPathIdle(t, g) })
+	t.Run("Silent", func(t *testing.T) { testPathSilent(t, g) })
+	t.Run("ActiveSilent", func(t *testing.T) { testActiveSilent(t, g) })
 	t.Run("Flaps", func(t *testing.T) { testPathFlaps(t, g) })
 	t.Run("FlapsDown", func(t *testing.T) { testPathFlaps(t, g.down()) })
 	t.Run("NotThere", func(t *testing.T) { testPathNotThere(t, g) })
-	g.writesToo(t, func(t *testing.T, g *pathRig) { t.Run("FailsWhileWriting", func(t *testing.T) { testPathFails(t, g) }) })
+	g.writesToo(t, func(t *testing.T, g *pathRig) {
+		t.Run("FailsWhileWriting", func(t *testing.T) { testPathFails(t, g) })
+		t.Run("SilentWhileWriting", func(t *testing.T) { testPathSilent(t, g) })
+	})
 	t.Run("ActiveFlapsDown", func(t *testing.T) { testActiveFlaps(t, g.down()) })
 	t.Run("ActiveAllFail", func(t *testing.T) { testActiveAllFail(t, g) })
 }
 
 // testPathLeft: a path that is cut while there are messages to send is left after the retries of its device. A device waits
 // for up to four times the timeout, each time. The guest may be busy, so the shortest of some times counts. All messages
-// before the cut are acknowledged: if a window of them waited for that, there would be nothing that the device repeats, and
-// only the probes of TCP would notice the cut.
+// before the cut are acknowledged: it is noticed by those after it, and not by a probe.
 func testPathLeft(t *testing.T, g *pathRig, cause string) {
 	const rounds = 3
 	const timeout = 4096 * time.Nanosecond << pathTimeout

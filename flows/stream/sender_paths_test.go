@@ -91,12 +91,17 @@ func (k *source) atPath(number int) SenderStats {
 func TestPaths(t *testing.T) {
 	g := newPathRig(t)
 	t.Run("Fails", func(t *testing.T) { testPathFails(t, g) })
+	t.Run("Silent", func(t *testing.T) { testPathSilent(t, g) })
+	t.Run("Unprobed", func(t *testing.T) { testPathUnprobed(t, g) })
 	t.Run("Idle", func(t *testing.T) { testPathIdle(t, g) })
 	t.Run("Flaps", func(t *testing.T) { testPathFlaps(t, g) })
 	t.Run("NotThere", func(t *testing.T) { testPathNotThere(t, g) })
 	t.Run("Group", func(t *testing.T) { testPathsToGroup(t, g) })
 	t.Run("GroupLeader", func(t *testing.T) { testLeaderOverPath(t, g) })
-	g.writesToo(t, func(t *testing.T, g *pathRig) { t.Run("FailsWhileWriting", func(t *testing.T) { testPathFails(t, g) }) })
+	g.writesToo(t, func(t *testing.T, g *pathRig) {
+		t.Run("FailsWhileWriting", func(t *testing.T) { testPathFails(t, g) })
+		t.Run("SilentWhileWriting", func(t *testing.T) { testPathSilent(t, g) })
+	})
 }
 
 // writesToo runs a part with senders that write.

@@ -43,7 +43,7 @@ func (s *Sender) post() {
 // batch makes requests for the next messages.
 func (s *Sender) batch() (n int) {
 	s.elements = s.elements[:0]
-	until := min(s.limit, s.done+uint64(s.limits.send), s.granted())
+	until := min(s.limit, s.done+uint64(s.limits.send)-s.link.probe.Places(), s.granted())
 	for number := s.sent + 1; n < sendBatch && number <= until; number++ {
 		if number > s.out.last && !s.out.number() {
 			break

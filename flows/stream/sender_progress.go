@@ -81,13 +81,14 @@ func (s *Sender) completed(c *rdma.WorkCompletion) bool {
 		s.fail(c.Err())
 		return false
 	case c.ID&receiveID == 0:
-		s.done = max(s.done, c.ID)
+		s.done = max(s.done, s.link.probe.Done(c.ID))
 		return false
 	}
 	if err := s.heard(s.region.At(s.landing(s.on, c.ID), uint64(min(c.Length, messageBytes)))); err != nil {
 		s.fail(err)
 		return false
 	}
+	s.link.probe.Heard()
 	return true
 }
 

@@ -91,7 +91,7 @@ func (g *spread) owes() bool { return g != nil && g.next < len(g.again) }
 
 // room reports whether a message can be posted over the link.
 func (l *link) room(number uint64, depth int) bool {
-	return l.cause == nil && number <= l.limit && l.pending() < uint64(depth)
+	return l.cause == nil && number <= l.limit && l.pending()+l.probe.Places() < uint64(depth)
 }
 
 // pending returns how many requests the device has not completed.
@@ -285,13 +285,14 @@ func (s *Sender) completedOver(l *link, c *rdma.WorkCompletion) bool {
 		s.failLink(l, c.Err())
 		return false
 	case c.ID&receiveID == 0:
-		s.completedBefore(l, c.ID+1)
+		s.completedBefore(l, l.probe.Done(c.ID)+1)
 		return false
 	}
 	if err := s.heardOver(l, s.region.At(s.landing(l.path, c.ID), uint64(min(c.Length, messageBytes)))); err != nil {
 		s.failLink(l, err)
 		return false
 	}
+	l.probe.Heard()
 	return true
 }
 

@@ -258,8 +258,9 @@ func (v *server) newEnd(remote rdma.GID) (e connect.End, err error) {
 	if e.Settings, err = at.Settings(to); err != nil {
 		return e, err
 	}
+	e.Settings.Access = rdma.RemoteRead // of no bytes: no memory of the domain may be read
 	if v.config.Write {
-		e.Settings.Access = rdma.RemoteWrite // of granted frames only
+		e.Settings.Access |= rdma.RemoteWrite // of granted frames only
 	}
 	if e.Queue, err = at.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: v.queues[0], ReceiveCQ: v.queues[1],
 		Shared: v.shared, SendDepth: v.sends(), SendSGEs: 1, RecvSGEs: 1}); err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -176,6 +178,52 @@ func TestRemoteChannelFlaps(t *testing.T) {
 	}
 	t.Logf("%d messages; paths %+v", keptIn(l.file(1)).got, p.Paths)
 	l.end()
+}
+
+// TestRemoteChannelPathsSilent: the reader stands still, and the writer waits for it. Nothing is under way then that would be
+// repeated. This alone costs no path. When the link is cut, it is left as soon as under load. The machine may be busy, so
+// the shortest of some times counts.
+func TestRemoteChannelPathsSilent(t *testing.T) {
+	testenv.Leaks(t)
+	l := newTwoLinks(t, "wait", "sleep", 64)
+	l.run(0, "0")
+	l.run(1)
+	l.onPath(0)
+	l.progress("before", 500)
+	lost, dropped := keptIn(l.file(1)).lost, l.lost()
+	var all []time.Duration
+	for range 3 {
+		before := l.onPath(0).Paths[0]
+		l.signal(1, syscall.SIGSTOP)
+		s := l.daemons[0].Until(t, "probes of the silent peer", func(s *status.Daemon) bool { return peer(s).Paths[0].Probes >= before.Probes+3 })
+		if one := peer(&s).Paths[0]; one.Failures != before.Failures {
+			t.Errorf("a reader that stands still costs the path: %+v", one)
+		}
+		mend := l.cut(0)
+		began := time.Now()
+		s = l.daemons[0].Until(t, "the first path to be left", func(s *status.Daemon) bool { return peer(s).Paths[0].Left.After(began) })
+		all = append(all, peer(&s).Paths[0].Left.Sub(began))
+		l.signal(1, syscall.SIGCONT)
+		l.onPath(1)
+		mend()
+	}
+	l.onPath(0)
+	l.progress("after", 1000)
+	if s, now := keptIn(l.file(1)), l.lost(); s.lost != lost || fmt.Sprint(now) != fmt.Sprint(dropped) {
+		t.Errorf("the reader has lost %d messages more, and the sender had lost %v and now %v", s.lost-lost, dropped, now)
+	}
+	if t.Logf("the path was left after %v", all); slices.Min(all) > 1500*time.Millisecond {
+		t.Errorf("the path was left after %v at best", slices.Min(all))
+	}
+	l.end()
+}
+
+// signal sends a signal to a program.
+func (l *twoLinks) signal(i int, s syscall.Signal) {
+	l.Helper()
+	if err := l.programs[i].Process.Signal(s); err != nil {
+		l.Fatal(err)
+	}
 }
 
 // TestRemoteChannelPathsAllCut: while no link works the writer waits for some seconds at most. What it writes over

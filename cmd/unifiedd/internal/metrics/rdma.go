@@ -35,6 +35,7 @@ var (
 	descPathSent       = describe("peer_path_messages_total", "Messages sent to the RDMA peer over the path, each transmission counted.", "flow", "host", "device", "address")
 	descPathTaken      = describe("peer_path_connections_total", "Times that the path to the RDMA peer was taken.", "flow", "host", "device", "address")
 	descPathFailed     = describe("peer_path_failures_total", "Connections over the path that ended, and attempts that failed.", "flow", "host", "device", "address")
+	descPathProbes     = describe("peer_path_probes_total", "Times that the RDMA peer was silent, and its device was asked over the path for a sign of life.", "flow", "host", "device", "address")
 	descPeerFailed     = describe("peer_failures_total", "Connections to the RDMA peer that ended, and attempts that failed.", "flow", "host")
 	descRequests       = describe("block_requests_total", "Requests for blocks, by outcome.", "flow", "status")
 	descServed         = describe("block_served_bytes_total", "Bytes of blocks written to clients.", "flow")
@@ -132,6 +133,7 @@ func collectPeer(out chan<- prometheus.Metric, flow string, p *status.Peer) {
 		counter(out, descPathSent, one.Messages, flow, p.Name, one.Device, one.Address)
 		counter(out, descPathTaken, one.Connections, flow, p.Name, one.Device, one.Address)
 		counter(out, descPathFailed, one.Failures, flow, p.Name, one.Device, one.Address)
+		counter(out, descPathProbes, one.Probes, flow, p.Name, one.Device, one.Address)
 	}
 }
 
