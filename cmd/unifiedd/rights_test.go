@@ -145,7 +145,7 @@ func facing(t *testing.T, cmd *exec.Cmd) caps.Status {
 	}
 	s, pid := own(t, cmd)
 	t.Logf("%s: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", strings.Join(cmd.Args, " "), s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
-	time.Sleep(300 * time.Millisecond) // for a packet or two
+	time.Sleep(time.Second) // for a packet or two, also on a busy machine
 	if err := errors.Join(unix.Kill(pid, unix.SIGINT), cmd.Wait()); err != nil {
 		t.Errorf("%v: %v: %s", cmd.Args, err, &errs)
 	}
