@@ -114,16 +114,9 @@ func keeps(t *testing.T, texts []string, logs int, other func(*testenv.End)) {
 	if err := json.NewDecoder(strings.NewReader("{" + result)).Decode(&last); err != nil || last.Position <= appended {
 		t.Fatalf("the client says\n%s", &client.Out)
 	}
-	alike(t, members, disks[:logs], last.Position)
-}
-
-// alike waits until each member with a log has the records up to a position as committed, ends the daemons, and checks that
-// each log has every message.
-func alike(t *testing.T, members []*daemon.Daemon, disks []files, last uint64) {
-	t.Helper()
-	for _, m := range members[:len(disks)] {
+	for _, m := range members[:logs] {
 		m.Until(t, "a member to have everything as committed", func(s *status.Daemon) bool {
-			return len(s.Flows) == 1 && s.Flows[0].Group != nil && s.Flows[0].Group.Committed >= last
+			return len(s.Flows) == 1 && s.Flows[0].Group != nil && s.Flows[0].Group.Committed >= last.Position
 		})
 	}
 	for _, m := range members { // only now: a member gets what it lacks from the others
@@ -133,7 +126,7 @@ func alike(t *testing.T, members []*daemon.Daemon, disks []files, last uint64) {
 	if command == nil {
 		t.Fatal("docs/groups.md does not say how to read a log")
 	}
-	for i, f := range disks {
+	for i, f := range disks[:logs] {
 		checkRecords(t, fmt.Sprintf("member %c", 'a'+i), run(t, f.wrapper, strings.Fields(command[1])...))
 	}
 }
