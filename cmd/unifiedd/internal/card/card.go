@@ -131,7 +131,7 @@ func (c *Card) setOne(which Setting, value string) (changed bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		err = c.writeClosed(which, value)
+		err = c.writeRetrying(which, value)
 	}
 	if err != nil {
 		return false, fmt.Errorf("set %s of %s to %q: %w", which, c.Name, value, c.explain(err))
@@ -174,9 +174,9 @@ func (c *Card) write(which Setting, value string) error {
 // thread gives it back: xp_put_pool in net/xdp/xsk_buff_pool.c).
 const closing = time.Second
 
-// writeClosed sets a value. The kernel takes no queue away while an AF_XDP socket has its place there, and gives the same
+// writeRetrying sets a value, and tries again for a moment. The kernel takes no queue away while an AF_XDP socket has its place there, and gives the same
 // error as for a value that the driver does not have.
-func (c *Card) writeClosed(which Setting, value string) error {
+func (c *Card) writeRetrying(which Setting, value string) error {
 	for end := time.Now().Add(closing); ; time.Sleep(linkPoll / 5) {
 		err := c.write(which, value)
 		if which != Channels || !errors.Is(err, unix.EINVAL) || time.Now().After(end) {
