@@ -193,8 +193,13 @@ func TestSendChangesAndLoss(t *testing.T) {
 	if status, _, stderr := sendFrom(t, p, "--limit", "8MiB", source, p.B.IP.String()); status != exitChanged || !strings.Contains(stderr, "has changed") {
 		t.Errorf("status %d: %s", status, stderr)
 	}
-	cmd := commandAsIs(t, &p.A, nil, append(append([]string{"send", "--rdma", "roce:" + p.A.Ifname}, small...), "--limit", "8MiB", "--timeout", "2s", source, p.B.IP.String())...)
+	cmd := commandAsIs(t, &p.A, nil, append(append([]string{"send", "--rdma", "roce:" + p.A.Ifname}, small...), "--limit", "8MiB", "--timeout", "8s", source, p.B.IP.String())...)
 	log := newSafeBuffer(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the second sender: %s", log)
+		}
+	})
 	cmd.Stderr = log.file
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -16,10 +17,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v4"
 	"pgregory.net/rapid"
+
+	environment "github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
+// mostTypos is how many misspellings of a key a run of TestMisspelt has. Each is a parse of the full configuration.
+const mostTypos = 3
+
 // TestMisspelt: the parser finds every misspelt key of the full configuration at its place and, if
-// the key is long enough, suggests the right one. The misspellings lose a letter or swap two.
+// the key is long enough, suggests the right one. The misspellings lose a letter or swap two; a run has some of each key,
+// which follow from a seed.
 func TestMisspelt(t *testing.T) {
 	data, err := os.ReadFile("testdata/full.yaml")
 	if err != nil {
@@ -34,12 +41,13 @@ func TestMisspelt(t *testing.T) {
 	for _, k := range keys {
 		words[k.Value] = true
 	}
+	seed := environment.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
 	for _, k := range keys {
 		all := typos(k.Value)
-		if testing.Short() {
-			all = all[:min(2, len(all))]
-		}
-		for _, typo := range all {
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, typo := range all[:min(mostTypos, len(all))] {
 			if !words[typo] {
 				checkMisspelt(t, string(data), k, typo)
 			}

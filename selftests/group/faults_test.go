@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,8 +127,8 @@ func (g *group) suffer(f *fault) (r result) {
 		next, _ := g.leader(who, epoch)
 		r.took = time.Since(began)
 		g.Logf("member %d leads %v after member %d failed", next+1, r.took.Round(time.Millisecond), who+1)
-	case goesOn: // with the client that is connected: another one is let in only when a majority says that this member leads
-		g.progresses()
+	case goesOn:
+		g.goesOn(who)
 		time.Sleep(2 * time.Second)
 		end()
 		end = func() {}
@@ -172,6 +173,26 @@ func (g *group) progresses() {
 			last, from = who, s.Last // all up to here may be from before
 		}
 		return who == last && s.Committed >= from+rate/10
+	})
+}
+
+// goesOn waits until the client that is connected to the leader has appended more. On a busy machine it may have come to
+// its end, or lost its connection. Then another one is let in only after the fault, when a majority says that this member
+// leads.
+func (g *group) goesOn(leader int) {
+	g.Helper()
+	ends := func() int { return strings.Count(g.now[leader].Log.String(), `msg="peer ended"`) }
+	from, before := uint64(0), ends()
+	testenv.Wait(g.T, testenv.Within(30*time.Second), "the connected client to go on", func() bool {
+		if g.client.Over() || ends() > before {
+			g.Log("the client is no longer connected: this fault shows nothing about it")
+			return true
+		}
+		s := g.status(leader)
+		if s != nil && from == 0 {
+			from = s.Committed
+		}
+		return s != nil && s.Committed >= from+rate/10
 	})
 }
 

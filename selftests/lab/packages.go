@@ -32,6 +32,7 @@ type suite struct {
 	TestGoFiles, XTestGoFiles []string
 
 	tests    []string
+	retries  int      // after faults of guests
 	inside   string   // an expression for the tests in those, or none
 	programs []string // packages of programs that the tests run
 	binary   string

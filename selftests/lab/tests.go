@@ -76,26 +76,29 @@ func (l *lab) suites(ctx context.Context, dir string) ([]suite, error) {
 	return suites, nil
 }
 
-// suite runs one package's tests. It runs them once more, in another guest, if the guest hangs or ends: the emulator
-// does that now and then, mostly on a busy machine. It also does so if the kernel dies or complains. No program should be
-// able to make it do that, and an emulated kernel's timers are late at times, so only a second time shows that ours has a
-// part in it. The first time is a failure of the test of the kernel's log, which internal/testsum lists as one that has
-// passed when it was run again.
+// suite runs one package's tests. After a fault of the guest or a time-out, it goes on in another guest, see attempt.
+// The emulator hangs or ends now and then, mostly on a busy machine, and an emulated kernel's timers are late at times. So
+// only a second fault at the same test shows that our programs have a part in it. The first is a failure of the test of
+// the kernel's log, which internal/testsum lists as one that has passed when it was run again.
 func (s *session) suite(ctx context.Context, t suite) {
-	var events bytes.Buffer
-	err := s.judged(ctx, t, &events)
-	complains := errors.Is(err, vm.ErrKernel) || errors.Is(err, errKernel)
-	if (complains || errors.Is(err, vm.ErrHung) || errors.Is(err, vm.ErrLost)) && ctx.Err() == nil {
-		fmt.Fprintf(s.Log, "lab: once more: the tests of %s: %v\nThe last events:\n%s\n", t.ImportPath, err, lastLines(events.Bytes(), 10))
-		if complains {
-			s.report.failedOnce("KernelLog/"+shortPath(t.ImportPath), err)
+	kernelLog := "KernelLog/" + shortPath(t.ImportPath)
+	var err error
+	for guests := 1; ; guests++ {
+		a := &attempt{suite: t, plain: !s.json}
+		err = s.judged(ctx, a)
+		next, again := a.next(err)
+		if again && ctx.Err() == nil && guests < mostGuests {
+			fmt.Fprintf(s.Log, "lab: once more, in another guest: %d of %d tests of %s: %v\nThe last events:\n%s\n", len(next.tests), len(t.tests), t.ImportPath, err, lastLines(a.events.Bytes(), 10))
+			s.report.failedOnce(kernelLog, err)
+			s.fail(a.keep(s.report.out))
+			s.close()
+			t = next
+			continue
 		}
-		s.close()
-		events.Reset()
-		err = s.judged(ctx, t, &events)
+		_, e := a.events.WriteTo(s.report.out)
+		s.fail(e)
+		break
 	}
-	_, e := events.WriteTo(s.report.out)
-	s.fail(e)
 	if errors.Is(err, errNoGuest) {
 		return
 	}
@@ -103,19 +106,19 @@ func (s *session) suite(ctx context.Context, t suite) {
 	if errors.Is(err, errOurs) {
 		err = nil // the tests have reported it themselves
 	}
-	s.report.test("KernelLog/"+shortPath(t.ImportPath), err)
+	s.report.test(kernelLog, err)
 	if s.guest != nil {
 		s.report.test("Cards/"+shortPath(t.ImportPath), s.cardsAtRest())
 	}
 }
 
-// judged runs one package's tests, and returns what was wrong with them, the kernel or the guest.
-func (s *session) judged(ctx context.Context, t suite, events io.Writer) error {
-	result, err := s.run(ctx, t, events)
+// judged runs an attempt, and returns what was wrong with the tests, the kernel or the guest.
+func (s *session) judged(ctx context.Context, a *attempt) error {
+	result, err := s.run(ctx, a)
 	if err != nil {
 		return err
 	}
-	return judge("the tests of "+t.ImportPath, result, nil)
+	return judge("the tests of "+a.ImportPath, result, nil)
 }
 
 // atRest prints what the cards still have of tests: programs, promiscuous mode, or another namespace, where it does not
@@ -153,16 +156,16 @@ func (s *session) cardsAtRest() error {
 // errNoGuest means that no guest booted, which boot has reported.
 var errNoGuest = errors.New("there is no guest")
 
-// run runs one package's tests in the guest, and boots one if there is none.
-func (s *session) run(ctx context.Context, t suite, events io.Writer) (result vm.Result, err error) {
+// run runs an attempt in the guest, and boots one if there is none.
+func (s *session) run(ctx context.Context, a *attempt) (result vm.Result, err error) {
 	if s.guest == nil && !s.boot(ctx) {
 		return result, errNoGuest
 	}
-	out, closeOut, err := s.report.converter(ctx, t.ImportPath, events)
+	out, closeOut, err := s.report.converter(ctx, a.ImportPath, &a.events)
 	if err != nil {
 		return result, err
 	}
-	result, err = s.guest.Run(s.testCommand(t), out)
+	result, err = s.guest.Run(s.testCommand(a.suite), io.MultiWriter(a, out))
 	s.fail(closeOut())
 	if err != nil {
 		s.close()

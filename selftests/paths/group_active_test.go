@@ -83,16 +83,33 @@ func TestGroupActive(t *testing.T) {
 	if failed != members-1 {
 		t.Errorf("%d of the followers say that their first path failed, and that they used the other one", failed)
 	}
-	next := (who + 1) % members
-	if _, err := g.now[who].Control("group", "transfer", "orders", fmt.Sprintf("m%d", next+1)); err != nil {
-		t.Fatalf("make another member lead: %v", err)
-	}
-	testenv.Wait(t, testenv.Within(time.Minute), "the followers of another leader to use both paths", func() bool {
-		next, _ = g.leader()
-		return next != who && g.uses(next, 0, 1)
-	})
+	next := g.transfer(who)
+	g.settled(next, 0, 1)
 	g.progresses(next)
 	g.complete()
+}
+
+// transfer makes another member lead, and returns it. On a busy machine a new leader may be silent for as long as suspect
+// while it gets what it lacks, and the old one leads again.
+func (g *group) transfer(from int) (next int) {
+	g.t.Helper()
+	for range 5 {
+		to := (from + 1) % members
+		_, before := g.leader()
+		if _, err := g.now[from].Control("group", "transfer", "orders", fmt.Sprintf("m%d", to+1)); err != nil {
+			g.t.Fatalf("make another member lead: %v", err)
+		}
+		testenv.Wait(g.t, testenv.Within(time.Minute), "a later epoch", func() bool {
+			var epoch uint64
+			next, epoch = g.leader()
+			return epoch > before
+		})
+		if next != from {
+			return next
+		}
+	}
+	g.t.Fatal("no other member stays the leader")
+	return 0
 }
 
 // TestGroupModes: a follower that has another path mode than its leader, and the leader, say so in their status, by name, and
@@ -143,7 +160,7 @@ func (g *group) modeOf(who int, other string) string {
 func TestGroupActiveRate(t *testing.T) {
 	testenv.Long(t, "the rate of a link needs seconds")
 	best := map[string]float64{}
-	for range 5 { // the machine may be busy
+	for range 3 { // the machine may be busy
 		for _, mode := range []string{"standby", "active"} {
 			t.Run(mode, func(t *testing.T) { best[mode] = max(best[mode], groupRate(t, mode)) })
 		}
@@ -165,7 +182,7 @@ func groupRate(t *testing.T, mode string) float64 {
 	} else {
 		g.settled(who, 0, 0)
 	}
-	const warm, count = 500, 4000
+	const warm, count = 500, 2500
 	e := g.ends[1][members]
 	// Two clients have so many messages on their way that a link has work while this machine has other work.
 	appends := []string{"append", "-to", g.at(1), "-flow", "orders", "-size", "512", "-count", fmt.Sprint((warm + count) / 2), "-timeout", "15m"}
