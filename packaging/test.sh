@@ -178,7 +178,7 @@ mapfile -t programs < <(printf '%s\n' "${program[@]}" | grep -vE "$guests|$count
 # time limits run in a lane without it, and so are not affected.
 steps_aside() { chrt --idle --pid 0 "$BASHPID"; }
 
-# The tests and programs that the real-time lane runs are compiled before the lanes start.
+# The tests and programs that the timed lane runs are compiled before the lanes start.
 # Otherwise tests with time limits would compete with compilers of normal priority. The other
 # lanes also compile later, but they step aside. go list with -export compiles the tests and does not link them, which
 # go test does again each time: that takes half of the time.
@@ -195,22 +195,11 @@ flows_from_g() { "${tests[@]}" -skip "^Test[A-FQ-Z]|$much_memory" "$@" ./flows; 
 flows_from_q() { "${tests[@]}" -run '^Test[Q-Z]' "$@" ./flows; }
 devices() { side_by_side disks cards flows_to_f flows_from_g flows_from_q; }
 
-# The device tests have both processors, except for what the computing lane takes while they wait. The lab guest begins
-# after them: beside five of them it gets so little time that its kernel reports stalls.
-real_time() {
+# timed runs the tests with time limits, one pass after the other. The guests are emulated. Beside other tests with
+# limits they get so little time that their kernels report stalls, and that their own tests come to their limits.
+timed() {
 	pass "device tests, five side by side" devices
-	pass "programs, and the lab guest" side_by_side programs_one_by_one emulated
-	return "$status"
-}
-
-programs_one_by_one() {
 	pass "tests of programs, one by one" "${tests[@]}" -p 1 "${programs[@]}"
-	return "$status"
-}
-
-# The guests are emulated, and take one processor each.
-emulated() {
-	steps_aside
 	pass "tests for the lab guest, Linux 7, short" env SHORT=1 packaging/lab.sh 7
 	pass "programs with lab guests of their own" "${tests[@]}" -p 1 "${own_guests[@]}"
 	return "$status"
@@ -251,7 +240,7 @@ computing() {
 
 whole() {
 	pass "compile" as_events as_test TestCompiles compile
-	pass "all that fits side by side" side_by_side real_time computing
+	pass "all that fits side by side" side_by_side timed computing
 	pass "what counts huge pages" "${tests[@]}" -p 1 "${alone[@]}"
 	pass "what needs much memory" "${tests[@]}" -run "$much_memory" ./flows
 	pass "ownership checks and race detector, short: pages" "${tests[@]}" -p 1 "${race[@]}" "${raced_alone[@]}"

@@ -1,18 +1,20 @@
 package nvmet
 
 import (
+	"sync/atomic"
+
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
 // reserving is the part of a server for persistent reservations.
 type reserving struct {
-	keeper       *keeper // nil: there are none
-	obeyed       *record // that the server uses
-	acknowledged uint64  // number of the record that the keeper was told of
-	fenced       int     // operations that arrived before, and that obeyed forbids
-	waiting      []int32 // operations whose change has not begun
-	change       *change // in progress
-	changing     int32   // its operation
+	keeper       *keeper                // nil: there are none
+	obeyed       atomic.Pointer[record] // that the server uses; the worker stores it
+	acknowledged uint64                 // number of the record that the keeper was told of
+	fenced       int                    // operations that arrived before, and that obeyed forbids
+	waiting      []int32                // operations whose change has not begun
+	change       *change                // in progress
+	changing     int32                  // its operation
 }
 
 // openReservations opens the file of reservations.
@@ -24,8 +26,9 @@ func (s *Server) openReservations() (err error) {
 	if r.keeper, err = openKeeper(s.config.Reservations); err != nil {
 		return err
 	}
-	r.obeyed = r.keeper.snapshot.Load()
-	r.acknowledged = r.obeyed.Number
+	first := r.keeper.snapshot.Load()
+	r.obeyed.Store(first)
+	r.acknowledged = first.Number
 	return nil
 }
 
@@ -34,7 +37,7 @@ func (s *Server) reservationsOf(nqn string, id uint32) *fabrics.Reservations {
 	if s.reserving.keeper == nil {
 		return nil
 	}
-	return s.reserving.obeyed.of(place{nqn, id})
+	return s.reserving.obeyed.Load().of(place{nqn, id})
 }
 
 // tendReservations applies changes, acknowledges them, and answers the commands that made them.
@@ -43,12 +46,12 @@ func (s *Server) tendReservations() (n int, err error) {
 	if r.keeper == nil {
 		return 0, nil
 	}
-	if r.keeper.pending(r.obeyed.Number) {
+	if r.keeper.pending(r.obeyed.Load().Number) {
 		s.obey(r.keeper.snapshot.Load())
 		n++
 	}
-	if r.fenced == 0 && r.acknowledged != r.obeyed.Number {
-		r.acknowledged = r.obeyed.Number
+	if now := r.obeyed.Load().Number; r.fenced == 0 && r.acknowledged != now {
+		r.acknowledged = now
 		r.keeper.acknowledge(r.acknowledged)
 	}
 	if c := r.change; c != nil && c.done.Load() {
@@ -64,8 +67,7 @@ func (s *Server) tendReservations() (n int, err error) {
 
 // obey makes the server use a record. Hosts get the notices of the changes since the last one.
 func (s *Server) obey(next *record) {
-	before := s.reserving.obeyed.Number
-	s.reserving.obeyed = next
+	before := s.reserving.obeyed.Load().Number
 	for _, d := range s.disks { // also those whose namespace was removed, and which still have commands
 		d.Reservations = next.of(d.place)
 	}
@@ -76,6 +78,7 @@ func (s *Server) obey(next *record) {
 			s.reserving.fenced++
 		}
 	}
+	s.reserving.obeyed.Store(next) // statistics show a reservation only when it is in force
 	for _, t := range next.Notices {
 		if t.Number > before {
 			s.notify(&t)

@@ -70,7 +70,7 @@ type NamespaceStats struct {
 	Refused, Failed uint64 // commands with an error of the host, and commands that the disk failed
 	Inaccessible    uint64 // commands that came while it was ANAInaccessible
 	Conflicts       uint64 // commands that a reservation of another host forbade
-	Reservation     string // the type of the present one; empty: there is none
+	Reservation     string // the type of the one in force; empty: there is none
 	Reservations    uint64 // commands of reservations
 }
 
@@ -85,7 +85,7 @@ func (s *Server) NamespaceStats() (all []NamespaceStats) {
 		c := &d.count
 		reservation := ""
 		if s.reserving.keeper != nil {
-			reservation = s.reserving.keeper.snapshot.Load().of(d.place).Type.String()
+			reservation = s.reserving.obeyed.Load().of(d.place).Type.String()
 		}
 		all = append(all, NamespaceStats{Disk: d.source, Read: c.read.load(), Written: c.written.load(), Flushes: c.flushes.Load(), Zeroes: c.zeroes.Load(), Discards: c.discard.Load(),
 			Compares: c.compares.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Inaccessible: c.inaccessible.Load(),

@@ -29,11 +29,15 @@ func TestRegister(t *testing.T) {
 	if says(t, source, []string{"registered as source in etcd, with a lease of 2s", "storage", r.at(2), "rdma-null", "roce:" + r.hosts[2].Ifname}, "cluster", "status") {
 		t.Error("unifiedd cluster status fails while all is well")
 	}
-	out, err := source.Control("cluster", "status", "--json")
 	var all status.Registry
-	if jerr := json.Unmarshal([]byte(out), &all); err != nil || jerr != nil || len(all.Daemons) != 2 {
-		t.Fatalf("the list is %s: %v, %v", out, err, jerr)
-	}
+	testenv.Wait(t, testenv.Within(10*time.Second), "both daemons to have written what they are", func() bool { // a daemon takes its name first
+		all = status.Registry{}
+		out, err := source.Control("cluster", "status", "--json")
+		if jerr := json.Unmarshal([]byte(out), &all); err != nil || jerr != nil || len(all.Daemons) != 2 {
+			t.Fatalf("the list is %s: %v, %v", out, err, jerr)
+		}
+		return len(all.Daemons[0].Devices) > 0 && len(all.Daemons[1].Flows) > 0
+	})
 	for i, name := range []string{"source", "storage"} {
 		if d := all.Daemons[i]; d.Name != name || d.Version == "" || d.Instance == "" || len(d.Devices) != 1 || len(d.Devices[0].GIDs) == 0 {
 			t.Errorf("daemon %d is %+v", i, d)
