@@ -200,7 +200,16 @@ devices() { side_by_side disks cards flows_to_f flows_from_g flows_from_q; }
 timed() {
 	pass "device tests, five side by side" devices
 	pass "tests of programs, one by one" "${tests[@]}" -p 1 "${programs[@]}"
+	pass "tests in guests" side_by_side in_lab_guest in_own_guests
+	return "$status"
+}
+
+# A guest takes one processor.
+in_lab_guest() {
 	pass "tests for the lab guest, Linux 7, short" env SHORT=1 packaging/lab.sh 7
+	return "$status"
+}
+in_own_guests() {
 	pass "programs with lab guests of their own" "${tests[@]}" -p 1 "${own_guests[@]}"
 	return "$status"
 }
