@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 mkdir -p build
 go build -o build/lab ./selftests/lab
 
-status=0 limit=40m # of a package's tests; the longest short one takes 4 minutes
+status=0 limit=40m # of a package's tests; the longest short one takes 6 minutes
 [[ -z ${SHORT:-} ]] || limit=15m
 for line in "$@"; do
 	if [[ -n ${CMD:-} ]]; then

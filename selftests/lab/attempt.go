@@ -17,7 +17,7 @@ import (
 const mostGuests = 4
 
 // attempt is a run of a package's tests, or of those that earlier attempts left, in one guest. As an io.Writer it takes
-// the output of the test program, and finds which tests began and ended.
+// the output of the test program, and finds which tests ended.
 type attempt struct {
 	suite
 	plain bool // the output is not converted to events
@@ -100,10 +100,8 @@ func without(names []string, set map[string]bool) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return set[name] })
 }
 
-// complains reports whether the kernel died, or wrote a complaint.
-func complains(err error) bool { return errors.Is(err, vm.ErrKernel) || errors.Is(err, errKernel) }
-
-// guestFault reports whether the guest was at fault, and not, or not only, a test.
+// guestFault reports whether the guest was at fault, and not, or not only, a test: it hung or ended, or its kernel died or
+// wrote a complaint.
 func guestFault(err error) bool {
-	return complains(err) || errors.Is(err, vm.ErrHung) || errors.Is(err, vm.ErrLost)
+	return errors.Is(err, vm.ErrKernel) || errors.Is(err, errKernel) || errors.Is(err, vm.ErrHung) || errors.Is(err, vm.ErrLost)
 }
