@@ -26,7 +26,7 @@ func startDemo(t *testing.T) *demoProgram {
 	t.Helper()
 	testenv.Root(t)
 	d := &demoProgram{dir: testenv.DiskDir(t)}
-	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir, "--time", "3s", "--flow-test", testenv.Build(t, "selftests/unified-flow-test"))
+	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir, "--time", "3s", "--flow-test", testenv.Program(t, "selftests/unified-flow-test"))
 	d.Stdout, d.Stderr = &d.out, &d.out
 	if err := d.Start(); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func (b *bench) newVolume(t *testing.T, more string) *volume {
 	t.Helper()
 	testenv.HugePages(t, 66<<20)
 	v := &volume{bench: b, file: filepath.Join(b.dir, "volume")}
-	program := testenv.Build(t, "cmd/unifiedd")
+	program := testenv.Program(t, "cmd/unifiedd")
 	if err := os.WriteFile(v.file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
