@@ -111,9 +111,7 @@ func number(t *testing.T, name string, other uint64) uint64 {
 func (b *bed) configuration(name string, at *testenv.End, dir string) string {
 	b.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", examples, name))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	return strings.NewReplacer(
 		"control: {socket: /run/unifiedd/control.sock}\n", "",
 		"region: {size: 64MiB}", "region: {size: 64MiB, pages: ordinary}",
@@ -260,30 +258,20 @@ func (b *bed) check(handler, strategy, orders, risk, gateway market.Report) {
 func (b *bed) compare() {
 	b.Helper()
 	asked, err := os.ReadFile(b.asked)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	login := soupbin.Login{User: "desk", Password: "orders", Sequence: 1}
 	want, err := login.Append(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	for ; len(asked) > 0; asked = asked[market.OrderLen:] {
 		var o market.Order
-		if err := o.Parse(asked); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, o.Parse(asked))
 		m, err := o.Enter()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, err)
 		want = soupbin.Append(want, soupbin.UnsequencedData, m.Append(nil)...)
 	}
 	want = soupbin.Append(want, soupbin.LogoutRequest)
 	stream, err := os.ReadFile(b.stream)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	var got []byte
 	packets, size := uint64(0), len(stream)
 	for ; len(stream) > 0; packets++ {
@@ -304,9 +292,7 @@ func (b *bed) compare() {
 		b.Errorf("the exchange got %d bytes without heartbeats, of %d, and they differ at byte %d", len(got), len(want), at)
 	}
 	s, err := b.daemonA.Status()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	o := flow(&s, "exchange").Orders
 	left := o.Segments
 	for _, n := range o.Kernel {
