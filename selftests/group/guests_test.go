@@ -148,20 +148,14 @@ func (s *seat) number64(text string) (n uint64) {
 // serve takes orders from the first guest until it closes the connection.
 func (s *seat) serve() {
 	l, err := net.Listen("tcp", address(s.number)+orders)
-	if err != nil {
-		s.Fatal(err)
-	}
+	testenv.Must(s, err)
 	defer l.Close()
 	conn, err := l.Accept()
-	if err != nil {
-		s.Fatal(err)
-	}
+	testenv.Must(s, err)
 	defer conn.Close()
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
 	for o := (order{}); in.Decode(&o) == nil; o = (order{}) {
-		if err := out.Encode(s.obey(o)); err != nil {
-			s.Fatal(err)
-		}
+		testenv.Must(s, out.Encode(s.obey(o)))
 	}
 }
 
