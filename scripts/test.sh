@@ -11,6 +11,7 @@ level=${1:-test}
 
 # All of vet, staticcheck, tests and the programs that tests run are built with one set of tags. With -trimpath the
 # build cache works across clones.
+export UNIFIEDD_SEED=${UNIFIEDD_SEED:-1}
 verbs=$(scripts/tags.sh)
 export GOFLAGS="${GOFLAGS:-} -trimpath -tags=invariants${verbs:+,$verbs}"
 export UNIFIEDD_PROGRAMS=$PWD/build/programs
@@ -156,4 +157,4 @@ if [[ $level == test ]]; then
 	[[ $(id -u) == 0 ]] || { echo "make test needs root; make check does without" >&2; exit 1; }
 	build/sweep # remove what killed tests of earlier runs left
 fi
-"$level" | build/testsum -quarantine scripts/quarantine.txt -allow-skip '^[^:]*: (short|lab|emulated)\b'
+"$level" | build/testsum -quarantine scripts/quarantine.txt -allow-skip "^[^:]*: (short|lab|emulated)\\b"
