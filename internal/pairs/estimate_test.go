@@ -1,4 +1,4 @@
-package bench
+package pairs
 
 import (
 	"math"
@@ -86,17 +86,7 @@ func TestCoverage(t *testing.T) {
 	}
 	for _, wrong := range []int{below, above} {
 		if share := float64(wrong) / runs; share > 0.06 || share < 0.03 {
-			t.Errorf("a bound is wrong in %.3f of the runs, want just under %.2f", share, 1-confidence)
+			t.Errorf("a bound is wrong in %.3f of the runs, want just under %.2f", share, 1-Confidence)
 		}
-	}
-}
-
-func BenchmarkJudge(b *testing.B) {
-	ratios := make([]float64, 15)
-	for i := range ratios {
-		ratios[i] = 1 + float64(i)/100
-	}
-	for b.Loop() {
-		judge(ratios)
 	}
 }
