@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/internal/pairs"
 	"github.com/unifiedd/unifiedd/internal/netdev"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 )
 
 // Figures are what one run has shown.
