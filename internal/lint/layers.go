@@ -82,9 +82,7 @@ var layers = []layer{
 	{"flows/replay", []string{"flows/config", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter", "xdp", "nvme"}},
 	{"flows/serve", []string{"flows/attach", "flows/attach/wire", "flows/blocks", "flows/channel", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
 	{"flows/client", slices.Concat(devices, []string{"flows/attach/wire", "flows/cluster", "flows/protocol", "flows/stream", "flows/blocks"})},
-	{"flows", slices.Concat(devices, parts, []string{"flows/attached"})},                                        // tests attach
-	{"internal/bench/attach", []string{"flows", "flows/attached", "flows/config", "flows/status", "selftests"}}, // it runs a daemon in its own process
-	{"internal/bench/ticks", []string{"selftests"}},
+	{"flows", slices.Concat(devices, parts, []string{"flows/attached"})}, // tests attach
 	{"docs/examples", []string{"umem", "flows/client", "flows/attached"}},
 	{"selftests", slices.Concat(devices, parts, []string{"flows/cluster/etcd", "flows", "flows/client", "flows/attached", "docs/examples"})},
 	{"cmd", slices.Concat(devices, parts, []string{"flows/cluster/etcd", "flows", "flows/client"})},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 	"github.com/unifiedd/unifiedd/internal/testenv/etcdserver"
@@ -109,13 +109,13 @@ func TestRegistryGone(t *testing.T) {
 	testenv.Leaks(t)
 	r := newRig(t, 3)
 	r.rate = setting(t, "UNIFIEDD_RATE", r.rate)
-	pairs, span := setting(t, "UNIFIEDD_PAIRS", 1), time.Duration(setting(t, "UNIFIEDD_SECONDS", 2))*time.Second
+	rounds, span := setting(t, "UNIFIEDD_PAIRS", 1), time.Duration(setting(t, "UNIFIEDD_SECONDS", 2))*time.Second
 	sink, source := r.sink(2, "storage", ""), r.source("storage", "")
 	r.reaches(source, r.at(2))
 	r.registered(sink)
-	c := bench.Comparison{Better: bench.More}
-	for i := range pairs { // in changing order, so that other load on the machine favours neither
-		var p bench.Pair
+	var rates pairs.Pairs
+	for i := range rounds { // in changing order, so that other load on the machine favours neither
+		var p pairs.Pair
 		with := func() error {
 			r.registered(source)
 			p.Theirs = r.rateOf(source, span)
@@ -130,13 +130,13 @@ func TestRegistryGone(t *testing.T) {
 			r.etcd.Again(t)
 			return nil
 		}
-		_ = bench.Round(i, with, without) // neither returns an error
-		c.Pairs = append(c.Pairs, p)
+		_ = pairs.Round(i, with, without) // neither returns an error
+		rates = append(rates, p)
 		t.Logf("pair %d: %.0f messages a second with etcd, %.0f while it is gone", i+1, p.Theirs, p.Ours)
 	}
-	e := c.Estimate()
-	t.Logf("%d pairs of %v: %.4f times the rate while etcd is gone (%.4f to %.4f)", pairs, span, e.Ratio, e.Low, e.High)
-	if pairs >= 5 && e.Ratio < 0.99 || r.rate > 0 && e.Ratio < 0.9 {
+	e := rates.Estimate()
+	t.Logf("%d pairs of %v: %.4f times the rate while etcd is gone (%.4f to %.4f)", rounds, span, e.Ratio, e.Low, e.High)
+	if rounds >= 5 && e.Ratio < 0.99 || r.rate > 0 && e.Ratio < 0.9 {
 		t.Errorf("the rate while etcd is gone is %.4f of that with it", e.Ratio)
 	}
 	r.forgotten(sink, source)

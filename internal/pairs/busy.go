@@ -1,4 +1,4 @@
-package bench
+package pairs
 
 import (
 	"fmt"
@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 )
+
+// userHertz is the unit of /proc/stat on every architecture: USER_HZ of the kernel's user space interface.
+const userHertz = 100
 
 // started is the time from which Busy counts.
 var started = time.Now()

@@ -1,12 +1,12 @@
-package bench
+package pairs
 
 import (
 	"math"
 	"slices"
 )
 
-// confidence is the confidence of each bound of an Estimate.
-const confidence = 0.95
+// Confidence is the confidence of each bound of an Estimate.
+const Confidence = 0.95
 
 // Estimate is an estimate of the true ratio from paired ratios.
 type Estimate struct {
@@ -27,7 +27,8 @@ const enoughPairs = 5
 // little. With fewer than five ratios there are no bounds: Low is zero and High infinite. Without
 // any, everything is NaN.
 //
-// M. Hollander, D. Wolfe, Nonparametric Statistical Methods, chapter 3.
+// M. Hollander, D. Wolfe, Nonparametric Statistical Methods, chapter 3. With as few pairs as there are here the bounds of
+// golang.org/x/perf/benchmath, order statistics of the ratios themselves, are wider: of six ratios the least and the most.
 func judge(ratios []float64) Estimate {
 	if len(ratios) == 0 {
 		return Estimate{math.NaN(), math.NaN(), math.NaN()}
@@ -35,7 +36,7 @@ func judge(ratios []float64) Estimate {
 	w := walsh(ratios)
 	e := Estimate{Ratio: math.Exp(median(w)), Low: 0, High: math.Inf(1)}
 	if len(ratios) >= enoughPairs {
-		k := signedRank(len(ratios), 1-confidence)
+		k := signedRank(len(ratios), 1-Confidence)
 		e.Low, e.High = math.Exp(w[k]), math.Exp(w[len(w)-1-k])
 	}
 	return e
@@ -88,12 +89,10 @@ func median(sorted []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// middle returns the median of values in any order; NaN if there are none.
-func middle(values []float64) float64 {
+// Median returns the median of values in any order; NaN if there are none.
+func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
-	s := slices.Clone(values)
-	slices.Sort(s)
-	return median(s)
+	return median(slices.Sorted(slices.Values(values)))
 }

@@ -1,8 +1,10 @@
-package bench
+package pairs
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -86,17 +88,27 @@ func TestCoverage(t *testing.T) {
 	}
 	for _, wrong := range []int{below, above} {
 		if share := float64(wrong) / runs; share > 0.06 || share < 0.03 {
-			t.Errorf("a bound is wrong in %.3f of the runs, want just under %.2f", share, 1-confidence)
+			t.Errorf("a bound is wrong in %.3f of the runs, want just under %.2f", share, 1-Confidence)
 		}
 	}
 }
 
-func BenchmarkJudge(b *testing.B) {
-	ratios := make([]float64, 15)
-	for i := range ratios {
-		ratios[i] = 1 + float64(i)/100
+// TestRound: the functions take turns at being first, and an error ends the round.
+func TestRound(t *testing.T) {
+	var order []int
+	run := func(k int) func() error {
+		return func() error { order = append(order, k); return nil }
 	}
-	for b.Loop() {
-		judge(ratios)
+	for i := range 2 {
+		if err := Round(i, run(0), run(1), run(2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int{0, 1, 2, 1, 2, 0}; !slices.Equal(order, want) {
+		t.Errorf("in order %v, want %v", order, want)
+	}
+	broken := errors.New("broken")
+	if err := Round(0, func() error { return broken }, run(3)); !errors.Is(err, broken) || len(order) != 6 {
+		t.Errorf("%v, and then %v", err, order)
 	}
 }

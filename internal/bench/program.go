@@ -34,10 +34,10 @@ type Process struct {
 	start          time.Time
 }
 
-// Start starts a program with all its threads on one CPU, with a higher priority than other programs there if
+// StartProcess starts a program with all its threads on one CPU, with a higher priority than other programs there if
 // permitted (nice -20). If cpu < 0 it runs like any other program. The end of the context kills it. The
 // caller must call Wait.
-func Start(ctx context.Context, cpu int, name string, args ...string) (*Process, error) {
+func StartProcess(ctx context.Context, cpu int, name string, args ...string) (*Process, error) {
 	p := &Process{ctx: ctx, command: exec.CommandContext(ctx, name, args...), start: time.Now()}
 	p.command.Stdout, p.command.Stderr = &p.stdout, &p.stderr
 	if err := startOn(p.command, cpu); err != nil {
@@ -67,9 +67,9 @@ func (p *Process) Wait() (out []byte, u Usage, err error) {
 	return p.stdout.Bytes(), u, err
 }
 
-// Run starts a program as Start does and waits for its end.
-func Run(ctx context.Context, cpu int, name string, args ...string) (out []byte, u Usage, err error) {
-	p, err := Start(ctx, cpu, name, args...)
+// RunProcess starts a program as StartProcess does and waits for its end.
+func RunProcess(ctx context.Context, cpu int, name string, args ...string) (out []byte, u Usage, err error) {
+	p, err := StartProcess(ctx, cpu, name, args...)
 	if err != nil {
 		return nil, u, err
 	}
