@@ -31,7 +31,7 @@ func TestAgainstPerftest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if form == bench.Short {
-		testenv.Long(t, "TestPeers runs programs of perftest; make lab runs it")
+		testenv.Long(t, "it compares with perftest and has no part that must be right; make lab runs it")
 	}
 	t.Setenv(programVariable, "1")
 	testenv.HugePages(t, 8<<20)
