@@ -26,7 +26,7 @@ func TestKill(t *testing.T) {
 	testenv.Leaks(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	r := &rig{T: t, listen: pair.B.IP.String() + ":4420"}
-	k := &killed{rig: r, station: softStation(r, &pair.A), end: &pair.B, program: testenv.Build(t, "cmd/unifiedd"), file: filepath.Join(t.TempDir(), "unifiedd.yaml")}
+	k := &killed{rig: r, station: softStation(r, &pair.A), end: &pair.B, program: testenv.Program(t, "cmd/unifiedd"), file: filepath.Join(t.TempDir(), "unifiedd.yaml")}
 	testenv.HugePages(t, 66<<20)
 	r.must(os.WriteFile(k.file, fmt.Appendf(nil, `
 control: {socket: %s.sock}

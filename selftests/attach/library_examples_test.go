@@ -26,17 +26,13 @@ func TestLibraryBlockReader(t *testing.T) {
 	socket, image := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "image")
 	writeImage(t, image, 128<<20)
 	want, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	text := strings.NewReplacer("SOCKET", socket, "USER", strconv.Itoa(os.Getuid()), "IMAGE", image).Replace(blockSetting)
 	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
 	d.Running(t)
 	attached := func() status.Program {
 		s, err := d.Status()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return s.Programs.Programs[slices.IndexFunc(s.Programs.Programs, func(p status.Program) bool { return p.Name == "reader" })]
 	}
 	for _, c := range []struct {
@@ -47,9 +43,7 @@ func TestLibraryBlockReader(t *testing.T) {
 		var got, said bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), reader, "reader", "image", socket, strconv.Itoa(c.offset), strconv.Itoa(c.length))
 		cmd.Stdout, cmd.Stderr = &got, &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, cmd.Start())
 		if c.kill {
 			time.Sleep(20 * time.Millisecond)
 			d.Kill()

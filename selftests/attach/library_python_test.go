@@ -31,16 +31,10 @@ func runScript(t *testing.T, built, name string, args ...string) *script {
 	cmd.Env = append(os.Environ(), "UNIFIEDD_LIBRARY="+filepath.Join(built, "libunifiedd.so.1"))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, cmd.Start())
 	s := &script{t, in, make(chan string, 100)}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {

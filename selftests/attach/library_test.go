@@ -230,9 +230,7 @@ func retries(say, got, want string) bool {
 // readLog checks that a log has each message once, in order, and returns how many.
 func readLog(t *testing.T, path string) (n uint64) {
 	l, err := journal.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	r := l.Reader(1)
 	defer r.Close()
@@ -265,9 +263,7 @@ func startDriver(ctx context.Context, t *testing.T, at daemon.Place, path string
 	d.Stderr = os.Stderr
 	in, ierr := d.StdinPipe()
 	out, oerr := d.StdoutPipe()
-	if err := errors.Join(ierr, oerr, d.Start()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, ierr, oerr, d.Start())
 	d.in, d.out = in, bufio.NewReader(out)
 	return d
 }

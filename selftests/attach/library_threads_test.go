@@ -77,9 +77,7 @@ func TestLibraryThreads(t *testing.T) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "setarch", "-R", threads, socket, "20000") // the sanitizer needs its addresses
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	limit := time.AfterFunc(testenv.Within(2*time.Minute), func() { _ = cmd.Process.Kill() })
 	defer limit.Stop()
 	for range 2 {

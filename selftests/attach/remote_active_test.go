@@ -110,9 +110,7 @@ func (l *twoReaders) progress(what string, messages uint64) {
 func (l *twoReaders) lost() string {
 	l.Helper()
 	s, err := l.to[0].daemons[0].Status()
-	if err != nil {
-		l.Fatal(err)
-	}
+	testenv.Must(l, err)
 	text := ""
 	for i, m := range l.to {
 		text += fmt.Sprintln(keptIn(m.file(1)).lost, s.Flows[0].Sends.Peers[i].Dropped)

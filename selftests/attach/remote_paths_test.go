@@ -221,9 +221,7 @@ func TestRemoteChannelPathsSilent(t *testing.T) {
 // signal sends a signal to a program.
 func (l *twoLinks) signal(i int, s syscall.Signal) {
 	l.Helper()
-	if err := l.programs[i].Process.Signal(s); err != nil {
-		l.Fatal(err)
-	}
+	testenv.Must(l, l.programs[i].Process.Signal(s))
 }
 
 // TestRemoteChannelPathsAllCut: while no link works the writer waits for some seconds at most. What it writes over

@@ -177,14 +177,10 @@ func (m *machines) start(i int) {
 func (m *machines) run(i int, args ...string) {
 	m.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		m.Fatal(err)
-	}
+	testenv.Must(m, err)
 	p := &running{Cmd: exec.Command(self, append([]string{m.socket(i), m.file(i)}, args...)...), said: new(bytes.Buffer), ended: make(chan struct{})}
 	p.Env, p.Stderr = append(os.Environ(), role+"="+[]string{"channel-writer", "channel-reader"}[i]), p.said
-	if err := p.Start(); err != nil {
-		m.Fatal(err)
-	}
+	testenv.Must(m, p.Start())
 	go func() { _ = p.Wait(); close(p.ended) }() // how it ends is in said
 	m.programs[i] = p
 	m.Cleanup(func() { _ = p.Process.Kill(); <-p.ended })
@@ -222,9 +218,7 @@ func (m *machines) progress(what string, messages uint64) {
 func (m *machines) channelOf(i int) status.Channel {
 	m.Helper()
 	s, err := m.daemons[i].Status()
-	if err != nil {
-		m.Fatal(err)
-	}
+	testenv.Must(m, err)
 	return s.Programs.Channels[0]
 }
 
@@ -232,9 +226,7 @@ func (m *machines) channelOf(i int) status.Channel {
 func (m *machines) lost() map[string]uint64 {
 	m.Helper()
 	s, err := m.daemons[0].Status()
-	if err != nil {
-		m.Fatal(err)
-	}
+	testenv.Must(m, err)
 	return s.Flows[0].Sends.Peers[0].Dropped
 }
 
@@ -341,9 +333,7 @@ func TestRemoteChannelDisconnects(t *testing.T) {
 	defer cancel()
 	k, kr := attach(t, m.dirs[0], "writer", 0), attach(t, m.dirs[1], "reader", 0)
 	w, err := k.WriteChannel("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var r *attached.ChannelReader
 	testenv.Wait(t, testenv.Within(10*time.Second), "the channel to be connected", func() bool { r, err = kr.ReadChannel("book"); return err == nil })
 	testenv.Wait(t, testenv.Within(10*time.Second), "the peer to read", func() bool { return w.Readers() == 1 })
@@ -363,9 +353,7 @@ func TestRemoteChannelDisconnects(t *testing.T) {
 		if refused, is := errors.AsType[*attached.RefusedError](err); is && refused.Reason == "too_slow" {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	for _, c := range []interface{ Close() error }{w, r} {
 		if err := c.Close(); err != nil {

@@ -45,9 +45,7 @@ flows:
 func update(t *testing.T, s *attached.Sender, message []byte) uint64 {
 	t.Helper()
 	f, err := s.Claim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := s.Commit(f, copy(f.Data, message)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +58,7 @@ func update(t *testing.T, s *attached.Sender, message []byte) uint64 {
 		if err != nil || time.Now().After(end) {
 			t.Fatal("the update is not done:", err)
 		}
-		if err := s.Wait(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.Wait(t.Context(), time.Second))
 	}
 }
 
@@ -74,24 +70,16 @@ func TestState(t *testing.T) {
 	d := startStates(t, dir, "ordinary")
 	k, kr := attach(t, dir, "writer", 0), attach(t, dir, "reader", 0)
 	books, err := k.Send("books", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer books.Close()
 	keys, err := k.Send("keys", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer keys.Close()
 	book, err := kr.State("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer book.Close()
 	refs, err := kr.State("refs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer refs.Close()
 	if _, err := k.State("book"); err == nil || !errors.As(err, new(*attached.RefusedError)) {
 		t.Errorf("a program that is no reader has the state: %v", err)
@@ -194,23 +182,15 @@ func TestStateOverRestart(t *testing.T) {
 	d := startStates(t, dir, "ordinary")
 	k, kr := attach(t, dir, "writer", 0), attach(t, dir, "reader", 0)
 	books, err := k.Send("books", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	book, err := kr.State("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer book.Close()
 	update(t, books, attached.AppendPutObject(nil, 3, []byte("x")))
 	_, run, err := book.Position()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_ = books.Close()
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Close())
 	buffer := make([]byte, 336)
 	testenv.Wait(t, testenv.Within(5*time.Second), "the reader to know", func() bool {
 		_, _, err := book.Get(3, buffer)
@@ -219,9 +199,7 @@ func TestStateOverRestart(t *testing.T) {
 	startStates(t, dir, "ordinary")
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(10*time.Second))
 	defer cancel()
-	if err := book.Resume(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, book.Resume(ctx))
 	if position, again, err := book.Position(); err != nil || position != 0 || again == run {
 		t.Errorf("position %d, run %d after %d: %v", position, again, run, err)
 	}
@@ -262,9 +240,7 @@ func TestStateIsReadOnly(t *testing.T) {
 		_ = unix.Close(again)
 	}
 	b, err := unix.Mmap(fd, 0, int(o.Size), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if err := unix.Mprotect(b, unix.PROT_READ|unix.PROT_WRITE); !errors.Is(err, unix.EACCES) {
 		t.Errorf("mprotect: %v", err)
 	}
@@ -392,9 +368,7 @@ flows:
 `, filepath.Join(dir, "attach.sock"), os.Getuid(), pair.B.Ifname))
 	})
 	turns, err := attach(t, dir, "reader", 0).State("turns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer turns.Close()
 	for n := range uint64(4) {
 		if word, err := turns.Word(n); err != nil || word != 0 {
@@ -409,14 +383,10 @@ flows:
 	}
 	pair.A.Do(t, func() {
 		c, err := client.Open(client.Config{Device: "roce:" + pair.A.Ifname, Memory: 16 << 20, Pages: umem.Ordinary, Queue: 256})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer c.Close()
 		s, err := c.State(t.Context(), client.StateConfig{Address: pair.B.IP.String() + ":7491", State: "turns"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer s.Close()
 		if before, err := s.FetchAdd(2, 40); err != nil || before != 0 {
 			t.Errorf("the word was %d: %v", before, err)

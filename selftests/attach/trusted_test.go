@@ -53,9 +53,7 @@ func TestTrusted(t *testing.T) {
 				want = 0
 			}
 			s, err := d.Status()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			f := s.Flows[0]
 			if f.Sends.Peers[0].Acknowledged != n || f.CopiedBytes["attach"] != want || f.Submits.Trusted != trusted {
 				t.Errorf("the peer has acknowledged %d of %d; copied %v, want %d; %+v", f.Sends.Peers[0].Acknowledged, n, f.CopiedBytes, want, f.Submits)
@@ -85,13 +83,9 @@ func TestTrustedChanges(t *testing.T) {
 			d.Until(t, "the flow to run", func(s *status.Daemon) bool { return len(s.Flows) == 1 && s.Flows[0].Submits != nil })
 			k := attach(t, p.dir, "writer", 0)
 			s, err := k.Send("orders", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			f, err := s.Claim()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			harness.Fill(f.Data[:1000], 1, 1) // what the peer expects
 			if _, err := s.Commit(f, 1000); err != nil {
 				t.Fatal(err)
@@ -114,9 +108,7 @@ func TestTrustedChanges(t *testing.T) {
 			got := make([]attached.Receipt, 2)
 			n := 0
 			for n == 0 {
-				if err := s.Wait(ctx, time.Second); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, s.Wait(ctx, time.Second))
 				if n, err = s.Poll(got); err != nil {
 					t.Fatal(err)
 				}

@@ -43,9 +43,7 @@ flows:
 func (r *rig) attach(socket, name string) *attached.Client {
 	r.t.Helper()
 	k, err := attached.Attach(attached.Config{Socket: socket, Name: name})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	r.t.Cleanup(func() { _ = k.Close() })
 	return k
 }
@@ -66,9 +64,7 @@ flows:
 `, socket, r.hosts[1].Ifname)))
 	writing.Until(t, "the flow", func(s *status.Daemon) bool { return s.Flows[0].State.Up() })
 	w, err := r.attach(socket, "handler").WriteChannel("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer w.Close()
 	stop := make(chan struct{})
 	ended := make(chan struct{})
@@ -90,9 +86,7 @@ flows:
 		testenv.Wait(t, 30*time.Second, "100 messages", func() bool {
 			for {
 				length, _, ok, err := reader.Read(buffer)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				if !ok {
 					return n >= 100
 				}

@@ -109,9 +109,7 @@ func TestKillRelay(t *testing.T) {
 		file := filepath.Join(r.dir, string(name))
 		r.flowTest("log", "-file", file, "-count", fmt.Sprint(count)).Await(t, clientLimit)
 		raw, err := exec.Command(program, "log", "read", file, "--raw").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		sums[sha256.Sum256(raw)] = true
 	}
 	if len(sums) != 1 {

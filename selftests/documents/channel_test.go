@@ -36,16 +36,12 @@ func passOn(t *testing.T, texts [2]string) (daemons []*daemon.Daemon) {
 		d.Running(t)
 		t.Cleanup(func() { d.Terminate(t) })
 		k, err := attached.Attach(attached.Config{Socket: filepath.Join(f.dir, "run/unifiedd/attach.sock"), Name: []string{"handler", "quoting"}[n]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { _ = k.Close() })
 		daemons, programs = append(daemons, d), append(programs, k)
 	}
 	w, err := programs[0].WriteChannel("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer w.Close()
 	r := reader(t, programs[1])
 	defer r.Close()
@@ -82,9 +78,7 @@ func exchange(t *testing.T, w *attached.ChannelWriter, r *attached.ChannelReader
 		}
 		for {
 			n, sequence, ok, err := r.Read(buffer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if !ok {
 				break
 			}

@@ -39,14 +39,10 @@ func TestCluster(t *testing.T) {
 		rename(t, ends[host], "eth2", address+"/24")
 		f := newFiles(t)
 		dir := filepath.Join(f.dir, "etc/unifiedd/etcd")
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.MkdirAll(dir, 0o755))
 		cert, key := issue(name, address)
 		for to, from := range map[string]string{"ca.pem": ca.File(), "cert.pem": cert, "key.pem": key} {
-			if err := os.WriteFile(filepath.Join(dir, to), []byte(read(t, from)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile(filepath.Join(dir, to), []byte(read(t, from)), 0o600))
 		}
 		d := daemon.Launch(t, f.wrapper, ends[host], f.dir, named(t, document))
 		d.Running(t)

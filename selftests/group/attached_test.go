@@ -128,9 +128,7 @@ func (r *roster) submit(from, count uint64) {
 			}
 		}
 		if safe += uint64(n); n == 0 || err != nil {
-			if err := s.Wait(ctx, time.Second); err != nil {
-				r.Fatal(err)
-			}
+			testenv.Must(r, s.Wait(ctx, time.Second))
 		}
 	}
 }

@@ -144,9 +144,7 @@ func issue(t *testing.T, secret *authority.Authority, name string, e *testenv.En
 // replace renames a file, over another one.
 func (g *group) replace(from, to string) {
 	g.Helper()
-	if err := os.Rename(from, to); err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, os.Rename(from, to))
 }
 
 // load starts a client, which knows all members, unless one appends.

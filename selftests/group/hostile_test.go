@@ -50,9 +50,7 @@ func TestHostilePorts(t *testing.T) {
 	refused := uint64(0)
 	for i, d := range r.now {
 		s, err := d.Status()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		g := s.Flows[0].Group
 		t.Logf("member %d has refused %d", i+1, g.Refused)
 		refused += g.Refused

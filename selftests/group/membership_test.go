@@ -112,9 +112,7 @@ func (r *roster) reload() {
 			continue
 		}
 		before, err := d.Status()
-		if err != nil {
-			r.Fatal(err)
-		}
+		testenv.Must(r, err)
 		d.Configure(r.T, r.text(i))
 		if text, err := d.Control("reload"); err != nil || !strings.Contains(text, "groups") {
 			r.Fatalf("reload member %d: %v\n%s", i+1, err, text)

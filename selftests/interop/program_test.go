@@ -96,9 +96,7 @@ func (p program) asServer(t *testing.T, b *bench) {
 // judge reports a program in the guest that failed, or that made the guest's kernel complain.
 func judge(t *testing.T, name string, r vm.Result, err error, out fmt.Stringer) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if r.Code != 0 || len(r.Complaints) > 0 {
 		t.Errorf("%s ends with status %d (too late: %v), the guest's kernel says %q:\n%s", name, r.Code, r.TimedOut, r.Complaints, out)
 	}

@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -16,6 +14,7 @@ var disks = []struct{ name, path string }{{"block device", labenv.Disk}, {"node"
 
 // TestSelfTestOnDisk: the self-test passes on an NVMe disk, as block device and as node.
 func TestSelfTestOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	for _, d := range disks {
 		t.Run(d.name, func(t *testing.T) {
 			testenv.Leaks(t)
@@ -41,6 +40,7 @@ func loadOnDisk(t *testing.T, path, args string) result {
 // TestVerifyOnDisk: blocks written as block device or node read back correctly as either, single
 // and gathered.
 func TestVerifyOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	for i, d := range disks {
 		other := disks[1-i].path
 		for _, more := range []string{"", " -gather"} {
