@@ -2,7 +2,6 @@ package nvme
 
 import (
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
@@ -37,8 +36,7 @@ func TestPortOnOlderKernels(t *testing.T) {
 func TestPortConfigurations(t *testing.T) {
 	for name, c := range map[string]Config{
 		"wide entries":    {Passthrough: true},
-		"kernel's thread": {Submitter: time.Millisecond},
-		"both, mapped":    Config{Passthrough: true, Submitter: 10 * time.Millisecond}.Without(FeatureNoMmap | FeatureNoSQArray),
+		"wide and mapped": Config{Passthrough: true}.Without(FeatureNoMmap | FeatureNoSQArray),
 	} {
 		t.Run(name, func(t *testing.T) {
 			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, fileTarget, c) })

@@ -3,32 +3,54 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
-	"github.com/unifiedd/unifiedd/rdma/cm/rping"
 	"github.com/unifiedd/unifiedd/umem"
 )
+
+// rping of rdma-core (librdmacm/examples/rping.c): each side is told where it may read or write, in messages of 16
+// bytes. For each ping the client sends where its data is, and the server reads it; when it has, it sends a message
+// whose contents do not matter. Then the client sends where it wants the data, the server writes it there, and sends
+// such a message again.
+
+// What rping takes for granted unless told otherwise, and its limits.
+const (
+	rpingPort  = 7174
+	rpingSize  = 64 // bytes of a ping
+	rpingLeast = 28 // and at least: a line of text with a number fits
+	rpingMost  = 64<<10 - 1
+	infoSize   = 16 // bytes of a message
+)
+
+// rpingInfo is memory of one side that the other may reach.
+type rpingInfo struct {
+	Addr uint64
+	RKey uint32
+	Size uint32
+}
 
 // fillRping sets rping's fixed settings. The client chooses the size and the number of pings.
 func (o *options) fillRping(given map[string]bool) error {
 	o.Test, o.Op, o.Depth, o.Inline, o.Manager = verifyTest, "write", 1, 0, true
 	if !given["port"] {
-		o.port = rping.Port
+		o.port = rpingPort
 	}
 	if !given["size"] {
-		o.Size = rping.Size
+		o.Size = rpingSize
 	}
 	if !given["n"] {
 		o.Count = 100
 	}
-	if o.Size < rping.Least || o.Size > rping.Most {
-		return fmt.Errorf("-size %d: rping has pings of %d to %d bytes", o.Size, rping.Least, rping.Most)
+	if o.Size < rpingLeast || o.Size > rpingMost {
+		return fmt.Errorf("-size %d: rping has pings of %d to %d bytes", o.Size, rpingLeast, rpingMost)
 	}
 	return o.job.check()
 }
@@ -71,7 +93,7 @@ func (o *options) rping(ctx context.Context, out io.Writer) (err error) {
 // most returns the longest ping. The client knows the length of its own.
 func (o *options) most() uint64 {
 	if o.server() {
-		return rping.Most
+		return rpingMost
 	}
 	return o.Size
 }
@@ -144,22 +166,22 @@ func (p *pinger) mine() cm.End {
 }
 
 // grant lets the peer access the memory of a ping.
-func (p *pinger) grant(f umem.Frame, a rdma.Access) (rping.Info, error) {
+func (p *pinger) grant(f umem.Frame, a rdma.Access) (rpingInfo, error) {
 	m, err := keep(p.session, func(a rdma.Access) (rdma.MemoryRegion, error) {
 		return p.domain.RegisterPart(p.region, f.Addr, p.Size, a)
 	}, rdma.LocalWrite|a)
 	if err != nil {
-		return rping.Info{}, err
+		return rpingInfo{}, err
 	}
-	return rping.Info{Addr: m.Addr(), RKey: m.RKey(), Size: uint32(p.Size)}, nil
+	return rpingInfo{Addr: m.Addr(), RKey: m.RKey(), Size: uint32(p.Size)}, nil
 }
 
 // ping makes the server read a ping and write it back.
-func (p *pinger) ping(n int, source, sink rping.Info) error {
+func (p *pinger) ping(n int, source, sink rpingInfo) error {
 	sent, back := p.region.At(p.source.Addr, p.Size), p.region.At(p.sink.Addr, p.Size)
-	rping.Fill(sent, n)
+	fillPing(sent, n)
 	clear(back)
-	for _, i := range []rping.Info{source, sink} {
+	for _, i := range []rpingInfo{source, sink} {
 		if err := p.say(i); err != nil {
 			return err
 		}
@@ -186,7 +208,7 @@ func (p *pinger) element(addr uint64, n uint32) rdma.SGE {
 }
 
 func (p *pinger) expect() error {
-	p.recvs[0], p.sges[0] = rdma.ReceiveRequest{SGEs: 1}, p.element(p.textAt(true), rping.InfoSize)
+	p.recvs[0], p.sges[0] = rdma.ReceiveRequest{SGEs: 1}, p.element(p.textAt(true), infoSize)
 	if n, err := p.qp.PostReceive(p.recvs, p.sges); n < 1 {
 		return fmt.Errorf("post a receive: %w", err)
 	}
@@ -199,13 +221,13 @@ func (p *pinger) listen() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := bytes.Clone(p.region.At(p.textAt(true), rping.InfoSize))
-	return text[:min(cs[0].Length, rping.InfoSize)], p.expect()
+	text := bytes.Clone(p.region.At(p.textAt(true), infoSize))
+	return text[:min(cs[0].Length, infoSize)], p.expect()
 }
 
-func (p *pinger) say(i rping.Info) error {
-	i.Append(p.region.At(p.textAt(false), rping.InfoSize)[:0])
-	return p.do(rdma.SendRequest{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}, p.element(p.textAt(false), rping.InfoSize))
+func (p *pinger) say(i rpingInfo) error {
+	i.append(p.region.At(p.textAt(false), infoSize)[:0])
+	return p.do(rdma.SendRequest{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}, p.element(p.textAt(false), infoSize))
 }
 
 // do posts a request and waits until it is complete.
@@ -270,7 +292,7 @@ func (p *pinger) turn(op rdma.Op) error {
 	if err != nil {
 		return err
 	}
-	i, err := rping.Decode(text, rping.Most)
+	i, err := decodeInfo(text, rpingMost)
 	if err != nil {
 		return err
 	}
@@ -278,5 +300,44 @@ func (p *pinger) turn(op rdma.Op) error {
 	if err := p.do(request, p.element(p.source.Addr, i.Size)); err != nil {
 		return err
 	}
-	return p.say(rping.Info{})
+	return p.say(rpingInfo{})
+}
+
+// append appends it as it is sent.
+func (i rpingInfo) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, i.Addr)
+	b = binary.BigEndian.AppendUint32(b, i.RKey)
+	return binary.BigEndian.AppendUint32(b, i.Size)
+}
+
+// decodeInfo reads a message, and refuses what is no memory or more than there is room for.
+func decodeInfo(b []byte, room uint64) (rpingInfo, error) {
+	if len(b) != infoSize {
+		return rpingInfo{}, fmt.Errorf("a message of %d bytes is none of rping's, which have %d", len(b), infoSize)
+	}
+	i := rpingInfo{Addr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:]), Size: binary.BigEndian.Uint32(b[12:])}
+	switch {
+	case i.Size == 0 || uint64(i.Size) > room:
+		return i, fmt.Errorf("a ping of %d bytes: it must have 1 to %d", i.Size, room)
+	case i.Addr > math.MaxUint64-uint64(i.Size):
+		return i, fmt.Errorf("a ping of %d bytes from %#x on is beyond all memory", i.Size, i.Addr)
+	}
+	return i, nil
+}
+
+// fillPing writes what ping number n has: a line of text, then letters from one on that is another each time. The
+// last byte is zero, as that of a C string.
+func fillPing(b []byte, n int) {
+	const first, last = 'A', 'z'
+	head := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
+	c := first + n%(last-first+1)
+	for i := head; i < len(b); i++ {
+		b[i] = byte(c)
+		if c++; c > last {
+			c = first
+		}
+	}
+	if len(b) > 0 {
+		b[len(b)-1] = 0
+	}
 }
