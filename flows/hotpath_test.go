@@ -135,7 +135,7 @@ func TestPollAllocatesNothing(t *testing.T) {
 				round()
 			}
 			before := b.disk.PacketsWritten()
-			if n := testenv.AllocsPerRun(500, round); n >= 1 {
+			if n := testenv.AllocsPerRun(t, 500, round); n >= 1 {
 				t.Errorf("polling allocates %v times for each %d packets", n, len(frames))
 			}
 			if b.run.Err.Get() != nil || b.disk.PacketsWritten() < before+1000 {
@@ -178,7 +178,7 @@ func TestFeedAllocatesNothing(t *testing.T) {
 				round()
 			}
 			before := b.observed(t)
-			if n := testenv.AllocsPerRun(500, round); n >= 1 {
+			if n := testenv.AllocsPerRun(t, 500, round); n >= 1 {
 				t.Errorf("polling allocates %v times for each 32 messages", n)
 			}
 			if s := b.observed(t); s.Written.Packets < before.Written.Packets+1000 || s.Feed.Lost > 0 || s.Feed.Lines[1].Wins == 0 || b.run.Err.Get() != nil {

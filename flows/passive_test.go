@@ -439,7 +439,7 @@ func TestPassivePollAllocatesNothing(t *testing.T) {
 		round()
 	}
 	before := b.disk.PacketsWritten()
-	if n := testenv.AllocsPerRun(200, round); n >= 1 {
+	if n := testenv.AllocsPerRun(t, 200, round); n >= 1 {
 		t.Errorf("polling allocates %v times for each %d packets", n, len(frames))
 	}
 	if b.run.Err.Get() != nil || b.disk.PacketsWritten() < before+1000 {

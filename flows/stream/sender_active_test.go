@@ -330,12 +330,12 @@ func testActiveAllocations(t *testing.T, g *pathRig) {
 	receives := func() { k.round() }
 	for range 10 {
 		p.on(func() {
-			if n := testenv.AllocsPerRun(20, sends); n > 0 {
+			if n := testenv.AllocsPerRun(t, 20, sends); n > 0 {
 				t.Errorf("a round of the sender allocates %v times", n)
 			}
 		})
 		k.on(func() {
-			if n := testenv.AllocsPerRun(20, receives); n > 0 {
+			if n := testenv.AllocsPerRun(t, 20, receives); n > 0 {
 				t.Errorf("a round of the receiver allocates %v times", n)
 			}
 		})
