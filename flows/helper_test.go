@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"path/filepath"
 	"sort"
@@ -57,6 +58,15 @@ func some[T any](all ...T) []T {
 		return all[len(all)-1:]
 	}
 	return all
+}
+
+// oneOf returns one of the values, which follows from the test's name: the test is about something else. Its long form has
+// all of them, and on cards it has the last.
+func oneOf[T any](t testing.TB, all ...T) []T {
+	if all = some(all...); !testing.Short() {
+		return all
+	}
+	return all[crc32.ChecksumIEEE([]byte(t.Name()))%uint32(len(all)):][:1]
 }
 
 // newLab makes the pair, the huge pages and a directory.

@@ -147,7 +147,7 @@ func TestPollAllocatesNothing(t *testing.T) {
 
 // TestFeedAllocatesNothing: neither does one whose packets a stage puts in order, of two lines that each leave out some.
 func TestFeedAllocatesNothing(t *testing.T) {
-	for _, layout := range layouts {
+	for _, layout := range oneOf(t, layouts...) {
 		t.Run(layout, func(t *testing.T) {
 			testenv.Leaks(t)
 			b := newBenchOf(t, func(l *lab) string {

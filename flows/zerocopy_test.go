@@ -216,7 +216,7 @@ func TestCopiesAreCounted(t *testing.T) {
 // with two patterns. The file must not contain the pattern, and its padding must be zero.
 func TestNoPoisonReachesTheDisk(t *testing.T) {
 	for _, layout := range layouts {
-		for _, poison := range some[byte](0xcc, 0xa7) {
+		for _, poison := range oneOf[byte](t, 0xcc, 0xa7) {
 			t.Run(fmt.Sprintf("%s/%#x", layout, poison), func(t *testing.T) {
 				l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
 				d := l.open(t, l.defaults(layout), Options{})
