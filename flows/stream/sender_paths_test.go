@@ -153,6 +153,7 @@ func testPathIdle(t *testing.T, g *pathRig) {
 
 // testPathFlaps: while a path comes and goes, each message arrives once.
 func testPathFlaps(t *testing.T, g *pathRig) {
+	testenv.Long(t, "SilentWhileWriting and FailsWhileWriting leave a path while messages are under way")
 	k, p := g.pathPair(t)
 	p.atPath(0)
 	total := uint64(0)
