@@ -145,6 +145,7 @@ func testActiveAllFail(t *testing.T, g *pathRig) {
 
 // testActiveFlaps: while the paths come and go in turn, each message arrives once and in order.
 func testActiveFlaps(t *testing.T, g *pathRig) {
+	testenv.Long(t, "Fails and AllFail have paths that go and come back")
 	k, p := g.activePair(t, 128, nil)
 	p.onBoth()
 	total := uint64(0)

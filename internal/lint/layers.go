@@ -124,7 +124,7 @@ var onlyIn = map[string]string{
 
 // testOnly names packages that no program may link. The tree's own are given without the module
 // path.
-var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/etcdserver", module + "/internal/testenv/ruledcard", module + "/umem/porttest",
+var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/etcdserver", module + "/internal/testenv/ruledcard", module + "/umem/porttest", module + "/rdma/roce/rocetest",
 	module + "/rdma/connect/internal/transcript",
 	module + "/internal/testenv/captures", module + "/internal/golden",
 	module + "/selftests/daemon"}
