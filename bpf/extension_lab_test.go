@@ -1,5 +1,3 @@
-//go:build lab
-
 package bpf
 
 import (
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -51,6 +50,7 @@ func to(pair *testenv.Pair, port uint16, n int) (frames [][]byte) {
 // neither socket nor kernel. The kernel receives all others. This also holds after the selection has changed,
 // and after our program has left.
 func TestDispatchedBesideOthers(t *testing.T) {
+	labenv.Guest(t)
 	for _, generic := range []bool{false, true} {
 		t.Run(map[bool]string{false: "driver", true: "generic"}[generic], func(t *testing.T) { dispatchedBesideOthers(t, generic) })
 	}
@@ -123,6 +123,7 @@ func dispatchedBesideOthers(t *testing.T, generic bool) {
 // no timestamps and reports that, so that libxdp's tools keep working with it. Elsewhere it writes
 // timestamps.
 func TestDispatchedUnstamped(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)
@@ -154,6 +155,7 @@ func TestDispatchedUnstamped(t *testing.T) {
 // TestDispatchedDead: a rule drops packets only while there are sockets, and so no longer than the process
 // lives.
 func TestDispatchedDead(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)
@@ -179,6 +181,7 @@ func TestDispatchedDead(t *testing.T) {
 // So a large MTU excludes programs that do not. xdp-loader never declares this for its own programs. When it
 // exchanges the dispatcher, it keeps the declaration of ours.
 func TestDispatchedFragments(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherDeny)
@@ -245,6 +248,7 @@ func lengthen(t *testing.T, pair *testenv.Pair, p *Program) {
 
 // TestDispatchedMode: attaching in another mode than the dispatcher's is an error.
 func TestDispatchedMode(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)

@@ -1,5 +1,3 @@
-//go:build lab
-
 package flows
 
 import (
@@ -19,11 +17,20 @@ import (
 // for each form of card, with what the kernel grants that form. Packets have the MTU that cards have with a
 // program, flows use as many queues as the card has, and each form uses one layout.
 
-func TestOnIgbZeroCopy(t *testing.T) { onCards(t, labenv.IgbZeroCopy) }
+func TestOnIgbZeroCopy(t *testing.T) {
+	labenv.Guest(t)
+	onCards(t, labenv.IgbZeroCopy)
+}
 
-func TestOnIgbCopy(t *testing.T) { onCards(t, labenv.IgbCopy) }
+func TestOnIgbCopy(t *testing.T) {
+	labenv.Guest(t)
+	onCards(t, labenv.IgbCopy)
+}
 
-func TestOnVirtioNet(t *testing.T) { onCards(t, labenv.VirtioZeroCopy) }
+func TestOnVirtioNet(t *testing.T) {
+	labenv.Guest(t)
+	onCards(t, labenv.VirtioZeroCopy)
+}
 
 // cardTest is a test that also runs on cards.
 type cardTest struct {
@@ -210,6 +217,7 @@ func testFunctions(t *testing.T) map[string]testFunction {
 
 // TestCardsLeaveNothingOut: each test of the package runs on cards or is listed with a reason why not.
 func TestCardsLeaveNothingOut(t *testing.T) {
+	labenv.Guest(t)
 	named := map[string]bool{}
 	for _, c := range cardTests {
 		named[c.name] = true

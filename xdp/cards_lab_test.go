@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -17,11 +15,20 @@ import (
 // The tests of this package receive and send at the ends of a veth pair. Here they run on cards, in
 // each form, with what the kernel grants it.
 
-func TestOnIgbZeroCopy(t *testing.T) { onCards(t, labenv.IgbZeroCopy) }
+func TestOnIgbZeroCopy(t *testing.T) {
+	labenv.Guest(t)
+	onCards(t, labenv.IgbZeroCopy)
+}
 
-func TestOnIgbCopy(t *testing.T) { onCards(t, labenv.IgbCopy) }
+func TestOnIgbCopy(t *testing.T) {
+	labenv.Guest(t)
+	onCards(t, labenv.IgbCopy)
+}
 
-func TestOnVirtioNet(t *testing.T) { onCards(t, labenv.VirtioZeroCopy) }
+func TestOnVirtioNet(t *testing.T) {
+	labenv.Guest(t)
+	onCards(t, labenv.VirtioZeroCopy)
+}
 
 // cardTest is a test that also runs on cards.
 type cardTest struct {
@@ -193,6 +200,7 @@ var testFunction = regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\)`)
 
 // TestCardsLeaveNothingOut: each test of the package runs on cards, or the tables say why not.
 func TestCardsLeaveNothingOut(t *testing.T) {
+	labenv.Guest(t)
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {
 		t.Fatal(err)

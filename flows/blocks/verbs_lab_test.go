@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package blocks
 
@@ -28,6 +28,7 @@ func overVerbs(t testing.TB) (near, far machine) {
 // TestVerbs: the tests of this package pass over a device of libibverbs, with a disk of the given
 // size on NVMe.
 func TestVerbs(t *testing.T) {
+	labenv.Guest(t)
 	veth, file := machines, diskPath
 	machines, diskPath = overVerbs, func(t testing.TB, size uint64) string { return labenv.Map(t, size).Path }
 	t.Cleanup(func() { machines, diskPath = veth, file })

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package stream
 
@@ -86,12 +86,14 @@ func (g *pathRig) down() *pathRig {
 // TestCardPaths: TestPaths and TestActivePaths pass over cards with AF_XDP, and RoCE in software. Paths fail without a sign
 // of it, and because a card is set down.
 func TestCardPaths(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, overVeth)
 	testLabPaths(t, newCardPaths(t), "")
 }
 
 // TestVerbsPaths: they pass over kernel verbs, too. A path without a sign of life is left within the time that docs/paths.md has.
 func TestVerbsPaths(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, overVeth)
 	testLabPaths(t, newVerbsPaths(t), "IBV_WC_RETRY_EXC_ERR")
 }

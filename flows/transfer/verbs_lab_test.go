@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package transfer
 
@@ -27,6 +27,7 @@ func overVerbs(t testing.TB) (near, far machine) {
 // TestVerbs: the tests of this package pass over a device of libibverbs. TestDevices is not among them: the guest has no
 // loop devices.
 func TestVerbs(t *testing.T) {
+	labenv.Guest(t)
 	veth := machines
 	machines = overVerbs
 	t.Cleanup(func() { machines = veth })

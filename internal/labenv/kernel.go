@@ -17,6 +17,14 @@ const (
 	Linux7   Line = "7"
 )
 
+// Guest skips the test outside the lab guest. It is the first call of each test in a file *_lab_test.go.
+func Guest(t testing.TB) {
+	t.Helper()
+	if os.Getenv("UNIFIEDD_LAB_KERNEL") == "" {
+		t.Skip("lab: only the lab guest has what this test needs (make lab)")
+	}
+}
+
 // Kernel returns the line of the running kernel.
 func Kernel(t testing.TB) Line {
 	t.Helper()

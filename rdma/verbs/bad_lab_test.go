@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
@@ -17,6 +18,7 @@ import (
 // TestRefusals: an impossible call fails with an error that says why, and the object still works
 // afterwards.
 func TestRefusals(t *testing.T) {
+	labenv.Guest(t)
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"states": wrongStates, "full": fullQueues, "elements": elements, "operations": wrongOperations, "inline": wrongInline,
 		"changes": wrongChanges, "registrations": wrongRegistrations, "registrations ended": endedRegistrations, "sizes": wrongSizes, "ports": wrongPorts, "closing": closing, "closed": closed})

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // TestMore: tests that concern neither transfers nor faults.
 func TestMore(t *testing.T) {
+	labenv.Guest(t)
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"windows": windows, "allocations": allocations, "answers": answers, "exchanges": exchanges,
 		"exchanges that fail": failedExchanges, "real addresses": realAddresses, "resize": resize, "query": query,

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package group
 
@@ -198,6 +198,7 @@ func (r *remote) obey(o order) (a answer) {
 // kernel verbs, and each provider from the other one. Only make test-group-guests runs it, in both guests of a
 // pair.
 func TestBetweenGuests(t *testing.T) {
+	labenv.Guest(t)
 	if os.Getenv("UNIFIEDD_LAB_HOST") == "2" {
 		run(t, "ip", "link", "set", wireCard, "mtu", fmt.Sprint(wireMTU))
 		newSeat(t, 1, daemon.Here{}, kernelDevice(t, wireCard)).serve()

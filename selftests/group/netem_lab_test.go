@@ -1,5 +1,3 @@
-//go:build lab
-
 package group
 
 import (
@@ -7,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -16,6 +15,7 @@ import (
 // TestFailOverNetem: leaders fail while the kernel's netem loses and delays frames to all members and to the
 // client. At the end all logs have every message once and in order, and they are equal.
 func TestFailOverNetem(t *testing.T) {
+	labenv.Guest(t)
 	if out, err := exec.Command("modprobe", "sch_netem").CombinedOutput(); err != nil {
 		t.Fatalf("load netem: %v\n%s", err, out)
 	}

@@ -1,5 +1,3 @@
-//go:build recorded
-
 package powercut
 
 import (
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
@@ -28,6 +27,7 @@ const (
 // TestDrive: in the guest, one flow after the other writes to the recorded disk, and the driver
 // marks on the same disk what each flow calls durable.
 func TestDrive(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Root(t)
 	span, err := time.ParseDuration(os.Getenv("UNIFIEDD_SPAN"))
 	testenv.Must(t, err)

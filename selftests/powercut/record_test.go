@@ -35,7 +35,7 @@ func makeRecord(t *testing.T, long bool) *record {
 	testenv.Must(t, os.WriteFile(log, nil, 0o600))
 	build(t, "build", "-o", filepath.Join(dir, "lab"), "../lab")
 	build(t, "build", "-o", r.program, "../../cmd/unifiedd")
-	build(t, "test", "-vet=off", "-c", "-tags", "recorded", "-ldflags=-s -w", "-o", filepath.Join(dir, "drive"), ".")
+	build(t, "test", "-vet=off", "-c", "-ldflags=-s -w", "-o", filepath.Join(dir, "drive"), ".")
 	built := time.Now()
 	out := drive(t, dir, long)
 	r.read(t, log, disk)

@@ -1,5 +1,3 @@
-//go:build recorded
-
 package powercut
 
 import (

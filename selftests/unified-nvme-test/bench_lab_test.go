@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -26,6 +24,7 @@ const diskBytes = 1 << 30
 // the form that UNIFIEDD_BENCH names. The guest does not outlive the test, so the report goes to
 // standard output, where make lab-bench reads it.
 func TestAgainstFioOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab-bench measures; that the comparison works TestAgainstFio shows on this machine")
 	form, err := bench.WantedForm()
 	if err != nil {

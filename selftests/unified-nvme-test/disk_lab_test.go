@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -19,6 +17,7 @@ var disks = []struct{ name, path string }{{"block device", labenv.Disk}, {"node"
 
 // TestSelfTestOnDisk: the self-test passes on an NVMe disk, as block device and as node.
 func TestSelfTestOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	for _, d := range disks {
 		t.Run(d.name, func(t *testing.T) {
 			testenv.Leaks(t)
@@ -44,6 +43,7 @@ func loadOnDisk(t *testing.T, path, args string) result {
 // TestVerifyOnDisk: blocks written as block device or node read back correctly as either, in every
 // way of submitting.
 func TestVerifyOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	for i, d := range disks {
 		other := disks[1-i].path
 		for _, more := range []string{"", " -sqthread_poll", " -gather"} {
@@ -64,6 +64,7 @@ func TestVerifyOnDisk(t *testing.T) {
 
 // TestPolledDisk: the program polls if the driver has queues for it, and refuses otherwise.
 func TestPolledDisk(t *testing.T) {
+	labenv.Guest(t)
 	for _, d := range disks {
 		status, _, errs := program(t, "-rw", "randread", "-hipri", d.path)
 		if status != 1 || !strings.Contains(errs, "-hipri: ") || !strings.Contains(errs, "poll_queues=1") {

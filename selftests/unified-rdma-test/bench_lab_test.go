@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -13,6 +11,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/bench"
 	"github.com/unifiedd/unifiedd/internal/bench/rdma"
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -26,6 +25,7 @@ const (
 // that UNIFIEDD_BENCH names. The report goes to standard output, where make lab-bench reads it,
 // because the guest's files are lost at its end.
 func TestAgainstPerftest(t *testing.T) {
+	labenv.Guest(t)
 	form, err := bench.WantedForm()
 	if err != nil {
 		t.Fatal(err)

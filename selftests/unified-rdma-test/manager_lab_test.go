@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -8,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestManager: all tests work over queue pairs that rdma_cm connects. rping, unmodified, works
 // against ours as server and as client.
 func TestManager(t *testing.T) {
+	labenv.Guest(t)
 	p := newPlace(t)
 	t.Run("tests", func(t *testing.T) { managed(t, p) })
 	t.Run("rping as client", func(t *testing.T) { rpingAsClient(t, p) })
@@ -89,6 +89,7 @@ func askPatiently(t *testing.T, p place, options string) (status int, out, errs 
 
 // TestManagedPeers: ours works with programs of perftest, unmodified, with -R.
 func TestManagedPeers(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "TestManager runs rping")
 	p := newPlace(t)
 	for _, c := range []peerCase{{program: "ib_write_bw", theirs: "-R -n 200", ours: "-R -peer ib_write_bw -n 200"},

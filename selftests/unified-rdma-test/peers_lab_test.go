@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -10,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestPeers: the programs, unmodified, work as clients of ours and as servers for ours.
 func TestPeers(t *testing.T) {
+	labenv.Guest(t)
 	p := newPlace(t)
 	for _, c := range peerCases {
 		if testing.Short() && !c.short {
