@@ -119,7 +119,7 @@ func TestReceive(t *testing.T) {
 		t.Run(wait, func(t *testing.T) {
 			testenv.Leaks(t)
 			dir := t.TempDir()
-			d := start(t, dir, wait, "  - {name: md, from: {generate: 200, rate: 20000}, to: {attach: reader, policy: drop_newest}}\n")
+			d := start(t, dir, wait, "  - {name: md, from: {generate: 200, rate: 20000}, to: {attach: reader, policy: wait}}\n")
 			k := attach(t, dir, "reader", 0)
 			r, err := k.Receive("md", 0)
 			testenv.Must(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
 	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
 // raw is a program without a library, which may do anything.
@@ -289,8 +290,8 @@ func (r *raw) word(ring int, at int, to uint64) {
 func TestHostileMemory(t *testing.T) {
 	dir := t.TempDir()
 	d := start(t, dir, "spin", hostileFlows)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	rounds := 200
 	if testing.Short() {

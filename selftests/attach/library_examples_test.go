@@ -19,6 +19,7 @@ import (
 // TestLibraryBlockReader: the example copies a file to its standard output, byte for byte, also if the daemon is killed
 // meanwhile.
 func TestLibraryBlockReader(t *testing.T) {
+	testenv.Long(t, "TestLibrary has the steps of the example")
 	dir, built := testenv.DiskDir(t), t.TempDir()
 	buildLibrary(t, built)
 	reader := filepath.Join(built, "block_reader")

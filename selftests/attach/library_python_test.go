@@ -63,6 +63,7 @@ func (s *script) expect(want string) {
 
 // TestLibraryPython: the examples in Python write and read a channel, and read an object and a key, over a restart of the daemon.
 func TestLibraryPython(t *testing.T) {
+	testenv.Long(t, "TestLibrary has the library that Python calls")
 	dir, built := t.TempDir(), t.TempDir()
 	buildLibrary(t, built)
 	socket := filepath.Join(dir, "attach.sock")

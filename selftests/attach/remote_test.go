@@ -235,6 +235,9 @@ func (m *machines) lost() map[string]uint64 {
 func TestRemoteChannel(t *testing.T) {
 	for _, test := range []struct{ peer, reader string }{{"wait", "wait"}, {"drop_oldest", "wait"}, {"drop_oldest", "drop_oldest"}} {
 		t.Run(test.peer+"-"+test.reader, func(t *testing.T) {
+			if test.peer != test.reader {
+				testenv.Long(t, "the other cases have each policy")
+			}
 			testenv.Leaks(t)
 			m := newMachines(t, test.peer, test.reader, "poll", 256)
 			m.run(0, "1000")
@@ -264,6 +267,7 @@ func TestRemoteChannel(t *testing.T) {
 // TestRemoteChannelConnectsLate: a writer that has written more than a ring when its peer connects waits from then on. What
 // it writes over between the greeting and the connection is a gap, and nothing else is lost.
 func TestRemoteChannelConnectsLate(t *testing.T) {
+	testenv.Long(t, "TestRemoteChannel has a writer that is slow and one that is fast")
 	testenv.Leaks(t)
 	m := newMachines(t, "wait", "wait", "poll", 256)
 	m.daemons[1].Terminate(t)
@@ -286,6 +290,7 @@ func TestRemoteChannelConnectsLate(t *testing.T) {
 // TestRemoteChannelBreaks: the link is cut, and each of the four processes killed, while messages flow. Sequences go on,
 // no message is torn or comes twice, and what is lost is counted exactly: readChannel checks that for every message.
 func TestRemoteChannelBreaks(t *testing.T) {
+	testenv.Long(t, "the processes are killed")
 	testenv.Leaks(t)
 	m := newMachines(t, "drop_oldest", "drop_oldest", "poll", 1024)
 	m.run(0, "5000")
@@ -327,6 +332,7 @@ func TestRemoteChannelBreaks(t *testing.T) {
 
 // TestRemoteChannelDisconnects: a peer with the policy disconnect that is too slow is cut off, and its readers are told.
 func TestRemoteChannelDisconnects(t *testing.T) {
+	testenv.Long(t, "flows/attach tests the policies")
 	testenv.Leaks(t)
 	m := newMachines(t, "disconnect", "wait", "poll", 64)
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(60*time.Second))

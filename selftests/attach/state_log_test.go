@@ -121,6 +121,7 @@ func TestStateOfLog(t *testing.T) {
 // TestStateOfDamagedLog: records that the log does not have any more are counted, and positions go on behind them. A log
 // that does not exist yet is waited for.
 func TestStateOfDamagedLog(t *testing.T) {
+	testenv.Long(t, "TestStateOfLog has a log that is whole")
 	testenv.Leaks(t)
 	dir, log := t.TempDir(), filepath.Join(testenv.DiskDir(t), "updates")
 	d := startLogged(t, dir, log, true)

@@ -177,6 +177,7 @@ func checkKeys(t *testing.T, keys *attached.Sender, refs *attached.State) {
 // TestStateOverRestart: a reader learns that the daemon is gone, and finds the state empty, with another run, when it is
 // back.
 func TestStateOverRestart(t *testing.T) {
+	testenv.Long(t, "TestLibrary has states over restarts")
 	testenv.Leaks(t)
 	dir := t.TempDir()
 	d := startStates(t, dir, "ordinary")
@@ -401,25 +402,22 @@ flows:
 	if n := turns.Words(); n != 4 {
 		t.Errorf("the state has %d words, not 4", n)
 	}
-	plain, checked := buildDriver(t)
-	for _, path := range []string{plain, checked} {
-		d := startDriver(t.Context(), t, daemon.Here{}, path)
-		for _, step := range [][2]string{
-			{"attach " + filepath.Join(dir, "attach.sock") + " second 1", "attached"}, {"state turns", "words 4"}, {"getword 2", "word 42"},
-			{"getword 3", "word 0"}, {"getword 4", "error invalid none"}, {"getobject 2 8", "error invalid none"},
-			{"getkey k 8", "error invalid none"},
-		} {
-			got := d.do(step[0])
-			for retries(step[0], got, step[1]) {
-				time.Sleep(time.Millisecond)
-				got = d.do(step[0])
-			}
-			if got != step[1] {
-				t.Errorf("%s: %q instead of %q", step[0], got, step[1])
-			}
+	d := startDriver(t.Context(), t, daemon.Here{}, buildChecked(t))
+	for _, step := range [][2]string{
+		{"attach " + filepath.Join(dir, "attach.sock") + " second 1", "attached"}, {"state turns", "words 4"}, {"getword 2", "word 42"},
+		{"getword 3", "word 0"}, {"getword 4", "error invalid none"}, {"getobject 2 8", "error invalid none"},
+		{"getkey k 8", "error invalid none"},
+	} {
+		got := d.do(step[0])
+		for retries(step[0], got, step[1]) {
+			time.Sleep(time.Millisecond)
+			got = d.do(step[0])
 		}
-		if err := d.end(); err != nil {
-			t.Error(err)
+		if got != step[1] {
+			t.Errorf("%s: %q instead of %q", step[0], got, step[1])
 		}
+	}
+	if err := d.end(); err != nil {
+		t.Error(err)
 	}
 }

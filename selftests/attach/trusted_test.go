@@ -76,6 +76,7 @@ func connected(s *status.Daemon) bool {
 // after Commit, peers refuse the message, and it is not done. If it puts them back, the message arrives, once. A
 // program that is not trusted changes nothing: the flow has sent a copy.
 func TestTrustedChanges(t *testing.T) {
+	testenv.Long(t, "TestTrusted has the same programs")
 	for _, trusted := range []bool{false, true} {
 		t.Run(fmt.Sprint(trusted), func(t *testing.T) {
 			p := newPair(t)

@@ -50,6 +50,7 @@ func (r *rig) attach(socket, name string) *attached.Client {
 
 // TestChannel: the flow of a channel finds its peer by its name, and follows it to another machine.
 func TestChannel(t *testing.T) {
+	testenv.Long(t, "TestMove has a flow that is followed")
 	r := newRig(t, 4)
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "attach.sock")

@@ -30,7 +30,10 @@ type life struct {
 func TestKill(t *testing.T) { kill(t, false) }
 
 // TestKillPassive is TestKill for packet sockets.
-func TestKillPassive(t *testing.T) { kill(t, true) }
+func TestKillPassive(t *testing.T) {
+	testenv.Long(t, "TestKill kills a daemon with the other engine")
+	kill(t, true)
+}
 
 func kill(t *testing.T, passive bool) {
 	t.Helper()

@@ -74,6 +74,7 @@ func (r *damageRig) says(good bool, args []string, texts ...string) {
 // a repair the log continues after the last acknowledged message. All messages were acknowledged
 // before the daemon was killed.
 func TestLogDamaged(t *testing.T) {
+	testenv.Long(t, "flows/journal tests damaged segments")
 	r := newDamageRig(t)
 	const count = 3000
 	begin := uint64(1)
@@ -123,6 +124,7 @@ func TestLogDamaged(t *testing.T) {
 // TestLogFilesMoved: verify and the daemon refuse a log whose files were exchanged, copied to other
 // names, or replaced by something that is not a file.
 func TestLogFilesMoved(t *testing.T) {
+	testenv.Long(t, "flows/journal tests files that were exchanged")
 	r := newDamageRig(t)
 	text := strings.Replace(r.settings(), "segment: {size: 2MiB}", "segment: {size: 1MiB}", 1)
 	d := launch(t, &r.B, r.dir, text)

@@ -71,6 +71,7 @@ func (r *relayed) sends(count uint64) *daemon.Client {
 // each log has every message once, all in the same order. The client learned the durability that
 // the peers promise.
 func TestKillRelay(t *testing.T) {
+	testenv.Long(t, "TestKill kills a daemon that captures, and flows/stream tests the sessions of relays")
 	kills := setting.Number(t, "UNIFIEDD_KILLS", few)
 	r := newRelayed(t)
 	const to = "acknowledge: most, durability: durable"

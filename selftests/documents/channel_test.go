@@ -19,6 +19,7 @@ const writerDocument, readersDocument = "attach.md.5", "attach.md.6"
 // TestChannelAcrossMachines: two daemons with the configurations of the document pass a channel on. What the program
 // of one host writes the program of the other one reads, in order.
 func TestChannelAcrossMachines(t *testing.T) {
+	testenv.Long(t, "TestDocuments checks the configurations")
 	testenv.Root(t)
 	for _, d := range passOn(t, [2]string{named(t, writerDocument), named(t, readersDocument)}) {
 		d.Until(t, "the flow to count messages", func(s *status.Daemon) bool { return s.Flows[0].Packets > 0 })

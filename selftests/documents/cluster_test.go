@@ -22,6 +22,7 @@ const logDocument, senderDocument, staticDocument = "cluster.md.1", "cluster.md.
 // TestCluster: with the configurations of the document a daemon finds another one in etcd, with TLS, and a third one
 // finds it in its own configuration.
 func TestCluster(t *testing.T) {
+	testenv.Long(t, "TestDocuments checks the configurations")
 	testenv.Root(t)
 	ca := authority.New(t)
 	ends := testenv.NewSwitch(t, 4, testenv.PairOptions{MTU: 4200})

@@ -32,7 +32,13 @@ const root = "../.."
 // program and flowTest are the paths of the programs, built once.
 var program, flowTest string
 
-func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }
+func TestMain(m *testing.M) {
+	status := daemon.WithPrograms(m.Run, &program, &flowTest)
+	if object != "" {
+		_ = os.RemoveAll(filepath.Dir(object)) // it is only left behind
+	}
+	os.Exit(status)
+}
 
 // document is a configuration from a document.
 type document struct{ name, text string }
@@ -111,12 +117,7 @@ func newFiles(t *testing.T) files {
 	passwd, err := os.ReadFile("/etc/passwd")
 	testenv.Must(t, err)
 	m.write(t, "etc/passwd", fmt.Sprintf("%sunifiedd:x:%d:%[2]d::/nonexistent:/usr/sbin/nologin\n", others(string(passwd)), user), 0o644)
-	m.write(t, "mine.c", code(t), 0o644)
-	compile := regexp.MustCompile("(?m)^    (clang .* mine.o)$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
-	if compile == nil {
-		t.Fatal("docs/filters.md does not say how to compile the program")
-	}
-	run(t, "sh", "-ec", "cd "+m.dir+"; "+compile[1]+"; mv mine.o etc/unifiedd/")
+	run(t, "cp", compiled(t), filepath.Join(m.dir, "etc/unifiedd/mine.o"))
 	run(t, flowTest, "make", "-file", filepath.Join(m.dir, "lib/unifiedd/image"), "-size", "1048576")
 	m.wrapper = filepath.Join(m.dir, "unifiedd")
 	m.write(t, "unifiedd", fmt.Sprintf(`#!/bin/sh
@@ -127,6 +128,27 @@ mount -t overlay overlay -o lowerdir=/etc,upperdir=%[1]s/etc,workdir=%[1]s/work 
 exec %[2]s "$@"' unifiedd "$@"
 `, m.dir, program), 0o755)
 	return m
+}
+
+// object is the program of the document about filters, compiled; empty: it is not yet.
+var object string
+
+// compiled compiles that program with the command of the document, once.
+func compiled(t *testing.T) string {
+	t.Helper()
+	if object != "" {
+		return object
+	}
+	compile := regexp.MustCompile("(?m)^    (clang .* mine.o)$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
+	if compile == nil {
+		t.Fatal("docs/filters.md does not say how to compile the program")
+	}
+	dir, err := os.MkdirTemp("", "unifiedd-documents-")
+	testenv.Must(t, err)
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "mine.c"), []byte(code(t)), 0o644))
+	run(t, "sh", "-ec", "cd "+dir+"; "+compile[1])
+	object = filepath.Join(dir, "mine.o")
+	return object
 }
 
 // user is the number of the daemon's user.
@@ -169,9 +191,6 @@ func TestDocuments(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 294<<20)
 	for _, d := range documents(t) {
-		if slices.Contains([]string{groupDocument, witnessDocument, namedGroupDocument, writerDocument, readersDocument, logDocument, senderDocument, staticDocument}, d.name) {
-			continue // tests of their own start them, on several hosts
-		}
 		t.Run(d.name, func(t *testing.T) {
 			m := newMachine(t)
 			file := filepath.Join(m.dir, "shown.yaml")
@@ -181,6 +200,9 @@ func TestDocuments(t *testing.T) {
 			}
 			if out, err := m.B.Command(m.wrapper, "check", "-c", file).CombinedOutput(); err != nil {
 				t.Fatalf("check: %v\n%s", err, out)
+			}
+			if slices.Contains([]string{groupDocument, witnessDocument, namedGroupDocument, writerDocument, readersDocument, logDocument, senderDocument, staticDocument}, d.name) {
+				return // tests of their own start them, on several hosts
 			}
 			p := daemon.Launch(t, m.wrapper, &m.B, m.dir, d.text)
 			s := p.Until(t, "the flows to run", func(s *status.Daemon) bool {

@@ -73,6 +73,7 @@ func newGroupOf(t *testing.T, seed uint64, level string, hosts int) *group {
 // TestRenamedCertificate: after a reload a member proves again who it is. One whose certificate has
 // another name is left out, and the others go on.
 func TestRenamedCertificate(t *testing.T) {
+	testenv.Long(t, "flows/group/transport tests certificates")
 	testenv.Root(t)
 	g := newGroup(t, 0)
 	leader, _ := g.leader(-1, 0)

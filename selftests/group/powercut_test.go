@@ -39,6 +39,7 @@ type powered struct {
 // client appends. With `durable` nothing acknowledged is lost or doubled, and all logs are equal. With `written`
 // and `received` that holds for one member at a time. UNIFIEDD_CUTS cuts.
 func TestPowerCuts(t *testing.T) {
+	testenv.Long(t, "the power is cut again and again")
 	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
 	testenv.Root(t)
@@ -197,6 +198,7 @@ func (p *powered) open(i int) {
 // TestLyingDisks: the check finds that acknowledged messages are lost when the disks of all members lose what
 // they have called durable.
 func TestLyingDisks(t *testing.T) {
+	testenv.Long(t, "the power is cut")
 	testenv.Root(t)
 	p := newPowered(t, 1, "durable")
 	p.progresses()

@@ -45,6 +45,7 @@ type bed struct {
 // exchange gets are those of the orders that the strategy has asked for. The risk monitor sees or counts everything, and
 // the books that it READs at the end are those of the handler. UNIFIEDD_UPDATES updates come, UNIFIEDD_RATE a second.
 func TestTrading(t *testing.T) {
+	testenv.Long(t, "it builds six programs, and selftests/attach tests what they use")
 	testenv.Root(t)
 	b := &bed{T: t, dirA: t.TempDir(), dirB: t.TempDir(), updates: number(t, "UNIFIEDD_UPDATES", 20_000), pace: number(t, "UNIFIEDD_RATE", 5000)}
 	hosts := testenv.NewSwitch(t, 3, testenv.PairOptions{})

@@ -127,6 +127,7 @@ type job struct {
 // at random moments. Each copy is equal in the end, and has had its name no sooner. Each connection goes on from what was
 // durable.
 func TestKill(t *testing.T) {
+	testenv.Long(t, "the processes are killed again and again")
 	testenv.Root(t)
 	events, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", events, seed)
