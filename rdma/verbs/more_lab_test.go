@@ -122,7 +122,7 @@ func allocations(b *bench) {
 	from, to := []rdma.SGE{b.sge(source, 8)}, []rdma.SGE{b.sge(destination, 64)}
 	got := make([]rdma.WorkCompletion, 4)
 	failed := 0
-	n := testenv.AllocsPerRun(t, 100, func() {
+	n := testenv.AllocsPerRun(b.t, 100, func() {
 		for _, e := range []*end{x, y} {
 			if n, err := e.qp.PostReceive(receives, to); n != 1 || err != nil {
 				failed++
