@@ -102,7 +102,7 @@ build() {
 }
 
 # The limit is for tests that hang. internal/lint runs vet.
-tests=(go test -json -short -vet=off -count=1 -timeout 15m)
+tests=(go test -json -short -vet=off -count=1 -timeout 30m)
 isolated=("${tests[@]}" -exec "$PWD/scripts/ns")
 
 # The packages whose concurrency the race detector checks here; a long suite checks all.
@@ -120,7 +120,7 @@ modules() {
 	local failed=0 module
 	while IFS= read -r module; do
 		go -C "$(dirname "$module")" vet ./... || failed=1
-	done < <(find internal selftests packaging -name go.mod)
+	done < <(find packaging internal/bench selftests/browser -name go.mod)
 	go -C packaging test -json -short -count=1 -timeout 15m ./... || failed=1
 	return "$failed"
 }
