@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,11 +169,27 @@ func (b *bed) done() uint64 {
 	return binary.NativeEndian.Uint64(data)
 }
 
-// progress waits until the writer gets more messages done.
+// progress waits until the writer gets more messages done. If it does not, the log has what the writer and the daemon do.
 func (b *bed) progress() {
 	b.Helper()
-	before := b.done()
-	testenv.Wait(b.T, testenv.Within(30*time.Second), "the writer to go on", func() bool { return b.done() > before })
+	before, went, w := b.done(), false, b.programs["writer"]
+	defer func() {
+		if !went {
+			_ = w.Process.Signal(syscall.SIGQUIT) // it says where its goroutines are
+			<-w.ended
+			s, err := b.daemon.Status()
+			b.Logf("%d messages are done; the writer: %s\nthe flow: %+v, %v\nthe daemon: %s", b.done(), w.said, flowOf(&s, "writer"), err, b.daemon.Log)
+		}
+	}()
+	testenv.Wait(b.T, time.Minute, "the writer to go on", func() bool {
+		select {
+		case <-w.ended:
+			b.Fatal("the writer has ended by itself")
+		default:
+		}
+		went = b.done() > before
+		return went
+	})
 }
 
 // TestKilledPrograms: programs are killed at random moments, also while they attach. Their frames are with the
