@@ -18,6 +18,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
@@ -58,11 +59,7 @@ type running struct {
 }
 
 func newBed(t *testing.T) *bed {
-	seed := uint64(time.Now().UnixNano())
-	if n, err := strconv.ParseUint(os.Getenv("UNIFIEDD_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("UNIFIEDD_SEED=%d", seed)
+	seed := setting.Seed(t)
 	b := &bed{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), session: seed | 1, programs: map[string]*running{}}
 	b.text = fmt.Sprintf(`
 region: {size: 32MiB, pages: ordinary}

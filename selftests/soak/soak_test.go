@@ -20,8 +20,8 @@ import (
 // the daemon returns to its state before. Its use of resources does not grow. At the end every byte
 // is verified and every packet accounted for.
 func TestSoak(t *testing.T) {
-	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 1), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_SECONDS=%d UNIFIEDD_SEED=%d", seconds, seed)
+	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 1), setting.Seed(t)
+	t.Logf("UNIFIEDD_SECONDS=%d", seconds)
 	s := &soaking{rig: newRig(t, forms[0]), random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}
 	s.span = time.Duration(seconds) * time.Second
 	s.pid = s.status().PID
