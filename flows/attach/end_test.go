@@ -140,6 +140,27 @@ func TestHotPath(t *testing.T) {
 	}
 }
 
+// TestNoPortBeforeBegin: a program that asks while the flow is being opened is told that there is no such flow, and asks
+// again. A port that opened then would have no frames, for ever.
+func TestNoPortBeforeBegin(t *testing.T) {
+	for _, role := range []wire.Role{wire.Send, wire.Receive, wire.Request} {
+		r := newRig(t, role)
+		s := newSession(r.end.hub, nil)
+		s.program = r.end.program
+		ask := func() *wire.Refusal {
+			_, _, _, why := s.makePort(t.Context(), &wire.Open{Flow: "f", Role: role})
+			return why
+		}
+		if why := ask(); why == nil || why.Reason != wire.NoSuchFlow {
+			t.Errorf("%v: before Begin: %v", role, why)
+		}
+		r.end.Begin()
+		if why := ask(); why == nil || why.Reason != wire.Busy { // the rig has its port
+			t.Errorf("%v: after Begin: %v", role, why)
+		}
+	}
+}
+
 // TestUninstall: what a program has is with the flow when its port closes, and an entry for the earlier port means
 // nothing to the next one.
 func TestUninstall(t *testing.T) {

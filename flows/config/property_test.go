@@ -31,8 +31,7 @@ func TestMisspelt(t *testing.T) {
 	for _, k := range keys {
 		words[k.Value] = true
 	}
-	seed := environment.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_SEED=%d", seed)
+	seed := environment.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	for _, k := range keys {
 		all := slices.DeleteFunc(typos(k.Value), func(typo string) bool { return words[typo] })

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/ring"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
@@ -235,8 +234,7 @@ func (p *patient) checkRecords(t *testing.T, what string, want uint64) {
 // or no record is lost. UNIFIEDD_DAMAGE=1 tries each byte of heads, manifests, marks and ends, and
 // a larger sample of the other bytes.
 func TestDamage(t *testing.T) {
-	long, seed := setting.Number(t, "UNIFIEDD_DAMAGE", 0) != 0, setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_SEED=%d", seed)
+	long, seed := setting.Number(t, "UNIFIEDD_DAMAGE", 0) != 0, setting.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for name, make := range map[string]func() *patient{
 		"ended": func() *patient { return newPatient(t, false) }, "killed": func() *patient { return newPatient(t, true) },

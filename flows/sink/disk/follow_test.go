@@ -56,8 +56,8 @@ type followed struct {
 // ones, while the flow begins segments and is begun again. UNIFIEDD_SECONDS says how long.
 func TestFollowed(t *testing.T) {
 	testenv.Leaks(t)
-	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 5), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_SECONDS=%d UNIFIEDD_SEED=%d", seconds, seed)
+	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 5), setting.Seed(t)
+	t.Logf("UNIFIEDD_SECONDS=%d", seconds)
 	region, err := umem.Open(umem.Config{Size: 16 << 20, Pages: umem.Ordinary, Extents: 4})
 	if err != nil {
 		t.Fatal(err)
