@@ -69,7 +69,7 @@ func dispatchedBesideOthers(t *testing.T, generic bool) {
 		t.Errorf("generic mode: %v, want %v", got, want)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_capture"}; !slices.Equal(got, want) {
@@ -129,7 +129,7 @@ func TestDispatchedUnstamped(t *testing.T) {
 	others.Load(t, testenv.OtherPass)
 	p := joined(t, &pair.B, Config{Timestamps: true})
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	start := now(t)
@@ -161,14 +161,14 @@ func TestDispatchedDead(t *testing.T) {
 	others.Load(t, testenv.OtherPass)
 	p := joined(t, &pair.B, Config{Rules: []Rule{{Name: "all", Action: Drop}}})
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})
 	if got := awaitTotal(t, p, 5); got[Dropped].Packets != 5 {
 		t.Errorf("counters %+v", got)
 	}
-	if err := p.ClearSocket(0); err != nil { // as the kernel does when its process ends
+	if err := p.ClearSocketOf(0, 0); err != nil { // as the kernel does when its process ends
 		t.Fatal(err)
 	}
 	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})

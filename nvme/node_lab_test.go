@@ -5,10 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -194,68 +192,4 @@ func TestSignalsOnDisk(t *testing.T) {
 	labenv.Guest(t)
 	testenv.Long(t, "Linux 7 gives up no flushes, and TestSignals runs on other targets")
 	flushInRain(t, diskTarget(t, 1<<20))
-}
-
-// TestPolled: a polled queue works on an NVMe disk with polled queues, as block device and as node.
-func TestPolled(t *testing.T) {
-	labenv.Guest(t)
-	testenv.Long(t, "the tests of unified-nvme-test poll both")
-	reloadDriver(t, "poll_queues=1")
-	t.Cleanup(func() { reloadDriver(t, "poll_queues=0") })
-	for _, c := range []struct {
-		name   string
-		target func(testing.TB, uint64) TargetConfig
-		config Config
-	}{
-		{"block device", diskTarget, Config{Poll: true}},
-		{"node", nodeTarget, Config{Poll: true, Passthrough: true}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, umem.Config{}, c.config)
-			to, i := r.open(c.target(t, 1<<20))
-			want := r.written(i, 8, r.queue.SendDurable)
-			fs := r.take(8)
-			for k, f := range fs {
-				fs[k] = r.at(f, i, uint64(k)*4096)
-			}
-			for _, f := range r.read(fs) {
-				if at := r.region.Side(f).Block; !bytes.Equal(r.region.Bytes(f), want[at:][:4096]) {
-					t.Errorf("other bytes at %d", at)
-				}
-			}
-			r.hands.Give(fs)
-			switch err := r.queue.Flush(i, 1); {
-			case to.Passthrough() && err == nil:
-				r.awaitFlush()
-			case to.Passthrough() || !errors.Is(err, ErrNotSupported):
-				t.Errorf("a flush: %v", err)
-			}
-		})
-	}
-}
-
-// awaitFlush waits on a polled queue for its one flush.
-func (r *rig) awaitFlush() {
-	r.Helper()
-	var dst [1]FlushResult
-	r.check(r.queue.Wait(time.Second))
-	if r.queue.Flushed(dst[:]) != 1 || dst[0].Err != nil {
-		r.Errorf("the flush: %+v", dst[0])
-	}
-}
-
-// reloadDriver loads the disk's driver again, and waits for the disk.
-func reloadDriver(t *testing.T, option string) {
-	t.Helper()
-	for _, args := range [][]string{{"-r", "nvme"}, {"nvme", option}} {
-		if out, err := exec.Command("modprobe", args...).CombinedOutput(); err != nil {
-			t.Fatalf("modprobe %v: %v: %s", args, err, out)
-		}
-	}
-	testenv.Wait(t, 10*time.Second, "the disk", func() bool { return numberOf(labDisk()) != 0 && exists(labNode()) })
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -11,6 +11,7 @@ level=${1:-test}
 
 # All of vet, staticcheck, tests and the programs that tests run are built with one set of tags. With -trimpath the
 # build cache works across clones.
+export UNIFIEDD_SEED=${UNIFIEDD_SEED:-1}
 verbs=$(scripts/tags.sh)
 export GOFLAGS="${GOFLAGS:-} -trimpath -tags=invariants${verbs:+,$verbs}"
 export UNIFIEDD_PROGRAMS=$PWD/build/programs
@@ -101,7 +102,7 @@ build() {
 }
 
 # The limit is for tests that hang. internal/lint runs vet.
-tests=(go test -json -short -vet=off -count=1 -timeout 15m)
+tests=(go test -json -short -vet=off -count=1 -timeout 30m)
 isolated=("${tests[@]}" -exec "$PWD/scripts/ns")
 
 # The packages whose concurrency the race detector checks here; a long suite checks all.
@@ -119,7 +120,7 @@ modules() {
 	local failed=0 module
 	while IFS= read -r module; do
 		go -C "$(dirname "$module")" vet ./... || failed=1
-	done < <(find internal selftests packaging -name go.mod)
+	done < <(find packaging internal/bench selftests/browser -name go.mod)
 	go -C packaging test -json -short -count=1 -timeout 15m ./... || failed=1
 	return "$failed"
 }
@@ -156,4 +157,4 @@ if [[ $level == test ]]; then
 	[[ $(id -u) == 0 ]] || { echo "make test needs root; make check does without" >&2; exit 1; }
 	build/sweep # remove what killed tests of earlier runs left
 fi
-"$level" | build/testsum -quarantine scripts/quarantine.txt -allow-skip '^[^:]*: (short|lab|emulated)\b'
+"$level" | build/testsum -quarantine scripts/quarantine.txt -allow-skip "^[^:]*: (short|lab|emulated)\\b"

@@ -29,7 +29,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -229,7 +229,7 @@ func TestPageCost(t *testing.T) {
 		}
 		return n
 	}
-	count, pairs, span := setting("UNIFIEDD_FLOWS", "1000"), setting("UNIFIEDD_PAIRS", "1"), time.Duration(setting("UNIFIEDD_SECONDS", "3"))*time.Second
+	count, rounds, span := setting("UNIFIEDD_FLOWS", "1000"), setting("UNIFIEDD_PAIRS", "1"), time.Duration(setting("UNIFIEDD_SECONDS", "3"))*time.Second
 	m := startMany(t, count)
 	for _, c := range []struct {
 		name  string
@@ -237,18 +237,18 @@ func TestPageCost(t *testing.T) {
 	}{{"page", m.reads}, {"top", m.tops}} {
 		t.Run(c.name, func(t *testing.T) {
 			m.t = t
-			m.compare(c.begin, pairs, span)
+			m.compare(c.begin, rounds, span)
 		})
 	}
 }
 
-func (m *many) compare(begin func() *reader, pairs int, span time.Duration) {
+func (m *many) compare(begin func() *reader, rounds int, span time.Duration) {
 	t := m.t
-	c := bench.Comparison{Better: bench.More}
-	for i := range pairs {
-		var p bench.Pair
+	var rates pairs.Pairs
+	for i := range rounds {
+		var p pairs.Pair
 		var with, without float64
-		err := bench.Round(i, func() error { p.Theirs, without = m.rate(span, func() {}); return nil }, func() error {
+		err := pairs.Round(i, func() error { p.Theirs, without = m.rate(span, func() {}); return nil }, func() error {
 			var r *reader
 			p.Ours, with = m.rate(span, func() { r = begin() })
 			r.stop()
@@ -258,12 +258,12 @@ func (m *many) compare(begin func() *reader, pairs int, span time.Duration) {
 			return nil
 		})
 		testenv.Must(t, err)
-		c.Pairs = append(c.Pairs, p)
+		rates = append(rates, p)
 		t.Logf("pair %d: %.0f packets a second while nobody looks, %.0f while somebody does; the daemon used %.3f and %.3f processors", i+1, p.Theirs, p.Ours, without, with)
 	}
-	e := c.Estimate()
-	t.Logf("%d pairs of %v: %.4f times the rate (%.4f to %.4f)", pairs, span, e.Ratio, e.Low, e.High)
-	if pairs >= 5 && e.Ratio < 0.99 {
+	e := rates.Estimate()
+	t.Logf("%d pairs of %v: %.4f times the rate (%.4f to %.4f)", rounds, span, e.Ratio, e.Low, e.High)
+	if rounds >= 5 && e.Ratio < 0.99 {
 		t.Errorf("the rate while somebody looks is %.4f of that while nobody does", e.Ratio)
 	}
 }

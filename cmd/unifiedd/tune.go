@@ -17,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/card"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/tune"
 	"github.com/unifiedd/unifiedd/flows/config"
-	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 )
 
 // tuneFlags are the flags of tune.
@@ -254,7 +254,7 @@ func left(value string) string {
 }
 
 // change prints a figure, and by how much it differs, with the bounds.
-func change(e bench.Estimate, figure float64, format string) string {
+func change(e pairs.Estimate, figure float64, format string) string {
 	if figure == 0 {
 		return "-"
 	}

@@ -21,6 +21,7 @@ import (
 // TestKill: the test kills the daemon while a host writes. The host connects to the next daemon,
 // and the disk has every write that was answered.
 func TestKill(t *testing.T) {
+	testenv.Long(t, "it builds the daemon and kills it; TestVanish and TestHang have what a host sees")
 	kills := setting.Number(t, "UNIFIEDD_KILLS", 2)
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -11,16 +11,17 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/providers"
 	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // overVerbs returns two machines on one device of libibverbs.
-func overVerbs(t testing.TB) (near, far machine) {
+func overVerbs(t testing.TB) (near, far rocetest.Machine) {
 	t.Helper()
 	const address = "10.79.0.1"
 	name := labenv.SoftRoCE(t, "virtio0", address+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
-	m := machine{IP: netip.MustParseAddr(address), open: func(*umem.Region) (rdma.Device, error) { return providers.Open(name, roce.Config{}) }}
+	m := rocetest.Machine{IP: netip.MustParseAddr(address), Open: func(*umem.Region) (rdma.Device, error) { return providers.Open(name, roce.Config{}) }}
 	return m, m
 }
 

@@ -1,56 +1,65 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"strconv"
+	"testing"
 	"time"
 )
 
 // Form says how long to measure.
 type Form struct {
 	Name   string
-	Rounds int           // pairs of each case
+	Rounds int           // of each case
 	Span   time.Duration // of each run
 }
 
-// The forms. Tests use the short one, which shows that everything works and is no measurement.
 var (
-	Short = Form{"short", 1, 200 * time.Millisecond}
-	Usual = Form{"usual", 9, time.Second}
-	Long  = Form{"long", 15, 2500 * time.Millisecond}
+	usual = Form{"usual", 9, time.Second}
+	long  = Form{"long", 15, 2500 * time.Millisecond}
 )
 
-// FormVariable is the environment variable that names the form. RoundsVariable overrides the form's number of
-// rounds.
+// Environment variables: the form, another number of rounds than it has, and an expression that the names of wanted
+// cases match.
 const (
-	FormVariable   = "UNIFIEDD_BENCH"
-	RoundsVariable = "UNIFIEDD_BENCH_ROUNDS"
+	formVariable   = "UNIFIEDD_BENCH"
+	roundsVariable = "UNIFIEDD_BENCH_ROUNDS"
+	casesVariable  = "UNIFIEDD_BENCH_CASES"
 )
 
-// WantedForm returns the requested form; the default is the short one.
-func WantedForm() (Form, error) {
-	name := cmp.Or(os.Getenv(FormVariable), Short.Name)
-	for _, f := range []Form{Short, Usual, Long} {
-		if f.Name == name {
-			return f.wantedRounds()
-		}
+// wantedForm returns the requested form. It skips the test if none is: go test ./... measures nothing.
+func wantedForm(t *testing.T) (f Form) {
+	t.Helper()
+	switch name := os.Getenv(formVariable); name {
+	case "":
+		t.Skip("a comparison with another program: make bench")
+	case usual.Name:
+		f = usual
+	case long.Name:
+		f = long
+	default:
+		t.Fatalf("%s=%s: it must be %s or %s", formVariable, name, usual.Name, long.Name)
 	}
-	return Form{}, fmt.Errorf("%s=%s: it must be %s, %s or %s", FormVariable, name, Short.Name, Usual.Name, Long.Name)
+	if text := os.Getenv(roundsVariable); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("%s=%s: it must be a number of rounds", roundsVariable, text)
+		}
+		f.Rounds = n
+	}
+	return f
 }
 
-// wantedRounds returns the form with the requested number of rounds. The short form does not
-// change.
-func (f Form) wantedRounds() (Form, error) {
-	text := os.Getenv(RoundsVariable)
-	if text == "" || f == Short {
-		return f, nil
+// Share scales a number for the usual form to this one.
+func (f Form) Share(n int) int { return int(time.Duration(n) * f.Span / usual.Span) }
+
+// AtMost returns the form with at most n rounds, unless another number was requested.
+func (f Form) AtMost(n int) Form {
+	if os.Getenv(roundsVariable) == "" {
+		f.Rounds = min(f.Rounds, n)
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return Form{}, fmt.Errorf("%s=%s: it must be a number of rounds", RoundsVariable, text)
-	}
-	f.Rounds = n
-	return f, nil
+	return f
 }
+
+func (f Form) String() string { return fmt.Sprintf("%d rounds, %s form", f.Rounds, f.Name) }

@@ -28,11 +28,10 @@ var layers = []layer{
 	{"nvme", []string{"umem"}},
 	{"nvme/fabrics", nil},
 	{"rdma", []string{"umem"}},
-	{"rdma/measure", nil},
 	{"rdma/lifetime", nil},
 	{"rdma/mr", []string{"umem", "rdma"}},
 	{"rdma/msg", []string{"umem", "rdma", "rdma/mr"}},
-	{"rdma/connect", []string{"umem", "rdma", "rdma/measure"}},
+	{"rdma/connect", []string{"umem", "rdma"}},
 	{"rdma/ep", []string{"umem", "rdma"}},
 	{"rdma/verbs", []string{"umem", "rdma", "rdma/lifetime"}},
 	{"rdma/roce", []string{"umem", "rdma", "rdma/lifetime", "xdp", "bpf", "bpf/filter"}},
@@ -82,9 +81,7 @@ var layers = []layer{
 	{"flows/replay", []string{"flows/config", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter", "xdp", "nvme"}},
 	{"flows/serve", []string{"flows/attach", "flows/attach/wire", "flows/blocks", "flows/channel", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
 	{"flows/client", slices.Concat(devices, []string{"flows/attach/wire", "flows/cluster", "flows/protocol", "flows/stream", "flows/blocks"})},
-	{"flows", slices.Concat(devices, parts, []string{"flows/attached"})},                                        // tests attach
-	{"internal/bench/attach", []string{"flows", "flows/attached", "flows/config", "flows/status", "selftests"}}, // it runs a daemon in its own process
-	{"internal/bench/ticks", []string{"selftests"}},
+	{"flows", slices.Concat(devices, parts, []string{"flows/attached"})}, // tests attach
 	{"docs/examples", []string{"umem", "flows/client", "flows/attached"}},
 	{"selftests", slices.Concat(devices, parts, []string{"flows/cluster/etcd", "flows", "flows/client", "flows/attached", "docs/examples"})},
 	{"cmd", slices.Concat(devices, parts, []string{"flows/cluster/etcd", "flows", "flows/client"})},
@@ -92,7 +89,7 @@ var layers = []layer{
 
 // devices are the parts that move frames. parts are the parts that make up a flow.
 var (
-	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
+	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/attach", "flows/cluster", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/trace", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
 		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/feed", "flows/sink/order", "flows/sink/state", "flows/feed", "flows/rule", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet", "flows/transfer"}
 )
@@ -101,7 +98,8 @@ var (
 var inTests = map[string][]string{
 	"nvme":                 {"xdp"},
 	"rdma/providers":       {"rdma/connect", "rdma/msg"},
-	"rdma/verbs":           {"rdma/mr", "rdma/msg"},
+	"rdma":                 {"rdma/verbs"}, // of rdma/cm, in the guest
+	"rdma/verbs":           {"rdma/connect", "rdma/mr", "rdma/msg"},
 	"rdma/roce":            {"rdma/msg"},
 	"flows/stream":         {"flows/cluster", "rdma/roce", "rdma/providers"},
 	"flows/fanout":         {"rdma/roce", "rdma/providers"},
@@ -127,7 +125,7 @@ var onlyIn = map[string]string{
 
 // testOnly names packages that no program may link. The tree's own are given without the module
 // path.
-var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/etcdserver", module + "/internal/testenv/ruledcard", module + "/umem/porttest",
+var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/etcdserver", module + "/internal/testenv/ruledcard", module + "/umem/porttest", module + "/rdma/roce/rocetest",
 	module + "/rdma/connect/internal/transcript",
 	module + "/internal/testenv/captures", module + "/internal/golden",
 	module + "/selftests/daemon"}

@@ -238,7 +238,7 @@ func grantsBusy(b *bench) {
 // grantsAllocate: a window is bound, revoked, kept and reused without allocation.
 func grantsAllocate(b *bench) {
 	g := b.granting(4, 8, false)
-	if n := testenv.AllocsPerRun(100, g.round); n > 0 {
+	if n := testenv.AllocsPerRun(b.t, 100, g.round); n > 0 {
 		b.t.Errorf("%v allocations", n)
 	}
 }

@@ -140,7 +140,7 @@ func checkObjects(t *testing.T, books *attached.Sender, book *attached.State) {
 	if _, err := book.Lookup([]byte("k"), buffer); !errors.Is(err, attached.ErrKind) {
 		t.Errorf("a key of objects: %v", err)
 	}
-	if n := testenv.AllocsPerRun(100, func() { _, _, _ = book.Get(9, buffer) }); n != 0 {
+	if n := testenv.AllocsPerRun(t, 100, func() { _, _, _ = book.Get(9, buffer) }); n != 0 {
 		t.Errorf("Get allocates %v times", n)
 	}
 }
@@ -169,7 +169,7 @@ func checkKeys(t *testing.T, keys *attached.Sender, refs *attached.State) {
 		t.Errorf("no key: %v", err)
 	}
 	key := []byte("isin77")
-	if n := testenv.AllocsPerRun(100, func() { _, _ = refs.Lookup(key, buffer) }); n != 0 {
+	if n := testenv.AllocsPerRun(t, 100, func() { _, _ = refs.Lookup(key, buffer) }); n != 0 {
 		t.Errorf("Lookup allocates %v times", n)
 	}
 }

@@ -87,37 +87,6 @@ func askPatiently(t *testing.T, p place, options string) (status int, out, errs 
 	return status, out, errs
 }
 
-// TestManagedPeers: ours works with programs of perftest, unmodified, with -R.
-func TestManagedPeers(t *testing.T) {
-	labenv.Guest(t)
-	testenv.Long(t, "TestManager runs rping")
-	p := newPlace(t)
-	for _, c := range []peerCase{{program: "ib_write_bw", theirs: "-R -n 200", ours: "-R -peer ib_write_bw -n 200"},
-		{program: "ib_write_lat", theirs: "-R -n 200", ours: "-R -peer ib_write_lat -n 200"},
-		{program: "ib_read_lat", theirs: "-R -n 200", ours: "-R -peer ib_read_lat -n 200"},
-		{program: "ib_send_bw", theirs: "-R -n 200 -s 4096", ours: "-R -peer ib_send_bw -n 200 -size 4096"},
-		{program: "ib_send_lat", theirs: "-R -n 200", ours: "-R -peer ib_send_lat -n 200"},
-		{program: "ib_atomic_lat", theirs: "-R -n 200", ours: "-R -peer ib_atomic_lat -n 200"}} {
-		t.Run("client_"+c.program, func(t *testing.T) { c.asClient(t, p) })
-		t.Run("server_"+c.program, func(t *testing.T) { c.asManagedServer(t, p) })
-	}
-}
-
-func (c peerCase) asManagedServer(t *testing.T, p place) {
-	cmd, out := c.command(t, p.device, "")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	status, said, errs := askPatiently(t, p, c.ours)
-	if status != 0 || errs != "" || !strings.Contains(said, "usec") && !strings.Contains(said, "BW peak") {
-		t.Errorf("ours ends with %d: %s%s", status, said, errs)
-		_ = cmd.Process.Kill()
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%s: %v\n%s", c.program, err, out)
-	}
-}
-
 // managedKilled: a server whose client is killed reports that the peer has disconnected.
 func managedKilled(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-timeout 9s", noDisk)...)

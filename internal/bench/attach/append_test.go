@@ -16,7 +16,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/bench"
-	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -136,40 +135,20 @@ func appendOne(s *attached.Sender, size int) error {
 
 // TestAgainstOwnProcess compares an append of an attached program with one in the daemon's own process.
 func TestAgainstOwnProcess(t *testing.T) {
-	testenv.Root(t)
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := bench.NewReport("Append", "an attached program", "the daemon's own process")
-	r.NoteLoad("before")
+	r := bench.Start(t, "append", "Append", "an attached program", "the daemon's own process")
 	count := map[string]int{"received": 50_000, "written": 5000, "durable": 2000}
-	if form == bench.Short {
-		count = map[string]int{"received": 1000, "written": 200, "durable": 100}
-	}
 	for _, acknowledge := range []string{"received", "written", "durable"} {
 		for _, size := range []int{64, 3072} {
 			n := count[acknowledge]
-			c := &contest.Contest[oneWay]{Name: fmt.Sprintf("%s, %d B", acknowledge, size), Programs: []contest.Run[oneWay]{
+			bench.Compare(r, &bench.Contest[oneWay]{Name: fmt.Sprintf("%s, %d B", acknowledge, size), Programs: []bench.Run[oneWay]{
 				func(ctx context.Context) (oneWay, error) { return appendApart(ctx, t, acknowledge, size, n) },
 				func(ctx context.Context) (oneWay, error) { return appendTogether(ctx, t, acknowledge, size, n) },
-			}, Measures: []contest.Measure[oneWay]{
-				{Metric: "median", Unit: "ns", Better: bench.Less, Bar: barAppend, Theirs: 1, Of: func(s oneWay) float64 { return s.p50 }},
-				{Metric: "99%", Unit: "ns", Better: bench.Less, Theirs: 1, Of: func(s oneWay) float64 { return s.p99 }},
-			}}
-			if err := c.Rounds(t.Context(), form.Rounds); err != nil {
-				t.Fatal(err)
-			}
-			r.Comparisons = append(r.Comparisons, c.Comparisons()...)
+			}, Measures: measures("", 1, barAppend, 0)})
 		}
 	}
-	r.NoteLoad("after")
-	r.Notes = append(r.Notes,
-		fmt.Sprintf("%d rounds, in turn, fresh processes and logs for each run of %d (received) to %d (durable) appends, one at a time; %s form.", form.Rounds, count["received"], count["durable"], form.Name),
+	r.Finish(
+		fmt.Sprintf("In turn, fresh processes and logs for each run of %d (received) to %d (durable) appends, one at a time.", count["received"], count["durable"]),
 		"The daemon's worker polls (wait: poll), and so does the program. Both use package attached.")
-	if err := r.Finish(t.Output(), form, t.TempDir(), "append"); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // place makes a directory with the configuration of a daemon that has a log of a program.

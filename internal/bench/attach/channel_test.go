@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
-	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -23,86 +22,69 @@ const barIceoryx = 0.5
 
 // bed is the machinery of the comparison.
 type bed struct {
-	*testing.T
-	form                           bench.Form
-	dir                            string
-	unifiedd, flowTest, iox, roudi string
-	libraries                      string // directory of iceoryx' libraries
-	count                          int    // round trips of a run
+	*bench.Report
+	dir                string
+	unifiedd, flowTest string
+	iox, libraries     string // program and libraries of iceoryx
+	count              int    // round trips of a run
 }
 
 // oneWay is what a run measured, in nanoseconds: half of a round trip.
 type oneWay struct{ p50, p99 float64 }
 
+// measures compares the median and the 99th percentile of the first program with those of another.
+func measures(against string, theirs int, bar, barTail float64) []bench.Measure[oneWay] {
+	return []bench.Measure[oneWay]{
+		{Metric: "median" + against, Unit: "ns", Better: bench.Less, Bar: bar, Theirs: theirs, Of: func(s oneWay) float64 { return s.p50 }},
+		{Metric: "99%" + against, Unit: "ns", Better: bench.Less, Bar: barTail, Theirs: theirs, Of: func(s oneWay) float64 { return s.p99 }},
+	}
+}
+
 // TestAgainstIceoryx compares a channel with iceoryx: a message to another process and back.
 func TestAgainstIceoryx(t *testing.T) {
-	b := newBed(t)
-	r := bench.NewReport("Channels", "a channel", "iceoryx 2.0.3")
-	r.NoteLoad("before")
-	sizes := []int{64, 4096}
-	if b.form != bench.Short {
-		sizes = []int{64, 256, 1024, 4096}
-	}
-	for _, size := range sizes {
-		c := &contest.Contest[oneWay]{Name: fmt.Sprintf("%d B", size), Programs: []contest.Run[oneWay]{
+	b := newBed(bench.Start(t, "channel", "Channels", "a channel", "iceoryx 2.0.3"), 200_000)
+	b.startIceoryx()
+	b.startDaemon()
+	for _, size := range []int{64, 256, 1024, 4096} {
+		bench.Compare(b.Report, &bench.Contest[oneWay]{Name: fmt.Sprintf("%d B", size), Programs: []bench.Run[oneWay]{
 			func(ctx context.Context) (oneWay, error) { return b.channel(ctx, size) },
 			func(ctx context.Context) (oneWay, error) { return b.iceoryx(ctx, size) },
-		}, Measures: []contest.Measure[oneWay]{
-			{Metric: "median", Unit: "ns", Better: bench.Less, Bar: barIceoryx, Theirs: 1, Of: func(s oneWay) float64 { return s.p50 }},
-			{Metric: "99%", Unit: "ns", Better: bench.Less, Theirs: 1, Of: func(s oneWay) float64 { return s.p99 }},
-		}}
-		b.must(c.Rounds(t.Context(), b.form.Rounds))
-		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
+		}, Measures: measures("", 1, barIceoryx, 0)})
 	}
-	r.NoteLoad("after")
-	r.Notes = append(r.Notes,
-		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d round trips, one process on CPU 0 and one on CPU 1, both poll; %s form.", b.form.Rounds, b.count, b.form.Name),
+	b.Finish(
+		fmt.Sprintf("In turn, fresh processes for each run of %d round trips, one process on CPU 0 and one on CPU 1, both poll.", b.count),
 		"Half of the time of a message to the other process and back. Both copy the message into and out of the shared memory.")
-	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "channel"))
 }
 
-func newBed(t *testing.T) *bed {
-	testenv.Root(t)
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := filepath.Abs("../../../build/unpacked")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{T: t, form: form, dir: t.TempDir(), unifiedd: testenv.Build(t, "cmd/unifiedd"), flowTest: testenv.Build(t, "selftests/unified-flow-test"),
-		roudi: filepath.Join(root, "usr/bin/iox-roudi"), libraries: filepath.Join(root, "usr/lib/x86_64-linux-gnu"), count: 200_000}
-	if form == bench.Short {
-		b.count = 500 // on a busy machine each may cost both programs a time slice
-	}
-	b.iox = filepath.Join(b.dir, "iceoryx")
-	headers, err := filepath.Glob(filepath.Join(root, "usr/include/iceoryx/v*"))
+func newBed(r *bench.Report, count int) *bed {
+	r.Helper()
+	return &bed{Report: r, dir: r.TempDir(), unifiedd: bench.Program(r, "cmd/unifiedd"), flowTest: bench.Program(r, "selftests/unified-flow-test"), count: count}
+}
+
+// startIceoryx builds the program of iceoryx and starts its daemon.
+func (b *bed) startIceoryx() {
+	b.Helper()
+	roudi, libraries := bench.Unpacked(b, "usr/bin/iox-roudi")
+	b.iox, b.libraries = filepath.Join(b.dir, "iceoryx"), libraries
+	headers, err := filepath.Glob(bench.Path(b, "build/unpacked/usr/include/iceoryx/v*"))
 	if err != nil || len(headers) != 1 {
-		t.Fatalf("the headers of iceoryx are not in %s: %v (run: make setup-test)", root, err)
+		b.Fatalf("the headers of iceoryx are not in build/unpacked: %v (run: make setup-test)", err)
 	}
-	build := exec.Command(testenv.Tool(t, "g++"), "-O2", "-std=c++14", "-I", headers[0], "-o", b.iox, "testdata/iceoryx.cpp",
+	build := exec.Command(testenv.Tool(b, "g++"), "-O2", "-std=c++14", "-I", headers[0], "-o", b.iox, "testdata/iceoryx.cpp",
 		"-L", b.libraries, "-liceoryx_posh", "-liceoryx_hoofs", "-liceoryx_platform", "-lpthread", "-lrt", "-latomic")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the program of iceoryx: %v\n%s", err, out)
+		b.Fatalf("build the program of iceoryx: %v\n%s", err, out)
 	}
-	b.startDaemon()
-	b.start(b.with(b.roudi), "RouDi is ready")
-	return b
-}
-
-func (b *bed) must(err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := exec.Command(roudi)
+	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.libraries)
+	b.start(c, "RouDi is ready")
 }
 
 // startDaemon starts a daemon with two channels.
 func (b *bed) startDaemon() {
 	b.Helper()
 	file := filepath.Join(b.dir, "unifiedd.yaml")
-	b.must(os.WriteFile(file, fmt.Appendf(nil, `
+	b.Must(os.WriteFile(file, fmt.Appendf(nil, `
 region: {size: 16MiB, pages: ordinary}
 control: {socket: %[1]s/control.sock}
 attach:
@@ -122,20 +104,13 @@ func (b *bed) start(c *exec.Cmd, says string) (said *daemon.Log) {
 	b.Helper()
 	said = new(daemon.Log)
 	c.Stdout, c.Stderr = said, said
-	b.must(c.Start())
+	b.Must(c.Start())
 	b.Cleanup(func() {
 		_ = c.Process.Signal(os.Interrupt) // it may have ended
 		_ = c.Wait()                       // it ends by the signal
 	})
 	testenv.Wait(b.T, testenv.Within(20*time.Second), "the program to be ready", func() bool { return strings.Contains(said.String(), says) })
 	return said
-}
-
-// with adds iceoryx' libraries to a command.
-func (b *bed) with(name string, args ...string) *exec.Cmd {
-	c := exec.Command(name, args...)
-	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.libraries)
-	return c
 }
 
 // pinned returns a command on one CPU.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/bench"
-	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -27,12 +26,8 @@ const (
 
 // states is two hosts with two links: a daemon has one, and what it is compared with the other.
 type states struct {
-	*testing.T
-	link, bare         *testenv.Pair
-	flowTest, rdmaTest string
-	daemon             *daemon.Daemon
-	unpacked           string // where packages are unpacked
-	count              int
+	*machines
+	daemon *daemon.Daemon
 }
 
 // stateKeys is the number of keys and objects.
@@ -41,62 +36,30 @@ const stateKeys = 1000
 // TestAgainstGet compares reads of a state with bare READs of the same length over the same provider, and with GETs from
 // Redis over the same kind of link.
 func TestAgainstGet(t *testing.T) {
-	testenv.Root(t)
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := filepath.Abs("../../../build/unpacked")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &states{
-		T: t, link: testenv.NewPair(t, testenv.PairOptions{}), bare: testenv.NewPair(t, testenv.PairOptions{}), unpacked: root,
-		flowTest: testenv.Build(t, "selftests/unified-flow-test"), rdmaTest: testenv.Build(t, "selftests/unified-rdma-test"), count: 50_000,
-	}
-	if form == bench.Short {
-		s.count = 1000
-	}
+	s := &states{machines: newMachines(bench.Start(t, "get", "States", "a read of a state", "READ, or GET from Redis 7.0.15"), 50_000)}
 	s.launch()
 	s.redis()
-	r := bench.NewReport("States", "a read of a state", "READ, or GET from Redis 7.0.15")
-	r.NoteLoad("before")
-	typical := func(s oneWay) float64 { return s.p50 }
-	tail := func(s oneWay) float64 { return s.p99 }
 	for _, one := range []struct {
 		name, state string
 		length      int // of the READ: an object's head and payload, or a bucket
 		keys        int
 	}{{"object of 336 B", "books", 352, 0}, {"key", "refs", 512, stateKeys}} {
-		c := &contest.Contest[oneWay]{Name: one.name, Programs: []contest.Run[oneWay]{
+		bench.Compare(s.Report, &bench.Contest[oneWay]{Name: one.name, Programs: []bench.Run[oneWay]{
 			func(ctx context.Context) (oneWay, error) { return s.get(ctx, one.state, one.keys) },
-			func(ctx context.Context) (oneWay, error) { return s.read(ctx, one.length) },
+			func(ctx context.Context) (oneWay, error) { return s.bareLatency(ctx, "read", one.length) },
 			s.redisGet,
-		}, Measures: []contest.Measure[oneWay]{
-			{Metric: "median; READ", Unit: "ns", Better: bench.Less, Bar: barRead, Theirs: 1, Of: typical},
-			{Metric: "99%; READ", Unit: "ns", Better: bench.Less, Theirs: 1, Of: tail},
-			{Metric: "median; Redis", Unit: "ns", Better: bench.Less, Bar: barRedis, Theirs: 2, Of: typical},
-			{Metric: "99%; Redis", Unit: "ns", Better: bench.Less, Theirs: 2, Of: tail},
-		}}
-		if err := c.Rounds(t.Context(), form.Rounds); err != nil {
-			t.Fatal(err)
-		}
-		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
+		}, Measures: append(measures("; READ", 1, barRead, 0), measures("; Redis", 2, barRedis, 0)...)})
 	}
-	r.NoteLoad("after")
-	r.Notes = append(r.Notes,
-		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d reads, one at a time; %s form. RoCE in software on a veth pair, and TCP on another one for Redis, whose values have 64 bytes.", form.Rounds, s.count, form.Name),
+	s.Finish(
+		fmt.Sprintf("In turn, fresh processes for each run of %d reads, one at a time. RoCE in software on a veth pair, and TCP on another one for Redis, whose values have 64 bytes.", s.count),
 		"A read of a key READs one bucket of 512 bytes, and if the key is not there its two buckets in one batch. The bare READ is unified-rdma-test. All readers of RDMA poll, and so do both servers; the daemon is stopped while others are measured.")
-	if err := r.Finish(t.Output(), form, t.TempDir(), "get"); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // launch starts a daemon with two states, and fills them.
 func (s *states) launch() {
 	s.Helper()
 	dir := s.TempDir()
-	d := daemon.Launch(s.T, testenv.Build(s.T, "cmd/unifiedd"), &s.link.B, dir, fmt.Sprintf(`
+	d := daemon.Launch(s.T, bench.Program(s, "cmd/unifiedd"), &s.link.B, dir, fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
 workers: [{name: main, wait: sleep}, {name: states, wait: spin}]
 attach:
@@ -133,22 +96,17 @@ func (s *states) get(_ context.Context, state string, keys int) (oneWay, error) 
 	return latencyOf(out)
 }
 
-// read measures bare READs.
-func (s *states) read(ctx context.Context, size int) (oneWay, error) {
-	m := &machines{T: s.T, bare: s.bare, rdmaTest: s.rdmaTest, count: s.count}
-	return m.bareLatency(ctx, "read", size)
-}
-
 // redis starts Redis with a value for each key.
 func (s *states) redis() {
 	s.Helper()
-	server := s.bare.B.Command(filepath.Join(s.unpacked, "usr/bin/redis-server"), "--bind", s.bare.B.IP.String(), "--protected-mode", "no",
+	program, libraries := bench.Unpacked(s, "usr/bin/redis-server")
+	server := s.bare.B.Command(program, "--bind", s.bare.B.IP.String(), "--protected-mode", "no",
 		"--save", "", "--appendonly", "no", "--dir", s.TempDir())
-	server.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(s.unpacked, "usr/lib/x86_64-linux-gnu"))
+	server.Env = append(os.Environ(), "LD_LIBRARY_PATH="+libraries)
 	said := new(daemon.Log)
 	server.Stdout, server.Stderr = said, said
 	if err := server.Start(); err != nil {
-		s.Fatalf("start Redis (run: make setup-test): %v", err)
+		s.Fatalf("start Redis: %v", err)
 	}
 	s.Cleanup(func() {
 		_ = server.Process.Kill() // it runs until then
@@ -162,9 +120,10 @@ func (s *states) redis() {
 
 // benchmark is a command of redis-benchmark, for one connection and one request at a time.
 func (s *states) benchmark(test string, count int) *exec.Cmd {
-	c := s.bare.A.Command(filepath.Join(s.unpacked, "usr/bin/redis-benchmark"), "-h", s.bare.B.IP.String(), "-t", test, "-n", fmt.Sprint(count),
+	program, libraries := bench.Unpacked(s, "usr/bin/redis-benchmark")
+	c := s.bare.A.Command(program, "-h", s.bare.B.IP.String(), "-t", test, "-n", fmt.Sprint(count),
 		"-c", "1", "-d", "64", "-r", fmt.Sprint(stateKeys), "--precision", "3", "--csv")
-	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(s.unpacked, "usr/lib/x86_64-linux-gnu"))
+	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+libraries)
 	return c
 }
 

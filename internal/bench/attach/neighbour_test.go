@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
-	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -24,45 +23,28 @@ const barNeighbour = 1.1
 // TestAgainstNeighbours compares the latency of a channel between two programs without and with another program on the
 // same daemon: a reader of the channel that is stopped, and programs of which one is killed each second.
 func TestAgainstNeighbours(t *testing.T) {
-	testenv.Root(t)
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{T: t, form: form, dir: t.TempDir(), unifiedd: testenv.Build(t, "cmd/unifiedd"), flowTest: testenv.Build(t, "selftests/unified-flow-test"), count: 60_000}
-	if form == bench.Short {
-		b.count = 1000
-	}
+	b := newBed(bench.Start(t, "neighbours", "Neighbours", "a channel beside another program", "a channel alone"), 60_000)
 	log := b.startNeighbours()
-	r := bench.NewReport("Neighbours", "a channel beside another program", "a channel alone")
-	r.NoteLoad("before")
 	const size = 256
 	alone := func(ctx context.Context) (oneWay, error) { return b.channel(ctx, size, "-rate", "20000") }
 	stopped := func(ctx context.Context) (oneWay, error) { return b.besideStopped(ctx, log, size) }
 	killed := func(ctx context.Context) (oneWay, error) { return b.besideKilled(ctx, log, size) }
 	for _, one := range []struct {
 		name string
-		run  contest.Run[oneWay]
+		run  bench.Run[oneWay]
 	}{{"a stopped reader", stopped}, {"a killed program", killed}} {
-		c := &contest.Contest[oneWay]{Name: one.name, Programs: []contest.Run[oneWay]{one.run, alone}, Measures: []contest.Measure[oneWay]{
-			{Metric: "median", Unit: "ns", Better: bench.Less, Theirs: 1, Of: func(s oneWay) float64 { return s.p50 }},
-			{Metric: "99%", Unit: "ns", Better: bench.Less, Bar: barNeighbour, Theirs: 1, Of: func(s oneWay) float64 { return s.p99 }},
-		}}
-		b.must(c.Rounds(t.Context(), form.Rounds))
-		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
+		bench.Compare(b.Report, &bench.Contest[oneWay]{Name: one.name, Programs: []bench.Run[oneWay]{one.run, alone}, Measures: measures("", 1, 0, barNeighbour)})
 	}
-	r.NoteLoad("after")
-	r.Notes = append(r.Notes,
-		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d round trips of %d bytes at 20000 a second, one process on CPU 0 and one on CPU 1, both poll; %s form.", form.Rounds, b.count, size, form.Name),
+	b.Finish(
+		fmt.Sprintf("In turn, fresh processes for each run of %d round trips of %d bytes at 20000 a second, one process on CPU 0 and one on CPU 1, both poll.", b.count, size),
 		"The stopped reader has the policy drop_oldest and is stopped (SIGSTOP) when it has opened the channel. The killed programs take messages of a flow each. They run when the measurement begins, and one is killed (SIGKILL) each second.")
-	b.must(r.Finish(t.Output(), form, t.TempDir(), "neighbours"))
 }
 
 // startNeighbours starts a daemon with two channels and a flow to another program, and returns its log.
 func (b *bed) startNeighbours() *daemon.Log {
 	b.Helper()
 	file := filepath.Join(b.dir, "unifiedd.yaml")
-	b.must(os.WriteFile(file, fmt.Appendf(nil, `
+	b.Must(os.WriteFile(file, fmt.Appendf(nil, `
 region: {size: 16MiB, pages: ordinary}
 control: {socket: %[1]s/control.sock}
 workers: [{name: main, wait: sleep}]
@@ -160,7 +142,7 @@ func (b *bed) besideKilled(ctx context.Context, log *daemon.Log, size int) (s on
 	}()
 	s, err = b.channel(ctx, size, "-rate", "20000")
 	cancel()
-	if killed := <-ended; err == nil && killed == 0 && b.form != bench.Short {
+	if killed := <-ended; err == nil && killed == 0 {
 		err = errors.New("no program was killed during the measurement")
 	}
 	return s, err

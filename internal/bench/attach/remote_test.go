@@ -11,7 +11,6 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/bench"
-	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -21,56 +20,36 @@ const barRemote = 1.1
 
 // machines is two hosts with two links: the daemons have one, and unified-rdma-test the other.
 type machines struct {
-	*testing.T
+	*bench.Report
 	link, bare         *testenv.Pair
 	flowTest, rdmaTest string
 	dirA, dirB         string
 	count              int
 }
 
+func newMachines(r *bench.Report, count int) *machines {
+	r.Helper()
+	return &machines{
+		Report: r, link: testenv.NewPair(r, testenv.PairOptions{}), bare: testenv.NewPair(r, testenv.PairOptions{}),
+		flowTest: bench.Program(r, "selftests/unified-flow-test"), rdmaTest: bench.Program(r, "selftests/unified-rdma-test"),
+		dirA: r.TempDir(), dirB: r.TempDir(), count: count,
+	}
+}
+
 // TestAgainstWrite compares a channel between two machines with a bare WRITE over the same provider: a message to the
 // other side and back.
 func TestAgainstWrite(t *testing.T) {
-	testenv.Root(t)
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &machines{
-		T: t, link: testenv.NewPair(t, testenv.PairOptions{}), bare: testenv.NewPair(t, testenv.PairOptions{}),
-		flowTest: testenv.Build(t, "selftests/unified-flow-test"), rdmaTest: testenv.Build(t, "selftests/unified-rdma-test"),
-		dirA: t.TempDir(), dirB: t.TempDir(), count: 20_000,
-	}
-	if form == bench.Short {
-		m.count = 500
-	}
+	m := newMachines(bench.Start(t, "remote", "Remote channels", "a channel to another machine", "a WRITE"), 20_000)
 	m.launch()
-	r := bench.NewReport("Remote channels", "a channel to another machine", "a WRITE")
-	r.NoteLoad("before")
-	sizes := []int{64, 256, 1024, 4000}
-	if form == bench.Short {
-		sizes = []int{64}
-	}
-	for _, size := range sizes {
-		c := &contest.Contest[oneWay]{Name: fmt.Sprintf("%d B", size), Programs: []contest.Run[oneWay]{
+	for _, size := range []int{64, 256, 1024, 4000} {
+		bench.Compare(m.Report, &bench.Contest[oneWay]{Name: fmt.Sprintf("%d B", size), Programs: []bench.Run[oneWay]{
 			func(ctx context.Context) (oneWay, error) { return m.channel(ctx, size) },
-			func(ctx context.Context) (oneWay, error) { return m.write(ctx, size) },
-		}, Measures: []contest.Measure[oneWay]{
-			{Metric: "median", Unit: "ns", Better: bench.Less, Bar: barRemote, Theirs: 1, Of: func(s oneWay) float64 { return s.p50 }},
-			{Metric: "99%", Unit: "ns", Better: bench.Less, Theirs: 1, Of: func(s oneWay) float64 { return s.p99 }},
-		}}
-		if err := c.Rounds(t.Context(), form.Rounds); err != nil {
-			t.Fatal(err)
-		}
-		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
+			func(ctx context.Context) (oneWay, error) { return m.bareLatency(ctx, "write", size) },
+		}, Measures: measures("", 1, barRemote, 0)})
 	}
-	r.NoteLoad("after")
-	r.Notes = append(r.Notes,
-		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d round trips; %s form. Half of the time of a message to the other side and back, over RoCE in software on a veth pair.", form.Rounds, m.count, form.Name),
+	m.Finish(
+		fmt.Sprintf("In turn, fresh processes for each run of %d round trips. Half of the time of a message to the other side and back, over RoCE in software on a veth pair.", m.count),
 		"The channel has four processes: two programs, which sleep while they wait, and two daemons with wait: poll. The WRITE has two, unified-rdma-test.")
-	if err := r.Finish(t.Output(), form, t.TempDir(), "remote"); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // configure returns the configuration of a side.
@@ -93,7 +72,7 @@ flows:
 // launch starts the daemons, and waits until their flows run.
 func (m *machines) launch() {
 	m.Helper()
-	unifiedd := testenv.Build(m.T, "cmd/unifiedd")
+	unifiedd := bench.Program(m, "cmd/unifiedd")
 	a, b := &m.link.A, &m.link.B
 	for _, d := range []*daemon.Daemon{
 		daemon.Launch(m.T, unifiedd, a, m.dirA, configure(m.dirA, a, b, "ping", "there", "back", "7472", "7471")),
@@ -118,11 +97,6 @@ func (m *machines) channel(ctx context.Context, size int) (s oneWay, err error) 
 
 // rdmaTestPort is the port of unified-rdma-test.
 const rdmaTestPort = 18516
-
-// write measures WRITEs between two machines.
-func (m *machines) write(ctx context.Context, size int) (s oneWay, err error) {
-	return m.bareLatency(ctx, "write", size)
-}
 
 // bareLatency measures an operation between two machines.
 func (m *machines) bareLatency(ctx context.Context, operation string, size int) (s oneWay, err error) {

@@ -7,15 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/internal/bench"
-	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -23,115 +18,63 @@ const (
 	serverCPU = 0
 	clientCPU = 1
 	linkMTU   = 4200 // a packet holds 4 KiB
-	narrowMTU = 1500 // four packets hold them
 	port      = 7472
 	depth     = 32
 	regionMiB = 160
 	cached    = 8 << 20 // bytes that are read over and over, from a cache twice as large
 )
 
-// TestAgainstLocalFio compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in
-// build/bench. The table shows a missed bar; the test does not fail, since on a busy machine the cause may be
-// other load.
+// TestAgainstLocalFio compares reads over RDMA with fio's reads of the same file.
 func TestAgainstLocalFio(t *testing.T) {
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted, err := bench.WantedCases()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBed(t, form)
-	r := bench.NewReport("blocks over RDMA", "unifiedd and unified-flow-test", "fio, on the machine with the disk")
-	r.NoteLoad("before")
-	for _, c := range b.contests(form) {
-		if !wanted.MatchString(c.Name) {
-			continue
-		}
-		if err := c.Rounds(t.Context(), form.Rounds); err != nil {
-			t.Fatal(err)
-		}
-		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
-	}
-	r.NoteLoad("after")
-	r.Notes = append(r.Notes, fmt.Sprintf("%d pairs of runs of %v, in turn, fresh processes for each; the daemon's worker on CPU %d, the client and fio on CPU %d; MTU %d; %s form.",
-		form.Rounds, form.Span, serverCPU, clientCPU, linkMTU, form.Name),
+	b := newBed(bench.Start(t, "blocks", "blocks over RDMA", "unifiedd and unified-flow-test", "fio, on the machine with the disk"))
+	disk, cache := b.ours(0), b.ours(cached)
+	b.compare(4<<10, depth, "fio", rateBar, disk, b.fio)
+	b.compare(64<<10, depth, "fio", rateBar, disk, b.fio)
+	b.compare(64<<10, depth, "fio; packets received on the client's CPU", 0, b.steered(disk), b.fio)
+	b.compare(64<<10, depth, "from the cache; fio from the disk", 0, cache, b.fio)
+	b.compare(4<<10, depth, "from the cache; fio from the disk", 0, cache, b.fio)
+	b.Finish(
+		fmt.Sprintf("Runs of %v, in turn, fresh processes for each; the daemon's worker on CPU %d, the client and fio on CPU %d; MTU %d.", b.Form.Span, serverCPU, clientCPU, linkMTU),
 		fmt.Sprintf("RoCE in software over veth. The client compares one request in %d with what must be there, fio none. A round trip without a disk is in the cases from the cache.", verified))
-	if err := r.Finish(t.Output(), form, t.TempDir(), "blocks"); err != nil {
-		t.Error(err)
-	}
 }
 
 // bed is a file, the programs, and two namespaces.
 type bed struct {
-	*testing.T
+	*bench.Report
 	pair                     *testenv.Pair
 	dir, file                string
 	unifiedd, flowTest, tool string
 }
 
-func newBed(t *testing.T, form bench.Form) *bed {
-	testenv.Root(t)
-	if runtime.NumCPU() < 2 {
-		t.Fatal("the two ends need a CPU each")
-	}
-	testenv.HugePages(t, regionMiB<<20+clientRegion+16<<20)
-	b := &bed{T: t, dir: testenv.DiskDir(t), unifiedd: testenv.Build(t, "cmd/unifiedd"), flowTest: testenv.Build(t, "selftests/unified-flow-test"), tool: testenv.Tool(t, "fio")}
-	b.file, b.pair = filepath.Join(b.dir, "blocks"), testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
-	size := 1 << 30
-	if form == bench.Short {
-		size = 32 << 20
-	}
-	if out, err := exec.Command(b.flowTest, "make", "-file", b.file, "-size", fmt.Sprint(size), "-seed", fmt.Sprint(seed)).CombinedOutput(); err != nil {
-		t.Fatalf("make the file: %v\n%s", err, out)
+func newBed(r *bench.Report) *bed {
+	testenv.HugePages(r, regionMiB<<20+clientRegion+16<<20)
+	b := &bed{Report: r, dir: testenv.DiskDir(r), unifiedd: bench.Program(r, "cmd/unifiedd"), flowTest: bench.Program(r, "selftests/unified-flow-test"), tool: testenv.Tool(r, "fio")}
+	b.file, b.pair = filepath.Join(b.dir, "blocks"), testenv.NewPair(r, testenv.PairOptions{MTU: linkMTU})
+	if out, err := exec.Command(b.flowTest, "make", "-file", b.file, "-size", fmt.Sprint(1<<30), "-seed", fmt.Sprint(seed)).CombinedOutput(); err != nil {
+		r.Fatalf("make the file: %v\n%s", err, out)
 	}
 	return b
 }
 
-// contests are the cases; the short form has one of each kind.
-func (b *bed) contests(form bench.Form) (all []*contest.Contest[sample]) {
-	add := func(size, depth int, rival string, bar float64, ours, theirs reader) {
-		all = append(all, newContest(size, depth, rival, bar, form.Span, ours, theirs))
+// compare adds a case: blocks of size bytes, depth requests in flight.
+func (b *bed) compare(size, depth int, rival string, bar float64, ours, theirs reader) {
+	b.Helper()
+	c := &bench.Contest[sample]{Name: fmt.Sprintf("%d KiB, depth %d, %s", size>>10, depth, rival)}
+	for _, read := range []reader{ours, theirs} {
+		c.Programs = append(c.Programs, func(ctx context.Context) (sample, error) { return read(ctx, size, depth, b.Form.Span) })
 	}
-	disk, cache := b.ours(0), b.ours(cached)
-	add(4<<10, depth, "fio", rateBar, disk, b.fio)
-	add(64<<10, depth, "fio", rateBar, disk, b.fio)
-	if form != bench.Short {
-		add(4<<10, depth, "fio beside a spinner", 0, disk, b.besideSpinner)
-		add(4<<10, 1, "fio", 0, disk, b.fio)
-		add(64<<10, 1, "fio", 0, disk, b.fio)
-		add(4<<10, depth, fmt.Sprintf("fio; MTU %d", narrowMTU), 0, b.narrow(disk), b.fio)
-		add(64<<10, depth, "from the cache; fio from the disk", 0, cache, b.fio)
-		add(64<<10, depth, "fio; packets received on the client's CPU", 0, b.steered(disk), b.fio)
+	c.Measures = []bench.Measure[sample]{
+		{Metric: "bytes", Unit: "MB/s", Better: bench.More, Bar: bar, Theirs: 1, Of: func(s sample) float64 { return s.rate * float64(size) / 1e6 }},
+		{Metric: "50%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p50 }},
+		{Metric: "99%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p99 }},
+		{Metric: "99.9%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p99_9 }},
 	}
-	add(4<<10, depth, "from the cache; fio from the disk", 0, cache, b.fio)
-	return all
+	bench.Compare(b.Report, c)
 }
 
 // fio reads the file locally.
 func (b *bed) fio(ctx context.Context, size, depth int, span time.Duration) (sample, error) {
 	return run(ctx, clientCPU, readFio, fioArgs(b.tool, b.file, size, depth, span))
-}
-
-// besideSpinner runs fio while the other processor is as busy as it is with ours.
-func (b *bed) besideSpinner(ctx context.Context, size, depth int, span time.Duration) (s sample, err error) {
-	spinning, stop := context.WithCancel(ctx)
-	var spinner sync.WaitGroup
-	spinner.Go(func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		var set unix.CPUSet
-		set.Set(serverCPU)
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			b.Error(err)
-		}
-		for spinning.Err() == nil {
-		}
-	})
-	s, err = b.fio(ctx, size, depth, span)
-	stop()
-	spinner.Wait()
-	return s, err
 }
 
 // ours reads over RDMA: from the disk, or (within > 0) from the cache, which then holds the first
@@ -155,15 +98,6 @@ func (b *bed) ours(within int) reader {
 	}
 }
 
-// narrow makes a reader use a link with short packets.
-func (b *bed) narrow(read reader) reader {
-	return func(ctx context.Context, size, depth int, span time.Duration) (sample, error) {
-		b.setMTU(narrowMTU)
-		defer b.setMTU(linkMTU)
-		return read(ctx, size, depth, span)
-	}
-}
-
 // steered makes the client's CPU receive the client's packets, as with a card, instead of the sender's CPU:
 // receive packet steering (Documentation/networking/scaling.rst of the kernel).
 func (b *bed) steered(read reader) reader {
@@ -183,12 +117,6 @@ func (b *bed) steer(cpus int) {
 	}
 }
 
-func (b *bed) setMTU(n int) {
-	for _, e := range []*testenv.End{&b.pair.A, &b.pair.B} {
-		e.Run(b.T, "ip", "link", "set", e.Ifname, "mtu", fmt.Sprint(n))
-	}
-}
-
 // server is a daemon that serves the file.
 type server struct {
 	process *bench.Process
@@ -203,7 +131,7 @@ func (b *bed) serve(ctx context.Context, cache int) (*server, error) {
 	if err := os.WriteFile(config, []byte(b.config(cache)), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := bench.Start(ctx, serverCPU, "nsenter", "--net=/run/netns/"+b.pair.B.Name, "--", b.unifiedd, "run", "-c", config)
+	p, err := bench.StartProcess(ctx, serverCPU, "nsenter", "--net=/run/netns/"+b.pair.B.Name, "--", b.unifiedd, "run", "-c", config)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
-	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
 // rateBar is the least rate of ours, as a share of fio's.
@@ -17,24 +16,9 @@ const rateBar = 0.9
 // reader reads for a time span.
 type reader func(ctx context.Context, size, depth int, span time.Duration) (sample, error)
 
-// newContest makes one case of two programs: blocks of size bytes, depth requests in flight.
-func newContest(size, depth int, rival string, bar float64, span time.Duration, ours, theirs reader) *contest.Contest[sample] {
-	c := &contest.Contest[sample]{Name: fmt.Sprintf("%d KiB, depth %d, %s", size>>10, depth, rival)}
-	for _, read := range []reader{ours, theirs} {
-		c.Programs = append(c.Programs, func(ctx context.Context) (sample, error) { return read(ctx, size, depth, span) })
-	}
-	c.Measures = []contest.Measure[sample]{
-		{Metric: "bytes", Unit: "MB/s", Better: bench.More, Bar: bar, Theirs: 1, Of: func(s sample) float64 { return s.rate * float64(size) / 1e6 }},
-		{Metric: "50%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p50 }},
-		{Metric: "99%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p99 }},
-		{Metric: "99.9%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p99_9 }},
-	}
-	return c
-}
-
 // run runs a program on a CPU and reads its output.
 func run(ctx context.Context, cpu int, read func([]byte) (sample, error), command []string) (sample, error) {
-	out, _, err := bench.Run(ctx, cpu, command[0], command[1:]...)
+	out, _, err := bench.RunProcess(ctx, cpu, command[0], command[1:]...)
 	if err != nil {
 		return sample{}, err
 	}

@@ -12,49 +12,39 @@ import (
 const rate = 200000
 
 // finish saves a report, and notes how it was measured.
-func (b *bed) finish(r *bench.Report, name string) {
+func (b *bed) finish(r *bench.Report) {
 	b.Helper()
-	r.Notes = append([]string{
-		fmt.Sprintf("%d rounds, each contestant in turn having %v of packets over veth; sender and receiver on a CPU each; %s form.", b.rounds(), b.span(), b.form.Name),
+	r.Finish(
+		fmt.Sprintf("Each contestant in turn having %v of packets over veth; sender and receiver on a CPU each.", b.span),
 		"What a packet costs is the time no processor was idle less that of the same packets into an XDP program that drops them, until all is on stable storage.",
-		"Lost is what is not in the files.",
-	}, r.Notes...)
-	b.must(r.Finish(b.Output(), b.form, b.TempDir(), name))
+		"Lost is what is not in the files.")
 }
 
 // TestAgainstCaptures compares both of our engines with the programs that others use. All run in the same rounds.
 // Of the engines each has its own report.
 func TestAgainstCaptures(t *testing.T) {
-	b := newBed(t)
-	b.bars = passiveBars
-	r := bench.NewReport("Packets to disk from a packet socket", "unifiedd with engine: packet", "others")
-	taken := bench.NewReport("Packets to disk from AF_XDP sockets", withXDP, "others")
-	sizes := []int{64, 512, 1024, 1500}
-	if b.form == bench.Short {
-		sizes = sizes[2:3]
-	}
+	b := newBed(bench.Start(t, "capture-passive", "Packets to disk from a packet socket", "unifiedd with engine: packet", "others"))
+	taken := bench.Start(t, "capture", "Packets to disk from AF_XDP sockets", withXDP, "others")
 	all := b.engines()
-	for _, size := range sizes {
-		c := b.contest(work{size: size, rate: rate}, all)
+	for _, size := range []int{64, 512, 1024, 1500} {
+		c := b.contest(work{size, rate}, passiveBars, all)
 		if c == nil {
 			continue
 		}
-		c.addTo(r)
+		c.addTo(b.Report)
 		if i := slices.Index(c.names, withXDP); i > 0 && len(c.names) > 2 {
 			c.seenBy(i, takenBars).addTo(taken)
 		}
 	}
-	b.finish(r, "capture-passive")
+	b.finish(b.Report)
 	if len(taken.Comparisons) > 0 {
-		b.finish(taken, "capture")
+		b.finish(taken)
 	}
 }
 
 // TestAgainstLayouts compares layouts, waits, and sizes of rings and writes with the defaults: docs/benchmarks/layouts.md has the results.
 func TestAgainstLayouts(t *testing.T) {
-	b := newBed(t)
-	r := bench.NewReport("Packets to disk, other settings", "unifiedd", "unifiedd with the setting")
-	sizes := []int{64, 1024, 1500}
+	b := newBed(bench.Start(t, "capture-layouts", "Packets to disk, other settings", "unifiedd", "unifiedd with the setting"))
 	all := []contestant{ours("unifiedd", b.daemon, "", "", "")}
 	for _, s := range []struct{ name, from, to, rest string }{
 		{name: "slot", to: "layout: slot"},
@@ -73,24 +63,24 @@ func TestAgainstLayouts(t *testing.T) {
 	} {
 		all = append(all, ours(s.name, b.daemon, s.from, s.to, s.rest))
 	}
-	if b.form == bench.Short {
-		sizes, all = sizes[1:2], all[:2]
+	for _, size := range []int{64, 1024, 1500} {
+		if c := b.contest(work{size, rate}, takenBars, all); c != nil {
+			c.addTo(b.Report)
+		}
 	}
-	for _, size := range sizes {
-		b.compete(r, work{size: size, rate: rate}, all)
-	}
-	b.finish(r, "capture-layouts")
+	b.finish(b.Report)
 }
 
 // TestAgainstNoIndex compares a capture with indexes and one without. Each segment has a fifth of the
 // packets.
 func TestAgainstNoIndex(t *testing.T) {
-	b := newBed(t)
-	w := work{size: 1024, rate: rate}
-	segment := fmt.Sprintf("segment: {size: %dKiB}", max(1024, int(b.span().Seconds()*float64(w.rate*w.size)/5)>>10))
-	r := bench.NewReport("Indexes beside a capture", "unifiedd with to.index", "unifiedd")
+	b := newBed(bench.Start(t, "capture-index", "Indexes beside a capture", "unifiedd with to.index", "unifiedd"))
+	w := work{1024, rate}
+	segment := fmt.Sprintf("segment: {size: %dKiB}", max(1024, int(b.span.Seconds()*float64(w.rate*w.size)/5)>>10))
 	with := ours("unifiedd", b.daemon, "", segment+", index: true", "")
-	with.settle = b.span()/2 + settles // the daemon makes an index after its segment is full
-	b.compete(r, w, []contestant{with, ours("no index", b.daemon, "", segment, "")})
-	b.finish(r, "capture-index")
+	with.settle = b.span/2 + settles // the daemon makes an index after its segment is full
+	if c := b.contest(w, takenBars, []contestant{with, ours("no index", b.daemon, "", segment, "")}); c != nil {
+		c.addTo(b.Report)
+	}
+	b.finish(b.Report)
 }

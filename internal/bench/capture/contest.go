@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
-	benchcontest "github.com/unifiedd/unifiedd/internal/bench/contest"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 )
 
 // The CPUs of the receiver and the sender.
@@ -19,26 +19,20 @@ const (
 
 // work is the work of every contestant.
 type work struct {
-	size int    // bytes of a packet
-	rate int    // packets a second
-	into string // our layout; empty: the default
+	size int // bytes of a packet
+	rate int // packets a second
 }
 
-func (w work) String() string {
-	text := fmt.Sprintf("%d bytes, %d/s", w.size, w.rate)
-	if w.into != "" {
-		text += ", " + w.into
-	}
-	return text
-}
+func (w work) String() string { return fmt.Sprintf("%d bytes, %d/s", w.size, w.rate) }
 
 // sample is the result of one run of a contestant.
 type sample struct {
 	sent   int
 	lost   int
 	cost   time.Duration // of the machine, beyond that of the traffic
-	onDisk int64         // bytes of its files
-	stolen float64       // share of the processors' time that this machine's host had
+	wall   time.Duration
+	onDisk int64   // bytes of its files
+	stolen float64 // share of the processors' time that this machine's host had
 }
 
 // perPacket is the cost of a packet in nanoseconds: at least one, since it is used in a ratio.
@@ -68,7 +62,7 @@ type contest struct {
 }
 
 // rounds has a sample of each contestant for each round.
-type rounds = benchcontest.Contest[sample]
+type rounds = bench.Contest[sample]
 
 // newContest compares our cost with that of each of the others, and with the best of
 // several that are not stenotype.
@@ -76,7 +70,7 @@ func newContest(w work, of bars, names []string) *contest {
 	c := &contest{work: w, names: names, bars: of, rounds: &rounds{Name: w.String()}}
 	var rest []int
 	for i, name := range names[1:] {
-		m := benchcontest.Measure[sample]{Case: c.Name + ": " + name, Metric: "machine", Unit: "ns/packet", Better: bench.Less, Theirs: i + 1, Of: sample.perPacket}
+		m := bench.Measure[sample]{Case: c.Name + ": " + name, Metric: "machine", Unit: "ns/packet", Better: bench.Less, Theirs: i + 1, Of: sample.perPacket}
 		if name == "stenotype" {
 			m.Bar = of.stenotype
 		} else {
@@ -85,7 +79,7 @@ func newContest(w work, of bars, names []string) *contest {
 		c.Measures = append(c.Measures, m)
 	}
 	if len(rest) > 1 && len(rest) < len(names)-1 {
-		c.Measures = append(c.Measures, benchcontest.Measure[sample]{Case: c.Name + ": the best of those", Metric: "machine", Unit: "ns/packet", Better: bench.Less,
+		c.Measures = append(c.Measures, bench.Measure[sample]{Case: c.Name + ": the best of those", Metric: "machine", Unit: "ns/packet", Better: bench.Less,
 			Bar: of.best, Of: sample.perPacket, OfTheirs: func(round []sample) float64 {
 				least := math.Inf(1)
 				for _, i := range rest {
@@ -131,10 +125,10 @@ func (c *contest) misses() (notes []string) {
 		costs = append(costs, round[0].perPacket()/round[theirs].perPacket())
 		ours, bytes = append(ours, round[0].bytes()), append(bytes, round[theirs].bytes())
 	}
-	if m := middle(costs); m > 1 {
+	if m := pairs.Median(costs); m > 1 {
 		notes = append(notes, fmt.Sprintf("Missed: %s: a packet costs %.2f of stenotype's by the median.", c.Name, m))
 	}
-	if a, b := middle(ours), middle(bytes); a > b {
+	if a, b := pairs.Median(ours), pairs.Median(bytes); a > b {
 		notes = append(notes, fmt.Sprintf("Missed: %s: a packet takes %.1f bytes on the disk, stenotype's %.1f.", c.Name, a, b))
 	}
 	return notes
@@ -161,7 +155,7 @@ func (c *contest) notes() []string {
 			sent, lost, stolen = sent+s.sent, lost+s.lost, max(stolen, s.stolen)
 			cost, bytes = append(cost, s.perPacket()), append(bytes, s.bytes())
 		}
-		notes = append(notes, fmt.Sprintf("%s %.0f ns and %.0f bytes on disk a packet, lost %d of %d", name, middle(cost), middle(bytes), lost, sent))
+		notes = append(notes, fmt.Sprintf("%s %.0f ns and %.0f bytes on disk a packet, lost %d of %d", name, pairs.Median(cost), pairs.Median(bytes), lost, sent))
 		if stolen > 0.1 {
 			notes[i] += fmt.Sprintf(" (the host had up to %.0f %% of the processors: worth nothing)", 100*stolen)
 		}
@@ -181,9 +175,4 @@ func (c *contest) lossless() error {
 		return fmt.Errorf("%s: ours lost %d packets, and %s none", c.Name, lost[0], c.names[slices.Index(lost, 0)])
 	}
 	return nil
-}
-
-func middle(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
-	return s[len(s)/2]
 }

@@ -58,8 +58,8 @@ func more(keys string) string {
 }
 
 // buffer is the memory of the others for packets that they have not written yet, in MiB. The default of
-// tcpdump and dumpcap is 2, which loses packets. Ours with AF_XDP sockets has as much in extents (except in the
-// short form), and its rings. stenotype uses its default of 2048, and ours with a packet socket has the same: both
+// tcpdump and dumpcap is 2, which loses packets. Ours with AF_XDP sockets has as much in extents,
+// and its rings. stenotype uses its default of 2048, and ours with a packet socket has the same: both
 // write past the page cache, which holds what the others have written while the disk is slow.
 const buffer = 512
 

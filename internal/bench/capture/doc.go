@@ -11,9 +11,6 @@
 // the receiver has ended and its files are on stable storage. selftests/peers/soaker counts idle
 // time; wake-ups and interrupts do not count as idle.
 //
-// In the lab guest (make lab-bench RUN=Stenotype) cards and processors are emulated. There the
-// receiver has an igb card with zero copy, and the kernel reports its idle time.
-//
 // A packet is lost if its number is not in the files, which are read from the disk (seen).
 //
 // Nothing here is safe for concurrent use.

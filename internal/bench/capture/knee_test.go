@@ -8,75 +8,85 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 )
 
-// TestKnee: knee finds the highest rate without loss. It forgives a single loss. Neither a rate that the
-// sender cannot reach nor an error counts as the knee.
-func TestKnee(t *testing.T) {
-	const from = 1000
-	for name, c := range map[string]struct {
-		most, sender float64 // of the contestant and the sender
-		want         float64
-	}{
-		"loses above":   {1600, 1e9, 1562},
-		"loses at once": {500, 1e9, 0},
-		"slow sender":   {1e9, 1300, 1300},
-	} {
-		once := map[int]bool{}
-		got, err := knee(from, func(rate int) (attempt, error) {
-			a := attempt{rate: min(float64(rate), c.sender)}
-			if a.rate > c.most || !once[rate] && rate == from {
-				a.lost = 1
-			}
-			once[rate] = true
-			return a, nil
-		})
-		if err != nil || got != c.want {
-			t.Errorf("%s: %v, %v, want %v", name, got, err, c.want)
+// Rates that knee tries: the first, and the factor between one and the next.
+const (
+	firstRate = 100000
+	rateStep  = 1.25
+	topRate   = 4000000
+)
+
+// attempt is the result of packets at one rate.
+type attempt struct {
+	rate float64 // packets a second that were sent
+	lost int
+}
+
+// knee returns the highest rate without loss; 0 if each rate lost packets. try sends at a rate and returns
+// the rate that the sender reached. knee tries a rate with a loss once more. It ends at a rate that loses
+// twice, or when the sender cannot send faster.
+func knee(first float64, try func(rate int) (attempt, error)) (best float64, err error) {
+	for rate := first; rate <= topRate; rate *= rateStep {
+		a, err := try(int(rate))
+		if err == nil && a.lost > 0 {
+			a, err = try(int(rate))
+		}
+		if err != nil || a.lost > 0 {
+			return best, err
+		}
+		if best = max(best, a.rate); a.rate < 0.9*rate {
+			break // as fast as the sender is
 		}
 	}
-	broken := errors.New("broken")
-	if _, err := knee(from, func(int) (attempt, error) { return attempt{}, broken }); !errors.Is(err, broken) {
-		t.Error(err)
-	}
+	return best, nil
 }
+
+// kneeSpan is how long packets are sent at each rate.
+const kneeSpan = time.Second
 
 // TestAgainstCapturesKnees compares the highest rates without loss, of both of our engines.
 func TestAgainstCapturesKnees(t *testing.T) {
-	b := newBed(t)
-	r := bench.NewReport("Packets to disk, the highest rate without loss", "unifiedd with engine: packet", "others")
-	taken := bench.NewReport("Packets to disk from AF_XDP sockets, the highest rate without loss", withXDP, "others")
-	sizes, first, all := []int{64, 512, 1024, 1500}, float64(firstRate), b.engines()
-	if b.form == bench.Short {
-		sizes, first, all = sizes[2:3], topRate/rateStep, []contestant{all[0], all[1], all[len(all)-1]} // as fast as the sender is
-	}
-	for _, size := range sizes {
-		some := b.wanted(work{size: size}, all)
+	b := newBed(bench.Start(t, "capture-passive-knees", "Packets to disk, the highest rate without loss", "unifiedd with engine: packet", "others"))
+	taken := bench.Start(t, "capture-knees", "Packets to disk from AF_XDP sockets, the highest rate without loss", withXDP, "others")
+	for _, size := range []int{64, 512, 1024, 1500} {
+		some := b.wanted(work{size: size}, b.engines())
 		if len(some) == 1 {
 			continue
 		}
-		rates := make([][]float64, len(some))
-		for i := range b.rounds() {
-			var turns []func() error
-			for k, one := range some {
-				turns = append(turns, func() error {
-					best, err := knee(first, func(rate int) (attempt, error) { return b.attempt(one, work{size: size, rate: rate}) })
-					rates[k] = append(rates[k], max(1, best))
-					return err
-				})
-			}
-			b.must(bench.Round(i, turns...))
-		}
 		m := bench.Comparison{Case: fmt.Sprintf("%d bytes", size), Metric: "rate without loss", Unit: "packets/s", Better: bench.More}
-		compareAll(r, taken, m, some, rates)
+		rates := b.each(some, func(one contestant) (float64, error) {
+			best, err := knee(firstRate, func(rate int) (attempt, error) { return b.attempt(one, work{size, rate}) })
+			return max(1, best), err
+		})
+		compareAll(b.Report, taken, m, some, rates)
 		for k, one := range some {
-			if one.name == "stenotype" && middle(rates[0]) < middle(rates[k]) {
-				r.Notes = append(r.Notes, fmt.Sprintf("Missed: %s: %.0f packets/s without loss, and stenotype %.0f, by the median.", m.Case, middle(rates[0]), middle(rates[k])))
+			if ours, theirs := pairs.Median(rates[0]), pairs.Median(rates[k]); one.name == "stenotype" && ours < theirs {
+				b.Notes = append(b.Notes, fmt.Sprintf("Missed: %s: %.0f packets/s without loss, and stenotype %.0f, by the median.", m.Case, ours, theirs))
 			}
 		}
 	}
-	note := fmt.Sprintf("Each rate is by a quarter higher than the one before, for %v; what is lost twice at a rate ends it, or that the sender is no faster.", kneeSpan)
-	b.finishBoth(r, taken, "knees", note)
+	finishBoth(b.Report, taken,
+		fmt.Sprintf("Each rate is by a quarter higher than the one before, for %v; what is lost twice at a rate ends it, or that the sender is no faster.", kneeSpan))
+}
+
+// each measures one number of each contestant in each round, in turn.
+func (b *bed) each(all []contestant, measure func(contestant) (float64, error)) [][]float64 {
+	b.Helper()
+	values := make([][]float64, len(all))
+	for i := range b.Form.Rounds {
+		var turns []func() error
+		for k, one := range all {
+			turns = append(turns, func() error {
+				v, err := measure(one)
+				values[k] = append(values[k], v)
+				return err
+			})
+		}
+		b.Must(pairs.Round(i, turns...))
+	}
+	return values
 }
 
 // compareAll adds a comparison of the first contestant with each of the others to a report, and one of AF_XDP
@@ -86,9 +96,9 @@ func compareAll(r, taken *bench.Report, m bench.Comparison, all []contestant, va
 		c := m
 		c.Case += ": " + all[theirs].name
 		for i := range values[ours] {
-			c.Pairs = append(c.Pairs, bench.Pair{Ours: values[ours][i], Theirs: values[theirs][i]})
+			c.Pairs = append(c.Pairs, pairs.Pair{Ours: values[ours][i], Theirs: values[theirs][i]})
 		}
-		r.Comparisons = append(r.Comparisons, c)
+		r.Add(c)
 	}
 	for k := 1; k < len(all); k++ {
 		compare(r, 0, k)
@@ -99,13 +109,11 @@ func compareAll(r, taken *bench.Report, m bench.Comparison, all []contestant, va
 }
 
 // finishBoth saves the reports of both engines with the same notes.
-func (b *bed) finishBoth(r, taken *bench.Report, name string, notes ...string) {
-	b.Helper()
-	r.Notes = append(r.Notes, notes...)
-	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "capture-passive-"+name))
+func finishBoth(r, taken *bench.Report, notes ...string) {
+	r.Helper()
+	r.Finish(notes...)
 	if len(taken.Comparisons) > 0 {
-		taken.Notes = append(taken.Notes, notes...)
-		b.must(taken.Finish(b.Output(), b.form, b.TempDir(), "capture-"+name))
+		taken.Finish(notes...)
 	}
 }
 
@@ -116,7 +124,7 @@ func (b *bed) attempt(c contestant, w work) (a attempt, err error) {
 		return a, err
 	}
 	defer os.RemoveAll(r.dir)
-	sent := int(min(b.span()/4, kneeSpan).Seconds() * float64(w.rate))
+	sent := int(kneeSpan.Seconds() * float64(w.rate))
 	took, err := b.sendCount(w, sent)
 	if err == nil {
 		time.Sleep(c.settle)

@@ -29,31 +29,18 @@ const readableBar = 0.5
 // TestAgainstCapturesDelays compares how long after its arrival a packet appears in the files, of both of our
 // engines.
 func TestAgainstCapturesDelays(t *testing.T) {
-	b := newBed(t)
-	r := bench.NewReport("Packets to disk, until they can be read", "unifiedd with engine: packet", "others")
-	taken := bench.NewReport("Packets to disk from AF_XDP sockets, until they can be read", withXDP, "others")
-	all := b.engines()
-	if b.form == bench.Short {
-		all = []contestant{all[0], all[1], all[len(all)-1]} // the second is stenotype
-	}
-	some := b.wanted(trickle, all)
-	times := make([][]float64, len(some))
-	for i := range min(b.rounds(), 3) {
-		var turns []func() error
-		for k, one := range some {
-			turns = append(turns, func() error {
-				took, err := b.delay(one)
-				times[k] = append(times[k], took.Seconds())
-				return err
-			})
-		}
-		b.must(bench.Round(i, turns...))
-	}
-	compareAll(r, taken, bench.Comparison{Case: trickle.String(), Metric: "until readable", Unit: "s", Better: bench.Less}, some, times)
+	b := newBed(bench.Start(t, "capture-passive-delays", "Packets to disk, until they can be read", "unifiedd with engine: packet", "others"))
+	taken := bench.Start(t, "capture-delays", "Packets to disk from AF_XDP sockets, until they can be read", withXDP, "others")
+	some := b.wanted(trickle, b.engines())
+	times := b.each(some, func(one contestant) (float64, error) {
+		took, err := b.delay(one)
+		return took.Seconds(), err
+	})
+	compareAll(b.Report, taken, bench.Comparison{Case: trickle.String(), Metric: "until readable", Unit: "s", Better: bench.Less}, some, times)
 	if longest := slices.Max(times[0]); longest > readableBar {
-		r.Notes = append(r.Notes, fmt.Sprintf("Missed: a packet could be read after %.2f s.", longest))
+		b.Notes = append(b.Notes, fmt.Sprintf("Missed: a packet could be read after %.2f s.", longest))
 	}
-	b.finishBoth(r, taken, "delays",
+	finishBoth(b.Report, taken,
 		fmt.Sprintf("From when the last of %d packets was sent until tcpdump -r has all of them out of the files as they are then; %v: not until then. Of stenotype's files, which are hidden until they are full or old, what is in them.", trickled, waitLimit),
 		"stenotype has what it got written after a second: 10 by default.")
 }

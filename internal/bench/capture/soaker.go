@@ -7,7 +7,11 @@ import (
 	"io"
 	"os/exec"
 	"strconv"
+	"time"
 )
+
+// reading is a time since some fixed moment, and the idle time of all processors since then.
+type reading struct{ wall, idle time.Duration }
 
 // soaker is the program that counts idle time.
 type soaker struct {

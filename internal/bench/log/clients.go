@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 )
 
 // sample is the measurement of a run.
@@ -22,14 +22,12 @@ type sample struct {
 	tail    float64       // and the 99th percentile
 	machine time.Duration // not idle, of all processors together
 	spent   time.Duration // of that, by the processes of both ends
-	last    uint64        // records that were sent in all, where the clients say it
 }
 
 // result is the JSON that the clients of both sides print.
 type result struct {
 	Messages float64 `json:"messages"`
 	Seconds  float64 `json:"seconds"`
-	Position uint64  `json:"position"`
 	Latency  struct {
 		P50 float64 `json:"p50_ns"`
 		P99 float64 `json:"p99_ns"`
@@ -64,7 +62,7 @@ func measure(server int, cmd *exec.Cmd) (s sample, err error) {
 func (s *sample) watch(said io.Reader, pids []int) error {
 	begun, ended := false, false
 	for lines := bufio.NewScanner(said); lines.Scan(); {
-		busy, err := bench.Busy()
+		busy, err := pairs.Busy()
 		if err != nil {
 			return err
 		}
@@ -89,6 +87,6 @@ func (s *sample) read(out []byte) error {
 	if r.Messages <= 0 || r.Seconds <= 0 || r.Latency.P50 <= 0 || r.Latency.P99 < r.Latency.P50 {
 		return fmt.Errorf("the clients measured %+v", r)
 	}
-	s.records, s.seconds, s.typical, s.tail, s.last = r.Messages, r.Seconds, r.Latency.P50, r.Latency.P99, r.Position
+	s.records, s.seconds, s.typical, s.tail = r.Messages, r.Seconds, r.Latency.P50, r.Latency.P99
 	return nil
 }

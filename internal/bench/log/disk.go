@@ -36,7 +36,7 @@ func writeAndFlush(dir string, bytes, records, cpu int, s span) (got sample, err
 		return got, err
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(b)) }()
-	took, err := onCPU(cpu, func() ([]time.Duration, error) { return pairs(f, b, s) })
+	took, err := onCPU(cpu, func() ([]time.Duration, error) { return writes(f, b, s) })
 	if err != nil {
 		return got, err
 	}
@@ -65,9 +65,9 @@ func onCPU[T any](cpu int, f func() (T, error)) (value T, err error) {
 	return value, err
 }
 
-// pairs writes and flushes for a while. It returns how long each pair took after the warm-up, at
+// writes writes and flushes for a while. It returns how long each pair took after the warm-up, at
 // least one.
-func pairs(f *os.File, b []byte, s span) (took []time.Duration, err error) {
+func writes(f *os.File, b []byte, s span) (took []time.Duration, err error) {
 	at := int64(0)
 	for begin := time.Now(); len(took) == 0 || time.Since(begin) < s.warm+s.counted; {
 		since := time.Now()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -27,113 +26,93 @@ const (
 	regionMiB = 128
 	header    = 64 // bytes that a message of ours has in front of a record
 	window    = 4  // records that a client may have under way, as far as the region has room: those of 4096 bytes land in extents
-	gather    = 10 * time.Millisecond
 )
 
 // bed is the machinery of the comparison: programs, and a veth pair for each side.
 type bed struct {
-	*testing.T
+	*bench.Report
 	pairs          [2]*testenv.Pair
 	unifiedd, load string // paths of programs
 	server, client string
 	records        string // xsk-records
 	dir            string // on the disk
-	verifies       bool   // that all records are in the logs
 }
 
-// TestAgainstTCP compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in
-// build/bench. The table shows a missed bar; the test does not fail, since on a busy machine the
-// cause may be other load.
+// TestAgainstTCP compares a log of unifiedd with one behind a TCP server in C.
 func TestAgainstTCP(t *testing.T) {
-	b := newBed(t)
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
+	b := newBed(bench.Start(t, "log", "log", "unifiedd", "log-server (C, epoll, O_DIRECT)"))
+	// Half of the form's span, since there are many cases, but at least 500 ms, since a busy machine may stop for shorter times.
+	counted := max(b.Form.Span/2, 500*time.Millisecond)
+	for _, w := range works() {
+		bench.Compare(b.Report, b.contest(w, span{warm: counted / 2, counted: counted}))
 	}
-	wanted, err := bench.WantedCases()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.verifies = form == bench.Short
-	r := bench.NewReport("log", "unifiedd", "log-server (C, epoll, O_DIRECT)")
-	r.NoteLoad("before")
-	for _, w := range works(form) {
-		if !wanted.MatchString(w.name()) {
-			continue
-		}
-		c := newContest(w, b.programs(w, spanOf(form)))
-		if err := c.Rounds(t.Context(), form.Rounds); err != nil {
-			t.Fatal(err)
-		}
-		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
-	}
-	r.NoteLoad("after")
-	r.Notes = append(r.Notes,
-		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %v, the server on CPU %d and the clients on CPU %d, %d record of each client under way; %s form.",
-			form.Rounds, spanOf(form).counted, serverCPU, clientCPU, depth, form.Name),
+	b.Finish(
+		fmt.Sprintf("In turn, fresh processes for each run of %v, the server on CPU %d and the clients on CPU %d, %d record of each client under way.", counted, serverCPU, clientCPU, depth),
 		"The whole machine's time is all in which a processor was not idle, whatever else ran included; that of both ends' processes has no interrupts and no threads of the kernel.",
 		"unifiedd's worker and its clients spin; log-server and log-client sleep in epoll.",
 		"The packets alone: ours is xsk-records, which exchanges a log's packets over AF_XDP and does nothing else, without a disk; theirs is the server as above.")
-	if err := r.Finish(b.Output(), form, b.TempDir(), "log"); err != nil {
-		b.Error(err)
-	}
 }
 
-// works are the cases; the short form has one of each kind.
-func works(form bench.Form) (all []work) {
-	if form == bench.Short {
-		return []work{{64, 4, received, gather}, {4096, 4, durable, 0}}
+func newBed(r *bench.Report) *bed {
+	testenv.HugePages(r, 2*(regionMiB+4)<<20)
+	peer := func(name string, flags ...string) string {
+		return testenv.Compile(r, bench.Path(r, "selftests/peers/"+name+".c"), flags...)
 	}
-	for _, each := range []time.Duration{0, gather} {
-		for _, size := range []int{64, 512, 4096} {
-			for _, clients := range []int{1, 8, 64} {
-				all = append(all, work{size, clients, received, each})
-			}
-		}
-	}
-	for _, size := range []int{64, 4096} {
-		for _, clients := range []int{1, 64} {
-			all = append(all, work{size, clients, durable, 0})
-		}
-	}
-	return all
-}
-
-// spanOf returns half of the form's span, since there are many cases. It is at least 500 ms, since a busy
-// machine may stop for shorter times.
-func spanOf(form bench.Form) span {
-	counted := max(form.Span/2, 500*time.Millisecond)
-	return span{warm: counted / 2, counted: counted}
-}
-
-func newBed(t *testing.T) *bed {
-	testenv.Root(t)
-	if runtime.NumCPU() < 2 {
-		t.Fatal("server and clients need a CPU each")
-	}
-	testenv.HugePages(t, 2*(regionMiB+4)<<20)
-	b := &bed{T: t, dir: testenv.DiskDir(t), unifiedd: testenv.Build(t, "cmd/unifiedd"), load: testenv.Build(t, "selftests/unified-flow-test"),
-		server: compile(t, "log-server"), client: compile(t, "log-client"),
-		records: testenv.Compile(t, "../../../selftests/peers/xsk-peer/xsk-records.c", "-lxdp", "-lbpf")}
+	b := &bed{Report: r, dir: testenv.DiskDir(r), unifiedd: bench.Program(r, "cmd/unifiedd"), load: bench.Program(r, "selftests/unified-flow-test"),
+		server: peer("log-peer/log-server", "-msse4.2", "-pthread"), client: peer("log-peer/log-client", "-msse4.2", "-pthread"), records: peer("xsk-peer/xsk-records", "-lxdp", "-lbpf")}
 	for k := range b.pairs {
-		b.pairs[k] = testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
+		b.pairs[k] = testenv.NewPair(r, testenv.PairOptions{MTU: linkMTU})
 	}
 	for _, e := range []*testenv.End{&b.pairs[1].A, &b.pairs[1].B} {
-		e.Run(t, "ethtool", "-K", e.Ifname, "tx", "on", "rx", "on", "tso", "on", "gso", "on", "gro", "on")
+		e.Run(r, "ethtool", "-K", e.Ifname, "tx", "on", "rx", "on", "tso", "on", "gso", "on", "gro", "on")
 	}
 	return b
 }
 
-// programs returns the programs that do a work.
-func (b *bed) programs(w work, s span) programs {
-	return programs{
-		ours:    func(context.Context) (sample, error) { return b.ours(w, s) },
-		theirs:  func(context.Context) (sample, error) { return b.theirs(w, s) },
-		packets: func(context.Context) (sample, error) { return b.packets(w, s) },
-		disk: func(context.Context) (sample, error) {
-			return writeAndFlush(b.dir, w.clients*w.size, w.clients, serverCPU, s)
-		},
+// bar is the most of ours relative to theirs at received, for the latency and for the processors' time.
+const bar = 0.5
+
+// The programs of a contest, by index. The last one is the packets alone at received, and the disk alone at durable.
+const (
+	ours = iota
+	theirs
+	alone
+)
+
+// contest compares ours with theirs. For a durable log it also compares ours with the disk alone, and otherwise our
+// packets alone with theirs.
+func (b *bed) contest(w work, s span) *bench.Contest[sample] {
+	typical := func(s sample) float64 { return s.typical / 1e3 }
+	machine := func(s sample) float64 { return float64(s.machine) / 1e3 / s.records }
+	rate := func(s sample) float64 { return s.records / s.seconds / 1e3 }
+	held := 0.0
+	if w.durability == received {
+		held = bar
 	}
+	c := &bench.Contest[sample]{Name: w.name(), Programs: []bench.Run[sample]{
+		func(context.Context) (sample, error) { return b.ours(w, s) },
+		func(context.Context) (sample, error) { return b.theirs(w, s) },
+	}, Measures: []bench.Measure[sample]{
+		{Metric: "latency, median", Unit: "µs", Better: bench.Less, Bar: held, Theirs: theirs, Of: typical},
+		{Metric: "latency, 99%", Unit: "µs", Better: bench.Less, Theirs: theirs, Of: func(s sample) float64 { return s.tail / 1e3 }},
+		{Metric: "whole machine", Unit: "µs/record", Better: bench.Less, Bar: held, Theirs: theirs, Of: machine},
+		{Metric: "both ends' processes", Unit: "µs/record", Better: bench.Less, Theirs: theirs, Of: func(s sample) float64 { return float64(s.spent) / 1e3 / s.records }},
+		{Metric: "appends", Unit: "k/s", Better: bench.More, Theirs: theirs, Of: rate},
+	}}
+	if w.durability == durable {
+		c.Programs = append(c.Programs, func(context.Context) (sample, error) {
+			return writeAndFlush(b.dir, w.clients*w.size, w.clients, serverCPU, s)
+		})
+		c.Measures = append(c.Measures,
+			bench.Measure[sample]{Metric: "latency; the disk's write and flush", Unit: "µs", Better: bench.Less, Theirs: alone, Of: typical},
+			bench.Measure[sample]{Metric: "appends; the disk, one of each client a flush", Unit: "k/s", Better: bench.More, Theirs: alone, Of: rate})
+		return c
+	}
+	c.Programs = append(c.Programs, func(context.Context) (sample, error) { return b.packets(w, s) })
+	c.Measures = append(c.Measures,
+		bench.Measure[sample]{Metric: "latency, median; the packets alone", Unit: "µs", Better: bench.Less, Ours: alone, Theirs: theirs, Of: typical},
+		bench.Measure[sample]{Metric: "whole machine; the packets alone", Unit: "µs/record", Better: bench.Less, Ours: alone, Theirs: theirs, Of: machine})
+	return c
 }
 
 // ours measures the log of unifiedd.
@@ -145,11 +124,8 @@ func (b *bed) ours(w work, s span) (got sample, err error) {
 	if err := os.WriteFile(file, []byte(b.config(w)), 0o600); err != nil {
 		return sample{}, err
 	}
-	got, _, err = b.run(p, b.listens(p), []string{b.unifiedd, "run", "-c", file}, append([]string{b.load, "load", "-json", "-spin", "-device", "roce:" + p.A.Ifname,
+	got, err = b.run(p, b.listens(p), []string{b.unifiedd, "run", "-c", file}, append([]string{b.load, "load", "-json", "-spin", "-device", "roce:" + p.A.Ifname,
 		"-to", fmt.Sprintf("%s:%d", p.B.IP, port)}, w.flags(s)...))
-	if err == nil && b.verifies {
-		err = verifyOurs(b.unifiedd, filepath.Join(b.dir, "ours"), got.last)
-	}
 	return got, errors.Join(err, b.clear())
 }
 
@@ -169,11 +145,8 @@ flows:
 // theirs measures the TCP server.
 func (b *bed) theirs(w work, s span) (got sample, err error) {
 	p, file := b.pairs[1], filepath.Join(b.dir, "theirs")
-	got, said, err := b.run(p, b.listens(p), []string{b.server, strconv.Itoa(port), file, strconv.Itoa(512 << 20), w.durability, milliseconds(w.gather)},
+	got, err = b.run(p, b.listens(p), []string{b.server, strconv.Itoa(port), file, strconv.Itoa(512 << 20), w.durability, milliseconds(w.gather())},
 		append([]string{b.client, p.B.IP.String(), strconv.Itoa(port)}, w.words(s)...))
-	if err == nil && b.verifies {
-		err = verifyTheirs(file, said)
-	}
 	return got, errors.Join(err, b.clear())
 }
 
@@ -183,9 +156,8 @@ func (b *bed) packets(w work, s span) (got sample, err error) {
 	p.A.AwaitNoProgram(b.T)
 	p.B.AwaitNoProgram(b.T)
 	size := strconv.Itoa(header + w.size)
-	got, _, err = b.run(p, func() bool { return p.B.HasProgram(b.T) }, []string{b.records, p.B.Ifname, p.A.MAC.String(), "server", size},
+	return b.run(p, func() bool { return p.B.HasProgram(b.T) }, []string{b.records, p.B.Ifname, p.A.MAC.String(), "server", size},
 		[]string{b.records, p.A.Ifname, p.B.MAC.String(), "client", size, strconv.Itoa(depth * w.clients), milliseconds(s.warm), milliseconds(s.counted)})
-	return got, err
 }
 
 // listens returns a function that reports whether a server waits for clients.
@@ -196,14 +168,14 @@ func (b *bed) listens(p *testenv.Pair) func() bool {
 	}
 }
 
-// run starts a server and, when it is ready, measures the clients. said is the server's output.
-func (b *bed) run(p *testenv.Pair, ready func() bool, server, clients []string) (s sample, said string, err error) {
+// run starts a server and, when it is ready, measures the clients.
+func (b *bed) run(p *testenv.Pair, ready func() bool, server, clients []string) (s sample, err error) {
 	ended := make(chan error, 1)
 	cmd := pinned(&p.B, serverCPU, server)
-	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
+	var log bytes.Buffer
+	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
-		return s, "", err
+		return s, err
 	}
 	go func() { ended <- cmd.Wait() }()
 	if err = bench.AwaitServer(b.Context(), ready, ended); err == nil {
@@ -216,7 +188,7 @@ func (b *bed) run(p *testenv.Pair, ready func() bool, server, clients []string) 
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, &log)
 	}
-	return s, out.String(), err
+	return s, err
 }
 
 // clear removes the logs.
@@ -234,10 +206,4 @@ func (b *bed) clear() error {
 
 func pinned(e *testenv.End, cpu int, command []string) *exec.Cmd {
 	return e.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, command...)...)
-}
-
-// compile compiles one of the peers.
-func compile(t *testing.T, name string) string {
-	t.Helper()
-	return testenv.Compile(t, "../../../selftests/peers/log-peer/"+name+".c", "-msse4.2", "-pthread")
 }

@@ -17,7 +17,29 @@ type work struct {
 	size       int // bytes of a record
 	clients    int
 	durability string
-	gather     time.Duration // how long both sides wait for more before they write and flush; 0: they do when the disk is done with the last
+}
+
+// works are the cases.
+func works() (all []work) {
+	for _, size := range []int{64, 512, 4096} {
+		for _, clients := range []int{1, 8, 64} {
+			all = append(all, work{size, clients, received})
+		}
+	}
+	for _, size := range []int{64, 4096} {
+		for _, clients := range []int{1, 64} {
+			all = append(all, work{size, clients, durable})
+		}
+	}
+	return all
+}
+
+// gather is how long both sides wait for more before they write and flush; 0: they do when the disk is done with the last.
+func (w work) gather() time.Duration {
+	if w.durability == durable {
+		return 0
+	}
+	return 10 * time.Millisecond
 }
 
 // depth is how many records each client has in flight.
@@ -28,16 +50,8 @@ func (w work) name() string {
 	if w.clients == 1 {
 		who = "client"
 	}
-	how := w.durability
-	if w.gather > 0 {
-		how += " (disk each " + w.gather.String() + ")"
-	}
-	return fmt.Sprintf("%s, %d B, %d %s", how, w.size, w.clients, who)
+	return fmt.Sprintf("%s, %d B, %d %s", w.durability, w.size, w.clients, who)
 }
-
-// hasFloor reports whether our packets are also measured alone: in cases where the disk is the
-// smallest part of the cost.
-func (w work) hasFloor() bool { return w.durability == received && w.gather > 0 }
 
 // span is the warm-up, which is not measured, and the time that is.
 type span struct{ warm, counted time.Duration }
@@ -54,10 +68,10 @@ func (w work) words(s span) []string {
 
 // toDisk returns the part of the daemon's configuration that says when to write and flush.
 func (w work) toDisk() string {
-	if w.gather == 0 {
+	if w.gather() == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", flush: %[1]v, durable: %[1]v", w.gather)
+	return fmt.Sprintf(", flush: %[1]v, durable: %[1]v", w.gather())
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -2,88 +2,70 @@ package roce
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"slices"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
-	benchcontest "github.com/unifiedd/unifiedd/internal/bench/contest"
 )
+
+// contest is one work that several programs do.
+type contest struct {
+	work
+	bench.Contest[sample]
+	runners []*runner
+}
 
 // runner is a program at a place.
 type runner struct {
 	*program
 	place place
-	start float64 // seconds of processor time of both ends for next to nothing
+	start *float64 // seconds of processor time of both ends for next to nothing; nil: not measured yet
 }
 
-// contest is one work that several programs do.
-type contest struct {
-	work
-	runners []*runner
-	duels   []duel
-	rounds  *benchcontest.Contest[sample]
+func newContest(name string, w work, runners ...*runner) *contest {
+	c := &contest{work: w, Contest: bench.Contest[sample]{Name: name}, runners: runners}
+	for _, r := range runners {
+		c.Programs = append(c.Programs, func(ctx context.Context) (sample, error) { return r.run(ctx, w) })
+	}
+	return c
 }
 
-// duel says what is compared between two of them.
-type duel struct {
-	ours, theirs *runner
-	measure
-	bar float64 // 0: none
+// run measures a run. The processor time in tests of bandwidth does not include that of starting the program, which is
+// measured with a very short run before.
+func (r *runner) run(ctx context.Context, w work) (sample, error) {
+	if !w.bandwidth {
+		return r.measure(ctx, r.place, w)
+	}
+	if r.start == nil {
+		short := w
+		short.count = depth
+		s, err := r.measure(ctx, r.place, short)
+		if err != nil {
+			return s, err
+		}
+		r.start = &s.cpu
+	}
+	s, err := r.measure(ctx, r.place, w)
+	s.cpu -= *r.start
+	return s, err
 }
 
-// measure is one number of a run.
-type measure struct {
+// number is one number of a run.
+type number struct {
 	name, unit string
 	better     bench.Direction
 	of         func(s sample, w work) float64
 }
 
 var (
-	typical = measure{"typical", "µs", bench.Less, func(s sample, _ work) float64 { return s.typical }}
-	tail    = measure{"99%", "µs", bench.Less, func(s sample, _ work) float64 { return s.tail }}
-	average = measure{"average", "MB/s", bench.More, func(s sample, _ work) float64 { return s.rate }}
-	cost    = measure{"processor", "s/GB", bench.Less, func(s sample, w work) float64 {
-		// A run as short as a test's may take less time than the variation of the start.
-		return math.Max(s.cpu, 1e-6) / float64(w.bytes()) * 1e9
-	}}
+	typical = number{"typical", "µs", bench.Less, func(s sample, _ work) float64 { return s.typical }}
+	tail    = number{"99%", "µs", bench.Less, func(s sample, _ work) float64 { return s.tail }}
+	average = number{"average", "MB/s", bench.More, func(s sample, _ work) float64 { return s.rate }}
+	cost    = number{"processor", "s/GB", bench.Less, func(s sample, w work) float64 { return max(s.cpu, 1e-6) / float64(w.bytes()) * 1e9 }}
 )
 
-// prepare makes the contest of the runners and duels.
-func (c *contest) prepare() {
-	c.rounds = &benchcontest.Contest[sample]{Name: bytes(c.size)}
-	for _, r := range c.runners {
-		c.rounds.Programs = append(c.rounds.Programs, func(ctx context.Context) (sample, error) {
-			s, err := r.measure(ctx, r.place, c.work)
-			return r.lessStart(s), err
-		})
-	}
-	for _, d := range c.duels {
-		c.rounds.Measures = append(c.rounds.Measures, benchcontest.Measure[sample]{Case: fmt.Sprintf("%s of %s, %s", d.ours.name, bytes(c.size), d.theirs.name),
-			Metric: d.name, Unit: d.unit, Better: d.better, Bar: d.bar, Of: func(s sample) float64 { return d.of(s, c.work) },
-			Ours: slices.Index(c.runners, d.ours), Theirs: slices.Index(c.runners, d.theirs)})
-	}
-}
-
-// lessStart returns the sample without the processor time of starting the program.
-func (r *runner) lessStart(s sample) sample {
-	s.cpu -= r.start
-	return s
-}
-
-// calibrate measures the cost of starting each program, where that matters.
-func (c *contest) calibrate(ctx context.Context) error {
-	if !c.bandwidth {
-		return nil
-	}
-	w := c.work
-	w.count = depth
-	for _, r := range c.runners {
-		s, err := r.measure(ctx, r.place, w)
-		if err != nil {
-			return fmt.Errorf("%s, to see what starting costs: %w", bytes(c.size), err)
-		}
-		r.start = s.cpu
-	}
-	return nil
+// duel compares a number of two runners. A bar of 0 is none.
+func (c *contest) duel(ours, theirs *runner, n number, bar float64) {
+	c.Measures = append(c.Measures, bench.Measure[sample]{Case: ours.name + " of " + bytes(c.size) + ", " + theirs.name,
+		Metric: n.name, Unit: n.unit, Better: n.better, Bar: bar, Of: func(s sample) float64 { return n.of(s, c.work) },
+		Ours: slices.Index(c.runners, ours), Theirs: slices.Index(c.runners, theirs)})
 }

@@ -1,5 +1,3 @@
-//go:build lab
-
 package roce
 
 import (
@@ -29,18 +27,69 @@ const (
 	wirePort   = ":18601"
 )
 
-// programVariable names unified-rdma-test.
-const programVariable = "UNIFIEDD_RDMA_TEST"
-
-// TestBetweenGuests compares with the programs of perftest over Soft-RoCE, in the form that UNIFIEDD_BENCH
-// names. Only make lab-bench runs it, in both guests of a pair. The second guest has the servers.
+// TestBetweenGuests compares with the programs of perftest over Soft-RoCE, between two guests. It runs in both, and the
+// second guest has the servers.
 func TestBetweenGuests(t *testing.T) {
-	g := newGuest(t)
+	labenv.Guest(t)
 	if os.Getenv("UNIFIEDD_LAB_HOST") == "2" {
-		g.serves(t)
-	} else {
-		g.asks(t)
+		newGuest(t).serves(t)
+		return
 	}
+	r := bench.Start(t, "lab-roce", "RoCE on AF_XDP between two lab guests", "unified-rdma-test", "Soft-RoCE, "+perftestVersion(t))
+	newGuest(t).asks(r)
+}
+
+// The bars between guests, and of unified-rdma-test with perftest on one device.
+const (
+	softLatencyBar   = 0.5
+	softBandwidthBar = 2
+	latencyBar       = 1.05
+	bandwidthBar     = 0.95
+)
+
+// TestAgainstPerftest compares unified-rdma-test with the programs of perftest, which do the same over the same Soft-RoCE
+// device of a guest.
+func TestAgainstPerftest(t *testing.T) {
+	labenv.Guest(t)
+	r := bench.Start(t, "lab-rdma", "RDMA over Soft-RoCE in the lab guest", "unified-rdma-test", perftestVersion(t))
+	const card, address = "virtio0", "10.79.0.1"
+	path, device := programInGuest(t), labenv.SoftRoCE(t, card, address+"/24")
+	p := place{pathMTU: 1024, server: end{card: card, device: device, address: address, cpu: serverCPU}}
+	p.client = p.server
+	p.client.cpu = clientCPU
+	p.serve = func(ctx context.Context, g *program, w work) (server, error) {
+		return g.serveHere(ctx, p, w, bench.Listens)
+	}
+	compare := func(op string, w work, n number, bar float64) {
+		o, theirs := &runner{program: ours(path, op), place: p}, &runner{program: perftest(op, device), place: p}
+		c := newContest(fmt.Sprintf("%s of %s", op, bytes(w.size)), w, o, theirs)
+		c.duel(o, theirs, n, bar)
+		bench.Compare(r, &c.Contest)
+	}
+	for _, op := range []string{"send", "write", "read"} {
+		compare(op, work{size: 2, count: r.Form.Share(10_000)}, typical, latencyBar)
+	}
+	compare(fetchAdd, work{size: 8, count: r.Form.Share(10_000)}, typical, latencyBar)
+	for _, size := range []int{4096, chunk} {
+		for _, op := range []string{"send", "write", "read"} {
+			compare(op, work{size: size, count: max(r.Form.Share(24<<20)/size, depth), bandwidth: true}, average, bandwidthBar)
+		}
+	}
+	r.Finish(
+		fmt.Sprintf("In turn, fresh processes for each run, both ends here, the server on CPU %d and the client on CPU %d; path MTU %d.", serverCPU, clientCPU, p.pathMTU),
+		"In tests of bandwidth unified-rdma-test hands over up to 16 requests at once where as many are ready, and perftest one; it sleeps while its queue is full, but for WRITE.",
+		"The guest's processors are emulated: only the ratios mean something.")
+}
+
+// programInGuest returns the path of unified-rdma-test in a guest.
+func programInGuest(t *testing.T) string {
+	t.Helper()
+	const variable = "UNIFIEDD_RDMA_TEST"
+	path := os.Getenv(variable)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%s must name unified-rdma-test: %v", variable, err)
+	}
+	return path
 }
 
 // guest is one of the two: its card, with a Soft-RoCE device, and one processor.
@@ -51,16 +100,13 @@ type guest struct {
 
 func newGuest(t *testing.T) *guest {
 	t.Helper()
-	g := &guest{program: os.Getenv(programVariable)}
-	if _, err := os.Stat(g.program); err != nil {
-		t.Fatalf("%s must name unified-rdma-test: %v", programVariable, err)
-	}
+	g := &guest{program: programInGuest(t)}
 	if err := os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte("0"), 0); err != nil {
 		t.Fatalf("have one processor: %v", err)
 	}
 	g.device = labenv.SoftRoCE(t, wireCard)
-	here := end{card: wireCard, address: wireServer, cpu: -1}
-	g.place = place{server: here, client: here}
+	here := end{card: wireCard, device: "roce:" + wireCard, address: wireServer, cpu: -1}
+	g.place = place{server: here, client: here, pathMTU: pathMTU}
 	return g
 }
 
@@ -125,7 +171,7 @@ func (g *guest) errand(ctx context.Context, e errand, in *json.Decoder, out *jso
 	if err := prepare(p); err != nil {
 		return err
 	}
-	s, err := p.serve(ctx, g.place, work{size: e.Size, count: e.Count, bandwidth: e.Bandwidth}, bench.Listens)
+	s, err := p.serveHere(ctx, g.place, work{size: e.Size, count: e.Count, bandwidth: e.Bandwidth}, bench.Listens)
 	if err != nil {
 		return out.Encode(outcome{Error: err.Error()})
 	}
@@ -166,13 +212,10 @@ func (r *remote) send(e errand) (float64, error) {
 func (r *remote) end() (float64, error) { return r.send(errand{Abandon: r.ctx.Err() != nil}) }
 
 // asks runs the clients, in the guest that has them.
-func (g *guest) asks(t *testing.T) {
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
+func (g *guest) asks(r *bench.Report) {
 	var conn net.Conn
-	testenv.Wait(t, 30*time.Second, "the servers' guest", func() bool {
+	testenv.Wait(r, 30*time.Second, "the servers' guest", func() (yes bool) {
+		var err error
 		conn, err = net.DialTimeout("tcp", wireServer+wirePort, 5*time.Second)
 		return err == nil
 	})
@@ -186,41 +229,30 @@ func (g *guest) asks(t *testing.T) {
 		_, err := r.send(errand{Ours: p.name != "perftest", Op: p.op, Size: w.size, Count: w.count, Bandwidth: w.bandwidth})
 		return r, err
 	}
-	r := bench.NewReport("RoCE on AF_XDP between two lab guests", "unified-rdma-test", "Soft-RoCE, "+perftestVersion(t))
 	r.CPUs = 1 // of each guest, by now
-	r.Notes = []string{
-		fmt.Sprintf("%d pairs of runs, in turn, fresh processes for each, a guest with one processor for each end, virtio-net; %s form.",
-			form.Rounds, form.Name),
+	for _, op := range []string{"send", "write"} {
+		for _, size := range []int{barred, 4096} {
+			c, o, theirs := g.contest(op, work{size: size, count: r.Form.Share(1000)})
+			c.duel(o, theirs, typical, softLatencyBar)
+			c.duel(o, theirs, tail, 0)
+			bench.Compare(r, &c.Contest)
+		}
+		c, o, theirs := g.contest(op, work{size: chunk, count: max(r.Form.Share(64<<20)/chunk, depth), bandwidth: true})
+		c.duel(o, theirs, average, softBandwidthBar)
+		c.duel(o, theirs, cost, 0)
+		bench.Compare(r, &c.Contest)
+	}
+	r.Finish(
+		"In turn, fresh processes for each run, a guest with one processor for each end, virtio-net.",
 		fmt.Sprintf("Each has the MTU that suits it best: Soft-RoCE %d, for a path MTU of 4096; AF_XDP %d, for 2048, as the driver has zero copy for packets of one frame only.", linkMTU, frameMTU),
 		"The servers of unified-rdma-test spin; that of perftest's WRITE sleeps, and the kernel does the work, which its processor time does not have.",
-		"The guests' processors are emulated: only the ratios mean something."}
-	for _, c := range g.contests(t, form) {
-		r.Comparisons = append(r.Comparisons, run(t, c, form.Rounds)...)
-	}
-	if err := r.Print(os.Stdout, "lab-roce"); err != nil {
-		t.Error(err)
-	}
+		"The guests' processors are emulated: only the ratios mean something.")
 }
 
-// contests returns the cases: all, those selected, or two in the short form.
-func (g *guest) contests(t *testing.T, form bench.Form) (all []*contest) {
-	t.Helper()
-	wanted, err := bench.WantedCases()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, op := range []string{"send", "write"} {
-		for _, size := range []int{barred, 4096, chunk} {
-			name := fmt.Sprintf("%s of %s", op, bytes(size))
-			if wanted.MatchString(name) && (form != bench.Short || op == "write" && size != 4096) {
-				all = append(all, betweenGuests(g.place, op, size, form, g.program, g.device))
-			}
-		}
-	}
-	if len(all) == 0 {
-		t.Fatalf("%s=%s: there is no such case", bench.CasesVariable, wanted)
-	}
-	return all
+// contest compares an operation with the same operation over Soft-RoCE.
+func (g *guest) contest(op string, w work) (c *contest, o, theirs *runner) {
+	o, theirs = &runner{program: ours(g.program, op), place: g.place}, &runner{program: perftest(op, g.device), place: g.place}
+	return newContest(fmt.Sprintf("%s of %s", op, bytes(w.size)), w, o, theirs), o, theirs
 }
 
 // perftestVersion is the version that the programs print.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The path MTU of ours, and the MTU of the link, so that a packet of any program holds 4 KiB.
+// The path MTU, and the MTU of the link, so that a packet of any program holds 4 KiB.
 const (
 	pathMTU = 4096
 	linkMTU = 4200
@@ -27,27 +27,32 @@ const maxWait = 18
 
 // ours is unified-rdma-test.
 func ours(path, op string) *program {
-	begin := func(w work) []string {
-		if w.bandwidth {
+	begin := func(e end, w work) []string {
+		if w.bandwidth || !strings.HasPrefix(e.device, "roce:") {
 			return []string{path}
 		}
 		return []string{path, "-receive", strconv.Itoa(ring)}
 	}
-	device := func(e end) string { return "roce:" + e.card }
 	return &program{name: strings.ToUpper(op), op: op, protocol: "tcp", port: 18516, mtu: frameMTU,
 		server: func(p place, w work) []string {
-			return append(begin(w), p.server.card, device(p.server), "-", "server")
+			return append(begin(p.server, w), p.server.card, p.server.device, "-", "server")
 		},
 		client: func(p place, w work) []string {
 			test := "latency"
 			if w.bandwidth {
 				test = "bandwidth"
 			}
-			return append(begin(w), "-mtu", strconv.Itoa(pathMTU), "-qp-timeout", strconv.Itoa(maxWait), "-test", test, "-op", op, "-size", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count),
-				p.client.card, device(p.client), "-", p.server.address)
+			args := append(begin(p.client, w), "-mtu", strconv.Itoa(p.pathMTU), "-qp-timeout", strconv.Itoa(maxWait), "-test", test, "-op", op, "-n", strconv.Itoa(w.count))
+			if op != fetchAdd {
+				args = append(args, "-size", strconv.Itoa(w.size))
+			}
+			return append(args, p.client.card, p.client.device, "-", p.server.address)
 		},
 		read: readTable}
 }
+
+// fetchAdd is the operation for which perftest has another name. Its size is always 8.
+const fetchAdd = "fetch-add"
 
 // pingpong is xsk-pingpong.
 func pingpong(path string) *program {
@@ -86,15 +91,19 @@ func iperf3() *program {
 
 // perftest is the program of perftest that does an operation over a Soft-RoCE device.
 func perftest(op, device string) *program {
-	args := func(w work) []string {
-		name := "ib_" + op + "_lat"
+	args := func(p place, w work) []string {
+		name := "ib_" + strings.Replace(op, fetchAdd, "atomic", 1) + "_lat"
 		if w.bandwidth {
 			name = "ib_" + op + "_bw"
 		}
-		return []string{name, "-d", device, "-x", "1", "-m", strconv.Itoa(pathMTU), "-u", strconv.Itoa(maxWait), "-s", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count)}
+		args := []string{name, "-d", device, "-x", "1", "-m", strconv.Itoa(p.pathMTU), "-u", strconv.Itoa(maxWait), "-n", strconv.Itoa(w.count)}
+		if op != fetchAdd {
+			args = append(args, "-s", strconv.Itoa(w.size))
+		}
+		return args
 	}
 	return &program{name: "perftest", op: op, protocol: "tcp", port: 18515, mtu: linkMTU,
-		server: func(_ place, w work) []string { return args(w) },
-		client: func(p place, w work) []string { return append(args(w), p.server.address) },
+		server: args,
+		client: func(p place, w work) []string { return append(args(p, w), p.server.address) },
 		read:   readTable}
 }

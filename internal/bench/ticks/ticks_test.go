@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
-	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -24,7 +23,7 @@ const rate = 2000
 
 // bed is the machinery of the comparison: programs and a veth pair. The exchange is at end A.
 type bed struct {
-	*testing.T
+	*bench.Report
 	pair                                   *testenv.Pair
 	unifiedd, tickTest, traderInC, echoInC string // paths of programs
 	count, warm                            int    // ticks of a run
@@ -33,45 +32,33 @@ type bed struct {
 // sample is what one run measured, in nanoseconds.
 type sample struct{ p50, p99 float64 }
 
-// TestAgainstTraders compares in the form that UNIFIEDD_BENCH names, and leaves table, JSON and plot in build/bench.
+// TestAgainstTraders compares a rule of unifiedd with other traders.
 func TestAgainstTraders(t *testing.T) {
-	testenv.Root(t)
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := bench.Start(t, "ticks", "Tick to trade", "a rule of unifiedd", "other traders")
 	testenv.HugePages(t, 96<<20) // of two daemons: the kernel has those of one for a while after its end
+	peer := func(name string, flags ...string) string {
+		return testenv.Compile(t, bench.Path(t, "selftests/peers/tick-peer/"+name+".c"), flags...)
+	}
 	b := &bed{
-		T: t, unifiedd: testenv.Build(t, "cmd/unifiedd"), tickTest: testenv.Build(t, "selftests/unified-tick-test"),
-		traderInC: testenv.Compile(t, "../../../selftests/peers/tick-peer/tick-peer.c"),
-		echoInC:   testenv.Compile(t, "../../../selftests/peers/tick-peer/tick-echo.c", "-lxdp", "-lbpf"),
-		count:     int(form.Span.Seconds() * rate), warm: 200,
+		Report: r, unifiedd: bench.Program(t, "cmd/unifiedd"), tickTest: bench.Program(t, "selftests/unified-tick-test"),
+		traderInC: peer("tick-peer"), echoInC: peer("tick-echo", "-lxdp", "-lbpf"), count: int(r.Form.Span.Seconds() * rate), warm: 200,
 	}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{Queues: 2})
 	testenv.Tool(t, "ethtool")
 	b.pair.A.Run(t, "ethtool", "-L", b.pair.A.Ifname, "tx", "1") // all ticks come on queue 0, and orders of a flow leave by queue 1
-	rounds := 3 * form.Rounds                                    // 27 in the usual form
-	c := &contest.Contest[sample]{Name: "tick to order", Programs: []contest.Run[sample]{b.ruled, b.plainGo, b.plainC, b.echo, b.ordering, b.attached}}
+	c := &bench.Contest[sample]{Name: "tick to order", Programs: []bench.Run[sample]{b.ruled, b.plainGo, b.plainC, b.echo, b.ordering, b.attached}}
 	for i, theirs := range []struct {
 		name string
 		bar  float64
 	}{{"a plain program in Go", 0.6}, {"a plain program in C", 0.7}, {"an AF_XDP echo in C, without TCP", 1.5},
 		{"an attached program, whose orders unifiedd sends", 0}, {"an attached program, which sends them over a socket of the kernel", 0}} {
 		c.Measures = append(c.Measures,
-			contest.Measure[sample]{Case: theirs.name, Metric: "median", Unit: "ns", Better: bench.Less, Bar: theirs.bar, Theirs: i + 1, Of: func(s sample) float64 { return s.p50 }},
-			contest.Measure[sample]{Case: theirs.name, Metric: "99%", Unit: "ns", Better: bench.Less, Bar: theirs.bar, Theirs: i + 1, Of: func(s sample) float64 { return s.p99 }})
+			bench.Measure[sample]{Case: theirs.name, Metric: "median", Unit: "ns", Better: bench.Less, Bar: theirs.bar, Theirs: i + 1, Of: func(s sample) float64 { return s.p50 }},
+			bench.Measure[sample]{Case: theirs.name, Metric: "99%", Unit: "ns", Better: bench.Less, Bar: theirs.bar, Theirs: i + 1, Of: func(s sample) float64 { return s.p99 }})
 	}
-	r := bench.NewReport("Tick to trade", "a rule of unifiedd", "other traders")
-	r.NoteLoad("before")
-	if err := c.Rounds(t.Context(), rounds); err != nil {
-		t.Fatal(err)
-	}
-	r.NoteLoad("after")
-	r.Comparisons = c.Comparisons()
-	r.Notes = append(r.Notes, fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d ticks at %d a second, by the kernel's stamps at the exchange; %s form.", rounds, b.count, rate, form.Name))
-	if err := r.Finish(t.Output(), form, t.TempDir(), "ticks"); err != nil {
-		t.Error(err)
-	}
+	r.Form.Rounds *= 3 // 27 in the usual form
+	bench.Compare(r, c)
+	r.Finish(fmt.Sprintf("In turn, fresh processes for each run of %d ticks at %d a second, by the kernel's stamps at the exchange.", b.count, rate))
 }
 
 // exchange has the exchange measure a trader, and ends the trader; nil: a daemon trades by itself.

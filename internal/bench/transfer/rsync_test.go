@@ -22,42 +22,46 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
+// The bars.
+const (
+	rateBar = 1.0 // at least as fast
+	costBar = 1.0 // for no more processor time
+)
+
+// sample is the result of one copy.
+type sample struct {
+	bytes float64
+	wall  time.Duration
+	busy  time.Duration // processor time
+}
+
 // bed is two machines, and what is copied.
 type bed struct {
-	*testing.T
+	*bench.Report
 	pair     *testenv.Pair
 	unifiedd string
 	rsync    string
 	source   string
-	size     int64
 	to       [2]string // directories of ours and of theirs
 	servers  [2]*exec.Cmd
 }
 
-// TestAgainstRsync compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in build/bench. The table
-// shows a missed bar; the test does not fail, since on a busy machine the cause may be other load.
+// size is the length of the file.
+const size = 1 << 30
+
+// TestAgainstRsync compares send and receive with rsync.
 func TestAgainstRsync(t *testing.T) {
-	testenv.Root(t)
-	form, err := bench.WantedForm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.HugePages(t, 96<<20)
-	b := newBed(t, form)
-	c := newContest(fmt.Sprintf("one file of %d MiB", b.size>>20), b.ours, b.theirs)
-	if err := c.Rounds(t.Context(), form.Rounds); err != nil {
-		t.Fatal(err)
-	}
+	b := newBed(bench.Start(t, "transfer", "copying a file", "unifiedd send", "rsync"))
 	version, _, _ := strings.Cut(string(run(t, b.rsync, "--version")), "protocol")
-	r := bench.NewReport("copying a file", "unifiedd send", strings.TrimSpace(version))
-	r.Comparisons = c.Comparisons()
-	r.Notes = []string{
-		fmt.Sprintf("%d pairs of copies, in turn; %s form. veth with an MTU of 9000 between two namespaces; RoCE in software on one side, TCP with the offloads of veth on the other.", form.Rounds, form.Name),
+	b.Theirs = strings.TrimSpace(version)
+	bench.Compare(b.Report, &bench.Contest[sample]{Name: fmt.Sprintf("one file of %d MiB", size>>20), Programs: []bench.Run[sample]{b.ours, b.theirs}, Measures: []bench.Measure[sample]{
+		{Metric: "rate", Unit: "MB/s", Better: bench.More, Bar: rateBar, Theirs: 1, Of: func(s sample) float64 { return s.bytes / s.wall.Seconds() / 1e6 }},
+		{Metric: "processors", Unit: "ms for each GB", Better: bench.Less, Bar: costBar, Theirs: 1, Of: func(s sample) float64 { return s.busy.Seconds() * 1e12 / s.bytes }},
+	}})
+	b.Finish(
+		"Copies in turn. veth with an MTU of 9000 between two namespaces; RoCE in software on one side, TCP with the offloads of veth on the other.",
 		"Source and copies are on one disk, and the source is not in the page cache. Both copies are durable at the end.",
-		"Processor time is that of the sending process and of the receiving one, not that of the kernel's interrupts."}
-	if err := r.Finish(b.Output(), form, b.TempDir(), "transfer"); err != nil {
-		b.Error(err)
-	}
+		"Processor time is that of the sending process and of the receiving one, not that of the kernel's interrupts.")
 }
 
 func run(t *testing.T, name string, args ...string) []byte {
@@ -69,19 +73,17 @@ func run(t *testing.T, name string, args ...string) []byte {
 	return out
 }
 
-func newBed(t *testing.T, form bench.Form) *bed {
+func newBed(t *bench.Report) *bed {
 	t.Helper()
-	b := &bed{T: t, unifiedd: testenv.Build(t, "cmd/unifiedd"), rsync: testenv.Tool(t, "rsync"), size: 1 << 30}
-	if form == bench.Short {
-		b.size = 32 << 20
-	}
+	testenv.HugePages(t, 96<<20)
+	b := &bed{Report: t, unifiedd: bench.Program(t, "cmd/unifiedd"), rsync: testenv.Tool(t, "rsync")}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{MTU: 9000})
 	for _, e := range []*testenv.End{&b.pair.A, &b.pair.B} {
 		e.Run(t, "ethtool", "-K", e.Ifname, "tx", "on", "rx", "on", "tso", "on", "gso", "on", "gro", "on")
 	}
 	dir := testenv.DiskDir(t)
 	b.source = filepath.Join(dir, "source")
-	fill(t, b.source, b.size)
+	fill(t, b.source, size)
 	for i, name := range []string{"ours", "theirs"} {
 		b.to[i] = filepath.Join(dir, name)
 		if err := os.Mkdir(b.to[i], 0o755); err != nil {
@@ -159,11 +161,11 @@ func (b *bed) copy(ctx context.Context, k int, name string, args ...string) (s s
 			}
 			return s, fmt.Errorf("%w: %s", err, out)
 		}
-		s = sample{bytes: float64(b.size), wall: used.Wall, busy: used.CPU() + busyBelow(b.servers[k].Process.Pid) - busy}
+		s = sample{bytes: size, wall: used.Wall, busy: used.CPU() + busyBelow(b.servers[k].Process.Pid) - busy}
 		break
 	}
 	info, err := os.Stat(copied)
-	if err == nil && info.Size() != b.size {
+	if err == nil && info.Size() != size {
 		err = fmt.Errorf("the copy has %d bytes", info.Size())
 	}
 	return s, err
@@ -172,7 +174,7 @@ func (b *bed) copy(ctx context.Context, k int, name string, args ...string) (s s
 // timed runs a program in end A.
 func (b *bed) timed(ctx context.Context, name string, args ...string) ([]byte, bench.Usage, error) {
 	cmd := b.pair.A.Command(name, args...)
-	return bench.Run(ctx, -1, cmd.Path, cmd.Args[1:]...)
+	return bench.RunProcess(ctx, -1, cmd.Path, cmd.Args[1:]...)
 }
 
 // drop drops the pages of a file from the page cache.

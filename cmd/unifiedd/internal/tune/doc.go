@@ -1,7 +1,7 @@
 // Package tune measures flows on this machine with one setting after the other, and proposes those that are better.
 //
 // A [Subject] is a file, a block device or a network interface. Its settings have a default and some other values. For
-// each other value the same flow runs with it and without it, in turn and in changing order, and [bench.Comparison]
+// each other value the same flow runs with it and without it, in turn and in changing order, and [pairs.Pairs]
 // estimates the ratios. A value is taken only if a bound of the estimate says that it is better: noise alone does not.
 // At the end all values that were taken are compared with the defaults together, and dropped if they are not better.
 //

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/internal/bench"
 	"github.com/unifiedd/unifiedd/internal/netdev"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 )
 
 // Figures are what one run has shown.
@@ -133,7 +133,7 @@ func pause(ctx context.Context, d time.Duration) {
 // interrupts are part of no process.
 func (s *Subject) used() (time.Duration, error) {
 	if s.Outside != nil {
-		return bench.Busy()
+		return pairs.Busy()
 	}
 	var u unix.Rusage
 	err := unix.Getrusage(unix.RUSAGE_SELF, &u)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 )
 
 // Trial is one comparison: flows with a value, and without it.
@@ -19,8 +19,8 @@ type Trial struct {
 	Pairs   int            `json:"pairs"`
 	With    Figures        `json:"with"`    // medians
 	Without Figures        `json:"without"` // medians
-	Rate    bench.Estimate `json:"rate"`    // ratio of packets a second; for an interface of the share that is not lost
-	CPU     bench.Estimate `json:"cpu"`     // ratio of processor time of a packet
+	Rate    pairs.Estimate `json:"rate"`    // ratio of packets a second; for an interface of the share that is not lost
+	CPU     pairs.Estimate `json:"cpu"`     // ratio of processor time of a packet
 	Taken   bool           `json:"taken"`
 	Why     string         `json:"why"`
 }
@@ -37,9 +37,9 @@ type Result struct {
 	Trials []Trial `json:"trials"`
 }
 
-// pairs is how often each comparison is repeated, and lastPairs that of the whole proposal. With fewer than five there
+// rounds is how often each comparison is repeated, and lastRounds that of the whole proposal. With fewer than five there
 // is no bound.
-const pairs, lastPairs = 6, 9
+const rounds, lastRounds = 6, 9
 
 // Bounds of what counts as better. A gain that is smaller is not worth another configuration.
 const (
@@ -70,9 +70,9 @@ func Tune(ctx context.Context, s Subject, duration time.Duration, tell func(stri
 	}
 	base := defaults(all)
 	r = &Result{Subject: s.Name, Kind: s.Kind, Defaults: s.text(base, false)}
-	runs := 1 + 2*lastPairs
+	runs := 1 + 2*lastRounds
 	for _, one := range all {
-		runs += 2 * pairs * (len(one.values) - 1)
+		runs += 2 * rounds * (len(one.values) - 1)
 	}
 	span := duration / time.Duration(runs)
 	if span < shortest {
@@ -91,7 +91,7 @@ func Tune(ctx context.Context, s Subject, duration time.Duration, tell func(stri
 				continue // another setting that was taken leaves it out
 			}
 			tell(fmt.Sprintf("%s: %s", one.key, shown(value)))
-			t, err := s.compare(ctx, best.with(one.key, value), best, pairs, span)
+			t, err := s.compare(ctx, best.with(one.key, value), best, rounds, span)
 			if err != nil {
 				return nil, err
 			}
@@ -123,7 +123,7 @@ func (s *Subject) conclude(ctx context.Context, r *Result, best, base choice, sp
 		return nil
 	}
 	tell("all that is better, against the defaults")
-	t, err := s.compare(ctx, best, base, lastPairs, span)
+	t, err := s.compare(ctx, best, base, lastRounds, span)
 	if err != nil {
 		return err
 	}
@@ -142,12 +142,12 @@ func shown(value string) string {
 }
 
 // compare runs two choices in turn. A choice that does not run is not taken.
-func (s *Subject) compare(ctx context.Context, with, without choice, pairs int, span time.Duration) (t Trial, err error) {
-	rate, cpu := bench.Comparison{Better: bench.More}, bench.Comparison{Better: bench.Less}
+func (s *Subject) compare(ctx context.Context, with, without choice, rounds int, span time.Duration) (t Trial, err error) {
+	var rate, cpu pairs.Pairs
 	var mine, theirs []Figures
-	for i := range pairs {
+	for i := range rounds {
 		var a, b Figures
-		err := bench.Round(i, func() (err error) { a, err = s.run(ctx, with, span); return err }, func() (err error) { b, err = s.run(ctx, without, span); return err })
+		err := pairs.Round(i, func() (err error) { a, err = s.run(ctx, with, span); return err }, func() (err error) { b, err = s.run(ctx, without, span); return err })
 		if ctx.Err() != nil {
 			return t, context.Cause(ctx)
 		}
@@ -157,13 +157,13 @@ func (s *Subject) compare(ctx context.Context, with, without choice, pairs int, 
 		}
 		mine, theirs = append(mine, a), append(theirs, b)
 		if s.Kind == Interface { // how many packets there are is not for the settings to decide
-			rate.Pairs = append(rate.Pairs, bench.Pair{Ours: 1 - a.Lost, Theirs: 1 - b.Lost})
+			rate = append(rate, pairs.Pair{Ours: 1 - a.Lost, Theirs: 1 - b.Lost})
 		} else {
-			rate.Pairs = append(rate.Pairs, bench.Pair{Ours: a.Rate, Theirs: b.Rate})
+			rate = append(rate, pairs.Pair{Ours: a.Rate, Theirs: b.Rate})
 		}
-		cpu.Pairs = append(cpu.Pairs, bench.Pair{Ours: a.CPU, Theirs: b.CPU})
+		cpu = append(cpu, pairs.Pair{Ours: a.CPU, Theirs: b.CPU})
 	}
-	t.Pairs, t.Rate, t.CPU = pairs, rate.Estimate(), cpu.Estimate()
+	t.Pairs, t.Rate, t.CPU = rounds, rate.Estimate(), cpu.Estimate()
 	t.With, t.Without = middle(mine), middle(theirs)
 	t.decide()
 	return t, nil

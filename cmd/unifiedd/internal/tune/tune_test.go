@@ -7,17 +7,17 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/config"
-	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/pairs"
 )
 
 // TestDecide: a value is taken only if a bound says that it is better, and never if it loses more.
 func TestDecide(t *testing.T) {
-	between := func(low, high float64) bench.Estimate {
-		return bench.Estimate{Ratio: (low + high) / 2, Low: low, High: high}
+	between := func(low, high float64) pairs.Estimate {
+		return pairs.Estimate{Ratio: (low + high) / 2, Low: low, High: high}
 	}
 	for _, c := range []struct {
 		name      string
-		rate, cpu bench.Estimate
+		rate, cpu pairs.Estimate
 		lost      float64
 		want      bool
 	}{
@@ -28,7 +28,7 @@ func TestDecide(t *testing.T) {
 		{"cheaper and slower", between(0.9, 0.95), between(0.5, 0.6), 0, false},
 		{"cheaper perhaps", between(0.995, 1.01), between(0.5, 1.2), 0, false},
 		{"faster, and loses", between(1.5, 1.6), between(0.5, 0.6), 0.01, false},
-		{"no bounds", bench.Estimate{Ratio: 2, Low: 0}, between(0.5, 0.6), 0, false},
+		{"no bounds", pairs.Estimate{Ratio: 2, Low: 0}, between(0.5, 0.6), 0, false},
 	} {
 		trial := Trial{Rate: c.rate, CPU: c.cpu, With: Figures{Lost: c.lost}}
 		if trial.decide(); trial.Taken != c.want || trial.Why == "" {
