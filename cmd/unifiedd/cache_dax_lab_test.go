@@ -151,9 +151,7 @@ func (c *cacher) launch() {
 	said := c.said
 	c.daemon = exec.Command(testenv.Tool(c, "unifiedd"), "run", "-c", file)
 	c.daemon.SysProcAttr, c.daemon.Stderr = &syscall.SysProcAttr{Setpgid: true}, said
-	if err := c.daemon.Start(); err != nil {
-		c.Fatal(err)
-	}
+	testenv.Must(c, c.daemon.Start())
 	c.Cleanup(func() {
 		c.kill()
 		if c.Failed() {
@@ -179,9 +177,7 @@ func zombie(pid int) bool {
 func (c *cacher) free() {
 	c.Helper()
 	f, err := os.OpenFile(c.dax, os.O_RDWR, 0)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testenv.Must(c, err)
 	defer f.Close()
 	testenv.Wait(c, testenv.Within(30*time.Second), "the persistent memory to be free", func() bool {
 		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
@@ -220,9 +216,7 @@ func (c *cacher) terminate() {
 func (c *cacher) blocks() *status.Blocks {
 	c.Helper()
 	f, err := c.status()
-	if err != nil {
-		c.Fatal(err)
-	}
+	testenv.Must(c, err)
 	return f.Blocks
 }
 

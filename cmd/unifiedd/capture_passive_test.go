@@ -113,6 +113,7 @@ func TestCapturePassiveUnprivileged(t *testing.T) {
 // their size, and can be indexed. An export of them is what tcpdump finds in them, with an index and without.
 // capinfos has nothing to say about them but what they are.
 func TestCapturePassiveFiles(t *testing.T) {
+	testenv.Long(t, "TestCapturePassive has the files, and TestIndex the indexes")
 	testenv.Root(t)
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
@@ -219,6 +220,9 @@ func TestCapturePassiveRights(t *testing.T) {
 		want |= caps.IPCLock
 	}
 	for _, settings := range [][]string{{"--engine", "packet"}, {"--mirror"}, {"--engine", "auto"}} {
+		if testing.Short() && settings[0] != "--mirror" {
+			continue
+		}
 		file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
 		s := facing(t, command(t, &p.B, append(append([]string{"capture", "-i", p.B.Ifname}, settings...), "-w", file)...))
 		if s.Effective != want || s.Permitted != want || s.Bounding.Minus(want) != 0 || !s.NoNewPrivs || s.UID.Effective == 0 {

@@ -40,9 +40,7 @@ func newDispatched(t *testing.T) *dispatched {
 	pair := testenv.NewPair(t, testenv.PairOptions{})
 	d := &dispatched{T: t, pair: pair, others: testenv.NewLibxdp(t, &pair.B), dir: testenv.DiskDir(t)}
 	d.file = filepath.Join(d.dir, "test.yaml")
-	if err := os.Chown(d.dir, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chown(d.dir, nobody, nobody))
 	t.Cleanup(func() {
 		if d.cmd != nil {
 			d.killBoth()
@@ -63,9 +61,7 @@ flows:
     from: {interface: %s, ring: 512, filter: %s, beside: libxdp}
     to: {file: %s/cap, segment: {size: 16MiB}, flush: 50ms, durable: 100ms}
 `, nobody, d.dir, d.pair.B.Ifname, filter, d.dir)
-	if err := os.WriteFile(d.file, []byte(text), 0o644); err != nil {
-		d.Fatal(err)
-	}
+	testenv.Must(d, os.WriteFile(d.file, []byte(text), 0o644))
 }
 
 // start starts the daemon and waits until its flow runs.
@@ -74,9 +70,7 @@ func (d *dispatched) start() {
 	d.log.Reset()
 	d.cmd = d.pair.B.Command(testenv.Tool(d, "unifiedd"), "run", "-c", d.file)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	if err := d.cmd.Start(); err != nil {
-		d.Fatal(err)
-	}
+	testenv.Must(d, d.cmd.Start())
 	testenv.Wait(d, 20*time.Second, "the flow to run", func() bool {
 		out, err := d.ask("status")
 		return err == nil && strings.Contains(out, "beside others (libxdp)")
@@ -95,9 +89,7 @@ func (d *dispatched) child() int {
 	pid := d.cmd.Process.Pid
 	for {
 		found, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-		if err != nil {
-			d.Fatal(err)
-		}
+		testenv.Must(d, err)
 		next := 0
 		for _, file := range found {
 			text, _ := os.ReadFile(file)
@@ -196,9 +188,7 @@ func TestDispatcherDaemon(t *testing.T) {
 		t.Errorf("after the next start %d programs are ours, want 1", n)
 	}
 	d.answers(false, "while the next flow takes them")
-	if err := d.cmd.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.cmd.Process.Signal(unix.SIGTERM))
 	if err := d.cmd.Wait(); err != nil {
 		t.Errorf("it ends with %v\n%s", err, &d.log)
 	}

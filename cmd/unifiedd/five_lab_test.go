@@ -64,9 +64,7 @@ func fiveFlows(t *testing.T, on string) {
 		PacketRate: 100, MessageRate: 100, BlockRate: 50, BlockBytes: 2 << 20, IdleTimeout: "10s",
 	})
 	t.Logf("%s", said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if s.Region.Device != on {
 		t.Errorf("the region is on %q, not %q", s.Region.Device, on)
 	}

@@ -53,9 +53,7 @@ flows:
 	var said bytes.Buffer
 	cmd := exec.Command(testenv.Tool(t, "unifiedd"), "run", "-c", file)
 	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
@@ -128,9 +126,7 @@ func comeAndGo(t *testing.T, disk string, second func(there bool)) {
 		"--verify=crc32c", "--verify_fatal=1", "--randseed=8", "--do_verify=1")
 	var said bytes.Buffer
 	busy.Stdout, busy.Stderr = &said, &said
-	if err := busy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, busy.Start())
 	for round := range 2 {
 		second(true)
 		testenv.Wait(t, testenv.Within(30*time.Second), "the kernel to have the second namespace", func() bool { _, err := os.Stat(other); return err == nil })

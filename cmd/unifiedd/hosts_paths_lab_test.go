@@ -146,9 +146,7 @@ func (p *hostPath) launch(state string) {
 	said := p.said
 	p.daemon = exec.Command(testenv.Tool(p, "unifiedd"), "run", "-c", p.file())
 	p.daemon.SysProcAttr, p.daemon.Stderr = &syscall.SysProcAttr{Setpgid: true}, said
-	if err := p.daemon.Start(); err != nil {
-		p.Fatal(err)
-	}
+	testenv.Must(p, p.daemon.Start())
 	p.Cleanup(func() {
 		p.kill()
 		if p.Failed() {
@@ -219,9 +217,7 @@ func (p *hostPath) status() (*status.Flow, error) {
 func (p *hostPath) served() uint64 {
 	p.Helper()
 	f, err := p.status()
-	if err != nil {
-		p.Fatal(err)
-	}
+	testenv.Must(p, err)
 	return f.Hosts.Commands["read"] + f.Hosts.Commands["write"]
 }
 

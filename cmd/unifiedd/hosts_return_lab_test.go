@@ -123,9 +123,7 @@ flows:
 	r.said = said
 	c := exec.Command(testenv.Tool(r, "unifiedd"), "run", "-c", file)
 	c.SysProcAttr, c.Stderr = &syscall.SysProcAttr{Setpgid: true}, said
-	if err := c.Start(); err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, c.Start())
 	r.daemon = c
 	r.Cleanup(func() {
 		r.kill()
@@ -175,9 +173,7 @@ func (r *returning) until(what string, is func(*status.Daemon) bool) {
 func (r *returning) observe() held {
 	r.Helper()
 	s, err := r.status()
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	var sum int64
 	for _, n := range s.Region.Owners {
 		sum += n
@@ -267,9 +263,7 @@ func (r *returning) cut(i uint64) bool {
 	r.Helper()
 	r.moment()
 	before, err := r.status()
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	begin := time.Now()
 	r.wire.Cut(r)
 	after := r.left("the silence to be noticed")
@@ -337,9 +331,7 @@ func (r *returning) nothingLeft() {
 	labenv.RDMAAtRest(r, r.device)
 	testenv.Wait(r, waitLimit, "the huge pages to be free", func() bool { return r.freePages() == r.pages })
 	links, err := netlink.LinkList()
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	for _, l := range links {
 		if x := l.Attrs().Xdp; x != nil && x.Attached {
 			r.Errorf("program %d is on %s", x.ProgId, l.Attrs().Name)
@@ -350,13 +342,9 @@ func (r *returning) nothingLeft() {
 func (r *returning) freePages() int64 {
 	r.Helper()
 	b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	return n
 }
 
@@ -364,9 +352,7 @@ func (r *returning) freePages() int64 {
 func (r *returning) onDisk() {
 	r.Helper()
 	f, err := os.OpenFile(labenv.Disk, os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	defer f.Close()
 	r.writers.verify(r.T, f)
 }

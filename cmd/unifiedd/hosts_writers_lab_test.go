@@ -58,9 +58,7 @@ func startWriters(t *testing.T, disk string) *writers {
 	all := &writers{result: make(chan error, writerMany)}
 	for i := range writerMany {
 		w := &writer{number: i}
-		if err := w.open(disk); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, w.open(disk))
 		all.all = append(all.all, w)
 	}
 	var running sync.WaitGroup

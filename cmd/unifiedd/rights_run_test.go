@@ -40,6 +40,9 @@ func TestRunRights(t *testing.T) {
 		"user is the owner": {"user: nobody", ", owner: nobody", 65534, 65534, 65534, 0o640, privsep.Needed},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "user and mode" && name != "owner and mode" {
+				testenv.Long(t, "two cases have all settings")
+			}
 			p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 			background(t, p)
 			dir := testenv.DiskDir(t)

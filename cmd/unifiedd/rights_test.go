@@ -169,6 +169,9 @@ func TestCommandRights(t *testing.T) {
 		{sudo, []string{"-Z", "root"}, 0, privsep.Needed | caps.DACOverride},
 		{[]string{"SUDO_UID=0"}, nil, ours, privsep.Needed},
 	} {
+		if testing.Short() && i > 1 { // the other users have the same rights, but for root
+			break
+		}
 		file := filepath.Join(dir, fmt.Sprintf("out%d.pcapng", i))
 		for _, cmd := range []*exec.Cmd{
 			commandAsIs(t, &p.B, c.env, append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file}, c.args...)...),

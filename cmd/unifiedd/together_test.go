@@ -18,8 +18,9 @@ import (
 func TestTogether(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	for _, beside := range []bool{false, true} {
-		together(t, p, beside)
+	together(t, p, false)
+	if !testing.Short() {
+		together(t, p, true)
 	}
 }
 

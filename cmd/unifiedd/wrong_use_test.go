@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +33,15 @@ func TestWrongUse(t *testing.T) {
 			cases = append(cases, w.command(c)...)
 		}
 	}
-	wronguse.Run(t, program(t), cases)
+	wronguse.RunBy(t, "unifiedd", cases, func(t *testing.T, args []string, errs io.Writer) int {
+		if usage := slices.ContainsFunc(cases, func(c wronguse.Case) bool { return c.Status == exitUsage && slices.Equal(c.Args, args) }); usage {
+			return run(args, io.Discard, errs) // it does not come to a process of its own
+		}
+		cmd := exec.CommandContext(t.Context(), program(t), args...)
+		cmd.Stderr = errs
+		_ = cmd.Run() // its status is checked
+		return cmd.ProcessState.ExitCode()
+	})
 }
 
 // wrong has names that no command can use, in a directory in which nothing may change.
@@ -159,7 +169,7 @@ func (w *wrong) inputs(c *cobra.Command, with func(...string) []string, flags ma
 			if c.Name() == "replay" {
 				one.Args = with("-i", "lo", path)
 			}
-			if c.Name() == "tune" && slices.Contains([]string{"missing file", "empty file", "link to nothing"}, what) {
+			if c.Name() == "tune" && slices.Contains([]string{"missing file", "empty file", "link to nothing", "text in place of a capture"}, what) {
 				continue // it measures with such a file, if there are huge pages
 			}
 			all = append(all, one)

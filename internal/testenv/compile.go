@@ -114,6 +114,3 @@ func sourceTree() (string, error) {
 		dir = filepath.Dir(dir)
 	}
 }
-
-// Build is Program under its old name.
-func Build(t testing.TB, program string) string { t.Helper(); return Program(t, program) }

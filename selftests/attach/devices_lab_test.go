@@ -48,9 +48,7 @@ func TestSlicesOnDevices(t *testing.T) {
 	senders := labenv.Opposite(t, receives)
 	blocks := make([]byte, 1<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(blocks) // never fails
-	if err := os.WriteFile(labenv.Disk, blocks, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(labenv.Disk, blocks, 0))
 	g := &guest{T: t, dir: testenv.DiskDir(t)}
 	g.socket = filepath.Join(g.dir, "attach.sock")
 	g.d = daemon.Launch(t, program, daemon.Here{}, g.dir, fmt.Sprintf(`
@@ -93,9 +91,7 @@ flows:
 func (g *guest) flow(name string) *status.Flow {
 	g.Helper()
 	s, err := g.d.Status()
-	if err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, err)
 	i := slices.IndexFunc(s.Flows, func(f status.Flow) bool { return f.Name == name })
 	if i < 0 {
 		g.Fatalf("there is no flow %s", name)
@@ -147,9 +143,7 @@ func (g *guest) blocks(want []byte) {
 	k := attach(g.T, g.dir, "reader", 0)
 	defer k.Close()
 	r, err := k.Blocks("image", 0)
-	if err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, err)
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(g.Context(), 10*time.Minute)
 	defer cancel()
@@ -162,9 +156,7 @@ func (g *guest) blocks(want []byte) {
 			asked++
 		}
 		n, err := r.Poll(got)
-		if err != nil {
-			g.Fatal(err)
-		}
+		testenv.Must(g, err)
 		for _, b := range got[:n] {
 			if b.Err != nil || !bytes.Equal(b.Data, want[b.Offset:b.Offset+4096]) {
 				g.Fatalf("the block at %d differs: %v", b.Offset, b.Err)
@@ -172,9 +164,7 @@ func (g *guest) blocks(want []byte) {
 		}
 		r.Release(got[:n])
 		if answered += n; n == 0 {
-			if err := r.Wait(ctx, time.Second); err != nil {
-				g.Fatal(err)
-			}
+			testenv.Must(g, r.Wait(ctx, time.Second))
 		}
 	}
 	if f := g.flow("image"); f.CopiedBytes["attach"] != 0 {
@@ -238,9 +228,7 @@ func (g *guest) sealed() {
 		g.Errorf("a page is taken away: %v", err)
 	}
 	b, err := unix.Mmap(fds[0], 0, int(w.In), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, err)
 	if err := unix.Mprotect(b, unix.PROT_READ|unix.PROT_WRITE); !errors.Is(err, unix.EACCES) {
 		g.Errorf("mprotect: %v", err)
 	}

@@ -44,9 +44,7 @@ func TestOneRegion(t *testing.T) {
 	r.supply(card.Ports()[0], 512)
 	r.supply(card.Ports()[1], 512)
 	r.supply(in, packets)
-	if err := card.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, card.Start())
 	labenv.Carry(t, pair)
 	sent := testenv.Stream(&pair.A, &pair.B, 9, 0, packets, length)
 	testenv.SendRaw(t, &pair.A, sent, testenv.SendOptions{Rate: 1000})
@@ -153,9 +151,7 @@ func (r *rig) turn(n int, take func([]umem.Frame) int, step func() error) (got [
 		if time.Now().After(end) {
 			r.Fatalf("%d of %d frames came in 30 s", len(got), n)
 		}
-		if err := step(); err != nil {
-			r.Fatal(err)
-		}
+		testenv.Must(r, step())
 		got = append(got, buf[:take(buf)]...)
 	}
 	return got
@@ -165,14 +161,10 @@ func (r *rig) turn(n int, take func([]umem.Frame) int, step func() error) (got [
 func read(t *testing.T, path string, n int) []byte {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = unix.Munmap(b) })
 	if got, err := f.ReadAt(b, 0); err != nil || got != n {
 		t.Fatal(fmt.Errorf("read %s: %d bytes: %w", path, got, err))

@@ -29,9 +29,7 @@ func newRig(t testing.TB) *rig {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	region, err := umem.Open(umem.Config{Size: 16 << 20, Control: 2 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r := &rig{TB: t, region: region, book: region.NewBook("worker")}
 	if r.worker, err = r.book.NewHolder(umem.OwnerWorker, "worker"); err != nil {
 		t.Fatal(err)
@@ -57,9 +55,7 @@ func (r *rig) must(err error) {
 // made fails the test if it could not make a thing, and closes it at the end.
 func made[T interface{ Close() error }](r *rig, thing T, err error) T {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	r.Cleanup(func() { r.must(thing.Close()) })
 	return thing
 }
@@ -81,9 +77,7 @@ func (r *rig) supply(p umem.Port, n int) {
 	if took := p.Supply(fs); took != n {
 		r.Fatalf("Supply took %d of %d frames", took, n)
 	}
-	if err := p.Kick(); err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, p.Kick())
 }
 
 // openCard opens the receiving card, with packets at landing.
@@ -109,9 +103,7 @@ func (r *rig) openDisk() disk {
 	q, err := nvme.Open(nvme.Config{Worker: r.worker, Depth: packets})
 	made(r, q, err)
 	n, err := q.Add(target)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	return disk{q, n}
 }
 
@@ -142,9 +134,7 @@ func (r *rig) queuePair(pd rdma.ProtectionDomain) rdma.QueuePair {
 		}
 	}
 	qp, err := pd.NewQueuePair(c)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	return qp
 }
 
@@ -152,17 +142,11 @@ func (r *rig) queuePair(pd rdma.ProtectionDomain) rdma.QueuePair {
 func (r *rig) connect(dev rdma.Device, qp rdma.QueuePair, peer uint32, address string) {
 	r.Helper()
 	table, err := dev.GIDs(1)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	gid, err := rdma.ChooseGID(table, netip.MustParseAddr(address))
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	port, err := dev.Port(1)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	for _, step := range []struct {
 		a rdma.Attributes
 		m rdma.Mask
@@ -174,9 +158,7 @@ func (r *rig) connect(dev rdma.Device, qp rdma.QueuePair, peer uint32, address s
 		{rdma.Attributes{State: rdma.ReadyToSend, Timeout: 14, Retries: 6, RNRRetries: 6, MaxReads: 1},
 			rdma.MaskTimeout | rdma.MaskRetries | rdma.MaskRNRRetries | rdma.MaskSendPSN | rdma.MaskMaxReads},
 	} {
-		if err := qp.Modify(step.a, step.m|rdma.MaskState); err != nil {
-			r.Fatal(err)
-		}
+		testenv.Must(r, qp.Modify(step.a, step.m|rdma.MaskState))
 	}
 }
 

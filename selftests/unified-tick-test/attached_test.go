@@ -18,7 +18,7 @@ func TestOrderFlow(t *testing.T) {
 	p := pair(t, testenv.PairOptions{Queues: 2})
 	testenv.Tool(t, "ethtool")
 	p.A.Run(t, "ethtool", "-L", p.A.Ifname, "tx", "1") // all ticks come on queue 0
-	unifiedd := testenv.Build(t, "cmd/unifiedd")
+	unifiedd := testenv.Program(t, "cmd/unifiedd")
 	for _, c := range []struct{ protocol, exchange, trader string }{
 		{plain, "", "-flow ticks"},
 		{ouchProtocol, "", "-flow ticks"},
@@ -87,7 +87,7 @@ func TestOrderRules(t *testing.T) {
 	p := pair(t, testenv.PairOptions{Queues: 2})
 	testenv.Tool(t, "ethtool")
 	p.A.Run(t, "ethtool", "-L", p.A.Ifname, "tx", "1") // all ticks come on queue 0
-	unifiedd := testenv.Build(t, "cmd/unifiedd")
+	unifiedd := testenv.Program(t, "cmd/unifiedd")
 	const repeats = `rules: [{name: repeats, when: [{is: T}], order: [{text: O}, {copy: 1, bytes: 31}]}]`
 	const enters = `
         login: {send: [{hex: 002f}, {text: "Lmemberpassword            "}, {text: "                   1"}], answer: [{at: 2, is: A}]}

@@ -237,7 +237,7 @@ func TestMulticast(t *testing.T) {
 // to it answers each that a line had, once and in order. So it is with both stages for feeds.
 func TestAttached(t *testing.T) {
 	p := pair(t, testenv.PairOptions{})
-	unifiedd := testenv.Build(t, "cmd/unifiedd")
+	unifiedd := testenv.Program(t, "cmd/unifiedd")
 	for _, c := range []struct{ stage, exchange string }{
 		{"moldudp64: {", "-mold DAY"}, {"counter: {offset: 8, width: 8, ", ""},
 	} {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -37,8 +38,31 @@ var table sync.Mutex
 // Run runs the program once for each case.
 func Run(t *testing.T, program string, cases []Case) {
 	t.Helper()
+	RunBy(t, filepath.Base(program), cases, func(t *testing.T, args []string, errs io.Writer) (status int) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Stderr = errs
+		if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+			t.Fatal(err)
+		}
+		if ctx.Err() != nil {
+			t.Errorf("it did not end within %v", limit)
+		}
+		return cmd.ProcessState.ExitCode()
+	})
+}
+
+// RunBy is Run for a program that use runs, with standard error, and whose exit status use returns.
+func RunBy(t *testing.T, name string, cases []Case, use func(t *testing.T, args []string, errs io.Writer) (status int)) {
+	t.Helper()
 	for _, c := range cases {
-		t.Run(strings.Join(append(words(c.Args), c.Name), " "), func(t *testing.T) { c.run(t, program) })
+		t.Run(strings.Join(append(words(c.Args), c.Name), " "), func(t *testing.T) {
+			before := c.inDir(t)
+			var errs bytes.Buffer
+			status := use(t, c.Args, &errs)
+			c.check(t, name, errs.String(), status, before)
+		})
 	}
 }
 
@@ -53,24 +77,13 @@ func words(args []string) (names []string) {
 	return names
 }
 
-func (c *Case) run(t *testing.T, program string) {
-	before := c.inDir(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, c.Args...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
-		t.Fatal(err)
-	}
-	said, status := errs.String(), cmd.ProcessState.ExitCode()
-	if ctx.Err() != nil {
-		t.Errorf("it did not end within %v", limit)
-	}
+// check checks what the program has said, and its status. before is what was in the directory.
+func (c *Case) check(t *testing.T, program, said string, status int, before string) {
+	t.Helper()
 	if c.Status == 0 && status != 1 && status != 2 || c.Status != 0 && status != c.Status {
 		t.Errorf("status %d, want %d", status, c.Status)
 	}
-	first := firstLine(said, filepath.Base(program))
+	first := firstLine(said, program)
 	switch {
 	case strings.Contains(said, "panic:") || strings.Contains(said, "goroutine "):
 		t.Error("it panics")
@@ -90,7 +103,7 @@ func (c *Case) run(t *testing.T, program string) {
 	if t.Failed() {
 		t.Logf("%s: %s", strings.Join(c.Args, " "), said)
 	}
-	c.note(t, filepath.Base(program), first, status)
+	c.note(t, program, first, status)
 }
 
 // firstLine returns the first line that names the mistake.

@@ -24,18 +24,14 @@ func TestCards(t *testing.T) {
 func everyValue(t *testing.T, name, driver string) {
 	t.Helper()
 	c, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	before, absent, err := c.Probe()
 	t.Logf("%s of driver %s has %v; absent %+v; %v", name, c.Driver, before, absent, err)
 	if err != nil || c.Driver != driver || len(before)+len(absent) != len(order) || before[Affinity] == "" || before[Rings] == "" {
 		t.Fatalf("%+v of driver %q, %v", before, c.Driver, err)
 	}
 	choices, err := c.Choices(before, Processors())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	set := map[Setting]int{}
 	for _, one := range choices {
 		for _, value := range one.Others {

@@ -34,9 +34,7 @@ func TestRDMADevice(t *testing.T) {
 	if err == nil {
 		err = netlink.LinkSetDown(link)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r = Examine(Options{Interfaces: []string{"lo"}})
 	expect(t, "down", of(t, r, subject, "port 1"), OK, "DOWN, Ethernet")
 	expect(t, "down", of(t, r, subject, "port 1 advice"), Warn, "the port is DOWN -> set its network interface up")

@@ -20,6 +20,7 @@ import (
 // TestWithoutLibrary: a program with RDMA, and one without cgo and RDMA, both start in a root
 // directory that has only a C library, and the doctor reports the missing library.
 func TestWithoutLibrary(t *testing.T) {
+	testenv.Long(t, "it builds the program with and without cgo")
 	testenv.Root(t)
 	for _, c := range []struct{ name, cgo, want, remedy string }{
 		{"verbs", "1", "libibverbs.so.1: cannot open shared object file", "apt-get install libibverbs1 ibverbs-providers"},
