@@ -44,11 +44,7 @@ func TestDeviceOnly(t *testing.T) {
 		}
 	})
 	pair.B.Do(t, func() {
-		if err := p.Attach(pair.B.Index, Driver); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, p.Attach(pair.B.Index, Driver))
 	})
-	if err := p.Replace(mustParse(t, "port 80")); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, p.Replace(mustParse(t, "port 80")))
 }

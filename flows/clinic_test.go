@@ -38,9 +38,7 @@ flows:
 	d := c.open(t, text, Options{})
 	c.ill, c.well = d.Flows()[0], d.Flows()[1]
 	c.other.B.Do(t, func() {
-		if err := c.well.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.well.Start())
 	})
 	c.stop = c.background(t)
 	t.Cleanup(func() { c.healthy(t) })
@@ -179,9 +177,7 @@ func attached(t *testing.T, ns *testenv.Namespace, name string) (id uint32) {
 	t.Helper()
 	ns.Do(t, func() {
 		l, err := netlink.LinkByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if x := l.Attrs().Xdp; x != nil && x.Attached {
 			id = x.ProgId
 		}

@@ -319,9 +319,7 @@ flows:
 				if got.Packets != uint64(len(s.order)) || got.Written.Packets != all || got.CopiedBytes["feed"] != got.Written.Bytes {
 					t.Errorf("%d packets were received, %d messages of %d bytes written, %d bytes copied", got.Packets, got.Written.Packets, got.Written.Bytes, got.CopiedBytes["feed"])
 				}
-				if err := flow.Stop(); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, flow.Stop())
 				found := captures.Packets(t, l.files(t)...)
 				if len(found) != len(e.messages) {
 					t.Fatalf("the file has %d messages of %d", len(found), len(e.messages))
@@ -343,17 +341,13 @@ flows:
 func checkMessages(t *testing.T, file string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var p capfile.Parser
 	p.Begin(int64(len(b)))
 	last := uint64(0)
 	for place, n := p.Want(); n > 0; place, n = p.Want() {
 		packet, ok, err := p.Give(b[place:min(len(b), int(place)+n)])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if age := time.Since(time.Unix(0, int64(packet.Time))); ok && (packet.Link != pcapng.LinkTypeMessages || !packet.Timed || age < 0 || age > time.Minute) {
 			t.Fatalf("%s has the packet %+v", strings.TrimPrefix(file, os.TempDir()), packet)
 		}

@@ -244,9 +244,7 @@ func TestOrderRules(t *testing.T) {
 	if !maps.Equal(s.Dropped, refused) || s.Orders.Held != 2 || s.Orders.Times.NoTick != 0 || s.Orders.Segments < uint64(left)/4 {
 		t.Errorf("refused: %v, want %v; %+v", s.Dropped, refused, s.Orders)
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	text, err := os.ReadFile(filepath.Join(l.dir, "times.csv"))
 	if n := bytes.Count(text, []byte("\n")); err != nil || n != left+1 {
 		t.Errorf("the file of times has %d lines, %v", n, err)
@@ -394,14 +392,10 @@ func TestOrderRulesGiven(t *testing.T) {
 	c := l.login(t)
 	exchange := x.next()
 	k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: "session"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer k.Close()
 	g, err := k.Give("hits", c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	await(t, f, "the connection", func(s status.Flow) bool { return s.Orders.Rules.LoggedIn })
 	line := l.dialed(t, 7000)
 	m := ask("UNFD", 1, 1)
@@ -415,9 +409,7 @@ func TestOrderRulesGiven(t *testing.T) {
 	}
 	fmt.Fprint(exchange, "filled")
 	answers(t, g, "filled")
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Close())
 	fmt.Fprint(c, "\x00\x06logout")
 	if got := x.has(4); got[3] != "logout" {
 		t.Errorf("%q", got)

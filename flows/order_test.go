@@ -86,9 +86,7 @@ type trader struct {
 func (l *lab) trader(t *testing.T) *trader {
 	t.Helper()
 	k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: "trader"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { k.Close() })
 	r := &trader{t: t, client: k}
 	if r.orders, err = k.Send("orders", 0); err != nil {
@@ -236,9 +234,7 @@ func TestOrdersLastReplies(t *testing.T) {
 		}
 	}
 	c := <-x.conns
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.CloseWrite())
 	time.Sleep(100 * time.Millisecond) // the daemon has seen the end
 	if o := f.Status().Orders; !o.Connected {
 		t.Errorf("the connection was closed at once: %+v", o)
@@ -271,9 +267,7 @@ func TestOrdersLingers(t *testing.T) {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}
-	if err := (<-x.conns).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, (<-x.conns).CloseWrite())
 	begun := time.Now()
 	await(t, f, "the end of the connection", func(s status.Flow) bool { return s.Orders.Lost == 1 })
 	if took := time.Since(begun); took < 800*time.Millisecond || took > testenv.Within(5*time.Second) {
@@ -346,9 +340,7 @@ func TestOrdersStop(t *testing.T) {
 	}
 	await(t, f, "each order that is held to be counted", func(s status.Flow) bool { return s.Dropped["orders_stopped"] == s.Orders.Held })
 	t.Logf("%v, answer %+v", counts, answers[0])
-	if err := errors.Join(f.Stop()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(f.Stop()))
 	l.begin(t, f.Start)
 	testenv.Wait(t, 10*time.Second, "a connection", func() bool { return f.Status().Orders.Connected })
 	k := l.again(t, r)
@@ -436,9 +428,7 @@ func TestOrdersGiven(t *testing.T) {
 	f := d.Flows()[0]
 	attach := func(name string) *library.Client {
 		k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { k.Close() })
 		return k
 	}
@@ -460,9 +450,7 @@ func TestOrdersGiven(t *testing.T) {
 	_, err = r.client.Give("orders", c)
 	refused("another program gives", err, "no_such_flow")
 	g, err := k.Give("orders", c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_, err = k.Give("orders", c)
 	refused("again", err, "busy")
 	if r.orders, err = r.client.Send("orders", 0); err != nil {
@@ -479,9 +467,7 @@ func TestOrdersGiven(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	refused("after the flow's end", g.Err(), "closing")
 	fmt.Fprint(c, "the connection goes on")
 	answers(t, c, "the connection goes on")

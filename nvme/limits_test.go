@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -29,9 +30,7 @@ func TestReadLimits(t *testing.T) {
 	for name, value := range map[string]string{"logical_block_size": "512", "physical_block_size": "4096", "max_hw_sectors_kb": "512", "max_segments": "127",
 		"virt_boundary_mask": "4095", "discard_max_bytes": "0", "discard_granularity": "512", "write_zeroes_max_bytes": "131072", "fua": "1",
 		"write_cache": "write back", "io_poll": "1", "zoned": "host-managed"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(value+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(value+"\n"), 0o600))
 	}
 	want := Limits{Logical: 512, Physical: 4096, Transfer: 512 << 10, Segments: 127, Boundary: 4096, Zeroes: 131072, FUA: true, Cache: true, Poll: true}
 	if got := readLimits(dir); got != want {
@@ -49,9 +48,7 @@ func TestReadLimits(t *testing.T) {
 func TestPollRefused(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{Poll: true})
 	to, err := OpenTarget(zramTarget(t, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer func() { r.check(to.Close()) }()
 	if _, err := r.queue.Add(to); !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "poll_queues") {
 		t.Errorf("a target without polling was added: %v", err)

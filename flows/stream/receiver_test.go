@@ -118,9 +118,7 @@ func (k *sink) close() {
 		}
 		k.hands.Give(k.held)
 		k.held = nil
-		if err := k.r.Close(); err != nil {
-			k.Error(err)
-		}
+		testenv.Check(k, k.r.Close())
 		if k.wrong != "" {
 			k.Error(k.wrong)
 		}

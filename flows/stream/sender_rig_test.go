@@ -80,9 +80,7 @@ func (k *source) close() {
 	k.endRun()
 	k.on(func() {
 		k.rounds = nil
-		if err := k.s.Close(); err != nil {
-			k.Error(err)
-		}
+		testenv.Check(k, k.s.Close())
 		for _, fs := range k.under {
 			k.hands.Give(fs)
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestCardClock: an interface whose times come from a card's clock has a description that standard
@@ -41,9 +43,7 @@ func TestCardClock(t *testing.T) {
 			t.Errorf("several clocks: %v; latest %d, %v", several, got, err)
 		}
 		path := filepath.Join(t.TempDir(), "file.pcapng")
-		if err := os.WriteFile(path, s.file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, s.file, 0o600))
 		checkTools(t, path, 2)
 		checkPackets(t, path, []packet{first, second})
 		if said := strings.Contains(runTool(t, []string{"capinfos", path}), words); said != several {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -23,7 +24,5 @@ func TestElsewhere(t *testing.T) {
 	if len(log.lines) != 0 || string(a.Remote().Hello) != "server" || string(b.conn.Remote().Hello) != "client" {
 		t.Errorf("%q, and the server says %q", log.lines, a.Remote().Hello)
 	}
-	if err := errors.Join(a.Close(), b.conn.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(a.Close(), b.conn.Close()))
 }

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestSecurityTable: SECURITY.md states the limits for peers that are not authenticated, as the
 // constants have them.
 func TestSecurityTable(t *testing.T) {
 	text, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, row := range []string{
 		fmt.Sprintf("| connections whose handshake is not complete | %d, and %d of one host |", MaxPending, MaxPendingPerAddress),
 		fmt.Sprintf("| to the first byte | %v |", FirstByteTime),
@@ -34,20 +34,14 @@ func TestSecurityTable(t *testing.T) {
 // FirstByteTime.
 func TestAwaitByte(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	for _, says := range []string{"x", ""} {
 		client, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer client.Close()
 		server, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer server.Close()
 		if _, err := client.Write([]byte(says)); err != nil {
 			t.Fatal(err)

@@ -66,9 +66,7 @@ func both(t *testing.T, x, y *end, of, answer *rdma.Exchange) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- y.finish(answer) }()
-	if err := errors.Join(x.finish(of), <-done); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(x.finish(of), <-done))
 	for _, posted := range [][]uint64{of.Posted, answer.Posted} {
 		if posted[0] == 0 || !slices.IsSorted(posted) {
 			t.Errorf("posted at %d", posted)

@@ -48,9 +48,7 @@ func join(t testing.TB, c Config, address string) *member {
 
 func (m *member) leave(t testing.TB) {
 	t.Helper()
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, m.Close())
 }
 
 func (m *member) state() cluster.State {
@@ -91,9 +89,7 @@ func finds(t testing.TB, p *cluster.Place, address string) time.Duration {
 func place(t testing.TB, m *member, peer string) *cluster.Place {
 	t.Helper()
 	p, err := m.names.Place(peer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
 }

@@ -8,15 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // TestBinary: a key of option -R has the layout of the programs.
 func TestBinary(t *testing.T) {
 	gid, err := rdma.ParseGID("10.79.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	k := Key{LID: 1, Reads: 2, QPN: 0x11, PSN: 0xabcdef, RKey: 0x12345678, Addr: 0x7f0012345678, GID: gid, SRQN: 3}
 	want := "00000001" + "00000002" + "00000011" + "00abcdef" + "12345678" + "00000000" + "00007f0012345678" +
 		"00000000000000000000ffff0a4f0001" + "00000003" + "00000000"

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/connect/internal/transcript"
@@ -45,9 +46,7 @@ func listenTo(t *testing.T, all transcript.Transcript, side transcript.Side) (h 
 		switch len(b) {
 		case keyGIDBytes:
 			k, err := DecodeKey(b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if !slices.Contains(h.keys, k) {
 				h.keys = append(h.keys, k)
 			}
@@ -64,9 +63,7 @@ func listenTo(t *testing.T, all transcript.Transcript, side transcript.Side) (h 
 func tcpPair(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	client, server, err := transcript.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 	return client, server
 }
@@ -92,9 +89,7 @@ func run(ctx context.Context, conn net.Conn, c Config, ours heard, lead func([]K
 func TestAgainstRecordedPrograms(t *testing.T) {
 	for _, r := range recordings {
 		all, err := transcript.Read("testdata/" + r.name + ".txt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		client, server := listenTo(t, all, transcript.Client), listenTo(t, all, transcript.Server)
 		for _, as := range []transcript.Side{transcript.Client, transcript.Server} {
 			a, b := tcpPair(t)
@@ -120,9 +115,7 @@ func TestAgainstRecordedPrograms(t *testing.T) {
 // TestReportOfARow: a client's report has the values of its table.
 func TestReportOfARow(t *testing.T) {
 	all, err := transcript.Read("testdata/write_bw.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	row := listenTo(t, all, transcript.Client).report.Bandwidth(measure.MB)
 	if got := row.Row(); got != " 65536      20               5.85               5.09   \t\t   0.000081" {
 		t.Errorf("%q", got)
@@ -168,9 +161,7 @@ func TestAgreement(t *testing.T) {
 		_, _ = Begin(t.Context(), b, Config{Role: Server, MTU: rdma.MTU4096})
 	}()
 	s, err := Begin(t.Context(), a, Config{Role: Client, MTU: rdma.MTU2048})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if got := s.Agreed(); got != (Agreed{"6.06", rdma.MTU2048, 4096, 64}) || s.Reach(2) != 4096 || s.Reach(65536) != 65536 {
 		t.Errorf("%+v", got)
 	}
@@ -206,13 +197,9 @@ func TestRefused(t *testing.T) {
 	} {
 		a, b := tcpPair(t)
 		_, err := a.Write([]byte(c.send))
-		if err := errors.Join(err, a.(*net.TCPConn).CloseWrite()); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, errors.Join(err, a.(*net.TCPConn).CloseWrite()))
 		k, err := DecodeKey([]byte(gidKey))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		_, err = run(t.Context(), b, Config{Test: SendLatency, Role: Server, MTU: rdma.MTU1024}, heard{keys: []Key{k}}, func([]Key) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.send, err, c.says)
@@ -247,9 +234,7 @@ func TestLeadFails(t *testing.T) {
 func TestReads(t *testing.T) {
 	theirs, ours := Key{QPN: 20, LID: 1, Reads: 1}, Key{Reads: 128}
 	p, err := theirs.Parameters(rdma.RC, rdma.MTU1024, ours)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	path := connect.Agree(connect.Parameters{MTU: rdma.MTU4096, MaxReads: 128, MaxRemoteReads: 128}, p)
 	if path != (connect.Path{MTU: rdma.MTU1024, MaxReads: 1, MaxRemoteReads: 128}) {
 		t.Errorf("%+v", path)
@@ -306,16 +291,12 @@ func FuzzDecodeKey(f *testing.F) {
 func FuzzSession(f *testing.F) {
 	for _, r := range recordings {
 		all, err := transcript.Read("testdata/" + r.name + ".txt")
-		if err != nil {
-			f.Fatal(err)
-		}
+		testenv.Must(f, err)
 		f.Add(int(r.test), r.both, bytes.Join(all.By(transcript.Client), nil))
 	}
 	f.Fuzz(func(t *testing.T, test int, both bool, sent []byte) {
 		k, err := DecodeKey([]byte(gidKey))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		c := Config{Test: Test(uint(test) % uint(len(programs))), Role: Server, MTU: rdma.MTU1024, Both: both}
 		got, err := run(t.Context(), &spoken{in: bytes.NewReader(sent)}, c, heard{keys: []Key{k}}, func([]Key) error { return nil })
 		if err == nil && len(got.keys) != 1 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/connect/internal/transcript"
@@ -19,23 +20,17 @@ var recorded = map[string]rdma.Transport{"rc": rdma.RC, "rc_g0": rdma.RC, "uc": 
 func read2(t *testing.T, name string) (all transcript.Transcript, client, server Destination) {
 	t.Helper()
 	all, err := transcript.Read("testdata/" + name + ".txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	client, err1 := Decode(all.By(transcript.Client)[0])
 	server, err2 := Decode(all.By(transcript.Server)[0])
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(err1, err2))
 	return all, client, server
 }
 
 func tcpPair(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	client, server, err := transcript.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 	return client, server
 }
@@ -110,9 +105,7 @@ func TestRefused(t *testing.T) {
 	} {
 		a, b := tcpPair(t)
 		_, err := a.Write([]byte(c.send))
-		if err := errors.Join(err, a.(*net.TCPConn).CloseWrite()); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, errors.Join(err, a.(*net.TCPConn).CloseWrite()))
 		s := connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: MTU}
 		if _, err := Server(t.Context(), b, s, func(connect.Parameters) error { return nil }); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.send, err, c.says)
