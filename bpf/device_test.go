@@ -43,8 +43,6 @@ func TestDeviceOnly(t *testing.T) {
 			t.Error("attached to another interface")
 		}
 	})
-	pair.B.Do(t, func() {
-		testenv.Check(t, p.Attach(pair.B.Index, Driver))
-	})
+	pair.B.Do(t, func() { testenv.Check(t, p.Attach(pair.B.Index, Driver)) })
 	testenv.Check(t, p.Replace(mustParse(t, "port 80")))
 }

@@ -79,9 +79,7 @@ func loadChanged(t *testing.T, c Config, change func(*ebpf.CollectionSpec)) *Pro
 	testenv.Must(t, err)
 	p, err := newProgram(c, s, spec, collection, refused, osthread.Namespace{})
 	testenv.Must(t, err)
-	t.Cleanup(func() {
-		testenv.Check(t, p.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, p.Close()) })
 	return p
 }
 

@@ -26,9 +26,7 @@ func mustLoad(t testing.TB, c Config) *Program {
 	}
 	p, err := Load(c)
 	testenv.Must(t, err)
-	t.Cleanup(func() {
-		testenv.Check(t, p.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, p.Close()) })
 	return p
 }
 

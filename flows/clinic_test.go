@@ -37,9 +37,7 @@ flows:
 `, c.B.Ifname, withRing(from), strings.ReplaceAll(to, "DIR", c.dir), c.other.B.Ifname, c.dir)
 	d := c.open(t, text, Options{})
 	c.ill, c.well = d.Flows()[0], d.Flows()[1]
-	c.other.B.Do(t, func() {
-		testenv.Must(t, c.well.Start())
-	})
+	c.other.B.Do(t, func() { testenv.Must(t, c.well.Start()) })
 	c.stop = c.background(t)
 	t.Cleanup(func() { c.healthy(t) })
 	return c

@@ -52,9 +52,7 @@ func newBenchOf(t testing.TB, text func(*lab) string) *bench {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	d, err := Open(c, Options{Log: quiet})
 	testenv.Must(t, err)
-	t.Cleanup(func() {
-		testenv.Check(t, d.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, d.Close()) })
 	b := &bench{lab: l}
 	l.B.Do(t, func() { b.run, err = d.Flows()[0].open() })
 	testenv.Must(t, err)

@@ -35,9 +35,8 @@ func (l *lab) desk(t *testing.T) *desk {
 	var listener *net.TCPListener
 	l.A.Do(t, func() {
 		var err error
-		if listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
-			t.Fatal(err)
-		}
+		listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001})
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { listener.Close() })
 	go func() {

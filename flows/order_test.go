@@ -32,9 +32,8 @@ func (l *lab) exchange(t *testing.T) *exchange {
 	x := &exchange{conns: make(chan *net.TCPConn, 16), ends: make(chan error, 16)}
 	l.A.Do(t, func() {
 		var err error
-		if x.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
-			t.Fatal(err)
-		}
+		x.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001})
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { x.listener.Close() })
 	go func() {
@@ -89,12 +88,10 @@ func (l *lab) trader(t *testing.T) *trader {
 	testenv.Must(t, err)
 	t.Cleanup(func() { k.Close() })
 	r := &trader{t: t, client: k}
-	if r.orders, err = k.Send("orders", 0); err != nil {
-		t.Fatal(err)
-	}
-	if r.replies, err = k.Receive("orders", 0); err != nil {
-		t.Fatal(err)
-	}
+	r.orders, err = k.Send("orders", 0)
+	testenv.Must(t, err)
+	r.replies, err = k.Receive("orders", 0)
+	testenv.Must(t, err)
 	return r
 }
 
@@ -372,12 +369,10 @@ func (l *lab) again(t *testing.T, before *trader) *trader {
 		}
 		t.Cleanup(func() { k.Close() })
 		r = &trader{t: t, client: k}
-		if r.orders, err = k.Send("orders", 0); err != nil {
-			t.Fatal(err)
-		}
-		if r.replies, err = k.Receive("orders", 0); err != nil {
-			t.Fatal(err)
-		}
+		r.orders, err = k.Send("orders", 0)
+		testenv.Must(t, err)
+		r.replies, err = k.Receive("orders", 0)
+		testenv.Must(t, err)
 		return true
 	})
 	return r
@@ -402,9 +397,8 @@ func (l *lab) login(t *testing.T) *net.TCPConn {
 	var c *net.TCPConn
 	l.B.Do(t, func() {
 		var err error
-		if c, err = net.DialTCP("tcp", nil, &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
-			t.Fatal(err)
-		}
+		c, err = net.DialTCP("tcp", nil, &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001})
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -453,9 +447,8 @@ func TestOrdersGiven(t *testing.T) {
 	testenv.Must(t, err)
 	_, err = k.Give("orders", c)
 	refused("again", err, "busy")
-	if r.orders, err = r.client.Send("orders", 0); err != nil {
-		t.Fatal(err)
-	}
+	r.orders, err = r.client.Send("orders", 0)
+	testenv.Must(t, err)
 	for i := range 200 {
 		text := fmt.Sprintf("buy %08d", i)
 		if got := r.send(text); got.Err != nil {
@@ -473,9 +466,8 @@ func TestOrdersGiven(t *testing.T) {
 	answers(t, c, "the connection goes on")
 
 	l.begin(t, f.Start)
-	if g, err = k.Give("orders", c); err != nil {
-		t.Fatal(err)
-	}
+	g, err = k.Give("orders", c)
+	testenv.Must(t, err)
 	r = l.reopened(t, r)
 	r.send("again")
 	answers(t, g, "again")
@@ -486,9 +478,8 @@ func TestOrdersGiven(t *testing.T) {
 	answers(t, c, "and on")
 	await(t, f, "the end of the connection", func(s status.Flow) bool { return !s.Orders.Connected })
 
-	if g, err = k.Give("orders", c); err != nil {
-		t.Fatal(err)
-	}
+	g, err = k.Give("orders", c)
+	testenv.Must(t, err)
 	r = l.reopened(t, r)
 	r.send("the last one")
 	answers(t, g, "the last one")

@@ -52,16 +52,13 @@ func (s *station) newCollectorOf(t *testing.T, address string, write bool) *coll
 		Window: len(c.frames), Peers: 1, Durability: protocol.Received, Check: true, Write: write}); err != nil {
 		t.Fatal(err)
 	}
-	if c.listener, err = connect.Listen(context.Background(), address, connect.Config{}); err != nil {
-		t.Fatal(err)
-	}
+	c.listener, err = connect.Listen(context.Background(), address, connect.Config{})
+	testenv.Must(t, err)
 	hands.Take(c.frames[:])
 	c.Supply(c.frames[:])
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
-	serving.Go(func() {
-		testenv.Check(t, c.Serve(ctx, c.listener, s.worker.Do))
-	})
+	serving.Go(func() { testenv.Check(t, c.Serve(ctx, c.listener, s.worker.Do)) })
 	testenv.Must(t, s.worker.Add(c, false))
 	c.stop = sync.OnceFunc(func() {
 		cancel()

@@ -64,20 +64,14 @@ func (l *lab) newStation(t *testing.T) *station {
 	l.A.Do(t, func() {
 		device, err := providers.Open(rdmaName(&l.A), roce.Config{Region: s.region, Receive: 1024})
 		must(err)
-		t.Cleanup(func() {
-			testenv.Check(t, device.Close())
-		})
+		t.Cleanup(func() { testenv.Check(t, device.Close()) })
 		s.endpoint, err = stream.OpenEndpoint(device, s.region)
 		must(err)
 	})
-	t.Cleanup(func() {
-		testenv.Check(t, s.endpoint.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, s.endpoint.Close()) })
 	s.worker, err = worker.New(config.Worker{Name: "station", Wait: config.WaitSleep, Sleep: 100 * time.Microsecond}, nil)
 	must(err)
-	t.Cleanup(func() {
-		testenv.Check(t, s.worker.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, s.worker.Close()) })
 	return s
 }
 
@@ -113,9 +107,8 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 	t.Helper()
 	c := &client{station: s, number: number, sizes: sizes, book: s.region.NewBook(fmt.Sprint("client ", number))}
 	var err error
-	if c.hands, err = c.book.NewHolder(umem.OwnerWorker, "client"); err != nil {
-		t.Fatal(err)
-	}
+	c.hands, err = c.book.NewHolder(umem.OwnerWorker, "client")
+	testenv.Must(t, err)
 	longest := slices.Max(sizes)
 	take, n := c.hands.Take, 300
 	if longest > int(s.region.FrameSize()) {
@@ -134,9 +127,7 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		s.lab.A.Do(t, func() {
-			testenv.Check(t, c.Run(ctx, s.worker.Do))
-		})
+		s.lab.A.Do(t, func() { testenv.Check(t, c.Run(ctx, s.worker.Do)) })
 	})
 	testenv.Must(t, s.worker.Add(c, false))
 	c.stop = sync.OnceFunc(func() {

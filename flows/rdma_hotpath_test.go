@@ -32,9 +32,7 @@ func newLogBench(t *testing.T, to string) *logBench {
 	c.Flows[0].To.Segment.Size, c.Flows[0].To.Prepare = 256<<20, config.PrepareAllocate
 	d, err := Open(c, Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Trace: traceDir(t)})
 	testenv.Must(t, err)
-	t.Cleanup(func() {
-		testenv.Check(t, d.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, d.Close()) })
 	b := &logBench{commands: make(chan func())}
 	e := d.Flows()[0].env()
 	e.Do = b.between

@@ -87,9 +87,7 @@ func TestIdentity(t *testing.T) {
 func (s *station) dial(t *testing.T, to netip.Addr, who *connect.Credentials) (err error) {
 	t.Helper()
 	book := s.region.NewBook("blocks")
-	defer func() {
-		testenv.Check(t, book.Close())
-	}()
+	defer func() { testenv.Check(t, book.Close()) }()
 	hands, err := book.NewHolder(umem.OwnerWorker, "blocks")
 	testenv.Must(t, err)
 	defer hands.Close()

@@ -141,9 +141,8 @@ func TestReloadRollsBack(t *testing.T) {
 	var taken net.Listener
 	l.B.Do(t, func() {
 		var err error
-		if taken, err = net.Listen("tcp", l.address()); err != nil {
-			t.Fatal(err)
-		}
+		taken, err = net.Listen("tcp", l.address())
+		testenv.Must(t, err)
 	})
 	defer taken.Close()
 	loop := testenv.Loop(t, testenv.DiskFile(t, 4<<20), 0)

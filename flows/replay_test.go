@@ -171,9 +171,8 @@ func (l *lab) mixed(t *testing.T) (path string, good [][]byte) {
 		good = append(good, f)
 		put(0, f, len(f))
 		if n == 0 { // a capture that describes it in front of the first packet would be refused
-			if raw, err = w.AddInterface(pcapgo.NgInterface{LinkType: layers.LinkTypeRaw}); err != nil {
-				t.Fatal(err)
-			}
+			raw, err = w.AddInterface(pcapgo.NgInterface{LinkType: layers.LinkTypeRaw})
+			testenv.Must(t, err)
 		}
 		switch {
 		case n%100 == 7:

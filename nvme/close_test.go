@@ -38,9 +38,8 @@ func (w *ice) freeze() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var err error
-	if w.melt, err = testenv.Freeze(w.dir); err != nil {
-		w.t.Fatal(err)
-	}
+	w.melt, err = testenv.Freeze(w.dir)
+	testenv.Must(w.t, err)
 }
 
 // thaw may be called more than once.

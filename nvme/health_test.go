@@ -17,9 +17,7 @@ func sound(t *testing.T, c TargetConfig) *Target {
 	t.Helper()
 	to, err := OpenTarget(c)
 	testenv.Must(t, err)
-	t.Cleanup(func() {
-		testenv.Check(t, to.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, to.Close()) })
 	if err := to.Health(); err != nil {
 		t.Errorf("nothing has happened to it: %v", err)
 	}

@@ -40,9 +40,8 @@ func newRig(t testing.TB, rc umem.Config, c Config) *rig {
 	runtime.LockOSThread()
 	r := &rig{TB: t, region: region, book: region.NewBook(t.Name()), places: make(map[*Target]uint32)}
 	t.Cleanup(r.end)
-	if r.hands, err = r.book.NewHolder(umem.OwnerWorker, "hands of "+t.Name()); err != nil {
-		t.Fatal(err)
-	}
+	r.hands, err = r.book.NewHolder(umem.OwnerWorker, "hands of "+t.Name())
+	testenv.Must(t, err)
 	r.reopen(c)
 	return r
 }

@@ -86,9 +86,8 @@ func TestCardClockRefused(t *testing.T) {
 			i.Close()
 		}
 		c.CardClock = PreferCard
-		if i, err = g.tryOpen(&pair.B, c); err != nil {
-			t.Fatal(err)
-		}
+		i, err = g.tryOpen(&pair.B, c)
+		testenv.Must(t, err)
 		if got := i.Granted(); got.CardClock || got.PTPClock != -1 || got.NoCardClock == nil || !strings.Contains(got.NoCardClock.Error(), word) {
 			t.Errorf("granted %+v", got)
 		}

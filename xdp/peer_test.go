@@ -22,9 +22,8 @@ func listen(t testing.TB, e *testenv.End) *peer {
 	proto := binary.NativeEndian.Uint16([]byte{etherType >> 8, etherType & 0xff})
 	e.Do(t, func() {
 		var err error
-		if p.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(proto)); err != nil {
-			t.Fatal(err)
-		}
+		p.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(proto))
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { unix.Close(p.fd) })
 	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: e.Index}); err != nil {

@@ -23,9 +23,7 @@ func without(t *testing.T, e *testenv.End, capabilities []uint, f func()) {
 			less[c/32].Effective &^= 1 << (c % 32)
 		}
 		testenv.Must(t, unix.Capset(&head, &less[0]))
-		defer func() {
-			testenv.Must(t, unix.Capset(&head, &all[0]))
-		}()
+		defer func() { testenv.Must(t, unix.Capset(&head, &all[0])) }()
 		f()
 	})
 }
@@ -75,8 +73,6 @@ func lowMemlock(t *testing.T, f func()) {
 	low := old
 	low.Cur = 64 << 10
 	testenv.Must(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &low))
-	defer func() {
-		testenv.Must(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old))
-	}()
+	defer func() { testenv.Must(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old)) }()
 	f()
 }

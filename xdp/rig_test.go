@@ -31,9 +31,8 @@ func newRig(t testing.TB, c umem.Config) *rig {
 	region, err := umem.Open(c)
 	testenv.Must(t, err)
 	g := &rig{TB: t, region: region, book: region.NewBook("worker")}
-	if g.worker, err = g.book.NewHolder(umem.OwnerWorker, "worker"); err != nil {
-		t.Fatal(err)
-	}
+	g.worker, err = g.book.NewHolder(umem.OwnerWorker, "worker")
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		t.Helper()
 		g.worker.Close()

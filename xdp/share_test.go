@@ -30,9 +30,8 @@ func (g *rig) guest(e *testenv.End, beside *Interface, rank int, expression stri
 	g.Helper()
 	k := &guest{rig: g, book: g.region.NewBook(expression), spare: make([]umem.Frame, frames)}
 	var err error
-	if k.hands, err = k.book.NewHolder(umem.OwnerWorker, expression); err != nil {
-		g.Fatal(err)
-	}
+	k.hands, err = k.book.NewHolder(umem.OwnerWorker, expression)
+	testenv.Must(g, err)
 	if k.hands.Take(k.spare) != frames {
 		g.Fatal("the pool has too few frames")
 	}

@@ -20,9 +20,8 @@ func (b *bench) seated(p *ebpf.Program, others ...*ebpf.Program) *Slot {
 	testenv.Must(b, err)
 	defer f.close()
 	s := &Slot{on: b.mustFind(), settings: ordinary, id: m.id, place: place{in: in}}
-	if s.mark, err = f.mark(m.id); err != nil {
-		b.Fatal(err)
-	}
+	s.mark, err = f.mark(m.id)
+	testenv.Must(b, err)
 	return s
 }
 
@@ -99,9 +98,7 @@ func TestSweep(t *testing.T) {
 	b := newBench(t)
 	sweep := func() {
 		t.Helper()
-		b.End.Do(t, func() {
-			testenv.Check(t, Sweep())
-		})
+		b.End.Do(t, func() { testenv.Check(t, Sweep()) })
 	}
 	s := b.seated(b.plain("unifiedd_a"))
 	before, on := b.Pins(t), b.on()

@@ -202,9 +202,7 @@ func TestKilled(t *testing.T) {
 			said := awaitOutput(t, child)
 			sweeps := func() {
 				t.Helper()
-				p.B.Do(t, func() {
-					testenv.Check(t, sweep())
-				})
+				p.B.Do(t, func() { testenv.Check(t, sweep()) })
 			}
 			sweeps()
 			if links := p.B.Run(t, "ip", "-o", "link"); !strings.Contains(links, "ufd-cap0") {

@@ -29,9 +29,8 @@ func newRig(t testing.TB, role wire.Role) *rig {
 	testenv.Must(t, err)
 	book := region.NewBook("test")
 	r := &rig{region: region}
-	if r.holder, err = book.NewHolder(umem.OwnerWorker, "test"); err != nil {
-		t.Fatal(err)
-	}
+	r.holder, err = book.NewHolder(umem.OwnerWorker, "test")
+	testenv.Must(t, err)
 	r.end, err = hub.NewEnd(EndConfig{
 		Flow: "f", Program: "p", Role: role, Entries: 64, Longest: 1024, Worker: r.holder, Do: func(f func() error) error { return f() },
 		Closed: func(back []umem.Frame) { r.back = back },

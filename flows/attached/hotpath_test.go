@@ -17,9 +17,7 @@ func hot(t *testing.T, name string) (k *attached.Client) {
 		k, err = attached.Attach(attached.Config{Socket: socket, Name: name})
 		return err == nil
 	})
-	t.Cleanup(func() {
-		testenv.Check(t, k.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, k.Close()) })
 	return k
 }
 

@@ -111,12 +111,9 @@ func newDisk(t testing.TB, size int) *disk {
 func (d *disk) open(t testing.TB, c nvme.TargetConfig) {
 	t.Helper()
 	var err error
-	if d.target, err = nvme.OpenTarget(c); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		testenv.Check(t, d.target.Close())
-	})
+	d.target, err = nvme.OpenTarget(c)
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, d.target.Close()) })
 }
 
 // fill makes other contents.

@@ -120,9 +120,8 @@ func (m *machine) newSink(frames, port int) *sink {
 		Durability: protocol.Received, Check: true, Events: true}
 	k.on(func() {
 		var err error
-		if k.r, err = stream.OpenReceiver(c); err != nil {
-			m.Error(err)
-		}
+		k.r, err = stream.OpenReceiver(c)
+		testenv.Check(m, err)
 	})
 	if k.r == nil {
 		m.FailNow()
@@ -261,9 +260,8 @@ func (m *machine) newSource(c Config, depth int, peers ...any) *source {
 			c.Peers = append(c.Peers, Peer{Sender: one, Policy: peers[i+1].(Policy)})
 		}
 		var err error
-		if s.f, err = Open(c); err != nil {
-			m.Error(err)
-		}
+		s.f, err = Open(c)
+		testenv.Check(m, err)
 	})
 	if s.f == nil {
 		m.FailNow()

@@ -316,9 +316,7 @@ func (d *desk) steps(offsets []uint64) map[string]func(*rapid.T) {
 func TestLayouts(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary, FrameSize: 4096, ExtentSize: 256 << 10, Extents: 3})
 	testenv.Must(t, err)
-	t.Cleanup(func() {
-		testenv.Check(t, region.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, region.Close()) })
 	for _, c := range []struct {
 		kind    string
 		offsets []uint64

@@ -168,9 +168,8 @@ func TestRingRefuses(t *testing.T) {
 	testenv.Must(t, err)
 	testenv.Must(t, st.Close())
 	s.to.Force = false
-	if st, err = s.open(t); err != nil {
-		t.Fatal(err)
-	}
+	st, err = s.open(t)
+	testenv.Must(t, err)
 	if st.ring.Size != 2<<20 || st.ring.Slots != 3 {
 		t.Errorf("%+v", st.ring.Ring)
 	}

@@ -64,9 +64,7 @@ func (g *rig) must(err error) { g.t.Helper(); testenv.Must(g.t, err) }
 
 // close closes at the end of the test.
 func (g *rig) close(f func() error) {
-	g.t.Cleanup(func() {
-		testenv.Check(g.t, f())
-	})
+	g.t.Cleanup(func() { testenv.Check(g.t, f()) })
 }
 
 // dial opens a state at the other host.

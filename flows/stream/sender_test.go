@@ -162,9 +162,7 @@ func testSenderQueuePairFails(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))
 	p.stats("a connection", connectedNow)
-	p.on(func() {
-		testenv.Check(t, p.s.link.pair.Modify(errorState()))
-	})
+	p.on(func() { testenv.Check(t, p.s.link.pair.Modify(errorState())) })
 	p.more(300)
 	p.await()
 	k.got(300)

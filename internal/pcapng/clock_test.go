@@ -20,9 +20,8 @@ func TestCardClock(t *testing.T) {
 	for _, ifs := range [][]Interface{{plain, card}, {plain, plain}} {
 		s := &segment{align: 512, id: SegmentID{1}, next: 1}
 		var err error
-		if s.file, err = AppendSegmentHead(nil, testSection, ifs, Segment{ID: s.id, Align: s.align, FirstPacket: s.next}); err != nil {
-			t.Fatal(err)
-		}
+		s.file, err = AppendSegmentHead(nil, testSection, ifs, Segment{ID: s.id, Align: s.align, FirstPacket: s.next})
+		testenv.Must(t, err)
 		first, second := testPacket(1, 60), testPacket(2, 60)
 		first.iface, second.iface, second.ns = 0, 1, 1_000_000_000
 		s.add(packedLayout, 0, first, second)

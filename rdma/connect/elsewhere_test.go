@@ -18,9 +18,8 @@ func TestElsewhere(t *testing.T) {
 	done := serve(t, l, server)
 	a, err := Dial(t.Context(), l.Addr().String(), client, Config{})
 	b := <-done
-	if err = errors.Join(err, b.err); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, b.err)
+	testenv.Must(t, err)
 	if len(log.lines) != 0 || string(a.Remote().Hello) != "server" || string(b.conn.Remote().Hello) != "client" {
 		t.Errorf("%q, and the server says %q", log.lines, a.Remote().Hello)
 	}

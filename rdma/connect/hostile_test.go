@@ -257,9 +257,8 @@ func TestCancel(t *testing.T) {
 		testenv.Check(t, err)
 		dialled <- c
 	}()
-	if r, err = l.Accept(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r, err = l.Accept(t.Context())
+	testenv.Must(t, err)
 	c, err := r.Accept(end(new(journal), "server", ours))
 	testenv.Must(t, err)
 	r.Cancel()

@@ -39,9 +39,8 @@ func join(t testing.TB, c Config, address string) *member {
 		return cluster.Record{Version: "test", Flows: []cluster.Flow{{Name: "log", Kind: "rdma-storage", Addresses: []string{*m.address.Load()}}}}
 	}
 	var err error
-	if m.Client, err = Open(c); err != nil {
-		t.Fatal(err)
-	}
+	m.Client, err = Open(c)
+	testenv.Must(t, err)
 	t.Cleanup(func() { m.leave(t) })
 	return m
 }

@@ -52,9 +52,8 @@ func open(t *testing.T, c Config) *member {
 	}
 	c.Received, c.Lost = func(one group.Message) { m.got <- one }, func(n uint32) { m.lost <- n }
 	var err error
-	if m.Transport, err = Open(c, nil); err != nil {
-		t.Fatal(err)
-	}
+	m.Transport, err = Open(c, nil)
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
 }

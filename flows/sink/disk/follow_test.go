@@ -125,9 +125,8 @@ func (f *followed) run() {
 		for done := false; !done; {
 			w.round(false)
 			var err error
-			if done, err = w.sink.Drain(time.Now()); err != nil {
-				f.Fatal(err)
-			}
+			done, err = w.sink.Drain(time.Now())
+			testenv.Must(f, err)
 		}
 	}
 	for err := w.sink.Close(); err != nil; err = w.sink.Close() {

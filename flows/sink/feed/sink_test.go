@@ -81,9 +81,8 @@ func newRig(t *testing.T, frames int, change ...func(*config.Feed)) *rig {
 	}
 	flow := config.NewFlowOf(config.KindNetworkAttach, "f")
 	flow.Stages = []config.Stage{{Mold: m}}
-	if r.Sink, err = Open(&pipeline.Env{Region: region, Flow: flow}, r.free, r.slow, 0); err != nil {
-		t.Fatal(err)
-	}
+	r.Sink, err = Open(&pipeline.Env{Region: region, Flow: flow}, r.free, r.slow, 0)
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		back := make([]umem.Frame, r.free.Len())
 		if !r.free.Pop(back) || len(back) != frames {

@@ -234,9 +234,7 @@ func TestGivenEnds(t *testing.T) {
 		{"the exchange resets", "reset by peer", func(s *giver) { s.exchange.SetLinger(0); s.exchange.Close() }},
 		{"the program shuts down", "not established", func(s *giver) { s.conn.CloseWrite() }},
 		{"the program disconnects", "not established", func(s *giver) {
-			raw(s.conn, func(fd int) {
-				testenv.Must(t, disconnect(fd))
-			})
+			raw(s.conn, func(fd int) { testenv.Must(t, disconnect(fd)) })
 		}},
 		{"the program writes", "has written to the connection", func(s *giver) {
 			s.talks(s.conn, s.exchange, "by itself")

@@ -23,9 +23,8 @@ func received(t *testing.T, e *testenv.End) (n int) {
 		testenv.Must(t, err)
 		for line := range strings.Lines(string(text)) {
 			if name, rest, _ := strings.Cut(strings.TrimSpace(line), ":"); name == e.Ifname {
-				if n, err = strconv.Atoi(strings.Fields(rest)[1]); err != nil {
-					t.Fatal(err)
-				}
+				n, err = strconv.Atoi(strings.Fields(rest)[1])
+				testenv.Must(t, err)
 			}
 		}
 	})

@@ -36,9 +36,7 @@ func TestReceiveAllocatesNothing(t *testing.T) {
 	testenv.Must(t, err)
 	defer set.Close()
 	e := &pipeline.Env{Region: region, Flow: config.Flow{From: config.From{File: filepath.Join(t.TempDir(), "log")}}}
-	defer func() {
-		testenv.Check(t, e.Undo.Run())
-	}()
+	defer func() { testenv.Check(t, e.Undo.Run()) }()
 	book := set.Find("book")
 	s, err := Open(e, 0, applied{book})
 	testenv.Must(t, err)

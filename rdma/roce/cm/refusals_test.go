@@ -178,9 +178,8 @@ func vanished(t *testing.T, x, y *side) {
 		t.Error(x.show())
 	}
 	var again *Manager
-	if again, err = Open(y.dev, Config{}); err != nil {
-		t.Fatal(err)
-	}
+	again, err = Open(y.dev, Config{})
+	testenv.Must(t, err)
 	if y.counted("cm_established") == 0 {
 		t.Error("a new manager has forgotten what the old one counted")
 	}

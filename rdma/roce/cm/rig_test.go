@@ -59,9 +59,8 @@ func (s *side) open(e *testenv.End, c Config) {
 	})
 	s.book = s.region.NewBook("test")
 	var err error
-	if s.hands, err = s.book.NewHolder(umem.OwnerWorker, "test"); err != nil {
-		s.Fatal(err)
-	}
+	s.hands, err = s.book.NewHolder(umem.OwnerWorker, "test")
+	testenv.Must(s, err)
 	var extent [1]umem.Frame
 	s.hands.TakeExtents(extent[:])
 	s.base = extent[0].Addr

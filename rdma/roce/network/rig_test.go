@@ -21,9 +21,7 @@ func openIn(t *testing.T, ns *testenv.Namespace, name string) *Interface {
 	var err error
 	ns.Do(t, func() { i, err = open(name, refresh) })
 	testenv.Must(t, err)
-	t.Cleanup(func() {
-		testenv.Check(t, i.Close())
-	})
+	t.Cleanup(func() { testenv.Check(t, i.Close()) })
 	return i
 }
 
