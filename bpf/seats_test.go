@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestSeats: of several selections, the first with a rule that matches decides, and its seat counts the
@@ -83,9 +85,8 @@ func seatCounters(t *testing.T, p *Program) (all [Seats]Counters) {
 	t.Helper()
 	for seat := range all {
 		var err error
-		if all[seat], err = p.CountersOf(seat); err != nil {
-			t.Fatal(err)
-		}
+		all[seat], err = p.CountersOf(seat)
+		testenv.Must(t, err)
 	}
 	return all
 }

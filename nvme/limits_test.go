@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"pgregory.net/rapid"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	environment "github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
@@ -19,13 +20,9 @@ import (
 // which follows from a seed, because each is a parse of the full configuration.
 func TestMisspelt(t *testing.T) {
 	data, err := os.ReadFile("testdata/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var root yaml.Node
-	if err := yaml.Load(data, &root); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, yaml.Load(data, &root))
 	keys := keysOf(&root, "", map[string]bool{})
 	words := map[string]bool{}
 	for _, k := range keys {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestEpochs: the epochs of a log are those of its records. The manifest gives what was not read, and
@@ -56,9 +57,7 @@ func TestCommitted(t *testing.T) {
 	m.write(t, segmentPath(path, 1))
 	k := kept(t, dir, Manifest{Flags: FlagGroup, Oldest: 1, Newest: 1, Next: 1, Reserved: 1000, Committed: 3})
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	from := l.Reader(0)
 	defer from.Close()
@@ -89,9 +88,7 @@ func TestCutOffWhileRead(t *testing.T) {
 	m.write(t, segmentPath(path, 1))
 	k := kept(t, dir, Manifest{Flags: FlagGroup, Oldest: 1, Newest: 1, Next: 1, Reserved: 1000, Committed: 3, Runs: []Run{{Number: 2, Start: 1, Segment: 1}}})
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	from := l.Reader(0)
 	defer from.Close()
@@ -150,9 +147,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("after a crash the log ends at %d, gaps %v, %v", again.Next, again.Gaps, err)
 	}
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	r := l.Uncommitted(0)
 	defer r.Close()

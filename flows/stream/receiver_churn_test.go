@@ -49,11 +49,7 @@ func (p *raw) churn(way int) {
 	case 2:
 		p.post(p.message(1<<40, nil)) // and leaves without waiting
 	case 3:
-		if err := p.pair.Modify(errorState()); err != nil {
-			p.Error(err)
-		}
+		testenv.Check(p, p.pair.Modify(errorState()))
 	}
-	if err := p.conn.Close(); err != nil {
-		p.Error(err)
-	}
+	testenv.Check(p, p.conn.Close())
 }

@@ -11,9 +11,7 @@ import (
 // constants have them.
 func TestSecurityTable(t *testing.T) {
 	text, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, row := range []string{
 		fmt.Sprintf("| connections whose handshake is not complete | %d, and %d of one host |", MaxPending, MaxPendingPerAddress),
 		fmt.Sprintf("| to the first byte | %v |", FirstByteTime),

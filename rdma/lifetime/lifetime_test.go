@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
@@ -14,9 +15,7 @@ func closeNothing() error { return nil }
 func object(t *testing.T, name string, parents ...*lifetime.Object) *lifetime.Object {
 	t.Helper()
 	o := new(lifetime.Object)
-	if err := o.Begin(name, parents...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, o.Begin(name, parents...))
 	return o
 }
 
