@@ -12,6 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench/storage"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
 
 // batch is how many operations both programs submit at once.
@@ -30,7 +31,7 @@ func TestAgainstFioOnDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(programVariable, "1")
+	t.Setenv(programtest.Variable, "1")
 	testenv.HugePages(t, 8<<20)
 	const cpu = 1
 	programs := [2]*storage.Program{storage.Ours("/proc/self/exe", cpu), storage.Fio(testenv.Tool(t, "fio"), cpu)}

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
+
+func TestMain(m *testing.M) { programtest.Main(m, main) }
 
 // program runs the program on ordinary pages, so that tests need no huge pages, and returns its
 // output.

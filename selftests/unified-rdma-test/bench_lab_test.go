@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench/rdma"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
 
 // How much data a run of the usual form moves: about what takes a second.
@@ -33,7 +34,7 @@ func TestAgainstPerftest(t *testing.T) {
 	if form == bench.Short {
 		testenv.Long(t, "it compares with perftest and has no part that must be right; make lab runs it")
 	}
-	t.Setenv(programVariable, "1")
+	t.Setenv(programtest.Variable, "1")
 	testenv.HugePages(t, 8<<20)
 	p := newPlace(t)
 	version := perftestVersion(t)
