@@ -66,18 +66,17 @@ func servesGuest(t *testing.T, p place) {
 	if err != nil {
 		t.Errorf("wait for the other guest: %v", err)
 	}
-	s.end()
-	if status := s.ended(); status != 0 || s.errs.String() != "" {
-		t.Errorf("the server ends with %d: %s%s", status, &s.out, &s.errs)
+	if status := s.ended(); status != 0 || s.Errs.String() != "" {
+		t.Errorf("the server ends with %d: %s%s", status, &s.Out, &s.Errs)
 	}
-	t.Log(s.out.String())
+	t.Log(s.Out.String())
 }
 
 // fallsSilent loses all packets of an endless test for a while, by another MAC address of the card.
 // If the card were down, the emulator would keep the packets. And Linux 6.1 would not count retries
 // of packets that it cannot send.
 func fallsSilent(t *testing.T, s *server, p place) {
-	testenv.Wait(t, 10*time.Minute, "the endless test", func() bool { return strings.Contains(s.out.String(), strconv.Itoa(endless)) })
+	testenv.Wait(t, 10*time.Minute, "the endless test", func() bool { return strings.Contains(s.Out.String(), strconv.Itoa(endless)) })
 	time.Sleep(time.Second)
 	link, err := netlink.LinkByName(p.card)
 	if err != nil {
