@@ -25,7 +25,7 @@ func Path(t testing.TB, name string) string {
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path := Path(t, "build/bench/programs/"+filepath.Base(name))
-	c := exec.Command("go", "build", "-o", path, "./"+name)
+	c := exec.Command("go", "build", "-buildvcs=false", "-o", path, "./"+name)
 	c.Dir = Path(t, ".")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, out)

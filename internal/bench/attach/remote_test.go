@@ -32,7 +32,7 @@ func newMachines(r *bench.Report, count int) *machines {
 	return &machines{
 		Report: r, link: testenv.NewPair(r, testenv.PairOptions{}), bare: testenv.NewPair(r, testenv.PairOptions{}),
 		flowTest: bench.Program(r, "selftests/unified-flow-test"), rdmaTest: bench.Program(r, "selftests/unified-rdma-test"),
-		dirA: r.TempDir(), dirB: r.TempDir(), count: count,
+		dirA: r.TempDir(), dirB: r.TempDir(), count: r.Form.Share(count),
 	}
 }
 

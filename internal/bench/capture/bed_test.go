@@ -39,9 +39,9 @@ const region = 1 << 30
 func newBed(r *bench.Report) *bed {
 	r.Helper()
 	r.Form = r.Form.AtMost(5)
-	b := &bed{Report: r, span: 4 * time.Second}
+	b := &bed{Report: r, span: 4 * r.Form.Span}
 	if r.Form.Name == "long" {
-		b.span = 20 * time.Second
+		b.span *= 2 // 20 s
 	}
 	b.Must(separate(r.T))
 	testenv.HugePages(r, 2*(region+16<<20)) // the kernel has those of one daemon for a while after its end

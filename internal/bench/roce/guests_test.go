@@ -52,6 +52,7 @@ const (
 func TestAgainstPerftest(t *testing.T) {
 	labenv.Guest(t)
 	r := bench.Start(t, "lab-rdma", "RDMA over Soft-RoCE in the lab guest", "unified-rdma-test", perftestVersion(t))
+	testenv.HugePages(t, 8<<20)
 	const card, address = "virtio0", "10.79.0.1"
 	path, device := programInGuest(t), labenv.SoftRoCE(t, card, address+"/24")
 	p := place{pathMTU: 1024, server: end{card: card, device: device, address: address, cpu: serverCPU}}
