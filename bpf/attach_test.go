@@ -73,7 +73,7 @@ func redirectsCountsAndStamps(t *testing.T, mode Mode) {
 		t.Errorf("mode %v, asked for %v", p.Mode(), mode)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	var frames [][]byte
@@ -97,7 +97,7 @@ func redirectsCountsAndStamps(t *testing.T, mode Mode) {
 	if p.MetaRefused() {
 		t.Error("metadata refused by veth")
 	}
-	if err := p.ClearSocket(0); err != nil {
+	if err := p.ClearSocketOf(0, 0); err != nil {
 		t.Fatal(err)
 	}
 	testenv.SendRaw(t, &pair.A, frames[:10], testenv.SendOptions{})
@@ -270,7 +270,7 @@ func TestMetadataRefusalIsSeen(t *testing.T) {
 	packet := testenv.UDP(&pair.A, &pair.B, 7, 0, 100)
 	for _, timestamps := range []bool{false, true} {
 		p := mustLoad(t, Config{Timestamps: timestamps})
-		if err := p.SetSocket(0, socket.fd); err != nil {
+		if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 			t.Fatal(err)
 		}
 		if got := run(t, p, packet); got != Redirected || p.MetaRefused() {

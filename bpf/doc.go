@@ -3,7 +3,7 @@
 //
 // The program runs in the driver, before the kernel has done any work on the packet. It evaluates a
 // [Selection]: a filter (package filter), rules, or a program of the user, an [Object]. Accepted
-// packets are redirected to the socket that [Program.SetSocket] bound to their receive queue. All
+// packets are redirected to the socket that [Program.SetSocketOf] bound to their receive queue. All
 // others go to the kernel unchanged. Each packet is counted under exactly one [Verdict]; their sum
 // is the number of packets that the interface received. Redirected packets for which the socket had
 // no room are in the statistics of the socket.

@@ -1,5 +1,3 @@
-//go:build lab
-
 package bpf
 
 import (
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -51,6 +50,7 @@ func to(pair *testenv.Pair, port uint16, n int) (frames [][]byte) {
 // neither socket nor kernel. The kernel receives all others. This also holds after the selection has changed,
 // and after our program has left.
 func TestDispatchedBesideOthers(t *testing.T) {
+	labenv.Guest(t)
 	for _, generic := range []bool{false, true} {
 		t.Run(map[bool]string{false: "driver", true: "generic"}[generic], func(t *testing.T) { dispatchedBesideOthers(t, generic) })
 	}
@@ -69,7 +69,7 @@ func dispatchedBesideOthers(t *testing.T, generic bool) {
 		t.Errorf("generic mode: %v, want %v", got, want)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_capture"}; !slices.Equal(got, want) {
@@ -123,12 +123,13 @@ func dispatchedBesideOthers(t *testing.T, generic bool) {
 // no timestamps and reports that, so that libxdp's tools keep working with it. Elsewhere it writes
 // timestamps.
 func TestDispatchedUnstamped(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)
 	p := joined(t, &pair.B, Config{Timestamps: true})
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	start := now(t)
@@ -154,19 +155,20 @@ func TestDispatchedUnstamped(t *testing.T) {
 // TestDispatchedDead: a rule drops packets only while there are sockets, and so no longer than the process
 // lives.
 func TestDispatchedDead(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)
 	p := joined(t, &pair.B, Config{Rules: []Rule{{Name: "all", Action: Drop}}})
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})
 	if got := awaitTotal(t, p, 5); got[Dropped].Packets != 5 {
 		t.Errorf("counters %+v", got)
 	}
-	if err := p.ClearSocket(0); err != nil { // as the kernel does when its process ends
+	if err := p.ClearSocketOf(0, 0); err != nil { // as the kernel does when its process ends
 		t.Fatal(err)
 	}
 	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})
@@ -179,6 +181,7 @@ func TestDispatchedDead(t *testing.T) {
 // So a large MTU excludes programs that do not. xdp-loader never declares this for its own programs. When it
 // exchanges the dispatcher, it keeps the declaration of ours.
 func TestDispatchedFragments(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherDeny)
@@ -245,6 +248,7 @@ func lengthen(t *testing.T, pair *testenv.Pair, p *Program) {
 
 // TestDispatchedMode: attaching in another mode than the dispatcher's is an error.
 func TestDispatchedMode(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)

@@ -115,7 +115,7 @@ func TestUnstamped(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	if p.MetaRefused() {
@@ -150,14 +150,14 @@ func TestDispatchedDrops(t *testing.T) {
 		t.Errorf("without a socket: %+v", got)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocket(0, socket.fd); err != nil {
+	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
 	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})
 	if got := awaitTotal(t, p, 10); got[Dropped].Packets != 5 {
 		t.Errorf("with a socket: %+v", got)
 	}
-	if err := p.ClearSocket(0); err != nil { // as the kernel does when the process ends
+	if err := p.ClearSocketOf(0, 0); err != nil { // as the kernel does when the process ends
 		t.Fatal(err)
 	}
 	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})

@@ -163,8 +163,8 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 	}
 	_, counters := p.Counters()
 	for name, err := range map[string]error{
-		"Attach": p.Attach(1, Any), "Replace": p.Replace(nil), "SetSocket": p.SetSocket(0, 0),
-		"ClearSocket": p.ClearSocket(0), "Counters": counters,
+		"Attach": p.Attach(1, Any), "Replace": p.Replace(nil), "SetSocket": p.SetSocketOf(0, 0, 0),
+		"ClearSocket": p.ClearSocketOf(0, 0), "Counters": counters,
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s of a closed program: %v, want ErrClosed", name, err)
@@ -203,13 +203,13 @@ func TestReplaceKeepsTheOldFilterOnError(t *testing.T) {
 
 func TestSocketsAreChecked(t *testing.T) {
 	p := mustLoad(t, Config{Queues: 2})
-	if err := p.SetSocket(2, 0); err == nil || !strings.Contains(err.Error(), "loaded for 2 queues") {
+	if err := p.SetSocketOf(0, 2, 0); err == nil || !strings.Contains(err.Error(), "loaded for 2 queues") {
 		t.Errorf("queue 2 of 2: %v", err)
 	}
-	if err := p.SetSocket(0, 0); err == nil {
+	if err := p.SetSocketOf(0, 0, 0); err == nil {
 		t.Error("standard input was taken for an AF_XDP socket")
 	}
-	if err := p.ClearSocket(1); err != nil {
+	if err := p.ClearSocketOf(0, 1); err != nil {
 		t.Errorf("clear a queue without a socket: %v", err)
 	}
 }

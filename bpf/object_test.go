@@ -73,7 +73,7 @@ func TestSelectionsTakeTurns(t *testing.T) {
 		if n := mustCount(t, p).Total().Packets; n != uint64(i+1) {
 			t.Errorf("selection %d: %d packets counted in all", i, n)
 		}
-		counted, err := p.RuleCounters()
+		counted, err := p.RuleCountersOf(0)
 		if err != nil || len(counted) != len(c.s.Rules) || len(counted) > 0 && counted[0].Packets != 1 {
 			t.Errorf("selection %d: %v, %v", i, counted, err)
 		}
@@ -175,7 +175,7 @@ func TestFirstRuleDecides(t *testing.T) {
 		}
 	}
 	size := uint64(len(datagram(1)))
-	rules, err := p.RuleCounters()
+	rules, err := p.RuleCountersOf(0)
 	var got []Counter
 	for _, r := range rules {
 		got = append(got, r.Counter)
@@ -196,7 +196,7 @@ func TestManyRules(t *testing.T) {
 	if got := run(t, p, datagram(99)); got != NoSocket {
 		t.Error(got)
 	}
-	if c, err := p.RuleCounters(); err != nil || c[MaxRules-1].Packets != 1 {
+	if c, err := p.RuleCountersOf(0); err != nil || c[MaxRules-1].Packets != 1 {
 		t.Errorf("%v, %v", c, err)
 	}
 	testenv.Root(t)

@@ -224,23 +224,17 @@ func newCurrent(s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection)
 
 func (c *current) close() error { return c.own.Close() }
 
-// SetSocket directs the packets of a receive queue to the AF_XDP socket fd, which must be bound to
-// that queue. The kernel takes its own reference to the socket, and drops it when the socket is
-// closed. The caller still owns fd.
-func (p *Program) SetSocket(queue uint32, fd int) error { return p.SetSocketOf(0, queue, fd) }
-
-// SetSocketOf is SetSocket for the packets of a seat.
+// SetSocketOf directs the packets of a seat on a receive queue to the AF_XDP socket fd, which must be
+// bound to that queue. The kernel takes its own reference to the socket, and drops it when the socket
+// is closed. The caller still owns fd.
 func (p *Program) SetSocketOf(seat int, queue uint32, fd int) error {
 	return p.onSockets(seat, queue, "give queue %d a socket: %w", func(sockets *ebpf.Map) error {
 		return sockets.Update(p.place(seat, queue), uint32(fd), ebpf.UpdateAny)
 	})
 }
 
-// ClearSocket leaves the packets of a receive queue to the kernel again. A
-// queue without a socket stays as it is.
-func (p *Program) ClearSocket(queue uint32) error { return p.ClearSocketOf(0, queue) }
-
-// ClearSocketOf is ClearSocket for the packets of a seat.
+// ClearSocketOf leaves the packets of a seat on a receive queue to the kernel again. A queue without
+// a socket stays as it is.
 func (p *Program) ClearSocketOf(seat int, queue uint32) error {
 	return p.onSockets(seat, queue, "take the socket of queue %d: %w", func(sockets *ebpf.Map) error {
 		if err := sockets.Delete(p.place(seat, queue)); !errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -68,11 +68,8 @@ type RuleCounter struct {
 	Counter
 }
 
-// RuleCounters returns how many packets each rule of the current selection has matched since the
+// RuleCountersOf returns how many packets each rule of a seat's selection has matched since the
 // selection came into force; nil if it has no rules.
-func (p *Program) RuleCounters() ([]RuleCounter, error) { return p.RuleCountersOf(0) }
-
-// RuleCountersOf returns the counters of the selection of a seat.
 func (p *Program) RuleCountersOf(seat int) ([]RuleCounter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,3 @@
-//go:build lab
-
 package flows
 
 import (
@@ -15,6 +13,7 @@ import (
 // kernel has zero copy on the card, a packet of one frame is written from where the card put it, without a
 // copy.
 func TestCardToDisk(t *testing.T) {
+	labenv.Guest(t)
 	for _, c := range []struct {
 		cards        string
 		take         func(testing.TB) *testenv.Pair

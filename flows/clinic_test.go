@@ -23,8 +23,8 @@ type clinic struct {
 	stop      func() uint64
 }
 
-// newClinic starts well and sends traffic to it; the test starts ill. from and to are settings of ill. DIR in
-// to stands for the lab's directory.
+// newClinic starts well and sends traffic to it; the test starts ill. from and to are settings of ill, from beside its ring
+// or with its engine. DIR in to stands for the lab's directory.
 func newClinic(t *testing.T, from, to string) *clinic {
 	t.Helper()
 	c := &clinic{lab: newLab(t, testenv.PairOptions{NoAddresses: true})}
@@ -32,9 +32,9 @@ func newClinic(t *testing.T, from, to string) *clinic {
 	text := fmt.Sprintf(`
 region: {size: 96MiB, extent: 512KiB, extents: 16}
 flows:
-  - {name: ill, from: {interface: %s, ring: 2048%s}, to: {%s}}
+  - {name: ill, from: {interface: %s, %s}, to: {%s}}
   - {name: well, from: {interface: %s, ring: 4096}, to: {file: %s/well, segment: {size: 8MiB}, flush: 20ms, durable: 50ms}}
-`, c.B.Ifname, from, strings.ReplaceAll(to, "DIR", c.dir), c.other.B.Ifname, c.dir)
+`, c.B.Ifname, withRing(from), strings.ReplaceAll(to, "DIR", c.dir), c.other.B.Ifname, c.dir)
 	d := c.open(t, text, Options{})
 	c.ill, c.well = d.Flows()[0], d.Flows()[1]
 	c.other.B.Do(t, func() {
@@ -47,10 +47,17 @@ flows:
 	return c
 }
 
+func withRing(from string) string {
+	if from == packetSocket {
+		return from
+	}
+	return "ring: 2048" + from
+}
+
 // prescribe changes the settings of ill, which must not run.
 func (c *clinic) prescribe(t *testing.T, from, to string) {
 	t.Helper()
-	text := fmt.Sprintf("flows: [{name: ill, from: {interface: %s, ring: 2048%s}, to: {%s}}]", c.B.Ifname, from, strings.ReplaceAll(to, "DIR", c.dir))
+	text := fmt.Sprintf("flows: [{name: ill, from: {interface: %s, %s}, to: {%s}}]", c.B.Ifname, withRing(from), strings.ReplaceAll(to, "DIR", c.dir))
 	c.ill.config = c.parsed(t, text).Flows[0]
 }
 

@@ -59,6 +59,7 @@ type Daemon struct {
 	found   *cluster.Names          // where named peers are; nil: there is no resolver
 	unfound atomic.Pointer[unfound] // what the last Record could not have; never changed
 	clock   *clockWatch
+	seconds *seconds
 	started time.Time
 	undo    pipeline.Cleanup
 	trace   *trace.Directory // nil: nothing is recorded
@@ -86,6 +87,8 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{config: c, options: o, started: time.Now(), reloads: newReloads(), clock: newClockWatch()}
 	var undo pipeline.Cleanup
 	defer undo.Run()
+	d.seconds = newSeconds()
+	undo.Add(d.seconds.Close)
 	giveProcessors(&undo, len(c.Workers))
 	d.openTrace(&undo)
 	var err error

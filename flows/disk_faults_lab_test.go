@@ -1,5 +1,3 @@
-//go:build lab
-
 package flows
 
 import (
@@ -18,6 +16,7 @@ import (
 // nothing. The flow refuses to start or fails, reports the fault and its remedy, and counts the error. It
 // starts again after the repair. At the end not one frame is missing.
 func TestDiskFaults(t *testing.T) {
+	labenv.Guest(t)
 	c := newClinic(t, "", toFile)
 	for _, f := range []struct {
 		name string

@@ -1,5 +1,3 @@
-//go:build lab
-
 package flows
 
 import (

@@ -1,5 +1,3 @@
-//go:build lab
-
 package flows
 
 import (
@@ -8,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
@@ -16,6 +15,7 @@ import (
 // TestDispatcher: a flow captures on an interface with XDP programs of libxdp. Programs ahead of its priority
 // see packets first, and programs behind it get the packets that the flow leaves.
 func TestDispatcher(t *testing.T) {
+	labenv.Guest(t)
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &l.B)
 	others.Load(t, testenv.OtherPass, testenv.OtherDeny)
@@ -51,6 +51,7 @@ func TestDispatcher(t *testing.T) {
 
 // TestRefilterDispatched is TestRefilter in libxdp's dispatcher, which each change replaces.
 func TestRefilterDispatched(t *testing.T) {
+	labenv.Guest(t)
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	testenv.NewLibxdp(t, &l.B).Load(t, testenv.OtherPass)
 	l.refilters(t, ", beside: libxdp", int(setting.Number(t, "UNIFIEDD_SWAPS", 10)))

@@ -4,13 +4,17 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/source/packet"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-func TestInterfaceDown(t *testing.T) {
-	c := newClinic(t, "", toFile)
+// TestInterfaceDown: a flow waits for an interface that goes down, and goes on when it is up.
+func TestInterfaceDown(t *testing.T) { engines(t, interfaceDown) }
+
+func interfaceDown(t *testing.T, from string) {
+	c := newClinic(t, from, toFile)
 	c.start(t)
 	c.capture(t, 100)
 	c.B.SetDown(t)
@@ -27,25 +31,35 @@ func TestInterfaceDown(t *testing.T) {
 	inSequence(t, c.illFiles(t), 0, 200)
 }
 
-func TestInterfaceRemoved(t *testing.T) {
-	c := newClinic(t, "", toFile)
+// TestInterfaceRemoved: a flow fails when its interface is removed, and keeps what had come before.
+func TestInterfaceRemoved(t *testing.T) { engines(t, interfaceRemoved) }
+
+func interfaceRemoved(t *testing.T, from string) {
+	gone := xdp.ErrInterfaceGone
+	if from == packetSocket {
+		gone = packet.ErrInterfaceGone
+	}
+	c := newClinic(t, from, toFile)
 	c.start(t)
 	c.capture(t, 100)
 	c.A.Delete(t)
-	s := c.becomes(t, status.Failed, c.B.Ifname, xdp.ErrInterfaceGone.Error())
+	s := c.becomes(t, status.Failed, c.B.Ifname, gone.Error())
 	if s.Durable.Packets != 100 || s.Dropped["write_failed"] != 0 {
 		t.Errorf("what had come before is not kept: %+v", s)
 	}
 	inSequence(t, c.illFiles(t), 0, 100)
-	if err := c.try(t); !errors.Is(err, xdp.ErrInterfaceGone) {
-		t.Errorf("start it again: %v", err)
-	} else {
-		testenv.MessageNames(t, err.Error(), []string{"start flow ill", c.B.Ifname, "ip link"})
+	err := c.try(t)
+	if err == nil || from == "" && !errors.Is(err, gone) {
+		t.Fatalf("start it again: %v", err)
 	}
+	testenv.MessageNames(t, err.Error(), []string{"start flow ill", c.B.Ifname, "ip link"})
 }
 
-func TestInterfaceRenamed(t *testing.T) {
-	c := newClinic(t, "", toFile)
+// TestInterfaceRenamed: a flow goes on when its interface has another name.
+func TestInterfaceRenamed(t *testing.T) { engines(t, interfaceRenamed) }
+
+func interfaceRenamed(t *testing.T, from string) {
+	c := newClinic(t, from, toFile)
 	c.start(t)
 	c.capture(t, 100)
 	c.B.SetDown(t)

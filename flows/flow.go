@@ -28,6 +28,7 @@ type Flow struct {
 	log    *slog.Logger
 	trace  *trace.Recorder // nil: nothing is recorded
 
+	seconds      *seconds      // of the daemon
 	drainTimeout time.Duration // how long stopping waits for the disk
 
 	starting sync.Mutex  // held while starting or stopping
@@ -52,7 +53,7 @@ type Flow struct {
 func newFlow(c config.Flow, d *Daemon) *Flow {
 	f := &Flow{
 		config: c, region: d.region, worker: d.worker(c.Worker), share: d.share, node: d.placed.node,
-		log: d.options.Log.With("flow", c.Name), state: status.Stopped, since: time.Now(), drainTimeout: drainTimeout,
+		log: d.options.Log.With("flow", c.Name), state: status.Stopped, since: time.Now(), seconds: d.seconds, drainTimeout: drainTimeout,
 	}
 	f.trace = d.recorder(c.Name)
 	f.halt = d.halt(c.Name)

@@ -1,5 +1,3 @@
-//go:build lab
-
 package flows
 
 import (
@@ -23,6 +21,7 @@ var takings = []struct {
 // TestFunction: a flow captures from a virtual function. When that is taken away under load, the flow fails and
 // names it, what has come before is kept, and another flow on the same worker goes on.
 func TestFunction(t *testing.T) {
+	labenv.Guest(t)
 	labenv.Modules(t, "veth")
 	for _, way := range takings[:shorter(1, len(takings))] {
 		t.Run(way.name, func(t *testing.T) { functionGone(t, way.take) })
@@ -56,6 +55,7 @@ func functionGone(t *testing.T, take func(testing.TB) (back func())) {
 // TestFunctionOfRDMA: a flow to an RDMA peer, and one from RDMA clients, with RoCE in software on a virtual function,
 // until that is removed.
 func TestFunctionOfRDMA(t *testing.T) {
+	labenv.Guest(t)
 	labenv.Modules(t, "veth")
 	for _, flow := range overRDMA[:shorter(1, len(overRDMA))] {
 		t.Run(flow.name, func(t *testing.T) {

@@ -2,8 +2,10 @@ package flows
 
 import (
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -58,6 +60,42 @@ func some[T any](all ...T) []T {
 	}
 	return all
 }
+
+// oneOf returns one of the values, which follows from the test's name: the test is about something else. Its long form has
+// all of them, and on cards it has the last.
+func oneOf[T any](t testing.TB, all ...T) []T {
+	if all = some(all...); !testing.Short() {
+		return all
+	}
+	return all[crc32.ChecksumIEEE([]byte(t.Name()))%uint32(len(all)):][:1]
+}
+
+// engines runs a test for each engine, with what a clinic's source needs. Cards have AF_XDP only.
+func engines(t *testing.T, test func(t *testing.T, from string)) {
+	t.Run("xdp", func(t *testing.T) { test(t, "") })
+	if !granted.cards {
+		t.Run("packet", func(t *testing.T) { test(t, packetSocket) })
+	}
+}
+
+// forms returns layouts, and "packet" for a flow with a packet socket, but on cards: its copies look the same whatever the
+// card.
+func forms(layouts []string) []string {
+	if granted.cards {
+		return layouts
+	}
+	return append(slices.Clone(layouts), "packet")
+}
+
+// form returns a configuration of one of the forms.
+func (l *lab) form(name string) string {
+	if name == "packet" {
+		return l.passive("", "")
+	}
+	return l.defaults(name)
+}
+
+const packetSocket = "engine: packet, buffer: 16MiB"
 
 // newLab makes the pair, the huge pages and a directory.
 func newLab(t *testing.T, o testenv.PairOptions) *lab {

@@ -310,7 +310,7 @@ func TestHereAllocatesNothing(t *testing.T) {
 	for range 50 {
 		round()
 	}
-	if n := testenv.AllocsPerRun(200, round); n >= 1 || total != 251*64 {
+	if n := testenv.AllocsPerRun(t, 200, round); n >= 1 || total != 251*64 {
 		t.Errorf("giving 64 packets allocates %v times; %d packets came", n, total)
 	}
 }

@@ -95,7 +95,7 @@ func (l *feeds) most(t *testing.T, got, sent uint64, alone bool) {
 
 // TestJoin: behind a switch with snooping, a flow receives the groups that it joins, with both engines, and for
 // longer than the switch remembers members that do not answer. Without join it receives nothing. A reload changes
-// the groups while the flow runs. When it stops, the host is no member.
+// the groups while the flow runs. When it stops, the host is no member. The short form has a filter of each engine.
 func TestJoin(t *testing.T) {
 	for name, engine := range map[string]string{
 		"xdp":    `engine: xdp, filter: "udp portrange 7000-7002"`,
@@ -103,7 +103,12 @@ func TestJoin(t *testing.T) {
 		"rules":  `engine: xdp, filter: [{name: feed, match: "udp portrange 7000-7002"}, {name: rest, action: drop}]`,
 		"packet": `engine: packet, filter: "udp portrange 7000-7002"`,
 	} {
-		t.Run(name, func(t *testing.T) { newFeeds(t).joins(t, engine) })
+		t.Run(name, func(t *testing.T) {
+			if name == "all" || name == "rules" {
+				testenv.Long(t, "a filter stands for rules, and for none")
+			}
+			newFeeds(t).joins(t, engine)
+		})
 	}
 }
 

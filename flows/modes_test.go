@@ -41,11 +41,11 @@ func TestEveryWaitCapturesEverything(t *testing.T) {
 // TestCountTakesExactly: a flow with a count captures exactly the first packets up to that count and is then
 // done, also in the middle of a burst.
 func TestCountTakesExactly(t *testing.T) {
-	for _, layout := range layouts {
+	for _, layout := range forms(oneOf(t, layouts...)) {
 		for _, count := range some(1, 100, 777) {
 			t.Run(fmt.Sprintf("%s/%d", layout, count), func(t *testing.T) {
 				l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
-				f := l.start(t, l.defaults(layout), Options{Count: uint64(count)}).Flows()[0]
+				f := l.start(t, l.form(layout), Options{Count: uint64(count)}).Flows()[0]
 				var frames [][]byte
 				for i := range 900 {
 					frames = append(frames, testenv.UDP(&l.A, &l.B, 9, uint64(i), 60+(i*997)%(l.MTU-45)))

@@ -51,7 +51,7 @@ func TestNullAllocatesNothing(t *testing.T) {
 			for range 100 { // until the first segment is in use and every slice has grown
 				round()
 			}
-			if n := testenv.AllocsPerRun(200, round); n >= 1 || r.Err.Get() != nil {
+			if n := testenv.AllocsPerRun(t, 200, round); n >= 1 || r.Err.Get() != nil {
 				t.Errorf("polling allocates %v times for 64 packets (%v)", n, r.Err.Get())
 			}
 			if rounds := d.Flows()[0].trace.Rounds(); rounds < 300 {

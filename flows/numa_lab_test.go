@@ -1,5 +1,3 @@
-//go:build lab
-
 package flows
 
 import (
@@ -20,6 +18,7 @@ import (
 // status has no warnings. With the region on the first node, the status names the devices whose packets cross
 // between nodes.
 func TestNUMAFlow(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab NODES=2 runs this")
 	all := numa.Nodes()
 	last := all[len(all)-1]
@@ -89,6 +88,7 @@ func (l *lab) onNode(t *testing.T, node int) {
 
 // TestNUMAWorkerFar pins a worker to a CPU of another node than the region's.
 func TestNUMAWorkerFar(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab NODES=2 runs this")
 	all := numa.Nodes()
 	cpus, err := numa.CPUs(all[len(all)-1])

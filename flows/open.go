@@ -242,7 +242,7 @@ func openLog(e *pipeline.Env) (*pipeline.Run, error) {
 		return nil, err
 	}
 	sink := disk.New()
-	d.Manifest = &segment.Manifest{End: end, Run: journal.Run{Number: run, Start: end.Next}, Received: source.Received, Durable: sink.DurableShown}
+	d.Manifest = segment.NewManifest(end, journal.Run{Number: run, Start: end.Next}, source.Received, sink.DurableShown)
 	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(from.Message))
 	if source.Secure() {
 		records = journal.Owned(records, end.Next, run)
@@ -303,7 +303,8 @@ func openMember(e *pipeline.Env, durability protocol.Durability) (*pipeline.Run,
 		return nil, err
 	}
 	writer := disk.New()
-	d.Manifest = &segment.Manifest{End: end, Run: journal.Run{Number: run, Start: end.Next}, Received: source.Received, Durable: writer.DurableShown, Group: m.Manifest}
+	d.Manifest = segment.NewManifest(end, journal.Run{Number: run, Start: end.Next}, source.Received, writer.DurableShown)
+	d.Manifest.Group = m.Manifest
 	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(from.Message))
 	records = journal.Grouped(records, end.Next, run)
 	if clients.Secure() {
@@ -320,6 +321,7 @@ func openMember(e *pipeline.Env, durability protocol.Durability) (*pipeline.Run,
 		return nil, err
 	}
 	source.LimitPositions(d.Manifest.Room)
+	source.OnChange(d.Manifest.Changed)
 	source.Supply()
 	return join(e, source, m.Sink(writer), numa.Unknown, disk.Node(e)), nil
 }

@@ -115,7 +115,7 @@ func openAttachLog(e *pipeline.Env) (*pipeline.Run, error) {
 	}
 	sink := disk.New()
 	d := disk.Config{Free: source.Free(), Gather: true, GatherFlushes: e.Flow.To.Acknowledge == "received", Records: source.Records()}
-	d.Manifest = &segment.Manifest{End: end, Run: journal.Run{Number: run, Start: end.Next}, Received: source.Received, Durable: sink.DurableShown}
+	d.Manifest = segment.NewManifest(end, journal.Run{Number: run, Start: end.Next}, source.Received, sink.DurableShown)
 	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(e.Flow.From.Message))
 	d.Interfaces = []pcapng.Interface{journal.Verified(records)}
 	if err := sink.Open(e, d); err != nil {

@@ -166,12 +166,19 @@ func molded(first uint64, messages ...[]byte) []byte {
 	return b
 }
 
-// until waits until the rules of a flow have looked at so many messages.
+// until waits until the rules of a flow have looked at so many messages, and each order of them has left or is counted as
+// refused. A message is counted before its order.
 func until(t *testing.T, f *Flow, messages uint64) status.Flow {
 	t.Helper()
 	return await(t, f, fmt.Sprintf("%d messages", messages), func(s status.Flow) bool {
-		r := s.Orders.Rules
-		return r.Matched+r.Unmatched+r.Short >= messages
+		r, orders := s.Orders.Rules, uint64(0)
+		for _, n := range s.Dropped {
+			orders += n
+		}
+		for _, one := range r.Rules {
+			orders += one.Left
+		}
+		return r.Matched+r.Unmatched+r.Short >= messages && orders == r.Matched
 	})
 }
 

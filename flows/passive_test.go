@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
-	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/source/packet"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -41,8 +39,7 @@ func passiveSource(t *testing.T, f *Flow) *packet.Source {
 	return s
 }
 
-// TestPassiveEveryPacket: packets are on the disk as they were sent, in files that every reader reads without a
-// word, and the ledger adds up. The host has received them, too.
+// TestPassiveEveryPacket: TestCaptureEveryPacket for a packet socket. The host has received the packets, too.
 func TestPassiveEveryPacket(t *testing.T) {
 	passiveEveryPacket(t)
 }
@@ -50,24 +47,14 @@ func TestPassiveEveryPacket(t *testing.T) {
 func passiveEveryPacket(t *testing.T) status.Flow {
 	t.Helper()
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
-	d := l.start(t, l.passive("", ""), Options{})
-	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 5000, 1000)
-	f := d.Flows()[0]
-	if sent := l.feed(t, f, frames, 20000); sent != len(frames) {
-		t.Fatalf("sent %d of %d", sent, len(frames))
-	}
-	s := await(t, f, "all packets durable", func(s status.Flow) bool { return s.Durable.Packets == uint64(len(frames)) })
-	balanced(t, s, uint64(len(frames)))
+	s := l.everyPacket(t, l.passive("", ""))
 	if s.Waiting != 0 || s.Engine != "packet" || s.Buffer == nil || s.Buffer.Received == 0 || s.CopiedBytes["moved"] != 0 || s.CopiedBytes["packed"] != 0 {
 		t.Errorf("%+v", s)
 	}
 	if s.FrameTimes.Done == nil || s.FrameTimes.Done.Count == 0 {
 		t.Errorf("no block has a time: %+v", s.FrameTimes)
 	}
-	stopped(t, f)
-	captures.Readable(t, l.files(t)...)
-	samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames)
-	if n := l.B.Stats(t).RxPackets - l.came; n != uint64(len(frames)) || l.B.HasProgram(t) {
+	if n := l.B.Stats(t).RxPackets - l.came; n != s.Packets || l.B.HasProgram(t) {
 		t.Errorf("the host received %d packets, program %v", n, l.B.HasProgram(t))
 	}
 	return s
@@ -172,71 +159,13 @@ func TestPassiveSameAsTcpdump(t *testing.T) {
 	}
 }
 
-// TestPassivePoison: nothing that was in the ring before is in the files.
-func TestPassivePoison(t *testing.T) {
-	l := newLab(t, testenv.PairOptions{NoAddresses: true})
-	f := l.start(t, l.passive("", ", snaplen: 96"), Options{}).Flows()[0]
-	ring := passiveSource(t, f).Ring()
-	poison := []byte("old secret of the ring ")
-	for n := range ring.About {
-		for b := ring.Bytes(n)[64:]; len(b) > 0; { // behind the kernel's header of the block
-			b = b[copy(b, poison):]
-		}
-	}
-	frames := seen(l.traffic())
-	l.send(t, f, frames)
-	await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
-	stopped(t, f)
-	captures.Readable(t, l.files(t)...)
-	for _, name := range l.files(t) {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for at := range len(poison) - 6 {
-			if i := bytes.Index(raw, poison[at:at+6]); i >= 0 {
-				t.Fatalf("%s has old bytes at %d: %q", name, i, raw[i:i+32])
-			}
-		}
-	}
-	if s := f.Status(); s.Cut == nil || s.Cut.Packets == 0 {
-		t.Errorf("no packet was truncated: %+v", s.Cut)
-	}
-}
-
-// steady is flood at a steady rate: what the filter rejects is not offered to a packet socket.
-func (l *lab) steady(t *testing.T) *flood {
-	t.Helper()
-	s := &flood{ended: make(chan error, 1)}
-	sender := testenv.NewSender(t, &l.A)
-	t.Cleanup(func() { s.quit.Store(true) })
-	go func() {
-		for n := uint64(0); !s.quit.Load(); {
-			sent, err := sender.Send(testenv.UDP(&l.A, &l.B, firstPort+uint16(n%streams), n, 100))
-			if err != nil {
-				s.ended <- err
-				return
-			}
-			if !sent {
-				continue
-			}
-			n++
-			if s.sent.Store(n); n%16 == 0 {
-				time.Sleep(time.Millisecond)
-			}
-		}
-		s.ended <- nil
-	}()
-	return s
-}
-
 // TestPassiveRefilter: a filter is replaced while packets arrive. Those that both filters take are in the file
 // without a gap, and each of the others only while its filter was in force.
 func TestPassiveRefilter(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	text := func(i int) string { return l.passive(fmt.Sprintf(", filter: %q", swapFilters[i%2]), "") }
 	f := l.start(t, text(0), Options{}).Flows()[0]
-	s := l.steady(t)
+	s := l.flood(t, nil) // what the filter rejects is not offered to a packet socket
 	testenv.Wait(t, 10*time.Second, "packets", func() bool { return f.Status().Packets > 100 })
 	for i := 1; i <= 12; i++ {
 		r := l.reloaded(t, text(i))
@@ -269,35 +198,6 @@ func TestPassiveRefilter(t *testing.T) {
 	}
 	if s := f.Status(); s.Dropped["buffer_full"] != 0 {
 		t.Errorf("%v were lost", s.Dropped)
-	}
-}
-
-// TestPassiveInterface: a flow waits for an interface that is down, goes on when it is up, knows its new name, and
-// fails when it is removed.
-func TestPassiveInterface(t *testing.T) {
-	l := newLab(t, testenv.PairOptions{NoAddresses: true})
-	f := l.start(t, l.passive("", ""), Options{}).Flows()[0]
-	send := func(n uint64) {
-		t.Helper()
-		before := f.Status().Written.Packets
-		testenv.SendRaw(t, &l.A, [][]byte{testenv.UDP(&l.A, &l.B, 9, n, 200)}, testenv.SendOptions{})
-		await(t, f, "the packet", func(s status.Flow) bool { return s.Written.Packets == before+1 })
-	}
-	send(0)
-	l.B.SetDown(t)
-	s := await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })
-	if !strings.Contains(s.Error, "is down") || !strings.Contains(s.Error, "ip link set") {
-		t.Errorf("it waits for %q", s.Error)
-	}
-	l.B.Rename(t, "renamed0")
-	l.B.SetUp(t)
-	await(t, f, "the flow to go on", func(s status.Flow) bool { return s.State == status.Running && s.From == "renamed0" })
-	l.Carry(t)
-	send(1)
-	l.B.Delete(t)
-	s = await(t, f, "the flow to fail", func(s status.Flow) bool { return s.State == status.Failed })
-	if !strings.Contains(s.Error, "gone") || s.Written.Packets != 2 || s.Durable.Packets != 2 {
-		t.Errorf("%q; written %d, durable %d", s.Error, s.Written.Packets, s.Durable.Packets)
 	}
 }
 
@@ -360,30 +260,6 @@ func TestPassiveOverload(t *testing.T) {
 	samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames[:s.Written.Packets])
 }
 
-// TestPassiveDiskFull: while the disk is full, packets wait in the ring. When there is room again, nothing is
-// missing but what the kernel counts.
-func TestPassiveDiskFull(t *testing.T) {
-	l := newLab(t, testenv.PairOptions{NoAddresses: true})
-	l.dir = testenv.Ext4(t, 64<<20)
-	text := strings.Replace(l.passive("", ", prepare: none"), "size: 32MiB}", "size: 8MiB}", 1)
-	f := l.start(t, text, Options{}).Flows()[0]
-	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 6000, 1000)
-	ballast := takeRoom(t, l.dir, 1<<20)
-	sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000})
-	s := await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })
-	if s.Buffer.Held == 0 || s.Written.Packets == uint64(sent) {
-		t.Errorf("no block waits: %+v of %d", s.Buffer, sent)
-	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
-	await(t, f, "all packets written", func(s status.Flow) bool { return s.Dropped["buffer_full"]+s.Durable.Packets == uint64(sent) })
-	stopped(t, f)
-	balanced(t, f.Status(), uint64(sent))
-	captures.Readable(t, l.files(t)...)
-	samePackets(t, "the files", captures.Packets(t, l.files(t)...), frames[:f.Status().Written.Packets])
-}
-
 // TestPassiveDirections: with mirror a packet socket has one direction. auto chooses it, and says why.
 func TestPassiveDirections(t *testing.T) {
 	for mirror, want := range map[string]int{"ingress": 0, "egress": 1} {
@@ -401,48 +277,5 @@ func TestPassiveDirections(t *testing.T) {
 			stopped(t, f)
 			samePackets(t, mirror, captures.Packets(t, l.files(t)...), both[want])
 		})
-	}
-}
-
-// TestPassiveCount: a flow that is to take a number of packets takes no more, though a block has more.
-func TestPassiveCount(t *testing.T) {
-	l := newLab(t, testenv.PairOptions{NoAddresses: true})
-	f := l.start(t, l.passive("", ""), Options{Count: 130}).Flows()[0]
-	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 500, 100)
-	testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
-	<-f.Ended()
-	s := f.Status()
-	if s.State != status.Done || s.Written.Packets != 130 || s.Durable.Packets != 130 {
-		t.Errorf("%s with %d packets, %+v", s.State, s.Written.Packets, s.Dropped)
-	}
-	samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames[:130])
-}
-
-// TestPassivePollAllocatesNothing: no round of a flow with a packet socket allocates, whatever is in the blocks.
-func TestPassivePollAllocatesNothing(t *testing.T) {
-	testenv.Leaks(t)
-	b := newBenchOf(t, func(l *lab) string { return strings.Replace(l.passive("", ""), "flush: 50ms", "flush: 10ms", 1) })
-	frames := testenv.Stream(&b.lab.A, &b.lab.B, 9, 0, 16, 700)
-	round := func() {
-		for _, f := range frames {
-			if _, err := b.sender.Send(f); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ts := unix.NsecToTimespec(int64(time.Millisecond))
-		_ = unix.Nanosleep(&ts, nil)
-		for range 4 {
-			b.poll()
-		}
-	}
-	for range 100 {
-		round()
-	}
-	before := b.disk.PacketsWritten()
-	if n := testenv.AllocsPerRun(200, round); n >= 1 {
-		t.Errorf("polling allocates %v times for each %d packets", n, len(frames))
-	}
-	if b.run.Err.Get() != nil || b.disk.PacketsWritten() < before+1000 {
-		t.Errorf("%d packets were written meanwhile: the test shows nothing (%v)", b.disk.PacketsWritten()-before, b.run.Err.Get())
 	}
 }

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package flows
 
@@ -12,6 +12,7 @@ import (
 // copy if the kernel has it. Each message is in one place only. Both ends are on one Soft-RoCE device, which
 // is not in the cards' namespaces.
 func TestWhereItLandedOnVerbs(t *testing.T) {
+	labenv.Guest(t)
 	verbsDevice = labenv.SoftRoCE(t, "virtio0", "10.79.0.1/24")
 	t.Cleanup(func() {
 		labenv.RDMAAtRest(t, verbsDevice)

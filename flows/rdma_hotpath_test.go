@@ -89,6 +89,7 @@ func (b *logBench) mallocs(messages uint64) uint64 {
 // TestLogAllocatesNothing: a log does not allocate when it receives, numbers, writes, flushes and
 // acknowledges.
 func TestLogAllocatesNothing(t *testing.T) {
+	testenv.NoRace(t, "it allocates by itself")
 	for _, layout := range shortly() {
 		t.Run(layout, func(t *testing.T) {
 			b := newLogBench(t, fmt.Sprintf("layout: %s, acknowledge: durable", layout))

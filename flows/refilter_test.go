@@ -106,7 +106,7 @@ type flood struct {
 	ended chan error
 }
 
-// flood sends packets to a flow, no further ahead than its rings hold.
+// flood sends packets to a flow, no further ahead than its rings hold; at a steady rate if there is none.
 func (l *lab) flood(t *testing.T, f *Flow) *flood {
 	t.Helper()
 	s := &flood{ended: make(chan error, 1)}
@@ -130,7 +130,7 @@ func (s *flood) run(sender *testenv.Sender, f *Flow, from, to *testenv.End) erro
 		if n%16 == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		for n%64 == 0 && !s.quit.Load() {
+		for f != nil && n%64 == 0 && !s.quit.Load() {
 			if st := f.Status(); st.Offered-st.Waiting+500 >= n {
 				break
 			}

@@ -42,7 +42,7 @@ func TestReplayAllocatesNothing(t *testing.T) {
 	for range 100 {
 		round()
 	}
-	if n := testenv.AllocsPerRun(200, round); n >= 1 || r.Err.Get() != nil {
+	if n := testenv.AllocsPerRun(t, 200, round); n >= 1 || r.Err.Get() != nil {
 		t.Errorf("polling allocates %v times for 64 packets (%v)", n, r.Err.Get())
 	}
 	recorder := d.Flows()[1].trace

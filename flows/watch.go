@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// pollInterval is the time between two checks whether a flow failed or is done.
+	// pollInterval is the time between two looks at a flow that ends, and before the first check of one that begins.
 	pollInterval = 50 * time.Millisecond
 	// drainTimeout is how long a flow that stops waits for the disk.
 	drainTimeout = 30 * time.Second
@@ -79,15 +79,21 @@ func (f *Flow) giveUp(r *pipeline.Run) {
 	time.Sleep(pollInterval) // the worker reaps once more
 }
 
-// observe waits for the end of a flow and returns its state.
+// observe waits for the end of a flow and returns its state. It learns of an error and of the end from Err, and
+// wakes up once a second together with all other flows.
 func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (status.State, error) {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for n := 0; ; n++ {
+	first := time.NewTimer(pollInterval)
+	defer first.Stop()
+	for checked := time.Now(); ; {
+		due := false
 		select {
 		case <-quit:
 			return status.Stopped, nil
-		case <-tick.C:
+		case <-r.Err.News():
+		case <-first.C:
+			due = true
+		case <-f.seconds.next():
+			due = time.Since(checked) > time.Second/2 // else it has just begun
 		}
 		if err := r.Err.Get(); err != nil {
 			return status.Failed, err
@@ -95,9 +101,10 @@ func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (status.State, err
 		if r.Flow.Done() {
 			return status.Done, nil
 		}
-		if n%int(time.Second/pollInterval) != 0 {
+		if !due {
 			continue
 		}
+		checked = time.Now()
 		if err := f.second(r); err != nil {
 			return status.Failed, err
 		}

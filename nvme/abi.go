@@ -112,8 +112,6 @@ type timespec struct {
 }
 
 const (
-	setupIOPoll       = 1 << 0
-	setupSQPoll       = 1 << 1
 	setupCQSize       = 1 << 3
 	setupClamp        = 1 << 4
 	setupRDisabled    = 1 << 6
@@ -135,12 +133,10 @@ const (
 	offSQRing = 0
 	offSQEs   = 0x10000000
 
-	sqNeedWakeup = 1 << 0
 	sqCQOverflow = 1 << 1
 	sqTaskrun    = 1 << 2
 
 	enterGetEvents = 1 << 0
-	enterSQWakeup  = 1 << 1
 	enterExtArg    = 1 << 3
 
 	opReadv       = 1

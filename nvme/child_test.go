@@ -7,10 +7,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
@@ -132,14 +135,14 @@ func childInline(path string) error {
 			}
 		}
 	}
-	before, err := KernelWorkers()
+	before, err := kernelWorkers()
 	if err != nil {
 		return err
 	}
 	if err := flushNow(q, i); err != nil {
 		return err
 	}
-	after, err := KernelWorkers()
+	after, err := kernelWorkers()
 	fmt.Println(before, after)
 	return errors.Join(err, q.Close())
 }
@@ -200,4 +203,27 @@ func TestInline(t *testing.T) {
 	if before != 0 || after == 0 {
 		t.Errorf("%d threads for reads and writes, want none; %d with a flush, want some", before, after)
 	}
+}
+
+// kernelWorkers counts the threads that the kernel has started for io_uring in this process, of all its
+// rings: io-wq's, named iou-wrk-… after the submitter. An operation goes to one if submitting it would
+// block. A flush always does. A read or write does if blocks must be allocated, if the file system needs a
+// thread for it, or if the device cannot refuse to wait (zram). Such an operation costs several times an
+// inline one. Idle threads stay for a few seconds. See proc_pid_task(5).
+func kernelWorkers() (int, error) {
+	names, err := filepath.Glob("/proc/self/task/*/comm")
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // the thread may have ended
+			return 0, fmt.Errorf("count the kernel's threads: %w", err)
+		}
+		if strings.HasPrefix(string(text), "iou-wrk-") {
+			n++
+		}
+	}
+	return n, nil
 }

@@ -63,9 +63,6 @@ func (e *StuckError) Unwrap() error { return e.Cause }
 func (q *Queue) retract() {
 	sq := &q.ring.sq
 	head := sq.head.Load()
-	if q.ring.helped() { // the kernel's thread may be reading published entries
-		head = sq.tail.Load()
-	}
 	for sq.next != head {
 		sq.next--
 		if data := sq.sqes[(sq.next&sq.mask)<<q.ring.wide].userData; data != cancelData {

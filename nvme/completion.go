@@ -62,7 +62,7 @@ func (q *Queue) harvest() {
 	}
 	n := q.ring.ready()
 	if n == 0 {
-		if !q.ring.wants() && !q.polls() {
+		if !q.ring.wants() {
 			return
 		}
 		q.enter(0)
@@ -78,9 +78,6 @@ func (q *Queue) harvest() {
 	q.event.set, q.event.old = true, 0
 	q.stats.publish(q)
 }
-
-// polls reports whether the queue must poll the device for completions.
-func (q *Queue) polls() bool { return q.ring.polled() && q.ring.queued() < uint32(q.flying) }
 
 // complete handles one completion.
 func (q *Queue) complete(c cqe) {

@@ -2,7 +2,6 @@ package nvme
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -19,14 +18,6 @@ type Config struct {
 	// Passthrough also accepts NVMe nodes as targets. Their commands bypass the kernel's block
 	// layer. The rings' entries are then twice as large.
 	Passthrough bool
-	// Poll polls the device for completions instead of waiting for its interrupt. That lowers
-	// latency and costs a processor that spins in Wait. Each target must support it (Limits.Poll).
-	// There is no FD, and Flush only works on nodes.
-	Poll bool
-	// Submitter makes a thread of the kernel submit, without a system call of ours. The thread sleeps after
-	// it had nothing to do for that long (from 1 ms); 0: no such thread. It uses a whole processor.
-	Submitter time.Duration
-
 	// Apart keeps a target that does not answer from delaying others. The kernel may then start a
 	// thread for each operation that would block. The kernel keeps the limit for the thread that
 	// submits, so it covers all queues of that thread. Without Apart the limit is four per
@@ -84,24 +75,15 @@ func (c *Config) setDefaults() error {
 			return fmt.Errorf("%s %d: it must be from %d to %d", f.name, *f.value, f.least, f.max)
 		}
 	}
-	if c.Submitter != 0 && (c.Submitter < time.Millisecond || c.Submitter > time.Minute) {
-		return fmt.Errorf("submitter's idle time %v: it must be from 1ms to 1m, or 0 for none", c.Submitter)
-	}
 	c.Pieces = min(c.Pieces, c.Frames)
 	return nil
 }
 
 // plan returns the ring that the queue needs.
 func (c *Config) plan(region *umem.Region) ringPlan {
-	p := ringPlan{region: region, depth: uint32(c.operations()), without: c.without, idle: c.Submitter, always: ownSetup}
-	if c.Submitter > 0 {
-		p.always, p.without = setupSQPoll, p.without|featureDefer
-	}
+	p := ringPlan{region: region, depth: uint32(c.operations()), without: c.without, always: baseSetup}
 	if c.Passthrough {
 		p.always |= setupSQE128 | setupCQE32
-	}
-	if c.Poll {
-		p.always |= setupIOPoll
 	}
 	return p
 }

@@ -36,18 +36,11 @@ func (q *Queue) FD() int {
 		}
 		return q.event.fd
 	}
-	if q.ring.polled() {
-		q.fault = errPolledFD
-		return -1
-	}
 	if err := q.openEvent(); err != nil {
 		q.fault = fmt.Errorf("make a descriptor to wait on for block queue %s: %w", q.name, explainThread(err))
 	}
 	return q.event.fd
 }
-
-// errPolledFD returns why there is no descriptor.
-var errPolledFD = &NotSupportedError{"a descriptor to wait on of a polled queue", "call Wait, or open the queue without Poll"}
 
 func (q *Queue) openEvent() error {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)

@@ -25,7 +25,6 @@ type Limits struct {
 	Zeroes   uint64 // the most that one command zeroes; 0: the kernel writes zeros
 	FUA      bool   // a write can be durable by itself
 	Cache    bool   // it has a volatile cache
-	Poll     bool   // the device can be polled for completions
 }
 
 // readLimits reads the attributes of a block device's queue.
@@ -33,7 +32,7 @@ func readLimits(queue string) Limits {
 	n := func(name string) uint64 { return readNumber(filepath.Join(queue, name)) }
 	l := Limits{Logical: n("logical_block_size"), Physical: n("physical_block_size"), Transfer: n("max_hw_sectors_kb") << 10,
 		Segments: n("max_segments"), Boundary: n("virt_boundary_mask") + 1, Zeroes: n("write_zeroes_max_bytes"),
-		FUA: n("fua") == 1, Cache: readLine(filepath.Join(queue, "write_cache")) == "write back", Poll: n("io_poll") == 1}
+		FUA: n("fua") == 1, Cache: readLine(filepath.Join(queue, "write_cache")) == "write back"}
 	if n("discard_max_bytes") > 0 {
 		l.Discard = n("discard_granularity")
 	}
@@ -224,8 +223,6 @@ type Granted struct {
 	Region        bool // the region is registered, else its pages are pinned for each operation: that of a device before 6.5
 	Outside       bool // memory outside the region is registered, else the pages of a block are pinned for each write
 	GatherFixed   bool // chains use registered memory, else their pages are pinned each time
-	Poll          bool // the device is polled for completions
-	Submitter     bool // a kernel thread submits
 }
 
 func (g Granted) String() string {

@@ -14,7 +14,7 @@ import (
 func TestLimitsOfDevices(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	zram, _ := r.open(zramTarget(t, 1<<20))
-	if l := zram.Limits(); l.Logical != 4096 || l.Boundary != 1 || l.Discard != 4096 || l.Poll {
+	if l := zram.Limits(); l.Logical != 4096 || l.Boundary != 1 || l.Discard != 4096 {
 		t.Errorf("zram: %+v", l)
 	}
 	file, _ := r.open(fileTarget(t, 1<<20))
@@ -28,12 +28,12 @@ func TestReadLimits(t *testing.T) {
 	dir := t.TempDir()
 	for name, value := range map[string]string{"logical_block_size": "512", "physical_block_size": "4096", "max_hw_sectors_kb": "512", "max_segments": "127",
 		"virt_boundary_mask": "4095", "discard_max_bytes": "0", "discard_granularity": "512", "write_zeroes_max_bytes": "131072", "fua": "1",
-		"write_cache": "write back", "io_poll": "1", "zoned": "host-managed"} {
+		"write_cache": "write back", "zoned": "host-managed"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(value+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := Limits{Logical: 512, Physical: 4096, Transfer: 512 << 10, Segments: 127, Boundary: 4096, Zeroes: 131072, FUA: true, Cache: true, Poll: true}
+	want := Limits{Logical: 512, Physical: 4096, Transfer: 512 << 10, Segments: 127, Boundary: 4096, Zeroes: 131072, FUA: true, Cache: true}
 	if got := readLimits(dir); got != want {
 		t.Errorf("%+v", got)
 	}
@@ -42,24 +42,5 @@ func TestReadLimits(t *testing.T) {
 	}
 	if got := readLimits(t.TempDir()); got != (Limits{Boundary: 1}) {
 		t.Errorf("of nothing: %+v", got)
-	}
-}
-
-// TestPollRefused: a polled queue refuses targets that cannot be polled.
-func TestPollRefused(t *testing.T) {
-	r := newRig(t, umem.Config{}, Config{Poll: true})
-	to, err := OpenTarget(zramTarget(t, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { r.check(to.Close()) }()
-	if _, err := r.queue.Add(to); !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "poll_queues") {
-		t.Errorf("a target without polling was added: %v", err)
-	}
-	if fd, err := r.queue.FD(), r.queue.Kick(); fd != -1 || !errors.Is(err, ErrNotSupported) {
-		t.Errorf("descriptor %d, %v", fd, err)
-	}
-	if !r.queue.Granted().Poll {
-		t.Error("a polled queue does not say so")
 	}
 }

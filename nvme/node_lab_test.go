@@ -1,5 +1,3 @@
-//go:build lab
-
 package nvme
 
 import (
@@ -7,10 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +31,7 @@ func nodeTarget(_ testing.TB, size uint64) TargetConfig {
 
 // TestPortOnDisk: a queue on an NVMe disk, as block device and as node, keeps the contract of umem.Port.
 func TestPortOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	for _, c := range []struct {
 		name   string
 		target func(testing.TB, uint64) TargetConfig
@@ -57,6 +54,7 @@ func TestPortOnDisk(t *testing.T) {
 // TestNode: durable writes, reads, zeroings and discards through the node work. Another program
 // sees the result through the block device.
 func TestNode(t *testing.T) {
+	labenv.Guest(t)
 	r := newRig(t, umem.Config{}, Config{Passthrough: true})
 	to, i := r.open(nodeTarget(t, 1<<20))
 	t.Logf("limits %+v, alignment %v, granted %+v", to.Limits(), to.Alignment(), r.queue.Granted())
@@ -85,6 +83,7 @@ func TestNode(t *testing.T) {
 // TestDAX: with a region on a device-DAX device, reads and writes of every kind of target work. Linux 6.1 does not
 // register that memory, and its pages are pinned for each operation.
 func TestDAX(t *testing.T) {
+	labenv.Guest(t)
 	registered := labenv.Kernel(t) != labenv.Linux61
 	for name, target := range map[string]func(testing.TB, uint64) TargetConfig{"file": fileTarget, "block device": diskTarget, "node": nodeTarget} {
 		t.Run(name, func(t *testing.T) {
@@ -112,6 +111,7 @@ func TestDAX(t *testing.T) {
 
 // TestNodeLargerThanACommand: an extent larger than the disk's largest transfer moves in several commands.
 func TestNodeLargerThanACommand(t *testing.T) {
+	labenv.Guest(t)
 	r := newRig(t, umem.Config{Size: 16 << 20, ExtentSize: 4 << 20, Extents: 2}, Config{Passthrough: true})
 	to, i := r.open(nodeTarget(t, 8<<20))
 	fs := make([]umem.Frame, 1)
@@ -136,6 +136,7 @@ func TestNodeLargerThanACommand(t *testing.T) {
 
 // TestNodeEnd: reads and writes across the end of the disk fail correctly.
 func TestNodeEnd(t *testing.T) {
+	labenv.Guest(t)
 	r := newRig(t, umem.Config{}, Config{Passthrough: true})
 	to, i := r.open(nodeTarget(t, 1<<20))
 	fs := r.take(2)
@@ -157,6 +158,7 @@ func TestNodeEnd(t *testing.T) {
 // TestNodeRefused: a node whose disk must not be written is refused, and so is a node on a queue
 // without Passthrough.
 func TestNodeRefused(t *testing.T) {
+	labenv.Guest(t)
 	fd, err := unix.Open(labDisk(), unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -187,69 +189,7 @@ func TestNodeRefused(t *testing.T) {
 
 // TestSignalsOnDisk is TestSignals on a disk, where Linux 6.1 gives up some of the flushes.
 func TestSignalsOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "Linux 7 gives up no flushes, and TestSignals runs on other targets")
 	flushInRain(t, diskTarget(t, 1<<20))
-}
-
-// TestPolled: a polled queue works on an NVMe disk with polled queues, as block device and as node.
-func TestPolled(t *testing.T) {
-	testenv.Long(t, "the tests of unified-nvme-test poll both")
-	reloadDriver(t, "poll_queues=1")
-	t.Cleanup(func() { reloadDriver(t, "poll_queues=0") })
-	for _, c := range []struct {
-		name   string
-		target func(testing.TB, uint64) TargetConfig
-		config Config
-	}{
-		{"block device", diskTarget, Config{Poll: true}},
-		{"node", nodeTarget, Config{Poll: true, Passthrough: true}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, umem.Config{}, c.config)
-			to, i := r.open(c.target(t, 1<<20))
-			want := r.written(i, 8, r.queue.SendDurable)
-			fs := r.take(8)
-			for k, f := range fs {
-				fs[k] = r.at(f, i, uint64(k)*4096)
-			}
-			for _, f := range r.read(fs) {
-				if at := r.region.Side(f).Block; !bytes.Equal(r.region.Bytes(f), want[at:][:4096]) {
-					t.Errorf("other bytes at %d", at)
-				}
-			}
-			r.hands.Give(fs)
-			switch err := r.queue.Flush(i, 1); {
-			case to.Passthrough() && err == nil:
-				r.awaitFlush()
-			case to.Passthrough() || !errors.Is(err, ErrNotSupported):
-				t.Errorf("a flush: %v", err)
-			}
-		})
-	}
-}
-
-// awaitFlush waits on a polled queue for its one flush.
-func (r *rig) awaitFlush() {
-	r.Helper()
-	var dst [1]FlushResult
-	r.check(r.queue.Wait(time.Second))
-	if r.queue.Flushed(dst[:]) != 1 || dst[0].Err != nil {
-		r.Errorf("the flush: %+v", dst[0])
-	}
-}
-
-// reloadDriver loads the disk's driver again, and waits for the disk.
-func reloadDriver(t *testing.T, option string) {
-	t.Helper()
-	for _, args := range [][]string{{"-r", "nvme"}, {"nvme", option}} {
-		if out, err := exec.Command("modprobe", args...).CombinedOutput(); err != nil {
-			t.Fatalf("modprobe %v: %v: %s", args, err, out)
-		}
-	}
-	testenv.Wait(t, 10*time.Second, "the disk", func() bool { return numberOf(labDisk()) != 0 && exists(labNode()) })
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

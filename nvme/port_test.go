@@ -2,48 +2,31 @@ package nvme
 
 import (
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
 
-// TestPort: a queue keeps the contract of umem.Port on every kind of target.
+// TestPort: a queue keeps the contract of umem.Port on every kind of target, without the features that older kernels lack,
+// and with other kinds of rings.
 func TestPort(t *testing.T) {
-	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) {
-			if k.name != "file" {
-				testenv.Long(t, "the file stands for the others")
-			}
-			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, k.config, Config{}) })
-		})
-	}
-}
-
-// TestPortOnOlderKernels: a queue keeps the contract without the features that older kernels lack.
-func TestPortOnOlderKernels(t *testing.T) {
-	for _, v := range versions {
-		t.Run(v.name, func(t *testing.T) {
-			testenv.Long(t, "how the kernel is asked makes no difference between threads")
-			porttest.Run(t, func(t testing.TB) *porttest.Link {
-				return openLink(t, fileTarget, Config{}.Without(v.without))
-			})
-		})
-	}
-}
-
-// TestPortConfigurations: a queue keeps the contract with other kinds of rings.
-func TestPortConfigurations(t *testing.T) {
-	for name, c := range map[string]Config{
-		"wide entries":    {Passthrough: true},
-		"kernel's thread": {Submitter: time.Millisecond},
-		"both, mapped":    Config{Passthrough: true, Submitter: 10 * time.Millisecond}.Without(FeatureNoMmap | FeatureNoSQArray),
-	} {
+	run := func(name string, target func(testing.TB, uint64) TargetConfig, c Config) {
 		t.Run(name, func(t *testing.T) {
-			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, fileTarget, c) })
+			if name != "file" && name != "6.5, wide entries" {
+				testenv.Long(t, "the file and the rings that differ most stand for the others")
+			}
+			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, target, c) })
 		})
 	}
+	for _, k := range kinds {
+		run(k.name, k.config, Config{})
+	}
+	for _, v := range versions {
+		run(v.name, fileTarget, Config{}.Without(v.without))
+	}
+	run("wide entries", fileTarget, Config{Passthrough: true})
+	run("6.5, wide entries", fileTarget, Config{Passthrough: true}.Without(FeatureNoMmap|FeatureNoSQArray))
 }
 
 // versions are the features that kernels before each version lack.

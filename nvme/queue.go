@@ -3,10 +3,7 @@ package nvme
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -153,8 +150,6 @@ func (r *ring) granted(without feature) Granted {
 		RingsInRegion: r.memory.piece != nil,
 		NoIndexArray:  r.setup&setupNoSQArray != 0,
 		DeferTaskrun:  r.setup&setupDeferTaskrun != 0,
-		Poll:          r.polled(),
-		Submitter:     r.helped(),
 		GatherFixed:   without&featureGatherFixed == 0 && r.supports(opReadvFixed, opWritevFixed),
 	}
 }
@@ -208,15 +203,9 @@ func (q *Queue) admit(target uint32, k kind) error {
 		return ErrNoTarget
 	case q.flushes == MaxFlushes:
 		return ErrBusy
-	case q.ring.polled() && q.targets[target].target.node == nil:
-		return errPolledControl
 	}
 	return nil
 }
-
-// errPolledControl means that a polled ring does not support the operation.
-var errPolledControl = &NotSupportedError{"flushing, discarding and zeroing on a polled queue",
-	"write with SendDurable, use the disk's NVMe node, or flush through a queue without Poll"}
 
 // begin starts an operation without frames.
 func (q *Queue) begin(k kind, target uint32, token uint64) uint32 {
@@ -253,27 +242,4 @@ func (o *op) failure() error {
 		return o.errno
 	}
 	return nil
-}
-
-// KernelWorkers counts the threads that the kernel has started for io_uring in this process, of all its
-// rings: io-wq's, named iou-wrk-… after the submitter. An operation goes to one if submitting it would
-// block. A flush always does. A read or write does if blocks must be allocated, if the file system needs a
-// thread for it, or if the device cannot refuse to wait (zram). Such an operation costs several times an
-// inline one. Idle threads stay for a few seconds. See proc_pid_task(5).
-func KernelWorkers() (int, error) {
-	names, err := filepath.Glob("/proc/self/task/*/comm")
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // the thread may have ended
-			return 0, fmt.Errorf("count the kernel's threads: %w", err)
-		}
-		if strings.HasPrefix(string(text), "iou-wrk-") {
-			n++
-		}
-	}
-	return n, nil
 }

@@ -24,8 +24,7 @@ type ring struct {
 	cq       completions
 }
 
-// submissions is the submission queue. The kernel reads entries only during io_uring_enter. If a
-// kernel thread polls the queue (SQPOLL), it reads them at any time.
+// submissions is the submission queue. The kernel reads entries only during io_uring_enter.
 type submissions struct {
 	head  *atomic.Uint32 // written by the kernel in io_commit_sqring after it has read the entries, read by us
 	tail  *atomic.Uint32 // stored by us after the entries are written, pairs with the acquire in io_sqring_entries
@@ -47,11 +46,7 @@ type completions struct {
 
 // baseSetup has flags that every supported kernel has: all are in 6.1. The ring starts disabled, so
 // that its only submitter is the thread that enables it, and not the one that opens it.
-const baseSetup = setupClamp | setupRDisabled | setupSubmitAll | setupCQSize
-
-// ownSetup is requested for a ring to which its own thread submits. Only rings with a submitting
-// kernel thread do without it.
-const ownSetup = setupCoopTaskrun | setupTaskrunFlag
+const baseSetup = setupClamp | setupRDisabled | setupSubmitAll | setupCQSize | setupCoopTaskrun | setupTaskrunFlag
 
 // setupOrder is the order of attempts, best first. A kernel or a sandbox that answers EINVAL gets
 // the next. The ring gives up memory of the caller before it gives up the index-free mode, because
@@ -68,10 +63,9 @@ var setupOrder = []uint32{
 // ringPlan describes a ring.
 type ringPlan struct {
 	region  *umem.Region
-	depth   uint32        // number of submissions; there is room for twice as many completions
-	always  uint32        // setup flags it must have
-	without feature       // features not to ask for
-	idle    time.Duration // after which the kernel's thread sleeps, with setupSQPoll
+	depth   uint32  // number of submissions; there is room for twice as many completions
+	always  uint32  // setup flags it must have
+	without feature // features not to ask for
 }
 
 // newRing makes a disabled ring.
@@ -81,7 +75,7 @@ func newRing(plan ringPlan) (*ring, error) {
 		if setup&setupOf(plan.without) != 0 {
 			continue
 		}
-		r, err := setupRing(plan, setup|plan.always|baseSetup)
+		r, err := setupRing(plan, setup|plan.always)
 		if err == nil {
 			return r, nil
 		}
@@ -128,7 +122,7 @@ func explainSetup(err error) error {
 // setupRing tries one set of flags.
 func setupRing(plan ringPlan, setup uint32) (*ring, error) {
 	entries := pow2(plan.depth)
-	p := ringParams{flags: setup, cqEntries: 2 * entries, sqThreadIdle: uint32(plan.idle.Milliseconds())}
+	p := ringParams{flags: setup, cqEntries: 2 * entries}
 	r := &ring{fd: -1, gone: teardownWait{-1}}
 	if setup&setupSQE128 != 0 {
 		r.wide = 1
@@ -212,20 +206,6 @@ func (r *ring) queued() uint32 { return r.sq.next - r.sq.head.Load() }
 // io_uring_enter with IORING_ENTER_GETEVENTS.
 func (r *ring) wants() bool { return r.sq.flags.Load()&(sqTaskrun|sqCQOverflow) != 0 }
 
-// polled reports whether the device is polled for completions.
-func (r *ring) polled() bool { return r.setup&setupIOPoll != 0 }
-
-// helped reports whether a kernel thread submits.
-func (r *ring) helped() bool { return r.setup&setupSQPoll != 0 }
-
-// publish makes the queued submissions visible to the kernel's thread, and reports whether that
-// thread sleeps. The store of the tail is visible before the flag is read: both are sequentially
-// consistent, and the kernel accesses them in the opposite order.
-func (r *ring) publish() (asleep bool) {
-	r.sq.tail.Store(r.sq.next)
-	return r.sq.flags.Load()&sqNeedWakeup != 0
-}
-
 // ready returns the number of completions to read.
 func (r *ring) ready() uint32 { return r.cq.tail.Load() - r.cq.head.Load() }
 
@@ -237,9 +217,7 @@ func (r *ring) ready() uint32 { return r.cq.tail.Load() - r.cq.head.Load() }
 // runtime/proc.go). That cost reads of one block a quarter of their rate. The call does not delay the
 // garbage collector, which stops a thread by a signal, and a signal ends the wait.
 func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
-	if r.publish() {
-		flags |= enterSQWakeup
-	}
+	r.sq.tail.Store(r.sq.next)
 	for {
 		_, _, errno := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.queued()), uintptr(least), flags, arg, argSize)
 		switch errno {

@@ -194,13 +194,7 @@ func (q *Queue) Kick() error {
 
 // mustEnter reports whether a system call is necessary to submit the queued operations.
 func (q *Queue) mustEnter() bool {
-	switch {
-	case q.ring.wants() || !q.enabled && q.ring.queued() > 0:
-		return true
-	case q.ring.helped():
-		return q.ring.publish() && q.ring.queued() > 0
-	}
-	return q.ring.queued() > 0
+	return q.ring.wants() || q.ring.queued() > 0
 }
 
 // Wait is Kick that sleeps, in the same system call, until there is a completion for Recv, Reap or
@@ -242,24 +236,9 @@ func (q *Queue) enter(least uint32) { q.enterWith(least, enterGetEvents, 0, 0) }
 
 // enterLimit submits and waits for least completions no longer than limit.
 func (q *Queue) enterLimit(least uint32, limit time.Duration) {
-	if q.ring.polled() {
-		q.pollLimit(limit)
-		return
-	}
 	s := q.scratch
 	s.limit.sec, s.limit.nsec = int64(limit/time.Second), int64(limit%time.Second)
 	q.enterWith(least, enterGetEvents|enterExtArg, uintptr(address(s.wait)), uintptr(len(s.wait)))
-}
-
-// pollLimit polls until something completed or limit has passed. A polled ring does not honor the
-// limit itself.
-func (q *Queue) pollLimit(limit time.Duration) {
-	for end := time.Now().Add(limit); ; {
-		q.enter(0)
-		if q.ring.ready() > 0 || q.fault != nil || time.Now().After(end) {
-			return
-		}
-	}
 }
 
 func (q *Queue) enterWith(least uint32, flags, arg, size uintptr) {

@@ -292,25 +292,13 @@ func (q *Queue) set(i uint32, t *Target) error {
 	if t.fd < 0 {
 		return fmt.Errorf("add %s to block queue %s: it is closed", t.path, q.name)
 	}
-	if err := q.suits(t); err != nil {
-		return fmt.Errorf("add %s to block queue %s: %w", t.path, q.name, err)
+	if t.node != nil && q.ring.wide == 0 {
+		return fmt.Errorf("add %s to block queue %s: it is an NVMe node: open the queue with Passthrough", t.path, q.name)
 	}
 	if err := q.ring.setFile(i, int32(t.fd)); err != nil {
 		return fmt.Errorf("add %s to block queue %s: %w", t.path, q.name, explainThread(err))
 	}
 	q.targets[i] = place{target: t, offsetMask: uint64(t.align.Offset) - 1, memoryMask: uint64(t.align.Memory) - 1}
-	return nil
-}
-
-// suits returns why the queue cannot use a target.
-func (q *Queue) suits(t *Target) error {
-	switch {
-	case t.node != nil && q.ring.wide == 0:
-		return errors.New("it is an NVMe node: open the queue with Passthrough")
-	case q.ring.polled() && !t.limits.Poll:
-		return &NotSupportedError{"polling " + t.path + " for completions",
-			"open the queue without Poll; an NVMe disk has it where the module nvme was loaded with poll_queues=1 or more"}
-	}
 	return nil
 }
 

@@ -5,73 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/unifiedd/unifiedd/umem"
 )
-
-// SpinPoster is a queue pair whose provider can wait and post in one call. Two calls cost more.
-type SpinPoster interface {
-	// SpinPost: see the function of the package.
-	SpinPost(from CompletionQueue, dst []WorkCompletion, limit time.Duration, requests []SendRequest, sges []SGE) (completed, posted int, err error)
-}
-
-// SpinPost waits for completions of a queue, as Spin does. If all of them are successes, it posts
-// requests to a queue pair of the same device, as PostSend does. It is for a program that knows its
-// next message before the last one has arrived: the peer does not wait while the program processes
-// the completions. If a completion failed, SpinPost posts nothing. It does not allocate.
-func SpinPost(q QueuePair, from CompletionQueue, dst []WorkCompletion, limit time.Duration, requests []SendRequest, sges []SGE) (completed, posted int, err error) {
-	if s, ok := q.(SpinPoster); ok {
-		return s.SpinPost(from, dst, limit, requests, sges)
-	}
-	if completed, err = from.Spin(dst, limit); err != nil || completed == 0 {
-		return completed, 0, err
-	}
-	for i := range dst[:completed] {
-		if dst[i].Status != Success {
-			return completed, 0, nil
-		}
-	}
-	posted, err = q.PostSend(requests, sges)
-	return completed, posted, err
-}
-
-// Exchanger is a queue pair of a provider that runs the rounds of an Exchange in one call.
-type Exchanger interface {
-	// Exchange runs rounds until x.Rounds is 0, a round fails, or about limit has passed. The next call continues where this one
-	// ended. It occupies its thread and polls without sleeping. The error is of a completion, or of a request that
-	// could not be posted. One thread at a time uses the queue pair, its completion queues and the Exchange. The memory and
-	// address handle of the request must exist until it returns.
-	Exchange(x *Exchange, limit time.Duration) error
-}
-
-// Exchange is a ping-pong of messages, all sent by the same request. Each round waits for the
-// peer's message and posts the request at once. It does its bookkeeping while the peer prepares its
-// answer.
-//
-// It waits for a completion of Came. If Came is nil, it waits for the byte Number at Word. If Word
-// is nil too, it waits for the completion of the previous request.
-type Exchange struct {
-	Request SendRequest     // signaled
-	Element SGE             // of the request
-	Sent    CompletionQueue // where requests complete
-	Ahead   int             // requests without a completion, at most; at least 1
-	Open    int             // requests without a completion
-
-	Came  CompletionQueue  // not Sent
-	Again []ReceiveRequest // posted again whenever as many messages have arrived
-	Into  []SGE            // of the receives
-	Taken int              // messages whose receives are not posted again
-
-	Word   *uint32 // in memory of the region
-	Shift  uint    // of the byte in the word
-	Number byte    // the value to wait for; incremented in each round
-	Last   *byte   // last byte of the request's message; incremented in each round
-
-	Rounds int      // left
-	Begun  bool     // the first request does not wait, or was posted
-	Posted []uint64 // times of posting, in nanoseconds of CLOCK_MONOTONIC, the last round's last; nil: not recorded
-}
 
 // Lender is a queue pair that delivers SENDs in the frames in which they arrived: one made with
 // QueuePairConfig.Loans. The ID of a completion is the address of the message's first byte.

@@ -1,5 +1,3 @@
-//go:build lab
-
 package umem
 
 import (
@@ -18,6 +16,7 @@ import (
 // TestDAX: a region on a device has its frames and extents there and only there, one region at a time,
 // and what is in it stays.
 func TestDAX(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Leaks(t)
 	device := labenv.DAX(t)
 	c := Config{Size: 32 << 20, ExtentSize: 1 << 20, Extents: 4, Device: device}
@@ -43,6 +42,7 @@ func TestDAX(t *testing.T) {
 
 // TestDAXInherited: a process that may open the device passes it on, and the region keeps it from others.
 func TestDAXInherited(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Leaks(t)
 	testenv.HugePages(t, 4<<20)
 	c := Config{Size: 8 << 20, Device: labenv.DAX(t), Control: 2 << 20}
@@ -79,6 +79,7 @@ func TestDAXInherited(t *testing.T) {
 
 // TestDAXRefused: what is no such device, or has too little room, is refused with what to do.
 func TestDAXRefused(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Leaks(t)
 	device, node := labenv.DAX(t), 5
 	for _, one := range []struct {

@@ -1,5 +1,3 @@
-//go:build lab
-
 package umem
 
 import (
@@ -12,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -19,6 +18,7 @@ import (
 // TestNUMARegion: all pages of a region for a node are on that node, according to the kernel's
 // account of the process.
 func TestNUMARegion(t *testing.T) {
+	labenv.Guest(t)
 	for _, node := range numa.Nodes() {
 		for _, pages := range []PageSize{Huge2M, Ordinary} {
 			t.Run(fmt.Sprintf("%v on node %d", pages, node), func(t *testing.T) {
@@ -63,6 +63,7 @@ func accounted(t *testing.T, memory []byte) string {
 
 // TestNUMARefused: Open refuses a node that does not exist, and one without huge pages.
 func TestNUMARefused(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Leaks(t)
 	all := numa.Nodes()
 	missing := all[len(all)-1] + 1

@@ -19,12 +19,12 @@ func TestNoAllocations(t *testing.T) {
 	g.start(i)
 	road := newRoad(g, from, to, &pair.A, &pair.B, 64, 300)
 	road.round(t)
-	if n := testenv.AllocsPerRun(200, func() { road.round(t) }); n != 0 {
+	if n := testenv.AllocsPerRun(t, 200, func() { road.round(t) }); n != 0 {
 		t.Errorf("%v allocations in a round of 64 packets", n)
 	}
 	bad := []umem.Frame{{Addr: road.full[0].Addr, Len: 1}}
 	one := make([]umem.Frame, 1)
-	if n := testenv.AllocsPerRun(200, func() {
+	if n := testenv.AllocsPerRun(t, 200, func() {
 		if from.Send(bad) != 1 || from.Reap(one) != 1 || one[0].Err() == nil {
 			t.Error("a bad frame did not come back failed")
 		}
@@ -33,7 +33,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 	pair.A.SetDown(t)
 	from.Send(road.full[:1])
-	if n := testenv.AllocsPerRun(200, func() {
+	if n := testenv.AllocsPerRun(t, 200, func() {
 		if from.Kick() == nil {
 			t.Error("Kick works on an interface that is down")
 		}

@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -26,6 +24,7 @@ import (
 // has. So the test sends the packets from the card to a veth pair. The emulated card stamps one packet
 // after each reset: it then waits until a register is read that drivers do not read.
 func TestCardStamps(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab runs this")
 	pair := labenv.Igb(t)
 	card := &pair.B
@@ -87,6 +86,7 @@ func (g *rig) stamped(i *Interface, pair *testenv.Pair, out *testenv.End, clock 
 
 // TestCardsWithoutStamps: no driver of the lab's cards gives programs the card's time.
 func TestCardsWithoutStamps(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab runs this")
 	for _, pair := range []*testenv.Pair{labenv.Igb(t), labenv.VirtioNet(t)} {
 		g := newRig(t, umem.Config{Size: 8 << 20})

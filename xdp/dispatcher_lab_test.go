@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -11,12 +9,14 @@ import (
 
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestDispatcher: packets arrive beside programs of libxdp, and continue to arrive while libxdp's
 // tools add and remove others. When they remove our program, Check reports it.
 func TestDispatcher(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)
@@ -59,6 +59,7 @@ func TestDispatcher(t *testing.T) {
 
 // TestDispatcherClock: the card's clock is not available in a dispatcher, and Granted says so.
 func TestDispatcherClock(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)
@@ -81,6 +82,7 @@ func TestDispatcherClock(t *testing.T) {
 // TestDispatcherFull: if the program cannot join, Open returns one error, and not one for each way
 // of binding.
 func TestDispatcherFull(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, slices.Repeat([]string{testenv.OtherPass}, dispatcher.Most)...)
@@ -94,6 +96,7 @@ func TestDispatcherFull(t *testing.T) {
 // TestDispatcherSelect: no packet is lost when the filter is exchanged while other programs change
 // the dispatcher.
 func TestDispatcherSelect(t *testing.T) {
+	labenv.Guest(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherPass)

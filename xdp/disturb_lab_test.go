@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -23,6 +21,7 @@ import (
 // TestDisturbed: after each thing that an administrator may do to a card under traffic, packets
 // arrive and leave again, with the sockets still bound.
 func TestDisturbed(t *testing.T) {
+	labenv.Guest(t)
 	onSetups(t, func(t *testing.T, w *ward) {
 		stripped := strips(t, &w.pair.B)
 		w.admit()
@@ -108,6 +107,7 @@ func (w *ward) flap() {
 
 // TestProgramTaken: Check reports that another process has detached or replaced the program.
 func TestProgramTaken(t *testing.T) {
+	labenv.Guest(t)
 	onSetups(t, func(t *testing.T, w *ward) {
 		stripped := strips(t, &w.pair.B)
 		for name, take := range map[string]func(testing.TB, link.Link){"detached": takeOff, "replaced": putOther} {
@@ -183,6 +183,7 @@ func putOther(t testing.TB, l link.Link) {
 // TestCardGone: if the card is moved to another namespace or loses its driver while sockets are
 // bound to it, everything closes without an error. The card can be used again when it is back.
 func TestCardGone(t *testing.T) {
+	labenv.Guest(t)
 	takes := []func(*ward) (back func()){(*ward).unbind, (*ward).move}
 	if testing.Short() {
 		takes = takes[:1]

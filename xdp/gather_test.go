@@ -177,7 +177,7 @@ func TestSendGatheredNoAllocations(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newGatherer(t, pair)
 	message, one := g.gather(packet(&pair.A, &pair.B, 1, 300), 0), make([]umem.Frame, 1)
-	if n := testenv.AllocsPerRun(200, func() {
+	if n := testenv.AllocsPerRun(t, 200, func() {
 		if !g.port.SendGathered(message) || g.port.Kick() != nil {
 			t.Fatal("not sent")
 		}

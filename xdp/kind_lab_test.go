@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -17,6 +15,7 @@ import (
 // TestBond: a bond of each mode receives and sends, with a program in generic mode, although its slaves have programs
 // in the driver. If zero copy or a program in the driver is required, the error names the mode and the slaves.
 func TestBond(t *testing.T) {
+	labenv.Guest(t)
 	labenv.Modules(t, "veth", "bonding")
 	for _, mode := range []string{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"} {
 		t.Run(mode, func(t *testing.T) { bond(t, mode) })

@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -14,6 +12,7 @@ import (
 // TestNUMACards: the cards of each node receive into a region of that node, with zero copy if the
 // kernel grants it.
 func TestNUMACards(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab NODES=2 runs this")
 	several := len(numa.Nodes()) > 1
 	for _, pair := range []*testenv.Pair{labenv.Igb(t), labenv.VirtioNet(t)} {

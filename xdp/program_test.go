@@ -122,7 +122,7 @@ func TestOwnProgram(t *testing.T) {
 	i := g.open(&pair.B, Config{NoProgram: true, Timestamps: true})
 	p := i.Ports()[0]
 	g.supply(p, 64)
-	if err := program.SetSocket(0, p.FD()); err != nil {
+	if err := program.SetSocketOf(0, 0, p.FD()); err != nil {
 		t.Fatal(err)
 	}
 	g.start(i)

@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -25,6 +23,7 @@ type refusedCase struct {
 // TestRequireRefused: if a card, kernel, MTU or mode does not allow required zero copy, the error
 // says what, why and what to do. The card is unchanged afterwards.
 func TestRequireRefused(t *testing.T) {
+	labenv.Guest(t)
 	whole := umem.Config{Size: 8 << 20}
 	half := umem.Config{Size: 8 << 20, FrameSize: 2048}
 	many := umem.Shape{MultiBuffer: true}

@@ -58,7 +58,7 @@ func TestSendTimes(t *testing.T) {
 		}
 		last = at
 	}
-	if n := testenv.AllocsPerRun(100, func() { p.SentAt(back[0]) }); n != 0 {
+	if n := testenv.AllocsPerRun(t, 100, func() { p.SentAt(back[0]) }); n != 0 {
 		t.Errorf("SentAt allocates %v times", n)
 	}
 	if _, ok := p.SentAt(umem.Frame{Addr: back[0].Addr &^ 4095}); ok {

@@ -328,7 +328,7 @@ func TestShareNoAllocations(t *testing.T) {
 		a.iface.ports[0].Supply(none)
 	}
 	round()
-	if n := testenv.AllocsPerRun(200, round); n != 0 {
+	if n := testenv.AllocsPerRun(t, 200, round); n != 0 {
 		t.Errorf("%v allocations in a round of 64 packets", n)
 	}
 }

@@ -97,7 +97,7 @@ func TestTooLongForSocket(t *testing.T) {
 	program := ownProgram(t, &pair.B, true)
 	i := g.open(&pair.B, Config{NoProgram: true})
 	p := i.Ports()[0]
-	if err := program.SetSocket(0, p.FD()); err != nil {
+	if err := program.SetSocketOf(0, 0, p.FD()); err != nil {
 		t.Fatal(err)
 	}
 	g.supply(p, 64)

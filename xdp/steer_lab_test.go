@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -13,12 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestSteerOnCards: the lab's cards are as the documents say. None accepts rules, although igb's driver
 // lists them, and each is refused with the reason. ethtool is refused as well, and lists nothing.
 func TestSteerOnCards(t *testing.T) {
+	labenv.Guest(t)
 	for name, lists := range map[string]bool{"igb0": true, "virtio0": false} {
 		testenv.Wait(t, testenv.Within(10*time.Second), name+" to be back from the namespace of the test before", func() bool { _, err := net.InterfaceByName(name); return err == nil })
 		dir := t.TempDir()

@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -14,6 +12,7 @@ import (
 // TestTagsOnCards: packets with one and two VLAN tags arrive with their tags from cards that remove
 // tags by default.
 func TestTagsOnCards(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab runs this; TestTagsAreKept stands for it on veth")
 	for name, pair := range map[string]*testenv.Pair{"igb": labenv.Igb(t), "virtio": labenv.VirtioNet(t)} {
 		t.Run(name, func(t *testing.T) {

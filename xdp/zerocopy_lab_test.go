@@ -1,5 +1,3 @@
-//go:build lab
-
 package xdp
 
 import (
@@ -23,6 +21,7 @@ func grants(t *testing.T, card string) bool {
 
 // TestZeroCopyGranted: every card grants zero copy, or the error says why not.
 func TestZeroCopyGranted(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab runs this; TestZeroCopy and TestRequireRefused stand for it")
 	for _, pair := range []*testenv.Pair{labenv.Igb(t), labenv.VirtioNet(t)} {
 		for _, e := range []*testenv.End{&pair.A, &pair.B} {
@@ -46,6 +45,7 @@ func TestZeroCopyGranted(t *testing.T) {
 
 // TestZeroCopy: a card receives and sends on every queue, with zero copy if the kernel grants it.
 func TestZeroCopy(t *testing.T) {
+	labenv.Guest(t)
 	pair := labenv.Igb(t)
 	g := newRig(t, umem.Config{Size: 32 << 20})
 	i := g.open(&pair.B, Config{Policy: Prefer, RingSize: 1024, Timestamps: true, Shape: umem.Shape{Headroom: 284, MultiBuffer: true}})
@@ -92,6 +92,7 @@ func TestZeroCopy(t *testing.T) {
 
 // TestZeroCopyClose: after Close under traffic the card no longer writes to the frames that came back.
 func TestZeroCopyClose(t *testing.T) {
+	labenv.Guest(t)
 	pair := labenv.Igb(t)
 	g := newRig(t, umem.Config{Size: 16 << 20})
 	sender := testenv.NewSender(t, &pair.A)

@@ -1,5 +1,3 @@
-//go:build lab
-
 package dispatcher
 
 import (
@@ -14,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -71,6 +70,7 @@ func (b *bench) awaitGone(id ebpf.ProgramID) {
 
 // TestProbe: the lab's kernels load programs for dispatchers.
 func TestProbe(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Root(t)
 	if err := Probe(); err != nil {
 		t.Error(err)
@@ -80,6 +80,7 @@ func TestProbe(t *testing.T) {
 // TestJoin: libxdp's tools list the program among theirs, at the place that its priority and name give. After
 // it has left, they list their own programs as before.
 func TestJoin(t *testing.T) {
+	labenv.Guest(t)
 	b := newLoaded(t, testenv.OtherPass, testenv.OtherDeny)
 	i := b.mustFind()
 	before := len(b.Pins(t))
@@ -120,6 +121,7 @@ func TestJoin(t *testing.T) {
 // TestJoinLongNames: programs whose truncated names are equal are in the same order as with libxdp's tools,
 // which know the whole names.
 func TestJoinLongNames(t *testing.T) {
+	labenv.Guest(t)
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
 	b.join(i, "unifiedd_capture_b")
@@ -139,6 +141,7 @@ func TestJoinLongNames(t *testing.T) {
 // (1.3.1) cannot add the program to their dispatcher. They leave the present one as it is, and work again
 // after the program has left.
 func TestJoinChanges(t *testing.T) {
+	labenv.Guest(t)
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
 	before, err := b.changing(i, "unifiedd_before")
@@ -218,6 +221,7 @@ func (b *bench) exchangeChanging(i *Interface) {
 // TestOthersChange: the program stays when other processes add and remove theirs, and the slot
 // notices when one removes ours.
 func TestOthersChange(t *testing.T) {
+	labenv.Guest(t)
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
 	s := b.join(i, "unifiedd_a")
@@ -264,6 +268,7 @@ func s2(b *bench, i *Interface) *ebpf.Program {
 
 // TestLastOfOthersLeaves: when the last program leaves, the dispatcher goes too.
 func TestLastOfOthersLeaves(t *testing.T) {
+	labenv.Guest(t)
 	b := newLoaded(t, testenv.OtherPass)
 	s := b.join(b.mustFind(), "unifiedd_a")
 	b.Unload(t, testenv.OtherPass)
@@ -284,6 +289,7 @@ func TestLastOfOthersLeaves(t *testing.T) {
 
 // TestDead: the next exchange drops the program of a dead process and keeps that of a living one.
 func TestDead(t *testing.T) {
+	labenv.Guest(t)
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
 	alive, dead := b.join(i, "unifiedd_a"), b.join(i, "unifiedd_b")

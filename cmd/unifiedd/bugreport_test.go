@@ -47,9 +47,7 @@ func startReported(t *testing.T) *reported {
 	r := &reported{dir: dir, file: filepath.Join(dir, "test.yaml"), socket: filepath.Join(dir, "control.sock"), log: filepath.Join(dir, "daemon.log"), secrets: map[string]string{}}
 	certificate, key := authority.New(t).Issue(t, "reported")
 	pem, err := os.ReadFile(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for i, line := range strings.Split(strings.TrimSpace(string(pem)), "\n") {
 		if !strings.HasPrefix(line, "-----") {
 			r.secrets[fmt.Sprintf("line %d of the TLS key", i)] = line
@@ -59,18 +57,14 @@ func startReported(t *testing.T) *reported {
 		"metrics: {listen: \"127.0.0.9:0\"}\ncluster: {resolver: static, peers: [{peer: storage-1/log, address: \"192.0.2.9:7471\"}]}\nflows:\n  - name: made\n    from: {generate: 100, rate: 100}\n    to: {discard: true}\n", r.socket, r.plant("comment of the configuration"), certificate, key)
 	r.write(t, text)
 	out, err := os.Create(r.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer out.Close()
 	fmt.Fprintf(out, "harmless line\nAuthorization: Bearer %s\nurl https://me:%s@192.0.2.7/ failed\nkey %s\n", r.plant("header in the log"), r.plant("URL in the log"), pem)
 	r.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "run", "-c", r.file)
 	r.Env = append(os.Environ(), "GOMAXPROCS=2", "STORE_PASSWORD="+r.plant("environment of the daemon"), "PLAIN="+r.plant("other environment of the daemon"))
 	fmt.Fprintf(out, "connecting with %s\n", r.secrets["environment of the daemon"])
 	r.Stderr = out
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Start())
 	t.Cleanup(func() {
 		_ = r.Process.Signal(syscall.SIGCONT)
 		_ = r.Process.Kill()
@@ -89,9 +83,7 @@ func startReported(t *testing.T) *reported {
 
 func (r *reported) write(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 
 // collect runs a report and returns its files. It fails the test if any has a secret, in whatever
@@ -114,9 +106,7 @@ func (r *reported) collect(t *testing.T, args ...string) (files map[string]strin
 		t.Errorf("the archive: %v, %v", info.Mode(), err)
 	}
 	raw, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	files = unpackReport(t, raw)
 	for name, text := range files {
 		for where, secret := range r.secrets {
@@ -137,22 +127,16 @@ func (r *reported) collect(t *testing.T, args ...string) (files map[string]strin
 func unpackReport(t *testing.T, raw []byte) map[string]string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	files := make(map[string]string)
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if !regexp.MustCompile(`^unifiedd-report-\d{8}T\d{6}Z/[a-z0-9.-]+$`).MatchString(h.Name) {
 			t.Errorf("the archive has a file %q", h.Name)
 		}
@@ -216,9 +200,7 @@ func TestReportRedacts(t *testing.T) {
 		found[m[1]+m[2]] = true
 	}
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for address := range found {
 		if strings.HasPrefix(address, "127.") || address == "::1" {
 			continue
@@ -251,12 +233,8 @@ func TestReportWithoutDaemon(t *testing.T) {
 	dir := testenv.DiskDir(t)
 	r := &reported{dir: dir, file: filepath.Join(dir, "test.yaml"), socket: filepath.Join(dir, "missing.sock"), log: filepath.Join(dir, "log"), secrets: map[string]string{}}
 	keys := filepath.Join(dir, "hosts.keys")
-	if err := os.WriteFile(keys, []byte("nqn.2014-08.org.example:host "+r.plant("keys of hosts")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(r.log, []byte("last words, with "+r.secrets["keys of hosts"]+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(keys, []byte("nqn.2014-08.org.example:host "+r.plant("keys of hosts")+"\n"), 0o600))
+	testenv.Must(t, os.WriteFile(r.log, []byte("last words, with "+r.secrets["keys of hosts"]+"\n"), 0o600))
 	r.write(t, "flows:\n  - name: served\n    from: {file: /nowhere}\n    to: {rdma: \"roce:eth9\", listen: \":4420\", subsystem: nqn.2014-08.org.example:s, keys: "+keys+", pass: "+r.plant("unknown setting")+"}\n")
 	files, said := r.collect(t)
 	if !strings.Contains(said, "did not answer") || !strings.Contains(said, "missing.sock") {
@@ -275,13 +253,9 @@ func TestReportWithoutDaemon(t *testing.T) {
 func TestReportOfHangingDaemon(t *testing.T) {
 	testenv.Long(t, "a daemon that hangs is waited for")
 	r := startReported(t)
-	if err := stopTree(r.Process.Pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, stopTree(r.Process.Pid, syscall.SIGSTOP))
 	files, said := r.collect(t)
-	if err := stopTree(r.Process.Pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, stopTree(r.Process.Pid, syscall.SIGCONT))
 	if !strings.Contains(said, "did not answer") {
 		t.Errorf("it says %s", said)
 	}

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package main
 
@@ -43,6 +43,7 @@ const cachedBytes = 2 << 20
 // the disk. Of a daemon that was killed, and of a disk that was written in between, nothing is used. Clients verify every
 // block.
 func TestCacheOnDAX(t *testing.T) {
+	labenv.Guest(t)
 	c := &cacher{T: t, dir: t.TempDir(), dax: labenv.DAX(t), flowTest: labenv.Program(t, "unified-flow-test")}
 	testenv.HugePages(t, 32<<20)
 	c.device = labenv.SoftRoCE(t, capturedBy.Card, capturedBy.Here+"/24")

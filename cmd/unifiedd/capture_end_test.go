@@ -19,9 +19,7 @@ func TestCaptureToPipe(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mkfifo(pipe, 0o600))
 	tcpdump := p.A.Command("timeout", "20", testenv.Tool(t, "tcpdump"), "-nr", pipe)
 	read := make(chan int)
 	go func() {
@@ -46,9 +44,7 @@ func TestCaptureWithoutDirectIO(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
 	dir, err := os.MkdirTemp("/dev/shm", "unifiedd-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "out.pcapng")
 	status, _, stderr := captureOn(t, p, "-w", file, "-c", "50")
@@ -92,20 +88,14 @@ func TestCaptureFromScript(t *testing.T) {
 	for _, user := range []string{"root", "nobody"} {
 		said := filepath.Join(t.TempDir(), "stderr")
 		errs, err := os.Create(said)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer errs.Close()
 		cmd := p.B.Command("bash", "-c", `trap "" INT; exec "$@"`, "capture", program(t), "capture", "-Z", user, "-i", p.B.Ifname)
 		cmd.Stderr = errs
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, cmd.Start())
 		timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 		testenv.Wait(t, 20*time.Second, "the capture to begin", func() bool { return strings.Contains(string(read(t, said)), "capturing on") })
-		if err := cmd.Process.Signal(unix.SIGINT); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, cmd.Process.Signal(unix.SIGINT))
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("as %s: %v: %s", user, err, read(t, said))
 		}

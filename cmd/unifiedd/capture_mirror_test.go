@@ -16,9 +16,7 @@ func TestCaptureMirror(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	p.B.Run(t, "ip", "route", "add", "default", "via", p.A.IP.String())
 	ping := p.A.Command("ping", "-i", "0.05", "-c", "600", p.B.IP.String())
-	if err := ping.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, ping.Start())
 	t.Cleanup(func() { _ = ping.Process.Kill(); _ = ping.Wait() })
 	file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
 	status, _, stderr := captureOn(t, p, "--mirror", "-w", file, "-c", "8", "icmp")

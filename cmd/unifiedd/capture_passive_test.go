@@ -89,9 +89,7 @@ func TestCapturePassiveUnprivileged(t *testing.T) {
 	cmd := p.B.Command(testenv.Tool(t, "setpriv"), append(args, "timeout", "60", binary, "capture", "-i", p.B.Ifname, "--engine", "packet", "--reserve=false", "-w", file)...)
 	errs := &bytes.Buffer{}
 	cmd.Stderr = errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	rights, pid := own(t, cmd)
@@ -102,9 +100,7 @@ func TestCapturePassiveUnprivileged(t *testing.T) {
 		info, err := os.Stat(file)
 		return err == nil && info.Size() > 64<<10
 	})
-	if err := unix.Kill(pid, unix.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Kill(pid, unix.SIGINT))
 	if err := <-ended; err != nil || !strings.Contains(errs.String(), "packets captured") {
 		t.Errorf("%v: %s", err, errs)
 	}

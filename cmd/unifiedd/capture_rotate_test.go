@@ -40,9 +40,7 @@ func heavily(t *testing.T, p *testenv.Pair) {
 func inDir(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -118,9 +116,7 @@ func TestCaptureFileCount(t *testing.T) {
 	for _, name := range names {
 		file := filepath.Join(ours, name)
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if st := info.Sys().(*syscall.Stat_t); info.Size() > 1<<20 || info.Mode().Perm() != 0o604 || st.Uid != 1 || st.Gid != 1 {
 			t.Errorf("%s: %d bytes, %v, user %d, group %d", name, info.Size(), info.Mode(), st.Uid, st.Gid)
 		}

@@ -30,9 +30,7 @@ func TestCaptureSeveral(t *testing.T) {
 	second.A.Ifname = "other0"
 	number, _, _ := strings.Cut(p.B.Run(t, "ip", "-o", "link", "show", "dev", "other0"), ":")
 	link, err := strconv.Atoi(number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	second.A.Index = link
 	background(t, &second)
 	dir := testenv.DiskDir(t)
@@ -46,16 +44,12 @@ func TestCaptureSeveral(t *testing.T) {
 		t.Fatalf("status %d: %s", status, errs.String())
 	}
 	text, err := exec.Command(testenv.Tool(t, "tshark"), "-r", ordered, "-T", "fields", "-e", "frame.interface_name", "-e", "frame.time_epoch").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	of, times := map[string]int{}, []float64{}
 	for line := range strings.Lines(string(text)) {
 		name, at, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		seconds, err := strconv.ParseFloat(at, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		of[name]++
 		times = append(times, seconds)
 	}
@@ -82,13 +76,9 @@ func TestCaptureSeveral(t *testing.T) {
 func checkComments(t *testing.T, file string) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	text, err := exec.Command(testenv.Tool(t, "capinfos"), file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, comment := range []string{"toward the exchange", "toward us", "case 7"} {
 		if !strings.Contains(string(text), comment) {
 			t.Errorf("capinfos does not say %q:\n%s", comment, text)

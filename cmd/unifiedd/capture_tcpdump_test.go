@@ -35,9 +35,7 @@ func TestCaptureFileSizes(t *testing.T) {
 			for _, name := range names {
 				file := filepath.Join(dir, name)
 				info, err := os.Stat(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				last := name == fmt.Sprintf("out%d", len(names)-1)
 				if n := info.Size(); n > c.bytes || n < c.bytes*3/4 && !last && c.packets > 100 {
 					t.Errorf("%s has %d bytes of %d", name, n, c.bytes)
@@ -58,9 +56,7 @@ func TestCapturePostrotate(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	heavily(t, p)
 	dir, script := testenv.DiskDir(t), filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ngzip \"$1\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(script, []byte("#!/bin/sh\ngzip \"$1\"\n"), 0o755))
 	if status, _, stderr := captureOn(t, p, "-w", filepath.Join(dir, "out"), "-C", "1", "-z", script, "-c", "3000"); status != 0 {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
@@ -91,19 +87,13 @@ func TestCaptureSignal(t *testing.T) {
 	cmd := p.B.Command(program(t), "capture", "-Z", "root", "-i", p.B.Ifname, "-c", "200")
 	said := filepath.Join(t.TempDir(), "stderr")
 	errs, err := os.Create(said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer errs.Close()
 	cmd.Stderr = errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
 	testenv.Wait(t, 20*time.Second, "the capture to begin", func() bool { return strings.Contains(string(read(t, said)), "capturing on") })
-	if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Process.Signal(syscall.SIGUSR1))
 	err = cmd.Wait()
 	if got := string(read(t, said)); err != nil || !strings.Contains(got, " lost: nothing\n") || !strings.Contains(got, "200 packets captured") {
 		t.Errorf("%v: %s", err, got)
@@ -144,34 +134,24 @@ func TestStopOnFullDisk(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	heavily(t, p)
 	dir := t.TempDir()
-	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, syscall.Mount("none", dir, "tmpfs", 0, "size=2m"))
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
 	said := filepath.Join(t.TempDir(), "stderr")
 	errs, err := os.Create(said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer errs.Close()
 	cmd := p.B.Command(program(t), "capture", "-Z", "root", "-q", "-i", p.B.Ifname, "-w", filepath.Join(dir, "out"))
 	cmd.Stderr = errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
 	says := func(what string) func() bool {
 		return func() bool { return strings.Contains(string(read(t, said)), what) }
 	}
 	testenv.Wait(t, 20*time.Second, "the disk to be full", says("no space left"))
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Process.Signal(os.Interrupt))
 	testenv.Wait(t, 10*time.Second, "what it waits for", says("another Ctrl-C ends at once"))
 	begun := time.Now()
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Process.Signal(os.Interrupt))
 	err = cmd.Wait()
 	if took := time.Since(begun); err == nil || took > 5*time.Second || !says("second signal: ending at once")() {
 		t.Errorf("it ended after %v with %v: %s", took, err, read(t, said))

@@ -46,9 +46,7 @@ func TestCaptureCount(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
 	file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
-	if err := os.WriteFile(file, []byte("an older capture"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, []byte("an older capture"), 0o600))
 	for _, layout := range []string{"packed", "slot"} {
 		status, _, stderr := captureOn(t, p, "-w", file, "-c", "100", "--layout", layout, "udp port 5000")
 		if status != 0 || !strings.Contains(stderr, "100 packets captured") {

@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -13,6 +11,7 @@ import (
 // TestZeroCopyIsTold: status and doctor report zero copy for a card that has it. For other cards
 // they report why it is missing.
 func TestZeroCopyIsTold(t *testing.T) {
+	labenv.Guest(t)
 	for _, form := range []labenv.Form{labenv.IgbZeroCopy, labenv.VirtioZeroCopy, labenv.VirtioRefused} {
 		t.Run(form.Name, func(t *testing.T) {
 			if form.Name == labenv.IgbZeroCopy.Name {

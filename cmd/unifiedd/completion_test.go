@@ -46,9 +46,7 @@ func TestCompletions(t *testing.T) {
 			t.Errorf("%q: %q without lo", words, got)
 		}
 	}
-	if err := d.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Process.Kill())
 	_ = d.Wait() // it was killed
 	offered(nil, "stop", "--socket", d.socket, "")
 	offered(both, "trace", "--socket", d.socket, "")

@@ -26,11 +26,9 @@ func startDemo(t *testing.T) *demoProgram {
 	t.Helper()
 	testenv.Root(t)
 	d := &demoProgram{dir: testenv.DiskDir(t)}
-	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir, "--time", "3s", "--flow-test", testenv.Build(t, "selftests/unified-flow-test"))
+	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir, "--time", "3s", "--flow-test", testenv.Program(t, "selftests/unified-flow-test"))
 	d.Stdout, d.Stderr = &d.out, &d.out
-	if err := d.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Start())
 	t.Cleanup(func() { _ = d.Process.Kill(); _ = d.Wait() })
 	return d
 }
@@ -71,16 +69,12 @@ func TestDemoKilledAndInterrupted(t *testing.T) {
 	testenv.Long(t, "no more races than in a capture")
 	killed := startDemo(t)
 	testenv.Wait(t, time.Minute, "the first demo's namespaces", func() bool { return len(killed.namespaces()) == 2 })
-	if err := killed.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, killed.Process.Kill())
 	_ = killed.Wait()
 	next := startDemo(t)
 	testenv.Wait(t, time.Minute, "the second demo's namespaces", func() bool { return len(next.namespaces()) == 2 })
 	time.Sleep(time.Second) // some time into the capture
-	if err := next.Process.Signal(unix.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, next.Process.Signal(unix.SIGINT))
 	err := next.Wait()
 	if next.ProcessState.ExitCode() != exitFailed || !strings.Contains(next.out.String(), "interrupted") {
 		t.Errorf("the interrupted demo ended with %v:\n%s", err, &next.out)

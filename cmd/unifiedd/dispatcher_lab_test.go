@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -16,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -148,6 +147,7 @@ func (d *dispatched) answers(want bool, when string) {
 // program. If both are killed, the program passes all packets to later programs and the kernel, and
 // the next start removes it.
 func TestDispatcherDaemon(t *testing.T) {
+	labenv.Guest(t)
 	d := newDispatched(t)
 	d.others.Load(t, testenv.OtherPass)
 	ours := func() []string {
@@ -215,6 +215,7 @@ func TestDispatcherDaemon(t *testing.T) {
 // TestDispatcherCapture: the capture command joins a dispatcher if it is asked to. Otherwise it
 // reports how to.
 func TestDispatcherCapture(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Root(t)
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

@@ -83,15 +83,11 @@ flows:
           - {name: b, address: "127.0.0.2:7491", clients: "127.0.0.2:7471"}
           - {name: c, address: "127.0.0.3:7491", clients: "127.0.0.3:7471"}
 `, dir)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	cmd := exec.Command(testenv.Tool(t, "unifiedd"), "doctor", "--json", "-c", file)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }() // the status says what else is wrong with this machine
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })

@@ -37,9 +37,7 @@ func captured(t *testing.T, id pcapng.SegmentID, numbered bool, base, first, n u
 	t.Helper()
 	out, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "eth1", Description: queue, LinkType: 1}},
 		pcapng.Segment{ID: id, Align: 512, FirstPacket: base})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b := pcapng.Batch{Segment: id, Align: 512, Sequence: 1, Offset: uint64(len(out)), Packets: uint32(n), FirstPacket: base + first}
 	out = append(out, make([]byte, pcapng.MinMarkLen)...)
 	extra := uint32(0)
@@ -70,17 +68,11 @@ func ringFile(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "ring")
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
-	if err := f.Truncate(8 << 20); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Truncate(8<<20))
 	r, err := ring.Create(f, 8<<20, 2<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for i := range uint64(3) {
 		raw := captured(t, r.SegmentID(7+i), true, ring.Base(7), 20*i, 20, []string{"queue 0", "queue 1"}[i%2])
 		if _, err := r.Slot(f, 7+i).WriteAt(raw, 0); err != nil {
@@ -99,9 +91,7 @@ func exportTo(t *testing.T, args ...string) (numbers []uint64, interfaces map[in
 		t.Fatalf("status %d: %s", status, stderr.String())
 	}
 	all, err := testenv.ReadCapture(t, out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	interfaces = map[int]int{}
 	for _, p := range all {
 		n := binary.BigEndian.Uint64(p.Data[42:])
@@ -117,9 +107,7 @@ func exportTo(t *testing.T, args ...string) (numbers []uint64, interfaces map[in
 func TestExportRing(t *testing.T) {
 	name := ringFile(t)
 	before, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for label, c := range map[string]struct {
 		args        []string
 		first, last uint64
@@ -151,9 +139,7 @@ func TestExportRing(t *testing.T) {
 func TestExportDamaged(t *testing.T) {
 	name := ringFile(t)
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	for _, at := range []int64{20, 1<<20 + 2<<20 + 1000} { // generation 7 is in the slot after the first
 		if _, err := f.WriteAt([]byte{0xee, 0xee, 0xee, 0xee}, at); err != nil {
@@ -171,9 +157,7 @@ func TestExportSegments(t *testing.T) {
 	var args []string
 	for i := range uint64(2) {
 		name := filepath.Join(t.TempDir(), "segment.pcapng")
-		if err := os.WriteFile(name, captured(t, pcapng.SegmentID{byte(i)}, false, 0, 10*i, 10, "queue 0"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, captured(t, pcapng.SegmentID{byte(i)}, false, 0, 10*i, 10, "queue 0"), 0o600))
 		args = append(args, "-r", name)
 	}
 	if got, interfaces, _ := exportTo(t, args...); len(got) != 20 || got[19] != 19 || interfaces[0] != 20 {
@@ -188,9 +172,7 @@ func TestExportHeadless(t *testing.T) {
 	var names []string
 	for i := range uint64(3) {
 		names = append(names, filepath.Join(dir, fmt.Sprintf("md-20261120T140000Z-%06d.pcapng", i+1)))
-		if err := os.WriteFile(names[i], captured(t, pcapng.SegmentID{byte(i)}, false, 0, 10*i, 10, "queue 0"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(names[i], captured(t, pcapng.SegmentID{byte(i)}, false, 0, 10*i, 10, "queue 0"), 0o600))
 	}
 	ring := ringFile(t)
 	for _, c := range []struct {
@@ -204,9 +186,7 @@ func TestExportHeadless(t *testing.T) {
 		{"a byte changed", func() error { return flip(names[2], 12) }, []string{"-r", names[0], "-r", names[2]}, 10, names[2]},
 		{"on a ring", func() error { return flip(ring, 1<<20+2<<20+9) }, []string{"-r", ring}, 40, "1 segment of a ring"},
 	} {
-		if err := c.harm(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.harm())
 		out := filepath.Join(dir, "out.pcapng")
 		var stdout, stderr bytes.Buffer
 		if status := run(append([]string{"export", "-w", out}, c.args...), &stdout, &stderr); status != exitFailed ||
@@ -232,9 +212,7 @@ func flip(name string, at int64) error {
 func TestExportRefuses(t *testing.T) {
 	name := ringFile(t)
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(empty, nil, 0o600))
 	for label, c := range map[string]struct {
 		args   []string
 		status int

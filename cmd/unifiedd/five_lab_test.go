@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -25,10 +23,16 @@ var (
 // TestFiveFlows: one daemon runs all five flows on the hardware they are made for: cards (with zero
 // copy if the kernel has it), kernel verbs, and NVMe disks through their nodes, one for each flow
 // with a disk. Programs at the far ends verify every byte.
-func TestFiveFlows(t *testing.T) { fiveFlows(t, "") }
+func TestFiveFlows(t *testing.T) {
+	labenv.Guest(t)
+	fiveFlows(t, "")
+}
 
 // TestFiveFlowsOnDAX: the region is on persistent memory, and all devices register that.
-func TestFiveFlowsOnDAX(t *testing.T) { fiveFlows(t, labenv.DAX(t)) }
+func TestFiveFlowsOnDAX(t *testing.T) {
+	labenv.Guest(t)
+	fiveFlows(t, labenv.DAX(t))
+}
 
 func fiveFlows(t *testing.T, on string) {
 	const region, peers = 48 << 20, 24 << 20

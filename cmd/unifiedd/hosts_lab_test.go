@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package main
 
@@ -30,6 +30,7 @@ const (
 // TestHostsOnVerbs: a daemon with one flow is an NVMe target on a kernel RDMA device. The kernel's
 // initiator discovers it, connects, writes, reads and disconnects. The status shows that.
 func TestHostsOnVerbs(t *testing.T) {
+	labenv.Guest(t)
 	const address = "10.79.0.1"
 	testenv.HugePages(t, 66<<20)
 	device := labenv.SoftRoCE(t, "virtio0", address+"/24")

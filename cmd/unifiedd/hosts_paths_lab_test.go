@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package main
 
@@ -28,6 +28,7 @@ import (
 // one path becomes inaccessible and optimized again, a wire is cut, and a daemon is killed. fio sees
 // no error. Commands go where the states say.
 func TestHostPaths(t *testing.T) {
+	labenv.Guest(t)
 	b, err := os.ReadFile("/sys/module/nvme_core/parameters/multipath")
 	if err != nil || strings.TrimSpace(string(b)) != "Y" {
 		t.Fatalf("native multipath is %q: %v", b, err)

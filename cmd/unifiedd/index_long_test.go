@@ -106,9 +106,7 @@ func cold(t *testing.T, name string) {
 		if err != nil {
 			continue // the index does not exist yet
 		}
-		if err := f.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Sync())
 		_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 		f.Close()
 	}
@@ -118,9 +116,7 @@ func indexBytes(t *testing.T, files []string) (n int64) {
 	t.Helper()
 	for _, f := range files {
 		info, err := os.Stat(f + index.Suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		n += info.Size()
 	}
 	return n

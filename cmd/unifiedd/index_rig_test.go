@@ -105,16 +105,12 @@ const talkBatch = 128 << 10
 func talkSegment(t testing.TB, name string, id byte, size int64, k *talk) {
 	t.Helper()
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	w := bufio.NewWriterSize(f, 1<<20)
 	seg := pcapng.Segment{ID: pcapng.SegmentID{id, 1}, Align: 4096}
 	out, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "eth1", LinkType: 1}}, seg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b := pcapng.Batch{Segment: seg.ID, Align: seg.Align, Sequence: 1, Offset: uint64(len(out))}
 	put := func(raw []byte) {
 		if _, err := w.Write(raw); err != nil {
@@ -131,9 +127,7 @@ func talkSegment(t testing.TB, name string, id byte, size int64, k *talk) {
 	out = make([]byte, b.Align)
 	pcapng.PutBatchHeader(out, &b)
 	put(out)
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, w.Flush())
 }
 
 // talkRecords appends a batch to out, and sets its fields in b.

@@ -115,9 +115,7 @@ func exportOf(t *testing.T, files, more []string, filter string) (a exported, ok
 		t.Fatalf("%v: %d: %s", args, status, said)
 	}
 	raw, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return exported{raw, number(saidPackets, said), number(saidPassed, said), said}, true
 }
 
@@ -140,9 +138,7 @@ func runSays(args ...string) (said string, status int) {
 func sameAsTcpdump(t *testing.T, files []string, filter string, got exported) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "got.pcapng")
-	if err := os.WriteFile(name, got.file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, got.file, 0o600))
 	ours, theirs := "", ""
 	for _, f := range files {
 		theirs += tcpdumpOf(t, f, filter)
@@ -209,9 +205,7 @@ func TestIndexIsNotTrusted(t *testing.T) {
 	}
 	write(t, file+index.Suffix, whole)
 	write(t, file, segment) // changed in place, later
-	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)))
 	if got, _ := exportOf(t, []string{file}, nil, "host 10.0.1.7"); !strings.Contains(got.said, "the segment was changed later") {
 		t.Errorf("changed later: %s", got.said)
 	}
@@ -260,15 +254,11 @@ func TestIndexOfTorn(t *testing.T) {
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return raw
 }
 
 func write(t *testing.T, name string, raw []byte) {
 	t.Helper()
-	if err := os.WriteFile(name, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, raw, 0o600))
 }

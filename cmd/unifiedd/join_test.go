@@ -69,9 +69,7 @@ flows:
     from: {interface: %[2]s, join: [239.1.2.3, {group: 232.1.2.3, source: 10.9.9.9}]}
     to: {discard: true}
 `, dir, p.B.Ifname)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	d := p.B.Command(testenv.Tool(t, "unifiedd"), "run", "-c", file)
 	d.Stdout, d.Stderr = said, said
 	launch(t, d)
@@ -98,9 +96,7 @@ func TestCaptureJoins(t *testing.T) {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err == nil {
 			err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(sender.Index)})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -153,9 +149,7 @@ func TestCaptureJoins(t *testing.T) {
 func launch(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {
 			_ = cmd.Process.Signal(syscall.SIGTERM) // timeout passes it on

@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -7,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestTunnels: capture works on kernel tunnels whose packets begin with an IP header. It refuses
 // the others and names their type.
 func TestTunnels(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
 	for _, c := range []struct {

@@ -40,9 +40,7 @@ func pcapOf(t *testing.T, link uint32, packets ...[]byte) string {
 		b = append(b, p...)
 	}
 	name := filepath.Join(testenv.DiskDir(t), fmt.Sprintf("link%d.pcap", link))
-	if err := os.WriteFile(name, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, b, 0o644))
 	return name
 }
 
@@ -199,9 +197,7 @@ func TestAlternativeNames(t *testing.T) {
 	}
 	config := filepath.Join(t.TempDir(), "c.yaml")
 	text := fmt.Sprintf("flows:\n  - {name: one, from: {interface: %s}, to: {discard: true}}\n  - {name: two, from: {interface: %s, filter: tcp}, to: {discard: true}}\n", p.B.Ifname, long)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(config, []byte(text), 0o644))
 	if status, _, stderr := finish(t, commandAsIs(t, &p.B, nil, "check", "-c", config)); status != exitUsage && status != exitFailed || !strings.Contains(stderr, "would get none") {
 		t.Errorf("check of two flows of one interface: status %d: %s", status, stderr)
 	}

@@ -51,24 +51,18 @@ func exitStatus(ts *testscript.TestScript, neg bool, args []string) {
 // TestSample: the sample configuration of the config package is valid, with its filters compiled.
 func TestSample(t *testing.T) {
 	sample, err := os.ReadFile(filepath.Join("..", "..", "flows", "config", "testdata", "full.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	// The sample names a program of the user that does not exist here. The program of the tests
 	// replaces it.
 	own, err := filepath.Abs(filepath.Join("..", "..", "bpf", "testdata", "own.o"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	const theirs = "{object: /etc/unifiedd/mine.o, program: mine}"
 	text := strings.Replace(string(sample), theirs, "{object: "+own+", program: by_port}", 1)
 	if text == string(sample) {
 		t.Fatalf("the sample has no %s", theirs)
 	}
 	file := filepath.Join(t.TempDir(), "full.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	var out, errs sink
 	if code := run([]string{"check", "-c", file}, &out, &errs); code != 0 {
 		t.Fatalf("check: status %d\n%s", code, errs)
@@ -81,9 +75,7 @@ func TestSample(t *testing.T) {
 // TestFullDisk: output that cannot be written is an error, not a success.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer full.Close()
 	for _, args := range [][]string{{"version"}, {"version", "--json"}} {
 		if code := run(args, full, new(sink)); code != exitFailed {

@@ -22,16 +22,12 @@ func TestIndexFollowsNoLink(t *testing.T) {
 	talkSegment(t, path, 1, 1<<20, newTalk(1))
 	write(t, victim, []byte("root's secret"))
 	for _, name := range []string{path + index.Suffix, path + index.Suffix + index.Unfinished} {
-		if err := os.Symlink(victim, name); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Symlink(victim, name))
 		said, status := runSays("index", path)
 		if got := read(t, victim); string(got) != "root's secret" {
 			t.Fatalf("%s: status %d, %s; the victim has %q", name, status, said, got)
 		}
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Remove(name))
 	}
 	if said, status := runSays("index", path); status != 0 {
 		t.Fatal(said)
@@ -52,9 +48,7 @@ func TestOutputsStay(t *testing.T) {
 	write(t, empty, nil)
 	old, link := filepath.Join(dir, "old"), filepath.Join(dir, "link")
 	write(t, old, []byte("yesterday's export"))
-	if err := os.Symlink(old, link); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Symlink(old, link))
 	for name, args := range map[string][]string{
 		"export of nothing":                {"export", "-r", whole + "s", "-w", old},
 		"export of text":                   {"export", "-r", text, "-w", old},

@@ -130,22 +130,14 @@ workers: [%s]
 flows:
 %s  - {name: disk, worker: other, from: {generate: 512, rate: 1000}, to: {file: %s, segment: {size: 16MiB, keep: 2}}}
 `, workers, fast, filepath.Join(testenv.DiskDir(t), "disk"))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	c := exec.Command(testenv.Tool(t, "many-flows"), file, m.socket, strconv.Itoa(count))
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Start())
 	t.Cleanup(func() { in.Close(); _ = c.Wait() })
 	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil || said != "serving\n" {
 		t.Fatalf("it says %q, %v", said, err)
@@ -160,9 +152,7 @@ func (m *many) moved() (now moved) {
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &now)
 	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testenv.Must(m.t, err)
 	return now
 }
 
@@ -209,9 +199,7 @@ func (m *many) tops() *reader {
 	c.Stdin, c.Stdout, c.Stderr = end, end, end
 	c.Env = append(os.Environ(), "TERM=xterm-256color")
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := c.Start(); err != nil {
-		m.t.Fatal(err)
-	}
+	testenv.Must(m.t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	testenv.Wait(m.t, testenv.Within(time.Minute), "the flows in the terminal", func() bool { return strings.Contains(term.said(), "flows run") })
@@ -269,9 +257,7 @@ func (m *many) compare(begin func() *reader, rounds int, span time.Duration) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		rates = append(rates, p)
 		t.Logf("pair %d: %.0f packets a second while nobody looks, %.0f while somebody does; the daemon used %.3f and %.3f processors", i+1, p.Theirs, p.Ours, without, with)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // command runs a command line for the daemon.
@@ -39,9 +40,7 @@ func TestReloadCommand(t *testing.T) {
 	s := startServed(t)
 	s.start(t)
 	other := filepath.Join(filepath.Dir(s.file), "other.yaml")
-	if err := os.WriteFile(other, []byte(strings.Replace(s.capture(t, ""), "flush: 50ms", "flush: 60ms", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(other, []byte(strings.Replace(s.capture(t, ""), "flush: 50ms", "flush: 60ms", 1)), 0o600))
 	added := s.capture(t, "  - {name: new, from: {interface: gone, ring: 64}, to: {file: "+filepath.Dir(s.file)+"/new}}\n")
 	for _, c := range []struct {
 		text string
@@ -65,9 +64,7 @@ func TestReloadCommand(t *testing.T) {
 			t.Errorf("%v ends with %d:\n%s%s", c.args, code, out, errs)
 		}
 	}
-	if err := os.Remove(s.file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(s.file))
 	if code, _, errs := s.command(t, "reload"); code != exitFailed || !strings.Contains(errs, "no such file or directory") {
 		t.Errorf("without its file it ends with %d: %s", code, errs)
 	}

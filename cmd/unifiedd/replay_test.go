@@ -51,9 +51,7 @@ func TestReplayCommand(t *testing.T) {
 func record(t *testing.T, p *testenv.Pair, file string, frames [][]byte) {
 	t.Helper()
 	dump := p.B.Command(testenv.Tool(t, "tcpdump"), "-i", p.B.Ifname, "-Q", "in", "-c", fmt.Sprint(len(frames)), "-Z", "root", "-U", "-w", file)
-	if err := dump.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, dump.Start())
 	stop := time.AfterFunc(30*time.Second, func() { _ = dump.Process.Kill() })
 	defer stop.Stop()
 	testenv.Wait(t, 20*time.Second, "tcpdump to listen", func() bool { return exec.Command("test", "-s", file).Run() == nil })

@@ -22,27 +22,19 @@ func TestRevoke(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	dir := testenv.DiskDir(t)
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(d, 0o755))
 	}
 	const key = " DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:\n"
 	keys, disk, file, socket := filepath.Join(dir, "keys"), filepath.Join(dir, "disk"), filepath.Join(dir, "test.yaml"), filepath.Join(dir, "run", "control.sock")
 	set := func(text string, mode os.FileMode) {
 		t.Helper()
-		if err := os.WriteFile(keys, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(keys, mode); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(keys, []byte(text), mode))
+		testenv.Must(t, os.Chmod(keys, mode))
 	}
 	set("nqn.2026-01.com.example:good"+key+"nqn.2026-01.com.example:stolen"+key, 0o600)
 	write(t, disk, make([]byte, 1<<20))
 	for _, name := range []string{keys, disk} {
-		if err := os.Chown(name, 65534, 65534); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chown(name, 65534, 65534))
 	}
 	write(t, file, fmt.Appendf(nil, `
 region: {size: 64MiB, extents: 16, pages: ordinary}
@@ -53,9 +45,7 @@ flows:
     from: {file: %s}
     to: {rdma: "roce:%s", listen: "%s:4420", subsystem: nqn.2026-01.com.example:v, keys: %s, clients: 4, window: 32}
 `, socket, disk, p.B.Ifname, p.B.IP, keys))
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(file, 0o644))
 	daemon := commandAsIs(t, &p.B, nil, "run", "-c", file)
 	var errs bytes.Buffer
 	daemon.Stderr = &errs
@@ -64,9 +54,7 @@ flows:
 			t.Logf("the daemon said: %s", &errs)
 		}
 	}()
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, daemon.Start())
 	_, pid := own(t, daemon)
 	says := func(status int, want string, args ...string) {
 		t.Helper()

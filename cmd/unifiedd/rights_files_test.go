@@ -36,9 +36,7 @@ func fileCases(t *testing.T, p *testenv.Pair, dir string) []fileCase {
 	cert, key := a.Issue(t, "server.example")
 	read := func(path string) []byte {
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return b
 	}
 	for name, from := range map[string]string{"cert": cert, "key": key, "ca": a.File()} {
@@ -118,13 +116,9 @@ func (c fileCase) arrange(t *testing.T, p *testenv.Pair, dir string) (path, conf
 		fallthrough
 	case c.content != nil:
 		write(t, path, c.content)
-		if err := os.Chmod(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(path, c.mode))
 	default:
-		if err := os.Mkdir(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Mkdir(path, c.mode))
 	}
 	configuration = filepath.Join(dir, c.name+".yaml")
 	text = strings.NewReplacer("PATH", path, "DEVICE", path, "PREFIX", prefix, "DIR", dir, "IFACE", p.B.Ifname).Replace(text)
@@ -138,14 +132,10 @@ func runs(t *testing.T, p *testenv.Pair, file string) {
 	cmd := commandAsIs(t, &p.B, nil, "run", "-c", file)
 	log := filepath.Join(t.TempDir(), "log")
 	errs, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer errs.Close()
 	cmd.Stderr = errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	said := func() string {
@@ -163,9 +153,7 @@ func runs(t *testing.T, p *testenv.Pair, file string) {
 func reach(t *testing.T, dir string) {
 	t.Helper()
 	for ; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(dir, 0o755))
 	}
 }
 
@@ -173,9 +161,7 @@ func reach(t *testing.T, dir string) {
 func writeOpen(t *testing.T, path string, content []byte) {
 	t.Helper()
 	write(t, path, content)
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(path, 0o644))
 }
 
 // TestRunUnreadable: the daemon refuses a configuration that its user may not read, and names the user.
@@ -191,8 +177,6 @@ func TestRunUnreadable(t *testing.T) {
 	if status != 1 || slices.ContainsFunc([]string{file, "as user nobody", "permission denied", "chgrp"}, missing) {
 		t.Errorf("status %d: %s", status, stderr)
 	}
-	if err := os.Chown(file, 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chown(file, 65534, 65534))
 	runs(t, p, file)
 }

@@ -44,9 +44,7 @@ func TestRunRights(t *testing.T) {
 			background(t, p)
 			dir := testenv.DiskDir(t)
 			for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
-				if err := os.Chmod(d, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, os.Chmod(d, 0o755))
 			}
 			own := filepath.Join(dir, "own")
 			file := filepath.Join(dir, "test.yaml")
@@ -59,9 +57,7 @@ flows:
     from: {interface: %s, ring: 512}
     to: {file: %s/cap, segment: {size: 1MiB}, flush: 20ms, durable: 50ms%s}
 `, own, c.global, p.B.Ifname, own, c.to)
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile(file, []byte(text), 0o644))
 			for _, end := range []unix.Signal{unix.SIGKILL, unix.SIGTERM} {
 				s := runOnce(t, p, file, end)
 				if int(s.UID.Effective) != c.user || s.Effective != c.keep || s.Bounding != c.keep || !s.NoNewPrivs || s.Seccomp != 2 {
@@ -74,9 +70,7 @@ flows:
 			}
 			for _, name := range found {
 				info, err := os.Stat(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != c.owner || int(st.Gid) != c.group || info.Mode() != c.mode {
 					t.Errorf("%s is of %d:%d, with mode %v", name, st.Uid, st.Gid, info.Mode())
 				}
@@ -90,18 +84,14 @@ func runOnce(t *testing.T, p *testenv.Pair, file string, end unix.Signal) caps.S
 	t.Helper()
 	segments := func() int {
 		found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "own", "cap-*.pcapng"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return len(found)
 	}
 	before := segments()
 	cmd := commandAsIs(t, &p.B, nil, "run", "-c", file)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	s, pid := own(t, cmd)
 	t.Logf("run: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
 	testenv.Wait(t, testenv.Within(20*time.Second), "a segment", func() bool { return segments() > before })

@@ -28,9 +28,7 @@ func program(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
 	path := filepath.Join(t.TempDir(), "unifiedd")
-	if err := errors.Join(err, os.Symlink(self, path)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err, os.Symlink(self, path))
 	return path
 }
 
@@ -59,24 +57,16 @@ func permit(t *testing.T, path string) {
 	dir := filepath.Dir(path)
 	if strings.HasPrefix(filepath.Base(dir), "test-") || strings.HasPrefix(dir, os.TempDir()+"/") || strings.HasPrefix(dir, "/dev/shm/") {
 		u, err := user.Lookup(other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		uid, _ := strconv.Atoi(u.Uid)
 		gid, _ := strconv.Atoi(u.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chown(dir, uid, gid))
 		if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
-			if err := os.Chown(path, uid, gid); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.Chown(path, uid, gid))
 		}
 	}
 	for ; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(dir, 0o755))
 	}
 }
 
@@ -140,9 +130,7 @@ func facing(t *testing.T, cmd *exec.Cmd) caps.Status {
 	t.Helper()
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	s, pid := own(t, cmd)
 	t.Logf("%s: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", strings.Join(cmd.Args, " "), s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
 	time.Sleep(time.Second) // for a packet or two, also on a busy machine
@@ -165,9 +153,7 @@ func TestCommandRights(t *testing.T) {
 	record(t, p, in, testenv.Stream(&p.A, &p.B, 5000, 0, 300, 10))
 	background(t, p)
 	permit(t, in)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(dir, 0o777))
 	ours := 0
 	if u, err := user.Lookup("unifiedd"); err == nil {
 		ours, _ = strconv.Atoi(u.Uid)
@@ -207,13 +193,9 @@ func TestCommandDefaultUser(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	dir := testenv.DiskDir(t)
 	reach(t, dir)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(dir, 0o777))
 	users, err := os.ReadFile("/etc/passwd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	lines := slices.DeleteFunc(strings.SplitAfter(string(users), "\n"), func(l string) bool { return strings.HasPrefix(l, "unifiedd:") })
 	without, with := filepath.Join(dir, "without"), filepath.Join(dir, "with")
 	writeOpen(t, without, []byte(strings.Join(lines, "")))
@@ -231,9 +213,7 @@ func TestCommandDefaultUser(t *testing.T) {
 		cmd.Args = slices.Insert(cmd.Args, at, "unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/passwd && exec "$@"`, c.users)
 		s := facing(t, cmd)
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if owner := info.Sys().(*syscall.Stat_t).Uid; s.UID.Effective != c.uid || s.Reach() != privsep.Needed || owner != c.uid {
 			t.Errorf("%s, %v: user %d with %v, file of %d, want %d", c.users, c.env, s.UID.Effective, s.Reach(), owner, c.uid)
 		}
@@ -248,13 +228,9 @@ func TestCommandRefused(t *testing.T) {
 	dir := testenv.DiskDir(t)
 	in, pipe := filepath.Join(dir, "in.pcap"), filepath.Join(dir, "pipe")
 	record(t, p, in, testenv.Stream(&p.A, &p.B, 5000, 0, 300, 10))
-	if err := errors.Join(os.Chmod(in, 0o600), unix.Mkfifo(pipe, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(in, 0o600), unix.Mkfifo(pipe, 0o600))
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(d, 0o755))
 	}
 	out := filepath.Join(dir, "out.pcapng")
 	for _, c := range []struct {
@@ -306,13 +282,9 @@ func TestCommandMakesFile(t *testing.T) {
 		{0, "udp port 1", 0o700, 0o640, nil},
 		{20, "udp", 0o777 | fs.ModeSticky, 0o640, nil},
 	} {
-		if err := os.Chmod(dir, test.dir); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(dir, test.dir))
 		if test.dir&fs.ModeSticky != 0 { // as /tmp: root owns the existing file
-			if err := os.Chown(file, 0, 0); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.Chown(file, 0, 0))
 		}
 		args := append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file, "-Z", "nobody", "-c", strconv.Itoa(max(test.packets, 1))}, test.more...)
 		cmd := commandAsIs(t, &p.B, nil, append(args, test.filter)...)
@@ -322,9 +294,7 @@ func TestCommandMakesFile(t *testing.T) {
 			t.Errorf("status %d: %s", status, stderr)
 		}
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if st := info.Sys().(*syscall.Stat_t); st.Uid != 65534 || info.Mode() != test.file {
 			t.Errorf("%v: the file is of user %d, with mode %v", test, st.Uid, info.Mode())
 		}
@@ -344,9 +314,7 @@ func TestPostrotateRights(t *testing.T) {
 	heavily(t, p)
 	dir := testenv.DiskDir(t)
 	script := filepath.Join(dir, "after")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ncp /proc/self/status $1.rights.part && mv $1.rights.part $1.rights\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(script, []byte("#!/bin/sh\ncp /proc/self/status $1.rights.part && mv $1.rights.part $1.rights\n"), 0o755))
 	if status, _, stderr := captureOn(t, p, "-w", filepath.Join(dir, "out"), "-C", "1", "-z", script, "-c", "3000"); status != 0 {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
@@ -355,13 +323,9 @@ func TestPostrotateRights(t *testing.T) {
 		return len(found) > 0
 	})
 	found, err := filepath.Glob(filepath.Join(dir, "*.rights"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	text, err := os.ReadFile(found[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s, err := caps.Parse(string(text))
 	if err != nil || s.UID.Effective != 1 || s.Reach().Minus(s.Inheritable) != 0 || !s.NoNewPrivs || s.Seccomp != 2 {
 		t.Errorf("%v: it is %+v", err, s)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestUntilSignal: each signal that asks a program to end ends the context.
@@ -15,9 +17,7 @@ func TestUntilSignal(t *testing.T) {
 			continue // the parent of the tests ignores it
 		}
 		ctx, stop := untilSignal(t.Context())
-		if err := unix.Kill(unix.Getpid(), s); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.Kill(unix.Getpid(), s))
 		select {
 		case <-ctx.Done():
 		case <-time.After(5 * time.Second):

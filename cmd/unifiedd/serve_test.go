@@ -65,13 +65,9 @@ func serve(t *testing.T, pair *testenv.Pair, configuration func(dir string) stri
 	s := &served{pair: pair, file: filepath.Join(dir, "test.yaml"), socket: filepath.Join(dir, "control.sock")}
 	s.write(t, configuration(dir))
 	cfg, err := loadConfig(s.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	d, err := flows.Open(cfg, flows.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -79,9 +75,7 @@ func serve(t *testing.T, pair *testenv.Pair, configuration func(dir string) stri
 	})
 	s.Daemon = d
 	servers, err := control.Serve(s.reloader(), "", s.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		s.client.CloseIdleConnections()
 		if err := servers.Close(); err != nil {
@@ -97,9 +91,7 @@ func serve(t *testing.T, pair *testenv.Pair, configuration func(dir string) stri
 // write writes the configuration file.
 func (s *served) write(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(s.file, []byte(text), 0o600))
 }
 
 // start starts the flows in the pair's namespace.
@@ -107,26 +99,18 @@ func (s *served) start(t *testing.T) {
 	t.Helper()
 	var err error
 	s.pair.B.Do(t, func() { err = s.Daemon.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }
 
 func (s *served) do(t *testing.T, method, path string) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequest(method, "http://unifiedd"+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	answer, err := s.client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer answer.Body.Close()
 	b, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return answer.StatusCode, string(b)
 }
 
@@ -174,9 +158,7 @@ func TestServeMetrics(t *testing.T) {
 		t.Errorf("unifiedd_frames adds up to %d of %d", sum, frames)
 	}
 	problems, err := testutil.GatherAndLint(metrics.NewRegistry(s.Daemon))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, p := range problems {
 		t.Errorf("metric %s: %s", p.Metric, p.Text)
 	}
@@ -197,9 +179,7 @@ func sumFrames(t *testing.T, body string) (sum int64) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`(?m)^unifiedd_frames\{owner="\w+"\} (\S+)$`).FindAllStringSubmatch(body, -1) {
 		v, err := strconv.ParseFloat(m[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		sum += int64(v)
 	}
 	return sum
@@ -213,9 +193,7 @@ func TestServeStatus(t *testing.T) {
 		t.Fatalf("status ends with %d: %s", code, errs.String())
 	}
 	var got status.Daemon
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(out.Bytes(), &got))
 	if got.PID != os.Getpid() || len(got.Flows) != 1 || got.Flows[0].State != status.Running {
 		t.Errorf("status: %+v", got)
 	}

@@ -21,15 +21,11 @@ func TestCaptureReaderGone(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var stderr bytes.Buffer
 	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-")
 	cmd.Stdout, cmd.Stderr = w, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	_, err = r.Read(make([]byte, 100))
 	if err := errors.Join(err, r.Close(), w.Close()); err != nil {
 		t.Error(err)
@@ -53,17 +49,13 @@ func TestCaptureReaderStuck(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer r.Close()
 	defer w.Close()
 	var stderr bytes.Buffer
 	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-", "-Z", "daemon") // that user cannot open our pipe
 	cmd.Stdout, cmd.Stderr = w, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	status := make(chan int, 1)
 	go func() { _ = cmd.Wait(); status <- cmd.ProcessState.ExitCode() }()
 	testenv.Wait(t, 10*time.Second, "a full pipe", func() bool {
@@ -71,9 +63,7 @@ func TestCaptureReaderStuck(t *testing.T) {
 		n, err := unix.Poll(fds, 0)
 		return n == 0 && err == nil
 	})
-	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Process.Signal(unix.SIGTERM))
 	select {
 	case got := <-status:
 		if got != exitFailed || !strings.Contains(stderr.String(), "packets captured") {

@@ -71,9 +71,7 @@ func startToReserve(t *testing.T, n int) *starting {
 	} else {
 		text := fmt.Sprintf("control: {socket: %s}\nregion: {size: 64MiB, extents: 4, reserve: true}\nflows:\n  - name: one\n    from: {interface: %s, ring: 512}\n    to: {discard: true}\n", s.ready, iface)
 		file := filepath.Join(dir, "one.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		s.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "run", "-c", file)
 	}
 	var err error
@@ -81,9 +79,7 @@ func startToReserve(t *testing.T, n int) *starting {
 		t.Fatal(err)
 	}
 	s.Stdout, s.Stderr = s.errs, s.errs
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Start())
 	t.Cleanup(func() { _ = s.Process.Kill() })
 	return s
 }

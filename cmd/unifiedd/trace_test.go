@@ -30,9 +30,7 @@ type traced struct {
 func startTraced(t *testing.T, more string) *traced {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "unifiedd-trace-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	d := &traced{dir: dir, file: filepath.Join(dir, "test.yaml"), socket: filepath.Join(dir, "control.sock")}
 	text := fmt.Sprintf(`control: {socket: %s}
@@ -42,9 +40,7 @@ flows:
   - {name: nowhere, from: {generate: 200, rate: 20000}, to: {discard: true}}
   - {name: recorded, from: {generate: 600, rate: 5000}, to: {file: %s/cap, segment: {size: 16MiB, keep: 2}}}
 `, d.socket, more, testenv.DiskDir(t))
-	if err := os.WriteFile(d.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(d.file, []byte(text), 0o600))
 	d.run(t)
 	return d
 }
@@ -54,9 +50,7 @@ func (d *traced) run(t *testing.T) {
 	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "run", "-c", d.file)
 	var said bytes.Buffer
 	d.Stderr = &said
-	if err := d.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Start())
 	t.Cleanup(func() {
 		if d.ProcessState == nil {
 			_ = d.Process.Kill()
@@ -66,9 +60,7 @@ func (d *traced) run(t *testing.T) {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if raw, err := control.Page(context.Background(), d.socket, "/status"); err == nil {
 			var s status.Daemon
-			if err := json.Unmarshal(raw, &s); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, json.Unmarshal(raw, &s))
 			d.pid = s.PID
 			return
 		}
@@ -103,9 +95,7 @@ func TestTraceAfterKill(t *testing.T) {
 		t.Errorf("while it runs: alive %v, process %d, want %d, %d packets", s.Alive, s.PID, d.pid, s.Packets)
 	}
 	killed := time.Now()
-	if err := syscall.Kill(d.pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, syscall.Kill(d.pid, syscall.SIGKILL))
 	_ = d.Wait()
 	dead := d.snapshots(t)
 	for name, length := range map[string]uint64{"nowhere": 200, "recorded": 600} {
@@ -142,9 +132,7 @@ func TestTraceAfterKill(t *testing.T) {
 	if s := d.snapshots(t, "--previous")["nowhere"]; s.PID != first || s.Alive || s.Packets != dead["nowhere"].Packets {
 		t.Errorf("the one before: process %d, want %d, %d packets, want %d", s.PID, first, s.Packets, dead["nowhere"].Packets)
 	}
-	if err := d.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Process.Signal(syscall.SIGTERM))
 	if err := d.Wait(); err != nil {
 		t.Errorf("the daemon: %v", err)
 	}
@@ -158,9 +146,7 @@ func TestTraceAfterKill(t *testing.T) {
 func TestTraceLosses(t *testing.T) {
 	testenv.Root(t)
 	other, err := os.MkdirTemp("/dev/shm", "unifiedd-trace-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(other) })
 	dir := filepath.Join(other, "below", "flight")
 	d := startTraced(t, "trace: {events: 64, directory: "+dir+"}")
@@ -168,9 +154,7 @@ func TestTraceLosses(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second)
-	if err := syscall.Kill(d.pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, syscall.Kill(d.pid, syscall.SIGCONT))
 	lost := func() (n uint64) {
 		for _, note := range d.snapshots(t, "--dir", dir)["nowhere"].Notes {
 			if note.Kind == "lost" && note.Text == "not_generated" {
@@ -201,9 +185,7 @@ func TestTraceErrors(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "bad"+trace.Suffix), []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "bad"+trace.Suffix), []byte("nonsense"), 0o600))
 	if out, err := exec.Command(testenv.Tool(t, "unifiedd"), "trace", "--dir", dir).CombinedOutput(); err == nil || !strings.Contains(string(out), "bad.trace") || !strings.Contains(string(out), "flight recorder") {
 		t.Errorf("a damaged file: %v\n%s", err, out)
 	}

@@ -34,9 +34,7 @@ type safeBuffer struct{ file *os.File }
 func newSafeBuffer(t *testing.T) *safeBuffer {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return &safeBuffer{f}
 }
@@ -55,9 +53,7 @@ func receiveIn(t *testing.T, p *testenv.Pair, args ...string) *receiving {
 	r := &receiving{log: newSafeBuffer(t)}
 	r.cmd = commandAsIs(t, &p.B, nil, append(append([]string{"receive", "--rdma", "roce:" + p.B.Ifname}, small...), args...)...)
 	r.cmd.Stderr = r.log.file
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- r.cmd.Wait() }()
 	t.Cleanup(func() {
@@ -92,9 +88,7 @@ func roomy(t *testing.T) string {
 	t.Helper()
 	dir := testenv.DiskDir(t)
 	reach(t, dir)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(dir, 0o777))
 	return dir
 }
 
@@ -107,9 +101,7 @@ func TestSend(t *testing.T) {
 	from, to := roomy(t), roomy(t)
 	source := filepath.Join(from, "disk.img")
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
-	if err := errors.Join(os.WriteFile(source, want, 0o640), os.Chtimes(source, time.Unix(1e9, 0), time.Unix(1e9, 0))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(source, want, 0o640), os.Chtimes(source, time.Unix(1e9, 0), time.Unix(1e9, 0)))
 	r := receiveIn(t, p, "--once", to)
 	status, stdout, stderr := sendFrom(t, p, "-t", "-p", source, p.B.IP.String())
 	if status != 0 || stdout != "" || strings.Contains(stderr, "\r") || !strings.Contains(stderr, "sent 16777216 bytes") || !strings.Contains(stderr, "copies per byte: ours 0,") {
@@ -138,9 +130,7 @@ func TestSendStatus(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	from, to := roomy(t), roomy(t)
 	source := filepath.Join(from, "file")
-	if err := os.WriteFile(source, make([]byte, 64<<20), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(source, make([]byte, 64<<20), 0o644))
 	receiveIn(t, p, "--keep-free", "1000TiB", to)
 	node := p.B.IP.String()
 	for name, c := range map[string]struct {
@@ -184,9 +174,7 @@ func TestSendChangesAndLoss(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	from, to := roomy(t), roomy(t)
 	source := filepath.Join(from, "file")
-	if err := os.WriteFile(source, make([]byte, 64<<20), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(source, make([]byte, 64<<20), 0o644))
 	r := receiveIn(t, p, to)
 	late := time.AfterFunc(2*time.Second, func() { _ = os.WriteFile(source, make([]byte, 64<<20), 0o644) })
 	defer late.Stop()
@@ -201,16 +189,12 @@ func TestSendChangesAndLoss(t *testing.T) {
 		}
 	})
 	cmd.Stderr = log.file
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	testenv.Wait(t, 30*time.Second, "something to be durable", func() bool {
 		_, out, _ := finish(t, commandAsIs(t, &p.B, nil, "receive", "--status", to))
 		return regexp.MustCompile(`incomplete +[1-9]`).MatchString(out)
 	})
-	if err := r.cmd.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.cmd.Process.Signal(unix.SIGTERM))
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitLost || !strings.Contains(log.String(), "send it again") {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -225,9 +209,7 @@ func TestSendProgress(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	from, to := roomy(t), roomy(t)
 	source := filepath.Join(from, "file")
-	if err := os.WriteFile(source, make([]byte, 24<<20), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(source, make([]byte, 24<<20), 0o644))
 	receiveIn(t, p, to)
 	term, other := newTerminal(t)
 	cmd := commandAsIs(t, &p.A, nil, append(append([]string{"send", "--rdma", "roce:" + p.A.Ifname}, small...), "--limit", "8MiB", source, p.B.IP.String())...)
@@ -289,9 +271,7 @@ func TestTransferRights(t *testing.T) {
 		t.Errorf("it is %+v", s)
 	}
 	source := filepath.Join(roomy(t), "file")
-	if err := os.WriteFile(source, []byte("some bytes"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(source, []byte("some bytes"), 0o644))
 	if status, _, stderr := sendFrom(t, p, "-Z", "nobody", source, p.B.IP.String()); status != 0 {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
@@ -299,9 +279,7 @@ func TestTransferRights(t *testing.T) {
 	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 65534 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := os.Chmod(source, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(source, 0o600))
 	if status, _, stderr := sendFrom(t, p, "-Z", "nobody", source, p.B.IP.String()); status != exitFailed || !strings.Contains(stderr, "-Z root") {
 		t.Errorf("status %d: %s", status, stderr)
 	}

@@ -34,9 +34,7 @@ func settingsOf(t *testing.T, e *testenv.End) (all card.Settings) {
 		if err == nil {
 			all, _, err = c.Probe()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	})
 	return all
 }
@@ -126,9 +124,7 @@ func endApplying(t *testing.T, e *testenv.End, signal os.Signal, span string, on
 	e.Do(t, func() { // not with nsenter, which would be killed instead
 		c = exec.Command(program(t), "tune", e.Ifname, "--apply", "--duration", span, "--only", string(only))
 		c.Stderr = said
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.Start())
 	})
 	t.Cleanup(func() { _ = c.Process.Kill() }) // it has usually ended
 	ended := make(chan error, 1)
@@ -180,9 +176,7 @@ func TestTuneApplyRefused(t *testing.T) {
 		t.Errorf("a guard that is told nonsense: %v, %s", err, out)
 	}
 	text, err := json.Marshal(card.Settings{card.Channels: "rx 1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c = p.B.Command(program(t), "tune", "--guard", p.B.Ifname)
 	c.Stdin = bytes.NewReader(append(text, "\nend\n"...))
 	if out, err := c.CombinedOutput(); err != nil || settingsOf(t, &p.B)[card.Channels] != "rx 2" {

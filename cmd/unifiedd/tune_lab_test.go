@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -14,6 +12,7 @@ import (
 // TestTuneCard: tune --apply measures settings of a card with a real driver, leaves it as it says, and has it restored
 // when it is killed. An emulated card is slow, so that only some are tried here: TestCards sets all values of all.
 func TestTuneCard(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "it measures")
 	testenv.HugePages(t, 160<<20)
 	p := labenv.Igb(t)

@@ -46,14 +46,10 @@ func newWrong(t *testing.T) *wrong {
 	w := &wrong{dir: dir, files: map[string]string{}}
 	at := func(what, name string) string { w.files[what] = filepath.Join(dir, name); return w.files[what] }
 	at("missing file", "missing.yaml")
-	if err := os.Mkdir(at("directory in place of a file", "directory.yaml"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Mkdir(at("directory in place of a file", "directory.yaml"), 0o755))
 	write(t, at("empty file", "empty.yaml"), nil)
 	write(t, at("text in place of a capture", "text.yaml"), []byte("nonsense\n"))
-	if err := os.Symlink("nowhere", at("link to nothing", "link.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Symlink("nowhere", at("link to nothing", "link.yaml")))
 	if fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); err != nil {
 		t.Fatal(err)
 	} else if err := unix.Bind(fd, &unix.SockaddrUnix{Name: at("socket that nobody listens on", "socket.yaml")}); err != nil {

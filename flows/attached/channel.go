@@ -385,7 +385,6 @@ func (r *ChannelReader) Wait(ctx context.Context, most time.Duration) error {
 	}
 	r.page.SetAsleep(true)
 	defer r.page.SetAsleep(false)
-	fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
 	for until := time.Now().Add(most); r.s.ring.Last() < r.next && r.s.err() == nil; {
 		left := time.Until(until)
 		switch {
@@ -394,11 +393,11 @@ func (r *ChannelReader) Wait(ctx context.Context, most time.Duration) error {
 		case left <= 0:
 			return nil
 		}
-		n, err := unix.Poll(fds, int(min(left, pollTime)/time.Millisecond)+1)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for a channel: %w", err)
+		came, err := r.s.link.await(ctx, r.fd, min(left, longWait), r.s.err)
+		if err != nil {
+			return err
 		}
-		if n > 0 {
+		if came {
 			var b [64]byte
 			_, _ = unix.Read(r.fd, b[:]) // it does not block
 			return nil

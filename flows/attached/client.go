@@ -69,6 +69,8 @@ type link struct {
 	ports map[uint32]*atomic.Pointer[RefusedError] // where a port learns that the daemon has closed it
 	early map[uint32]*RefusedError                 // ports that were closed before they were known
 	ended map[uint32]struct{}                      // ports that this program has closed: the daemon confirms it
+	// waiters are the waits that end when a port or the connection does.
+	waiters map[*waiter]struct{}
 }
 
 // Attach attaches to the daemon, and maps the program's memory. One process at a time has a name. The error is one of
@@ -140,7 +142,7 @@ func attach(c *Config) (*link, error) {
 	}
 	l := &link{
 		conn: conn, answers: make(chan any, 1), gone: make(chan struct{}), ports: map[uint32]*atomic.Pointer[RefusedError]{},
-		early: map[uint32]*RefusedError{}, ended: map[uint32]struct{}{},
+		early: map[uint32]*RefusedError{}, ended: map[uint32]struct{}{}, waiters: map[*waiter]struct{}{},
 	}
 	if err := l.meet(c); err != nil {
 		return nil, errors.Join(err, conn.Close(), l.unmap())
@@ -290,14 +292,22 @@ func (l *link) read() {
 		}
 		closeFiles(files)
 		if err != nil {
-			l.why = ErrGone
-			if errors.Is(err, ErrGone) {
-				l.why = err
-			}
-			close(l.gone)
+			l.ends(err)
 			return
 		}
 	}
+}
+
+// ends notes why the connection has ended.
+func (l *link) ends(err error) {
+	l.why = ErrGone
+	if errors.Is(err, ErrGone) {
+		l.why = err
+	}
+	close(l.gone)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rouse()
 }
 
 // answer passes an answer on. One request at most is under way.
@@ -323,6 +333,7 @@ func (l *link) closed(m *wire.Closed) {
 	if p := l.ports[m.Port]; p != nil {
 		p.Store(why)
 		delete(l.ports, m.Port)
+		l.rouse()
 	} else if len(l.early) < maxEarly {
 		l.early[m.Port] = why
 	}

@@ -46,7 +46,7 @@ func TestHotPathSender(t *testing.T) {
 	defer s.Close()
 	var receipts [hotMessages]attached.Receipt
 	done := 0
-	if n := testenv.AllocsPerRun(100, func() {
+	if n := testenv.AllocsPerRun(t, 100, func() {
 		for range hotMessages {
 			f, err := s.Claim()
 			if err != nil {
@@ -81,7 +81,7 @@ func TestHotPathReceiver(t *testing.T) {
 	}
 	defer r.Close()
 	var got [hotMessages]attached.Message
-	if n := testenv.AllocsPerRun(100, func() {
+	if n := testenv.AllocsPerRun(t, 100, func() {
 		taken := 0
 		soon(t, func() bool {
 			n, err := r.Poll(got[:])
@@ -112,7 +112,7 @@ func TestHotPathChannel(t *testing.T) {
 	defer r.Close()
 	var message [64]byte
 	buffer := make([]byte, r.Longest())
-	if n := testenv.AllocsPerRun(100, func() {
+	if n := testenv.AllocsPerRun(t, 100, func() {
 		for range hotMessages {
 			written, err := w.Write(message[:])
 			if err != nil {

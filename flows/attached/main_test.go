@@ -15,13 +15,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // socket is where the daemon of the examples listens.
 var socket string
 
-// TestMain runs tests and examples beside a daemon, which it builds. Without root, who may lock memory, and in an
-// emulator, which cannot build it, they do not run.
+// TestMain runs tests and examples beside a daemon. Without root, who may lock memory, and in an
+// emulator, which cannot build the daemon, they do not run.
 func TestMain(m *testing.M) {
 	if os.Getuid() != 0 || os.Getenv("UNIFIEDD_EMULATED") != "" {
 		if err := flag.Set("test.skip", "^(Example|TestHotPath)"); err != nil {
@@ -78,9 +80,9 @@ func beside(dir string, run func() int) (status int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	program := filepath.Join(dir, "unifiedd")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/unifiedd/unifiedd/cmd/unifiedd").CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build the daemon: %w\n%s", err, out)
+	program, err := testenv.FindProgram("cmd/unifiedd")
+	if err != nil {
+		return 1, err
 	}
 	var said bytes.Buffer
 	daemon := exec.Command(program, "run", "-c", file)

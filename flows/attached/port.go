@@ -161,18 +161,16 @@ func (p *port) sleep(ctx context.Context, ring int, most time.Duration) error {
 	if d, has := ctx.Deadline(); has && d.Before(until) {
 		until = d
 	}
-	// A poll of at most this time notices that the daemon, which then wakes nobody, or ctx has ended.
-	fds := []unix.PollFd{{Fd: int32(p.wakeFD), Events: unix.POLLIN}}
 	for ctx.Err() == nil && p.err() == nil {
 		left := time.Until(until)
 		if left <= 0 {
 			return nil
 		}
-		n, err := unix.Poll(fds, int(min(left, pollTime)/time.Millisecond)+1)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for the daemon: %w", err)
+		came, err := p.link.await(ctx, p.wakeFD, min(left, longWait), p.err)
+		if err != nil {
+			return err
 		}
-		if n > 0 {
+		if came {
 			var b [64]byte
 			_, _ = unix.Read(p.wakeFD, b[:]) // it does not block
 			return nil
@@ -180,9 +178,6 @@ func (p *port) sleep(ctx context.Context, ring int, most time.Duration) error {
 	}
 	return context.Cause(ctx)
 }
-
-// pollTime is how long a wait goes on without a look at the connection.
-const pollTime = 20 * time.Millisecond
 
 // reopen attaches again after the connection or the port has ended, and opens the port anew. It tries for a time. open
 // says whether it has succeeded.

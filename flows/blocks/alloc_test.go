@@ -44,7 +44,7 @@ func TestAllocatesNothing(t *testing.T) {
 		for range 20 { // make grants and grow slices first
 			round()
 		}
-		if n := testenv.AllocsPerRun(testenv.Fewer(40), round); n >= 1 {
+		if n := testenv.AllocsPerRun(t, testenv.Fewer(40), round); n >= 1 {
 			t.Errorf("with a cache of %d bytes %v allocations for each %d requests", cache, n, len(all))
 		}
 	}

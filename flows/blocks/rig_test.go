@@ -3,12 +3,10 @@ package blocks
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -18,9 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/nvme"
-	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -37,49 +34,16 @@ type rig struct {
 // side is one machine.
 type side struct {
 	testing.TB
-	ns     machine
+	ns     rocetest.Machine
 	region *umem.Region
 	at     *stream.Endpoint
 }
 
-// machine is the place of a side, a namespace or this machine, with its address and its device.
-type machine struct {
-	in   *testenv.Namespace // nil: this machine
-	IP   netip.Addr
-	open func(*umem.Region) (rdma.Device, error)
-}
-
-// Do runs f in the namespace, see testenv.Namespace.
-func (m machine) Do(t testing.TB, f func()) {
-	t.Helper()
-	if m.in == nil {
-		f()
-		return
-	}
-	m.in.Do(t, f)
-}
-
 // The places of rigs and of disks. Tests in the lab change them.
 var (
-	machines = overVeth
+	machines = rocetest.Pair
 	diskPath = func(t testing.TB, _ uint64) string { return filepath.Join(testenv.DiskDir(t), "served") }
 )
-
-// overVeth returns two namespaces joined by a veth pair, with RDMA in software.
-func overVeth(t testing.TB) (near, far machine) {
-	t.Helper()
-	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
-	at := func(e *testenv.End) machine {
-		return machine{e.Namespace, e.IP, func(r *umem.Region) (rdma.Device, error) {
-			p, err := roce.NewProvider(roce.Config{Region: r, Receive: 1024, Send: 256})
-			if err != nil {
-				return nil, err
-			}
-			return p.Open(e.Ifname)
-		}}
-	}
-	return at(&pair.A), at(&pair.B)
-}
 
 // Extents of servers are shorter than those of clients, so that a request can need several.
 const (
@@ -101,21 +65,15 @@ func withExtents(n uint64) umem.Config {
 	return umem.Config{Size: 16<<20 + n*extent, Pages: umem.Ordinary, ExtentSize: extent, Extents: n}
 }
 
-func newSide(t testing.TB, m machine, c umem.Config) *side {
+func newSide(t testing.TB, m rocetest.Machine, c umem.Config) *side {
 	t.Helper()
 	s := &side{TB: t, ns: m}
+	region, d := m.Start(t, c)
 	var err error
-	s.region, err = umem.Open(c)
+	s.region = region
+	s.at, err = stream.OpenEndpoint(d, region)
 	s.must(err)
-	t.Cleanup(s.closeRegion)
-	m.Do(t, func() {
-		d, err := m.open(s.region)
-		s.must(err)
-		t.Cleanup(func() { s.check(d.Close()) })
-		s.at, err = stream.OpenEndpoint(d, s.region)
-		s.must(err)
-		t.Cleanup(func() { s.check(s.at.Close()) })
-	})
+	t.Cleanup(func() { s.check(s.at.Close()) })
 	return s
 }
 
@@ -132,16 +90,6 @@ func (s *side) check(err error) {
 	if err != nil {
 		s.Error(err)
 	}
-}
-
-// closeRegion checks that all frames are in the pool, and closes the region.
-func (s *side) closeRegion() {
-	s.Helper()
-	count, err := s.region.Audit()
-	if err != nil || count.Of(umem.OwnerPool) != s.region.Frames() {
-		s.Errorf("the pool has %d of %d frames in the end: %v, %v", count.Of(umem.OwnerPool), s.region.Frames(), count, err)
-	}
-	s.check(s.region.Close())
 }
 
 // hands makes a book with a worker's holder.
@@ -204,26 +152,25 @@ func (d *disk) fill(seed uint64) {
 type served struct {
 	*side
 	*disk
-	server   *Server
-	config   Config
-	address  string
-	commands chan func()
-	end      chan struct{}
-	done     chan struct{}
-	spins    bool // it never sleeps
-	stop     func()
+	server  *Server
+	config  Config
+	address string
+	loop    *rocetest.Loop
+	spins   bool // it never sleeps
+	failed  bool // of the worker
+	stop    func()
 }
 
 // serve serves a disk to any client, until the end of the test.
 func (s *side) serve(d *disk, c Config) *served {
 	s.Helper()
-	v := &served{side: s, disk: d, config: c, commands: make(chan func()), end: make(chan struct{}), done: make(chan struct{})}
+	v := &served{side: s, disk: d, config: c}
 	v.config.Name, v.config.Endpoint, v.config.Worker, v.config.Target, v.config.Flow = "test", s.at, s.hands("server"), d.target, "blocks"
 	var err error
 	v.server, err = Open(v.config)
 	s.must(err)
 	_, v.spins = s.TB.(*testing.B)
-	go v.run()
+	v.loop = rocetest.NewLoop(v.round, v.wait)
 	ctx, cancel := context.WithCancel(context.Background())
 	var l *connect.Listener
 	s.ns.Do(s, func() { l, err = connect.Listen(ctx, netip.AddrPortFrom(s.ns.IP, 0).String(), connect.Config{}) })
@@ -235,8 +182,7 @@ func (s *side) serve(d *disk, c Config) *served {
 		cancel()
 		serving.Wait()
 		s.check(l.Close())
-		close(v.end)
-		<-v.done
+		v.loop.Stop()
 		s.check(v.server.Close())
 		s.check(v.server.Close())
 	})
@@ -244,28 +190,18 @@ func (s *side) serve(d *disk, c Config) *served {
 	return v
 }
 
-// run is the worker's thread.
-func (v *served) run() {
-	defer close(v.done)
-	runtime.LockOSThread() // and never unlocked
-	for {
-		select {
-		case <-v.end:
-			return
-		case f := <-v.commands:
-			f()
-		default:
-		}
-		more, err := v.server.Poll(time.Now())
-		v.config.Worker.Book().Publish()
-		if err != nil {
-			v.Error(err)
-			return
-		}
-		if !more {
-			v.wait()
-		}
+// round is what the worker's thread does; nothing once the server has failed.
+func (v *served) round() bool {
+	if v.failed {
+		return false
 	}
+	more, err := v.server.Poll(time.Now())
+	v.config.Worker.Book().Publish()
+	if err != nil {
+		v.Error(err)
+		v.failed = true
+	}
+	return more
 }
 
 func (v *served) wait() {
@@ -281,18 +217,8 @@ func (v *served) wait() {
 	_, _ = unix.Ppoll(fds, &limit, nil)
 }
 
-var errLoopEnded = errors.New("the worker has ended")
-
 // do is the worker's Doer.
-func (v *served) do(f func() error) error {
-	result := make(chan error, 1)
-	select {
-	case v.commands <- func() { result <- f() }:
-		return <-result
-	case <-v.done:
-		return errLoopEnded
-	}
-}
+func (v *served) do(f func() error) error { return v.loop.Do(f) }
 
 // settled waits until the server has answered every received request, and knows that the answers
 // have arrived. It returns the counters.

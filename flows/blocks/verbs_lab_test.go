@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package blocks
 
@@ -12,22 +12,24 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/providers"
 	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // overVerbs returns two machines on one device of libibverbs.
-func overVerbs(t testing.TB) (near, far machine) {
+func overVerbs(t testing.TB) (near, far rocetest.Machine) {
 	t.Helper()
 	const address = "10.79.0.1"
 	name := labenv.SoftRoCE(t, "virtio0", address+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
-	m := machine{IP: netip.MustParseAddr(address), open: func(*umem.Region) (rdma.Device, error) { return providers.Open(name, roce.Config{}) }}
+	m := rocetest.Machine{IP: netip.MustParseAddr(address), Open: func(*umem.Region) (rdma.Device, error) { return providers.Open(name, roce.Config{}) }}
 	return m, m
 }
 
 // TestVerbs: the tests of this package pass over a device of libibverbs, with a disk of the given
 // size on NVMe.
 func TestVerbs(t *testing.T) {
+	labenv.Guest(t)
 	veth, file := machines, diskPath
 	machines, diskPath = overVerbs, func(t testing.TB, size uint64) string { return labenv.Map(t, size).Path }
 	t.Cleanup(func() { machines, diskPath = veth, file })

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -132,7 +134,7 @@ func (a *Appender) open() (err error) {
 			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.where.address, Others: a.where.others, Places: a.where.senders(), Flow: a.where.flow,
 			Device: k.config.Device, Paths: paths, Active: a.config.Active,
 			Connect: connect.Config{Credentials: k.config.Credentials}, Participant: a.config.Participant, Depth: a.config.Depth, Spares: a.places.count - a.config.Depth,
-			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
+			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Events: true, OnArm: true, Log: k.config.log(),
 		})
 		return err
 	})
@@ -209,6 +211,7 @@ func (a *Appender) Send(ctx context.Context, message []byte) (number uint64, err
 	a.sent++
 	o.number = a.sent
 	a.queue <- o // does not block: it has room for all frames
+	a.client.loop.wake()
 	return o.number, nil
 }
 
@@ -262,6 +265,10 @@ func (a *Appender) poll(now time.Time) (moved bool) {
 	}
 	return a.take() || moved
 }
+
+func (a *Appender) arm() bool { return a.sender.Arm() }
+
+func (a *Appender) fds(dst []unix.PollFd) []unix.PollFd { return a.sender.FDs(dst) }
 
 // push passes messages to the sender while it has room.
 func (a *Appender) push() (moved bool) {

@@ -64,7 +64,9 @@ func (k *Client) open() (err error) {
 		return err
 	}
 	k.then(func() error { k.hands.Close(); return nil })
-	k.loop = newLoop(k.device, k.config.Spin)
+	if k.loop, err = newLoop(k.device, k.config.Spin); err != nil {
+		return err
+	}
 	k.then(k.loop.close)
 	return nil
 }

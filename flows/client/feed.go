@@ -13,11 +13,15 @@ import (
 type Feeder interface {
 	// Next writes the next message into the buffer from which it is sent, and returns its length;
 	// false: there is none now. The thread calls it again in its next round, but not while Depth
-	// messages are unacknowledged.
+	// messages are unacknowledged. A thread to which nothing happens sleeps: Appender.Wake begins a round.
 	Next(message []byte) (length int, ok bool)
 	// Acknowledged says that the flow has acknowledged the messages up to a number.
 	Acknowledged(r Receipt)
 }
+
+// Wake makes the thread call Feeder.Next soon, though it returned false before. Any goroutine may call it. It costs next to
+// nothing while the thread is awake.
+func (a *Appender) Wake() { a.client.loop.wake() }
 
 var errFed = errors.New("this appender has its messages from a Feeder: there is nothing to send or to wait for")
 

@@ -8,6 +8,8 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -83,7 +85,7 @@ func (s *Sink) open(ctx context.Context) (err error) {
 	err = k.loop.do(func() (err error) {
 		s.receiver, err = stream.OpenReceiver(stream.ReceiverConfig{
 			Name: "sink", Endpoint: k.endpoint, Worker: k.hands, Flow: c.Flow, Message: uint32(c.Message) + protocol.HeaderLen,
-			Window: c.Window, Peers: c.Senders, Durability: protocol.Received, Check: true, Write: c.Write, AllowAnyGID: c.AllowAnyGID, Log: k.config.log(),
+			Window: c.Window, Peers: c.Senders, Durability: protocol.Received, Check: true, Write: c.Write, Events: true, OnArm: true, AllowAnyGID: c.AllowAnyGID, Log: k.config.log(),
 		})
 		return err
 	})
@@ -118,6 +120,7 @@ func (s *Sink) Receive(ctx context.Context) (Message, error) {
 func (s *Sink) release() {
 	if s.having {
 		s.back <- s.current // does not block: it has room for all frames
+		s.client.loop.wake()
 		s.having = false
 	}
 }
@@ -153,6 +156,10 @@ func (s *Sink) poll(now time.Time) (moved bool) {
 	}
 	return moved
 }
+
+func (s *Sink) arm() bool { return s.receiver.Arm() }
+
+func (s *Sink) fds(dst []unix.PollFd) []unix.PollFd { return s.receiver.FDs(dst) }
 
 // takeBack acknowledges the messages that the program has finished with, and supplies their frames
 // again.

@@ -305,7 +305,7 @@ func testAllocations(t *testing.T, near, far *machine) {
 	}
 	testenv.Wait(t, 30*time.Second, "messages", func() (all bool) {
 		s.on(func() {
-			if n := testenv.AllocsPerRun(20, round); n > 0 {
+			if n := testenv.AllocsPerRun(t, 20, round); n > 0 {
 				t.Errorf("a round allocates %v times", n)
 			}
 			all = t.Failed() || s.acked > 200

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -13,14 +12,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // machine is a network namespace with a region and a device.
 type machine struct {
 	testing.TB
-	ns     *testenv.End
+	ns     rocetest.Machine
 	region *umem.Region
 	at     *stream.Endpoint
 }
@@ -31,28 +30,19 @@ func newMachines(t testing.TB) (near, far *machine) {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
-	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
-	return newMachine(t, &pair.A), newMachine(t, &pair.B)
+	a, b := rocetest.Pair(t)
+	return newMachine(t, a), newMachine(t, b)
 }
 
-func newMachine(t testing.TB, e *testenv.End) *machine {
+func newMachine(t testing.TB, at rocetest.Machine) *machine {
 	t.Helper()
-	m := &machine{TB: t, ns: e}
+	m := &machine{TB: t, ns: at}
+	region, d := at.Start(t, umem.Config{Size: 32 << 20, Pages: umem.Ordinary})
 	var err error
-	m.region, err = umem.Open(umem.Config{Size: 32 << 20, Pages: umem.Ordinary})
+	m.region = region
+	m.at, err = stream.OpenEndpoint(d, region)
 	m.must(err)
-	t.Cleanup(func() { m.must(m.region.Close()) })
-	t.Cleanup(m.audit)
-	p, err := roce.NewProvider(roce.Config{Region: m.region, Receive: 1024, Send: 256})
-	m.must(err)
-	e.Do(t, func() {
-		d, err := p.Open(e.Ifname)
-		m.must(err)
-		t.Cleanup(func() { m.must(d.Close()) })
-		m.at, err = stream.OpenEndpoint(d, m.region)
-		m.must(err)
-		t.Cleanup(func() { m.must(m.at.Close()) })
-	})
+	t.Cleanup(func() { m.must(m.at.Close()) })
 	return m
 }
 
@@ -69,69 +59,31 @@ func (m *machine) must(err error) {
 	}
 }
 
-func (m *machine) audit() {
-	m.Helper()
-	count, err := m.region.Audit()
-	if err != nil || count.Of(umem.OwnerPool) != m.region.Frames() {
-		m.Errorf("the pool has %d of %d frames in the end: %v, %v", count.Of(umem.OwnerPool), m.region.Frames(), count, err)
-	}
-}
-
 // worker is a thread that runs rounds, and commands between rounds.
 type worker struct {
 	*machine
-	hands    *umem.Holder
-	commands chan func()
-	round    func() (moved bool) // runs on the thread
-	end      chan struct{}
-	done     chan struct{}
+	*rocetest.Loop
+	hands *umem.Holder
+	round func() (moved bool) // runs on the thread
 }
 
 func (m *machine) newWorker(name string) *worker {
 	m.Helper()
-	w := &worker{machine: m, commands: make(chan func()), end: make(chan struct{}), done: make(chan struct{})}
+	w := &worker{machine: m}
 	book := m.region.NewBook(name)
 	var err error
 	w.hands, err = book.NewHolder(umem.OwnerWorker, name)
 	m.must(err)
-	go w.run()
+	w.Loop = rocetest.NewLoop(func() bool { return w.round != nil && w.round() }, nil)
 	m.Cleanup(func() {
 		m.Helper()
-		close(w.end)
-		<-w.done
+		w.Stop()
 		m.must(book.Close())
 	})
 	return w
 }
 
-func (w *worker) run() {
-	defer close(w.done)
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	for {
-		select {
-		case <-w.end:
-			return
-		case f := <-w.commands:
-			f()
-		default:
-		}
-		if w.round == nil || !w.round() {
-			time.Sleep(50 * time.Microsecond)
-		}
-	}
-}
-
-var errEnded = errors.New("the worker has ended")
-
-func (w *worker) do(f func() error) error {
-	result := make(chan error, 1)
-	select {
-	case w.commands <- func() { result <- f() }:
-		return <-result
-	case <-w.done:
-		return errEnded
-	}
-}
+func (w *worker) do(f func() error) error { return w.Do(f) }
 
 func (w *worker) on(f func()) {
 	w.Helper()

@@ -267,6 +267,9 @@ func TestDamage(t *testing.T) {
 // places returns the offsets to damage in a spot: all of them, or a sample.
 func (s *spot) places(random *rand.Rand, long bool) (all []int) {
 	n := 6
+	if testing.Short() {
+		n = 2
+	}
 	switch {
 	case long && s.all:
 		for at := s.from; at < s.to; at++ {

@@ -59,6 +59,9 @@ func (s *Source) LimitPositions(room func(position uint64) int) {
 	s.room = room
 }
 
+// OnChange makes the worker call a function when what Member.Manifest writes has changed.
+func (s *Source) OnChange(changed func()) { s.replicator.OnShow(changed) }
+
 // Received returns how many records of this run are in the log. Any goroutine may call it.
 func (s *Source) Received() uint64 { return s.end.Load() - s.base }
 
@@ -110,6 +113,9 @@ func (s *Source) round(w *disk.Writer) {
 	to := s.replicator.Round(s.base+w.PacketsWritten(), s.base+w.PacketsDurable())
 	s.committed.Set(to)
 	s.end.Set(s.replicator.End())
+	if !s.leads {
+		s.room(s.end.Load()) // a follower is not limited, but its manifest reserves the positions, too
+	}
 	if s.leads && !s.opened && s.replicator.Open() {
 		s.opened = true
 		s.clients.Lead(s.first, uint32(s.epoch))

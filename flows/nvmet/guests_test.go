@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package nvmet
 
@@ -25,11 +25,17 @@ const (
 // TestBetweenGuests: the kernel's initiator in one guest works with a target in another guest. Only
 // make test-nvme-guests runs TestBetweenGuests and TestGuestFallsSilent, in both guests of a pair:
 // the second has the target, and the first the initiator.
-func TestBetweenGuests(t *testing.T) { betweenGuests(t, servesGuest, asksGuest) }
+func TestBetweenGuests(t *testing.T) {
+	labenv.Guest(t)
+	betweenGuests(t, servesGuest, asksGuest)
+}
 
 // TestGuestFallsSilent: while a host's packets are lost, its keep-alive time ends its controller.
 // When the link works again, the host reconnects.
-func TestGuestFallsSilent(t *testing.T) { betweenGuests(t, expiresGuest, fallsSilent) }
+func TestGuestFallsSilent(t *testing.T) {
+	labenv.Guest(t)
+	betweenGuests(t, expiresGuest, fallsSilent)
+}
 
 func betweenGuests(t *testing.T, serve, ask func(*rig)) {
 	name := labenv.SoftRoCE(t, wireCard)

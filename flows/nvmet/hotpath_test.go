@@ -4,11 +4,13 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
 // TestAllocatesNothing: commands do not allocate, neither in the server nor in the code around it.
 func TestAllocatesNothing(t *testing.T) {
+	testenv.NoRace(t, "it allocates by itself")
 	r, s := newSoftRig(t)
 	r.serve(Config{Sessions: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 64, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(64 << 20)}}}}})
 	q := s.connects(softHost, 1, 32).queues[0]

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package nvmet
 
@@ -132,6 +132,7 @@ func (r *rig) run(name string, arguments ...string) string {
 // TestOnVerbs: hosts that connect over the kernel's verbs work with the target. All parts use one
 // device.
 func TestOnVerbs(t *testing.T) {
+	labenv.Guest(t)
 	r := newRig(t)
 	t.Run("initiator", func(t *testing.T) { r.with(t).initiator() })
 	t.Run("disturbed", func(t *testing.T) { r.with(t).disturbed() })

@@ -21,12 +21,13 @@ import (
 // TestKill: the test kills the daemon while a host writes. The host connects to the next daemon,
 // and the disk has every write that was answered.
 func TestKill(t *testing.T) {
+	testenv.Long(t, "it builds the daemon and kills it; TestVanish and TestHang have what a host sees")
 	kills := setting.Number(t, "UNIFIEDD_KILLS", 2)
 	testenv.Root(t)
 	testenv.Leaks(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	r := &rig{T: t, listen: pair.B.IP.String() + ":4420"}
-	k := &killed{rig: r, station: softStation(r, &pair.A), end: &pair.B, program: testenv.Build(t, "cmd/unifiedd"), file: filepath.Join(t.TempDir(), "unifiedd.yaml")}
+	k := &killed{rig: r, station: softStation(r, &pair.A), end: &pair.B, program: testenv.Program(t, "cmd/unifiedd"), file: filepath.Join(t.TempDir(), "unifiedd.yaml")}
 	testenv.HugePages(t, 66<<20)
 	r.must(os.WriteFile(k.file, fmt.Appendf(nil, `
 control: {socket: %s.sock}

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package nvmet
 
@@ -28,6 +28,7 @@ import (
 // controller at each, with native multipath. The test takes the steps of the cases of blktests that
 // are about paths and namespaces that come and go. docs/nvme-of.md lists them.
 func TestPorts(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "make lab runs it; TestHostPaths has several paths, and TestChange has namespaces that come and go")
 	p := newPorts(t, 6)
 	if labenv.Kernel(t) == labenv.Linux7 { // earlier ones have no delay

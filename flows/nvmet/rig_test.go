@@ -3,10 +3,8 @@ package nvmet
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"net/netip"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/cm"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -40,10 +39,7 @@ func (r *rig) with(t *testing.T) *rig {
 // openRegion opens a region of that many bytes, with extents of 1 MiB.
 func (r *rig) openRegion(size, extents uint64) {
 	r.Helper()
-	var err error
-	r.region, err = umem.Open(umem.Config{Size: size, Extents: extents, Pages: umem.Ordinary, Control: 2 << 20})
-	r.must(err)
-	r.Cleanup(r.closeRegion)
+	r.region = rocetest.Region(r.T, umem.Config{Size: size, Extents: extents, Pages: umem.Ordinary, Control: 2 << 20})
 }
 
 func (r *rig) must(err error) {
@@ -60,31 +56,19 @@ func (r *rig) check(err error) {
 	}
 }
 
-// closeRegion checks that all frames are in the pool, and closes the region.
-func (r *rig) closeRegion() {
-	r.Helper()
-	count, err := r.region.Audit()
-	if err != nil || count.Of(umem.OwnerPool) != r.region.Frames() {
-		r.Errorf("the pool has %d of %d frames in the end: %v, %v", count.Of(umem.OwnerPool), r.region.Frames(), count, err)
-	}
-	r.check(r.region.Close())
-}
-
 // served is a server and the worker that polls it.
 type served struct {
 	*rig
-	server   *Server
-	commands chan func()
-	done     chan struct{}
-	stop     func() // may be called before the end of the test
+	server *Server
+	loop   *rocetest.Loop
+	ended  bool   // of the loop: the server has failed
+	stop   func() // may be called before the end of the test
 }
-
-var errEnded = errors.New("the loop has ended")
 
 // serve serves until the end of the test.
 func (r *rig) serve(c Config) *served {
 	r.Helper()
-	v := &served{rig: r, commands: make(chan func()), done: make(chan struct{})}
+	v := &served{rig: r}
 	book := r.region.NewBook("worker")
 	r.Cleanup(func() { r.check(book.Close()) })
 	hands, err := book.NewHolder(umem.OwnerWorker, "hands")
@@ -93,8 +77,7 @@ func (r *rig) serve(c Config) *served {
 	c.Name, c.Endpoint, c.Worker, c.Log = "served", r.endpoint, hands, slog.New(slog.NewTextHandler(r.Output(), nil))
 	v.server, err = Open(c)
 	r.must(err)
-	stop := make(chan struct{})
-	go v.loop(stop)
+	v.loop = rocetest.NewLoop(v.round, func() { time.Sleep(cmp.Or(v.pause, 100*time.Microsecond)) })
 	listener, err := r.manager.Listen(netip.MustParseAddrPort(r.listen), 0)
 	r.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,45 +86,33 @@ func (r *rig) serve(c Config) *served {
 	v.stop = sync.OnceFunc(func() {
 		cancel()
 		r.check(<-over)
-		close(stop)
-		<-v.done
+		r.check(v.do(v.end))
+		v.loop.Stop()
 	})
 	r.Cleanup(v.stop)
 	return v
 }
 
-// loop is the worker.
-func (v *served) loop(stop chan struct{}) {
-	pause := cmp.Or(v.pause, 100*time.Microsecond)
-	runtime.LockOSThread()
-	defer close(v.done)
-	for {
-		select {
-		case f := <-v.commands:
-			f()
-		case <-stop:
-			v.check(v.server.Close())
-			return
-		default:
-		}
-		more, err := v.server.Poll(time.Now())
-		if err != nil {
-			v.Error(err)
-			v.check(v.server.Close())
-			return
-		}
-		if !more {
-			time.Sleep(pause)
-		}
+// round is what the worker does.
+func (v *served) round() bool {
+	if v.ended {
+		return false
 	}
+	more, err := v.server.Poll(time.Now())
+	if err != nil {
+		v.Error(err)
+		v.check(v.end())
+	}
+	return more
 }
 
-func (v *served) do(f func() error) error {
-	result := make(chan error, 1)
-	select {
-	case v.commands <- func() { result <- f() }:
-		return <-result
-	case <-v.done:
-		return errEnded
+// end closes the server on the worker's thread.
+func (v *served) end() error {
+	if v.ended {
+		return nil
 	}
+	v.ended = true
+	return v.server.Close()
 }
+
+func (v *served) do(f func() error) error { return v.loop.Do(f) }

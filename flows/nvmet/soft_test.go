@@ -14,6 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/roce"
 	rocecm "github.com/unifiedd/unifiedd/rdma/roce/cm"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -54,9 +55,8 @@ func softStation(r *rig, e *testenv.End) *station {
 // openSoft opens RoCE in software on an interface.
 func openSoft(r *rig, e *testenv.End, region *umem.Region) (d rdma.Device, m cm.Manager) {
 	r.Helper()
-	p, err := roce.NewProvider(roce.Config{Region: region, Receive: 1024, Send: 256})
-	r.must(err)
-	e.Do(r, func() { d, err = p.Open(e.Ifname) })
+	var err error
+	e.Do(r, func() { d, err = rocetest.Open(region, e.Ifname) })
 	r.must(err)
 	r.Cleanup(func() { r.check(d.Close()) })
 	m, err = rocecm.Open(d.(*roce.Device), rocecm.Config{})

@@ -83,7 +83,7 @@ type Env struct {
 // unless NewRun has taken it over.
 func (e *Env) Open() (err error) {
 	name := e.Name()
-	e.Err = &FirstError{}
+	e.Err = NewFirstError()
 	e.Book = e.Region.NewBook(name)
 	e.Undo.Add(e.Book.Close)
 	if e.Holder, err = e.Book.NewHolder(umem.OwnerWorker, name); err != nil {

@@ -20,7 +20,7 @@ type Flow interface {
 	Check(now time.Time) (waits, ends error)
 	// Trouble returns what keeps the flow from draining, or nil.
 	Trouble() error
-	// Done reports whether the flow has received everything that it was to receive.
+	// Done reports whether the flow has received everything that it was to receive. When that becomes so, Poll tells Env.Err.
 	Done() bool
 	// Traffic is how much was received. It neither allocates nor locks: the recorder calls it each round.
 	Traffic() (packets, bytes uint64)

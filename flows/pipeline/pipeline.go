@@ -159,6 +159,7 @@ type Pipeline struct {
 	err        *FirstError
 	book       *umem.Book
 	trace      *trace.Recorder // nil: nothing is recorded
+	told       bool            // that it is done
 }
 
 // New connects a source to a sink.
@@ -202,6 +203,10 @@ func (p *Pipeline) Poll(now time.Time) (more bool) {
 	p.sink.Kick()
 	p.source.Kick(now)
 	p.book.Publish()
+	if !p.told && p.Done() {
+		p.told = true
+		p.err.Tell()
+	}
 	if p.trace != nil {
 		packets, bytes := p.source.Traffic()
 		p.trace.End(packets, bytes, int(p.watermarks.inFlight.Load()), flags)

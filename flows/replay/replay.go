@@ -37,6 +37,7 @@ type Replay struct {
 	begun    atomic.Bool
 	stopping atomic.Bool
 	sentAll  atomic.Bool // the device has taken every packet
+	told     bool        // that it is done
 
 	unpacked uint64 // bytes copied to temporary files
 }
@@ -53,6 +54,10 @@ func (s *Replay) Poll(now time.Time) (more bool) {
 		s.err.Note(s.sender.kick())
 	}
 	s.book.Publish()
+	if !s.told && s.Done() {
+		s.told = true
+		s.err.Tell()
+	}
 	return more
 }
 

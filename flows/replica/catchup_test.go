@@ -8,6 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 )
 
 // sleepy reads a member's log as on a busy machine. At the end of the segments it waits for the worker's answer in vain: the
@@ -105,7 +106,7 @@ func TestCatchUpsShare(t *testing.T) {
 	testenv.Leaks(t)
 	var all []*member
 	for i, e := range testenv.NewSwitch(t, 3, testenv.PairOptions{MTU: 4200}) {
-		all = append(all, newMember(t, uint32(i+1), e, 1024, 900))
+		all = append(all, newMember(t, uint32(i+1), rocetest.At(e), 1024, 900))
 	}
 	a, b, c := all[0], all[1], all[2]
 	const records = 2000

@@ -19,6 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -34,7 +35,7 @@ func newGroup(t *testing.T) []*member {
 	var all []*member
 	var peers []Peer
 	for i, e := range testenv.NewSwitch(t, 3, testenv.PairOptions{MTU: 4200}) {
-		m := newMember(t, uint32(i+1), e, 1024, 900)
+		m := newMember(t, uint32(i+1), rocetest.At(e), 1024, 900)
 		all = append(all, m)
 		peers = append(peers, Peer{Peer: transport.Peer{Number: m.number}, Records: []string{m.listener.Addr().String()}})
 	}

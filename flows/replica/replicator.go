@@ -24,6 +24,7 @@ type Replicator struct {
 	safe    protocol.Have  // of this member
 
 	shown    atomic.Pointer[group.Log]
+	onShow   func() // is called when it has changed; nil: nobody asks
 	showed   time.Time
 	stopping bool // each change is shown at once
 }
@@ -45,7 +46,13 @@ func (r *Replicator) show() {
 	r.showed = r.links.now
 	l := r.Describe()
 	r.shown.Store(&l)
+	if r.onShow != nil {
+		r.onShow()
+	}
 }
+
+// OnShow makes the replicator call a function on the worker's thread when Shown has changed. It comes before the first Round.
+func (r *Replicator) OnShow(f func()) { r.onShow = f }
 
 // Stop says that the member stops. From now on each change is shown at once, so that the last manifest has the last
 // committed position: what reads the log of a member that is stopped goes no further.

@@ -1,11 +1,9 @@
 package replica
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -23,7 +21,7 @@ import (
 type member struct {
 	testing.TB
 	number   uint32
-	ns       *testenv.End
+	ns       rocetest.Machine
 	region   *umem.Region
 	at       *stream.Endpoint
 	book     *umem.Book
@@ -31,9 +29,7 @@ type member struct {
 	free     umem.FreeList
 	links    *Links
 	listener *connect.Listener
-	commands chan func()
-	end      chan struct{}
-	done     chan struct{}
+	loop     *rocetest.Loop
 
 	// Of the worker.
 	log     [][]byte     // records
@@ -65,33 +61,19 @@ func newMembers(t testing.TB, hold, lag int) (a, b *member) {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
-	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
-	return newMember(t, 1, &pair.A, hold, lag), newMember(t, 2, &pair.B, hold, lag)
+	near, far := rocetest.Pair(t)
+	return newMember(t, 1, near, hold, lag), newMember(t, 2, far, hold, lag)
 }
 
-func newMember(t testing.TB, number uint32, e *testenv.End, hold, lag int) *member {
+func newMember(t testing.TB, number uint32, at rocetest.Machine, hold, lag int) *member {
 	t.Helper()
-	m := &member{TB: t, number: number, ns: e, commands: make(chan func()), end: make(chan struct{}), done: make(chan struct{}), epoch: 5, safe: map[uint32]protocol.Have{}}
+	m := &member{TB: t, number: number, ns: at, epoch: 5, safe: map[uint32]protocol.Have{}}
+	region, d := at.Start(t, umem.Config{Size: 32 << 20, Pages: umem.Ordinary})
 	var err error
-	m.region, err = umem.Open(umem.Config{Size: 32 << 20, Pages: umem.Ordinary})
+	m.region = region
+	m.at, err = stream.OpenEndpoint(d, region)
 	m.must(err)
-	t.Cleanup(func() { m.must(m.region.Close()) })
-	t.Cleanup(func() {
-		count, err := m.region.Audit()
-		if err != nil || count.Of(umem.OwnerPool) != m.region.Frames() {
-			m.Errorf("the pool has %d of %d frames in the end: %v, %v", count.Of(umem.OwnerPool), m.region.Frames(), count, err)
-		}
-	})
-	p, err := roce.NewProvider(roce.Config{Region: m.region, Receive: 1024, Send: 256})
-	m.must(err)
-	e.Do(t, func() {
-		d, err := p.Open(e.Ifname)
-		m.must(err)
-		t.Cleanup(func() { m.must(d.Close()) })
-		m.at, err = stream.OpenEndpoint(d, m.region)
-		m.must(err)
-		t.Cleanup(func() { m.must(m.at.Close()) })
-	})
+	t.Cleanup(func() { m.must(m.at.Close()) })
 	m.listener, err = connect.Listen(t.Context(), "127.0.0.1:0", connect.Config{}) // TCP does not use the machines' network
 	m.must(err)
 	t.Cleanup(func() { m.must(m.listener.Close()) })
@@ -104,10 +86,9 @@ func newMember(t testing.TB, number uint32, e *testenv.End, hold, lag int) *memb
 	m.links, err = Open(Config{Name: "orders", Worker: m.hands, Endpoint: m.at, Links: 4, Message: message, Landing: 64, Window: 256, Hold: hold, Lag: lag, Copies: 64,
 		Free: &m.free, Heartbeat: 5 * time.Millisecond})
 	m.must(err)
-	go m.run()
+	m.loop = rocetest.NewLoop(m.round, func() { time.Sleep(50*time.Microsecond + m.lag) })
 	t.Cleanup(func() {
-		close(m.end)
-		<-m.done
+		m.loop.Stop()
 		m.must(m.links.Close())
 		m.hands.Give(m.free.Top(m.free.Len()))
 		m.hands.Close()
@@ -120,23 +101,6 @@ func (m *member) must(err error) {
 	m.Helper()
 	if err != nil {
 		m.Fatal(err)
-	}
-}
-
-func (m *member) run() {
-	defer close(m.done)
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	for {
-		select {
-		case <-m.end:
-			return
-		case f := <-m.commands:
-			f()
-		default:
-		}
-		if !m.round() {
-			time.Sleep(50*time.Microsecond + m.lag)
-		}
 	}
 }
 
@@ -208,17 +172,7 @@ func makeRecord(position uint64, epoch uint32) []byte {
 	return append(b, payload...)
 }
 
-var errEnded = errors.New("the worker has ended")
-
-func (m *member) do(f func() error) error {
-	result := make(chan error, 1)
-	select {
-	case m.commands <- func() { result <- f() }:
-		return <-result
-	case <-m.done:
-		return errEnded
-	}
-}
+func (m *member) do(f func() error) error { return m.loop.Do(f) }
 
 // late is do for the driver. On a slow machine a link is connected, for this side, only when the leader has said all that
 // it may say without an answer.

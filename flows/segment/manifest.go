@@ -14,7 +14,7 @@ import (
 
 // Manifest keeps the manifest of a log while its flow runs: the segments that must exist, the
 // durable position, and the positions that may have been assigned. I/O runs on the manager's
-// goroutines. The worker calls Room only.
+// goroutines. The worker calls Room and Changed only.
 type Manifest struct {
 	End      journal.End // of the log when the run began
 	Run      journal.Run
@@ -25,7 +25,10 @@ type Manifest struct {
 	Group  func(*journal.Manifest) bool
 	keeper *journal.Keeper
 
+	news        chan struct{} // holds one value if there may be something to write
 	reserved    atomic.Uint64 // messages get positions below it
+	low         atomic.Uint64 // from this position on, more are to be reserved
+	assigned    atomic.Uint64 // last position for which Room found that
 	extendBy    uint64        // positions that are reserved at once
 	extended    time.Time
 	nextWritten time.Time // when Next was last written
@@ -36,16 +39,40 @@ const (
 	// minReserve and maxReserve bound extendBy. If the newest segment is lost, the log skips at most
 	// that many positions.
 	minReserve, maxReserve = 1 << 16, 1 << 22
-	// manifestInterval is the time between updates, and manifestWriteInterval between writes without a flush.
+	// manifestInterval is the least time between updates, and manifestWriteInterval between writes without a flush.
 	manifestInterval, manifestWriteInterval = 10 * time.Millisecond, 50 * time.Millisecond
 	// manifestFlushIdle is the idle time after which the last write is flushed.
 	manifestFlushIdle = time.Second
 )
 
+// NewManifest returns the manifest of a log that a run continues at its end. It has no file until a Manager opens it.
+func NewManifest(end journal.End, run journal.Run, received, durable func() uint64) *Manifest {
+	return &Manifest{End: end, Run: run, Received: received, Durable: durable, news: make(chan struct{}, 1)}
+}
+
 // Room returns how many more messages may get positions; position is the last one assigned. The
-// worker calls it.
+// worker calls it. When few are left it wakes the goroutine that reserves more.
 func (m *Manifest) Room(position uint64) int {
+	if position >= m.low.Load() {
+		m.assigned.Store(position)
+		m.Changed()
+	}
 	return int(m.reserved.Load() - 1 - position)
+}
+
+// Changed says that Durable, or what Group writes, is not what it was. Any goroutine may call it. It costs nothing while
+// an earlier call waits for its turn.
+func (m *Manifest) Changed() {
+	select {
+	case m.news <- struct{}{}:
+	default:
+	}
+}
+
+// reserve lets messages have positions below one.
+func (m *Manifest) reserve(below uint64) {
+	m.low.Store(below - m.extendBy/2)
+	m.reserved.Store(below)
 }
 
 // open creates or continues the manifest, after the segments are recovered. It returns the number
@@ -81,7 +108,7 @@ func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 		return 0, errors.Join(err, m.keeper.Close())
 	}
 	m.flushed = true
-	m.reserved.Store(now.Reserved)
+	m.reserve(now.Reserved)
 	return now.After(), nil
 }
 
@@ -118,33 +145,45 @@ func (m *Manifest) update(change func(*journal.Manifest)) error {
 	})
 }
 
-// tick extends the reserved positions if half are used, and writes the durable position.
-func (m *Manifest) tick(now time.Time) error {
-	used, next := m.End.Next+m.Received(), m.nextPosition()
-	last := m.keeper.Now()
+// write extends the reserved positions if half are used, and writes the durable position. It returns after which time it
+// must be called again though nothing has changed; 0: it need not.
+func (m *Manifest) write(now time.Time) (again time.Duration, err error) {
+	used, next := max(m.End.Next+m.Received(), m.assigned.Load()), m.nextPosition()
+	last, age := m.keeper.Now(), now.Sub(m.nextWritten)
+	changed := next > last.Next || m.Group != nil && m.Group(&last)
 	switch {
-	case last.Reserved-min(last.Reserved, used) < m.extendBy/2:
-		if now.Sub(m.extended) < time.Second {
-			m.extendBy = min(2*m.extendBy, maxReserve)
-		} else {
-			m.extendBy = max(m.extendBy/2, minReserve)
-		}
-		reserved := used + m.extendBy
-		if err := m.update(func(n *journal.Manifest) { n.Reserved = max(n.Reserved, reserved) }); err != nil {
-			return err
-		}
-		m.reserved.Store(reserved)
-		m.extended, m.nextWritten, m.flushed = now, now, true
-	case now.Sub(m.nextWritten) >= manifestWriteInterval && (next > last.Next || m.Group != nil && m.Group(&last)):
+	case last.Reserved-min(last.Reserved, used) <= m.extendBy/2:
+		return 0, m.extend(used, now)
+	case changed && age < manifestWriteInterval:
+		return manifestWriteInterval - age, nil
+	case changed:
 		m.nextWritten, m.flushed = now, false
-		return m.keeper.Update(false, func(n *journal.Manifest) {
+		return manifestFlushIdle, m.keeper.Update(false, func(n *journal.Manifest) {
 			n.Next = max(n.Next, next)
 			m.group(n)
 		})
-	case !m.flushed && now.Sub(m.nextWritten) >= manifestFlushIdle:
-		m.flushed = true
-		return m.update(func(*journal.Manifest) {})
+	case m.flushed:
+		return 0, nil
+	case age < manifestFlushIdle:
+		return manifestFlushIdle - age, nil
 	}
+	m.flushed = true
+	return 0, m.update(func(*journal.Manifest) {})
+}
+
+// extend reserves more positions: more at a time if it was called a short while ago.
+func (m *Manifest) extend(used uint64, now time.Time) error {
+	if now.Sub(m.extended) < time.Second {
+		m.extendBy = min(2*m.extendBy, maxReserve)
+	} else {
+		m.extendBy = max(m.extendBy/2, minReserve)
+	}
+	reserved := used + m.extendBy
+	if err := m.update(func(n *journal.Manifest) { n.Reserved = max(n.Reserved, reserved) }); err != nil {
+		return err
+	}
+	m.reserve(reserved)
+	m.extended, m.nextWritten, m.flushed = now, now, true
 	return nil
 }
 
@@ -160,22 +199,42 @@ func (m *Manifest) close(orderly bool) error {
 	return errors.Join(err, m.keeper.Close())
 }
 
-// keepManifest updates the manifest until the manager closes.
+// keepManifest updates the manifest until the manager closes. While nothing changes it sleeps.
 func (s *Manager) keepManifest() {
 	defer s.running.Done()
-	tick := time.NewTicker(manifestInterval)
-	defer tick.Stop()
 	for {
-		select {
-		case <-s.stop:
+		var again time.Duration
+		if err := s.retryNoSpace(func() (err error) { again, err = s.manifest.write(time.Now()); return err }); err != nil {
+			s.fail(err)
 			return
-		case now := <-tick.C:
-			if err := s.retryNoSpace(func() error { return s.manifest.tick(now) }); err != nil {
-				s.fail(err)
-				return
-			}
+		}
+		if !s.rest(nil, manifestInterval) { // what changes now waits in news
+			return
+		}
+		if again > 0 {
+			again = max(again-manifestInterval, 1)
+		}
+		if !s.rest(s.manifest.news, again) {
+			return
 		}
 	}
+}
+
+// rest waits for news, at most for a time; 0: without a limit. It returns false when the manager closes.
+func (s *Manager) rest(news <-chan struct{}, most time.Duration) bool {
+	var over <-chan time.Time
+	if most > 0 {
+		t := time.NewTimer(most)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-news:
+	case <-over:
+	case <-s.stop:
+		return false
+	}
+	return true
 }
 
 // retryNoSpace repeats do until the disk has space for it or the manager closes.

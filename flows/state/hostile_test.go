@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -30,19 +30,11 @@ func newRaw(g *rig) *raw {
 	g.t.Helper()
 	g.must(g.near.Close()) // it has the interface
 	w := &raw{g: g}
+	region, d := rocetest.At(&g.A).Start(g.t, umem.Config{Size: 16 << 20, Pages: umem.Ordinary, FrameSize: 4096})
 	var err error
-	w.region, err = umem.Open(umem.Config{Size: 16 << 20, Pages: umem.Ordinary, FrameSize: 4096})
+	w.region = region
+	w.at, err = stream.OpenEndpoint(d, region)
 	g.must(err)
-	g.close(w.region.Close)
-	g.A.Do(g.t, func() {
-		p, err := roce.NewProvider(roce.Config{Region: w.region, Receive: 512})
-		g.must(err)
-		d, err := p.Open(g.A.Ifname)
-		g.must(err)
-		g.close(d.Close)
-		w.at, err = stream.OpenEndpoint(d, w.region)
-		g.must(err)
-	})
 	g.close(w.at.Close)
 	book := w.region.NewBook("raw")
 	g.close(book.Close)

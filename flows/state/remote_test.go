@@ -65,7 +65,7 @@ func TestRemote(t *testing.T) {
 		t.Errorf("an object of keys: %v", err)
 	}
 	key, missing := []byte("key1"), []byte("key1000")
-	if n := testenv.AllocsPerRun(testenv.Fewer(100), func() {
+	if n := testenv.AllocsPerRun(t, testenv.Fewer(100), func() {
 		_, _, _ = b.Get(5, dst)
 		_, _ = r.Lookup(key, dst)
 		_, _ = r.Lookup(missing, dst)

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -36,18 +36,10 @@ func newRig(t *testing.T, clients int, permit func(connect.Peer, protocol.Hello)
 		c.Slices = append(c.Slices, states[i].Slice())
 	}
 	var err error
-	g.region, err = umem.Open(c)
+	region, d := rocetest.At(&g.B).Start(t, c)
+	g.region = region
+	g.at, err = stream.OpenEndpoint(d, region)
 	g.must(err)
-	g.close(g.region.Close)
-	g.B.Do(t, func() {
-		p, err := roce.NewProvider(roce.Config{Region: g.region, Receive: 512})
-		g.must(err)
-		d, err := p.Open(g.B.Ifname)
-		g.must(err)
-		g.close(d.Close)
-		g.at, err = stream.OpenEndpoint(d, g.region)
-		g.must(err)
-	})
 	g.close(g.at.Close)
 	g.set, err = Open(g.region, states)
 	g.must(err)

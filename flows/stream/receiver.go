@@ -117,7 +117,7 @@ func (r *Receiver) open() error {
 func (r *Receiver) openPort() (err error) {
 	c, d := &r.config, r.config.Endpoint.Device
 	depth := min((c.Peers+1)*c.Window, d.Capabilities().MaxSharedRequests, d.Capabilities().MaxCompletions)
-	p := msg.Config{Name: c.Name, Worker: c.Worker, Memory: c.Endpoint.Memory, Landing: c.Landing, Events: c.Events}
+	p := msg.Config{Name: c.Name, Worker: c.Worker, Memory: c.Endpoint.Memory, Landing: c.Landing, Events: c.Events, OnArm: c.OnArm}
 	if c.Spread {
 		p.Spread = uint64(c.Landing) + uint64(c.Message)
 	}
@@ -296,6 +296,19 @@ func (r *Receiver) FDs(dst []unix.PollFd) []unix.PollFd {
 		dst = o.FDs(dst)
 	}
 	return dst
+}
+
+// Arm makes FDs poll readable when Recv or Poll has work, with ReceiverConfig.OnArm. It reports whether one of them has
+// work already, or may have some of which nothing tells.
+func (r *Receiver) Arm() (work bool) {
+	if r.closed {
+		return false
+	}
+	work = r.port.Arm() || r.ready.len() > 0 || r.back.len() > 0 || r.short || r.waits()
+	for _, o := range r.others {
+		work = o.Arm() || work
+	}
+	return work
 }
 
 // Limits returns the limits: Message is the longest message, Supply how many frames the receiver

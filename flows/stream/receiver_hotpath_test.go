@@ -34,7 +34,7 @@ func testAllocations(t *testing.T, g *rig) {
 			p.next++
 		}
 		k.on(func() {
-			if n := testenv.AllocsPerRun(20, round); n > 0 {
+			if n := testenv.AllocsPerRun(t, 20, round); n > 0 {
 				t.Errorf("a round allocates %v times", n)
 			}
 		})

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package stream
 
@@ -11,6 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/providers"
 	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -22,12 +23,13 @@ func newVerbsRig(t testing.TB) *rig {
 	name := labenv.SoftRoCE(t, "virtio0", address+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
 	open := func(*umem.Region) (rdma.Device, error) { return providers.Open(name, roce.Config{}) }
-	m := machine{IP: netip.MustParseAddr(address)}
-	return &rig{TB: t, near: newSide(t, m, open), far: newSide(t, m, open)}
+	m := rocetest.Machine{IP: netip.MustParseAddr(address), Open: open}
+	return &rig{TB: t, near: newSide(t, m), far: newSide(t, m)}
 }
 
 // TestReceiverVerbs: TestReceiver passes over a device of libibverbs.
 func TestReceiverVerbs(t *testing.T) {
+	labenv.Guest(t)
 	g := newVerbsRig(t)
 	for _, c := range receiverParts {
 		t.Run(c.name, func(t *testing.T) { standsFor(t, c.name); c.f(t, g.with(t)) })

@@ -84,7 +84,9 @@ type ReceiverConfig struct {
 	Standby func(ctx context.Context) error
 	// Events makes FD poll readable for messages.
 	Events bool
-	Log    *slog.Logger // connects and disconnects; nil: no log
+	// OnArm makes FD poll readable after Arm only, for a caller that polls and only now and then waits.
+	OnArm bool
+	Log   *slog.Logger // connects and disconnects; nil: no log
 }
 
 // orders reports whether the messages of a session may come over several paths at the same time. A flow that combines

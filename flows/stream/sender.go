@@ -50,6 +50,7 @@ type SenderConfig struct {
 	// Done then reports messages later, after a few more were sent, which costs fewer completions.
 	Spares int
 	Events bool         // FD polls readable for events
+	OnArm  bool         // only after Arm, for a caller that polls and only now and then waits
 	Times  *SenderTimes // records latencies; nil: not recorded
 	Log    *slog.Logger
 }

@@ -145,6 +145,7 @@ func testActiveAllFail(t *testing.T, g *pathRig) {
 
 // testActiveFlaps: while the paths come and go in turn, each message arrives once and in order.
 func testActiveFlaps(t *testing.T, g *pathRig) {
+	testenv.Long(t, "Fails and AllFail have paths that go and come back")
 	k, p := g.activePair(t, 128, nil)
 	p.onBoth()
 	total := uint64(0)
@@ -330,12 +331,12 @@ func testActiveAllocations(t *testing.T, g *pathRig) {
 	receives := func() { k.round() }
 	for range 10 {
 		p.on(func() {
-			if n := testenv.AllocsPerRun(20, sends); n > 0 {
+			if n := testenv.AllocsPerRun(t, 20, sends); n > 0 {
 				t.Errorf("a round of the sender allocates %v times", n)
 			}
 		})
 		k.on(func() {
-			if n := testenv.AllocsPerRun(20, receives); n > 0 {
+			if n := testenv.AllocsPerRun(t, 20, receives); n > 0 {
 				t.Errorf("a round of the receiver allocates %v times", n)
 			}
 		})

@@ -42,7 +42,7 @@ func testSenderAllocations(t *testing.T, g *rig) {
 	}
 	for range 10 {
 		p.on(func() {
-			if n := testenv.AllocsPerRun(20, round); n > 0 {
+			if n := testenv.AllocsPerRun(t, 20, round); n > 0 {
 				t.Errorf("a round allocates %v times", n)
 			}
 		})

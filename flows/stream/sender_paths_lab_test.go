@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package stream
 
@@ -14,6 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/providers"
 	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -32,16 +33,16 @@ func newCardPaths(t *testing.T) *pathRig {
 	g := &pathRig{rig: &rig{TB: t}, cut: func(t *testing.T, number int) (mend func()) { return pathWires[number].CutFrom(t, ns) }}
 	on := func(card string) func(*umem.Region) (rdma.Device, error) {
 		return func(r *umem.Region) (rdma.Device, error) {
-			d, err := openAt(r, card)
+			d, err := rocetest.Open(r, card)
 			if err == nil && d.(*roce.Device).Granted().ZeroCopy != labenv.ZeroCopy(t, card) {
 				t.Errorf("%s is granted %+v", card, d.(*roce.Device).Granted())
 			}
 			return d, err
 		}
 	}
-	g.near = newSide(t, machine{IP: netip.MustParseAddr(pathWires[0].Here)}, on(pathWires[0].Card))
+	g.near = newSide(t, rocetest.Machine{IP: netip.MustParseAddr(pathWires[0].Here), Open: on(pathWires[0].Card)})
 	g.near.second(t, netip.MustParseAddr(pathWires[1].Here), on(pathWires[1].Card))
-	g.far = newSide(t, machine{ns, netip.MustParseAddr(pathWires[0].There)}, on(pathFellows[0]))
+	g.far = newSide(t, rocetest.Machine{In: ns, IP: netip.MustParseAddr(pathWires[0].There), Open: on(pathFellows[0])})
 	g.far.second(t, netip.MustParseAddr(pathWires[1].There), on(pathFellows[1]))
 	for _, w := range pathWires {
 		w.Await(t, ns)
@@ -69,9 +70,9 @@ func newVerbsPaths(t *testing.T) *pathRig {
 		w.Around(t)
 		w.Await(t, nil)
 	}
-	g.near = newSide(t, machine{IP: netip.MustParseAddr(pathWires[0].Here)}, near[0])
+	g.near = newSide(t, rocetest.Machine{IP: netip.MustParseAddr(pathWires[0].Here), Open: near[0]})
 	g.near.second(t, netip.MustParseAddr(pathWires[1].Here), near[1])
-	g.far = newSide(t, machine{IP: netip.MustParseAddr(pathWires[0].There)}, far[0])
+	g.far = newSide(t, rocetest.Machine{IP: netip.MustParseAddr(pathWires[0].There), Open: far[0]})
 	g.far.second(t, netip.MustParseAddr(pathWires[1].There), far[1])
 	return g
 }
@@ -86,12 +87,14 @@ func (g *pathRig) down() *pathRig {
 // TestCardPaths: TestPaths and TestActivePaths pass over cards with AF_XDP, and RoCE in software. Paths fail without a sign
 // of it, and because a card is set down.
 func TestCardPaths(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, overVeth)
 	testLabPaths(t, newCardPaths(t), "")
 }
 
 // TestVerbsPaths: they pass over kernel verbs, too. A path without a sign of life is left within the time that docs/paths.md has.
 func TestVerbsPaths(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, overVeth)
 	testLabPaths(t, newVerbsPaths(t), "IBV_WC_RETRY_EXC_ERR")
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
-	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -31,8 +31,8 @@ func newPathRig(t *testing.T) *pathRig {
 	g.cut = g.dropAll
 	for i, at := range []**side{&g.near, &g.far} {
 		e, other := g.ends[0][i], g.ends[1][i]
-		*at = newSide(t, machine{e.Namespace, e.IP}, func(r *umem.Region) (rdma.Device, error) { return openAt(r, e.Ifname) })
-		(*at).second(t, other.IP, func(r *umem.Region) (rdma.Device, error) { return openAt(r, other.Ifname) })
+		*at = newSide(t, rocetest.At(e))
+		(*at).second(t, other.IP, func(r *umem.Region) (rdma.Device, error) { return rocetest.Open(r, other.Ifname) })
 	}
 	return g
 }
@@ -49,14 +49,6 @@ func (s *side) second(t *testing.T, ip netip.Addr, open func(*umem.Region) (rdma
 		t.Cleanup(func() { s.must(e.Close()) })
 		s.more, s.moreIP = append(s.more, e), append(s.moreIP, ip)
 	})
-}
-
-func openAt(r *umem.Region, ifname string) (rdma.Device, error) {
-	p, err := roce.NewProvider(roce.Config{Region: r, Receive: 1024, Send: 256})
-	if err != nil {
-		return nil, err
-	}
-	return p.Open(ifname)
 }
 
 // dropAll makes a switch drop all frames of the senders' end, and returns a function that ends that.
@@ -161,6 +153,7 @@ func testPathIdle(t *testing.T, g *pathRig) {
 
 // testPathFlaps: while a path comes and goes, each message arrives once.
 func testPathFlaps(t *testing.T, g *pathRig) {
+	testenv.Long(t, "SilentWhileWriting and FailsWhileWriting leave a path while messages are under way")
 	k, p := g.pathPair(t)
 	p.atPath(0)
 	total := uint64(0)

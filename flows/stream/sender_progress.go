@@ -45,7 +45,7 @@ func (s *Sender) take() (total int, err error) {
 	}
 	n, err := s.drain()
 	total = n
-	for again := s.config.Events; again && err == nil; {
+	for again := s.config.Events && !s.config.OnArm; again && err == nil; {
 		if again, err = s.on.event.again(s.on.queue, n > 0); again && err == nil {
 			n, err = s.drain()
 			total += n
@@ -196,6 +196,18 @@ func (s *Sender) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
+// Arm makes FDs poll readable when Poll has work, with SenderConfig.OnArm. It reports whether Poll may have work already.
+// An error is that of Poll, too.
+func (s *Sender) Arm() (work bool) {
+	if s.spread == nil {
+		return s.link != nil && s.on.event.arm(s.on.queue)
+	}
+	for _, p := range s.paths {
+		work = p.link != nil && p.event.arm(p.queue) || work
+	}
+	return work
+}
+
 // arming arms a completion queue that the same thread polls.
 type arming struct {
 	armed bool // the queue will give an event at its next completion
@@ -212,6 +224,12 @@ func (a *arming) again(q rdma.CompletionQueue, came bool) (bool, error) {
 	err = q.Arm(false)
 	a.armed = err == nil
 	return a.armed, err
+}
+
+// arm arms the queue if it is not armed. It reports whether the caller must poll it again before it waits.
+func (a *arming) arm(q rdma.CompletionQueue) bool {
+	again, err := a.again(q, false)
+	return again || err != nil
 }
 
 // quiet consumes events of a queue that need not wake a thread now.

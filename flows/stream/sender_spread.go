@@ -251,7 +251,7 @@ func (s *Sender) takeFrom(p *senderPath) (total int, err error) {
 	}
 	n, err := s.drainLink(l)
 	total = n
-	for again := s.config.Events; again && err == nil; {
+	for again := s.config.Events && !s.config.OnArm; again && err == nil; {
 		if again, err = p.event.again(p.queue, n > 0); again && err == nil {
 			n, err = s.drainLink(l)
 			total += n

@@ -1,11 +1,16 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package stream
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+)
 
 // TestWritesVerbs: TestWrites, and a part of TestSenderWrites, pass over a device of libibverbs.
 func TestWritesVerbs(t *testing.T) {
+	labenv.Guest(t)
 	g := newVerbsRig(t)
 	for _, c := range senderParts {
 		if c.name == "One" {

@@ -11,6 +11,7 @@ import (
 // TestPiecesAllocateNothing: while pieces move, neither side allocates for each of them. Once a second both look at
 // something, or record.
 func TestPiecesAllocateNothing(t *testing.T) {
+	testenv.NoRace(t, "it allocates by itself")
 	g := small(t)
 	v := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t)}, nil)
 	const pieces = 384

@@ -16,7 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -32,48 +32,14 @@ type rig struct {
 // side is one machine.
 type side struct {
 	testing.TB
-	ns     machine
+	ns     rocetest.Machine
 	region *umem.Region
 	device rdma.Device
 	at     *stream.Endpoint
 }
 
-// machine is the place of a side, a namespace or this machine, with its address and its device.
-type machine struct {
-	in   *testenv.Namespace // nil: this machine
-	IP   netip.Addr
-	open func(*umem.Region) (rdma.Device, error)
-	end  *testenv.End // of a veth pair; nil: it has none
-}
-
-// Do runs f in the namespace, see testenv.Namespace.
-func (m machine) Do(t testing.TB, f func()) {
-	t.Helper()
-	if m.in == nil {
-		f()
-		return
-	}
-	m.in.Do(t, f)
-}
-
 // machines makes the places of a rig. Tests in the lab change it.
-var machines = overVeth
-
-// overVeth returns two namespaces joined by a veth pair, with RDMA in software.
-func overVeth(t testing.TB) (near, far machine) {
-	t.Helper()
-	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
-	at := func(e *testenv.End) machine {
-		return machine{e.Namespace, e.IP, func(r *umem.Region) (rdma.Device, error) {
-			p, err := roce.NewProvider(roce.Config{Region: r, Receive: 1024, Send: 256})
-			if err != nil {
-				return nil, err
-			}
-			return p.Open(e.Ifname)
-		}, e}
-	}
-	return at(&pair.A), at(&pair.B)
-}
+var machines = rocetest.Pair
 
 // memory is a region with extents of a size.
 func memory(piece uint64, extents uint64) umem.Config {
@@ -96,21 +62,14 @@ func small(t testing.TB) *rig {
 	return newRig(t, memory(1<<20, 4), memory(1<<20, 8))
 }
 
-func newSide(t testing.TB, m machine, c umem.Config) *side {
+func newSide(t testing.TB, m rocetest.Machine, c umem.Config) *side {
 	t.Helper()
 	s := &side{TB: t, ns: m}
+	s.region, s.device = m.Start(t, c)
 	var err error
-	s.region, err = umem.Open(c)
+	s.at, err = stream.OpenEndpoint(s.device, s.region)
 	s.must(err)
-	t.Cleanup(s.closeRegion)
-	m.Do(t, func() {
-		s.device, err = m.open(s.region)
-		s.must(err)
-		t.Cleanup(func() { s.check(s.device.Close()) })
-		s.at, err = stream.OpenEndpoint(s.device, s.region)
-		s.must(err)
-		t.Cleanup(func() { s.check(s.at.Close()) })
-	})
+	t.Cleanup(func() { s.check(s.at.Close()) })
 	return s
 }
 
@@ -127,16 +86,6 @@ func (s *side) check(err error) {
 	if err != nil {
 		s.Error(err)
 	}
-}
-
-// closeRegion checks that all frames are in the pool, and closes the region.
-func (s *side) closeRegion() {
-	s.Helper()
-	count, err := s.region.Audit()
-	if err != nil || count.Of(umem.OwnerPool) != s.region.Frames() {
-		s.Errorf("the pool has %d of %d frames in the end: %v, %v", count.Of(umem.OwnerPool), s.region.Frames(), count, err)
-	}
-	s.check(s.region.Close())
 }
 
 // quiet is a log that shows what happened if the test fails.

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package transfer
 
@@ -11,22 +11,24 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/providers"
 	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/rocetest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // overVerbs returns two machines on one device of libibverbs.
-func overVerbs(t testing.TB) (near, far machine) {
+func overVerbs(t testing.TB) (near, far rocetest.Machine) {
 	t.Helper()
 	const address = "10.79.0.1"
 	name := labenv.SoftRoCE(t, "virtio0", address+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
-	m := machine{IP: netip.MustParseAddr(address), open: func(*umem.Region) (rdma.Device, error) { return providers.Open(name, roce.Config{}) }}
+	m := rocetest.Machine{IP: netip.MustParseAddr(address), Open: func(*umem.Region) (rdma.Device, error) { return providers.Open(name, roce.Config{}) }}
 	return m, m
 }
 
 // TestVerbs: the tests of this package pass over a device of libibverbs. TestDevices is not among them: the guest has no
 // loop devices.
 func TestVerbs(t *testing.T) {
+	labenv.Guest(t)
 	veth := machines
 	machines = overVerbs
 	t.Cleanup(func() { machines = veth })

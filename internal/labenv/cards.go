@@ -1,7 +1,10 @@
 package labenv
 
 import (
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +56,20 @@ func (f Form) Instead(t testing.TB) {
 	t.Helper()
 	Kernel(t)
 	f.cards().Instead(t)
+}
+
+// Each runs tests as parts of a test, under their names without Test, but those that leftOut gives a reason for.
+func Each(t *testing.T, leftOut func(name string) (why string), tests ...func(*testing.T)) {
+	t.Helper()
+	for _, run := range tests {
+		name := runtime.FuncForPC(reflect.ValueOf(run).Pointer()).Name()
+		name = name[strings.LastIndex(name, ".Test")+len(".Test"):]
+		if why := leftOut(name); why != "" {
+			t.Logf("%s is left out: %s", name, why)
+			continue
+		}
+		t.Run(name, run)
+	}
 }
 
 func (f Form) cards() *testenv.Cards {

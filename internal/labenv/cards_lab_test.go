@@ -1,5 +1,3 @@
-//go:build lab
-
 package labenv
 
 import (
@@ -16,6 +14,7 @@ import (
 // TestCardsComeBack: a test gives its cards back at once, also if the kernel keeps their namespace: there is a TCP
 // connection that was closed, and whose peer is gone.
 func TestCardsComeBack(t *testing.T) {
+	Guest(t)
 	t.Run("test", func(t *testing.T) {
 		testenv.Leaks(t)
 		p := Igb(t)

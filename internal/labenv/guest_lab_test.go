@@ -1,5 +1,3 @@
-//go:build lab
-
 package labenv
 
 import (
@@ -13,6 +11,7 @@ import (
 
 // TestGuest: the guest has the kernel, cards and disks that docs/lab.md describes.
 func TestGuest(t *testing.T) {
+	Guest(t)
 	line := string(Kernel(t))
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil || !strings.HasPrefix(string(release), line+".") {

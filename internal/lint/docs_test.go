@@ -22,18 +22,6 @@ func readTree(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// TestTimeIsTheSame: every document that says how long make test takes gives the same time.
-func TestTimeIsTheSame(t *testing.T) {
-	const time = "about a quarter of an hour"
-	for _, name := range []string{"README.md", "CONTRIBUTING.md"} {
-		for line := range strings.Lines(readTree(t, name)) {
-			if strings.Contains(line, "make test  ") && !strings.Contains(line, time) {
-				t.Errorf("%s does not say %q: %s", name, time, line)
-			}
-		}
-	}
-}
-
 // readAll returns the text of all files that match.
 func readAll(t *testing.T, pattern ...string) string {
 	t.Helper()

@@ -28,11 +28,10 @@ var layers = []layer{
 	{"nvme", []string{"umem"}},
 	{"nvme/fabrics", nil},
 	{"rdma", []string{"umem"}},
-	{"rdma/measure", nil},
 	{"rdma/lifetime", nil},
 	{"rdma/mr", []string{"umem", "rdma"}},
 	{"rdma/msg", []string{"umem", "rdma", "rdma/mr"}},
-	{"rdma/connect", []string{"umem", "rdma", "rdma/measure"}},
+	{"rdma/connect", []string{"umem", "rdma"}},
 	{"rdma/ep", []string{"umem", "rdma"}},
 	{"rdma/verbs", []string{"umem", "rdma", "rdma/lifetime"}},
 	{"rdma/roce", []string{"umem", "rdma", "rdma/lifetime", "xdp", "bpf", "bpf/filter"}},
@@ -90,7 +89,7 @@ var layers = []layer{
 
 // devices are the parts that move frames. parts are the parts that make up a flow.
 var (
-	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
+	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/attach", "flows/cluster", "flows/attach/wire", "flows/source/program", "flows/sink/program", "flows/config", "flows/protocol", "flows/status", "flows/trace", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
 		"flows/source/afxdp", "flows/source/journal", "flows/source/packet", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/sink/feed", "flows/sink/order", "flows/sink/state", "flows/feed", "flows/rule", "flows/state", "flows/group", "flows/member", "flows/replica", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/channel", "flows/nvmet", "flows/transfer"}
 )
@@ -125,7 +124,7 @@ var onlyIn = map[string]string{
 
 // testOnly names packages that no program may link. The tree's own are given without the module
 // path.
-var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/etcdserver", module + "/internal/testenv/ruledcard", module + "/umem/porttest",
+var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/etcdserver", module + "/internal/testenv/ruledcard", module + "/umem/porttest", module + "/rdma/roce/rocetest",
 	module + "/rdma/connect/internal/transcript",
 	module + "/internal/testenv/captures", module + "/internal/golden",
 	module + "/selftests/daemon"}

@@ -1,15 +1,16 @@
-//go:build lab
-
 package multicast
 
 import (
 	"net/netip"
 	"os/exec"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
 )
 
 // TestVLAN: a group joined on a VLAN is reported with its tag.
 func TestVLAN(t *testing.T) {
+	labenv.Guest(t)
 	if out, err := exec.Command("modprobe", "8021q").CombinedOutput(); err != nil {
 		t.Fatalf("load the module 8021q: %v\n%s", err, out)
 	}

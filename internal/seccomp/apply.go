@@ -35,14 +35,32 @@ func Apply() error {
 	if !seccomp.Supported() {
 		return fmt.Errorf("%w: the kernel has no seccomp (CONFIG_SECCOMP_FILTER)", ErrUnsupported)
 	}
-	filter := seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync | seccomp.FilterFlagLog, Policy: policy(here, refusal(os.Getenv(environment)))}
 	runtime.LockOSThread() // no_new_privs is of the thread that gives the filter
-	err = seccomp.LoadFilter(filter)
-	runtime.UnlockOSThread()
-	if err != nil {
-		return fmt.Errorf("filter system calls: %w", err)
+	defer runtime.UnlockOSThread()
+	for _, filter := range filters(here, refusal(os.Getenv(environment))) {
+		if err := seccomp.LoadFilter(filter); err != nil {
+			return fmt.Errorf("filter system calls: %w", err)
+		}
 	}
 	return verify()
+}
+
+// filters are what the kernel gets, in this order. It asks each of them about a call, the last one first, and does the
+// strictest of their answers. It logs a refusal if the first filter that gives this answer has the log flag. The C library
+// calls clone3 for each thread and falls back to clone, so that refusal is in a filter without the flag.
+func filters(here *arch.Info, refuse seccomp.Action) []seccomp.Filter {
+	return []seccomp.Filter{
+		{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: withoutClone3()},
+		{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync | seccomp.FilterFlagLog, Policy: policy(here, refuse)},
+	}
+}
+
+// withoutClone3 makes the kernel answer as one that does not have clone3.
+func withoutClone3() seccomp.Policy {
+	return seccomp.Policy{
+		DefaultAction: seccomp.ActionAllow,
+		Syscalls:      []seccomp.SyscallGroup{{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}},
+	}
 }
 
 // verify checks every thread. If a thread cannot take the filter, seccomp(2) returns its number,
@@ -68,7 +86,7 @@ func refusal(mode string) seccomp.Action {
 	return seccomp.ActionErrno // with EPERM, which the library adds
 }
 
-// policy is the list for one architecture.
+// policy is the list for one architecture. It has clone3, which withoutClone3 refuses.
 func policy(here *arch.Info, refuse seccomp.Action) seccomp.Policy {
 	allowed := seccomp.SyscallGroup{Action: seccomp.ActionAllow}
 	for _, name := range calls() {
@@ -76,7 +94,6 @@ func policy(here *arch.Info, refuse seccomp.Action) seccomp.Policy {
 			continue // of the other architecture
 		}
 		switch name {
-		case "clone3":
 		case "clone":
 			allowed.NamesWithCondtions = append(allowed.NamesWithCondtions, with(name, seccomp.BitsNotSet, namespaces))
 		case "socket":
@@ -87,13 +104,7 @@ func policy(here *arch.Info, refuse seccomp.Action) seccomp.Policy {
 			allowed.Names = append(allowed.Names, name)
 		}
 	}
-	return seccomp.Policy{
-		DefaultAction: refuse,
-		Syscalls: []seccomp.SyscallGroup{
-			{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)},
-			allowed,
-		},
-	}
+	return seccomp.Policy{DefaultAction: refuse, Syscalls: []seccomp.SyscallGroup{allowed}}
 }
 
 // with returns a rule for a call with a condition on its first argument.

@@ -10,7 +10,7 @@
 //
 // The filter forbids new namespaces: clone(2) with their flags fails. clone3(2) passes its flags in
 // memory, which a filter cannot read. So it fails with ENOSYS, and the C library then uses
-// clone(2).
+// clone(2). It tries clone3 for each thread, so the kernel does not log this refusal.
 //
 // Needs Linux 4.14 (SECCOMP_FILTER_FLAG_LOG). Any goroutine may call Apply.
 package seccomp

@@ -67,26 +67,6 @@ func (e *End) detour(t testing.TB) (near, far *End, veth *netlink.Veth) {
 	return near, far, veth
 }
 
-// DisturbByKernel makes the kernel's netem lose and delay the frames to an end. The kernel must have it: those of
-// the lab guest do. The end of the test, or mend if it is called before, removes it. Seed is not used, and frames
-// may change their order.
-func (e *End) DisturbByKernel(t testing.TB, d Disturbance) (mend func()) {
-	t.Helper()
-	h := e.port.handle(t)
-	q := netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: e.port.link(t).Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
-		netlink.NetemQdiscAttrs{Latency: uint32(d.Delay.Microseconds()), Jitter: uint32(d.Jitter.Microseconds()), Loss: float32(100 * d.Loss), Limit: inNetwork})
-	if err := h.QdiscAdd(q); err != nil {
-		t.Fatalf("put netem at %s: %v (modprobe sch_netem)", e.port.Ifname, err)
-	}
-	mend = sync.OnceFunc(func() {
-		if err := h.QdiscDel(q); err != nil {
-			t.Errorf("remove netem from %s: %v", e.port.Ifname, err)
-		}
-	})
-	t.Cleanup(mend)
-	return mend
-}
-
 // network carries frames between two interfaces.
 type network struct {
 	Disturbance
@@ -222,27 +202,6 @@ func (e *End) Limit(t testing.TB, rate uint64) {
 func (e *End) Queue(t testing.TB) string {
 	t.Helper()
 	return e.port.Run(t, Tool(t, "tc"), "-s", "qdisc", "show", "dev", e.port.Ifname)
-}
-
-// ShapeFrom makes the switch take frames from an end at a rate in bits per second, whoever they are for. The queue holds up
-// to a megabyte. The end of the test removes it. [Separate] and [End.Disturb] do not work at such an end.
-func (e *End) ShapeFrom(t testing.TB, rate uint64) {
-	t.Helper()
-	h, port := e.port.handle(t), e.port.link(t)
-	near, far, veth := e.port.detour(t)
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = "b"+e.port.Ifname, port.Attrs().MTU
-	bridge := &netlink.Bridge{LinkAttrs: attrs}
-	t.Cleanup(func() {
-		if err := errors.Join(h.LinkDel(veth), h.LinkDel(bridge)); err != nil {
-			t.Errorf("remove the limit of a rate: %v", err)
-		}
-	})
-	if err := errors.Join(h.LinkAdd(bridge), h.LinkSetMasterByIndex(far.link(t), port.Attrs().MasterIndex), h.LinkSetMaster(port, bridge), h.LinkSetMaster(near.link(t), bridge)); err != nil {
-		t.Fatalf("limit the rate from %s: %v", e.port.Ifname, err)
-	}
-	e.port.setUp(t, attrs.Name)
-	near.Run(t, Tool(t, "tc"), "qdisc", "add", "dev", near.Ifname, "root", "tbf", "rate", fmt.Sprint(rate), "burst", "16kb", "limit", "1mb")
 }
 
 // Shape makes the switch pass frames to an end at a rate in bits per second. Its queue holds up to a megabyte. The end of

@@ -8,10 +8,8 @@
 // build, panics or exits) counts as one failure, and so does a test that never ended. Lines that
 // are not JSON are passed on, so that one testsum can read several runs with headings between them.
 //
-// With -again COMMAND a few failed tests run up to two more times, alone: the machine may have been
-// busy with concurrent tests. COMMAND gets the package and the test, and prints events like those
-// of go test. A test that then passes counts as passed, and is listed with its output from the
-// failure.
+// With -quarantine FILE the failures of tests that the file lists do not count. Each line of the file is the package
+// and name of a test, and the issue that will mend it. The summary prints the list.
 //
 // It exits with status 1 if anything failed or no test ran, and, if CI=true, if a test was skipped
 // for a reason that no -allow-skip expression matches.
@@ -21,7 +19,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 )
 
@@ -33,16 +30,17 @@ func main() {
 		return err
 	})
 	slowest := flag.Int("slowest", 10, "how many of the slowest tests to list")
-	command := flag.String("again", "", "`command` that runs a failed test again, given its package and name")
+	quarantine := flag.String("quarantine", "", "`file` that lists tests whose failures do not count")
 	flag.Parse()
 
 	s := newSummary(os.Stdout)
-	if err := s.read(os.Stdin); err != nil {
-		fmt.Fprintln(os.Stderr, "testsum: read the test events:", err)
-		os.Exit(1)
+	err := s.readQuarantine(*quarantine)
+	if err == nil {
+		err = s.read(os.Stdin)
 	}
-	if *command != "" {
-		s.again(func(pkg, test string) ([]byte, error) { return exec.Command(*command, pkg, test).Output() })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testsum:", err)
+		os.Exit(1)
 	}
 	var strict []*regexp.Regexp
 	if os.Getenv("CI") == "true" {

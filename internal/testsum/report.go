@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,9 +16,9 @@ import (
 func (s *summary) report(slowest int, strict []*regexp.Regexp) bool {
 	refused := s.listSkips(strict)
 	s.listSlowest(slowest)
-	list(s.out, "Passed when run again, alone, after they had failed:", s.passing)
+	s.listQuarantine()
 	list(s.out, "Failed:", s.failed)
-	none := s.passed+len(s.failed)+len(s.skipped) == 0
+	none := s.passed+len(s.failed)+len(s.quarantined)+len(s.skipped) == 0
 	if none {
 		fmt.Fprintln(s.out, "\nNo test ran.")
 	}
@@ -26,6 +27,17 @@ func (s *summary) report(slowest int, strict []*regexp.Regexp) bool {
 	}
 	fmt.Fprintf(s.out, "\n%d passed, %d failed, %d skipped\n", s.passed, len(s.failed), len(s.skipped))
 	return len(s.failed) == 0 && len(refused) == 0 && !none
+}
+
+// listQuarantine prints all tests whose failures do not count, and the failures of this run.
+func (s *summary) listQuarantine() {
+	if len(s.quarantine) > 0 {
+		fmt.Fprintln(s.out, "\nIn quarantine, so that a failure does not count:")
+	}
+	for _, line := range slices.Sorted(maps.Values(s.quarantine)) {
+		fmt.Fprintf(s.out, "  %s\n", line)
+	}
+	list(s.out, "Failed in quarantine:", s.quarantined)
 }
 
 // listSkips prints the skips, one line for each reason, and returns those that strict refuses.

@@ -27,9 +27,6 @@ type Range struct{ Offset, Length uint64 }
 // FUA reports whether a write must be on stable storage before it is answered.
 func (c *Command) FUA() bool { return c.Words[2]&(1<<30) != 0 }
 
-// Deallocate reports whether a Write Zeroes may deallocate the blocks.
-func (c *Command) Deallocate() bool { return c.Words[2]&(1<<25) != 0 }
-
 // blocks returns the range of a command's starting LBA and number of blocks.
 func (n *Namespace) blocks(c *Command) (Range, Status) {
 	return n.Span(uint64(c.Words[0])|uint64(c.Words[1])<<32, uint64(c.Words[2]&0xffff)+1)

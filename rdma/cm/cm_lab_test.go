@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package cm
 
@@ -7,12 +7,14 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // TestConnect: two sides connect, get each other's private data and addresses, exchange messages,
 // and notice the end.
 func TestConnect(t *testing.T) {
+	labenv.Guest(t)
 	r := newRig(t)
 	r.connects()
 	if !testing.Short() {

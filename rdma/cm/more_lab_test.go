@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package cm
 
@@ -16,12 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // TestRefusals: each failed connection has an error that says why, and leaves nothing behind.
 func TestRefusals(t *testing.T) {
+	labenv.Guest(t)
 	r := newRig(t)
 	for _, c := range []struct {
 		name string
@@ -238,6 +240,7 @@ func cancelled(r *rig) {
 
 // TestHostilePrivateData: private data of a peer arrives unchanged, and without further bytes.
 func TestHostilePrivateData(t *testing.T) {
+	labenv.Guest(t)
 	long(t, "TestConnect has private data")
 	r := newRig(t)
 	x, y := r.side(), r.side()
@@ -268,6 +271,7 @@ func (r *rig) pairSaying(x, y *side, ours, theirs string) (Conn, Conn) {
 
 // TestManyConnections: connections that either side ends, by turns, leave nothing behind.
 func TestManyConnections(t *testing.T) {
+	labenv.Guest(t)
 	long(t, "a connection comes and goes in TestConnect")
 	r := newRig(t)
 	x, y, l := r.side(), r.side(), r.listen()
@@ -305,6 +309,7 @@ func TestManyConnections(t *testing.T) {
 
 // TestChannelClosed: closing a channel ends everything that was made from it.
 func TestChannelClosed(t *testing.T) {
+	labenv.Guest(t)
 	long(t, "a connection is closed in TestConnect")
 	r := newRig(t)
 	x, y := r.side(), r.side()
@@ -341,6 +346,7 @@ func TestChannelClosed(t *testing.T) {
 // TestPeerKilled: if the peer's process dies, the connection ends as disconnected and outstanding
 // requests are flushed.
 func TestPeerKilled(t *testing.T) {
+	labenv.Guest(t)
 	long(t, "a peer leaves in TestConnect")
 	r := newRig(t)
 	y := r.side()

@@ -32,6 +32,4 @@
 //
 // Threads. Dial, Listen and a Listener may be used from any goroutine. A Conn has one sender and one receiver at a
 // time; Close may be called from any goroutine.
-//
-// The packages pingpong and perftest implement the formats of other programs.
 package connect

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,7 +10,6 @@ import (
 	"unicode"
 
 	"github.com/unifiedd/unifiedd/rdma"
-	"github.com/unifiedd/unifiedd/rdma/connect/internal/timed"
 )
 
 // DefaultTimeout is the timeout of a handshake if Config.Timeout is 0.
@@ -80,7 +80,7 @@ type session struct {
 func newSession(ctx context.Context, conn net.Conn) *session {
 	watch(conn, unacknowledged)
 	return &session{conn: conn, peer: Peer{Addr: conn.RemoteAddr()}, ctx: ctx,
-		stop: timed.Bind(ctx, conn)}
+		stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}
 }
 
 // fail returns the error of a step, and closes the connection.
@@ -88,7 +88,7 @@ func (s *session) fail(step string, err error) error {
 	s.stop()
 	_ = s.conn.Close()
 	if interrupted(err) {
-		err = timed.Cause(s.ctx, err)
+		err = causeOf(s.ctx, err)
 	}
 	return &Error{Reason: reasonOf(err), Peer: s.peer.Addr.String(), Step: step, Err: err}
 }
@@ -190,4 +190,17 @@ func sameTransport(local, remote Parameters) error {
 		return &refusedError{fmt.Sprintf("one side has a %v queue pair and the other a %v one", local.Transport, remote.Transport)}
 	}
 	return nil
+}
+
+// causeOf returns the error of a failed step: the cause of the context's end if it has ended,
+// otherwise err.
+func causeOf(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil:
+		return err
+	case errors.Is(cause, context.DeadlineExceeded):
+		return fmt.Errorf("nothing came in time: %w", cause)
+	}
+	return cause
 }

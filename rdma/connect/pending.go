@@ -160,18 +160,6 @@ func hostOf(remote net.Addr) netip.Prefix {
 	return addrlimit.Host(tcp.AddrPort().Addr())
 }
 
-// AwaitByte waits for the first byte of a peer that speaks first, for at most FirstByteTime, and
-// leaves it to be read. It is for servers without a Listener.
-func AwaitByte(conn net.Conn) error {
-	if err := conn.SetReadDeadline(time.Now().Add(FirstByteTime)); err != nil {
-		return err
-	}
-	if err := awaitByte(conn); err != nil {
-		return fmt.Errorf("wait for the first byte of %v: %w", conn.RemoteAddr(), err)
-	}
-	return conn.SetReadDeadline(time.Time{})
-}
-
 // awaitByte waits until the peer has sent something or closed, and leaves it to be read.
 func awaitByte(conn net.Conn) error {
 	c, ok := conn.(*net.TCPConn)

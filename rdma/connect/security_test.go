@@ -2,11 +2,9 @@ package connect
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestSecurityTable: SECURITY.md states the limits for peers that are not authenticated, as the
@@ -26,44 +24,6 @@ func TestSecurityTable(t *testing.T) {
 	} {
 		if !strings.Contains(string(text), row) {
 			t.Errorf("SECURITY.md lacks %q", row)
-		}
-	}
-}
-
-// TestAwaitByte: AwaitByte leaves the byte to be read, and waits for a silent peer no longer than
-// FirstByteTime.
-func TestAwaitByte(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for _, says := range []string{"x", ""} {
-		client, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		server, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer server.Close()
-		if _, err := client.Write([]byte(says)); err != nil {
-			t.Fatal(err)
-		}
-		begin := time.Now()
-		err = AwaitByte(server)
-		switch took := time.Since(begin); {
-		case says == "" && (reasonOf(err) != ReasonTimeout || took < FirstByteTime):
-			t.Errorf("who says nothing: %v after %v", err, took)
-		case says != "" && err != nil:
-			t.Error(err)
-		}
-		if b := make([]byte, 1); says != "" {
-			if _, err := server.Read(b); err != nil || string(b) != says {
-				t.Errorf("%q, %v", b, err)
-			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ type event struct {
 	poll  int // the epoll's descriptor; -1: none
 	fd    int // the eventfd's
 	set   bool
+	onArm bool    // the queues are armed by arm only, and the eventfd is never set
 	armed [2]bool // the queue will give an event at its next completion
 	one   [8]byte // what setting it writes
 	was   [8]byte // what clearing it reads
@@ -54,12 +55,19 @@ func (p *Port) tell(asked bool) { p.event.tell(&p.sent, &p.came, p.drained.len()
 // tell arms each queue that is empty, and then polls it again. It sets the eventfd if there are
 // completions, or if other is set because the port has something else to return.
 func (e *event) tell(sent, came *completions, other, asked bool) {
-	if e.poll < 0 {
+	if e.poll < 0 || e.onArm {
 		return
 	}
 	e.ready(sent, 0, asked)
 	e.ready(came, 1, asked)
 	e.show(other || sent.left() || came.left())
+}
+
+// arm is tell for a caller that polls again, and does not wait, when there is something to return.
+func (e *event) arm(sent, came *completions, other bool) (there bool) {
+	e.ready(sent, 0, true)
+	e.ready(came, 1, true)
+	return other || sent.left() || came.left() || sent.err != nil || came.err != nil || e.err != nil
 }
 
 // ready arms a queue that was found empty. If the queue was armed and is still empty, it consumes

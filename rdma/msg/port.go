@@ -88,6 +88,7 @@ func (p *Port) open() (err error) {
 		return err
 	}
 	if c.Events {
+		p.event.onArm = c.OnArm
 		return p.event.open(c.SendCQ, c.ReceiveCQ)
 	}
 	return nil
@@ -243,9 +244,13 @@ func (p *Port) fault() error {
 	return nil
 }
 
-// Wake makes FD poll readable until the next verb.
+// Arm makes FD poll readable at the next completion, with Config.OnArm. It reports whether Recv or Reap has something to
+// return already.
+func (p *Port) Arm() (ready bool) { return p.event.arm(&p.sent, &p.came, p.drained.len() > 0) }
+
+// Wake makes FD poll readable until the next verb. It does nothing with Config.OnArm.
 func (p *Port) Wake() {
-	if p.event.poll >= 0 {
+	if p.event.poll >= 0 && !p.event.onArm {
 		p.event.show(true)
 	}
 }
@@ -346,6 +351,8 @@ type Config struct {
 	Spread uint64
 	// Events makes FD poll readable for completions, at the cost of arming the queues.
 	Events bool
+	// OnArm leaves the queues as they are until Arm, for a caller that polls and only now and then waits for FD.
+	OnArm bool
 }
 
 // Peer is a queue pair and, for datagrams, the destination.

@@ -54,13 +54,8 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	if n != 0 || err != nil || len(dst) == 0 || q.dev.idle(&q.idle) {
 		return n, err
 	}
-	return q.look(dst)
-}
-
-// look drives the device and polls.
-func (q *completionQueue) look(dst []rdma.WorkCompletion) (int, error) {
 	q.dev.progress(polling)
-	n, err := q.cq.Poll(dst)
+	n, err = q.cq.Poll(dst)
 	if n == 0 && err == nil && q.dev.owes.Load() && q.dev.batches.Load() == 0 {
 		q.dev.progress(posting) // the packet was for another queue: no request of this thread will carry the ACK
 	}

@@ -1,5 +1,3 @@
-//go:build lab
-
 package roce
 
 import (
@@ -9,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
@@ -32,6 +31,7 @@ type division struct {
 // much again as without ECN, where the same queue drops. How they share the link is logged: docs/benchmarks/roce.md has
 // the goals, which are not met yet.
 func TestCongestedLink(t *testing.T) {
+	labenv.Guest(t)
 	for _, module := range []string{"sch_tbf", "sch_red"} {
 		if out, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {
 			t.Fatalf("load the module %s: %v\n%s", module, err, out)

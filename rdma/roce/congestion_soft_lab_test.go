@@ -1,5 +1,3 @@
-//go:build lab
-
 package roce
 
 import (
@@ -28,6 +26,7 @@ import (
 // source (rxe_net.c of Linux 6.1 and 6.12) it looks up routes in init_net, and has its UDP sockets there. A device
 // can be made in another namespace, but its queue pairs fail with their first packet. There, the test expects that.
 func TestCongestedSoftRoCE(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "it measures another program")
 	for _, module := range []string{"sch_tbf", "sch_red", "ib_uverbs", "rdma_rxe"} {
 		if out, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {

@@ -18,7 +18,7 @@ const maxLooked = 8
 // fastReceive takes the packet at the head of a receive ring if it is a whole message and the next
 // one that its queue pair expects. It reports whether it took one. An ACK at the head is deferred,
 // so that a message behind it is not delayed. The frames stay in the ring until clear. The caller
-// must call finishReceive before it does anything else with the engine, except fastPost.
+// must call finishReceive before it does anything else with the engine.
 func (m *datapath) fastReceive() bool {
 	for _, q := range m.queues {
 		for b, ok := m.front(q); ok; b, ok = m.front(q) {

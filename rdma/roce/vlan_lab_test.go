@@ -1,5 +1,3 @@
-//go:build lab
-
 package roce
 
 import (
@@ -10,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
@@ -17,6 +16,7 @@ import (
 // TestVLAN: two queue pairs exchange messages on a VLAN. The device drops packets without the
 // VLAN's tag or with another one.
 func TestVLAN(t *testing.T) {
+	labenv.Guest(t)
 	if out, err := exec.Command("modprobe", "8021q").CombinedOutput(); err != nil {
 		t.Fatalf("load the module 8021q: %v\n%s", err, out)
 	}
@@ -66,6 +66,7 @@ func TestVLAN(t *testing.T) {
 
 // TestPriority: packets on a VLAN have the queue pair's service level as the priority of their tag.
 func TestPriority(t *testing.T) {
+	labenv.Guest(t)
 	if out, err := exec.Command("modprobe", "8021q").CombinedOutput(); err != nil {
 		t.Fatalf("load the module 8021q: %v\n%s", err, out)
 	}

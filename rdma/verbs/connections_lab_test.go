@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/msg"
@@ -15,6 +16,7 @@ import (
 // TestConnections: a thousand times, ports connect over TCP, pass a message and close. They leave
 // no descriptor, object of the device or frame behind.
 func TestConnections(t *testing.T) {
+	labenv.Guest(t)
 	p := newPortBench(t)
 	l, err := connect.Listen(t.Context(), "127.0.0.1:0", connect.Config{})
 	if err != nil {

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -10,12 +10,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // TestEvents: a program gets the events that it waits for, and no others.
 func TestEvents(t *testing.T) {
+	labenv.Guest(t)
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"completions": completionEvents, "several": severalEvents, "solicited": solicitedEvents, "shared queue": sharedQueueEvents, "port": portEvents,
 		"without": withoutEvents, "overrun": overrun})

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
@@ -15,6 +16,7 @@ import (
 
 // TestPortsOfExtents: a message port delivers a message as long as an extent into an extent.
 func TestPortsOfExtents(t *testing.T) {
+	labenv.Guest(t)
 	p := newPortBench(t)
 	p.region = testenv.Opened(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: 8 << 20, Extents: 4}) })
 	p.memory = p.register(rdma.LocalWrite | rdma.Remote | rdma.BindWindows)

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -14,6 +14,7 @@ import (
 // TestFaults: each fault gives the documented status at the ends that it concerns, and flushes the
 // requests posted after it.
 func TestFaults(t *testing.T) {
+	labenv.Guest(t)
 	b := newBench(t, everything)
 	tests := map[string]func(*bench){"flush order": flushes, "nobody there": nobody, "receiver not ready": notReady, "receive too short": tooShort,
 		"receive without rights": receiveRights, "queue pair without rights": pairRights,

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/mr"
@@ -110,6 +111,7 @@ func (g *granting) use(op rdma.Op, to mr.Grant, at uint64, length uint32, want r
 
 // TestGrants: a peer may access parts of a region until the grants are revoked.
 func TestGrants(t *testing.T) {
+	labenv.Guest(t)
 	newBench(t, everything).run(map[string]func(*bench){"use": grantsUsed, "another": grantsOfAnother, "busy": grantsBusy, "allocate": grantsAllocate,
 		"latency": grantLatency})
 }
@@ -236,7 +238,7 @@ func grantsBusy(b *bench) {
 // grantsAllocate: a window is bound, revoked, kept and reused without allocation.
 func grantsAllocate(b *bench) {
 	g := b.granting(4, 8, false)
-	if n := testenv.AllocsPerRun(100, g.round); n > 0 {
+	if n := testenv.AllocsPerRun(b.t, 100, g.round); n > 0 {
 		b.t.Errorf("%v allocations", n)
 	}
 }

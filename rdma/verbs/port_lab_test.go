@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
@@ -18,6 +19,7 @@ import (
 
 // TestMessagePortContract: ports of every transport keep the contract of ports.
 func TestMessagePortContract(t *testing.T) {
+	labenv.Guest(t)
 	p := newPortBench(t)
 	for _, c := range []struct {
 		portShape
@@ -77,6 +79,7 @@ func (p *portBench) messageLink(s portShape) *porttest.Link {
 
 // TestMessagePort: behaviour of message ports beyond the contract of ports.
 func TestMessagePort(t *testing.T) {
+	labenv.Guest(t)
 	newPortBench(t).run(map[string]func(*portBench){"side": messageSide, "no receive": messageNoReceive, "too long": messageTooLong, "no peer": messageNoPeer,
 		"flushed": messageFlushed, "detach": messageDetach, "alone": messageAlone, "counters": messageCounters, "config": messageConfig})
 }

@@ -61,24 +61,6 @@ void ud_set_memory(struct ud_tables *t, uint32_t place, struct ud_memory m);
 // The data path. None of these calls a function of libibverbs: they go through the
 // operations of the context, inline in verbs.h.
 
-// Requests as libibverbs has them.
-enum {
-	UD_CHAIN = 64,	     // given to the device at a time
-	UD_INLINE_SGES = 64, // elements with inline data among them
-};
-
-struct ud_chain {
-	uint32_t n, inlined;
-	struct ibv_send_wr wr[UD_CHAIN];
-	struct ibv_sge inline_sges[UD_INLINE_SGES];
-};
-
-// ud_put appends a request to the chain, whose elements are the first of sges and stay where they are. Returns 0, or why not.
-int ud_put(struct ud_chain *c, const struct ibv_qp *qp, const struct ud_tables *t, const struct ud_send *r, const struct ibv_sge *sges,
-	   uint32_t left);
-// ud_give posts the chain. A provider that refuses without saying which request it was has them all in its queue.
-struct ud_posted ud_give(struct ibv_qp *qp, struct ud_chain *c);
-
 struct ud_posted ud_post_send(uintptr_t qp, uintptr_t tables, const struct ud_send *r, uint32_t n, const struct ibv_sge *sges,
 			      uint32_t left);
 struct ud_posted ud_post_receive(uintptr_t qp, const struct ud_receive *r, uint32_t n, const struct ibv_sge *sges, uint32_t left);
@@ -87,33 +69,6 @@ int ud_poll(uintptr_t cq, struct ibv_wc *wc, int n);
 int ud_spin(uintptr_t cq, struct ibv_wc *wc, int n, uint32_t nanoseconds);
 int ud_arm(uintptr_t cq, int solicited);
 int ud_acknowledge(uintptr_t cq, int most);
-uint64_t ud_now(void); // nanoseconds of CLOCK_MONOTONIC
-
-// Why ud_exchange came back.
-enum ud_stopped {
-	UD_GOES_ON,   // it did not need to: all rounds are done
-	UD_LATE,      // the time is over
-	UD_FAILED,    // the completion is of a failure
-	UD_NO_SENT,   // the queue of requests cannot be polled
-	UD_NO_CAME,   // that of receives
-	UD_NO_SEND,   // posted says why the request was not
-	UD_NO_RECEIVE // or the receives
-};
-
-// rdma.Exchange, with what the data path has of its objects.
-struct ud_exchange {
-	uintptr_t qp, tables, sent, came; // came is 0 without a queue
-	uintptr_t word, last;		  // 0 without a byte
-	struct ud_send request;
-	struct ibv_sge element;
-	uint64_t until; // of ud_now
-	uint32_t ahead, open, receives, taken, rounds;
-	uint32_t shift;
-	uint8_t number, begun, gives; // gives: others are let in whenever nothing is there
-	struct ud_posted posted;
-};
-
-enum ud_stopped ud_exchange(struct ud_exchange *x, const struct ud_receive *again, const struct ibv_sge *into, uint64_t *times, struct ibv_wc *wc);
 
 // The library. ud_load returns NULL, or why there is none. Those below return 0, or an errno.
 const char *ud_load(const char *library);

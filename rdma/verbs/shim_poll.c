@@ -4,7 +4,8 @@
 
 #include <time.h>
 
-uint64_t ud_now(void)
+// now is the time in nanoseconds of CLOCK_MONOTONIC.
+static uint64_t now(void)
 {
 	struct timespec t;
 
@@ -35,7 +36,7 @@ int ud_spin(uintptr_t handle, struct ibv_wc *wc, int n, uint32_t nanoseconds)
 			if (got)
 				return got;
 		}
-		t = ud_now();
+		t = now();
 		if (!begin)
 			begin = t;
 	} while (t - begin < nanoseconds);

@@ -7,6 +7,18 @@
 
 enum { FULL = 1 }; // there is no more room in the chain
 
+// Requests as libibverbs has them.
+enum {
+	UD_CHAIN = 64,	     // given to the device at a time
+	UD_INLINE_SGES = 64, // elements with inline data among them
+};
+
+struct chain {
+	uint32_t n, inlined;
+	struct ibv_send_wr wr[UD_CHAIN];
+	struct ibv_sge inline_sges[UD_INLINE_SGES];
+};
+
 // allowed has the operations of each transport, a bit for each: Transport.Allows. What is
 // not here would have libibverbs follow pointers that a request does not have.
 static uint32_t allowed(enum ibv_qp_type t)
@@ -63,7 +75,7 @@ static int mapped(const struct ud_tables *t, struct ibv_sge *sge)
 }
 
 // put_inline gives the request elements of its own, with mapped addresses.
-static int put_inline(struct ud_chain *c, struct ibv_send_wr *wr, const struct ud_tables *t, const struct ibv_sge *sges, uint32_t n)
+static int put_inline(struct chain *c, struct ibv_send_wr *wr, const struct ud_tables *t, const struct ibv_sge *sges, uint32_t n)
 {
 	struct ibv_sge *to = c->inline_sges + c->inlined;
 
@@ -108,8 +120,9 @@ static int put_remote(struct ibv_send_wr *wr, enum ibv_qp_type type, const struc
 	return wr->wr.ud.ah ? 0 : UD_HANDLE;
 }
 
-int ud_put(struct ud_chain *c, const struct ibv_qp *qp, const struct ud_tables *t, const struct ud_send *r, const struct ibv_sge *sges,
-	   uint32_t left)
+// put appends a request to the chain, whose elements are the first of sges and stay where they are. Returns 0, or why not.
+static int put(struct chain *c, const struct ibv_qp *qp, const struct ud_tables *t, const struct ud_send *r, const struct ibv_sge *sges,
+	       uint32_t left)
 {
 	struct ibv_send_wr *wr = &c->wr[c->n];
 	int why;
@@ -142,7 +155,8 @@ static int refused(int r)
 	return r < 0 ? -r : r;
 }
 
-struct ud_posted ud_give(struct ibv_qp *qp, struct ud_chain *c)
+// give posts the chain. A provider that refuses without saying which request it was has them all in its queue.
+static struct ud_posted give(struct ibv_qp *qp, struct chain *c)
 {
 	struct ibv_send_wr *bad = NULL;
 	int r = qp->context->ops.post_send(qp, c->wr, &bad);
@@ -155,7 +169,7 @@ struct ud_posted ud_post_send(uintptr_t handle, uintptr_t tables, const struct u
 {
 	struct ibv_qp *qp = (struct ibv_qp *)handle;
 	struct ud_posted all = {0, 0}, some;
-	struct ud_chain c;
+	struct chain c;
 
 	if (qp->state < IBV_QPS_RTS)
 		return (struct ud_posted){0, UD_STATE};
@@ -165,13 +179,13 @@ struct ud_posted ud_post_send(uintptr_t handle, uintptr_t tables, const struct u
 		for (c.n = c.inlined = 0; c.n < UD_CHAIN && all.taken + c.n < n; ) {
 			const struct ud_send *next = &r[all.taken + c.n];
 
-			why = ud_put(&c, qp, (struct ud_tables *)tables, next, sges, left);
+			why = put(&c, qp, (struct ud_tables *)tables, next, sges, left);
 			if (why)
 				break;
 			sges += next->sges;
 			left -= next->sges;
 		}
-		some = c.n ? ud_give(qp, &c) : (struct ud_posted){0, 0};
+		some = c.n ? give(qp, &c) : (struct ud_posted){0, 0};
 		all.taken += some.taken;
 		all.why = some.why ? some.why : why == FULL ? 0 : why;
 	} while (!all.why && all.taken < n);

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -16,6 +16,7 @@ import (
 // TestSilence: if the peer or the link goes silent, outstanding requests return within the time
 // given by Timeout and Retries.
 func TestSilence(t *testing.T) {
+	labenv.Guest(t)
 	b := newBench(t, everything)
 	wire(t, "virtio1")
 	b.run(map[string]func(*bench){"peer": silentPeer, "peer under READ": silentUnderRead, "link down": linkDown, "link down, peer elsewhere": linkDownAway,

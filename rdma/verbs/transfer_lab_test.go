@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package verbs
 
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
@@ -22,6 +23,7 @@ const (
 
 // TestTransfers: data that one end sends arrives at the other, for each kind of request.
 func TestTransfers(t *testing.T) {
+	labenv.Guest(t)
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"operations": operations, "pieces": pieces, "inline": inline, "unsignaled": unsignaled, "fence": fence,
 		"atomics": atomics, "datagrams": datagrams, "batches": batches})

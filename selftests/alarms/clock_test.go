@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // shiftClock moves the system's clock as one process sees it, and leaves the machine's alone: other programs, and
@@ -21,24 +23,18 @@ import (
 func shiftClock(t *testing.T, pid int, by time.Duration) {
 	t.Helper()
 	code := shifted(int32(by / time.Second))
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Kill(pid, unix.SIGSTOP))
 	defer func() { _ = unix.Kill(pid, unix.SIGCONT) }() // it may have ended
 	for range 50 {
 		begin, end, err := vdso(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if inside(pid, begin, end) {
 			_ = unix.Kill(pid, unix.SIGCONT) // a thread reads the clock right now
 			time.Sleep(time.Millisecond)
 			_ = unix.Kill(pid, unix.SIGSTOP)
 			continue
 		}
-		if err := replace(pid, begin, end, code); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, replace(pid, begin, end, code))
 		return
 	}
 	t.Fatalf("threads of process %d are always within the function that reads clocks", pid)

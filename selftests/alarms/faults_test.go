@@ -121,9 +121,7 @@ func diskFull(s *scene) (inject, mend func()) {
 	s.flowing()
 	ballast := filepath.Join(dir, "ballast")
 	return func() {
-		if err := fill(ballast); err != nil {
-			s.t.Fatal(err)
-		}
+		testenv.Must(s.t, fill(ballast))
 	}, func() { os.Remove(ballast) }
 }
 
@@ -166,9 +164,7 @@ func fill(name string) error {
 func diskFails(s *scene) (inject, mend func()) {
 	device := testenv.Zram(s.t, 96<<20)
 	limit := func(bytes string) {
-		if err := os.WriteFile("/sys/block/"+filepath.Base(device)+"/mem_limit", []byte(bytes), 0); err != nil {
-			s.t.Fatal(err)
-		}
+		testenv.Must(s.t, os.WriteFile("/sys/block/"+filepath.Base(device)+"/mem_limit", []byte(bytes), 0))
 	}
 	s.launch(s.capture("1ms", ", ring: 2048", fmt.Sprintf("device: %q, layout: packed, segment: {size: 8MiB}", device)))
 	s.traffic(2000)
@@ -194,9 +190,7 @@ func (d *slowDisk) WriteAt(b []byte, at int64) (int, error) {
 func diskSlow(s *scene) (inject, mend func()) {
 	const size = 256 << 20
 	f, err := os.OpenFile(testenv.DiskFile(s.t, size), os.O_RDWR, 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	s.t.Cleanup(func() { f.Close() })
 	disk := &slowDisk{File: f, size: size}
 	device, _ := testenv.Attached(s.t, testenv.ServedFile(s.t, disk))
@@ -283,9 +277,7 @@ func workerStarved(s *scene) (inject, mend func()) {
 func (s *scene) pid() int {
 	s.t.Helper()
 	d, err := s.d.Status()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	return d.PID
 }
 

@@ -49,9 +49,7 @@ func newServer(t *testing.T, at *testenv.Namespace, speed int, targets []string)
 		},
 	}}
 	rules, err := os.ReadFile(filepath.Join(root, "packaging", "prometheus", "unifiedd.rules.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	every := (interval / time.Duration(speed)).Milliseconds()
 	s.write("rules.yml", faster(t, string(rules), speed))
 	s.write("prometheus.yml", fmt.Sprintf(`
@@ -64,9 +62,7 @@ scrape_configs:
 	cmd := at.Command(prometheus(t), "--config.file", filepath.Join(s.dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(s.dir, "data"),
 		"--web.listen-address", servedAt, "--log.level", "warn")
 	cmd.Stdout, cmd.Stderr = s.log, s.log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		s.client.CloseIdleConnections()
 		_ = cmd.Process.Kill()
@@ -122,9 +118,7 @@ func faster(t *testing.T, rules string, speed int) string {
 	rules = strings.Replace(rules, absences, "rate(unifiedd_worker_absences_total[5m]) > "+strconv.FormatFloat(0.05*float64(speed), 'g', -1, 64), 1)
 	millis := func(digits string, unit time.Duration) string {
 		n, err := strconv.Atoi(digits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return fmt.Sprintf("%dms", (time.Duration(n) * unit / time.Duration(speed)).Milliseconds())
 	}
 	rules = forSpan.ReplaceAllStringFunc(rules, func(span string) string {
@@ -140,12 +134,8 @@ func faster(t *testing.T, rules string, speed int) string {
 func (s *server) write(name, text string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, name)
-	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, os.WriteFile(file+".new", []byte(text), 0o600))
+	testenv.Must(s.t, os.Rename(file+".new", file))
 }
 
 // target is what Prometheus needs to read the metrics of an instance.

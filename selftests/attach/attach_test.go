@@ -36,16 +36,10 @@ flows:
 func startText(t *testing.T, text string) *flows.Daemon {
 	t.Helper()
 	c, err := config.Parse("test.yaml", []byte(text), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	d, err := flows.Open(c, flows.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, d.Start())
 	t.Cleanup(func() {
 		if _, err := d.Region().Audit(); err != nil {
 			t.Log("audit while flows run:", err)
@@ -60,9 +54,7 @@ func startText(t *testing.T, text string) *flows.Daemon {
 func attach(t *testing.T, dir, name string, session uint64) *attached.Client {
 	t.Helper()
 	k, err := attached.Attach(attached.Config{Socket: filepath.Join(dir, "attach.sock"), Name: name, Session: session})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := k.Close(); err != nil {
 			t.Error(err)
@@ -80,9 +72,7 @@ func TestLog(t *testing.T) {
 			start(t, dir, wait, fmt.Sprintf("  - {name: orders, from: {attach: writer, message: 1KiB}, to: {file: %s/orders, acknowledge: durable, segment: {size: 8MiB}}}\n", dir))
 			k := attach(t, dir, "writer", 0)
 			s, err := k.Send("orders", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			sendAll(t, s, 5000)
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -111,18 +101,14 @@ func sendAll(t *testing.T, s *attached.Sender, n int) {
 			sent++
 		}
 		k, err := s.Poll(got[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, r := range got[:k] {
 			if done++; r.Err != nil || r.Sequence != uint64(done) || r.Position != uint64(done) {
 				t.Fatalf("receipt %d is %+v", done, r)
 			}
 		}
 		if k == 0 {
-			if err := s.Wait(ctx, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, s.Wait(ctx, time.Second))
 		}
 	}
 }
@@ -133,21 +119,17 @@ func TestReceive(t *testing.T) {
 		t.Run(wait, func(t *testing.T) {
 			testenv.Leaks(t)
 			dir := t.TempDir()
-			d := start(t, dir, wait, "  - {name: md, from: {generate: 200, rate: 20000}, to: {attach: reader, policy: drop_newest}}\n")
+			d := start(t, dir, wait, "  - {name: md, from: {generate: 200, rate: 20000}, to: {attach: reader, policy: wait}}\n")
 			k := attach(t, dir, "reader", 0)
 			r, err := k.Receive("md", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(30*time.Second))
 			defer cancel()
 			var got [64]attached.Message
 			last := uint64(0)
 			for n := 0; n < 20000; {
 				k, err := r.Poll(got[:])
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				for _, m := range got[:k] {
 					if len(m.Data) != 200 || last > 0 && m.Position != last+1 || binary.BigEndian.Uint64(m.Data[42:]) != m.Position {
 						t.Fatalf("packet %d after %d of %d bytes, number %d", m.Position, last, len(m.Data), binary.BigEndian.Uint64(m.Data[42:]))
@@ -157,9 +139,7 @@ func TestReceive(t *testing.T) {
 				r.Release(got[:k])
 				n += k
 				if k == 0 {
-					if err := r.Wait(ctx, time.Second); err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, r.Wait(ctx, time.Second))
 				}
 			}
 			if err := r.Close(); err != nil {

@@ -98,9 +98,7 @@ func TestChannel(t *testing.T) {
 		t.Fatalf("a channel without a writer can be read: %v", err)
 	}
 	w, err := k.WriteChannel("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	testenv.Wait(t, testenv.Within(5*time.Second), "the channel to be open", func() bool { return d.Status().Programs.Channels[0].Writing })
 	var rs [2]*attached.ChannelReader
 	for i, c := range []*attached.Client{kr, kk} {
@@ -122,9 +120,7 @@ func TestChannel(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	// The slow reader may have lost the last message: more follow until it has got one of the end.
 	wg.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errs[:]...)
 	if got[0] != messages || rs[0].Lost() != 0 {
 		t.Errorf("the reader got %d of %d, and lost %d", got[0], messages, rs[0].Lost())
 	}

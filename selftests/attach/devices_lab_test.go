@@ -1,5 +1,3 @@
-//go:build lab
-
 package attach
 
 import (
@@ -43,6 +41,7 @@ type guest struct {
 // (blocks are read into it), and the RDMA device as memory region (messages land in it, and leave from it). No flow
 // copies a byte, but the log, which always copies. Programs are other processes.
 func TestSlicesOnDevices(t *testing.T) {
+	labenv.Guest(t)
 	testenv.HugePages(t, 72<<20)
 	device := labenv.SoftRoCE(t, receives.Card, receives.Here+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, device) })

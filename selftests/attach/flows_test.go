@@ -162,15 +162,11 @@ func TestBlocks(t *testing.T) {
 	file, want := filepath.Join(dir, "image"), make([]byte, 1<<20)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(want) // never fails
-	if err := os.WriteFile(file, want, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, want, 0o600))
 	d := start(t, dir, "poll", fmt.Sprintf("  - {name: image, from: {file: %s}, to: {attach: reader, queue: 64}}\n", file))
 	k := attach(t, dir, "reader", 0)
 	r, err := k.Blocks("image", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if r.Size() != 1<<20 || r.Align() == 0 || r.Longest() != 4096 {
 		t.Errorf("%d bytes, aligned to %d, requests of up to %d", r.Size(), r.Align(), r.Longest())
 	}
@@ -196,9 +192,7 @@ func TestBlocks(t *testing.T) {
 			asked++
 		}
 		n, err := r.Poll(got[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, b := range got[:n] {
 			answered++
 			if b.Err != nil {
@@ -211,9 +205,7 @@ func TestBlocks(t *testing.T) {
 		}
 		r.Release(got[:n])
 		if n == 0 {
-			if err := r.Wait(ctx, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, r.Wait(ctx, time.Second))
 		}
 	}
 	if refused != 3*requests/100 {

@@ -19,6 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
 	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
 // raw is a program without a library, which may do anything.
@@ -37,9 +38,7 @@ type raw struct {
 func dialRaw(t *testing.T, dir string) *raw {
 	t.Helper()
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, "attach.sock"), Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r := &raw{T: t, conn: c, outFD: -1, ringFD: -1, wakeFD: -1}
 	t.Cleanup(func() {
 		_ = c.Close() // the test may have closed it
@@ -60,9 +59,7 @@ func dialRaw(t *testing.T, dir string) *raw {
 func (r *raw) send(body any) {
 	r.Helper()
 	b, err := wire.Append(nil, body, false)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	if _, err := r.conn.Write(b); err != nil {
 		r.Fatal(err)
 	}
@@ -84,9 +81,7 @@ func (r *raw) receive() (body any, end bool, fds []int) {
 		}
 	}
 	body, end, err = wire.Parse(b[:n])
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	return body, end, fds
 }
 
@@ -114,9 +109,7 @@ func (r *raw) attach(name string) *raw {
 func mapShared(t *testing.T, fd, size, prot int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(fd, 0, size, prot, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return b
 }
 
@@ -183,13 +176,9 @@ func whole(t *testing.T, d *flows.Daemon, dir string) {
 	})
 	k := attach(t, dir, "writer", 0)
 	s, err := k.Send("sink", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f, err := s.Claim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := s.Commit(f, 100); err != nil {
 		t.Fatal(err)
 	}
@@ -301,8 +290,8 @@ func (r *raw) word(ring int, at int, to uint64) {
 func TestHostileMemory(t *testing.T) {
 	dir := t.TempDir()
 	d := start(t, dir, "spin", hostileFlows)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	rounds := 200
 	if testing.Short() {
@@ -357,9 +346,7 @@ func TestHostileMeeting(t *testing.T) {
 	d := start(t, dir, "sleep", hostileFlows)
 	hello := func(change func([]byte)) []byte {
 		b, err := wire.Append(nil, &wire.Hello{Name: "writer", Session: 1}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		change(b)
 		return b
 	}
@@ -379,9 +366,7 @@ func TestHostileMeeting(t *testing.T) {
 	} {
 		r := dialRaw(t, dir)
 		pipe := make([]int, 2)
-		if err := unix.Pipe2(pipe, unix.O_CLOEXEC); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.Pipe2(pipe, unix.O_CLOEXEC))
 		if _, _, err := r.conn.WriteMsgUnix(c.b, unix.UnixRights(pipe[1]), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -426,9 +411,7 @@ func TestAnotherUser(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(d, 0o755))
 	}
 	d := start(t, dir, "sleep", hostileFlows)
 	done := make(chan error, 1)

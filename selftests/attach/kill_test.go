@@ -92,14 +92,10 @@ func (b *bed) start() {
 func (b *bed) launch(name string, args ...string) {
 	b.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	p := &running{Cmd: exec.Command(self, append([]string{b.socket()}, args...)...), said: new(bytes.Buffer), ended: make(chan struct{})}
 	p.Env, p.Stderr = append(os.Environ(), role+"="+name), p.said
-	if err := p.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, p.Start())
 	go func() { _ = p.Wait(); close(p.ended) }() // how it ends is in said
 	b.programs[name] = p
 	b.Cleanup(func() { _ = p.Process.Kill(); <-p.ended })
@@ -219,18 +215,14 @@ func (b *bed) finish() {
 	b.kill("writer")
 	b.kill("reader")
 	s, err := b.daemon.Status()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	if n := s.Region.Owners["attached"]; n != 0 {
 		b.Errorf("no program is attached, and programs have %d frames", n)
 	}
 	b.sum(&s)
 	b.daemon.Terminate(b.T)
 	l, err := journal.Open(filepath.Join(b.dir, "orders"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer l.Close()
 	r := l.Reader(1)
 	defer r.Close()

@@ -18,8 +18,9 @@ import (
 // TestLibraryAnswers: a flow that sends orders learns from both libraries which orders answer something, when that
 // arrived, and when the program decided.
 func TestLibraryAnswers(t *testing.T) {
+	testenv.Long(t, "TestLibrary has the steps of given connections")
 	testenv.Root(t)
-	plain, _ := buildDriver(t)
+	plain := buildDriver(t)
 	for name, driver := range map[string]string{"Go": "", "C": plain} {
 		t.Run(name, func(t *testing.T) {
 			p := testenv.NewPair(t, testenv.PairOptions{})

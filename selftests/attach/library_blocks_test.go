@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attached"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // blockSetting serves blocks of a file.
@@ -40,9 +41,7 @@ func writeImage(t *testing.T, path string, size int) {
 	for o := range b {
 		b[o] = byte(o + o/4096)
 	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, b, 0o600))
 }
 
 // checkBlock returns an error for an answer with other bytes than the file's.

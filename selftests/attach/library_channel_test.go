@@ -71,7 +71,8 @@ var channelCases = []libraryCase{
 // TestLibraryRemoteChannel: a writer with the library for C puts the checksums that another machine checks, and a reader with
 // it checks them, because slots come there in no promised order. The next process of the writer goes on in the same ring.
 func TestLibraryRemoteChannel(t *testing.T) {
-	_, checked := buildDriver(t)
+	testenv.Long(t, "TestLibrary has channels, and TestRemoteChannel goes to another machine")
+	checked := buildChecked(t)
 	for _, writes := range []bool{true, false} {
 		t.Run(map[bool]string{true: "writer", false: "reader"}[writes], func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))

@@ -19,6 +19,7 @@ import (
 // TestLibraryBlockReader: the example copies a file to its standard output, byte for byte, also if the daemon is killed
 // meanwhile.
 func TestLibraryBlockReader(t *testing.T) {
+	testenv.Long(t, "TestLibrary has the steps of the example")
 	dir, built := testenv.DiskDir(t), t.TempDir()
 	buildLibrary(t, built)
 	reader := filepath.Join(built, "block_reader")
@@ -26,17 +27,13 @@ func TestLibraryBlockReader(t *testing.T) {
 	socket, image := filepath.Join(dir, "attach.sock"), filepath.Join(dir, "image")
 	writeImage(t, image, 128<<20)
 	want, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	text := strings.NewReplacer("SOCKET", socket, "USER", strconv.Itoa(os.Getuid()), "IMAGE", image).Replace(blockSetting)
 	d := daemon.Launch(t, program, daemon.Here{}, dir, text)
 	d.Running(t)
 	attached := func() status.Program {
 		s, err := d.Status()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return s.Programs.Programs[slices.IndexFunc(s.Programs.Programs, func(p status.Program) bool { return p.Name == "reader" })]
 	}
 	for _, c := range []struct {
@@ -47,9 +44,7 @@ func TestLibraryBlockReader(t *testing.T) {
 		var got, said bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), reader, "reader", "image", socket, strconv.Itoa(c.offset), strconv.Itoa(c.length))
 		cmd.Stdout, cmd.Stderr = &got, &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, cmd.Start())
 		if c.kill {
 			time.Sleep(20 * time.Millisecond)
 			d.Kill()

@@ -31,16 +31,10 @@ func runScript(t *testing.T, built, name string, args ...string) *script {
 	cmd.Env = append(os.Environ(), "UNIFIEDD_LIBRARY="+filepath.Join(built, "libunifiedd.so.1"))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, cmd.Start())
 	s := &script{t, in, make(chan string, 100)}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -69,6 +63,7 @@ func (s *script) expect(want string) {
 
 // TestLibraryPython: the examples in Python write and read a channel, and read an object and a key, over a restart of the daemon.
 func TestLibraryPython(t *testing.T) {
+	testenv.Long(t, "TestLibrary has the library that Python calls")
 	dir, built := t.TempDir(), t.TempDir()
 	buildLibrary(t, built)
 	socket := filepath.Join(dir, "attach.sock")

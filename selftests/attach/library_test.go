@@ -75,10 +75,16 @@ type programLibrary interface {
 // TestLibrary: the libraries for Go and C answer each command alike, over restarts of the daemon and of a flow, and each
 // message is in the log once.
 func TestLibrary(t *testing.T) {
-	plain, checked := buildDriver(t)
+	checked, plain := buildChecked(t), ""
+	if !testing.Short() {
+		plain = buildDriver(t)
+	}
 	for _, c := range slices.Concat(libraryCases, channelCases, stateCases, blockCases, givenCases) {
 		for name, driver := range map[string]string{"Go": "", "C": plain, "C with sanitizers": checked} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
+				if driver != checked {
+					testenv.Long(t, "the library with sanitizers has the same steps, and flows/attached tests that for Go")
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
 				defer cancel()
 				testenv.Leaks(t)
@@ -95,22 +101,39 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// buildDriver builds the library and the driver, as a user of the library would, and the driver with sanitizers.
-func buildDriver(t *testing.T) (plain, checked string) {
+// buildDriver builds the library and the driver, as a user of the library would.
+func buildDriver(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	sources := func(pattern string) string {
-		all, err := filepath.Glob(libunifiedd + pattern)
-		if err != nil || len(all) == 0 {
-			t.Fatalf("%s: %d sources, %v", pattern, len(all), err)
-		}
-		return strings.Join(all, " ")
-	}
-	plain, checked = filepath.Join(dir, "driver"), filepath.Join(dir, "checked")
+	driver := filepath.Join(dir, "driver")
 	buildLibrary(t, dir)
-	build(t, compile(t)+sources("testdata/driver*.c")+" -o "+plain+linked(dir))
-	build(t, compile(t)+sources("testdata/driver*.c")+" "+sources("*.c")+" -o "+checked+" -g -fsanitize=address,undefined -fno-sanitize-recover")
-	return plain, checked
+	build(t, compile(t)+sources(t, "testdata/driver*.c")+" -o "+driver+linked(dir))
+	return driver
+}
+
+// checked is the directory of the driver with sanitizers; empty: it is not built yet.
+var checked string
+
+// buildChecked builds the driver and the library with sanitizers, once.
+func buildChecked(t *testing.T) (driver string) {
+	t.Helper()
+	if checked == "" {
+		dir, err := os.MkdirTemp("", "unifiedd-checked-")
+		testenv.Must(t, err)
+		checked = dir
+		build(t, compile(t)+sources(t, "testdata/driver*.c")+" "+sources(t, "*.c")+" -o "+filepath.Join(dir, "driver")+" -g -fsanitize=address,undefined -fno-sanitize-recover")
+	}
+	return filepath.Join(checked, "driver")
+}
+
+// sources returns the library's files of a pattern.
+func sources(t *testing.T, pattern string) string {
+	t.Helper()
+	all, err := filepath.Glob(libunifiedd + pattern)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%s: %d sources, %v", pattern, len(all), err)
+	}
+	return strings.Join(all, " ")
 }
 
 // libunifiedd is where the library's source is.
@@ -230,9 +253,7 @@ func retries(say, got, want string) bool {
 // readLog checks that a log has each message once, in order, and returns how many.
 func readLog(t *testing.T, path string) (n uint64) {
 	l, err := journal.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	r := l.Reader(1)
 	defer r.Close()
@@ -265,9 +286,7 @@ func startDriver(ctx context.Context, t *testing.T, at daemon.Place, path string
 	d.Stderr = os.Stderr
 	in, ierr := d.StdinPipe()
 	out, oerr := d.StdoutPipe()
-	if err := errors.Join(ierr, oerr, d.Start()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, ierr, oerr, d.Start())
 	d.in, d.out = in, bufio.NewReader(out)
 	return d
 }

@@ -18,11 +18,7 @@ import (
 // buildWithSources builds a program of testdata together with the library.
 func buildWithSources(t *testing.T, source, to, flags string) {
 	t.Helper()
-	sources, err := filepath.Glob(libunifiedd + "*.c")
-	if err != nil || len(sources) == 0 {
-		t.Fatalf("%d sources, %v", len(sources), err)
-	}
-	build(t, compile(t)+libunifiedd+"testdata/"+source+" "+strings.Join(sources, " ")+" -o "+to+" "+flags)
+	build(t, compile(t)+libunifiedd+"testdata/"+source+" "+sources(t, "*.c")+" -o "+to+" "+flags)
 }
 
 // manyPorts returns a directory, a socket and a configuration with a flow, channel or state of each kind.
@@ -52,6 +48,7 @@ flows:
 
 // TestLibraryHotPath: the library allocates nothing while messages pass.
 func TestLibraryHotPath(t *testing.T) {
+	testenv.Long(t, "flows/attached tests the same for Go")
 	hotpath := filepath.Join(t.TempDir(), "hotpath")
 	buildWithSources(t, "hotpath.c", hotpath, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap")
 	dir, socket, text := manyPorts(t)
@@ -67,6 +64,7 @@ func TestLibraryHotPath(t *testing.T) {
 // TestLibraryThreads: threads of one process use ports, channels and states of the same clients at the same time, over two
 // ends of the daemon. A sanitizer finds no data race.
 func TestLibraryThreads(t *testing.T) {
+	testenv.Long(t, "it compiles and runs with another sanitizer")
 	built := t.TempDir()
 	threads := filepath.Join(built, "threads")
 	// The compiler warns that the sanitizer does not know fences. Those of the library order what other processes see.
@@ -77,9 +75,7 @@ func TestLibraryThreads(t *testing.T) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "setarch", "-R", threads, socket, "20000") // the sanitizer needs its addresses
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	limit := time.AfterFunc(testenv.Within(2*time.Minute), func() { _ = cmd.Process.Kill() })
 	defer limit.Stop()
 	for range 2 {

@@ -27,7 +27,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest))
+	status := daemon.WithPrograms(m.Run, &program, &flowTest)
+	if checked != "" {
+		_ = os.RemoveAll(checked) // it is only left behind
+	}
+	os.Exit(status)
 }
 
 var roles = map[string]func(args []string) error{"writer": write, "reader": read, "updater": updateState}

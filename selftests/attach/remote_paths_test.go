@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -20,7 +19,7 @@ type twoLinks struct {
 }
 
 // newTwoLinks starts machines whose channel has both links.
-func newTwoLinks(t *testing.T, policy, wait string, slots int) *twoLinks {
+func newTwoLinks(t *testing.T, policy, wait, mode string, slots int) *twoLinks {
 	t.Helper()
 	testenv.Root(t)
 	l := &twoLinks{machines: &machines{T: t, dirs: [2]string{t.TempDir(), t.TempDir()}}}
@@ -35,8 +34,8 @@ attach:
   programs: [{name: writer, user: "%d"}]
   channels: [{name: book, writer: writer, slots: %d, slot: 128}]
 flows:
-  - {name: out, from: {channel: book}, to: {rdma: %q, peers: [{name: b, address: %q, policy: %s, paths: [{rdma: %q, address: %q}]}]}}
-`, wait, l.socket(0), os.Getuid(), slots, l.device(0, 0), l.at(0), policy, l.device(1, 0), l.at(1))
+  - {name: out, from: {channel: book}, to: {rdma: %q, peers: [{name: b, address: %q, policy: %s, paths: [{rdma: %q, address: %q}], path_mode: %s}]}}
+`, wait, l.socket(0), os.Getuid(), slots, l.device(0, 0), l.at(0), policy, l.device(1, 0), l.at(1), mode)
 	l.texts[1] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
 workers: [{name: main, wait: %s}]
@@ -107,16 +106,19 @@ func (l *twoLinks) end() {
 }
 
 // TestRemoteChannelPaths: the link that a channel prefers is cut under load, and comes back. The channel goes on over the
-// other one, and back. With the policy wait the reader gets every message once and in order: readChannel checks that. With
+// other one, and back. With active paths a single peer has the same. With the policy wait the reader gets every message once and in order: readChannel checks that. With
 // drop_oldest the writer does not wait, and each gap is counted exactly.
 func TestRemoteChannelPaths(t *testing.T) {
 	for _, test := range []struct {
-		policy, wait string
-		slots        int
-	}{{"wait", "poll", 256}, {"wait", "sleep", 16}, {"drop_oldest", "poll", 256}} {
-		t.Run(test.policy+"-"+test.wait, func(t *testing.T) {
+		policy, wait, mode string
+		slots              int
+	}{{"wait", "sleep", "standby", 16}, {"wait", "poll", "active", 256}, {"drop_oldest", "poll", "standby", 256}} {
+		t.Run(test.policy+"-"+test.mode, func(t *testing.T) {
+			if test.policy != "wait" || test.mode != "standby" {
+				testenv.Long(t, "the first case has the same changes of links")
+			}
 			testenv.Leaks(t)
-			l := newTwoLinks(t, test.policy, test.wait, test.slots)
+			l := newTwoLinks(t, test.policy, test.wait, test.mode, test.slots)
 			l.run(0, "0")
 			l.run(1)
 			l.onPath(0)
@@ -125,7 +127,7 @@ func TestRemoteChannelPaths(t *testing.T) {
 			for turn := range uint64(2) {
 				mend := l.cut(0)
 				p := l.onPath(1)
-				if one := p.Paths[0]; p.PathMode != "standby" || one.State == "connected" || one.Failures <= turn || one.Left.IsZero() || p.Paths[1].Connections <= turn {
+				if one := p.Paths[0]; p.PathMode != test.mode || one.State == "connected" || one.Failures <= turn || one.Left.IsZero() || p.Paths[1].Connections <= turn {
 					t.Errorf("after the cut: %+v", p)
 				}
 				l.progress("over the second link", 2000)
@@ -151,41 +153,13 @@ func TestRemoteChannelPaths(t *testing.T) {
 	}
 }
 
-// TestRemoteChannelFlaps: while a link comes and goes every second, nothing is lost and nothing comes twice.
-// UNIFIEDD_SPAN=10m is the long form.
-func TestRemoteChannelFlaps(t *testing.T) {
-	testenv.Leaks(t)
-	span, err := time.ParseDuration(cmp.Or(os.Getenv("UNIFIEDD_SPAN"), "20s"))
-	if err != nil {
-		t.Fatalf("UNIFIEDD_SPAN=%s: it must be a time, such as 10m", os.Getenv("UNIFIEDD_SPAN"))
-	}
-	l := newTwoLinks(t, "wait", "sleep", 1024)
-	l.run(0, "2000")
-	l.run(1)
-	l.onPath(0)
-	l.progress("before", 1000)
-	lost, dropped := keptIn(l.file(1)).lost, l.lost()
-	for until := time.Now().Add(span); time.Now().Before(until); {
-		mend := l.cut(0)
-		time.Sleep(500 * time.Millisecond)
-		mend()
-		time.Sleep(500 * time.Millisecond)
-	}
-	p := l.onPath(0)
-	l.progress("after", 1000)
-	if s, now := keptIn(l.file(1)), l.lost(); s.lost != lost || fmt.Sprint(now) != fmt.Sprint(dropped) {
-		t.Errorf("the reader has lost %d messages more, and the sender had lost %v and now %v", s.lost-lost, dropped, now)
-	}
-	t.Logf("%d messages; paths %+v", keptIn(l.file(1)).got, p.Paths)
-	l.end()
-}
-
 // TestRemoteChannelPathsSilent: the reader stands still, and the writer waits for it. Nothing is under way then that would be
 // repeated. This alone costs no path. When the link is cut, it is left as soon as under load. The machine may be busy, so
 // the shortest of some times counts.
 func TestRemoteChannelPathsSilent(t *testing.T) {
+	testenv.Long(t, "TestRemoteChannelPaths cuts links")
 	testenv.Leaks(t)
-	l := newTwoLinks(t, "wait", "sleep", 64)
+	l := newTwoLinks(t, "wait", "sleep", "standby", 64)
 	l.run(0, "0")
 	l.run(1)
 	l.onPath(0)
@@ -221,16 +195,15 @@ func TestRemoteChannelPathsSilent(t *testing.T) {
 // signal sends a signal to a program.
 func (l *twoLinks) signal(i int, s syscall.Signal) {
 	l.Helper()
-	if err := l.programs[i].Process.Signal(s); err != nil {
-		l.Fatal(err)
-	}
+	testenv.Must(l, l.programs[i].Process.Signal(s))
 }
 
 // TestRemoteChannelPathsAllCut: while no link works the writer waits for some seconds at most. What it writes over
 // after that is a gap, which the reader counts exactly.
 func TestRemoteChannelPathsAllCut(t *testing.T) {
+	testenv.Long(t, "TestRemoteChannelPaths cuts links")
 	testenv.Leaks(t)
-	l := newTwoLinks(t, "wait", "sleep", 256)
+	l := newTwoLinks(t, "wait", "sleep", "standby", 256)
 	l.run(0, "2000")
 	l.run(1)
 	l.onPath(0)

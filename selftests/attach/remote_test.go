@@ -177,14 +177,10 @@ func (m *machines) start(i int) {
 func (m *machines) run(i int, args ...string) {
 	m.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		m.Fatal(err)
-	}
+	testenv.Must(m, err)
 	p := &running{Cmd: exec.Command(self, append([]string{m.socket(i), m.file(i)}, args...)...), said: new(bytes.Buffer), ended: make(chan struct{})}
 	p.Env, p.Stderr = append(os.Environ(), role+"="+[]string{"channel-writer", "channel-reader"}[i]), p.said
-	if err := p.Start(); err != nil {
-		m.Fatal(err)
-	}
+	testenv.Must(m, p.Start())
 	go func() { _ = p.Wait(); close(p.ended) }() // how it ends is in said
 	m.programs[i] = p
 	m.Cleanup(func() { _ = p.Process.Kill(); <-p.ended })
@@ -222,9 +218,7 @@ func (m *machines) progress(what string, messages uint64) {
 func (m *machines) channelOf(i int) status.Channel {
 	m.Helper()
 	s, err := m.daemons[i].Status()
-	if err != nil {
-		m.Fatal(err)
-	}
+	testenv.Must(m, err)
 	return s.Programs.Channels[0]
 }
 
@@ -232,9 +226,7 @@ func (m *machines) channelOf(i int) status.Channel {
 func (m *machines) lost() map[string]uint64 {
 	m.Helper()
 	s, err := m.daemons[0].Status()
-	if err != nil {
-		m.Fatal(err)
-	}
+	testenv.Must(m, err)
 	return s.Flows[0].Sends.Peers[0].Dropped
 }
 
@@ -243,6 +235,9 @@ func (m *machines) lost() map[string]uint64 {
 func TestRemoteChannel(t *testing.T) {
 	for _, test := range []struct{ peer, reader string }{{"wait", "wait"}, {"drop_oldest", "wait"}, {"drop_oldest", "drop_oldest"}} {
 		t.Run(test.peer+"-"+test.reader, func(t *testing.T) {
+			if test.peer != test.reader {
+				testenv.Long(t, "the other cases have each policy")
+			}
 			testenv.Leaks(t)
 			m := newMachines(t, test.peer, test.reader, "poll", 256)
 			m.run(0, "1000")
@@ -272,6 +267,7 @@ func TestRemoteChannel(t *testing.T) {
 // TestRemoteChannelConnectsLate: a writer that has written more than a ring when its peer connects waits from then on. What
 // it writes over between the greeting and the connection is a gap, and nothing else is lost.
 func TestRemoteChannelConnectsLate(t *testing.T) {
+	testenv.Long(t, "TestRemoteChannel has a writer that is slow and one that is fast")
 	testenv.Leaks(t)
 	m := newMachines(t, "wait", "wait", "poll", 256)
 	m.daemons[1].Terminate(t)
@@ -294,6 +290,7 @@ func TestRemoteChannelConnectsLate(t *testing.T) {
 // TestRemoteChannelBreaks: the link is cut, and each of the four processes killed, while messages flow. Sequences go on,
 // no message is torn or comes twice, and what is lost is counted exactly: readChannel checks that for every message.
 func TestRemoteChannelBreaks(t *testing.T) {
+	testenv.Long(t, "the processes are killed")
 	testenv.Leaks(t)
 	m := newMachines(t, "drop_oldest", "drop_oldest", "poll", 1024)
 	m.run(0, "5000")
@@ -335,15 +332,14 @@ func TestRemoteChannelBreaks(t *testing.T) {
 
 // TestRemoteChannelDisconnects: a peer with the policy disconnect that is too slow is cut off, and its readers are told.
 func TestRemoteChannelDisconnects(t *testing.T) {
+	testenv.Long(t, "flows/attach tests the policies")
 	testenv.Leaks(t)
 	m := newMachines(t, "disconnect", "wait", "poll", 64)
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(60*time.Second))
 	defer cancel()
 	k, kr := attach(t, m.dirs[0], "writer", 0), attach(t, m.dirs[1], "reader", 0)
 	w, err := k.WriteChannel("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var r *attached.ChannelReader
 	testenv.Wait(t, testenv.Within(10*time.Second), "the channel to be connected", func() bool { r, err = kr.ReadChannel("book"); return err == nil })
 	testenv.Wait(t, testenv.Within(10*time.Second), "the peer to read", func() bool { return w.Readers() == 1 })
@@ -363,9 +359,7 @@ func TestRemoteChannelDisconnects(t *testing.T) {
 		if refused, is := errors.AsType[*attached.RefusedError](err); is && refused.Reason == "too_slow" {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	for _, c := range []interface{ Close() error }{w, r} {
 		if err := c.Close(); err != nil {

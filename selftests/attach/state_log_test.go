@@ -39,9 +39,7 @@ flows:
 func openFlow(t *testing.T, d *flows.Daemon, name string) *flows.Flow {
 	t.Helper()
 	f, err := d.Flow(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return f
 }
 
@@ -65,13 +63,9 @@ func updateAll(t *testing.T, s *attached.Sender, first, last uint64) {
 			}
 		}
 		n, err := s.Poll(done[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if left -= uint64(n); n == 0 {
-			if err := s.Wait(t.Context(), time.Second); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, s.Wait(t.Context(), time.Second))
 		}
 	}
 }
@@ -103,70 +97,51 @@ func TestStateOfLog(t *testing.T) {
 	d := startLogged(t, dir, log, true)
 	k, kr := attach(t, dir, "writer", 7), attach(t, dir, "reader", 0)
 	updates, err := k.Send("updates", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	book, err := kr.State("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer book.Close()
 	updateAll(t, updates, 1, 200)
 	reaches(t, book, 200)
-	if err := openFlow(t, d, "books").Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, openFlow(t, d, "books").Stop())
 	updateAll(t, updates, 201, 300)
-	if err := openFlow(t, d, "books").Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, openFlow(t, d, "books").Start())
 	reaches(t, book, 300)
 	s := openFlow(t, d, "books").Status()
 	if s.Kind != "storage-state" || s.Packets != 100 || s.Dropped["missing"] != 0 || s.CopiedBytes["log"] == 0 || s.CopiedBytes["state"] == 0 || s.Updates.Position != 300 {
 		t.Errorf("the flow: %+v, %+v", s, s.Updates)
 	}
 	_ = updates.Close()
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Close())
 	startLogged(t, dir, log, true)
-	if err := book.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, book.Resume(t.Context()))
 	reaches(t, book, 300)
 }
 
 // TestStateOfDamagedLog: records that the log does not have any more are counted, and positions go on behind them. A log
 // that does not exist yet is waited for.
 func TestStateOfDamagedLog(t *testing.T) {
+	testenv.Long(t, "TestStateOfLog has a log that is whole")
 	testenv.Leaks(t)
 	dir, log := t.TempDir(), filepath.Join(testenv.DiskDir(t), "updates")
 	d := startLogged(t, dir, log, true)
 	k := attach(t, dir, "writer", 7)
 	updates, err := k.Send("updates", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	const records = 8000
 	updateAll(t, updates, 1, records)
 	_ = updates.Close()
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Close())
 	segments, err := filepath.Glob(log + "*.pcapng")
 	if err != nil || len(segments) < 3 {
 		t.Fatalf("segments %v: %v", segments, err)
 	}
 	slices.Sort(segments)
 	away := filepath.Join(dir, "away")
-	if err := os.Rename(segments[1], away); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Rename(segments[1], away))
 	d = startLogged(t, dir, log, false)
 	book, err := attach(t, dir, "reader", 0).State("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer book.Close()
 	testenv.Wait(t, testenv.Within(10*time.Second), "all records but those of a segment", func() bool {
 		s := openFlow(t, d, "books").Status()
@@ -174,9 +149,7 @@ func TestStateOfDamagedLog(t *testing.T) {
 	})
 	reaches(t, book, records)
 	_ = book.Close()
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Close())
 	d = startLogged(t, dir, log+"-other", false)
 	testenv.Wait(t, testenv.Within(10*time.Second), "the flow to wait", func() bool {
 		s := openFlow(t, d, "books").Status()

@@ -45,9 +45,7 @@ flows:
 func update(t *testing.T, s *attached.Sender, message []byte) uint64 {
 	t.Helper()
 	f, err := s.Claim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := s.Commit(f, copy(f.Data, message)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +58,7 @@ func update(t *testing.T, s *attached.Sender, message []byte) uint64 {
 		if err != nil || time.Now().After(end) {
 			t.Fatal("the update is not done:", err)
 		}
-		if err := s.Wait(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.Wait(t.Context(), time.Second))
 	}
 }
 
@@ -74,24 +70,16 @@ func TestState(t *testing.T) {
 	d := startStates(t, dir, "ordinary")
 	k, kr := attach(t, dir, "writer", 0), attach(t, dir, "reader", 0)
 	books, err := k.Send("books", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer books.Close()
 	keys, err := k.Send("keys", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer keys.Close()
 	book, err := kr.State("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer book.Close()
 	refs, err := kr.State("refs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer refs.Close()
 	if _, err := k.State("book"); err == nil || !errors.As(err, new(*attached.RefusedError)) {
 		t.Errorf("a program that is no reader has the state: %v", err)
@@ -152,7 +140,7 @@ func checkObjects(t *testing.T, books *attached.Sender, book *attached.State) {
 	if _, err := book.Lookup([]byte("k"), buffer); !errors.Is(err, attached.ErrKind) {
 		t.Errorf("a key of objects: %v", err)
 	}
-	if n := testenv.AllocsPerRun(100, func() { _, _, _ = book.Get(9, buffer) }); n != 0 {
+	if n := testenv.AllocsPerRun(t, 100, func() { _, _, _ = book.Get(9, buffer) }); n != 0 {
 		t.Errorf("Get allocates %v times", n)
 	}
 }
@@ -181,7 +169,7 @@ func checkKeys(t *testing.T, keys *attached.Sender, refs *attached.State) {
 		t.Errorf("no key: %v", err)
 	}
 	key := []byte("isin77")
-	if n := testenv.AllocsPerRun(100, func() { _, _ = refs.Lookup(key, buffer) }); n != 0 {
+	if n := testenv.AllocsPerRun(t, 100, func() { _, _ = refs.Lookup(key, buffer) }); n != 0 {
 		t.Errorf("Lookup allocates %v times", n)
 	}
 }
@@ -189,28 +177,21 @@ func checkKeys(t *testing.T, keys *attached.Sender, refs *attached.State) {
 // TestStateOverRestart: a reader learns that the daemon is gone, and finds the state empty, with another run, when it is
 // back.
 func TestStateOverRestart(t *testing.T) {
+	testenv.Long(t, "TestLibrary has states over restarts")
 	testenv.Leaks(t)
 	dir := t.TempDir()
 	d := startStates(t, dir, "ordinary")
 	k, kr := attach(t, dir, "writer", 0), attach(t, dir, "reader", 0)
 	books, err := k.Send("books", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	book, err := kr.State("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer book.Close()
 	update(t, books, attached.AppendPutObject(nil, 3, []byte("x")))
 	_, run, err := book.Position()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_ = books.Close()
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Close())
 	buffer := make([]byte, 336)
 	testenv.Wait(t, testenv.Within(5*time.Second), "the reader to know", func() bool {
 		_, _, err := book.Get(3, buffer)
@@ -219,9 +200,7 @@ func TestStateOverRestart(t *testing.T) {
 	startStates(t, dir, "ordinary")
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(10*time.Second))
 	defer cancel()
-	if err := book.Resume(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, book.Resume(ctx))
 	if position, again, err := book.Position(); err != nil || position != 0 || again == run {
 		t.Errorf("position %d, run %d after %d: %v", position, again, run, err)
 	}
@@ -262,9 +241,7 @@ func TestStateIsReadOnly(t *testing.T) {
 		_ = unix.Close(again)
 	}
 	b, err := unix.Mmap(fd, 0, int(o.Size), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if err := unix.Mprotect(b, unix.PROT_READ|unix.PROT_WRITE); !errors.Is(err, unix.EACCES) {
 		t.Errorf("mprotect: %v", err)
 	}
@@ -392,9 +369,7 @@ flows:
 `, filepath.Join(dir, "attach.sock"), os.Getuid(), pair.B.Ifname))
 	})
 	turns, err := attach(t, dir, "reader", 0).State("turns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer turns.Close()
 	for n := range uint64(4) {
 		if word, err := turns.Word(n); err != nil || word != 0 {
@@ -409,14 +384,10 @@ flows:
 	}
 	pair.A.Do(t, func() {
 		c, err := client.Open(client.Config{Device: "roce:" + pair.A.Ifname, Memory: 16 << 20, Pages: umem.Ordinary, Queue: 256})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer c.Close()
 		s, err := c.State(t.Context(), client.StateConfig{Address: pair.B.IP.String() + ":7491", State: "turns"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer s.Close()
 		if before, err := s.FetchAdd(2, 40); err != nil || before != 0 {
 			t.Errorf("the word was %d: %v", before, err)
@@ -431,25 +402,22 @@ flows:
 	if n := turns.Words(); n != 4 {
 		t.Errorf("the state has %d words, not 4", n)
 	}
-	plain, checked := buildDriver(t)
-	for _, path := range []string{plain, checked} {
-		d := startDriver(t.Context(), t, daemon.Here{}, path)
-		for _, step := range [][2]string{
-			{"attach " + filepath.Join(dir, "attach.sock") + " second 1", "attached"}, {"state turns", "words 4"}, {"getword 2", "word 42"},
-			{"getword 3", "word 0"}, {"getword 4", "error invalid none"}, {"getobject 2 8", "error invalid none"},
-			{"getkey k 8", "error invalid none"},
-		} {
-			got := d.do(step[0])
-			for retries(step[0], got, step[1]) {
-				time.Sleep(time.Millisecond)
-				got = d.do(step[0])
-			}
-			if got != step[1] {
-				t.Errorf("%s: %q instead of %q", step[0], got, step[1])
-			}
+	d := startDriver(t.Context(), t, daemon.Here{}, buildChecked(t))
+	for _, step := range [][2]string{
+		{"attach " + filepath.Join(dir, "attach.sock") + " second 1", "attached"}, {"state turns", "words 4"}, {"getword 2", "word 42"},
+		{"getword 3", "word 0"}, {"getword 4", "error invalid none"}, {"getobject 2 8", "error invalid none"},
+		{"getkey k 8", "error invalid none"},
+	} {
+		got := d.do(step[0])
+		for retries(step[0], got, step[1]) {
+			time.Sleep(time.Millisecond)
+			got = d.do(step[0])
 		}
-		if err := d.end(); err != nil {
-			t.Error(err)
+		if got != step[1] {
+			t.Errorf("%s: %q instead of %q", step[0], got, step[1])
 		}
+	}
+	if err := d.end(); err != nil {
+		t.Error(err)
 	}
 }

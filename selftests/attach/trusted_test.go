@@ -53,9 +53,7 @@ func TestTrusted(t *testing.T) {
 				want = 0
 			}
 			s, err := d.Status()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			f := s.Flows[0]
 			if f.Sends.Peers[0].Acknowledged != n || f.CopiedBytes["attach"] != want || f.Submits.Trusted != trusted {
 				t.Errorf("the peer has acknowledged %d of %d; copied %v, want %d; %+v", f.Sends.Peers[0].Acknowledged, n, f.CopiedBytes, want, f.Submits)
@@ -78,6 +76,7 @@ func connected(s *status.Daemon) bool {
 // after Commit, peers refuse the message, and it is not done. If it puts them back, the message arrives, once. A
 // program that is not trusted changes nothing: the flow has sent a copy.
 func TestTrustedChanges(t *testing.T) {
+	testenv.Long(t, "TestTrusted has the same programs")
 	for _, trusted := range []bool{false, true} {
 		t.Run(fmt.Sprint(trusted), func(t *testing.T) {
 			p := newPair(t)
@@ -85,13 +84,9 @@ func TestTrustedChanges(t *testing.T) {
 			d.Until(t, "the flow to run", func(s *status.Daemon) bool { return len(s.Flows) == 1 && s.Flows[0].Submits != nil })
 			k := attach(t, p.dir, "writer", 0)
 			s, err := k.Send("orders", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			f, err := s.Claim()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			harness.Fill(f.Data[:1000], 1, 1) // what the peer expects
 			if _, err := s.Commit(f, 1000); err != nil {
 				t.Fatal(err)
@@ -114,9 +109,7 @@ func TestTrustedChanges(t *testing.T) {
 			got := make([]attached.Receipt, 2)
 			n := 0
 			for n == 0 {
-				if err := s.Wait(ctx, time.Second); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, s.Wait(ctx, time.Second))
 				if n, err = s.Poll(got); err != nil {
 					t.Fatal(err)
 				}

@@ -43,15 +43,14 @@ flows:
 func (r *rig) attach(socket, name string) *attached.Client {
 	r.t.Helper()
 	k, err := attached.Attach(attached.Config{Socket: socket, Name: name})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	r.t.Cleanup(func() { _ = k.Close() })
 	return k
 }
 
 // TestChannel: the flow of a channel finds its peer by its name, and follows it to another machine.
 func TestChannel(t *testing.T) {
+	testenv.Long(t, "TestMove has a flow that is followed")
 	r := newRig(t, 4)
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "attach.sock")
@@ -66,9 +65,7 @@ flows:
 `, socket, r.hosts[1].Ifname)))
 	writing.Until(t, "the flow", func(s *status.Daemon) bool { return s.Flows[0].State.Up() })
 	w, err := r.attach(socket, "handler").WriteChannel("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer w.Close()
 	stop := make(chan struct{})
 	ended := make(chan struct{})
@@ -90,9 +87,7 @@ flows:
 		testenv.Wait(t, 30*time.Second, "100 messages", func() bool {
 			for {
 				length, _, ok, err := reader.Read(buffer)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				if !ok {
 					return n >= 100
 				}

@@ -122,6 +122,7 @@ func (g *named) move(i, host int) {
 // TestGroupMoves: members of a group that are named by their daemons find one another, and follow a member that moves to
 // another address, also if it led. A client that names them keeps its session: nothing is lost or doubled.
 func TestGroupMoves(t *testing.T) {
+	testenv.Long(t, "TestMove has a flow that is followed")
 	testenv.Leaks(t)
 	g := newNamed(t)
 	defer func() {
@@ -164,6 +165,7 @@ func TestGroupMoves(t *testing.T) {
 // TestClientNames: a client that names a flow finds it, follows it to another address, and says what a name that leads
 // nowhere lacks.
 func TestClientNames(t *testing.T) {
+	testenv.Long(t, "TestMove has a flow that is followed")
 	testenv.Leaks(t)
 	r := newRig(t, 4)
 	sink := r.sink(2, "storage", "")

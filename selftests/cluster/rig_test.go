@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"cmp"
 	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +33,6 @@ type rig struct {
 	hosts []*testenv.End
 	etcd  *etcdserver.Server
 	lease time.Duration
-	rate  int    // of the flow that sends, in messages a second; 0: as many as it can
 	tls   string // of cluster
 }
 
@@ -43,19 +40,9 @@ type rig struct {
 func newRig(t *testing.T, hosts int) *rig {
 	t.Helper()
 	testenv.Root(t)
-	r := &rig{t: t, hosts: testenv.NewSwitch(t, hosts, testenv.PairOptions{}), lease: 2 * time.Second, rate: 2000}
+	r := &rig{t: t, hosts: testenv.NewSwitch(t, hosts, testenv.PairOptions{}), lease: 2 * time.Second}
 	r.etcd = etcdserver.Start(t, etcdserver.Options{At: r.hosts[0], Host: r.hosts[0].IP.String(), Port: registryPort})
 	return r
-}
-
-// setting returns a number from the environment.
-func setting(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%s: it must be a number", name, os.Getenv(name))
-	}
-	return n
 }
 
 // head returns the begin of a configuration of a daemon with this name.
@@ -78,15 +65,11 @@ func (r *rig) sink(host int, name, tls string) *daemon.Daemon {
 // source starts the daemon that sends to the flow feed of a daemon with this name.
 func (r *rig) source(name, tls string) *daemon.Daemon {
 	r.t.Helper()
-	rate := ""
-	if r.rate > 0 {
-		rate = fmt.Sprintf(", rate: %d", r.rate)
-	}
 	return daemon.Launch(r.t, program, r.hosts[1], r.t.TempDir(), r.head("source", tls)+fmt.Sprintf(`flows:
   - name: feed
-    from: {generate: 256%s}
+    from: {generate: 256, rate: 2000}
     to: {rdma: "roce:%s", queue: 256, peers: [{peer: %s/feed, policy: drop_oldest}]}
-`, rate, r.hosts[1].Ifname, name))
+`, r.hosts[1].Ifname, name))
 }
 
 // at returns where the sink of a host is.
@@ -118,16 +101,6 @@ func (r *rig) reaches(d *daemon.Daemon, address string) uint64 {
 func (r *rig) registered(d *daemon.Daemon) {
 	r.t.Helper()
 	d.Until(r.t, "the registration", func(s *status.Daemon) bool { return s.Cluster != nil && s.Cluster.Registered && s.Cluster.Up })
-}
-
-// rateOf measures how many messages a second are acknowledged within a span.
-func (r *rig) rateOf(d *daemon.Daemon, span time.Duration) float64 {
-	r.t.Helper()
-	first := d.Until(r.t, "the status", func(*status.Daemon) bool { return true })
-	begun := time.Now()
-	time.Sleep(span)
-	last := d.Until(r.t, "the status", func(*status.Daemon) bool { return true })
-	return float64(peer(&last).Acknowledged-peer(&first).Acknowledged) / time.Since(begun).Seconds()
 }
 
 // says runs a command of the program, and checks that its output has each of some texts.

@@ -35,6 +35,7 @@ flows:
 // TestStateNames: a program that reads a state over RDMA names it, finds it in etcd, follows it to another machine when its
 // own one is killed, and back, and says what a name that leads nowhere lacks. Whoever updates the state names its flow.
 func TestStateNames(t *testing.T) {
+	testenv.Long(t, "TestMove has a flow that is followed")
 	testenv.Leaks(t)
 	r := newRig(t, 5)
 	ca := authority.New(t)

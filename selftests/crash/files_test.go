@@ -17,9 +17,7 @@ import (
 func segments(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "cap-*.pcapng"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	sort.Strings(files)
 	return files
 }
@@ -28,9 +26,7 @@ func segments(t *testing.T, dir string) []string {
 func prepared(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, ".cap-*.next"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return files
 }
 
@@ -86,9 +82,7 @@ func read(t *testing.T, files []string) {
 	for _, name := range files {
 		reader(t, nil, "tcpdump", "-nn", "-r", name, "-w", "/dev/null")
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer f.Close()
 		all = append(all, f)
 	}

@@ -30,7 +30,10 @@ type life struct {
 func TestKill(t *testing.T) { kill(t, false) }
 
 // TestKillPassive is TestKill for packet sockets.
-func TestKillPassive(t *testing.T) { kill(t, true) }
+func TestKillPassive(t *testing.T) {
+	testenv.Long(t, "TestKill kills a daemon with the other engine")
+	kill(t, true)
+}
 
 func kill(t *testing.T, passive bool) {
 	t.Helper()
@@ -199,9 +202,7 @@ func (k *killer) nothingLeft(pages int64) {
 func (k *killer) program() (id uint32) {
 	k.B.Do(k.t, func() {
 		link, err := netlink.LinkByName(k.B.Ifname)
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		testenv.Must(k.t, err)
 		if x := link.Attrs().Xdp; x != nil && x.Attached {
 			id = x.ProgId
 		}
@@ -231,12 +232,8 @@ func orphanPages(t *testing.T) int64 {
 func readNumber(t *testing.T, name string) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return n
 }

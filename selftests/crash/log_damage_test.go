@@ -26,9 +26,7 @@ func newDamageRig(t *testing.T) *damageRig {
 	testenv.HugePages(t, 66<<20+clientRegion)
 	k := &logKiller{t: t, Pair: testenv.NewPair(t, testenv.PairOptions{}), dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(1, 2))}
 	dir := filepath.Join(k.dir, "log")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Mkdir(dir, 0o700))
 	return &damageRig{k, filepath.Join(dir, "wal")}
 }
 
@@ -76,6 +74,7 @@ func (r *damageRig) says(good bool, args []string, texts ...string) {
 // a repair the log continues after the last acknowledged message. All messages were acknowledged
 // before the daemon was killed.
 func TestLogDamaged(t *testing.T) {
+	testenv.Long(t, "flows/journal tests damaged segments")
 	r := newDamageRig(t)
 	const count = 3000
 	begin := uint64(1)
@@ -100,9 +99,7 @@ func TestLogDamaged(t *testing.T) {
 			t.Fatalf("%s: position %d is acknowledged", c.name, acknowledged)
 		}
 		d.Kill()
-		if err := c.harm(r.newest()); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.harm(r.newest()))
 		r.says(false, []string{"log", "verify", r.log}, "damaged: segment", "log repair")
 		refused(t, &r.B, r.dir, r.settings(), "is damaged: segment", "unifiedd log repair "+r.log)
 		r.says(false, []string{"log", "repair", r.log}, "damaged: segment", "continues at position", "nothing was changed", "--yes")
@@ -117,12 +114,8 @@ func TestLogDamaged(t *testing.T) {
 		}
 		d.Terminate(t)
 		if c.lost {
-			if err := os.RemoveAll(filepath.Dir(r.log)); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(filepath.Dir(r.log), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.RemoveAll(filepath.Dir(r.log)))
+			testenv.Must(t, os.Mkdir(filepath.Dir(r.log), 0o700))
 			begin = 1
 		}
 	}
@@ -131,6 +124,7 @@ func TestLogDamaged(t *testing.T) {
 // TestLogFilesMoved: verify and the daemon refuse a log whose files were exchanged, copied to other
 // names, or replaced by something that is not a file.
 func TestLogFilesMoved(t *testing.T) {
+	testenv.Long(t, "flows/journal tests files that were exchanged")
 	r := newDamageRig(t)
 	text := strings.Replace(r.settings(), "segment: {size: 2MiB}", "segment: {size: 1MiB}", 1)
 	d := launch(t, &r.B, r.dir, text)
@@ -184,16 +178,12 @@ func TestNameNotFlushed(t *testing.T) {
 	c := r.append(20000)
 	d.Until(t, "records to be acknowledged", func(s *status.Daemon) bool { return s.Flows[0].Log.Acknowledged > 0 })
 	dir := filepath.Dir(r.log)
-	if err := os.Chmod(dir, 0o300); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(dir, 0o300))
 	s := d.Until(t, "the flow to fail", func(s *status.Daemon) bool { return s.Flows[0].State == status.Failed })
 	if !strings.Contains(s.Flows[0].Error, "flush the name of segment") || !strings.Contains(s.Flows[0].Error, "permission denied") {
 		t.Errorf("why: %q", s.Flows[0].Error)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(dir, 0o700))
 	_ = c.Process.Kill()
 	testenv.Wait(t, 10*time.Second, "the client to end", c.Over)
 	acknowledged := s.Flows[0].Log.Acknowledged

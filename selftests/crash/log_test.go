@@ -17,6 +17,7 @@ import (
 // has every message once and in order. Each daemon continues after the last position that the one before
 // acknowledged.
 func TestKillLog(t *testing.T) {
+	testenv.Long(t, "TestKill kills a daemon that captures, and flows/journal tests the recovery of logs")
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)

@@ -71,6 +71,7 @@ func (r *relayed) sends(count uint64) *daemon.Client {
 // each log has every message once, all in the same order. The client learned the durability that
 // the peers promise.
 func TestKillRelay(t *testing.T) {
+	testenv.Long(t, "TestKill kills a daemon that captures, and flows/stream tests the sessions of relays")
 	kills := setting.Number(t, "UNIFIEDD_KILLS", few)
 	r := newRelayed(t)
 	const to = "acknowledge: most, durability: durable"
@@ -109,9 +110,7 @@ func TestKillRelay(t *testing.T) {
 		file := filepath.Join(r.dir, string(name))
 		r.flowTest("log", "-file", file, "-count", fmt.Sprint(count)).Await(t, clientLimit)
 		raw, err := exec.Command(program, "log", "read", file, "--raw").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		sums[sha256.Sum256(raw)] = true
 	}
 	if len(sums) != 1 {

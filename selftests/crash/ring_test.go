@@ -17,6 +17,7 @@ import (
 // TestKillOnDevice: after a kill at a random moment, the ring on a device has all durable packets
 // when the next daemon has recovered it.
 func TestKillOnDevice(t *testing.T) {
+	testenv.Long(t, "TestKill kills a daemon that writes files")
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)

@@ -26,6 +26,9 @@ func TestStop(t *testing.T) {
 		"many segments": "layout: packed, durable: written, segment: {size: 1MiB}, prepare: none, flush: 1s",
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "many segments" {
+				testenv.Long(t, "the case of many segments has prepared files and files that are full")
+			}
 			testenv.Root(t)
 			testenv.HugePages(t, 66<<20)
 			p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

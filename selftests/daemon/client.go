@@ -23,9 +23,7 @@ func StartClient(t *testing.T, program string, at Place, args ...string) *Client
 	t.Helper()
 	c := &Client{Cmd: at.Command(program, args...), ended: make(chan struct{})}
 	c.Stdout, c.Stderr = &c.Out, &c.Out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Start())
 	go func() { c.err = c.Cmd.Wait(); close(c.ended) }()
 	t.Cleanup(func() { c.Kill() })
 	return c

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // Configure replaces the configuration that the daemon was launched with. The daemon does not
@@ -12,18 +14,12 @@ import (
 func (d *Daemon) Configure(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(d.Socket), "unifiedd.yaml")
-	if err := os.WriteFile(file+".new", []byte("control: {socket: "+d.Socket+"}\n"+text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file+".new", []byte("control: {socket: "+d.Socket+"}\n"+text), 0o600))
+	testenv.Must(t, os.Rename(file+".new", file))
 }
 
 // Hangup sends SIGHUP, so that the process reads its configuration again.
 func (d *Daemon) Hangup(t *testing.T) {
 	t.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.cmd.Process.Signal(syscall.SIGHUP))
 }

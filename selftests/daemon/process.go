@@ -57,9 +57,7 @@ func (l *Log) String() string {
 func Launch(t *testing.T, program string, at Place, dir, text string) *Daemon {
 	t.Helper()
 	file, socket := filepath.Join(dir, "unifiedd.yaml"), filepath.Join(dir, "control.sock")
-	if err := os.WriteFile(file, []byte("control: {socket: "+socket+"}\n"+text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, []byte("control: {socket: "+socket+"}\n"+text), 0o644))
 	d := &Daemon{Socket: socket, Log: new(Log), Exited: make(chan struct{}), program: program, cmd: at.Command(program, "run", "-c", file)}
 	d.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -70,9 +68,7 @@ func Launch(t *testing.T, program string, at Place, dir, text string) *Daemon {
 	caught := make(chan os.Signal, 1) // the daemon does not inherit SIGHUP as ignored if this process catches it, also under nohup(1)
 	signal.Notify(caught, syscall.SIGHUP)
 	defer signal.Stop(caught)
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.cmd.Start())
 	go func() {
 		d.Err = d.cmd.Wait()
 		close(d.Exited)
@@ -116,9 +112,7 @@ func children(pid int) (all []int) {
 // Signal sends the process the signal to end.
 func (d *Daemon) Signal(t *testing.T) {
 	t.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.cmd.Process.Signal(syscall.SIGTERM))
 }
 
 // Terminate tells the process to end, and waits until it has. The process must succeed.
@@ -150,8 +144,6 @@ func (d *Daemon) Resume(t *testing.T) { d.signalChild(t, syscall.SIGCONT) }
 func (d *Daemon) signalChild(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	for _, pid := range children(d.cmd.Process.Pid) {
-		if err := syscall.Kill(pid, s); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, syscall.Kill(pid, s))
 	}
 }

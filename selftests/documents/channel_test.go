@@ -19,6 +19,7 @@ const writerDocument, readersDocument = "attach.md.5", "attach.md.6"
 // TestChannelAcrossMachines: two daemons with the configurations of the document pass a channel on. What the program
 // of one host writes the program of the other one reads, in order.
 func TestChannelAcrossMachines(t *testing.T) {
+	testenv.Long(t, "TestDocuments checks the configurations")
 	testenv.Root(t)
 	for _, d := range passOn(t, [2]string{named(t, writerDocument), named(t, readersDocument)}) {
 		d.Until(t, "the flow to count messages", func(s *status.Daemon) bool { return s.Flows[0].Packets > 0 })
@@ -36,16 +37,12 @@ func passOn(t *testing.T, texts [2]string) (daemons []*daemon.Daemon) {
 		d.Running(t)
 		t.Cleanup(func() { d.Terminate(t) })
 		k, err := attached.Attach(attached.Config{Socket: filepath.Join(f.dir, "run/unifiedd/attach.sock"), Name: []string{"handler", "quoting"}[n]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { _ = k.Close() })
 		daemons, programs = append(daemons, d), append(programs, k)
 	}
 	w, err := programs[0].WriteChannel("book")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer w.Close()
 	r := reader(t, programs[1])
 	defer r.Close()
@@ -82,9 +79,7 @@ func exchange(t *testing.T, w *attached.ChannelWriter, r *attached.ChannelReader
 		}
 		for {
 			n, sequence, ok, err := r.Read(buffer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if !ok {
 				break
 			}

@@ -22,6 +22,7 @@ const logDocument, senderDocument, staticDocument = "cluster.md.1", "cluster.md.
 // TestCluster: with the configurations of the document a daemon finds another one in etcd, with TLS, and a third one
 // finds it in its own configuration.
 func TestCluster(t *testing.T) {
+	testenv.Long(t, "TestDocuments checks the configurations")
 	testenv.Root(t)
 	ca := authority.New(t)
 	ends := testenv.NewSwitch(t, 4, testenv.PairOptions{MTU: 4200})
@@ -39,14 +40,10 @@ func TestCluster(t *testing.T) {
 		rename(t, ends[host], "eth2", address+"/24")
 		f := newFiles(t)
 		dir := filepath.Join(f.dir, "etc/unifiedd/etcd")
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.MkdirAll(dir, 0o755))
 		cert, key := issue(name, address)
 		for to, from := range map[string]string{"ca.pem": ca.File(), "cert.pem": cert, "key.pem": key} {
-			if err := os.WriteFile(filepath.Join(dir, to), []byte(read(t, from)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile(filepath.Join(dir, to), []byte(read(t, from)), 0o600))
 		}
 		d := daemon.Launch(t, f.wrapper, ends[host], f.dir, named(t, document))
 		d.Running(t)

@@ -32,7 +32,13 @@ const root = "../.."
 // program and flowTest are the paths of the programs, built once.
 var program, flowTest string
 
-func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }
+func TestMain(m *testing.M) {
+	status := daemon.WithPrograms(m.Run, &program, &flowTest)
+	if object != "" {
+		_ = os.RemoveAll(filepath.Dir(object)) // it is only left behind
+	}
+	os.Exit(status)
+}
 
 // document is a configuration from a document.
 type document struct{ name, text string }
@@ -45,9 +51,7 @@ var fence = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 func documents(t *testing.T) (all []document) {
 	t.Helper()
 	names, err := filepath.Glob(root + "/docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, name := range append(names, root+"/README.md") {
 		for i, m := range fence.FindAllStringSubmatch(read(t, name), -1) {
 			text := m[1]
@@ -63,9 +67,7 @@ func documents(t *testing.T) (all []document) {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return string(b)
 }
 
@@ -104,29 +106,18 @@ func newFiles(t *testing.T) files {
 	t.Helper()
 	m := files{dir: testenv.DiskDir(t)}
 	for path := m.dir; strings.HasPrefix(path, os.TempDir()+"/"); path = filepath.Dir(path) { // so that the daemon's user reaches it
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(path, 0o755))
 	}
 	if err := os.Chmod(m.dir, 0o777); err != nil { // the control socket is there
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"lib/unifiedd", "run", "etc/unifiedd", "work"} {
-		if err := os.MkdirAll(filepath.Join(m.dir, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.MkdirAll(filepath.Join(m.dir, dir), 0o755))
 	}
 	passwd, err := os.ReadFile("/etc/passwd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	m.write(t, "etc/passwd", fmt.Sprintf("%sunifiedd:x:%d:%[2]d::/nonexistent:/usr/sbin/nologin\n", others(string(passwd)), user), 0o644)
-	m.write(t, "mine.c", code(t), 0o644)
-	compile := regexp.MustCompile("(?m)^    (clang .* mine.o)$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
-	if compile == nil {
-		t.Fatal("docs/filters.md does not say how to compile the program")
-	}
-	run(t, "sh", "-ec", "cd "+m.dir+"; "+compile[1]+"; mv mine.o etc/unifiedd/")
+	run(t, "cp", compiled(t), filepath.Join(m.dir, "etc/unifiedd/mine.o"))
 	run(t, flowTest, "make", "-file", filepath.Join(m.dir, "lib/unifiedd/image"), "-size", "1048576")
 	m.wrapper = filepath.Join(m.dir, "unifiedd")
 	m.write(t, "unifiedd", fmt.Sprintf(`#!/bin/sh
@@ -139,6 +130,27 @@ exec %[2]s "$@"' unifiedd "$@"
 	return m
 }
 
+// object is the program of the document about filters, compiled; empty: it is not yet.
+var object string
+
+// compiled compiles that program with the command of the document, once.
+func compiled(t *testing.T) string {
+	t.Helper()
+	if object != "" {
+		return object
+	}
+	compile := regexp.MustCompile("(?m)^    (clang .* mine.o)$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
+	if compile == nil {
+		t.Fatal("docs/filters.md does not say how to compile the program")
+	}
+	dir, err := os.MkdirTemp("", "unifiedd-documents-")
+	testenv.Must(t, err)
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "mine.c"), []byte(code(t)), 0o644))
+	run(t, "sh", "-ec", "cd "+dir+"; "+compile[1])
+	object = filepath.Join(dir, "mine.o")
+	return object
+}
+
 // user is the number of the daemon's user.
 const user = 64321
 
@@ -149,9 +161,7 @@ func others(passwd string) string {
 
 func (m *files) write(t *testing.T, name, text string, mode os.FileMode) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(m.dir, name), []byte(text), mode))
 }
 
 // code returns the C program in the document about filters.
@@ -181,20 +191,18 @@ func TestDocuments(t *testing.T) {
 	testenv.Root(t)
 	testenv.HugePages(t, 294<<20)
 	for _, d := range documents(t) {
-		if slices.Contains([]string{groupDocument, witnessDocument, namedGroupDocument, writerDocument, readersDocument, logDocument, senderDocument, staticDocument}, d.name) {
-			continue // tests of their own start them, on several hosts
-		}
 		t.Run(d.name, func(t *testing.T) {
 			m := newMachine(t)
 			file := filepath.Join(m.dir, "shown.yaml")
 			m.write(t, "shown.yaml", d.text, 0o644)
 			if strings.Contains(d.text, "\nuser: unifiedd") { // as in the package, the user owns the directory
-				if err := os.Chown(filepath.Join(m.dir, "lib/unifiedd"), user, user); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, os.Chown(filepath.Join(m.dir, "lib/unifiedd"), user, user))
 			}
 			if out, err := m.B.Command(m.wrapper, "check", "-c", file).CombinedOutput(); err != nil {
 				t.Fatalf("check: %v\n%s", err, out)
+			}
+			if slices.Contains([]string{groupDocument, witnessDocument, namedGroupDocument, writerDocument, readersDocument, logDocument, senderDocument, staticDocument}, d.name) {
+				return // tests of their own start them, on several hosts
 			}
 			p := daemon.Launch(t, m.wrapper, &m.B, m.dir, d.text)
 			s := p.Until(t, "the flows to run", func(s *status.Daemon) bool {
@@ -351,23 +359,17 @@ func (m *machine) trade(t *testing.T, flow, giver string) {
 func (m *machine) look(t *testing.T, state string) {
 	t.Helper()
 	k, err := attached.Attach(attached.Config{Socket: filepath.Join(m.dir, "run/unifiedd/attach.sock"), Name: "quoting"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer k.Close()
 	local, err := k.State(state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer local.Close()
 	holds(t, "the program", local)
 	m.A.Do(t, func() {
 		c := opened(t)
 		defer c.Close()
 		remote, err := c.State(t.Context(), client.StateConfig{Address: "10.0.0.1:7490", State: state})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer remote.Close()
 		holds(t, "the other host", remote)
 	})
@@ -388,9 +390,7 @@ func holds(t *testing.T, who string, s interface {
 func opened(t *testing.T) *client.Client {
 	t.Helper()
 	c, err := client.Open(client.Config{Device: "roce:eth2", Memory: 32 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return c
 }
 
@@ -409,9 +409,7 @@ func (m *machine) packets(t *testing.T) {
 	from := testenv.End{Namespace: m.A.Namespace, Ifname: "eth1", IP: netip.MustParseAddr("10.1.0.1")}
 	m.A.Do(t, func() {
 		link, err := net.InterfaceByName("eth1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		from.Index, from.MAC = link.Index, link.HardwareAddr
 	})
 	to := from

@@ -33,6 +33,7 @@ const appended = 100
 // TestGroup: three daemons with the configuration of a group, each with the changes that the document
 // names, keep what a client appends. The command in the document reads it from each.
 func TestGroup(t *testing.T) {
+	testenv.Long(t, "TestDocuments checks the configurations")
 	testenv.Root(t)
 	text := named(t, groupDocument)
 	var texts []string
@@ -44,6 +45,7 @@ func TestGroup(t *testing.T) {
 
 // TestNamedGroup: the same with members that find one another in etcd.
 func TestNamedGroup(t *testing.T) {
+	testenv.Long(t, "TestDocuments checks the configuration")
 	testenv.Root(t)
 	text := named(t, namedGroupDocument)
 	var texts []string
@@ -55,6 +57,7 @@ func TestNamedGroup(t *testing.T) {
 
 // TestWitness: the same with two members and a witness, which has the configuration of a witness.
 func TestWitness(t *testing.T) {
+	testenv.Long(t, "TestDocuments checks the configurations")
 	testenv.Root(t)
 	witness := named(t, witnessDocument)
 	from, _, _ := strings.Cut(named(t, groupDocument), "        members:")

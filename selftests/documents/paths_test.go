@@ -83,6 +83,7 @@ func states(s *status.Daemon) (all []string) {
 // TestPaths: with the configurations of the document a daemon sends messages over two paths, one at a time or both at once,
 // to the flow of another one.
 func TestPaths(t *testing.T) {
+	testenv.Long(t, "selftests/paths has these paths")
 	testenv.Root(t)
 	testenv.HugePages(t, 294<<20)
 	for number, want := range map[int][]string{standbyPart: {"connected", "standby"}, activePart: {"connected", "connected"}} {
@@ -101,6 +102,7 @@ func TestPaths(t *testing.T) {
 
 // TestChannelOverPaths: a channel goes on to another machine over two paths.
 func TestChannelOverPaths(t *testing.T) {
+	testenv.Long(t, "selftests/attach has such channels")
 	testenv.Root(t)
 	writer, readers, found := strings.Cut(part(t, channelPart, 2), "  # the readers' machine\n")
 	if !found {

@@ -1,5 +1,3 @@
-//go:build lab
-
 package functions
 
 import (
@@ -50,6 +48,7 @@ const hostAt, insideAt = "10.77.1.1", "10.77.1.2"
 // another host. When the VFs are taken away under load, both flows fail and name their VFs. What came before is kept,
 // each message is accounted for, every frame is free, and the daemon goes on.
 func TestContainer(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "TestFunction and TestFunctionOfRDMA take VFs away, too")
 	testenv.Leaks(t)
 	testenv.HugePages(t, 66<<20)

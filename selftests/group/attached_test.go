@@ -61,6 +61,7 @@ func (r *roster) advanced(more uint64) {
 // each message is in the log once. A program that comes back with its session learns which message is next from the
 // group, also when the daemon of its host is new.
 func TestAttached(t *testing.T) {
+	testenv.Long(t, "TestFailOver has a client that is not attached")
 	testenv.Root(t)
 	r := newRoster(t, 4, 3, -1, soon)
 	r.relay = 3
@@ -128,9 +129,7 @@ func (r *roster) submit(from, count uint64) {
 			}
 		}
 		if safe += uint64(n); n == 0 || err != nil {
-			if err := s.Wait(ctx, time.Second); err != nil {
-				r.Fatal(err)
-			}
+			testenv.Must(r, s.Wait(ctx, time.Second))
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// missing is how many records a member lacks without UNIFIEDD_RECORDS.
-	missing = 20000
+	// missing is how many records a member lacks without UNIFIEDD_RECORDS, and fewMissing in the short form.
+	missing, fewMissing = 20000, 5000
 	// asMany is the number of records from which on the rate is checked. With fewer, the catch-up is over
 	// before a rate can be measured.
 	asMany = 1_000_000
@@ -30,8 +30,11 @@ const (
 // appends as fast as it can.
 func TestCatchUp(t *testing.T) {
 	testenv.Root(t)
-	records := setting.Number(t, "UNIFIEDD_RECORDS", missing)
+	records := setting.Number(t, "UNIFIEDD_RECORDS", shorter(missing, fewMissing))
 	least := leastSpan
+	if testing.Short() {
+		least /= 10
+	}
 	if records >= asMany {
 		least = longSpan
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
-// few is how many faults there are without UNIFIEDD_FAILOVERS.
-const few = 5
+// few is how many faults there are without UNIFIEDD_FAILOVERS, and fewest in the short form.
+const few, fewest = 5, 2
 
 // gaps is the shortest time without an acknowledgement that clients print.
 const gaps = 5 * time.Millisecond
@@ -79,7 +79,7 @@ func flap(g *group, who int) (end func()) {
 // the client has gone on with another leader. At the end all logs have every message once and in order, and
 // they are equal. Records that a resumed leader sends are refused.
 func TestFailOver(t *testing.T) {
-	count, seed := setting.Number(t, "UNIFIEDD_FAILOVERS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	count, seed := setting.Number(t, "UNIFIEDD_FAILOVERS", shorter(few, fewest)), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_FAILOVERS=%d UNIFIEDD_SEED=%d", count, seed)
 	testenv.Root(t)
 	g := newGroup(t, seed)
@@ -100,6 +100,14 @@ func TestFailOver(t *testing.T) {
 	}
 	g.compare()
 	g.report(results)
+}
+
+// shorter returns the second number in the short form.
+func shorter(long, short uint64) uint64 {
+	if testing.Short() {
+		return short
+	}
+	return long
 }
 
 // result is what a fault has led to.

@@ -73,6 +73,7 @@ func newGroupOf(t *testing.T, seed uint64, level string, hosts int) *group {
 // TestRenamedCertificate: after a reload a member proves again who it is. One whose certificate has
 // another name is left out, and the others go on.
 func TestRenamedCertificate(t *testing.T) {
+	testenv.Long(t, "flows/group/transport tests certificates")
 	testenv.Root(t)
 	g := newGroup(t, 0)
 	leader, _ := g.leader(-1, 0)
@@ -144,9 +145,7 @@ func issue(t *testing.T, secret *authority.Authority, name string, e *testenv.En
 // replace renames a file, over another one.
 func (g *group) replace(from, to string) {
 	g.Helper()
-	if err := os.Rename(from, to); err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, os.Rename(from, to))
 }
 
 // load starts a client, which knows all members, unless one appends.

@@ -1,4 +1,4 @@
-//go:build lab && verbs && cgo
+//go:build verbs && cgo
 
 package group
 
@@ -148,20 +148,14 @@ func (s *seat) number64(text string) (n uint64) {
 // serve takes orders from the first guest until it closes the connection.
 func (s *seat) serve() {
 	l, err := net.Listen("tcp", address(s.number)+orders)
-	if err != nil {
-		s.Fatal(err)
-	}
+	testenv.Must(s, err)
 	defer l.Close()
 	conn, err := l.Accept()
-	if err != nil {
-		s.Fatal(err)
-	}
+	testenv.Must(s, err)
 	defer conn.Close()
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
 	for o := (order{}); in.Decode(&o) == nil; o = (order{}) {
-		if err := out.Encode(s.obey(o)); err != nil {
-			s.Fatal(err)
-		}
+		testenv.Must(s, out.Encode(s.obey(o)))
 	}
 }
 
@@ -204,6 +198,7 @@ func (r *remote) obey(o order) (a answer) {
 // kernel verbs, and each provider from the other one. Only make test-group-guests runs it, in both guests of a
 // pair.
 func TestBetweenGuests(t *testing.T) {
+	labenv.Guest(t)
 	if os.Getenv("UNIFIEDD_LAB_HOST") == "2" {
 		run(t, "ip", "link", "set", wireCard, "mtu", fmt.Sprint(wireMTU))
 		newSeat(t, 1, daemon.Here{}, kernelDevice(t, wireCard)).serve()

@@ -40,6 +40,9 @@ func TestHistories(t *testing.T) {
 	t.Logf("UNIFIEDD_HISTORIES=%d UNIFIEDD_SEED=%d", faults, seed)
 	for _, level := range []string{"received", "written", "durable"} {
 		t.Run(level, func(t *testing.T) {
+			if level != "durable" {
+				testenv.Long(t, "the level durable has the most failures")
+			}
 			g := newGroupOf(t, seed, level, hosts)
 			(&recorder{group: g, dir: t.TempDir(), programs: make([]*daemon.Client, hosts)}).run(faults)
 		})

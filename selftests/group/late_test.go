@@ -11,6 +11,7 @@ import (
 // TestLateLeader: a follower that is started again, and hears of its leader only some seconds later, follows it. It has
 // asked for elections meanwhile, and must not do so any more before it has a link.
 func TestLateLeader(t *testing.T) {
+	testenv.Long(t, "it takes time, and the simulation of flows/group has such members")
 	testenv.Root(t)
 	g := newGroup(t, 1)
 	g.leader(-1, 0)

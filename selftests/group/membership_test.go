@@ -9,6 +9,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
@@ -112,9 +113,7 @@ func (r *roster) reload() {
 			continue
 		}
 		before, err := d.Status()
-		if err != nil {
-			r.Fatal(err)
-		}
+		testenv.Must(r, err)
 		d.Configure(r.T, r.text(i))
 		if text, err := d.Control("reload"); err != nil || !strings.Contains(text, "groups") {
 			r.Fatalf("reload member %d: %v\n%s", i+1, err, text)
@@ -136,7 +135,7 @@ func (r *roster) load() {
 	}
 	var to []string
 	for i := range r.dirs {
-		if i != r.witness && (r.relay < 0 || i == r.relay) {
+		if i != r.witness {
 			to = append(to, r.ends[i].IP.String()+":7471")
 		}
 	}
@@ -307,10 +306,11 @@ func TestStopHandsOver(t *testing.T) {
 
 // TestWitness: two members and a witness go on through every single failure, and nothing is lost.
 func TestWitness(t *testing.T) {
+	testenv.Long(t, "flows/group tests the votes of a witness")
 	testenv.Root(t)
 	// A member that is only slow must not become a learner just before the other one fails.
 	r := newRoster(t, 3, 3, 2, time.Second)
-	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	random := rand.New(rand.NewPCG(setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano())), 0))
 	all := "m1 voter, m2 voter, m3 witness"
 	kinds := map[string]func(*daemon.Daemon, *testenv.End){
 		"killed":  func(d *daemon.Daemon, _ *testenv.End) { d.Kill() },
@@ -346,49 +346,4 @@ func TestWitness(t *testing.T) {
 	r.members(all)
 	r.load()
 	r.finish(0, 1)
-}
-
-// relayText is the configuration of a relay to the group.
-func (r *roster) relayText() string {
-	i := r.relay
-	certificate, key := r.issue(i)
-	return fmt.Sprintf(`
-region: {size: 64MiB, pages: ordinary}
-tls: {certificate: %s, key: %s, authority: %s}
-flows:
-  - name: orders
-    from: {rdma: "roce:%s", listen: "%s:7471", message: 1KiB, clients: 4, window: 64}
-    to:
-      rdma: "roce:%[4]s"
-      acknowledge: all
-      peers:
-        - {name: log, address: "%[6]s:7471", others: ["%s:7471", "%s:7471"], flow: orders}
-`, certificate, key, r.secret.File(), r.ends[i].Ifname, r.ends[i].IP, r.ends[0].IP, r.ends[1].IP, r.ends[2].IP)
-}
-
-// TestRelay: messages reach a group through a relay. The relay and leaders are killed, and every message is in
-// the log once.
-func TestRelay(t *testing.T) {
-	testenv.Root(t)
-	r := newRoster(t, 4, 3, -1, soon)
-	r.relay = 3
-	relay := func() {
-		r.now[3] = daemon.Launch(t, program, r.ends[3], r.dirs[3], r.relayText())
-		r.explain(3, r.now[3])
-	}
-	relay()
-	r.load()
-	for range 2 {
-		r.committed(rate / 4)
-		leader, epoch := r.leader(0)
-		r.now[leader].Kill()
-		r.now[leader] = nil
-		r.leader(epoch)
-		r.committed(rate / 4)
-		r.start(leader)
-		r.now[3].Kill()
-		relay()
-	}
-	r.committed(rate / 4)
-	r.finish(0, 1, 2)
 }

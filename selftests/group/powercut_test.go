@@ -2,7 +2,6 @@ package group
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
@@ -40,6 +39,7 @@ type powered struct {
 // client appends. With `durable` nothing acknowledged is lost or doubled, and all logs are equal. With `written`
 // and `received` that holds for one member at a time. UNIFIEDD_CUTS cuts.
 func TestPowerCuts(t *testing.T) {
+	testenv.Long(t, "the power is cut again and again")
 	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
 	testenv.Root(t)
@@ -76,9 +76,7 @@ func newPowered(t *testing.T, seed uint64, level string) *powered {
 		p.disks = append(p.disks, powercut.NewVolatile(image))
 		p.files = append(p.files, testenv.ServedFile(t, p.disks[i]))
 		p.dirs = append(p.dirs, t.TempDir())
-		if err := os.Mkdir(p.place(i), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Mkdir(p.place(i), 0o755))
 	}
 	for i := range members {
 		p.boot(i)
@@ -97,9 +95,7 @@ func fileSystem(t *testing.T) []byte {
 		t.Fatalf("make a file system: %v\n%s", err, out)
 	}
 	image, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return image
 }
 
@@ -115,9 +111,7 @@ func (p *powered) boot(i int) {
 	_, _ = rand.Read(b[:]) // does not fail
 	text := fmt.Sprintf("#!/bin/sh\nexec unshare -m sh -c 'mount -t ext4 -o noatime %s %s && mount --bind %s /proc/sys/kernel/random/boot_id && exec \"$@\"' start %s \"$@\"\n", device, p.place(i), id, program)
 	err := os.WriteFile(id, fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), 0o600)
-	if err = errors.Join(err, os.WriteFile(script, []byte(text), 0o700)); err != nil {
-		p.Fatal(err)
-	}
+	testenv.Must(p, err, os.WriteFile(script, []byte(text), 0o700))
 	p.boots[i] = script
 }
 
@@ -204,6 +198,7 @@ func (p *powered) open(i int) {
 // TestLyingDisks: the check finds that acknowledged messages are lost when the disks of all members lose what
 // they have called durable.
 func TestLyingDisks(t *testing.T) {
+	testenv.Long(t, "the power is cut")
 	testenv.Root(t)
 	p := newPowered(t, 1, "durable")
 	p.progresses()

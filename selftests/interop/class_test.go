@@ -8,13 +8,13 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// classes: perftest and ours have different traffic classes, and each packet has that of its sender, as tshark reads
+// classes: ibv_rc_pingpong has traffic class 0 and ours another, and each packet has that of its sender, as tshark reads
 // them: data as well as ACKs.
 func (b *bench) classes(t *testing.T) {
 	const sniff = `tcpdump -U --immediate-mode -i %s -w %s udp port 4791 >/tmp/said 2>&1 & sniffer=$!
 		until grep -q listening /tmp/said; do kill -0 $sniffer || { cat /tmp/said; exit 1; }; sleep 0.05; done
 		%s; result=$?; sleep 0.5; kill $sniffer; wait $sniffer; cat /tmp/said; exit $result`
-	p := program{"ib_send_lat", "-n 200 --tclass=104", "-peer ib_send_lat -n 200 -tclass 72", false}
+	p := program{"ibv_rc_pingpong", "-n 200", "-peer pingpong -transport RC -n 200 -tclass 72", false}
 	const file = "/tmp/classes.pcap" // in the guest
 	s := b.ours(t, limit, p.options(), "server")
 	s.says(t, "waiting for")
@@ -22,7 +22,7 @@ func (b *bench) classes(t *testing.T) {
 	s.ended(t)
 	testenv.Tool(t, "tshark") // the guest has the programs of its host
 	out := b.run(t, "tshark -r "+file+" -T fields -e ip.src -e ip.dsfield -e infiniband.bth.opcode 2>/dev/null")
-	want := map[string]string{b.tap.PeerIP.String(): "0x68", b.tap.IP.String(): "0x48"}
+	want := map[string]string{b.tap.PeerIP.String(): "0x00", b.tap.IP.String(): "0x48"}
 	data, acks := map[string]int{}, map[string]int{}
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)

@@ -1,6 +1,6 @@
 // Package interop runs programs on the kernel's Soft-RoCE against ours over roce. A lab guest,
-// whose card is the other end of a tap interface in a namespace, runs ibv_rc_pingpong and its
-// relatives and the programs of perftest, unmodified. unified-rdma-test runs in the namespace.
+// whose card is the other end of a tap interface in a namespace, runs ibv_rc_pingpong, its
+// relatives and rping, unmodified. unified-rdma-test runs in the namespace.
 // Each program is once the client and once the server. Afterwards the device's counters show
 // whether a packet was out of sequence or requested twice.
 //

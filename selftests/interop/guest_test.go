@@ -45,17 +45,13 @@ func newBench(t *testing.T, long bool) *bench {
 	testenv.Leaks(t)
 	begin := time.Now()
 	line, err := archive.ParseLine(os.Getenv("UNIFIEDD_KERNEL"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b := &bench{line: line, long: long, dir: testenv.DiskDir(t), tap: testenv.NewTap(t, testenv.PairOptions{MTU: mtu, IPv6: true})}
 	b.program = filepath.Join(b.dir, "unified-rdma-test")
 	built := make(chan error, 1)
 	go func() { built <- build(b.program, long) }()
 	b.boot(t)
-	if err := <-built; err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, <-built)
 	b.softRoCE(t)
 	t.Logf("Linux %s with %s, after %v", b.Version, device, time.Since(begin).Round(100*time.Millisecond))
 	return b
@@ -79,9 +75,7 @@ func (b *bench) boot(t *testing.T) {
 	if err == nil {
 		b.Guest, err = k.Boot(t.Context(), vm.Config{Host: 1, Shares: []string{b.dir}, Tap: b.tap.File, TapMTU: mtu})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -123,9 +117,7 @@ func (b *bench) run(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer
 	r, err := b.try(text, limit, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if r.Code != 0 || len(r.Complaints) > 0 {
 		t.Fatalf("in the guest %s\nended with status %d, after %q:\n%s", text, r.Code, r.Complaints, &out)
 	}

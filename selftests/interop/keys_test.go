@@ -29,18 +29,14 @@ func (b *bench) keys(t *testing.T) {
 func gen(t *testing.T, hash int, name string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "nvme"), "gen-dhchap-key", "--hmac", fmt.Sprint(hash), "--nqn", name).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return strings.TrimSpace(string(out))
 }
 
 func (b *bench) keysOf(t *testing.T, group string, hash int) {
 	host, controller, wrong := gen(t, hash, hostNQN), gen(t, 3-hash, subsystem), gen(t, 0, hostNQN)
 	file := filepath.Join(b.dir, "keys")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "# of the guest\n%s %s %s\n", hostNQN, host, controller), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, fmt.Appendf(nil, "# of the guest\n%s %s %s\n", hostNQN, host, controller), 0o600))
 	v := b.newVolume(t, ", keys: "+file+", group: "+group)
 	refused := func(why, secrets string, unproven uint64) {
 		t.Helper()

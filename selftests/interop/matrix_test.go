@@ -126,8 +126,6 @@ func (b *bench) listen(t *testing.T, port uint16) (l net.Listener) {
 	t.Helper()
 	var err error
 	b.tap.Do(t, func() { l, err = net.Listen("tcp", netip.AddrPortFrom(b.tap.IP, port).String()) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return l
 }

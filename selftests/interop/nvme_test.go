@@ -44,13 +44,9 @@ func (b *bench) newVolume(t *testing.T, more string) *volume {
 	t.Helper()
 	testenv.HugePages(t, 66<<20)
 	v := &volume{bench: b, file: filepath.Join(b.dir, "volume")}
-	program := testenv.Build(t, "cmd/unifiedd")
-	if err := os.WriteFile(v.file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(v.file, 256<<20); err != nil {
-		t.Fatal(err)
-	}
+	program := testenv.Program(t, "cmd/unifiedd")
+	testenv.Must(t, os.WriteFile(v.file, nil, 0o600))
+	testenv.Must(t, os.Truncate(v.file, 256<<20))
 	v.daemon = daemon.Launch(t, program, &b.tap.End, b.dir, fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:

@@ -21,16 +21,12 @@ func TestTap(t *testing.T) {
 	const size = 16 << 20
 	testenv.HugePages(t, size)
 	region, err := umem.Open(umem.Config{Size: size})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	book := region.NewBook("test")
 	defer book.Close()
 	holder, err := book.NewHolder(umem.OwnerWorker, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer holder.Close()
 	var i *xdp.Interface
 	tap.Do(t, func() {
@@ -39,9 +35,7 @@ func TestTap(t *testing.T) {
 			err = i.Start()
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer i.Close()
 	if g := i.Granted(); !g.MultiBuffer || g.Mode != bpf.Driver || len(i.Ports()) != 1 {
 		t.Errorf("%d queues, %+v", len(i.Ports()), g)

@@ -1,5 +1,3 @@
-//go:build guest
-
 package main
 
 import (
@@ -19,7 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// The tests of this file boot guests and break them. make lab-all runs them.
+// The tests of this file boot guests and break them.
 
 func openLab(t *testing.T) *lab {
 	t.Helper()
@@ -64,6 +62,7 @@ func run(t *testing.T, g *vm.Guest, c wire.Command) (vm.Result, string) {
 // TestCommands: each command has its own status, output, time limit and kernel log, and leaves
 // nothing to the next.
 func TestCommands(t *testing.T) {
+	testenv.Long(t, "it boots guests")
 	testenv.Leaks(t)
 	l := openLab(t)
 	g := bootLab(t, l)
@@ -94,6 +93,7 @@ func TestCommands(t *testing.T) {
 
 // TestPanic: the error of a kernel that dies is ErrKernel, and contains the kernel's last messages.
 func TestPanic(t *testing.T) {
+	testenv.Long(t, "it boots guests")
 	testenv.Leaks(t)
 	l := openLab(t)
 	g := bootLab(t, l)
@@ -106,6 +106,7 @@ func TestPanic(t *testing.T) {
 // TestNoStart: the error of a guest that cannot start is ErrStart, or ErrKernel if its first
 // process is wrong.
 func TestNoStart(t *testing.T) {
+	testenv.Long(t, "it boots guests")
 	testenv.Leaks(t)
 	l := openLab(t)
 	l.Init = []byte("no program at all")
@@ -120,6 +121,7 @@ func TestNoStart(t *testing.T) {
 
 // TestInterrupt: a guest ends at once when its context ends.
 func TestInterrupt(t *testing.T) {
+	testenv.Long(t, "it boots guests")
 	testenv.Leaks(t)
 	l := openLab(t)
 	ctx, stop := context.WithCancel(t.Context())

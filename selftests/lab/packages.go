@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// fileSuffix ends the name of a file with tests for the lab. Such a file also has the first of the
-// build tags, which excludes it from every other run. The second tag includes RDMA.
+// fileSuffix ends the name of a file with tests for the lab. Each calls labenv.Guest first, which skips it elsewhere.
+// The build tags are those of scripts/test.sh, so that both use one build.
 const (
 	fileSuffix = "_lab_test.go"
-	buildTags  = "lab,verbs"
+	buildTags  = "invariants,verbs"
 )
 
 // module is the prefix of import paths.
@@ -32,7 +32,6 @@ type suite struct {
 	TestGoFiles, XTestGoFiles []string
 
 	tests    []string
-	retries  int      // after faults of guests
 	inside   string   // an expression for the tests in those, or none
 	programs []string // packages of programs that the tests run
 	binary   string

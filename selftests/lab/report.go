@@ -51,32 +51,25 @@ func (r *report) end() {
 
 // test reports one of the guest's own tests.
 func (r *report) test(name string, err error) {
-	if err != nil {
-		r.failed = true
-		r.failedOnce(name, err)
+	r.event(event{Action: "run", Test: name})
+	if err == nil {
+		r.event(event{Action: "pass", Test: name})
 		return
 	}
-	r.event(event{Action: "run", Test: name})
-	r.event(event{Action: "pass", Test: name})
-}
-
-// failedOnce reports that a test has failed and will run again. The run passes if it passes then.
-func (r *report) failedOnce(name string, err error) {
-	r.event(event{Action: "run", Test: name})
+	r.failed = true
 	r.event(event{Action: "output", Test: name, Output: err.Error() + "\n"})
 	r.event(event{Action: "fail", Test: name})
 }
 
-// converter returns the writer for the output of a package's tests. Events go to said, and other output to
-// the report at once. close waits until all of it is written.
-func (r *report) converter(ctx context.Context, importPath string, said io.Writer) (in io.Writer, close func() error, err error) {
+// converter returns the writer for the output of a package's tests. close waits until all of it is written.
+func (r *report) converter(ctx context.Context, importPath string) (in io.Writer, close func() error, err error) {
 	if !r.events {
 		fmt.Fprintf(r.out, "== %s on Linux %s\n", importPath, r.line)
 		return r.out, func() error { return nil }, nil
 	}
 	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-t", "-p", importPath+"@"+r.line)
 	var complaint strings.Builder
-	cmd.Stdout, cmd.Stderr = said, &complaint
+	cmd.Stdout, cmd.Stderr = r.out, &complaint
 	pipe, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()

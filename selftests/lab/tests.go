@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -76,49 +75,23 @@ func (l *lab) suites(ctx context.Context, dir string) ([]suite, error) {
 	return suites, nil
 }
 
-// suite runs one package's tests. After a fault of the guest or a time-out, it goes on in another guest, see attempt.
-// The emulator hangs or ends now and then, mostly on a busy machine, and an emulated kernel's timers are late at times. So
-// only a second fault at the same test shows that our programs have a part in it. The first is a failure of the test of
-// the kernel's log, which internal/testsum lists as one that has passed when it was run again.
+// suite runs one package's tests. After a fault of the guest the next package gets another guest.
 func (s *session) suite(ctx context.Context, t suite) {
-	kernelLog := "KernelLog/" + shortPath(t.ImportPath)
-	var err error
-	for guests := 1; ; guests++ {
-		a := &attempt{suite: t, plain: !s.json}
-		err = s.judged(ctx, a)
-		next, again := a.next(err)
-		if again && ctx.Err() == nil && guests < mostGuests {
-			fmt.Fprintf(s.Log, "lab: once more, in another guest: %d of %d tests of %s: %v\nThe last events:\n%s\n", len(next.tests), len(t.tests), t.ImportPath, err, lastLines(a.events.Bytes(), 10))
-			s.report.failedOnce(kernelLog, err)
-			s.fail(a.keep(s.report.out))
-			s.close()
-			t = next
-			continue
-		}
-		_, e := a.events.WriteTo(s.report.out)
-		s.fail(e)
-		break
-	}
+	result, err := s.run(ctx, t)
 	if errors.Is(err, errNoGuest) {
 		return
+	}
+	if err == nil {
+		err = judge("the tests of "+t.ImportPath, result, nil)
 	}
 	s.fail(err)
 	if errors.Is(err, errOurs) {
 		err = nil // the tests have reported it themselves
 	}
-	s.report.test(kernelLog, err)
+	s.report.test("KernelLog/"+shortPath(t.ImportPath), err)
 	if s.guest != nil {
 		s.report.test("Cards/"+shortPath(t.ImportPath), s.cardsAtRest())
 	}
-}
-
-// judged runs an attempt, and returns what was wrong with the tests, the kernel or the guest.
-func (s *session) judged(ctx context.Context, a *attempt) error {
-	result, err := s.run(ctx, a)
-	if err != nil {
-		return err
-	}
-	return judge("the tests of "+a.ImportPath, result, nil)
 }
 
 // atRest prints what the cards still have of tests: programs, promiscuous mode, or another namespace, where it does not
@@ -156,27 +129,21 @@ func (s *session) cardsAtRest() error {
 // errNoGuest means that no guest booted, which boot has reported.
 var errNoGuest = errors.New("there is no guest")
 
-// run runs an attempt in the guest, and boots one if there is none.
-func (s *session) run(ctx context.Context, a *attempt) (result vm.Result, err error) {
+// run runs the tests of a package in the guest, and boots one if there is none.
+func (s *session) run(ctx context.Context, t suite) (result vm.Result, err error) {
 	if s.guest == nil && !s.boot(ctx) {
 		return result, errNoGuest
 	}
-	out, closeOut, err := s.report.converter(ctx, a.ImportPath, &a.events)
+	out, closeOut, err := s.report.converter(ctx, t.ImportPath)
 	if err != nil {
 		return result, err
 	}
-	result, err = s.guest.Run(s.testCommand(a.suite), io.MultiWriter(a, out))
+	result, err = s.guest.Run(s.testCommand(t), out)
 	s.fail(closeOut())
 	if err != nil {
 		s.close()
 	}
 	return result, err
-}
-
-// lastLines returns the end of a text.
-func lastLines(text []byte, lines int) []byte {
-	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return bytes.Join(all[max(0, len(all)-lines):], []byte("\n"))
 }
 
 // boot boots a guest for the next suites.

@@ -1,5 +1,3 @@
-//go:build lab
-
 package oneregion
 
 import (
@@ -28,6 +26,7 @@ const (
 // TestOneRegion: packets from a card go to the disk and over RDMA from the addresses where they
 // landed, and messages from RDMA go to the disk from where they landed.
 func TestOneRegion(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "TestFiveFlows has the same devices over one region, and TestCardToDisk and TestWhereItLandedOnVerbs look at addresses")
 	testenv.Leaks(t)
 	testenv.HugePages(t, 18<<20)

@@ -1,5 +1,3 @@
-//go:build lab
-
 package oneregion
 
 import (

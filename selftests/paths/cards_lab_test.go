@@ -1,5 +1,3 @@
-//go:build lab
-
 package paths
 
 import (
@@ -47,6 +45,7 @@ func (r *rig) use(path int, here, there string) {
 // TestOnCards: a client with two paths to a log, over cards with AF_XDP, does what one over veth pairs does. A path is cut
 // without a sign of it, or its card is set down.
 func TestOnCards(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, overVeth)
 	r := newLabRig(t)
 	ns := labenv.Opposite(t, labWires[:]...)
@@ -61,6 +60,7 @@ func TestOnCards(t *testing.T) {
 // TestOnVerbs: a client with two paths over kernel verbs (Soft-RoCE on the cards) does so, too. All processes are in the
 // namespace of the test, because Linux before 7 has Soft-RoCE only there. Packets go over the wires nevertheless.
 func TestOnVerbs(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, overVeth)
 	r := newLabRig(t)
 	for path, w := range labWires {

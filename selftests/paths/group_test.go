@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,15 +18,12 @@ const members = 3
 
 // group is a group of three daemons, each at both switches, and hosts with clients and with a relay.
 type group struct {
-	t    *testing.T
-	ends [2][]*testenv.End // by switch; behind those of the members are those of the clients and of the relay
-	dirs [members]string
-	now  [members]*daemon.Daemon
-	mode string         // of its paths
-	own  map[int]string // the modes of members that have another one
-	// suspect is the members' setting. A path is left after a quarter of it.
-	suspect time.Duration
-
+	t      *testing.T
+	ends   [2][]*testenv.End // by switch; behind those of the members are those of the clients and of the relay
+	dirs   [members]string
+	now    [members]*daemon.Daemon
+	mode   string         // of its paths
+	own    map[int]string // the modes of members that have another one
 	client *daemon.Client
 	loads  load
 	count  int // messages that clients append
@@ -37,32 +33,20 @@ type group struct {
 type load int
 
 const (
-	overSecond load = iota // over the second switch alone, which is never cut
-	overBoth
-	overRelay // which is at both
+	overBoth  load = iota // switches
+	overRelay             // which is at both
 )
 
 // perClient is how many messages a client appends.
 const perClient = 2000
 
-// suspect is that of members without limited links.
-const suspect = 2 * time.Second
-
-func newGroup(t *testing.T) *group {
-	t.Helper()
-	return newGroupOver(t, "standby", 0)
-}
-
-// newGroupOver makes a group with a path mode. rate is that of each member's links, from it, in bits per second; 0: no limit.
-func newGroupOver(t *testing.T, mode string, rate uint64) *group {
+// newGroup starts a group with a path mode.
+func newGroup(t *testing.T, mode string, loads load) *group {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
 	o := testenv.PairOptions{MTU: 4200}
-	g := &group{t: t, mode: mode, suspect: suspect}
-	if rate > 0 {
-		g.suspect *= 4 // a queue before a slow link is no silence
-	}
+	g := &group{t: t, mode: mode, loads: loads}
 	g.ends[0] = testenv.NewSwitch(t, members+2, o)
 	g.ends[1] = testenv.SecondSwitch(t, g.ends[0], o)
 	t.Cleanup(func() {
@@ -73,11 +57,6 @@ func newGroupOver(t *testing.T, mode string, rate uint64) *group {
 		}
 	})
 	for i := range members {
-		for _, ends := range g.ends {
-			if rate > 0 {
-				ends[i].ShapeFrom(t, rate)
-			}
-		}
 		g.dirs[i] = testenv.DiskDir(t)
 		g.start(i)
 	}
@@ -101,11 +80,11 @@ flows:
       group:
         name: orders
         self: m%d
-        suspect: %s
+        suspect: 4s
         lag: 4MiB
         path_mode: %s
         members: %s
-`, g.ends[0][i].Ifname, g.ends[0][i].IP, g.ends[1][i].Ifname, g.ends[1][i].IP, g.file(i), i+1, g.suspect, cmp.Or(g.own[i], g.mode), all.String()))
+`, g.ends[0][i].Ifname, g.ends[0][i].IP, g.ends[1][i].Ifname, g.ends[1][i].IP, g.file(i), i+1, cmp.Or(g.own[i], g.mode), all.String()))
 }
 
 func (g *group) file(i int) string { return filepath.Join(g.dirs[i], "orders") }
@@ -146,29 +125,47 @@ func (g *group) leader() (who int, epoch uint64) {
 	return who, epoch
 }
 
-// over waits until the leader sends to each follower over a path, and each of them says so.
-func (g *group) over(leader, path int) {
+// well has the paths from a leader to its followers in the order of the members, by path mode, while all work.
+var well = map[string][2]int{"standby": {0, 0}, "active": {0, 1}}
+
+// settled waits until the leader sends to its followers over paths, in the order of the members, and each of them says so.
+func (g *group) settled(leader int, paths [2]int) {
 	g.t.Helper()
-	testenv.Wait(g.t, testenv.Within(time.Minute), fmt.Sprint("all members to use path ", path), func() bool {
-		for i := range members {
-			s := g.status(i)
-			if s == nil || i == leader && !g.sends(s, path) || i != leader && (len(s.Paths) != 2 || s.Paths[path].State != "connected") {
-				return false
-			}
-		}
-		return true
-	})
+	testenv.Wait(g.t, testenv.Within(time.Minute), fmt.Sprint("the followers to use the paths ", paths), func() bool { return g.uses(leader, paths[:]) })
 }
 
-// sends reports whether a leader sends to each follower over a path.
-func (g *group) sends(s *status.Group, path int) bool {
-	n := 0
+// uses reports whether a leader sends to its followers over paths, in the order of the members, and each of them says so.
+func (g *group) uses(leader int, paths []int) bool {
+	s := g.status(leader)
+	if s == nil || s.PathMode != g.mode {
+		return false
+	}
 	for _, m := range s.Members {
-		if strings.HasSuffix(m.Device, ":"+g.ends[path][g.who(s.Member)].Ifname) {
-			n++
+		who := g.who(m.Name)
+		if who == leader {
+			continue
+		}
+		// The device is that of the leader: what it sends over.
+		if len(paths) == 0 || m.Device != g.device(paths[0], leader) || !g.gets(who, paths[0]) {
+			return false
+		}
+		paths = paths[1:]
+	}
+	return len(paths) == 0
+}
+
+// gets reports whether a follower says that its records come over a path.
+func (g *group) gets(follower, path int) bool {
+	s := g.status(follower)
+	if s == nil || len(s.Paths) != 2 || s.PathMode != g.mode {
+		return false
+	}
+	for i := range s.Paths {
+		if p := &s.Paths[i]; (p.State == "connected") != (p.Device == g.device(path, follower)) {
+			return false
 		}
 	}
-	return n == members-1
+	return true
 }
 
 // who returns the place of a member by its name.
@@ -189,8 +186,6 @@ func (g *group) load() {
 	}
 	var to []string
 	switch g.loads {
-	case overSecond:
-		to = []string{"-device", g.device(1, members), "-to", g.at(1), "-flow", "orders"}
 	case overBoth:
 		to = []string{"-device", g.device(0, members), "-to", g.at(0), "-flow", "orders", "-paths", g.device(1, members) + "=" + g.at(1)}
 	case overRelay:
@@ -213,22 +208,13 @@ func (g *group) at(path int) string {
 	return strings.Join(all, ",")
 }
 
-// cut makes the first switch drop all frames, or those of some members, and returns a function that ends that.
-func (g *group) cut(of ...int) (mend func()) {
+// cut makes a switch drop all frames of a member, and returns a function that ends that.
+func (g *group) cut(path, member int) (mend func()) {
 	g.t.Helper()
-	if of == nil {
-		of = []int{0, 1, 2}
-	}
-	var all []func()
-	for _, i := range of {
-		all = append(all, g.ends[0][i].Lose(g.t, testenv.FromEnd, 0))
-		g.ends[0][i].Lose(g.t, testenv.ToEnd, 0)
-	}
-	return func() {
-		for _, mend := range all {
-			mend()
-		}
-	}
+	e := g.ends[path][member]
+	mend = e.Lose(g.t, testenv.FromEnd, 0)
+	e.Lose(g.t, testenv.ToEnd, 0)
+	return mend
 }
 
 // progresses waits until more records are committed.
@@ -305,34 +291,6 @@ func (g *group) same(who int, epoch uint64) {
 	}
 }
 
-// TestGroup: when the first path between the members of a group fails under load, the leader goes on over the second
-// one in the same epoch, and comes back when the first one is well. All logs have each message once and in order.
-func TestGroup(t *testing.T) {
-	g := newGroup(t)
-	who, epoch := g.leader()
-	g.over(who, 0)
-	g.progresses(who)
-	for range 2 {
-		mend := g.cut()
-		g.over(who, 1)
-		g.progresses(who)
-		if text, err := g.now[who].Control("status"); err != nil || strings.Count(text, "over roce:"+g.ends[1][who].Ifname) != members-1 {
-			t.Errorf("the leader's status does not name the second path (%v):\n%s", err, text)
-		}
-		g.same(who, epoch)
-		mend()
-		g.over(who, 0)
-		g.progresses(who)
-		g.same(who, epoch)
-	}
-	for i := range members {
-		if s := g.status(i); i != who && s != nil && (s.Paths[0].Failures == 0 || s.Paths[1].Connections == 0 || s.Paths[0].Left.IsZero()) {
-			t.Errorf("the paths of member %d: %+v", i+1, s.Paths)
-		}
-	}
-	g.complete()
-}
-
 // takes waits until a member gets more messages of clients over a path.
 func (g *group) takes(member, path int) {
 	g.t.Helper()
@@ -349,27 +307,6 @@ func (g *group) takes(member, path int) {
 		}
 		return now >= from
 	})
-}
-
-// TestGroupClient: when the first link of the leader fails under load, it goes on to lead, and a client with two paths
-// appends to it over the other one, until the first one is well. All logs have each message once and in order.
-func TestGroupClient(t *testing.T) {
-	g := newGroup(t)
-	g.loads = overBoth
-	who, epoch := g.leader()
-	g.over(who, 0)
-	g.takes(who, 0)
-	for range 2 {
-		mend := g.cut(who)
-		g.takes(who, 1)
-		g.progresses(who)
-		g.same(who, epoch)
-		mend()
-		g.takes(who, 0)
-	}
-	g.progresses(who)
-	g.same(who, epoch)
-	g.complete()
 }
 
 // relay starts a relay to the group with a path at each switch.
@@ -390,40 +327,87 @@ func (g *group) relay() *daemon.Daemon {
 	return d
 }
 
-// TestGroupRelay: a relay with two paths to a group does what a client does.
-func TestGroupRelay(t *testing.T) {
-	g := newGroup(t)
-	g.loads = overRelay
+// TestGroup: when a link of the leader fails under load, it goes on to lead in the same epoch. Its followers and its
+// clients, or a relay, use the other link until the first one is well. With active paths the followers use both links then.
+// All logs have each message once and in order.
+func TestGroup(t *testing.T) {
+	for _, c := range []struct {
+		name, mode string
+		loads      load
+	}{{"standby", "standby", overBoth}, {"active", "active", overBoth}, {"relay", "standby", overRelay}} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name != "standby" {
+				testenv.Long(t, "the case standby has the same changes of paths")
+			}
+			testGroup(t, newGroup(t, c.mode, c.loads))
+		})
+	}
+}
+
+func testGroup(t *testing.T, g *group) {
 	who, epoch := g.leader()
-	g.over(who, 0)
-	d := g.relay()
+	g.settled(who, well[g.mode])
+	var relay *daemon.Daemon
+	if g.loads == overRelay {
+		relay = g.relay()
+	}
 	g.takes(who, 0)
-	mend := g.cut(who)
-	g.takes(who, 1)
-	g.same(who, epoch)
-	d.Until(t, "the second path to the leader alone", func(s *status.Daemon) bool {
-		for i, p := range s.Flows[0].Sends.Peers[0].Paths {
-			if (p.State == "connected") != (i == 2*who+1) {
+	for _, path := range well[g.mode] {
+		mend := g.cut(path, who)
+		g.settled(who, [2]int{1 - path, 1 - path})
+		g.takes(who, 1-path)
+		g.progresses(who)
+		text, err := g.now[who].Control("status")
+		if err != nil || strings.Count(text, "over "+g.device(1-path, who)) != members-1 || g.mode == "active" && !strings.Contains(text, "active") {
+			t.Errorf("the leader's status does not name path %d (%v):\n%s", 1-path, err, text)
+		}
+		if relay != nil {
+			g.alone(relay, 2*who+1-path)
+		}
+		g.same(who, epoch)
+		mend()
+		g.settled(who, well[g.mode])
+		g.takes(who, 0)
+		g.progresses(who)
+		g.same(who, epoch)
+	}
+	for i := range members {
+		if s := g.status(i); i != who && s != nil && (s.Paths[0].Failures == 0 || s.Paths[1].Connections == 0 || s.Paths[0].Left.IsZero()) {
+			t.Errorf("the paths of member %d: %+v", i+1, s.Paths)
+		}
+	}
+	if relay != nil {
+		g.client.Await(t, time.Minute)
+		relay.Terminate(t)
+	}
+	g.complete()
+}
+
+// alone waits until the relay is connected over one of its paths to the members, and over no other one.
+func (g *group) alone(relay *daemon.Daemon, path int) {
+	g.t.Helper()
+	relay.Until(g.t, fmt.Sprint("path ", path, " alone"), func(s *status.Daemon) bool {
+		for i, p := range paths(s) {
+			if (p.State == "connected") != (i == path) {
 				return false
 			}
 		}
 		return true
 	})
-	mend()
-	g.takes(who, 0)
-	g.client.Await(t, time.Minute)
-	d.Terminate(t)
-	g.complete()
 }
 
 // TestGroupLeaderHangs: a leader that hangs, while the first path does not work, is replaced: its followers try one path
 // after the other, and that does not keep them from an election. It takes place over the second path.
 func TestGroupLeaderHangs(t *testing.T) {
-	g := newGroup(t)
+	testenv.Long(t, "TestGroup has the changes of paths, and selftests/group the elections")
+	g := newGroup(t, "active", overBoth)
 	who, epoch := g.leader()
 	g.progresses(who)
-	mend := g.cut()
-	g.over(who, 1)
+	var mends []func()
+	for i := range members {
+		mends = append(mends, g.cut(0, i))
+	}
+	g.settled(who, [2]int{1, 1})
 	g.progresses(who)
 	g.now[who].Pause(t)
 	next := who
@@ -440,37 +424,55 @@ func TestGroupLeaderHangs(t *testing.T) {
 	})
 	g.progresses(next)
 	g.now[who].Resume(t)
-	mend()
+	for _, mend := range mends {
+		mend()
+	}
 	next, _ = g.leader()
-	g.over(next, 0)
+	g.settled(next, well["active"])
 	g.progresses(next)
 	g.complete()
 }
 
-// TestGroupFlaps: while the first path between the members comes and goes every second, nothing is lost, nothing comes
-// twice, and the leader stays. The short form takes 20 s, and UNIFIEDD_SPAN=10m the long one.
-func TestGroupFlaps(t *testing.T) {
-	g := newGroup(t)
-	who, epoch := g.leader()
-	g.over(who, 0)
-	span, err := time.ParseDuration(cmp.Or(os.Getenv("UNIFIEDD_SPAN"), "20s"))
-	if err != nil {
-		t.Fatalf("UNIFIEDD_SPAN=%s: it must be a time, such as 10m", os.Getenv("UNIFIEDD_SPAN"))
-	}
-	g.progresses(who)
-	for until := time.Now().Add(span); time.Now().Before(until); {
-		mend := g.cut()
-		time.Sleep(500 * time.Millisecond)
-		mend()
-		g.load()
-		time.Sleep(500 * time.Millisecond)
-	}
-	g.progresses(who)
-	g.same(who, epoch)
-	for i := range members {
-		if s := g.status(i); i != who && s != nil {
-			t.Logf("the paths of member %d: %+v", i+1, s.Paths)
+// TestGroupModes: a follower that has another path mode than its leader, and the leader, say so in their status, by name, and
+// warn in their logs. When it has the same one again, they do not.
+func TestGroupModes(t *testing.T) {
+	testenv.Long(t, "selftests/group has the other words about members")
+	g := newGroup(t, "active", overBoth)
+	who, _ := g.leader()
+	g.settled(who, well["active"])
+	odd := (who + 1) % members
+	names := [2]string{fmt.Sprintf("m%d", who+1), fmt.Sprintf("m%d", odd+1)}
+	for _, mode := range []string{"standby", "active"} {
+		g.own = map[int]string{odd: mode}
+		g.now[odd].Terminate(t)
+		g.start(odd)
+		testenv.Wait(t, testenv.Within(time.Minute), "both to know the mode of the other one", func() bool {
+			return g.modeOf(who, names[1]) == mode && g.modeOf(odd, names[0]) == "active"
+		})
+		for i, d := range []*daemon.Daemon{g.now[who], g.now[odd]} {
+			other, has := names[1-i], []string{mode, "active"}[i]
+			text, err := d.Control("status")
+			if said := strings.Contains(text, "member "+other+" has path_mode "+has); err != nil || said != (mode == "standby") {
+				t.Errorf("with mode %s of %s, the status of %s says %v that %s has another one (%v):\n%s", mode, names[1], names[i], said, other, err, text)
+			}
+			if log := d.Log.String(); mode == "standby" && strings.Count(log, "has another path_mode") != 1 {
+				t.Errorf("the log of %s does not warn once:\n%s", names[i], log)
+			}
 		}
 	}
-	g.complete()
+	if warned := g.now[odd].Log.String(); strings.Contains(warned, "has another path_mode") {
+		t.Errorf("a member with the same mode warns:\n%s", warned)
+	}
+}
+
+// modeOf returns the path mode that a member says another one has.
+func (g *group) modeOf(who int, other string) string {
+	if s := g.status(who); s != nil {
+		for _, m := range s.Members {
+			if m.Name == other {
+				return m.PathMode
+			}
+		}
+	}
+	return ""
 }

@@ -15,6 +15,9 @@ import (
 func TestRelay(t *testing.T) {
 	for _, c := range []struct{ name, method string }{{"send", "send"}, {"write", "write"}, {"link", "send"}} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "send" {
+				testenv.Long(t, "the case send has the same changes of paths")
+			}
 			r := newRig(t)
 			if c.name == "link" {
 				r.cut = func(path, host int) (mend func()) {
@@ -114,6 +117,7 @@ func testActive(t *testing.T, r *rig) {
 
 // TestActiveClient: a client with active paths sends over both, also while they come and go.
 func TestActiveClient(t *testing.T) {
+	testenv.Long(t, "TestActive has a relay, which sends as a client does")
 	r := newRig(t)
 	there := r.log("send")
 	const count = 6000
@@ -135,6 +139,7 @@ func TestActiveClient(t *testing.T) {
 
 // TestActiveWrites: a relay with active paths uses one at a time with a log that takes messages by WRITE, and says so.
 func TestActiveWrites(t *testing.T) {
+	testenv.Long(t, "TestActive has the method send")
 	r := newRig(t)
 	there, d := r.log("write"), r.relay("active")
 	r.onPath(d, 0)
@@ -149,9 +154,10 @@ func TestActiveWrites(t *testing.T) {
 	r.verify(count)
 }
 
-// TestFlaps: while a path comes and goes every second, nothing is lost and nothing comes twice. The short form takes some
-// seconds, and UNIFIEDD_SPAN=10m the long one. With active paths they come and go in turn.
+// TestFlaps: while a path comes and goes every second, nothing is lost and nothing comes twice, for UNIFIEDD_SPAN (6s). With
+// active paths they come and go in turn.
 func TestFlaps(t *testing.T) {
+	testenv.Long(t, "it takes time, and TestRelay cuts paths")
 	t.Run("standby", func(t *testing.T) { testFlaps(t, "standby", 1) })
 	t.Run("active", func(t *testing.T) { testFlaps(t, "active", 2) })
 }

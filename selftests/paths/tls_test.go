@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 )
 
@@ -20,6 +21,7 @@ func newTLSRig(t *testing.T, proven ...int) *rig {
 
 // TestTLS: relays and clients whose connections have TLS over each path do what they do without.
 func TestTLS(t *testing.T) {
+	testenv.Long(t, "TestTLSOnEach has TLS over both paths")
 	for name, run := range map[string]func(*testing.T, *rig){
 		"relay":  func(t *testing.T, r *rig) { testRelay(t, r, "send") },
 		"active": testActive,
@@ -34,6 +36,9 @@ func TestTLS(t *testing.T) {
 func TestTLSOnEach(t *testing.T) {
 	for proven, mode := range []string{"active", "standby"} {
 		t.Run(mode, func(t *testing.T) {
+			if mode == "active" {
+				testenv.Long(t, "the mode standby has the same certificates")
+			}
 			r := newTLSRig(t, proven)
 			there, d := r.log("send"), r.relay(mode)
 			refused := 1 - proven

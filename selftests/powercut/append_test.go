@@ -61,17 +61,13 @@ func appendTo(t *testing.T, e *testenv.End, address, flow string, clients []uint
 	a := &appending{receipts: make(chan receipt, 1024), cmd: e.Command(os.Args[0], args...)}
 	a.cmd.Stderr = &a.said
 	in, err := a.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	a.enough = func() { _ = in.Close() } // a second Close does nothing
 	out, err := a.cmd.StdoutPipe()
 	if err == nil {
 		err = a.cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = a.cmd.Process.Kill() })
 	go a.follow(out)
 	return a

@@ -1,5 +1,3 @@
-//go:build recorded
-
 package powercut
 
 import (
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
@@ -28,11 +27,10 @@ const (
 // TestDrive: in the guest, one flow after the other writes to the recorded disk, and the driver
 // marks on the same disk what each flow calls durable.
 func TestDrive(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Root(t)
 	span, err := time.ParseDuration(os.Getenv("UNIFIEDD_SPAN"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	d := &driver{
 		t: t, block: aligned(t, markerLen),
 		pair: testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), disk: recorded(t), dir: t.TempDir(),
@@ -66,9 +64,7 @@ func (d *driver) turnTo(t *testing.T, f flow) {
 	if f.onDevice() {
 		d.unmount(t)
 	} else if !d.mounted {
-		if err := unix.Mount(d.disk+"1", d.dir, "ext4", 0, ""); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.Mount(d.disk+"1", d.dir, "ext4", 0, ""))
 		d.mounted = true
 	}
 	if f.onDevice() && f.isLog() {
@@ -82,9 +78,7 @@ func (d *driver) unmount(t *testing.T) {
 	if !d.mounted {
 		return
 	}
-	if err := unix.Unmount(d.dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Unmount(d.dir, 0))
 	d.mounted = false
 }
 
@@ -98,9 +92,7 @@ func (d *driver) wipe(t *testing.T, f flow) {
 			t.Fatal(err)
 		}
 	}
-	if err := device.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, device.Sync())
 }
 
 // device returns the partition of a flow.
@@ -110,9 +102,7 @@ func (d *driver) device(f flow) string { return fmt.Sprint(d.disk, f.part+1) }
 func aligned(t *testing.T, n int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = unix.Munmap(b) })
 	return b
 }
@@ -147,9 +137,7 @@ type driver struct {
 func (d *driver) open(t *testing.T, name string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }

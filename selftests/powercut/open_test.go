@@ -59,9 +59,7 @@ type state struct {
 func memory(t *testing.T, name string, b []byte) string {
 	t.Helper()
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f := os.NewFile(uintptr(fd), name)
 	t.Cleanup(func() { f.Close() })
 	if _, err := f.Write(b); err != nil {
@@ -194,9 +192,7 @@ const spare = 4
 // more segments than necessary.
 func (s *state) onDevice(f flow) ([]uint64, error) {
 	file, err := os.Open(s.images[f.part])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	defer file.Close()
 	found, err := ring.Find(file, uint64(parts[f.part].Length))
 	if errors.Is(err, ring.ErrNone) {

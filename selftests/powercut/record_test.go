@@ -32,12 +32,10 @@ func makeRecord(t *testing.T, long bool) *record {
 	r.captures, r.logs, r.targets = chosen(long)
 	disk, log := filepath.Join(dir, "disk"), filepath.Join(dir, "log")
 	r.base = makeDisk(t, disk)
-	if err := os.WriteFile(log, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(log, nil, 0o600))
 	build(t, "build", "-o", filepath.Join(dir, "lab"), "../lab")
 	build(t, "build", "-o", r.program, "../../cmd/unifiedd")
-	build(t, "test", "-vet=off", "-c", "-tags", "recorded", "-ldflags=-s -w", "-o", filepath.Join(dir, "drive"), ".")
+	build(t, "test", "-vet=off", "-c", "-ldflags=-s -w", "-o", filepath.Join(dir, "drive"), ".")
 	built := time.Now()
 	out := drive(t, dir, long)
 	r.read(t, log, disk)
@@ -77,13 +75,9 @@ func build(t *testing.T, args ...string) {
 func makeDisk(t *testing.T, name string) []byte {
 	t.Helper()
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
-	if err := f.Truncate(diskBytes); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Truncate(diskBytes))
 	fs := parts[0]
 	out, err := exec.Command(testenv.Tool(t, "mkfs.ext4"), "-q", "-F", "-J", "size=4", "-E", fmt.Sprintf("offset=%d,lazy_itable_init=0", fs.Offset),
 		name, fmt.Sprintf("%dk", fs.Length>>10)).CombinedOutput()
@@ -99,9 +93,7 @@ func makeDisk(t *testing.T, name string) []byte {
 func readAll(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return b
 }
 
@@ -109,9 +101,7 @@ func readAll(t *testing.T, name string) []byte {
 func (r *record) read(t *testing.T, log, disk string) {
 	t.Helper()
 	l, err := parse(readAll(t, log), diskBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r.Log, r.claims = l, l.Claims()
 	image := bytes.Clone(r.base)
 	for _, e := range l.Entries {

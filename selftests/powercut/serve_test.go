@@ -1,5 +1,3 @@
-//go:build recorded
-
 package powercut
 
 import (
@@ -89,12 +87,8 @@ func (d *driver) sized(t *testing.T, f flow) string {
 	if err == nil {
 		err = file.Sync()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, file.Close())
 	return name
 }
 
@@ -127,14 +121,10 @@ const (
 func (d *driver) write(t *testing.T, f flow, disk string) (n uint64) {
 	t.Helper()
 	plain, err := os.OpenFile(disk, os.O_WRONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer plain.Close()
 	sync, err := os.OpenFile(disk, os.O_WRONLY|unix.O_DIRECT|unix.O_DSYNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer sync.Close()
 	b := aligned(t, blockLen)
 	for end := time.Now().Add(d.span); n < mostBlocks && (n%turn != 0 || time.Now().Before(end)); n++ {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestVolatile: a cut leaves what was flushed, and of the rest what its fate says.
@@ -25,9 +27,7 @@ func TestVolatile(t *testing.T) {
 			v.Lie()
 		}
 		write(v, 1, 0)
-		if err := v.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, v.Sync())
 		write(v, 2, sector)
 		write(v, 3, 0)
 		v.Cut(c.fate, r)

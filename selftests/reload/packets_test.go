@@ -39,9 +39,7 @@ func (r *rig) send(w wire, flow string) *packets {
 	to.IP = from.IP.Next()
 	r.A.Do(r.t, func() {
 		link, err := net.InterfaceByName(w.name)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		testenv.Must(r.t, err)
 		from.Index, from.MAC = link.Index, link.HardwareAddr
 	})
 	p := &packets{rig: r, flow: flow, sender: testenv.NewSender(r.t, &from), frame: testenv.UDP(&from, &to, 5000, 0, 600), ended: make(chan struct{})}

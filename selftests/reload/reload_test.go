@@ -33,6 +33,7 @@ const clientLimit = 5 * time.Minute
 // log stay, and lose nothing of steady traffic. A log that changes each time loses nothing either:
 // its client continues its session. At the end the daemon uses no more resources than before.
 func TestReloads(t *testing.T) {
+	testenv.Long(t, "flows and cmd/unifiedd test each kind of reload")
 	count := setting.Number(t, "UNIFIEDD_RELOADS", few)
 	r := newRig(t, (count+2)*step)
 	var before, after usage

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // usage has the resources that a process may leak.
@@ -25,23 +27,17 @@ func (r *rig) usage() (u usage) {
 			r.t.Fatal(err)
 		}
 		page, err := r.Page("/metrics")
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		testenv.Must(r.t, err)
 		u.Goroutines = min(u.Goroutines, r.number(page, "go_goroutines"))
 		u.Heap = min(u.Heap, r.number(page, "go_memstats_heap_alloc_bytes"))
 		u.Resident = r.number(page, "process_resident_memory_bytes")
 		time.Sleep(10 * time.Millisecond)
 	}
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.PID))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	u.Files = uint64(len(files))
 	smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", s.PID))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	u.HugePages = r.number(string(smaps), "Shared_Hugetlb:") + r.number(string(smaps), "Private_Hugetlb:")
 	return u
 }
@@ -54,9 +50,7 @@ func (r *rig) number(text, name string) uint64 {
 		r.t.Fatalf("there is no %s in\n%s", name, text)
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	return uint64(n)
 }
 

@@ -35,13 +35,9 @@ const memory = 16 << 20
 func enter(t *testing.T, s *site, jobs ...job) *actor {
 	t.Helper()
 	text, err := json.Marshal(party{Memory: memory, Jobs: jobs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	a := &actor{site: s, cmd: s.Command(self), ended: make(chan struct{}), said: map[string]tally{}}
 	a.cmd.Env = append(os.Environ(), partyVariable+"="+string(text))
 	a.cmd.Stderr = &a.log
@@ -49,9 +45,7 @@ func enter(t *testing.T, s *site, jobs ...job) *actor {
 		t.Fatal(err)
 	}
 	a.cmd.Stdout = &listener{actor: a}
-	if err := a.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, a.cmd.Start())
 	go func() { a.err = a.cmd.Wait(); close(a.ended) }()
 	t.Cleanup(func() {
 		if a.kill(); t.Failed() {

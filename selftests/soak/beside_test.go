@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestFaultsBesideOthers: while a fault lasts, flows that it does not affect keep their rate and
@@ -12,6 +14,7 @@ import (
 // The short form has the faults that no test of a single flow has. UNIFIEDD_FAULTS=1 has all
 // faults, for longer.
 func TestFaultsBesideOthers(t *testing.T) {
+	testenv.Long(t, "the faults take half a minute")
 	for _, f := range forms {
 		t.Run(f.name, func(t *testing.T) { newRig(t, f).sufferAll() })
 	}

@@ -36,9 +36,7 @@ func (c *captures) look(durable string) {
 		return
 	}
 	files, err := filepath.Glob(filepath.Join(c.dir, "capture-*.pcapng"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testenv.Must(c.t, err)
 	slices.Sort(files)
 	if durable != "" {
 		files = files[:max(0, slices.Index(files, durable)-1)]
@@ -95,9 +93,7 @@ type records struct {
 func followRecords(t *testing.T, device string) *records {
 	t.Helper()
 	l, err := journal.Open(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r := &records{t: t, log: l, from: l.Reader(0), last: map[uint64]uint64{}}
 	t.Cleanup(func() {
 		if err := errors.Join(r.from.Close(), l.Close()); err != nil {

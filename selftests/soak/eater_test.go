@@ -7,6 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // The eater loads part of an Ethernet and IPv4 packet, beginning with the IP protocol. It checks
@@ -29,20 +31,14 @@ var (
 func (w *world) eat(t *testing.T, s *site, operations []int32) (stop func()) {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: eater(operations)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	links := []link.Link{}
 	w.hub.Do(t, func() {
 		i, err := net.InterfaceByName(s.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
 			l, err := link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: p, Attach: at})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			links = append(links, l)
 		}
 	})

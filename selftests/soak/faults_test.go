@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // fault is a fault that a test causes. begin starts it and mend repairs it. Afterwards everything
@@ -163,9 +164,7 @@ func (r *rig) control(verb, flow string) {
 
 // fillDisk fills the file system of the files.
 func fillDisk(r *rig) {
-	if err := fill(filepath.Join(r.storage, "ballast")); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, fill(filepath.Join(r.storage, "ballast")))
 }
 
 func fillCapture(r *rig) {
@@ -179,9 +178,7 @@ func fillLog(r *rig) {
 }
 
 func emptyDisk(r *rig) {
-	if err := os.Remove(filepath.Join(r.storage, "ballast")); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, os.Remove(filepath.Join(r.storage, "ballast")))
 }
 
 // fill makes a file that takes all free space.
@@ -246,17 +243,13 @@ func mendCapture(r *rig) {
 
 // limitDevice limits the memory of the device, which stores compressed data in memory; 0: no limit.
 func (r *rig) limitDevice(bytes string) {
-	if err := os.WriteFile("/sys/block/"+filepath.Base(r.device)+"/mem_limit", []byte(bytes), 0); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, os.WriteFile("/sys/block/"+filepath.Base(r.device)+"/mem_limit", []byte(bytes), 0))
 }
 
 // breakBlocks truncates the file behind the device that serves blocks.
 func breakBlocks(r *rig) {
 	before := r.sources.of("blocks").Refused
-	if err := os.Truncate(r.image, 0); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, os.Truncate(r.image, 0))
 	r.await("requests to be refused", func() bool { return r.sources.of("blocks").Refused > before })
 	if f := r.flow("blocks"); sum(f.DiskErrors) == 0 || f.Blocks.Refused["disk_error"] == 0 {
 		r.t.Errorf("the status does not say that the disk fails: %+v, %v", f.Blocks, f.DiskErrors)

@@ -3,12 +3,12 @@ package soak
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// program is the path of the daemon, built once.
+// program is the path of the daemon.
 var program string
 
 // partyVariable makes the test binary run as a party.
@@ -18,23 +18,10 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(partyVariable); text != "" {
 		os.Exit(beParty(text))
 	}
-	os.Exit(withProgram(m.Run))
-}
-
-// withProgram builds the daemon for run and removes it afterwards.
-func withProgram(run func() int) int {
-	dir, err := os.MkdirTemp("", "unifiedd-soak-")
-	if err != nil {
+	var err error
+	if program, err = testenv.FindProgram("cmd/unifiedd"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "unifiedd")
-	build := exec.Command("go", "build", "-o", program, "github.com/unifiedd/unifiedd/cmd/unifiedd")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build the program under test:", err)
-		return 1
-	}
-	return run()
+	os.Exit(m.Run())
 }

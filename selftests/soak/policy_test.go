@@ -17,6 +17,7 @@ var policies = map[string]string{"drop_newest": "queue_full", "drop_oldest": "ol
 // acknowledged, or as dropped for its policy's reason. With the policy wait the slow peer gets
 // every packet. The fast peer always does.
 func TestFeedPolicies(t *testing.T) {
+	testenv.Long(t, "flows/stream tests each policy")
 	testenv.Root(t)
 	testenv.HugePages(t, 40<<20)
 	w := newWorld(t)

@@ -189,9 +189,7 @@ func serve(t *testing.T, file string) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f.Close()
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
@@ -20,6 +21,7 @@ import (
 // the daemon returns to its state before. Its use of resources does not grow. At the end every byte
 // is verified and every packet accounted for.
 func TestSoak(t *testing.T) {
+	testenv.Long(t, "it takes time")
 	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 1), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_SECONDS=%d UNIFIEDD_SEED=%d", seconds, seed)
 	s := &soaking{rig: newRig(t, forms[0]), random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
@@ -91,9 +92,7 @@ func (u use) String() string {
 func measure(t *testing.T, d *daemon.Daemon, pid int) (u use) {
 	t.Helper()
 	text, err := d.Page("/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	metric := func(name string) float64 {
 		_, rest, ok := strings.Cut(text, "\n"+name+" ")
 		word, _, _ := strings.Cut(rest, "\n")
@@ -106,9 +105,7 @@ func measure(t *testing.T, d *daemon.Daemon, pid int) (u use) {
 	u.goroutines, u.threads = int(metric("go_goroutines")), int(metric("go_threads"))
 	u.heap = int64(metric("go_memstats_heap_alloc_bytes"))
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	u.fds, u.private = len(fds), private(t, pid)
 	return u
 }
@@ -117,16 +114,12 @@ func measure(t *testing.T, d *daemon.Daemon, pid int) (u use) {
 func private(t *testing.T, pid int) int64 {
 	t.Helper()
 	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if words := strings.Fields(lines.Text()); len(words) == 3 && words[0] == "RssAnon:" {
 			kib, err := strconv.ParseInt(words[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			return kib << 10
 		}
 	}

@@ -95,9 +95,7 @@ func end(t *testing.T, n *testenv.Namespace, name string, number, host byte) tes
 	e := testenv.End{Namespace: n, Ifname: name, IP: netip.AddrFrom4([4]byte{10, 78, number, host})}
 	n.Do(t, func() {
 		i, err := net.InterfaceByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		e.Index, e.MAC = i.Index, i.HardwareAddr
 	})
 	return e

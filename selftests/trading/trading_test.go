@@ -45,6 +45,7 @@ type bed struct {
 // exchange gets are those of the orders that the strategy has asked for. The risk monitor sees or counts everything, and
 // the books that it READs at the end are those of the handler. UNIFIEDD_UPDATES updates come, UNIFIEDD_RATE a second.
 func TestTrading(t *testing.T) {
+	testenv.Long(t, "it builds six programs, and selftests/attach tests what they use")
 	testenv.Root(t)
 	b := &bed{T: t, dirA: t.TempDir(), dirB: t.TempDir(), updates: number(t, "UNIFIEDD_UPDATES", 20_000), pace: number(t, "UNIFIEDD_RATE", 5000)}
 	hosts := testenv.NewSwitch(t, 3, testenv.PairOptions{})
@@ -52,10 +53,10 @@ func TestTrading(t *testing.T) {
 	b.link(b.b, "feed", feedAddress, "exchange", "10.78.0.1")
 	b.link(b.a, "entry", "10.79.0.2", "gateway", gatewayAddress)
 	b.asked, b.stream = filepath.Join(b.dirB, "asked"), filepath.Join(b.dirA, "stream")
-	unifiedd := testenv.Build(t, "cmd/unifiedd")
+	unifiedd := testenv.Program(t, "cmd/unifiedd")
 	b.daemonA = daemon.Launch(t, unifiedd, b.a, b.dirA, b.configuration("a.yaml", b.a, b.dirA))
 	b.daemonB = daemon.Launch(t, unifiedd, b.b, b.dirB, b.configuration("b.yaml", b.b, b.dirB))
-	b.gateway = daemon.StartClient(t, testenv.Build(t, examples+"/gateway"), b.c, "-listen", gatewayAddress+":7000", "-stream", b.stream)
+	b.gateway = daemon.StartClient(t, testenv.Program(t, examples+"/gateway"), b.c, "-listen", gatewayAddress+":7000", "-stream", b.stream)
 	b.daemonA.Until(t, "host A's flows to run", running)
 	b.daemonB.Until(t, "host B's flows to run", running)
 
@@ -66,7 +67,7 @@ func TestTrading(t *testing.T) {
 	b.daemonB.Until(t, "host B's programs to follow", following)
 	b.daemonA.Until(t, "host A's programs to follow", following)
 
-	exchange := daemon.StartClient(t, testenv.Build(t, examples+"/exchange"), b.c,
+	exchange := daemon.StartClient(t, testenv.Program(t, examples+"/exchange"), b.c,
 		"-to", feedAddress+":5000", "-count", fmt.Sprint(b.updates), "-rate", fmt.Sprint(b.pace))
 	exchange.Await(t, 5*time.Second+time.Duration(b.updates/b.pace)*2*time.Second)
 	b.finish()
@@ -111,9 +112,7 @@ func number(t *testing.T, name string, other uint64) uint64 {
 func (b *bed) configuration(name string, at *testenv.End, dir string) string {
 	b.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", examples, name))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	return strings.NewReplacer(
 		"control: {socket: /run/unifiedd/control.sock}\n", "",
 		"region: {size: 64MiB}", "region: {size: 64MiB, pages: ordinary}",
@@ -124,7 +123,7 @@ func (b *bed) configuration(name string, at *testenv.End, dir string) string {
 // start builds and starts a program of the example.
 func (b *bed) start(at *testenv.End, name, dir string, more ...string) *daemon.Client {
 	b.Helper()
-	return daemon.StartClient(b.T, testenv.Build(b.T, examples+"/"+name), at, append([]string{"-socket", filepath.Join(dir, "attach.sock")}, more...)...)
+	return daemon.StartClient(b.T, testenv.Program(b.T, examples+"/"+name), at, append([]string{"-socket", filepath.Join(dir, "attach.sock")}, more...)...)
 }
 
 func running(s *status.Daemon) bool {
@@ -260,30 +259,20 @@ func (b *bed) check(handler, strategy, orders, risk, gateway market.Report) {
 func (b *bed) compare() {
 	b.Helper()
 	asked, err := os.ReadFile(b.asked)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	login := soupbin.Login{User: "desk", Password: "orders", Sequence: 1}
 	want, err := login.Append(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	for ; len(asked) > 0; asked = asked[market.OrderLen:] {
 		var o market.Order
-		if err := o.Parse(asked); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, o.Parse(asked))
 		m, err := o.Enter()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, err)
 		want = soupbin.Append(want, soupbin.UnsequencedData, m.Append(nil)...)
 	}
 	want = soupbin.Append(want, soupbin.LogoutRequest)
 	stream, err := os.ReadFile(b.stream)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	var got []byte
 	packets, size := uint64(0), len(stream)
 	for ; len(stream) > 0; packets++ {
@@ -304,9 +293,7 @@ func (b *bed) compare() {
 		b.Errorf("the exchange got %d bytes without heartbeats, of %d, and they differ at byte %d", len(got), len(want), at)
 	}
 	s, err := b.daemonA.Status()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	o := flow(&s, "exchange").Orders
 	left := o.Segments
 	for _, n := range o.Kernel {

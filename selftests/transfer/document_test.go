@@ -3,7 +3,6 @@ package transfer
 import (
 	"bytes"
 	"crypto/x509"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,9 +70,7 @@ func TestDocument(t *testing.T) {
 func commands(t *testing.T) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^    ([a-z].*)$`).FindAllStringSubmatch(string(text), -1) {
 		all = append(all, m[1])
 	}
@@ -95,9 +92,7 @@ func newMachines(t *testing.T) *machines {
 		e.Run(t, "ip", "address", "add", address, "dev", "eth1")
 	}
 	for _, dir := range []string{"srv/images/disks", "work"} {
-		if err := os.MkdirAll(filepath.Join(m.dir, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.MkdirAll(filepath.Join(m.dir, dir), 0o755))
 	}
 	ca := authority.New(t)
 	files := map[string]string{"ca.pem": ca.File()}
@@ -106,14 +101,10 @@ func newMachines(t *testing.T) *machines {
 	}
 	for name, path := range files {
 		text, err := os.ReadFile(path)
-		if err = errors.Join(err, os.WriteFile(filepath.Join(m.dir, "work", name), text, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err, os.WriteFile(filepath.Join(m.dir, "work", name), text, 0o600))
 	}
 	for _, name := range []string{"work/disk.img", "srv/old.img"} {
-		if err := os.WriteFile(filepath.Join(m.dir, name), m.image, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(m.dir, name), m.image, 0o644))
 	}
 	m.wrapper = filepath.Join(m.dir, "wrapper")
 	text := `#!/bin/sh
@@ -122,9 +113,7 @@ mount --bind "$1/srv" /srv
 cd "$1/work"
 PATH="$2:$PATH" exec sh -c "$3"' sh "$@"
 `
-	if err := os.WriteFile(m.wrapper, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(m.wrapper, []byte(text), 0o755))
 	return m
 }
 

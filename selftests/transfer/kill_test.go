@@ -53,9 +53,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, cmd: cmd, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.cmd.Start())
 	go func() {
 		_ = p.cmd.Wait() // its state says how it ended
 		close(p.exited)
@@ -129,6 +127,7 @@ type job struct {
 // at random moments. Each copy is equal in the end, and has had its name no sooner. Each connection goes on from what was
 // durable.
 func TestKill(t *testing.T) {
+	testenv.Long(t, "the processes are killed again and again")
 	testenv.Root(t)
 	events, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", events, seed)
@@ -164,9 +163,7 @@ func (w *world) jobs() []job {
 func random(t testing.TB, path string, size int64, data func(at int64) bool) {
 	t.Helper()
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r, b := rand.NewPCG(uint64(size), 7), make([]byte, 1<<20)
 	for at := int64(0); at < size && err == nil; at += int64(len(b)) {
 		if data != nil && !data(at) {
@@ -177,9 +174,7 @@ func random(t testing.TB, path string, size int64, data func(at int64) bool) {
 		}
 		_, err = f.WriteAt(b[:min(int64(len(b)), size-at)], at)
 	}
-	if err = errors.Join(err, f.Truncate(size), f.Sync(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err, f.Truncate(size), f.Sync(), f.Close())
 }
 
 // receive starts a receiver, and waits until it listens.
@@ -262,9 +257,7 @@ func (w *world) copy(j job) {
 func (w *world) durable(j job) uint64 {
 	w.Helper()
 	all, err := transfer.Incomplete(j.place, w.state)
-	if err != nil {
-		w.Fatal(err)
-	}
+	testenv.Must(w, err)
 	for _, one := range all {
 		if one.Name == j.copied && !one.Complete {
 			return one.Durable
@@ -325,9 +318,7 @@ func (w *world) check(j job) {
 func hash(t testing.TB, path string, n int64) [32]byte {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.CopyN(h, f, n); err != nil {
@@ -347,9 +338,7 @@ func (w *world) complete(j job, sender *process, least uint64) {
 	}
 	if j.place != j.copied {
 		entries, err := os.ReadDir(j.place)
-		if err != nil {
-			w.Fatal(err)
-		}
+		testenv.Must(w, err)
 		for _, e := range entries {
 			if e.Name() != filepath.Base(j.copied) {
 				w.Errorf("%s is left beside %s", e.Name(), j.copied)

@@ -1,17 +1,12 @@
-//go:build lab
-
 package main
 
 import (
 	"encoding/json"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"github.com/unifiedd/unifiedd/nvme"
 )
 
 // disks has the lab's NVMe disk, as block device and as node.
@@ -19,6 +14,7 @@ var disks = []struct{ name, path string }{{"block device", labenv.Disk}, {"node"
 
 // TestSelfTestOnDisk: the self-test passes on an NVMe disk, as block device and as node.
 func TestSelfTestOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	for _, d := range disks {
 		t.Run(d.name, func(t *testing.T) {
 			testenv.Leaks(t)
@@ -41,14 +37,15 @@ func loadOnDisk(t *testing.T, path, args string) result {
 	return r
 }
 
-// TestVerifyOnDisk: blocks written as block device or node read back correctly as either, in every
-// way of submitting.
+// TestVerifyOnDisk: blocks written as block device or node read back correctly as either, single
+// and gathered.
 func TestVerifyOnDisk(t *testing.T) {
+	labenv.Guest(t)
 	for i, d := range disks {
 		other := disks[1-i].path
-		for _, more := range []string{"", " -sqthread_poll", " -gather"} {
+		for _, more := range []string{"", " -gather"} {
 			r := loadOnDisk(t, d.path, "-rw randwrite -bs 16k -iodepth 16 -size 2m -verify"+more)
-			if g := r.Granted; g.Node != (d.path == labenv.DiskPassthrough) || g.Block == g.Node || g.Submitter != (more == " -sqthread_poll") {
+			if g := r.Granted; g.Node != (d.path == labenv.DiskPassthrough) || g.Block == g.Node {
 				t.Errorf("%s%s: %+v", d.name, more, g)
 			}
 			if r.Verified == nil || *r.Verified == 0 || r.Copied+r.Errors != 0 {
@@ -60,44 +57,4 @@ func TestVerifyOnDisk(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestPolledDisk: the program polls if the driver has queues for it, and refuses otherwise.
-func TestPolledDisk(t *testing.T) {
-	for _, d := range disks {
-		status, _, errs := program(t, "-rw", "randread", "-hipri", d.path)
-		if status != 1 || !strings.Contains(errs, "-hipri: ") || !strings.Contains(errs, "poll_queues=1") {
-			t.Errorf("%s without queues for it: status %d, %s", d.name, status, errs)
-		}
-	}
-	reloadDriver(t, "poll_queues=1")
-	t.Cleanup(func() { reloadDriver(t, "poll_queues=0") })
-	for _, d := range disks {
-		r := loadOnDisk(t, d.path, "-rw randwrite -iodepth 8 -size 256k -verify -hipri")
-		if !r.Granted.Poll || *r.Verified == 0 || r.Errors != 0 {
-			t.Errorf("%s: %+v", d.name, r)
-		}
-	}
-}
-
-// reloadDriver loads the disk's driver again, and waits for the disk.
-func reloadDriver(t *testing.T, option string) {
-	t.Helper()
-	for _, args := range [][]string{{"-r", "nvme"}, {"nvme", option}} {
-		if out, err := exec.Command("modprobe", args...).CombinedOutput(); err != nil {
-			t.Fatalf("modprobe %v: %v: %s", args, err, out)
-		}
-	}
-	testenv.Wait(t, 10*time.Second, "the disk", func() bool {
-		for _, d := range disks {
-			target, err := nvme.OpenTarget(nvme.TargetConfig{Path: d.path, ReadOnly: true})
-			if err != nil {
-				return false
-			}
-			if err := target.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		return true
-	})
 }

@@ -9,8 +9,6 @@
 // kernel's block layer. Options have the names of fio(1) where it has them. Existing contents are
 // not overwritten without -force.
 //
-// With -hipri it polls for completions, with -sqthread_poll a kernel thread submits.
-//
 // With -rw it prints the granted features, operations per second, bandwidth, latency, and the
 // processor time and system calls of an operation. With -verify each block contains its place and
 // the time of its writing, and is read back and compared byte by byte.

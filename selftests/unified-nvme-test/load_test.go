@@ -50,7 +50,7 @@ func newTestLoader(t *testing.T, args ...string) *loader {
 func TestLoopAllocatesNothing(t *testing.T) {
 	for _, args := range []string{"-rw randread -iodepth 8", "-rw randrw -iodepth 8", "-rw randwrite -iodepth 4 -bs 16k -gather"} {
 		l := newTestLoader(t, strings.Fields(args)...)
-		got := testenv.AllocsPerRun(100, func() {
+		got := testenv.AllocsPerRun(t, 100, func() {
 			if err := l.start(l.now()); err != nil {
 				t.Fatal(err)
 			}

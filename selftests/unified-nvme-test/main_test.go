@@ -84,7 +84,6 @@ func TestVerify(t *testing.T) {
 				"-rw randwrite -bs 4k -iodepth 64 -size 4m",
 				"-rw randwrite -bs 64k -iodepth 4 -size 8m",
 				"-rw write -bs 64k -iodepth 4 -size 8m -gather",
-				"-rw randwrite -bs 4k -iodepth 16 -size 2m -sqthread_poll",
 			} {
 				status, out, errs := program(t, append(strings.Fields(args), "-verify", "-force", "-json", path)...)
 				var r result
@@ -218,8 +217,6 @@ func TestRefusals(t *testing.T) {
 		{"-rw write -verify -runtime 5 x", 2, "-size"},
 		{"-rw read -bs 512 -gather x", 2, "multiple of 4096"},
 		{"-rw randrw -rwmixread 101 x", 2, "0 to 100"},
-		{"-rw read -hipri " + zram, 1, "-hipri: "},
-		{"-hipri x", 2, "-hipri needs -rw"},
 		{"-iodepth 4 x", 2, "-iodepth needs -rw"},
 		{"-pages 3m x", 2, "2m, 1g or ordinary"},
 		{"-wrong x", 2, "-help lists"},

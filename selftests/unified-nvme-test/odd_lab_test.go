@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -15,6 +13,7 @@ import (
 // disks with large blocks. A load in blocks smaller than the disk's is refused. All of this holds
 // for the block device and for the node.
 func TestOddDisks(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Leaks(t)
 	odd := labenv.OddDisks(t)
 	for _, c := range []struct {

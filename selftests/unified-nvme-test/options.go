@@ -31,8 +31,6 @@ type options struct {
 	reserve  bool
 	json     bool
 	latency  bool
-	hipri    bool // poll the disk for completions
-	sqpoll   bool // a kernel thread submits
 	pages    harness.Pages
 	seed     uint64
 }
@@ -71,8 +69,6 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.depth, "iodepth", o.depth, "`OPERATIONS` at a time, 1 to 4096")
 	fs.IntVar(&o.batch, "iodepth_batch", o.batch, "hand over so many `OPERATIONS` at once: fewer keep the disk's queue fuller, more cost less processor time")
 	fs.IntVar(&o.least, "iodepth_batch_complete_min", o.least, "sleep until so many `OPERATIONS` have completed: more throughput for less processor time, and more latency")
-	fs.BoolVar(&o.hipri, "hipri", false, "poll the disk for completions instead of waiting for its interrupt: less latency for a processor that spins; the driver must have queues for it (nvme.poll_queues)")
-	fs.BoolVar(&o.sqpoll, "sqthread_poll", false, "let a thread of the kernel submit, without system calls: it takes a processor for itself")
 	fs.Var(&o.runtime, "runtime", "how `LONG` to go on, in seconds or as 2m30s; 0: until all of the size was moved once (default 5s, with -verify 0)")
 	fs.Var(&o.size, "size", "`BYTES` of the target to use; of a new file, 256m if not given")
 	fs.IntVar(&o.mix, "rwmixread", o.mix, "`PERCENT` of reads of randrw")

@@ -34,8 +34,6 @@ type granted struct {
 	Rings       bool   `json:"rings_in_region"`
 	Gather      bool   `json:"gather_fixed"`
 	Defer       bool   `json:"defer_taskrun"`
-	Poll        bool   `json:"polled"`
-	Submitter   bool   `json:"kernel_submits"`
 }
 
 // grantedTo reads the features of the session. A queue without fixed buffers does not open.
@@ -43,8 +41,7 @@ func grantedTo(s *session) granted {
 	g, a := s.queue.Granted(), s.target.Alignment()
 	return granted{Target: s.target.Path(), Block: s.target.Block(), Node: s.target.Passthrough(), Size: s.target.Size(), Direct: s.target.Direct(),
 		AlignMemory: a.Memory, AlignOffset: a.Offset, Pages: s.region.Pages().String(),
-		Fixed: true, Rings: g.RingsInRegion, Gather: g.GatherFixed, Defer: g.DeferTaskrun,
-		Poll: g.Poll, Submitter: g.Submitter}
+		Fixed: true, Rings: g.RingsInRegion, Gather: g.GatherFixed, Defer: g.DeferTaskrun}
 }
 
 // print prints it for people.
@@ -60,8 +57,7 @@ func (g granted) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "target   %s, %s of %s, %s, alignment: memory %d, offset and length %d\n", g.Target, kind, bytesText(g.Size), direct, g.AlignMemory, g.AlignOffset)
 	fmt.Fprintf(w, "region   %s, fixed buffers, rings in its control area: %s\n", g.Pages, yes(g.Rings))
-	fmt.Fprintf(w, "kernel   gathers from fixed buffers: %s, completes when asked: %s, polls the disk: %s, a thread of it submits: %s\n",
-		yes(g.Gather), yes(g.Defer), yes(g.Poll), yes(g.Submitter))
+	fmt.Fprintf(w, "kernel   gathers from fixed buffers: %s, completes when asked: %s\n", yes(g.Gather), yes(g.Defer))
 }
 
 func yes(b bool) string {

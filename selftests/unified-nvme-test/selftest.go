@@ -130,7 +130,7 @@ func (t *tester) targetStep() (string, error) {
 }
 
 func (t *tester) queueStep(n need) (string, error) {
-	if err := t.openQueue(t.options, n); err != nil {
+	if err := t.openQueue(n); err != nil {
 		return "", err
 	}
 	t.unchain()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"time"
 
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/selftests/harness"
@@ -52,15 +51,7 @@ func open(o options, n need) (s *session, err error) {
 	if err := s.openTarget(o); err != nil {
 		return s, err
 	}
-	return s, explainQueue(o, s.openQueue(o, n))
-}
-
-// explainQueue adds the option to leave out.
-func explainQueue(o options, err error) error {
-	if o.hipri && errors.Is(err, nvme.ErrNotSupported) {
-		return fmt.Errorf("-hipri: %w", err)
-	}
-	return err
+	return s, s.openQueue(n)
 }
 
 // openRegion opens a region with exactly enough room for the blocks.
@@ -91,21 +82,15 @@ func (n need) region() umem.Config {
 	return c
 }
 
-// submitterIdle is how long a kernel thread that submits waits for more before it sleeps.
-const submitterIdle = time.Second
-
 // openQueue opens the queue, adds the target, and takes the blocks.
-func (s *session) openQueue(o options, n need) error {
+func (s *session) openQueue(n need) error {
 	s.pieces = 1
 	if n.piece > 0 {
 		s.pieces = int(n.block / n.piece)
 	}
 	var err error
 	c := nvme.Config{Worker: s.worker, Depth: n.depth, Frames: n.depth * s.pieces, Pieces: s.pieces, Targets: 1,
-		Passthrough: s.target.Passthrough(), Poll: o.hipri}
-	if o.sqpoll {
-		c.Submitter = submitterIdle
-	}
+		Passthrough: s.target.Passthrough()}
 	if s.queue, err = nvme.Open(c); err != nil {
 		return err
 	}

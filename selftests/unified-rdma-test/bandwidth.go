@@ -6,7 +6,6 @@ import (
 	"runtime"
 
 	"github.com/unifiedd/unifiedd/rdma"
-	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
 // moderation is the largest number of requests of a bandwidth test that one completion stands for.
@@ -35,7 +34,7 @@ func (l *link) bandwidth() (result, error) {
 	}
 	defer back()
 	every := l.moderate()
-	posted, completed := measure.NewTicks(l.Count), measure.NewTicks(l.Count)
+	posted, completed := newTicks(l.Count), newTicks(l.Count)
 	next, done := 0, 0
 	for done < l.Count {
 		n := min(l.Depth-(next-done), l.Count-next, burst)
@@ -46,7 +45,6 @@ func (l *link) bandwidth() (result, error) {
 			next += n
 		}
 		var cs []rdma.WorkCompletion
-		var err error
 		if next-done == l.Depth || next == l.Count {
 			cs, err = l.awaitRoom(l.sent)
 		} else {
@@ -57,11 +55,10 @@ func (l *link) bandwidth() (result, error) {
 		}
 		for i := range cs {
 			done = int(cs[i].ID) + 1
-			completed.At(done - 1)
+			completed.set(done - 1)
 		}
 	}
-	t := measure.Transfer{Bytes: l.Size, Unit: measure.MB, Posted: posted.Nanoseconds(), Completed: completed.Nanoseconds(), Moderation: every}
-	row, err := t.Bandwidth()
+	row, err := bandwidthOf(l.Size, every, posted.at, completed.at)
 	if err != nil {
 		return result{}, err
 	}
@@ -79,7 +76,7 @@ func (l *link) look() ([]rdma.WorkCompletion, error) {
 
 // postBurst posts requests, the first of which has number next. Every every-th request and the last
 // one are signaled.
-func (l *link) postBurst(next, n, every int, posted *measure.Ticks) error {
+func (l *link) postBurst(next, n, every int, posted *ticks) error {
 	for i := range n {
 		number := next + i
 		r, s := l.request(uint64(number), number%l.slots)
@@ -87,7 +84,7 @@ func (l *link) postBurst(next, n, every int, posted *measure.Ticks) error {
 			r.Flags |= rdma.Signaled
 		}
 		l.sends[i], l.sges[i] = r, s
-		posted.Now()
+		posted.now()
 	}
 	if done, err := l.qp.PostSend(l.sends[:n], l.sges[:n]); done < n {
 		return fmt.Errorf("post request %d: %w", next+done, err)

@@ -1,15 +1,16 @@
-//go:build lab
-
 package main
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
 )
 
 // TestCounted: both sides print the counters of their devices.
 func TestCounted(t *testing.T) {
+	labenv.Guest(t)
 	p := newPlace(t)
 	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
 	out := p.asked(t, p.asClient("-test verify -n 20 -size 4096 -json")...)

@@ -10,8 +10,7 @@
 // The client chooses the test. Without options data goes over RDMA into the server's region, to its
 // disk, back into the region and over RDMA to the client, which compares every byte. With -test it
 // verifies the operations of a queue pair, or measures their latency or bandwidth, in the columns
-// of perftest. With -peer the other side is a program of perftest, or a pingpong or rping of
-// rdma-core. With -R rdma_cm connects the queue pairs.
+// of perftest. With -peer the other side is a pingpong or rping of rdma-core. With -R rdma_cm connects the queue pairs.
 //
 // Messages are in the region. The program opens the region before the device and registers all of
 // it for local access. Memory for the peer is registered separately. One thread does all RDMA work.

@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -11,6 +9,7 @@ import (
 )
 
 func TestLinkDown(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "TestSilence of rdma/verbs sets the card down; make lab runs it")
 	p := newPlace(t)
 	linkDown(t, p, func(up bool) { labenv.SetLink(t, p.card, up) }, downStatus(t))
@@ -25,11 +24,13 @@ func downStatus(t *testing.T) rdma.Status {
 }
 
 func TestPeerKilled(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "in TestServerGoesOn a client dies; make lab runs it")
 	peerKilled(t, newPlace(t))
 }
 
 func TestPeerStopped(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "in TestServerGoesOn a peer dies; make lab runs it")
 	peerStopped(t, newPlace(t), map[string]string{ // the kernel acknowledges for the stopped process
 		"-test latency -op send":            "check that the peer is alive",

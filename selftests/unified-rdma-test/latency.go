@@ -7,20 +7,24 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
-	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
 // latency is the client's side. It sends each message when the answer to the one before has arrived.
 func (l *link) latency() (result, error) {
-	way := measure.OneWay
-	if !l.twoWay() {
-		way = measure.RoundTrip
+	times := newTicks(l.Count)
+	var err error
+	switch {
+	case twoSided(l.op):
+		err = l.pingMessages(times)
+	case l.op == rdma.Write:
+		err = l.bounceWrites(true, times)
+	default:
+		err = l.roundTrips(times)
 	}
-	times, err := l.measured()
 	if err != nil {
 		return result{}, err
 	}
-	row, err := measure.NewLatency(l.Size, way, times)
+	row, err := latencyOf(l.Size, l.twoWay(), times.at)
 	if err != nil {
 		return result{}, fmt.Errorf("-n %d: %w", l.Count, err)
 	}
@@ -30,42 +34,15 @@ func (l *link) latency() (result, error) {
 // twoWay reports whether the server sends messages too.
 func (l *link) twoWay() bool { return twoSided(l.op) || l.op == rdma.Write }
 
-// measured runs the client's side. It returns when each message was posted, in nanoseconds.
-func (l *link) measured() ([]uint64, error) {
-	if e, ok := l.qp.(rdma.Exchanger); ok {
-		times := make([]uint64, l.Count)
-		return times, l.exchange(e, l.clientBegins(), times)
-	}
-	ticks := measure.NewTicks(l.Count)
-	err := l.inTurn(ticks)
-	return ticks.Nanoseconds(), err
-}
-
-// clientBegins reports whether the client posts first. In perftest's WRITE test the server does.
-func (l *link) clientBegins() bool { return l.op != rdma.Write || l.options.peer == "" }
-
-func (l *link) inTurn(t *measure.Ticks) error {
-	switch {
-	case twoSided(l.op):
-		return l.pingMessages(t)
-	case l.op == rdma.Write:
-		return l.bounceWrites(l.clientBegins(), t)
-	}
-	return l.roundTrips(t)
-}
-
 // answerLatency is the server's side.
 func (l *link) answerLatency() error {
-	e, ok := l.qp.(rdma.Exchanger)
 	switch {
 	case !l.twoWay():
 		return nil
-	case ok:
-		return l.exchange(e, !l.clientBegins(), nil)
 	case twoSided(l.op):
 		return l.pongMessages()
 	}
-	return l.bounceWrites(!l.clientBegins(), nil)
+	return l.bounceWrites(false, nil)
 }
 
 // ahead is the number of messages that a latency test may send before it polls for their completions.
@@ -108,17 +85,17 @@ func (l *link) failed() error {
 
 // pingMessages sends a message and waits for the peer's, again and again. t records times as far as
 // it has room; it may be nil.
-func (l *link) pingMessages(t *measure.Ticks) error {
+func (l *link) pingMessages(t *ticks) error {
 	l.compose()
 	if err := errors.Join(l.makeRoom(), l.first()); err != nil {
 		return err
 	}
-	t.Now()
+	t.now()
 	for range l.Count - 1 {
 		if err := l.reply(); err != nil {
 			return err
 		}
-		t.Now()
+		t.now()
 	}
 	if err := l.take(l.await(l.came)); err != nil {
 		return err
@@ -165,7 +142,7 @@ func (l *link) take(cs []rdma.WorkCompletion, err error) error {
 // bounceWrites alternates WRITEs with the peer. The last byte of each message is its number. That
 // byte may change once the peer has answered. One side begins; the other writes when it sees the
 // byte. t records times as far as it has room; it may be nil.
-func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
+func (l *link) bounceWrites(begins bool, t *ticks) error {
 	l.compose()
 	last := &l.bytes(l.out, 0)[l.Size-1]
 	for i := range l.Count {
@@ -179,7 +156,7 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 		if err := l.first(); err != nil {
 			return err
 		}
-		t.Now()
+		t.now()
 		if err := errors.Join(l.makeRoom(), l.yield()); err != nil {
 			return err
 		}
@@ -212,17 +189,17 @@ func (l *link) awaitByte(want byte) error {
 }
 
 // roundTrips posts the next request as soon as the answer to the last one has arrived.
-func (l *link) roundTrips(t *measure.Ticks) error {
+func (l *link) roundTrips(t *ticks) error {
 	l.compose()
 	if err := l.first(); err != nil {
 		return err
 	}
-	t.Now()
+	t.now()
 	for range l.Count - 1 {
 		if _, err := l.answerTo(l.sent); err != nil {
 			return err
 		}
-		t.Now()
+		t.now()
 	}
 	_, err := l.await(l.sent)
 	return err
@@ -237,31 +214,28 @@ func (l *link) compose() {
 // first posts the prepared request.
 func (l *link) first() error {
 	n, err := l.qp.PostSend(l.sends[:1], l.element[:])
-	return l.went(n, err)
-}
-
-// went returns an error if the request was not posted.
-func (l *link) went(n int, err error) error {
 	if n < 1 {
 		return fmt.Errorf("post %v number %d: %w", l.op, l.sends[0].ID, err)
 	}
 	return nil
 }
 
-// answerTo waits for at least one completion of a queue, as await does, and posts the composed
-// request in the same call. A delay in between would let processors sleep that the answer needs.
+// answerTo waits for at least one completion of a queue and posts the prepared request.
 func (l *link) answerTo(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 	for tries := 0; ; tries++ {
-		n, posted, err := rdma.SpinPost(l.qp, q, l.polled, spin, l.sends[:1], l.element[:])
-		if n == 0 && err != nil {
+		n, err := q.Spin(l.polled, spin)
+		if err != nil {
 			return nil, err
 		}
 		if n > 0 {
-			cs, failed := l.answered(n)
-			if failed == nil {
-				failed = l.went(posted, err)
+			if err := l.good(l.polled[:n]); err != nil {
+				return nil, err
 			}
-			return cs, failed
+			if err := l.first(); err != nil { // before the bookkeeping, for which the peer would wait
+				return nil, err
+			}
+			l.waiting = time.Time{}
+			return l.polled[:n], l.yield()
 		}
 		if err := l.idle(tries); err != nil {
 			return nil, err

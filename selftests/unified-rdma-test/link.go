@@ -30,7 +30,6 @@ type link struct {
 
 	slots  int    // number of message slots in each direction
 	stride uint64 // bytes from one slot to the next
-	apart  uint64 // the same, in the peer's memory
 	in     uint64 // address of the first receive slot
 	out    uint64 // address of the first send slot
 
@@ -55,7 +54,6 @@ func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Par
 		return l, local, err
 	}
 	l.slots, l.stride = j.slotting()
-	l.apart = l.stride
 	var areas [2]umem.Frame
 	if n := s.worker.TakeExtents(areas[:]); n < 2 {
 		return l, local, errors.New("the region has no room for the messages")
@@ -204,7 +202,7 @@ func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
 		r.Flags = rdma.Inline
 	}
 	r.Immediate = [4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
-	r.RemoteAddr, r.RKey = l.theirs.Addr+uint64(slot)*l.apart, l.theirs.RKey
+	r.RemoteAddr, r.RKey = l.theirs.Addr+uint64(slot)*l.stride, l.theirs.RKey
 	if l.handle != nil {
 		r.Handle, r.RemoteQPN, r.RemoteQKey = l.handle.ID(), l.remote.QPN, l.remote.QKey
 	}

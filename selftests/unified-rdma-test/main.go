@@ -40,8 +40,6 @@ func work(ctx context.Context, o options, out io.Writer) error {
 		return o.pingpong(ctx, out)
 	case o.peer == rpingPeer:
 		return o.rping(ctx, out)
-	case o.peer != "":
-		return o.perftest(ctx, out)
 	case o.server():
 		return serve(ctx, o, out)
 	}

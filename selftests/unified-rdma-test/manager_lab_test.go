@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -8,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestManager: all tests work over queue pairs that rdma_cm connects. rping, unmodified, works
 // against ours as server and as client.
 func TestManager(t *testing.T) {
+	labenv.Guest(t)
 	p := newPlace(t)
 	t.Run("tests", func(t *testing.T) { managed(t, p) })
 	t.Run("rping as client", func(t *testing.T) { rpingAsClient(t, p) })
@@ -85,36 +85,6 @@ func askPatiently(t *testing.T, p place, options string) (status int, out, errs 
 		}
 	}
 	return status, out, errs
-}
-
-// TestManagedPeers: ours works with programs of perftest, unmodified, with -R.
-func TestManagedPeers(t *testing.T) {
-	testenv.Long(t, "TestManager runs rping")
-	p := newPlace(t)
-	for _, c := range []peerCase{{program: "ib_write_bw", theirs: "-R -n 200", ours: "-R -peer ib_write_bw -n 200"},
-		{program: "ib_write_lat", theirs: "-R -n 200", ours: "-R -peer ib_write_lat -n 200"},
-		{program: "ib_read_lat", theirs: "-R -n 200", ours: "-R -peer ib_read_lat -n 200"},
-		{program: "ib_send_bw", theirs: "-R -n 200 -s 4096", ours: "-R -peer ib_send_bw -n 200 -size 4096"},
-		{program: "ib_send_lat", theirs: "-R -n 200", ours: "-R -peer ib_send_lat -n 200"},
-		{program: "ib_atomic_lat", theirs: "-R -n 200", ours: "-R -peer ib_atomic_lat -n 200"}} {
-		t.Run("client_"+c.program, func(t *testing.T) { c.asClient(t, p) })
-		t.Run("server_"+c.program, func(t *testing.T) { c.asManagedServer(t, p) })
-	}
-}
-
-func (c peerCase) asManagedServer(t *testing.T, p place) {
-	cmd, out := c.command(t, p.device, "")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	status, said, errs := askPatiently(t, p, c.ours)
-	if status != 0 || errs != "" || !strings.Contains(said, "usec") && !strings.Contains(said, "BW peak") {
-		t.Errorf("ours ends with %d: %s%s", status, said, errs)
-		_ = cmd.Process.Kill()
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%s: %v\n%s", c.program, err, out)
-	}
 }
 
 // managedKilled: a server whose client is killed reports that the peer has disconnected.

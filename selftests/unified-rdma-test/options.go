@@ -22,7 +22,7 @@ type options struct {
 	gid                  int    // index; -1: chosen
 	mtu                  int
 	tclass, sl           int // traffic class and service level
-	qpTimeout            int // for an acknowledgement, 4.096 µs << it; 0: the default of the peer's program
+	qpTimeout            int // for an acknowledgement, 4.096 µs << it
 	replyTimeout         time.Duration
 	keep                 bool
 	force                bool
@@ -73,13 +73,13 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` that contents follow from")
 	fs.BoolVar(&o.beyond, "beyond", false, "with -test verify: at the end ask for more than is allowed, which must be refused")
 	fs.BoolVar(&o.Manager, "R", false, "connect the queue pairs through rdma_cm")
-	fs.StringVar(&o.peer, "peer", "", "the other side is a `PROGRAM` of somebody else's: "+strings.Join(peers, ", ")+"; -transport, -size and -n are to be as there")
-	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer 18515)")
+	fs.StringVar(&o.peer, "peer", "", "the other side is a `PROGRAM` of rdma-core: "+strings.Join(peers, ", ")+"; -transport, -size and -n are to be as there")
+	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer pingpong 18515, with -peer rping 7174)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
 	fs.IntVar(&o.mtu, "mtu", 0, "path MTU of at most so many `BYTES` (default: what both ports take)")
 	fs.IntVar(&o.tclass, "tclass", 0, "traffic `CLASS` of our packets, 0 to 255: four times the DSCP, as with --tclass of perftest")
 	fs.IntVar(&o.sl, "sl", 0, "service `LEVEL` of our packets, 0 to 7: on a VLAN the priority of the tag, as with --sl of perftest; with -R it does not apply")
-	fs.IntVar(&o.qpTimeout, "qp-timeout", o.qpTimeout, "send again what is not acknowledged within 4.096 µs << `N` (default with -peer: as that program)")
+	fs.IntVar(&o.qpTimeout, "qp-timeout", o.qpTimeout, "send again what is not acknowledged within 4.096 µs << `N`")
 	fs.DurationVar(&o.replyTimeout, "timeout", o.replyTimeout, "how `LONG` to wait for the peer before giving up")
 	fs.BoolVar(&o.keep, "keep", false, "server: serve one client after the other, until it is ended")
 	fs.BoolVar(&o.force, "force", false, "server: write over what is on the disk, also on a device in use")

@@ -38,12 +38,11 @@ func TestMistakes(t *testing.T) {
 		"-R -test verify -transport UD e r - h":       "rdma_cm connects RC queue pairs, not UD",
 		"-R -peer pingpong e r - h":                   "-R and -peer pingpong do not go together",
 		"-peer rping -size 65536 e r - h":             "rping has pings of 28 to 65535 bytes",
-		"-peer rping -op read e r - h":                "-peer rping says what is done",
+		"-peer rping -op read e r - h":                "-op and -peer do not go together",
 		"-peer netperf e r - h":                       "-peer netperf: it must be pingpong",
-		"-peer pingpong -op write e r - h":            "-peer pingpong says what is done",
-		"-peer ib_write_bw -test verify e r - h":      "do not go together",
-		"-peer ib_write_bw -beyond e r - h":           "do not go together",
-		"-peer ib_write_bw e r /dev/x h":              "-peer needs no disk",
+		"-peer pingpong -op write e r - h":            "-op and -peer do not go together",
+		"-peer pingpong -beyond e r - h":              "do not go together",
+		"-peer pingpong e r /dev/x h":                 "-peer needs no disk",
 	} {
 		var out, errs bytes.Buffer
 		if status := run(t.Context(), strings.Fields(line), &out, &errs); status != 2 || !strings.Contains(errs.String(), want) || out.Len() > 0 {

@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -13,6 +11,7 @@ import (
 
 // TestStorage: messages go over RDMA to the NVMe disk and back, and every byte is correct.
 func TestStorage(t *testing.T) {
+	labenv.Guest(t)
 	cases := []string{"-size 4096 -n 40 -depth 8"}
 	if !testing.Short() {
 		cases = append(cases, "-n 100", "-size 1048576 -n 20 -depth 4", "-size 65536 -n 1 -json")
@@ -22,24 +21,36 @@ func TestStorage(t *testing.T) {
 
 // TestMatrix: every operation of every transport works in each size, and a request beyond the
 // limits is refused.
-func TestMatrix(t *testing.T) { wholeMatrix(t, newPlace(t)) }
+func TestMatrix(t *testing.T) {
+	labenv.Guest(t)
+	wholeMatrix(t, newPlace(t))
+}
 
-func TestMeasured(t *testing.T) { measured(t, newPlace(t)) }
+func TestMeasured(t *testing.T) {
+	labenv.Guest(t)
+	measured(t, newPlace(t))
+}
 
 func TestUnnoticed(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "its client works for a long time; make lab runs it")
 	unnoticed(t, newPlace(t))
 }
 
-func TestServerGoesOn(t *testing.T) { serverGoesOn(t, newPlace(t)) }
+func TestServerGoesOn(t *testing.T) {
+	labenv.Guest(t)
+	serverGoesOn(t, newPlace(t))
+}
 
 func TestClientGone(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Long(t, "in TestServerGoesOn a client ends early")
 	clientGone(t, newPlace(t))
 }
 
 // TestRefused: the program reports what cannot work, and what to check.
 func TestRefused(t *testing.T) {
+	labenv.Guest(t)
 	p := newPlace(t)
 	for name, c := range map[string]struct {
 		args []string

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
-	"github.com/unifiedd/unifiedd/rdma/measure"
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
@@ -15,8 +14,8 @@ type result struct {
 	job       job
 	verified  int
 	refused   rdma.Status // of the request beyond the limits; Success: none was sent
-	latency   *measure.Latency
-	bandwidth *measure.Bandwidth
+	latency   *latencyRow
+	bandwidth *bandwidthRow
 	storage   *stored
 	counted   counted
 }
@@ -36,9 +35,10 @@ func (r *result) print(out io.Writer, asJSON bool) error {
 	}
 	switch {
 	case r.latency != nil:
-		fmt.Fprintf(out, "%s\n%s\n%s\n%s\n%s, %s\n", measure.Rule, measure.LatencyHeader, r.latency.Row(), measure.Rule, r.job.Op, r.latency.Way)
+		r.latency.print(out)
+		fmt.Fprintf(out, "%s, %s\n", r.job.Op, r.latency.Way)
 	case r.bandwidth != nil:
-		fmt.Fprintf(out, "%s\n%s\n%s\n%s\n", measure.Rule, measure.BandwidthHeader(r.bandwidth.Unit), r.bandwidth.Row(), measure.Rule)
+		r.bandwidth.print(out)
 	case r.storage != nil:
 		r.printStored(out)
 	default:
@@ -55,12 +55,12 @@ func (r *result) printJSON(out io.Writer) error {
 	}
 	return harness.PrintJSON(out, struct {
 		Job       job
-		Verified  int                `json:",omitempty"`
-		Refused   string             `json:",omitempty"`
-		Latency   *measure.Latency   `json:",omitempty"`
-		Bandwidth *measure.Bandwidth `json:",omitempty"`
-		Storage   *stored            `json:",omitempty"`
-		Counters  counts             `json:",omitempty"`
+		Verified  int           `json:",omitempty"`
+		Refused   string        `json:",omitempty"`
+		Latency   *latencyRow   `json:",omitempty"`
+		Bandwidth *bandwidthRow `json:",omitempty"`
+		Storage   *stored       `json:",omitempty"`
+		Counters  counts        `json:",omitempty"`
 	}{r.job, r.verified, refused, r.latency, r.bandwidth, r.storage, r.counted.counts})
 }
 

@@ -41,11 +41,10 @@ func (j *job) slotting() (slots int, stride uint64) {
 	return int(min(max(most/stride, 1), uint64(j.Depth))), stride
 }
 
-// area returns the memory for the messages of one direction. Programs of perftest cycle through a
-// few thousand bytes.
+// area returns the memory for the messages of one direction.
 func (j *job) area() uint64 {
 	slots, stride := j.slotting()
-	return max(uint64(slots)*stride, 8192)
+	return uint64(slots) * stride
 }
 
 // openRegion opens a region of that size. One thread takes frames from it.

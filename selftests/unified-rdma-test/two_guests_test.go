@@ -1,5 +1,3 @@
-//go:build lab
-
 package main
 
 import (
@@ -33,6 +31,7 @@ const (
 // TestBetweenGuests: all operations work between two guests. make test-rdma runs it in both guests
 // of a pair, and nothing else does. The second guest has the server.
 func TestBetweenGuests(t *testing.T) {
+	labenv.Guest(t)
 	host := os.Getenv("UNIFIEDD_LAB_HOST")
 	link, err := netlink.LinkByName(wireCard)
 	if err == nil {

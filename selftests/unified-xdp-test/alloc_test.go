@@ -46,7 +46,7 @@ func TestNoAllocations(t *testing.T) {
 				}
 			}
 		}
-		if n := testenv.AllocsPerRun(200, turn); n != 0 {
+		if n := testenv.AllocsPerRun(t, 200, turn); n != 0 {
 			t.Errorf("%s: %v allocations a round", mode, n)
 		}
 		if moved := to.moved(); moved < 100*batch {

@@ -2,11 +2,11 @@ package wronguse
 
 import (
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/wronguse"
 )
 
@@ -22,11 +22,8 @@ var programs = map[string]struct{ args, commands []string }{
 // TestWrongUse: each program refuses wrong options, arguments and values. The help lists the
 // numeric options, so new ones are tested automatically.
 func TestWrongUse(t *testing.T) {
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/unifiedd/unifiedd/selftests/unified-...").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v: %s", err, out)
-	}
 	for name, p := range programs {
+		program := testenv.Program(t, "selftests/"+name)
 		commands := [][]string{nil}
 		for _, c := range p.commands {
 			commands = append(commands, []string{c})
@@ -48,12 +45,12 @@ func TestWrongUse(t *testing.T) {
 			if len(p.args) > 0 {
 				cases = append(cases, wronguse.Case{Name: "what is not there", Args: p.args, Status: 1, Says: p.args[:1]})
 			}
-			for _, option := range numbers(t, filepath.Join(bin, name), path) {
+			for _, option := range numbers(t, program, path) {
 				cases = append(cases, wronguse.Case{Name: "bad value", Args: with(slices.Concat([]string{"--" + option + "=nonsense"}, p.args)...), Status: 2, Says: []string{option, "nonsense"}})
 				cases = append(cases, wronguse.Case{Name: "bad value, one dash, behind the arguments", Args: with(slices.Concat(p.args, []string{"-" + option, "nonsense"})...), Status: 2, Says: []string{option, "nonsense"}})
 			}
 		}
-		t.Run(name, func(t *testing.T) { wronguse.Run(t, filepath.Join(bin, name), cases) })
+		t.Run(name, func(t *testing.T) { wronguse.Run(t, program, cases) })
 	}
 }
 

@@ -64,6 +64,9 @@ func (w *Writer) Open(e *pipeline.Env, c Config) error {
 	for i := range c.Interfaces {
 		c.Interfaces[i].SnapLen = w.snapLen.Max
 	}
+	if c.Manifest != nil {
+		w.durable = c.Manifest.Changed
+	}
 	if e.Shared.Stream != nil {
 		return w.openStream(e, c)
 	}

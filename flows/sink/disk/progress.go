@@ -14,14 +14,17 @@ type progress struct {
 	total            uint64 // packets written, including those after a gap
 }
 
-// publish copies the positions if they have changed. It takes the lock at most once per batch.
-func (p *progress) publish(t *tracker) {
-	if p.total == t.packetsWritten && p.written.Number == t.written.Number && p.durable.Number == t.durable.Number {
-		return
+// publish copies the positions if they have changed, and reports whether more is durable. It takes the lock
+// at most once per batch.
+func (p *progress) publish(t *tracker) (durable bool) {
+	durable = p.durable.Number != t.durable.Number
+	if p.total == t.packetsWritten && p.written.Number == t.written.Number && !durable {
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.written, p.durable, p.total = t.written, t.durable, t.packetsWritten
+	return durable
 }
 
 // read returns both positions.

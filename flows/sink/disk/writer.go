@@ -37,6 +37,7 @@ type Writer struct {
 	stalls  counter.Counter // rounds in which packets waited for the disk
 
 	progress progress
+	durable  func() // is called when more is durable; nil: nobody asks
 	times    latencyTracker
 
 	statistics func() []pcapng.Statistics // of the source; nil: it has none
@@ -169,7 +170,9 @@ func (w *Writer) Kick() {
 	w.err.Note(w.out.kick())
 	t := w.out.tracker()
 	w.times.record(t)
-	w.progress.publish(t)
+	if w.progress.publish(t) && w.durable != nil {
+		w.durable()
+	}
 }
 
 // Drain implements pipeline.Sink. It returns true when everything is written and durable, including

@@ -361,7 +361,7 @@ func TestGivenHotPath(t *testing.T) {
 	for range 200 {
 		r.send(payload)
 	}
-	if a := testenv.AllocsPerRun(500, func() { r.send(payload) }); a >= 1 {
+	if a := testenv.AllocsPerRun(t, 500, func() { r.send(payload) }); a >= 1 {
 		t.Errorf("an order allocates %v times", a)
 	}
 	if o := r.status().Orders; o.Segments < 100 {

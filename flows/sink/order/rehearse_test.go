@@ -57,7 +57,7 @@ func TestRehearsal(t *testing.T) {
 	order()
 	r.await("rest", func() bool { return r.sink.conn.Unacknowledged() == 0 && r.sink.queued == 0 })
 	before, packets, calls := r.status(), received(t, &p.B), wakeups(r)
-	if a := testenv.AllocsPerRun(100, func() {
+	if a := testenv.AllocsPerRun(t, 100, func() {
 		for until := time.Now().Add(100 * time.Microsecond); time.Now().Before(until); {
 			r.round()
 		}

@@ -136,7 +136,7 @@ func TestRulesHotPath(t *testing.T) {
 	for range 200 {
 		order()
 	}
-	if a := testenv.AllocsPerRun(500, order); a >= 1 {
+	if a := testenv.AllocsPerRun(t, 500, order); a >= 1 {
 		t.Errorf("an order allocates %v times", a)
 	}
 	for _, c := range []struct {
@@ -144,12 +144,12 @@ func TestRulesHotPath(t *testing.T) {
 		message []byte
 	}{{"above the limit", high}, {"for no rule", []byte("B")}, {"too short", hit[:600]}} {
 		left := false
-		if a := testenv.AllocsPerRun(500, func() { left = r.message(c.message) || left; r.round() }); a >= 1 || left {
+		if a := testenv.AllocsPerRun(t, 500, func() { left = r.message(c.message) || left; r.round() }); a >= 1 || left {
 			t.Errorf("%s: allocates %v times; has left: %v", c.name, a, left)
 		}
 	}
 	r.env.Halt.Stop()
-	if a := testenv.AllocsPerRun(500, func() { r.message(hit) }); a >= 1 {
+	if a := testenv.AllocsPerRun(t, 500, func() { r.message(hit) }); a >= 1 {
 		t.Errorf("an order that is held allocates %v times", a)
 	}
 	if s := r.status(); s.Orders.Segments < 100 || s.Dropped["price_outside"] == 0 || s.Dropped["orders_stopped"] < 500 {

@@ -240,7 +240,7 @@ func TestHotPath(t *testing.T) {
 	for range 200 {
 		one()
 	}
-	if a := testenv.AllocsPerRun(500, one); a >= 1 {
+	if a := testenv.AllocsPerRun(t, 500, one); a >= 1 {
 		t.Errorf("an order in a segment of ours allocates %v times", a)
 	}
 	if s := r.status().Orders; s.Segments < 100 { // on veth some acknowledgements are early
@@ -251,14 +251,14 @@ func TestHotPath(t *testing.T) {
 	r.sink.keeper.going.Wait()
 	r.sink.conn.SetPath(nil)
 	before := r.status().Orders.Kernel["no_path"]
-	if a := testenv.AllocsPerRun(200, one); a >= 1 {
+	if a := testenv.AllocsPerRun(t, 200, one); a >= 1 {
 		t.Errorf("an order that goes the kernel's way allocates %v times", a)
 	}
 	if after := r.status().Orders.Kernel["no_path"]; after < before+200 {
 		t.Errorf("%d orders went the kernel's way", after-before)
 	}
 	r.env.Halt.Stop()
-	if a := testenv.AllocsPerRun(200, func() { r.send(b[:20]); r.round() }); a >= 1 {
+	if a := testenv.AllocsPerRun(t, 200, func() { r.send(b[:20]); r.round() }); a >= 1 {
 		t.Errorf("an order that is held allocates %v times", a)
 	}
 	r.await("stream", func() bool { return got.orders.Load() == n })

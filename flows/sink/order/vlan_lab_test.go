@@ -1,5 +1,3 @@
-//go:build lab
-
 package order
 
 import (
@@ -14,6 +12,7 @@ import (
 
 // TestVLAN: orders to an exchange behind a VLAN on the interface have its tag.
 func TestVLAN(t *testing.T) {
+	labenv.Guest(t)
 	if out, err := exec.Command("modprobe", "8021q").CombinedOutput(); err != nil {
 		t.Fatalf("load the module 8021q: %v\n%s", err, out)
 	}

@@ -19,7 +19,8 @@ import (
 // Source generates packets, to measure a sink alone: UDP packets of one length to the discard port,
 // each with its number. It implements pipeline.Source.
 //
-// With a rate, each packet has a due time as its timestamp. Due packets wait as in a card's ring.
+// With a rate, each packet has a due time as its timestamp: the first one is due one interval after the
+// source begins. Due packets wait as in a card's ring.
 // Packets that become due while the ring is full are lost.
 type Source struct {
 	region *umem.Region
@@ -132,9 +133,11 @@ func (s *Source) timesPassed(ns int64) uint64 {
 	return seconds*s.rate + rest*s.rate/1e9
 }
 
-// timeOf returns the due time of a packet, in nanoseconds after the first packet's.
+// timeOf returns the due time of a packet, counted from 0, in nanoseconds after the source began. It is
+// the first one for which timesPassed counts the packet: the end of the packet's interval.
 func (s *Source) timeOf(number uint64) uint64 {
-	return number/s.rate*1e9 + number%s.rate*1e9/s.rate
+	passed := number + 1
+	return passed/s.rate*1e9 + (passed%s.rate*1e9+s.rate-1)/s.rate
 }
 
 // make generates n packets.

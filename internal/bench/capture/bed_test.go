@@ -45,7 +45,7 @@ func newBed(r *bench.Report) *bed {
 	}
 	b.Must(separate(r.T))
 	testenv.HugePages(r, 2*(region+16<<20)) // the kernel has those of one daemon for a while after its end
-	b.dir, b.daemon, b.sender = testenv.DiskDir(r), bench.Program(r, "cmd/unifiedd"), bench.Program(r, "selftests/unified-xdp-test")
+	b.dir, b.daemon, b.sender = testenv.DiskDir(r), testenv.Program(r, "cmd/unifiedd"), testenv.Program(r, "selftests/unified-xdp-test")
 	b.pair = testenv.NewPair(r, testenv.PairOptions{NoAddresses: true})
 	s, err := startSoaker(testenv.Compile(r, bench.Path(r, "selftests/peers/soaker/soaker.c"), "-pthread"), runtime.NumCPU())
 	b.Must(err)

@@ -74,7 +74,7 @@ func run(t *testing.T, name string, args ...string) []byte {
 func newBed(t *bench.Report) *bed {
 	t.Helper()
 	testenv.HugePages(t, 96<<20)
-	b := &bed{Report: t, unifiedd: bench.Program(t, "cmd/unifiedd"), rsync: testenv.Tool(t, "rsync"), size: t.Form.Share(1 << 30)}
+	b := &bed{Report: t, unifiedd: testenv.Program(t, "cmd/unifiedd"), rsync: testenv.Tool(t, "rsync"), size: t.Form.Share(1 << 30)}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{MTU: 9000})
 	for _, e := range []*testenv.End{&b.pair.A, &b.pair.B} {
 		e.Run(t, "ethtool", "-K", e.Ifname, "tx", "on", "rx", "on", "tso", "on", "gso", "on", "gro", "on")

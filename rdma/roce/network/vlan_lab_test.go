@@ -1,5 +1,3 @@
-//go:build lab
-
 package network
 
 import (
@@ -22,6 +20,7 @@ import (
 // TestResolveVLANs: routes from addresses of VLANs, and of VLANs on VLANs, have their tags, MTU and
 // MAC.
 func TestResolveVLANs(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Leaks(t)
 	vlanModule(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
@@ -82,6 +81,7 @@ func vlanModule(t *testing.T) {
 // TestSameAsSoftRoCE: the table has the same GIDs as the kernel's Soft-RoCE on the interface and on
 // a VLAN.
 func TestSameAsSoftRoCE(t *testing.T) {
+	labenv.Guest(t)
 	vlanModule(t)
 	device := labenv.SoftRoCE(t, "virtio0", "10.79.0.1/24", "fd79::1/64")
 	run := func(args ...string) {

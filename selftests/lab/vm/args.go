@@ -2,7 +2,9 @@ package vm
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
@@ -18,11 +20,12 @@ type inherited struct {
 func (c Config) arguments(fds inherited) []string {
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-M", "q35,nvdimm=on", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-M", "q35,nvdimm=on", "-cpu", "max",
 		"-m", fmt.Sprintf("%d,slots=1,maxmem=%dM", memoryMiB, memoryMiB+persistentMiB), "-smp", fmt.Sprintf("%d,sockets=%d", processors, max(1, c.Nodes)),
 		"-kernel", c.Kernel.Image, "-initrd", fdPath(fds.initramfs), "-append", c.commandLine(),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 	}
+	args = append(args, accelerators()...)
 	for _, dir := range c.Emulator.Data {
 		args = append(args, "-L", dir)
 	}
@@ -40,6 +43,29 @@ func (c Config) arguments(fds inherited) []string {
 		args = append(args, c.tap(fds.tap)...)
 	}
 	return args
+}
+
+// accelerators are KVM, where the processor has the extensions for it, and the emulator's translator. Without the
+// extensions, /dev/kvm may exist and kernels not boot.
+func accelerators() []string {
+	translator := []string{"-accel", "tcg,thread=multi"}
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil || !hasVirtualization(info) {
+		return translator
+	}
+	return append([]string{"-accel", "kvm"}, translator...)
+}
+
+// hasVirtualization reports whether the text of /proc/cpuinfo has the flag of Intel's or AMD's extensions.
+func hasVirtualization(info []byte) bool {
+	for line := range strings.Lines(string(info)) {
+		name, flags, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(name) == "flags" {
+			fields := strings.Fields(flags)
+			return slices.Contains(fields, "vmx") || slices.Contains(fields, "svm")
+		}
+	}
+	return false
 }
 
 func fdPath(fd int) string { return fmt.Sprintf("/dev/fd/%d", fd) }

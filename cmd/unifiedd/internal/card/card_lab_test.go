@@ -1,5 +1,3 @@
-//go:build lab
-
 package card
 
 import (
@@ -12,6 +10,7 @@ import (
 
 // TestCards: on real drivers each value that is tried is set or refused with a reason, and all is as before afterwards.
 func TestCards(t *testing.T) {
+	labenv.Guest(t)
 	for name, pair := range map[string]func(testing.TB) *testenv.Pair{"igb": labenv.Igb, "virtio_net": labenv.VirtioNet} {
 		t.Run(name, func(t *testing.T) {
 			p := pair(t)

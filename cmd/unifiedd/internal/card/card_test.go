@@ -21,9 +21,7 @@ func TestVeth(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{Queues: 2})
 	p.B.Do(t, func() {
 		c, err := Find(p.B.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		before, absent, err := c.Probe()
 		if err != nil || !maps.Equal(before, Settings{Channels: "rx 2"}) || c.Driver != "veth" {
 			t.Fatalf("driver %s has %v, %v", c.Driver, before, err)
@@ -59,9 +57,7 @@ func TestRefused(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{Queues: 2})
 	p.B.Do(t, func() {
 		c, err := Find(p.B.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for want, s := range map[string]Settings{
 			"refuses this value":              {Channels: "rx 3"},
 			`"tx" is no word`:                 {Channels: "tx 1"},
@@ -95,9 +91,7 @@ func TestRights(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{Queues: 2})
 	p.B.Do(t, func() {
 		c, err := Find(p.B.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		effective(t, func(now uint32) uint32 { return now &^ uint32(caps.NetAdmin) })
 		defer effective(t, func(now uint32) uint32 { return now | uint32(caps.NetAdmin) })
 		if _, _, err = c.Probe(); !errors.Is(err, ErrRights) || !strings.Contains(err.Error(), p.B.Ifname) {
@@ -112,9 +106,7 @@ func TestSettle(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	p.B.Do(t, func() {
 		c, err := Find(p.B.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		p.A.Run(t, "ip", "link", "set", p.A.Ifname, "down")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -134,9 +126,7 @@ func TestTexts(t *testing.T) {
 		t.Errorf("to try are %q", got)
 	}
 	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.SchedGetaffinity(0, &set))
 	if got := Processors(); len(got) != min(2, set.Count()) || !set.IsSet(got[0]) || !set.IsSet(got[len(got)-1]) {
 		t.Errorf("processors are %v", got)
 	}
@@ -151,7 +141,5 @@ func effective(t *testing.T, change func(uint32) uint32) {
 	if data[0].Effective = change(data[0].Effective); err == nil {
 		err = unix.Capset(&h, &data[0])
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }

@@ -14,9 +14,7 @@ import (
 func TestMetricsBound(t *testing.T) {
 	testenv.Leaks(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := &Server{}
 	bound := newLimitedListener(l)
 	s.start(bound, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }), time.Minute, func() {})
@@ -24,9 +22,7 @@ func TestMetricsBound(t *testing.T) {
 	var idle []net.Conn
 	for range 4 * maxScrapersPerHost {
 		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer c.Close()
 		idle = append(idle, c)
 	}

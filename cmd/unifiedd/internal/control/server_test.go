@@ -28,13 +28,9 @@ flows:
     from: {interface: `+missing+`, ring: 512}
     to: {discard: true}
 `), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	d, err := flows.Open(c, flows.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

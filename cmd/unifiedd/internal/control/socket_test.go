@@ -6,22 +6,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func TestSocketReplacesADeadOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
 	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	dead.SetUnlinkOnClose(false)
-	if err := dead.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, dead.Close())
 	l, err := listenUnix(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket is %v: %v", info.Mode(), err)
@@ -41,9 +37,7 @@ func TestSocketReplacesADeadOne(t *testing.T) {
 // unchanged.
 func TestSocketSparesFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "capture.pcapng")
-	if err := os.WriteFile(path, []byte("packets"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, []byte("packets"), 0o600))
 	if l, err := listenUnix(path); err == nil {
 		l.Close()
 		t.Error("it listens in place of a file")

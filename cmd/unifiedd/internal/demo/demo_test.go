@@ -114,9 +114,9 @@ func TestToolsMissing(t *testing.T) {
 	}
 }
 
-// TestToolsArePackaged: packaging/apt-demo.txt lists the packages that the demo uses.
+// TestToolsArePackaged: scripts/apt-demo.txt lists the packages that the demo uses.
 func TestToolsArePackaged(t *testing.T) {
-	text, err := os.ReadFile("../../../../packaging/apt-demo.txt")
+	text, err := os.ReadFile("../../../../scripts/apt-demo.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestToolsArePackaged(t *testing.T) {
 	}
 	slices.Sort(used)
 	if used = slices.Compact(used); !slices.Equal(used, listed) {
-		t.Errorf("packaging/apt-demo.txt has %q, the demo uses %q", listed, used)
+		t.Errorf("scripts/apt-demo.txt has %q, the demo uses %q", listed, used)
 	}
 }
 

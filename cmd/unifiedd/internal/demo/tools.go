@@ -9,7 +9,7 @@ import (
 // tool is a program that the demo runs, and its Debian package.
 type tool struct{ name, pkg string }
 
-// tools has all of them; packaging/apt-demo.txt lists the packages.
+// tools has all of them; scripts/apt-demo.txt lists the packages.
 var tools = []tool{
 	{"trafgen", "netsniff-ng"},
 	{"ping", "iputils-ping"},

@@ -31,9 +31,7 @@ func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for path := dir; strings.HasPrefix(path, os.TempDir()+"/"); path = filepath.Dir(path) {
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(path, 0o755))
 	}
 	return dir
 }
@@ -58,9 +56,7 @@ func TestAttachUsers(t *testing.T) {
 	expect(t, "unknown", of(t, &r, subject, "program of-nobody-at-all"), Fail, "useradd --system nobody-at-all")
 	expect(t, "memory", of(t, &r, subject, "memory of programs"), OK, "16 MiB that they read, among the huge pages above; 8 MiB that they write")
 
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(dir, 0o700))
 	blocked := reaches(c.Attach.Socket, "p", "nobody")
 	if len(blocked) != 1 {
 		t.Fatalf("%+v", blocked)
@@ -69,9 +65,7 @@ func TestAttachUsers(t *testing.T) {
 	if mine := reaches(c.Attach.Socket, "p", "daemon"); len(mine) != 0 {
 		t.Errorf("the directory's owner: %+v", mine)
 	}
-	if err := os.Chown(dir, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chown(dir, 0, 0))
 	expect(t, "not writable", attachDirectory(c), Fail, "install -d -o 1 -m 755 "+dir)
 	c.Attach.Socket = filepath.Join(dir, "none", "attach.sock")
 	c.User = ""
@@ -86,13 +80,9 @@ func TestAttachSocket(t *testing.T) {
 	dir := openDir(t)
 	c := attaching(dir, "nobody")
 	l, err := net.Listen("unixpacket", c.Attach.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
-	if err := os.Chmod(c.Attach.Socket, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(c.Attach.Socket, 0o600))
 	found := reaches(c.Attach.Socket, "p", "nobody")
 	if len(found) != 1 {
 		t.Fatalf("%+v", found)
@@ -142,9 +132,7 @@ func TestWaiting(t *testing.T) {
 		{Name: "stopped", State: status.Stopped, Submits: &status.Submits{Program: "there"}},
 	}}
 	raw, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	checks := waiting(raw)
 	if len(checks) != 3 {
 		t.Fatalf("%+v", checks)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 )
 
@@ -21,9 +22,7 @@ func TestCertificates(t *testing.T) {
 		return config.TLS{Certificate: certificate, Key: key, Authority: a.File()}
 	}
 	garbage := filepath.Join(t.TempDir(), "garbage")
-	if err := os.WriteFile(garbage, []byte("nothing\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(garbage, []byte("nothing\n"), 0o600))
 	good, short, old := until("good", 90*24*time.Hour), until("short", 24*time.Hour), until("old", -time.Hour)
 	mixed := good
 	mixed.Key = old.Key

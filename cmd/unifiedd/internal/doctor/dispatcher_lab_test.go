@@ -1,16 +1,16 @@
-//go:build lab
-
 package doctor
 
 import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestDispatcher: libxdp's dispatcher does not stop a flow that joins it.
 func TestDispatcher(t *testing.T) {
+	labenv.Guest(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	testenv.NewLibxdp(t, &p.A).Load(t, testenv.OtherPass)
 	c := config.Default()

@@ -16,14 +16,10 @@ func TestFlows(t *testing.T) {
 	testenv.Root(t)
 	dir := testenv.DiskDir(t)
 	for path := dir; strings.HasPrefix(path, os.TempDir()+"/"); path = filepath.Dir(path) { // so that no other user reaches it
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(path, 0o755))
 	}
 	image := filepath.Join(dir, "image")
-	if err := os.WriteFile(image, []byte("blocks"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(image, []byte("blocks"), 0o600))
 	c := config.Default()
 	good, bad := config.NewFlowOf(config.KindStorageRDMA, "good"), config.NewFlowOf(config.KindRDMAStorage, "bad")
 	good.From.File, good.To.RDMA, good.To.Listen = image, "roce:lo", "127.0.0.1:7471"

@@ -1,5 +1,3 @@
-//go:build lab
-
 package doctor
 
 import (
@@ -12,6 +10,7 @@ import (
 // TestFunctions: the doctor names the physical function of a virtual one and what that allows it, and in a namespace
 // without the physical function says that it is not told.
 func TestFunctions(t *testing.T) {
+	labenv.Guest(t)
 	all := labenv.Functions(t, 2)
 	labenv.Policy(t, 1, "trust", "off")
 	labenv.Policy(t, 1, "spoofchk", "on")

@@ -63,9 +63,7 @@ func TestMachine(t *testing.T) {
 func loopbackLink(t *testing.T) string {
 	t.Helper()
 	l, err := netlink.LinkByIndex(loopback)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	state := l.Attrs().Flags.String()
 	if x := l.Attrs().Xdp; x != nil && x.Attached {
 		state += " with an XDP program"
@@ -129,14 +127,10 @@ func TestLongPackets(t *testing.T) {
 func TestForeignProgram(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	program, err := bpf.Load(bpf.Config{Queues: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer program.Close()
 	p.A.Do(t, func() {
-		if err := program.Attach(p.A.Index, bpf.Driver); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, program.Attach(p.A.Index, bpf.Driver))
 	})
 	c := of(t, onPair(t, p, Options{}), "interface "+p.A.Ifname, "XDP program")
 	expect(t, "foreign", c, Fail, "unifiedd_")
@@ -169,9 +163,7 @@ func TestFlow(t *testing.T) {
 func addDefaultRoute(t *testing.T, p *testenv.Pair) {
 	t.Helper()
 	route := &netlink.Route{LinkIndex: p.A.Index, Gw: net.IP(p.B.IP.AsSlice())}
-	if err := netlink.RouteAdd(route); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, netlink.RouteAdd(route))
 }
 
 func TestHugePages(t *testing.T) {
@@ -225,9 +217,7 @@ func device(t *testing.T, dir string) string {
 
 func TestReadOnlyFileSystem(t *testing.T) {
 	dir := testenv.Ext4(t, 16<<20)
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	r := Examine(Options{Interfaces: []string{"lo"}, Disks: []string{dir}})
 	expect(t, "read-only", of(t, r, "disk "+dir, "file system"), Fail, "mount -o remount,rw "+dir)
 	expect(t, "read-only", of(t, r, "disk "+dir, "writable"), Fail, "read-only")

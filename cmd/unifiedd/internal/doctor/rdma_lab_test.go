@@ -1,5 +1,3 @@
-//go:build lab
-
 package doctor
 
 import (
@@ -14,6 +12,7 @@ import (
 // TestRDMADevice: the doctor reports a Soft-RoCE device correctly with its interface up and down,
 // and leaves nothing open.
 func TestRDMADevice(t *testing.T) {
+	labenv.Guest(t)
 	testenv.Leaks(t)
 	const card, address = "virtio0", "10.79.0.1"
 	device := labenv.SoftRoCE(t, card, address+"/24")

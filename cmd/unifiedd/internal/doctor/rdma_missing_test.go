@@ -48,9 +48,7 @@ func build(t *testing.T, program, cgo string) {
 		t.Fatalf("build with CGO_ENABLED=%s: %v\n%s", cgo, err, out)
 	}
 	f, err := elf.Open(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	libraries, err := f.ImportedLibraries()
 	if err != nil || strings.Contains(strings.Join(libraries, " "), "verbs") || cgo == "0" && len(libraries) > 0 {
@@ -73,9 +71,7 @@ func copyLibraries(t *testing.T, root, program string) {
 		if err == nil {
 			err = os.WriteFile(to, text, 0o755)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 }
 

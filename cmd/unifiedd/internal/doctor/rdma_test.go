@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
@@ -109,9 +110,7 @@ func TestRDMATable(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := r.Table(&b, false); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Table(&b, false))
 	if b.String() != rdmaTable {
 		t.Errorf("the table is\n%s\nwant\n%s", b.String(), rdmaTable)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func example() *Report {
@@ -28,9 +30,7 @@ disk /x
 
 func TestTable(t *testing.T) {
 	var b strings.Builder
-	if err := example().Table(&b, false); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, example().Table(&b, false))
 	if b.String() != table {
 		t.Errorf("the table is\n%s\nwant\n%s", b.String(), table)
 	}
@@ -38,9 +38,7 @@ func TestTable(t *testing.T) {
 
 func TestTableInColour(t *testing.T) {
 	var b strings.Builder
-	if err := example().Table(&b, true); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, example().Table(&b, true))
 	plain := b.String()
 	for _, c := range append(colours[:], "0") {
 		plain = strings.ReplaceAll(plain, "\x1b["+c+"m", "")
@@ -58,16 +56,12 @@ func TestJSON(t *testing.T) {
 		`{"subject":"disk /x","checks":[{"name":"space","state":"unknown","detail":"?"},` +
 		`{"name":"there","state":"fail","detail":"no"}]}]}`
 	got, err := json.Marshal(example())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if string(got) != want {
 		t.Errorf("JSON is\n%s\nwant\n%s", got, want)
 	}
 	var back Report
-	if err := json.Unmarshal(got, &back); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(got, &back))
 	if back.State != Fail || back.Count(Warn) != 1 || back.Count(OK) != 1 {
 		t.Errorf("read back: %+v", back)
 	}

@@ -31,9 +31,7 @@ func TestRoCE(t *testing.T) {
 	var socket net.PacketConn
 	var err error
 	p.A.Do(t, func() { socket, err = net.ListenPacket("udp4", ":4791") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer socket.Close()
 	expect(t, "socket", of(t, onPair(t, p, Options{}), subject, "UDP port 4791"), Warn, "ss -ulnp sport = :4791")
 }

@@ -1,5 +1,3 @@
-//go:build lab
-
 package metrics
 
 import (
@@ -15,6 +13,7 @@ import (
 // TestRDMAMetrics: a scrape has the counters of an RDMA device once, also if two flows have its
 // interface.
 func TestRDMAMetrics(t *testing.T) {
+	labenv.Guest(t)
 	device := labenv.SoftRoCE(t, "virtio0", "10.79.0.1/24")
 	of := func(cards ...string) string {
 		var all []status.Flow

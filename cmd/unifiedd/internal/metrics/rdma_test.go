@@ -28,9 +28,7 @@ func gather(t *testing.T, f collectFunc) string {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(f)
 	problems, err := testutil.GatherAndLint(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, p := range problems {
 		t.Errorf("metric %s: %s", p.Metric, p.Text)
 	}
@@ -70,16 +68,12 @@ func TestRoCEMetrics(t *testing.T) {
 	testenv.HugePages(t, 16<<20)
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	region, err := umem.Open(umem.Config{Size: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	var d rdma.Device
 	p.A.Do(t, func() {
 		provider, err := roce.NewProvider(roce.Config{Region: region})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if d, err = provider.Open(p.A.Ifname); err != nil {
 			t.Fatal(err)
 		}
@@ -91,9 +85,7 @@ func TestRoCEMetrics(t *testing.T) {
 			t.Errorf("no %s in:\n%s", want, text)
 		}
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Close())
 	if text := gather(t, collect); text != "" {
 		t.Errorf("a device that is closed has\n%s", text)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func TestFor(t *testing.T) {
@@ -55,9 +56,7 @@ func TestNeededByPacketSockets(t *testing.T) {
 		t.Errorf("a packet socket gets %v", got)
 	}
 	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l))
 	if self, err := caps.Self(); err != nil || (needed(c) == caps.NetRaw) != (self.Effective.Has(caps.SysResource) || l.Max >= uint64(c.Region.Size+one.From.Buffer)+lockedBeside) {
 		t.Errorf("%v with a limit of %d: %v", needed(c), l.Max, err)
 	}

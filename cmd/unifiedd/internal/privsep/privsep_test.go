@@ -32,9 +32,7 @@ func play(t *testing.T, role string, o Options) *exec.Cmd {
 	t.Helper()
 	testenv.Root(t)
 	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{"daemon-in-test"}
 	cmd.Env = append(os.Environ(), roleEnv+"="+role, optionsEnv+"="+string(text), "WATCHDOG_PID=1")
@@ -91,9 +89,7 @@ func (f facts) reduced(t *testing.T, keep caps.Set, uid uint32) {
 func TestUser(t *testing.T) {
 	base := openDir(t)
 	made, there := filepath.Join(base, "a", "b"), filepath.Join(base, "there")
-	if err := errors.Join(os.Mkdir(there, 0o700), os.Chown(there, nobody, nobody)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Mkdir(there, 0o700), os.Chown(there, nobody, nobody))
 	f := learn(t, play(t, "report", Options{User: strconv.Itoa(nobody), Keep: Needed, Dirs: []string{made, there}}))
 	f.reduced(t, Needed, nobody)
 	if f.Socket != "" || f.Program != "" {
@@ -123,9 +119,7 @@ func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(d, 0o755))
 	}
 	return dir
 }
@@ -259,9 +253,7 @@ func TestVerify(t *testing.T) {
 // TestRefused: Start reports what it cannot grant before it starts the daemon.
 func TestRefused(t *testing.T) {
 	locked := filepath.Join(openDir(t), "locked")
-	if err := os.Mkdir(locked, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Mkdir(locked, 0o700))
 	for _, test := range []struct {
 		o    Options
 		drop string // capabilities that setpriv drops
@@ -304,16 +296,10 @@ func begin(t *testing.T, role string, o Options) *running {
 	t.Helper()
 	r := &running{Cmd: play(t, role, o)}
 	out, err := r.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := out.(*os.File).SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, out.(*os.File).SetReadDeadline(time.Now().Add(20*time.Second)))
 	r.Stderr = os.Stderr
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Start())
 	t.Cleanup(func() { r.Process.Kill(); r.Wait() })
 	r.out = bufio.NewScanner(out)
 	r.daemon, err = strconv.Atoi(r.line())
@@ -347,9 +333,7 @@ func TestSignals(t *testing.T) {
 	defer signal.Stop(caught)
 	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 7, unix.SIGHUP: 8} {
 		r := begin(t, "wait", Options{User: strconv.Itoa(nobody), Keep: Needed})
-		if err := r.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.Process.Signal(sig))
 		if got := r.line(); got != sig.String() {
 			t.Errorf("the daemon got %q, want %q", got, sig)
 		}
@@ -363,9 +347,7 @@ func TestStarterKilled(t *testing.T) {
 	for i := range 20 {
 		user := []string{"", strconv.Itoa(nobody)}[i%2]
 		r := begin(t, "wait", Options{User: user, Keep: Needed})
-		if err := r.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.Process.Kill())
 		if got := r.line(); got != unix.SIGTERM.String() {
 			t.Errorf("user %q: the daemon got %q, want SIGTERM", user, got)
 		}
@@ -379,9 +361,7 @@ func TestStarterKilled(t *testing.T) {
 func total(t *testing.T) uint64 {
 	t.Helper()
 	_, n, err := umem.FreePages(umem.Huge2M, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return n
 }
 
@@ -411,15 +391,11 @@ func TestPagesGivenBack(t *testing.T) {
 func borrow(t *testing.T, end func(*running) error) (before, during, after uint64) {
 	t.Helper()
 	free, before, err := umem.FreePages(umem.Huge2M, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	more := &umem.Config{Size: (free + 4) * umem.Huge2M.Bytes()}
 	r := begin(t, "hold", Options{User: strconv.Itoa(nobody), Keep: Needed, Region: more})
 	during = total(t)
-	if err := end(r); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, end(r))
 	_ = r.Wait()
 	return before, during, total(t)
 }
@@ -428,33 +404,25 @@ func borrow(t *testing.T, end func(*running) error) (before, during, after uint6
 // socket with a listener, or a file that is not a socket.
 func TestSocketRemoved(t *testing.T) {
 	dir := openDir(t)
-	if err := os.Chown(dir, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chown(dir, nobody, nobody))
 	path := filepath.Join(dir, "control.sock")
 	o := Options{User: strconv.Itoa(nobody), Keep: Needed, Dirs: []string{dir}, Sockets: []string{path}}
 	r := begin(t, "listen", o)
-	if err := unix.Kill(r.daemon, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Kill(r.daemon, unix.SIGKILL))
 	r.ends(t, 128+int(unix.SIGKILL))
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
 
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	finish(t, play(t, "fail", o), 42)
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("somebody else's socket is gone: %v", err)
 	}
 	l.Close()
 
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, nil, 0o600))
 	finish(t, play(t, "fail", o), 42)
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("a file is gone: %v", err)

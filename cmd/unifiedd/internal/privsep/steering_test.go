@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/ruledcard"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -29,20 +30,14 @@ func steer(o Options, _ Outcome) int {
 // and no others.
 func TestRulesTakenOut(t *testing.T) {
 	dir := openDir(t)
-	if err := os.Chown(dir, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chown(dir, nobody, nobody))
 	card := ruledcard.New(4)
 	cmd := play(t, "steer", Options{User: strconv.Itoa(nobody), Keep: Needed, Steering: dir})
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	cmd.Stderr = os.Stderr
 	card.Start(t, cmd)
-	if err := out.(*os.File).SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, out.(*os.File).SetReadDeadline(time.Now().Add(20*time.Second)))
 	lines := bufio.NewScanner(out)
 	lines.Scan()
 	daemon, err := strconv.Atoi(lines.Text())
@@ -50,9 +45,7 @@ func TestRulesTakenOut(t *testing.T) {
 		t.Fatalf("the daemon is process %q, of parent process %d", lines.Text(), cmd.Process.Pid)
 	}
 	card.Count(t, 1)
-	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Kill(daemon, unix.SIGKILL))
 	_ = cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != 128+int(unix.SIGKILL) {
 		t.Errorf("exit status %d", got)

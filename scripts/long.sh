@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# long.sh: list the long suites. long.sh SUITE: run one, and note the result in the git notes "long" of the commit.
+# long.sh --release: print when each last passed, and fail if one never did or its paths have changed since.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p build
+verbs=$(scripts/tags.sh)
+plain="${GOFLAGS:-} -trimpath -tags=$verbs"
+export GOFLAGS="${GOFLAGS:-} -trimpath -tags=invariants${verbs:+,$verbs}"
+export UNIFIEDD_REQUIRE=1 UNIFIEDD_SEED=${SEED:-$RANDOM}
+
+# Each line: suite, minutes, paths, what it shows, command.
+suites() { grep -v '^#' scripts/long.txt | sed 's/ *| */|/1; s/ *| */|/2; s/ *| */|/3; s/ *| */|/4'; }
+
+build() { go build -o "${UNIFIEDD_PROGRAMS:=$PWD/build/programs}/" ./cmd/... ./selftests/unified-... && export UNIFIEDD_PROGRAMS; }
+
+# build_plain makes the following tests use the build that users get, without the ownership checks.
+build_plain() {
+	export GOFLAGS=$plain UNIFIEDD_PROGRAMS=$PWD/build/plain-programs
+	build
+}
+
+long() { go test -count=1 -v -timeout 0 -exec "$PWD/scripts/ns" "$@"; }
+
+guest() { # guest LINE PACKAGE...
+	go build -o build/ ./internal/testsum
+	scripts/lab.sh "$@" | build/testsum
+}
+
+# between PACKAGE EXPRESSION PROGRAM...: the same tests in two guests with a wire between them.
+between() {
+	mkdir -p build/between
+	go build -o build/lab ./selftests/lab
+	[[ $# -lt 3 ]] || go build -o build/between/ "${@:3}"
+	go test -vet=off -c -o build/between.test "$1"
+	local both="UNIFIEDD_LAB_PROGRAMS=\$PWD/build/between build/between.test -test.v -test.run '$2' -test.timeout 30m"
+	build/lab -kernel "${KERNEL:-}" -limit 31m -cmd "$both" -cmd2 "$both"
+}
+
+arm64() {
+	go test -count=1 -v -run '^TestWithoutVerbs$' ./internal/lint
+	GOFLAGS=-trimpath GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 go test -count=1 -short -timeout 0 -exec qemu-aarch64-static \
+		./umem/... ./flows/attach/wire ./bpf/filter ./flows/config ./internal/pcapng ./internal/version
+	make -s -C libunifiedd arm64
+}
+
+wrong_use() {
+	printf '| command | wrong | first line | status |\n| --- | --- | --- | --- |\n' >build/wrong-use.md
+	WRONG_USE_TABLE=$PWD/build/wrong-use.md long -run '^TestWrongUse$' ./cmd/unifiedd ./selftests/wronguse
+}
+
+microbenchmarks() {
+	local packages
+	mapfile -t packages < <(grep -rl --include='*_test.go' '^func Benchmark' . | grep -v ^./internal/bench/ | xargs -n 1 dirname | sort -u)
+	long -run '^$' -bench . -benchtime "${BENCHTIME:-1x}" -p 1 "${packages[@]}"
+}
+
+run() { # run SUITE
+	local name minutes paths what command since=$SECONDS result=passed
+	IFS='|' read -r name minutes paths what command < <(suites | grep "^$1|") || {
+		echo "there is no suite $1; make test-long lists them" >&2
+		exit 2
+	}
+	echo "== $name: about $minutes minutes:$what (seed $UNIFIEDD_SEED)"
+	build
+	(eval "$command") || result=failed
+	local dirty=
+	git diff --quiet HEAD || dirty=", with changes that are not committed"
+	git notes --ref=long append -m "$name $result $(date -u +%F) $(((SECONDS - since + 59) / 60)) min, $(uname -r), seed $UNIFIEDD_SEED$dirty"
+	echo "== $name: $result, $((SECONDS - since)) s"
+	[[ $result == passed ]]
+}
+
+list() {
+	printf '%-13s %7s  %s\n' suite minutes "what it shows"
+	suites | while IFS='|' read -r name minutes paths what command; do printf '%-13s %7d %s\n' "$name" "$minutes" "$what"; done
+}
+
+# last_pass SUITE: print the newest commit on which a suite passed, and its note.
+last_pass() {
+	local commit note
+	git log --notes=long --format=%H -n 500 | while read -r commit; do
+		note=$(git notes --ref=long show "$commit" 2>/dev/null | grep "^$1 passed" | grep -v 'not committed' | tail -n 1) || continue
+		echo "$commit $note"
+		break
+	done
+}
+
+release() {
+	local stale=0
+	while IFS='|' read -r name minutes paths what command; do
+		read -r commit note < <(last_pass "$name") || true
+		if [[ -z ${commit:-} ]]; then
+			echo "$name: has not passed"
+			stale=1
+		elif git diff --quiet "$commit" -- $paths; then
+			echo "$name: ${commit:0:10} $note"
+		else
+			echo "$name: ${commit:0:10} $note; its paths have changed since"
+			stale=1
+		fi
+		commit=
+	done < <(suites)
+	return $stale
+}
+
+case ${1:-} in
+"") list ;;
+--release) release ;;
+*) run "$1" ;;
+esac
