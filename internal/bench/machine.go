@@ -2,7 +2,6 @@ package bench
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,19 +15,6 @@ func Path(t testing.TB, name string) string {
 	path, err := filepath.Abs(filepath.Join("../../..", name))
 	if err != nil {
 		t.Fatal(err)
-	}
-	return path
-}
-
-// Program builds a program of the repository, such as "cmd/unifiedd", if it is not there yet as it would be built, and
-// returns its path.
-func Program(t testing.TB, name string) string {
-	t.Helper()
-	path := Path(t, "build/bench/programs/"+filepath.Base(name))
-	c := exec.Command("go", "build", "-o", path, "./"+name)
-	c.Dir = Path(t, ".")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	return path
 }

@@ -58,7 +58,7 @@ func TestAgainstIceoryx(t *testing.T) {
 
 func newBed(r *bench.Report, count int) *bed {
 	r.Helper()
-	return &bed{Report: r, dir: r.TempDir(), unifiedd: bench.Program(r, "cmd/unifiedd"), flowTest: bench.Program(r, "selftests/unified-flow-test"), count: count}
+	return &bed{Report: r, dir: r.TempDir(), unifiedd: testenv.Program(r, "cmd/unifiedd"), flowTest: testenv.Program(r, "selftests/unified-flow-test"), count: r.Form.Share(count)}
 }
 
 // startIceoryx builds the program of iceoryx and starts its daemon.
