@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
