@@ -67,9 +67,7 @@ func redirectsCountsAndStamps(t *testing.T, mode Mode) {
 		t.Errorf("mode %v, asked for %v", p.Mode(), mode)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	var frames [][]byte
 	for i := range uint64(600) {
 		frames = append(frames, testenv.UDP(&pair.A, &pair.B, 7, i, 100+int(i)))
@@ -91,9 +89,7 @@ func redirectsCountsAndStamps(t *testing.T, mode Mode) {
 	if p.MetaRefused() {
 		t.Error("metadata refused by veth")
 	}
-	if err := p.ClearSocketOf(0, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.ClearSocketOf(0, 0))
 	testenv.SendRaw(t, &pair.A, frames[:10], testenv.SendOptions{})
 	if got := awaitTotal(t, p, len(frames)+10)[NoSocket].Packets; got != 10 {
 		t.Errorf("%d packets without a socket, want 10", got)
@@ -206,9 +202,7 @@ func TestReplaceLosesNoPacket(t *testing.T) {
 	}()
 	replaced := 0
 	for running := true; running; replaced++ {
-		if err := p.Replace(mustParse(t, []string{"udp port 8", "udp port 7"}[replaced%2])); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Replace(mustParse(t, []string{"udp port 8", "udp port 7"}[replaced%2])))
 		select {
 		case <-done:
 			running = false
@@ -252,9 +246,7 @@ func TestMetadataRefusalIsSeen(t *testing.T) {
 	packet := testenv.UDP(&pair.A, &pair.B, 7, 0, 100)
 	for _, timestamps := range []bool{false, true} {
 		p := mustLoad(t, Config{Timestamps: timestamps})
-		if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 		if got := run(t, p, packet); got != Redirected || p.MetaRefused() {
 			t.Fatalf("with room: %v, refused %v", got, p.MetaRefused())
 		}

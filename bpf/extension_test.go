@@ -97,9 +97,7 @@ func TestUnstamped(t *testing.T) {
 	})
 	testenv.Must(t, attachTo(t, p, &pair.B, Driver))
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	if p.MetaRefused() {
 		t.Error("refused before a packet came")
 	}
@@ -128,9 +126,7 @@ func TestDispatchedDrops(t *testing.T) {
 		t.Errorf("without a socket: %+v", got)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})
 	if got := awaitTotal(t, p, 10); got[Dropped].Packets != 5 {
 		t.Errorf("with a socket: %+v", got)

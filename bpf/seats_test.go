@@ -51,9 +51,7 @@ func TestSeats(t *testing.T) {
 			}
 		}
 	}
-	if err := p.Arrange([]Seated{low, web}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Arrange([]Seated{low, web}))
 	run(t, p, datagram(7003))
 	run(t, p, datagram(7003))
 	rules, err := p.RuleCountersOf(7)
@@ -63,9 +61,7 @@ func TestSeats(t *testing.T) {
 	one := Seated{5, Selection{Rules: []Rule{{Name: "rest", Action: Take}}}}
 	for range ruleNumbers + 10 { // more new rules than numbers, while other rules stay
 		one.Rules = slices.Clone(one.Rules)
-		if err := p.Arrange([]Seated{web, one}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Arrange([]Seated{web, one}))
 		run(t, p, datagram(7009))
 		if rules, err := p.RuleCountersOf(5); err != nil || len(rules) != 1 || rules[0].Packets != 1 {
 			t.Fatalf("%v, %v", rules, err)

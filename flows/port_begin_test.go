@@ -25,14 +25,10 @@ flows: [{name: f, from: {attach: p, message: 64}, to: {discard: true}}]
 `, socket, os.Getuid()), Options{})
 	f := d.Flows()[0]
 	k, err := library.Attach(library.Config{Socket: socket, Name: "p"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer k.Close()
 	for n := range 10 {
-		if err := f.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Stop())
 		var asks atomic.Int64
 		port := make(chan *library.Sender, 1)
 		go func() {
@@ -50,9 +46,7 @@ flows: [{name: f, from: {attach: p, message: 64}, to: {discard: true}}]
 			}
 		}()
 		testenv.Wait(t, 10*time.Second, "the program to ask", func() bool { return asks.Load() > 10 })
-		if err := f.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Start())
 		s := <-port
 		if s == nil {
 			return
@@ -72,12 +66,8 @@ flows: [{name: f, from: {attach: p, message: 64}, to: {discard: true}}]
 				}
 				break
 			}
-			if err := s.Wait(t.Context(), time.Second); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, s.Wait(t.Context(), time.Second))
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.Close())
 	}
 }

@@ -107,9 +107,7 @@ func writeClassic(t *testing.T, name string, frames [][]byte) {
 	w := pcapgo.NewWriter(out)
 	testenv.Must(t, w.WriteFileHeader(16384, layers.LinkTypeEthernet))
 	for _, f := range frames {
-		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(f), Length: len(f)}, f); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(f), Length: len(f)}, f))
 	}
 }
 

@@ -92,9 +92,7 @@ func observed(t *testing.T, f *Flow) *witness {
 func wrapLayout(t *testing.T, f *Flow, wrap func(layout.Layout) layout.Layout) {
 	t.Helper()
 	sink := f.running().Flow.(*pipeline.Pipeline).Sink().(*disk.Writer)
-	if err := f.worker.Do(func() error { sink.WrapLayout(wrap); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.worker.Do(func() error { sink.WrapLayout(wrap); return nil }))
 }
 
 // TestSlotIsWrittenFromWhereItLanded shows by address that no packet of one frame

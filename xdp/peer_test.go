@@ -26,9 +26,7 @@ func listen(t testing.TB, e *testenv.End) *peer {
 		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { unix.Close(p.fd) })
-	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: e.Index}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: e.Index}))
 	timeout := unix.NsecToTimeval(int64(2 * time.Second))
 	testenv.Must(t, unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
 	testenv.Must(t, unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20))

@@ -108,9 +108,7 @@ func TestOwnProgram(t *testing.T) {
 	i := g.open(&pair.B, Config{NoProgram: true, Timestamps: true})
 	p := i.Ports()[0]
 	g.supply(p, 64)
-	if err := program.SetSocketOf(0, 0, p.FD()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, program.SetSocketOf(0, 0, p.FD()))
 	g.start(i)
 	before := uint64(time.Now().UnixNano())
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 12, 100), testenv.SendOptions{})

@@ -97,9 +97,7 @@ func TestTooLongForSocket(t *testing.T) {
 	program := ownProgram(t, &pair.B, true)
 	i := g.open(&pair.B, Config{NoProgram: true})
 	p := i.Ports()[0]
-	if err := program.SetSocketOf(0, 0, p.FD()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, program.SetSocketOf(0, 0, p.FD()))
 	g.supply(p, 64)
 	sent := append(packets(&pair.A, &pair.B, 10, 100), packets(&pair.A, &pair.B, 7, 4500)...)
 	testenv.SendRaw(t, &pair.A, sent, testenv.SendOptions{})

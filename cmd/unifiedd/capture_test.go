@@ -47,9 +47,7 @@ func TestCaptureLoopback(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	p.B.Run(t, "ip", "link", "set", "lo", "up")
 	ping := p.B.Command("ping", "-q", "-i", "0.05", "127.0.0.1")
-	if err := ping.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, ping.Start())
 	t.Cleanup(func() { _ = ping.Process.Kill(); _ = ping.Wait() })
 	const warning = "do not reach each other at 127.0.0.1"
 	for _, c := range []struct {
@@ -65,9 +63,7 @@ func TestCaptureLoopback(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "unifiedd.yaml")
 		text := "region: {size: 8MiB, pages: ordinary}\nflows: [{name: cap, from: {interface: lo, " + from + "}, to: {file: " + dir + "/out}}]\n"
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		_, stdout, stderr := finish(t, commandAsIs(t, &p.B, nil, "doctor", "-c", file))
 		if !strings.Contains(stdout, want) || strings.Contains(stdout, warning) != (from == "") {
 			t.Errorf("doctor with %q: %s%s", from, stdout, stderr)

@@ -18,9 +18,7 @@ func follower(t testing.TB) *Member {
 	testenv.Must(t, err)
 	app := &election.Message{Type: raftpb.MsgApp.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(5)), LogTerm: new(uint64(1)), Index: new(uint64(1)), Commit: new(uint64(2)),
 		Entries: []*raftpb.Entry{{Term: new(uint64(5)), Index: new(uint64(2))}}}
-	if err := m.Step(Message{From: 2, To: 1, Kind: KindElection, Election: app}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, m.Step(Message{From: 2, To: 1, Kind: KindElection, Election: app}))
 	handle(m)
 	return m
 }
@@ -60,9 +58,7 @@ func TestForged(t *testing.T) {
 		}
 	}
 	m := follower(t)
-	if err := m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}))
 	sent := handle(m)
 	if len(sent) != 1 || sent[0].Kind != KindReport || sent[0].To != 2 {
 		t.Fatalf("a seal of the leader is answered with %+v", sent)
@@ -123,9 +119,7 @@ func TestCommittedStays(t *testing.T) {
 	m.config.Log = func() Log { return Log{End: Place{5, 9}, Table: Table{{5, 1}}, Committed: 6} }
 	for after, want := range map[uint64]error{5: errDiverged, 6: nil} {
 		m.err = nil
-		if err := m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}))
 		sent := handle(m)
 		err := m.Step(Message{From: 2, Kind: KindFollow, Epoch: 5, Serial: sent[len(sent)-1].Serial, After: after})
 		if !errors.Is(err, want) || !errors.Is(m.Err(), want) {

@@ -64,9 +64,7 @@ func TestCommitted(t *testing.T) {
 	if got := readOn(t, from); len(got.positions) != 3 || got.gaps != nil {
 		t.Errorf("3 of 5 records are committed, and it returns %v %v", got.positions, got.gaps)
 	}
-	if err := k.Update(false, func(m *Manifest) { m.Committed = 5 }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(false, func(m *Manifest) { m.Committed = 5 }))
 	if got := readOn(t, from); len(got.positions) != 2 || got.gaps != nil {
 		t.Errorf("2 more are committed, and it returns %v %v", got.positions, got.gaps)
 	}
@@ -95,12 +93,8 @@ func TestCutOffWhileRead(t *testing.T) {
 	if got := readOn(t, from); !slices.Equal(got.positions, []uint64{1, 2, 3}) {
 		t.Errorf("3 of 5 records are committed, and it returns %v", got.positions)
 	}
-	if err := k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 4, Start: 4}) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Update(false, func(m *Manifest) { m.Committed = 5 }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 4, Start: 4}) }))
+	testenv.Must(t, k.Update(false, func(m *Manifest) { m.Committed = 5 }))
 	if got := readOn(t, from); got.positions != nil || got.cuts != nil || got.gaps != nil {
 		t.Errorf("the records are cut off, and it returns %v of the runs %v, %v %v", got.positions, got.runs, got.cuts, got.gaps)
 	}
@@ -108,9 +102,7 @@ func TestCutOffWhileRead(t *testing.T) {
 	m = next.file(t)
 	next.batch(m, 3, 0)
 	m.write(t, segmentPath(path, 2))
-	if err := k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 4, Start: 4}) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 4, Start: 4}) }))
 	if got := readOn(t, from); !slices.Equal(got.positions, []uint64{4, 5}) || !slices.Equal(got.runs, []uint64{4, 4}) || got.cuts != nil || got.gaps != nil {
 		t.Errorf("2 records of the next run are committed, and it returns %v of the runs %v, %v %v", got.positions, got.runs, got.cuts, got.gaps)
 	}
@@ -139,9 +131,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("the sessions end at %v", told)
 	}
 	next := Run{Number: 4, Start: 8}
-	if err := k.Update(true, func(m *Manifest) { m.Next = end.Next; m.Expect(2, next) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Next = end.Next; m.Expect(2, next) }))
 	again, err := Tail(path)
 	if err != nil || again.Next != 8 || len(again.Gaps) > 0 {
 		t.Errorf("after a crash the log ends at %d, gaps %v, %v", again.Next, again.Gaps, err)
@@ -154,9 +144,7 @@ func TestCutOff(t *testing.T) {
 	if got := readOn(t, r); len(got.positions) != 7 || got.gaps != nil {
 		t.Errorf("a reader returns %v, gaps %v", got.positions, got.gaps)
 	}
-	if err := k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 6, Start: 8}) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 6, Start: 8}) }))
 	if runs := k.Now().Runs; len(runs) != 2 || runs[1].Number != 6 {
 		t.Errorf("runs without segments stay: %+v", runs)
 	}
@@ -164,9 +152,7 @@ func TestCutOff(t *testing.T) {
 	m = second.file(t)
 	second.batch(m, 2, 0)
 	m.write(t, segmentPath(path, 2))
-	if err := k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 6, Start: 8}) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 6, Start: 8}) }))
 	if end, err := Tail(path); err != nil || end.Next != 10 {
 		t.Errorf("after two more records the log ends at %d, %v", end.Next, err)
 	}

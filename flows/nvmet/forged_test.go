@@ -96,9 +96,7 @@ func TestForgedRequestEndsNothing(t *testing.T) {
 	guid := s.pd.Device().Capabilities().NodeGUID
 	begun := time.Now()
 	for id := uint32(0xdead); time.Since(begun) < cm.ProbeTries*cm.ProbeWait+time.Second; id++ {
-		if err := send((&forgery{pair.A.IP, id, q.qp.QPN(), guid, 4420}).packet(t, victimOf(pair))); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, send((&forgery{pair.A.IP, id, q.qp.QPN(), guid, 4420}).packet(t, victimOf(pair))))
 		select {
 		case <-q.conn.Done():
 			t.Fatalf("the queue ended after %v: %v", time.Since(begun), q.conn.Err())

@@ -147,9 +147,7 @@ func TestRingRefuses(t *testing.T) {
 	testenv.Must(t, err)
 	testenv.Must(t, st.Close())
 	damage := func(at int64) {
-		if err := testenv.WriteSync(s.to.Device, []byte{7}, at); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, testenv.WriteSync(s.to.Device, []byte{7}, at))
 	}
 	damage(100)
 	damage(8<<20 - 100)

@@ -226,9 +226,7 @@ func TestReload(t *testing.T) {
 	if again := recorder(t, d, "a"); again != a {
 		t.Error("the same name has two recorders")
 	}
-	if err := d.Keep(func(name string) bool { return name == "b" }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Keep(func(name string) bool { return name == "b" }))
 	a.Note(State, 0, "late")
 	if again := recorder(t, d, "a"); again == a {
 		t.Error("a name that was not in use has the same recorder")

@@ -55,9 +55,7 @@ func TestPeerVanishes(t *testing.T) {
 	waitFor(t, l, ReasonClosed, 1)
 	server := serve(t, l, end(new(journal), "server", ours))
 	s := raw(t, l)
-	if err := writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})))
 	if _, err := s.expect(kindAnswer); err != nil {
 		t.Fatal(err)
 	}
@@ -235,9 +233,7 @@ func TestCancel(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	l := listen(t, Config{Timeout: time.Minute})
 	s := raw(t, l)
-	if err := writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})))
 	r, err := l.Accept(t.Context())
 	testenv.Must(t, err)
 	failed := make(chan error, 1)

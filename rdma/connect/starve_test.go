@@ -104,9 +104,7 @@ func TestProvenStays(t *testing.T) {
 		}
 	}()
 	_, theirs := pair(rdma.RC)
-	if err := writeMessage(conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeMessage(conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})))
 	r := <-offered
 	flood(t, l, 2*MaxPendingPerAddress, []byte{0x16})
 	testenv.Check(t, r.session.ctx.Err())

@@ -68,12 +68,8 @@ func TestFailedClose(t *testing.T) {
 func TestParentsChange(t *testing.T) {
 	first, second := object(t, "first"), object(t, "second")
 	window := object(t, "window", first)
-	if err := window.WhileOpen(func() error { return window.AddParent(second) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := window.WhileOpen(func() error { window.RemoveParent(first); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, window.WhileOpen(func() error { return window.AddParent(second) }))
+	testenv.Must(t, window.WhileOpen(func() error { window.RemoveParent(first); return nil }))
 	wantError(t, first.Close(closeNothing), "<nil>")
 	wantError(t, second.Close(closeNothing), "close second: window must be closed before")
 }

@@ -170,9 +170,7 @@ func TestCorruption(t *testing.T) {
 		t.Fatal(errs)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	if _, err := f.WriteAt([]byte("x"), 123456); err != nil {
 		t.Fatal(err)
@@ -190,9 +188,7 @@ func TestRefusals(t *testing.T) {
 	testenv.Root(t)
 	dir := testenv.DiskDir(t)
 	dear := filepath.Join(dir, "dear")
-	if err := os.WriteFile(dear, []byte("my thesis"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(dear, []byte("my thesis"), 0o600))
 	zram := testenv.Zram(t, 1<<20)
 	for _, c := range []struct {
 		args   string

@@ -93,9 +93,7 @@ func garbage() [][]byte {
 func throw(t *testing.T, p place, bytes []byte) {
 	t.Helper()
 	conn, err := p.dial(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer conn.Close()
 	_, _ = conn.Write(bytes)
 	_ = conn.(*net.TCPConn).CloseWrite()

@@ -54,9 +54,7 @@ func TestBetweenGuests(t *testing.T) {
 func servesGuest(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-keep -force -timeout 30s", labenv.Disk)...)
 	l, err := net.Listen("tcp", wireServer+wirePort)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	conn, err := l.Accept()
 	if err == nil {
@@ -79,9 +77,7 @@ func fallsSilent(t *testing.T, s *server, p place) {
 	testenv.Wait(t, 10*time.Minute, "the endless test", func() bool { return strings.Contains(s.Out.String(), strconv.Itoa(endless)) })
 	time.Sleep(time.Second)
 	link, err := netlink.LinkByName(p.card)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	own := link.Attrs().HardwareAddr
 	another := slices.Clone(own)
 	another[5] ^= 0x55

@@ -58,9 +58,7 @@ flows:
 			x.Must(&r)
 			trader.Must(&a)
 			s, err := d.Status()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			o := s.Flows[1].Orders
 			t.Logf("%+v; %+v", *r.Latency, *o)
 			if c.exchange != "" {

@@ -201,9 +201,7 @@ flows:
 				t.Errorf("the exchange counts %+v, the trader %+v", r, a)
 			}
 			s, err := d.Status()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if f := s.Flows[0].Feed; f.Messages != r.Answered || f.Lost > r.Dropped || f.Lost+1 < r.Dropped || f.Sessions != 1 { // nothing shows the loss of the last one
 				t.Errorf("the feed counts %+v, the exchange %+v", f, r)
 			}

@@ -149,9 +149,7 @@ func TestSecondChange(t *testing.T) {
 		n.run()
 	}
 	n.run()
-	if err := leader.Begin(Change{Learners: []uint32{4}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, leader.Begin(Change{Learners: []uint32{4}}))
 	if err := leader.Begin(Change{Remove: []uint32{3}}); !errors.Is(err, ErrChanging) || !leader.Changing() {
 		t.Errorf("a second change at once: %v", err)
 	}

@@ -174,9 +174,7 @@ func (f *followed) begin() *writing {
 	f.mu.Lock()
 	f.runs, f.written = f.runs[:w.base], w.base
 	f.mu.Unlock()
-	if err := w.sink.Open(w.env, Config{Free: &w.free, Manifest: manifest, Interfaces: []pcapng.Interface{head}, Gather: f.random.IntN(2) == 0}); err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, w.sink.Open(w.env, Config{Free: &w.free, Manifest: manifest, Interfaces: []pcapng.Interface{head}, Gather: f.random.IntN(2) == 0}))
 	f.phase.Add(1)
 	return w
 }

@@ -182,9 +182,7 @@ func TestKeepAlive(t *testing.T) {
 	ends := testenv.NewSwitch(t, 2, testenv.PairOptions{})
 	r := newRig(t, ends[0], ends[1], options{})
 	c := r.exchange.accept()
-	if err := c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 100}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 100}))
 	got := read(c, 100, nil)
 	var b [256]byte
 	n := uint64(0)
@@ -199,9 +197,7 @@ func TestKeepAlive(t *testing.T) {
 		}
 		r.await("acknowledgement of the orders", func() bool { return got.orders.Load() == n && r.status().Orders.Unacknowledged == 0 })
 		before, err := tcpInfo(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		r.await("answer to a keep-alive", func() bool {
 			now, err := tcpInfo(c)
 			if err != nil || r.status().Orders.Lost != 0 {
@@ -217,9 +213,7 @@ func TestKeepAlive(t *testing.T) {
 		t.Fatalf("the exchange has %d of %d orders: %+v", got.orders.Load(), n, s)
 	}
 	for option, value := range map[int]int{unix.TCP_KEEPIDLE: 1, unix.TCP_KEEPINTVL: 1, unix.TCP_KEEPCNT: 2, unix.TCP_USER_TIMEOUT: 2000} {
-		if err := unix.SetsockoptInt(r.sink.conn.FD(), unix.IPPROTO_TCP, option, value); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.SetsockoptInt(r.sink.conn.FD(), unix.IPPROTO_TCP, option, value))
 	}
 	testenv.Must(t, c.SetKeepAlive(false))
 	ends[1].Lose(t, testenv.ToEnd, 0)

@@ -203,9 +203,7 @@ func listenAt(t testing.TB, at *testenv.End, address netip.AddrPort, window int)
 		if window > 0 {
 			raw, err := l.SyscallConn()
 			testenv.Must(t, err)
-			if err := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, window) }); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, window) }))
 		}
 		x.listener, x.address = l, l.Addr().(*net.TCPAddr).AddrPort()
 	})
