@@ -14,6 +14,7 @@ import (
 
 // TestPowerCuts: every state that a cut could have left has all durable data and recovers.
 func TestPowerCuts(t *testing.T) {
+	testenv.Long(t, "it boots a guest")
 	testenv.Root(t)
 	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Seed(t)
 	t.Logf("UNIFIEDD_CUTS=%d", cuts)
