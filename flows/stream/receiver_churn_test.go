@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -32,7 +33,12 @@ func testChurn(t *testing.T, g *rig) {
 		})
 	}
 	all.Wait()
-	p := g.near.dial(k.address, hello(100))
+	var p *raw
+	testenv.Wait(t, 30*time.Second, "a slot to be free", func() bool {
+		var err error
+		p, err = g.near.tryDial(k.address, hello(100), connect.Config{})
+		return err == nil
+	})
 	p.send(3*c.Window, 100)
 	p.awaitAcked()
 }
