@@ -19,12 +19,12 @@ func Path(t testing.TB, name string) string {
 	return path
 }
 
-// Unpacked returns the path of a file of a package that make setup-test unpacks, and the folder of its libraries.
+// Unpacked returns the path of a file of a package that scripts/setup.sh demo test unpacks, and the folder of its libraries.
 func Unpacked(t testing.TB, name string) (path, libraries string) {
 	t.Helper()
 	path = Path(t, "build/unpacked/"+name)
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v (unpack it: make setup-test)", err)
+		t.Fatalf("%v (unpack it: scripts/setup.sh demo test)", err)
 	}
 	all, err := filepath.Glob(Path(t, "build/unpacked/usr/lib/*-linux-gnu"))
 	if err != nil || len(all) == 0 {

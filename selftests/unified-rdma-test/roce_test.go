@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/providers"
 )
 
-// wholeVariable asks for the long forms of the tests between two namespaces. make test-roce sets it.
+// wholeVariable asks for the long forms of the tests between two namespaces. make test-long SUITE=roce sets it.
 const wholeVariable = "UNIFIEDD_ROCE_WHOLE"
 
 // newRoCE returns a veth pair with RoCE in software at both ends. Each end is in its own namespace,
@@ -78,7 +78,7 @@ func storageCases(p place) []string {
 	return []string{"-size 65536 -n 20 -depth 4"}
 }
 
-// TestRoCEMatrix: the matrix passes over each MTU (make test-roce). The short form runs a little of
+// TestRoCEMatrix: the matrix passes over each MTU (make test-long SUITE=roce). The short form runs a little of
 // it, over an MTU that fits a frame. The MTU of TestRoCE does not fit one.
 func TestRoCEMatrix(t *testing.T) {
 	if os.Getenv(wholeVariable) == "" {

@@ -28,7 +28,7 @@ const (
 	wirePort   = ":18600"
 )
 
-// TestBetweenGuests: all operations work between two guests. make test-rdma runs it in both guests
+// TestBetweenGuests: all operations work between two guests. make test-long SUITE=guests runs it in both guests
 // of a pair, and nothing else does. The second guest has the server.
 func TestBetweenGuests(t *testing.T) {
 	labenv.Guest(t)

@@ -68,7 +68,7 @@ func (b *bed) startIceoryx() {
 	b.iox, b.libraries = filepath.Join(b.dir, "iceoryx"), libraries
 	headers, err := filepath.Glob(bench.Path(b, "build/unpacked/usr/include/iceoryx/v*"))
 	if err != nil || len(headers) != 1 {
-		b.Fatalf("the headers of iceoryx are not in build/unpacked: %v (run: make setup-test)", err)
+		b.Fatalf("the headers of iceoryx are not in build/unpacked: %v (run: scripts/setup.sh demo test)", err)
 	}
 	build := exec.Command(testenv.Tool(b, "g++"), "-O2", "-std=c++14", "-I", headers[0], "-o", b.iox, "testdata/iceoryx.cpp",
 		"-L", b.libraries, "-liceoryx_posh", "-liceoryx_hoofs", "-liceoryx_platform", "-lpthread", "-lrt", "-latomic")

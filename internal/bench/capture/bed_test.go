@@ -264,7 +264,7 @@ func (b *bed) others() []contestant {
 	return []contestant{b.stenotype(stenoBlocks), netsniff(testenv.Tool(b, "netsniff-ng")), dumpcap(testenv.Tool(b, "dumpcap")), tcpdump(testenv.Tool(b, "tcpdump"))}
 }
 
-// stenotype is the stenotype that make setup-test unpacks.
+// stenotype is the stenotype that scripts/setup.sh demo test unpacks.
 func (b *bed) stenotype(blocks int) contestant {
 	program, libraries := bench.Unpacked(b, "usr/sbin/stenotype")
 	return stenotype(program, libraries, blocks)
