@@ -1,7 +1,6 @@
 package nvmet
 
 import (
-	"runtime"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -33,13 +32,9 @@ func TestAllocatesNothing(t *testing.T) {
 			on := *q
 			on.station = s.with(t)
 			on.repeat(c.message, 100)
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
 			const commands = 400
-			on.repeat(c.message, commands)
-			runtime.ReadMemStats(&after)
-			if n := after.Mallocs - before.Mallocs; n > commands/20 {
-				t.Errorf("%d commands allocate %d times", commands, n)
+			if n := testenv.Allocs(t, commands/20, func() { on.repeat(c.message, commands) }); n > 0 {
+				t.Errorf("20 commands allocate %d times", n)
 			}
 			q.sent, q.free = on.sent, on.free
 		})
