@@ -13,7 +13,7 @@ import (
 )
 
 // TestDefaultsStart: flows of every kind start with only the settings that have no default, in a region that
-// is as large as they need.
+// is as large as they need. The short form has one flow of each kind.
 func TestDefaultsStart(t *testing.T) {
 	l := newRDMALab(t)
 	_, side := l.side(t)
@@ -47,6 +47,10 @@ func TestDefaultsStart(t *testing.T) {
 		"captured":   fmt.Sprintf(`from: {interface: %s}, to: {discard: true}`, l.B.Ifname),
 	} {
 		t.Run(name, func(t *testing.T) {
+			switch name {
+			case "slot log", "long", "cache", "long relay", "slots":
+				testenv.Long(t, "each form fills another 256 MiB; TestNeeds has their extents")
+			}
 			text := "region: {pages: ordinary}\nflows:\n  - {name: f, " + ends + "}\n"
 			d := l.open(t, text, Options{})
 			l.begin(t, d.Start)
