@@ -26,9 +26,7 @@ func programOn(t testing.TB, end *testenv.End) (id uint32) {
 	t.Helper()
 	end.Do(t, func() {
 		xdp, err := attached(end.Index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if xdp != nil {
 			id = xdp.ProgId
 		}
@@ -39,9 +37,7 @@ func programOn(t testing.TB, end *testenv.End) (id uint32) {
 func now(t testing.TB) uint64 {
 	t.Helper()
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
 	return uint64(ts.Nano())
 }
 
@@ -66,16 +62,12 @@ func redirectsCountsAndStamps(t *testing.T, mode Mode) {
 	testenv.Leaks(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	p := mustLoad(t, Config{MultiBuffer: true, Timestamps: true, MaxLen: 1000, Filter: mustParse(t, "udp port 7")})
-	if err := attachTo(t, p, &pair.B, mode); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, attachTo(t, p, &pair.B, mode))
 	if p.Mode() != mode {
 		t.Errorf("mode %v, asked for %v", p.Mode(), mode)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	var frames [][]byte
 	for i := range uint64(600) {
 		frames = append(frames, testenv.UDP(&pair.A, &pair.B, 7, i, 100+int(i)))
@@ -97,9 +89,7 @@ func redirectsCountsAndStamps(t *testing.T, mode Mode) {
 	if p.MetaRefused() {
 		t.Error("metadata refused by veth")
 	}
-	if err := p.ClearSocketOf(0, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.ClearSocketOf(0, 0))
 	testenv.SendRaw(t, &pair.A, frames[:10], testenv.SendOptions{})
 	if got := awaitTotal(t, p, len(frames)+10)[NoSocket].Packets; got != 10 {
 		t.Errorf("%d packets without a socket, want 10", got)
@@ -126,9 +116,7 @@ func checkStamps(t *testing.T, socket *xskSocket, frames [][]byte, start uint64)
 func TestMultiBufferPacketsAreCountedWhole(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
 	p := mustLoad(t, Config{MultiBuffer: true, MaxLen: 8000, Filter: mustParse(t, "udp port 7")})
-	if err := attachTo(t, p, &pair.B, Driver); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, attachTo(t, p, &pair.B, Driver))
 	frames := [][]byte{testenv.UDP(&pair.A, &pair.B, 7, 0, 9014), testenv.UDP(&pair.A, &pair.B, 7, 0, 8000)}
 	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})
 	if got, want := awaitTotal(t, p, 2), (Counters{TooLong: {1, 9014}, NoSocket: {1, 8000}}); got != want {
@@ -167,15 +155,11 @@ func TestDriverModeIsAskedForAndReported(t *testing.T) {
 func TestCloseTakesTheProgramOff(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	p := mustLoad(t, Config{})
-	if err := attachTo(t, p, &pair.B, Driver); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, attachTo(t, p, &pair.B, Driver))
 	if programOn(t, &pair.B) == 0 {
 		t.Fatal("no program on the interface")
 	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Close())
 	if id := programOn(t, &pair.B); id != 0 {
 		t.Errorf("program %d is still there after Close", id)
 	}
@@ -193,13 +177,9 @@ func TestCrashTakesTheProgramOff(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	child := pair.B.Command(os.Args[0], "-test.run=^TestCrashTakesTheProgramOff$", "-test.timeout=60s")
 	child.Env = append(os.Environ(), crashIn+"="+pair.B.Ifname)
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, child.Start())
 	testenv.Wait(t, 20*time.Second, "the child to attach", func() bool { return programOn(t, &pair.B) != 0 })
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, child.Process.Kill())
 	if err := child.Wait(); err == nil {
 		t.Error("the child ended by itself")
 	}
@@ -209,9 +189,7 @@ func TestCrashTakesTheProgramOff(t *testing.T) {
 func TestReplaceLosesNoPacket(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	p := mustLoad(t, Config{Filter: mustParse(t, "udp port 7")})
-	if err := attachTo(t, p, &pair.B, Driver); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, attachTo(t, p, &pair.B, Driver))
 	done := make(chan struct{})
 	var frames [][]byte
 	for i := range uint64(20000) {
@@ -224,9 +202,7 @@ func TestReplaceLosesNoPacket(t *testing.T) {
 	}()
 	replaced := 0
 	for running := true; running; replaced++ {
-		if err := p.Replace(mustParse(t, []string{"udp port 8", "udp port 7"}[replaced%2])); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Replace(mustParse(t, []string{"udp port 8", "udp port 7"}[replaced%2])))
 		select {
 		case <-done:
 			running = false
@@ -270,9 +246,7 @@ func TestMetadataRefusalIsSeen(t *testing.T) {
 	packet := testenv.UDP(&pair.A, &pair.B, 7, 0, 100)
 	for _, timestamps := range []bool{false, true} {
 		p := mustLoad(t, Config{Timestamps: timestamps})
-		if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 		if got := run(t, p, packet); got != Redirected || p.MetaRefused() {
 			t.Fatalf("with room: %v, refused %v", got, p.MetaRefused())
 		}
@@ -305,8 +279,6 @@ func runFullMeta(t *testing.T, p *Program, packet []byte) {
 // killed.
 func attachAndWait(t *testing.T, name string) {
 	p := mustLoad(t, Config{Timestamps: true})
-	if err := p.Attach(mustIndex(t, name), Any); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Attach(mustIndex(t, name), Any))
 	time.Sleep(time.Minute)
 }

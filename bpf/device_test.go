@@ -43,12 +43,6 @@ func TestDeviceOnly(t *testing.T) {
 			t.Error("attached to another interface")
 		}
 	})
-	pair.B.Do(t, func() {
-		if err := p.Attach(pair.B.Index, Driver); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := p.Replace(mustParse(t, "port 80")); err != nil {
-		t.Error(err)
-	}
+	pair.B.Do(t, func() { testenv.Check(t, p.Attach(pair.B.Index, Driver)) })
+	testenv.Check(t, p.Replace(mustParse(t, "port 80")))
 }

@@ -32,9 +32,7 @@ func joined(t *testing.T, end *testenv.End, c Config) *Program {
 	t.Helper()
 	c.Dispatcher = find(t, end)
 	p := mustLoad(t, c)
-	if err := attachTo(t, p, end, Any); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, attachTo(t, p, end, Any))
 	return p
 }
 
@@ -60,18 +58,14 @@ func dispatchedBesideOthers(t *testing.T, generic bool) {
 	testenv.Leaks(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
-	if err := others.TryLoad(t, generic, testenv.OtherPass, testenv.OtherDeny); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, others.TryLoad(t, generic, testenv.OtherPass, testenv.OtherDeny))
 	before := len(others.Pins(t))
 	p := joined(t, &pair.B, Config{Filter: mustParse(t, "udp port 7 or udp port 9"), Timestamps: true, Priority: 50})
 	if got, want := p.Mode() == Generic, generic; got != want {
 		t.Errorf("generic mode: %v, want %v", got, want)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_capture"}; !slices.Equal(got, want) {
 		t.Errorf("in the dispatcher are %v, want %v", got, want)
 	}
@@ -95,18 +89,14 @@ func dispatchedBesideOthers(t *testing.T, generic bool) {
 	if packets, _ := socket.received(); len(packets) != 20 || !slices.Equal(packets[0], to(pair, 7, 1)[0]) {
 		t.Errorf("%d packets in the ring, want 20", len(packets))
 	}
-	if err := p.Replace(mustParse(t, "udp port 8")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Replace(mustParse(t, "udp port 8")))
 	send()
 	counted(100, 100)
 	if got := awaitTotal(t, p, 100); got[Redirected].Packets != 50 || got[NoMatch].Packets != 50 {
 		t.Errorf("counters with another selection %+v", got)
 	}
 	id := ebpf.ProgramID(others.Status(t)[2].ID)
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Close())
 	send()
 	counted(150, 150)
 	if pins := others.Pins(t); len(pins) != before {
@@ -129,9 +119,7 @@ func TestDispatchedUnstamped(t *testing.T) {
 	others.Load(t, testenv.OtherPass)
 	p := joined(t, &pair.B, Config{Timestamps: true})
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	start := now(t)
 	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})
 	awaitTotal(t, p, 5)
@@ -161,9 +149,7 @@ func TestDispatchedDead(t *testing.T) {
 	others.Load(t, testenv.OtherPass)
 	p := joined(t, &pair.B, Config{Rules: []Rule{{Name: "all", Action: Drop}}})
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})
 	if got := awaitTotal(t, p, 5); got[Dropped].Packets != 5 {
 		t.Errorf("counters %+v", got)
@@ -217,13 +203,9 @@ func TestDispatchedFragments(t *testing.T) {
 func lengthen(t *testing.T, pair *testenv.Pair, p *Program) {
 	t.Helper()
 	id, err := p.Dispatched()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	d, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer d.Close()
 	put := func(fd int) {
 		t.Helper()
@@ -232,9 +214,7 @@ func lengthen(t *testing.T, pair *testenv.Pair, p *Program) {
 			if err == nil {
 				err = netlink.LinkSetXdpFdWithFlags(l, fd, unix.XDP_FLAGS_DRV_MODE)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 		})
 	}
 	put(-1)

@@ -50,9 +50,7 @@ func likeDispatcher(t *testing.T) *ebpf.Program {
 		Name: "xdp_disp.rodata", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(value)), MaxEntries: 1,
 		Flags: unix.BPF_F_RDONLY_PROG, Contents: []ebpf.MapKV{{Key: uint32(0), Value: value}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer m.Close()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "xdp_dispatcher", Type: ebpf.XDP, License: "GPL",
@@ -60,9 +58,7 @@ func likeDispatcher(t *testing.T) *ebpf.Program {
 			asm.LoadMapValue(asm.R1, m.FD(), 0), asm.LoadMem(asm.R0, asm.R1, 0, asm.Byte), asm.Mov.Imm(asm.R0, 2), asm.Return(),
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -74,28 +70,16 @@ func loadChanged(t *testing.T, c Config, change func(*ebpf.CollectionSpec)) *Pro
 	s := oneTable(c.selection())
 	s.number(&table{})
 	spec, err := c.prepare(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	change(spec)
 	collection, err := load(spec, &s.Selection, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer collection.Close()
 	refused, err := mapWord(collection.Maps[statusMap], spec.Variables[captureVarMetaRefused].Offset)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	p, err := newProgram(c, s, spec, collection, refused, osthread.Namespace{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, p.Close()) })
 	return p
 }
 
@@ -111,13 +95,9 @@ func TestUnstamped(t *testing.T) {
 			t.Errorf("%d calls of %d are left", left, had)
 		}
 	})
-	if err := attachTo(t, p, &pair.B, Driver); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, attachTo(t, p, &pair.B, Driver))
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	if p.MetaRefused() {
 		t.Error("refused before a packet came")
 	}
@@ -137,22 +117,16 @@ func TestUnstamped(t *testing.T) {
 func TestDispatchedDrops(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	p := loadChanged(t, Config{Queues: 1, Rules: []Rule{{Name: "all", Action: Drop}}}, func(spec *ebpf.CollectionSpec) {
-		if err := spec.Variables[captureVarDispatched].Set(uint8(1)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, spec.Variables[captureVarDispatched].Set(uint8(1)))
 	})
-	if err := attachTo(t, p, &pair.B, Driver); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, attachTo(t, p, &pair.B, Driver))
 	frames := slices.Repeat([][]byte{testenv.UDP(&pair.A, &pair.B, 7, 0, 100)}, 5)
 	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})
 	if got := awaitTotal(t, p, 5); got[NoSocket].Packets != 5 {
 		t.Errorf("without a socket: %+v", got)
 	}
 	socket := newXSK(t, &pair.B, 0)
-	if err := p.SetSocketOf(0, 0, socket.fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.SetSocketOf(0, 0, socket.fd))
 	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})
 	if got := awaitTotal(t, p, 10); got[Dropped].Packets != 5 {
 		t.Errorf("with a socket: %+v", got)

@@ -18,9 +18,7 @@ import (
 func mustIndex(t testing.TB, name string) int {
 	t.Helper()
 	iface, err := net.InterfaceByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return iface.Index
 }
 
@@ -32,9 +30,7 @@ func newForeign(t *testing.T) *ebpf.Program {
 		Name: "somebody_elses", Type: ebpf.XDP, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -66,9 +62,7 @@ func setXDP(t *testing.T, end *testenv.End, p *ebpf.Program, flags int) {
 		if err == nil {
 			err = netlink.LinkSetXdpFdWithFlags(l, p.FD(), flags)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	})
 }
 
@@ -76,14 +70,10 @@ func linkXDP(t *testing.T, end *testenv.End, p *ebpf.Program, flags link.XDPAtta
 	t.Helper()
 	end.Do(t, func() {
 		l, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: end.Index, Flags: flags})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { l.Close() })
 		info, err := l.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		id = info.ID
 	})
 	return id

@@ -32,9 +32,7 @@ func liveSocket(t *testing.T, e *testenv.End) int {
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: e.Index}),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	return fd
 }
@@ -138,9 +136,7 @@ func TestAgreesWithTcpdumpLive(t *testing.T) {
 	for _, text := range texts {
 		if strings.Contains(text, "protochain") { // its program has a loop, which the kernel refuses
 			e, err := filter.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if _, err := e.Socket(1); err == nil {
 				t.Errorf("%q has a program for a socket", text)
 			}
@@ -188,9 +184,7 @@ func TestSocketPrograms(t *testing.T) {
 	}
 	for _, text := range []string{"", hosts(10), hosts(100), "ip[2:2] / udp[0] = 1 or udp"} {
 		e, err := filter.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		ins, err := e.Socket(96)
 		if err != nil {
 			t.Errorf("%.40q: %v", text, err)
@@ -201,16 +195,12 @@ func TestSocketPrograms(t *testing.T) {
 		}
 	}
 	e, err := filter.Parse(hosts(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := e.Socket(96); !errors.Is(err, filter.ErrTooLarge) {
 		t.Errorf("a program that is too large: %v", err)
 	}
 	raw, err := filter.ParseFor(linktype.RawIP, "udp port 53")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if ins, err := raw.Socket(96); err != nil || attach(t, fd, ins) != nil {
 		t.Errorf("packets without Ethernet headers: %v", err)
 	}

@@ -114,16 +114,12 @@ func TestVerifierWordsAreShown(t *testing.T) {
 	expr := mustParse(t, "tcp")
 	only := oneTable(Selection{Filter: expr})
 	spec, err := Config{Queues: 1}.prepare(&only)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	program := spec.Programs[onlyProgram]
 	behind := asm.LoadMem(asm.R0, asm.R1, 1000, asm.Word)
 	program.Instructions, err = splice(program.Instructions, filterSymbol,
 		asm.Instructions{behind, asm.Return()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	collection, err := load(spec, &Selection{Filter: expr}, nil)
 	if err == nil {
 		collection.Close()
@@ -147,16 +143,10 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
 	p, err := Load(Config{Queues: 4, Timestamps: true, Filter: mustParse(t, "tcp")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Replace(mustParse(t, "udp")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, p.Replace(mustParse(t, "udp")))
 	for range 2 {
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Close())
 	}
 	if p.MetaRefused() {
 		t.Error("metadata refused by a closed program")
@@ -184,15 +174,11 @@ func TestReplaceKeepsTheOldFilterOnError(t *testing.T) {
 	if !accepts(t, p, packet) {
 		t.Error("the old filter is gone")
 	}
-	if err := p.Replace(mustParse(t, "udp")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Replace(mustParse(t, "udp")))
 	if accepts(t, p, packet) {
 		t.Error("the new filter is not there")
 	}
-	if err := p.Replace(nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Replace(nil))
 	if !accepts(t, p, packet) {
 		t.Error("no filter does not accept everything")
 	}

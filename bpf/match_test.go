@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func TestMatcherAllocatesNothing(t *testing.T) {
@@ -37,9 +38,7 @@ func FuzzMatcher(f *testing.F) {
 		f.Add(randomAny(r))
 	}
 	e, err := filter.Parse("(tcp port 80 or udp or sctp) and (host 10.0.0.1 or ip6) or protochain 6 or tcp[tcp[12]:4] / ip[0] = 3 or geneve and vlan or arp host 10.0.0.1 or multicast")
-	if err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, err)
 	m := e.Matcher()
 	f.Fuzz(func(_ *testing.T, p []byte) { m.Match(p) })
 }

@@ -20,9 +20,7 @@ const ownObject = "testdata/own.o"
 func mustRead(t testing.TB, program string) *Object {
 	t.Helper()
 	o, err := ReadObject(ownObject, program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return o
 }
 
@@ -64,9 +62,7 @@ func TestSelectionsTakeTurns(t *testing.T) {
 		{Selection{Filter: mustParse(t, "tcp")}, NoMatch},
 		{Selection{Rules: rules}, NoSocket},
 	} {
-		if err := p.Select(c.s); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Select(c.s))
 		if got := run(t, p, datagram(7003)); got != c.want {
 			t.Errorf("selection %d: %v, want %v", i, got, c.want)
 		}
@@ -130,13 +126,9 @@ func TestOwnObjectIsChecked(t *testing.T) {
 		"cut":      {func(elf []byte) []byte { return elf[:len(elf)/2] }, "no object that can be read"},
 	} {
 		elf, err := os.ReadFile(ownObject)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		name := filepath.Join(t.TempDir(), "own.o")
-		if err := os.WriteFile(name, c.change(elf), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, c.change(elf), 0o600))
 		if _, err := ReadObject(name, "by_port"); !errors.Is(err, ErrObject) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -13,9 +13,7 @@ import (
 func mustParse(t testing.TB, text string) *filter.Expr {
 	t.Helper()
 	e, err := filter.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return e
 }
 
@@ -27,23 +25,15 @@ func mustLoad(t testing.TB, c Config) *Program {
 		c.Queues = 1
 	}
 	p, err := Load(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, p.Close()) })
 	return p
 }
 
 func mustCount(t testing.TB, p *Program) Counters {
 	t.Helper()
 	c, err := p.Counters()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return c
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestSeats: of several selections, the first with a rule that matches decides, and its seat counts the
@@ -49,9 +51,7 @@ func TestSeats(t *testing.T) {
 			}
 		}
 	}
-	if err := p.Arrange([]Seated{low, web}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Arrange([]Seated{low, web}))
 	run(t, p, datagram(7003))
 	run(t, p, datagram(7003))
 	rules, err := p.RuleCountersOf(7)
@@ -61,9 +61,7 @@ func TestSeats(t *testing.T) {
 	one := Seated{5, Selection{Rules: []Rule{{Name: "rest", Action: Take}}}}
 	for range ruleNumbers + 10 { // more new rules than numbers, while other rules stay
 		one.Rules = slices.Clone(one.Rules)
-		if err := p.Arrange([]Seated{web, one}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Arrange([]Seated{web, one}))
 		run(t, p, datagram(7009))
 		if rules, err := p.RuleCountersOf(5); err != nil || len(rules) != 1 || rules[0].Packets != 1 {
 			t.Fatalf("%v, %v", rules, err)
@@ -83,9 +81,8 @@ func seatCounters(t *testing.T, p *Program) (all [Seats]Counters) {
 	t.Helper()
 	for seat := range all {
 		var err error
-		if all[seat], err = p.CountersOf(seat); err != nil {
-			t.Fatal(err)
-		}
+		all[seat], err = p.CountersOf(seat)
+		testenv.Must(t, err)
 	}
 	return all
 }

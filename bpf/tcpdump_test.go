@@ -41,9 +41,7 @@ func writePcapOf(t *testing.T, of linktype.Type, packets [][]byte) string {
 		b = append(b, p...)
 	}
 	name := filepath.Join(t.TempDir(), "packets.pcap")
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, b, 0o600))
 	return name
 }
 
@@ -72,9 +70,7 @@ func tcpdump(t *testing.T, file, expression string) []int {
 func expressions(t testing.TB, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var list []string
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -195,9 +191,7 @@ func TestPrintsWhatMeansTheSame(t *testing.T) {
 		if errors.Is(err, filter.ErrRejectsAll) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		m, theirs := e.Matcher(), tcpdump(t, file, e.String())
 		for i, packet := range packets {
 			if got, want := m.Match(packet), slices.Contains(theirs, i); got != want {

@@ -35,9 +35,7 @@ func streamOf(n int) string { return fmt.Sprintf("udp dst port %d", firstPort+n)
 func (l *lab) numbersIn(t *testing.T, flow string) (all []uint64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(l.dir, flow+"*.pcapng"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	slices.Sort(files)
 	for _, frame := range captures.Packets(t, files...) {
 		n, ok := testenv.Sequence(frame)
@@ -99,9 +97,7 @@ func TestBeside(t *testing.T) {
 	sent := s.stop(t)
 	third := l.flow(t, "three")
 	for _, f := range []*Flow{first, third} {
-		if err := f.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Stop())
 		if st := f.Status(); lost(st) != 0 || st.Missing != 0 {
 			t.Errorf("%+v", st)
 		}
@@ -118,9 +114,7 @@ func TestBeside(t *testing.T) {
 func (l *lab) flow(t *testing.T, name string) *Flow {
 	t.Helper()
 	f, err := l.daemon.Flow(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return f
 }
 
@@ -159,18 +153,14 @@ func TestBesideTheFirst(t *testing.T) {
 	for range 4 {
 		n := second.Status().Packets
 		await(t, second, "packets", func(s status.Flow) bool { return s.Packets > n+200 })
-		if err := first.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, first.Stop())
 		if st := first.Status(); lost(st) != 0 || st.Written.Packets != st.Packets {
 			t.Errorf("%+v", st)
 		}
 		l.begin(t, first.Start)
 	}
 	sent := s.stop(t)
-	if err := second.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, second.Stop())
 	balanced(t, second.Status(), sent)
 	l.hasStream(t, "two", 1, 1, sent)
 	if n := first.Status().Passed["other_flow"]; n == 0 {
@@ -194,9 +184,7 @@ func TestBesideWhoIsStuck(t *testing.T) {
 	n := free.Status().Packets
 	await(t, free, "packets", func(s status.Flow) bool { return s.Packets > n+300 })
 	sent := s.stop(t)
-	if err := free.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, free.Stop())
 	balanced(t, free.Status(), sent)
 	if st := free.Status(); lost(st) != 0 || st.Packets != (sent+streams-2)/streams {
 		t.Errorf("of %d packets: %+v", sent, st)

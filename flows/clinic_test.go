@@ -37,11 +37,7 @@ flows:
 `, c.B.Ifname, withRing(from), strings.ReplaceAll(to, "DIR", c.dir), c.other.B.Ifname, c.dir)
 	d := c.open(t, text, Options{})
 	c.ill, c.well = d.Flows()[0], d.Flows()[1]
-	c.other.B.Do(t, func() {
-		if err := c.well.Start(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	c.other.B.Do(t, func() { testenv.Must(t, c.well.Start()) })
 	c.stop = c.background(t)
 	t.Cleanup(func() { c.healthy(t) })
 	return c
@@ -179,9 +175,7 @@ func attached(t *testing.T, ns *testenv.Namespace, name string) (id uint32) {
 	t.Helper()
 	ns.Do(t, func() {
 		l, err := netlink.LinkByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if x := l.Attrs().Xdp; x != nil && x.Attached {
 			id = x.ProgId
 		}

@@ -29,14 +29,10 @@ func TestReloadRevokesCertificate(t *testing.T) {
 		var text []byte
 		for _, a := range all {
 			one, err := os.ReadFile(a.File())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			text = append(text, one...)
 		}
-		if err := os.WriteFile(trusted, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(trusted, text, 0o600))
 	}
 	trust(ours, others)
 	tls, _ := identify(t, ours, "server", l.B.IP, ours)
@@ -54,9 +50,7 @@ func TestReloadRevokesCertificate(t *testing.T) {
 		t.Errorf("with the same files: %s, %v", s.Outcome, err)
 	}
 
-	if err := os.WriteFile(trusted, []byte("nothing\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(trusted, []byte("nothing\n"), 0o600))
 	if s, err := l.reload(t, text); s.Outcome != status.Refused || err == nil || !strings.Contains(err.Error(), trusted) {
 		t.Errorf("without a certificate in the file: %s, %v", s.Outcome, err)
 	}
@@ -92,9 +86,7 @@ func TestReloadReadsKeys(t *testing.T) {
 	const key = " DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:\n"
 	write := func(name, text string) string {
 		t.Helper()
-		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(dir+"/"+name, []byte(text), 0o600))
 		return dir + "/" + name
 	}
 	text := fmt.Sprintf(`
@@ -132,9 +124,7 @@ flows:
 // open.
 func TestAwaitClosed(t *testing.T) {
 	l, err := connect.Listen(t.Context(), "127.0.0.1:0", connect.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	end := connect.End{Elsewhere: true, Parameters: connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: rdma.MTU1024, GID: rdma.GIDOf(netip.MustParseAddr("127.0.0.1"))}}
 	connected := func() *connect.Conn {
@@ -147,9 +137,7 @@ func TestAwaitClosed(t *testing.T) {
 				return
 			}
 			c, err := r.Accept(end)
-			if err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, err)
 			accepted <- c
 		}()
 		testenv.Opened(t, func() (*connect.Conn, error) {
@@ -165,18 +153,14 @@ func TestAwaitClosed(t *testing.T) {
 			closed <- c.Close()
 		}
 	}()
-	if err := awaitClosed(conns, time.Minute); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, awaitClosed(conns, time.Minute))
 	for _, c := range conns {
 		select {
 		case <-c.Closed():
 		default:
 			t.Error("awaitClosed returned before a connection was closed")
 		}
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, <-closed)
 	}
 
 	open := connected()

@@ -23,9 +23,7 @@ func TestDiskError(t *testing.T) {
 	c.start(t)
 	c.capture(t, 100)
 	await(t, c.ill, "100 durable packets", func(s status.Flow) bool { return s.Durable.Packets == 100 })
-	if err := os.WriteFile("/sys/block/"+filepath.Base(dev)+"/mem_limit", []byte("4096"), 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile("/sys/block/"+filepath.Base(dev)+"/mem_limit", []byte("4096"), 0))
 	c.send(t, 5000)
 	s := c.becomes(t, status.Failed, "write to "+dev+" before offset", "input/output error", "lost and counted", "kernel's log", "start the flow again")
 	if s.DiskErrors["EIO"] == 0 {
@@ -43,12 +41,8 @@ func TestDiskError(t *testing.T) {
 func TestDeviceOutOfRoom(t *testing.T) {
 	small := testenv.Ext4(t, 16<<20)
 	back := filepath.Join(small, "back")
-	if err := os.WriteFile(back, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(back, 64<<20); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(back, nil, 0o600))
+	testenv.Must(t, os.Truncate(back, 64<<20))
 	dev := testenv.Loop(t, back, 0)
 	passErrorsOn(t, dev)
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
@@ -62,14 +56,10 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	ballast := fill(t, small)
 	c.send(t, 1000)
 	c.becomes(t, status.Waiting, "write to "+dev, "no space left", "make room")
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(ballast))
 	c.becomes(t, status.Running)
 	await(t, c.ill, "what waited in the rings", func(s status.Flow) bool { return s.Packets == 1100 })
-	if err := c.ill.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.ill.Stop())
 	inSequence(t, inTurn(captures.Packets(t, captures.ExportRing(t, dev))), 0, 1100)
 }
 
@@ -78,9 +68,7 @@ func TestDeviceOutOfRoom(t *testing.T) {
 func passErrorsOn(t *testing.T, device string) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_DIRECT_IO, 1); err != nil {
 		t.Fatalf("have %s write directly: %v", device, err)
@@ -92,9 +80,7 @@ func fill(t *testing.T, dir string) (ballast string) {
 	t.Helper()
 	ballast = filepath.Join(dir, "ballast")
 	f, err := os.Create(ballast)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	end := int64(0)
 	for size := int64(1 << 20); size >= 512; size /= 2 {
@@ -154,17 +140,13 @@ func TestDiskFull(t *testing.T) {
 			if s.Durable.Packets > s.Written.Packets || s.Written.Packets > s.Packets || s.Buffer != nil && s.Buffer.Held == 0 {
 				t.Errorf("%+v, buffer %+v", s, s.Buffer)
 			}
-			if err := os.Remove(ballast); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.Remove(ballast))
 			c.becomes(t, status.Running)
 			await(t, c.ill, "what waited to be written", func(s status.Flow) bool {
 				return s.Waiting == 0 && s.Durable.Packets == s.Packets && (s.Packets == c.sent || !granted.patient)
 			})
 			c.capture(t, 500)
-			if err := c.ill.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, c.ill.Stop())
 			c.complete(t, small)
 		})
 	}

@@ -238,9 +238,7 @@ func (p *patient) recovers(t *testing.T, mend func(testing.TB)) {
 	}
 	p.start(t)
 	p.capture(t, 100)
-	if err := p.ill.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.ill.Stop())
 	p.keeps(t, p.found(t))
 }
 

@@ -36,9 +36,7 @@ func TestDispatcher(t *testing.T) {
 	if denied, passed := others.Count(t, testenv.OtherDeny), others.Count(t, testenv.OtherPass); denied != 100 || passed != 100 {
 		t.Errorf("others dropped %d and let %d pass, want 100 each", denied, passed)
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass}; !slices.Equal(got, want) {
 		t.Errorf("afterwards there are %v, want %v", got, want)
 	}

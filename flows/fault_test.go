@@ -25,9 +25,7 @@ func interfaceDown(t *testing.T, from string) {
 	c.B.SetUp(t)
 	c.becomes(t, status.Running)
 	c.capture(t, 100)
-	if err := c.ill.Stop(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, c.ill.Stop())
 	inSequence(t, c.illFiles(t), 0, 200)
 }
 
@@ -67,9 +65,7 @@ func interfaceRenamed(t *testing.T, from string) {
 	c.B.SetUp(t)
 	await(t, c.ill, "the new name", func(s status.Flow) bool { return s.State == status.Running && s.From == "newname0" })
 	c.capture(t, 100)
-	if err := c.ill.Stop(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, c.ill.Stop())
 	inSequence(t, c.illFiles(t), 0, 200)
 }
 
@@ -98,8 +94,6 @@ func TestProgramDetached(t *testing.T) {
 	c.start(t)
 	c.becomes(t, status.Running)
 	c.capture(t, 100)
-	if err := c.ill.Stop(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, c.ill.Stop())
 	inSequence(t, c.illFiles(t), 0, 200)
 }

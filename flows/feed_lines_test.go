@@ -3,9 +3,11 @@ package flows
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -251,9 +253,10 @@ func checkFeed(t *testing.T, s *status.Feed, e *expected) {
 // the session at midnight, a program gets each message once and in order, whatever the form of the feed. The counters
 // are exact.
 func TestFeedLines(t *testing.T) {
-	for form, f := range feedForms {
-		for name, script := range scripts {
+	for name, script := range scripts {
+		for _, form := range formsOf(name) {
 			t.Run(form+" "+name, func(t *testing.T) {
+				f := feedForms[form]
 				l := newLab(t, testenv.PairOptions{})
 				flow := l.start(t, fmt.Sprintf(`
 region: {size: 64MiB}
@@ -291,6 +294,15 @@ flows:
 	}
 }
 
+// formsOf returns the forms that a script has: all of them, in the short form one, by the script's name.
+func formsOf(script string) []string {
+	all := slices.Sorted(maps.Keys(feedForms))
+	if !testing.Short() {
+		return all
+	}
+	return all[len(script)%len(all):][:1]
+}
+
 // TestFeedToStorage: the messages of a feed are in the capture file, each once and in order, one a packet, without
 // headers and of a link type of their own. Each layout has a form.
 func TestFeedToStorage(t *testing.T) {
@@ -319,9 +331,7 @@ flows:
 				if got.Packets != uint64(len(s.order)) || got.Written.Packets != all || got.CopiedBytes["feed"] != got.Written.Bytes {
 					t.Errorf("%d packets were received, %d messages of %d bytes written, %d bytes copied", got.Packets, got.Written.Packets, got.Written.Bytes, got.CopiedBytes["feed"])
 				}
-				if err := flow.Stop(); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, flow.Stop())
 				found := captures.Packets(t, l.files(t)...)
 				if len(found) != len(e.messages) {
 					t.Fatalf("the file has %d messages of %d", len(found), len(e.messages))
@@ -343,17 +353,13 @@ flows:
 func checkMessages(t *testing.T, file string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var p capfile.Parser
 	p.Begin(int64(len(b)))
 	last := uint64(0)
 	for place, n := p.Want(); n > 0; place, n = p.Want() {
 		packet, ok, err := p.Give(b[place:min(len(b), int(place)+n)])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if age := time.Since(time.Unix(0, int64(packet.Time))); ok && (packet.Link != pcapng.LinkTypeMessages || !packet.Timed || age < 0 || age > time.Minute) {
 			t.Fatalf("%s has the packet %+v", strings.TrimPrefix(file, os.TempDir()), packet)
 		}

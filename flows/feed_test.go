@@ -32,9 +32,8 @@ func (l *lab) dialed(t *testing.T, port int) (c *net.UDPConn) {
 	t.Helper()
 	l.A.Do(t, func() {
 		var err error
-		if c, err = net.DialUDP("udp", nil, &net.UDPAddr{IP: l.B.IP.AsSlice(), Port: port}); err != nil {
-			t.Fatal(err)
-		}
+		c, err = net.DialUDP("udp", nil, &net.UDPAddr{IP: l.B.IP.AsSlice(), Port: port})
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -46,9 +45,8 @@ func (l *lab) answers(t *testing.T, session string, without map[uint64]bool) {
 	var c *net.UDPConn
 	l.A.Do(t, func() {
 		var err error
-		if c, err = net.ListenUDP("udp", &net.UDPAddr{IP: l.A.IP.AsSlice(), Port: 7100}); err != nil {
-			t.Fatal(err)
-		}
+		c, err = net.ListenUDP("udp", &net.UDPAddr{IP: l.A.IP.AsSlice(), Port: 7100})
+		testenv.Must(t, err)
 	})
 	ended := make(chan struct{})
 	go func() {

@@ -39,9 +39,7 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	theirs := dump.stop(t, len(frames), total(frames))
 	samePackets(t, "tcpdump of what was sent", theirs, frames)
 	await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	captures.Readable(t, l.files(t)...)
 	ours := captures.Records(t, l.files(t)...)
 	sameInQueues(t, ours, theirs, l.Queues)
@@ -151,9 +149,7 @@ func TestFilterLeavesTheRest(t *testing.T) {
 			all := dump.stop(t, len(frames), total(frames))
 			theirs := dump.selected(t, expression)
 			await(t, f, "the selected packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(theirs)) })
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			if len(theirs) == 0 || len(theirs) == len(all) {
 				t.Fatalf("tcpdump selects %d of %d: the test shows nothing", len(theirs), len(all))
 			}
@@ -195,9 +191,7 @@ func TestLiveFile(t *testing.T) {
 					t.Errorf("%s of a live file says %q", program, lines)
 				}
 			}
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			captures.Readable(t, l.files(t)...)
 		})
 	}
@@ -237,9 +231,7 @@ func TestTimesAndStatistics(t *testing.T) {
 			sent := l.feed(t, f, frames, rate)
 			await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets == uint64(sent) })
 			end := time.Now()
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			all := captures.Records(t, l.files(t)...)
 			timesPlausible(t, all, begin, end)
 			statisticsTrue(t, blocksOf(t, l.files(t)...), all, seconds)

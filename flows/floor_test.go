@@ -48,9 +48,7 @@ func takeRoom(t *testing.T, dir string, leave uint64) (name string) {
 	t.Helper()
 	name = filepath.Join(dir, "ballast")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	size, err := f.Seek(0, io.SeekEnd)
 	if free := freeOf(dir); err == nil && free > leave {
@@ -74,9 +72,7 @@ func TestFloor(t *testing.T) {
 	stop := lowest(t, l.dir)
 	d := l.open(t, fmt.Sprintf("{region: {size: 64MiB}, flows: [{name: f, from: {generate: 1000, rate: 20000}, to: {file: %s/cap, segment: {size: 4MiB}, keep_free: 16MiB, flush: 20ms, durable: 50ms}}]}", l.dir), Options{})
 	f := d.Flows()[0]
-	if err := f.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Start())
 	s := await(t, f, "segments to be removed for others", func(s status.Flow) bool { return s.Removed["keep_free"] > 3 })
 	if s.State != status.Running || s.Floor.Pauses != 0 || s.Floor.Bytes != floor || s.Held.Segments < 5 {
 		t.Errorf("%s, %+v, %+v", s.State, s.Floor, s.Held)
@@ -97,9 +93,7 @@ func TestFloor(t *testing.T) {
 	if s := f.Status(); s.Segments != segments || s.DiskBytes > written+segment {
 		t.Errorf("it goes on: %d segments, %d bytes", s.Segments-segments, s.DiskBytes-written)
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(ballast))
 	s = await(t, f, "the flow to go on", func(s status.Flow) bool { return s.State == status.Running && s.Segments > segments+2 })
 	if s.Floor.Pauses == 0 || s.Dropped["lost_ring_full"] != 0 {
 		t.Errorf("%+v, %v", s.Floor, s.Dropped)
@@ -123,16 +117,12 @@ func TestFloorOfOneFile(t *testing.T) {
 	f := d.Flows()[0]
 	f.config.To.Exact = true
 	stop := lowest(t, l.dir)
-	if err := f.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Start())
 	s := await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting && s.Floor.Pauses > 0 })
 	if s.Durable.Offset < 1<<20 || s.Durable.Offset > 6<<20 {
 		t.Errorf("it wrote %d bytes, and there was room for 6 MiB", s.Durable.Offset)
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(ballast))
 	await(t, f, "the flow to go on", func(s status.Flow) bool { return s.Durable.Offset > 7<<20 })
 	stopped(t, f)
 	if low := stop(); low < floor {
@@ -149,9 +139,7 @@ func TestOwner(t *testing.T) {
 	l := &lab{Pair: &testenv.Pair{}, dir: testenv.DiskDir(t)}
 	d := l.open(t, fmt.Sprintf("{region: {size: 64MiB}, flows: [{name: f, from: {generate: 1000, rate: 1000}, to: {file: %s/cap, segment: {size: 1MiB}, mode: 0604, owner: \"daemon:2\", flush: 20ms}}]}", l.dir), Options{})
 	f := d.Flows()[0]
-	if err := f.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Start())
 	await(t, f, "two segments", func(s status.Flow) bool { return s.Segments >= 2 })
 	stopped(t, f)
 	for _, name := range l.files(t) {

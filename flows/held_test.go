@@ -46,9 +46,7 @@ func TestHeldFiles(t *testing.T) {
 			t.Errorf("held: %+v, and there are %d files of %d bytes", h, len(files), sizes(t, files))
 		}
 		if run == 0 {
-			if err := os.Remove(files[0]); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.Remove(files[0]))
 		}
 	}
 }
@@ -57,9 +55,7 @@ func sizes(t *testing.T, files []string) (sum uint64) {
 	t.Helper()
 	for _, name := range files {
 		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		sum += uint64(info.Size())
 	}
 	return sum

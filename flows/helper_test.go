@@ -161,9 +161,7 @@ func (l *lab) begin(t *testing.T, start func() error) {
 	t.Helper()
 	var err error
 	l.B.Do(t, func() { err = start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	l.Carry(t)
 	for _, f := range l.daemon.Flows() {
 		if f.config.From.Interface != l.B.Ifname || f.running() == nil {
@@ -181,9 +179,7 @@ func (l *lab) begin(t *testing.T, start func() error) {
 func (l *lab) parsed(t testing.TB, text string) *config.Config {
 	t.Helper()
 	c, err := config.Parse("test.yaml", []byte(text), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for i := range c.Flows {
 		if from := &c.Flows[i].From; from.Interface == l.B.Ifname && !strings.Contains(text, "zero_copy:") {
 			from.ZeroCopy = granted.policy
@@ -199,9 +195,7 @@ func (l *lab) open(t *testing.T, text string, o Options) *Daemon {
 		o.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	}
 	d, err := Open(l.parsed(t, text), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	l.daemon = d
 	t.Cleanup(func() { closeAudited(t, d) })
 	return d
@@ -239,9 +233,7 @@ func (w testWriter) Write(b []byte) (int, error) {
 func (l *lab) files(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(l.dir, "*.pcapng"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	sort.Strings(found)
 	return found
 }

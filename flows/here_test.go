@@ -36,13 +36,9 @@ flows:
 func (l *lab) receiver(t *testing.T) (*library.Client, *library.Receiver) {
 	t.Helper()
 	k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: "reader"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r, err := k.Receive("md", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return k, r
 }
 
@@ -54,9 +50,7 @@ func get(t *testing.T, r *library.Receiver, n int) (all []library.Message) {
 	for len(all) < n {
 		batch := make([]library.Message, min(64, n-len(all)))
 		k, err := r.Poll(batch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		all = append(all, batch[:k]...)
 		if k > 0 {
 			continue
@@ -123,9 +117,7 @@ func TestHere(t *testing.T) {
 			if s.CopiedBytes["attach"] != want || s.Gives.Messages != 2*n || s.Gives.Place != place || lost(s) != 0 {
 				t.Errorf("copied %v, want %d; %+v; lost %v", s.CopiedBytes, want, *s.Gives, s.Dropped)
 			}
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, r.Close())
 		})
 	}
 }
@@ -198,9 +190,7 @@ func drain(t *testing.T, r *library.Receiver, f *Flow) {
 	batch := make([]library.Message, 64)
 	for idle := 0; idle < 20; {
 		n, err := r.Poll(batch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		r.Release(batch[:n])
 		if idle++; n > 0 {
 			idle = 0
@@ -262,14 +252,10 @@ func TestHereAllocatesNothing(t *testing.T) {
 	var r *pipeline.Run
 	var err error
 	l.B.Do(t, func() { r, err = d.Flows()[0].open() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	poll := func() bool { return r.Flow.Poll(time.Now()) }
 	defer func() { endRun(t, r, poll) }()
-	if err := r.Flow.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Flow.Begin())
 	k, from := l.receiver(t)
 	ordered := func() { // the race detector sees that the worker's steps for the session and the test's follow each other
 		if err := d.Flows()[0].worker.Do(func() error { return nil }); err != nil {
@@ -279,9 +265,7 @@ func TestHereAllocatesNothing(t *testing.T) {
 	ordered()
 	defer func() {
 		ordered()
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, k.Close())
 		testenv.Wait(t, testenv.Within(5*time.Second), "the program to be gone", func() bool { return !d.Status().Programs.Programs[0].Attached })
 		ordered()
 	}()
@@ -298,9 +282,7 @@ func TestHereAllocatesNothing(t *testing.T) {
 		for end := time.Now().Add(time.Second); time.Now().Before(end); {
 			poll()
 			n, err := from.Poll(batch)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			from.Release(batch[:n])
 			if total += n; total%64 == 0 && n > 0 {
 				break

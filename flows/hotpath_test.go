@@ -51,24 +51,14 @@ func newBenchOf(t testing.TB, text func(*lab) string) *bench {
 	c.Flows[0].To.Prepare = config.PrepareAllocate
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	d, err := Open(c, Options{Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, d.Close()) })
 	b := &bench{lab: l}
 	l.B.Do(t, func() { b.run, err = d.Flows()[0].open() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b.disk, _ = b.run.Flow.(*pipeline.Pipeline).Sink().(*disk.Writer) // a feed's stage is in front of it
 	t.Cleanup(func() { endRun(t, b.run, b.poll) })
-	if err := b.run.Flow.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, b.run.Flow.Begin())
 	l.Carry(t)
 	b.sender = testenv.NewSender(t, &l.A)
 	return b
@@ -85,9 +75,7 @@ func (b *bench) received() uint64 {
 // endRun drains and closes a run that the test itself polls, as its watcher would.
 func endRun(t testing.TB, r *pipeline.Run, poll func() bool) {
 	t.Helper()
-	if err := r.Flow.StopReceiving(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, r.Flow.StopReceiving())
 	for rounds, deadline := uint64(1), time.Now().Add(drainTimeout); time.Now().Before(deadline); rounds++ {
 		poll()
 		if done, err := r.Flow.Drain(time.Now(), rounds); done || err != nil || r.Err.Get() != nil {
@@ -100,17 +88,11 @@ func endRun(t testing.TB, r *pipeline.Run, poll func() bool) {
 		if _, stuck := errors.AsType[*nvme.StuckError](err); stuck {
 			continue
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, err)
 		break
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := r.Err.Get(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, r.Close())
+	testenv.Check(t, r.Err.Get())
 }
 
 // TestPollAllocatesNothing: a flow under traffic does not allocate when it receives, lays out, writes,
@@ -200,9 +182,7 @@ func TestFeedAllocatesNothing(t *testing.T) {
 func (b *bench) observed(t *testing.T) *status.Flow {
 	t.Helper()
 	s := &status.Flow{Dropped: map[string]uint64{}, CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{}, DiskErrors: map[string]uint64{}, Passed: map[string]uint64{}}
-	if err := b.run.Flow.Observe(s); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, b.run.Flow.Observe(s))
 	return s
 }
 

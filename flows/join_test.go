@@ -47,9 +47,7 @@ func newFeeds(t *testing.T) *feeds {
 			} else if err == nil {
 				err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, l.sender.Index)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			fds[i] = fd
 		}
 	})
@@ -138,9 +136,7 @@ func (l *feeds) joins(t *testing.T, engine string) {
 	if !f.Status().Since.Equal(since) {
 		t.Error("the flow began anew")
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	l.B.Do(t, func() {
 		if members := memberships(t); strings.Contains(members, "030201EF") || strings.Contains(members, "040201EF") {
 			t.Errorf("after the flow the host is a member of:\n%s", members)
@@ -155,9 +151,7 @@ func (l *feeds) joins(t *testing.T, engine string) {
 func memberships(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("/proc/thread-self/net/igmp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return string(b)
 }
 
@@ -186,9 +180,7 @@ func TestJoinRefused(t *testing.T) {
 	}
 	next := l.parsed(t, l.flow(`filter: "udp port 7000", join: [239.1.2.3]`))
 	l.B.Do(t, func() { _, err = d.Reload(func(*config.Config) (*config.Config, error) { return next, nil }) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f := d.Flows()[0]
 	await(t, f, "packets", func(s status.Flow) bool { return s.Packets > 20 })
 	worse := l.parsed(t, absent)

@@ -47,9 +47,7 @@ func takeBelow(t *testing.T, r *umem.Region, edge uint64) (giveBack func()) {
 	t.Helper()
 	book := r.NewBook("test")
 	hands, err := book.NewHolder(umem.OwnerWorker, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	frames := make([]umem.Frame, edge/uint64(r.FrameSize()))
 	if got := hands.Take(frames); got != len(frames) || frames[got-1].Addr >= edge {
 		t.Fatalf("took %d of %d frames, the last at %#x", got, len(frames), frames[got-1].Addr)
@@ -57,9 +55,7 @@ func takeBelow(t *testing.T, r *umem.Region, edge uint64) (giveBack func()) {
 	return func() {
 		hands.Give(frames)
 		hands.Close()
-		if err := book.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, book.Close())
 	}
 }
 

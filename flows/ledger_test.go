@@ -81,9 +81,7 @@ func (l *lab) atRest(t *testing.T, f *Flow, offered uint64) status.Flow {
 	t.Helper()
 	s := await(t, f, fmt.Sprintf("the %d packets offered to be taken", offered), func(s status.Flow) bool { return s.Offered >= offered && s.Waiting == 0 && s.Missing == 0 })
 	balanced(t, s, offered)
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	s = f.Status()
 	balanced(t, s, offered)
 	if s.Written.Packets != s.Packets || s.Durable.Packets != s.Packets || s.Dropped["write_failed"] != 0 {

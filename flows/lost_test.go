@@ -39,9 +39,7 @@ func TestLostToAnError(t *testing.T) {
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
 	c.start(t)
 	c.capture(t, 100)
-	if err := os.WriteFile("/sys/block/"+filepath.Base(dev)+"/mem_limit", []byte("4096"), 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile("/sys/block/"+filepath.Base(dev)+"/mem_limit", []byte("4096"), 0))
 	c.send(t, 300)
 	testenv.Wait(t, 10*time.Second, "the flow to fail", func() bool {
 		s := c.ill.Status()

@@ -43,9 +43,7 @@ func TestMirror(t *testing.T) {
 			if lost(s) > 0 || len(s.Mirrors) != 2 || s.From != l.B.Ifname {
 				t.Errorf("lost %v; mirrors %v of %s", s.Dropped, s.Mirrors, s.From)
 			}
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			all := captures.Records(t, l.files(t)...)
 			samePackets(t, "what arrived", unordered(captures.Contents(of(all, 0))), unordered(arrived))
 			samePackets(t, "what left", unordered(captures.Contents(of(all, 1))), unordered(left))
@@ -94,9 +92,7 @@ func (l *lab) transfer(t *testing.T, bytes string) {
 	t.Helper()
 	testenv.Tool(t, "iperf3")
 	server := l.B.Command("iperf3", "-s", "-1", "-B", l.B.IP.String())
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, server.Start())
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	testenv.Wait(t, 10*time.Second, "iperf3 to listen", func() bool { return strings.Contains(l.B.Run(t, "ss", "-Hltn"), ":5201") })
 	l.A.Run(t, "iperf3", "-c", l.B.IP.String(), "-n", bytes, "--bidir", "-b", "50M")
@@ -115,9 +111,7 @@ func tagged(from, to *testenv.End, n int) [][]byte {
 func (l *lab) toldDirections(t *testing.T, arrived, left int) {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "tshark"), "-r", l.files(t)[0], "-T", "fields", "-e", "frame.packet_flags_direction").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	counts := map[string]int{}
 	for _, word := range strings.Fields(string(out)) {
 		counts[word]++
@@ -145,9 +139,7 @@ func TestMirrorOffloads(t *testing.T) {
 	if long <= 1514 {
 		t.Fatalf("the host sends nothing longer than %d bytes: the test shows nothing", long)
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	if s := f.Status(); lost(s) > 0 {
 		t.Fatalf("lost %v", s.Dropped)
 	}
@@ -221,9 +213,7 @@ func TestMirrorLoopback(t *testing.T) {
 	f := l.start(t, text, Options{}).Flows()[0]
 	l.B.Run(t, "ping", "-c", "4", "-i", "0.01", "-s", "9000", "127.0.0.1")
 	await(t, f, "four pings and four answers", func(s status.Flow) bool { return s.Written.Packets >= 8 })
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	got := captures.Records(t, l.files(t)...)
 	if len(got) != 8 || len(got[0].Data) != 14+20+8+9000 {
 		t.Errorf("%d packets, the first of %d bytes", len(got), len(got[0].Data))

@@ -29,9 +29,7 @@ func TestEveryWaitCapturesEverything(t *testing.T) {
 			time.Sleep(300 * time.Millisecond) // with nothing to do
 			l.send(t, f, frames[:10])
 			await(t, f, "all packets durable", func(s status.Flow) bool { return s.Durable.Packets == 3010 })
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			samePackets(t, "the file", captures.Packets(t, l.files(t)...), append(frames, frames[:10]...))
 			balanced(t, f.Status(), 3010)
 		})
@@ -83,16 +81,12 @@ func TestStreamIsTheFile(t *testing.T) {
 	var out bytes.Buffer
 	f := l.start(t, l.defaults("packed"), Options{Stream: &out}).Flows()[0]
 	l.send(t, f, frames)
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	if found := l.files(t); len(found) > 0 {
 		t.Errorf("there are files: %q", found)
 	}
 	name := filepath.Join(t.TempDir(), "stream.pcapng")
-	if err := os.WriteFile(name, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, out.Bytes(), 0o600))
 	s := f.Status()
 	balanced(t, s, uint64(len(frames)))
 	if s.Written.Packets != uint64(len(frames)) || s.Durable.Packets != s.Written.Packets {
@@ -103,9 +97,7 @@ func TestStreamIsTheFile(t *testing.T) {
 	closeAudited(t, l.daemon) // the pages are for one region
 	g := l.start(t, l.defaults("packed"), Options{}).Flows()[0]
 	l.send(t, g, frames)
-	if err := g.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Stop())
 	samePackets(t, "the stream", captures.Packets(t, name), captures.Packets(t, l.files(t)...))
 }
 
@@ -172,9 +164,7 @@ func (l *lab) addPair(t *testing.T) (ends [2]testenv.End) {
 	var link *net.Interface
 	var err error
 	l.A.Do(t, func() { link, err = net.InterfaceByName(ends[0].Ifname) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ends[0].Index = link.Index
 	return ends
 }
@@ -185,18 +175,14 @@ func (l *lab) undisturbed(t *testing.T, text string, second *testenv.End) {
 	}
 	d := l.start(t, text, Options{})
 	first, err := d.Flow("first")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f2 := d.Flows()[1]
 	frames := testenv.Stream(&l.A, &l.B, 9, 0, 6000, 600)
 	background(t, testenv.NewSender(t, second), frames[0])
 	for i := range 3 {
 		l.send(t, first, frames[i*2000:(i+1)*2000])
 		await(t, f2, "traffic of the other flow", func(s status.Flow) bool { return s.Packets > 0 })
-		if err := f2.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f2.Stop())
 		if s := f2.Status(); s.Packets == 0 || s.Durable.Packets != s.Packets || s.State != status.Stopped {
 			t.Errorf("the stopped flow had %d packets, %d durable, and is %s", s.Packets, s.Durable.Packets, s.State)
 		}
@@ -204,9 +190,7 @@ func (l *lab) undisturbed(t *testing.T, text string, second *testenv.End) {
 		l.begin(t, f2.Start)
 	}
 	for _, f := range d.Flows() {
-		if err := f.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Stop())
 	}
 	s := first.Status()
 	balanced(t, s, 7500)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestDefaultsStart: flows of every kind start with only the settings that have no default, in a region that
@@ -21,9 +22,7 @@ func TestDefaultsStart(t *testing.T) {
 	image := l.dir + "/image"
 	empty := l.dir + "/empty.pcap"
 	for name, b := range map[string][]byte{image: make([]byte, 8<<20), empty: binary.LittleEndian.AppendUint32([]byte("\xd4\xc3\xb2\xa1\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00"), 1)} {
-		if err := os.WriteFile(name, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, b, 0o600))
 	}
 	roce := fmt.Sprintf(`rdma: "roce:%s", listen: "%s:`, l.B.Ifname, l.B.IP)
 	peers := fmt.Sprintf(`{rdma: "roce:%s", peers: [{name: a, address: "%s"}]}`, l.B.Ifname, sink.address())
@@ -63,9 +62,7 @@ func TestDefaultsStart(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	l := newRDMALab(t)
 	image := l.dir + "/image"
-	if err := os.WriteFile(image, make([]byte, 8<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(image, make([]byte, 8<<20), 0o600))
 	roce := fmt.Sprintf(`rdma: "roce:%s", listen: "%s:`, l.B.Ifname, l.B.IP)
 	for name, ends := range map[string]string{
 		"long":            fmt.Sprintf(`from: {%s7471", message: 64KiB, clients: 5}, to: {file: %s/long}`, roce, l.dir),

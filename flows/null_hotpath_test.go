@@ -30,14 +30,10 @@ func TestNullAllocatesNothing(t *testing.T) {
 			d := l.open(t, "{region: {size: 96MiB}, flows: [{name: f, from: {generate: 300}, to: {"+to+"}, watermarks: {high: 2000}}]}",
 				Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Trace: traceDir(t)})
 			r, err := d.Flows()[0].open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			poll := func() bool { return r.Flow.Poll(time.Now()) }
 			defer func() { endRun(t, r, poll) }()
-			if err := r.Flow.Begin(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, r.Flow.Begin())
 			if rounds := d.Flows()[0].trace.Rounds(); rounds != 0 {
 				t.Fatalf("%d rounds are recorded before the first", rounds)
 			}

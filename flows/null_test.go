@@ -118,9 +118,7 @@ func TestNetworkToNull(t *testing.T) {
 	frames := testenv.Stream(&l.A, &l.B, 9, 0, 3000, 500)
 	sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000, Taken: func() uint64 { s := f.Status(); return s.Discarded.Packets + lost(s) }})
 	await(t, f, "the packets", func(s status.Flow) bool { return s.Packets+lost(s) >= uint64(sent) }) // the last ones may be on the wire
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	s := f.Status()
 	if s.Discarded.Packets != s.Packets || s.Discarded.Bytes != s.Bytes || s.Packets+lost(s) < uint64(sent) {
 		t.Errorf("%d were sent, %d came, %v lost, %+v", sent, s.Packets, s.Dropped, s.Discarded)

@@ -34,9 +34,7 @@ flows:
     to: {device: %s, force: true, segment: {size: 8MiB}}
 `, node, l.B.Ifname, labenv.Disk), Options{})
 			l.B.Do(t, func() {
-				if err := d.Start(); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, d.Start())
 			})
 			labenv.Carry(t, l.Pair)
 			const n = 200
@@ -92,9 +90,7 @@ func TestNUMAWorkerFar(t *testing.T) {
 	testenv.Long(t, "make lab NODES=2 runs this")
 	all := numa.Nodes()
 	cpus, err := numa.CPUs(all[len(all)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	testenv.HugePages(t, 40<<20)
 	l := &lab{Pair: labenv.VirtioNet(t)}
 	d := l.open(t, fmt.Sprintf(`
@@ -106,9 +102,7 @@ flows:
     to: {device: %s, force: true, segment: {size: 8MiB}}
 `, all[0], cpus[0], l.A.Ifname, labenv.Disk), Options{})
 	l.A.Do(t, func() {
-		if err := d.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, d.Start())
 	})
 	far := strings.Join(d.Flows()[0].Status().Far, "\n")
 	if strings.Contains(far, "worker main is on NUMA node") != (len(all) > 1) {

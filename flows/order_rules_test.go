@@ -35,9 +35,8 @@ func (l *lab) desk(t *testing.T) *desk {
 	var listener *net.TCPListener
 	l.A.Do(t, func() {
 		var err error
-		if listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
-			t.Fatal(err)
-		}
+		listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001})
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { listener.Close() })
 	go func() {
@@ -251,9 +250,7 @@ func TestOrderRules(t *testing.T) {
 	if !maps.Equal(s.Dropped, refused) || s.Orders.Held != 2 || s.Orders.Times.NoTick != 0 || s.Orders.Segments < uint64(left)/4 {
 		t.Errorf("refused: %v, want %v; %+v", s.Dropped, refused, s.Orders)
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	text, err := os.ReadFile(filepath.Join(l.dir, "times.csv"))
 	if n := bytes.Count(text, []byte("\n")); err != nil || n != left+1 {
 		t.Errorf("the file of times has %d lines, %v", n, err)
@@ -401,14 +398,10 @@ func TestOrderRulesGiven(t *testing.T) {
 	c := l.login(t)
 	exchange := x.next()
 	k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: "session"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer k.Close()
 	g, err := k.Give("hits", c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	await(t, f, "the connection", func(s status.Flow) bool { return s.Orders.Rules.LoggedIn })
 	line := l.dialed(t, 7000)
 	m := ask("UNFD", 1, 1)
@@ -422,9 +415,7 @@ func TestOrderRulesGiven(t *testing.T) {
 	}
 	fmt.Fprint(exchange, "filled")
 	answers(t, g, "filled")
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Close())
 	fmt.Fprint(c, "\x00\x06logout")
 	if got := x.has(4); got[3] != "logout" {
 		t.Errorf("%q", got)

@@ -32,9 +32,8 @@ func (l *lab) exchange(t *testing.T) *exchange {
 	x := &exchange{conns: make(chan *net.TCPConn, 16), ends: make(chan error, 16)}
 	l.A.Do(t, func() {
 		var err error
-		if x.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
-			t.Fatal(err)
-		}
+		x.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001})
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { x.listener.Close() })
 	go func() {
@@ -86,17 +85,13 @@ type trader struct {
 func (l *lab) trader(t *testing.T) *trader {
 	t.Helper()
 	k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: "trader"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { k.Close() })
 	r := &trader{t: t, client: k}
-	if r.orders, err = k.Send("orders", 0); err != nil {
-		t.Fatal(err)
-	}
-	if r.replies, err = k.Receive("orders", 0); err != nil {
-		t.Fatal(err)
-	}
+	r.orders, err = k.Send("orders", 0)
+	testenv.Must(t, err)
+	r.replies, err = k.Receive("orders", 0)
+	testenv.Must(t, err)
 	return r
 }
 
@@ -236,9 +231,7 @@ func TestOrdersLastReplies(t *testing.T) {
 		}
 	}
 	c := <-x.conns
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.CloseWrite())
 	time.Sleep(100 * time.Millisecond) // the daemon has seen the end
 	if o := f.Status().Orders; !o.Connected {
 		t.Errorf("the connection was closed at once: %+v", o)
@@ -271,9 +264,7 @@ func TestOrdersLingers(t *testing.T) {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}
-	if err := (<-x.conns).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, (<-x.conns).CloseWrite())
 	begun := time.Now()
 	await(t, f, "the end of the connection", func(s status.Flow) bool { return s.Orders.Lost == 1 })
 	if took := time.Since(begun); took < 800*time.Millisecond || took > testenv.Within(5*time.Second) {
@@ -346,9 +337,7 @@ func TestOrdersStop(t *testing.T) {
 	}
 	await(t, f, "each order that is held to be counted", func(s status.Flow) bool { return s.Dropped["orders_stopped"] == s.Orders.Held })
 	t.Logf("%v, answer %+v", counts, answers[0])
-	if err := errors.Join(f.Stop()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(f.Stop()))
 	l.begin(t, f.Start)
 	testenv.Wait(t, 10*time.Second, "a connection", func() bool { return f.Status().Orders.Connected })
 	k := l.again(t, r)
@@ -380,12 +369,10 @@ func (l *lab) again(t *testing.T, before *trader) *trader {
 		}
 		t.Cleanup(func() { k.Close() })
 		r = &trader{t: t, client: k}
-		if r.orders, err = k.Send("orders", 0); err != nil {
-			t.Fatal(err)
-		}
-		if r.replies, err = k.Receive("orders", 0); err != nil {
-			t.Fatal(err)
-		}
+		r.orders, err = k.Send("orders", 0)
+		testenv.Must(t, err)
+		r.replies, err = k.Receive("orders", 0)
+		testenv.Must(t, err)
 		return true
 	})
 	return r
@@ -410,9 +397,8 @@ func (l *lab) login(t *testing.T) *net.TCPConn {
 	var c *net.TCPConn
 	l.B.Do(t, func() {
 		var err error
-		if c, err = net.DialTCP("tcp", nil, &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001}); err != nil {
-			t.Fatal(err)
-		}
+		c, err = net.DialTCP("tcp", nil, &net.TCPAddr{IP: l.A.IP.AsSlice(), Port: 4001})
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -436,9 +422,7 @@ func TestOrdersGiven(t *testing.T) {
 	f := d.Flows()[0]
 	attach := func(name string) *library.Client {
 		k, err := library.Attach(library.Config{Socket: filepath.Join(l.dir, "attach.sock"), Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { k.Close() })
 		return k
 	}
@@ -460,14 +444,11 @@ func TestOrdersGiven(t *testing.T) {
 	_, err = r.client.Give("orders", c)
 	refused("another program gives", err, "no_such_flow")
 	g, err := k.Give("orders", c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_, err = k.Give("orders", c)
 	refused("again", err, "busy")
-	if r.orders, err = r.client.Send("orders", 0); err != nil {
-		t.Fatal(err)
-	}
+	r.orders, err = r.client.Send("orders", 0)
+	testenv.Must(t, err)
 	for i := range 200 {
 		text := fmt.Sprintf("buy %08d", i)
 		if got := r.send(text); got.Err != nil {
@@ -479,17 +460,14 @@ func TestOrdersGiven(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	refused("after the flow's end", g.Err(), "closing")
 	fmt.Fprint(c, "the connection goes on")
 	answers(t, c, "the connection goes on")
 
 	l.begin(t, f.Start)
-	if g, err = k.Give("orders", c); err != nil {
-		t.Fatal(err)
-	}
+	g, err = k.Give("orders", c)
+	testenv.Must(t, err)
 	r = l.reopened(t, r)
 	r.send("again")
 	answers(t, g, "again")
@@ -500,9 +478,8 @@ func TestOrdersGiven(t *testing.T) {
 	answers(t, c, "and on")
 	await(t, f, "the end of the connection", func(s status.Flow) bool { return !s.Orders.Connected })
 
-	if g, err = k.Give("orders", c); err != nil {
-		t.Fatal(err)
-	}
+	g, err = k.Give("orders", c)
+	testenv.Must(t, err)
 	r = l.reopened(t, r)
 	r.send("the last one")
 	answers(t, g, "the last one")

@@ -108,9 +108,7 @@ func TestPassiveLoopback(t *testing.T) {
 func expressionsOf(t *testing.T) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "bpf", "testdata", "expressions.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		// a socket's program has no loops, which protochain needs
@@ -232,9 +230,7 @@ func TestPassiveFanout(t *testing.T) {
 	testenv.SendRaw(t, &l.A, frames[:half], testenv.SendOptions{Rate: 50000})
 	testenv.Wait(t, 10*time.Second, "the first half", func() bool { o, w := together(); return o == uint64(half) && w == uint64(half) })
 	first := d.Flows()[1].Status()
-	if err := d.Flows()[1].Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Flows()[1].Stop())
 	l.begin(t, d.Flows()[1].Start)
 	testenv.SendRaw(t, &l.A, frames[half:], testenv.SendOptions{Rate: 50000})
 	testenv.Wait(t, 10*time.Second, "the second half", func() bool {
@@ -255,9 +251,7 @@ func (l *lab) fanned(t *testing.T, d *Daemon, connections, each int) {
 		}
 		stopped(t, f)
 		files, err := filepath.Glob(fmt.Sprintf("%s/part%d*.pcapng", l.dir, i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		captures.Readable(t, files...)
 		all, next := captures.Packets(t, files...), map[uint16]uint64{}
 		for _, frame := range all {

@@ -42,9 +42,7 @@ func TestPassiveLargeRing(t *testing.T) {
 		last := ring.Bytes((first + len(ring.About)*2/3) % len(ring.About))
 		for closed := false; !closed; closed = sent%64 == 0 && last[8]&unix.TP_STATUS_USER != 0 {
 			ok, err := sender.Send(testenv.UDP(&l.A, &l.B, 5000, sent, length))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if ok {
 				sent++
 			}
@@ -70,14 +68,10 @@ func numberedPackets(t *testing.T, files []string) (n uint64) {
 	t.Helper()
 	for _, name := range files {
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer f.Close()
 		r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for {
 			frame, _, err := r.ZeroCopyReadPacketData()
 			if errors.Is(err, io.EOF) {

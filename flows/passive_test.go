@@ -70,14 +70,10 @@ type dumped struct {
 func withTimes(t *testing.T, name string) (all []dumped) {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for {
 		data, info, err := r.ReadPacketData()
 		if err != nil {
@@ -176,9 +172,7 @@ func TestPassiveRefilter(t *testing.T) {
 		testenv.Wait(t, 10*time.Second, "packets for the new filter", func() bool { return s.sent.Load() > before+20 })
 	}
 	sent := s.stop(t)
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	count, both := [streams]int{}, uint64(0)
 	for _, frame := range captures.Packets(t, l.files(t)...) {
 		n, ok := testenv.Sequence(frame)
@@ -211,9 +205,7 @@ func TestPassiveBegunDown(t *testing.T) {
 			d := l.open(t, l.passive(settings, ""), Options{})
 			var err error
 			l.B.Do(t, func() { err = d.Start() })
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			f := d.Flows()[0]
 			await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })
 			l.B.SetUp(t)

@@ -275,9 +275,7 @@ flows:
 	a.seen.judge(t, landings())
 	a.landedInReceives(t)
 	a.notCopied(t, uint64(watched*(64+watchedSize)))
-	if err := a.flow.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, a.flow.Stop())
 	a.logged(t, c)
 }
 
@@ -304,9 +302,7 @@ func testBlocksByAddress(t *testing.T) {
 	const length = 16 << 10
 	a := newAddressLab(t, "24MiB", func(l *lab, _ *station) string {
 		name := l.dir + "/served"
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, content, 0o600))
 		return fmt.Sprintf(`
 flows:
   - name: served
@@ -331,36 +327,26 @@ func (a *addressLab) fetch(t *testing.T, content []byte, length int) {
 	region := a.station.region
 	book := region.NewBook("reader")
 	hands, err := book.NewHolder(umem.OwnerWorker, "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	frame := make([]umem.Frame, 1)
 	hands.TakeExtents(frame)
 	var c *blocks.Client
 	a.lab.A.Do(t, func() {
 		c, err = blocks.Dial(t.Context(), blocks.ClientConfig{Name: "reader", Endpoint: a.endpoint, Worker: hands, Address: fmt.Sprintf("%s:7472", a.lab.B.IP), Flow: "served", Window: 2})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for i := range watched {
 		piece := umem.Frame{Addr: frame[0].Addr, Len: uint32(length)}
-		if err := c.Read(ctx, uint64(i*length), piece); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.Read(ctx, uint64(i*length), piece))
 		if string(region.Bytes(piece)) != string(content[i*length:][:length]) {
 			t.Errorf("piece %d differs", i)
 		}
 	}
 	await(t, a.flow, "all to be known to have arrived", func(s status.Flow) bool { return s.Blocks.Served == uint64(watched) })
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, c.Close())
 	hands.Give(frame)
 	hands.Close()
-	if err := book.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, book.Close())
 }

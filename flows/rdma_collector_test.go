@@ -47,37 +47,26 @@ func (s *station) newCollectorOf(t *testing.T, address string, write bool) *coll
 	t.Helper()
 	c := &collector{station: s, book: s.region.NewBook("collector"), got: make([]umem.Frame, 64)}
 	hands, err := c.book.NewHolder(umem.OwnerWorker, "collector")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if c.Receiver, err = stream.OpenReceiver(stream.ReceiverConfig{Name: "collector", AllowAnyGID: true, Endpoint: s.endpoint, Worker: hands, Flow: "sink", Message: protocol.HeaderLen + 2048,
 		Window: len(c.frames), Peers: 1, Durability: protocol.Received, Check: true, Write: write}); err != nil {
 		t.Fatal(err)
 	}
-	if c.listener, err = connect.Listen(context.Background(), address, connect.Config{}); err != nil {
-		t.Fatal(err)
-	}
+	c.listener, err = connect.Listen(context.Background(), address, connect.Config{})
+	testenv.Must(t, err)
 	hands.Take(c.frames[:])
 	c.Supply(c.frames[:])
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := c.Serve(ctx, c.listener, s.worker.Do); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := s.worker.Add(c, false); err != nil {
-		t.Fatal(err)
-	}
+	serving.Go(func() { testenv.Check(t, c.Serve(ctx, c.listener, s.worker.Do)) })
+	testenv.Must(t, s.worker.Add(c, false))
 	c.stop = sync.OnceFunc(func() {
 		cancel()
 		serving.Wait()
 		err := s.worker.Remove(c)
 		err = errors.Join(err, c.Receiver.Close(), c.listener.Close())
 		hands.Close()
-		if err := errors.Join(err, c.book.Close()); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, errors.Join(err, c.book.Close()))
 	})
 	t.Cleanup(c.stop)
 	return c

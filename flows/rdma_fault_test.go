@@ -51,15 +51,11 @@ func TestLogFullDisk(t *testing.T) {
 			b := s.newClient(t, 2, l.address(), "wal", 100)
 			b.send(1)
 			await(t, f, "another client", func(s status.Flow) bool { return s.Receives.Connected == 2 })
-			if err := os.Remove(ballast); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.Remove(ballast))
 			becomes(t, f, status.Running)
 			a.settle(t)
 			b.settle(t)
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			l.logged(t, a, b)
 		})
 	}
@@ -83,23 +79,17 @@ flows:
 	c.send(100)
 	c.settle(t)
 	limit := "/sys/block/" + filepath.Base(dev) + "/mem_limit"
-	if err := os.WriteFile(limit, []byte("4096"), 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(limit, []byte("4096"), 0))
 	c.send(1000)
 	st := becomes(t, f, status.Failed, "write to "+dev, "input/output error")
 	if st.Log.Acknowledged > st.Log.Durable || st.Log.Acknowledged < 100 {
 		t.Errorf("the log's status is %+v", st.Log)
 	}
 	l.framesBack(t)
-	if err := os.WriteFile(limit, []byte("0"), 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(limit, []byte("0"), 0))
 	l.begin(t, f.Start)
 	c.settle(t)
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	report, err := journal.Verify(dev)
 	if err != nil || !report.Intact() || report.Records != 1100 || report.First != 1 {
 		t.Errorf("the log has %d records from %d on, %d lost: %v", report.Records, report.First, report.Lost, err)

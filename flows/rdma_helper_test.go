@@ -49,9 +49,7 @@ func (l *lab) newStation(t *testing.T) *station {
 	s := &station{lab: l}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	var err error
 	s.region, err = umem.Open(umem.Config{Size: 64 << 20, Pages: umem.Ordinary, ExtentSize: 1 << 20, Extents: 8})
@@ -61,33 +59,19 @@ func (l *lab) newStation(t *testing.T) *station {
 		if err != nil || count.Of(umem.OwnerPool) != s.region.Frames() {
 			t.Errorf("in the end the station's pool has %d of %d frames: %v", count.Of(umem.OwnerPool), s.region.Frames(), err)
 		}
-		if err := s.region.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, s.region.Close())
 	})
 	l.A.Do(t, func() {
 		device, err := providers.Open(rdmaName(&l.A), roce.Config{Region: s.region, Receive: 1024})
 		must(err)
-		t.Cleanup(func() {
-			if err := device.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { testenv.Check(t, device.Close()) })
 		s.endpoint, err = stream.OpenEndpoint(device, s.region)
 		must(err)
 	})
-	t.Cleanup(func() {
-		if err := s.endpoint.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testenv.Check(t, s.endpoint.Close()) })
 	s.worker, err = worker.New(config.Worker{Name: "station", Wait: config.WaitSleep, Sleep: 100 * time.Microsecond}, nil)
 	must(err)
-	t.Cleanup(func() {
-		if err := s.worker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testenv.Check(t, s.worker.Close()) })
 	return s
 }
 
@@ -123,9 +107,8 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 	t.Helper()
 	c := &client{station: s, number: number, sizes: sizes, book: s.region.NewBook(fmt.Sprint("client ", number))}
 	var err error
-	if c.hands, err = c.book.NewHolder(umem.OwnerWorker, "client"); err != nil {
-		t.Fatal(err)
-	}
+	c.hands, err = c.book.NewHolder(umem.OwnerWorker, "client")
+	testenv.Must(t, err)
 	longest := slices.Max(sizes)
 	take, n := c.hands.Take, 300
 	if longest > int(s.region.FrameSize()) {
@@ -140,21 +123,13 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 	}
 	c.Sender, err = stream.OpenSender(stream.SenderConfig{Name: fmt.Sprint("client ", number), Endpoint: s.endpoint, Worker: c.hands,
 		Address: address, Flow: flow, Connect: connect.Config{Credentials: who}, Depth: 512, Message: uint32(protocol.HeaderLen + longest), Frames: 1, Participant: uint32(number)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		s.lab.A.Do(t, func() {
-			if err := c.Run(ctx, s.worker.Do); err != nil {
-				t.Error(err)
-			}
-		})
+		s.lab.A.Do(t, func() { testenv.Check(t, c.Run(ctx, s.worker.Do)) })
 	})
-	if err := s.worker.Add(c, false); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.worker.Add(c, false))
 	c.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
@@ -162,9 +137,7 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 		err = errors.Join(err, c.Sender.Close())
 		c.hands.Give(c.frames)
 		c.hands.Close()
-		if err := errors.Join(err, c.book.Close()); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, errors.Join(err, c.book.Close()))
 	})
 	t.Cleanup(c.stop)
 	return c

@@ -31,27 +31,17 @@ func newLogBench(t *testing.T, to string) *logBench {
 	c := l.parsed(t, l.logConfig(to, ""))
 	c.Flows[0].To.Segment.Size, c.Flows[0].To.Prepare = 256<<20, config.PrepareAllocate
 	d, err := Open(c, Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Trace: traceDir(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, d.Close()) })
 	b := &logBench{commands: make(chan func())}
 	e := d.Flows()[0].env()
 	e.Do = b.between
 	defer e.Undo.Run()
 	l.B.Do(t, func() { b.run, err = open(e) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b.source = b.run.Flow.(*pipeline.Pipeline).Source().(*message.Source)
 	t.Cleanup(func() { endRun(t, b.run, b.round) })
-	if err := b.run.Flow.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, b.run.Flow.Begin())
 	b.client = l.newStation(t).newClient(t, 1, l.address(), "wal", 256)
 	b.client.always = record(1, 0, 256)
 	return b

@@ -27,9 +27,7 @@ func identify(t *testing.T, a *authority.Authority, name string, ip netip.Addr, 
 	t.Helper()
 	certificate, key := a.Issue(t, name, func(c *x509.Certificate) { c.IPAddresses = []net.IP{ip.AsSlice()} })
 	c, err := connect.LoadCredentials(certificate, key, trusted.File())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return fmt.Sprintf("tls: {certificate: %s, key: %s, authority: %s}\n", certificate, key, trusted.File()), c
 }
 
@@ -40,9 +38,7 @@ func TestIdentity(t *testing.T) {
 	ours, others := authority.New(t), authority.New(t)
 	tls, _ := identify(t, ours, "server", l.B.IP, ours)
 	disk := l.dir + "/blocks"
-	if err := os.WriteFile(disk, make([]byte, 1<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(disk, make([]byte, 1<<20), 0o600))
 	text := strings.Replace(l.logConfig("acknowledge: durable", ", allow: [orders]"), "extents: 12", "extents: 40", 1)
 	d := l.start(t, tls+text+fmt.Sprintf(`
   - name: serve
@@ -83,9 +79,7 @@ func TestIdentity(t *testing.T) {
 	if st := serve.Status(); !st.Blocks.TLS || st.Blocks.TurnedAway["not_permitted"] != 1 {
 		t.Errorf("the status of blocks is %+v", st.Blocks)
 	}
-	if err := log.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, log.Stop())
 	l.logged(t, good)
 }
 
@@ -93,15 +87,9 @@ func TestIdentity(t *testing.T) {
 func (s *station) dial(t *testing.T, to netip.Addr, who *connect.Credentials) (err error) {
 	t.Helper()
 	book := s.region.NewBook("blocks")
-	defer func() {
-		if err := book.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { testenv.Check(t, book.Close()) }()
 	hands, err := book.NewHolder(umem.OwnerWorker, "blocks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer hands.Close()
 	s.lab.A.Do(t, func() {
 		var c *blocks.Client
@@ -134,9 +122,7 @@ func TestSessionOfAnother(t *testing.T) {
 	comes := func(who *connect.Credentials) (next uint64, err error) {
 		t.Helper()
 		hello, err := (&protocol.Hello{Role: protocol.RoleAppend, Flow: "wal", Message: 4096, Session: session, Next: 21}).Append(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		l.A.Do(t, func() {
 			var conn *connect.Conn
 			conn, err = connect.Dial(context.Background(), l.address(), connect.End{Elsewhere: true, Hello: hello,
@@ -158,17 +144,13 @@ func TestSessionOfAnother(t *testing.T) {
 	}
 	refused()
 	good.stop()
-	if err := log.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, log.Stop())
 	l.begin(t, log.Start)
 	refused()
 	if next, err := comes(alice); next != 21 || err != nil {
 		t.Errorf("her own session goes on with %d, %v", next, err)
 	}
-	if err := log.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, log.Stop())
 	entries := l.entries(t)
 	for i, e := range entries {
 		if e.Session != session || e.Sequence != uint64(i+1) || e.Owner != protocol.OwnerOf("alice") {

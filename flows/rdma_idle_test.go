@@ -29,9 +29,7 @@ func TestIdleConnections(t *testing.T) {
 			l.A.Do(t, func() {
 				for range idle {
 					conn, err := net.Dial("tcp", l.address())
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					t.Cleanup(func() { _ = conn.Close() })
 				}
 			})

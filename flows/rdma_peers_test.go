@@ -29,9 +29,7 @@ func (l *lab) side(t *testing.T) (from, to testenv.End) {
 		l.B.Run(t, "ip", "link", "set", e.Ifname, "up")
 		l.B.Do(t, func() {
 			link, err := netlink.LinkByName(e.Ifname)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			e.Index, e.MAC = link.Attrs().Index, link.Attrs().HardwareAddr
 		})
 	}
@@ -96,9 +94,7 @@ flows:
 			t.Errorf("peer %+v", p)
 		}
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	if got := b.count(); uint64(got) != st.Sends.Peers[1].Acknowledged {
 		t.Errorf("peer b has %d messages and acknowledged %d", got, st.Sends.Peers[1].Acknowledged)
 	}
@@ -127,9 +123,7 @@ flows:
 	}
 	b.be(false)
 	c.settle(t)
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	var want [][]byte
 	for i := range uint64(550) {
 		want = append(want, record(1, i, c.size(i)))
@@ -182,9 +176,7 @@ flows:
 	if st := f.Status(); st.Stages[0].Changed != 2*rounds {
 		t.Errorf("the stages: %+v", st.Stages)
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	if n := sink.count(); n != rounds {
 		t.Errorf("%d sums of %d rounds", n, rounds)
 	}
@@ -228,9 +220,7 @@ flows:
 	if got := sink.await(t, 3)[2]; !bytes.Equal(got, want) {
 		t.Errorf("the sum is %x, want %x", got, want)
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	if n := f.Status().Dropped["not_acknowledged"]; n != 0 {
 		t.Errorf("%d messages are called lost", n)
 	}
@@ -277,9 +267,7 @@ flows:
 			t.Fatalf("sum %d is %x, want %x", i, got, want)
 		}
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	if n := f.Status().Dropped["not_acknowledged"]; n != 0 {
 		t.Errorf("%d messages are called lost", n)
 	}
@@ -291,9 +279,7 @@ func TestBlocks(t *testing.T) {
 	s := l.newStation(t)
 	name, want := l.dir+"/served", make([]byte, 3<<20)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(want)
-	if err := os.WriteFile(name, want, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, want, 0o600))
 	f := l.start(t, fmt.Sprintf(`
 region: {size: 96MiB, extent: 256KiB, extents: 48}
 flows:
@@ -303,18 +289,14 @@ flows:
 `, name, l.B.Ifname, l.B.IP), Options{}).Flows()[0]
 	book := s.region.NewBook("reader")
 	hands, err := book.NewHolder(umem.OwnerWorker, "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	frame := make([]umem.Frame, 1)
 	hands.TakeExtents(frame)
 	var c *blocks.Client
 	l.A.Do(t, func() {
 		c, err = blocks.Dial(t.Context(), blocks.ClientConfig{Name: "reader", Endpoint: s.endpoint, Worker: hands, Address: fmt.Sprintf("%s:7472", l.B.IP), Flow: "served", Window: 4})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for range 2 { // the second time from the cache
 		for at := 0; at < len(want); at += 256 << 10 {
 			piece := umem.Frame{Addr: frame[0].Addr, Len: 256 << 10}
@@ -330,14 +312,8 @@ flows:
 	if b := st.Blocks; st.Bytes != 6<<20 || len(b.Clients) != 1 || b.Frames.Hits+b.Extents.Hits == 0 {
 		t.Errorf("the status is %+v", b)
 	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, c.Close())
 	hands.Close()
-	if err := book.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := f.Stop(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, book.Close())
+	testenv.Check(t, f.Stop())
 }

@@ -51,19 +51,13 @@ func (l *lab) spied(t *testing.T, d *Daemon) *spy {
 				one = d.devices.Add(name, e)
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() {
 		for _, f := range d.Flows() {
-			if err := f.Stop(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, f.Stop())
 		}
-		if err := d.devices.Release(one); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, d.devices.Release(one))
 	})
 	return s
 }

@@ -89,9 +89,7 @@ func TestLogGoesOn(t *testing.T) {
 	a.settle(t)
 	for i := range 2 {
 		a.send(300) // some are in flight when the log stops
-		if err := d.Flows()[0].Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, d.Flows()[0].Stop())
 		l.begin(t, d.Flows()[0].Start)
 		a.settle(t)
 		if i == 0 {
@@ -107,9 +105,7 @@ func TestLogGoesOn(t *testing.T) {
 		pairsOpen(t, d, 2)
 		b.stop()
 		pairsOpen(t, d, 1)
-		if err := d.Flows()[0].Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, d.Flows()[0].Stop())
 		l.logged(t, a, b)
 	}
 	report, err := journal.Verify(l.dir + "/wal")
@@ -152,9 +148,7 @@ func TestLogWritten(t *testing.T) {
 	await(t, f, "the client to be gone", func(s status.Flow) bool { return s.Receives.Granted == 16 })
 	a.send(100)
 	a.settle(t)
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	if st := f.Status(); st.Receives != nil && st.Receives.Granted != 0 {
 		t.Errorf("in the end %d frames are granted", st.Receives.Granted)
 	}
@@ -176,26 +170,20 @@ func TestLogRot(t *testing.T) {
 		a := s.newClient(t, 1, l.address(), "wal", 700)
 		a.send(100)
 		a.settle(t)
-		if err := f.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Stop())
 		damage(t, path, 100)
 		for i := range uint64(2) {
 			l.begin(t, f.Start)
 			if st := f.Status(); st.Log.First != 101 || st.Log.Lost == 0 || st.Log.Lost > 100 {
 				t.Errorf("start %d: the log's status is %+v", i, st.Log)
 			}
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 		}
 		l.begin(t, f.Start)
 		b := s.newClient(t, 2, l.address(), "wal", 100)
 		b.send(10)
 		b.settle(t)
-		if err := f.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Stop())
 		if r, err := journal.Verify(path); err != nil || r.Intact() || r.Next != 111 || r.Lost+r.Records != 110 {
 			t.Errorf("verified: %+v, %v", r, err)
 		}
@@ -211,9 +199,7 @@ func damage(t *testing.T, path string, position uint64) {
 		name = path
 	}
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	raw := make([]byte, 32<<20)
 	n, _ := f.ReadAt(raw, 0)
@@ -225,18 +211,14 @@ func damage(t *testing.T, path string, position uint64) {
 	if _, err := f.WriteAt(raw[at+8:][:1], int64(at+8)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Sync())
 }
 
 // recordAt reads a record.
 func recordAt(t *testing.T, path string, position uint64) journal.Record {
 	t.Helper()
 	l, err := journal.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	r := l.Reader(position)
 	defer r.Close()
@@ -260,9 +242,7 @@ func TestLogOfLongMessages(t *testing.T) {
 			c := l.newStation(t).newClient(t, 1, l.address(), "wal", 250<<10, 16, 100_000)
 			c.send(40)
 			c.settle(t)
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			l.logged(t, c)
 		})
 	}
@@ -290,9 +270,7 @@ func TestLog(t *testing.T) {
 			if st.State != status.Running || st.Packets != 1200 || st.Log.Acknowledged != 1200 || len(st.Receives.Clients) != 2 {
 				t.Errorf("the status is %+v, of the log %+v, of clients %+v", st, st.Log, st.Receives)
 			}
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			l.logged(t, a, b)
 			for i, p := range a.positions {
 				if p == 0 || i > 0 && p < a.positions[i-1] {

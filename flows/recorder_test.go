@@ -21,9 +21,7 @@ import (
 func traceDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "flows-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "control.trace")
 }
@@ -32,23 +30,17 @@ func traceDir(t testing.TB) string {
 // filter drops.
 func TestNoteLosses(t *testing.T) {
 	d, err := trace.Open(traceDir(t), "1", 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer d.Close()
 	r, err := d.Recorder("f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var l losses
 	for _, n := range []uint64{0, 5, 6, 9, 11, 12, 12, 12, 13} {
 		l.note(r, &status.Flow{Dropped: map[string]uint64{"lost_ring_full": n, "filter_dropped": 100 * n}})
 	}
 	l.note(r, &status.Flow{DiskErrors: map[string]uint64{"EIO": 2}, Sends: &status.Sends{Peers: []status.Peer{{Dropped: map[string]uint64{"drop_oldest": 3}}, {Dropped: map[string]uint64{"drop_oldest": 4}}}}})
 	s, err := trace.Read(filepath.Join(d.Path(), "f"+trace.Suffix))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var got []string
 	for _, n := range s.Notes {
 		got = append(got, fmt.Sprintf("%s %s %d", n.Kind, n.Text, n.Value))
@@ -69,18 +61,12 @@ func TestRecorderAcrossRuns(t *testing.T) {
 	d := l.open(t, text, Options{Trace: dir})
 	f := d.Flows()[0]
 	for range 2 {
-		if err := f.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Start())
 		testenv.Wait(t, 10*time.Second, "packets", func() bool { return f.Status().Packets > 10 })
-		if err := f.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Stop())
 	}
 	s, err := trace.Read(filepath.Join(dir, "f"+trace.Suffix))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var states []string
 	for _, n := range s.Notes {
 		states = append(states, n.Text)
@@ -93,9 +79,7 @@ func TestRecorderAcrossRuns(t *testing.T) {
 	}
 	other := &lab{Pair: &testenv.Pair{}, dir: l.dir}
 	second := other.open(t, text, Options{Trace: dir}) // the first daemon has it
-	if err := second.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, second.Start())
 	if st := second.Status().Trace; st == nil || !strings.Contains(st.Error, "another daemon") {
 		t.Errorf("status of the second daemon %+v", st)
 	}
@@ -107,18 +91,12 @@ func TestRecorderAcrossRuns(t *testing.T) {
 func BenchmarkRecorder(b *testing.B) {
 	c := (&lab{Pair: &testenv.Pair{}}).parsed(b, "{region: {size: 8MiB, pages: ordinary}, flows: [{name: f, from: {generate: 300}, to: {discard: true}}]}")
 	d, err := Open(c, Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Trace: traceDir(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer d.Close()
 	r, err := d.Flows()[0].open()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer func() { endRun(b, r, func() bool { return r.Flow.Poll(time.Now()) }) }()
-	if err := r.Flow.Begin(); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, r.Flow.Begin())
 	p, recorder := r.Flow.(*pipeline.Pipeline), d.Flows()[0].trace
 	const rounds = 200
 	measure := func(with *trace.Recorder) float64 {

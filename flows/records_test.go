@@ -157,9 +157,7 @@ func blocksOf(t testing.TB, files ...string) (all []block) {
 	t.Helper()
 	for _, name := range files {
 		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		all = append(all, cutBlocks(t, raw)...)
 	}
 	return all

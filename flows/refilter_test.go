@@ -62,9 +62,7 @@ func (l *lab) refilters(t *testing.T, more string, swaps int) {
 	if l.daemon.Flows()[0] != f || !f.Status().Since.Equal(since) {
 		t.Error("the flow began anew")
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	balanced(t, f.Status(), sent)
 	taken := make([]bool, sent)
 	for _, frame := range captures.Packets(t, l.files(t)...) {
@@ -144,9 +142,7 @@ func (s *flood) run(sender *testenv.Sender, f *Flow, from, to *testenv.End) erro
 func (s *flood) stop(t *testing.T) uint64 {
 	t.Helper()
 	s.quit.Store(true)
-	if err := <-s.ended; err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, <-s.ended)
 	return s.sent.Load()
 }
 
@@ -170,9 +166,7 @@ func TestRefilterBeside(t *testing.T) {
 	if l.daemon.Flows()[0] != f || f.Status().Filter != "tcp" || !f.Status().Since.Equal(since) {
 		t.Errorf("%+v", f.Status())
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	l.reloaded(t, with("udp", [3]string{"a", "one"}))
 	f = l.daemon.Flows()[0]
 	if st := f.Status(); st.State != status.Stopped || st.Filter != "udp" {

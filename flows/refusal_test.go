@@ -31,14 +31,10 @@ func TestCannotStart(t *testing.T) {
 	c := newClinic(t, "", toFile)
 	dir := c.dir
 	shut := filepath.Join(dir, "shut")
-	if err := os.Mkdir(shut, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Mkdir(shut, 0o700))
 	shutDir(t, shut)
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, nil, 0o600))
 	for _, one := range []struct {
 		name, from, to string
 		want           error
@@ -77,9 +73,7 @@ func TestCannotStart(t *testing.T) {
 		c.sent = 0
 		c.start(t)
 		c.capture(t, 100)
-		if err := c.ill.Stop(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, c.ill.Stop())
 		inSequence(t, captures.Packets(t, captures.ExportRing(t, dev)), 0, 100)
 	}
 }
@@ -89,18 +83,14 @@ func shutDir(t *testing.T, dir string) {
 	t.Helper()
 	const immutable = 0x10 // FS_IMMUTABLE_FL, linux/fs.h
 	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0); err != nil {
 			t.Errorf("make %s writable again: %v", dir, err)
 		}
 		f.Close()
 	})
-	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable))
 }
 
 // mountedDevice returns a device whose file system is mounted.
@@ -108,9 +98,7 @@ func mountedDevice(t *testing.T) string {
 	t.Helper()
 	dir := testenv.Ext4(t, 2<<20)
 	text, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 1 && f[1] == dir {
 			return f[0]
@@ -129,12 +117,8 @@ func mkfs(t *testing.T, dev string) {
 func putCapture(t *testing.T, dev string) {
 	t.Helper()
 	head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "a", LinkType: 1}}, pcapng.Segment{Align: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := testenv.WriteSync(dev, head, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, testenv.WriteSync(dev, head, 0))
 }
 
 // TestHugePagesExhausted asks for more huge pages than any machine has.
@@ -142,9 +126,7 @@ func TestHugePagesExhausted(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
 	c, err := config.Parse("test.yaml", []byte("region: {size: 4TiB}\nflows: [{name: a, from: {interface: lo}, to: {file: /a/b}}]"), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	d, err := Open(c, Options{})
 	if err == nil {
 		d.Close()
@@ -166,9 +148,7 @@ func TestDefaultRoute(t *testing.T) {
 			c.B.Run(t, "ip", "route", "add", "default", "via", "10.77.0.1")
 			err := c.try(t)
 			if one.ok {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				c.capture(t, 10)
 				return
 			}
@@ -189,8 +169,6 @@ func TestLongFilter(t *testing.T) {
 	c := newClinic(t, ", filter: '"+strings.Join(hosts, " or ")+"'", toFile)
 	c.start(t)
 	c.capture(t, 100)
-	if err := c.ill.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.ill.Stop())
 	inSequence(t, c.illFiles(t), 0, 100)
 }

@@ -104,9 +104,7 @@ func TestReload(t *testing.T) {
 	if f := d.Flows()[0]; f != kept || !f.Status().Since.Equal(since) {
 		t.Error("the capture that did not change began anew")
 	}
-	if err := kept.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, kept.Stop())
 	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), stream)
 }
 
@@ -143,16 +141,13 @@ func TestReloadRollsBack(t *testing.T) {
 	var taken net.Listener
 	l.B.Do(t, func() {
 		var err error
-		if taken, err = net.Listen("tcp", l.address()); err != nil {
-			t.Fatal(err)
-		}
+		taken, err = net.Listen("tcp", l.address())
+		testenv.Must(t, err)
 	})
 	defer taken.Close()
 	loop := testenv.Loop(t, testenv.DiskFile(t, 4<<20), 0)
 	busy, err := os.OpenFile(loop, os.O_RDWR|os.O_EXCL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer busy.Close()
 	before := l.captures([3]string{"a", "one"}, [3]string{"b", "two"})
 	d := l.start(t, before, Options{})
@@ -193,18 +188,14 @@ func TestReloadBroken(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	l.sides(t, "one", "two")
 	old := filepath.Join(l.dir, "sub")
-	if err := os.Mkdir(old, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Mkdir(old, 0o700))
 	text := l.captures([3]string{"b", "two"}) + fmt.Sprintf("  - {name: a, from: {interface: one, ring: 64}, to: {file: %s/a, segment: {size: 1MiB}}}\n", old)
 	d := l.start(t, text, Options{})
 	var s status.Reload
 	var err error
 	l.B.Do(t, func() {
 		s, err = d.Reload(func(*config.Config) (*config.Config, error) {
-			if err := os.Rename(old, old+"-gone"); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.Rename(old, old+"-gone"))
 			return l.parsed(t, strings.Replace(text, "interface: one", "interface: gone", 1)), nil
 		})
 	})
@@ -260,9 +251,7 @@ func TestReloadWhileClosing(t *testing.T) {
 	if !errors.Is(err, errClosing) || s.Outcome != status.RolledBack {
 		t.Errorf("%v, %+v", err, s)
 	}
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-closed)
 	if s, err := l.reload(t, l.captures()); !errors.Is(err, errClosing) || s.Outcome != status.Refused {
 		t.Errorf("after the end: %v, %+v", err, s)
 	}

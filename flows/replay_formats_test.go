@@ -26,9 +26,7 @@ func (l *lab) old(t *testing.T, name string, magic uint32, extra, beyond int, fr
 		b = append(append(append(b, make([]byte, extra)...), f...), make([]byte, beyond)...)
 	}
 	path := filepath.Join(l.dir, name)
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, b, 0o600))
 	return path
 }
 
@@ -40,9 +38,7 @@ func TestReplayFormats(t *testing.T) {
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 200, 300)
 	plain := l.old(t, "plain", 0xa1b2c3d4, 0, 16, frames)
 	fifo := filepath.Join(l.dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mkfifo(fifo, 0o600))
 	for _, c := range []struct {
 		name   string
 		copied bool

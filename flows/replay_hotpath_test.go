@@ -24,14 +24,10 @@ func TestReplayAllocatesNothing(t *testing.T) {
 	var r *pipeline.Run
 	var err error
 	l.A.Do(t, func() { r, err = d.Flows()[1].open() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	poll := func() bool { return r.Poller.Poll(time.Now()) } // with the flight recorder
 	defer func() { endRun(t, r, poll) }()
-	if err := r.Flow.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Flow.Begin())
 	until := uint64(0)
 	round := func() {
 		until += 64
@@ -47,9 +43,7 @@ func TestReplayAllocatesNothing(t *testing.T) {
 	}
 	recorder := d.Flows()[1].trace
 	s, err := trace.Read(filepath.Join(d.options.Trace, d.Flows()[1].Name()+trace.Suffix))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if packets, bytes := r.Flow.Traffic(); s.Packets != packets || s.Bytes != bytes || recorder.Rounds() == 0 || s.Step != trace.Between || s.Rounds < uint64(len(s.Events)) {
 		t.Errorf("the recorder has %d packets, %d bytes, %d rounds, step %v; the flow has sent %d packets, %d bytes", s.Packets, s.Bytes, s.Rounds, s.Step, packets, bytes)
 	}

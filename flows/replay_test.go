@@ -37,9 +37,7 @@ func (l *lab) replay(t *testing.T, f *Flow, packets, bytes int) (status.Flow, []
 	dump := startTcpdumpOf(t, &l.B, "in", 16384)
 	var err error
 	l.A.Do(t, func() { err = f.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	testenv.Wait(t, 30*time.Second, "the captures to be sent", func() bool { return f.Status().State == status.Done || f.Status().State == status.Failed })
 	s := f.Status()
 	if s.State != status.Done {
@@ -65,9 +63,7 @@ func TestReplay(t *testing.T) {
 			frames := slices.DeleteFunc(l.traffic(), func(f []byte) bool { return len(f) < 20 })
 			l.send(t, capture, frames)
 			await(t, capture, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
-			if err := capture.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, capture.Stop())
 			recorded := captures.Records(t, l.files(t)...)
 			var want [][]byte
 			for range c.loops {
@@ -154,9 +150,7 @@ func (l *lab) write(t *testing.T, name string, ng bool, frames [][]byte) string 
 	if err == nil {
 		err = os.WriteFile(path, out.Bytes(), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return path
 }
 
@@ -166,24 +160,19 @@ func (l *lab) mixed(t *testing.T) (path string, good [][]byte) {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := pcapgo.NewNgWriter(&out, layers.LinkTypeEthernet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	raw := 0
 	put := func(of int, data []byte, length int) {
 		ci := gopacket.CaptureInfo{Timestamp: time.Unix(1_700_000_000, int64(len(good))*1e6), CaptureLength: len(data), Length: length, InterfaceIndex: of}
-		if err := w.WritePacket(ci, data); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, w.WritePacket(ci, data))
 	}
 	for n := range 300 {
 		f := testenv.UDP(&l.A, &l.B, uint16(4999+n%3), uint64(n), 60+n*4)
 		good = append(good, f)
 		put(0, f, len(f))
 		if n == 0 { // a capture that describes it in front of the first packet would be refused
-			if raw, err = w.AddInterface(pcapgo.NgInterface{LinkType: layers.LinkTypeRaw}); err != nil {
-				t.Fatal(err)
-			}
+			raw, err = w.AddInterface(pcapgo.NgInterface{LinkType: layers.LinkTypeRaw})
+			testenv.Must(t, err)
 		}
 		switch {
 		case n%100 == 7:
@@ -197,13 +186,9 @@ func (l *lab) mixed(t *testing.T) (path string, good [][]byte) {
 			put(0, long, len(long))
 		}
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, w.Flush())
 	path = filepath.Join(l.dir, "mixed.pcapng")
-	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, out.Bytes(), 0o600))
 	return path, good
 }
 
@@ -246,27 +231,19 @@ func TestReplayDamaged(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 900, 700)
 	path := l.write(t, "cut.pcap", false, frames)
-	if err := os.Truncate(path, 24+900*(16+700)-300); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Truncate(path, 24+900*(16+700)-300))
 	f := l.open(t, l.replaying("slot", "file: "+path, "pace: top"), Options{}).Flows()[1]
 	dump := startTcpdumpOf(t, &l.B, "in", 16384)
 	var err error
 	l.A.Do(t, func() { err = f.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := await(t, f, "the flow to fail", func(s status.Flow) bool { return s.State == status.Failed })
 	if !strings.Contains(s.Error, path) || !strings.Contains(s.Error, fmt.Sprint(24+899*(16+700))) || s.Packets != 899 {
 		t.Errorf("%d packets were sent, and then: %s", s.Packets, s.Error)
 	}
 	samePackets(t, "tcpdump of what arrived", dump.stop(t, 899, 899*700), frames[:899])
-	if err := os.WriteFile(filepath.Join(l.dir, "empty"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(l.dir, "text"), []byte("no capture at all"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(l.dir, "empty"), nil, 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(l.dir, "text"), []byte("no capture at all"), 0o600))
 	for name, says := range map[string]string{"none": "no segment begins with it", "empty": "it is empty", "text": "neither pcap nor pcapng"} {
 		closeAudited(t, l.daemon)
 		f := l.open(t, l.replaying("slot", "file: "+filepath.Join(l.dir, name), "pace: top"), Options{}).Flows()[1]
@@ -291,17 +268,13 @@ func TestReplayLive(t *testing.T) {
 	await(t, capture, "all packets durable", func(s status.Flow) bool { return s.Durable.Packets == uint64(len(frames)) })
 	var err error
 	l.A.Do(t, func() { err = again.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	await(t, again, "the captures to be sent", func(s status.Flow) bool { return s.State == status.Done || s.State == status.Failed })
 	if s := again.Status(); s.State != status.Done || s.Packets != uint64(len(frames)) {
 		t.Errorf("%s: %d packets of %d were sent: %s", s.State, s.Packets, len(frames), s.Error)
 	}
 	await(t, capture, "the packets to be captured again", func(s status.Flow) bool { return s.Durable.Packets == uint64(2*len(frames)) })
-	if err := capture.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, capture.Stop())
 	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), append(append([][]byte{}, frames...), frames...))
 }
 
@@ -315,13 +288,9 @@ func TestReplayStops(t *testing.T) {
 	for range 2 {
 		var err error
 		l.A.Do(t, func() { err = f.Start() })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		await(t, f, "some packets", func(s status.Flow) bool { return s.Packets >= 3 })
-		if err := f.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, f.Stop())
 		if s := f.Status(); s.State != status.Stopped || s.Packets >= uint64(len(frames)) || s.Dropped["not_sent"] != 0 {
 			t.Errorf("%s after %d packets, not sent: %v", s.State, s.Packets, s.Dropped)
 		}
@@ -337,9 +306,7 @@ func TestReplayLinkDown(t *testing.T) {
 	f := l.open(t, l.replaying("slot", "file: "+path, "pace: recorded"), Options{}).Flows()[1]
 	var err error
 	l.A.Do(t, func() { err = f.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	await(t, f, "some packets", func(s status.Flow) bool { return s.Packets >= 100 })
 	l.A.SetDown(t)
 	s := await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })

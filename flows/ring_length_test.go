@@ -28,9 +28,7 @@ func TestRingWhileAway(t *testing.T) {
 		return s.Waiting+lost(s) >= uint64(sent)
 	})
 	close(back)
-	if err := <-returned; err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, <-returned)
 	s := await(t, f, "the packets", func(s status.Flow) bool { return s.Durable.Packets+lost(s) >= uint64(sent) })
 	if s.Durable.Packets != n || lost(s) > 0 {
 		t.Errorf("of %d packets %d are there, lost: %v", sent, s.Durable.Packets, s.Dropped)

@@ -26,14 +26,10 @@ func usageNow(t *testing.T) (n usage) {
 	t.Helper()
 	runtime.GC()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	n.fds = len(entries)
 	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for line := range strings.Lines(string(status)) {
 		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
 			_, err = fmt.Sscanf(rest, "%d kB", &n.anon)
@@ -64,9 +60,7 @@ func TestRingSpan(t *testing.T) {
 	low := lowest(t, l.dir)
 	d := l.open(t, fmt.Sprintf("{region: {size: %d, extents: %d}, flows: [{name: f, from: {generate: 1400, rate: %d}, to: {file: %s/cap, segment: {size: %s}, keep_free: %d}}]}", region, extents, rate, l.dir, segment, keep), Options{})
 	f := d.Flows()[0]
-	if err := f.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Start())
 	await(t, f, "a segment to be removed", func(s status.Flow) bool { return span > time.Minute || s.Removed["keep_free"] > 0 })
 	time.Sleep(span / 4)
 	before, held := usageNow(t), f.Status().Held
@@ -100,9 +94,7 @@ func newest(t *testing.T, files []string, made uint64) {
 	next, begun := uint64(0), false
 	for _, name := range files {
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		size, _ := f.Seek(0, io.SeekEnd)
 		_, err = pcapng.Read(f, size, pcapng.Options{}, func(_ pcapng.Batch, data []byte) error {
 			return pcapng.EachPacket(data, func(p pcapng.Packet) error {

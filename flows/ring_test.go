@@ -23,9 +23,7 @@ func TestRingWrapsAround(t *testing.T) {
 			for range 4 {
 				c.capture(t, 10000)
 			}
-			if err := c.ill.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, c.ill.Stop())
 			s := c.ill.Status()
 			if s.Segments < 20 || s.Durable.Packets != c.sent || s.Durable.Offset > 16<<20 {
 				t.Errorf("%d segments, %d of %d packets durable, up to offset %d", s.Segments, s.Durable.Packets, c.sent, s.Durable.Offset)
@@ -58,9 +56,7 @@ func TestRingGoesOn(t *testing.T) {
 			t.Errorf("run %d begins with %+v, and the one before ended with %+v", run, h, before)
 		}
 		c.capture(t, 200)
-		if err := c.ill.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.ill.Stop())
 		heldTrue(t, c.ill.Status().Held, captures.Records(t, captures.ExportRing(t, dev)))
 		got := captures.Packets(t, captures.ExportRing(t, dev))
 		if len(got) < min(2, run+1)*200 {
@@ -85,9 +81,7 @@ func TestRingGoesOn(t *testing.T) {
 	c.sent = 0
 	c.start(t)
 	c.capture(t, 50)
-	if err := c.ill.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.ill.Stop())
 	inSequence(t, captures.Packets(t, captures.ExportRing(t, dev)), 0, 50)
 }
 
@@ -98,14 +92,10 @@ func TestRingTellsOfHeads(t *testing.T) {
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 2MiB}, flush: 20ms, durable: 50ms")
 	c.start(t)
 	c.capture(t, 3000)
-	if err := c.ill.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.ill.Stop())
 	newest := c.ill.Status().Held.Ring.Generation
 	f, err := os.OpenFile(dev, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	at := int64(1<<20 + newest%7*(2<<20))
 	for range 2 { // also the head of the next segment, which was prepared
 		if _, err := f.WriteAt(make([]byte, 512), at); err != nil {
@@ -113,9 +103,7 @@ func TestRingTellsOfHeads(t *testing.T) {
 		}
 		at += 2 << 20
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Close())
 	c.start(t)
 	c.capture(t, 100)
 	s := await(t, c.ill, "the packets to be durable", func(s status.Flow) bool { return s.Durable.Packets == 100 })

@@ -69,9 +69,7 @@ func watchPositions(t *testing.T, f *Flow, quit <-chan struct{}) {
 // stopped stops a flow and checks that everything it received is durable.
 func stopped(t *testing.T, f *Flow) status.Flow {
 	t.Helper()
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	s := f.Status()
 	if s.Durable != s.Written || s.Durable.Packets != s.Packets || s.State != status.Stopped {
 		t.Errorf("after stopping: %s, %d received, written %+v, durable %+v", s.State, s.Packets, s.Written, s.Durable)
@@ -85,14 +83,10 @@ func complete(t *testing.T, files []string) (size int64) {
 	t.Helper()
 	for _, name := range files {
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer f.Close()
 		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if done, err := pcapng.Finished(f, info.Size()); !done || err != nil {
 			t.Errorf("%s is not complete: %v", name, err)
 		}
@@ -160,9 +154,7 @@ func TestRotateByTime(t *testing.T) {
 func TestKeep(t *testing.T) {
 	c := newClinic(t, "", "file: DIR/well-x, segment: {size: 1MiB, keep: 1}, flush: 20ms, durable: 50ms") // the other flow's is "well"
 	foreign := filepath.Join(c.dir, "well-x-y-20200101T000000Z-000001.pcapng")
-	if err := os.WriteFile(foreign, []byte("somebody else's"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(foreign, []byte("somebody else's"), 0o600))
 	for run := range 2 {
 		c.start(t)
 		for range 4 {
@@ -180,14 +172,10 @@ func TestKeep(t *testing.T) {
 	if b, err := os.ReadFile(foreign); err != nil || string(b) != "somebody else's" {
 		t.Errorf("a file of somebody else: %q, %v", b, err)
 	}
-	if err := os.Remove(foreign); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, os.Remove(foreign))
 	kept, _ := filepath.Glob(c.dir + "/well-x-*")
 	for _, name := range kept { // the check at the end expects only files of well
-		if err := os.Remove(name); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, os.Remove(name))
 	}
 }
 
@@ -201,9 +189,7 @@ func TestExact(t *testing.T) {
 			}
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			name := filepath.Join(l.dir, "one.pcapng")
-			if err := os.WriteFile(name, []byte("an older capture"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile(name, []byte("an older capture"), 0o600))
 			d := l.open(t, l.settings("flush: 20ms, durable: 20ms"), Options{})
 			f := d.Flows()[0]
 			f.config.To.Exact, f.config.To.File, f.config.To.Layout = true, name, layout

@@ -38,13 +38,9 @@ func (l *lab) ports(t *testing.T, n int, ports ...uint16) map[uint16][][]byte {
 func (l *lab) object(t *testing.T) (file string) {
 	t.Helper()
 	elf, err := os.ReadFile("../bpf/testdata/own.o")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	file = filepath.Join(l.dir, "own.o")
-	if err := os.WriteFile(file, elf, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, elf, 0o600))
 	return file
 }
 
@@ -72,9 +68,7 @@ func TestOwnProgram(t *testing.T) {
 	}
 	sent[7000] = append(sent[7000], l.ports(t, 10, 7000)[7000]...)
 	await(t, f, "packets after that", func(s status.Flow) bool { return s.Durable.Packets == 60 && s.FilterCounts[0].Value == 60 })
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	balanced(t, f.Status(), 210)
 	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), sent[7000])
 }
@@ -104,9 +98,7 @@ func TestRules(t *testing.T) {
 	if s.Passed["kernel_no_match"] != 60 || s.Dropped["filter_dropped"] != 30 || len(s.FilterCounts) != 0 {
 		t.Errorf("%+v", s)
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	balanced(t, f.Status(), 120)
 	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), sent[5000])
 }
@@ -128,9 +120,7 @@ func TestObjectChanges(t *testing.T) {
 	reload := func() (s status.Reload) {
 		var err error
 		l.B.Do(t, func() { s, err = l.daemon.Reload(parse) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return s
 	}
 	f := l.start(t, text, Options{}).Flows()[0]
@@ -139,12 +129,8 @@ func TestObjectChanges(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	elf, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, append(elf, 0), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, os.WriteFile(file, append(elf, 0), 0o600))
 	if s := reload(); s.Outcome != status.Applied || !slices.Equal(s.Plan.Filters, []string{"cap"}) || f != l.daemon.Flows()[0] {
 		t.Errorf("%+v", s)
 	}

@@ -54,9 +54,7 @@ func number(t *testing.T, re, out string) uint64 {
 		t.Fatalf("no %q in %s", re, out)
 	}
 	n, err := strconv.ParseUint(m[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return n
 }
 
@@ -72,9 +70,7 @@ func TestFromTrafgen(t *testing.T) {
 	l, f := filtered(t, "packed", "udp port 9")
 	script := filepath.Join(t.TempDir(), "udp.trafgen")
 	text := fmt.Sprintf("{ eth(da=%s, sa=%s), ipv4(saddr=%s, daddr=%s), udp(sp=1234, dp=9), fill('A', 600) }\n", l.B.MAC, l.A.MAC, l.A.IP, l.B.IP)
-	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(script, []byte(text), 0o600))
 	args := []string{"-i", script, "-o", l.A.Ifname, "-n", strconv.Itoa(testenv.Fewer(20000)), "--cpus", "1", "-q"}
 	if l.IsCard() { // without a rate it ends when the queue is full; with one it sends each second in a burst
 		args = append(args, "--rate", "500pps")
@@ -106,18 +102,12 @@ func TestFromTcpreplay(t *testing.T) {
 func writeClassic(t *testing.T, name string, frames [][]byte) {
 	t.Helper()
 	out, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer out.Close()
 	w := pcapgo.NewWriter(out)
-	if err := w.WriteFileHeader(16384, layers.LinkTypeEthernet); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, w.WriteFileHeader(16384, layers.LinkTypeEthernet))
 	for _, f := range frames {
-		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(f), Length: len(f)}, f); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(f), Length: len(f)}, f))
 	}
 }
 
@@ -132,9 +122,7 @@ func TestFromIperf3(t *testing.T) {
 	server := l.B.Command("iperf3", "-s", "-1", "-J", "-B", l.B.IP.String())
 	var served bytes.Buffer
 	server.Stdout = &served
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, server.Start())
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	testenv.Wait(t, 10*time.Second, "iperf3 to listen", func() bool {
 		return strings.Contains(l.B.Run(t, "ss", "-Hltn"), ":5201")
@@ -143,9 +131,7 @@ func TestFromIperf3(t *testing.T) {
 		"-l", strconv.Itoa(datagram), "-t", strconv.Itoa(int(testenv.Within(time.Second).Seconds())), "-J")
 	var sent bytes.Buffer
 	client.Stdout = &sent
-	if err := client.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, client.Start())
 	testenv.Wait(t, 10*time.Second, "datagrams to arrive", func() bool { return l.A.Stats(t).TxPackets > l.before.TxPackets+200 })
 	text := strings.Replace(l.defaults("slot"), "ring: 2048", `ring: 4096, filter: "udp port 5201"`, 1)
 	f := l.start(t, text, Options{}).Flows()[0]
@@ -158,9 +144,7 @@ func TestFromIperf3(t *testing.T) {
 	var out struct {
 		End struct{ Sum struct{ Packets uint64 } }
 	}
-	if err := json.Unmarshal(sent.Bytes(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(sent.Bytes(), &out))
 	const hello = 1 // datagram that the client sends and does not count
 	kernel := l.udpReceived(t) - before
 	if all := out.End.Sum.Packets + hello; kernel == 0 || kernel >= all {
@@ -221,14 +205,10 @@ func (l *lab) testpmd(t *testing.T, device string, span time.Duration) string {
 	cmd := l.A.Command(testenv.Tool(t, "dpdk-testpmd"), "--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--file-prefix", l.A.Ifname, "--no-telemetry", "-l", "0,1",
 		"--vdev", device, "--", "-i", "--forward-mode=txonly", "--txpkts=1000", "--total-num-mbufs=16384", "--no-mlockall")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	fmt.Fprintln(in, "start")
 	before := l.A.Stats(t).TxPackets

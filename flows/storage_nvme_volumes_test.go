@@ -19,9 +19,7 @@ func TestSubsystemGoesOn(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{MTU: 4200})
 	dir := testenv.DiskDir(t)
 	for _, name := range []string{"one", "two", "three", "other"} {
-		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 1<<20), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), make([]byte, 1<<20), 0o600))
 	}
 	text := func(namespaces string, more ...string) string {
 		return fmt.Sprintf(`

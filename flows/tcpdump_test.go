@@ -42,12 +42,8 @@ func startTcpdumpOf(t *testing.T, e *testenv.End, direction string, longest int,
 	args := []string{"-i", e.Ifname, "-Q", direction, "-n", "-s", strconv.Itoa(longest), "-B", strconv.Itoa(memory), "--immediate-mode", "-U", "-Z", "root", "-w", d.file, "--"}
 	d.cmd = e.Command("tcpdump", append(args, filter...)...)
 	errs, err := d.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, d.cmd.Start())
 	t.Cleanup(func() { _ = d.cmd.Process.Kill(); _ = d.cmd.Wait() })
 	b := make([]byte, 4096)
 	for !strings.Contains(d.said.String(), "listening on") {
@@ -77,9 +73,7 @@ func (d *tcpdump) stop(t *testing.T, n, bytes int) [][]byte {
 		info, err := os.Stat(d.file)
 		return err == nil && info.Size() >= want
 	})
-	if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.cmd.Process.Signal(os.Interrupt))
 	<-d.all
 	if err := d.cmd.Wait(); err != nil {
 		t.Fatalf("tcpdump: %v: %s", err, d.said.String())
@@ -96,14 +90,10 @@ func (d *tcpdump) stop(t *testing.T, n, bytes int) [][]byte {
 func classic(t *testing.T, name string) (all [][]byte) {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for {
 		data, _, err := r.ReadPacketData()
 		if err == io.EOF {

@@ -21,9 +21,7 @@ func TestTimestamps(t *testing.T) {
 	if s.CardClock == (s.NoCardClock != "") || s.PTPClock != nil || s.CardStamped != 0 {
 		t.Errorf("card's clock: %v, because %q; PTP clock %v; %d packets", s.CardClock, s.NoCardClock, s.PTPClock, s.CardStamped)
 	}
-	if err := d.Flows()[0].Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Flows()[0].Stop())
 	out := l.B.Run(t, testenv.Tool(t, "capinfos"), l.files(t)[0])
 	for _, words := range []string{"queue 0, the card's clock", "as it was, not converted"} {
 		if strings.Contains(out, words) != s.CardClock {

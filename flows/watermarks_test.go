@@ -34,9 +34,7 @@ func TestWatermarksOfACapture(t *testing.T) {
 			if s.Level.Pauses == 0 || s.Level.Paused == 0 {
 				t.Errorf("the level is %+v", s.Level)
 			}
-			if err := f.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, f.Stop())
 			s = f.Status()
 			if lost(s) == 0 {
 				samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames)
@@ -102,8 +100,6 @@ flows:
 	if st := d.Flows()[0].Status(); st.Level.Pauses == 0 {
 		t.Errorf("the log's level is %+v", st.Level)
 	}
-	if err := d.Flows()[0].Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Flows()[0].Stop())
 	l.logged(t, a)
 }

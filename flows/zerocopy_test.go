@@ -92,9 +92,7 @@ func observed(t *testing.T, f *Flow) *witness {
 func wrapLayout(t *testing.T, f *Flow, wrap func(layout.Layout) layout.Layout) {
 	t.Helper()
 	sink := f.running().Flow.(*pipeline.Pipeline).Sink().(*disk.Writer)
-	if err := f.worker.Do(func() error { sink.WrapLayout(wrap); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.worker.Do(func() error { sink.WrapLayout(wrap); return nil }))
 }
 
 // TestSlotIsWrittenFromWhereItLanded shows by address that no packet of one frame
@@ -138,9 +136,7 @@ func stampedWith(frames [][]byte) (out [][]byte) {
 func (w *witness) compare(t *testing.T, file string) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for i, p := range w.passed(t) {
 		here := raw[p.offset+pcapng.PacketHeaderLen:]
 		if n := binary.BigEndian.Uint64(here[numberAt:]); n != uint64(i) {
@@ -173,9 +169,7 @@ func (l *lab) captured(t *testing.T, f *Flow, frames [][]byte) status.Flow {
 	if lost(s) > 0 {
 		t.Errorf("packets were lost: %v, %d stalls", s.Dropped, s.Stalls)
 	}
-	if err := f.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Stop())
 	return f.Status()
 }
 
@@ -256,9 +250,7 @@ func fillRegion(d *Daemon, with byte) {
 func unpoisoned(t *testing.T, name string, poison byte) {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if at := bytes.Index(raw, bytes.Repeat([]byte{poison}, 5)); at >= 0 {
 		t.Errorf("%s has poison at offset %d", name, at)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -28,9 +29,7 @@ func allocations(t *testing.T, watched bool, without feature) {
 	round := func(wait func() error, in, out func([]umem.Frame) int) {
 		in(fs)
 		for n := 0; n < len(fs); {
-			if err := wait(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, wait())
 			n += out(back)
 		}
 	}

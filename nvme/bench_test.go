@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -41,9 +42,7 @@ func benchRandom(b *testing.B, c TargetConfig, depth int, write bool) {
 			r.at(f, i, rand.Uint64N(blocks)*4096)
 		}
 		flying += start(fs)
-		if err := r.queue.WaitFor(depth/4, -1); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, r.queue.WaitFor(depth/4, -1))
 		n := finish(fs[:cap(fs)])
 		fs = fs[:n]
 		flying -= n
@@ -51,9 +50,7 @@ func benchRandom(b *testing.B, c TargetConfig, depth int, write bool) {
 	}
 	b.StopTimer()
 	for flying > 0 {
-		if err := r.queue.WaitFor(depth/4, -1); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, r.queue.WaitFor(depth/4, -1))
 		flying -= finish(fs[:cap(fs)])
 	}
 	b.ReportMetric(float64(r.queue.Stats().Enters)/float64(b.N), "enters/op")

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 const gib = 1 << 30
@@ -12,9 +14,7 @@ const gib = 1 << 30
 func piecesOfMemory(t *testing.T, lengths ...uint64) (all [][]byte) {
 	t.Helper()
 	mem, err := unix.Mmap(-1, 0, gib, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
 	for _, n := range lengths {
 		all = append(all, mem[:n])
@@ -70,9 +70,7 @@ func TestBufferNumbers(t *testing.T) {
 
 // TestCheckBuffers: a region has at most as many buffers as io_uring takes.
 func TestCheckBuffers(t *testing.T) {
-	if err := checkBuffers(make([][]byte, maxBuffers)); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, checkBuffers(make([][]byte, maxBuffers)))
 	if checkBuffers(make([][]byte, maxBuffers+1)) == nil {
 		t.Errorf("%d buffers are accepted", maxBuffers+1)
 	}

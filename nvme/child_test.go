@@ -97,12 +97,8 @@ func TestKilled(t *testing.T) {
 		for range 5 {
 			cmd := child("write", path)
 			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
+			testenv.Must(t, cmd.Start())
 			line, err := bufio.NewReader(out).ReadString('\n')
 			time.Sleep(rand.N(20 * time.Millisecond))
 			cmd.Process.Kill()

@@ -38,9 +38,8 @@ func (w *ice) freeze() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var err error
-	if w.melt, err = testenv.Freeze(w.dir); err != nil {
-		w.t.Fatal(err)
-	}
+	w.melt, err = testenv.Freeze(w.dir)
+	testenv.Must(w.t, err)
 }
 
 // thaw may be called more than once.
@@ -50,9 +49,7 @@ func (w *ice) thaw() {
 	if w.melt == nil {
 		return
 	}
-	if err := w.melt(); err != nil {
-		w.t.Error(err)
-	}
+	testenv.Check(w.t, w.melt())
 	w.melt = nil
 }
 
@@ -173,9 +170,7 @@ func TestReuse(t *testing.T) {
 func openFiles(t testing.TB) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return len(names)
 }
 
@@ -229,9 +224,7 @@ func TestRemove(t *testing.T) {
 	first, a := r.open(ice.config)
 	_, b := r.open(fileTarget(t, 1<<20))
 	third, err := OpenTarget(fileTarget(t, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer third.Close()
 	if _, err := r.queue.Add(third); err == nil {
 		t.Error("a third target fits into two places")

@@ -3,6 +3,7 @@ package nvme
 import (
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -18,9 +19,7 @@ func TestRingsInControl(t *testing.T) {
 	}()
 	inRegion := func() bool {
 		q, err := Open(Config{Worker: r.hands, Name: "another", Depth: 4096 - MaxFlushes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		more = append(more, q)
 		return q.Granted().RingsInRegion
 	}

@@ -56,9 +56,7 @@ func TestMounted(t *testing.T) {
 func deviceOf(t testing.TB, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if _, place, source, ok := parseMount(line); ok && place == dir {
 			return source
@@ -104,9 +102,7 @@ func TestPartitions(t *testing.T) {
 	sector := make([]byte, 512)
 	copy(sector[446:], []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0}) // 1 MiB from 1 MiB
 	sector[510], sector[511] = 0x55, 0xaa
-	if err := writeAt(file, sector, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeAt(file, sector, 0))
 	dev := testenv.Loop(t, file, 0)
 	refuse(t, dev, ErrDeviceNotEmpty, "MBR partition table")
 	addPartition(t, dev)
@@ -114,9 +110,7 @@ func TestPartitions(t *testing.T) {
 
 	dir := t.TempDir()
 	run(t, "mkfs.ext4", "-q", dev+"p1")
-	if err := unix.Mount(dev+"p1", dir, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mount(dev+"p1", dir, "ext4", 0, ""))
 	defer unix.Unmount(dir, 0)
 	refuse(t, dev, ErrDeviceInUse, "mounted on "+dir)
 }
@@ -126,18 +120,14 @@ func TestPartitions(t *testing.T) {
 func addPartition(t testing.TB, dev string) {
 	t.Helper()
 	f, err := os.Open(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
 	if err == nil {
 		info.Flags |= unix.LO_FLAGS_PARTSCAN
 		err = unix.IoctlLoopSetStatus64(int(f.Fd()), info)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := os.Stat(dev + "p1"); err != nil {
 		run(t, "addpart", dev, "1", "2048", "2048")
 	}
@@ -160,9 +150,7 @@ func TestClaimed(t *testing.T) {
 	dev := testenv.Zram(t, 1<<20)
 	first := mustOpen(t, TargetConfig{Path: dev})
 	refuse(t, dev, ErrDeviceInUse, "claimed")
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, first.Close())
 	mustOpen(t, TargetConfig{Path: dev}).Close()
 }
 
@@ -195,9 +183,7 @@ func TestSignatures(t *testing.T) {
 			off += size
 		}
 		path := testenv.DiskFile(t, size)
-		if err := writeAt(path, []byte(s.magic), off); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, writeAt(path, []byte(s.magic), off))
 		if found, err := signatures(path, size); err != nil || len(found) != 1 || found[0] != s.name {
 			t.Errorf("%s at %d: found %q, %v", s.name, s.offset, found, err)
 		}

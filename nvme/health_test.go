@@ -16,14 +16,8 @@ import (
 func sound(t *testing.T, c TargetConfig) *Target {
 	t.Helper()
 	to, err := OpenTarget(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := to.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, to.Close()) })
 	if err := to.Health(); err != nil {
 		t.Errorf("nothing has happened to it: %v", err)
 	}
@@ -43,12 +37,8 @@ func TestHealthOfDevice(t *testing.T) {
 	file := testenv.DiskFile(t, 8<<20)
 	dev := testenv.Loop(t, file, 0)
 	to := sound(t, TargetConfig{Path: dev})
-	if err := os.Truncate(file, 4<<20); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetInt(to.FD(), unix.LOOP_SET_CAPACITY, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Truncate(file, 4<<20))
+	testenv.Must(t, unix.IoctlSetInt(to.FD(), unix.LOOP_SET_CAPACITY, 0))
 	ill(t, to, ErrDeviceTooSmall, "it had 8388608 bytes and has 4194304")
 
 	dev = testenv.Loop(t, testenv.DiskFile(t, 8<<20), 0)
@@ -62,12 +52,8 @@ func TestHealthOfDevice(t *testing.T) {
 func TestHealthOfFile(t *testing.T) {
 	dir := testenv.Ext4(t, 4<<20)
 	path := filepath.Join(dir, "file")
-	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, make([]byte, 4096), 0o600))
 	to := sound(t, TargetConfig{Path: path, ReadOnly: true})
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	ill(t, to, ErrReadOnlyFileSystem, "mount it for writing")
 }

@@ -160,21 +160,15 @@ func TestNodeEnd(t *testing.T) {
 func TestNodeRefused(t *testing.T) {
 	labenv.Guest(t)
 	fd, err := unix.Open(labDisk(), unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_, err = OpenTarget(TargetConfig{Path: labNode()})
 	if !errors.Is(err, ErrDeviceInUse) {
 		t.Errorf("the node of a claimed disk: %v", err)
 	}
-	if err := unix.Close(fd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Close(fd))
 	r := newRig(t, umem.Config{}, Config{})
 	to, err := OpenTarget(nodeTarget(t, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := r.queue.Add(to); err == nil || !strings.Contains(err.Error(), "Passthrough") {
 		t.Errorf("added to a queue without room for commands: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -18,9 +19,7 @@ const outsideBlock = 64 << 10
 func outsideMemory(t *testing.T, n int) []byte {
 	t.Helper()
 	mem, err := unix.Mmap(-1, 0, n*outsideBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { unix.Munmap(mem) })
 	for i := range mem {
 		mem[i] = byte(i>>9) ^ byte(i>>16)

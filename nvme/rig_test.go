@@ -36,15 +36,12 @@ func newRig(t testing.TB, rc umem.Config, c Config) *rig {
 	}
 	testenv.HugePages(t, rc.Size+rc.Control)
 	region, err := umem.Open(rc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	runtime.LockOSThread()
 	r := &rig{TB: t, region: region, book: region.NewBook(t.Name()), places: make(map[*Target]uint32)}
 	t.Cleanup(r.end)
-	if r.hands, err = r.book.NewHolder(umem.OwnerWorker, "hands of "+t.Name()); err != nil {
-		t.Fatal(err)
-	}
+	r.hands, err = r.book.NewHolder(umem.OwnerWorker, "hands of "+t.Name())
+	testenv.Must(t, err)
 	r.reopen(c)
 	return r
 }
@@ -54,9 +51,7 @@ func (r *rig) reopen(c Config) {
 	r.Helper()
 	c.Worker = r.hands
 	q, err := Open(c)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	r.queue = q
 	clear(r.places)
 }
@@ -77,20 +72,13 @@ func (r *rig) end() {
 }
 
 // check reports an error and continues.
-func (r *rig) check(err error) {
-	r.Helper()
-	if err != nil {
-		r.Error(err)
-	}
-}
+func (r *rig) check(err error) { r.Helper(); testenv.Check(r, err) }
 
 // open opens a target and adds it to the queue. The end of the test closes it.
 func (r *rig) open(c TargetConfig) (*Target, uint32) {
 	r.Helper()
 	t, err := OpenTarget(c)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	r.Cleanup(func() {
 		r.Helper()
 		if i, there := r.places[t]; there {
@@ -106,9 +94,7 @@ func (r *rig) open(c TargetConfig) (*Target, uint32) {
 func (r *rig) add(t *Target) uint32 {
 	r.Helper()
 	i, err := r.queue.Add(t)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 	r.places[t] = i
 	return i
 }
@@ -153,9 +139,7 @@ func (r *rig) collect(n int, verb func([]umem.Frame) int) []umem.Frame {
 	var out []umem.Frame
 	dst := make([]umem.Frame, 64)
 	for end := time.Now().Add(10 * time.Second); len(out) < n; {
-		if err := r.queue.Kick(); err != nil {
-			r.Fatal(err)
-		}
+		testenv.Must(r, r.queue.Kick())
 		out = append(out, dst[:verb(dst)]...)
 		if time.Now().After(end) {
 			r.Fatalf("%d of %d frames came back", len(out), n)
@@ -199,14 +183,10 @@ func (r *rig) moveAny(fs []umem.Frame, in, out func([]umem.Frame) int) []umem.Fr
 // flush makes a target durable.
 func (r *rig) flush(target uint32, token uint64) FlushResult {
 	r.Helper()
-	if err := r.queue.Flush(target, token); err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, r.queue.Flush(target, token))
 	var dst [1]FlushResult
 	testenv.Wait(r, 10*time.Second, "a flush", func() bool {
-		if err := r.queue.Kick(); err != nil {
-			r.Fatal(err)
-		}
+		testenv.Must(r, r.queue.Kick())
 		return r.queue.Flushed(dst[:]) == 1
 	})
 	return dst[0]
@@ -255,8 +235,6 @@ func emptyFile(t testing.TB) TargetConfig {
 func sizeOf(t testing.TB, path string) int64 {
 	t.Helper()
 	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return st.Size()
 }

@@ -99,9 +99,7 @@ func TestBadSpans(t *testing.T) {
 		t.Error(err)
 	}
 	for range MaxFlushes {
-		if err := r.queue.Zero(i, 0, 4096, 0); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.queue.Zero(i, 0, 4096, 0))
 	}
 	if err := r.queue.Flush(i, 0); !errors.Is(err, ErrBusy) {
 		t.Error(err)
@@ -120,11 +118,7 @@ func zeroFile(t testing.TB, c TargetConfig) string {
 	t.Helper()
 	c.Size, c.Prepare = 4096, PrepareZero
 	to, err := OpenTarget(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, to.Close())
 	return c.Path
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestNewFileIsTheOneThatWasMade: OpenTarget never opens what a link points to that another process
@@ -22,9 +24,7 @@ func TestNewFileIsTheOneThatWasMade(t *testing.T) {
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	victim := filepath.Join(t.TempDir(), "victim")
-	if err := os.WriteFile(victim, []byte("root's\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(victim, []byte("root's\n"), 0o600))
 	path, link := filepath.Join(dir, "out.pcapng"), filepath.Join(dir, "l")
 	var stop atomic.Bool
 	var attacker sync.WaitGroup
@@ -50,9 +50,7 @@ func TestNewFileIsTheOneThatWasMade(t *testing.T) {
 		if at, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", tg.FD())); at == victim {
 			t.Fatalf("the new file, the %d. that was made, is the victim", made)
 		}
-		if err := tg.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, tg.Close())
 	}
 	if made == 0 {
 		t.Error("no file was made: the test shows nothing")

@@ -19,9 +19,7 @@ import (
 func mustOpen(t testing.TB, c TargetConfig) *Target {
 	t.Helper()
 	to, err := OpenTarget(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { to.Close() })
 	return to
 }
@@ -39,9 +37,7 @@ func TestAlignment(t *testing.T) {
 			t.Errorf("%s: %v", k.name, a)
 		}
 		mem, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer unix.Munmap(mem)
 		if _, err := unix.Pwrite(to.FD(), mem[a.Memory&0xfff:][:a.Offset], int64(a.Offset)); err != nil {
 			t.Errorf("%s: a write of %d bytes: %v", k.name, a.Offset, err)
@@ -57,9 +53,7 @@ func TestGuessAlignment(t *testing.T) {
 	for _, k := range kinds {
 		to := mustOpen(t, k.config(t, 1<<20))
 		asked := to.align
-		if err := to.guessAlignment(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, to.guessAlignment())
 		if g := to.align; g.Memory < asked.Memory || g.Offset < asked.Offset || g.Offset%asked.Offset != 0 {
 			t.Errorf("%s: guessed %v, the kernel says %v", k.name, g, asked)
 		}
@@ -85,9 +79,7 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%v: the file has %d bytes, the target says %d", c.how, got, to.Size())
 		}
 		out, err := exec.Command(testenv.Tool(t, "filefrag"), "-v", path).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if got := strings.Contains(string(out), "unwritten"); got != c.unwritten {
 			t.Errorf("%v: unwritten extents %t\n%s", c.how, got, out)
 		}
@@ -100,9 +92,7 @@ func TestPrepareKeeps(t *testing.T) {
 		path := testenv.DiskDir(t) + "/f"
 		content := make([]byte, 5000)
 		fillRandom(content, 9)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, content, 0o600))
 		mustOpen(t, TargetConfig{Path: path, Size: 1 << 20, Prepare: how})
 		got, err := os.ReadFile(path)
 		if err != nil || len(got) != 1<<20 || !bytes.Equal(got[:5000], content) || !allZero(got[5000:]) {
@@ -119,9 +109,7 @@ func TestPrepareKeeps(t *testing.T) {
 func TestTargetMistakes(t *testing.T) {
 	dir := testenv.DiskDir(t)
 	there := dir + "/there"
-	if err := os.WriteFile(there, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(there, nil, 0o600))
 	small := testenv.Ext4(t, 2<<20)
 	for _, c := range []struct {
 		name string
@@ -194,9 +182,7 @@ func TestBuffered(t *testing.T) {
 // TestReadOnlyTarget: a file without write permission opens with ReadOnly, and refuses writes.
 func TestReadOnlyTarget(t *testing.T) {
 	path := testenv.DiskDir(t) + "/f"
-	if err := os.WriteFile(path, make([]byte, 8192), 0o400); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, make([]byte, 8192), 0o400))
 	to := mustOpen(t, TargetConfig{Path: path, ReadOnly: true, Create: true})
 	if to.Size() != 8192 {
 		t.Errorf("size %d", to.Size())

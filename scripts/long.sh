@@ -20,7 +20,8 @@ build_plain() {
 	build
 }
 
-long() { go test -count=1 -v -timeout 0 -exec "$PWD/scripts/ns" "$@"; }
+here() { go test -count=1 -v -timeout 0 "$@"; }
+long() { here -exec "$PWD/scripts/ns" "$@"; }
 
 guest() { # guest LINE PACKAGE...
 	go build -o build/ ./internal/testsum

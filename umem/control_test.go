@@ -16,9 +16,7 @@ func openControl(t testing.TB, control uint64) *Region {
 	t.Helper()
 	testenv.HugePages(t, 2<<20+control)
 	r, err := Open(Config{Size: 2 << 20, Control: control})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -78,15 +76,11 @@ func TestControlPieces(t *testing.T) {
 func TestCloseRefusesPieces(t *testing.T) {
 	testenv.HugePages(t, 4<<20)
 	r, err := Open(Config{Size: 2 << 20, Control: 2 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var pieces []*ControlPiece
 	for range 2 {
 		p, err := r.TakeControl(uint64(os.Getpagesize()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		pieces = append(pieces, p)
 	}
 	refuses := func(want string) {

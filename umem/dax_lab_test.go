@@ -31,9 +31,7 @@ func TestDAX(t *testing.T) {
 	_, err := Open(c)
 	wantError(t, err, device, "another process")
 	copy(r.Data()[3<<20:], "stays")
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Close())
 	again := open(t, c)
 	if !bytes.HasPrefix(again.Data()[3<<20:], []byte("stays")) {
 		t.Error("what was in the memory is gone")
@@ -47,28 +45,20 @@ func TestDAXInherited(t *testing.T) {
 	testenv.HugePages(t, 4<<20)
 	c := Config{Size: 8 << 20, Device: labenv.DAX(t), Control: 2 << 20}
 	m, err := AllocateFree(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var files []*os.File
 	for _, f := range m.Files() {
 		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		files = append(files, os.NewFile(uintptr(fd), f.Name()))
 	}
-	if err := m.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, m.Release())
 	other := c
 	c.Memory = MemoryOf(files...)
 	r := open(t, c)
 	_, err = AllocateFree(other)
 	wantError(t, err, c.Device, "another process")
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Close())
 	if m, err = AllocateFree(other); err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +92,7 @@ func TestDAXRefused(t *testing.T) {
 func mapsLine(t *testing.T, b []byte) []byte {
 	t.Helper()
 	all, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	at := []byte(strings.TrimPrefix(fmt.Sprintf("%p-", b), "0x"))
 	for line := range bytes.Lines(all) {
 		if bytes.HasPrefix(line, at) {

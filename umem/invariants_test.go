@@ -61,3 +61,18 @@ func wantAll(t *testing.T, b []byte, c byte) {
 		t.Errorf("%d of %d bytes are %#x", n, len(b), c)
 	}
 }
+
+// TestProgramsFramesAreNotPoisoned: a program may still read what it wrote into a frame that the daemon has released.
+func TestProgramsFramesAreNotPoisoned(t *testing.T) {
+	r, _, worker, _ := worldOf(t, Config{Size: 2 << 20, Slices: []SliceConfig{{Name: "strategy", In: 2 << 20, Out: 2 << 20}}})
+	part := r.Slices()[0].Out
+	fs := make([]Frame, 1)
+	if worker.TakeFrom(part, fs) != 1 {
+		t.Fatal("there is no frame")
+	}
+	r.Bytes(fs[0])[7] = 9
+	worker.Give(fs)
+	if b := r.Bytes(fs[0]); b[7] != 9 || b[0] == 0xCC {
+		t.Errorf("the memory of the program begins with % x", b[:8])
+	}
+}

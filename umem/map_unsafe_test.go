@@ -17,23 +17,17 @@ func TestFailedMappingKeepsAddresses(t *testing.T) {
 	testenv.OnMachine(t, "huge pages")
 	const size = 1 << 40 // no machine has so many huge pages
 	a, err := reserveRange(size, 2<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer func() {
 		if err := a.unmap(); err != nil {
 			t.Error(err)
 		}
 	}()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_HUGETLB|unix.MFD_HUGE_2MB)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f := os.NewFile(uintptr(fd), "test")
 	defer f.Close()
-	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Truncate(size))
 	if _, err := a.mapAt(0, size, f); !errors.Is(err, unix.ENOMEM) {
 		t.Fatalf("a TiB of huge pages is mapped: %v", err)
 	}

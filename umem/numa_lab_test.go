@@ -42,9 +42,7 @@ func TestNUMARegion(t *testing.T) {
 func accounted(t *testing.T, memory []byte) string {
 	t.Helper()
 	f, err := os.Open("/proc/self/numa_maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	var found []string
 	for s := bufio.NewScanner(f); s.Scan(); {
@@ -73,9 +71,7 @@ func TestNUMARefused(t *testing.T) {
 	}
 	last := all[len(all)-1]
 	free, _, err := FreePages(Huge2M, last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_, err = Open(Config{Size: (free + 1) << 21, Node: &last})
 	if t.Log(err); err == nil || !strings.Contains(err.Error(), "nr_hugepages") {
 		t.Errorf("more huge pages of node %d than there are: %v", last, err)

@@ -65,9 +65,7 @@ func TestOpenGiantPages(t *testing.T) {
 		wantError(t, err, "allocate region: reserve 1 1 GiB huge pages", "found memory for only 0", "reserve them at boot")
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.Memory.GiveBack(); err != nil {
 			t.Error(err)
@@ -156,13 +154,9 @@ type mapping struct {
 func mappingOf(t *testing.T, b []byte) mapping {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	addr, err := strconv.ParseUint(fmt.Sprintf("%p", &b[0]), 0, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var m mapping
 	for line := range strings.Lines(string(text)) {
 		var from, to uint64
@@ -188,9 +182,7 @@ func TestPlacement(t *testing.T) {
 			}
 			r := open(t, Config{Size: 4 << 20, Pages: pages, Node: &node})
 			where, err := r.Placement()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if len(where) != 1 || where[0] != r.Size() {
 				t.Errorf("the region lies on %v, want all %d bytes on node 0", where, r.Size())
 			}
@@ -219,9 +211,7 @@ func TestOpenWithoutHugePages(t *testing.T) {
 	command := regexp.MustCompile(`run: echo (\d+) > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`)
 	for tries := 0; ; tries++ {
 		free, total, err := FreePages(Huge2M, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		_, err = Open(Config{Size: 1 << 40})
 		wantError(t, err, "open region", "1099511627776 bytes", "524288 2 MiB huge pages needed")
 		if !errors.Is(err, unix.ENOMEM) {
@@ -268,9 +258,7 @@ func TestCloseWhileRegistered(t *testing.T) {
 	wantError(t, r.Close(), "still registered with io_uring of disk;")
 	b.Release()
 	(*Registration)(nil).Release()
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Close())
 	if r.Data() != nil || r.Control() != nil {
 		t.Error("data or control outlives Close")
 	}

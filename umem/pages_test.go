@@ -56,9 +56,7 @@ func allocateThree(t *testing.T, node *int) (before, during, after uint64) {
 func mustAllocate(t *testing.T, c Config) *Memory {
 	t.Helper()
 	m, err := Allocate(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { m.GiveBack() })
 	return m
 }
@@ -67,9 +65,7 @@ func mustAllocate(t *testing.T, c Config) *Memory {
 func TestAllocateWaits(t *testing.T) {
 	testenv.Root(t)
 	unlock, err := hugetlb.Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	free, _ := mustFree(t, -1)
 	allocated := make(chan error)
 	go func() {
@@ -109,12 +105,8 @@ func TestOpenAllocated(t *testing.T) {
 		wantError(t, err, "open region: map unifiedd-", "allocated for")
 	}
 	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Truncate(4 << 20); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, f.Truncate(4<<20))
 	c.Memory = MemoryOf(f)
 	_, err = Open(c)
 	wantError(t, err, "map unifiedd-region: the memory that was allocated for it is 4194304 bytes in pages of 4 KiB, and it wants 4194304 bytes on 2 MiB huge pages")
@@ -185,9 +177,7 @@ func allocateTogether(t *testing.T, beside bool) {
 		defer testenv.Stir(t, os.Args[0], thief+"=1")()
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	type process struct {
 		*exec.Cmd
 		said strings.Builder
@@ -196,9 +186,7 @@ func allocateTogether(t *testing.T, beside bool) {
 	for range 6 {
 		p := &process{Cmd: exec.Command(os.Args[0])}
 		p.Env, p.Stdin, p.Stdout = append(os.Environ(), allocator+"=1"), r, &p.said
-		if err := p.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Start())
 		all = append(all, p)
 	}
 	r.Close()
@@ -214,9 +202,7 @@ func allocateTogether(t *testing.T, beside bool) {
 func mustFree(t *testing.T, node int) (free, total uint64) {
 	t.Helper()
 	free, total, err := FreePages(Huge2M, node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return free, total
 }
 
@@ -225,9 +211,7 @@ func mustFree(t *testing.T, node int) (free, total uint64) {
 func TestAllocateTooMuch(t *testing.T) {
 	testenv.Root(t)
 	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Sysinfo(&info))
 	for _, p := range []PageSize{Huge2M, Huge1G} {
 		c := Config{Size: 2 * info.Totalram * uint64(info.Unit), Pages: p}
 		if p == Huge1G && !testenv.HasGiantPages() {
@@ -241,9 +225,7 @@ func TestAllocateTooMuch(t *testing.T) {
 			continue
 		}
 		_, before, err := FreePages(p, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		_, err = Allocate(c)
 		wantError(t, err, p.String(), "found memory for only", "reserve them at boot")
 		if !errors.Is(err, unix.ENOMEM) {
@@ -272,9 +254,7 @@ func TestAllocateAsUser(t *testing.T) {
 		_, err = Allocate(Config{Size: 1 << 40})
 		done <- err
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, <-done)
 	wantError(t, <-done, "allocate region: too few huge pages are free", "524288 2 MiB huge pages needed", "permission denied")
 }
 

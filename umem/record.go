@@ -107,9 +107,11 @@ func (r *Region) eachRecord(f func(addr uint64, id uint16)) {
 	}
 }
 
-// poison fills a released frame in builds that check invariants, so that a use after release is visible.
+// poison fills a released frame in builds that check invariants, so that a use after release is visible. It leaves the
+// memory that an attached program writes: there a message waits to be sent again, after the daemon has released its
+// frame.
 func (r *Region) poison(addr uint64) {
-	if !Invariants {
+	if !Invariants || slices.ContainsFunc(r.slices, func(s *Slice) bool { return s.Out != nil && s.Out.Contains(addr) }) {
 		return
 	}
 	n := uint64(r.frameSize)

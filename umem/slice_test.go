@@ -91,14 +91,10 @@ func TestSliceFiles(t *testing.T) {
 	openSlices(t, func(t *testing.T, r *Region) {
 		s := r.Slice("strategy")
 		in, err := unix.Mmap(int(s.In.File().Fd()), 0, int(s.In.Size()), unix.PROT_READ, unix.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer unix.Munmap(in)
 		out, err := unix.Mmap(int(s.Out.File().Fd()), 0, int(s.Out.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer unix.Munmap(out)
 		last := int(s.In.Size()) - 8
 		copy(r.At(s.In.Base()+uint64(last), 8), "from us!")
@@ -168,9 +164,7 @@ func TestAllocatedSlices(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
 	m, err := Allocate(twoSlices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c := twoSlices
 	c.Memory = m
 	r := open(t, c)

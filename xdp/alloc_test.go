@@ -64,18 +64,14 @@ func (r *road) round(t testing.TB) {
 	}
 	deadline := time.Now().Add(2 * time.Second)
 	for reaped, received := 0, 0; reaped < len(r.full) || received < len(r.full); {
-		if err := r.from.Kick(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.from.Kick())
 		reaped += r.from.Reap(r.sent)
 		n := r.to.Recv(r.got)
 		if took := r.to.Supply(r.got[:n]); took != n {
 			t.Fatalf("Supply took %d of %d", took, n)
 		}
 		received += n
-		if err := r.to.Kick(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.to.Kick())
 		if time.Now().After(deadline) {
 			t.Fatalf("%d reaped and %d received of %d after two seconds", reaped, received, len(r.full))
 		}

@@ -40,9 +40,7 @@ func BenchmarkRecvSupply(b *testing.B) {
 			b.ReportMetric(float64(busy.Nanoseconds())/float64(b.N), "verb-ns/packet")
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "packets/s")
 			l, err := i.Ledger()
-			if err != nil {
-				b.Fatal(err)
-			}
+			testenv.Must(b, err)
 			b.ReportMetric(float64(l.Lost())/float64(max(l.Offered, 1))*100, "%lost")
 		})
 	}
@@ -53,9 +51,7 @@ func (g *rig) flood(a, b *testenv.End, size int) (stop func()) {
 	g.Helper()
 	book := g.region.NewBook("flood")
 	holder, err := book.NewHolder(umem.OwnerWorker, "flood")
-	if err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, err)
 	i := g.open(a, Config{Direction: Send, RingSize: 1024, Holder: holder})
 	p := i.Ports()[0]
 	fs := make([]umem.Frame, 512)
@@ -79,13 +75,9 @@ func (g *rig) flood(a, b *testenv.End, size int) (stop func()) {
 	return func() {
 		end.Store(true)
 		<-done
-		if err := i.Close(); err != nil {
-			g.Error(err)
-		}
+		testenv.Check(g, i.Close())
 		holder.Close()
-		if err := book.Close(); err != nil {
-			g.Error(err)
-		}
+		testenv.Check(g, book.Close())
 	}
 }
 
@@ -113,9 +105,7 @@ func BenchmarkSendReap(b *testing.B) {
 			b.Fatalf("Send took %d", n)
 		}
 		for reaped := 0; reaped < 64; reaped += p.Reap(back) {
-			if err := p.Kick(); err != nil {
-				b.Fatal(err)
-			}
+			testenv.Must(b, p.Kick())
 		}
 	}
 }

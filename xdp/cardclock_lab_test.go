@@ -123,9 +123,7 @@ func (c cardClock) read() uint64 { return now(int32(c)) }
 
 func (c cardClock) set(t testing.TB, seconds int64) {
 	t.Helper()
-	if err := unix.ClockSettime(int32(c), &unix.Timespec{Sec: seconds}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.ClockSettime(int32(c), &unix.Timespec{Sec: seconds}))
 }
 
 // stampPTP makes the card stamp packets of the Precision Time Protocol.
@@ -134,24 +132,16 @@ func stampPTP(t testing.TB, card *testenv.End) cardClock {
 	number := int32(-1)
 	card.Do(t, func() {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer unix.Close(fd)
 		err = unix.IoctlSetHwTstamp(fd, card.Ifname, &unix.HwTstampConfig{Rx_filter: unix.HWTSTAMP_FILTER_PTP_V2_EVENT})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		info, err := unix.IoctlGetEthtoolTsInfo(fd, card.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		number = info.Phc_index
 	})
 	f, err := os.OpenFile(fmt.Sprintf("/dev/ptp%d", number), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return cardClock(^int32(f.Fd())<<3 | 3)
 }
@@ -166,15 +156,11 @@ func stripOuter(t testing.TB, card *testenv.End) {
 	strip, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
 		asm.Mov.Imm(asm.R2, outer), asm.FnXdpAdjustHead.Call(), asm.Mov.Imm(asm.R0, 2), asm.Return(),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer strip.Close()
 	card.Do(t, func() {
 		l, err := link.AttachXDP(link.XDPOptions{Program: strip, Interface: card.Index, Flags: link.XDPDriverMode})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { l.Close() })
 	})
 }

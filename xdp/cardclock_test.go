@@ -47,18 +47,14 @@ func TestCardClock(t *testing.T) {
 		if s := g.stats(p); s.Stamped != 0 {
 			t.Errorf("%d packets have a time of a card that is none", s.Stamped)
 		}
-		if err := i.SetFilter(mustFilter(t, "ether proto 0x88b5")); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, i.SetFilter(mustFilter(t, "ether proto 0x88b5")))
 	}
 }
 
 func mustFilter(t testing.TB, text string) *filter.Expr {
 	t.Helper()
 	e, err := filter.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return e
 }
 
@@ -90,15 +86,12 @@ func TestCardClockRefused(t *testing.T) {
 			i.Close()
 		}
 		c.CardClock = PreferCard
-		if i, err = g.tryOpen(&pair.B, c); err != nil {
-			t.Fatal(err)
-		}
+		i, err = g.tryOpen(&pair.B, c)
+		testenv.Must(t, err)
 		if got := i.Granted(); got.CardClock || got.PTPClock != -1 || got.NoCardClock == nil || !strings.Contains(got.NoCardClock.Error(), word) {
 			t.Errorf("granted %+v", got)
 		}
-		if err := i.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, i.Close())
 	}
 	for _, c := range []Config{{CardClock: PreferCard}, {CardClock: RequireCard + 1, Timestamps: true}} {
 		if i, err := g.tryOpen(&pair.B, c); err == nil {

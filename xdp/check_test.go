@@ -90,9 +90,7 @@ func TestInterfaceGone(t *testing.T) {
 	if l := g.balanced(i, 7); l.Of(Received) != 7 {
 		t.Errorf("ledger:%s", show(l))
 	}
-	if err := i.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, i.Close())
 }
 
 // TestInterfaceRenamed: a new name of the interface changes nothing else.

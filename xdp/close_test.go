@@ -27,9 +27,7 @@ func TestTeardown(t *testing.T) {
 		p := i.Ports()[n%len(i.Ports())]
 		p.Send(g.load(packets(&pair.B, &pair.A, 10, 500)))
 		if n%3 == 0 {
-			if err := p.Kick(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, p.Kick())
 		}
 		if err := i.Close(); err != nil {
 			t.Fatalf("round %d: %v", n, err)
@@ -54,19 +52,13 @@ func TestCloseTwice(t *testing.T) {
 		t.Errorf("the region closes under the interface: %v", err)
 	}
 	for range 2 {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, p.Close())
 		fs := make([]umem.Frame, 4)
 		if p.Supply(fs)+p.Recv(fs)+p.Send(fs)+p.Reap(fs) != 0 || p.Kick() != nil || p.FD() != -1 {
 			t.Error("a closed port works")
 		}
-		if err := i.Start(); err != nil {
-			t.Error(err)
-		}
-		if err := i.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, i.Start())
+		testenv.Check(t, i.Close())
 	}
 	if got := g.region.Registered(); len(got) != 0 {
 		t.Errorf("still registered with %v", got)
@@ -84,9 +76,7 @@ func TestCloseFlushes(t *testing.T) {
 	peer := listen(t, &pair.B)
 	sent := packets(&pair.A, &pair.B, 100, 500)
 	i.Ports()[0].Send(g.load(sent))
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Close())
 	peer.expect(t, sent)
 }
 
@@ -100,9 +90,7 @@ func TestCloseWhileDown(t *testing.T) {
 	g.supply(p, 100)
 	pair.B.SetDown(t)
 	p.Send(g.load(packets(&pair.B, &pair.A, 50, 500)))
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Close())
 	if p.settles != i.Granted().ZeroCopy || g.worker.Held() != 0 {
 		t.Errorf("waited for the queue: %v; the worker has %d frames", p.settles, g.worker.Held())
 	}
@@ -124,16 +112,12 @@ func TestConcurrentControl(t *testing.T) {
 		calls.Go(func() {
 			for range 50 {
 				_, err := i.Ledger()
-				if err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, err)
 				if err := i.Check(); err != nil && !errors.Is(err, ErrClosed) {
 					t.Error(err)
 				}
 				_, err = i.Ports()[0].Stats()
-				if err := errors.Join(err, i.Start()); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, errors.Join(err, i.Start()))
 			}
 		})
 	}
@@ -141,14 +125,10 @@ func TestConcurrentControl(t *testing.T) {
 	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
 		for _, p := range i.Ports() {
 			p.Supply(batch[:p.Recv(batch)])
-			if err := p.Kick(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, p.Kick())
 		}
 	}
-	if err := i.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, i.Close())
 	calls.Wait()
 }
 
@@ -177,9 +157,7 @@ func TestNothingWritesAfterClose(t *testing.T) {
 		g.supply(p, 256)
 		g.start(i)
 		testenv.Wait(t, 2*time.Second, "traffic", func() bool { return g.stats(p).Waiting > 5 })
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Close())
 		clear(g.region.Data())
 		time.Sleep(5 * time.Millisecond)
 		for at, b := range g.region.Data() {
@@ -187,9 +165,7 @@ func TestNothingWritesAfterClose(t *testing.T) {
 				t.Fatalf("byte %#x was written after Close", at)
 			}
 		}
-		if err := i.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, i.Close())
 	}
 }
 
@@ -213,9 +189,7 @@ func TestProbe(t *testing.T) {
 	}
 	p.settles, p.closed = false, false
 	i.config.BindTimeout = old
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, p.Close())
 	if other.fd != -1 {
 		t.Error("the probe is still open")
 	}

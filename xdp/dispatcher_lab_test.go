@@ -68,9 +68,7 @@ func TestDispatcherClock(t *testing.T) {
 	if got := i.Granted(); got.CardClock || got.NoCardClock == nil {
 		t.Errorf("granted %+v", got)
 	}
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Close())
 	if _, err := g.tryOpen(&pair.B, Config{Beside: &middle, Timestamps: true, CardClock: RequireCard}); !errors.Is(err, ErrNoCardClock) {
 		t.Errorf("required: %v", err)
 	}

@@ -23,12 +23,8 @@ func TestDispatcherNone(t *testing.T) {
 		t.Error("it is in a dispatcher")
 	}
 	g.start(i)
-	if err := i.Check(); err != nil {
-		t.Error(err)
-	}
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Check(t, i.Check())
+	testenv.Must(t, i.Close())
 	ownProgram(t, &pair.B, false)
 	if _, err := g.tryOpen(&pair.B, Config{Beside: &middle}); !errors.Is(err, bpf.ErrOccupied) {
 		t.Errorf("beside a program that is no dispatcher: %v", err)

@@ -159,9 +159,7 @@ func (w *ward) withLink(f func(testing.TB, link.Link)) {
 
 func takeOff(t testing.TB, l link.Link) {
 	t.Helper()
-	if err := l.Detach(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, l.Detach())
 }
 
 // putOther replaces our program with one that leaves every packet to the kernel.
@@ -171,13 +169,9 @@ func putOther(t testing.TB, l link.Link) {
 		Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer pass.Close()
-	if err := l.Update(pass); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, l.Update(pass))
 }
 
 // TestCardGone: if the card is moved to another namespace or loses its driver while sockets are
@@ -232,9 +226,7 @@ func findEnd(t testing.TB, e *testenv.End) {
 	t.Helper()
 	e.Do(t, func() {
 		l, err := netlink.LinkByName(e.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		e.Index = l.Attrs().Index
 	})
 }
@@ -245,9 +237,7 @@ func (w *ward) unbind() (back func()) {
 	e := &w.pair.B
 	device := w.bus(e)
 	driver, err := filepath.EvalSymlinks("/sys/bus/pci/devices/" + device + "/driver")
-	if err != nil {
-		w.Fatal(err)
-	}
+	testenv.Must(w, err)
 	begin := time.Now()
 	w.write(filepath.Join(driver, "unbind"), device)
 	w.Logf("%s let go of %s after %v", filepath.Base(driver), device, time.Since(begin))
@@ -262,14 +252,10 @@ func (w *ward) bus(e *testenv.End) (at string) {
 	w.Helper()
 	e.Do(w, func() {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			w.Fatal(err)
-		}
+		testenv.Must(w, err)
 		defer unix.Close(fd)
 		info, err := unix.IoctlGetEthtoolDrvinfo(fd, e.Ifname)
-		if err != nil {
-			w.Fatal(err)
-		}
+		testenv.Must(w, err)
 		at = unix.ByteSliceToString(info.Bus_info[:])
 	})
 	return at
@@ -283,9 +269,7 @@ func (w *ward) write(file, value string) {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); w.pass(time.Millisecond) {
 		select {
 		case err := <-done:
-			if err != nil {
-				w.Fatal(err)
-			}
+			testenv.Must(w, err)
 			return
 		default:
 		}
@@ -299,9 +283,7 @@ func (w *ward) adopt(e *testenv.End) {
 	w.Helper()
 	testenv.Wait(w, 20*time.Second, "the card", func() bool {
 		links, err := netlink.LinkList()
-		if err != nil {
-			w.Fatal(err)
-		}
+		testenv.Must(w, err)
 		for _, l := range links {
 			if l.Attrs().HardwareAddr.String() == e.MAC.String() {
 				w.settle(l, e)
@@ -315,17 +297,11 @@ func (w *ward) adopt(e *testenv.End) {
 func (w *ward) settle(l netlink.Link, e *testenv.End) {
 	w.Helper()
 	err := netlink.LinkSetName(l, e.Ifname)
-	if err != nil {
-		w.Fatal(err)
-	}
+	testenv.Must(w, err)
 	fd, err := os.Open("/run/netns/" + e.Name)
-	if err != nil {
-		w.Fatal(err)
-	}
+	testenv.Must(w, err)
 	defer fd.Close()
-	if err := netlink.LinkSetNsFd(l, int(fd.Fd())); err != nil {
-		w.Fatal(err)
-	}
+	testenv.Must(w, netlink.LinkSetNsFd(l, int(fd.Fd())))
 	e.Run(w, "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/"+e.Ifname+"/disable_ipv6")
 	e.Run(w, "ip", "link", "set", e.Ifname, "up")
 	findEnd(w, e)

@@ -16,15 +16,11 @@ func TestCheckWhileExchanging(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 20 {
-			if err := i.SetFilter(nil); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, i.SetFilter(nil))
 		}
 	}()
 	for {
-		if err := i.Check(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, i.Check())
 		select {
 		case <-done:
 			return
@@ -46,9 +42,7 @@ func TestQueuesChange(t *testing.T) {
 	g.supply(p, 64)
 	g.start(i)
 	pair.B.Run(t, "ethtool", "-L", pair.B.Ifname, "rx", "4")
-	if err := i.Check(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, i.Check())
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 7, 300), testenv.SendOptions{})
 	g.receive(p, 7)
 	if l := g.balanced(i, 7); l.Of(Received) != 7 {

@@ -26,9 +26,8 @@ func newGatherer(t *testing.T, pair *testenv.Pair) *gatherer {
 	needFragments(t)
 	g := &gatherer{rig: newRig(t, small())}
 	var err error
-	if g.other, err = g.book.NewHolder(umem.OwnerRDMA, "others"); err != nil {
-		t.Fatal(err)
-	}
+	g.other, err = g.book.NewHolder(umem.OwnerRDMA, "others")
+	testenv.Must(t, err)
 	g.parts = make([]umem.Frame, 64)
 	g.other.Take(g.parts)
 	t.Cleanup(func() { g.other.Give(g.parts); g.other.Close() })

@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // kernelHas reports whether the running kernel has at least this version.
 func kernelHas(t testing.TB, major, minor int) bool {
 	t.Helper()
 	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Uname(&u))
 	var a, b int
 	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b); err != nil {
 		t.Fatal(err)

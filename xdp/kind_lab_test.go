@@ -48,9 +48,7 @@ func bond(t *testing.T, mode string) {
 
 	// The kernel and the bond send packets of their own.
 	only, err := filter.Parse("ether proto 0x88b5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	i := g.open(&over, Config{Filter: only})
 	if got := i.Granted(); got.ZeroCopy || got.Mode != bpf.Generic || got.WhyNotZeroCopy() == "" {
 		t.Errorf("granted %+v", got)
@@ -84,9 +82,7 @@ func bond(t *testing.T, mode string) {
 		if from.Send(one) != 1 {
 			t.Fatal("there is no room to send")
 		}
-		if err := from.Kick(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, from.Kick())
 	})
 	g.worker.Give(got)
 	g.worker.Give(answer)

@@ -66,9 +66,7 @@ func TestMacvlan(t *testing.T) {
 	if n := p.Send(back); n != len(back) {
 		t.Fatalf("Send took %d of %d", n, len(back))
 	}
-	if err := p.Kick(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Kick())
 	arrived := g.receive(far.Ports()[0], len(back))
 	for n, f := range arrived {
 		if data := g.region.Bytes(f); string(data) != string(packet(&over, &pair.A, uint32(n), len(data))) {

@@ -3,6 +3,8 @@ package xdp
 import (
 	"os"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // openFDs counts the process's descriptors. Those of the Go runtime and the test environment exist
@@ -10,9 +12,7 @@ import (
 func openFDs(t testing.TB) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return len(entries)
 }
 
@@ -24,8 +24,6 @@ func fileExists(name string) bool {
 func openFile(t testing.TB, name string) *os.File {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return f
 }

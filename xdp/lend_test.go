@@ -100,9 +100,7 @@ func sendLent(t *testing.T, mtu int) {
 	}
 	p.Return(extent)
 	g.worker.Give(extent)
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Close())
 	unsent("closed")
 }
 
@@ -111,9 +109,7 @@ func (g *rig) reapLent(p *Port, n int, want map[uint64]int) {
 	g.Helper()
 	batch := make([]umem.Frame, 64)
 	testenv.Wait(g, 10*time.Second, "what was sent", func() bool {
-		if err := p.Kick(); err != nil {
-			g.Fatal(err)
-		}
+		testenv.Must(g, p.Kick())
 		got := p.Reap(batch)
 		for _, f := range batch[:got] {
 			if f.Err() != nil {

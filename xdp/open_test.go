@@ -31,9 +31,7 @@ func TestPolicies(t *testing.T) {
 	if got := i.Granted(); got.ZeroCopy || !strings.Contains(got.WhyNotZeroCopy(), "the driver does not have it") {
 		t.Errorf("preferred: granted %+v, because %q", got, got.WhyNotZeroCopy())
 	}
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Close())
 	i = g.open(&pair.B, Config{Policy: Copy, AlwaysWake: true})
 	if got := i.Granted(); got.ZeroCopy || got.NeedWakeup || len(got.Refused) != 0 || got.WhyNotZeroCopy() != "" {
 		t.Errorf("copy: granted %+v", got)
@@ -160,9 +158,7 @@ func TestGenericMode(t *testing.T) {
 	var lo *Interface
 	var err error
 	pair.B.Do(t, func() { lo, err = Open(Config{Interface: "lo", Holder: g.worker, RingSize: 64}) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer lo.Close()
 	if got := lo.Granted(); got.Mode != bpf.Generic || got.ZeroCopy {
 		t.Errorf("granted %+v", got)

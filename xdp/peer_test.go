@@ -22,21 +22,14 @@ func listen(t testing.TB, e *testenv.End) *peer {
 	proto := binary.NativeEndian.Uint16([]byte{etherType >> 8, etherType & 0xff})
 	e.Do(t, func() {
 		var err error
-		if p.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(proto)); err != nil {
-			t.Fatal(err)
-		}
+		p.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(proto))
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() { unix.Close(p.fd) })
-	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: e.Index}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: e.Index}))
 	timeout := unix.NsecToTimeval(int64(2 * time.Second))
-	if err := unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
+	testenv.Must(t, unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20))
 	return p
 }
 
@@ -92,9 +85,7 @@ func (g *rig) finishSending(p *Port, n int) (failed []umem.Frame) {
 	g.Helper()
 	batch := make([]umem.Frame, 64)
 	testenv.Wait(g, 2*time.Second, "the frames sent", func() bool {
-		if err := p.Kick(); err != nil {
-			g.Fatal(err)
-		}
+		testenv.Must(g, p.Kick())
 		for got := p.Reap(batch); got > 0; got = p.Reap(batch) {
 			for _, f := range batch[:got] {
 				if f.Err() != nil {

@@ -38,9 +38,7 @@ func (w wire) open(t testing.TB) *porttest.Link {
 			if i == nil {
 				continue
 			}
-			if err := i.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, i.Close())
 		}
 		from, to = g.open(&pair.A, w.config), g.open(&pair.B, w.config)
 		l.Sender, l.Receiver = from.Ports()[0], to.Ports()[0]
@@ -60,22 +58,16 @@ func stay(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
 	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.SchedGetaffinity(0, &before))
 	for cpu := range 1024 {
 		if before.IsSet(cpu) {
 			one.Set(cpu)
 			break
 		}
 	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.SchedSetaffinity(0, &one))
 	t.Cleanup(func() {
-		if err := unix.SchedSetaffinity(0, &before); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, unix.SchedSetaffinity(0, &before))
 		runtime.UnlockOSThread()
 	})
 }

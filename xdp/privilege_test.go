@@ -17,21 +17,13 @@ func without(t *testing.T, e *testenv.End, capabilities []uint, f func()) {
 	e.Do(t, func() {
 		head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var all [2]unix.CapUserData
-		if err := unix.Capget(&head, &all[0]); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.Capget(&head, &all[0]))
 		less := all
 		for _, c := range capabilities {
 			less[c/32].Effective &^= 1 << (c % 32)
 		}
-		if err := unix.Capset(&head, &less[0]); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := unix.Capset(&head, &all[0]); err != nil {
-				t.Fatal(err)
-			}
-		}()
+		testenv.Must(t, unix.Capset(&head, &less[0]))
+		defer func() { testenv.Must(t, unix.Capset(&head, &all[0])) }()
 		f()
 	})
 }
@@ -77,18 +69,10 @@ func TestUnprivileged(t *testing.T) {
 func lowMemlock(t *testing.T, f func()) {
 	t.Helper()
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old))
 	low := old
 	low.Cur = 64 << 10
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &low); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old); err != nil {
-			t.Fatal(err)
-		}
-	}()
+	testenv.Must(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &low))
+	defer func() { testenv.Must(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old)) }()
 	f()
 }

@@ -17,14 +17,10 @@ import (
 func ownProgram(t *testing.T, e *testenv.End, many bool) *bpf.Program {
 	t.Helper()
 	p, err := bpf.Load(bpf.Config{Queues: 4, MultiBuffer: many})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { p.Close() })
 	e.Do(t, func() { err = p.Attach(e.Index, bpf.Driver) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return p
 }
 
@@ -33,9 +29,7 @@ func attached(t *testing.T, e *testenv.End) (id uint32) {
 	t.Helper()
 	e.Do(t, func() {
 		l, err := netlink.LinkByName(e.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if x := l.Attrs().Xdp; x != nil && x.Attached {
 			id = x.ProgId
 		}
@@ -56,16 +50,12 @@ func TestProgramCleanup(t *testing.T) {
 		t.Error("no program while open")
 	}
 	for n, p := range i.Ports() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, p.Close())
 		if attached(t, &pair.B) == 0 {
 			t.Errorf("no program after port %d closed", n)
 		}
 	}
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Close())
 	if id := attached(t, &pair.B); id != 0 {
 		t.Errorf("program %d is there afterwards", id)
 	}
@@ -93,9 +83,7 @@ func TestLinkDetached(t *testing.T) {
 	g := newRig(t, small())
 	i := g.open(&pair.B, Config{})
 	g.start(i)
-	if err := i.Check(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Check())
 	testenv.DetachProgram(t, attached(t, &pair.B))
 	err := i.Check()
 	if !errors.Is(err, ErrProgramGone) || !strings.Contains(err.Error(), "nothing is in its place") {
@@ -106,9 +94,7 @@ func TestLinkDetached(t *testing.T) {
 	if !errors.Is(err, ErrProgramGone) || !strings.Contains(err.Error(), "is in its place") {
 		t.Errorf("Check: %v", err)
 	}
-	if err := i.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, i.Close())
 	if attached(t, &pair.B) == 0 {
 		t.Error("Close took somebody else's program off")
 	}
@@ -122,9 +108,7 @@ func TestOwnProgram(t *testing.T) {
 	i := g.open(&pair.B, Config{NoProgram: true, Timestamps: true})
 	p := i.Ports()[0]
 	g.supply(p, 64)
-	if err := program.SetSocketOf(0, 0, p.FD()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, program.SetSocketOf(0, 0, p.FD()))
 	g.start(i)
 	before := uint64(time.Now().UnixNano())
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 12, 100), testenv.SendOptions{})
@@ -133,9 +117,7 @@ func TestOwnProgram(t *testing.T) {
 			t.Errorf("stamp %d, want the time of the batch", stamp)
 		}
 	}
-	if err := i.Check(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, i.Check())
 	g.balanced(i, 12)
 }
 

@@ -19,9 +19,7 @@ func TestPromiscuous(t *testing.T) {
 		if on() != wanted {
 			t.Errorf("promiscuous mode: %v, wanted %v", on(), wanted)
 		}
-		if err := i.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, i.Close())
 		if on() {
 			t.Error("the interface was left in promiscuous mode")
 		}

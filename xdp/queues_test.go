@@ -78,14 +78,10 @@ func TestWorkersPerQueue(t *testing.T) {
 	g := newRig(t, small())
 	book := g.region.NewBook("second")
 	second, err := book.NewHolder(umem.OwnerWorker, "second")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer func() {
 		second.Close()
-		if err := book.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, book.Close())
 	}()
 	i := g.open(&pair.B, Config{Holders: map[uint32]*umem.Holder{1: second}})
 	defer i.Close()

@@ -79,9 +79,7 @@ func (g *rig) checkArrival(i *Interface, pair *testenv.Pair, shape umem.Shape, s
 func (g *rig) balanced(i *Interface, offered uint64) Ledger {
 	g.Helper()
 	l, err := i.Ledger()
-	if err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, err)
 	if l.Offered != offered || l.Missing() != 0 {
 		g.Errorf("the ledger has %d offered and %d missing, want %d and 0:%s", l.Offered, l.Missing(), offered, show(l))
 	}
@@ -200,18 +198,14 @@ func TestFilter(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
 	none, err := filter.Parse("arp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	i := g.open(&pair.B, Config{Filter: none})
 	p := i.Ports()[0]
 	g.supply(p, 64)
 	g.start(i)
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 5, 100), testenv.SendOptions{})
 	g.quiet(p)
-	if err := i.SetFilter(nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.SetFilter(nil))
 	if err := i.Check(); err != nil {
 		t.Errorf("after the filter was exchanged: %v", err)
 	}
@@ -237,9 +231,7 @@ func TestStartStop(t *testing.T) {
 	g.start(i)
 	send(4)
 	g.receive(p, 4)
-	if err := i.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Stop())
 	send(5)
 	g.quiet(p)
 	if l := g.balanced(i, 12); l.Of(KernelNoSocket) != 8 {
@@ -313,9 +305,7 @@ func poll(t *testing.T, p *Port, events int16, ms int) int {
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return n
 	}
 }

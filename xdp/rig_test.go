@@ -29,29 +29,20 @@ func newRig(t testing.TB, c umem.Config) *rig {
 	}
 	fds := openFDs(t)
 	region, err := umem.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	g := &rig{TB: t, region: region, book: region.NewBook("worker")}
-	if g.worker, err = g.book.NewHolder(umem.OwnerWorker, "worker"); err != nil {
-		t.Fatal(err)
-	}
+	g.worker, err = g.book.NewHolder(umem.OwnerWorker, "worker")
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		t.Helper()
 		g.worker.Close()
 		count, err := region.Audit()
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, err)
 		if pool := count.Of(umem.OwnerPool); pool != region.Frames() {
 			t.Errorf("the pool has %d of %d frames at the end: %v", pool, region.Frames(), count)
 		}
-		if err := g.book.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := region.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, g.book.Close())
+		testenv.Check(t, region.Close())
 		if now := openFDs(t); now > fds {
 			t.Errorf("%d descriptors open at the end, %d at the start", now, fds)
 		}
@@ -66,9 +57,7 @@ func small() umem.Config { return umem.Config{Size: 16 << 20} }
 func (g *rig) open(e *testenv.End, c Config) *Interface {
 	g.Helper()
 	i, err := g.tryOpen(e, c)
-	if err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, err)
 	g.Cleanup(func() {
 		g.Helper()
 		if err := i.Close(); err != nil {
@@ -124,9 +113,7 @@ func (g *rig) supply(p umem.Port, n int) {
 
 func (g *rig) start(i *Interface) {
 	g.Helper()
-	if err := i.Start(); err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, i.Start())
 }
 
 // receive receives until there are n packets, or fails after two seconds.
@@ -161,9 +148,7 @@ func (g *rig) receiveAny(i *Interface, n int) (out []umem.Frame) {
 	testenv.Wait(g, 20*time.Second, "the packets", func() bool {
 		for _, p := range i.Ports() {
 			out = append(out, batch[:p.Recv(batch)]...)
-			if err := p.Kick(); err != nil {
-				g.Fatal(err)
-			}
+			testenv.Must(g, p.Kick())
 		}
 		return len(out) >= n
 	})
@@ -183,9 +168,7 @@ func (g *rig) quiet(p *Port) {
 func (g *rig) stats(p *Port) Stats {
 	g.Helper()
 	s, err := p.Stats()
-	if err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, err)
 	return s
 }
 

@@ -51,9 +51,7 @@ func TestSendTcpdump(t *testing.T) {
 	cmd := pair.B.Command(testenv.Tool(t, "tcpdump"), "-i", pair.B.Ifname, "-w", file, "-U", "-c", "100", "-Q", "in", "ether proto 0x88b5")
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	stop := time.AfterFunc(60*time.Second, func() { cmd.Process.Kill() })
 	defer stop.Stop()
 	testenv.Wait(t, 30*time.Second, "tcpdump to listen", func() bool { return fileExists(file) })
@@ -73,9 +71,7 @@ func comparePcap(t *testing.T, file string, want [][]byte) {
 	f := openFile(t, file)
 	defer f.Close()
 	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for n, w := range want {
 		got, _, err := r.ReadPacketData()
 		if err != nil || !bytes.Equal(got, w) {
@@ -208,9 +204,7 @@ func TestInvalidDescriptors(t *testing.T) {
 	}
 	p.rings.tx.publish(8)
 	testenv.Wait(t, time.Second, "the kernel to look at all descriptors", func() bool {
-		if err := p.Kick(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Kick())
 		return !p.rings.tx.pending()
 	})
 	peer.expect(t, good)
@@ -272,11 +266,7 @@ func TestOtherDirection(t *testing.T) {
 		if d == Receive && (p.Send(frames) != 0 || p.Reap(frames) != 0) {
 			t.Error("a port that receives sends")
 		}
-		if err := p.Kick(); err != nil {
-			t.Error(err)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, p.Kick())
+		testenv.Check(t, p.Close())
 	}
 }

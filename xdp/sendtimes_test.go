@@ -43,9 +43,7 @@ func TestSendTimes(t *testing.T) {
 	if n := p.Send(frames[32:]); n != 32 {
 		t.Fatalf("%d were sent", n)
 	}
-	if err := p.Kick(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.Kick())
 	peer.expect(t, sent)
 	var back [64]umem.Frame
 	n := 0
@@ -105,9 +103,7 @@ func TestSendTimesRoom(t *testing.T) {
 		bad.SendTimes = true
 		if j, err := g.tryOpen(&pair.B, bad); err == nil {
 			t.Errorf("%+v: opened", bad)
-			if err := j.Close(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, j.Close())
 		}
 	}
 	if why := noSendTimes(pair.A.Index); !errors.Is(why, errors.ErrUnsupported) {

@@ -30,9 +30,8 @@ func (g *rig) guest(e *testenv.End, beside *Interface, rank int, expression stri
 	g.Helper()
 	k := &guest{rig: g, book: g.region.NewBook(expression), spare: make([]umem.Frame, frames)}
 	var err error
-	if k.hands, err = k.book.NewHolder(umem.OwnerWorker, expression); err != nil {
-		g.Fatal(err)
-	}
+	k.hands, err = k.book.NewHolder(umem.OwnerWorker, expression)
+	testenv.Must(g, err)
 	if k.hands.Take(k.spare) != frames {
 		g.Fatal("the pool has too few frames")
 	}
@@ -47,9 +46,7 @@ func (g *rig) guest(e *testenv.End, beside *Interface, rank int, expression stri
 			k.iface, err = beside.Share(c)
 		}
 	})
-	if err != nil {
-		g.Fatal(err)
-	}
+	testenv.Must(g, err)
 	e.Carry(g)
 	if k.iface.granted.ZeroCopy { // the card holds frames too
 		more := make([]umem.Frame, k.iface.ports[0].reserve+margin)
@@ -57,9 +54,7 @@ func (g *rig) guest(e *testenv.End, beside *Interface, rank int, expression stri
 	}
 	g.Cleanup(func() {
 		k.close()
-		if err := k.book.Close(); err != nil {
-			g.Error(err)
-		}
+		testenv.Check(g, k.book.Close())
 	})
 	k.round()
 	g.start(k.iface)
@@ -67,9 +62,7 @@ func (g *rig) guest(e *testenv.End, beside *Interface, rank int, expression stri
 }
 
 func (k *guest) close() {
-	if err := k.iface.Close(); err != nil {
-		k.Error(err)
-	}
+	testenv.Check(k, k.iface.Close())
 	k.hands.Close()
 	k.spare = nil
 }
@@ -89,9 +82,7 @@ func (k *guest) round() {
 		k.spare = append(k.spare, batch[:n]...)
 		n = p.Supply(k.spare)
 		k.spare = k.spare[n:]
-		if err := p.Kick(); err != nil {
-			k.Fatal(err)
-		}
+		testenv.Must(k, p.Kick())
 	}
 	k.book.Publish()
 }
@@ -164,9 +155,7 @@ func TestShare(t *testing.T) {
 	b.hasAll(0, 0, 1)
 	checkShares(t, a, b, c)
 
-	if err := b.iface.Rank(-1); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, b.iface.Rank(-1))
 	send(60, 2)
 	until(60, b, a, c)
 	b.hasAll(0, 60, 1)

@@ -97,9 +97,7 @@ func TestTooLongForSocket(t *testing.T) {
 	program := ownProgram(t, &pair.B, true)
 	i := g.open(&pair.B, Config{NoProgram: true})
 	p := i.Ports()[0]
-	if err := program.SetSocketOf(0, 0, p.FD()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, program.SetSocketOf(0, 0, p.FD()))
 	g.supply(p, 64)
 	sent := append(packets(&pair.A, &pair.B, 10, 100), packets(&pair.A, &pair.B, 7, 4500)...)
 	testenv.SendRaw(t, &pair.A, sent, testenv.SendOptions{})
@@ -145,9 +143,7 @@ func TestOverload(t *testing.T) {
 		}
 		n := p.Recv(batch)
 		p.Supply(batch[:n])
-		if err := p.Kick(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, p.Kick())
 	}
 	arrived := taken.Load() - (pair.A.Stats(t).TxDropped - before)
 	if pair.IsCard() { // the wire between emulated cards loses packets when it is busy
@@ -175,9 +171,7 @@ func TestLedgerAfterClose(t *testing.T) {
 	g.start(i)
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 9, 100), testenv.SendOptions{})
 	g.receive(p, 9)
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.Close())
 	if l := g.balanced(i, 9); l.Of(Received) != 9 {
 		t.Errorf("ledger:%s", show(l))
 	}
@@ -208,9 +202,7 @@ func TestLedgerWhileClosing(t *testing.T) {
 		g.start(i)
 		testenv.Wait(t, 2*time.Second, "traffic", func() bool { return g.stats(p).Waiting > 50 })
 		g.worker.Give(g.takeSome(p))
-		if err := i.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, i.Close())
 		l, err := i.Ledger()
 		if err != nil || l.Missing() != 0 || l.Offered == 0 {
 			t.Errorf("%v, %d offered, %d missing:%s", err, l.Offered, l.Missing(), show(l))

@@ -26,13 +26,9 @@ import (
 func tuplesOf(t *testing.T, text string) []filter.Tuple {
 	t.Helper()
 	e, err := filter.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	all, err := e.Tuples()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return all
 }
 
@@ -78,9 +74,7 @@ func TestSteerRole(t *testing.T) {
 		return // started as a test, not by steered
 	}
 	var r steerRole
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal([]byte(text), &r))
 	if r.Filter == "" {
 		fmt.Println("=", SweepSteering(r.Dir))
 		return
@@ -105,17 +99,13 @@ type steered struct {
 func startSteered(t *testing.T, n *testenv.End, card *ruledcard.Card, r steerRole) *steered {
 	t.Helper()
 	role, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := &steered{Cmd: exec.Command(os.Args[0], "-test.run=^TestSteerRole$")}
 	s.Env = append(os.Environ(), steerRoleIs+"="+string(role))
 	s.Stderr = os.Stderr
 	in, err1 := s.StdinPipe()
 	out, err2 := s.StdoutPipe()
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(err1, err2))
 	s.in, s.out = in, bufio.NewScanner(out)
 	n.Do(t, func() { card.Start(t, s.Cmd) })
 	return s

@@ -20,9 +20,7 @@ func TestTagsOnCards(t *testing.T) {
 			i := g.open(&pair.B, Config{Direction: Receive, RingSize: 512, Promiscuous: true})
 			for _, p := range i.Ports() {
 				g.supply(p, 200)
-				if err := p.Kick(); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, p.Kick())
 			}
 			g.start(i)
 			labenv.Carry(t, pair)

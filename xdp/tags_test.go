@@ -31,9 +31,7 @@ func TestTagsAreKept(t *testing.T) {
 		if strips() || i.Granted().TagsStripped {
 			t.Errorf("tags are taken out while it is open (before: %v)", before)
 		}
-		if err := i.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, i.Close())
 		if strips() != before {
 			t.Errorf("tags were taken out before: %v, and afterwards: %v", before, strips())
 		}

@@ -88,9 +88,7 @@ func (w *ward) admit() {
 	w.Helper()
 	begin := time.Now()
 	i, err := w.tryOpen(&w.pair.B, Config{Policy: w.policy, RingSize: 512, Promiscuous: true, Timestamps: true, BindTimeout: 20 * time.Second})
-	if err != nil {
-		w.Fatal(err)
-	}
+	testenv.Must(w, err)
 	w.i, w.free = i, nil
 	if want := w.policy == Prefer && grants(w.TB.(*testing.T), w.pair.B.Ifname); i.Granted().ZeroCopy != want {
 		w.Errorf("granted %+v", i.Granted())
@@ -228,9 +226,7 @@ func untouched(t testing.TB, e *testenv.End, stripped bool) {
 	t.Helper()
 	e.Do(t, func() {
 		link, err := netlink.LinkByName(e.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		a := link.Attrs()
 		if a.Xdp != nil && a.Xdp.Attached {
 			t.Errorf("program %d is attached to %s", a.Xdp.ProgId, e.Ifname)

@@ -55,9 +55,7 @@ func TestZeroCopy(t *testing.T) {
 	}
 	for _, p := range i.Ports() {
 		g.supply(p, 256)
-		if err := p.Kick(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, p.Kick())
 	}
 	g.start(i)
 	labenv.Carry(t, pair)
@@ -120,25 +118,19 @@ func TestZeroCopyClose(t *testing.T) {
 		opened := time.Now()
 		for _, p := range i.Ports() {
 			g.supply(p, 200)
-			if err := p.Kick(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, p.Kick())
 		}
 		g.start(i)
 		testenv.Wait(t, 20*time.Second, "traffic", func() bool {
 			for _, p := range i.Ports() {
-				if err := p.Kick(); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, p.Kick())
 			}
 			l, err := i.Ledger()
 			return err == nil && l.Of(Waiting) > 5
 		})
 		closing := time.Now()
 		for _, p := range i.Ports() {
-			if err := p.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, p.Close())
 		}
 		closed := time.Now()
 		clear(g.region.Data())
@@ -148,9 +140,7 @@ func TestZeroCopyClose(t *testing.T) {
 				t.Fatalf("round %d: byte %#x was written after Close", round, at)
 			}
 		}
-		if err := i.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, i.Close())
 		t.Logf("round %d: open %v, close %v", round, opened.Sub(begin), closed.Sub(closing))
 	}
 }

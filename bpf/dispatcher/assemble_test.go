@@ -23,9 +23,7 @@ func mustLoad(t *testing.T, n int, actions uint32, changes bool) *ebpf.Program {
 		f.Actions[i] = actions
 	}
 	p, err := load(f, changes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -38,13 +36,9 @@ func TestAssembled(t *testing.T) {
 		for _, changes := range []bool{false, true} {
 			p := mustLoad(t, n, 1<<proceed, changes)
 			h, err := p.Handle()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			types, err := h.Spec(nil)
-			if err := errors.Join(err, h.Close()); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, errors.Join(err, h.Close()))
 			for i := range Most {
 				var f *btf.Func
 				if err := types.TypeByName(functionName(i), &f); (err == nil) != (i < n) {
@@ -64,9 +58,7 @@ func TestAssembled(t *testing.T) {
 func run(t *testing.T, p *ebpf.Program) uint32 {
 	t.Helper()
 	got, _, err := p.Test(make([]byte, 64))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return got
 }
 
@@ -89,19 +81,13 @@ func TestReplace(t *testing.T) {
 	b.forge(b.plain("other"))
 	i := b.mustFind()
 	f, err := openFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.close()
 	old, err := i.read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer old.close()
 	first, second := b.on(), mustLoad(t, 1, 1<<proceed, true)
-	if err := i.replace(old, second); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, i.replace(old, second))
 	if b.on() == first || !Is(b.on()) {
 		t.Errorf("program %d is on the interface, %d was", b.on(), first)
 	}
@@ -118,20 +104,14 @@ func TestReplaceRefused(t *testing.T) {
 	b.forge(b.plain("other")) // which takes packets of several buffers
 	i := b.mustFind()
 	f, err := openFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.close()
 	old, err := i.read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer old.close()
 	one := newFormat([]*member{{Settings: Settings{Priority: 1}}})
 	p, err := load(one, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer p.Close()
 	if err := i.replace(old, p); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "exchange the dispatcher") {
 		t.Errorf("%v", err)

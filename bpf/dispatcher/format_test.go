@@ -38,9 +38,7 @@ func TestFormat(t *testing.T) {
 // TestFormatRefused: the error for a map of another version names the version and a remedy.
 func TestFormatRefused(t *testing.T) {
 	value, err := newFormat(nil).bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for want, change := range map[string]func([]byte) []byte{
 		"before 2":         func(b []byte) []byte { b[0] = 3; return b },
 		"version: 3":       func(b []byte) []byte { b[1] = 3; return b },
@@ -75,14 +73,10 @@ func TestWholeNames(t *testing.T) {
 	for name, want := range map[string]string{"short": "short", "exactly_fifteen": "exactly_fifteen", "one_that_is_longer": "one_that_is_longer"} {
 		load := func(first asm.Instruction) *member {
 			p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{first, asm.Return()}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			t.Cleanup(func() { p.Close() })
 			m, err := newMember(p, ordinary)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			return m
 		}
 		first := asm.Mov.Imm(asm.R0, 2)

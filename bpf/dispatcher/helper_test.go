@@ -32,9 +32,7 @@ func (b *bench) plain(name string) *ebpf.Program {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: name, Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	b.Cleanup(func() { p.Close() })
 	return p
 }
@@ -46,33 +44,21 @@ func (b *bench) forge(programs ...*ebpf.Program) (id ebpf.ProgramID) {
 	var members []*member
 	for _, p := range programs {
 		m, err := newMember(p, ordinary)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, err)
 		members = append(members, m)
 	}
 	d, err := load(newFormat(members), false)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer d.Close()
 	m, err := newMember(d, ordinary)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	f, err := openFiles()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer f.close()
 	dir := f.pins(b.End.Index, m.id)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, os.Mkdir(dir, 0o700))
 	for n, p := range programs {
-		if err := pinProgram(p, filepath.Join(dir, functionName(n)+"-prog")); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, pinProgram(p, filepath.Join(dir, functionName(n)+"-prog")))
 	}
 	b.attach(d)
 	return m.id
@@ -83,9 +69,7 @@ func (b *bench) on() (id uint32) {
 	b.Helper()
 	b.End.Do(b, func() {
 		l, err := netlink.LinkByIndex(b.End.Index)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, err)
 		id = l.Attrs().Xdp.ProgId
 	})
 	return id
@@ -119,8 +103,6 @@ func (b *bench) attach(p *ebpf.Program) {
 		if err == nil {
 			err = netlink.LinkSetXdpFdWithFlags(l, p.FD(), 0)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, err)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // seated is the slot of a program that is in a forged dispatcher.
@@ -13,18 +15,13 @@ func (b *bench) seated(p *ebpf.Program, others ...*ebpf.Program) *Slot {
 	b.Helper()
 	in := b.forge(append(others, p)...)
 	m, err := newMember(p, ordinary)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	f, err := openFiles()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer f.close()
 	s := &Slot{on: b.mustFind(), settings: ordinary, id: m.id, place: place{in: in}}
-	if s.mark, err = f.mark(m.id); err != nil {
-		b.Fatal(err)
-	}
+	s.mark, err = f.mark(m.id)
+	testenv.Must(b, err)
 	return s
 }
 
@@ -47,9 +44,7 @@ func TestLastLeaves(t *testing.T) {
 		t.Errorf("here: %d, %v", here, err)
 	}
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, s.Close())
 	}
 	b.nothingLeft()
 	if here, err := s.Here(); err != nil || here != 0 {
@@ -67,9 +62,7 @@ func TestLeavesAlone(t *testing.T) {
 	if here, err := s.Here(); err != nil || here != 0 {
 		t.Errorf("here: %d, %v", here, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if b.on() != other {
 		t.Errorf("program %d is on the interface, %d was", b.on(), other)
 	}
@@ -86,9 +79,7 @@ func TestTakenOut(t *testing.T) {
 		t.Errorf("here: %d, %v", here, err)
 	}
 	b.refused(s.Update(b.plain("unifiedd_b")), errGone)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if b.on() != theirs {
 		t.Errorf("program %d is on the interface, %d was", b.on(), theirs)
 	}
@@ -107,11 +98,7 @@ func TestSweep(t *testing.T) {
 	b := newBench(t)
 	sweep := func() {
 		t.Helper()
-		b.End.Do(t, func() {
-			if err := Sweep(); err != nil {
-				t.Error(err)
-			}
-		})
+		b.End.Do(t, func() { testenv.Check(t, Sweep()) })
 	}
 	s := b.seated(b.plain("unifiedd_a"))
 	before, on := b.Pins(t), b.on()
@@ -119,9 +106,7 @@ func TestSweep(t *testing.T) {
 	if after := b.Pins(t); !slices.Equal(after, before) || b.on() != on {
 		t.Errorf("program %d is on the interface, %d was; pins are %v, were %v", b.on(), on, after, before)
 	}
-	if err := s.mark.abandon(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.mark.abandon())
 	sweep()
 	b.nothingLeft()
 	s.mark = nil
@@ -132,26 +117,18 @@ func TestSweepMarks(t *testing.T) {
 	b := newBench(t)
 	s := b.seated(b.plain("unifiedd_a"), b.plain("other"))
 	f, err := openFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	stale, err := f.mark(1<<31 - 1) // of a program that never was
 	if err == nil {
 		err = stale.abandon()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f.removeStale()
-	if err := f.close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.close())
 	if marks := b.marks(); len(marks) != 1 {
 		t.Errorf("marks: %v", marks)
 	}
-	if err := s.mark.close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.mark.close())
 }
 
 // TestInterfaceDeleted: the interface takes its dispatcher with it, and Close removes our pins.
@@ -159,9 +136,7 @@ func TestInterfaceDeleted(t *testing.T) {
 	b := newBench(t)
 	s := b.seated(b.plain("unifiedd_a"), b.plain("other"))
 	b.End.Delete(t)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if pins := b.Pins(t); len(pins) != 0 {
 		t.Errorf("left: %v", pins)
 	}
@@ -172,31 +147,23 @@ func TestInterfaceDeleted(t *testing.T) {
 func TestLiving(t *testing.T) {
 	b := newBench(t)
 	f, err := openFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.close()
 	var all []*member
 	for _, name := range []string{"other", "unifiedd_a", "unifiedd_b", "unifiedd_c"} {
 		m, err := newMember(b.plain(name), ordinary)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if all = append(all, m); name == "other" {
 			continue
 		}
 		mark, err := f.mark(m.id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if name == "unifiedd_b" {
 			err = mark.abandon()
 		} else {
 			t.Cleanup(func() { _ = mark.close() })
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	stay, dead := f.living(all, all[3].id)
 	if !slices.Equal(stay, all[:2]) || !slices.Equal(dead, all[2:3]) {

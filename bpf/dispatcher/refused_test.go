@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // refused checks an error: its kind, unless that is nil, and that it names the interface and a remedy.
@@ -63,17 +65,13 @@ func TestFindOther(t *testing.T) {
 func TestFindNamesake(t *testing.T) {
 	b := newBench(t)
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: ".rodata", Type: ebpf.Hash, KeySize: 4, ValueSize: 124, MaxEntries: 1, Flags: unix.BPF_F_RDONLY_PROG})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer m.Close()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: programName, Type: ebpf.XDP, License: "GPL",
 		Instructions: asm.Instructions{asm.LoadMapPtr(asm.R1, m.FD()), asm.Mov.Imm(asm.R0, 2), asm.Return()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer p.Close()
 	b.attach(p)
 	_, err = b.find()
@@ -85,9 +83,7 @@ func TestFindOtherVersions(t *testing.T) {
 	for want, f := range map[string]format{"before 2": {Magic: 1, Version: 1}, "version: 3": {Magic: magic, Version: 3}} {
 		b := newBench(t)
 		p, err := load(&f, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer p.Close()
 		b.attach(p)
 		_, err = b.find()
@@ -134,9 +130,7 @@ func TestNoFiles(t *testing.T) {
 func TestNoPins(t *testing.T) {
 	b := newBench(t)
 	id := b.forge(b.plain("other"), b.plain("other"))
-	if err := os.Remove(filepath.Join(b.Dir, fmt.Sprintf("dispatch-%d-%d", b.End.Index, id), "prog1-prog")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(filepath.Join(b.Dir, fmt.Sprintf("dispatch-%d-%d", b.End.Index, id), "prog1-prog")))
 	b.refusesToJoin(ErrNoPins, "prog1-prog", "load them again")
 }
 
@@ -152,13 +146,9 @@ func TestLocked(t *testing.T) {
 	b := newBench(t)
 	b.forge(b.plain("other"))
 	fd, err := unix.Open(b.Dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer unix.Close(fd)
-	if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Flock(fd, unix.LOCK_EX))
 	b.refusesToJoin(ErrLocked, b.Dir, "fuser")
 }
 
@@ -169,14 +159,10 @@ func TestPermission(t *testing.T) {
 	b.End.Do(t, func() {
 		head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var all [2]unix.CapUserData
-		if err := unix.Capget(&head, &all[0]); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.Capget(&head, &all[0]))
 		less := all
 		less[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
-		if err := unix.Capset(&head, &less[0]); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.Capset(&head, &less[0]))
 		i, err := Find(b.End.Index)
 		i.Close()
 		if e := unix.Capset(&head, &all[0]); e != nil {

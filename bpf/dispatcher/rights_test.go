@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // asUser runs f in the interface's namespace, on a thread of an ordinary user that has these capabilities
@@ -76,9 +78,7 @@ func TestAsDaemon(t *testing.T) {
 		})
 		return errors.Join(err, s.Close())
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, err)
 	b.nothingLeft()
 }
 
@@ -95,7 +95,5 @@ func TestAsDaemonWithout(t *testing.T) {
 	if after := b.Pins(t); len(after) != len(before) || b.on() == 0 {
 		t.Errorf("pins are %v, were %v", after, before)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 }

@@ -28,17 +28,13 @@ func newLoaded(t *testing.T, programs ...string) *bench {
 func (b *bench) program(i *Interface, name string) *ebpf.Program {
 	b.Helper()
 	target, err := i.Target()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer target.Close()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: name, Type: ebpf.Extension, AttachTarget: target, AttachTo: Function, License: "GPL",
 		Instructions: asm.Instructions{described(asm.Mov.Imm(asm.R0, 2), name), asm.Return()},
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	b.Cleanup(func() { p.Close() })
 	return p
 }
@@ -47,9 +43,7 @@ func (b *bench) program(i *Interface, name string) *ebpf.Program {
 func (b *bench) join(i *Interface, name string) *Slot {
 	b.Helper()
 	s, err := i.Join(b.program(i, name), ordinary)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	b.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			b.Error(err)
@@ -94,9 +88,7 @@ func TestJoin(t *testing.T) {
 		}
 	}
 	id := s.id
-	if err := s.Update(b.program(i, "unifiedd_b")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Update(b.program(i, "unifiedd_b")))
 	if got, want := b.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_b"}; !slices.Equal(got, want) || s.id == id {
 		t.Errorf("after the exchange there are %v, want %v", got, want)
 	}
@@ -104,9 +96,7 @@ func TestJoin(t *testing.T) {
 	if err != nil || here == 0 {
 		t.Errorf("here: %d, %v", here, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Close())
 	if got, want := b.Names(t), []string{testenv.OtherDeny, testenv.OtherPass}; !slices.Equal(got, want) {
 		t.Errorf("afterwards there are %v, want %v", got, want)
 	}
@@ -153,14 +143,10 @@ func TestJoinChanges(t *testing.T) {
 	t.Logf("Linux keeps to what functions change: %v", keeps)
 	b.exchangeChanging(i)
 	p, err := b.changing(i, "unifiedd_a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer p.Close()
 	s, err := i.Join(p, ordinary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	with := []string{testenv.OtherPass, "unifiedd_a"}
 	if got := b.Names(t); !slices.Equal(got, with) {
 		t.Errorf("in the dispatcher are %v, want %v", got, with)
@@ -175,9 +161,7 @@ func TestJoinChanges(t *testing.T) {
 	if got := b.Names(t); keeps && !slices.Equal(got, with) {
 		t.Errorf("after xdp-loader has failed there are %v, want %v", got, with)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Close())
 	if keeps {
 		b.Load(t, testenv.OtherDeny)
 	}
@@ -190,9 +174,7 @@ func TestJoinChanges(t *testing.T) {
 func (b *bench) changing(i *Interface, name string) (*ebpf.Program, error) {
 	b.Helper()
 	target, err := i.Target()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer target.Close()
 	return ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: name, Type: ebpf.Extension, AttachTarget: target, AttachTo: Function, License: "GPL", Instructions: function(name, true),
@@ -213,9 +195,7 @@ func (b *bench) exchangeChanging(i *Interface) {
 		}
 		return errors.Join(err, old.close())
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 }
 
 // TestOthersChange: the program stays when other processes add and remove theirs, and the slot
@@ -275,9 +255,7 @@ func TestLastOfOthersLeaves(t *testing.T) {
 	if got := b.Names(t); !slices.Equal(got, []string{"unifiedd_a"}) {
 		t.Errorf("there are %v", got)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Close())
 	if i, err := b.find(); i != nil || err != nil {
 		t.Errorf("found %v, %v", i, err)
 	}

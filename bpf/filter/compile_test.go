@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // compiled returns the instructions of an expression that must be valid.
 func compiled(t testing.TB, text string) (asm.Instructions, error) {
 	t.Helper()
 	e, err := Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return e.Instructions()
 }
 
@@ -33,9 +33,7 @@ func TestCodeIsShort(t *testing.T) {
 		"ip[2:2] > 5 and ip[8] = 64": 2 + 5 + 3 + 1 + 5 + 4 + 1 + 5 + 4 + 2,
 	} {
 		ins, err := compiled(t, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if len(ins) != want {
 			t.Errorf("%q: %d instructions, want %d\n%v", text, len(ins), want, ins)
 		}
@@ -44,9 +42,7 @@ func TestCodeIsShort(t *testing.T) {
 
 func TestJumpsStayInside(t *testing.T) {
 	ins, err := compiled(t, "(host 10.0.0.1 or host ::1) and not (vlan 5 or port 80 and tcp) or ether host 02:00:00:00:00:01")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	starts, total := map[int]bool{}, 0
 	for _, i := range ins {
 		starts[total] = true

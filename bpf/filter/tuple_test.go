@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 var byValue = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
@@ -31,9 +33,7 @@ func TestTuples(t *testing.T) {
 		"ip and udp and (udp or tcp)":              {{Version: 4, Proto: 17}},
 	} {
 		e, err := Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		got, err := e.Tuples()
 		if diff := cmp.Diff(want, got, byValue); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", text, err, diff)
@@ -60,9 +60,7 @@ func TestTuplesRefused(t *testing.T) {
 		"ether multicast":                 {0, "multicast"},
 	} {
 		e, err := Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		_, err = e.Tuples()
 		var at *Error
 		if !errors.As(err, &at) || at.Offset() != want.offset || !strings.Contains(err.Error(), want.says) {

@@ -23,9 +23,7 @@ func open(t *testing.T, p *testenv.Pair, filters bool) (m *Mirror) {
 		if err == nil {
 			err = m.Start()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	})
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
@@ -60,9 +58,7 @@ func TestMirror(t *testing.T) {
 				var n uint64
 				p.B.Do(t, func() {
 					l, err := m.handle.LinkByIndex(m.pair.far)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					n = l.Attrs().Statistics.RxPackets
 				})
 				return n
@@ -74,21 +70,15 @@ func TestMirror(t *testing.T) {
 			if c, err := m.Counters(); err != nil || c != (Counters{}) {
 				t.Errorf("lost %+v, %v", c, err)
 			}
-			if err := m.Stop(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, m.Stop())
 			before := far()
 			p.A.Run(t, "ping", "-c", "3", "-i", "0.01", p.B.IP.String())
 			if after := far(); after != before {
 				t.Errorf("%d copies came after Stop", after-before)
 			}
 			last, err := m.Counters()
-			if err != nil {
-				t.Error(err)
-			}
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, err)
+			testenv.Check(t, m.Close())
 			if c, err := m.Counters(); c != last || err != nil {
 				t.Errorf("closed, it counts %+v, and before %+v: %v", c, last, err)
 			}
@@ -108,20 +98,14 @@ func TestTwoMirrors(t *testing.T) {
 			if one.Interface() == two.Interface() {
 				t.Fatalf("both have %s", one.Interface())
 			}
-			if err := one.Close(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, one.Close())
 			if _, _, err := two.Check(); err != nil {
 				t.Errorf("the other is gone with the one: %v", err)
 			}
-			if err := two.Close(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, two.Close())
 			p.B.Run(t, testenv.Tool(t, "tc"), "qdisc", "add", "dev", p.B.Ifname, "clsact")
 			three := open(t, p, filters)
-			if err := three.Close(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, three.Close())
 			if q := p.B.Run(t, "tc", "qdisc", "show", "dev", p.B.Ifname); !strings.Contains(q, "clsact") {
 				t.Errorf("somebody's clsact is gone: %s", q)
 			}
@@ -142,9 +126,7 @@ func TestDetached(t *testing.T) {
 	if len(linked.links) == 0 {
 		return // before Linux 6.6 both forms are filters
 	}
-	if err := linked.links[0].Detach(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, linked.links[0].Detach())
 	if _, _, err := linked.Check(); !errors.Is(err, errDetached) {
 		t.Errorf("a link without its interface: %v", err)
 	}
@@ -162,9 +144,7 @@ func TestGone(t *testing.T) {
 			if _, _, err := m.Check(); !errors.Is(err, ErrGone) {
 				t.Errorf("check: %v", err)
 			}
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, m.Close())
 		})
 	}
 }
@@ -222,11 +202,7 @@ func TestKilled(t *testing.T) {
 			said := awaitOutput(t, child)
 			sweeps := func() {
 				t.Helper()
-				p.B.Do(t, func() {
-					if err := sweep(); err != nil {
-						t.Error(err)
-					}
-				})
+				p.B.Do(t, func() { testenv.Check(t, sweep()) })
 			}
 			sweeps()
 			if links := p.B.Run(t, "ip", "-o", "link"); !strings.Contains(links, "ufd-cap0") {
@@ -249,18 +225,12 @@ func TestKilled(t *testing.T) {
 func awaitOutput(t *testing.T, c *exec.Cmd) string {
 	t.Helper()
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	said := make([]byte, 64)
 	n, err := out.Read(said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return string(said[:n])
 }

@@ -40,6 +40,37 @@ func captureOn(t *testing.T, p *testenv.Pair, args ...string) (status int, stdou
 	return finish(t, command(t, &p.B, append([]string{"capture", "-i", p.B.Ifname, "--ring", "512"}, args...)...))
 }
 
+// TestCaptureLoopback: a capture that takes the packets of a loopback interface from the host says so, and doctor does. One
+// with a filter or with copies does not.
+func TestCaptureLoopback(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	p.B.Run(t, "ip", "link", "set", "lo", "up")
+	ping := p.B.Command("ping", "-q", "-i", "0.05", "127.0.0.1")
+	testenv.Must(t, ping.Start())
+	t.Cleanup(func() { _ = ping.Process.Kill(); _ = ping.Wait() })
+	const warning = "do not reach each other at 127.0.0.1"
+	for _, c := range []struct {
+		args  string
+		warns bool
+	}{{"", true}, {"--engine packet", false}, {"icmp", false}, {"--take-over", false}} {
+		status, _, stderr := finish(t, command(t, &p.B, append(strings.Fields("capture -i lo -c 1"), strings.Fields(c.args)...)...))
+		if status != 0 || strings.Contains(stderr, warning) != c.warns || c.warns && !strings.Contains(stderr, "--engine packet") {
+			t.Errorf("%q: status %d: %s", c.args, status, stderr)
+		}
+	}
+	for from, want := range map[string]string{"": "flow cap takes all packets", "engine: packet": "the host keeps what it copies", "filter: icmp": "only what its filter accepts"} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "unifiedd.yaml")
+		text := "region: {size: 8MiB, pages: ordinary}\nflows: [{name: cap, from: {interface: lo, " + from + "}, to: {file: " + dir + "/out}}]\n"
+		testenv.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		_, stdout, stderr := finish(t, commandAsIs(t, &p.B, nil, "doctor", "-c", file))
+		if !strings.Contains(stdout, want) || strings.Contains(stdout, warning) != (from == "") {
+			t.Errorf("doctor with %q: %s%s", from, stdout, stderr)
+		}
+	}
+}
+
 func TestCaptureCount(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -39,8 +39,8 @@ const waitLimit = 12 * time.Second
 func TestHostsReturn(t *testing.T) {
 	labenv.Guest(t)
 	begin := time.Now()
-	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", 1), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
+	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", 1), setting.Seed(t)
+	t.Logf("UNIFIEDD_KILLS=%d", kills)
 	wire := labenv.Wire{Card: "virtio0", Here: "10.79.0.1", There: "10.79.0.2"}
 	testenv.HugePages(t, 66<<20)
 	r := &returning{T: t, wire: wire, random: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir()}

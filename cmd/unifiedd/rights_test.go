@@ -125,17 +125,20 @@ func own(t *testing.T, cmd *exec.Cmd) (s caps.Status, pid int) {
 	return s, pid
 }
 
-// facing starts a command, reads the rights of its own process, and ends it.
-func facing(t *testing.T, cmd *exec.Cmd) caps.Status {
+// facing starts a capture or a replay, reads the rights of its own process, and ends it when it has begun and done is
+// true; done may be nil.
+func facing(t *testing.T, cmd *exec.Cmd, done func() bool) caps.Status {
 	t.Helper()
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
+	var said lines
+	cmd.Stderr = &said
 	testenv.Must(t, cmd.Start())
 	s, pid := own(t, cmd)
 	t.Logf("%s: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", strings.Join(cmd.Args, " "), s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
-	time.Sleep(time.Second) // for a packet or two, also on a busy machine
+	testenv.Wait(t, time.Minute, strings.Join(cmd.Args, " "), func() bool {
+		return (said.has("capturing on") || said.has("sending by")) && (done == nil || done())
+	})
 	if err := errors.Join(unix.Kill(pid, unix.SIGINT), cmd.Wait()); err != nil {
-		t.Errorf("%v: %v: %s", cmd.Args, err, &errs)
+		t.Errorf("%v: %v: %s", cmd.Args, err, &said.said)
 	}
 	return s
 }
@@ -177,7 +180,7 @@ func TestCommandRights(t *testing.T) {
 			commandAsIs(t, &p.B, c.env, append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file}, c.args...)...),
 			commandAsIs(t, &p.A, c.env, append([]string{"replay", "-i", p.A.Ifname, "--pps", "100", "--loop", "0", in}, c.args...)...),
 		} {
-			s := facing(t, cmd)
+			s := facing(t, cmd, nil)
 			id := caps.ID{Real: uint32(c.uid), Effective: uint32(c.uid), Saved: uint32(c.uid), FS: uint32(c.uid)}
 			if s.UID != id || s.Reach() != c.keep || s.Effective != c.keep || s.Bounding != c.keep || !s.NoNewPrivs || s.Seccomp != 2 {
 				t.Errorf("%v is %+v", cmd.Args, s)
@@ -214,7 +217,7 @@ func TestCommandDefaultUser(t *testing.T) {
 		cmd := commandAsIs(t, &p.B, c.env, args...)
 		at := slices.Index(cmd.Args, "timeout")
 		cmd.Args = slices.Insert(cmd.Args, at, "unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/passwd && exec "$@"`, c.users)
-		s := facing(t, cmd)
+		s := facing(t, cmd, nil)
 		info, err := os.Stat(file)
 		testenv.Must(t, err)
 		if owner := info.Sys().(*syscall.Stat_t).Uid; s.UID.Effective != c.uid || s.Reach() != privsep.Needed || owner != c.uid {
@@ -292,7 +295,7 @@ func TestCommandMakesFile(t *testing.T) {
 		args := append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file, "-Z", "nobody", "-c", strconv.Itoa(max(test.packets, 1))}, test.more...)
 		cmd := commandAsIs(t, &p.B, nil, append(args, test.filter)...)
 		if test.packets == 0 {
-			facing(t, cmd)
+			facing(t, cmd, nil)
 		} else if status, _, stderr := finish(t, cmd); status != 0 || !strings.Contains(stderr, fmt.Sprintf("%d packets captured", test.packets)) {
 			t.Errorf("status %d: %s", status, stderr)
 		}

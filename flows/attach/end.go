@@ -64,6 +64,7 @@ type End struct {
 	batch    [burst]wire.Entry
 	one      [1]umem.Frame
 
+	begun  bool // ports may open; under program.mu
 	closed bool // no port opens any more; under program.mu
 	open   atomic.Bool
 	count  endCounters
@@ -94,7 +95,8 @@ func (e *End) Stats() EndStats {
 // Program returns the program's name.
 func (e *End) Program() string { return e.config.Program }
 
-// NewEnd makes the end of a flow. The caller closes it after the worker has stopped polling the flow.
+// NewEnd makes the end of a flow, at which ports open after Begin. The caller closes it after the worker has stopped polling
+// the flow.
 func (h *Hub) NewEnd(c EndConfig) (*End, error) {
 	p := h.programs[c.Program]
 	if p == nil {
@@ -118,6 +120,15 @@ func (h *Hub) NewEnd(c EndConfig) (*End, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// Begin lets the program open a port. The flow has all that the end's configuration and SetFrames give it, and the worker
+// polls it: a program asks at any moment, and a port that opened before would have no frames. It may be called from any
+// goroutine.
+func (e *End) Begin() {
+	e.program.mu.Lock()
+	defer e.program.mu.Unlock()
+	e.begun = true
 }
 
 // Close closes the end's port, and tells the program. It may be called from any goroutine but the worker's.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -23,34 +24,25 @@ type rig struct {
 // newRig opens a port of an end with a role. Everything runs on the test's goroutine.
 func newRig(t testing.TB, role wire.Role) *rig {
 	region, err := umem.Open(umem.Config{Size: 4 << 20, Pages: umem.Ordinary, Slices: []umem.SliceConfig{{Name: "p", In: 1 << 20, Out: 1 << 20}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	hub, err := Open(Config{Region: region, Log: slog.New(slog.DiscardHandler), Programs: []ProgramConfig{{Name: "p", User: strconv.Itoa(os.Getuid())}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	book := region.NewBook("test")
 	r := &rig{region: region}
-	if r.holder, err = book.NewHolder(umem.OwnerWorker, "test"); err != nil {
-		t.Fatal(err)
-	}
+	r.holder, err = book.NewHolder(umem.OwnerWorker, "test")
+	testenv.Must(t, err)
 	r.end, err = hub.NewEnd(EndConfig{
 		Flow: "f", Program: "p", Role: role, Entries: 64, Longest: 1024, Worker: r.holder, Do: func(f func() error) error { return f() },
 		Closed: func(back []umem.Frame) { r.back = back },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if role == wire.Send {
 		own := make([]umem.Frame, 64)
 		r.holder.TakeFrom(r.end.Part(), own)
 		r.end.SetFrames(own)
 	}
 	port, files, err := newPort(1, 7, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := r.end.install(port); err != nil {
 		t.Fatal(err)
 	}
@@ -61,18 +53,14 @@ func newRig(t testing.TB, role wire.Role) *rig {
 	t.Cleanup(func() {
 		r.end.uninstall(port)
 		for _, err := range []error{port.free(), files.close(), r.end.Close()} {
-			if err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, err)
 		}
 		r.holder.Close()
 		if c, err := region.Audit(); err != nil || c.Of(umem.OwnerPool) != region.Frames() {
 			t.Errorf("at the end: %v, %v", c, err)
 		}
 		for _, err := range []error{book.Close(), region.Close()} {
-			if err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, err)
 		}
 	})
 	return r
@@ -140,6 +128,27 @@ func TestHotPath(t *testing.T) {
 	}
 }
 
+// TestNoPortBeforeBegin: a program that asks while the flow is being opened is told that there is no such flow, and asks
+// again. A port that opened then would have no frames, for ever.
+func TestNoPortBeforeBegin(t *testing.T) {
+	for _, role := range []wire.Role{wire.Send, wire.Receive, wire.Request} {
+		r := newRig(t, role)
+		s := newSession(r.end.hub, nil)
+		s.program = r.end.program
+		ask := func() *wire.Refusal {
+			_, _, _, why := s.makePort(t.Context(), &wire.Open{Flow: "f", Role: role})
+			return why
+		}
+		if why := ask(); why == nil || why.Reason != wire.NoSuchFlow {
+			t.Errorf("%v: before Begin: %v", role, why)
+		}
+		r.end.Begin()
+		if why := ask(); why == nil || why.Reason != wire.Busy { // the rig has its port
+			t.Errorf("%v: after Begin: %v", role, why)
+		}
+	}
+}
+
 // TestUninstall: what a program has is with the flow when its port closes, and an entry for the earlier port means
 // nothing to the next one.
 func TestUninstall(t *testing.T) {
@@ -160,9 +169,7 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("afterwards: %+v, %d frames came back", s, len(r.back))
 	}
 	next, files, err := newPort(2, 7, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer files.close()
 	defer next.free()
 	if _, err := r.end.install(next); err != nil {

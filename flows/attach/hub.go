@@ -183,11 +183,16 @@ func removeStale(path string) error {
 func (h *Hub) accept(ctx context.Context) {
 	for {
 		c, err := h.listener.AcceptUnix()
-		if err != nil {
-			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				h.log.Error("no more programs can attach", "err", err)
-			}
+		if err != nil && (ctx.Err() != nil || errors.Is(err, net.ErrClosed)) {
 			return
+		}
+		if err != nil { // descriptors or memory are short: programs wait, and try again
+			h.log.Error("no program can attach now", "err", err)
+			select {
+			case <-time.After(acceptPause):
+			case <-ctx.Done():
+			}
+			continue
 		}
 		s := newSession(h, c)
 		if !h.track(s) {
@@ -201,6 +206,9 @@ func (h *Hub) accept(ctx context.Context) {
 		})
 	}
 }
+
+// acceptPause is how long accept waits after an error.
+const acceptPause = time.Second
 
 // maxSessions limits the connections, and maxPerUser those of one user: a program has one.
 const (

@@ -60,12 +60,12 @@ func (e *End) Shut(why string) error {
 	return s.closePort(number, &wire.Refusal{Reason: wire.Closing, Text: why})
 }
 
-// find returns the end of a flow for a role.
+// find returns the end of a flow for a role at which ports may open, or nil.
 func (p *Program) find(flow string, role wire.Role) *End {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.ends {
-		if e.config.Flow == flow && e.config.Role == role {
+		if e.begun && e.config.Flow == flow && e.config.Role == role {
 			return e
 		}
 	}

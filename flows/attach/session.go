@@ -407,7 +407,9 @@ func (s *session) closePort(number uint32, why *wire.Refusal) error {
 	if why.Reason != wire.None {
 		s.program.ended(why.Reason)
 	}
-	_ = s.write(&wire.Closed{Port: number, Refusal: *why}, false) // if it is gone, the session ends
+	if err := s.write(&wire.Closed{Port: number, Refusal: *why}, false); err != nil {
+		s.end(nil) // else the program would wait at the port for ever
+	}
 	return s.release(p)
 }
 

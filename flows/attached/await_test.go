@@ -68,9 +68,7 @@ func newWaitRig(t *testing.T) *waitRig {
 	w := &waitRig{link: &link{gone: make(chan struct{}), ports: map[uint32]*atomic.Pointer[RefusedError]{}, waiters: map[*waiter]struct{}{}}}
 	w.ctx, w.cancel = context.WithCancel(t.Context())
 	w.link.know(7, &w.closed)
-	if err := w.wake.open(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, w.wake.open())
 	t.Cleanup(w.wake.close)
 	return w
 }

@@ -226,6 +226,7 @@ func (w *ChannelWriter) Write(message []byte) (uint64, error) {
 // WriteWait is Write that waits for readers. If the daemon is gone it returns that: nobody tells which readers have
 // ended.
 func (w *ChannelWriter) WriteWait(ctx context.Context, message []byte) (uint64, error) {
+	pause := leastStall
 	for turn := 0; ; turn++ {
 		n, err := w.Write(message)
 		if !errors.Is(err, ErrFull) {
@@ -243,13 +244,18 @@ func (w *ChannelWriter) WriteWait(ctx context.Context, message []byte) (uint64, 
 		select {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
-		case <-time.After(20 * time.Microsecond):
+		case <-time.After(pause):
 		}
+		pause = min(2*pause, mostStall)
 	}
 }
 
-// spinTurns is how often a writer looks again before it sleeps.
-const spinTurns = 1000
+// spinTurns is how often a writer looks again before it sleeps, leastStall and mostStall how long it sleeps then.
+const (
+	spinTurns  = 1000
+	leastStall = 20 * time.Microsecond
+	mostStall  = time.Millisecond
+)
 
 // Err says why nobody reads any more: ErrGone, or that the daemon has closed the port. Resume opens it again.
 func (w *ChannelWriter) Err() error { return w.s.err() }

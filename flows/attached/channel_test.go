@@ -1,24 +1,20 @@
 package attached_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
 
 // TestChannelAtOnce: a reader may open a channel as soon as the writer has opened it.
 func TestChannelAtOnce(t *testing.T) {
 	writer, reader := hot(t, "hot"), hot(t, "cool")
 	for range 300 {
 		w, err := writer.WriteChannel("hot")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		r, err := reader.ReadChannel("hot")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Must(t, err)
+		testenv.Check(t, r.Close())
+		testenv.Check(t, w.Close())
 	}
 }

@@ -17,11 +17,7 @@ func hot(t *testing.T, name string) (k *attached.Client) {
 		k, err = attached.Attach(attached.Config{Socket: socket, Name: name})
 		return err == nil
 	})
-	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testenv.Check(t, k.Close()) })
 	return k
 }
 
@@ -40,18 +36,14 @@ const hotMessages = 64 // of one run
 // TestHotPathSender: a message that is sent, and its receipt, cost no allocation.
 func TestHotPathSender(t *testing.T) {
 	s, err := hot(t, "hot").Send("hot-out", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer s.Close()
 	var receipts [hotMessages]attached.Receipt
 	done := 0
 	if n := testenv.AllocsPerRun(t, 100, func() {
 		for range hotMessages {
 			f, err := s.Claim()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			binary.NativeEndian.PutUint64(f.Data, s.Next())
 			if _, err := s.Commit(f, 64); err != nil {
 				t.Fatal(err)
@@ -59,9 +51,7 @@ func TestHotPathSender(t *testing.T) {
 		}
 		soon(t, func() bool {
 			n, err := s.Poll(receipts[:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			done += n
 			return s.Unfinished() == 0
 		})
@@ -76,18 +66,14 @@ func TestHotPathSender(t *testing.T) {
 // TestHotPathReceiver: a message that is received and released costs no allocation.
 func TestHotPathReceiver(t *testing.T) {
 	r, err := hot(t, "hot").Receive("hot-in", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer r.Close()
 	var got [hotMessages]attached.Message
 	if n := testenv.AllocsPerRun(t, 100, func() {
 		taken := 0
 		soon(t, func() bool {
 			n, err := r.Poll(got[:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			r.Release(got[:n])
 			taken += n
 			return taken >= hotMessages
@@ -100,24 +86,18 @@ func TestHotPathReceiver(t *testing.T) {
 // TestHotPathChannel: a message of a channel costs neither its writer nor its reader an allocation.
 func TestHotPathChannel(t *testing.T) {
 	w, err := hot(t, "hot").WriteChannel("hot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer w.Close()
 	k := hot(t, "cool")
 	r, err := k.ReadChannel("hot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer r.Close()
 	var message [64]byte
 	buffer := make([]byte, r.Longest())
 	if n := testenv.AllocsPerRun(t, 100, func() {
 		for range hotMessages {
 			written, err := w.Write(message[:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			_, read, ok, err := r.Read(buffer)
 			if !ok || err != nil || read != written {
 				t.Fatalf("message %d after %d was written: %v, %v", read, written, ok, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -48,9 +49,7 @@ func benchmarkRead(b *testing.B, cache uint64, size uint32, depth int) {
 			err = errors.Join(err, d.Err)
 			free = append(free, d.Frame)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, err)
 		open, answered = open-n, answered+n
 	}
 	b.StopTimer()

@@ -54,17 +54,17 @@ func TestCache(t *testing.T) {
 
 	old := append([]byte(nil), d.content...)
 	d.fill(2)
-	must(t, os.WriteFile(d.path, d.content, 0o600))
+	testenv.Must(t, os.WriteFile(d.path, d.content, 0o600))
 	now := d.content
 	d.content = old
 	u.get(8192, u.extents[0], 32<<10)
 	u.get(1<<20, u.extents[0], 512<<10)
-	must(t, v.do(func() error { v.server.Invalidate(12288, 1); v.server.Invalidate(1<<20+300<<10, 4096); return nil }))
+	testenv.Must(t, v.do(func() error { v.server.Invalidate(12288, 1); v.server.Invalidate(1<<20+300<<10, 4096); return nil }))
 	copy(d.content[12288:16384], now[12288:])
 	copy(d.content[1<<20+extent:1<<20+2*extent], now[1<<20+extent:])
 	u.get(8192, u.extents[0], 32<<10)
 	u.get(1<<20, u.extents[0], 512<<10)
-	must(t, v.do(func() error { v.server.Invalidate(0, 1<<63); return nil }))
+	testenv.Must(t, v.do(func() error { v.server.Invalidate(0, 1<<63); return nil }))
 	d.content = now
 	u.get(8192, u.extents[0], 32<<10)
 	u.get(1<<20, u.extents[0], 512<<10)
@@ -82,7 +82,7 @@ func TestDiskErrors(t *testing.T) {
 		d := newDisk(t, diskSize)
 		v := g.far.serve(d, c)
 		u := g.near.newCustomer(v, ClientConfig{}, 1, 1)
-		must(t, os.Truncate(d.path, 4<<20))
+		testenv.Must(t, os.Truncate(d.path, 4<<20))
 		for _, r := range []Read{{Offset: 6 << 20, Frame: u.frames[0]}, {Offset: 4<<20 - 4096, Frame: umem.Frame{Addr: u.extents[0].Addr, Len: 8192}}, {Offset: 4<<20 - 4096, Frame: u.extents[0]}} {
 			u.submit(r)
 			if a := u.await(1)[0]; a.Err != protocol.DiskError {
@@ -90,7 +90,7 @@ func TestDiskErrors(t *testing.T) {
 			}
 		}
 		u.get(4<<20-4096, u.frames[0], 4096)
-		must(t, os.WriteFile(d.path, d.content, 0o600))
+		testenv.Must(t, os.WriteFile(d.path, d.content, 0o600))
 		u.get(6<<20, u.frames[0], 4096)
 		u.get(4<<20-4096, u.extents[0], nearExtent)
 		if st := v.settled(); st.Refused[protocol.DiskError] != 3 || st.Frames.Failed+st.Extents.Failed < 3 || st.Ended != 0 {
@@ -111,7 +111,7 @@ func TestBadBlocks(t *testing.T) {
 	u := g.near.newCustomer(v, ClientConfig{}, 2, 2)
 	align := uint64(u.Align())
 	end := uint64(4<<20) - align // reads after this offset fail
-	must(t, os.Truncate(d.path, int64(end)))
+	testenv.Must(t, os.Truncate(d.path, int64(end)))
 	into := func(f umem.Frame, n uint64) umem.Frame { return umem.Frame{Addr: f.Addr, Len: uint32(n)} }
 	for _, both := range []struct{ good, bad Read }{
 		{Read{Offset: end - align, Frame: into(u.frames[0], align)}, Read{Offset: end, Frame: into(u.frames[1], align)}},
@@ -137,7 +137,7 @@ func TestBadBlocks(t *testing.T) {
 	if st := v.settled(); st.Refused[protocol.DiskError] != 3 || st.Served != 3 || st.Retried < 5 || st.Ended != 0 {
 		t.Errorf("%+v", st)
 	}
-	must(t, os.WriteFile(d.path, d.content, 0o600))
+	testenv.Must(t, os.WriteFile(d.path, d.content, 0o600))
 	u.get(end-128<<10, u.extents[0], 256<<10)
 }
 
@@ -194,7 +194,7 @@ func TestManyClients(t *testing.T) {
 				*f = (*f)[:last]
 			}
 			n, err := u.Poll(done)
-			must(t, err)
+			testenv.Must(t, err)
 			for _, d := range done[:n] {
 				u.verify(d)
 				f := &u.frames
@@ -251,7 +251,7 @@ func TestBlockDevice(t *testing.T) {
 			g := newRig(t, region)
 			d := &disk{path: testenv.Zram(t, diskSize), content: make([]byte, diskSize)}
 			d.fill(3)
-			must(t, os.WriteFile(d.path, d.content, 0o600))
+			testenv.Must(t, os.WriteFile(d.path, d.content, 0o600))
 			d.open(t, nvme.TargetConfig{Path: d.path, ReadOnly: true})
 			v := g.far.serve(d, c)
 			u := g.near.newCustomer(v, ClientConfig{}, 8, 8)

@@ -29,7 +29,7 @@ func (u *customer) forge(request func(*protocol.Request), message func([]byte)) 
 	u.Helper()
 	start, room := u.region.Start(u.frames[0])
 	g, err := u.grants.Grant(start, room, rdma.RemoteWrite)
-	must(u, err)
+	testenv.Must(u, err)
 	u.ask(Read{Frame: u.frames[0]}, g, 0)
 	cell := u.cells.Bytes(u.Client.config.Window + int(u.list.Sends[len(u.list.Sends)-1].ID>>16))
 	q, reason := protocol.ParseRequest(cell)
@@ -160,7 +160,7 @@ func TestBeyondWindow(t *testing.T) {
 		bad.submit(Read{Offset: uint64(i) * 4096, Frame: bad.frames[i]})
 	}
 	_, err := bad.Poll(nil)
-	must(t, err)
+	testenv.Must(t, err)
 	time.Sleep(10 * time.Millisecond)
 	release()
 	bad.lost()
@@ -192,15 +192,15 @@ func vanish(t *testing.T, cache uint64) {
 			u.submit(Read{Offset: uint64(i) * nearExtent % (diskSize - nearExtent), Frame: u.extents[i]})
 		}
 		_, err := u.Poll(nil)
-		must(t, err)
-		must(t, u.qp.Close()) // like a killed program: nothing answers
+		testenv.Must(t, err)
+		testenv.Must(t, u.qp.Close()) // like a killed program: nothing answers
 		u.qp = nil
-		must(t, u.conn.Close())
+		testenv.Must(t, u.conn.Close())
 		good.readMuch(4, 10)
 	}
 	testenv.Wait(t, waitLimit, "clients that are gone are still there", func() bool { return len(v.server.Stats().Clients) == 1 })
 	v.settled()
-	must(t, v.do(func() error {
+	testenv.Must(t, v.do(func() error {
 		for i := range v.server.caches {
 			if s := &v.server.caches[i].share; s.sum != 0 {
 				t.Errorf("%d buffers are in use by nobody", s.sum)
@@ -236,7 +236,7 @@ func TestStrangers(t *testing.T) {
 	elsewhere := netip.MustParseAddr("192.0.2.1") // near and far may be one machine
 	g.near.ns.Do(t, func() {
 		h, err := (&protocol.Hello{Role: protocol.RoleBlocks, Flow: "blocks"}).Append(nil)
-		must(t, err)
+		testenv.Must(t, err)
 		_, err = connect.Dial(context.Background(), v.address, connect.End{Elsewhere: true, Hello: h,
 			Parameters: connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: rdma.MTU1024, GID: rdma.GIDOf(elsewhere)}}, connect.Config{})
 		if connect.ReasonOf(err) != connect.ReasonRefused || !strings.Contains(err.Error(), "allow_any_gid: true") {
@@ -280,7 +280,7 @@ func TestForgedAnswers(t *testing.T) {
 		u := g.near.newCustomer(v, ClientConfig{}, 1, 0)
 		u.submit(Read{Frame: u.frames[0]})
 		id := u.slots[u.list.Sends[0].ID>>16].id(int32(u.list.Sends[0].ID >> 16))
-		must(t, v.do(func() error {
+		testenv.Must(t, v.do(func() error {
 			for i := range v.server.sessions {
 				if p := &v.server.sessions[i]; p.state == sessionOpen {
 					r := op(id, p)

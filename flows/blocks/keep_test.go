@@ -36,7 +36,7 @@ func (k *keeper) settle() {
 	k.Helper()
 	testenv.Wait(k, waitLimit, "the file to have been written some time ago", func() bool {
 		id, err := identityOf(k.disk.target)
-		must(k, err)
+		testenv.Must(k, err)
 		return id != [32]byte{}
 	})
 }
@@ -59,7 +59,7 @@ func (k *keeper) read() uint64 {
 		u.get(at, u.frames[0], 4096)
 	}
 	u.get(2<<20, u.extents[0], 512<<10)
-	must(k, u.Client.Close())
+	testenv.Must(k, u.Client.Close())
 	return k.served.settled().Disk.Reads
 }
 
@@ -105,12 +105,12 @@ func TestKept(t *testing.T) {
 
 	k.served.stop()
 	k.disk.fill(2)
-	must(t, os.WriteFile(k.disk.path, k.disk.content, 0o600))
+	testenv.Must(t, os.WriteFile(k.disk.path, k.disk.content, 0o600))
 	k.settle()
 	k.lost(k.next(), Changed, buffers)
 	k.read()
 
-	must(t, k.served.do(func() error { k.served.server.Invalidate(0, 4096); return nil }))
+	testenv.Must(t, k.served.do(func() error { k.served.server.Invalidate(0, 4096); return nil }))
 	st := k.next()
 	if st.Kept != buffers-1 && !umem.Invariants {
 		t.Errorf("%d buffers were kept after one was invalidated", st.Kept)
@@ -122,7 +122,7 @@ func TestKept(t *testing.T) {
 // it is read.
 func TestKeptRecent(t *testing.T) {
 	k := newKeeper(t)
-	must(t, os.WriteFile(k.disk.path, k.disk.content, 0o600))
+	testenv.Must(t, os.WriteFile(k.disk.path, k.disk.content, 0o600))
 	k.next()
 	k.read()
 	k.settle()
@@ -136,9 +136,9 @@ func TestKeptUnclean(t *testing.T) {
 	k.next()
 	k.read()
 	left, err := os.ReadFile(k.config.Index) // as a kill would leave it
-	must(t, err)
+	testenv.Must(t, err)
 	k.served.stop()
-	must(t, os.WriteFile(k.config.Index, left, 0o600))
+	testenv.Must(t, os.WriteFile(k.config.Index, left, 0o600))
 	k.lost(k.next(), Unclean, 1)
 	k.read()
 }
@@ -194,7 +194,7 @@ func TestKeptOnce(t *testing.T) {
 func (k *keeper) entries() []indexed {
 	k.Helper()
 	b, err := os.ReadFile(k.config.Index)
-	must(k, err)
+	testenv.Must(k, err)
 	x := index{boot: bootID(), region: [32]byte(b[56:88]), source: [32]byte(b[88:120])}
 	all, _, why, _ := x.decode(b)
 	if why != "" {
@@ -207,21 +207,21 @@ func (k *keeper) entries() []indexed {
 func TestIndexTorn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index")
 	x, err := openIndex(path)
-	must(t, err)
+	testenv.Must(t, err)
 	defer x.close()
 	x.boot, x.region, x.source = "boot", [32]byte{1}, [32]byte{2}
 	want := []indexed{{4096, 8192, 4096, [16]byte{3}}, {1 << 20, 0, 512, [16]byte{4}}}
 	key := newKey()
-	must(t, x.write(indexComplete, key, want))
+	testenv.Must(t, x.write(indexComplete, key, want))
 	all, got, why, n, err := x.read()
 	if err != nil || why != "" || n != 2 || !slices.Equal(all, want) || string(got) != string(key) {
 		t.Fatalf("read %v, %v, %v, %v", all, why, n, err)
 	}
 	whole, err := os.ReadFile(path)
-	must(t, err)
+	testenv.Must(t, err)
 	damaged := func(b []byte) {
 		t.Helper()
-		must(t, os.WriteFile(path, b, 0o600))
+		testenv.Must(t, os.WriteFile(path, b, 0o600))
 		if all, _, why, _, err := x.read(); err != nil || why != Damaged || all != nil {
 			t.Fatalf("of %d bytes, %v: %v, %v, %v", len(b), b, all, why, err)
 		}
@@ -239,7 +239,7 @@ func TestIndexTorn(t *testing.T) {
 	for why, change := range map[Discard]func(y *index){
 		Restarted: func(y *index) { y.boot = "other" }, OtherRegion: func(y *index) { y.region[0]++ }, Changed: func(y *index) { y.source[0]++ },
 	} {
-		must(t, os.WriteFile(path, whole, 0o600))
+		testenv.Must(t, os.WriteFile(path, whole, 0o600))
 		y := *x
 		change(&y)
 		if all, _, got, n, err := y.read(); err != nil || got != why || n != 2 || all != nil {
@@ -248,7 +248,7 @@ func TestIndexTorn(t *testing.T) {
 	}
 	y := *x
 	y.source = [32]byte{}
-	must(t, y.write(indexComplete, key, want))
+	testenv.Must(t, y.write(indexComplete, key, want))
 	if all, _, why, _, err := y.read(); why != Changed || all != nil {
 		t.Errorf("of a source without an identity: %v, %v", all, err)
 	}
@@ -265,7 +265,7 @@ func TestIdentity(t *testing.T) {
 	identity := func(path string) ([32]byte, error) {
 		t.Helper()
 		target, err := nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: true})
-		must(t, err)
+		testenv.Must(t, err)
 		defer target.Close()
 		return identityOf(target)
 	}
@@ -277,11 +277,11 @@ func TestIdentity(t *testing.T) {
 		testenv.Wait(t, waitLimit, "the file to have been written some time ago", func() bool { id, _ := identityOf(target); return id != [32]byte{} })
 	}
 	before, err := identity(path)
-	must(t, err)
+	testenv.Must(t, err)
 	if again, err := identity(path); err != nil || again != before {
 		t.Errorf("it changes: %v", err)
 	}
-	must(t, os.Chmod(path, 0o644))
+	testenv.Must(t, os.Chmod(path, 0o644))
 	if now, err := identity(path); err != nil || now == before {
 		t.Errorf("it stays: %v", err)
 	}

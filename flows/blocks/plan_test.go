@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -95,11 +96,11 @@ func TestShare(t *testing.T) {
 // TestShelf: a cache finds every entry that it has not forgotten, and never reuses a buffer in use.
 func TestShelf(t *testing.T) {
 	r, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
-	must(t, err)
+	testenv.Must(t, err)
 	b := r.NewBook("test")
 	h, err := b.NewHolder(umem.OwnerWorker, "test")
-	must(t, err)
-	t.Cleanup(func() { h.Close(); must(t, b.Close()); must(t, r.Close()) })
+	testenv.Must(t, err)
+	t.Cleanup(func() { h.Close(); testenv.Must(t, b.Close()); testenv.Must(t, r.Close()) })
 	frames := make([]umem.Frame, 8)
 	h.Take(frames)
 	random := rand.New(rand.NewPCG(1, 1))

@@ -113,7 +113,7 @@ func TestRead(t *testing.T) {
 	u := g.near.newCustomer(v, ClientConfig{}, 2, 0)
 	f := u.frames[0]
 	for offset := uint64(0); offset < 1<<20; offset += 1 << 17 {
-		must(t, u.Read(t.Context(), offset, f))
+		testenv.Must(t, u.Read(t.Context(), offset, f))
 		u.verify(Done{Read: Read{Offset: offset, Frame: f}})
 	}
 	if err := u.Read(t.Context(), diskSize, f); !errors.Is(err, protocol.OutOfRange) {

@@ -77,20 +77,10 @@ func newSide(t testing.TB, m rocetest.Machine, c umem.Config) *side {
 	return s
 }
 
-func (s *side) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
+func (s *side) must(err error) { s.Helper(); testenv.Must(s, err) }
 
 // check is must for clean-ups, and for goroutines other than the test's.
-func (s *side) check(err error) {
-	s.Helper()
-	if err != nil {
-		s.Error(err)
-	}
-}
+func (s *side) check(err error) { s.Helper(); testenv.Check(s, err) }
 
 // hands makes a book with a worker's holder.
 func (s *side) hands(name string) *umem.Holder {
@@ -100,13 +90,6 @@ func (s *side) hands(name string) *umem.Holder {
 	s.must(err)
 	s.Cleanup(func() { s.check(book.Close()) })
 	return h
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // disk is a file whose bytes follow from their offsets and from a seed.
@@ -120,9 +103,7 @@ func newDisk(t testing.TB, size int) *disk {
 	t.Helper()
 	d := &disk{path: diskPath(t, uint64(size)), content: make([]byte, size)}
 	d.fill(1)
-	if err := os.WriteFile(d.path, d.content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(d.path, d.content, 0o600))
 	d.open(t, nvme.TargetConfig{Path: d.path, ReadOnly: true})
 	return d
 }
@@ -130,14 +111,9 @@ func newDisk(t testing.TB, size int) *disk {
 func (d *disk) open(t testing.TB, c nvme.TargetConfig) {
 	t.Helper()
 	var err error
-	if d.target, err = nvme.OpenTarget(c); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.target.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d.target, err = nvme.OpenTarget(c)
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, d.target.Close()) })
 }
 
 // fill makes other contents.
@@ -283,7 +259,7 @@ func (u *customer) dial(c ClientConfig) {
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	u.ns.Do(u, func() { u.Client, err = Dial(ctx, u.config(c)) })
-	must(u, err)
+	testenv.Must(u, err)
 }
 
 // await polls until n answers have arrived.
@@ -293,7 +269,7 @@ func (u *customer) await(n int) []Done {
 	one := make([]Done, n)
 	for end := time.Now().Add(waitLimit); len(all) < n; {
 		got, err := u.Poll(one[:n-len(all)])
-		must(u, err)
+		testenv.Must(u, err)
 		all = append(all, one[:got]...)
 		if got == 0 {
 			time.Sleep(20 * time.Microsecond)
@@ -309,7 +285,7 @@ func (u *customer) await(n int) []Done {
 func (u *customer) submit(r Read) {
 	u.Helper()
 	did, err := u.Submit(r)
-	must(u, err)
+	testenv.Must(u, err)
 	if !did {
 		u.Fatal("there is no room for a request")
 	}

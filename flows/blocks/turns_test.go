@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestTurns: if the disk completes many reads together, a round answers a few of them, and later
@@ -28,9 +30,9 @@ func TestTurns(t *testing.T) {
 		u.submit(Read{Offset: uint64(i) * 3 * 4096, Frame: f})
 	}
 	_, err := u.Poll(nil)
-	must(t, err)
+	testenv.Must(t, err)
 	close(asked)
-	must(t, <-result)
+	testenv.Must(t, <-result)
 	for _, d := range u.await(requests) {
 		u.verify(d)
 	}

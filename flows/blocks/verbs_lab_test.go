@@ -51,7 +51,7 @@ func standsFor(t *testing.T, part string) {
 	switch part {
 	case "read", "cache", "vanish", "failing disk":
 	default:
-		testenv.Long(t, "make lab-all runs all parts")
+		testenv.Long(t, "make lab runs all parts")
 	}
 }
 

@@ -18,8 +18,9 @@ import (
 const (
 	leastWait = 50 * time.Millisecond
 	mostWait  = 2 * time.Second
-	// lookTime is how often Run looks whether the channel has a writer.
-	lookTime = 5 * time.Millisecond
+	// leastLook and mostLook are the times between two looks whether the channel has a writer.
+	leastLook = 5 * time.Millisecond
+	mostLook  = 100 * time.Millisecond
 	// finalTime is how long the other side has to tell why it ends a connection.
 	finalTime = 200 * time.Millisecond
 )
@@ -33,7 +34,7 @@ func (e *fatalError) Unwrap() error { return e.err }
 // Run connects to the peer, and again whenever the connection ends, until ctx ends. The error says that the worker has
 // ended. do runs functions on the worker's thread.
 func (s *Sender) Run(ctx context.Context, do stream.Doer) (err error) {
-	wait := leastWait
+	wait, look := leastWait, leastLook
 	defer func() {
 		s.path.Leaves(nil)
 		s.release()
@@ -41,7 +42,8 @@ func (s *Sender) Run(ctx context.Context, do stream.Doer) (err error) {
 	}()
 	for ctx.Err() == nil {
 		if !s.config.Outlet.Begun() {
-			sleep(ctx, lookTime)
+			sleep(ctx, look)
+			look = min(2*look, mostLook)
 			continue
 		}
 		began := time.Now()

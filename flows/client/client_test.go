@@ -35,19 +35,12 @@ func open(t *testing.T) ends {
 			var err error
 			k, err = client.Open(client.Config{Device: "roce:" + e.Ifname, Memory: 16 << 20, Pages: umem.Ordinary, Extent: 64 << 10, Extents: 16, Queue: 256,
 				Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-			must(t, err)
+			testenv.Must(t, err)
 		})
-		t.Cleanup(func() { must(t, k.Close()) })
+		t.Cleanup(func() { testenv.Must(t, k.Close()) })
 		return k
 	}
 	return ends{at(&pair.A), at(&pair.B)}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // within returns a context with the time limit for an operation that must succeed.
@@ -66,8 +59,8 @@ func (e ends) listen(t *testing.T, c client.SinkConfig) *client.Sink {
 	}
 	c.AllowAnyGID = true // TCP goes over loopback here, and the devices are in namespaces
 	s, err := e.far.Listen(within(t), c)
-	must(t, err)
-	t.Cleanup(func() { must(t, s.Close()) })
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Must(t, s.Close()) })
 	return s
 }
 
@@ -76,8 +69,8 @@ func (e ends) append(t *testing.T, s *client.Sink, c client.AppendConfig) *clien
 	t.Helper()
 	c.Address = s.Addr().String()
 	a, err := e.near.Append(within(t), c)
-	must(t, err)
-	t.Cleanup(func() { must(t, a.Close()) })
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Must(t, a.Close()) })
 	return a
 }
 
@@ -115,7 +108,7 @@ func TestMessages(t *testing.T) {
 			session := uint64(0)
 			for n := range uint64(rounds * len(c.sizes)) {
 				m, err := s.Receive(within(t))
-				must(t, err)
+				testenv.Must(t, err)
 				if want := message(n+1, c.sizes[n%uint64(len(c.sizes))]); !bytes.Equal(m.Payload, want) || m.Sequence != n+1 || m.Position != 0 || time.Since(m.Stamp) > time.Hour {
 					t.Fatalf("message %d has %d bytes, of %d, and is %d of its session, at %d, of %v", n+1, len(m.Payload), len(want), m.Sequence, m.Position, m.Stamp)
 				}
@@ -126,8 +119,8 @@ func TestMessages(t *testing.T) {
 					t.Fatalf("message %d is of session %x, those before of %x", n+1, m.Session, session)
 				}
 			}
-			must(t, <-sent)
-			must(t, s.Close()) // acknowledges the last message
+			testenv.Must(t, <-sent)
+			testenv.Must(t, s.Close()) // acknowledges the last message
 			r, err := a.Wait(within(t), uint64(rounds*len(c.sizes)))
 			if err != nil || r.Number != uint64(rounds*len(c.sizes)) || r.Position != 0 {
 				t.Errorf("the last message is acknowledged by %+v, %v", r, err)
@@ -156,7 +149,7 @@ func TestSendWaits(t *testing.T) {
 	a := e.append(t, s, client.AppendConfig{Depth: 4, Message: 100})
 	for n := range uint64(4) {
 		_, err := a.Send(within(t), message(n+1, 100))
-		must(t, err)
+		testenv.Must(t, err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -168,7 +161,7 @@ func TestSendWaits(t *testing.T) {
 	}
 	for range 2 {
 		_, err := s.Receive(within(t))
-		must(t, err)
+		testenv.Must(t, err)
 	}
 	if r, err := a.Wait(within(t), 1); err != nil || r.Number != 1 {
 		t.Errorf("message 1, when message 2 was taken: %+v, %v", r, err)
@@ -185,13 +178,13 @@ func TestSendWaits(t *testing.T) {
 			t.Fatalf("behind message %d comes %d: %v", n-1, m.Sequence, err)
 		}
 	}
-	must(t, a.Close())
+	testenv.Must(t, a.Close())
 	for range 8 { // there are free frames, and the appender is closed
 		if _, err := a.Send(within(t), nil); err == nil || !strings.Contains(err.Error(), "closed") {
 			t.Errorf("a message behind the end: %v", err)
 		}
 	}
-	must(t, s.Close())
+	testenv.Must(t, s.Close())
 	if _, err := s.Receive(within(t)); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("a message of a sink that is closed: %v", err)
 	}
@@ -205,28 +198,28 @@ func TestSinkComesBack(t *testing.T) {
 	a := e.append(t, s, client.AppendConfig{Depth: 8, Message: 100})
 	for n := range uint64(8) {
 		_, err := a.Send(within(t), message(n+1, 100))
-		must(t, err)
+		testenv.Must(t, err)
 	}
 	for range 3 {
 		_, err := s.Receive(within(t))
-		must(t, err)
+		testenv.Must(t, err)
 	}
 	at := s.Addr().String()
-	must(t, s.Close())
+	testenv.Must(t, s.Close())
 	if r, err := a.Wait(within(t), 3); err != nil || r.Number != 3 {
 		t.Errorf("the last message that was taken: %+v, %v", r, err)
 	}
 	s = e.listen(t, client.SinkConfig{Listen: at, Flow: "test", Senders: 1})
 	for n := uint64(4); n <= 8; n++ {
 		m, err := s.Receive(within(t))
-		must(t, err)
+		testenv.Must(t, err)
 		if !bytes.Equal(m.Payload, message(n, 100)) {
 			t.Fatalf("behind message %d comes another than %d", n-1, n)
 		}
 	}
-	must(t, s.Close())
+	testenv.Must(t, s.Close())
 	_, err := a.Wait(within(t), 8)
-	must(t, err)
+	testenv.Must(t, err)
 	if n := a.Stats().Failures; n == 0 {
 		t.Error("the appender has not noticed that the sink was gone")
 	}
@@ -263,7 +256,7 @@ func TestFeeder(t *testing.T) {
 	a := e.append(t, s, client.AppendConfig{Depth: 8, Message: 100, Feed: f})
 	for n := range f.most {
 		m, err := s.Receive(within(t))
-		must(t, err)
+		testenv.Must(t, err)
 		if !bytes.Equal(m.Payload, message(n+1, 100)) {
 			t.Fatalf("message %d is another", n+1)
 		}
@@ -271,9 +264,9 @@ func TestFeeder(t *testing.T) {
 	if _, err := a.Send(within(t), nil); err == nil || !strings.Contains(err.Error(), "Feeder") {
 		t.Errorf("a message that is not the feeder's: %v", err)
 	}
-	must(t, s.Close())
+	testenv.Must(t, s.Close())
 	testenv.Wait(t, 10*time.Second, "all to be acknowledged", func() bool { return f.known.Load() == 100 })
-	must(t, a.Close())
+	testenv.Must(t, a.Close())
 	if f.ahead != 8 {
 		t.Errorf("%d messages were given ahead of acknowledgements, with a Depth of 8", f.ahead)
 	}
@@ -324,7 +317,7 @@ func TestRefused(t *testing.T) {
 	}
 	a := e.append(t, s, client.AppendConfig{Message: 100})
 	_, err := a.Send(within(t), message(1, 100))
-	must(t, err)
+	testenv.Must(t, err)
 	m, err := s.Receive(within(t))
 	if err != nil || !bytes.Equal(m.Payload, message(1, 100)) {
 		t.Errorf("after all that a message is %v: %v", m, err)

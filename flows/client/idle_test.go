@@ -30,17 +30,17 @@ func TestIdle(t *testing.T) {
 	}{{"sent", false}, {"written", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			e := open(t)
-			must(t, e.near.WaitForEvents())
-			must(t, e.far.WaitForEvents())
+			testenv.Must(t, e.near.WaitForEvents())
+			testenv.Must(t, e.far.WaitForEvents())
 			config := client.SinkConfig{Flow: "test", Senders: 2, Write: c.write}
 			s := e.listen(t, config)
 			a := e.append(t, s, client.AppendConfig{Flow: "test", Depth: 4})
 			for n := range uint64(5) {
 				e.rest(t)
 				number, err := a.Send(within(t), message(n+1, 100))
-				must(t, err)
+				testenv.Must(t, err)
 				m, err := s.Receive(within(t))
-				must(t, err)
+				testenv.Must(t, err)
 				if !bytes.Equal(m.Payload, message(n+1, 100)) {
 					t.Fatalf("message %d is another", n+1)
 				}
@@ -51,13 +51,13 @@ func TestIdle(t *testing.T) {
 				}
 				cancel()
 				_, err = a.Wait(within(t), number)
-				must(t, err)
+				testenv.Must(t, err)
 			}
 			e.rest(t)
-			must(t, s.Close())
+			testenv.Must(t, s.Close())
 			testenv.Wait(t, 10*time.Second, "the appender to notice that", func() bool { return a.Stats().Failures > 0 })
 			_, err := a.Send(within(t), message(6, 100))
-			must(t, err)
+			testenv.Must(t, err)
 			config.Listen = s.Addr().String()
 			again := e.listen(t, config)
 			m, err := again.Receive(within(t))
@@ -65,7 +65,7 @@ func TestIdle(t *testing.T) {
 				t.Errorf("over a new connection comes %v: %v", m, err)
 			}
 			e.rest(t)
-			must(t, a.Close())
+			testenv.Must(t, a.Close())
 		})
 	}
 }
@@ -73,8 +73,8 @@ func TestIdle(t *testing.T) {
 // TestFeederWakes: a Feeder that had no message is asked again after Wake.
 func TestFeederWakes(t *testing.T) {
 	e := open(t)
-	must(t, e.near.WaitForEvents())
-	must(t, e.far.WaitForEvents())
+	testenv.Must(t, e.near.WaitForEvents())
+	testenv.Must(t, e.far.WaitForEvents())
 	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})
 	f := &letterbox{letters: make(chan []byte, 1)}
 	a := e.append(t, s, client.AppendConfig{Depth: 8, Message: 100, Feed: f})
@@ -83,7 +83,7 @@ func TestFeederWakes(t *testing.T) {
 		f.letters <- message(n+1, 100)
 		a.Wake()
 		m, err := s.Receive(within(t))
-		must(t, err)
+		testenv.Must(t, err)
 		if !bytes.Equal(m.Payload, message(n+1, 100)) {
 			t.Fatalf("message %d is another", n+1)
 		}

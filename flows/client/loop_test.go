@@ -98,9 +98,7 @@ func waitingLoop(t *testing.T, p polled) *loop {
 	if err == nil {
 		err = errors.Join(l.do(func() error { l.bell.limit = 24 * time.Hour; return nil }), l.add(p))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return l
 }
 

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func encoded(t *testing.T, r *Record) string {
 	t.Helper()
 	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return string(text)
 }
 
@@ -45,9 +45,7 @@ func at(t *testing.T, name string, addresses ...string) []byte {
 	t.Helper()
 	r := Record{Name: name, Instance: "1", Flows: []Flow{{Name: "log", Addresses: addresses}}}
 	text, err := r.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return text
 }
 
@@ -60,9 +58,7 @@ func TestPlace(t *testing.T) {
 	}
 	_, change := n.Wanted()
 	p, err := n.Place("storage/log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if names, _ := n.Wanted(); !closed(change) || !slices.Equal(names, []string{"storage"}) {
 		t.Fatalf("the engine is to find %q, told %v", names, closed(change))
 	}
@@ -103,9 +99,7 @@ func TestPlace(t *testing.T) {
 	}
 	want("moved", "10.0.0.3:7471")
 	other, err := n.Place("storage/feed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, _, err := other.Addresses(); err == nil || !strings.Contains(err.Error(), "has no flow feed") {
 		t.Errorf("another flow: %v", err)
 	}
@@ -119,19 +113,13 @@ func TestGroup(t *testing.T) {
 		{Name: "orders", Addresses: []string{"10.0.0.2:7471"}, Group: []string{"10.0.0.2:7491"}}, {Name: "votes", Addresses: []string{}, Group: []string{"10.0.0.2:7492"}}, {Name: "log", Addresses: []string{"10.0.0.2:7472"}},
 	}}
 	text, err := r.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, c := range []struct{ flow, address, group, lacks string }{
 		{"orders", "10.0.0.2:7471", "10.0.0.2:7491", ""}, {"votes", "", "10.0.0.2:7492", "takes no connections: it is a witness"}, {"log", "10.0.0.2:7472", "", "not registered as a member of a group"}, {"none", "", "", "has no flow none"},
 	} {
 		p, err := n.Place("storage/" + c.flow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := n.Found("storage", text); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
+		testenv.Must(t, n.Found("storage", text))
 		at, changed, err := p.Addresses()
 		group, _, err2 := p.Group()
 		if strings.Join(at, ",") != c.address || strings.Join(group, ",") != c.group || changed == nil {
@@ -150,15 +138,11 @@ func TestStatePlace(t *testing.T) {
 	r := Record{Name: "desk", Instance: "1", Flows: []Flow{{Name: "book", Addresses: []string{"10.0.0.2:7471"}}, {Name: "log", Addresses: []string{"10.0.0.2:7472"}}},
 		States: []Flow{{Name: "book", Kind: "objects", Addresses: []string{"10.0.0.2:7490"}}}}
 	text, err := r.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	open := func(place func(string) (*Place, error), peer string) *Place {
 		t.Helper()
 		p, err := place(peer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return p
 	}
 	flow, state, none := open(n.Place, "desk/book"), open(n.StatePlace, "desk/book"), open(n.StatePlace, "desk/log")
@@ -174,9 +158,7 @@ func TestStatePlace(t *testing.T) {
 			t.Errorf("a state that is none is at %q: %v", at, err)
 		}
 	}
-	if err := n.Found("desk", text); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, n.Found("desk", text))
 	check("10.0.0.2:7471", "10.0.0.2:7490")
 	n.SetStatic([]Static{{Peer: "desk/book", Address: "10.0.0.3:1"}, {Peer: "desk/book", State: "10.0.0.3:2"}}, true)
 	check("10.0.0.3:1", "10.0.0.3:2")
@@ -190,9 +172,7 @@ func TestStatePlace(t *testing.T) {
 func closeAll(t *testing.T, n *Names, places ...*Place) {
 	t.Helper()
 	for _, p := range append(places, places...) {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, p.Close())
 	}
 	if names, _ := n.Wanted(); len(names) > 0 {
 		t.Errorf("%q are still wanted", names)
@@ -205,9 +185,7 @@ func TestStatic(t *testing.T) {
 		n := new(Names)
 		n.SetStatic([]Static{{Peer: "a/log", Address: "10.0.0.2:1"}, {Peer: "a/log", Address: "10.0.1.2:1"}, {Peer: "b/log", Address: "host:2"}}, alone)
 		p, err := n.Place("a/log")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		got, changed, err := p.Addresses()
 		if err != nil || !slices.Equal(got, []string{"10.0.0.2:1", "10.0.1.2:1"}) {
 			t.Errorf("%q, %v", got, err)

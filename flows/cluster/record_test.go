@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // good is a record that is accepted.
@@ -22,9 +23,7 @@ func good() *Record {
 // TestRecord: a record goes through its text unchanged, and keys of later releases do not matter.
 func TestRecord(t *testing.T) {
 	text, err := good().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	more := strings.Replace(string(text), "{", `{"weather":"fine",`, 1)
 	for _, one := range []string{string(text), more} {
 		r, err := Parse("storage-1.example", []byte(one))
@@ -116,9 +115,7 @@ func TestRefused(t *testing.T) {
 // FuzzParse: whatever is registered, there is no panic, and what is accepted can be registered again.
 func FuzzParse(f *testing.F) {
 	text, err := good().Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, err)
 	f.Add(text)
 	f.Add([]byte(`{"format":1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // FuzzParse: the parser never panics; it returns a complete Config that passes the checks again, or
@@ -20,9 +22,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, file := range files {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				f.Fatal(err)
-			}
+			testenv.Must(f, err)
 			f.Add(data)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/golden"
 	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // filterError is an error of a filter, as Options.CheckFilter describes it.
@@ -37,9 +38,7 @@ func TestErrors(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			c, err := Parse(filepath.Base(file), data, Options{CheckFilter: noBang, CheckObject: noBad})
 			if c != nil {
 				t.Error("there is a Config beside the error")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/netdev"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // machine has interfaces of several types, some with alternative names.
@@ -83,9 +84,7 @@ func TestNamed(t *testing.T) {
 	parse := func(name string) *Config {
 		t.Helper()
 		c, err := Parse("test.yaml", []byte("flows:\n  - {name: a, from: {interface: "+name+"}, to: {file: /tmp/a}}\n"), Options{FindInterface: machine})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return c
 	}
 	first, other := parse("eth1"), parse("an-alternative-name-of-the-card")

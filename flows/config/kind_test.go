@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestKinds: the source and sink of a flow determine its kind, wherever the file sets them, and NewFlowOf gives a
 // program the same flow. TestValid checks the defaults.
 func TestKinds(t *testing.T) {
 	c, err := Load("testdata/kinds.yaml", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for i := range c.Flows {
 		kind := Kind(c.Flows[i].Name)
 		t.Run(string(kind), func(t *testing.T) {
@@ -73,9 +73,7 @@ func TestDefaultsFollow(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c, err := Parse("x.yaml", []byte(test.text), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if diff := cmp.Diff(test.want, test.got(&c.Flows[0])); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/golden"
 	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // minimal is the shortest valid configuration.
@@ -39,9 +40,7 @@ func TestValid(t *testing.T) {
 				filters = append(filters, expr)
 				return nil
 			}, CheckObject: func(file, program string) (string, error) { return "digest", nil }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			golden.Compare(t, "testdata/"+file+".txt", strings.Join(listing("", reflect.ValueOf(*c)), "\n")+"\n")
 			if diff := cmp.Diff(checked, filters); diff != "" {
 				t.Errorf("filters checked (-want +got):\n%s", diff)
@@ -80,9 +79,7 @@ func listing(path string, v reflect.Value) []string {
 
 func TestDefaults(t *testing.T) {
 	c, err := Parse("min.yaml", []byte(minimal), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := &Config{
 		Region:  Region{Size: 256 * MiB, Pages: Pages2MiB, Frame: 4096, Extent: MiB, Extents: 16},
 		Workers: []Worker{{Name: "main", Wait: WaitSleep, Sleep: 200 * time.Microsecond}},
@@ -164,9 +161,7 @@ func TestAccepted(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c, err := Parse("x.yaml", []byte(test.text), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if diff := cmp.Diff(test.want, test.got(c)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func parsed(t *testing.T, text string) *Config {
 	t.Helper()
 	c, err := Parse("plan.yaml", []byte(text), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return c
 }
 
@@ -121,9 +121,7 @@ func TestCompareSubsystems(t *testing.T) {
 // TestPlanKnowsKeys: the keys in a plan are the keys of the file, for every setting.
 func TestPlanKnowsKeys(t *testing.T) {
 	text, err := os.ReadFile("testdata/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c := parsed(t, string(text))
 	r := newReport(newSource("", string(text)))
 	d := newDecoder(r)

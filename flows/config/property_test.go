@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 	"pgregory.net/rapid"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	environment "github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
@@ -19,20 +19,15 @@ import (
 // which follows from a seed, because each is a parse of the full configuration.
 func TestMisspelt(t *testing.T) {
 	data, err := os.ReadFile("testdata/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var root yaml.Node
-	if err := yaml.Load(data, &root); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, yaml.Load(data, &root))
 	keys := keysOf(&root, "", map[string]bool{})
 	words := map[string]bool{}
 	for _, k := range keys {
 		words[k.Value] = true
 	}
-	seed := environment.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_SEED=%d", seed)
+	seed := environment.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	for _, k := range keys {
 		all := slices.DeleteFunc(typos(k.Value), func(typo string) bool { return words[typo] })

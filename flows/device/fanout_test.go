@@ -3,6 +3,8 @@ package device
 import (
 	"errors"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestFanouts: the first socket of a name founds a group, the others join it, and the name is free again when the
@@ -28,9 +30,7 @@ func TestFanouts(t *testing.T) {
 	leave := func() error { left++; return nil }
 	for _, err := range []error{join("a", 7, nil), join("a", 7, nil), join("b", 8, nil), o.Leave("a", leave), join("a", 7, nil),
 		o.Leave("a", leave), o.Leave("a", leave), join("a", 9, nil), o.Leave("a", leave), o.Leave("b", leave)} {
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, err)
 	}
 	want := []call{{0, false}, {0, false}, {7, true}, {0, false}, {7, true}, {0, false}}
 	for i := range want {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
@@ -42,9 +43,7 @@ func TestLogFailures(t *testing.T) {
 // TestReasonsAreDocumented: docs/metrics.md says what to do for each reason of the handshake.
 func TestReasonsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_, table, _ := strings.Cut(string(text), "| reason of the handshake |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for _, r := range connect.Reasons {

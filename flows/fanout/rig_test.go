@@ -52,12 +52,7 @@ func (m *machine) with(t testing.TB) *machine {
 	return &other
 }
 
-func (m *machine) must(err error) {
-	m.Helper()
-	if err != nil {
-		m.Fatal(err)
-	}
-}
+func (m *machine) must(err error) { m.Helper(); testenv.Must(m, err) }
 
 // worker is a thread that runs rounds, and commands between rounds.
 type worker struct {
@@ -125,9 +120,8 @@ func (m *machine) newSink(frames, port int) *sink {
 		Durability: protocol.Received, Check: true, Events: true}
 	k.on(func() {
 		var err error
-		if k.r, err = stream.OpenReceiver(c); err != nil {
-			m.Error(err)
-		}
+		k.r, err = stream.OpenReceiver(c)
+		testenv.Check(m, err)
 	})
 	if k.r == nil {
 		m.FailNow()
@@ -161,17 +155,13 @@ func (k *sink) serve(port int) {
 func (k *sink) close() {
 	k.Helper()
 	k.cancel()
-	if err := <-k.served; err != nil {
-		k.Error(err)
-	}
+	testenv.Check(k, <-k.served)
 	k.served <- nil
 	k.on(func() {
 		k.round = nil
 		k.hands.Give(k.held)
 		k.held = nil
-		if err := k.r.Close(); err != nil {
-			k.Error(err)
-		}
+		testenv.Check(k, k.r.Close())
 		if k.wrong != "" {
 			k.Error(k.wrong)
 		}
@@ -270,9 +260,8 @@ func (m *machine) newSource(c Config, depth int, peers ...any) *source {
 			c.Peers = append(c.Peers, Peer{Sender: one, Policy: peers[i+1].(Policy)})
 		}
 		var err error
-		if s.f, err = Open(c); err != nil {
-			m.Error(err)
-		}
+		s.f, err = Open(c)
+		testenv.Check(m, err)
 	})
 	if s.f == nil {
 		m.FailNow()
@@ -302,14 +291,10 @@ func (f *Fanout) runHere(ctx context.Context, s *source) error {
 func (s *source) close() {
 	s.Helper()
 	s.cancel()
-	if err := <-s.ran; err != nil {
-		s.Error(err)
-	}
+	testenv.Check(s, <-s.ran)
 	s.on(func() {
 		s.round = nil
-		if err := errors.Join(s.f.Close(), s.f.Close()); err != nil {
-			s.Error(err)
-		}
+		testenv.Check(s, errors.Join(s.f.Close(), s.f.Close()))
 		s.hands.Give(s.free)
 		if s.wrong != "" {
 			s.Error(s.wrong)

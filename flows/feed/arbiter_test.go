@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 var night, morning = Session([]byte("NIGHT00001")), Session([]byte("MORNING002"))
@@ -39,9 +41,7 @@ type rig struct {
 func newRig(t testing.TB, lines, held int) *rig {
 	t.Helper()
 	a, err := New(Config{Lines: lines, Server: lines == 3, Held: held, Longest: 1472, Gap: 10 * time.Millisecond, Ask: 2 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return &rig{Arbiter: a}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // plainRig collects the numbers that an arbiter of plain packets gives out.
@@ -20,9 +22,7 @@ type plainRig struct {
 func newPlainRig(t testing.TB, c Counter, lines, held int) *plainRig {
 	t.Helper()
 	a, err := New(Config{Lines: lines, Held: held, Longest: 64, Gap: 10 * time.Millisecond, Counter: &c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return &plainRig{Arbiter: a, counter: c}
 }
 

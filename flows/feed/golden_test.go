@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/golden"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestGolden: feeds that a generator has made from the published format (testdata/make_feeds.py) give the same messages
@@ -17,13 +18,9 @@ func TestGolden(t *testing.T) {
 	for name, counter := range map[string]*Counter{"moldudp64": nil, "counter": {Offset: 4, Width: 4, Little: true}} {
 		t.Run(name, func(t *testing.T) {
 			a, err := New(Config{Lines: 2, Held: 64, Longest: 1472, Gap: 10 * time.Millisecond, Counter: counter})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			text, err := os.ReadFile("testdata/" + name + ".feed")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			var out strings.Builder
 			take := func() {
 				for m, ok := a.Next(); ok; m, ok = a.Next() {
@@ -41,16 +38,12 @@ func TestGolden(t *testing.T) {
 				word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 				if word == "pause" {
 					span, err := time.ParseDuration(rest)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					pass(span)
 					continue
 				}
 				packet, err := hex.DecodeString(rest)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				a.Receive(int(word[0]-'a'), packet)
 				take()
 			}

@@ -9,19 +9,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/unifiedd/unifiedd/flows/group/election"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // follower returns member 1 of a group of three, after it has heard the leader 2 of epoch 5.
 func follower(t testing.TB) *Member {
 	m, err := NewMember(MemberConfig{Self: 1, State: election.First([]uint32{1, 2, 3}), Log: func() Log { return Log{} }, Serial: 1 << 32, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	app := &election.Message{Type: raftpb.MsgApp.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(5)), LogTerm: new(uint64(1)), Index: new(uint64(1)), Commit: new(uint64(2)),
 		Entries: []*raftpb.Entry{{Term: new(uint64(5)), Index: new(uint64(2))}}}
-	if err := m.Step(Message{From: 2, To: 1, Kind: KindElection, Election: app}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, m.Step(Message{From: 2, To: 1, Kind: KindElection, Election: app}))
 	handle(m)
 	return m
 }
@@ -61,9 +58,7 @@ func TestForged(t *testing.T) {
 		}
 	}
 	m := follower(t)
-	if err := m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}))
 	sent := handle(m)
 	if len(sent) != 1 || sent[0].Kind != KindReport || sent[0].To != 2 {
 		t.Fatalf("a seal of the leader is answered with %+v", sent)
@@ -79,9 +74,7 @@ func TestContradiction(t *testing.T) {
 	removal, err := proto.Marshal(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{
 		{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(1))}, {Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(2))}, {Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(3))},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	change := func(data []byte) *election.Message {
 		return &election.Message{
 			Type: raftpb.MsgApp.Enum(), LogTerm: new(uint64(5)), Index: new(uint64(2)), Commit: new(uint64(3)),
@@ -126,9 +119,7 @@ func TestCommittedStays(t *testing.T) {
 	m.config.Log = func() Log { return Log{End: Place{5, 9}, Table: Table{{5, 1}}, Committed: 6} }
 	for after, want := range map[uint64]error{5: errDiverged, 6: nil} {
 		m.err = nil
-		if err := m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, m.Step(Message{From: 2, To: 1, Kind: KindSeal, Epoch: 5}))
 		sent := handle(m)
 		err := m.Step(Message{From: 2, Kind: KindFollow, Epoch: 5, Serial: sent[len(sent)-1].Serial, After: after})
 		if !errors.Is(err, want) || !errors.Is(m.Err(), want) {
@@ -141,9 +132,7 @@ func TestCommittedStays(t *testing.T) {
 // committed records.
 func FuzzMember(f *testing.F) {
 	vote, err := proto.Marshal(&election.Message{Type: raftpb.MsgVote.Enum(), Term: new(uint64(7))})
-	if err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, err)
 	f.Add(uint8(KindElection), uint64(0), uint64(0), uint64(0), vote)
 	f.Add(uint8(KindSeal), uint64(5), uint64(0), uint64(0), []byte{})
 	f.Add(uint8(KindFollow), uint64(5), uint64(1<<32), uint64(0), []byte{})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/group/election"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // threeMembers are members of one group, whose messages arrive at once.
@@ -17,9 +18,7 @@ func newThree(t *testing.T, ends [3]uint64) threeMembers {
 		l := Log{End: Place{1, end}, Table: Table{{1, 1}}}
 		id := uint32(i + 1)
 		m, err := NewMember(MemberConfig{Self: id, State: election.First([]uint32{1, 2, 3}), Log: func() Log { return l }, Serial: uint64(id) << 32, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		all[id] = m
 	}
 	return all
@@ -39,9 +38,7 @@ func (all threeMembers) settle(t *testing.T) {
 			t.Fatal("the members do not come to rest")
 		}
 		for _, one := range sent {
-			if err := all[one.To].Step(one); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, all[one.To].Step(one))
 		}
 	}
 }
@@ -50,9 +47,7 @@ func (all threeMembers) settle(t *testing.T) {
 func TestFetchFails(t *testing.T) {
 	all := newThree(t, [3]uint64{5, 9, 8})
 	for range maxPassed + 1 { // the others prefer a longer log at first
-		if err := all[1].Suspect(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, all[1].Suspect())
 		all.settle(t)
 	}
 	if m := all[1]; m.Phase() != Fetching || m.from != 2 {

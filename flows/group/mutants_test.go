@@ -64,26 +64,18 @@ func TestMutants(t *testing.T) {
 // overlay writes a changed copy of a file, and returns the path of an overlay for it.
 func overlay(t *testing.T, file, before, after string) string {
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if n := strings.Count(string(text), before); n != 1 {
 		t.Fatalf("%s has %q %d times, want once", file, before, n)
 	}
 	from, err := filepath.Abs(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	dir := t.TempDir()
 	changed, path := filepath.Join(dir, file), filepath.Join(dir, "overlay.json")
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {from: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for to, b := range map[string][]byte{changed: []byte(strings.Replace(string(text), before, after, 1)), path: list} {
-		if err := os.WriteFile(to, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(to, b, 0o600))
 	}
 	return path
 }

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/ring"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
@@ -68,9 +68,7 @@ func newPatient(t *testing.T, killed bool) *patient {
 	}
 	k := kept(t, filepath.Dir(p.path), m)
 	for range 2 {
-		if err := k.Update(true, func(*Manifest) {}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, k.Update(true, func(*Manifest) {}))
 	}
 	for _, at := range copies {
 		p.spots = append(p.spots, spot{p.path + ManifestSuffix, int(at), int(at) + manifestLen, true})
@@ -128,9 +126,7 @@ func (p *patient) read(t *testing.T) {
 			continue
 		}
 		b, err := os.ReadFile(s.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		p.files[s.file] = b
 	}
 }
@@ -139,9 +135,7 @@ func (p *patient) read(t *testing.T) {
 func (p *patient) heal(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(p.path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, e := range entries {
 		if path := filepath.Join(filepath.Dir(p.path), e.Name()); p.files[path] == nil {
 			_ = os.Remove(path)
@@ -151,9 +145,7 @@ func (p *patient) heal(t *testing.T) {
 		if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, b) {
 			continue
 		}
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, b, 0o600))
 	}
 }
 
@@ -204,9 +196,7 @@ func (p *patient) examine(t *testing.T, what string) (refused bool) {
 func (p *patient) checkRecords(t *testing.T, what string, want uint64) {
 	t.Helper()
 	l, err := Open(p.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	r := l.Reader(0)
 	defer r.Close()
@@ -235,8 +225,7 @@ func (p *patient) checkRecords(t *testing.T, what string, want uint64) {
 // or no record is lost. UNIFIEDD_DAMAGE=1 tries each byte of heads, manifests, marks and ends, and
 // a larger sample of the other bytes.
 func TestDamage(t *testing.T) {
-	long, seed := setting.Number(t, "UNIFIEDD_DAMAGE", 0) != 0, setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_SEED=%d", seed)
+	long, seed := setting.Number(t, "UNIFIEDD_DAMAGE", 0) != 0, setting.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for name, make := range map[string]func() *patient{
 		"ended": func() *patient { return newPatient(t, false) }, "killed": func() *patient { return newPatient(t, true) },
@@ -290,9 +279,7 @@ func (s *spot) places(random *rand.Rand, long bool) (all []int) {
 func poke(t *testing.T, path string, at int, change byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	var b [1]byte
 	if _, err := f.ReadAt(b[:], int64(at)); err != nil {
@@ -318,9 +305,7 @@ func TestDamagedFiles(t *testing.T) {
 				"zeros":   func() error { return os.WriteFile(path, make([]byte, len(p.files[path])), 0o600) },
 				"another": func() error { return os.WriteFile(path, []byte(strings.Repeat("another file ", 1000)), 0o600) },
 			} {
-				if err := harm(); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, harm())
 				p.examine(t, fmt.Sprintf("%s is %s, killed: %v", filepath.Base(path), name, killed))
 				p.heal(t)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestEpochs: the epochs of a log are those of its records. The manifest gives what was not read, and
@@ -56,18 +57,14 @@ func TestCommitted(t *testing.T) {
 	m.write(t, segmentPath(path, 1))
 	k := kept(t, dir, Manifest{Flags: FlagGroup, Oldest: 1, Newest: 1, Next: 1, Reserved: 1000, Committed: 3})
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	from := l.Reader(0)
 	defer from.Close()
 	if got := readOn(t, from); len(got.positions) != 3 || got.gaps != nil {
 		t.Errorf("3 of 5 records are committed, and it returns %v %v", got.positions, got.gaps)
 	}
-	if err := k.Update(false, func(m *Manifest) { m.Committed = 5 }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(false, func(m *Manifest) { m.Committed = 5 }))
 	if got := readOn(t, from); len(got.positions) != 2 || got.gaps != nil {
 		t.Errorf("2 more are committed, and it returns %v %v", got.positions, got.gaps)
 	}
@@ -89,21 +86,15 @@ func TestCutOffWhileRead(t *testing.T) {
 	m.write(t, segmentPath(path, 1))
 	k := kept(t, dir, Manifest{Flags: FlagGroup, Oldest: 1, Newest: 1, Next: 1, Reserved: 1000, Committed: 3, Runs: []Run{{Number: 2, Start: 1, Segment: 1}}})
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	from := l.Reader(0)
 	defer from.Close()
 	if got := readOn(t, from); !slices.Equal(got.positions, []uint64{1, 2, 3}) {
 		t.Errorf("3 of 5 records are committed, and it returns %v", got.positions)
 	}
-	if err := k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 4, Start: 4}) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Update(false, func(m *Manifest) { m.Committed = 5 }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 4, Start: 4}) }))
+	testenv.Must(t, k.Update(false, func(m *Manifest) { m.Committed = 5 }))
 	if got := readOn(t, from); got.positions != nil || got.cuts != nil || got.gaps != nil {
 		t.Errorf("the records are cut off, and it returns %v of the runs %v, %v %v", got.positions, got.runs, got.cuts, got.gaps)
 	}
@@ -111,9 +102,7 @@ func TestCutOffWhileRead(t *testing.T) {
 	m = next.file(t)
 	next.batch(m, 3, 0)
 	m.write(t, segmentPath(path, 2))
-	if err := k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 4, Start: 4}) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 4, Start: 4}) }))
 	if got := readOn(t, from); !slices.Equal(got.positions, []uint64{4, 5}) || !slices.Equal(got.runs, []uint64{4, 4}) || got.cuts != nil || got.gaps != nil {
 		t.Errorf("2 records of the next run are committed, and it returns %v of the runs %v, %v %v", got.positions, got.runs, got.cuts, got.gaps)
 	}
@@ -142,26 +131,20 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("the sessions end at %v", told)
 	}
 	next := Run{Number: 4, Start: 8}
-	if err := k.Update(true, func(m *Manifest) { m.Next = end.Next; m.Expect(2, next) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Next = end.Next; m.Expect(2, next) }))
 	again, err := Tail(path)
 	if err != nil || again.Next != 8 || len(again.Gaps) > 0 {
 		t.Errorf("after a crash the log ends at %d, gaps %v, %v", again.Next, again.Gaps, err)
 	}
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	r := l.Uncommitted(0)
 	defer r.Close()
 	if got := readOn(t, r); len(got.positions) != 7 || got.gaps != nil {
 		t.Errorf("a reader returns %v, gaps %v", got.positions, got.gaps)
 	}
-	if err := k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 6, Start: 8}) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Expect(2, Run{Number: 6, Start: 8}) }))
 	if runs := k.Now().Runs; len(runs) != 2 || runs[1].Number != 6 {
 		t.Errorf("runs without segments stay: %+v", runs)
 	}
@@ -169,9 +152,7 @@ func TestCutOff(t *testing.T) {
 	m = second.file(t)
 	second.batch(m, 2, 0)
 	m.write(t, segmentPath(path, 2))
-	if err := k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 6, Start: 8}) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.Update(true, func(m *Manifest) { m.Begin(2, Run{Number: 6, Start: 8}) }))
 	if end, err := Tail(path); err != nil || end.Next != 10 {
 		t.Errorf("after two more records the log ends at %d, %v", end.Next, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/ring"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // live writes a log while a reader reads it. It writes batches in any order, a few at once. It
@@ -96,9 +97,7 @@ func all(pending []func() error) error {
 func follow(t *testing.T, path string, last uint64) (gaps []*Gap) {
 	t.Helper()
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r := l.Reader(1)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -116,9 +115,7 @@ func follow(t *testing.T, path string, last uint64) (gaps []*Gap) {
 			t.Fatalf("record %d where %d should be", rec.Position, next)
 		}
 	}
-	if err := errors.Join(r.Close(), l.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(r.Close(), l.Close()))
 	return gaps
 }
 
@@ -130,9 +127,7 @@ func TestFollow(t *testing.T) {
 	if gaps := follow(t, w.prefix, w.total); len(gaps) > 0 {
 		t.Errorf("%v", gaps)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-done)
 	expect(t, readFrom(t, w.prefix, 0), 1, w.total)
 }
 
@@ -147,9 +142,7 @@ func TestFollowPruned(t *testing.T) {
 			t.Errorf("%v", g)
 		}
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-done)
 }
 
 // TestFollowRing: a writer overtakes a reader on a ring. The reader reports gaps, and returns every
@@ -181,17 +174,13 @@ func TestFollowRing(t *testing.T) {
 			t.Errorf("%v", g)
 		}
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-done)
 }
 
 // TestWaitEnds: if the context of Wait ends, Wait returns its cause.
 func TestWaitEnds(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "wal"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	enough := errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, enough)
@@ -211,9 +200,7 @@ func TestFollowAnotherRun(t *testing.T) {
 	slot(t, f, geometry, 1, m)
 	slot(t, f, geometry, 2, first.segment(t, geometry.SegmentID(2), true, ring.Base(2)))
 	l, err := Open(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	r := l.Reader(0)
 	defer r.Close()

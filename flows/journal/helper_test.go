@@ -14,6 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // tester is the common part of *testing.T and *rapid.T.
@@ -301,17 +302,11 @@ func verify(t tester, path string) Report {
 func ringFile(t testing.TB) (*os.File, ring.Ring) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "ring"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { f.Close() })
-	if err := f.Truncate(6 << 20); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Truncate(6<<20))
 	made, err := ring.Create(f, 6<<20, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return f, made
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // threeSegments writes records 1 to 18 of one run to three files, all complete.
@@ -208,9 +209,7 @@ func TestLostBetweenRuns(t *testing.T) {
 func TestRemovedSegments(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "wal")
 	threeSegments(t, prefix)
-	if err := os.Remove(segmentPath(prefix, 2)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(segmentPath(prefix, 2)))
 	all := readFrom(t, prefix, 0)
 	if len(all.gaps) != 1 || all.gaps[0].Position != 7 || all.gaps[0].Records != 6 || !errors.Is(all.gaps[0], errRemoved) || len(all.positions) != 12 {
 		t.Errorf("%v, %v", all.positions, all.gaps)
@@ -218,9 +217,7 @@ func TestRemovedSegments(t *testing.T) {
 	if end := tail(t, prefix); end.Next != 19 {
 		t.Errorf("%+v", end)
 	}
-	if err := os.Remove(segmentPath(prefix, 1)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(segmentPath(prefix, 1)))
 	expect(t, readFrom(t, prefix, 0), 13, 18)
 	all = readFrom(t, prefix, 5)
 	expectPositions(t, all, 13, 18)
@@ -259,12 +256,8 @@ func TestPrepared(t *testing.T) {
 	r.batch(m, 3, 0)
 	m.write(t, filepath.Join(dir, ".wal-000002.next"))
 	r.file(t).write(t, filepath.Join(dir, ".wal-000003.next"))
-	if err := os.WriteFile(segmentPath(prefix+"-x", 4), []byte("another's"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(segmentPath(prefix, 1), segmentPath(prefix, 5)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(segmentPath(prefix+"-x", 4), []byte("another's"), 0o600))
+	testenv.Must(t, os.Symlink(segmentPath(prefix, 1), segmentPath(prefix, 5)))
 	expect(t, readFrom(t, prefix, 0), 1, 6)
 }
 
@@ -277,9 +270,7 @@ func TestOthersSegments(t *testing.T) {
 	} {
 		prefix := filepath.Join(t.TempDir(), "wal")
 		head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{f}, pcapng.Segment{Align: align})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		(&made{raw: head}).write(t, segmentPath(prefix, 1))
 		if _, err := Tail(prefix); !errors.Is(err, errNotLog) {
 			t.Errorf("%s: %v", name, err)
@@ -358,9 +349,7 @@ func TestRingOvertakes(t *testing.T) {
 	begin(1)
 	begin(2)
 	l, err := Open(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	reader := l.Reader(0)
 	for range 2 {
 		if _, err := reader.Next(); err != nil {
@@ -377,9 +366,7 @@ func TestRingOvertakes(t *testing.T) {
 	if last := all.positions[len(all.positions)-1]; last != r.next-1 {
 		t.Errorf("it ends at %d", last)
 	}
-	if err := errors.Join(reader.Close(), l.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(reader.Close(), l.Close()))
 }
 
 // TestCut: a crash removes records that a reader has returned. The reader returns a Cut, and then
@@ -392,9 +379,7 @@ func TestCut(t *testing.T) {
 	r.batch(m, 3, 0)
 	m.write(t, segmentPath(prefix, 1))
 	l, err := Open(prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	reader := l.Reader(0)
 	expect(t, readOn(t, reader), 1, 6)
 	m.lose(1)
@@ -411,9 +396,7 @@ func TestCut(t *testing.T) {
 	if len(all.cuts) != 1 || all.cuts[0].From != 4 || all.cuts[0].Given != 6 {
 		t.Errorf("%v", all.cuts)
 	}
-	if err := errors.Join(reader.Close(), l.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(reader.Close(), l.Close()))
 }
 
 func TestManySessions(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // renamed is a log that a flow writes while a reader lists its segments. The reader's directory is read as
@@ -127,9 +128,7 @@ func TestListedWhileRenamed(t *testing.T) {
 				second.batch(m, 2, 0)
 				m.write(t, segmentPath(r.prefix, 2))
 				r.expect(from, 7, 8)
-				if err := errors.Join(from.Close(), r.log.Close()); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, errors.Join(from.Close(), r.log.Close()))
 			})
 		}
 	}
@@ -158,9 +157,7 @@ func TestBegunWhileRenamed(t *testing.T) {
 				one.batch(m, 2, 0)
 				m.write(t, segmentPath(r.prefix, 2))
 				r.expect(from, 7, 8)
-				if err := errors.Join(from.Close(), r.log.Close()); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, errors.Join(from.Close(), r.log.Close()))
 			})
 		}
 	}
@@ -176,9 +173,7 @@ func TestSeekAhead(t *testing.T) {
 		one.batch(m, 3, 0)
 		m.end().write(t, segmentPath(prefix, 1))
 		l, err := Open(prefix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		r := l.Uncommitted(uint64(4 + 3*segments))
 		if _, err := r.Poll(); err != io.EOF {
 			t.Fatalf("there is no record yet: %v", err)
@@ -199,12 +194,8 @@ func TestSeekAhead(t *testing.T) {
 		if err != nil || rec.Position != uint64(4+3*segments) {
 			t.Errorf("record %d: %v", rec.Position, err)
 		}
-		if err := errors.Join(r.Close(), l.Close()); err != nil {
-			t.Error(err)
-		}
-		if err := os.Remove(segmentPath(prefix, 1)); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, errors.Join(r.Close(), l.Close()))
+		testenv.Check(t, os.Remove(segmentPath(prefix, 1)))
 	}
 }
 
@@ -219,9 +210,7 @@ func TestShortened(t *testing.T) {
 		long := func() (int64, error) { return int64(len(m.raw)) + liveSegment, nil }
 		for name, position := range map[string]func(*segment) (uint64, error){"first": (*segment).first, "begins": (*segment).begins} {
 			s, err := newSegment(piece{number: 1, name: name}, bytes.NewReader(m.raw), nil, long, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if p, err := position(s); p != 0 || err != nil {
 				t.Errorf("%s of a segment that is whole: %v: record %d, %v", name, whole, p, err)
 			}

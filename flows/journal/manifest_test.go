@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/unifiedd/unifiedd/internal/newfile"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // drawManifest draws a manifest that a log may have.
@@ -75,14 +76,10 @@ func TestManifestLimits(t *testing.T) {
 func kept(t *testing.T, dir string, m Manifest) *Keeper {
 	t.Helper()
 	d, err := newfile.OpenDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer d.Close()
 	k, err := KeepFile(d, "wal"+ManifestSuffix, m, func(*os.File) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -184,9 +181,7 @@ func TestHeadDamage(t *testing.T) {
 	for _, manifest := range []bool{true, false} {
 		prefix, b := withManifest(t)
 		if !manifest {
-			if err := os.Remove(prefix + ManifestSuffix); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.Remove(prefix+ManifestSuffix))
 		}
 		refused := 0
 		for at := 0; at < b.batches[0].offset; at += step {
@@ -238,9 +233,7 @@ func TestAbsence(t *testing.T) {
 		}, "", 41, 0},
 	} {
 		prefix, _ := withManifest(t)
-		if err := c.harm(prefix); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.harm(prefix))
 		end, err := Tail(prefix)
 		report, err2 := Verify(prefix)
 		if err2 != nil || len(report.Damage) != c.count {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // badPayload writes a log with verify: false, as a crash leaves it. The payload of record 4 does
@@ -49,12 +50,8 @@ func TestBadPayload(t *testing.T) {
 func TestBadPayloadBeingWritten(t *testing.T) {
 	prefix := badPayload(t, newRun(1, 1))
 	f, err := os.Open(segmentPath(prefix, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 	expect(t, readFrom(t, prefix, 0), 1, 3)
 	f.Close()
 	if all := readFrom(t, prefix, 0); len(all.positions) != 6 {

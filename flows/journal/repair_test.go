@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // repaired repairs a log. It checks that planning changes nothing.
@@ -11,23 +13,17 @@ func repaired(t *testing.T, path string) *Repair {
 	t.Helper()
 	before, _ := Verify(path)
 	r, err := PlanRepair(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer r.Close()
 	if after, err := Verify(path); err != nil || len(after.Damage) != len(before.Damage) || after.Next != before.Next {
 		t.Fatalf("the plan changed the log: %+v, %v", after, err)
 	}
-	if err := r.Apply(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.Apply())
 	again, err := PlanRepair(path)
 	if err != nil || again.Needed() {
 		t.Fatalf("repaired, and there is more: %+v, %v", again, err)
 	}
-	if err := again.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, again.Close())
 	return r
 }
 
@@ -85,9 +81,7 @@ func TestRepairGivesUp(t *testing.T) {
 		}, 41, 1 << 19, true, segmentPath("", 2), 20},
 	} {
 		prefix, _ := withManifest(t)
-		if err := c.harm(prefix); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.harm(prefix))
 		r := repaired(t, prefix)
 		if r.Next < c.least || c.lost < 1000 && (r.Next != c.least || r.Lost != c.lost) || r.Lost < c.lost || r.Unsure != c.unsure {
 			t.Errorf("%s: %+v", name, r)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestUnusedReplaced: a reader waits in the segment that a run has prepared. The run ends without a record, and the
@@ -26,18 +27,14 @@ func TestUnusedReplaced(t *testing.T) {
 				m.end().write(t, segmentPath(prefix, 1))
 				newRun(4, 4).file(t).write(t, prepared(2))
 				l, err := Open(prefix)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				r := l.Uncommitted(1)
 				expect(t, readOn(t, r), 1, 3)
 				if cut {
 					mend(t, prepared(2))
 					expect(t, readOn(t, r), 1, 0)
 				}
-				if err := os.Remove(prepared(2)); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, os.Remove(prepared(2)))
 				expect(t, readOn(t, r), 1, 0)
 				goOn(t, r, start, func(last *run, number int, used bool) {
 					m := last.file(t)
@@ -48,9 +45,7 @@ func TestUnusedReplaced(t *testing.T) {
 					last.batch(m, 3, 0)
 					m.write(t, segmentPath(prefix, number))
 				})
-				if err := errors.Join(r.Close(), l.Close()); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, errors.Join(r.Close(), l.Close()))
 			})
 		}
 		t.Run(fmt.Sprint("ring from ", start), func(t *testing.T) {
@@ -61,9 +56,7 @@ func TestUnusedReplaced(t *testing.T) {
 			slot(t, f, geometry, 1, m.end())
 			slot(t, f, geometry, 2, newRun(4, 4).segment(t, geometry.SegmentID(2), true, ring.Base(2)))
 			l, err := Open(f.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			r := l.Uncommitted(1)
 			expect(t, readOn(t, r), 1, 3)
 			goOn(t, r, start, func(last *run, number int, used bool) {
@@ -73,9 +66,7 @@ func TestUnusedReplaced(t *testing.T) {
 				}
 				slot(t, f, geometry, uint64(number), m)
 			})
-			if err := errors.Join(r.Close(), l.Close()); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, errors.Join(r.Close(), l.Close()))
 		})
 	}
 }
@@ -135,9 +126,7 @@ func TestLateInNextRun(t *testing.T) {
 				}
 				whole.write(t, segmentPath(r.prefix, 2))
 				r.expect(reader, next, start+7)
-				if err := errors.Join(reader.Close(), r.log.Close()); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, errors.Join(reader.Close(), r.log.Close()))
 			}
 		}
 	}

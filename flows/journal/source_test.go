@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestForms: the head of a run records whether its records have owners or epochs. The parser reads
@@ -18,9 +19,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%q is %+v", s.Description, o)
 		}
 		head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{s}, pcapng.Segment{Align: 512})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		head[4] ^= 1
 		if got, ok := originIn(bytes.NewReader(head)); !ok || got != want {
 			t.Errorf("of %q is left %+v, %v", s.Description, got, ok)

@@ -3,6 +3,8 @@ package journal
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestBeginsLate: the search for the end begins at the newest segment before which nothing can be
@@ -27,17 +29,13 @@ func TestBeginsLate(t *testing.T) {
 			m.ending(c.mended).write(t, segmentPath(prefix, i+1))
 		}
 		l, err := Open(prefix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		reader := l.Reader(0)
 		if err := reader.beginLate(1); err != nil || reader.at.number != c.number || reader.next != 4*c.number-3 {
 			t.Errorf("%s: from segment %d on, record %d: %v", c.name, reader.at.number, reader.next, err)
 		}
 		expect(t, readOn(t, reader), 4*c.number-3, 100)
-		if err := reader.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, reader.Close())
 		newRun(5, 101).file(t).write(t, segmentPath(prefix, 26))
 		if end, err := l.tail(nil, 1, never); err != nil || end.Next != 101 {
 			t.Errorf("%s: %+v, %v", c.name, end, err)

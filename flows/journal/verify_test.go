@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestVerifyBesideWriter: a segment has room for more records until its writer completes it, which cuts
@@ -25,9 +27,7 @@ func TestVerifyBesideWriter(t *testing.T) {
 	writer.Go(func() {
 		for ; ctx.Err() == nil; cuts++ {
 			for _, size := range []int64{4 << 20, int64(len(m.raw))} {
-				if err := os.Truncate(segmentPath(path, 1), size); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, os.Truncate(segmentPath(path, 1), size))
 				time.Sleep(20 * time.Microsecond)
 			}
 		}

@@ -315,14 +315,8 @@ func (d *desk) steps(offsets []uint64) map[string]func(*rapid.T) {
 // TestLayouts: the file has all packets after random operations on each layout.
 func TestLayouts(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary, FrameSize: 4096, ExtentSize: 256 << 10, Extents: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := region.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, region.Close()) })
 	for _, c := range []struct {
 		kind    string
 		offsets []uint64
@@ -350,9 +344,7 @@ func TestLayouts(t *testing.T) {
 // TestSlotCopiesNothing: the slot layout does not copy a packet whose kept bytes are in one frame.
 func TestSlotCopiesNothing(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary, FrameSize: 4096, ExtentSize: 256 << 10, Extents: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDesk(t, region, "slot")

@@ -10,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/cluster"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/replica"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // three is a group of which one member has addresses, and two are named.
@@ -29,9 +30,7 @@ func static(n *cluster.Names, d string) {
 func TestWhereabouts(t *testing.T) {
 	names := new(cluster.Names)
 	w := &whereabouts{names: names}
-	if err := w.use(three()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, w.use(three()))
 	if all, _ := w.peers(); len(all) != 4 || all[3].Addresses != nil || !strings.Contains(all[3].Lacks, "registry does not answer") || all[3].Host != "host-d" {
 		t.Errorf("before they are found: %+v", all)
 	}
@@ -80,9 +79,7 @@ func TestWhereabouts(t *testing.T) {
 	}
 	end()
 	<-done
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, w.Close())
 }
 
 // TestWhereaboutsRefused: what cannot be found changes nothing.

@@ -19,9 +19,7 @@ func key(t *testing.T, first byte) ([]byte, dhchap.Secret) {
 	t.Helper()
 	raw := bytes.Repeat([]byte{first, 1, 2, 3}, 8)
 	s, err := dhchap.ParseSecret("DHHC-1:00:" + base64.StdEncoding.EncodeToString(binary.LittleEndian.AppendUint32(bytes.Clone(raw), crc32.ChecksumIEEE(raw))) + ":")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return raw, s
 }
 

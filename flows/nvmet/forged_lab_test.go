@@ -47,16 +47,12 @@ func kernelSoft(t *testing.T) (device string, other *testenv.End, there *victim)
 	device = labenv.SoftRoCE(t, "virtio0", kernelSide+"/24")
 	ns := labenv.Opposite(t, labenv.Wire{Card: "virtio0", Here: kernelSide, There: softSide})
 	here, err := netlink.LinkByName("virtio0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ip := netip.MustParseAddr(softSide)
 	other = &testenv.End{Namespace: ns, Ifname: "virtio1", IP: ip}
 	ns.Do(t, func() {
 		link, err := netlink.LinkByName("virtio1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		other.MAC, other.Index = link.Attrs().HardwareAddr, link.Attrs().Index
 	})
 	return device, other, &victim{ip, other.MAC, here.Attrs().HardwareAddr}
@@ -66,9 +62,7 @@ func kernelSoft(t *testing.T) (device string, other *testenv.End, there *victim)
 func guidOf(t *testing.T, device string) (guid uint64) {
 	t.Helper()
 	text, err := os.ReadFile("/sys/class/infiniband/" + device + "/node_guid")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := fmt.Sscanf(strings.ReplaceAll(strings.TrimSpace(string(text)), ":", ""), "%x", &guid); err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +74,10 @@ func guidOf(t *testing.T, device string) (guid uint64) {
 func claims(t *testing.T, device string, to *victim, soft rdma.Device) {
 	t.Helper()
 	here, err := netlink.LinkByName("virtio0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	send, guid := senderHere(t, here.Attrs().Index), guidOf(t, device)
 	for qpn := range uint32(300) {
-		if err := send((&forgery{netip.MustParseAddr(kernelSide), 0x1000 + qpn, 2 + qpn, guid, 9999}).packet(t, to)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, send((&forgery{netip.MustParseAddr(kernelSide), 0x1000 + qpn, 2 + qpn, guid, 9999}).packet(t, to)))
 		time.Sleep(time.Millisecond)
 	}
 	var counted map[string]uint64
@@ -110,9 +100,7 @@ func answersStranger(t *testing.T, other *testenv.End, to *victim, soft rdma.Dev
 	m := mad.Message{Kind: mad.DREQ, Transaction: 5, Local: 0x5555, Remote: 0x6666}
 	b := kernel.datagram(t, other.IP, &m, 77)
 	other.Do(t, func() {
-		if err := senderHere(t, other.Index)(b); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, senderHere(t, other.Index)(b))
 	})
 	testenv.Wait(t, 10*time.Second, "the kernel's DREP", func() bool { return countersOf(soft)["cm_received_drep"] > before })
 }

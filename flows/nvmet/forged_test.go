@@ -53,9 +53,7 @@ func (to *victim) datagram(t *testing.T, from netip.Addr, m *mad.Message, number
 	var body [mad.Size]byte
 	m.Encode(&body)
 	tpl, err := wire.NewTemplate(&wire.Path{Source: rdma.GIDOf(from), Destination: rdma.GIDOf(to.ip), SourceMAC: [6]byte(to.via), DestinationMAC: [6]byte(to.mac), SourcePort: 0xc001, HopLimit: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	h := wire.Header{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQPN: 1, QKey: mad.QKey, SourceQPN: 1, PSN: wire.PSN(number)}
 	b := make([]byte, 1024)
 	n := tpl.Put(b, uint16(number), wire.BTHBytes+8+mad.Size+wire.ICRCBytes)
@@ -76,9 +74,7 @@ func sender(t *testing.T, pair *testenv.Pair) (send func([]byte) error) {
 func senderHere(t *testing.T, index int) func([]byte) error {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return func(b []byte) error {
 		return unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: index, Halen: 6})
@@ -100,9 +96,7 @@ func TestForgedRequestEndsNothing(t *testing.T) {
 	guid := s.pd.Device().Capabilities().NodeGUID
 	begun := time.Now()
 	for id := uint32(0xdead); time.Since(begun) < cm.ProbeTries*cm.ProbeWait+time.Second; id++ {
-		if err := send((&forgery{pair.A.IP, id, q.qp.QPN(), guid, 4420}).packet(t, victimOf(pair))); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, send((&forgery{pair.A.IP, id, q.qp.QPN(), guid, 4420}).packet(t, victimOf(pair))))
 		select {
 		case <-q.conn.Done():
 			t.Fatalf("the queue ended after %v: %v", time.Since(begun), q.conn.Err())

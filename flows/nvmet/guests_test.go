@@ -23,7 +23,7 @@ const (
 )
 
 // TestBetweenGuests: the kernel's initiator in one guest works with a target in another guest. Only
-// make test-nvme-guests runs TestBetweenGuests and TestGuestFallsSilent, in both guests of a pair:
+// make test-long SUITE=nvme-guests runs TestBetweenGuests and TestGuestFallsSilent, in both guests of a pair:
 // the second has the target, and the first the initiator.
 func TestBetweenGuests(t *testing.T) {
 	labenv.Guest(t)

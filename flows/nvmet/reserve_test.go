@@ -193,9 +193,7 @@ func TestKeeperWaits(t *testing.T) {
 	var all [2]*keeper
 	for i := range all {
 		k, err := openKeeper(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { _ = k.Close() })
 		all[i] = k
 	}
@@ -220,13 +218,9 @@ func TestKeeperWaits(t *testing.T) {
 	}
 	c = apply(2)
 	all[0].acknowledge(have + 2)
-	if err := all[1].Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, all[1].Close())
 	wait("the end of the change without the other server", c.done.Load)
-	if err := all[0].err(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, all[0].err())
 }
 
 // TestKeeperRefuses: files that cannot be used are refused in words.
@@ -243,9 +237,7 @@ func TestKeeperRefuses(t *testing.T) {
 		}
 	}
 	other := filepath.Join(dir, "other")
-	if err := os.WriteFile(other, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(other, []byte("text"), 0o600))
 	refused(other, "no file of reservations")
 	refused(filepath.Join(dir, "none", "file"), "no such file")
 	refused(dir, "is a directory")
@@ -254,9 +246,7 @@ func TestKeeperRefuses(t *testing.T) {
 	if err == nil {
 		err = k.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b, err := os.ReadFile(good)
 	if err != nil || len(b) != fileLen {
 		t.Fatalf("%d bytes: %v", len(b), err)
@@ -264,14 +254,10 @@ func TestKeeperRefuses(t *testing.T) {
 	for _, at := range []int{keeperPage, keeperPage + areaLen} {
 		b[at+30]++
 	}
-	if err := os.WriteFile(good, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(good, b, 0o600))
 	refused(good, "damaged")
 	short := filepath.Join(dir, "short") // such as after a loss of power in the first moment
-	if err := os.WriteFile(short, make([]byte, 100), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(short, make([]byte, 100), 0o600))
 	if k, err := openKeeper(short); err != nil || k.Close() != nil {
 		t.Errorf("a file of zeros: %v", err)
 	}
@@ -287,9 +273,7 @@ func TestKeeperRefuses(t *testing.T) {
 		full = append(full, k)
 	}
 	for _, k := range full {
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, k.Close())
 	}
 }
 
@@ -298,20 +282,14 @@ func TestKeeperRefuses(t *testing.T) {
 func TestRecordSurvives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reservations")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
-	if err := f.Truncate(fileLen); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Truncate(fileLen))
 	r := &record{Boot: "another", Places: map[place]*fabrics.Reservations{}}
 	for n := range uint64(4) {
 		r.Number = n + 1
 		r.Places[place{softNQN, uint32(n + 1)}] = &fabrics.Reservations{Persist: n == 1, Registrants: []fabrics.Registrant{{Host: [16]byte{1}, Key: 1}}}
-		if err := writeRecord(f, r); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, writeRecord(f, r))
 	}
 	if got, err := readRecord(f); err != nil || got.Number != 4 || len(got.Places) != 4 {
 		t.Errorf("%+v, %v", got, err)
@@ -323,9 +301,7 @@ func TestRecordSurvives(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	k, err := openKeeper(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer k.Close()
 	if got := k.snapshot.Load(); got.Number != 4 || len(got.Places) != 1 || got.Places[place{softNQN, 2}] == nil || got.Boot != bootID() {
 		t.Errorf("after a start of the machine: %+v", got)
@@ -340,9 +316,7 @@ func TestRecordSurvives(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	r := &record{Number: 7, Boot: "boot", Places: map[place]*fabrics.Reservations{{softNQN, 1}: {Type: fabrics.WriteExclusive, Holder: [16]byte{1}, Registrants: []fabrics.Registrant{{Host: [16]byte{1}, Key: 1}}}}}
 	b, err := r.encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, err)
 	f.Add(b[areaHeader:])
 	f.Add([]byte(`{"Number":7,"Places":{"1 nqn.a":null}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -42,19 +42,9 @@ func (r *rig) openRegion(size, extents uint64) {
 	r.region = rocetest.Region(r.T, umem.Config{Size: size, Extents: extents, Pages: umem.Ordinary, Control: 2 << 20})
 }
 
-func (r *rig) must(err error) {
-	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
-}
+func (r *rig) must(err error) { r.Helper(); testenv.Must(r, err) }
 
-func (r *rig) check(err error) {
-	r.Helper()
-	if err != nil {
-		r.Error(err)
-	}
-}
+func (r *rig) check(err error) { r.Helper(); testenv.Check(r, err) }
 
 // served is a server and the worker that polls it.
 type served struct {

@@ -59,9 +59,7 @@ func TestDiscoveryKeepAlive(t *testing.T) {
 	v := r.serve(softConfig(r))
 	s.looksForever("nqn.2026-01.com.example:idle")
 	var limit time.Duration
-	if err := v.do(func() error { limit = v.server.hosts[0].keepAlive(); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, v.do(func() error { limit = v.server.hosts[0].keepAlive(); return nil }))
 	if want := 120*time.Second + grace; limit != want {
 		t.Errorf("it may be silent for %v, not %v", limit, want)
 	}
@@ -83,9 +81,7 @@ func TestForgedRequestsHoldNoSeats(t *testing.T) {
 			h := s.connects(softHost, 1, 32)
 			send := sender(t, pair)
 			for n := range uint32(64) {
-				if err := send((&forgery{from(n, pair.A.IP), 0x1000 + n, 0x2000 + n, uint64(0xabcd00 + n), 4420}).packet(t, victimOf(pair))); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, send((&forgery{from(n, pair.A.IP), 0x1000 + n, 0x2000 + n, uint64(0xabcd00 + n), 4420}).packet(t, victimOf(pair))))
 			}
 			testenv.Wait(t, waitLimit, "seats to be taken", func() bool { return v.unproven() > 0 || v.server.Stats().GaveWay > 0 })
 			s.getsIn()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestDocument: docs/protocol.md has the reasons with the texts that programs print. Its examples, and those of
@@ -15,9 +17,7 @@ func TestDocument(t *testing.T) {
 	text := ""
 	for _, name := range []string{"protocol.md", "groups.md"} {
 		raw, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		text += string(raw)
 	}
 	for _, r := range append(Reasons(), None) {

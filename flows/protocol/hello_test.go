@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func exampleHello() Hello {
@@ -18,9 +20,7 @@ func exampleHello() Hello {
 func helloBytes(t testing.TB, h Hello) []byte {
 	t.Helper()
 	b, err := h.Append(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return b
 }
 

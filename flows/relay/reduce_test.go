@@ -6,6 +6,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -13,14 +14,10 @@ import (
 // session, and waits for the other participants.
 func TestSumTwice(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	r, err := NewReducer([]config.Stage{{Sum: &config.Sum{Type: "int32"}}}, region, 2, 16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	addr := uint64(0)
 	gives := func(participant int, session uint16, sequence uint64, value uint32) (added bool) {
 		t.Helper()

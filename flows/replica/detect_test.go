@@ -7,6 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/flows/group/election"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestTurns: members ask for an election one after the other, in the order of their numbers. Nobody waits for a member
@@ -29,9 +30,7 @@ func TestTurns(t *testing.T) {
 		m, err := group.NewMember(group.MemberConfig{
 			Self: c.self, Witnesses: witnesses, State: election.First([]uint32{1, 2, 3}), Log: func() (l group.Log) { return l }, Logger: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		d := &Driver{config: DriverConfig{Self: c.self}, member: m, lost: map[uint32]time.Time{}}
 		for _, id := range c.lost {
 			d.lost[id] = time.Now()

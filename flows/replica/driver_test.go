@@ -133,9 +133,7 @@ func (m *member) replicate() (moved bool) {
 	end := uint64(len(m.log))
 	m.acked = m.replicator.Round(end, end)
 	m.links.Supply()
-	if err := m.links.Poll(time.Now()); err != nil {
-		m.Error(err)
-	}
+	testenv.Check(m, m.links.Poll(time.Now()))
 	m.book.Publish()
 	return moved || n > 0
 }
@@ -275,9 +273,7 @@ func TestTransfer(t *testing.T) {
 	first.driver.setPeers(places(to, "127.0.0.1:1")) // nobody listens there
 	back := time.AfterFunc(2*suspect, func() { first.driver.setPeers(places(nil, "")) })
 	defer back.Stop()
-	if err := first.driver.Transfer(t.Context(), to.number); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, first.driver.Transfer(t.Context(), to.number))
 	if next := leader(t, all, first); next != to {
 		t.Errorf("%v leads, and not %v", next, to)
 	}

@@ -162,9 +162,7 @@ func TestCatchUp(t *testing.T) {
 		read <- err
 	}()
 	a.eventually("the follower has all records", func() bool { return a.safe[2].Received == 23000 })
-	if err := <-read; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-read)
 	equal(t, a, b)
 	if n := a.links.Stats().CopiedBytes; n == 0 {
 		t.Error("the records from the segments are not counted as copied")

@@ -97,12 +97,7 @@ func newMember(t testing.TB, number uint32, at rocetest.Machine, hold, lag int) 
 	return m
 }
 
-func (m *member) must(err error) {
-	m.Helper()
-	if err != nil {
-		m.Fatal(err)
-	}
-}
+func (m *member) must(err error) { m.Helper(); testenv.Must(m, err) }
 
 // round takes records, makes some, and tells how far they are written.
 func (m *member) round() (moved bool) {
@@ -134,9 +129,7 @@ func (m *member) round() (moved bool) {
 	m.links.Safe(at, at/2)
 	m.links.Progress(func(member uint32, h protocol.Have) { m.safe[member] = h })
 	m.links.Supply()
-	if err := m.links.Poll(time.Now()); err != nil {
-		m.Error(err)
-	}
+	testenv.Check(m, m.links.Poll(time.Now()))
 	m.book.Publish()
 	return moved || n > 0
 }

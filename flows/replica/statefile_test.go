@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/group/election"
 	"github.com/unifiedd/unifiedd/internal/newfile"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestStateFile: the newest state is read, whatever a crash has left of the last write, and a damaged
@@ -17,9 +18,7 @@ import (
 func TestStateFile(t *testing.T) {
 	dir := t.TempDir()
 	d, err := newfile.OpenDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer d.Close()
 	if _, _, err := OpenState(d, "wal.group", 2); !errors.Is(err, ErrNoState) {
 		t.Fatal(err)
@@ -30,33 +29,21 @@ func TestStateFile(t *testing.T) {
 		states[i].Hard.Term = new(uint64(i + 1))
 	}
 	s, err := MakeState(d, "wal.group", 2, states[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, one := range states[1:3] {
-		if err := s.Write(one); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.Write(one))
 	}
 	before, err := os.ReadFile(filepath.Join(dir, "wal.group"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, _, err := OpenState(d, "wal.group", 2); err == nil {
 		t.Error("two use the file at a time")
 	}
-	if err := s.Write(states[3]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Write(states[3]))
 	after, err := os.ReadFile(filepath.Join(dir, "wal.group"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_ = s.Close()
 	read := func(b []byte, member uint32) (election.State, error) {
-		if err := os.WriteFile(filepath.Join(dir, "copy.group"), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, "copy.group"), b, 0o600))
 		s, state, err := OpenState(d, "copy.group", member)
 		if err == nil {
 			_ = s.Close()

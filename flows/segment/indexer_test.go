@@ -13,15 +13,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/internal/newfile"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // indexes returns the names in the directory that are not segments.
 func (c *managerLab) indexes(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(c.dir, "*"+index.Suffix+"*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return all
 }
 
@@ -50,21 +49,15 @@ func TestIndexer(t *testing.T) {
 	if got := c.indexing(t, refuses, 0); got.Segments != 0 || got.Failed != 0 {
 		t.Errorf("the second start: %+v", got)
 	}
-	if err := os.Remove(files[2] + index.Suffix); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(files[2]+index.Suffix))
 	if got := c.indexing(t, refuses, 1); got.Segments != 0 || got.Failed != 1 || got.CPU != time.Second {
 		t.Errorf("refused: %+v", got)
 	}
 	c.to.Segment.Keep = 2
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler), MakeIndex: refuses})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.prune()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Close())
 	want := []string{files[1] + index.Suffix, filepath.Join(c.dir, "other.pcapng"+index.Suffix)}
 	if left := c.indexes(t); !slices.Equal(left, want) {
 		t.Errorf("left %v, want %v", left, want)
@@ -75,9 +68,7 @@ func TestIndexer(t *testing.T) {
 func (c *managerLab) indexing(t *testing.T, m index.Maker, n uint64) status.Index {
 	t.Helper()
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil)), MakeIndex: m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if now := s.indexer.status(); n > 0 && now.Segments+now.Failed == n && now.Waiting == 0 {
 			break
@@ -86,9 +77,7 @@ func (c *managerLab) indexing(t *testing.T, m index.Maker, n uint64) status.Inde
 			break
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Close())
 	return *s.indexer.status()
 }
 
@@ -99,14 +88,10 @@ func TestIndexerLeavesNothing(t *testing.T) {
 	name := "md-20260102T030405Z-000001.pcapng"
 	c.put(t, name, labSegment(t, 5))
 	path := filepath.Join(c.dir, name)
-	if err := c.open(t); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.open(t))
 	x := newIndexer(slog.New(slog.DiscardHandler))
 	dir, err := newfile.OpenDir(c.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer dir.Close()
 	x.names.dir = dir
 	x.make = func(ctx context.Context, path string) (time.Duration, error) {
@@ -118,9 +103,7 @@ func TestIndexerLeavesNothing(t *testing.T) {
 		t.Errorf("left %v: %+v", left, x.status())
 	}
 	c.put(t, name, labSegment(t, 5))
-	if err := c.open(t); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.open(t))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	x.make = makeIndex

@@ -27,9 +27,7 @@ func noLockWait(t *testing.T) {
 func (c *managerLab) started(t *testing.T) (*Manager, *Segment) {
 	t.Helper()
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var seg *Segment
 	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.Acquire(time.Now()); return seg != nil })
 	testenv.Wait(t, 5*time.Second, "its name", seg.NameDurable)
@@ -40,18 +38,12 @@ func (c *managerLab) started(t *testing.T) (*Manager, *Segment) {
 func finished(t *testing.T, path string) bool {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	done, err := pcapng.Finished(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return done
 }
 
@@ -71,9 +63,7 @@ func TestOthersSegments(t *testing.T) {
 		}
 	}
 	s.Retire(seg)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if !finished(t, seg.Path()) {
 		t.Error("the segment is not complete")
 	}
@@ -104,16 +94,10 @@ func TestSegmentMoved(t *testing.T) {
 	c := newManagerLab(t)
 	s, seg := c.started(t)
 	moved := filepath.Join(c.dir, "moved")
-	if err := os.Rename(seg.Path(), moved); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(seg.Path(), []byte("somebody else's"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Rename(seg.Path(), moved))
+	testenv.Must(t, os.WriteFile(seg.Path(), []byte("somebody else's"), 0o600))
 	s.Retire(seg)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if !finished(t, moved) {
 		t.Error("the segment that was moved is not complete")
 	}
@@ -128,12 +112,8 @@ func TestSegmentPutAway(t *testing.T) {
 	c := newManagerLab(t)
 	s, seg := c.started(t)
 	s.Retire(seg)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Chmod(seg.Path(), 0o444), os.Chmod(c.dir, 0o777), os.Chmod(filepath.Dir(c.dir), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Close())
+	testenv.Must(t, errors.Join(os.Chmod(seg.Path(), 0o444), os.Chmod(c.dir, 0o777), os.Chmod(filepath.Dir(c.dir), 0o755)))
 	if err := asNobody(func() error { return c.open(t) }); err != nil {
 		t.Errorf("a complete segment: %v", err)
 	}
@@ -165,9 +145,7 @@ func TestStoreFollowsNoLink(t *testing.T) {
 	elsewhere.put(t, "victim", labSegment(t, 5)) // a capture that recovery would cut
 	victim := filepath.Join(elsewhere.dir, "victim")
 	before, err := os.ReadFile(victim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	same := func(when string) {
 		t.Helper()
 		if now, err := os.ReadFile(victim); err != nil || string(now) != string(before) {
@@ -175,18 +153,12 @@ func TestStoreFollowsNoLink(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"md-20260102T030405Z-000001.pcapng", ".md-000002.next", ".md-000001.next"} {
-		if err := os.Symlink(victim, filepath.Join(c.dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Symlink(victim, filepath.Join(c.dir, name)))
 	}
 	_ = c.open(t) // it may refuse, because a name is in use
 	same("links")
-	if err := os.Remove(filepath.Join(c.dir, ".md-000001.next")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.open(t); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(filepath.Join(c.dir, ".md-000001.next")))
+	testenv.Must(t, c.open(t))
 	same("links that are no segments")
 	for _, name := range []string{"", "C"} {
 		c := newManagerLab(t)
@@ -194,9 +166,7 @@ func TestStoreFollowsNoLink(t *testing.T) {
 		if name == "C" {
 			c.to.Rotate.Size = 1 << 20
 		}
-		if err := os.Symlink(victim, c.to.File); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Symlink(victim, c.to.File))
 		if err := c.open(t); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("a link as the file to write: %v", err)
 		}
@@ -211,30 +181,20 @@ func TestStoreKeepsItsDirectory(t *testing.T) {
 	c.to.Segment.Keep = 1
 	sub, moved, other := filepath.Join(c.dir, "sub"), filepath.Join(c.dir, "moved"), filepath.Join(c.dir, "other")
 	for _, d := range []string{sub, other} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Mkdir(d, 0o755))
 	}
 	c.to.File = filepath.Join(sub, "md")
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(sub, moved); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(other, sub); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, os.Rename(sub, moved))
+	testenv.Must(t, os.Symlink(other, sub))
 	for range 3 {
 		var next *Segment
 		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
 		testenv.Wait(t, 5e9, "its name", next.NameDurable)
 		s.Retire(next)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if names := entries(t, other); len(names) > 0 {
 		t.Errorf("made elsewhere: %v", names)
 	}
@@ -246,9 +206,7 @@ func TestStoreKeepsItsDirectory(t *testing.T) {
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, e := range all {
 		names = append(names, e.Name())
 	}

@@ -287,7 +287,7 @@ func (s *Manager) prepare(number int) (*Segment, error) {
 
 // plan chooses the path of a segment and how its space is allocated.
 func (s *Manager) plan(number int) (*Segment, nvme.TargetConfig) {
-	next := &Segment{Number: number}
+	next := &Segment{Number: number, news: make(chan struct{}, 1)}
 	if t := s.names.rotation; t != nil {
 		next.preparedPath, next.size, next.softLimit = t.prepared(number), t.preparedSize(), uint64(t.Size)
 		return next, nvme.TargetConfig{Path: next.preparedPath, Create: true, Exclusive: true, Buffered: true, Size: next.size, Prepare: preparation(s.to.Prepare)}

@@ -54,9 +54,7 @@ func labSegment(t *testing.T, batches int) []byte {
 	t.Helper()
 	seg := pcapng.Segment{ID: pcapng.SegmentID{7}, Align: 512}
 	b, err := labHead(seg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for i := range uint64(batches) {
 		at := len(b)
 		b = append(b, make([]byte, pcapng.MinMarkLen)...)
@@ -79,9 +77,7 @@ func labSegment(t *testing.T, batches int) []byte {
 // put makes a file in the directory.
 func (c *managerLab) put(t *testing.T, name string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(c.dir, name), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(c.dir, name), content, 0o600))
 }
 
 // list maps the names in the directory to sizes and times.
@@ -89,14 +85,10 @@ func (c *managerLab) list(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	entries, err := os.ReadDir(c.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		all[e.Name()] = fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano())
 	}
 	return all
@@ -118,9 +110,7 @@ func TestStoreRecovers(t *testing.T) {
 	c.put(t, ".md-000005.next", labSegment(t, 0))
 	c.put(t, ".md-000006.next", nil)
 	before := c.list(t)
-	if err := c.open(t); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.open(t))
 	after := c.list(t)
 	for _, name := range append(foreign, "md"+stamp+"000001.pcapng") {
 		if after[name] != before[name] {
@@ -155,24 +145,18 @@ func TestStoreRecoversOnce(t *testing.T) {
 	c := newManagerLab(t)
 	c.put(t, "md-20260102T030405Z-000002.pcapng", labSegment(t, 5))
 	c.put(t, ".md-000004.next", labSegment(t, 4))
-	if err := c.open(t); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.open(t))
 	before, said := c.list(t), c.log.Len()
 	for name := range before {
 		f, err := os.Open(filepath.Join(c.dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		info, _ := f.Stat()
 		if done, err := pcapng.Finished(f, info.Size()); !done || err != nil {
 			t.Errorf("%s does not look complete: %v", name, err)
 		}
 		f.Close()
 	}
-	if err := c.open(t); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.open(t))
 	if diff := cmp.Diff(before, c.list(t)); diff != "" {
 		t.Error(diff)
 	}
@@ -190,9 +174,7 @@ func TestStoreNumbers(t *testing.T) {
 		c := newManagerLab(t)
 		c.put(t, name, labSegment(t, 1))
 		s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		var next *Segment
 		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
 		if next.Number != want {
@@ -200,9 +182,7 @@ func TestStoreNumbers(t *testing.T) {
 		}
 		next.Damaged = true // it has no batches
 		s.Retire(next)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, s.Close())
 	}
 }
 
@@ -211,9 +191,7 @@ func TestNamesSort(t *testing.T) {
 	c := newManagerLab(t)
 	c.to.Segment.Keep = 3
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var names []string
 	for range 5 {
 		var next *Segment
@@ -222,9 +200,7 @@ func TestNamesSort(t *testing.T) {
 		names = append(names, next.Path())
 		s.Retire(next)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Close())
 	if !slices.IsSorted(names) {
 		t.Errorf("%v", names)
 	}
@@ -240,9 +216,7 @@ func TestKeepOne(t *testing.T) {
 	c := newManagerLab(t)
 	c.to.Segment.Keep = 1
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	take := func() (next *Segment) {
 		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
 		testenv.Wait(t, 5e9, "its name", next.NameDurable)
@@ -261,9 +235,7 @@ func TestKeepOne(t *testing.T) {
 		before = next
 	}
 	s.Retire(before)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if strings.Contains(c.log.String(), "removed") {
 		t.Errorf("it says %s", c.log.String())
 	}
@@ -273,19 +245,13 @@ func TestKeepOne(t *testing.T) {
 func TestSegmentRemoved(t *testing.T) {
 	c := newManagerLab(t)
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var next *Segment
 	testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
 	testenv.Wait(t, 5e9, "its name", next.NameDurable)
-	if err := os.Remove(next.Path()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(next.Path()))
 	s.Retire(next)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if !strings.Contains(c.log.String(), "removed before it was complete") {
 		t.Errorf("it says %s", c.log.String())
 	}
@@ -301,9 +267,7 @@ func TestStoreTellsOfHeads(t *testing.T) {
 		c.put(t, fmt.Sprintf("md-20260102T030405Z-%06d.pcapng", i+1), content)
 	}
 	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer s.Close()
 	if s.unreadable != 2 || strings.Count(c.log.String(), "has no readable head") != 2 {
 		t.Errorf("%d segments are unreadable:\n%s", s.unreadable, &c.log)
@@ -323,28 +287,20 @@ func TestStoreAmongStrangers(t *testing.T) {
 		os.Symlink(outside, filepath.Join(c.dir, stamp+"000003.pcapng")),
 		os.WriteFile(filepath.Join(c.dir, stamp+"9223372036854775807.pcapng"), nil, 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	before, err := os.Stat(outside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s, seg := c.started(t)
 	if seg.Number != 1 {
 		t.Errorf("the first segment has number %d", seg.Number)
 	}
 	s.Retire(seg)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if after, err := os.Stat(outside); err != nil || after.Size() != before.Size() {
 		t.Errorf("a file outside was changed: %v", err)
 	}
-	if err := os.Symlink(outside, filepath.Join(c.dir, ".md-000002.next")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Symlink(outside, filepath.Join(c.dir, ".md-000002.next")))
 	if err := c.open(t); !errors.Is(err, os.ErrExist) {
 		t.Errorf("a link in place of the next segment: %v", err)
 	}

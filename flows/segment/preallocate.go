@@ -55,15 +55,19 @@ func (s *Manager) preallocate(seg *Segment) {
 		return
 	}
 	defer f.Close()
-	allocated := uint64(0)
-	for s.preallocateTo(seg, f, &allocated) {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-s.stop:
+	for allocated := uint64(0); s.preallocateTo(seg, f, &allocated); {
+		most := scarceInterval
+		if seg.reached.Load()+preallocation/2 <= allocated {
+			most = 0
+		}
+		if !s.rest(seg.news, most) {
 			return
 		}
 	}
 }
+
+// scarceInterval is the time between attempts to extend a file for which there is little space.
+const scarceInterval = 20 * time.Millisecond
 
 // openToPreallocate opens the segment's file again. It returns nil if the segment is sealed
 // already.
@@ -83,9 +87,10 @@ func (s *Manager) preallocateTo(seg *Segment, f *os.File, allocated *uint64) boo
 	if seg.sealed {
 		return false
 	}
-	if seg.Reached.Load()+preallocation/2 <= *allocated {
+	if seg.reached.Load()+preallocation/2 <= *allocated {
 		return true
 	}
+	defer func() { seg.low.Store(*allocated - min(*allocated, preallocation/2)) }()
 	more := uint64(preallocation)
 	if s.space.keep != 0 {
 		if more = s.nextStep(); more == 0 {
@@ -131,4 +136,5 @@ func (s *Segment) stopPreallocation() {
 	s.growing.Lock()
 	defer s.growing.Unlock()
 	s.sealed = true
+	s.tell()
 }

@@ -35,9 +35,7 @@ func (s *ringLab) open(t *testing.T) (*Manager, error) {
 func (s *ringLab) mustOpen(t *testing.T) (*Manager, *Segment) {
 	t.Helper()
 	st, err := s.open(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return st, acquire(t, st)
 }
 
@@ -66,9 +64,7 @@ func (s *ringLab) write(t *testing.T, seg *Segment, n uint64) {
 	b := seg.Batch(0, n)
 	b.Length, b.Packets = 512, 2
 	pcapng.PutBatchHeader(out[:pcapng.MinMarkLen], &b)
-	if err := testenv.WriteSync(s.to.Device, out, int64(seg.Base+seg.Next)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, testenv.WriteSync(s.to.Device, out, int64(seg.Base+seg.Next)))
 	seg.Next, seg.Sequence = seg.Next+512, seg.Sequence+1
 	seg.Last.Packets = n + 2
 }
@@ -84,9 +80,7 @@ func (s *Manager) crash(t *testing.T) {
 	}
 	close(s.retired)
 	s.running.Wait()
-	if err := s.closeDevice(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.closeDevice())
 }
 
 // TestRingRecovers: a ring recovers segments without an end marker, and reuses a generation that
@@ -104,27 +98,19 @@ func TestRingRecovers(t *testing.T) {
 	}
 	s.write(t, seg, 0)
 	st.Retire(seg)
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, st.Close())
 	unused := seg.Number + 1
 	for range 10 { // starts without a capture use no generation
 		st, err := s.open(t)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := st.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
+		testenv.Must(t, st.Close())
 	}
 	st, seg = s.mustOpen(t)
 	if seg.Number != unused {
 		t.Errorf("segment %d follows %d", seg.Number, unused-1)
 	}
 	st.Retire(seg)
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, st.Close())
 	if n := len(captures.Packets(t, captures.ExportRing(t, s.to.Device))); n != 6 {
 		t.Errorf("%d packets, want 6", n)
 	}
@@ -151,25 +137,17 @@ func TestRingWaitsForSlots(t *testing.T) {
 	for _, seg := range all[1:] {
 		st.Retire(seg)
 	}
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, st.Close())
 }
 
 // TestRingRefuses: the manager refuses devices that hold other data.
 func TestRingRefuses(t *testing.T) {
 	s := newRingLab(t)
 	st, err := s.open(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, st.Close())
 	damage := func(at int64) {
-		if err := testenv.WriteSync(s.to.Device, []byte{7}, at); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, testenv.WriteSync(s.to.Device, []byte{7}, at))
 	}
 	damage(100)
 	damage(8<<20 - 100)
@@ -185,20 +163,13 @@ func TestRingRefuses(t *testing.T) {
 	testenv.MessageNames(t, err.Error(), []string{s.to.Device, "too small", "2097152 bytes at most"})
 	s.to.Segment.Size = 2 * config.MiB
 	st, err = s.open(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, st.Close())
 	s.to.Force = false
-	if st, err = s.open(t); err != nil {
-		t.Fatal(err)
-	}
+	st, err = s.open(t)
+	testenv.Must(t, err)
 	if st.ring.Size != 2<<20 || st.ring.Slots != 3 {
 		t.Errorf("%+v", st.ring.Ring)
 	}
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, st.Close())
 }

@@ -38,7 +38,9 @@ type Segment struct {
 	Next      uint64 // offset of the next batch from Base
 	Sequence  uint64 // of the last batch
 	Opened    time.Time
-	Reached   atomic.Uint64          // copy of Next for preallocate
+	reached   atomic.Uint64          // copy of Next for preallocate
+	low       atomic.Uint64          // offset from which on preallocate extends the file
+	news      chan struct{}          // holds one value when preallocate has something to do; nil: nothing is preallocated
 	allowed   atomic.Uint64          // offset up to which preallocate lets the worker write
 	growing   sync.Mutex             // guards sealed; held while the file is extended
 	sealed    bool                   // the file may not be extended
@@ -68,6 +70,22 @@ func (s *Segment) Fits(n uint64) bool {
 		limit = s.softLimit
 	}
 	return s.Next+n+uint64(s.align) <= limit
+}
+
+// Advance says that Next has changed. It wakes preallocate when the file is to be extended.
+func (s *Segment) Advance() {
+	s.reached.Store(s.Next)
+	if s.Unbounded() && s.Next > s.low.Load() {
+		s.tell()
+	}
+}
+
+// tell wakes preallocate.
+func (s *Segment) tell() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
 }
 
 // Unbounded reports whether the segment has no fixed size.

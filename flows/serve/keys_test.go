@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestHostKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	const line = "nqn.2026-01.com.example:host DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:\n"
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, []byte(line), 0o600))
 	for i, name := range append(dhchap.Groups(), "") {
 		group := ""
 		if name != "" {
@@ -28,17 +27,13 @@ func TestHostKeys(t *testing.T) {
 		}
 		c, err := config.Parse("test.yaml", fmt.Appendf(nil, "region: {size: 64MiB}\nflows:\n- name: f\n  from: {file: /f}\n"+
 			"  to: {rdma: mlx5_0, listen: \":4420\", subsystem: nqn.a, keys: %s%s}\n", file, group), config.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		keys, got, err := hostKeys(&c.Flows[0].To)
 		if err != nil || len(keys) != 1 || int(got) != i {
 			t.Errorf("group %q: %v, %d keys, %v", name, got, len(keys), err)
 		}
 	}
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(file, 0o644))
 	if _, _, err := hostKeys(&config.To{Keys: file, Group: config.AuthNone}); err == nil || !strings.Contains(err.Error(), "chmod 0600 "+file) {
 		t.Error(err)
 	}

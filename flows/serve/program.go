@@ -42,7 +42,7 @@ type Program struct {
 	times                  latency.Shared
 }
 
-// OpenProgram opens the flow. The program may open a port after a worker polls it.
+// OpenProgram opens the flow. The program may open a port after Begin.
 func OpenProgram(e *pipeline.Env) (*pipeline.Run, error) {
 	to := &e.Flow.To
 	if e.Shared.Attach == nil {
@@ -186,8 +186,11 @@ func (s *Program) Deadline(now time.Time) time.Time {
 	return now.Add(worker.MaxWait)
 }
 
-// Begin implements pipeline.Flow.
-func (s *Program) Begin() error { return nil }
+// Begin implements pipeline.Flow. From now on the program may open a port.
+func (s *Program) Begin() error {
+	s.end.Begin()
+	return nil
+}
 
 // Announce implements pipeline.Flow.
 func (s *Program) Announce() []any {

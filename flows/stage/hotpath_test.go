@@ -3,6 +3,8 @@ package stage
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // everything is a chain that changes every field.
@@ -17,9 +19,7 @@ func everything(t tester) *Chain {
 func TestNoAllocation(t *testing.T) {
 	c, p := everything(t), insert(udp4(t), 12, 0x81, 0, 0, 1)
 	s, err := NewSum(Float32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	a, b := make([]byte, 1024), make([]byte, 1024)
 	if n := testing.AllocsPerRun(100, func() {
 		c.Apply(p, 42)
@@ -44,9 +44,7 @@ func BenchmarkSum(b *testing.B) {
 	for _, of := range []Type{Int32, Float64} {
 		b.Run(string(of), func(b *testing.B) {
 			s, err := NewSum(of)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testenv.Must(b, err)
 			dst, src := make([]byte, 4096), make([]byte, 4096)
 			b.SetBytes(4096)
 			for range b.N {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // encode writes elements of size bytes one after the other, each with its bits.
@@ -62,9 +64,7 @@ func TestSumRefuses(t *testing.T) {
 		t.Errorf("got %v, %v", s, err)
 	}
 	s, err := NewSum(Int64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	dst := make([]byte, 16)
 	for _, n := range []int{8, 15, 17, 24} {
 		if s.Add(dst, bytes.Repeat([]byte{1}, n)) {

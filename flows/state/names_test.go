@@ -14,6 +14,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/flows/cluster"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -122,9 +123,7 @@ func TestNames(t *testing.T) {
 	g.must(c.Start())
 	defer func() {
 		_ = in.Close()
-		if err := c.Wait(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, c.Wait())
 	}()
 	a := &asked{t, in, bufio.NewReader(out)}
 	at := func(s *Server) { t.Helper(); a.want("at "+s.Addr().String(), "ok") }

@@ -60,20 +60,11 @@ func newRig(t *testing.T, clients int, permit func(connect.Peer, protocol.Hello)
 	return g
 }
 
-func (g *rig) must(err error) {
-	g.t.Helper()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-}
+func (g *rig) must(err error) { g.t.Helper(); testenv.Must(g.t, err) }
 
 // close closes at the end of the test.
 func (g *rig) close(f func() error) {
-	g.t.Cleanup(func() {
-		if err := f(); err != nil {
-			g.t.Error(err)
-		}
-	})
+	g.t.Cleanup(func() { testenv.Check(g.t, f()) })
 }
 
 // dial opens a state at the other host.

@@ -22,7 +22,7 @@ import (
 
 // The race detector would report what these tests are about: a device that reads what a writer writes.
 
-// remoteReads returns how many reads a test does: make test-state gives more.
+// remoteReads returns how many reads a test does: make test-long SUITE=state gives more.
 func remoteReads(t *testing.T) int {
 	few := uint64(20000)
 	if testing.Short() {

@@ -32,9 +32,7 @@ func benchMessages(b *testing.B, size int, check bool) {
 	from.on(func() {
 		var err error
 		s, err = OpenSender(SenderConfig{Name: "bench", Endpoint: g.near.at, Worker: from.hands, Address: k.address, Flow: "log", Message: 2048, Depth: 256})
-		if err != nil {
-			b.Error(err)
-		}
+		testenv.Check(b, err)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
@@ -45,9 +43,7 @@ func benchMessages(b *testing.B, size int, check bool) {
 		from.must(<-ran)
 		from.on(func() {
 			from.rounds = nil
-			if err := s.Close(); err != nil {
-				b.Error(err)
-			}
+			testenv.Check(b, s.Close())
 			from.hands.Give(frames)
 		})
 	})
@@ -66,9 +62,7 @@ func benchMessages(b *testing.B, size int, check bool) {
 			}
 			sent++
 		}
-		if err := s.Poll(time.Now()); err != nil {
-			b.Error(err)
-		}
+		testenv.Check(b, s.Poll(time.Now()))
 		n := s.Done(results[:])
 		if acked += n; n > 0 && acked == b.N {
 			close(done)

@@ -103,9 +103,7 @@ func (s *Sender) pathOf(address string) *senderPath {
 // TestPathsOfGroup: each path has an address of each member, and one is used at a time.
 func TestPathsOfGroup(t *testing.T) {
 	good := SenderConfig{Endpoint: &Endpoint{}, Worker: &umem.Holder{}, Address: "a:1", Others: []string{"b:1"}, Paths: []Path{{Address: "a:2", Others: []string{"b:2"}}}, Message: 1024}
-	if err := good.check(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, good.check())
 	for want, change := range map[string]func(*SenderConfig){
 		"path to a:2: it has addresses of 0 other members of the group, and there are 1": func(c *SenderConfig) { c.Paths = []Path{{Address: "a:2"}} },
 		"path to a:2: it has addresses of 1 other members of the group, and there are 0": func(c *SenderConfig) { c.Others = nil },

@@ -40,9 +40,8 @@ func benchIdlePeers(b *testing.B, peers int) {
 	from.on(func() {
 		for i := range senders {
 			var err error
-			if senders[i], err = OpenSender(SenderConfig{Name: "bench", Endpoint: g.near.at, Worker: from.hands, Address: k.address, Flow: "log", Message: 512, Depth: 16}); err != nil {
-				b.Error(err)
-			}
+			senders[i], err = OpenSender(SenderConfig{Name: "bench", Endpoint: g.near.at, Worker: from.hands, Address: k.address, Flow: "log", Message: 512, Depth: 16})
+			testenv.Check(b, err)
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())

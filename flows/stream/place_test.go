@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/cluster"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // places returns names that a test moves, and a sender's places of these.
@@ -14,9 +15,7 @@ func places(t *testing.T, peers ...string) (n *cluster.Names, all []Place) {
 	n.SetStatic(nil, true)
 	for _, name := range peers {
 		p, err := n.Place(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { _ = p.Close() })
 		all = append(all, p)
 	}

@@ -91,8 +91,8 @@ func (g *pathRig) testSilent(t *testing.T, k *taker, p *source, back func()) {
 		if s.Paths[0].Failures != before.Failures {
 			t.Errorf("a slow receiver costs the path: %+v", s.Paths[0])
 		}
+		began := time.Now() // the path may be left before mute returns
 		mend := g.mute(t, 0)
-		began := time.Now()
 		s = p.stats("the first path to be left", func(s SenderStats) bool { return s.Paths[0].Left.After(began) })
 		all = append(all, s.Paths[0].Left.Sub(began))
 		t.Logf("the path was left after %v: %s", all[len(all)-1], s.Paths[0].Cause)
@@ -110,7 +110,7 @@ func (g *pathRig) testSilent(t *testing.T, k *taker, p *source, back func()) {
 	if s := p.s.Stats(); s.Sessions != 0 || s.Acknowledged != rounds*messages || s.Dropped != 0 {
 		t.Errorf("the sender in the end: %+v", s)
 	}
-	if least := slices.Min(all); least > 1500*time.Millisecond {
+	if least := slices.Min(all); !testing.Short() && least > 1500*time.Millisecond {
 		t.Errorf("the path was left after %v at best", least)
 	}
 }

@@ -49,9 +49,7 @@ func hello(session uint64) protocol.Hello {
 func (s *side) dial(address string, h protocol.Hello) *raw {
 	s.Helper()
 	p, err := s.tryDial(address, h, connect.Config{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	testenv.Must(s, err)
 	return p
 }
 

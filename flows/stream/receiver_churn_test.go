@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -32,7 +33,12 @@ func testChurn(t *testing.T, g *rig) {
 		})
 	}
 	all.Wait()
-	p := g.near.dial(k.address, hello(100))
+	var p *raw
+	testenv.Wait(t, 30*time.Second, "a slot to be free", func() bool {
+		var err error
+		p, err = g.near.tryDial(k.address, hello(100), connect.Config{})
+		return err == nil
+	})
 	p.send(3*c.Window, 100)
 	p.awaitAcked()
 }
@@ -49,11 +55,7 @@ func (p *raw) churn(way int) {
 	case 2:
 		p.post(p.message(1<<40, nil)) // and leaves without waiting
 	case 3:
-		if err := p.pair.Modify(errorState()); err != nil {
-			p.Error(err)
-		}
+		testenv.Check(p, p.pair.Modify(errorState()))
 	}
-	if err := p.conn.Close(); err != nil {
-		p.Error(err)
-	}
+	testenv.Check(p, p.conn.Close())
 }

@@ -367,9 +367,7 @@ func testEarlyRejected(t *testing.T, g *severalRig) {
 // once and in order, and each device keeps as many receives as it has promised.
 func TestEarly(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 4 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.IntRange(1, 9).Draw(t, "window")

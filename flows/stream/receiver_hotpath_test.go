@@ -24,9 +24,7 @@ func testAllocations(t *testing.T, g *rig) {
 			k.r.Acknowledge(k.region.Side(f).Queue, last, last)
 		}
 		k.r.Supply(buf[:n])
-		if err := k.r.Poll(now); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, k.r.Poll(now))
 	}
 	for range 10 {
 		for range 8 {

@@ -42,6 +42,6 @@ func standsFor(t *testing.T, part string) {
 	switch part {
 	case "One", "Credits", "Killed", "ComesBack", "NoCredit":
 	default:
-		testenv.Long(t, "make lab-all runs all parts")
+		testenv.Long(t, "make lab runs all parts")
 	}
 }

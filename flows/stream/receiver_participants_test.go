@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // roll adds senders to a receiver with participants.
@@ -56,25 +57,19 @@ func TestParticipants(t *testing.T) {
 	refused(sender{session: 1, next: 1}, protocol.NotPermitted, "--participant")
 	refused(sender{session: 1, next: 2, participant: 1}, protocol.BadSession, "start all of them again")
 	a, err := o.comes(sender{session: 1, next: 1, participant: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	o.has(a, 0, true)
 	a.peer = &peer{}
 	refused(sender{session: 2, participant: 1}, protocol.Busy, "participant 1 is connected with another session")
 	refused(sender{session: 1, participant: 2}, protocol.NotPermitted, "the session is that of participant 1")
 	b, err := o.comes(sender{session: 3, owner: "bob", participant: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	o.has(b, 1, true)
 	b.taken = 1 // and not acknowledged
 	refused(sender{session: 4, participant: 3}, protocol.Busy, `[participant 1 participant 1 of "bob"]`)
 	a.peer = nil
 	again, err := o.comes(sender{session: 5, participant: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	o.has(again, 0, true)
 	o.has(a, 0, false)
 	refused(sender{session: 1, participant: 1}, protocol.BadSession, "a newer session")
@@ -82,9 +77,7 @@ func TestParticipants(t *testing.T) {
 		t.Errorf("it comes back: %+v, %v", s, err)
 	}
 	other, err := o.comes(sender{session: 6, participant: 4}) // replaces an idle participant
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	o.has(other, 0, true)
 	if !slices.Equal(o.joined, []int{0, 1, 0, 0}) {
 		t.Errorf("sessions were begun by %v", o.joined)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestSessionsBound: a new session replaces the session that was quiet for longest. The receiver
@@ -48,9 +49,7 @@ func TestSessionOwner(t *testing.T) {
 	r := &Receiver{sessions: newSessions(1)}
 	r.config.setDefaults()
 	s, err := r.sessionOf(1, "alice", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.peer = &peer{}
 	if _, err := r.sessionOf(1, "bob", 0); !errors.Is(err, protocol.NotPermitted) {
 		t.Errorf("another gets it: %v", err)
@@ -93,15 +92,11 @@ func TestSessionsOfNobody(t *testing.T) {
 	var forgotten []uint64
 	r.config.Forgotten = func(id uint64, owner string, acknowledged uint64) { forgotten = append(forgotten, id, acknowledged) }
 	s, err := r.sessionOf(7, "alice", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.taken, s.acknowledged, s.seen = 200, 200, 1
 	for id := range uint64(2 * sessionsMost) {
 		o, err := r.sessionOf(1000+id, "mallory", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		o.seen = 2 + int64(id)
 	}
 	if again, err := r.sessionOf(7, "alice", 0); again != s || err != nil {

@@ -47,9 +47,8 @@ func (s *side) newSink(c ReceiverConfig, frames int) *sink {
 	c.Endpoint, c.Worker, c.Write = s.at, k.hands, s.writes
 	k.on(func() {
 		var err error
-		if k.r, err = OpenReceiver(c); err != nil {
-			s.Error(err)
-		}
+		k.r, err = OpenReceiver(c)
+		testenv.Check(s, err)
 	})
 	if k.r == nil {
 		s.FailNow()
@@ -118,9 +117,7 @@ func (k *sink) close() {
 		}
 		k.hands.Give(k.held)
 		k.held = nil
-		if err := k.r.Close(); err != nil {
-			k.Error(err)
-		}
+		testenv.Check(k, k.r.Close())
 		if k.wrong != "" {
 			k.Error(k.wrong)
 		}

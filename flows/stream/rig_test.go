@@ -64,12 +64,7 @@ func newSide(t testing.TB, m rocetest.Machine) *side {
 	return s
 }
 
-func (s *side) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
+func (s *side) must(err error) { s.Helper(); testenv.Must(s, err) }
 
 // loop is a worker: a thread that runs rounds and, between them, the functions that a test passes
 // to it.

@@ -320,12 +320,8 @@ func testActiveAllocations(t *testing.T, g *pathRig) {
 				token += 256 // the payload repeats after 256 tokens
 			}
 		}
-		if err := p.s.Kick(); err != nil {
-			t.Error(err)
-		}
-		if err := p.s.Poll(time.Now()); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, p.s.Kick())
+		testenv.Check(t, p.s.Poll(time.Now()))
 		done += p.s.Done(results[:])
 	}
 	receives := func() { k.round() }
@@ -343,9 +339,7 @@ func testActiveAllocations(t *testing.T, g *pathRig) {
 		testenv.Wait(t, 20*time.Second, "acknowledgements", func() (all bool) {
 			k.on(receives)
 			p.on(func() {
-				if err := p.s.Poll(time.Now()); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, p.s.Poll(time.Now()))
 				done += p.s.Done(results[:])
 				all = p.s.Queued() == 0
 			})

@@ -32,12 +32,8 @@ func testSenderAllocations(t *testing.T, g *rig) {
 				token += 256 // the payload repeats after 256 tokens
 			}
 		}
-		if err := p.s.Kick(); err != nil {
-			t.Error(err)
-		}
-		if err := p.s.Poll(time.Now()); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, p.s.Kick())
+		testenv.Check(t, p.s.Poll(time.Now()))
 		done += p.s.Done(results[:])
 	}
 	for range 10 {
@@ -48,9 +44,7 @@ func testSenderAllocations(t *testing.T, g *rig) {
 		})
 		testenv.Wait(t, 20*time.Second, "acknowledgements", func() (all bool) {
 			p.on(func() {
-				if err := p.s.Poll(time.Now()); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, p.s.Poll(time.Now()))
 				done += p.s.Done(results[:])
 				all = p.s.Queued() == 0
 			})
@@ -113,9 +107,7 @@ func BenchmarkSend(b *testing.B) {
 			}
 			sent++
 		}
-		if err := p.s.Poll(time.Now()); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, p.s.Poll(time.Now()))
 		done += p.s.Done(results[:])
 	}
 	b.StopTimer()

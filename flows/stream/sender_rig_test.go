@@ -45,9 +45,8 @@ func (s *side) newSource(c SenderConfig) *source {
 	c.Endpoint, c.Worker = s.at, k.hands
 	k.on(func() {
 		var err error
-		if k.s, err = OpenSender(c); err != nil {
-			s.Error(err)
-		}
+		k.s, err = OpenSender(c)
+		testenv.Check(s, err)
 	})
 	if k.s == nil {
 		s.FailNow()
@@ -80,9 +79,7 @@ func (k *source) close() {
 	k.endRun()
 	k.on(func() {
 		k.rounds = nil
-		if err := k.s.Close(); err != nil {
-			k.Error(err)
-		}
+		testenv.Check(k, k.s.Close())
 		for _, fs := range k.under {
 			k.hands.Give(fs)
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -17,9 +18,7 @@ import (
 // is told of when it is acknowledged and no device reads it any more, and never before.
 func TestSpread(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 4 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	rapid.Check(t, func(t *rapid.T) {
 		m := newSpreadModel(region, rapid.IntRange(1, 12).Draw(t, "depth"))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // senderParts are the tests of a sender. They run on any rig.
@@ -161,11 +162,7 @@ func testSenderQueuePairFails(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))
 	p.stats("a connection", connectedNow)
-	p.on(func() {
-		if err := p.s.link.pair.Modify(errorState()); err != nil {
-			t.Error(err)
-		}
-	})
+	p.on(func() { testenv.Check(t, p.s.link.pair.Modify(errorState())) })
 	p.more(300)
 	p.await()
 	k.got(300)

@@ -299,8 +299,8 @@ const (
 	// restTime is the time between Error and close of a queue pair. In this time the device
 	// completes the operations that it had begun.
 	restTime = 10 * time.Millisecond
-	// lookTime is the interval between two checks of the queue pair of a peer that writes.
-	lookTime = 250 * time.Millisecond
+	// lookTime is the interval between two checks of the queue pair of a peer that writes. Each wakes the worker.
+	lookTime = time.Second
 )
 
 var (
@@ -311,15 +311,19 @@ var (
 // watch waits for the end of a peer, and returns the cause. If the peer is still connected, watch
 // sends it the reason. left has why the peer has left, once it has.
 func (v *server) watch(p *peer, left <-chan error) error {
-	look := time.NewTicker(lookTime)
-	defer look.Stop()
+	var look <-chan time.Time
+	if p.granted != nil {
+		tick := time.NewTicker(lookTime)
+		defer tick.Stop()
+		look = tick.C
+	}
 	for over := false; !over; {
 		select {
 		case err := <-left:
 			return err
 		case <-p.over:
 			over = true
-		case <-look.C:
+		case <-look:
 			if err := v.look(p); err != nil {
 				return err
 			}
@@ -338,9 +342,6 @@ func (v *server) watch(p *peer, left <-chan error) error {
 // look queries the state of the queue pair of a peer that writes. If the device refuses an access,
 // no completion reports that.
 func (v *server) look(p *peer) error {
-	if p.granted == nil {
-		return nil
-	}
 	return v.do(func() error { return v.inspect(p) })
 }
 

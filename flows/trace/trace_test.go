@@ -18,9 +18,7 @@ import (
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "trace-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -28,9 +26,7 @@ func memoryDir(t testing.TB) string {
 func open(t testing.TB, events uint32) *Directory {
 	t.Helper()
 	d, err := Open(filepath.Join(memoryDir(t), "control.trace"), "1.2.3", events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -38,18 +34,14 @@ func open(t testing.TB, events uint32) *Directory {
 func recorder(t testing.TB, d *Directory, flow string) *Recorder {
 	t.Helper()
 	r, err := d.Recorder(flow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return r
 }
 
 func read(t testing.TB, d *Directory, flow string) *Snapshot {
 	t.Helper()
 	s, err := Read(filepath.Join(d.Path(), flow+Suffix))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return s
 }
 
@@ -169,9 +161,7 @@ func TestNextDaemon(t *testing.T) {
 	path := filepath.Join(memoryDir(t), "control.trace")
 	for n := range 3 {
 		d, err := Open(path, fmt.Sprint(n), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		recorder(t, d, fmt.Sprintf("flow%d", n)).Note(State, 0, "running")
 		if all, err := ReadAll(path); err != nil || len(all) != 1 || !all[0].Alive || all[0].Version != fmt.Sprint(n) {
 			t.Errorf("daemon %d: %+v, %v", n, all, err)
@@ -179,9 +169,7 @@ func TestNextDaemon(t *testing.T) {
 		if _, err := Open(path, "another", 64); err == nil || !strings.Contains(err.Error(), "another daemon writes it") {
 			t.Errorf("a second daemon: %v", err)
 		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, d.Close())
 		if all, err := ReadAll(path); err != nil || len(all) != 1 || all[0].Alive {
 			t.Errorf("after daemon %d: %+v, %v", n, all, err)
 		}
@@ -190,9 +178,7 @@ func TestNextDaemon(t *testing.T) {
 		}
 	}
 	theirs := filepath.Join(Previous(path), "notes")
-	if err := os.WriteFile(theirs, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(theirs, nil, 0o600))
 	if _, err := Open(path, "3", 64); err == nil {
 		t.Error("a directory with the files of others is removed")
 	}
@@ -214,20 +200,12 @@ func TestOfAnotherUser(t *testing.T) {
 	} {
 		for _, which := range []func(string) string{func(path string) string { return path }, Previous} {
 			path := filepath.Join(memoryDir(t), "control.trace")
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.Mkdir(path, 0o700))
 			bad := which(path)
-			if err := os.MkdirAll(bad, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.MkdirAll(bad, 0o700))
 			file := filepath.Join(bad, "f"+Suffix)
-			if err := os.WriteFile(file, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := spoil(bad); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile(file, nil, 0o600))
+			testenv.Must(t, spoil(bad))
 			if d, err := Open(path, "1", 64); err == nil {
 				d.Close()
 				t.Errorf("%s of %s is accepted", name, bad)
@@ -248,9 +226,7 @@ func TestReload(t *testing.T) {
 	if again := recorder(t, d, "a"); again != a {
 		t.Error("the same name has two recorders")
 	}
-	if err := d.Keep(func(name string) bool { return name == "b" }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Keep(func(name string) bool { return name == "b" }))
 	a.Note(State, 0, "late")
 	if again := recorder(t, d, "a"); again == a {
 		t.Error("a name that was not in use has the same recorder")
@@ -258,9 +234,7 @@ func TestReload(t *testing.T) {
 	if s := read(t, d, "a"); len(s.Notes) != 0 {
 		t.Errorf("%+v", s.Notes)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, d.Close())
 }
 
 // TestOnDisk: a file system that is not in memory is refused, with the remedy. So is one that has no room.
@@ -271,17 +245,13 @@ func TestOnDisk(t *testing.T) {
 	}
 	testenv.Root(t)
 	small := filepath.Join(dir, "small")
-	if err := os.Mkdir(small, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Mkdir(small, 0o700))
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small).CombinedOutput(); err != nil {
 		t.Fatalf("mount: %v\n%s", err, out)
 	}
 	defer exec.Command("umount", small).Run()
 	d, err := Open(filepath.Join(small, "control.trace"), "1", 65536)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer d.Close()
 	if _, err := d.Recorder("f"); err == nil || !strings.Contains(err.Error(), "lower trace.events") {
 		t.Errorf("without room: %v", err)
@@ -304,9 +274,7 @@ func TestNil(t *testing.T) {
 	r.End(1, 1, 1, 0)
 	r.Note(State, 0, "")
 	r.Stop()
-	if err := errors.Join(r.Close(), d.Keep(nil), d.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(r.Close(), d.Keep(nil), d.Close()))
 }
 
 // TestAllocatesNothing: what the worker's thread calls does not allocate.
@@ -331,9 +299,7 @@ func FuzzParse(f *testing.F) {
 	r.End(1, 1, 1, 7)
 	r.Note(Lost, 1, "reason")
 	good, err := os.ReadFile(filepath.Join(d.Path(), "f"+Suffix))
-	if err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, err)
 	f.Add(good)
 	f.Add(good[:headerLen])
 	f.Add([]byte(magic))

@@ -104,9 +104,7 @@ func inPieces(t *testing.T, b []byte, piece int, holes bool, resumeAt int) [32]b
 		if n == resumeAt {
 			state := d.save(nil)
 			d = newDigest()
-			if err := d.restore(uint64(at), state); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, d.restore(uint64(at), state))
 		}
 	}
 	return d.sum()
@@ -122,30 +120,20 @@ func TestParts(t *testing.T) {
 	} {
 		path := filepath.Join(dir, name)
 		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Truncate(size); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
+		testenv.Must(t, f.Truncate(size))
 		for _, at := range data {
 			if _, err := f.WriteAt([]byte{1}, at); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, errors.Join(f.Sync(), f.Close()))
 		s, err := openSource(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, piece := range []uint64{1 << 20, 4 << 20, 64 << 20} {
 			checkParts(t, fmt.Sprintf("%s, pieces of %d", name, piece), s, piece, data)
 		}
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, s.close())
 	}
 }
 
@@ -154,9 +142,7 @@ func checkParts(t *testing.T, what string, s *source, piece uint64, data []int64
 	inHoles := uint64(0)
 	for at := uint64(0); at < s.size; {
 		p, err := s.next(at, piece)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		end := p.at + p.length
 		if p.at != at || p.length == 0 || end > s.size || end%leafSize != 0 && end != s.size || !p.hole && p.length > piece {
 			t.Fatalf("%s: %+v at %d", what, p, at)
@@ -181,9 +167,7 @@ func TestSources(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mkfifo(fifo, 0o600))
 	for _, path := range []string{dir, fifo, "/dev/null", filepath.Join(dir, "missing")} {
 		if s, err := openSource(path); err == nil {
 			t.Errorf("%s was opened: %+v", path, s)
@@ -196,9 +180,7 @@ func TestIdentity(t *testing.T) {
 	path := file(t, "file", content(1, 10000))
 	identity := func() [32]byte {
 		s, err := openSource(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer s.close()
 		return s.identity()
 	}
@@ -211,9 +193,7 @@ func TestIdentity(t *testing.T) {
 		"bytes": func() error { return os.WriteFile(path, content(2, 10000), 0o600) },
 		"times": func() error { return os.Chtimes(path, when, when) },
 	} {
-		if err := change(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, change())
 		after := identity()
 		if after == before {
 			t.Errorf("%s have changed, and it has not", name)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // someMessages have one of each kind.
@@ -52,9 +53,7 @@ func FuzzMessage(f *testing.F) {
 func FuzzRequest(f *testing.F) {
 	for _, r := range []request{ask("file", 100), {piece: maxPiece, session: 1 << 63, size: maxSize, flags: knownFlags, mode: 0o7777, modified: -1, name: "a/b"}} {
 		b, err := r.append(nil)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testenv.Must(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -93,9 +92,7 @@ func FuzzAnswer(f *testing.F) {
 	d.addZeros(3 << 20)
 	for _, a := range []answer{{piece: 4 << 20, window: 8, session: r.session, size: r.size}, {piece: 4 << 20, window: 8, session: r.session, size: r.size, next: 3 << 20, hashed: d.save(nil)}} {
 		b, err := a.append(nil)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testenv.Must(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -132,13 +129,9 @@ func FuzzRecord(f *testing.F) {
 			checkRecord(t, slot)
 		}
 		path := filepath.Join(t.TempDir(), "record")
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, b, 0o600))
 		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer file.Close()
 		r, err := openRecord(file)
 		if err != nil {
@@ -147,9 +140,7 @@ func FuzzRecord(f *testing.F) {
 		next := r.last
 		next.durable, next.size, next.name = 1<<20, 2<<20, "x"
 		next.whole, next.complete = false, false
-		if err := r.write(next); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.write(next))
 		if again, err := openRecord(file); err != nil || again.last.name != "x" || again.last.number != next.number+1 {
 			t.Errorf("after %+v, %+v is read: %v", r.last, again, err)
 		}

@@ -257,9 +257,7 @@ func TestBadRequests(t *testing.T) {
 		"another role": {func() []byte {
 			h := protocol.Hello{Role: protocol.RoleAppend, Session: 1, Message: 64}
 			b, err := h.Append(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			return b
 		}(), protocol.NotPermitted},
 		"cut":         {good[:150], protocol.BadLength},
@@ -334,9 +332,7 @@ func TestOwners(t *testing.T) {
 	credentials := func(name string) *connect.Credentials {
 		certificate, key := ca.Issue(t, name, func(c *x509.Certificate) { c.DNSNames = []string{name} })
 		c, err := connect.LoadCredentials(certificate, key, ca.File())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return c
 	}
 	v := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t), Permit: func(p connect.Peer, _ protocol.Hello) error {

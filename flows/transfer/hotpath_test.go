@@ -38,9 +38,7 @@ func TestPiecesAllocateNothing(t *testing.T) {
 	var err error
 	g.near.ns.Do(t, func() { err = k.Run(ctx) })
 	g.near.check(k.Close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if n := <-counted; n > pieces/2 {
 		t.Errorf("%d allocations", n)
 	}

@@ -21,9 +21,7 @@ func TestNames(t *testing.T) {
 	root := testenv.DiskDir(t)
 	dir := filepath.Join(root, "in")
 	for _, d := range []string{"out", "in/sub", "in/is-a-dir"} {
-		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.MkdirAll(filepath.Join(root, d), 0o755))
 	}
 	outside := filepath.Join(root, "out/secret")
 	if err := errors.Join(os.WriteFile(outside, []byte("secret"), 0o600), os.Symlink("../out", filepath.Join(dir, "link")),
@@ -61,9 +59,7 @@ func TestHiddenLinks(t *testing.T) {
 	g := small(t)
 	dir, out := testenv.DiskDir(t), testenv.DiskDir(t)
 	secret := filepath.Join(out, "secret")
-	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(dir, ".a"+partSuffix)), os.Symlink(secret, filepath.Join(dir, ".b"+recordSuffix))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(dir, ".a"+partSuffix)), os.Symlink(secret, filepath.Join(dir, ".b"+recordSuffix))))
 	v := g.far.receive(ReceiverConfig{Path: dir}, nil)
 	source := file(t, "file", content(1, 10000))
 	if _, _, err := g.near.send(SenderConfig{Path: source, Address: v.address, Name: "a"}); err != nil { // the link is removed
@@ -89,13 +85,9 @@ func TestDiskFull(t *testing.T) {
 	}
 	only(t, dir, "lost+found")
 	path := file(t, "sparse", want[:40<<20])
-	if err := os.Truncate(path, 80<<20); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Truncate(path, 80<<20))
 	fill := filepath.Join(dir, "fill")
-	if err := os.WriteFile(fill, want[:20<<20], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(fill, want[:20<<20], 0o600))
 	if _, _, err = g.near.send(SenderConfig{Path: path, Address: v.address}); !errors.Is(err, protocol.NoSpace) {
 		t.Errorf("%v", err)
 	}
@@ -103,9 +95,7 @@ func TestDiskFull(t *testing.T) {
 	if v.Stats().Refused[protocol.NoSpace] != 1 {
 		t.Errorf("%+v", v.Stats())
 	}
-	if err := os.Remove(fill); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(fill))
 	st, _, err := g.near.send(SenderConfig{Path: path, Address: v.address})
 	if err != nil || st.Resumed == 0 {
 		t.Errorf("%+v, %v", st, err)
@@ -166,9 +156,7 @@ func TestDevices(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	v.end()
-	if err := os.WriteFile(device, append([]byte("XFSB"), got[4:]...), 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(device, append([]byte("XFSB"), got[4:]...), 0))
 	v = g.far.receive(ReceiverConfig{Path: device, State: state}, nil)
 	if _, _, err := g.near.send(SenderConfig{Path: file(t, "file", want), Address: v.address}); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("%v", err)
@@ -176,9 +164,7 @@ func TestDevices(t *testing.T) {
 	v.end()
 	v = g.far.receive(ReceiverConfig{Path: device, State: state, Force: true}, nil)
 	sparse := filepath.Join(testenv.DiskDir(t), "sparse")
-	if err := errors.Join(os.WriteFile(sparse, want[:1<<20], 0o600), os.Truncate(sparse, size)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(os.WriteFile(sparse, want[:1<<20], 0o600), os.Truncate(sparse, size)))
 	if _, _, err := g.near.send(SenderConfig{Path: sparse, Address: v.address}); err != nil {
 		t.Fatal(err)
 	}
@@ -287,9 +273,7 @@ func recordVersions(t *testing.T, path string, version uint32) {
 			be.PutUint32(slot[recordSum:], crc32.Checksum(slot[:recordSum], castagnoli))
 		}
 	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, b, 0o600))
 }
 
 // TestDeviceChanges: a device that is written while it is sent is not copied.

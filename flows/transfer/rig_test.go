@@ -73,20 +73,10 @@ func newSide(t testing.TB, m rocetest.Machine, c umem.Config) *side {
 	return s
 }
 
-func (s *side) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
+func (s *side) must(err error) { s.Helper(); testenv.Must(s, err) }
 
 // check is must for clean-ups, and for goroutines other than the test's.
-func (s *side) check(err error) {
-	s.Helper()
-	if err != nil {
-		s.Error(err)
-	}
-}
+func (s *side) check(err error) { s.Helper(); testenv.Check(s, err) }
 
 // quiet is a log that shows what happened if the test fails.
 func quiet(t testing.TB) *slog.Logger {
@@ -208,9 +198,7 @@ func content(seed uint64, n int) []byte {
 func file(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(testenv.DiskDir(t), name)
-	if err := os.WriteFile(path, content, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, content, 0o640))
 	return path
 }
 
@@ -218,9 +206,7 @@ func file(t testing.TB, name string, content []byte) string {
 func equal(t testing.TB, path string, want []byte) {
 	t.Helper()
 	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if !bytes.Equal(got, want) {
 		at := 0
 		for at < min(len(got), len(want)) && got[at] == want[at] {
@@ -234,9 +220,7 @@ func equal(t testing.TB, path string, want []byte) {
 func only(t testing.TB, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Name())

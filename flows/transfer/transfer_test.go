@@ -107,17 +107,11 @@ func TestReplaced(t *testing.T) {
 	g := small(t)
 	v := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t)}, nil)
 	old := filepath.Join(v.dir, "file")
-	if err := os.WriteFile(old, []byte("old"), 0o604); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(old, 0o604); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(old, []byte("old"), 0o604))
+	testenv.Must(t, os.Chmod(old, 0o604))
 	source := file(t, "file", []byte("new"))
 	when := time.Date(2001, 2, 3, 4, 5, 6, 7000, time.UTC)
-	if err := errors.Join(os.Chtimes(source, when, when), os.Chmod(source, 0o751|os.ModeSetuid)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(os.Chtimes(source, when, when), os.Chmod(source, 0o751|os.ModeSetuid)))
 	for _, c := range []struct {
 		times, perms bool
 		mode         os.FileMode
@@ -127,9 +121,7 @@ func TestReplaced(t *testing.T) {
 		}
 		equal(t, old, []byte("new"))
 		info, err := os.Stat(old)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if info.Mode() != c.mode || info.ModTime().Equal(when) != c.times {
 			t.Errorf("%+v: mode %v, time %v", c, info.Mode(), info.ModTime())
 		}
@@ -143,9 +135,7 @@ func TestSparse(t *testing.T) {
 	v := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t)}, nil)
 	path := filepath.Join(testenv.DiskDir(t), "file")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	const size = 128<<20 + 5000
 	want := map[int64][]byte{}
 	for i, at := range []int64{0, 3 << 20, 3<<20 + 64<<10, 20<<20 + 8192, 100 << 20, size - 100} {
@@ -157,22 +147,16 @@ func TestSparse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(f.Truncate(size), f.Sync(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(f.Truncate(size), f.Sync(), f.Close()))
 	st, digest, err := g.near.send(SenderConfig{Path: path, Address: v.address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c := v.copied()
 	if c.Size != size || c.Digest != digest || st.Sent > 8<<20 || st.Sent+st.Holes != size {
 		t.Errorf("%+v, %+v", c, st)
 	}
 	copied := filepath.Join(v.dir, "file")
 	var a, b unix.Stat_t
-	if err := errors.Join(unix.Stat(path, &a), unix.Stat(copied, &b)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(unix.Stat(path, &a), unix.Stat(copied, &b)))
 	if b.Size != size || b.Blocks > a.Blocks+64 {
 		t.Errorf("the copy has %d bytes in %d blocks, and the source has %d blocks", b.Size, b.Blocks, a.Blocks)
 	}
@@ -185,9 +169,7 @@ func compareFiles(t *testing.T, a, b string) {
 	var files [2]*os.File
 	for i, path := range []string{a, b} {
 		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer f.Close()
 		files[i] = f
 	}
@@ -247,9 +229,7 @@ func TestResumes(t *testing.T) {
 	g.near.ns.Do(t, func() { err = k.Run(ctx) })
 	st := k.Stats()
 	g.near.check(k.Close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if c := v.copied(); c.Resumed == 0 || c.Resumed+st.Sent != uint64(len(want)) || c.Digest != wholeHash(want) || st.Resumed != c.Resumed {
 		t.Errorf("%+v, %+v", c, st)
 	}
@@ -287,9 +267,7 @@ func TestReconnects(t *testing.T) {
 	close(done)
 	st := k.Stats()
 	g.near.check(k.Close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	equal(t, filepath.Join(v.dir, "file"), want)
 	if st.Connections < 2 || v.Stats().Resumed == 0 || st.Sent < uint64(len(want)) {
 		t.Errorf("cut %d times: %+v, %+v", cut, st, v.Stats())
@@ -310,9 +288,7 @@ func TestSourceChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := file(t, name, content(5, 24<<20))
 			f, err := os.OpenFile(path, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			defer f.Close()
 			late := time.AfterFunc(300*time.Millisecond, func() { g.near.check(change(f)) })
 			defer late.Stop()
@@ -333,9 +309,7 @@ func TestAnotherSource(t *testing.T) {
 	path := file(t, "file", content(6, 24<<20))
 	g.partly(t, SenderConfig{Path: path, Address: v.address, Limit: 12 << 20})
 	want := content(7, 24<<20)
-	if err := os.WriteFile(path, want, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, want, 0o600))
 	st, _, err := g.near.send(SenderConfig{Path: path, Address: v.address})
 	if err != nil || st.Resumed != 0 {
 		t.Fatalf("%+v, %v", st, err)

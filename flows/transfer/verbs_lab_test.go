@@ -42,7 +42,7 @@ func TestVerbs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if !c.short {
-				testenv.Long(t, "make lab-all runs all parts")
+				testenv.Long(t, "make lab runs all parts")
 			}
 			c.f(t)
 		})

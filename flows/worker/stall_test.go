@@ -46,9 +46,7 @@ func TestWorkerAbsent(t *testing.T) {
 		c := config.NewWorker("w")
 		c.Wait = wait
 		w, err := New(c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if err := w.Do(func() error { time.Sleep(60 * time.Millisecond); return nil }); err != nil {
 			t.Error(err)
 		}
@@ -56,9 +54,7 @@ func TestWorkerAbsent(t *testing.T) {
 			s := w.Status().Away
 			return s.Count > 0 && s.Longest >= 60*time.Millisecond
 		})
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, w.Close())
 	}
 }
 

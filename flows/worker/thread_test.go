@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // mover is a poller that notes on which threads it runs, and whether they were pinned.
@@ -39,9 +40,7 @@ func (m *mover) Deadline(now time.Time) time.Time    { return now.Add(MaxWait) }
 // all CPUs. A poller that is bound to its thread stays on it.
 func TestYield(t *testing.T) {
 	var may unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &may); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.SchedGetaffinity(0, &may))
 	cpu := 0
 	for !may.IsSet(cpu) {
 		cpu++
@@ -49,13 +48,9 @@ func TestYield(t *testing.T) {
 	keepBusy(t)
 	for _, bound := range []bool{false, true} {
 		w, err := New(config.Worker{Name: "test", Wait: config.WaitSpin, CPU: &cpu}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		m := &mover{cpu: cpu}
-		if err := w.Add(m, bound); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, w.Add(m, bound))
 		moved := func() bool { return m.moves.Load() > 3 }
 		if bound {
 			time.Sleep(500 * time.Millisecond)
@@ -72,9 +67,7 @@ func TestYield(t *testing.T) {
 		if err := w.Do(func() error { w.remove(m); checkOthers(t, &may); return nil }); err != nil {
 			t.Error(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, w.Close())
 	}
 }
 
@@ -96,14 +89,10 @@ func keepBusy(t *testing.T) {
 func checkOthers(t *testing.T, all *unix.CPUSet) {
 	t.Helper()
 	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, one := range threads {
 		id, err := strconv.Atoi(one.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		var on unix.CPUSet
 		if id != unix.Gettid() && unix.SchedGetaffinity(id, &on) == nil && on != *all {
 			t.Errorf("thread %d may run on %d CPUs of %d", id, on.Count(), all.Count())

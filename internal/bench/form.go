@@ -20,11 +20,12 @@ var (
 	long  = Form{"long", 15, 2500 * time.Millisecond}
 )
 
-// Environment variables: the form, another number of rounds than it has, and an expression that the names of wanted
-// cases match.
+// Environment variables: the form, another number of rounds and another span than it has, and an expression that the names
+// of wanted cases match. One round of 50ms shows that a comparison works.
 const (
 	formVariable   = "UNIFIEDD_BENCH"
 	roundsVariable = "UNIFIEDD_BENCH_ROUNDS"
+	spanVariable   = "UNIFIEDD_BENCH_SPAN"
 	casesVariable  = "UNIFIEDD_BENCH_CASES"
 )
 
@@ -48,6 +49,13 @@ func wantedForm(t *testing.T) (f Form) {
 		}
 		f.Rounds = n
 	}
+	if text := os.Getenv(spanVariable); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			t.Fatalf("%s=%s: it must be a duration", spanVariable, text)
+		}
+		f.Span = d
+	}
 	return f
 }
 
@@ -62,4 +70,4 @@ func (f Form) AtMost(n int) Form {
 	return f
 }
 
-func (f Form) String() string { return fmt.Sprintf("%d rounds, %s form", f.Rounds, f.Name) }
+func (f Form) String() string { return fmt.Sprintf("%d rounds of runs of about %v", f.Rounds, f.Span) }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,25 +19,12 @@ func Path(t testing.TB, name string) string {
 	return path
 }
 
-// Program builds a program of the repository, such as "cmd/unifiedd", if it is not there yet as it would be built, and
-// returns its path.
-func Program(t testing.TB, name string) string {
-	t.Helper()
-	path := Path(t, "build/bench/programs/"+filepath.Base(name))
-	c := exec.Command("go", "build", "-o", path, "./"+name)
-	c.Dir = Path(t, ".")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
-	return path
-}
-
-// Unpacked returns the path of a file of a package that make setup-test unpacks, and the folder of its libraries.
+// Unpacked returns the path of a file of a package that scripts/setup.sh demo test unpacks, and the folder of its libraries.
 func Unpacked(t testing.TB, name string) (path, libraries string) {
 	t.Helper()
 	path = Path(t, "build/unpacked/"+name)
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v (unpack it: make setup-test)", err)
+		t.Fatalf("%v (unpack it: scripts/setup.sh demo test)", err)
 	}
 	all, err := filepath.Glob(Path(t, "build/unpacked/usr/lib/*-linux-gnu"))
 	if err != nil || len(all) == 0 {

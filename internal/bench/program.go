@@ -9,22 +9,13 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what the kernel charged a process that ended, its threads included,
-// by wait4(2).
-type Usage struct {
-	User, System time.Duration // their sum is exact, how it is split depends on the timer's ticks
-	Wall         time.Duration
-	Switches     int64 // context switches, both kinds
-}
-
-// CPU is the sum of user and system time.
-func (u Usage) CPU() time.Duration { return u.User + u.System }
+// Usage is what the kernel charged a process that ended, its threads included, by wait4(2), and how long it ran.
+type Usage struct{ CPU, Wall time.Duration }
 
 // Process is a program that was started.
 type Process struct {
@@ -60,7 +51,7 @@ func (p *Process) Kill() {
 // 0, Wait returns an error with its standard error.
 func (p *Process) Wait() (out []byte, u Usage, err error) {
 	err = p.command.Wait()
-	u = usage(p.command, time.Since(p.start))
+	u = Usage{p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime(), time.Since(p.start)}
 	if err != nil {
 		err = fmt.Errorf("%s: %w: %s", strings.Join(p.command.Args, " "), errors.Join(p.ctx.Err(), err), strings.TrimSpace(p.stderr.String()))
 	}
@@ -106,13 +97,4 @@ func pin(cpu int) error {
 		return fmt.Errorf("raise the priority: %w", err)
 	}
 	return nil
-}
-
-func usage(c *exec.Cmd, wall time.Duration) Usage {
-	s := c.ProcessState
-	u := Usage{User: s.UserTime(), System: s.SystemTime(), Wall: wall}
-	if r, ok := s.SysUsage().(*syscall.Rusage); ok {
-		u.Switches = r.Nvcsw + r.Nivcsw
-	}
-	return u
 }

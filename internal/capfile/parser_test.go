@@ -82,32 +82,22 @@ func TestAgainstWriters(t *testing.T) {
 	infos, data := sample()
 	var file bytes.Buffer
 	w, err := pcapgo.NewNgWriter(&file, layers.LinkTypeEthernet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for i := range infos {
-		if err := w.WritePacket(infos[i], data[i]); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, w.WritePacket(infos[i], data[i]))
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, w.Flush())
 	same(t, file.Bytes(), infos, data, 1)
 	dir := t.TempDir()
 	from := filepath.Join(dir, "from.pcapng")
-	if err := os.WriteFile(from, file.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(from, file.Bytes(), 0o600))
 	for format, unit := range map[string]time.Duration{"pcapng": 1, "pcap": time.Microsecond, "nsecpcap": 1} {
 		to := filepath.Join(dir, format)
 		if out, err := exec.Command(testenv.Tool(t, "editcap"), "-F", format, from, to).CombinedOutput(); err != nil {
 			t.Fatalf("editcap: %v\n%s", err, out)
 		}
 		b, err := os.ReadFile(to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		same(t, b, infos, data, unit)
 	}
 }

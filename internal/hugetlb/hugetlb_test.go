@@ -59,9 +59,7 @@ func cancel(h *hugetlb.Held) error {
 func count(t *testing.T) (free, total uint64) {
 	t.Helper()
 	free, total, err := hugetlb.Free(hugetlb.MiB2, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return free, total
 }
 
@@ -97,9 +95,7 @@ func TestGiveBack(t *testing.T) {
 	sometime(t, func() error {
 		_, before := count(t)
 		h, err := added(4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		n, noted := h.Added(), len(notes(place))
 		_, during := count(t)
 		for range 2 {
@@ -119,9 +115,7 @@ func TestAddUnnoted(t *testing.T) {
 	testenv.Root(t)
 	for _, made := range []bool{false, true} {
 		unlock, err := hugetlb.Lock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		before, _, err1 := hugetlb.Reservation(hugetlb.MiB2, -1)
 		r := hugetlb.Raise{Size: hugetlb.MiB2, Node: -1}
 		err = r.Add(3, func(r hugetlb.Raise) error {
@@ -160,9 +154,7 @@ func besideSurplus(t *testing.T, early bool) (before, after uint64) {
 	t.Helper()
 	free, before := count(t)
 	first, err := added(4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b, err := unix.Mmap(-1, 0, int(free+4)<<21, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
 	if err != nil { // another took some
 		_ = cancel(first)
@@ -199,9 +191,7 @@ func TestKilled(t *testing.T) {
 	place := ownPlace(t)
 	sometime(t, func() error {
 		before, during := killed(t, place)
-		if err := hugetlb.Sweep(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, hugetlb.Sweep())
 		if _, after := count(t); during < before+4 || after != before || len(notes(place)) != 0 {
 			return fmt.Errorf("%d pages, %d after the kill, and %d remain, %v", before, during, after, notes(place))
 		}
@@ -215,12 +205,8 @@ func killed(t *testing.T, place string) (before, after uint64) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), holder+"=1", where+"="+place)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	var n uint64
 	if _, e := fmt.Sscan(line, &before, &n); err != nil || e != nil || !strings.Contains(line, "<nil>") {
@@ -241,12 +227,8 @@ func TestKilledBetween(t *testing.T) {
 	place := ownPlace(t)
 	_, before := count(t)
 	r, err := record.New(place)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Put([]hugetlb.Raise{{Size: hugetlb.MiB2, Node: -1, From: before + 1<<20, By: 7}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, r.Put([]hugetlb.Raise{{Size: hugetlb.MiB2, Node: -1, From: before + 1<<20, By: 7}}))
 	r.Close()
 	if err := hugetlb.Sweep(); err != nil || len(notes(place)) != 0 {
 		t.Errorf("%v, %v", err, notes(place))
@@ -259,9 +241,7 @@ func TestKilledBetween(t *testing.T) {
 // TestSweepForeign: Sweep names an invalid note in its error and changes nothing.
 func TestSweepForeign(t *testing.T) {
 	name := ownPlace(t) + "x"
-	if err := os.WriteFile(name, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, []byte("nonsense"), 0o600))
 	if err := hugetlb.Sweep(); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("sweep: %v", err)
 	}
@@ -278,9 +258,7 @@ func TestLockOfTheMachine(t *testing.T) {
 		return cmd.Run()
 	}
 	unlock, err := hugetlb.Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if info, err := os.Stat("/run/unifiedd-hugepages.lock"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the lock: %v, %v; any user who can open it can keep every daemon from starting", info.Mode(), err)
 	}

@@ -30,23 +30,15 @@ func TestCardsComeBack(t *testing.T) {
 		var there net.Conn
 		var err error
 		p.A.Do(t, func() { l, err = net.Listen("tcp", at+":7471") })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer l.Close()
 		p.B.Do(t, func() { there, err = net.DialTimeout("tcp", l.Addr().String(), 10*time.Second) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer there.Close()
 		here, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		p.B.SetDown(t)
-		if err := here.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, here.Close())
 		if now := p.A.Run(t, "ss", "-tan"); !strings.Contains(now, "FIN-WAIT-1") {
 			t.Fatalf("no connection waits for its peer:\n%s", now)
 		}

@@ -16,9 +16,7 @@ func Verifying(t testing.TB, options ...string) (end func()) {
 	var said bytes.Buffer
 	fio := exec.Command(testenv.Tool(t, "fio"), append(options, "--loops=1000000", "--rw=randwrite", "--direct=1", "--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1")...)
 	fio.Stdout, fio.Stderr = &said, &said
-	if err := fio.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, fio.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- fio.Wait() }()
 	t.Cleanup(func() { _ = fio.Process.Kill() })

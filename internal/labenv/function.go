@@ -67,14 +67,10 @@ func RemoveFunctions(t testing.TB) {
 func UnbindPhysical(t testing.TB) (back func()) {
 	t.Helper()
 	to, err := os.Readlink(strings.TrimSuffix(physical, "/"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	bus := filepath.Base(to)
 	link, err := netlink.LinkByName("igb0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	address := link.Attrs().HardwareAddr
 	const driver = "/sys/bus/pci/drivers/igb/"
 	if err := write(driver+"unbind", bus); err != nil {
@@ -117,9 +113,7 @@ func set(t testing.TB, file, text string) {
 func (f *Function) probe(t testing.TB) {
 	t.Helper()
 	to, err := os.Readlink(fmt.Sprintf("%svirtfn%d", physical, f.Number))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f.Bus = filepath.Base(to)
 	if err := write("/sys/bus/pci/drivers_probe", f.Bus); err != nil {
 		t.Fatalf("give VF %d (%s) to its driver: %v", f.Number, f.Bus, err)

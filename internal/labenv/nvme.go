@@ -27,23 +27,17 @@ func ServeNVMe(t testing.TB, disk, nqn, address, service string) {
 	subsystem, port := filepath.Join(nvmet, "subsystems", nqn), filepath.Join(nvmet, "ports", service)
 	namespace := filepath.Join(subsystem, "namespaces", "1")
 	for _, dir := range []string{subsystem, namespace, port} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Mkdir(dir, 0o755))
 		removeLater(t, dir)
 	}
 	for _, set := range [][2]string{
 		{subsystem + "/attr_allow_any_host", "1"}, {namespace + "/device_path", disk}, {namespace + "/enable", "1"},
 		{port + "/addr_trtype", "rdma"}, {port + "/addr_adrfam", "ipv4"}, {port + "/addr_traddr", address}, {port + "/addr_trsvcid", service},
 	} {
-		if err := os.WriteFile(set[0], []byte(set[1]), 0); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(set[0], []byte(set[1]), 0))
 	}
 	link := filepath.Join(port, "subsystems", nqn)
-	if err := os.Symlink(subsystem, link); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Symlink(subsystem, link))
 	removeLater(t, link)
 }
 

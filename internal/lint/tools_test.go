@@ -63,9 +63,7 @@ var generated = []string{"*_bpfe[bl].o", "*_bpfe[bl].go", "testdata/*.o"}
 func TestGenerated(t *testing.T) {
 	copied := t.TempDir()
 	for _, path := range []string{"go.mod", "go.sum", "bpf"} {
-		if err := copyTree(filepath.Join(copied, path), filepath.Join(root, path)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, copyTree(filepath.Join(copied, path), filepath.Join(root, path)))
 	}
 	for _, pattern := range generated {
 		removeAll(t, filepath.Join(copied, "bpf", pattern))
@@ -97,9 +95,7 @@ func removeAll(t *testing.T, pattern string) {
 		t.Errorf("no generated files match %s", filepath.Base(pattern))
 	}
 	for _, name := range names {
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Remove(name))
 	}
 }
 

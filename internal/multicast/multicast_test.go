@@ -27,16 +27,10 @@ func listen(t *testing.T, e *testenv.End) *heard {
 	testenv.Tool(t, "tcpdump")
 	cmd := e.Command("tcpdump", "-l", "-n", "-e", "-vv", "-i", e.Ifname, "igmp or (ip6[6] = 0) or vlan")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, cmd.Start())
 	h := &heard{}
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -103,9 +97,7 @@ func pair(t *testing.T) *testenv.Pair {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }
 
 var (

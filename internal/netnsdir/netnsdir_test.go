@@ -22,9 +22,7 @@ func TestBeforeIP(t *testing.T) {
 		runtime.LockOSThread() // never unlocked: the thread and its mount namespace end with the goroutine
 		result <- beforeIP()
 	}()
-	if err := <-result; err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, <-result)
 }
 
 func beforeIP() error {

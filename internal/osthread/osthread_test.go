@@ -59,9 +59,7 @@ func TestNamespace(t *testing.T) {
 	var there Namespace
 	var err error
 	pair.B.Do(t, func() { there, err = Here() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	find := func() error {
 		_, err := net.InterfaceByName(pair.B.Ifname)
 		return err

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestCardClock: an interface whose times come from a card's clock has a description that standard
@@ -18,9 +20,8 @@ func TestCardClock(t *testing.T) {
 	for _, ifs := range [][]Interface{{plain, card}, {plain, plain}} {
 		s := &segment{align: 512, id: SegmentID{1}, next: 1}
 		var err error
-		if s.file, err = AppendSegmentHead(nil, testSection, ifs, Segment{ID: s.id, Align: s.align, FirstPacket: s.next}); err != nil {
-			t.Fatal(err)
-		}
+		s.file, err = AppendSegmentHead(nil, testSection, ifs, Segment{ID: s.id, Align: s.align, FirstPacket: s.next})
+		testenv.Must(t, err)
 		first, second := testPacket(1, 60), testPacket(2, 60)
 		first.iface, second.iface, second.ns = 0, 1, 1_000_000_000
 		s.add(packedLayout, 0, first, second)
@@ -41,9 +42,7 @@ func TestCardClock(t *testing.T) {
 			t.Errorf("several clocks: %v; latest %d, %v", several, got, err)
 		}
 		path := filepath.Join(t.TempDir(), "file.pcapng")
-		if err := os.WriteFile(path, s.file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, s.file, 0o600))
 		checkTools(t, path, 2)
 		checkPackets(t, path, []packet{first, second})
 		if said := strings.Contains(runTool(t, []string{"capinfos", path}), words); said != several {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // finishedFile is a segment of a head and one closing batch, as the writer leaves it.
@@ -11,9 +13,7 @@ func finishedFile(t *testing.T, change func(*Batch)) (*os.File, int64) {
 	t.Helper()
 	id := SegmentID{1, 2, 3}
 	raw, err := AppendSegmentHead(nil, Section{}, []Interface{{Name: "eth0", LinkType: LinkTypeEthernet}}, Segment{ID: id, Align: 512})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	end := uint64(len(raw))
 	b := Batch{Segment: id, Align: 512, Sequence: 1, Offset: end, Length: 512, Durable: end}
 	change(&b)
@@ -21,13 +21,9 @@ func finishedFile(t *testing.T, change func(*Batch)) (*os.File, int64) {
 	PutBatchHeader(last, &b)
 	raw = append(raw, last...)
 	path := filepath.Join(t.TempDir(), "segment")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, raw, 0o600))
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f, int64(len(raw))
 }
@@ -57,13 +53,9 @@ func TestFinished(t *testing.T) {
 
 func TestFinishedForeign(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "foreign")
-	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, make([]byte, 4096), 0o600))
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	if got, err := Finished(f, 4096); got || err != nil {
 		t.Errorf("Finished: %v, %v; want false", got, err)

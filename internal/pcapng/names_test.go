@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestNames: List returns files whose names Names made, oldest first, and no others.
@@ -22,13 +24,9 @@ func TestNames(t *testing.T) {
 		filepath.Join(dir, "a.b-20260102T020405Z-00002.pcapng"), filepath.Join(dir, "a.b-20260102T020405Z-0000000000000002.pcapng"), filepath.Join(dir, "a.b-000003.next"),
 		filepath.Join(dir, "a.b-20260102T020405Z-000004.pcapng.gz"),
 	} {
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, nil, 0o600))
 	}
-	if err := os.Symlink(want[0].Path, n.Final(5, at)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Symlink(want[0].Path, n.Final(5, at)))
 	if found, err := n.List(); err != nil || !slices.Equal(found, want) {
 		t.Errorf("%+v, %v", found, err)
 	}

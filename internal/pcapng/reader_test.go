@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // packet is one packet as an independent reader should show it.
@@ -53,9 +55,7 @@ func appendPacket(dst []byte, p packet, align uint32) []byte {
 func checkIndependently(t *testing.T, file []byte, want []packet) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "capture.pcapng")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, file, 0o600))
 	checkTools(t, path, len(want))
 	checkPackets(t, path, want)
 }
@@ -66,9 +66,7 @@ func checkPackets(t *testing.T, path string, want []packet) {
 	t.Helper()
 	runTool(t, []string{"editcap", "-F", "nsecpcap", path, path + ".pcap"})
 	raw, err := os.ReadFile(path + ".pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ifaces := strings.Fields(runTool(t, []string{"tshark", "-n", "-r", path, "-T", "fields", "-e", "frame.interface_id"}))
 	if len(ifaces) != len(want) {
 		t.Fatalf("tshark saw %d packets, want %d", len(ifaces), len(want))
@@ -154,9 +152,7 @@ func complaint(stderr string) bool {
 // Every reader accepts every size of pad option, in both layouts, after a stream head.
 func TestStreamReadsEverywhere(t *testing.T) {
 	file, err := AppendStreamHead(nil, testSection, testInterfaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var want []packet
 	for i := range uint64(600) {
 		p := testPacket(i, 14+int(i))
@@ -179,17 +175,13 @@ func TestStreamReadsEverywhere(t *testing.T) {
 // block.
 func TestHeadAsToolsSeeIt(t *testing.T) {
 	file, err := AppendSegmentHead(nil, testSection, testInterfaces, Segment{Align: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if len(file)%4096 != 0 {
 		t.Errorf("head of %d bytes", len(file))
 	}
 	file = AppendStatistics(file, Statistics{Interface: 1, Time: 1700000001e9, Received: 4711, Dropped: Unknown, Accepted: Unknown, OSDropped: 17, Delivered: Unknown})
 	path := filepath.Join(t.TempDir(), "head.pcapng")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, file, 0o600))
 	out := runTool(t, []string{"capinfos", path})
 	for _, s := range []string{
 		"a machine", "unifiedd test", "eth0 queue 1", "udp port 53", "10000000000", "Time precision = nanoseconds (9)",

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func TestRecoverCleanFileIsLeftAlone(t *testing.T) {
@@ -85,9 +87,7 @@ func TestRecoverLongHole(t *testing.T) {
 
 func TestRecoverRefuses(t *testing.T) {
 	stream, err := AppendStreamHead(nil, testSection, testInterfaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	whole := sample(512).file
 	torn := bytes.Clone(whole)
 	torn[len(stream)+markSequence] ^= 1
@@ -266,16 +266,12 @@ func TestRecoverSparseTail(t *testing.T) {
 	s.wipe(1, 0)
 	path := filepath.Join(t.TempDir(), "segment.pcapng")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	if _, err := f.Write(s.file); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Truncate(64 << 30); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Truncate(64<<30))
 	start := time.Now()
 	r, err := Recover(f, Options{})
 	if err != nil || r.Kept != int64(len(s.file)) || r.Size != 64<<30 {
@@ -292,13 +288,9 @@ func TestRecoverReadOnlyFile(t *testing.T) {
 	s := sample(512)
 	s.wipe(1, 0)
 	path := filepath.Join(t.TempDir(), "segment.pcapng")
-	if err := os.WriteFile(path, s.file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, s.file, 0o600))
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	if _, err := Recover(f, Options{DryRun: true}); err != nil {
 		t.Errorf("dry run: %v", err)

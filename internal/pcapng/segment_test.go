@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // segment builds a segment file in memory.
@@ -189,9 +191,7 @@ func samePackets(a, b []packet) bool {
 func mustRecover(t *testing.T, m *memFile) Report {
 	t.Helper()
 	r, err := Recover(m, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if m.dirty {
 		t.Error("recovery changed the file and did not flush it")
 	}

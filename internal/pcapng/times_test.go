@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // counted counts the bytes that are read.
@@ -23,9 +25,7 @@ func (c *counted) ReadAt(p []byte, off int64) (int, error) {
 func times(t *testing.T, file []byte) Times {
 	t.Helper()
 	got, err := ReadTimes(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return got
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // walkAll returns the sequences of a walker's batches.
@@ -25,9 +27,7 @@ func walkAll(t *testing.T, next func() (Batch, []byte, error)) (sequences []uint
 func newWalker(t *testing.T, f io.ReaderAt, size int) *Walker {
 	t.Helper()
 	w, err := NewWalker(f, int64(size), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return w
 }
 
@@ -156,9 +156,7 @@ func TestMendedMarks(t *testing.T) {
 func TestWalkReplaced(t *testing.T) {
 	s := sample(512)
 	w, err := NewWalker(bytes.NewReader(s.file), int64(len(s.file)), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.file[16] ^= 1
 	if err := w.same(); !errors.Is(err, ErrReplaced) {
 		t.Errorf("%v", err)
@@ -168,9 +166,7 @@ func TestWalkReplaced(t *testing.T) {
 func TestHeadInterface(t *testing.T) {
 	s := sample(512)
 	head, err := ReadHead(bytes.NewReader(s.file), int64(len(s.file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for i, want := range testInterfaces {
 		if got := head.Interface(i); got != want {
 			t.Errorf("interface %d is %+v, not %+v", i, got, want)

@@ -46,7 +46,7 @@ func TestUnit(t *testing.T) {
 func TestUnitExposure(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Fatalf("%v (install the test programs: make setup-test)", err)
+		t.Fatalf("%v (install the test programs: scripts/setup.sh demo test)", err)
 	}
 	unit, err := os.ReadFile("../../packaging/unifiedd.service")
 	if err != nil {

@@ -34,13 +34,9 @@ func tcp(t *testing.T, p *testenv.Pair, family int) (program int, exchange *net.
 	} else {
 		err = unix.Connect(program, &unix.SockaddrInet6{Port: int(to.Port()), Addr: netip.AddrFrom16(to.Addr().As16()).As16()})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c, err := l.AcceptTCP()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return program, c
 }
@@ -48,9 +44,7 @@ func tcp(t *testing.T, p *testenv.Pair, family int) (program int, exchange *net.
 func socket(t *testing.T, family, kind int) int {
 	t.Helper()
 	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -84,9 +78,7 @@ func TestTakeOver(t *testing.T) {
 		}
 		for range 2 {
 			c, err := takeOver(t, p, fd)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if c.Local().Addr() != p.A.IP || c.Remote().Addr() != p.B.IP || !c.Remote().Addr().Is4() {
 				t.Errorf("from %v to %v", c.Local(), c.Remote())
 			}
@@ -106,9 +98,7 @@ func TestTakeOver(t *testing.T) {
 			if n, err := exchange.Read(b[:]); string(b[:n]) != "order" || err != nil {
 				t.Fatalf("%q, %v", b[:n], err)
 			}
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, c.Close())
 		}
 		if n, err := unix.Read(fd, b[:]); string(b[:n]) != "welcome" || err != nil {
 			t.Errorf("%q, %v", b[:n], err)
@@ -134,9 +124,7 @@ func TestUnfit(t *testing.T) {
 		{"a closed descriptor", "not that of a socket", func() int { return 1 << 20 }},
 		{"a file", "not that of a socket", func() int {
 			f, err := os.Open("/proc/self/status")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			t.Cleanup(func() { f.Close() })
 			return int(f.Fd())
 		}},
@@ -155,9 +143,7 @@ func TestUnfit(t *testing.T) {
 		}},
 		{"a listener", "not established", func() (fd int) {
 			p.A.Do(t, func() { fd = socket(t, unix.AF_INET, unix.SOCK_STREAM) })
-			if err := unix.Listen(fd, 1); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, unix.Listen(fd, 1))
 			return fd
 		}},
 		{"another namespace", "another network namespace", func() (fd int) {
@@ -172,18 +158,14 @@ func TestUnfit(t *testing.T) {
 		}},
 		{"repair mode", "repair mode", func() int {
 			fd, _ := tcp(t, p, unix.AF_INET)
-			if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1))
 			t.Cleanup(func() { unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, -1) })
 			return fd
 		}},
 		{"unsent bytes", "not sent yet", func() int {
 			fd, exchange := tcp(t, p, unix.AF_INET)
 			exchange.SetReadBuffer(4096)
-			if err := unix.SetNonblock(fd, true); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, unix.SetNonblock(fd, true))
 			for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 				unix.Write(fd, make([]byte, 64<<10))
 			}

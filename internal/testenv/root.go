@@ -52,7 +52,7 @@ func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatalf("look for %s: %v (install the test programs: make setup-test)", name, err)
+		t.Fatalf("look for %s: %v (install the test programs: scripts/setup.sh demo test)", name, err)
 	}
 	return path
 }

@@ -238,7 +238,7 @@ func checkRPM(t *testing.T, name string) {
 	t.Helper()
 	rpm, err := exec.LookPath("rpm")
 	if err != nil {
-		t.Fatalf("look for rpm: %v (install the test programs: make setup-test)", err)
+		t.Fatalf("look for rpm: %v (install the test programs: scripts/setup.sh demo test)", err)
 	}
 	ask := func(args ...string) string {
 		return output(t, rpm, append([]string{"--dbpath", t.TempDir(), "-p", name}, args...)...)

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// long skips the test unless make test-packages asks for it.
+// long skips the test unless make test-long SUITE=packages asks for it.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("UNIFIEDD_PACKAGES") == "" {
-		t.Skip("short: make test-packages installs packages in clean systems")
+		t.Skip("short: make test-long SUITE=packages installs packages in clean systems")
 	}
 	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root: run it with sudo")

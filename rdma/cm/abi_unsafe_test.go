@@ -111,15 +111,11 @@ func runC(t *testing.T, statements string) string {
 	t.Helper()
 	source, program := filepath.Join(t.TempDir(), "ask.c"), filepath.Join(t.TempDir(), "ask")
 	text := "#include <stddef.h>\n#include <stdio.h>\n#include <netinet/in.h>\n#include <rdma/rdma_user_cm.h>\nint main(void)\n{\n" + statements + "\treturn 0;\n}\n"
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(source, []byte(text), 0o600))
 	if out, err := exec.Command(testenv.Tool(t, "gcc"), "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("compile with the kernel's headers: %v\n%s", err, out)
 	}
 	out, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return string(out)
 }

@@ -315,9 +315,7 @@ func TestChannelClosed(t *testing.T) {
 	x, y := r.side(), r.side()
 	l := r.listen()
 	other, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	answer := r.answer(l, y.accept(""))
 	mine := r.channel
 	r.channel = other
@@ -355,24 +353,18 @@ func TestPeerKilled(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestMain$")
 	cmd.Env = append(os.Environ(), victim+"="+r.device.Name())
 	in, err := cmd.StdinPipe() // the peer waits for it
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer in.Close()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	b := <-answer
 	if b.err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		t.Fatalf("%v; the peer says %s", b.err, &out)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Process.Kill())
 	if err := over(t, b.conn); !errors.Is(err, ErrDisconnected) {
 		t.Error(err)
 	}

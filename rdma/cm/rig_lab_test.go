@@ -260,8 +260,6 @@ func over(t *testing.T, c Conn) error {
 func descriptors(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return len(names)
 }

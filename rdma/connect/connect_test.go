@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -58,13 +59,9 @@ func end(log *journal, name string, p Parameters) End {
 func listen(t *testing.T, c Config) *Listener {
 	t.Helper()
 	l, err := Listen(t.Context(), "127.0.0.1:0", c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, l.Close())
 		if n := l.Handshakes(); n != 0 {
 			t.Errorf("%d handshakes after Close", n)
 		}
@@ -118,9 +115,7 @@ func TestOrder(t *testing.T) {
 		l := listen(t, Config{})
 		server := serve(t, l, end(log, "server", ours))
 		client, err := Dial(t.Context(), l.Addr().String(), end(log, "client", theirs), Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		got := <-server
 		if got.err != nil {
 			t.Fatal(got.err)
@@ -150,9 +145,7 @@ func TestOrder(t *testing.T) {
 func talk(t *testing.T, a, b *Conn) {
 	t.Helper()
 	for _, c := range [][2]*Conn{{a, b}, {b, a}} {
-		if err := c[0].Send([]byte("hello")); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, c[0].Send([]byte("hello")))
 		if text, err := c[1].Receive(); err != nil || string(text) != "hello" {
 			t.Errorf("%q, %v", text, err)
 		}
@@ -160,15 +153,11 @@ func talk(t *testing.T, a, b *Conn) {
 	if err := a.Send(make([]byte, MaxHello+1)); err == nil {
 		t.Error("a message that is too long was sent")
 	}
-	if err := errors.Join(a.Close(), a.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(a.Close(), a.Close()))
 	if _, err := b.Receive(); err != io.EOF {
 		t.Errorf("after goodbye: %v", err)
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, b.Close())
 }
 
 // TestServerWaitsForReady: Accept does not return until the client says that it is ready.
@@ -190,18 +179,14 @@ func TestServerWaitsForReady(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(lead)
-	if err := errors.Join(<-asked, (<-server).err); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(<-asked, (<-server).err))
 }
 
 // raw connects a client session whose messages the test writes itself.
 func raw(t *testing.T, l *Listener) *session {
 	t.Helper()
 	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return newSession(t.Context(), conn)
 }

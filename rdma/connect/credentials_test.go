@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 	"github.com/unifiedd/unifiedd/rdma"
 )
@@ -21,9 +22,7 @@ func credentials(t *testing.T, a *authority.Authority, name string, trusted *aut
 	t.Helper()
 	certificate, key := a.Issue(t, name, change...)
 	made, err := LoadCredentials(certificate, key, trusted.File())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return made
 }
 
@@ -39,9 +38,7 @@ func TestMutualTLS(t *testing.T) {
 	l := listen(t, Config{Credentials: credentials(t, a, "server", a, dns)})
 	server := serve(t, l, end(new(journal), "server", ours))
 	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Credentials: credentials(t, a, "client", a, spiffe)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c := (<-server).conn
 	if p := c.Peer(); p.Plain || p.Name != "spiffe://cluster/node7" || p.Certificate.Subject.CommonName != "client" {
 		t.Errorf("the server's peer is %v", p)

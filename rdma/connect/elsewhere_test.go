@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -17,13 +18,10 @@ func TestElsewhere(t *testing.T) {
 	done := serve(t, l, server)
 	a, err := Dial(t.Context(), l.Addr().String(), client, Config{})
 	b := <-done
-	if err = errors.Join(err, b.err); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, b.err)
+	testenv.Must(t, err)
 	if len(log.lines) != 0 || string(a.Remote().Hello) != "server" || string(b.conn.Remote().Hello) != "client" {
 		t.Errorf("%q, and the server says %q", log.lines, a.Remote().Hello)
 	}
-	if err := errors.Join(a.Close(), b.conn.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(a.Close(), b.conn.Close()))
 }

@@ -55,9 +55,7 @@ func TestPeerVanishes(t *testing.T) {
 	waitFor(t, l, ReasonClosed, 1)
 	server := serve(t, l, end(new(journal), "server", ours))
 	s := raw(t, l)
-	if err := writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})))
 	if _, err := s.expect(kindAnswer); err != nil {
 		t.Fatal(err)
 	}
@@ -88,15 +86,11 @@ func TestSilence(t *testing.T) {
 	}
 	server := serve(t, l, end(new(journal), "server", ours))
 	c, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if waited := time.Since(begin); waited >= FirstByteTime {
 		t.Errorf("a third was dealt with after %v", waited)
 	}
-	if err := errors.Join((<-server).err, c.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join((<-server).err, c.Close()))
 	waitFor(t, l, ReasonTimeout, 2)
 	if took := time.Since(begin); took < FirstByteTime || took > FirstByteTime+OfferTime+testenv.Within(time.Second) {
 		t.Errorf("the two were let go after %v", took)
@@ -139,9 +133,7 @@ func TestUnanswered(t *testing.T) {
 func TestDialGivesUp(t *testing.T) {
 	_, theirs := pair(rdma.RC)
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	_, err = Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Timeout: 300 * time.Millisecond})
 	wantReason(t, err, ReasonTimeout, "read the answer: nothing came in time")
@@ -163,9 +155,7 @@ func TestCloseEndsHandshakes(t *testing.T) {
 	}
 	accepted := make(chan error, 1)
 	go func() { _, err := l.Accept(t.Context()); accepted <- err }()
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, l.Close())
 	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Close: %v", err)
 	}
@@ -178,16 +168,12 @@ func TestPeerGone(t *testing.T) {
 	l := listen(t, Config{})
 	server := serve(t, l, end(new(journal), "server", ours))
 	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_ = client.conn.Close()
 	c := (<-server).conn
 	_, err = c.Receive()
 	wantReason(t, err, ReasonClosed, "receive")
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, c.Close())
 }
 
 // TestKeepAlive: both sides detect a dead machine, whether they send data or not.
@@ -196,14 +182,10 @@ func TestKeepAlive(t *testing.T) {
 	l := listen(t, Config{})
 	server := serve(t, l, end(new(journal), "server", ours))
 	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, c := range []*Conn{client, (<-server).conn} {
 		raw, err := c.conn.(*net.TCPConn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for name, want := range map[int]int{unix.TCP_KEEPIDLE: 5, unix.TCP_KEEPINTVL: 5, unix.TCP_KEEPCNT: 3, unix.TCP_USER_TIMEOUT: 20000} {
 			var got int
 			err1 := raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, name) })
@@ -227,13 +209,9 @@ func TestThousand(t *testing.T) {
 	for range 1000 {
 		server := serve(t, l, end(new(journal), "server", ours))
 		client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		got := <-server
-		if err := errors.Join(got.err, client.Close(), got.conn.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, errors.Join(got.err, client.Close(), got.conn.Close()))
 	}
 	if l.Connected() != 1000 {
 		t.Errorf("%d connected", l.Connected())
@@ -246,9 +224,7 @@ func TestThousand(t *testing.T) {
 func openFiles(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return len(list)
 }
 
@@ -257,13 +233,9 @@ func TestCancel(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
 	l := listen(t, Config{Timeout: time.Minute})
 	s := raw(t, l)
-	if err := writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})))
 	r, err := l.Accept(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := r.Accept(end(new(journal), "server", ours))
@@ -278,27 +250,18 @@ func TestCancel(t *testing.T) {
 	dialled := make(chan *Conn, 1)
 	go func() {
 		c, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, err)
 		dialled <- c
 	}()
-	if r, err = l.Accept(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r, err = l.Accept(t.Context())
+	testenv.Must(t, err)
 	c, err := r.Accept(end(new(journal), "server", ours))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r.Cancel()
 	d := <-dialled
-	if err := d.Send([]byte("still here")); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, d.Send([]byte("still here")))
 	if text, err := c.Receive(); err != nil || string(text) != "still here" {
 		t.Errorf("got %q: %v", text, err)
 	}
-	if err := errors.Join(c.Close(), d.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(c.Close(), d.Close()))
 }

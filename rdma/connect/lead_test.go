@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -22,9 +23,7 @@ func TestWayIsLegal(t *testing.T) {
 		local, remote := pair(transport)
 		from := rdma.Reset
 		step := func(a rdma.Attributes, given rdma.Mask) {
-			if err := rdma.CheckChange(transport, from, a.State, given); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, rdma.CheckChange(transport, from, a.State, given))
 			from = a.State
 		}
 		step(s.toInit(transport, local.QKey))

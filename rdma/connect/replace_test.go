@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 	"github.com/unifiedd/unifiedd/rdma"
 )
@@ -35,9 +36,7 @@ func TestReplace(t *testing.T) {
 		t.Helper()
 		served := serve(t, l, end(new(journal), "server", ours))
 		client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), name, theirs), Config{Credentials: credentials(t, by, name, a)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return client, (<-served).conn
 	}
 	kept, keptServer := connected("kept", a)
@@ -57,9 +56,7 @@ func TestReplace(t *testing.T) {
 		t.Error("Closed says so before Close")
 	default:
 	}
-	if err := goneServer.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, goneServer.Close())
 	<-goneServer.Closed()
 	talk(t, kept, keptServer)
 	if !server.Same(next) {
@@ -71,12 +68,8 @@ func TestReplace(t *testing.T) {
 		t.Errorf("a peer of the old authority connects: %v", err)
 	}
 	waitFor(t, l, ReasonTLS, 1)
-	if err := kept.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := keptServer.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, kept.Close())
+	testenv.Check(t, keptServer.Close())
 	if n := len(server.live.conns); n != 0 {
 		t.Errorf("%d connections are still known", n)
 	}
@@ -112,9 +105,7 @@ func TestReplaceOfClient(t *testing.T) {
 	server := serve(t, l, end(new(journal), "server", ours))
 	mine := credentials(t, b, "client", a)
 	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Credentials: mine})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	<-server
 	if ended := mine.Replace(trusting(t, mine, a, b)); len(ended) != 0 {
 		t.Errorf("ended are %v", ended)

@@ -5,15 +5,15 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestSecurityTable: SECURITY.md states the limits for peers that are not authenticated, as the
 // constants have them.
 func TestSecurityTable(t *testing.T) {
 	text, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, row := range []string{
 		fmt.Sprintf("| connections whose handshake is not complete | %d, and %d of one host |", MaxPending, MaxPendingPerAddress),
 		fmt.Sprintf("| to the first byte | %v |", FirstByteTime),

@@ -24,9 +24,7 @@ func flood(t *testing.T, l *Listener, n int, says []byte) {
 	t.Helper()
 	for range n {
 		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		_, _ = conn.Write(says) // the listener may already have closed it
 	}
@@ -59,16 +57,12 @@ func TestStarve(t *testing.T) {
 			begin := time.Now()
 			conn, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Credentials: c.with})
 			waited := time.Since(begin)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if waited > testenv.Within(promptly) {
 				t.Errorf("a good peer waited %v behind %d connections", waited, c.others)
 			}
 			t.Logf("a good peer connected in %v; %d handshakes, failures %v", waited.Round(10*time.Microsecond), l.Handshakes(), l.Failures())
-			if err := errors.Join((<-server).err, conn.Close()); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, errors.Join((<-server).err, conn.Close()))
 			if n := l.Handshakes(); n > MaxPendingPerAddress {
 				t.Errorf("%d connections of one address are in their handshake", n)
 			}
@@ -101,9 +95,7 @@ func TestProvenStays(t *testing.T) {
 	config := good.TLS(protocol)
 	config.ServerName = "127.0.0.1"
 	conn, err := tls.Dial("tcp", l.Addr().String(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer conn.Close()
 	offered := make(chan *Request, 1)
 	go func() {
@@ -112,17 +104,11 @@ func TestProvenStays(t *testing.T) {
 		}
 	}()
 	_, theirs := pair(rdma.RC)
-	if err := writeMessage(conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeMessage(conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})))
 	r := <-offered
 	flood(t, l, 2*MaxPendingPerAddress, []byte{0x16})
-	if err := r.session.ctx.Err(); err != nil {
-		t.Error(err)
-	}
-	if err := r.Refuse("enough"); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, r.session.ctx.Err())
+	testenv.Check(t, r.Refuse("enough"))
 }
 
 // TestPendingSet: if there are too many connections, the set replaces the right ones.
@@ -137,9 +123,7 @@ func TestPendingSet(t *testing.T) {
 	var silent, second *pending
 	for i := range MaxPendingPerAddress {
 		p, err := come("10.0.0.1", i != 7, i == 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		switch i {
 		case 1:
 			second = p
@@ -179,9 +163,7 @@ func TestCloseEndsSilent(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	begin := time.Now()
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, l.Close())
 	if took := time.Since(begin); took > FirstByteTime/2 {
 		t.Errorf("it took %v", took)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -51,9 +52,7 @@ func TestOutOfTurn(t *testing.T) {
 
 func (s *session) say(t *testing.T, k kind, body []byte) {
 	t.Helper()
-	if err := writeMessage(s.conn, k, body); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeMessage(s.conn, k, body))
 }
 
 // TestServerOutOfTurn: a server's message out of turn also ends the connection. Only one answer
@@ -86,9 +85,7 @@ func TestServerOutOfTurn(t *testing.T) {
 func speaks(t *testing.T, kinds []kind, body []byte) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		conn, err := l.Accept()

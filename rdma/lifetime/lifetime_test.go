@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
@@ -14,9 +15,7 @@ func closeNothing() error { return nil }
 func object(t *testing.T, name string, parents ...*lifetime.Object) *lifetime.Object {
 	t.Helper()
 	o := new(lifetime.Object)
-	if err := o.Begin(name, parents...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, o.Begin(name, parents...))
 	return o
 }
 
@@ -69,12 +68,8 @@ func TestFailedClose(t *testing.T) {
 func TestParentsChange(t *testing.T) {
 	first, second := object(t, "first"), object(t, "second")
 	window := object(t, "window", first)
-	if err := window.WhileOpen(func() error { return window.AddParent(second) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := window.WhileOpen(func() error { window.RemoveParent(first); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, window.WhileOpen(func() error { return window.AddParent(second) }))
+	testenv.Must(t, window.WhileOpen(func() error { window.RemoveParent(first); return nil }))
 	wantError(t, first.Close(closeNothing), "<nil>")
 	wantError(t, second.Close(closeNothing), "close second: window must be closed before")
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -140,9 +141,7 @@ func pin(b *testing.B, cpu int) func() {
 	runtime.LockOSThread()
 	var before, one unix.CPUSet
 	one.Set(cpu)
-	if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &one)); err != nil {
-		b.Error(err)
-	}
+	testenv.Check(b, errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &one)))
 	return func() {
 		_ = unix.SchedSetaffinity(0, &before)
 		runtime.UnlockOSThread()

@@ -72,9 +72,7 @@ func contendSoft(t *testing.T, class uint8, span time.Duration) (s division) {
 		server := ends[2].Command(tool, args(2, devices[2], port)...)
 		var said bytes.Buffer
 		server.Stdout, server.Stderr = &said, &said
-		if err := server.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, server.Start())
 		defer func() {
 			_ = server.Process.Kill() // it has ended if the client has
 			_ = server.Wait()
@@ -170,12 +168,8 @@ func averageOf(out []byte) (average float64) {
 func softCounter(t *testing.T, device, name string) uint64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/sys/class/infiniband", device, "ports/1/hw_counters", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return n
 }

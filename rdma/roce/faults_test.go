@@ -31,7 +31,7 @@ const (
 // seed, from UNIFIEDD_SEED on.
 func TestBadNetwork(t *testing.T) {
 	testenv.Leaks(t)
-	first := setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	first := setting.Seed(t)
 	g, r := newBadRig(t, first, rigOptions{mtu: 4200})
 	end := time.Now().Add(time.Duration(setting.Number(t, "UNIFIEDD_SECONDS", 0)) * time.Second)
 	var all bad

@@ -141,9 +141,7 @@ func TestLoanToDisk(t *testing.T) {
 	}
 	name := filepath.Join(testenv.DiskDir(t), "loan")
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CREAT|unix.O_DIRECT|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer unix.Unlink(name)
 	defer unix.Close(fd)
 	if n, err := unix.Pwritev(fd, [][]byte{b.region.Bytes(fs[0]), b.region.Bytes(fs[1])}, 0); n != 4096 || err != nil {

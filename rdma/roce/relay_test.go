@@ -81,9 +81,7 @@ func tap(t testing.TB, e *testenv.End) (fd int) {
 				unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 2000}),
 				unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: e.Index}))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	})
 	return fd
 }

@@ -120,12 +120,7 @@ func (s *side) rest(extent []umem.Frame) {
 	}
 }
 
-func (g *rig) must(err error) {
-	g.Helper()
-	if err != nil {
-		g.Error(err)
-	}
-}
+func (g *rig) must(err error) { g.Helper(); testenv.Check(g, err) }
 
 // end is a queue pair with a completion queue.
 type end struct {
@@ -185,9 +180,7 @@ func (g *rig) connected(c rdma.QueuePairConfig, mtu rdma.MTU) (a, b *end) {
 	g.Helper()
 	a, b = g.sides[0].newEnd(c), g.sides[1].newEnd(c)
 	for _, err := range []error{a.lead(attributes(b.side, b.qp.QPN(), mtu, a.side)), b.lead(attributes(a.side, a.qp.QPN(), mtu, b.side))} {
-		if err != nil {
-			g.Fatal(err)
-		}
+		testenv.Must(g, err)
 	}
 	return a, b
 }
@@ -228,9 +221,7 @@ func (e *end) completion() rdma.WorkCompletion {
 	var got [1]rdma.WorkCompletion
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		n, err := e.cq.Spin(got[:], 100*time.Microsecond)
-		if err != nil {
-			e.Fatal(err)
-		}
+		testenv.Must(e, err)
 		if n == 1 {
 			return got[0]
 		}

@@ -80,16 +80,10 @@ func TestPriority(t *testing.T) {
 	}
 	tcpdump := pair.B.Command(testenv.Tool(t, "tcpdump"), "-l", "-n", "-e", "-v", "-i", pair.B.Ifname, "vlan and udp port 4791")
 	out, err := tcpdump.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	said, err := tcpdump.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tcpdump.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, tcpdump.Start())
 	t.Cleanup(func() { _ = tcpdump.Process.Kill(); _ = tcpdump.Wait() })
 	for s := bufio.NewScanner(said); s.Scan() && !strings.Contains(s.Text(), "listening on"); {
 	}

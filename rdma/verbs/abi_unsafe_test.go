@@ -127,19 +127,13 @@ func runC(t *testing.T, statements string) string {
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "ask.c"), filepath.Join(dir, "ask")
 	text := "#include <stddef.h>\n#include <stdio.h>\n#include \"shim.h\"\nint main(void)\n{\n" + statements + "\treturn 0;\n}\n"
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(source, []byte(text), 0o600))
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if out, err := exec.Command(testenv.Tool(t, "gcc"), "-I", here, "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("compile with the headers of libibverbs: %v\n%s", err, out)
 	}
 	out, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return string(out)
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // copied is a copy of the counters of a Soft-RoCE device on Linux 7 after ibv_rc_pingpong sent 50
@@ -39,9 +41,7 @@ func TestReadOddCounters(t *testing.T) {
 	for name, text := range map[string]string{
 		"good": "18446744073709551615\n", "lifespan": "10\n", "none": "N/A (no PMA)\n", "negative": "-1\n", "much": "18446744073709551616\n", "empty": "",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	all, err := readCounters(dir, false)
 	if want := []Counter{{"good", 1<<64 - 1, false}}; err != nil || !slices.Equal(all, want) {

@@ -71,9 +71,7 @@ func (p *portBench) on(t *testing.T) *portBench {
 	of := &portBench{bench: p.bench.on(t)}
 	book := of.region.NewBook(t.Name())
 	worker, err := book.NewHolder(umem.OwnerWorker, "worker of "+t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	of.worker = worker
 	t.Cleanup(func() {
 		if err := book.Close(); err != nil {

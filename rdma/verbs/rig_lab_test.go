@@ -48,13 +48,9 @@ func newBench(t *testing.T, size uint64) *bench {
 	if err == nil {
 		b.gid, err = rdma.ChooseGID(table, here)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	port, err := b.dev.Port(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b.mtu = port.ActiveMTU
 	return b
 }

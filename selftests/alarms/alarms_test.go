@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	environment "github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
@@ -37,14 +38,14 @@ func TestAlarms(t *testing.T) {
 	testenv.Long(t, "it waits for alerts")
 	testenv.Root(t)
 	speed := setting(t, "UNIFIEDD_ALARMS_SPEED", 60)
-	seed := setting(t, "UNIFIEDD_SEED", int(time.Now().UnixNano()%1_000_000)+1)
-	t.Logf("UNIFIEDD_ALARMS_SPEED=%d UNIFIEDD_SEED=%d", speed, seed)
+	seed := environment.Seed(t)
+	t.Logf("UNIFIEDD_ALARMS_SPEED=%d", speed)
 	all, names := faults(), []string{"well"}
 	for _, f := range all {
 		names = append(names, f.name)
 	}
 	r := newRig(t, speed, names)
-	rand.New(rand.NewPCG(uint64(seed), 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	t.Run("all is well", func(t *testing.T) { r.in(t, "well").well() })
 	for _, f := range all {
 		if only := os.Getenv("UNIFIEDD_ALARMS_ONLY"); only != "" && only != f.name {

@@ -4,5 +4,5 @@
 //
 // A real Prometheus reads the metrics of the daemons with the rules of packaging/prometheus. The short form divides
 // all spans of the rules by the same number, and nothing else of them, and takes the faults in an order that follows
-// from a seed. The long form (make test-alarms) uses the rules as they are, after ten minutes of traffic.
+// from a seed. The long form (make test-long SUITE=alarms) uses the rules as they are, after ten minutes of traffic.
 package alarms

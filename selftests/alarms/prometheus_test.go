@@ -82,7 +82,7 @@ scrape_configs:
 	return s
 }
 
-// prometheus returns the path of the server, which make setup-test unpacks.
+// prometheus returns the path of the server, which scripts/setup.sh demo test unpacks.
 func prometheus(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, "build", "unpacked", "usr", "bin", "prometheus"))
@@ -91,7 +91,7 @@ func prometheus(t *testing.T) string {
 	}
 	if err != nil {
 		if path, err = exec.LookPath("prometheus"); err != nil {
-			t.Fatalf("look for prometheus: %v (unpack the test programs: make setup-test)", err)
+			t.Fatalf("look for prometheus: %v (unpack the test programs: scripts/setup.sh demo test)", err)
 		}
 	}
 	return path

@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
@@ -57,11 +59,7 @@ type running struct {
 }
 
 func newBed(t *testing.T) *bed {
-	seed := uint64(time.Now().UnixNano())
-	if n, err := strconv.ParseUint(os.Getenv("UNIFIEDD_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("UNIFIEDD_SEED=%d", seed)
+	seed := setting.Seed(t)
 	b := &bed{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), session: seed | 1, programs: map[string]*running{}}
 	b.text = fmt.Sprintf(`
 region: {size: 32MiB, pages: ordinary}
@@ -164,11 +162,27 @@ func (b *bed) done() uint64 {
 	return binary.NativeEndian.Uint64(data)
 }
 
-// progress waits until the writer gets more messages done.
+// progress waits until the writer gets more messages done. If it does not, the log has what the writer and the daemon do.
 func (b *bed) progress() {
 	b.Helper()
-	before := b.done()
-	testenv.Wait(b.T, testenv.Within(30*time.Second), "the writer to go on", func() bool { return b.done() > before })
+	before, went, w := b.done(), false, b.programs["writer"]
+	defer func() {
+		if !went {
+			_ = w.Process.Signal(syscall.SIGQUIT) // it says where its goroutines are
+			<-w.ended
+			s, err := b.daemon.Status()
+			b.Logf("%d messages are done; the writer: %s\nthe flow: %+v, %v\nthe daemon: %s", b.done(), w.said, flowOf(&s, "writer"), err, b.daemon.Log)
+		}
+	}()
+	testenv.Wait(b.T, time.Minute, "the writer to go on", func() bool {
+		select {
+		case <-w.ended:
+			b.Fatal("the writer has ended by itself")
+		default:
+		}
+		went = b.done() > before
+		return went
+	})
 }
 
 // TestKilledPrograms: programs are killed at random moments, also while they attach. Their frames are with the

@@ -131,7 +131,7 @@ func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatalf("look for %s: %v (make test-page installs it)", name, err)
+		t.Fatalf("look for %s: %v (make test-long SUITE=page installs it)", name, err)
 	}
 	return path
 }
@@ -207,7 +207,7 @@ func metric(t *testing.T, base, series string) float64 {
 // screen reader, and asks no other host for anything.
 func TestPage(t *testing.T) {
 	if os.Getenv("UNIFIEDD_BROWSER") == "" {
-		t.Skip("short: make test-page opens the page in a browser")
+		t.Skip("short: make test-long SUITE=page opens the page in a browser")
 	}
 	base := launch(t)
 	ctx, seen := open(t)
@@ -364,7 +364,7 @@ func audit(t *testing.T, ctx context.Context, how string) {
 	t.Helper()
 	script, err := os.ReadFile(filepath.Join(root, "build", "axe", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
-		t.Fatalf("%v (make test-page installs it)", err)
+		t.Fatalf("%v (make test-long SUITE=page installs it)", err)
 	}
 	type finding struct {
 		ID     string   `json:"id"`

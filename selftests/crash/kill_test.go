@@ -37,8 +37,8 @@ func TestKillPassive(t *testing.T) {
 
 func kill(t *testing.T, passive bool) {
 	t.Helper()
-	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
+	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Seed(t)
+	t.Logf("UNIFIEDD_KILLS=%d", kills)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

@@ -18,8 +18,8 @@ import (
 // acknowledged.
 func TestKillLog(t *testing.T) {
 	testenv.Long(t, "TestKill kills a daemon that captures, and flows/journal tests the recovery of logs")
-	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
+	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Seed(t)
+	t.Logf("UNIFIEDD_KILLS=%d", kills)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20+clientRegion)
 	k := &logKiller{t: t, Pair: testenv.NewPair(t, testenv.PairOptions{}), dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 0))}

@@ -18,8 +18,8 @@ import (
 // when the next daemon has recovered it.
 func TestKillOnDevice(t *testing.T) {
 	testenv.Long(t, "TestKill kills a daemon that writes files")
-	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
+	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Seed(t)
+	t.Logf("UNIFIEDD_KILLS=%d", kills)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

@@ -195,7 +195,7 @@ func (r *remote) obey(o order) (a answer) {
 
 // TestBetweenGuests: a group of a member in each of two guests, with kernel verbs, and one with RoCE in
 // software in the first guest. Each of them is killed while it leads, until kernel verbs have taken over from
-// kernel verbs, and each provider from the other one. Only make test-group-guests runs it, in both guests of a
+// kernel verbs, and each provider from the other one. Only make test-long SUITE=group-guests runs it, in both guests of a
 // pair.
 func TestBetweenGuests(t *testing.T) {
 	labenv.Guest(t)

@@ -36,8 +36,8 @@ var depths = []int{1, 1, 8}
 // durability. Type history says what must be true.
 func TestHistories(t *testing.T) {
 	testenv.Root(t)
-	faults, seed := setting.Number(t, "UNIFIEDD_HISTORIES", fewFaults), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_HISTORIES=%d UNIFIEDD_SEED=%d", faults, seed)
+	faults, seed := setting.Number(t, "UNIFIEDD_HISTORIES", fewFaults), setting.Seed(t)
+	t.Logf("UNIFIEDD_HISTORIES=%d", faults)
 	for _, level := range []string{"received", "written", "durable"} {
 		t.Run(level, func(t *testing.T) {
 			if level != "durable" {

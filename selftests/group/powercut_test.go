@@ -40,8 +40,8 @@ type powered struct {
 // and `received` that holds for one member at a time. UNIFIEDD_CUTS cuts.
 func TestPowerCuts(t *testing.T) {
 	testenv.Long(t, "the power is cut again and again")
-	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
+	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Seed(t)
+	t.Logf("UNIFIEDD_CUTS=%d", cuts)
 	testenv.Root(t)
 	levels := []string{"durable", "durable", "durable", "written", "received"}
 	for n := uint64(0); n*perGroup < cuts; n++ {

@@ -1,9 +1,11 @@
 package harness
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,8 +46,30 @@ func PrintJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// Print prints a result: as JSON, or for people as rows writes it, with tabs between the columns.
+func Print(w io.Writer, asJSON bool, v any, rows func(io.Writer)) error {
+	if asJSON {
+		return PrintJSON(w, v)
+	}
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	rows(t)
+	_ = t.Flush() // a buffer takes everything
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
 // LatencyText returns a summary as text for people.
 func LatencyText(l *latency.Summary) string {
-	us := func(ns int64) string { return fmt.Sprintf("%.1f µs", float64(ns)/1e3) }
-	return fmt.Sprintf("min %s, p50 %s, p99 %s, p99.9 %s, max %s", us(l.Min), us(l.P50), us(l.P99), us(l.P999), us(l.Max))
+	us := func(ns float64) string { return fmt.Sprintf("%.1f µs", ns/1e3) }
+	return fmt.Sprintf("min %s, median %s, mean %s, 99 %% %s, 99.9 %% %s, max %s, of %d",
+		us(float64(l.Min)), us(float64(l.P50)), us(l.Mean), us(float64(l.P99)), us(float64(l.P999)), us(float64(l.Max)), l.Count)
+}
+
+// YesNo returns a word for people.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }

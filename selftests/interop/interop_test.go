@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
 // TestSoftRoCE: the programs of rdma-core work against ours as client and as server.
 // The long form also runs every operation against unified-rdma-test on Soft-RoCE.
 func TestSoftRoCE(t *testing.T) {
+	testenv.Long(t, "it boots a guest")
 	b := newBench(t, setting.Number(t, "UNIFIEDD_LONG", 0) > 0)
 	t.Run("wire", b.wire)
 	t.Run("classes", b.classes)

@@ -22,22 +22,16 @@ import (
 func openLab(t *testing.T) *lab {
 	t.Helper()
 	o, err := parse(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	l, err := open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return l
 }
 
 func bootLab(t *testing.T, l *lab) *vm.Guest {
 	t.Helper()
 	g, err := l.boot(t.Context(), vm.Config{Host: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(g.Close(), g.Close()); err != nil {
 			t.Error(err)
@@ -53,9 +47,7 @@ func run(t *testing.T, g *vm.Guest, c wire.Command) (vm.Result, string) {
 	t.Helper()
 	var out bytes.Buffer
 	r, err := g.Run(c, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return r, out.String()
 }
 
@@ -126,9 +118,7 @@ func TestInterrupt(t *testing.T) {
 	l := openLab(t)
 	ctx, stop := context.WithCancel(t.Context())
 	g, err := l.boot(ctx, vm.Config{Host: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	begin := time.Now()
 	time.AfterFunc(time.Second, stop)
 	if _, err := g.Run(l.shell("sleep 1000"), os.Stdout); err == nil || time.Since(begin) > 10*time.Second {

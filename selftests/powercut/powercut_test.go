@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
@@ -15,9 +14,10 @@ import (
 
 // TestPowerCuts: every state that a cut could have left has all durable data and recovers.
 func TestPowerCuts(t *testing.T) {
+	testenv.Long(t, "it boots a guest")
 	testenv.Root(t)
-	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
+	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Seed(t)
+	t.Logf("UNIFIEDD_CUTS=%d", cuts)
 	r := makeRecord(t, cuts > 20)
 	t.Run("captures", func(t *testing.T) { captureBench(t, r).cuts(t, cuts, seed) })
 	t.Run("logs", func(t *testing.T) { logBench(t, r).cuts(t, cuts, seed) })

@@ -129,8 +129,8 @@ type job struct {
 func TestKill(t *testing.T) {
 	testenv.Long(t, "the processes are killed again and again")
 	testenv.Root(t)
-	events, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", events, seed)
+	events, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Seed(t)
+	t.Logf("UNIFIEDD_KILLS=%d", events)
 	w := &world{T: t, Pair: testenv.NewPair(t, testenv.PairOptions{MTU: 4200}), random: rand.New(rand.NewPCG(seed, 0)), dir: testenv.DiskDir(t), state: testenv.DiskDir(t),
 		events: events, kills: map[string]int{}}
 	jobs := w.jobs()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/attached"
-	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/selftests/harness"
 )
@@ -84,14 +83,7 @@ func (o *options) untilDue(begun time.Time, number uint64) {
 }
 
 // channel writes or reads channels.
-func channel(ctx context.Context, _ *client.Client, o options) (r result, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
-	defer cancel()
-	k, err := o.attach()
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, k.Close()) }()
+func channel(ctx context.Context, k *attached.Client, o options) (r result, err error) {
 	var w *attached.ChannelWriter
 	var from *attached.ChannelReader
 	defer func() {

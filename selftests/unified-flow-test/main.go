@@ -46,7 +46,7 @@ func work(ctx context.Context, all []options, out io.Writer) (err error) {
 	for i, o := range all {
 		working.Go(func() {
 			if results[i], errs[i] = o.run(ctx, k); errs[i] != nil {
-				fail(fmt.Errorf("%s failed", o.command.name))
+				fail(fmt.Errorf("%s failed", o.command.Name))
 			}
 		})
 	}
@@ -108,8 +108,8 @@ func (o options) run(ctx context.Context, k *client.Client) (result, error) {
 	defer cancel()
 	r, err := o.command.work(ctx, k, o)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", o.command.name, err)
+		err = fmt.Errorf("%s: %w", o.command.Name, err)
 	}
-	r.Command = o.command.name
+	r.Command = o.command.Name
 	return r, err
 }

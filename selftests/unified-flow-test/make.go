@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -18,9 +17,6 @@ const blockSize = 4096
 
 // makeFile makes a file of blocks, or fills the beginning of a device with them.
 func makeFile(ctx context.Context, _ *client.Client, o options) (r result, err error) {
-	if o.size == 0 || o.size%blockSize != 0 {
-		return r, fmt.Errorf("-size %d: it must be a multiple of %d", o.size, blockSize)
-	}
 	if info, err := os.Stat(o.file); err == nil && info.Mode()&fs.ModeDevice != 0 {
 		err = makeOnDevice(ctx, o)
 		return result{Did: "made", Messages: o.size / blockSize, Bytes: o.size}, err

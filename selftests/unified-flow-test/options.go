@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -68,28 +67,28 @@ type options struct {
 
 // command is one of the program's commands.
 type command struct {
-	name    string
-	does    string
+	harness.Command
 	define  func(*flag.FlagSet, *options)
 	needs   []string // options that must be given
+	least   uint64   // of -size
 	work    func(context.Context, *client.Client, options) (result, error)
 	offline bool // uses no device
 }
 
 var commands = []command{
-	{name: "append", does: "send messages to a log or a relay, until all are acknowledged", define: defineAppend, needs: []string{"to"}, work: appendAll},
-	{name: "load", does: "have many clients of a log or a relay keep messages in flight for a while", define: defineLoad, needs: []string{"to"}, work: loadAll},
-	{name: "receive", does: "take and verify the messages of a flow", define: defineReceive, needs: []string{"listen"}, work: receiveAll},
-	{name: "read", does: "read blocks of what make made from a flow, at random, and verify them", define: defineRead, needs: []string{"from"}, work: readAll},
-	{name: "log", does: "read a log on disk and verify what append has sent there", define: defineFound, needs: []string{"file"}, work: checkLog, offline: true},
-	{name: "packets", does: "read a capture and verify what send has sent", define: defineFound, needs: []string{"file"}, work: checkPackets, offline: true},
-	{name: "send", does: "send datagrams through the kernel, for a flow that takes packets", define: defineSend, needs: []string{"to"}, work: sendAll, offline: true},
-	{name: "submit", does: "send messages as an attached program, until all are done", define: defineSubmit, needs: []string{"as", "flow"}, work: submit, offline: true},
-	{name: "take", does: "take packets or messages as an attached program", define: defineTake, needs: []string{"as", "flow"}, work: take, offline: true},
-	{name: "channel", does: "write or read channels between programs, and measure them", define: defineChannel, needs: []string{"as"}, work: channel, offline: true},
-	{name: "state", does: "update or read a state as an attached program, and measure it", define: defineState, needs: []string{"as"}, work: state, offline: true},
-	{name: "get", does: "read a state over RDMA, and measure it", define: defineGet, needs: []string{"from", "reads"}, work: get},
-	{name: "make", does: "make a file of blocks that read can verify", define: defineMake, needs: []string{"file"}, work: makeFile, offline: true},
+	{harness.Command{Name: "append", Does: "send messages to a log or a relay, until all are acknowledged"}, defineAppend, []string{"to"}, 0, appendAll, false},
+	{harness.Command{Name: "load", Does: "have many clients of a log or a relay keep messages in flight for a while"}, defineLoad, []string{"to"}, numberLen, loadAll, false},
+	{harness.Command{Name: "receive", Does: "take and verify the messages of a flow"}, defineReceive, []string{"listen"}, 0, receiveAll, false},
+	{harness.Command{Name: "read", Does: "read blocks of what make made from a flow, at random, and verify them"}, defineRead, []string{"from"}, blockSize, readAll, false},
+	{harness.Command{Name: "log", Does: "read a log on disk and verify what append has sent there"}, defineFound, []string{"file"}, 0, checkLog, true},
+	{harness.Command{Name: "packets", Does: "read a capture and verify what send has sent"}, defineFound, []string{"file"}, 0, checkPackets, true},
+	{harness.Command{Name: "send", Does: "send datagrams through the kernel, for a flow that takes packets"}, defineSend, []string{"to"}, numberLen, sendAll, true},
+	{harness.Command{Name: "submit", Does: "send messages as an attached program, until all are done"}, defineSubmit, []string{"as", "flow"}, stampLen, asProgram(submit), true},
+	{harness.Command{Name: "take", Does: "take packets or messages as an attached program"}, defineTake, []string{"as", "flow"}, 0, asProgram(take), true},
+	{harness.Command{Name: "channel", Does: "write or read channels between programs, and measure them"}, defineChannel, []string{"as"}, stampLen, asProgram(channel), true},
+	{harness.Command{Name: "state", Does: "update or read a state as an attached program, and measure it"}, defineState, []string{"as"}, stampLen, asProgram(state), true},
+	{harness.Command{Name: "get", Does: "read a state over RDMA, and measure it"}, defineGet, []string{"from", "reads"}, 0, get, false},
+	{harness.Command{Name: "make", Does: "make a file of blocks that read can verify"}, defineMake, []string{"file"}, blockSize, makeFile, true},
 }
 
 var errTimeout = errors.New("it took too long: raise -timeout, or look at `unifiedd status`")
@@ -102,16 +101,6 @@ Commands that are joined by + run at the same time, over one device: the first o
 
 // parse reads the command line: one command, or several.
 func parse(args []string, stderr io.Writer) (all []options, err error) {
-	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
-		fmt.Fprint(stderr, usage)
-		for _, c := range commands {
-			fmt.Fprintf(stderr, "  %-8s %s\n", c.name, c.does)
-		}
-		if len(args) == 0 {
-			return nil, errors.New("name a command")
-		}
-		return nil, flag.ErrHelp
-	}
 	for more := true; more; {
 		var one []string
 		one, args, more = cut(args)
@@ -144,26 +133,20 @@ func deviceOf(all []options) string {
 
 // parseOne reads one command. device is the device of an earlier command: all commands share it.
 func parseOne(args []string, stderr io.Writer, device string) (o options, err error) {
-	if len(args) == 0 {
-		return o, errors.New("name a command before and behind each +")
+	var all []harness.Command
+	for _, c := range commands {
+		all = append(all, c.Command)
 	}
-	i := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
-	if i < 0 {
-		return o, fmt.Errorf("there is no command %q (there is: %s)", args[0], strings.Join(names(), ", "))
-	}
-	o.command = commands[i]
-	fs, err := harness.Parse("unified-flow-test "+args[0], "usage: unified-flow-test "+args[0]+" [options]\n"+o.command.does+"\n\n", args[1:], stderr, o.define)
+	n, err := harness.Choose(usage, all, args, stderr)
 	if err != nil {
 		return o, err
 	}
-	return o, o.check(fs, device)
-}
-
-func names() (all []string) {
-	for _, c := range commands {
-		all = append(all, c.name)
+	o.command = commands[n]
+	given, err := o.command.Parse("unified-flow-test", args[1:], stderr, o.define)
+	if err != nil {
+		return o, err
 	}
-	return all
+	return o, o.check(given, device)
 }
 
 // define defines the options of the command.
@@ -204,7 +187,8 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.count, "count", 10000, "messages")
 	fs.IntVar(&o.depth, "depth", 64, "messages that are sent and not acknowledged")
 	fs.Uint64Var(&o.rate, "rate", 0, "messages per second; 0: as fast as it goes")
-	fs.StringVar(&o.method, "method", "any", "how messages go: `send`, write, or as the flow takes them")
+	o.method = "any"
+	harness.OneOf(fs, &o.method, "method", "how messages go: `send`, write, or any, as the flow takes them", "send", "write", "any")
 	fs.DurationVar(&o.gaps, "gaps", 0, "say at once when nothing was acknowledged for this long; 0: say only the longest gap, at the end")
 	fs.StringVar(&o.history, "history", "", "`file` to make, in which each message's times of sending and of acknowledgement are noted")
 	fs.Uint64Var(&o.first, "participant", 0, "`number` of this client, to a flow that adds up the messages of several: from 1 on; 0: not said")
@@ -239,7 +223,8 @@ func defineReceive(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.count, "count", 0, "messages; 0: until interrupted")
 	fs.IntVar(&o.depth, "depth", 64, "messages of each sender that may be in flight")
 	fs.DurationVar(&o.idle, "idle", 0, "end when nothing has come for so long, since the first message; 0: do not")
-	fs.StringVar(&o.method, "method", "send", "how messages come: `send`, or write, into memory that is granted")
+	o.method = "send"
+	harness.OneOf(fs, &o.method, "method", "how messages come: `send`, or write, into memory that is granted", "send", "write")
 	fs.BoolVar(&o.packets, "packets", false, "messages are packets that send sent: verify what they carry")
 }
 
@@ -280,15 +265,15 @@ const (
 )
 
 // check refuses wrong options.
-func (o *options) check(fs *pflag.FlagSet, device string) error {
-	if fs.NArg() > 0 {
-		return fmt.Errorf("%q is left over (--help lists the options)", fs.Arg(0))
-	}
-	given := harness.Given(fs)
-	for _, name := range o.command.needs {
-		if !given[name] && (o.peer == "" || name != "to" && name != "from" && name != "reads") {
-			return fmt.Errorf("%s needs -%s (--help lists the options)", o.command.name, name)
+func (o *options) check(given map[string]bool, device string) error {
+	name := o.command.Name
+	for _, need := range o.command.needs {
+		if !given[need] && (o.peer == "" || need != "to" && need != "from" && need != "reads") {
+			return fmt.Errorf("%s needs -%s (--help lists the options)", name, need)
 		}
+	}
+	if err := o.checkSize(); err != nil {
+		return err
 	}
 	switch {
 	case o.peer != "" && (o.address != "" || o.flow != ""):
@@ -298,39 +283,40 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 	case (o.peer != "") != (o.etcd != ""):
 		return errors.New("-peer and -etcd go together: one names a flow or a state, the other says where names lead")
 	case !o.command.offline && o.device == "" && device == "":
-		return fmt.Errorf("%s needs -device (--help lists the options)", o.command.name)
+		return fmt.Errorf("%s needs -device (--help lists the options)", name)
 	case o.device != "" && device != "":
 		return fmt.Errorf("-device %s: the commands share a device, which is %s", o.device, device)
-	case given["depth"] && (o.depth < 1 || o.depth > mostDepth):
-		return fmt.Errorf("-depth %d: it must be 1 to %d", o.depth, mostDepth)
-	case o.size > mostMessage && o.file == "":
-		return fmt.Errorf("-size %d: a message has at most %d bytes", o.size, mostMessage)
-	case o.command.name == "read" && (o.size == 0 || o.size%blockSize != 0):
-		return fmt.Errorf("-size %d: it must be a multiple of %d", o.size, blockSize)
-	case o.command.name == "load" && (o.clients < 1 || o.clients > mostClients):
-		return fmt.Errorf("-clients %d: it must be 1 to %d", o.clients, mostClients)
-	case o.command.name == "load" && o.size < numberLen:
-		return fmt.Errorf("-size %d: a message has a number of %d bytes", o.size, numberLen)
-	case o.command.name == "read" && o.sample == 0:
-		return errors.New("-verify 0: it must be 1 or more")
-	case o.method != "" && o.method != "send" && o.method != "write" && (o.method != "any" || o.command.name == "receive"):
-		return fmt.Errorf("-method %s: it is send or write", o.method)
-	case (o.command.name == "channel" || o.command.name == "submit") && o.size < stampLen:
-		return fmt.Errorf("-size %d: a message has a number and a time, %d bytes", o.size, stampLen)
-	case o.command.name == "channel" && o.writes == "" && o.reads == "":
+	case name == "channel" && o.writes == "" && o.reads == "":
 		return errors.New("channel needs -writes or -reads (--help lists the options)")
-	case (o.command.name == "state" || o.command.name == "append" && o.keys > 0) && o.size < stampLen:
-		return fmt.Errorf("-size %d: an update has a number and a time, %d bytes", o.size, stampLen)
-	case (o.command.name == "state" || o.command.name == "get") && o.keys == 0 && o.objects == 0:
+	case (name == "state" || name == "get") && o.keys == 0 && o.objects == 0:
 		return errors.New("-objects 0: it must be 1 or more, or say -keys")
 	case o.echo && (o.writes == "" || o.reads == ""):
 		return errors.New("-echo needs -writes and -reads")
 	case o.keys > 0 && o.history != "":
 		return errors.New("say either -keys or -history")
-	case o.command.name == "send" && o.size < numberLen:
-		return fmt.Errorf("-size %d: a datagram has a number of %d bytes", o.size, numberLen)
+	case given["depth"]:
+		return harness.Within("depth", o.depth, 1, mostDepth)
+	case name == "load":
+		return harness.Within("clients", o.clients, 1, mostClients)
+	case name == "read" && o.sample == 0:
+		return errors.New("-verify 0: it must be 1 or more")
 	}
 	return nil
+}
+
+// checkSize checks -size, of the commands that have it: a message begins with a number, or with a number and a time.
+func (o *options) checkSize() error {
+	least, most := o.command.least, uint64(mostMessage)
+	if o.command.Name == "append" && o.keys > 0 {
+		least = stampLen
+	}
+	if o.file != "" {
+		most = math.MaxInt64
+	}
+	if least == blockSize && o.size%blockSize != 0 {
+		return fmt.Errorf("-size %d: it must be a multiple of %d", o.size, blockSize)
+	}
+	return harness.Within("size", o.size, least, most)
 }
 
 // config is the configuration of the client.

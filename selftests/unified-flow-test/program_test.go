@@ -3,10 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -15,57 +12,10 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
 
-// programVariable makes the test binary run the program itself.
-const programVariable = "UNIFIEDD_FLOW_TEST_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(programVariable) != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
-// program is one run of the program in a namespace.
-type program struct {
-	*exec.Cmd
-	out, errs bytes.Buffer
-}
-
-// start starts the program at one end of a pair.
-func start(t *testing.T, e *testenv.End, line string, a ...any) *program {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{Cmd: e.Command(self, strings.Fields(fmt.Sprintf(line, a...))...)}
-	p.Env = append(os.Environ(), programVariable+"=1")
-	p.Stdout, p.Stderr = &p.out, &p.errs
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
-	return p
-}
-
-// results waits for the end of a program that must succeed, and reads the results that its commands
-// print with -json.
-func (p *program) results(t *testing.T) (all []result) {
-	t.Helper()
-	if err := p.Wait(); err != nil {
-		t.Fatalf("%v: %v\n%s%s", p.Args, err, &p.out, &p.errs)
-	}
-	for d := json.NewDecoder(&p.out); d.More(); {
-		var r result
-		if err := d.Decode(&r); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, r)
-	}
-	return all
-}
+func TestMain(m *testing.M) { programtest.Main(m, main) }
 
 // TestBetweenNamespaces: two sinks of one process receive every byte that two appenders of another
 // send.
@@ -74,9 +24,11 @@ func TestBetweenNamespaces(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	testenv.HugePages(t, 160<<20)
 	const device = "-device roce:%s -receive-ring 512 -memory 33554432"
-	to := start(t, &pair.B, "receive -json "+device+" -listen %s:7481 -count 3000 + receive -json -seed 2 -listen %[2]s:7482 -count 2000 -depth 8 -method write", pair.B.Ifname, pair.B.IP)
-	from := start(t, &pair.A, "append -json "+device+" -to %s:7481 -size 1000 -count 3000 + append -json -seed 2 -to %[2]s:7482 -size 3000 -count 2000 -method write", pair.A.Ifname, pair.B.IP)
-	sent, came := from.results(t), to.results(t)
+	to := programtest.Start(t, &pair.B, "receive -json "+device+" -listen %s:7481 -count 3000 + receive -json -seed 2 -listen %[2]s:7482 -count 2000 -depth 8 -method write", pair.B.Ifname, pair.B.IP)
+	from := programtest.Start(t, &pair.A, "append -json "+device+" -to %s:7481 -size 1000 -count 3000 + append -json -seed 2 -to %[2]s:7482 -size 3000 -count 2000 -method write", pair.A.Ifname, pair.B.IP)
+	var sent, came [2]result
+	from.Must(&sent[0], &sent[1])
+	to.Must(&came[0], &came[1])
 	for i, want := range []result{{Messages: 3000, Bytes: 3_000_000, Method: "send"}, {Messages: 2000, Bytes: 6_000_000, Method: "write"}} {
 		if sent[i].Messages != want.Messages || came[i].Messages != want.Messages || came[i].Bytes != want.Bytes || came[i].Sessions != 1 {
 			t.Errorf("sent %+v, came %+v", sent[i], came[i])
@@ -111,15 +63,15 @@ func TestMistakes(t *testing.T) {
 		"append -to a:1":                        "append needs -device",
 		"append -device roce:x":                 "append needs -to",
 		"append -nonsense":                      "-help lists the options",
-		"receive -device d -listen :1 -depth 0": "-depth 0: it must be 1 to",
+		"receive -device d -listen :1 -depth 0": "-depth 0: it must be from 1 to",
 		"receive -device d -listen :1 + append -device e -to a:1": "share a device, which is d",
-		"receive -device d -listen :1 +":                          "before and behind each +",
-		"receive -device d -listen :1 -method any":                "-method any: it is send or write",
-		"append -device d -to a:1 -method both":                   "-method both: it is send or write",
-		"send -to a:1 -size 7":                                    "a number of 8 bytes",
-		"append -device d -to a:1 -size 1048577":                  "at most 1048576",
-		"load -device d -to a:1 -clients 0":                       "-clients 0: it must be 1 to",
-		"load -device d -to a:1 -size 7":                          "-size 7: a message has a number of 8 bytes",
+		"receive -device d -listen :1 +":                          "name a command",
+		"receive -device d -listen :1 -method any":                "want send or write",
+		"append -device d -to a:1 -method both":                   "want send, write or any",
+		"send -to a:1 -size 7":                                    "-size 7: it must be from 8 to",
+		"append -device d -to a:1 -size 1048577":                  "to 1048576",
+		"load -device d -to a:1 -clients 0":                       "-clients 0: it must be from 1 to",
+		"load -device d -to a:1 -size 7":                          "-size 7: it must be from 8 to",
 		"make -file /x y":                                         `"y" is left over`,
 		"append -device d -peer a/b":                              "-peer and -etcd go together",
 		"append -device d -to a:1 -etcd http://e:2379":            "-peer and -etcd go together",

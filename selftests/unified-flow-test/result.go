@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // result is the program's output.
@@ -49,8 +50,7 @@ func (r result) print(out io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintln(out)
 	if l := r.Latency; l != nil && l.Count > 0 {
-		us := func(ns int64) float64 { return float64(ns) / 1e3 }
-		fmt.Fprintf(out, "latency: median %.1f us, 99 %% %.1f us, 99.9 %% %.1f us, at most %.1f us\n", us(l.P50), us(l.P99), us(l.P999), us(l.Max))
+		fmt.Fprintf(out, "latency: %s\n", harness.LatencyText(l))
 	}
 	if r.Connections > 0 {
 		fmt.Fprintf(out, "all are %s, the last one at position %d of the log; %d were sent again, over %d connections; longest time without an acknowledgement %.1f ms\n",

@@ -50,21 +50,17 @@ type stateReader interface {
 func stateKey(b []byte, number uint64) []byte { return fmt.Appendf(b[:0], "key%d", number) }
 
 // state updates or reads a state as an attached program.
-func state(ctx context.Context, _ *client.Client, o options) (r result, err error) {
-	if (o.writes == "") == (o.reads == "") {
-		return r, errors.New("say either -writes or -reads")
-	}
-	k, err := o.attach()
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, k.Close()) }()
-	if o.writes != "" {
-		return o.updateAll(ctx, k)
+func state(ctx context.Context, k *attached.Client, o options) (result, error) {
+	switch {
+	case (o.writes == "") == (o.reads == ""):
+		return result{}, errors.New("say either -writes or -reads")
+	case o.writes != "":
+		payload := make([]byte, o.size)
+		return o.submitAll(ctx, k, o.writes, "updated", func(b []byte, n uint64) int { return len(o.updateOf(b, payload, n)) })
 	}
 	s, err := k.State(o.reads)
 	if err != nil {
-		return r, err
+		return result{}, err
 	}
 	return o.lookAll(ctx, s)
 }
@@ -87,54 +83,6 @@ func (o *options) updateOf(b, payload []byte, number uint64) []byte {
 		return attached.AppendPutKey(b[:0], stateKey(key[:], number%o.keys), o.stamp(payload, number))
 	}
 	return attached.AppendPutObject(b[:0], number%o.objects, o.stamp(payload, number))
-}
-
-func (o *options) updateAll(ctx context.Context, k *attached.Client) (r result, err error) {
-	r.Did = "updated"
-	s, err := k.Send(o.writes, 0)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	times, begun, payload := latency.New(), time.Now(), make([]byte, o.size)
-	sent, receipts := make([]time.Time, o.depth), make([]attached.Receipt, 64)
-	for n := uint64(0); r.Messages < o.count; {
-		for n < o.count && n-r.Messages < uint64(o.depth) {
-			f, err := s.Claim()
-			if err != nil {
-				break
-			}
-			o.untilDue(begun, n)
-			sent[n%uint64(o.depth)] = time.Now()
-			message := o.updateOf(f.Data, payload, n)
-			if len(message) > len(f.Data) {
-				return r, fmt.Errorf("-size %d: a message of the flow has at most %d bytes", o.size, len(f.Data))
-			}
-			if _, err := s.Commit(f, len(message)); err != nil {
-				return r, err
-			}
-			n++
-		}
-		got, err := s.Poll(receipts)
-		now := time.Now()
-		for _, one := range receipts[:got] {
-			if one.Err != nil {
-				return r, one.Err
-			}
-			times.Record(uint64(now.Sub(sent[r.Messages%uint64(o.depth)])))
-			r.Messages, r.Bytes, r.Position = r.Messages+1, r.Bytes+o.size, one.Position
-		}
-		if got == 0 && (!o.spin || err != nil) {
-			if err := s.Wait(ctx, time.Second); err != nil {
-				return r, err
-			}
-		}
-		if ctx.Err() != nil {
-			return r, context.Cause(ctx)
-		}
-	}
-	r.Seconds, r.Latency = time.Since(begun).Seconds(), times.Summary()
-	return r, nil
 }
 
 // lookAll reads until as many reads as asked for have found something. What is not there yet it waits for, and for a

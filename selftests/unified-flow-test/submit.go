@@ -25,37 +25,49 @@ func (o *options) attach() (*attached.Client, error) {
 	}
 }
 
-// submit sends messages of an attached program, until all are done.
-func submit(ctx context.Context, _ *client.Client, o options) (r result, err error) {
-	r = result{Did: "submitted"}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
-	defer cancel()
-	k, err := o.attach()
-	if err != nil {
-		return r, err
+// asProgram makes the work of a command of an attached program.
+func asProgram(work func(context.Context, *attached.Client, options) (result, error)) func(context.Context, *client.Client, options) (result, error) {
+	return func(ctx context.Context, _ *client.Client, o options) (r result, err error) {
+		k, err := o.attach()
+		if err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, k.Close()) }()
+		return work(ctx, k, o)
 	}
-	defer func() { err = errors.Join(err, k.Close()) }()
-	s, err := k.Send(o.flow, 0)
+}
+
+// submit sends messages of an attached program, until all are done.
+func submit(ctx context.Context, k *attached.Client, o options) (result, error) {
+	return o.submitAll(ctx, k, o.flow, "submitted", func(b []byte, n uint64) int {
+		harness.Fill(b[:min(o.size, uint64(len(b)))], o.seed, n+1)
+		return int(o.size)
+	})
+}
+
+// submitAll submits messages to a flow, until all are done. put makes message n, and returns its length.
+func (o *options) submitAll(ctx context.Context, k *attached.Client, flow, did string, put func(b []byte, n uint64) int) (r result, err error) {
+	r.Did = did
+	s, err := k.Send(flow, 0)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	times, begun := latency.New(), time.Now()
-	sent := make([]time.Time, o.depth)
-	receipts := make([]attached.Receipt, 64)
+	sent, receipts := make([]time.Time, o.depth), make([]attached.Receipt, 64)
 	for n := uint64(0); r.Messages < o.count; {
 		for n < o.count && n-r.Messages < uint64(o.depth) {
 			f, err := s.Claim()
 			if err != nil {
 				break
 			}
-			if o.size > uint64(len(f.Data)) {
-				return r, fmt.Errorf("-size %d: a message of the flow has at most %d bytes", o.size, len(f.Data))
-			}
 			o.untilDue(begun, n)
 			sent[n%uint64(o.depth)] = time.Now()
-			harness.Fill(f.Data[:o.size], o.seed, n+1)
-			if _, err := s.Commit(f, int(o.size)); err != nil {
+			length := put(f.Data, n)
+			if length > len(f.Data) {
+				return r, fmt.Errorf("-size %d: a message of the flow has at most %d bytes", o.size, len(f.Data))
+			}
+			if _, err := s.Commit(f, length); err != nil {
 				return r, err
 			}
 			n++
@@ -83,15 +95,8 @@ func submit(ctx context.Context, _ *client.Client, o options) (r result, err err
 }
 
 // take takes the packets or messages of a flow to an attached program.
-func take(ctx context.Context, _ *client.Client, o options) (r result, err error) {
+func take(ctx context.Context, k *attached.Client, o options) (r result, err error) {
 	r = result{Did: "took"}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
-	defer cancel()
-	k, err := o.attach()
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, k.Close()) }()
 	from, err := k.Receive(o.flow, 0)
 	if err != nil {
 		return r, err

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -86,15 +87,17 @@ func (c *checker) back() *plan {
 func (c *checker) make(r *umem.Region, chain []umem.Frame, number uint64) {
 	sequence := uint64(c.written[number] &^ inFlight)
 	for i, f := range chain {
-		b := r.Bytes(f)
-		fillBody(b, state(c.seed, number, sequence, i))
+		b, from := r.Bytes(f), 0
 		if i == 0 {
+			from = bodyAt
 			copy(b[magicAt:], magic[:])
 			binary.LittleEndian.PutUint64(b[placeAt:], number*c.block)
 			binary.LittleEndian.PutUint64(b[blockAt:], c.block)
 			binary.LittleEndian.PutUint64(b[sequenceAt:], sequence)
 			binary.LittleEndian.PutUint64(b[seedAt:], c.seed)
 		}
+		seed, n := body(c.seed, number, sequence, i)
+		harness.Fill(b[from:], seed, n)
 	}
 }
 
@@ -125,47 +128,15 @@ func (c *checker) compareBody(r *umem.Region, chain []umem.Frame, number, sequen
 		if i == 0 {
 			from = bodyAt
 		}
-		if wrong := differs(b, from, state(seed, number, sequence, i)); wrong >= 0 {
-			return fmt.Errorf("verify: byte %d of the block at %d is wrong, of write number %d", i*int(chain[0].Len)+wrong, number*c.block, sequence)
+		seed, n := body(seed, number, sequence, i)
+		if wrong := harness.Differs(b[from:], seed, n); wrong >= 0 {
+			return fmt.Errorf("verify: byte %d of the block at %d is wrong, of write number %d", i*int(chain[0].Len)+from+wrong, number*c.block, sequence)
 		}
 	}
 	return nil
 }
 
-// state returns the state that the body of a block's frame starts from.
-func state(seed, number, sequence uint64, frame int) uint64 {
-	return mix(seed) ^ mix(number+1)*3 ^ mix(sequence<<32+uint64(frame)+7)*5
-}
-
-// mix is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
-func mix(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
-// fillBody writes the words that a state generates. Lengths are multiples of 512.
-func fillBody(b []byte, state uint64) {
-	for i := 0; i+8 <= len(b); i += 8 {
-		state += 0x9e3779b97f4a7c15
-		binary.LittleEndian.PutUint64(b[i:], mix(state))
-	}
-}
-
-// differs returns the first index, from an index on, whose byte the state does not generate, or -1.
-func differs(b []byte, from int, state uint64) int {
-	for i := 0; i+8 <= len(b); i += 8 {
-		state += 0x9e3779b97f4a7c15
-		if i < from {
-			continue
-		}
-		if want := mix(state); binary.LittleEndian.Uint64(b[i:]) != want {
-			for k := range 8 {
-				if b[i+k] != byte(want>>(8*k)) {
-					return i + k
-				}
-			}
-		}
-	}
-	return -1
+// body returns what harness.Fill takes for the bytes of a block's frame after the header.
+func body(seed, number, sequence uint64, frame int) (uint64, uint64) {
+	return seed ^ sequence<<32, number<<10 | uint64(frame) // a block has at most 1024 frames
 }

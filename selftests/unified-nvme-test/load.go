@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -98,7 +99,7 @@ func (l *loader) fill(seed uint64) {
 // measure runs the plan to its end.
 func (l *loader) measure(ctx context.Context) (*result, error) {
 	before := take(l.queue)
-	defer l.stopAfter(ctx)()
+	defer harness.StopAfter(ctx, time.Duration(l.options.runtime), func() { l.stop.Store(true) })()
 	err := l.run()
 	r := newResult(l, before, take(l.queue))
 	if err != nil {
@@ -107,24 +108,10 @@ func (l *loader) measure(ctx context.Context) (*result, error) {
 	return r, ctx.Err()
 }
 
-// stopAfter ends the loop when the time has passed or the context ends.
-func (l *loader) stopAfter(ctx context.Context) (cancel func()) {
-	set := func() { l.stop.Store(true) }
-	stops := []func() bool{context.AfterFunc(ctx, set)}
-	if d := time.Duration(l.options.runtime); d > 0 {
-		stops = append(stops, time.AfterFunc(d, set).Stop)
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
-
 // readBack reads the blocks that -verify wrote and checks them. Its reads do not count in the
 // result.
 func (l *loader) readBack(ctx context.Context) error {
-	defer l.stopAfter(ctx)()
+	defer harness.StopAfter(ctx, time.Duration(l.options.runtime), func() { l.stop.Store(true) })()
 	l.plan, l.hist = l.check.back(), nil
 	if err := l.run(); err != nil {
 		return err

@@ -21,9 +21,7 @@ func newTestLoader(t *testing.T, args ...string) *loader {
 	testenv.Root(t)
 	path := testenv.DiskFile(t, 4<<20)
 	o, err := parse(append(args, "-pages", "ordinary", "-force", path), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	n := need{block: uint64(o.block), depth: o.depth}
@@ -31,18 +29,14 @@ func newTestLoader(t *testing.T, args ...string) *loader {
 		n.piece = frameSize
 	}
 	s, err := open(o, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.cleanup.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	l, err := newLoader(s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return l
 }
 
@@ -51,32 +45,22 @@ func TestLoopAllocatesNothing(t *testing.T) {
 	for _, args := range []string{"-rw randread -iodepth 8", "-rw randrw -iodepth 8", "-rw randwrite -iodepth 4 -bs 16k -gather"} {
 		l := newTestLoader(t, strings.Fields(args)...)
 		got := testenv.AllocsPerRun(t, 100, func() {
-			if err := l.start(l.now()); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.queue.Wait(-1); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.finish(l.now()); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, l.start(l.now()))
+			testenv.Must(t, l.queue.Wait(-1))
+			testenv.Must(t, l.finish(l.now()))
 		})
 		if got != 0 {
 			t.Errorf("%s: %v allocations a round", args, got)
 		}
 		l.stop.Store(true)
-		if err := l.run(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, l.run())
 	}
 }
 
 // TestShrunkFile: the loader reports the read that fails after the target became shorter.
 func TestShrunkFile(t *testing.T) {
 	l := newTestLoader(t, "-rw", "read", "-runtime", "0")
-	if err := os.Truncate(l.target.Path(), 8192); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Truncate(l.target.Path(), 8192))
 	_, err := l.measure(t.Context())
 	if !errors.Is(err, unix.ENODATA) || !strings.Contains(err.Error(), "read 4096 bytes at 8192") {
 		t.Error(err)
@@ -152,12 +136,8 @@ func TestCheckerSeesEveryBit(t *testing.T) {
 	l := newTestLoader(t, "-rw", "write", "-verify", "-bs", "512")
 	c, chain := l.check, l.idle[:1]
 	number := c.begin(l.region, chain, 3, false)
-	if err := c.end(l.region, chain, number, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.compare(l.region, chain, number); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.end(l.region, chain, number, false))
+	testenv.Must(t, c.compare(l.region, chain, number))
 	b := l.region.Bytes(chain[0])
 	for bit := range 8 * len(b) {
 		b[bit/8] ^= 1 << (bit % 8)
@@ -174,9 +154,7 @@ func TestCheckerSeesLostAndMisplacedWrites(t *testing.T) {
 	l := newTestLoader(t, "-rw", "write", "-verify")
 	c, chain := l.check, l.idle[:1]
 	write := func(number uint64) {
-		if err := c.end(l.region, chain, c.begin(l.region, chain, number, false), false); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.end(l.region, chain, c.begin(l.region, chain, number, false), false))
 	}
 	write(5)
 	old := append([]byte(nil), l.region.Bytes(chain[0])...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -64,7 +65,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 func (o *options) define(fs *flag.FlagSet) {
-	fs.StringVar(&o.rw, "rw", "", "what to do: `MODE` is "+strings.Join(modes, ", ")+"; none: the self-test")
+	harness.OneOf(fs, &o.rw, "rw", "what to do: `MODE` is "+strings.Join(modes, ", ")+"; none: the self-test", modes...)
 	fs.Var(&o.block, "bs", "`BYTES` of each operation; k, m and g are powers of 1024")
 	fs.IntVar(&o.depth, "iodepth", o.depth, "`OPERATIONS` at a time, 1 to 4096")
 	fs.IntVar(&o.batch, "iodepth_batch", o.batch, "hand over so many `OPERATIONS` at once: fewer keep the disk's queue fuller, more cost less processor time")
@@ -88,19 +89,13 @@ func (o *options) check(given map[string]bool) error {
 	if o.rw == "" {
 		return o.checkSelfTest(given)
 	}
+	if err := cmp.Or(harness.Within("iodepth", o.depth, 1, 4096), harness.Within("iodepth_batch", o.batch, 1, 4096),
+		harness.Within("iodepth_batch_complete_min", o.least, 1, o.depth), harness.Within("rwmixread", o.mix, 0, 100)); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(modes, o.rw):
-		return fmt.Errorf("-rw %s: it must be %s", o.rw, strings.Join(modes, ", "))
 	case o.block < 512 || o.block > 1<<30 || o.block%512 != 0:
 		return fmt.Errorf("-bs %d: it must be a multiple of 512 bytes, up to 1g", o.block)
-	case o.depth < 1 || o.depth > 4096:
-		return fmt.Errorf("-iodepth %d: it must be from 1 to 4096", o.depth)
-	case o.batch < 1:
-		return fmt.Errorf("-iodepth_batch %d: it must be 1 or more", o.batch)
-	case o.least < 1 || o.least > o.depth:
-		return fmt.Errorf("-iodepth_batch_complete_min %d: it must be from 1 to -iodepth, %d", o.least, o.depth)
-	case o.mix < 0 || o.mix > 100:
-		return fmt.Errorf("-rwmixread %d: it must be from 0 to 100", o.mix)
 	case o.gather && (o.block%frameSize != 0 || o.block/frameSize > 1024):
 		return fmt.Errorf("-gather with -bs %d: it must be a multiple of %d, up to 4m", o.block, frameSize)
 	case o.verify && o.rw == "randrw":

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -56,15 +54,8 @@ func (g granted) print(w io.Writer) {
 		direct = "no direct I/O, the kernel copies"
 	}
 	fmt.Fprintf(w, "target   %s, %s of %s, %s, alignment: memory %d, offset and length %d\n", g.Target, kind, bytesText(g.Size), direct, g.AlignMemory, g.AlignOffset)
-	fmt.Fprintf(w, "region   %s, fixed buffers, rings in its control area: %s\n", g.Pages, yes(g.Rings))
-	fmt.Fprintf(w, "kernel   gathers from fixed buffers: %s, completes when asked: %s\n", yes(g.Gather), yes(g.Defer))
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	fmt.Fprintf(w, "region   %s, fixed buffers, rings in its control area: %s\n", g.Pages, harness.YesNo(g.Rings))
+	fmt.Fprintf(w, "kernel   gathers from fixed buffers: %s, completes when asked: %s\n", harness.YesNo(g.Gather), harness.YesNo(g.Defer))
 }
 
 // result is the result of a load.
@@ -113,30 +104,22 @@ func newResult(l *loader, a, b moment) *result {
 
 // print prints the result for people or programs.
 func (r *result) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return harness.PrintJSON(w, r)
-	}
-	var b strings.Builder
-	r.Granted.print(&b)
-	fmt.Fprintf(&b, "\n%s, %s at a time %d, %.2f s\n", r.Mode, bytesText(r.BlockSize), r.Depth, r.Seconds)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "operations\t%d read, %d written, %d errors\n", r.Reads, r.Writes, r.Errors)
-	fmt.Fprintf(t, "rate\t%.1f kIOPS, %.1f MB/s\n", r.IOPS/1e3, r.Bandwidth/1e6)
-	if l := r.Latency; l != nil {
-		fmt.Fprintf(t, "latency\t%s\n", harness.LatencyText(l))
-	}
-	fmt.Fprintf(t, "processor\t%.2f µs per operation (user %.2f, system %.2f)\n", (r.User+r.System)/1e3, r.User/1e3, r.System/1e3)
-	fmt.Fprintf(t, "system calls\t%.3f per operation\n", r.Enters)
-	if r.Verified != nil {
-		fmt.Fprintf(t, "verified\t%d blocks, every byte\n", *r.Verified)
-	}
-	if r.Copied+r.Pinned+r.Short+r.Again > 0 {
-		fmt.Fprintf(t, "beside\t%d bytes copied by the kernel, %d operations with pages pinned, %d transfers cut short, %d operations given up by the kernel and tried again\n",
-			r.Copied, r.Pinned, r.Short, r.Again)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return harness.Print(w, asJSON, r, func(t io.Writer) {
+		r.Granted.print(t)
+		fmt.Fprintf(t, "\n%s, %s at a time %d, %.2f s\n", r.Mode, bytesText(r.BlockSize), r.Depth, r.Seconds)
+		fmt.Fprintf(t, "operations\t%d read, %d written, %d errors\n", r.Reads, r.Writes, r.Errors)
+		fmt.Fprintf(t, "rate\t%.1f kIOPS, %.1f MB/s\n", r.IOPS/1e3, r.Bandwidth/1e6)
+		if l := r.Latency; l != nil {
+			fmt.Fprintf(t, "latency\t%s\n", harness.LatencyText(l))
+		}
+		fmt.Fprintf(t, "processor\t%.2f µs per operation (user %.2f, system %.2f)\n", (r.User+r.System)/1e3, r.User/1e3, r.System/1e3)
+		fmt.Fprintf(t, "system calls\t%.3f per operation\n", r.Enters)
+		if r.Verified != nil {
+			fmt.Fprintf(t, "verified\t%d blocks, every byte\n", *r.Verified)
+		}
+		if r.Copied+r.Pinned+r.Short+r.Again > 0 {
+			fmt.Fprintf(t, "beside\t%d bytes copied by the kernel, %d operations with pages pinned, %d transfers cut short, %d operations given up by the kernel and tried again\n",
+				r.Copied, r.Pinned, r.Short, r.Again)
+		}
+	})
 }

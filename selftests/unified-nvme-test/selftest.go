@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -18,95 +16,26 @@ const (
 	selfTestSize = 4 << 20 // bytes of a file made for the test; it writes to the first half MiB
 )
 
-// step is the result of one step of the self-test.
-type step struct {
-	Name   string `json:"step"`
-	Status string `json:"status"` // PASS, FAIL or SKIP
-	Detail string `json:"detail"`
-}
-
-// errSkip means that a step has nothing to test on this target.
-var errSkip = errors.New("skipped")
-
 // tester runs the steps. A step returns its details.
 type tester struct {
 	*session
 	options options
-	steps   []step
-	failed  int
 }
 
-// selfTest runs every step and prints the results. A step that fails to open something ends it;
-// after other failures it continues.
+// selfTest runs every step. A step that fails to open something ends it; after other failures it continues.
 func selfTest(ctx context.Context, o options, out io.Writer) error {
 	t := &tester{session: &session{}, options: o}
-	t.runAll(ctx)
-	t.step("close", t.shut)
-	if err := t.print(out); err != nil {
-		return err
-	}
-	if t.failed > 0 {
-		return fmt.Errorf("self-test of %s: %d of %d steps failed", o.target, t.failed, len(t.steps))
-	}
-	return ctx.Err()
-}
-
-func (t *tester) runAll(ctx context.Context) {
 	n := need{block: chainFrames * frameSize, depth: testFrames / chainFrames, piece: frameSize}
-	for _, open := range []struct {
-		name string
-		run  func() (string, error)
-	}{
-		{"region", func() (string, error) { return t.regionStep(n) }},
-		{"target", t.targetStep},
-		{"queue", func() (string, error) { return t.queueStep(n) }},
-	} {
-		if !t.step(open.name, open.run) {
-			return
-		}
+	opens := []harness.Step{
+		{Name: "region", Do: func() (string, error) { return t.regionStep(n) }},
+		{Name: "target", Do: t.targetStep},
+		{Name: "queue", Do: func() (string, error) { return t.queueStep(n) }},
 	}
-	for _, s := range []struct {
-		name string
-		run  func() (string, error)
-	}{
-		{"write", t.write}, {"other reader", t.otherReader}, {"read", t.read}, {"gather", t.gather}, {"scatter", t.scatter},
-		{"flush", t.flush}, {"misaligned", t.misaligned}, {"end", t.end}, {"copies", t.copies}, {"frames", t.frames},
-	} {
-		if ctx.Err() != nil {
-			return
-		}
-		t.step(s.name, s.run)
-	}
-}
-
-// step runs a step and records its result.
-func (t *tester) step(name string, run func() (string, error)) bool {
-	detail, err := run()
-	s := step{Name: name, Status: "PASS", Detail: detail}
-	switch {
-	case errors.Is(err, errSkip):
-		s.Status = "SKIP"
-	case err != nil:
-		s.Status, s.Detail = "FAIL", err.Error()
-		t.failed++
-	}
-	t.steps = append(t.steps, s)
-	return s.Status != "FAIL"
-}
-
-func (t *tester) print(out io.Writer) error {
-	if t.options.json {
-		return harness.PrintJSON(out, map[string]any{"target": t.options.target, "passed": t.failed == 0, "steps": t.steps})
-	}
-	var b bytes.Buffer
-	for _, s := range t.steps {
-		fmt.Fprintf(&b, "%s  %-13s %s\n", s.Status, s.Name, s.Detail)
-	}
-	if t.failed == 0 {
-		fmt.Fprintln(&b, "PASS")
-	}
-	_, err := out.Write(b.Bytes())
-	return err
+	return harness.SelfTest(ctx, out, o.json, o.target, len(opens), append(opens, []harness.Step{
+		{Name: "write", Do: t.write}, {Name: "other reader", Do: t.otherReader}, {Name: "read", Do: t.read}, {Name: "gather", Do: t.gather},
+		{Name: "scatter", Do: t.scatter}, {Name: "flush", Do: t.flush}, {Name: "misaligned", Do: t.misaligned}, {Name: "end", Do: t.end},
+		{Name: "copies", Do: t.copies}, {Name: "frames", Do: t.frames},
+	}...), harness.Step{Name: "close", Do: t.shut})
 }
 
 func (t *tester) regionStep(n need) (string, error) {
@@ -135,7 +64,7 @@ func (t *tester) queueStep(n need) (string, error) {
 	}
 	t.unchain()
 	g := t.queue.Granted()
-	return fmt.Sprintf("fixed buffers; rings in the control area: %s; gathers from fixed buffers: %s", yes(g.RingsInRegion), yes(g.GatherFixed)), nil
+	return fmt.Sprintf("fixed buffers; rings in the control area: %s; gathers from fixed buffers: %s", harness.YesNo(g.RingsInRegion), harness.YesNo(g.GatherFixed)), nil
 }
 
 // shut closes everything. It fails if frames are missing.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -132,7 +133,7 @@ var errAccepted = errors.New("it was accepted")
 func (t *tester) misaligned() (string, error) {
 	a := t.target.Alignment()
 	if a.Memory <= 1 && a.Offset <= 1 {
-		return "the target takes any address and length", errSkip
+		return "the target takes any address and length", harness.ErrSkip
 	}
 	frame := t.blocks[0]
 	wrong := map[string]umem.Frame{"an odd length": {Addr: frame.Addr, Len: frameSize - 1}, "an odd offset": frame}
@@ -230,7 +231,7 @@ func (t *tester) wait(start time.Time) error {
 // paint fills each frame with contents that depend on its place and a generation.
 func (t *tester) paint(generation uint64) {
 	for _, f := range t.blocks {
-		fillBody(t.region.Bytes(f), state(t.options.seed, t.region.Side(f).Token, generation, 0))
+		harness.Fill(t.region.Bytes(f), t.options.seed+generation, t.region.Side(f).Token)
 	}
 }
 
@@ -238,7 +239,7 @@ func (t *tester) paint(generation uint64) {
 func (t *tester) want(at, generation uint64, piece uint32) []byte {
 	all := make([]byte, len(t.blocks)*int(piece))
 	for b := all; len(b) > 0; b = b[piece:] {
-		fillBody(b[:piece], state(t.options.seed, at, generation, 0))
+		harness.Fill(b[:piece], t.options.seed+generation, at)
 		at += uint64(piece)
 	}
 	return all

@@ -22,9 +22,8 @@ func TestCounted(t *testing.T) {
 		t.Errorf("20 messages of 4 packets: %v", r.Counters)
 	}
 	out = p.asked(t, p.asClient("-test verify -n 20")...)
-	s.end()
 	s.ended()
-	for side, said := range map[string]string{"client": out, "server": s.out.String()} {
+	for side, said := range map[string]string{"client": out, "server": s.Out.String()} {
 		if !strings.Contains(said, "meanwhile "+p.device+" counted: ") || !strings.Contains(said, "sent_pkts ") {
 			t.Errorf("the %s says %s", side, said)
 		}

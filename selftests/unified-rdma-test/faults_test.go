@@ -10,20 +10,20 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
 
 // endless is the number of messages of a test that a fault interrupts.
 const endless = 10_000_000
 
-// answer is how a client ended.
-type answer struct {
-	status    int
-	out, errs string
-	took      time.Duration
+// asking is a client of an endless test.
+type asking struct {
+	*programtest.Run
+	begun time.Time
 }
 
 // lines counts the lines that the server printed with this beginning.
-func (s *server) lines(begin string) int { return strings.Count(s.out.String(), "\n"+begin) }
+func (s *server) lines(begin string) int { return strings.Count(s.Out.String(), "\n"+begin) }
 
 // rid waits until the server has printed an error for each client so far.
 func (s *server) rid() {
@@ -32,26 +32,22 @@ func (s *server) rid() {
 }
 
 // asks starts a client of an endless test. It returns when the test is under way.
-func (s *server) asks(p place, options string) chan answer {
+func (s *server) asks(p place, options string) asking {
 	s.t.Helper()
-	done := make(chan answer, 1)
 	s.rid()
 	before, sent := s.lines("client "), p.sent(s.t)
-	go func() {
-		begin := time.Now()
-		status, out, errs := p.askFor(s.t, p.asClient(fmt.Sprintf("%s -n %d", options, endless))...)
-		done <- answer{status, out, errs, time.Since(begin)}
-	}()
+	c := asking{p.run(s.t, p.asClient(fmt.Sprintf("%s -n %d", options, endless))...), time.Now()}
 	testenv.Wait(s.t, 10*time.Second, "the client", func() bool { return s.lines("client ") > before })
 	testenv.Wait(s.t, 10*time.Second, "its packets", func() bool { return p.sent(s.t) > sent+100 })
-	return done
+	return c
 }
 
-// says checks that a client ended in time, with an error that matches want.
-func (a answer) says(t *testing.T, what string, within time.Duration, want string) {
+// says checks that a client ends in time, with an error that matches want.
+func (c asking) says(t *testing.T, want string) {
 	t.Helper()
-	if a.status != 1 || !regexp.MustCompile(want).MatchString(a.errs) || a.took > testenv.Within(within) {
-		t.Errorf("%s: status %d after %v, %q does not say %q; %s", what, a.status, a.took, a.errs, want, a.out)
+	status, took := c.End(), time.Since(c.begun)
+	if status != 1 || !regexp.MustCompile(want).MatchString(c.Errs.String()) || took > testenv.Within(20*time.Second) {
+		t.Errorf("%q: status %d after %v, %q does not say %q; %s", c.Args, status, took, &c.Errs, want, &c.Out)
 	}
 }
 
@@ -62,17 +58,16 @@ func linkDown(t *testing.T, p place, set func(up bool), want rdma.Status) {
 	// In each of these tests the client always has a request outstanding. In a latency test of WRITE or
 	// SEND the client often only waits for the server. Then the server's request may fail instead.
 	for _, options := range []string{"-test bandwidth -op write -size 4096", "-test bandwidth -op send -size 4096", "-test latency -op read"} {
-		done := s.asks(p, "-timeout 8s "+options)
+		c := s.asks(p, "-timeout 8s "+options)
 		set(false)
-		a := <-done
+		c.End()
 		set(true)
-		a.says(t, options, 20*time.Second, want.String())
+		c.says(t, want.String())
 	}
 	s.rid()
 	p.asked(t, p.asClient("-test verify -n 10")...)
-	s.end()
-	if status := s.ended(); status != 0 || !strings.Contains(s.out.String(), "1 clients were served, 3 failed") {
-		t.Errorf("the server ends with %d: %s%s", status, &s.out, &s.errs)
+	if status := s.ended(); status != 0 || !strings.Contains(s.Out.String(), "1 clients were served, 3 failed") {
+		t.Errorf("the server ends with %d: %s%s", status, &s.Out, &s.Errs)
 	}
 }
 
@@ -86,18 +81,16 @@ func peerKilled(t *testing.T, p place) {
 		"-test latency -op fetch-add":          rdma.RetryExceeded.String(),
 	} {
 		s := p.keeps(t)
-		done := s.asks(p, "-qp-timeout 15 -timeout 8s "+options)
-		s.signal(syscall.SIGKILL)
-		a := <-done
-		a.says(t, options, 20*time.Second, want)
-		s.gone()
+		c := s.asks(p, "-qp-timeout 15 -timeout 8s "+options)
+		s.Signal(syscall.SIGKILL)
+		c.says(t, want)
+		s.End()
 	}
 	s := p.keeps(t)
 	p.asked(t, p.asClient("-test verify -n 10")...)
-	s.signal(syscall.SIGTERM)
-	s.gone()
-	if !strings.Contains(s.out.String(), "1 clients were served, 0 failed") {
-		t.Errorf("a server that is ended says %s%s", &s.out, &s.errs)
+	s.ended()
+	if !strings.Contains(s.Out.String(), "1 clients were served, 0 failed") {
+		t.Errorf("a server that is ended says %s%s", &s.Out, &s.Errs)
 	}
 }
 
@@ -107,11 +100,11 @@ func peerKilled(t *testing.T, p place) {
 func peerStopped(t *testing.T, p place, ends map[string]string) {
 	s := p.keeps(t)
 	for options, want := range ends {
-		done := s.asks(p, "-timeout 5s "+options)
-		s.signal(syscall.SIGSTOP)
-		a := <-done
-		s.signal(syscall.SIGCONT)
-		a.says(t, options, 20*time.Second, want)
+		c := s.asks(p, "-timeout 5s "+options)
+		s.Signal(syscall.SIGSTOP)
+		c.End()
+		s.Signal(syscall.SIGCONT)
+		c.says(t, want)
 	}
 	s.rid()
 	if out := p.asked(t, p.asClient("-test verify -n 10")...); !strings.Contains(out, "every byte as it should be") {

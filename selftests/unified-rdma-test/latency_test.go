@@ -16,9 +16,7 @@ import (
 func TestSlowBytes(t *testing.T) {
 	const replyTimeout = 2 * time.Second
 	region, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	l := &link{session: &session{region: region, options: options{replyTimeout: replyTimeout}}, job: job{Size: 2}, ctx: t.Context()}
 	word, shift := wordAtEnd(l.bytes(l.in, 0))
 	for n := range uint32(3) {

@@ -1,13 +1,15 @@
 package main
 
 import (
-	"os/exec"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
 
 // TestManager: all tests work over queue pairs that rdma_cm connects. rping, unmodified, works
@@ -43,36 +45,26 @@ func managed(t *testing.T, p place) {
 			t.Errorf("%s: %s", options, out)
 		}
 	}
-	s.says("connected through rdma_cm")
+	s.Says("connected through rdma_cm")
 }
 
 func rpingAsClient(t *testing.T, p place) {
 	s := p.serveOn(t, strings.Fields("-peer rping "+p.card+" "+p.device+" - server")...)
-	out, err := exec.CommandContext(t.Context(), testenv.Tool(t, "rping"), "-c", "-a", p.server, "-C", "20", "-S", "1000", "-V", "-v").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "ping data: rdma-ping-19: ") {
-		t.Errorf("rping: %v\n%s", err, out)
-	}
-	if status := s.ended(); status != 0 || !strings.Contains(s.out.String(), "20 pings") {
-		t.Errorf("ours ends with %d: %s%s", status, &s.out, &s.errs)
-	}
+	r := programtest.Launch(t, daemon.Here{}, testenv.Tool(t, "rping"), "-c", "-a", p.server, "-C", "20", "-S", "1000", "-V", "-v")
+	r.Must()
+	s.Must()
+	r.Says("ping data: rdma-ping-19: ")
+	s.Says("20 pings")
 }
 
+// rpingAsServer does not judge rping's status, which is the same for an end and for a failure.
 func rpingAsServer(t *testing.T, p place) {
-	cmd := exec.CommandContext(t.Context(), testenv.Tool(t, "rping"), "-s", "-a", p.server, "-S", "1000", "-v")
-	out := new(text)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	r := programtest.Launch(t, daemon.Here{}, testenv.Tool(t, "rping"), "-s", "-a", p.server, "-S", "1000", "-v")
 	status, said, errs := askPatiently(t, p, "-peer rping -n 20 -size 1000")
 	if status != 0 || !strings.Contains(said, "20 pings of 1000 bytes, every byte as it should be") {
 		t.Errorf("status %d, %s%s", status, said, errs)
-		_ = cmd.Process.Kill()
 	}
-	_ = cmd.Wait() // its status is the same for an end and for a failure
-	if !strings.Contains(out.String(), "server ping data: rdma-ping-19: ") {
-		t.Errorf("rping: %s", out)
-	}
+	r.Says("server ping data: rdma-ping-19: ")
 }
 
 // askPatiently runs ours as client. It retries, because the other program takes a while to listen.
@@ -90,17 +82,11 @@ func askPatiently(t *testing.T, p place, options string) (status int, out, errs 
 // managedKilled: a server whose client is killed reports that the peer has disconnected.
 func managedKilled(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-timeout 9s", noDisk)...)
-	cmd := p.process(t, p.asClient("-R -test latency -n 10000000")...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.says("10000000 messages")
+	c := p.run(t, p.asClient("-R -test latency -n 10000000")...)
+	s.Says("10000000 messages")
 	time.Sleep(testenv.Within(100 * time.Millisecond))
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	if status := s.ended(); status != 1 || !strings.Contains(s.errs.String(), "the peer has disconnected") {
-		t.Errorf("status %d, %s%s", status, &s.out, &s.errs)
-	}
+	c.Signal(os.Kill)
+	s.Fails(1, "the peer has disconnected")
 }
 
 func managedRefused(t *testing.T, p place) {

@@ -25,11 +25,10 @@ func matrixOf(t *testing.T, p place, options string, transports ...rdma.Transpor
 	t.Helper()
 	s := p.serveOn(t, p.asServer("-keep "+options, noDisk)...)
 	n := matrix(t, p, transports...)
-	s.end()
-	if status := s.ended(); status != 0 || s.errs.String() != "" {
-		t.Errorf("the server ends with %d: %s%s", status, &s.out, &s.errs)
+	if status := s.ended(); status != 0 || s.Errs.String() != "" {
+		t.Errorf("the server ends with %d: %s%s", status, &s.Out, &s.Errs)
 	}
-	t.Logf("%d runs, %s", n, s.out.String()[strings.LastIndex(s.out.String(), "ended"):])
+	t.Logf("%d runs, %s", n, s.Out.String()[strings.LastIndex(s.Out.String(), "ended"):])
 }
 
 // matrix verifies every operation of some transports in each size, and that a request beyond the

@@ -1,15 +1,16 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
 
 // TestPeers: the programs, unmodified, work as clients of ours and as servers for ours.
@@ -28,44 +29,26 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// command is the program's command line. The second entry of the GID table has the IPv4 address.
-func (c peerCase) command(t *testing.T, device, where string) (*exec.Cmd, *text) {
+// start starts the program. The second entry of the GID table has the IPv4 address.
+func (c peerCase) start(t *testing.T, device string, where ...string) *programtest.Run {
 	t.Helper()
-	words := append(strings.Fields(c.theirs), "-d", device, "-g", "1")
-	if where != "" {
-		words = append(words, where)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(10*time.Second))
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, testenv.Tool(t, c.program), words...)
-	out := new(text)
-	cmd.Stdout, cmd.Stderr = out, out
-	return cmd, out
+	words := slices.Concat(strings.Fields(c.theirs), []string{"-d", device, "-g", "1"}, where)
+	return programtest.Launch(t, daemon.Here{}, testenv.Tool(t, c.program), words...)
 }
 
 func (c peerCase) asClient(t *testing.T, p place) {
 	s := p.serveOn(t, append(strings.Fields(c.ours), p.card, p.device, noDisk, "server")...)
-	cmd, out := c.command(t, p.device, p.server)
-	if err := cmd.Run(); err != nil {
-		t.Errorf("%s: %v\n%s", c.program, err, out)
-	}
-	if status := s.ended(); status != 0 {
-		t.Errorf("ours ends with %d: %s%s; %s says\n%s", status, &s.out, &s.errs, c.program, out)
-	}
+	c.start(t, p.device, p.server).Must()
+	s.Must()
 }
 
 func (c peerCase) asServer(t *testing.T, p place) {
-	cmd, out := c.command(t, p.device, "")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	r := c.start(t, p.device)
 	testenv.Wait(t, 10*time.Second, c.program+" to listen", listens)
-	if text := p.asked(t, append(strings.Fields(c.ours), p.card, p.device, noDisk, p.server)...); !strings.Contains(text, "usec") {
-		t.Errorf("ours says %s", text)
+	if said := p.asked(t, append(strings.Fields(c.ours), p.card, p.device, noDisk, p.server)...); !strings.Contains(said, "usec") {
+		t.Errorf("ours says %s", said)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%s: %v\n%s", c.program, err, out)
-	}
+	r.Must()
 }
 
 // listens reports whether a program listens on port 18515. In /proc/net/tcp, 0A is the state

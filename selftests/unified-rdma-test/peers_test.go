@@ -26,8 +26,8 @@ func ourselves(t *testing.T, p place) {
 		words := strings.Fields(p.patient + c.ours)
 		s := p.serveOn(t, append(words, p.far.card, p.far.device, noDisk, "server")...)
 		out := p.asked(t, append(words, p.card, p.device, noDisk, p.server)...)
-		if status := s.ended(); status != 0 || !strings.Contains(out, "usec") {
-			t.Errorf("%s: the server ends with %d: %s%s; the client says %s", c.ours, status, &s.out, &s.errs, out)
+		if status := s.End(); status != 0 || !strings.Contains(out, "usec") {
+			t.Errorf("%s: the server ends with %d: %s%s; the client says %s", c.ours, status, &s.Out, &s.Errs, out)
 		}
 	}
 }

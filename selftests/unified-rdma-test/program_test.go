@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func storage(t *testing.T, p place, disk string, cases []string) {
 		out := p.asked(t, p.asClient(c)...)
 		if !strings.Contains(out, "every byte as it should be") && !strings.Contains(out, `"ServerCopied": 0`) ||
 			!strings.Contains(out, "the server's kernel copied 0 bytes") && !strings.Contains(c, "json") {
-			t.Errorf("%s: %s; the server says\n%s", c, out, &s.out)
+			t.Errorf("%s: %s; the server says\n%s", c, out, &s.Out)
 		}
 	}
 }
@@ -54,9 +55,8 @@ func unnoticed(t *testing.T, p place) {
 			took = time.Since(begin)
 		}
 	}
-	s.end()
-	if s.ended(); !strings.Contains(s.out.String(), "served, 0 failed") {
-		t.Errorf("%s", &s.out)
+	if s.ended(); !strings.Contains(s.Out.String(), "served, 0 failed") {
+		t.Errorf("%s", &s.Out)
 	}
 }
 
@@ -72,13 +72,12 @@ func serverGoesOn(t *testing.T, p place) {
 	}
 	killed(t, s, p)
 	p.asked(t, p.asClient("-test verify -n 10")...)
-	s.end()
 	if status := s.ended(); status != 0 {
-		t.Errorf("the server ends with %d: %s", status, &s.errs)
+		t.Errorf("the server ends with %d: %s", status, &s.Errs)
 	}
 	for _, want := range []string{"1 clients were served, 2 failed", "format ", "refused 1"} {
-		if !strings.Contains(s.out.String(), want) {
-			t.Errorf("the server does not say %q:\n%s", want, &s.out)
+		if !strings.Contains(s.Out.String(), want) {
+			t.Errorf("the server does not say %q:\n%s", want, &s.Out)
 		}
 	}
 }
@@ -94,9 +93,7 @@ func garbage() [][]byte {
 func throw(t *testing.T, p place, bytes []byte) {
 	t.Helper()
 	conn, err := p.dial(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer conn.Close()
 	_, _ = conn.Write(bytes)
 	_ = conn.(*net.TCPConn).CloseWrite()
@@ -112,18 +109,12 @@ func throw(t *testing.T, p place, bytes []byte) {
 // killed kills a client of the server during a test.
 func killed(t *testing.T, s *server, p place) {
 	t.Helper()
-	cmd := p.process(t, p.asClient("-test latency -n 10000000")...)
 	sent := p.sent(t)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.says("10000000 messages")
+	c := p.run(t, p.asClient("-test latency -n 10000000")...)
+	s.Says("10000000 messages")
 	testenv.Wait(t, 10*time.Second, "its packets", func() bool { return p.sent(t) > sent+100 })
-	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	_ = cmd.Wait() // it was killed
-	s.says("error: latency of send")
+	c.Signal(os.Kill)
+	s.Says("error: latency of send")
 }
 
 // dial connects to the server's port.
@@ -140,15 +131,9 @@ func (p place) dial(t *testing.T) (conn net.Conn, err error) {
 // clientGone: a server without -keep ends when its client is gone, and reports the cause.
 func clientGone(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-timeout 3s", noDisk)...)
-	cmd := p.process(t, p.asClient("-test latency -n 10000000")...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.says("10000000 messages")
+	c := p.run(t, p.asClient("-test latency -n 10000000")...)
+	s.Says("10000000 messages")
 	time.Sleep(300 * time.Millisecond)
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	if status := s.ended(); status != 1 || !strings.Contains(s.errs.String(), "latency of send") {
-		t.Errorf("status %d, %s%s", status, &s.out, &s.errs)
-	}
+	c.Signal(os.Kill)
+	s.Fails(1, "latency of send")
 }

@@ -39,9 +39,7 @@ const patient = "-qp-timeout 18 "
 func sentPackets(t *testing.T, device string) uint64 {
 	t.Helper()
 	all, err := verbs.ReadCounters(device, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, c := range all {
 		if c.Name == "sent_pkts" {
 			return c.Value

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/providers"
 )
 
-// wholeVariable asks for the long forms of the tests between two namespaces. make test-roce sets it.
+// wholeVariable asks for the long forms of the tests between two namespaces. make test-long SUITE=roce sets it.
 const wholeVariable = "UNIFIEDD_ROCE_WHOLE"
 
 // newRoCE returns a veth pair with RoCE in software at both ends. Each end is in its own namespace,
@@ -78,7 +78,7 @@ func storageCases(p place) []string {
 	return []string{"-size 65536 -n 20 -depth 4"}
 }
 
-// TestRoCEMatrix: the matrix passes over each MTU (make test-roce). The short form runs a little of
+// TestRoCEMatrix: the matrix passes over each MTU (make test-long SUITE=roce). The short form runs a little of
 // it, over an MTU that fits a frame. The MTU of TestRoCE does not fit one.
 func TestRoCEMatrix(t *testing.T) {
 	if os.Getenv(wholeVariable) == "" {
@@ -117,15 +117,14 @@ func managedInSoftware(t *testing.T, p place) {
 			t.Errorf("%s: %s", options, out)
 		}
 	}
-	s.says("connected through rdma_cm")
-	s.end()
+	s.Says("connected through rdma_cm")
+	s.ended()
 	s = p.serveOn(t, "-reserve", "-peer", "rping", p.far.card, p.far.device, noDisk, "server")
 	if out := p.asked(t, "-reserve", "-peer", "rping", "-n", "20", "-size", "1000", p.card, p.device, noDisk, p.server); !strings.Contains(out, "20 pings of 1000 bytes, every byte as it should be") {
 		t.Error(out)
 	}
-	if status := s.ended(); status != 0 || !strings.Contains(s.out.String(), "20 pings") {
-		t.Errorf("ours ends with %d: %s%s", status, &s.out, &s.errs)
-	}
+	s.Must()
+	s.Says("20 pings")
 }
 
 // countedInSoftware: both sides print the counters of their devices.
@@ -139,9 +138,8 @@ func countedInSoftware(t *testing.T, p place) {
 	if sent := r.Counters["packets_sent"]; sent < 20*4 || r.Counters["packets_received"] == 0 {
 		t.Errorf("20 messages of 4 packets: %v", r.Counters)
 	}
-	s.end()
-	if s.ended(); !strings.Contains(s.out.String(), "meanwhile "+p.far.device+" counted: ") {
-		t.Errorf("the server says %s", &s.out)
+	if s.ended(); !strings.Contains(s.Out.String(), "meanwhile "+p.far.device+" counted: ") {
+		t.Errorf("the server says %s", &s.Out)
 	}
 }
 
@@ -153,7 +151,6 @@ func addressed(t *testing.T, p place, pair *testenv.Pair) {
 	for _, options := range []string{"-test verify -n 10 -size 65537", "-test verify -n 10 -transport UD -size 1000", "-test verify -op read -n 10"} {
 		p.asked(t, p.asClient(options)...)
 	}
-	s.end()
 	s.ended()
 }
 
@@ -179,19 +176,15 @@ func refusedInSoftware(t *testing.T, p place) {
 // twice starts two servers on the same interface.
 func (p place) twice(t *testing.T) {
 	s := p.serveOn(t, p.asServer("-keep -timeout 3s", noDisk)...)
-	done := s.asks(p, fmt.Sprintf("-timeout %v -test latency", testenv.Within(time.Second)))
+	client := s.asks(p, fmt.Sprintf("-timeout %v -test latency", testenv.Within(time.Second)))
 	second := p
 	second.seat = p.far
 	status, out, errs := second.askFor(t, second.asServer("-port 18517 -timeout 2s", noDisk)...)
 	if status != 1 || !strings.Contains(errs, p.far.card) {
 		t.Errorf("a second server on the same interface: status %d, %s%s", status, out, errs)
 	}
-	s.end()
-	select {
-	case <-done:
-	case <-time.After(testenv.Within(10 * time.Second)):
-		t.Error("the client does not end when its server does")
-	}
+	s.ended()
+	client.End()
 }
 
 // setLink sets an end up or down.

@@ -28,7 +28,7 @@ const (
 	wirePort   = ":18600"
 )
 
-// TestBetweenGuests: all operations work between two guests. make test-rdma runs it in both guests
+// TestBetweenGuests: all operations work between two guests. make test-long SUITE=guests runs it in both guests
 // of a pair, and nothing else does. The second guest has the server.
 func TestBetweenGuests(t *testing.T) {
 	labenv.Guest(t)
@@ -54,9 +54,7 @@ func TestBetweenGuests(t *testing.T) {
 func servesGuest(t *testing.T, p place) {
 	s := p.serveOn(t, p.asServer("-keep -force -timeout 30s", labenv.Disk)...)
 	l, err := net.Listen("tcp", wireServer+wirePort)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	conn, err := l.Accept()
 	if err == nil {
@@ -66,23 +64,20 @@ func servesGuest(t *testing.T, p place) {
 	if err != nil {
 		t.Errorf("wait for the other guest: %v", err)
 	}
-	s.end()
-	if status := s.ended(); status != 0 || s.errs.String() != "" {
-		t.Errorf("the server ends with %d: %s%s", status, &s.out, &s.errs)
+	if status := s.ended(); status != 0 || s.Errs.String() != "" {
+		t.Errorf("the server ends with %d: %s%s", status, &s.Out, &s.Errs)
 	}
-	t.Log(s.out.String())
+	t.Log(s.Out.String())
 }
 
 // fallsSilent loses all packets of an endless test for a while, by another MAC address of the card.
 // If the card were down, the emulator would keep the packets. And Linux 6.1 would not count retries
 // of packets that it cannot send.
 func fallsSilent(t *testing.T, s *server, p place) {
-	testenv.Wait(t, 10*time.Minute, "the endless test", func() bool { return strings.Contains(s.out.String(), strconv.Itoa(endless)) })
+	testenv.Wait(t, 10*time.Minute, "the endless test", func() bool { return strings.Contains(s.Out.String(), strconv.Itoa(endless)) })
 	time.Sleep(time.Second)
 	link, err := netlink.LinkByName(p.card)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	own := link.Attrs().HardwareAddr
 	another := slices.Clone(own)
 	another[5] ^= 0x55

@@ -9,6 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
 
 // TestOrderFlow: a program whose orders leave by a flow to the exchange answers each tick, whether ticks come by a flow
@@ -45,21 +46,19 @@ flows:
 			if strings.Contains(c.trader, "-from") {
 				port = 5001
 			}
-			x := start(t, &p.A, "exchange -json %s -protocol %s -wait sleep -to %s:%d -listen :7000 -count 1900 -warm 100 -rate 5000 -burst 4 -after 1s", c.exchange, c.protocol, p.B.IP, port)
-			trader := start(t, &p.B, "trader -json -wait sleep -protocol %s %s -send orders -socket %s/attach.sock", c.protocol, c.trader, dir)
+			x := programtest.Start(t, &p.A, "exchange -json %s -protocol %s -wait sleep -to %s:%d -listen :7000 -count 1900 -warm 100 -rate 5000 -burst 4 -after 1s", c.exchange, c.protocol, p.B.IP, port)
+			trader := programtest.Start(t, &p.B, "trader -json -wait sleep -protocol %s %s -send orders -socket %s/attach.sock", c.protocol, c.trader, dir)
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Logf("the trader says %s%s\nthe daemon says %s", &trader.out, &trader.errs, d.Log)
+					t.Logf("the trader says %s%s\nthe daemon says %s", &trader.Out, &trader.Errs, d.Log)
 				}
 			})
 			var r result
 			var a answered
-			x.must(t, &r)
-			trader.must(t, &a)
+			x.Must(&r)
+			trader.Must(&a)
 			s, err := d.Status()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			o := s.Flows[1].Orders
 			t.Logf("%+v; %+v", *r.Latency, *o)
 			if c.exchange != "" {
@@ -114,7 +113,7 @@ func TestOrderRules(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			x := start(t, &p.A, "exchange -json %s -wait sleep -to %s:5000 -listen :7000 -count 1900 -warm 100 -after 1s", c.exchange, p.B.IP)
+			x := programtest.Start(t, &p.A, "exchange -json %s -wait sleep -to %s:5000 -listen :7000 -count 1900 -warm 100 -after 1s", c.exchange, p.B.IP)
 			stages := ""
 			if c.stages != "" {
 				stages = "{" + strings.ReplaceAll(c.stages, "ADDRESS", p.B.IP.String()) + "}"
@@ -143,7 +142,7 @@ flows:
 				return o != nil && o.Times.TickToOut != nil && o.Times.TickToOut.Count >= 2000
 			})
 			var r result
-			x.must(t, &r)
+			x.Must(&r)
 			exact(t, &r, 2000, 2000)
 			o, left := s.Flows[0].Orders, uint64(0)
 			for _, one := range o.Rules.Rules {

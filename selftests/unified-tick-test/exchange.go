@@ -50,7 +50,7 @@ func trade(ctx context.Context, o options, stdout, stderr io.Writer) (err error)
 	if err := x.open(ctx, stderr); err != nil {
 		return err
 	}
-	if o.stamps.word == kernel {
+	if o.stamps == kernel {
 		if err := awaitStamps(); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (x *exchange) open(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	x.cleanup.Then(c.file.Close)
-	if x.o.stamps.word == kernel {
+	if x.o.stamps == kernel {
 		if err := stampReceived(c.fd); err != nil {
 			return fmt.Errorf("have the kernel stamp orders: %w (-stamps own does without)", err)
 		}
@@ -266,7 +266,7 @@ func (x *exchange) rest(ctx context.Context, turn uint64, now time.Time, due tim
 	for _, l := range x.lines {
 		l.stamps(1, x.stamp)
 	}
-	if turn%1024 == 0 || x.o.wait.word == sleep {
+	if turn%1024 == 0 || x.o.wait == sleep {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -274,7 +274,7 @@ func (x *exchange) rest(ctx context.Context, turn uint64, now time.Time, due tim
 			return err
 		}
 	}
-	if x.o.wait.word == sleep {
+	if x.o.wait == sleep {
 		set := x.set[:1]
 		if now.Before(x.stalled) {
 			set = nil
@@ -288,7 +288,7 @@ func (x *exchange) rest(ctx context.Context, turn uint64, now time.Time, due tim
 // once, since the trader may need the processor, and no order can be there yet. To go to sleep takes longest when a timer
 // has to be set, so that is set before.
 func (x *exchange) sendDue(now time.Time) error {
-	if x.o.wait.word != sleep || now.Before(x.stalled) {
+	if x.o.wait != sleep || now.Before(x.stalled) {
 		return x.burst()
 	}
 	next := giveUp

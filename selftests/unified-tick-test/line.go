@@ -25,7 +25,7 @@ type line struct {
 }
 
 func openLine(to netip.AddrPort, number int, o *options) (l *line, err error) {
-	l = &line{to: to, loss: o.loss / 100, random: rand.New(rand.NewPCG(o.seed, uint64(number))), kernel: o.stamps.word == kernel}
+	l = &line{to: to, loss: o.loss / 100, random: rand.New(rand.NewPCG(o.seed, uint64(number))), kernel: o.stamps == kernel}
 	if l.fd, err = dialTicks(to, o.iface); err != nil {
 		return nil, err
 	}

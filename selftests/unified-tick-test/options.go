@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,9 +30,9 @@ type options struct {
 	size     uint64
 	session  string // of MoldUDP64; empty: the payload of a packet is a tick
 	mold     bool
-	protocol choice
-	wait     choice
-	stamps   choice
+	protocol string
+	wait     string
+	stamps   string
 	echo     bool
 	socket   string // of a daemon
 	as       string // name of the trader as a program of the daemon
@@ -50,15 +50,15 @@ type options struct {
 
 // command is one of the program's commands.
 type command struct {
-	name, does string
-	define     func(*flag.FlagSet, *options)
-	needs      []string // options that must be given
-	work       func(ctx context.Context, o options, stdout, stderr io.Writer) error
+	harness.Command
+	define func(*flag.FlagSet, *options)
+	check  func(*options, map[string]bool) error
+	work   func(ctx context.Context, o options, stdout, stderr io.Writer) error
 }
 
 var commands = []command{
-	{"exchange", "send ticks, receive orders, and measure the time between them", defineExchange, []string{"to"}, trade},
-	{"trader", "answer each tick with an order, over sockets of the kernel", defineTrader, nil, answer},
+	{harness.Command{Name: "exchange", Does: "send ticks, receive orders, and measure the time between them"}, defineExchange, (*options).checkExchange, trade},
+	{harness.Command{Name: "trader", Does: "answer each tick with an order, over sockets of the kernel"}, defineTrader, (*options).checkTrader, answer},
 }
 
 // Words of options.
@@ -68,48 +68,27 @@ const (
 	kernel, own         = "kernel", "own"
 )
 
-const usage = "usage: unified-tick-test COMMAND [options]\n\n"
+const usage = "usage: unified-tick-test COMMAND [options] (--help behind a command lists its options)\n\n"
 
 // parse reads the command line. It returns mistakes as errors.
 func parse(args []string, stderr io.Writer) (o options, err error) {
-	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
-		fmt.Fprint(stderr, usage)
-		for _, c := range commands {
-			fmt.Fprintf(stderr, "  %-8s %s\n", c.name, c.does)
-		}
-		fmt.Fprintln(stderr, "\n--help behind a command lists its options.")
-		if len(args) == 0 {
-			return o, errors.New("name a command")
-		}
-		return o, flag.ErrHelp
-	}
-	i := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
-	if i < 0 {
-		return o, fmt.Errorf("there is no command %q (there is: exchange, trader)", args[0])
-	}
-	o = options{command: commands[i], protocol: newChoice(plain, ouchProtocol), wait: newChoice(spin, sleep), stamps: newChoice(kernel, own)}
-	name := "unified-tick-test " + args[0]
-	fs, err := harness.Parse(name, "usage: "+name+" [options]\n"+o.command.does+"\n\n", args[1:], stderr, o.define)
+	n, err := harness.Choose(usage, []harness.Command{commands[0].Command, commands[1].Command}, args, stderr)
 	if err != nil {
 		return o, err
 	}
-	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%q is left over (--help lists the options)", fs.Arg(0))
+	o = options{command: commands[n], protocol: plain, wait: spin, stamps: kernel}
+	given, err := o.command.Parse("unified-tick-test", args[1:], stderr, o.define)
+	if err != nil {
+		return o, err
 	}
-	given := harness.Given(fs)
-	for _, name := range o.command.needs {
-		if !given[name] {
-			return o, fmt.Errorf("%s needs -%s (--help lists the options)", o.command.name, name)
-		}
-	}
-	return o, o.check()
+	return o, cmp.Or(o.command.check(&o, given), o.check())
 }
 
 // define defines the options of the command.
 func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.iface, "interface", "", "`NAME` of the interface for ticks that are multicast (default: the kernel chooses)")
-	fs.Var(&o.protocol, "protocol", "`WHAT` orders are: plain, or ouch for OUCH 4.2 in SoupBinTCP")
-	fs.Var(&o.wait, "wait", "`HOW` to wait: spin, or sleep in the kernel")
+	harness.OneOf(fs, &o.protocol, "protocol", "`WHAT` orders are: plain, or ouch for OUCH 4.2 in SoupBinTCP", plain, ouchProtocol)
+	harness.OneOf(fs, &o.wait, "wait", "`HOW` to wait: spin, or sleep in the kernel", spin, sleep)
 	fs.IntVar(&o.cpu, "cpu", -1, "`NUMBER` of the processor to run on; -1: any")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how `LONG` to wait for the other end at first")
 	fs.BoolVar(&o.json, "json", false, "print the result as JSON")
@@ -128,7 +107,7 @@ func defineExchange(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.seed, "seed", 1, "what ticks and losses follow from")
 	fs.Uint64Var(&o.size, "size", tickLen, "`BYTES` of a tick; those behind its first 32 follow from the seed")
 	fs.StringVar(&o.session, "mold", "", "`SESSION` of MoldUDP64, up to ten characters: ticks are its messages (default: a tick is a packet)")
-	fs.Var(&o.stamps, "stamps", "`WHOSE` clock to measure by: kernel, or own, which spares the kernel's stamps")
+	harness.OneOf(fs, &o.stamps, "stamps", "`WHOSE` clock to measure by: kernel, or own, which spares the kernel's stamps", kernel, own)
 	fs.Uint64Var(&o.window, "window", 0, "`BYTES` of the receive buffer for orders, which bounds TCP's window (default: the kernel chooses)")
 	fs.DurationVar(&o.stall, "stall", 100*time.Millisecond, "how `LONG` not to read orders, each time after -stall-every")
 	fs.Uint64Var(&o.every, "stall-every", 0, "`ORDERS` after which no order is read for a while (default: never)")
@@ -158,53 +137,43 @@ const (
 	mostWindow = 1 << 30
 )
 
-// check refuses wrong options.
+// check refuses wrong options of both commands.
 func (o *options) check() error {
 	switch {
-	case o.command.name == "trader" && (o.flow == "") == (len(o.ticks) == 0), o.flow != "" && o.mold:
-		return errors.New("the trader needs either -from, or -flow without -mold (--help lists the options)")
-	case o.command.name == "trader" && (o.send == "") == (len(o.orders) == 0):
-		return errors.New("the trader needs either -to or -send (--help lists the options)")
 	case len(o.ticks) > mostLines:
 		return fmt.Errorf("%d lines are too many; at most %d are possible", len(o.ticks), mostLines)
-	case o.echo:
-		if len(o.ticks) != 1 || len(o.orders) != 0 || o.session != "" || o.protocol.word != plain {
-			return errors.New("-echo is for one line of plain ticks, without -listen, -mold and -protocol ouch")
-		}
-	case len(o.orders) == 0 && o.command.name == "exchange":
-		return errors.New("exchange needs -listen, or -echo (--help lists the options)")
 	case len(o.orders) > 1:
 		return errors.New("one address is possible for orders")
 	}
+	return cmp.Or(harness.Within("cpu", o.cpu, -1, 1023), harness.Within("timeout", o.timeout, 1, 1<<62))
+}
+
+func (o *options) checkTrader(map[string]bool) error {
 	switch {
-	case o.cpu < -1 || o.cpu > 1023:
-		return fmt.Errorf("-cpu %d: it must be from 0 to 1023", o.cpu)
-	case o.timeout <= 0:
-		return errors.New("-timeout must be above 0")
-	case o.command.name == "trader":
-		return nil
-	case o.count < 1 || o.count > mostTicks || o.warm > mostTicks:
-		return fmt.Errorf("-count must be from 1 to %d, and -warm up to that", mostTicks)
-	case o.burst < 1 || o.burst > mostBurst:
-		return fmt.Errorf("-burst %d: it must be from 1 to %d", o.burst, mostBurst)
-	case o.rate < 0 || o.rate > mostRate:
-		return fmt.Errorf("-rate %v: it must be from 0 to %v", o.rate, float64(mostRate))
-	case o.loss < 0 || o.loss > 90:
-		return fmt.Errorf("-loss %v: it must be from 0 to 90", o.loss)
-	case o.size < tickLen || o.size > mostSize:
-		return fmt.Errorf("-size %d: it must be from %d to %d", o.size, tickLen, mostSize)
-	case len(o.session) > 10:
-		return fmt.Errorf("-mold %s: a session has at most ten characters", o.session)
-	case o.after < 0:
-		return errors.New("-after must not be negative")
-	case o.stall < 0 || o.stall > mostStall:
-		return fmt.Errorf("-stall %v: it must be from 0 to %v", o.stall, mostStall)
-	case o.window > mostWindow:
-		return fmt.Errorf("-window %d: at most %d are possible", o.window, mostWindow)
-	case o.echo && (o.window > 0 || o.every > 0 || o.end > 0):
-		return errors.New("-window, -stall-every and -end-after are about a connection, and -echo has none")
+	case (o.flow == "") == (len(o.ticks) == 0), o.flow != "" && o.mold:
+		return errors.New("the trader needs either -from, or -flow without -mold (--help lists the options)")
+	case (o.send == "") == (len(o.orders) == 0):
+		return errors.New("the trader needs either -to or -send (--help lists the options)")
 	}
 	return nil
+}
+
+func (o *options) checkExchange(given map[string]bool) error {
+	switch {
+	case !given["to"]:
+		return errors.New("exchange needs -to (--help lists the options)")
+	case o.echo && (len(o.ticks) != 1 || len(o.orders) != 0 || o.session != "" || o.protocol != plain):
+		return errors.New("-echo is for one line of plain ticks, without -listen, -mold and -protocol ouch")
+	case o.echo && (o.window > 0 || o.every > 0 || o.end > 0):
+		return errors.New("-window, -stall-every and -end-after are about a connection, and -echo has none")
+	case len(o.orders) == 0 && !o.echo:
+		return errors.New("exchange needs -listen, or -echo (--help lists the options)")
+	case len(o.session) > 10:
+		return fmt.Errorf("-mold %s: a session has at most ten characters", o.session)
+	}
+	return cmp.Or(harness.Within("count", o.count, 1, mostTicks), harness.Within("warm", o.warm, 0, mostTicks), harness.Within("burst", o.burst, 1, mostBurst),
+		harness.Within("rate", o.rate, 0, mostRate), harness.Within("loss", o.loss, 0, 90), harness.Within("size", o.size, tickLen, mostSize),
+		harness.Within("after", o.after, 0, 1<<62), harness.Within("stall", o.stall, 0, mostStall), harness.Within("window", o.window, 0, mostWindow))
 }
 
 // addresses is a list of addresses with ports. An address that is left out is that of all of the host, of IPv4.
@@ -230,23 +199,5 @@ func (a *addresses) Set(text string) error {
 		}
 		*a = append(*a, at)
 	}
-	return nil
-}
-
-// choice is one of some words.
-type choice struct {
-	word  string
-	words []string
-}
-
-func newChoice(words ...string) choice { return choice{words[0], words} }
-
-func (c *choice) String() string { return c.word }
-
-func (c *choice) Set(text string) error {
-	if !slices.Contains(c.words, text) {
-		return fmt.Errorf("want %s", strings.Join(c.words, " or "))
-	}
-	c.word = text
 	return nil
 }

@@ -38,7 +38,7 @@ type orders struct {
 const mostReplies = 1 << 20
 
 func newOrders(fd int, o *options) *orders {
-	s := &orders{fd: fd, ouch: o.protocol.word == ouchProtocol, seed: o.seed, session: "TODAY", want: make([]byte, tickLen), last: time.Now()}
+	s := &orders{fd: fd, ouch: o.protocol == ouchProtocol, seed: o.seed, session: "TODAY", want: make([]byte, tickLen), last: time.Now()}
 	s.ready = !s.ouch
 	if s.ouch {
 		s.want = enter()

@@ -1,80 +1,18 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/selftests/harness/programtest"
 )
 
-// programVariable makes the test binary run the program itself.
-const programVariable = "UNIFIEDD_TICK_TEST_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(programVariable) != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
-// program is one run of a program in a namespace.
-type started struct {
-	*exec.Cmd
-	out, errs bytes.Buffer
-}
-
-// start starts this program at one end of a pair.
-func start(t *testing.T, e *testenv.End, line string, a ...any) *started {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return launch(t, e, self, strings.Fields(fmt.Sprintf(line, a...))...)
-}
-
-// launch starts a program at one end of a pair.
-func launch(t *testing.T, e *testenv.End, path string, args ...string) *started {
-	t.Helper()
-	p := &started{Cmd: e.Command(path, args...)}
-	p.Env = append(os.Environ(), programVariable+"=1")
-	p.Stdout, p.Stderr = &p.out, &p.errs
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
-	return p
-}
-
-// must waits for a program that must succeed, and reads the JSON that it prints.
-func (p *started) must(t *testing.T, into any) {
-	t.Helper()
-	watchdog := time.AfterFunc(testenv.Within(time.Minute), func() { _ = p.Process.Kill() })
-	defer watchdog.Stop()
-	if err := p.Wait(); err != nil {
-		t.Fatalf("%v: %v\n%s%s", p.Args, err, &p.out, &p.errs)
-	}
-	if err := json.Unmarshal(p.out.Bytes(), into); err != nil {
-		t.Fatalf("%v: %v\n%s", p.Args, err, &p.out)
-	}
-}
-
-// fails waits for a program that must fail, and say something.
-func (p *started) fails(t *testing.T, status int, says string) {
-	t.Helper()
-	_ = p.Wait()
-	if text := p.out.String() + p.errs.String(); p.ProcessState.ExitCode() != status || !strings.Contains(text, says) {
-		t.Errorf("%v: status %d, and not %d with %q\n%s", p.Args, p.ProcessState.ExitCode(), status, says, text)
-	}
-}
+func TestMain(m *testing.M) { programtest.Main(m, main) }
 
 // pair makes a pair where the exchange is at end A, and the trader at B.
 func pair(t *testing.T, o testenv.PairOptions) *testenv.Pair {
@@ -117,17 +55,17 @@ func TestTraders(t *testing.T) {
 				if six {
 					here, there, any = "["+p.A.IP6.String()+"]", "["+p.B.IP6.String()+"]", "[::]"
 				}
-				x := start(t, &p.A, "exchange -json %s -to %s:5000 -listen %s:7000 -count %d -warm %d", c.exchange, there, here, count, warm)
-				var trader *started
+				x := programtest.Start(t, &p.A, "exchange -json %s -to %s:5000 -listen %s:7000 -count %d -warm %d", c.exchange, there, here, count, warm)
+				var trader *programtest.Run
 				if words, ok := strings.CutPrefix(c.trader, "C "); ok {
-					trader = launch(t, &p.B, inC, append([]string{strings.Trim(any, "[]"), "5000", strings.Trim(here, "[]"), "7000"}, strings.Fields(words)...)...)
+					trader = programtest.Launch(t, &p.B, inC, append([]string{strings.Trim(any, "[]"), "5000", strings.Trim(here, "[]"), "7000"}, strings.Fields(words)...)...)
 				} else {
-					trader = start(t, &p.B, "trader -json %s -from %s:5000 -to %s:7000", c.trader, any, here)
+					trader = programtest.Start(t, &p.B, "trader -json %s -from %s:5000 -to %s:7000", c.trader, any, here)
 				}
 				var r result
 				var a answered
-				x.must(t, &r)
-				trader.must(t, &a)
+				x.Must(&r)
+				trader.Must(&a)
 				exact(t, &r, count+warm, count+warm)
 				if r.Clock != kernel || r.Unstamped != 0 || r.Latency.P50 >= r.Own.P50 {
 					t.Errorf("by the %s's clock (%d without): %+v, by its own %+v", r.Clock, r.Unstamped, r.Latency, r.Own)
@@ -147,12 +85,12 @@ func TestLoss(t *testing.T) {
 	p := pair(t, testenv.PairOptions{})
 	dropped := uint64(0)
 	for round, protocol := range []string{plain, ouchProtocol} {
-		x := start(t, &p.A, "exchange -json -wait sleep -cpu 0 -protocol %s -mold DAY -to %s:5000,%[2]s:5001 -listen :7000 -count 3000 -warm 0 -loss 20 -rate 20000 -burst 8", protocol, p.B.IP)
-		trader := start(t, &p.B, "trader -json -wait sleep -protocol %s -mold -from :5000,:5001 -to %s:7000", protocol, p.A.IP)
+		x := programtest.Start(t, &p.A, "exchange -json -wait sleep -cpu 0 -protocol %s -mold DAY -to %s:5000,%[2]s:5001 -listen :7000 -count 3000 -warm 0 -loss 20 -rate 20000 -burst 8", protocol, p.B.IP)
+		trader := programtest.Start(t, &p.B, "trader -json -wait sleep -protocol %s -mold -from :5000,:5001 -to %s:7000", protocol, p.A.IP)
 		var r result
 		var a answered
-		x.must(t, &r)
-		trader.must(t, &a)
+		x.Must(&r)
+		trader.Must(&a)
 		exact(t, &r, 3000, 3000-r.Dropped)
 		sent := r.Lines[0].Packets + r.Lines[1].Packets - 2 // without the ends of the session
 		if r.Dropped < 60 || r.Dropped > 180 || sent != 6000-r.Lines[0].Dropped-r.Lines[1].Dropped || a.Ticks != sent || a.Orders != r.Answered {
@@ -171,29 +109,29 @@ func TestHardExchange(t *testing.T) {
 	inC := testenv.Compile(t, "../peers/tick-peer/tick-peer.c")
 	p := pair(t, testenv.PairOptions{})
 	for _, c := range []bool{false, true} {
-		x := start(t, &p.A, "exchange -json -wait sleep -window 2048 -stall-every 500 -stall 60ms -to %s:5000 -listen :7000 -count 1900 -warm 100 -rate 20000 -burst 10", p.B.IP)
-		var trader *started
+		x := programtest.Start(t, &p.A, "exchange -json -wait sleep -window 2048 -stall-every 500 -stall 60ms -to %s:5000 -listen :7000 -count 1900 -warm 100 -rate 20000 -burst 10", p.B.IP)
+		var trader *programtest.Run
 		if c {
-			trader = launch(t, &p.B, inC, "0.0.0.0", "5000", p.A.IP.String(), "7000", "sleep")
+			trader = programtest.Launch(t, &p.B, inC, "0.0.0.0", "5000", p.A.IP.String(), "7000", "sleep")
 		} else {
-			trader = start(t, &p.B, "trader -json -wait sleep -from :5000 -to %s:7000", p.A.IP)
+			trader = programtest.Start(t, &p.B, "trader -json -wait sleep -from :5000 -to %s:7000", p.A.IP)
 		}
 		var r result
 		var a answered
-		x.must(t, &r)
-		trader.must(t, &a)
+		x.Must(&r)
+		trader.Must(&a)
 		exact(t, &r, 2000, 2000)
 		if a.Orders != 2000 || r.Seconds < 0.18 || r.Own.Max < 40e6 {
 			t.Errorf("the exchange counts %+v, own clock %+v, the trader %+v", r, r.Own, a)
 		}
 	}
 	for _, protocol := range []string{plain, ouchProtocol} {
-		x := start(t, &p.A, "exchange -json -wait sleep -protocol %s -end-after 300 -to %s:5000 -listen :7000 -count 1000 -warm 10 -rate 20000", protocol, p.B.IP)
-		trader := start(t, &p.B, "trader -json -wait sleep -protocol %s -from :5000 -to %s:7000", protocol, p.A.IP)
+		x := programtest.Start(t, &p.A, "exchange -json -wait sleep -protocol %s -end-after 300 -to %s:5000 -listen :7000 -count 1000 -warm 10 -rate 20000", protocol, p.B.IP)
+		trader := programtest.Start(t, &p.B, "trader -json -wait sleep -protocol %s -from :5000 -to %s:7000", protocol, p.A.IP)
 		var r result
 		var a answered
-		x.must(t, &r)
-		trader.must(t, &a)
+		x.Must(&r)
+		trader.Must(&a)
 		if r.Answered < 300 || r.Answered > 900 || !r.Early || a.Orders < r.Answered {
 			t.Errorf("the exchange counts %+v, the trader %+v", r, a)
 		}
@@ -203,34 +141,32 @@ func TestHardExchange(t *testing.T) {
 // TestOwnClock: with -stamps own the kernel stamps nothing, and the result is for people.
 func TestOwnClock(t *testing.T) {
 	p := pair(t, testenv.PairOptions{})
-	x := start(t, &p.A, "exchange -wait sleep -stamps own -to %s:5000 -listen :7000 -count 200 -warm 10", p.B.IP)
-	trader := start(t, &p.B, "trader -wait sleep -from :5000 -to %s:7000", p.A.IP)
-	for _, one := range []*started{x, trader} {
-		if err := one.Wait(); err != nil {
-			t.Fatalf("%v: %v\n%s%s", one.Args, err, &one.out, &one.errs)
-		}
+	x := programtest.Start(t, &p.A, "exchange -wait sleep -stamps own -to %s:5000 -listen :7000 -count 200 -warm 10", p.B.IP)
+	trader := programtest.Start(t, &p.B, "trader -wait sleep -from :5000 -to %s:7000", p.A.IP)
+	for _, one := range []*programtest.Run{x, trader} {
+		one.Must()
 	}
 	for _, says := range []string{"210 in", "210 (plain), 6720 bytes", "median", "99.9 %", "by the program's clock"} {
-		if !strings.Contains(x.out.String(), says) {
-			t.Errorf("no %q in\n%s", says, &x.out)
+		if !strings.Contains(x.Out.String(), says) {
+			t.Errorf("no %q in\n%s", says, &x.Out)
 		}
 	}
-	if strings.Contains(x.out.String(), "kernel's") || !strings.Contains(trader.out.String(), "210 orders") {
-		t.Errorf("%s%s", &x.out, &trader.out)
+	if strings.Contains(x.Out.String(), "kernel's") || !strings.Contains(trader.Out.String(), "210 orders") {
+		t.Errorf("%s%s", &x.Out, &trader.Out)
 	}
 }
 
 // TestMulticast: ticks go to a group, over the interface that is named.
 func TestMulticast(t *testing.T) {
 	p := pair(t, testenv.PairOptions{})
-	x := start(t, &p.A, "exchange -json -wait sleep -to 239.1.2.3:5000 -interface %s -listen :7000 -count 200 -warm 10", p.A.Ifname)
-	trader := start(t, &p.B, "trader -json -wait sleep -from 239.1.2.3:5000 -interface %s -to %s:7000", p.B.Ifname, p.A.IP)
+	x := programtest.Start(t, &p.A, "exchange -json -wait sleep -to 239.1.2.3:5000 -interface %s -listen :7000 -count 200 -warm 10", p.A.Ifname)
+	trader := programtest.Start(t, &p.B, "trader -json -wait sleep -from 239.1.2.3:5000 -interface %s -to %s:7000", p.B.Ifname, p.A.IP)
 	var r result
 	var a answered
-	x.must(t, &r)
-	trader.must(t, &a)
+	x.Must(&r)
+	trader.Must(&a)
 	exact(t, &r, 210, 210)
-	start(t, &p.A, "exchange -to 239.1.2.3:5000 -interface nowhere -listen :7000").fails(t, 1, "nowhere")
+	programtest.Start(t, &p.A, "exchange -to 239.1.2.3:5000 -interface nowhere -listen :7000").Fails(1, "nowhere")
 }
 
 // TestAttached: a daemon puts the ticks of two lines in order, which each leave out some, and a program that is attached
@@ -254,20 +190,18 @@ flows:
     to: {attach: trader, queue: 1024, policy: wait}
 `, dir, os.Getuid(), p.B.Ifname, c.stage, p.B.IP))
 			d.Until(t, "the flow to run", func(s *status.Daemon) bool { return len(s.Flows) == 1 && s.Flows[0].State == status.Running })
-			x := start(t, &p.A, "exchange -json %s -wait sleep -to %s:5000,%[2]s:5001 -listen :7000 -count 2000 -warm 100 -loss 10 -rate 5000 -burst 4", c.exchange, p.B.IP)
-			trader := start(t, &p.B, "trader -json -wait sleep -flow ticks -socket %s/attach.sock -to %s:7000", dir, p.A.IP)
+			x := programtest.Start(t, &p.A, "exchange -json %s -wait sleep -to %s:5000,%[2]s:5001 -listen :7000 -count 2000 -warm 100 -loss 10 -rate 5000 -burst 4", c.exchange, p.B.IP)
+			trader := programtest.Start(t, &p.B, "trader -json -wait sleep -flow ticks -socket %s/attach.sock -to %s:7000", dir, p.A.IP)
 			var r result
 			var a answered
-			x.must(t, &r)
-			trader.must(t, &a)
+			x.Must(&r)
+			trader.Must(&a)
 			exact(t, &r, 2100, 2100-r.Dropped)
 			if r.Dropped == 0 || a.Ticks != r.Answered || a.Repeats != 0 || a.Refused != 0 {
 				t.Errorf("the exchange counts %+v, the trader %+v", r, a)
 			}
 			s, err := d.Status()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if f := s.Flows[0].Feed; f.Messages != r.Answered || f.Lost > r.Dropped || f.Lost+1 < r.Dropped || f.Sessions != 1 { // nothing shows the loss of the last one
 				t.Errorf("the feed counts %+v, the exchange %+v", f, r)
 			}
@@ -280,43 +214,41 @@ flows:
 func TestEcho(t *testing.T) {
 	p := pair(t, testenv.PairOptions{})
 	testenv.HugePages(t, 16<<20)
-	echo := launch(t, &p.B, testenv.Compile(t, "../peers/tick-peer/tick-echo.c", "-lxdp", "-lbpf"), p.B.Ifname, "5000")
-	x := start(t, &p.A, "exchange -json -echo -wait sleep -to %s:5000 -count 600 -warm 100", p.B.IP)
+	echo := programtest.Launch(t, &p.B, testenv.Compile(t, "../peers/tick-peer/tick-echo.c", "-lxdp", "-lbpf"), p.B.Ifname, "5000")
+	x := programtest.Start(t, &p.A, "exchange -json -echo -wait sleep -to %s:5000 -count 600 -warm 100", p.B.IP)
 	var r result
-	x.must(t, &r)
+	x.Must(&r)
 	exact(t, &r, 700, 700)
 	if r.Clock != kernel || r.Unstamped != 0 || r.Bytes != 700*tickLen {
 		t.Errorf("it counts %+v", r)
 	}
-	if err := echo.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	echo.Signal(os.Interrupt)
 	var sent struct{ Orders uint64 }
-	echo.must(t, &sent)
+	echo.Must(&sent)
 	if sent.Orders < 701 { // with those that asked whether it is there
 		t.Errorf("the echo has sent %d", sent.Orders)
 	}
-	start(t, &p.A, "exchange -echo -to %s:5000 -timeout 100ms", p.B.IP).fails(t, 1, "nothing comes back")
+	programtest.Start(t, &p.A, "exchange -echo -to %s:5000 -timeout 100ms", p.B.IP).Fails(1, "nothing comes back")
 }
 
 // TestFailures: a trader that does not come, that answers wrongly, or not at all, makes the exchange fail.
 func TestFailures(t *testing.T) {
 	p := pair(t, testenv.PairOptions{})
-	start(t, &p.A, "exchange -to %s:5000 -listen :7000 -timeout 100ms", p.B.IP).fails(t, 1, "no trader")
-	start(t, &p.B, "trader -from :5000 -to %s:7000 -timeout 100ms", p.A.IP).fails(t, 1, "connect to the exchange")
+	programtest.Start(t, &p.A, "exchange -to %s:5000 -listen :7000 -timeout 100ms", p.B.IP).Fails(1, "no trader")
+	programtest.Start(t, &p.B, "trader -from :5000 -to %s:7000 -timeout 100ms", p.A.IP).Fails(1, "connect to the exchange")
 
 	// A trader with another idea of the protocol.
-	x := start(t, &p.A, "exchange -to %s:5000 -listen :7000 -timeout 3s", p.B.IP)
-	start(t, &p.B, "trader -protocol ouch -from :5000 -to %s:7000 -timeout 3s", p.A.IP)
-	x.fails(t, 1, "byte 0 of the stream of orders")
+	x := programtest.Start(t, &p.A, "exchange -to %s:5000 -listen :7000 -timeout 3s", p.B.IP)
+	programtest.Start(t, &p.B, "trader -protocol ouch -from :5000 -to %s:7000 -timeout 3s", p.A.IP)
+	x.Fails(1, "byte 0 of the stream of orders")
 
 	// A trader at another port: the exchange finds nobody.
-	x = start(t, &p.A, "exchange -wait sleep -to %s:5000 -listen :7000 -count 3 -warm 0", p.B.IP)
-	start(t, &p.B, "trader -from :5001 -to %s:7000", p.A.IP)
-	x.fails(t, 1, "nobody receives there")
+	x = programtest.Start(t, &p.A, "exchange -wait sleep -to %s:5000 -listen :7000 -count 3 -warm 0", p.B.IP)
+	programtest.Start(t, &p.B, "trader -from :5001 -to %s:7000", p.A.IP)
+	x.Fails(1, "nobody receives there")
 
 	// A trader that hears nothing: the ticks go somewhere else.
-	x = start(t, &p.A, "exchange -wait sleep -to 239.1.2.3:5000 -interface %s -listen :7000 -count 2 -warm 0", p.A.Ifname)
-	start(t, &p.B, "trader -from :5000 -to %s:7000", p.A.IP)
-	x.fails(t, 1, "2 of 2 ticks were not answered")
+	x = programtest.Start(t, &p.A, "exchange -wait sleep -to 239.1.2.3:5000 -interface %s -listen :7000 -count 2 -warm 0", p.A.Ifname)
+	programtest.Start(t, &p.B, "trader -from :5000 -to %s:7000", p.A.IP)
+	x.Fails(1, "2 of 2 ticks were not answered")
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/selftests/harness"
@@ -40,8 +38,8 @@ type lineResult struct {
 // result sums up what there is.
 func (x *exchange) result(seconds float64) *result {
 	r := &result{
-		Early: x.o.end > 0, Command: x.o.command.name, Protocol: x.o.protocol.word, Wait: x.o.wait.word, Seconds: seconds, Ticks: x.all, Dropped: x.dropped, Answered: x.answered,
-		Unanswered: x.next - 1 - x.dropped - x.answered, Bytes: x.orders.bytes, Clock: x.o.stamps.word,
+		Early: x.o.end > 0, Command: x.o.command.Name, Protocol: x.o.protocol, Wait: x.o.wait, Seconds: seconds, Ticks: x.all, Dropped: x.dropped, Answered: x.answered,
+		Unanswered: x.next - 1 - x.dropped - x.answered, Bytes: x.orders.bytes, Clock: x.o.stamps,
 	}
 	for _, l := range x.lines {
 		r.Lines = append(r.Lines, lineResult{l.to.String(), l.packets, l.bytes, l.dropped})
@@ -80,37 +78,21 @@ func (r *result) judge() error {
 }
 
 // print prints the result for people or programs.
-func (r *result) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return harness.PrintJSON(w, r)
-	}
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+func (r *result) print(w io.Writer, asJSON bool) error { return harness.Print(w, asJSON, r, r.rows) }
+
+func (r *result) rows(t io.Writer) {
 	fmt.Fprintf(t, "ticks\t%d in %.2f s, %.0f a second; the exchange waits by %s\n", r.Ticks, r.Seconds, float64(r.Ticks)/r.Seconds, r.Wait)
 	for _, l := range r.Lines {
 		fmt.Fprintf(t, "line %s\t%d packets, %d bytes, %d ticks left out\n", l.To, l.Packets, l.Bytes, l.Dropped)
 	}
 	fmt.Fprintf(t, "orders\t%d (%s), %d bytes, all as they must be; %d ticks were left out by all lines, %d were not answered\n", r.Answered, r.Protocol, r.Bytes, r.Dropped, r.Unanswered)
 	if r.Latency != nil && r.Clock == kernel {
-		fmt.Fprintf(t, "tick to order\t%s\n", latencyText(r.Latency))
-		fmt.Fprintf(t, "\tby the kernel's stamps, driver to driver\n")
+		fmt.Fprintf(t, "tick to order\t%s\n\tby the kernel's stamps, driver to driver\n", harness.LatencyText(r.Latency))
 	}
 	if r.Own != nil {
-		fmt.Fprintf(t, "tick to order\t%s\n", latencyText(r.Own))
-		fmt.Fprintf(t, "\tby the program's clock, with its own calls and waits\n")
+		fmt.Fprintf(t, "tick to order\t%s\n\tby the program's clock, with its own calls and waits\n", harness.LatencyText(r.Own))
 	}
 	if r.Unstamped > 0 {
 		fmt.Fprintf(t, "stamps\t%d orders lack one of the kernel's: the driver does not stamp, or the kernel's queue of stamps was full\n", r.Unstamped)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func latencyText(l *latency.Summary) string {
-	us := func(ns float64) string { return fmt.Sprintf("%.1f µs", ns/1e3) }
-	return fmt.Sprintf("min %s, median %s, mean %s, 99 %% %s, 99.9 %% %s, max %s, of %d",
-		us(float64(l.Min)), us(float64(l.P50)), us(l.Mean), us(float64(l.P99)), us(float64(l.P999)), us(float64(l.Max)), l.Count)
 }

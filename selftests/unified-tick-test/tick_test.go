@@ -95,7 +95,7 @@ func TestStamps(t *testing.T) {
 
 // TestWhatOrdersMustBe: the exchange refuses orders that differ by a byte, come twice, or answer nothing.
 func TestWhatOrdersMustBe(t *testing.T) {
-	o := options{seed: 1, protocol: newChoice(plain, ouchProtocol)}
+	o := options{seed: 1, protocol: plain}
 	x := &exchange{o: &o, ticks: make([]moment, 11), next: 8}
 	for n := 1; n < 8; n++ {
 		x.ticks[n].out = int64(n)
@@ -113,7 +113,7 @@ func TestWhatOrdersMustBe(t *testing.T) {
 		t.Errorf("%d were answered, %v", x.answered, x.waiting())
 	}
 	for _, protocol := range []string{plain, ouchProtocol} {
-		o.protocol.word = protocol
+		o.protocol = protocol
 		s := newOrders(-1, &o)
 		s.ready = true
 		right := bytes.Clone(s.want)
@@ -135,7 +135,7 @@ func TestWhatOrdersMustBe(t *testing.T) {
 
 // TestResult: the latency is by the kernel's clock only if each order has both stamps.
 func TestResult(t *testing.T) {
-	o := options{command: commands[0], warm: 1, protocol: newChoice(plain), wait: newChoice(spin), stamps: newChoice(kernel, own)}
+	o := options{command: commands[0], warm: 1, protocol: plain, wait: spin, stamps: kernel}
 	x := &exchange{o: &o, all: 4, next: 5, answered: 3, dropped: 1, orders: &orders{}, ticks: []moment{{}, {1, 9_000, 2, 8_000}, {}, {1000, 6000, 2000, 4000}, {1000, 9000, 2000, 6000}}}
 	r := x.result(1)
 	if r.Clock != kernel || r.Latency.Count != 2 || r.Latency.Min != 2000 || r.Own.Max < 7990 || r.Own.Max > 8010 || r.Unanswered != 0 || r.judge() != nil {
@@ -195,9 +195,9 @@ func FuzzOrders(f *testing.F) {
 	b, _ := login.Append(nil)
 	f.Add(append(b, "\x00\x01R\x00\x01O\xff\xffU"...), true)
 	f.Fuzz(func(t *testing.T, stream []byte, isOuch bool) {
-		o := options{seed: 1, protocol: newChoice(plain, ouchProtocol)}
+		o := options{seed: 1, protocol: plain}
 		if isOuch {
-			o.protocol.word = ouchProtocol
+			o.protocol = ouchProtocol
 		}
 		s := newOrders(-1, &o)
 		s.ready = true

@@ -74,7 +74,7 @@ func answer(ctx context.Context, o options, stdout, stderr io.Writer) (err error
 	for i := range t.lines {
 		t.refused += t.lines[i].empty
 	}
-	r := answered{Command: o.command.name, Protocol: o.protocol.word, Wait: o.wait.word, Ticks: t.ticks, Repeats: t.repeats, Refused: t.refused, Orders: t.ticks - t.repeats, Replies: t.out.replies()}
+	r := answered{Command: o.command.Name, Protocol: o.protocol, Wait: o.wait, Ticks: t.ticks, Repeats: t.repeats, Refused: t.refused, Orders: t.ticks - t.repeats, Replies: t.out.replies()}
 	r.User, r.System = harness.ReadClocks().PerOperation(before, max(1, float64(r.Orders)))
 	if o.json {
 		return harness.PrintJSON(stdout, r)
@@ -93,7 +93,7 @@ func (t *trader) open(ctx context.Context) error {
 	if err := t.openStream(ctx); err != nil {
 		return err
 	}
-	if t.o.protocol.word == plain {
+	if t.o.protocol == plain {
 		t.out = &plainSession{stream: t.stream, packet: make([]byte, tickLen)}
 		return nil
 	}
@@ -192,7 +192,7 @@ func (t *trader) run(ctx context.Context) error {
 			}
 			continue
 		}
-		if sleeps := t.o.wait.word == sleep; sleeps || turn%looks == 0 {
+		if sleeps := t.o.wait == sleep; sleeps || turn%looks == 0 {
 			if err := t.beside(ctx); err != nil {
 				return err
 			}

@@ -10,14 +10,10 @@ import (
 func ready(t *testing.T, e *testenv.End, args ...string) *job {
 	t.Helper()
 	o, err := parse(append(args, ring, e.Ifname), t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var s *session
 	e.Do(t, func() { s, err = open(o) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.cleanup.Close(); err != nil {
 			t.Error(err)
@@ -27,9 +23,7 @@ func ready(t *testing.T, e *testenv.End, args ...string) *job {
 	if err == nil {
 		err = s.iface.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return j
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -80,15 +81,8 @@ func (g *granted) print(w io.Writer) {
 		fmt.Fprintf(w, " (the traffic of %s is left to the host)", &rest)
 	}
 	fmt.Fprintf(w, "\nregion     %s, rings of %d; %s\n", g.Pages, g.Ring, g.fits())
-	fmt.Fprintf(w, "kernel     %s; XDP program: %s; says when to wake it: %s\n", g.copying(), g.Program, yes(g.NeedWakeup))
+	fmt.Fprintf(w, "kernel     %s; XDP program: %s; says when to wake it: %s\n", g.copying(), g.Program, harness.YesNo(g.NeedWakeup))
 	if g.Filter != "" {
 		fmt.Fprintf(w, "filter     %s\n", g.Filter)
 	}
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

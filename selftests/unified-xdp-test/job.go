@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
@@ -104,7 +105,7 @@ func (w *worker) add(d duty, ports ...*xdp.Port) {
 // run runs the workers until time, count or context end them.
 func (j *job) run(ctx context.Context) (*result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), len(j.workers)+2)))
-	defer j.stopAfter(ctx)()
+	defer harness.StopAfter(ctx, j.session.options.duration, j.end)()
 	before, err := j.take()
 	if err != nil {
 		return nil, err
@@ -156,19 +157,6 @@ func (j *job) finish(before moment) (*result, error) {
 		return nil, err
 	}
 	return j.newResult(before, after)
-}
-
-// stopAfter ends the workers when the time has passed or the context ends.
-func (j *job) stopAfter(ctx context.Context) (cancel func()) {
-	stops := []func() bool{context.AfterFunc(ctx, j.end)}
-	if d := j.session.options.duration; d > 0 {
-		stops = append(stops, time.AfterFunc(d, j.end).Stop)
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
 }
 
 // end stops the workers.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -63,7 +64,7 @@ func TestOverload(t *testing.T) {
 	to := start(t, &pair.B, "-rx", "-ring", "16", "-json", "-wait", "sleep", "-sleep", "10ms")
 	s := start(t, &pair.A, "-tx", "-ring", "64", "-json", "-count", "20000").must()
 	time.Sleep(200 * time.Millisecond)
-	to.interrupt()
+	to.Signal(os.Interrupt)
 	r := to.must()
 	if r.Offered != s.Sent || r.Received+r.Lost+r.Ledger["waiting"] != s.Sent || r.Lost == 0 || r.Received == 0 {
 		t.Errorf("sent %d, received %+v", s.Sent, r)
@@ -80,7 +81,7 @@ func TestEchoMatrix(t *testing.T) {
 			far := start(t, &pair.B, append(args, "-echo", "-duration", "40s")...)
 			near := start(t, &pair.A, append(args, "-ping", "-count", strconv.Itoa(packets), "-size", "200", "-duration", "30s", "-to", pair.B.MAC.String())...)
 			p := near.must()
-			far.interrupt()
+			far.Signal(os.Interrupt)
 			e := far.must()
 			if p.Latency == nil || p.Latency.Count+int64(p.NoEcho) != packets || p.Late > p.NoEcho || p.Latency.Count < packets/2 || p.Latency.Min <= 0 || p.Latency.Max < p.Latency.P50 {
 				t.Errorf("%+v, latency %+v", p, p.Latency)
@@ -107,7 +108,7 @@ func TestQueues(t *testing.T) {
 			t.Errorf("sent %+v", s)
 		}
 		time.Sleep(200 * time.Millisecond)
-		to.interrupt()
+		to.Signal(os.Interrupt)
 		r := to.must()
 		if fmt.Sprint(r.Granted.Queues) != c.bound || len(r.Granted.Unbound) != c.unbound {
 			t.Errorf("granted %+v", r.Granted)
@@ -130,7 +131,7 @@ func TestLongPackets(t *testing.T) {
 		to := start(t, &pair.B, append(c.args, "-rx", ring, "-json")...)
 		start(t, &pair.A, "-tx", ring, "-json", "-count", "500", "-size", "4000", "-rate", "10000").must()
 		time.Sleep(100 * time.Millisecond)
-		to.interrupt()
+		to.Signal(os.Interrupt)
 		r := to.must()
 		if r.Received != c.taken || r.BytesIn != c.taken*4000 || r.Ledger["kernel_too_long"] != c.tooLong {
 			t.Errorf("%v: %+v", c.args, r)
@@ -144,31 +145,31 @@ func TestInterrupt(t *testing.T) {
 	p := start(t, &pair.B, "-rx", ring)
 	testenv.SendRaw(t, &pair.A, [][]byte{make([]byte, 60), make([]byte, 60)}, testenv.SendOptions{})
 	time.Sleep(200 * time.Millisecond)
-	p.interrupt()
-	if status := p.end(); status != 0 {
-		t.Errorf("status %d\n%s", status, p.said.String())
+	p.Signal(os.Interrupt)
+	if status := p.End(); status != 0 {
+		t.Errorf("status %d\n%s", status, p.Errs.String())
 	}
 	for _, want := range []string{"received", "2 packets, 120 bytes", "the kernel copies", "processor", "wake-ups", "ledger", "2 offered", "rings of 2048"} {
-		if !strings.Contains(p.out.String(), want) {
-			t.Errorf("no %q in\n%s", want, p.out.String())
+		if !strings.Contains(p.Out.String(), want) {
+			t.Errorf("no %q in\n%s", want, p.Out.String())
 		}
 	}
 }
 
 func TestFailures(t *testing.T) {
 	pair := newPair(t, testenv.PairOptions{})
-	start(t, &pair.B, "-rx", ring, "-count", "5", "-duration", "200ms").fails(1, "0 of 5 packets")
-	start(t, &pair.B, "-rx", ring, "-zero-copy", "require").fails(1, "zero copy")
-	start(t, &pair.B, "-rx", ring, "-queues", "7").fails(1, "no queue 7")
-	start(t, &pair.B, "-rx", "-ring", "500").fails(1, "power of two")
-	start(t, &pair.B, "-ping", ring, "-count", "1").fails(1, "no echo")
+	start(t, &pair.B, "-rx", ring, "-count", "5", "-duration", "200ms").Fails(1, "0 of 5 packets")
+	start(t, &pair.B, "-rx", ring, "-zero-copy", "require").Fails(1, "zero copy")
+	start(t, &pair.B, "-rx", ring, "-queues", "7").Fails(1, "no queue 7")
+	start(t, &pair.B, "-rx", "-ring", "500").Fails(1, "power of two")
+	start(t, &pair.B, "-ping", ring, "-count", "1").Fails(1, "no echo")
 	down := start(t, &pair.B, "-rx", ring)
 	pair.A.SetDown(t)
-	down.fails(1, "down")
+	down.Fails(1, "down")
 	pair.A.SetUp(t)
 	gone := start(t, &pair.B, "-rx", ring)
 	pair.A.Delete(t)
-	gone.fails(1, "gone")
+	gone.Fails(1, "gone")
 }
 
 // TestTakeOver: the program refuses to take the interface of the default route from the host.
@@ -178,7 +179,7 @@ func TestTakeOver(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{})
 	pair.B.Run(t, "ip", "route", "add", "default", "via", pair.A.IP.String())
 	for _, mode := range []string{"-rx", "-echo"} {
-		start(t, &pair.B, mode, ring, "-duration", "50ms").fails(1, "default route")
+		start(t, &pair.B, mode, ring, "-duration", "50ms").Fails(1, "default route")
 		for _, args := range [][]string{{"-take-over"}, {"-filter", "udp port 9"}} {
 			start(t, &pair.B, append(args, mode, ring, "-duration", "50ms", "-json")...).must()
 		}
@@ -192,36 +193,37 @@ func TestQuerier(t *testing.T) {
 	end := testenv.NewSwitch(t, 1, testenv.PairOptions{IPv6: true})[0]
 	end.Query(t)
 	p := start(t, end)
-	if status, out := p.end(), p.out.String(); status != 0 || !strings.Contains(out, "PASS  querier") || !strings.Contains(out, "by IGMPv") || !strings.Contains(out, "by MLDv") {
-		t.Errorf("status %d\n%s%s", status, out, p.said.String())
+	if status, out := p.End(), p.Out.String(); status != 0 || !strings.Contains(out, "PASS  querier") || !strings.Contains(out, "by IGMPv") || !strings.Contains(out, "by MLDv") {
+		t.Errorf("status %d\n%s%s", status, out, p.Errs.String())
 	}
 }
 
 func TestSelfTest(t *testing.T) {
+	n := len((&tester{}).steps()) + 1 // with close
 	pair := newPair(t, testenv.PairOptions{Queues: 2})
 	alone := start(t, &pair.A)
-	if status := alone.end(); status != 0 || strings.Count(alone.out.String(), "PASS") != len(steps)-2 || !strings.Contains(alone.out.String(), "SKIP  echo") ||
-		!strings.Contains(alone.out.String(), "SKIP  querier") {
-		t.Errorf("status %d\n%s%s", status, alone.out.String(), alone.said.String())
+	if status := alone.End(); status != 0 || strings.Count(alone.Out.String(), "PASS  ") != n-2 || !strings.Contains(alone.Out.String(), "SKIP  echo") ||
+		!strings.Contains(alone.Out.String(), "SKIP  querier") {
+		t.Errorf("status %d\n%s%s", status, alone.Out.String(), alone.Errs.String())
 	}
 	far := start(t, &pair.B, "-echo", ring, "-json", "-filter", ownFilter)
 	both := start(t, &pair.A, "-to", pair.B.MAC.String())
-	if status := both.end(); status != 0 || strings.Count(both.out.String(), "PASS") != len(steps)-1 {
-		t.Errorf("status %d\n%s%s", status, both.out.String(), both.said.String())
+	if status := both.End(); status != 0 || strings.Count(both.Out.String(), "PASS  ") != n-1 {
+		t.Errorf("status %d\n%s%s", status, both.Out.String(), both.Errs.String())
 	}
-	far.interrupt()
+	far.Signal(os.Interrupt)
 	if e := far.must(); e.Sent != batch {
 		t.Errorf("echoed %+v", e)
 	}
 	asJSON := start(t, &pair.A, "-json", "-generic")
-	if status := asJSON.end(); status != 0 || strings.Count(asJSON.out.String(), `"ok": true`) != len(steps) {
-		t.Errorf("status %d\n%s", status, asJSON.out.String())
+	if status := asJSON.End(); status != 0 || strings.Count(asJSON.Out.String(), `"PASS"`)+strings.Count(asJSON.Out.String(), `"SKIP"`) != n {
+		t.Errorf("status %d\n%s", status, asJSON.Out.String())
 	}
-	start(t, &pair.A, "-zero-copy", "require").fails(1, "FAIL  sockets")
+	start(t, &pair.A, "-zero-copy", "require").Fails(1, "FAIL  sockets")
 	busy := start(t, &pair.B, "-rx", ring)
-	start(t, &pair.B).fails(1, "FAIL  sockets")
-	busy.interrupt()
-	busy.end()
+	start(t, &pair.B).Fails(1, "FAIL  sockets")
+	busy.Signal(os.Interrupt)
+	busy.End()
 	pair.B.SetDown(t)
-	start(t, &pair.A).fails(1, "down")
+	start(t, &pair.A).Fails(1, "down")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,7 +38,7 @@ type options struct {
 	size       uint          // bytes of a packet that is sent
 	rate       float64       // packets per second; zero: as fast as possible
 	to         address
-	wait       wait
+	wait       string
 	sleep      time.Duration
 	json       bool
 	takeOver   bool
@@ -96,7 +97,7 @@ func (o *options) define(fs *flag.FlagSet) map[mode]*bool {
 	fs.UintVar(&o.size, "size", o.size, "`BYTES` of a packet that is sent, from the MAC addresses on, without checksum")
 	fs.Float64Var(&o.rate, "rate", 0, "`PACKETS` per second to send, all queues together (0: as fast as it goes)")
 	fs.Var(&o.to, "to", "`MAC` address to send to; the default is nobody's on a real network")
-	fs.Var(&o.wait, "wait", "`HOW` to wait when there is nothing to do: spin, sleep or poll (default sleep; with -echo and -ping poll)")
+	harness.OneOf(fs, &o.wait, "wait", "`HOW` to wait when there is nothing to do: spin, sleep or poll (default sleep; with -echo and -ping poll)", waitSpin, waitSleep, waitPoll)
 	fs.DurationVar(&o.sleep, "sleep", o.sleep, "how `LONG` -wait sleep sleeps")
 	fs.BoolVar(&o.json, "json", false, "print JSON")
 	fs.BoolVar(&o.takeOver, "take-over", false, "take everything though the interface carries the default route")
@@ -112,14 +113,10 @@ func (o *options) check() (err error) {
 		return fmt.Errorf("-frame %d: it must be 2048 or 4096", o.frame)
 	case o.ring > 1<<17:
 		return fmt.Errorf("-ring %d: it must be a power of two from 4 to 131072", o.ring)
-	case o.size < minSize || o.size > o.frame:
-		return fmt.Errorf("-size %d: it must be from %d to the %d bytes of a frame", o.size, minSize, o.frame)
-	case o.rate < 0 || o.rate > 1e9:
-		return fmt.Errorf("-rate %v: it must be from 0 to 1e9 packets per second", o.rate)
-	case o.duration < 0 || o.sleep <= 0 || o.sleep > time.Second:
-		return errors.New("-duration must not be negative, and -sleep above 0 up to 1s")
-	case o.busyPoll < 0 || o.busyPoll > time.Second:
-		return errors.New("-busy-poll: it must be from 0 to 1s")
+	}
+	if err := cmp.Or(harness.Within("size", o.size, minSize, o.frame), harness.Within("rate", o.rate, 0, 1e9), harness.Within("duration", o.duration, 0, 1<<62),
+		harness.Within("sleep", o.sleep, 1, time.Second), harness.Within("busy-poll", o.busyPoll, 0, time.Second)); err != nil {
+		return err
 	}
 	slices.Sort(o.queues)
 	if o.filter == "" && o.mode.ownPackets() {
@@ -149,7 +146,9 @@ func (o *options) suit(fs *pflag.FlagSet) (err error) {
 			err = fmt.Errorf("-%s does nothing %s", f.Name, o.mode.with())
 		}
 	})
-	o.smallRings(fs)
+	if o.mode == selfTest && !fs.Changed("ring") {
+		o.ring = 256 // it needs no more memory
+	}
 	if o.wait == "" {
 		o.wait = waitSleep
 		if o.mode == echo || o.mode == ping {
@@ -157,15 +156,6 @@ func (o *options) suit(fs *pflag.FlagSet) (err error) {
 		}
 	}
 	return err
-}
-
-// smallRings reduces the memory of the self-test, unless options ask for more.
-func (o *options) smallRings(fs *pflag.FlagSet) {
-	given := false
-	fs.Visit(func(f *pflag.Flag) { given = given || f.Name == "ring" })
-	if o.mode == selfTest && !given {
-		o.ring = 256
-	}
 }
 
 // config is the configuration for xdp.Open.

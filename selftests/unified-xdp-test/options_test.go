@@ -58,7 +58,7 @@ func TestParseMistakes(t *testing.T) {
 		"-tx -to 1:2 a":                "MAC",
 		"-rx -filter udp&&( a":         "-filter",
 		"-rx -sleep 0s a":              "-sleep",
-		"-rx -duration -1s a":          "negative",
+		"-rx -duration -1s a":          "-duration",
 		"-rx -busy-poll 2s a":          "-busy-poll",
 		"-tx -rate -1 a":               "-rate",
 		"-rx -ring 1000000 a":          "-ring",

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/selftests/harness"
@@ -63,7 +62,7 @@ func (j *job) moved() uint64 {
 type result struct {
 	Granted  granted           `json:"granted"`
 	Mode     mode              `json:"mode"`
-	Wait     wait              `json:"wait"`
+	Wait     string            `json:"wait"`
 	Seconds  float64           `json:"seconds"`
 	Received uint64            `json:"received_packets"`
 	BytesIn  uint64            `json:"received_bytes"`
@@ -148,23 +147,11 @@ func (r *result) judge(o options) error {
 }
 
 // print prints the result for people or programs.
-func (r *result) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return harness.PrintJSON(w, r)
-	}
-	var b strings.Builder
-	r.Granted.print(&b)
-	fmt.Fprintf(&b, "\n%s, waiting by %s, %.2f s\n", r.Mode, r.Wait, r.Seconds)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	r.rows(t)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
+func (r *result) print(w io.Writer, asJSON bool) error { return harness.Print(w, asJSON, r, r.rows) }
 
 func (r *result) rows(t io.Writer) {
+	r.Granted.print(t)
+	fmt.Fprintf(t, "\n%s, waiting by %s, %.2f s\n", r.Mode, r.Wait, r.Seconds)
 	if r.Mode != tx {
 		fmt.Fprintf(t, "received\t%d packets, %d bytes\n", r.Received, r.BytesIn)
 	}

@@ -21,89 +21,21 @@ type tester struct {
 	echoes  int
 }
 
-// step is one operation that must work. It also returns its findings.
-type step struct {
-	name string
-	do   func(*tester) (found string, err error)
-}
-
-var steps = []step{
-	{"interface", (*tester).findInterface},
-	{"querier", (*tester).findQuerier},
-	{"region", (*tester).makeRegion},
-	{"sockets", (*tester).bind},
-	{"receive", (*tester).receive},
-	{"send", (*tester).send},
-	{"echo", (*tester).listen},
-	{"filter", (*tester).exchange},
-	{"accounts", (*tester).balance},
-	{"reopen", (*tester).reopen},
-	{"give back", (*tester).giveBack},
-}
-
-// outcome is the outcome of a step, for programs.
-type outcome struct {
-	Step  string `json:"step"`
-	OK    bool   `json:"ok"`
-	Skip  bool   `json:"skipped,omitempty"` // there was nothing to test
-	Found string `json:"found,omitempty"`
-	Error string `json:"error,omitempty"`
-}
-
-// errNobody means that the step needs a peer, and there is none. errNoQuerier means that no peer was heard.
-var (
-	errNobody    = errors.New("nobody runs unified-xdp-test -echo at the other end")
-	errNoQuerier = errors.New("no querier is heard: a switch with snooping forgets members of multicast groups, and passes nothing on to them")
-)
-
-// attempt runs a step.
-func (s *step) attempt(t *tester) outcome {
-	found, err := s.do(t)
-	switch {
-	case errors.Is(err, errNobody), errors.Is(err, errNoQuerier):
-		return outcome{Step: s.name, OK: true, Skip: true, Found: err.Error()}
-	case err != nil:
-		return outcome{Step: s.name, Error: err.Error()}
-	}
-	return outcome{Step: s.name, OK: true, Found: found}
-}
-
-// errSteps means that a step failed.
-var errSteps = errors.New("the self-test did not pass")
-
 // test runs the steps until one fails, since each depends on those before it.
 func test(ctx context.Context, o options, out io.Writer) error {
 	t := &tester{options: o, session: &session{options: o}}
-	var outcomes []outcome
-	for _, s := range steps {
-		done := s.attempt(t)
-		outcomes = append(outcomes, done)
-		if !o.json {
-			done.print(out)
-		}
-		if !done.OK || ctx.Err() != nil {
-			break
-		}
-	}
-	closed := t.session.cleanup.Close()
-	if o.json {
-		closed = errors.Join(closed, harness.PrintJSON(out, outcomes))
-	}
-	if last := outcomes[len(outcomes)-1]; !last.OK || len(outcomes) < len(steps) {
-		return fmt.Errorf("%s: %w", o.iface, errors.Join(errSteps, ctx.Err(), closed))
-	}
-	return closed
+	steps := t.steps()
+	return harness.SelfTest(ctx, out, o.json, o.iface, len(steps), steps, harness.Step{Name: "close", Do: func() (string, error) {
+		return "everything is closed", t.session.cleanup.Close()
+	}})
 }
 
-func (o outcome) print(w io.Writer) {
-	verdict, text := "PASS", o.Found
-	switch {
-	case !o.OK:
-		verdict, text = "FAIL", o.Error
-	case o.Skip:
-		verdict = "SKIP"
+func (t *tester) steps() []harness.Step {
+	return []harness.Step{
+		{Name: "interface", Do: t.findInterface}, {Name: "querier", Do: t.findQuerier}, {Name: "region", Do: t.makeRegion}, {Name: "sockets", Do: t.bind},
+		{Name: "receive", Do: t.receive}, {Name: "send", Do: t.send}, {Name: "echo", Do: t.listen}, {Name: "filter", Do: t.exchange},
+		{Name: "accounts", Do: t.balance}, {Name: "reopen", Do: t.reopen}, {Name: "give back", Do: t.giveBack},
 	}
-	fmt.Fprintf(w, "%s  %-10s %s\n", verdict, o.Step, text)
 }
 
 func (t *tester) findInterface() (string, error) {
@@ -214,7 +146,7 @@ func (t *tester) listen() (string, error) {
 		}
 	}
 	if t.echoes == 0 {
-		return "", fmt.Errorf("none came back from %v: %w", &t.options.to, errNobody)
+		return fmt.Sprintf("none came back from %v: nobody runs unified-xdp-test -echo at the other end", &t.options.to), harness.ErrSkip
 	}
 	return fmt.Sprintf("%d of %d came back", t.echoes, batch), nil
 }

@@ -1,31 +1,17 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// wait is the way a worker waits when its ports have nothing to do.
-type wait string
-
+// The ways in which a worker waits when its ports have nothing to do.
 const (
-	waitSpin  wait = "spin"
-	waitSleep wait = "sleep"
-	waitPoll  wait = "poll"
+	waitSpin  = "spin"
+	waitSleep = "sleep"
+	waitPoll  = "poll"
 )
-
-func (w *wait) String() string { return string(*w) }
-
-func (w *wait) Set(text string) error {
-	switch wait(text) {
-	case waitSpin, waitSleep, waitPoll:
-		*w = wait(text)
-		return nil
-	}
-	return fmt.Errorf("want %s, %s or %s", waitSpin, waitSleep, waitPoll)
-}
 
 // longest is the longest timed wait of a worker. It is below a second.
 const longest = 100 * time.Millisecond
@@ -36,7 +22,7 @@ const forever = time.Duration(1<<63 - 1)
 
 // waiter waits in the way that the options select.
 type waiter struct {
-	how   wait
+	how   string
 	sleep time.Duration
 	set   []unix.PollFd // of the ports that receive
 	waits uint64

@@ -17,7 +17,7 @@ import (
 
 // The race detector would report what these tests are about: copies that a writer overtakes.
 
-// tornReads returns how many reads each reader of a test does: make test-state gives more.
+// tornReads returns how many reads each reader of a test does: make test-long SUITE=state gives more.
 func tornReads(t *testing.T) int {
 	few := uint64(200000)
 	if testing.Short() {

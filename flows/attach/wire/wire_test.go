@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestMessages: every message is parsed as it was made.
@@ -14,18 +16,14 @@ func TestMessages(t *testing.T) {
 		&Close{3}, &Mapped{4}, &Closed{3, Refusal{Closing, "the flow ends"}},
 	} {
 		b, err := Append(nil, m, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		got, end, err := Parse(b)
 		if err != nil || end || !reflect.DeepEqual(got, m) {
 			t.Errorf("%+v is parsed as %+v, %t, %v", m, got, end, err)
 		}
 	}
 	b, err := Append(nil, &Refusal{TooSlow, ""}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if got, end, err := Parse(b); err != nil || !end || got.(*Refusal).Reason != TooSlow {
 		t.Errorf("an end is parsed as %+v, %t, %v", got, end, err)
 	}
@@ -42,9 +40,7 @@ func TestMessages(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, m := range []any{&Hello{"a", 1}, &Open{"md", Send, 1, 9}, &Closed{1, Refusal{Gone, "x"}}} {
 		b, err := Append(nil, m, false)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testenv.Must(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -39,18 +39,15 @@ func join(t testing.TB, c Config, address string) *member {
 		return cluster.Record{Version: "test", Flows: []cluster.Flow{{Name: "log", Kind: "rdma-storage", Addresses: []string{*m.address.Load()}}}}
 	}
 	var err error
-	if m.Client, err = Open(c); err != nil {
-		t.Fatal(err)
-	}
+	m.Client, err = Open(c)
+	testenv.Must(t, err)
 	t.Cleanup(func() { m.leave(t) })
 	return m
 }
 
 func (m *member) leave(t testing.TB) {
 	t.Helper()
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, m.Close())
 }
 
 func (m *member) state() cluster.State {
@@ -91,9 +88,7 @@ func finds(t testing.TB, p *cluster.Place, address string) time.Duration {
 func place(t testing.TB, m *member, peer string) *cluster.Place {
 	t.Helper()
 	p, err := m.names.Place(peer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
 }

@@ -31,15 +31,11 @@ func setting(t *testing.T, name string, otherwise int) int {
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
 	user, err1 := strconv.Atoi(fields[11])
 	system, err2 := strconv.Atoi(fields[12])
-	if err := cmp.Or(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmp.Or(err1, err2))
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
@@ -47,9 +43,7 @@ func processorTime(t *testing.T, pid int) time.Duration {
 func resident(t *testing.T, pid int) (n uint64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if rest, is := strings.CutPrefix(line, "VmRSS:"); is {
 			if _, err := fmt.Sscan(rest, &n); err != nil {
@@ -64,9 +58,7 @@ func resident(t *testing.T, pid int) (n uint64) {
 func own(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // network delivers everything between some nodes, in order.
@@ -26,27 +28,21 @@ func newNetwork(t *testing.T, voters ...uint32) *network {
 
 func (n *network) add(id uint32, s State) {
 	node, err := New(id, s, slog.New(slog.DiscardHandler))
-	if err != nil {
-		n.Fatal(err)
-	}
+	testenv.Must(n, err)
 	n.nodes[id] = node
 	n.save(id)
 }
 
 func (n *network) save(id uint32) {
 	b, err := n.nodes[id].State().Append(nil)
-	if err != nil {
-		n.Fatal(err)
-	}
+	testenv.Must(n, err)
 	n.saved[id] = b
 }
 
 // restart makes a node again from what it saved last.
 func (n *network) restart(id uint32) {
 	s, err := ParseState(n.saved[id])
-	if err != nil {
-		n.Fatal(err)
-	}
+	testenv.Must(n, err)
 	n.add(id, s)
 }
 
@@ -67,9 +63,7 @@ func (n *network) run() {
 			if r.Save {
 				n.save(id)
 			}
-			if err := node.Advance(); err != nil {
-				n.Error(err)
-			}
+			testenv.Check(n, node.Advance())
 			for _, m := range r.Messages {
 				if to := n.nodes[uint32(m.GetTo())]; to != nil {
 					if err := to.Step(m); err != nil {
@@ -82,9 +76,7 @@ func (n *network) run() {
 }
 
 func (n *network) campaign(id uint32) {
-	if err := n.nodes[id].Campaign(); err != nil {
-		n.Error(err)
-	}
+	testenv.Check(n, n.nodes[id].Campaign())
 	n.run()
 }
 
@@ -157,9 +149,7 @@ func TestSecondChange(t *testing.T) {
 		n.run()
 	}
 	n.run()
-	if err := leader.Begin(Change{Learners: []uint32{4}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, leader.Begin(Change{Learners: []uint32{4}}))
 	if err := leader.Begin(Change{Remove: []uint32{3}}); !errors.Is(err, ErrChanging) || !leader.Changing() {
 		t.Errorf("a second change at once: %v", err)
 	}
@@ -199,27 +189,19 @@ func TestLostSnapshot(t *testing.T) {
 	lead.Tick()
 	for lost := false; !lost; lead.Tick() { // member 3 is back, and the snapshot is lost
 		for r, ok := lead.Ready(); ok; r, ok = lead.Ready() {
-			if err := lead.Advance(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, lead.Advance())
 			for _, m := range r.Messages {
 				switch {
 				case m.GetTo() == 3 && m.GetType() == raftpb.MsgSnap:
 					lost = true
 				case m.GetTo() == 3:
-					if err := away.Step(m); err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, away.Step(m))
 				}
 			}
 			for r, ok := away.Ready(); ok; r, ok = away.Ready() {
-				if err := away.Advance(); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, away.Advance())
 				for _, m := range r.Messages {
-					if err := lead.Step(m); err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, lead.Step(m))
 				}
 			}
 		}
@@ -258,9 +240,7 @@ func TestStateStaysSmall(t *testing.T) {
 func FuzzState(f *testing.F) {
 	for _, s := range []State{First([]uint32{1, 2, 3}), Joining()} {
 		b, err := s.Append(nil)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testenv.Must(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -273,9 +253,7 @@ func FuzzState(f *testing.F) {
 			return
 		}
 		if _, ok := n.Ready(); ok {
-			if err := n.Advance(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, n.Advance())
 		}
 		if _, err := n.State().Append(nil); err != nil {
 			t.Error(err)

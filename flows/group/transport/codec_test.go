@@ -11,6 +11,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/group"
 	"github.com/unifiedd/unifiedd/flows/group/election"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func drawMessage(t *rapid.T) group.Message {
@@ -105,9 +106,7 @@ func FuzzFrames(f *testing.F) {
 		{Kind: group.KindElection, Election: &election.Message{Type: raftpb.MsgVote.Enum(), Term: new(uint64(3))}},
 	} {
 		b, err := appendMessage(nil, &m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testenv.Must(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -119,9 +118,7 @@ func FuzzFrames(f *testing.F) {
 			return
 		}
 		again, err := appendMessage(nil, &m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		twice, err := parseMessage(again)
 		if diff := cmp.Diff(m, twice, protocmp.Transform()); diff != "" || err != nil {
 			t.Fatalf("%v\n%s", err, diff)

@@ -52,9 +52,8 @@ func open(t *testing.T, c Config) *member {
 	}
 	c.Received, c.Lost = func(one group.Message) { m.got <- one }, func(n uint32) { m.lost <- n }
 	var err error
-	if m.Transport, err = Open(c, nil); err != nil {
-		t.Fatal(err)
-	}
+	m.Transport, err = Open(c, nil)
+	testenv.Must(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
@@ -76,13 +75,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func tlsOf(t *testing.T, a *authority.Authority, name string) func() *tls.Config {
 	t.Helper()
 	certificate, err := tls.LoadX509KeyPair(a.Issue(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	text, err := os.ReadFile(a.File())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
 	return func() *tls.Config {
@@ -176,9 +171,7 @@ func TestHostile(t *testing.T) {
 	greeting := frame((&hello{3, 1, "orders"}).append(make([]byte, frameHeader)))
 	for _, bytes := range []string{"GET / HTTP/1.0\r\n\r\n", strings.Repeat("\x00", 100), "\xff\xff\xff\xff1234567", string(greeting) + string(frame([]byte("        \x09nothing"))), string(greeting) + string(frame([]byte("        \x01")))} {
 		c, err := net.Dial("tcp", a.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		_, _ = c.Write([]byte(bytes))
 		_ = c.SetReadDeadline(time.Now().Add(testenv.Within(10 * time.Second)))
 		for one := make([]byte, 100); err == nil; {
@@ -192,9 +185,7 @@ func TestHostile(t *testing.T) {
 	var all []net.Conn
 	for range 2 * maxAccepted {
 		c, err := net.Dial("tcp", a.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		all = append(all, c)
 	}
 	begun := time.Now()

@@ -56,18 +56,14 @@ type followed struct {
 // ones, while the flow begins segments and is begun again. UNIFIEDD_SECONDS says how long.
 func TestFollowed(t *testing.T) {
 	testenv.Leaks(t)
-	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 5), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("UNIFIEDD_SECONDS=%d UNIFIEDD_SEED=%d", seconds, seed)
+	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 5), setting.Seed(t)
+	t.Logf("UNIFIEDD_SECONDS=%d", seconds)
 	region, err := umem.Open(umem.Config{Size: 16 << 20, Pages: umem.Ordinary, Extents: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	f := &followed{T: t, random: rand.New(rand.NewPCG(seed, 1)), region: region, path: filepath.Join(testenv.DiskDir(t), "log")}
 	for i := range beside {
-		if err := os.WriteFile(fmt.Sprintf("%s-notes-of-another-program-%d", f.path, i), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(fmt.Sprintf("%s-notes-of-another-program-%d", f.path, i), nil, 0o600))
 	}
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -129,17 +125,14 @@ func (f *followed) run() {
 		for done := false; !done; {
 			w.round(false)
 			var err error
-			if done, err = w.sink.Drain(time.Now()); err != nil {
-				f.Fatal(err)
-			}
+			done, err = w.sink.Drain(time.Now())
+			testenv.Must(f, err)
 		}
 	}
 	for err := w.sink.Close(); err != nil; err = w.sink.Close() {
 		time.Sleep(time.Millisecond)
 	}
-	if err := w.env.Undo.Run(); err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, w.env.Undo.Run())
 }
 
 // begin opens the log. In every other run a leader lacks some of its last records.
@@ -149,9 +142,7 @@ func (f *followed) begin() *writing {
 		before = last + 1 - uint64(f.random.IntN(int(min(last, 100))))
 	}
 	end, err := journal.TailBefore(f.path, before)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, err)
 	if least := min(before, f.written+1); end.Next < least || len(end.Gaps) > 0 {
 		f.Fatalf("the log ends before record %d, and had %d: %v", end.Next, least-1, end.Gaps)
 	}
@@ -166,9 +157,7 @@ func (f *followed) begin() *writing {
 		to.Layout = config.LayoutPacked
 	}
 	w.env = &pipeline.Env{Flow: flow, Region: f.region, Log: slog.New(slog.DiscardHandler), Do: func(f func() error) error { return f() }, Shared: pipeline.Shared{Quota: pipeline.Quota{Extents: 4}}}
-	if err := w.env.Open(); err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, w.env.Open())
 	frames := make([]umem.Frame, 2048)
 	frames = frames[:w.env.Holder.Take(frames)]
 	w.free.Push(frames...)
@@ -185,9 +174,7 @@ func (f *followed) begin() *writing {
 	f.mu.Lock()
 	f.runs, f.written = f.runs[:w.base], w.base
 	f.mu.Unlock()
-	if err := w.sink.Open(w.env, Config{Free: &w.free, Manifest: manifest, Interfaces: []pcapng.Interface{head}, Gather: f.random.IntN(2) == 0}); err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, w.sink.Open(w.env, Config{Free: &w.free, Manifest: manifest, Interfaces: []pcapng.Interface{head}, Gather: f.random.IntN(2) == 0}))
 	f.phase.Add(1)
 	return w
 }
@@ -221,9 +208,7 @@ func (w *writing) round(open bool) {
 	w.sink.Flush(open, now)
 	w.sink.Kick()
 	w.env.Book.Publish()
-	if err := w.env.Err.Get(); err != nil {
-		w.Fatal(err)
-	}
+	testenv.Must(w, w.env.Err.Get())
 	w.mu.Lock()
 	w.written = max(w.written, w.base+w.sink.PacketsWritten())
 	w.mu.Unlock()

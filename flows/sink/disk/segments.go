@@ -122,7 +122,7 @@ func (o *segmentWriter) send(size uint64) bool {
 		return false
 	}
 	s.Next += size
-	s.Reached.Store(s.Next)
+	s.Advance()
 	s.Sequence++
 	o.track.submitted.Newest = max(o.track.submitted.Newest, o.layout.Newest())
 	o.track.submit(s, s.Next, uint64(packets), bytes)

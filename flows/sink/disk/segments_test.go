@@ -30,15 +30,11 @@ func TestSegmentNotBegun(t *testing.T) {
 		return pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "a", LinkType: 1}}, s)
 	}
 	s, err := segment.Open(segment.Config{To: to, Head: head, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	o := &segmentWriter{manager: s, queue: &nvme.Queue{}} // a queue that takes no target
 	testenv.Wait(t, 5*time.Second, "a segment", func() bool { _, err = o.place(1, time.Now()); return err != nil })
 	if !strings.Contains(err.Error(), "begin segment") {
 		t.Error(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 }

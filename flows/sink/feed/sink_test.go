@@ -15,6 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/sink/discard"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -63,14 +64,10 @@ var group = netip.MustParseAddr("239.1.1.1")
 func newRig(t *testing.T, frames int, change ...func(*config.Feed)) *rig {
 	t.Helper()
 	region, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	book := region.NewBook("test")
 	holder, err := book.NewHolder(umem.OwnerWorker, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	all := make([]umem.Frame, frames)
 	if n := holder.Take(all); n != frames {
 		t.Fatalf("%d frames", n)
@@ -84,9 +81,8 @@ func newRig(t *testing.T, frames int, change ...func(*config.Feed)) *rig {
 	}
 	flow := config.NewFlowOf(config.KindNetworkAttach, "f")
 	flow.Stages = []config.Stage{{Mold: m}}
-	if r.Sink, err = Open(&pipeline.Env{Region: region, Flow: flow}, r.free, r.slow, 0); err != nil {
-		t.Fatal(err)
-	}
+	r.Sink, err = Open(&pipeline.Env{Region: region, Flow: flow}, r.free, r.slow, 0)
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		back := make([]umem.Frame, r.free.Len())
 		if !r.free.Pop(back) || len(back) != frames {
@@ -94,12 +90,8 @@ func newRig(t *testing.T, frames int, change ...func(*config.Feed)) *rig {
 		}
 		holder.Give(back)
 		holder.Close()
-		if err := book.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := region.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, book.Close())
+		testenv.Check(t, region.Close())
 	})
 	return r
 }
@@ -167,9 +159,7 @@ func TestBackPressure(t *testing.T) {
 // beside the message's stay as they are. One that just fits is taken.
 func TestLongAnswer(t *testing.T) {
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer server.Close()
 	r := newRig(t, 70, func(m *config.Feed) {
 		m.Server, m.Ask, m.Gap = server.LocalAddr().String(), time.Millisecond, time.Minute

@@ -22,9 +22,7 @@ type names struct {
 func newNames(t *testing.T, addresses ...netip.Addr) *names {
 	t.Helper()
 	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	n := &names{}
 	n.addresses.Store(&addresses)
 	done := make(chan struct{})
@@ -128,9 +126,7 @@ func TestNamedExchange(t *testing.T) {
 	}
 	other := listenAt(t, ends[2], netip.AddrPortFrom(ends[2].IP, r.exchange.address.Port()), 0)
 	n.addresses.Store(&[]netip.Addr{ends[2].IP})
-	if err := r.exchange.listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.exchange.listener.Close())
 	s.conn.Close()
 	r.await("connection to the other one", func() bool { return r.sink.conn != nil && r.sink.conn.Remote().Addr() == ends[2].IP })
 	got := read(other.accept(), 100, nil)

@@ -22,9 +22,7 @@ func newRouter(t *testing.T) (client, exchange, router *testenv.End, address net
 	exchange.Run(t, "ip", "addr", "add", address.String(), "dev", "lo")
 	router.Do(t, func() {
 		for file, value := range map[string]string{"ip_forward": "1", "conf/all/send_redirects": "0", "conf/" + router.Ifname + "/send_redirects": "0"} {
-			if err := os.WriteFile("/proc/sys/net/ipv4/"+file, []byte(value), 0); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile("/proc/sys/net/ipv4/"+file, []byte(value), 0))
 		}
 	})
 	router.Run(t, "ip", "route", "add", address.String(), "via", exchange.IP.String())
@@ -133,9 +131,7 @@ func TestOtherWay(t *testing.T) {
 	sent := uint64(0)
 	again := func() uint32 { // segments that the exchange has sent again
 		info, err := tcpInfo(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return info.Total_retrans
 	}
 	echo := func(n int) {
@@ -186,9 +182,7 @@ func TestKeepAlive(t *testing.T) {
 	ends := testenv.NewSwitch(t, 2, testenv.PairOptions{})
 	r := newRig(t, ends[0], ends[1], options{})
 	c := r.exchange.accept()
-	if err := c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 100}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 100}))
 	got := read(c, 100, nil)
 	var b [256]byte
 	n := uint64(0)
@@ -203,9 +197,7 @@ func TestKeepAlive(t *testing.T) {
 		}
 		r.await("acknowledgement of the orders", func() bool { return got.orders.Load() == n && r.status().Orders.Unacknowledged == 0 })
 		before, err := tcpInfo(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		r.await("answer to a keep-alive", func() bool {
 			now, err := tcpInfo(c)
 			if err != nil || r.status().Orders.Lost != 0 {
@@ -221,13 +213,9 @@ func TestKeepAlive(t *testing.T) {
 		t.Fatalf("the exchange has %d of %d orders: %+v", got.orders.Load(), n, s)
 	}
 	for option, value := range map[int]int{unix.TCP_KEEPIDLE: 1, unix.TCP_KEEPINTVL: 1, unix.TCP_KEEPCNT: 2, unix.TCP_USER_TIMEOUT: 2000} {
-		if err := unix.SetsockoptInt(r.sink.conn.FD(), unix.IPPROTO_TCP, option, value); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.SetsockoptInt(r.sink.conn.FD(), unix.IPPROTO_TCP, option, value))
 	}
-	if err := c.SetKeepAlive(false); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.SetKeepAlive(false))
 	ends[1].Lose(t, testenv.ToEnd, 0)
 	r.timesOut()
 }
@@ -251,9 +239,7 @@ func TestDeadNetwork(t *testing.T) {
 	if got, err := unix.GetsockoptInt(r.sink.conn.FD(), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); err != nil || got != 25000 {
 		t.Fatalf("the time without an acknowledgement is %d ms, %v", got, err)
 	}
-	if err := unix.SetsockoptInt(r.sink.conn.FD(), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 1000); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.SetsockoptInt(r.sink.conn.FD(), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 1000))
 	ends[1].Lose(t, testenv.ToEnd, 0)
 	s.send()
 	begun := time.Now()

@@ -34,9 +34,7 @@ func (r *rig) connect(from *testenv.End) *giver {
 	s := &giver{rig: r, ended: make(chan string, 1)}
 	from.Do(r.t, func() {
 		c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(r.exchange.address))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		testenv.Must(r.t, err)
 		s.conn = c
 	})
 	r.t.Cleanup(func() { s.conn.Close() })
@@ -63,9 +61,7 @@ func (s *giver) talks(from io.Writer, to io.Reader, text string) {
 func (s *giver) give() {
 	s.t.Helper()
 	err := s.offer()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	s.await("the connection", func() bool { return s.sink.conn != nil })
 }
 
@@ -179,9 +175,7 @@ func TestGiven(t *testing.T) {
 			}
 			for _, what := range []<-chan error{echoed, heard} {
 				r.await("end of the stream", func() bool { return len(what) > 0 })
-				if err := <-what; err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, <-what)
 			}
 			o := r.status().Orders
 			t.Logf("%d segments, kernel %v, waits %v, %d early, %d sent again", o.Segments, o.Kernel, o.Waits, o.Early, o.Retransmitted)
@@ -230,9 +224,7 @@ func TestGivenEnds(t *testing.T) {
 		if err == nil {
 			err = r.Control(func(fd uintptr) { f(int(fd)) })
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	for i, c := range []struct {
 		name, says string
@@ -242,11 +234,7 @@ func TestGivenEnds(t *testing.T) {
 		{"the exchange resets", "reset by peer", func(s *giver) { s.exchange.SetLinger(0); s.exchange.Close() }},
 		{"the program shuts down", "not established", func(s *giver) { s.conn.CloseWrite() }},
 		{"the program disconnects", "not established", func(s *giver) {
-			raw(s.conn, func(fd int) {
-				if err := disconnect(fd); err != nil {
-					t.Fatal(err)
-				}
-			})
+			raw(s.conn, func(fd int) { testenv.Must(t, disconnect(fd)) })
 		}},
 		{"the program writes", "has written to the connection", func(s *giver) {
 			s.talks(s.conn, s.exchange, "by itself")
@@ -324,9 +312,7 @@ func TestGivenStranger(t *testing.T) {
 			outer := raw.Control(func(fd uintptr) { err = unix.Fchown(int(fd), user, -1) })
 			err = errors.Join(outer, err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	refused := func(says string) {
 		t.Helper()

@@ -20,14 +20,11 @@ func received(t *testing.T, e *testenv.End) (n int) {
 	t.Helper()
 	e.Do(t, func() {
 		text, err := os.ReadFile(filepath.Join("/proc/thread-self/net/dev"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for line := range strings.Lines(string(text)) {
 			if name, rest, _ := strings.Cut(strings.TrimSpace(line), ":"); name == e.Ifname {
-				if n, err = strconv.Atoi(strings.Fields(rest)[1]); err != nil {
-					t.Fatal(err)
-				}
+				n, err = strconv.Atoi(strings.Fields(rest)[1])
+				testenv.Must(t, err)
 			}
 		}
 	})
@@ -98,8 +95,6 @@ func TestRehearsal(t *testing.T) {
 func wakeups(r *rig) uint64 {
 	r.t.Helper()
 	s, err := r.sink.port.Stats()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	return s.Wakeups
 }

@@ -64,9 +64,7 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 	}
 	r := &rig{t: t, exchange: listen(t, to, o.address, o.window)}
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r.region = region
 	target := r.exchange.address.String()
 	if o.name != "" {
@@ -84,9 +82,7 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 		order.Rules, order.Counter = o.rules, 5
 	}
 	r.env = &pipeline.Env{Flow: flow, Region: region, Log: slog.New(slog.DiscardHandler), Halt: &pipeline.Halt{}, Spins: o.spins, Do: func(f func() error) error { return f() }}
-	if err := r.env.Open(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.env.Open())
 	from.Do(t, func() { r.sink, err = Open(r.env) })
 	if err != nil {
 		t.Fatal(errors.Join(err, r.env.Undo.Run()))
@@ -100,18 +96,14 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 		t.Fatalf("%d frames", n)
 	}
 	r.batch.Frames = make([]umem.Frame, pipeline.Burst)
-	if err := r.sink.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.sink.Begin())
 	closed := false
 	r.close = func() {
 		if closed {
 			return
 		}
 		closed = true
-		if err := errors.Join(r.sink.Close(), r.env.Undo.Run(), region.Close()); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, errors.Join(r.sink.Close(), r.env.Undo.Run(), region.Close()))
 	}
 	t.Cleanup(r.close)
 	if !o.given {
@@ -171,9 +163,7 @@ func (r *rig) send(payload []byte) wire.Reason {
 
 func (r *rig) status() *status.Flow {
 	s := &status.Flow{CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{}, Dropped: map[string]uint64{}}
-	if err := r.sink.Observe(s); err != nil {
-		r.t.Error(err)
-	}
+	testenv.Check(r.t, r.sink.Observe(s))
 	return s
 }
 
@@ -212,12 +202,8 @@ func listenAt(t testing.TB, at *testenv.End, address netip.AddrPort, window int)
 		})
 		if window > 0 {
 			raw, err := l.SyscallConn()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, window) }); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
+			testenv.Must(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, window) }))
 		}
 		x.listener, x.address = l, l.Addr().(*net.TCPAddr).AddrPort()
 	})

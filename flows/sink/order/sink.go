@@ -456,6 +456,9 @@ func (s *Sink) Check(time.Time) (waits, ends error) {
 // Begin implements pipeline.Sink.
 func (s *Sink) Begin() error {
 	s.keeper.begin()
+	if s.replies.end != nil {
+		s.replies.end.Begin()
+	}
 	return nil
 }
 

@@ -22,9 +22,7 @@ func sends(t *testing.T, some int) int {
 		return testenv.Fewer(some)
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return n
 }
 
@@ -138,9 +136,7 @@ func TestNeighbour(t *testing.T) {
 	}
 	r.await("whole stream after the neighbour was deleted", func() bool { return got.orders.Load() == n || len(got.err) > 0 })
 	r.close()
-	if err := <-got.err; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-got.err)
 }
 
 // TestEnds: after a reset, or an end of the exchange's side, orders are refused and counted until there is a new
@@ -298,9 +294,7 @@ func TestStopsReading(t *testing.T) {
 		t.Errorf("the exchange has %d of %d orders", have, n)
 	}
 	r.close()
-	if err := <-got.err; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-got.err)
 }
 
 // TestEarly: what the exchange answers before the kernel knows of the order is not lost, and comes at once, without the
@@ -351,7 +345,5 @@ func TestEarly(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	r.close()
-	if err := <-echoed; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-echoed)
 }

@@ -33,9 +33,7 @@ type line struct {
 func readTimes(t testing.TB, path string) (all []line) {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	first, rest, ok := strings.Cut(string(b), "\n")
 	if !ok || first+"\n" != header {
 		t.Fatalf("the file begins with %q", first)
@@ -164,9 +162,7 @@ func TestBegin(t *testing.T) {
 // TestFinish: an order counts in the histograms for which its times are known. A card's stamp is only in the file.
 func TestFinish(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	frame := umem.Frame{Addr: 4096, Len: 4096}
 	for _, c := range []struct {
@@ -211,9 +207,7 @@ func TestWays(t *testing.T) {
 func newFile(t *testing.T, path string) *timesFile {
 	t.Helper()
 	f, err := openTimesFile(path, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { f.close() })
 	return f
 }
@@ -226,14 +220,10 @@ func TestTimesFile(t *testing.T) {
 	if _, err := openTimesFile(path, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another flow") {
 		t.Errorf("two flows write one file: %v", err)
 	}
-	if err := errors.Join(f.close(), f.close()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(f.close(), f.close()))
 	f = newFile(t, path)
 	f.put(&asked{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, brokenWay, false})
-	if err := f.close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.close())
 	got := readTimes(t, path)
 	if len(got) != 2 || got[0] != (line{1, 2, 3, 4, 5, "no_path"}) || got[1] != (line{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, "broken"}) {
 		t.Errorf("%+v", got)
@@ -252,15 +242,11 @@ func TestTimesFileMoved(t *testing.T) {
 	f := newFile(t, path)
 	f.put(&asked{order: 1})
 	testenv.Wait(t, 5*time.Second, "a line", func() bool { return f.written.Load() == 1 })
-	if err := os.Rename(path, path+".1"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Rename(path, path+".1"))
 	f.put(&asked{order: 2}) // into either
 	testenv.Wait(t, 10*time.Second, "a new file", func() bool { _, err := os.Stat(path); return err == nil })
 	f.put(&asked{order: 3})
-	if err := f.close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.close())
 	all := append(readTimes(t, path+".1"), readTimes(t, path)...)
 	if len(all) != 3 || all[0].order != 1 || all[1].order != 2 || all[2].order != 3 || len(readTimes(t, path)) == 0 {
 		t.Errorf("%+v", all)
@@ -272,9 +258,7 @@ func TestTimesFileMoved(t *testing.T) {
 func TestTimesFileSlow(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"))
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	path := filepath.Join(dir, "times.csv")
 	f := newFile(t, path)
@@ -286,16 +270,12 @@ func TestTimesFileSlow(t *testing.T) {
 	if s.Orders == 0 || s.Dropped["slow_file"] == 0 || s.Dropped["file_error"] == 0 || s.Orders+total(s.Dropped) != 3*ringEntries || !strings.Contains(s.Error, "no space") {
 		t.Errorf("%+v", s)
 	}
-	if err := os.Rename(path, path+".1"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Rename(path, path+".1"))
 	kept := readTimes(t, path+".1")
 	if uint64(len(kept)) != s.Orders {
 		t.Errorf("%d lines, %+v", len(kept), s)
 	}
-	if err := os.Remove(path + ".1"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(path+".1"))
 	testenv.Wait(t, 10*time.Second, "a new file", func() bool { _, err := os.Stat(path); return err == nil })
 	f.put(&asked{order: 99})
 	testenv.Wait(t, 5*time.Second, "a line", func() bool { return f.status().Error == "" })
@@ -315,13 +295,9 @@ func TestTimesFileWraps(t *testing.T) {
 		}
 		f.put(&asked{order: i + 1})
 	}
-	if err := f.close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.close())
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if lines := bytes.Count(b, []byte{'\n'}) - 1; lines != n || !bytes.HasSuffix(b, fmt.Appendf(nil, "%d,0,0,0,0,segment\n", n)) || f.full.Load() != 0 {
 		t.Errorf("%d lines, %+v", lines, f.status())
 	}

@@ -34,9 +34,7 @@ func watch(t testing.TB, at *testenv.End, orders int) *capture {
 				unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20), unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200000}),
 				unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: at.Index}))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	})
 	awaitStamps(t)
 	go func() { c.done <- c.run() }()
@@ -48,25 +46,17 @@ func watch(t testing.TB, at *testenv.End, orders int) *capture {
 func awaitStamps(t testing.TB) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer unix.Close(fd)
 	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_RX_SOFTWARE|unix.SOF_TIMESTAMPING_SOFTWARE),
 		unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	self, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var b [1]byte
 	var oob [128]byte
 	testenv.Wait(t, 20*time.Second, "stamps of the kernel", func() bool {
-		if err := unix.Sendto(fd, b[:], 0, self); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, unix.Sendto(fd, b[:], 0, self))
 		_, k, _, _, err := unix.Recvmsg(fd, b[:], oob[:], 0)
 		return err == nil && k > 0
 	})
@@ -106,9 +96,7 @@ func (c *capture) run() error {
 // end returns when all orders have arrived, or nothing comes any more.
 func (c *capture) end(t testing.TB) []int64 {
 	t.Helper()
-	if err := errors.Join(<-c.done, unix.Close(c.fd)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(<-c.done, unix.Close(c.fd)))
 	return c.seen
 }
 

@@ -300,9 +300,14 @@ func (s *Sink) Observe(to *status.Flow) error {
 	return nil
 }
 
+// Begin implements pipeline.Sink. From now on the program may open a port.
+func (s *Sink) Begin() error {
+	s.end.Begin()
+	return nil
+}
+
 // The sink has no disk, and the program's memory is no part of the flow's quota.
 
-func (s *Sink) Begin() error                        { return nil }
 func (s *Sink) Full() bool                          { return false }
 func (s *Sink) Check(time.Time) (waits, ends error) { return nil, nil }
 func (s *Sink) Trouble() error                      { return nil }

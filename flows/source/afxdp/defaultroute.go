@@ -3,6 +3,8 @@ package afxdp
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/hostroute"
@@ -28,4 +30,18 @@ func checkTakeOver(c config.From) error {
 		}
 	}
 	return nil
+}
+
+// warnLoopback says so if a flow is about to receive everything from a loopback interface: then programs of the host do not
+// reach each other at 127.0.0.1 and ::1.
+func warnLoopback(log *slog.Logger, c config.From) {
+	if !c.TakesAll() || c.TakeOver || c.Mirror != "" {
+		return
+	}
+	for _, name := range c.All() {
+		if i, err := net.InterfaceByName(name); err == nil && i.Flags&net.FlagLoopback != 0 { // Open reports the error
+			log.Warn("programs of this host do not reach each other at 127.0.0.1 and ::1 until the flow ends: it takes all packets of "+name+
+				" from the host (give a filter; or engine: packet, --engine packet, to have copies; or take_over: true, --take-over, if you mean it)", "interface", name)
+		}
+	}
 }

@@ -30,6 +30,7 @@ func Open(e *pipeline.Env) (*Source, error) {
 	if err := checkTakeOver(e.Flow.From); err != nil {
 		return nil, err
 	}
+	warnLoopback(e.Log, e.Flow.From)
 	link, err := linkType(e.Flow)
 	if err != nil {
 		return nil, err

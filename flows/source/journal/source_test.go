@@ -11,6 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/state"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -29,26 +30,16 @@ func (a applied) Update(all []state.Update, _ time.Time) {
 func TestReceiveAllocatesNothing(t *testing.T) {
 	c := state.Config{Name: "book", Objects: 64, Room: 64}
 	region, err := umem.Open(umem.Config{Size: 4 << 20, Pages: umem.Ordinary, FrameSize: 4096, Slices: []umem.SliceConfig{c.Slice()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	set, err := state.Open(region, []state.Config{c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer set.Close()
 	e := &pipeline.Env{Region: region, Flow: config.Flow{From: config.From{File: filepath.Join(t.TempDir(), "log")}}}
-	defer func() {
-		if err := e.Undo.Run(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { testenv.Check(t, e.Undo.Run()) }()
 	book := set.Find("book")
 	s, err := Open(e, 0, applied{book})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	position, update, now := uint64(0), wire.AppendPutObject(nil, 5, []byte("101.5")), time.Now()
 	round := func() {
 		c := <-s.reader.empty

@@ -8,15 +8,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // newLog returns a source that receives messages of relays, with its own region.
 func newLog(t *testing.T, before map[uint64]uint64) *Source {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { region.Close() })
 	l := &Source{region: region, receiver: &stream.Receiver{}, dedup: &dedup{}}
 	l.batch.Frames = make([]umem.Frame, pipeline.Burst)

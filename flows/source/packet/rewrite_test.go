@@ -12,6 +12,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // poison fills a ring before the kernel writes to it. No packet of the tests has such a byte.
@@ -274,9 +275,7 @@ func TestRewriteAllocates(t *testing.T) {
 	b, r, about := bytes.Clone(made), rewriter{ethernet: true, snap: pcapng.MaxCapLen, align: 512}, layout.Block{}
 	if n := testing.AllocsPerRun(100, func() {
 		copy(b, made)
-		if err := r.rewrite(b, 1<<20, &about); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.rewrite(b, 1<<20, &about))
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -297,9 +296,7 @@ func BenchmarkRewrite(bench *testing.B) {
 				bench.StopTimer()
 				copy(b, made)
 				bench.StartTimer()
-				if err := r.rewrite(b, 1<<20, &about); err != nil {
-					bench.Fatal(err)
-				}
+				testenv.Must(bench, r.rewrite(b, 1<<20, &about))
 				packets += fit
 			}
 			bench.ReportMetric(float64(bench.Elapsed().Nanoseconds())/float64(packets), "ns/packet")

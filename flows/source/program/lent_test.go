@@ -9,6 +9,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/attach"
 	"github.com/unifiedd/unifiedd/flows/attach/wire"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -16,33 +17,19 @@ import (
 // those behind it: with the acknowledgement the program has the frame again, and may change it.
 func TestLent(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary, Slices: []umem.SliceConfig{{Name: "p", Out: 1 << 20}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	hub, err := attach.Open(attach.Config{Region: region, Log: slog.New(slog.DiscardHandler), Programs: []attach.ProgramConfig{{Name: "p", User: strconv.Itoa(os.Getuid())}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	book := region.NewBook("test")
 	worker, err := book.NewHolder(umem.OwnerWorker, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	end, err := hub.NewEnd(attach.EndConfig{Flow: "f", Program: "p", Role: wire.Send, Entries: 64, Longest: 1024, Worker: worker, Do: func(f func() error) error { return f() }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer func() {
-		if err := end.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, end.Close())
 		worker.Close()
-		if err := book.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := region.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, book.Close())
+		testenv.Check(t, region.Close())
 	}()
 	frames := make([]umem.Frame, 3)
 	if n := worker.TakeFrom(end.Part(), frames); n != 3 {

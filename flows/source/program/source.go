@@ -257,8 +257,11 @@ func (s *Source) Leave() bool {
 	return s.acknowledged == s.received || s.delivered != nil && !s.delivered()
 }
 
-// Begin implements pipeline.Source.
-func (s *Source) Begin() error { return nil }
+// Begin implements pipeline.Source. From now on the program may open a port.
+func (s *Source) Begin() error {
+	s.end.Begin()
+	return nil
+}
 
 // StopReceiving implements pipeline.Source.
 func (s *Source) StopReceiving(bool) error {

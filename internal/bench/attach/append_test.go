@@ -136,7 +136,7 @@ func appendOne(s *attached.Sender, size int) error {
 // TestAgainstOwnProcess compares an append of an attached program with one in the daemon's own process.
 func TestAgainstOwnProcess(t *testing.T) {
 	r := bench.Start(t, "append", "Append", "an attached program", "the daemon's own process")
-	count := map[string]int{"received": 50_000, "written": 5000, "durable": 2000}
+	count := map[string]int{"received": r.Form.Share(50_000), "written": r.Form.Share(5000), "durable": r.Form.Share(2000)}
 	for _, acknowledge := range []string{"received", "written", "durable"} {
 		for _, size := range []int{64, 3072} {
 			n := count[acknowledge]

@@ -58,7 +58,7 @@ func TestAgainstIceoryx(t *testing.T) {
 
 func newBed(r *bench.Report, count int) *bed {
 	r.Helper()
-	return &bed{Report: r, dir: r.TempDir(), unifiedd: bench.Program(r, "cmd/unifiedd"), flowTest: bench.Program(r, "selftests/unified-flow-test"), count: count}
+	return &bed{Report: r, dir: r.TempDir(), unifiedd: testenv.Program(r, "cmd/unifiedd"), flowTest: testenv.Program(r, "selftests/unified-flow-test"), count: r.Form.Share(count)}
 }
 
 // startIceoryx builds the program of iceoryx and starts its daemon.
@@ -68,7 +68,7 @@ func (b *bed) startIceoryx() {
 	b.iox, b.libraries = filepath.Join(b.dir, "iceoryx"), libraries
 	headers, err := filepath.Glob(bench.Path(b, "build/unpacked/usr/include/iceoryx/v*"))
 	if err != nil || len(headers) != 1 {
-		b.Fatalf("the headers of iceoryx are not in build/unpacked: %v (run: make setup-test)", err)
+		b.Fatalf("the headers of iceoryx are not in build/unpacked: %v (run: scripts/setup.sh demo test)", err)
 	}
 	build := exec.Command(testenv.Tool(b, "g++"), "-O2", "-std=c++14", "-I", headers[0], "-o", b.iox, "testdata/iceoryx.cpp",
 		"-L", b.libraries, "-liceoryx_posh", "-liceoryx_hoofs", "-liceoryx_platform", "-lpthread", "-lrt", "-latomic")

@@ -59,7 +59,7 @@ func TestAgainstGet(t *testing.T) {
 func (s *states) launch() {
 	s.Helper()
 	dir := s.TempDir()
-	d := daemon.Launch(s.T, bench.Program(s, "cmd/unifiedd"), &s.link.B, dir, fmt.Sprintf(`
+	d := daemon.Launch(s.T, testenv.Program(s, "cmd/unifiedd"), &s.link.B, dir, fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
 workers: [{name: main, wait: sleep}, {name: states, wait: spin}]
 attach:

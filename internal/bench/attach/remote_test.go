@@ -31,8 +31,8 @@ func newMachines(r *bench.Report, count int) *machines {
 	r.Helper()
 	return &machines{
 		Report: r, link: testenv.NewPair(r, testenv.PairOptions{}), bare: testenv.NewPair(r, testenv.PairOptions{}),
-		flowTest: bench.Program(r, "selftests/unified-flow-test"), rdmaTest: bench.Program(r, "selftests/unified-rdma-test"),
-		dirA: r.TempDir(), dirB: r.TempDir(), count: count,
+		flowTest: testenv.Program(r, "selftests/unified-flow-test"), rdmaTest: testenv.Program(r, "selftests/unified-rdma-test"),
+		dirA: r.TempDir(), dirB: r.TempDir(), count: r.Form.Share(count),
 	}
 }
 
@@ -72,7 +72,7 @@ flows:
 // launch starts the daemons, and waits until their flows run.
 func (m *machines) launch() {
 	m.Helper()
-	unifiedd := bench.Program(m, "cmd/unifiedd")
+	unifiedd := testenv.Program(m, "cmd/unifiedd")
 	a, b := &m.link.A, &m.link.B
 	for _, d := range []*daemon.Daemon{
 		daemon.Launch(m.T, unifiedd, a, m.dirA, configure(m.dirA, a, b, "ping", "there", "back", "7472", "7471")),

@@ -48,9 +48,9 @@ type bed struct {
 
 func newBed(r *bench.Report) *bed {
 	testenv.HugePages(r, regionMiB<<20+clientRegion+16<<20)
-	b := &bed{Report: r, dir: testenv.DiskDir(r), unifiedd: bench.Program(r, "cmd/unifiedd"), flowTest: bench.Program(r, "selftests/unified-flow-test"), tool: testenv.Tool(r, "fio")}
+	b := &bed{Report: r, dir: testenv.DiskDir(r), unifiedd: testenv.Program(r, "cmd/unifiedd"), flowTest: testenv.Program(r, "selftests/unified-flow-test"), tool: testenv.Tool(r, "fio")}
 	b.file, b.pair = filepath.Join(b.dir, "blocks"), testenv.NewPair(r, testenv.PairOptions{MTU: linkMTU})
-	if out, err := exec.Command(b.flowTest, "make", "-file", b.file, "-size", fmt.Sprint(1<<30), "-seed", fmt.Sprint(seed)).CombinedOutput(); err != nil {
+	if out, err := exec.Command(b.flowTest, "make", "-file", b.file, "-size", fmt.Sprint(max(cached, b.Form.Share(1<<30)>>20<<20)), "-seed", fmt.Sprint(seed)).CombinedOutput(); err != nil {
 		r.Fatalf("make the file: %v\n%s", err, out)
 	}
 	return b

@@ -39,13 +39,13 @@ const region = 1 << 30
 func newBed(r *bench.Report) *bed {
 	r.Helper()
 	r.Form = r.Form.AtMost(5)
-	b := &bed{Report: r, span: 4 * time.Second}
+	b := &bed{Report: r, span: 4 * r.Form.Span}
 	if r.Form.Name == "long" {
-		b.span = 20 * time.Second
+		b.span *= 2 // 20 s
 	}
 	b.Must(separate(r.T))
 	testenv.HugePages(r, 2*(region+16<<20)) // the kernel has those of one daemon for a while after its end
-	b.dir, b.daemon, b.sender = testenv.DiskDir(r), bench.Program(r, "cmd/unifiedd"), bench.Program(r, "selftests/unified-xdp-test")
+	b.dir, b.daemon, b.sender = testenv.DiskDir(r), testenv.Program(r, "cmd/unifiedd"), testenv.Program(r, "selftests/unified-xdp-test")
 	b.pair = testenv.NewPair(r, testenv.PairOptions{NoAddresses: true})
 	s, err := startSoaker(testenv.Compile(r, bench.Path(r, "selftests/peers/soaker/soaker.c"), "-pthread"), runtime.NumCPU())
 	b.Must(err)
@@ -264,7 +264,7 @@ func (b *bed) others() []contestant {
 	return []contestant{b.stenotype(stenoBlocks), netsniff(testenv.Tool(b, "netsniff-ng")), dumpcap(testenv.Tool(b, "dumpcap")), tcpdump(testenv.Tool(b, "tcpdump"))}
 }
 
-// stenotype is the stenotype that make setup-test unpacks.
+// stenotype is the stenotype that scripts/setup.sh demo test unpacks.
 func (b *bed) stenotype(blocks int) contestant {
 	program, libraries := bench.Unpacked(b, "usr/sbin/stenotype")
 	return stenotype(program, libraries, blocks)

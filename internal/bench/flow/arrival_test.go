@@ -26,7 +26,7 @@ type bed struct {
 func TestAgainstArrival(t *testing.T) {
 	r := bench.Start(t, "flow-times", "Frame in to device", "unifiedd", "nothing")
 	testenv.HugePages(t, 200<<20) // for two daemons
-	b := &bed{r, testenv.NewPair(t, testenv.PairOptions{}), bench.Program(t, "cmd/unifiedd"), bench.Program(t, "selftests/unified-xdp-test"), testenv.DiskDir(t)}
+	b := &bed{r, testenv.NewPair(t, testenv.PairOptions{}), testenv.Program(t, "cmd/unifiedd"), testenv.Program(t, "selftests/unified-xdp-test"), testenv.DiskDir(t)}
 	for _, wait := range []string{"sleep", "spin"} {
 		for _, layout := range []string{"packed", "slot"} {
 			b.toStorage(wait, layout)

@@ -52,7 +52,7 @@ type sample struct{ p50, p99 float64 }
 func TestAgainstGroup(t *testing.T) {
 	r := bench.Start(t, "group", "Groups", "three daemons", "one daemon, or three etcd servers")
 	all := testenv.NewSwitch(t, members+1, testenv.PairOptions{MTU: 4200})
-	b := &groups{r, all[:members], all[members], bench.Program(t, "cmd/unifiedd"), bench.Program(t, "selftests/unified-flow-test"), buildEtcd(t), testenv.DiskDir(t)}
+	b := &groups{r, all[:members], all[members], testenv.Program(t, "cmd/unifiedd"), testenv.Program(t, "selftests/unified-flow-test"), buildEtcd(t), testenv.DiskDir(t)}
 	for _, durability := range []string{"received", "written", "durable"} {
 		for _, size := range []int{64, 256, 1024, 4096} {
 			bench.Compare(r, b.contest(appends{size, durability}))

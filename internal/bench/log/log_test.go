@@ -58,7 +58,7 @@ func newBed(r *bench.Report) *bed {
 	peer := func(name string, flags ...string) string {
 		return testenv.Compile(r, bench.Path(r, "selftests/peers/"+name+".c"), flags...)
 	}
-	b := &bed{Report: r, dir: testenv.DiskDir(r), unifiedd: bench.Program(r, "cmd/unifiedd"), load: bench.Program(r, "selftests/unified-flow-test"),
+	b := &bed{Report: r, dir: testenv.DiskDir(r), unifiedd: testenv.Program(r, "cmd/unifiedd"), load: testenv.Program(r, "selftests/unified-flow-test"),
 		server: peer("log-peer/log-server", "-msse4.2", "-pthread"), client: peer("log-peer/log-client", "-msse4.2", "-pthread"), records: peer("xsk-peer/xsk-records", "-lxdp", "-lbpf")}
 	for k := range b.pairs {
 		b.pairs[k] = testenv.NewPair(r, testenv.PairOptions{MTU: linkMTU})

@@ -52,8 +52,9 @@ const (
 func TestAgainstPerftest(t *testing.T) {
 	labenv.Guest(t)
 	r := bench.Start(t, "lab-rdma", "RDMA over Soft-RoCE in the lab guest", "unified-rdma-test", perftestVersion(t))
+	testenv.HugePages(t, 8<<20)
 	const card, address = "virtio0", "10.79.0.1"
-	path, device := programInGuest(t), labenv.SoftRoCE(t, card, address+"/24")
+	path, device := testenv.Program(t, "selftests/unified-rdma-test"), labenv.SoftRoCE(t, card, address+"/24")
 	p := place{pathMTU: 1024, server: end{card: card, device: device, address: address, cpu: serverCPU}}
 	p.client = p.server
 	p.client.cpu = clientCPU
@@ -81,17 +82,6 @@ func TestAgainstPerftest(t *testing.T) {
 		"The guest's processors are emulated: only the ratios mean something.")
 }
 
-// programInGuest returns the path of unified-rdma-test in a guest.
-func programInGuest(t *testing.T) string {
-	t.Helper()
-	const variable = "UNIFIEDD_RDMA_TEST"
-	path := os.Getenv(variable)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%s must name unified-rdma-test: %v", variable, err)
-	}
-	return path
-}
-
 // guest is one of the two: its card, with a Soft-RoCE device, and one processor.
 type guest struct {
 	place
@@ -100,7 +90,7 @@ type guest struct {
 
 func newGuest(t *testing.T) *guest {
 	t.Helper()
-	g := &guest{program: programInGuest(t)}
+	g := &guest{program: testenv.Program(t, "selftests/unified-rdma-test")}
 	if err := os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte("0"), 0); err != nil {
 		t.Fatalf("have one processor: %v", err)
 	}

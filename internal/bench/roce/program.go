@@ -90,7 +90,7 @@ func (g *program) ask(ctx context.Context, p place, w work) (sample, error) {
 		return sample{}, err
 	}
 	s, err := g.read(out, w)
-	s.cpu = used.CPU().Seconds()
+	s.cpu = used.CPU.Seconds()
 	return s, err
 }
 
@@ -131,5 +131,5 @@ func (s *process) end() (cpu float64, err error) {
 	if err := <-s.ended; err != nil {
 		return 0, fmt.Errorf("the server: %w", err)
 	}
-	return u.CPU().Seconds(), nil
+	return u.CPU.Seconds(), nil
 }

@@ -33,7 +33,7 @@ func TestAgainstSockets(t *testing.T) {
 	r := bench.Start(t, "roce", "RoCE on AF_XDP", "unified-rdma-test", "")
 	r.Theirs = "xsk-pingpong, " + called(t, "sockperf") + ", " + called(t, "iperf3")
 	testenv.HugePages(t, 256<<20)
-	ours := bench.Program(t, "selftests/unified-rdma-test")
+	ours := testenv.Program(t, "selftests/unified-rdma-test")
 	peer := testenv.Compile(t, bench.Path(t, "selftests/peers/xsk-peer/xsk-pingpong.c"), "-lxdp", "-lbpf", "-lm")
 	wire, large := testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU}), testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
 	for _, e := range []*testenv.End{&large.A, &large.B} { // the kernel passes packets over one pair and large segments over the other

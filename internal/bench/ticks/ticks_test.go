@@ -40,7 +40,7 @@ func TestAgainstTraders(t *testing.T) {
 		return testenv.Compile(t, bench.Path(t, "selftests/peers/tick-peer/"+name+".c"), flags...)
 	}
 	b := &bed{
-		Report: r, unifiedd: bench.Program(t, "cmd/unifiedd"), tickTest: bench.Program(t, "selftests/unified-tick-test"),
+		Report: r, unifiedd: testenv.Program(t, "cmd/unifiedd"), tickTest: testenv.Program(t, "selftests/unified-tick-test"),
 		traderInC: peer("tick-peer"), echoInC: peer("tick-echo", "-lxdp", "-lbpf"), count: int(r.Form.Span.Seconds() * rate), warm: 200,
 	}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{Queues: 2})

@@ -42,19 +42,17 @@ type bed struct {
 	unifiedd string
 	rsync    string
 	source   string
+	size     int
 	to       [2]string // directories of ours and of theirs
 	servers  [2]*exec.Cmd
 }
-
-// size is the length of the file.
-const size = 1 << 30
 
 // TestAgainstRsync compares send and receive with rsync.
 func TestAgainstRsync(t *testing.T) {
 	b := newBed(bench.Start(t, "transfer", "copying a file", "unifiedd send", "rsync"))
 	version, _, _ := strings.Cut(string(run(t, b.rsync, "--version")), "protocol")
 	b.Theirs = strings.TrimSpace(version)
-	bench.Compare(b.Report, &bench.Contest[sample]{Name: fmt.Sprintf("one file of %d MiB", size>>20), Programs: []bench.Run[sample]{b.ours, b.theirs}, Measures: []bench.Measure[sample]{
+	bench.Compare(b.Report, &bench.Contest[sample]{Name: fmt.Sprintf("one file of %d MiB", b.size>>20), Programs: []bench.Run[sample]{b.ours, b.theirs}, Measures: []bench.Measure[sample]{
 		{Metric: "rate", Unit: "MB/s", Better: bench.More, Bar: rateBar, Theirs: 1, Of: func(s sample) float64 { return s.bytes / s.wall.Seconds() / 1e6 }},
 		{Metric: "processors", Unit: "ms for each GB", Better: bench.Less, Bar: costBar, Theirs: 1, Of: func(s sample) float64 { return s.busy.Seconds() * 1e12 / s.bytes }},
 	}})
@@ -76,14 +74,14 @@ func run(t *testing.T, name string, args ...string) []byte {
 func newBed(t *bench.Report) *bed {
 	t.Helper()
 	testenv.HugePages(t, 96<<20)
-	b := &bed{Report: t, unifiedd: bench.Program(t, "cmd/unifiedd"), rsync: testenv.Tool(t, "rsync")}
+	b := &bed{Report: t, unifiedd: testenv.Program(t, "cmd/unifiedd"), rsync: testenv.Tool(t, "rsync"), size: t.Form.Share(1 << 30)}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{MTU: 9000})
 	for _, e := range []*testenv.End{&b.pair.A, &b.pair.B} {
 		e.Run(t, "ethtool", "-K", e.Ifname, "tx", "on", "rx", "on", "tso", "on", "gso", "on", "gro", "on")
 	}
 	dir := testenv.DiskDir(t)
 	b.source = filepath.Join(dir, "source")
-	fill(t, b.source, size)
+	fill(t, b.source, int64(b.size))
 	for i, name := range []string{"ours", "theirs"} {
 		b.to[i] = filepath.Join(dir, name)
 		if err := os.Mkdir(b.to[i], 0o755); err != nil {
@@ -161,11 +159,11 @@ func (b *bed) copy(ctx context.Context, k int, name string, args ...string) (s s
 			}
 			return s, fmt.Errorf("%w: %s", err, out)
 		}
-		s = sample{bytes: size, wall: used.Wall, busy: used.CPU() + busyBelow(b.servers[k].Process.Pid) - busy}
+		s = sample{bytes: float64(b.size), wall: used.Wall, busy: used.CPU + busyBelow(b.servers[k].Process.Pid) - busy}
 		break
 	}
 	info, err := os.Stat(copied)
-	if err == nil && info.Size() != size {
+	if err == nil && info.Size() != int64(b.size) {
 		err = fmt.Errorf("the copy has %d bytes", info.Size())
 	}
 	return s, err

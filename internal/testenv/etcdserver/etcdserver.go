@@ -161,7 +161,7 @@ func (s *Server) Forget(t testing.TB) {
 // PID is the number of the process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Program returns the path of etcd, which make setup-test unpacks.
+// Program returns the path of etcd, which scripts/setup.sh demo test unpacks.
 func Program(t testing.TB) string {
 	t.Helper()
 	root := ""
@@ -176,7 +176,7 @@ func Program(t testing.TB) string {
 		return path
 	}
 	if path, err = exec.LookPath("etcd"); err != nil {
-		t.Fatalf("look for etcd: %v (unpack the test programs: make setup-test)", err)
+		t.Fatalf("look for etcd: %v (unpack the test programs: scripts/setup.sh demo test)", err)
 	}
 	return path
 }

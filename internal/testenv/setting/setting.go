@@ -6,10 +6,11 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // Number returns a number from the environment, or its default.
-func Number(t *testing.T, name string, otherwise uint64) uint64 {
+func Number(t testing.TB, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
 	if text == "" {
@@ -20,4 +21,17 @@ func Number(t *testing.T, name string, otherwise uint64) uint64 {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return n
+}
+
+// Seed returns the seed of what a test draws, and logs it: UNIFIEDD_SEED, or else 1 in short runs, which are the same test
+// each time, and a random one in long runs.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	otherwise := uint64(1)
+	if !testing.Short() {
+		otherwise = uint64(time.Now().UnixNano())
+	}
+	seed := Number(t, "UNIFIEDD_SEED", otherwise)
+	t.Logf("UNIFIEDD_SEED=%d", seed)
+	return seed
 }

@@ -1,5 +1,5 @@
 // Stir takes huge pages of 2 MiB and gives them back, up to 16 at a time, until its standard input
-// ends. make test-huge-pages runs the tests that use huge pages beside it.
+// ends. make test must pass beside it.
 package main
 
 import (

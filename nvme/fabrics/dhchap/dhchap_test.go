@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 const (
@@ -39,9 +41,7 @@ func TestPrimes(t *testing.T) {
 func secret(t testing.TB, text string) Secret {
 	t.Helper()
 	k, err := ParseSecret(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return k
 }
 

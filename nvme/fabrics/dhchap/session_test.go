@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func newPair(t testing.TB, g Group, mutual bool) (*Session, *host) {
@@ -182,9 +184,7 @@ func TestKeyFile(t *testing.T) {
 	valid := func(s string) bool { return strings.HasPrefix(s, "nqn.") }
 	write := func(text string, mode os.FileMode) {
 		t.Helper()
-		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(text), mode)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(text), mode)))
 	}
 	write("# of hosts\n\n  nqn.a "+plainKey+"\nnqn.b\t"+plainKey+" "+hashedKey+"\n", 0o600)
 	all, err := ReadKeys(path, valid)

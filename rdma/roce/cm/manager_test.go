@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
@@ -54,9 +55,7 @@ func (r *rig) pairs(x, y *end) {
 	x.send(rdma.SendRequest{Op: rdma.Read, RemoteAddr: y.base, RKey: y.memory.RKey()}, 12288)
 	x.want(rdma.Success)
 	r.ends(x, y, a, b.conn)
-	if err := l.Close(); err != nil {
-		r.Error(err)
-	}
+	testenv.Check(r, l.Close())
 }
 
 // ends checks the end of a connection: one side closes, the other notices, and outstanding requests
@@ -67,9 +66,7 @@ func (r *rig) ends(x, y *end, a, b cm.Conn) {
 		r.Errorf("%v, %v while it stands", a.Err(), b.Err())
 	}
 	y.receive(0)
-	if err := a.Close(); err != nil {
-		r.Error(err)
-	}
+	testenv.Check(r, a.Close())
 	if err := over(r, b); !errors.Is(err, cm.ErrDisconnected) {
 		r.Errorf("the peer's end is %v", err)
 	}
@@ -78,9 +75,7 @@ func (r *rig) ends(x, y *end, a, b cm.Conn) {
 	}
 	y.want(rdma.WorkFlushed)
 	x.want(rdma.WorkFlushed)
-	if err := errors.Join(b.Close(), b.Close(), a.Close()); err != nil {
-		r.Error(err)
-	}
+	testenv.Check(r, errors.Join(b.Close(), b.Close(), a.Close()))
 }
 
 // heard checks private data, which arrives followed by zeros.

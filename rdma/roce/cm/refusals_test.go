@@ -76,9 +76,7 @@ func backlogFull(t *testing.T, x, y *side) {
 	testenv.Wait(t, 10*time.Second, "the request", func() bool { return len(l.(*listener).requests) == 1 })
 	_, err := x.newEnd().connect(y.ip, "")
 	refused(t, err, cm.ErrRejected, cm.ReasonNoResources)
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, l.Close())
 	refused(t, <-first, cm.ErrRejected, cm.ReasonConsumer)
 }
 
@@ -87,13 +85,9 @@ func backlogFull(t *testing.T, x, y *side) {
 func givenUpByPeer(t *testing.T, x, y *side) {
 	l, e := y.listen(0), x.newEnd()
 	route, err := x.manager.Resolve(x.within(10*time.Second), cm.Path{To: netip.AddrPortFrom(y.ip, port)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer route.Close()
-	if err := route.Prepare(e.qp, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, route.Prepare(e.qp, 0))
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if _, err := route.Connect(ctx, cm.Defaults(e.qp)); !errors.Is(err, context.Canceled) {
@@ -151,9 +145,7 @@ func tooMuchSaid(t *testing.T, x, y *side) {
 	if _, err := x.newEnd().connect(y.ip, string(make([]byte, cm.MostToConnect+1))); err == nil {
 		t.Error("57 bytes were said")
 	}
-	if err := y.manager.machine.config.check(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, y.manager.machine.config.check())
 }
 
 // vanished: a connection to a manager that closed ends, and one to a peer that does not answer
@@ -163,9 +155,7 @@ func vanished(t *testing.T, x, y *side) {
 	e, f := x.newEnd(), y.newEnd()
 	answer := y.answer(l, f.accept(""))
 	a, err := e.connect(y.ip, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b := <-answer
 	if err := y.manager.Close(); err != nil { // the manager sends DREQs
 		t.Error(err)
@@ -176,9 +166,7 @@ func vanished(t *testing.T, x, y *side) {
 	if err := b.conn.Err(); !errors.Is(err, cm.ErrClosed) {
 		t.Error(err)
 	}
-	if err := errors.Join(a.Close(), b.conn.Close(), l.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(a.Close(), b.conn.Close(), l.Close()))
 	_, err = x.newEnd().connect(y.ip, "") // no manager has queue pair 1 there
 	if !errors.Is(err, cm.ErrUnreachable) || !errors.Is(err, unix.ETIMEDOUT) {
 		t.Errorf("who never answers: %v", err)
@@ -190,13 +178,10 @@ func vanished(t *testing.T, x, y *side) {
 		t.Error(x.show())
 	}
 	var again *Manager
-	if again, err = Open(y.dev, Config{}); err != nil {
-		t.Fatal(err)
-	}
+	again, err = Open(y.dev, Config{})
+	testenv.Must(t, err)
 	if y.counted("cm_established") == 0 {
 		t.Error("a new manager has forgotten what the old one counted")
 	}
-	if err := again.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, again.Close())
 }

@@ -59,17 +59,14 @@ func (s *side) open(e *testenv.End, c Config) {
 	})
 	s.book = s.region.NewBook("test")
 	var err error
-	if s.hands, err = s.book.NewHolder(umem.OwnerWorker, "test"); err != nil {
-		s.Fatal(err)
-	}
+	s.hands, err = s.book.NewHolder(umem.OwnerWorker, "test")
+	testenv.Must(s, err)
 	var extent [1]umem.Frame
 	s.hands.TakeExtents(extent[:])
 	s.base = extent[0].Addr
 	s.Cleanup(func() { s.rest(extent[:]) })
 	p, err := roce.NewProvider(roce.Config{Region: s.region, Receive: 512, Send: 128})
-	if err != nil {
-		s.Fatal(err)
-	}
+	testenv.Must(s, err)
 	e.Do(s, func() {
 		s.dev = testenv.Opened(s.rig, func() (*roce.Device, error) {
 			d, err := p.Open(e.Ifname)
@@ -87,9 +84,7 @@ func (s *side) open(e *testenv.End, c Config) {
 // rest checks that all frames are in the pool at the end.
 func (s *side) rest(extent []umem.Frame) {
 	s.hands.Give(extent)
-	if err := s.book.Close(); err != nil {
-		s.Error(err)
-	}
+	testenv.Check(s, s.book.Close())
 	if count, err := s.region.Audit(); err != nil || count.Of(umem.OwnerPool) != s.region.Frames() {
 		s.Errorf("not all frames are in the pool in the end: %v, %v", count, err)
 	}
@@ -139,9 +134,7 @@ func (e *end) want(status rdma.Status) {
 	var got [1]rdma.WorkCompletion
 	testenv.Wait(e, 20*time.Second, "a completion", func() bool {
 		n, err := e.cq.Poll(got[:])
-		if err != nil {
-			e.Fatal(err)
-		}
+		testenv.Must(e, err)
 		return n == 1
 	})
 	if got[0].Status != status {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
@@ -15,9 +16,7 @@ import (
 // constants have them.
 func TestSecurityTable(t *testing.T) {
 	text, err := os.ReadFile("../../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var c Config
 	c.setDefaults()
 	seconds := func(code uint8) time.Duration { return mad.Duration(code).Round(100 * time.Millisecond) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
@@ -26,14 +27,10 @@ type seen struct {
 func kernelMessages(t *testing.T) (all []seen) {
 	t.Helper()
 	f, err := os.Open("../wire/testdata/two-hosts.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for {
 		frame, _, err := r.ReadPacketData()
 		if err != nil {

@@ -75,9 +75,7 @@ func newCapture() *capture {
 func (c *capture) add(t *testing.T, from, to netip.Addr, m *Message) {
 	p := wire.Path{Source: rdma.GIDOf(from), Destination: rdma.GIDOf(to), SourcePort: 0xc000, HopLimit: 64}
 	template, err := wire.NewTemplate(&p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	h := wire.Header{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQPN: QueuePair, QKey: QKey, SourceQPN: QueuePair}
 	b := make([]byte, 512)
 	n := template.Put(b, 1, h.Opcode.HeaderBytes()+Size+wire.ICRCBytes)

@@ -120,9 +120,7 @@ func TestGone(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	i := openIn(t, p.A.Namespace, p.A.Ifname)
 	k, err := i.Track(resolve(t, i, "10.77.0.1", "10.77.0.2"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	from, name := place(t, i, "10.77.0.1"), i.Name()
 	ended := make(chan error, 1)
 	go func() {
@@ -184,17 +182,13 @@ func TestClose(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	i := openIn(t, p.A.Namespace, p.A.Ifname)
 	k, err := i.Track(resolve(t, i, "10.77.0.1", "10.77.0.2"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	closed := make(chan error)
 	for range 4 {
 		go func() { closed <- i.Close() }()
 	}
 	for range 4 {
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, <-closed)
 	}
 	k.Drop()
 	_, err = i.Track(Route{})

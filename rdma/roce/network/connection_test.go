@@ -34,9 +34,7 @@ neighbour add 10.77.0.2 lladdr 02:00:00:00:00:07 nud permanent dev `+p.A.Ifname)
 		t.Fatalf("%+v, %v", w, err)
 	}
 	k, err := i.Track(w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer k.Drop()
 	for _, rule := range []string{"fwmark 5", "uidrange 17-17", "tos 0x10", "sport 1000 ipproto tcp", "dport 4001 ipproto tcp"} {
 		p.A.Run(t, "sh", "-c", "ip rule add "+rule+" table 99")

@@ -77,9 +77,7 @@ func TestResolveUnanswered(t *testing.T) {
 	p.A.Do(t, func() {
 		for _, family := range []string{"ipv4", "ipv6"} {
 			setting := "/proc/sys/net/" + family + "/neigh/" + p.A.Ifname + "/retrans_time_ms"
-			if err := os.WriteFile(setting, []byte("10"), 0); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile(setting, []byte("10"), 0))
 		}
 	})
 	for from, to := range map[string]string{"10.77.0.1": "10.77.0.10", "fd77::1": "fd77::10"} {

@@ -15,9 +15,7 @@ import (
 func kept(t *testing.T, i *Interface, from, to string) *TrackedRoute {
 	t.Helper()
 	k, err := i.Track(resolve(t, i, from, to))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return k
 }
 
@@ -37,9 +35,7 @@ func hasty(t *testing.T, e *testenv.End) {
 	e.Do(t, func() {
 		for _, family := range []string{"ipv4", "ipv6"} {
 			for name, value := range map[string]string{"retrans_time_ms": "10", "base_reachable_time_ms": "50", "delay_first_probe_time": "0"} {
-				if err := os.WriteFile("/proc/sys/net/"+family+"/neigh/"+e.Ifname+"/"+name, []byte(value), 0); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, os.WriteFile("/proc/sys/net/"+family+"/neigh/"+e.Ifname+"/"+name, []byte(value), 0))
 			}
 		}
 	})
@@ -209,9 +205,7 @@ func TestManyWays(t *testing.T) {
 			if err == nil {
 				all[n], err = i.Track(w)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, err)
 		})
 	}
 	group.Wait()

@@ -20,14 +20,8 @@ func openIn(t *testing.T, ns *testenv.Namespace, name string) *Interface {
 	var i *Interface
 	var err error
 	ns.Do(t, func() { i, err = open(name, refresh) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := i.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, i.Close()) })
 	return i
 }
 
@@ -49,9 +43,7 @@ func place(t *testing.T, i *Interface, a string) int {
 func resolve(t *testing.T, i *Interface, from, to string) Route {
 	t.Helper()
 	w, err := tryResolve(t, i, from, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return w
 }
 

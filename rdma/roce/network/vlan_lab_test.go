@@ -95,9 +95,7 @@ func TestSameAsSoftRoCE(t *testing.T) {
 	run("address", "add", "10.79.5.1/24", "dev", "v5")
 	run("link", "set", "v5", "up")
 	i, err := Open("virtio0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer i.Close()
 	var ours, kernels []string
 	defer func() { t.Logf("ours %q, the kernel's %q", ours, kernels) }()
@@ -105,9 +103,7 @@ func TestSameAsSoftRoCE(t *testing.T) {
 		ours, kernels = nil, kernelGIDs(t, device)
 		for _, e := range i.GIDs() {
 			l, err := net.InterfaceByIndex(e.Interface)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			ours = append(ours, fmt.Sprintf("%v %s %v", e.GID, l.Name, e.Type))
 		}
 		slices.Sort(ours)
@@ -130,9 +126,7 @@ func kernelGIDs(t *testing.T, device string) (all []string) {
 			continue // it was removed just now
 		}
 		g, err := rdma.ParseGID(strings.TrimSpace(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		all = append(all, fmt.Sprintf("%v %s %s", g, strings.TrimSpace(string(on)), strings.TrimSpace(string(kind))))
 	}
 	slices.Sort(all)

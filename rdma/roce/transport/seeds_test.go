@@ -23,7 +23,7 @@ func check(t *testing.T, property func(*rapid.T)) {
 	}
 	known = figures{}
 	set(t, "rapid.checks", 200)
-	seed := setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	seed := setting.Seed(t)
 	for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end); seed++ {
 		set(t, "rapid.seed", seed)
 		rapid.Check(t, property)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -24,9 +25,7 @@ func benchPath(ipv6 bool) *Path {
 
 func benchTemplate(tb testing.TB, ipv6 bool) *Template {
 	t, err := NewTemplate(benchPath(ipv6))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testenv.Must(tb, err)
 	return &t
 }
 

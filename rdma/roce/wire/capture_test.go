@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -126,9 +127,7 @@ func (d *decoded) checkEncode(t *testing.T, frame []byte) {
 	path := Path{Source: d.Source, Destination: d.Destination, SourceMAC: d.SourceMAC, DestinationMAC: d.DestinationMAC, Tags: d.Tags,
 		SourcePort: d.SourcePort, TrafficClass: d.TrafficClass, HopLimit: d.HopLimit, FlowLabel: d.FlowLabel}
 	template, err := NewTemplate(&path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b := make([]byte, len(frame))
 	n := template.Put(b, be.Uint16(frame[d.Network+4:]), d.Length)
 	n += d.Encode(b[n:])

@@ -3,6 +3,8 @@ package wire
 import (
 	"errors"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // sample returns a packet of one IP version or the other, with that many tags.
@@ -12,9 +14,7 @@ func sample(t testing.TB, ipv6 bool, tags int) []byte {
 		path.Tags[i] = Tag{0x8100, uint16(i + 1)}
 	}
 	template, err := NewTemplate(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	frame := make([]byte, 200)
 	return frame[:send(frame, &template, 7, &Header{Opcode: RCSendOnly, DestQPN: 17}, []byte("payload"))]
 }
@@ -158,9 +158,7 @@ func TestTrafficClass(t *testing.T) {
 		path := benchPath(ipv6)
 		path.TrafficClass, path.FlowLabel = 46<<2|CE, 0xfedcba*btou(ipv6)
 		template, err := NewTemplate(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		frame := make([]byte, 100)
 		frame = frame[:send(frame, &template, 1, &Header{Opcode: RCSendOnly}, nil)]
 		var e Envelope

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata/opcodes.pcap anew; opcodes.csv is to be made of it then")
@@ -27,9 +29,7 @@ func everyOpcode(t *testing.T) (packets [][]byte) {
 			path.FlowLabel = 0x12345 + uint32(i)
 		}
 		template, err := NewTemplate(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		frame := make([]byte, 512)
 		packets = append(packets, frame[:send(frame, &template, uint16(i*257), distinct(o), somePayload(o, i))])
 	}
@@ -67,9 +67,7 @@ func TestEveryOpcode(t *testing.T) {
 	const name = "testdata/opcodes.pcap"
 	want := writePcap(everyOpcode(t))
 	if *update {
-		if err := os.WriteFile(name, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, want, 0o644))
 	}
 	if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("%s is not what is written now (%v)", name, err)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 const (
@@ -18,9 +20,7 @@ const (
 func readPcap(t testing.TB, name string) (packets [][]byte) {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if len(b) < 24 || le.Uint32(b) != pcapMagic || le.Uint32(b[20:]) != ethernet {
 		t.Fatalf("%s is no capture of Ethernet", name)
 	}
@@ -50,9 +50,7 @@ func writePcap(packets [][]byte) []byte {
 func readRows(t *testing.T, name string) (rows []map[string]string) {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r := csv.NewReader(bytes.NewReader(b))
 	head, err := r.Read()
 	for err == nil {

@@ -75,7 +75,7 @@ func emulatorIn(ctx context.Context, dir string) (Emulator, error) {
 	cmd.Env = append(os.Environ(), e.Env...)
 	text, err := finish(cmd)
 	if err != nil {
-		return Emulator{}, fmt.Errorf("try the emulator: %w (make lab-update fetches it anew)", err)
+		return Emulator{}, fmt.Errorf("try the emulator: %w (go run ./selftests/lab -update fetches it anew)", err)
 	}
 	e.Version, _, _ = strings.Cut(text, "\n")
 	return e, nil

@@ -82,7 +82,7 @@ func indexModules(ctx context.Context, root string) error {
 func kernelIn(dir string, line Line) (Kernel, error) {
 	versions, _ := filepath.Glob(filepath.Join(dir, "lib", "modules", "*"))
 	if len(versions) != 1 {
-		return Kernel{}, fmt.Errorf("%s has modules of %d kernels, not of one (make lab-update fetches it anew)", dir, len(versions))
+		return Kernel{}, fmt.Errorf("%s has modules of %d kernels, not of one (go run ./selftests/lab -update fetches it anew)", dir, len(versions))
 	}
 	k := Kernel{Line: line, Version: filepath.Base(versions[0]), Modules: versions[0]}
 	for _, image := range []string{filepath.Join(dir, "boot", "vmlinuz-"+k.Version), filepath.Join(k.Modules, "vmlinuz")} {
@@ -91,5 +91,5 @@ func kernelIn(dir string, line Line) (Kernel, error) {
 			return k, nil
 		}
 	}
-	return Kernel{}, fmt.Errorf("%s has no kernel image (make lab-update fetches it anew)", dir)
+	return Kernel{}, fmt.Errorf("%s has no kernel image (go run ./selftests/lab -update fetches it anew)", dir)
 }

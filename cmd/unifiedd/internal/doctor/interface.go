@@ -54,7 +54,7 @@ func examineInterface(name string, n needs) []Check {
 	}
 	checks := append([]Check{c.state(), c.link(device), c.nativeXDP(), c.zeroCopy(), c.queues(), c.steering(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
 		c.offloads()...)
-	checks = append(append(checks, c.bonded()...), c.functions(n)...)
+	checks = append(append(append(checks, c.loopback()...), c.bonded()...), c.functions(n)...)
 	return append(checks, c.roce()...)
 }
 
@@ -227,6 +227,25 @@ func (c card) defaultRoute() Check {
 	}
 	return fail(name, "over this interface, and flow %s has no filter: the host would lose its network", c.flow.Name).
 		with("give the flow a filter, or say take_over: true")
+}
+
+// loopback says what a flow on a loopback interface takes from the host's programs.
+func (c card) loopback() []Check {
+	const name = "loopback"
+	takes := "programs of this host do not reach each other at 127.0.0.1 and ::1 meanwhile"
+	from := &c.flow.From
+	engine, _ := c.flow.ChosenEngine()
+	switch {
+	case c.Flags&net.FlagLoopback == 0:
+		return nil
+	case !c.hasFlow:
+		return []Check{ok(name, "a flow without a filter takes all packets: %s (engine: packet has copies)", takes)}
+	case from.Mirror != "" || engine == config.EnginePacket:
+		return []Check{ok(name, "flow %s has copies", c.flow.Name)}
+	case !from.TakesAll():
+		return []Check{ok(name, "flow %s takes only what its filter accepts", c.flow.Name)}
+	}
+	return []Check{warn(name, "flow %s takes all packets: %s", c.flow.Name, takes).with("give the flow a filter, or say engine: packet")}
 }
 
 // node compares the card's NUMA node with the region's.

@@ -55,7 +55,7 @@ func TestCheckNames(t *testing.T) {
 	}
 }
 
-// promtool returns the path of Prometheus' checker, which make setup-test unpacks.
+// promtool returns the path of Prometheus' checker, which scripts/setup.sh demo test unpacks.
 func promtool(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", "..", "..", "..", "build", "unpacked", "usr", "bin", "promtool"))
@@ -64,7 +64,7 @@ func promtool(t *testing.T) string {
 	}
 	if _, err := os.Stat(path); err != nil {
 		if path, err = exec.LookPath("promtool"); err != nil {
-			t.Fatalf("look for promtool: %v (unpack the test programs: make setup-test)", err)
+			t.Fatalf("look for promtool: %v (unpack the test programs: scripts/setup.sh demo test)", err)
 		}
 	}
 	return path
