@@ -199,7 +199,7 @@ func (d *Driver) watchPath(w *Want, k *Link, gone <-chan error) error {
 func (d *Driver) probe(member uint32, path int, well chan<- struct{}) {
 	conn, err := (&net.Dialer{Timeout: d.config.Suspect / pathsOfSuspect}).DialContext(d.ctx, "tcp", d.addressOver(member, path))
 	if err != nil {
-		d.ways.leaves(path, err, time.Now())
+		d.ways.unreached(path, err, time.Now())
 		return
 	}
 	_ = conn.Close() // nothing was said

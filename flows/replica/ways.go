@@ -93,7 +93,21 @@ func (w *ways) takes(path int, now time.Time) {
 func (w *ways) leaves(path int, cause error, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	one := &w.all[path]
+	w.all[path].left(cause, now)
+}
+
+// unreached says that a probe over a path has failed, and why. Records may come over the path meanwhile: an earlier probe
+// may have found it well.
+func (w *ways) unreached(path int, cause error, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one := &w.all[path]; one.State != pathConnected {
+		one.left(cause, now)
+	}
+}
+
+// left says that records do not come over the path, and why.
+func (one *way) left(cause error, now time.Time) {
 	if one.State == pathConnected {
 		one.Left = now
 		if now.Sub(one.Taken) > steady {
@@ -116,11 +130,14 @@ func fails(cause error) bool {
 	return !left && !errors.Is(cause, errBetterPath) && !errors.Is(cause, errEpoch) && !errors.Is(cause, errFenced) && !errors.Is(cause, context.Canceled)
 }
 
-// clear says that a path may be tried.
+// clear says that a path may be tried, unless records come over it already.
 func (w *ways) clear(path int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.all[path].again, w.all[path].State = time.Time{}, pathStandby
+	one := &w.all[path]
+	if one.again = (time.Time{}); one.State != pathConnected {
+		one.State = pathStandby
+	}
 }
 
 // better returns the first path that is preferred to the present one and may be tried again.

@@ -68,6 +68,24 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// TestWaysProbe: a probe that ends after records have come over its path changes nothing of it, whatever it has found.
+func TestWaysProbe(t *testing.T) {
+	now := time.Unix(1000, 0)
+	w := newWays(2)
+	w.leaves(0, io.EOF, now)
+	w.clear(0)
+	w.takes(0, now)
+	w.clear(0)
+	w.unreached(0, io.EOF, now)
+	if s := w.states()[0]; s.State != pathConnected || s.Failures != 1 {
+		t.Errorf("the path that records come over is %+v", s)
+	}
+	w.unreached(1, io.EOF, now)
+	if s := w.states()[1]; s.State != pathFailed || s.Failures != 1 {
+		t.Errorf("the other path is %+v", s)
+	}
+}
+
 // TestWaysPrefer: the path that is preferred comes first, then those after it, and then those before it.
 func TestWaysPrefer(t *testing.T) {
 	w, now, broken := newWays(3), time.Now(), errors.New("broken")
