@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // The tests.
@@ -137,22 +139,15 @@ func (j *job) check() error {
 		return errors.New("-test storage is done with SEND over RC; -test verify has the others")
 	case j.Test == storageTest && (j.Size < 4096 || j.Size&(j.Size-1) != 0 || j.Size > 16<<20):
 		return fmt.Errorf("-size %d: blocks of -test storage are 4096 to %d bytes, a power of two", j.Size, 16<<20)
-	case j.Size > maxSize:
-		return fmt.Errorf("-size %d: at most %d", j.Size, maxSize)
 	case isAtomic(op) && j.Size != 8:
 		return errors.New("-size: atomics are of 8 bytes")
-	case j.Count < 1 || j.Count > maxCount:
-		return fmt.Errorf("-n %d: it must be from 1 to %d", j.Count, maxCount)
 	case j.Test == storageTest && j.Size*uint64(j.Depth) > areaMost:
 		return fmt.Errorf("-depth %d of -size %d: together at most %d bytes", j.Depth, j.Size, areaMost)
-	case j.Depth < 1 || j.Depth > maxDepth:
-		return fmt.Errorf("-depth %d: it must be from 1 to %d", j.Depth, maxDepth)
-	case j.Inline < 0 || j.Inline > 1<<16:
-		return fmt.Errorf("-inline %d: it must be from 0 to %d", j.Inline, 1<<16)
 	case j.Test == latencyTest && j.Size == 0 && op == rdma.Write:
 		return errors.New("-size 0: the latency of a WRITE shows in its last byte")
 	}
-	return nil
+	return cmp.Or(harness.Within("size", j.Size, 0, maxSize), harness.Within("n", j.Count, 1, maxCount), harness.Within("depth", j.Depth, 1, maxDepth),
+		harness.Within("inline", j.Inline, 0, 1<<16))
 }
 
 // encode encodes the job as a client's hello.

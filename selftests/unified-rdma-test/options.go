@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -63,9 +64,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 func (o *options) define(fs *flag.FlagSet) {
-	fs.StringVar(&o.Test, "test", o.Test, "`WHAT` to do: "+strings.Join(tests, ", "))
+	harness.OneOf(fs, &o.Test, "test", "`WHAT` to do: "+strings.Join(tests, ", "), tests...)
 	fs.TextVar(&o.Transport, "transport", o.Transport, "`TRANSPORT`: RC, UC or UD")
-	fs.StringVar(&o.Op, "op", o.Op, "`OPERATION`: "+strings.Join(opNames(), ", "))
+	harness.OneOf(fs, &o.Op, "op", "`OPERATION`: "+strings.Join(opNames(), ", "), opNames()...)
 	fs.Uint64Var(&o.Size, "size", 0, "`BYTES` of a message (default: of storage and bandwidth 65536, of verify 4096, of latency 2, of atomics always 8)")
 	fs.IntVar(&o.Count, "n", 0, "so many `MESSAGES` (default: of storage and verify 100, else 1000)")
 	fs.IntVar(&o.Depth, "depth", 0, "so many `REQUESTS` at a time (default 128; of latency always 1)")
@@ -73,7 +74,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` that contents follow from")
 	fs.BoolVar(&o.beyond, "beyond", false, "with -test verify: at the end ask for more than is allowed, which must be refused")
 	fs.BoolVar(&o.Manager, "R", false, "connect the queue pairs through rdma_cm")
-	fs.StringVar(&o.peer, "peer", "", "the other side is a `PROGRAM` of rdma-core: "+strings.Join(peers, ", ")+"; -transport, -size and -n are to be as there")
+	harness.OneOf(fs, &o.peer, "peer", "the other side is a `PROGRAM` of rdma-core: "+strings.Join(peers, ", ")+"; -transport, -size and -n are to be as there", peers...)
 	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer pingpong 18515, with -peer rping 7174)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
 	fs.IntVar(&o.mtu, "mtu", 0, "path MTU of at most so many `BYTES` (default: what both ports take)")
@@ -103,13 +104,8 @@ func (o *options) checkTogether(given map[string]bool) error {
 	if tls := []bool{o.cert != "", o.key != "", o.authority != ""}; tls[0] != tls[1] || tls[1] != tls[2] {
 		return errors.New("-cert, -key and -ca go together")
 	}
-	for _, f := range []struct {
-		name             string
-		got, least, most int
-	}{{"qp-timeout", o.qpTimeout, 1, 31}, {"tclass", o.tclass, 0, 255}, {"sl", o.sl, 0, 7}} {
-		if f.got < f.least || f.got > f.most {
-			return fmt.Errorf("-%s %d: it must be from %d to %d", f.name, f.got, f.least, f.most)
-		}
+	if err := cmp.Or(harness.Within("qp-timeout", o.qpTimeout, 1, 31), harness.Within("tclass", o.tclass, 0, 255), harness.Within("sl", o.sl, 0, 7)); err != nil {
+		return err
 	}
 	if o.Manager && o.sl != 0 {
 		return errors.New("-sl does not go with -R: rdma_cm has only a type of service, which is -tclass")

@@ -105,18 +105,13 @@ func (p *pinger) make() (err error) {
 		return errors.New("the region has no room for the pings")
 	}
 	p.source, p.sink, p.text = frames[0], frames[1], frames[2]
-	return p.few(2)
-}
-
-// few makes a queue pair for n small requests.
-func (l *link) few(n int) (err error) {
-	for _, q := range []*rdma.CompletionQueue{&l.sent, &l.came} {
-		if *q, err = keep(l.session, l.device.NewCompletionQueue, rdma.CompletionQueueConfig{Depth: n + 1}); err != nil {
+	for _, q := range []*rdma.CompletionQueue{&p.sent, &p.came} {
+		if *q, err = keep(p.session, p.device.NewCompletionQueue, rdma.CompletionQueueConfig{Depth: 3}); err != nil {
 			return err
 		}
 	}
-	l.qp, err = keep(l.session, l.domain.NewQueuePair, rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: l.sent, ReceiveCQ: l.came, SendDepth: 2, RecvDepth: n})
-	l.sends, l.recvs, l.sges, l.polled = make([]rdma.SendRequest, 1), make([]rdma.ReceiveRequest, 1), make([]rdma.SGE, 1), make([]rdma.WorkCompletion, 4)
+	p.qp, err = keep(p.session, p.domain.NewQueuePair, rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: p.sent, ReceiveCQ: p.came, SendDepth: 2, RecvDepth: 2})
+	p.sends, p.recvs, p.sges, p.polled = make([]rdma.SendRequest, 1), make([]rdma.ReceiveRequest, 1), make([]rdma.SGE, 1), make([]rdma.WorkCompletion, 4)
 	return err
 }
 
