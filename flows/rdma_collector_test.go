@@ -14,6 +14,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
@@ -66,7 +67,7 @@ func (s *station) newCollectorOf(t *testing.T, address string, write bool) *coll
 			t.Error(err)
 		}
 	})
-	if err := s.worker.Add(c, false); err != nil {
+	if err := s.worker.Add(c, worker.Needs{}); err != nil {
 		t.Fatal(err)
 	}
 	c.stop = sync.OnceFunc(func() {

@@ -152,7 +152,7 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 			}
 		})
 	})
-	if err := s.worker.Add(c, false); err != nil {
+	if err := s.worker.Add(c, worker.Needs{}); err != nil {
 		t.Fatal(err)
 	}
 	c.stop = sync.OnceFunc(func() {

@@ -53,7 +53,7 @@ func TestYield(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &mover{cpu: cpu}
-		if err := w.Add(m, bound); err != nil {
+		if err := w.Add(m, Needs{Bound: bound}); err != nil {
 			t.Fatal(err)
 		}
 		moved := func() bool { return m.moves.Load() > 3 }

@@ -20,7 +20,7 @@ type twoLinks struct {
 }
 
 // newTwoLinks starts machines whose channel has both links.
-func newTwoLinks(t *testing.T, policy, wait string, slots int) *twoLinks {
+func newTwoLinks(t *testing.T, policy string, slots int) *twoLinks {
 	t.Helper()
 	testenv.Root(t)
 	l := &twoLinks{machines: &machines{T: t, dirs: [2]string{t.TempDir(), t.TempDir()}}}
@@ -29,24 +29,24 @@ func newTwoLinks(t *testing.T, policy, wait string, slots int) *twoLinks {
 	l.Pair = &testenv.Pair{A: *l.ends[0][0], B: *l.ends[0][1]}
 	l.texts[0] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: %s}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs: [{name: writer, user: "%d"}]
   channels: [{name: book, writer: writer, slots: %d, slot: 128}]
 flows:
   - {name: out, from: {channel: book}, to: {rdma: %q, peers: [{name: b, address: %q, policy: %s, paths: [{rdma: %q, address: %q}]}]}}
-`, wait, l.socket(0), os.Getuid(), slots, l.device(0, 0), l.at(0), policy, l.device(1, 0), l.at(1))
+`, l.socket(0), os.Getuid(), slots, l.device(0, 0), l.at(0), policy, l.device(1, 0), l.at(1))
 	l.texts[1] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: %s}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs: [{name: reader, user: "%d"}]
   channels: [{name: book, readers: [{program: reader, policy: %s}], slots: %d, slot: 128}]
 flows:
   - {name: in, from: {rdma: %q, listen: %q, paths: [{rdma: %q, listen: %q}]}, to: {channel: book}}
-`, wait, l.socket(1), os.Getuid(), policy, slots, l.device(0, 1), l.at(0), l.device(1, 1), l.at(1))
+`, l.socket(1), os.Getuid(), policy, slots, l.device(0, 1), l.at(0), l.device(1, 1), l.at(1))
 	l.start(1)
 	l.start(0)
 	return l
@@ -111,12 +111,12 @@ func (l *twoLinks) end() {
 // drop_oldest the writer does not wait, and each gap is counted exactly.
 func TestRemoteChannelPaths(t *testing.T) {
 	for _, test := range []struct {
-		policy, wait string
-		slots        int
-	}{{"wait", "poll", 256}, {"wait", "sleep", 16}, {"drop_oldest", "poll", 256}} {
-		t.Run(test.policy+"-"+test.wait, func(t *testing.T) {
+		policy string
+		slots  int
+	}{{"wait", 256}, {"wait", 16}, {"drop_oldest", 256}} {
+		t.Run(fmt.Sprintf("%s-%d", test.policy, test.slots), func(t *testing.T) {
 			testenv.Leaks(t)
-			l := newTwoLinks(t, test.policy, test.wait, test.slots)
+			l := newTwoLinks(t, test.policy, test.slots)
 			l.run(0, "0")
 			l.run(1)
 			l.onPath(0)
@@ -159,7 +159,7 @@ func TestRemoteChannelFlaps(t *testing.T) {
 	if err != nil {
 		t.Fatalf("UNIFIEDD_SPAN=%s: it must be a time, such as 10m", os.Getenv("UNIFIEDD_SPAN"))
 	}
-	l := newTwoLinks(t, "wait", "sleep", 1024)
+	l := newTwoLinks(t, "wait", 1024)
 	l.run(0, "2000")
 	l.run(1)
 	l.onPath(0)
@@ -185,7 +185,7 @@ func TestRemoteChannelFlaps(t *testing.T) {
 // the shortest of some times counts.
 func TestRemoteChannelPathsSilent(t *testing.T) {
 	testenv.Leaks(t)
-	l := newTwoLinks(t, "wait", "sleep", 64)
+	l := newTwoLinks(t, "wait", 64)
 	l.run(0, "0")
 	l.run(1)
 	l.onPath(0)
@@ -230,7 +230,7 @@ func (l *twoLinks) signal(i int, s syscall.Signal) {
 // after that is a gap, which the reader counts exactly.
 func TestRemoteChannelPathsAllCut(t *testing.T) {
 	testenv.Leaks(t)
-	l := newTwoLinks(t, "wait", "sleep", 256)
+	l := newTwoLinks(t, "wait", 256)
 	l.run(0, "2000")
 	l.run(1)
 	l.onPath(0)

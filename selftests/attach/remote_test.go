@@ -135,30 +135,30 @@ type machines struct {
 	programs [2]*running
 }
 
-func newMachines(t *testing.T, peerPolicy, readerPolicy, wait string, slots int) *machines {
+func newMachines(t *testing.T, peerPolicy, readerPolicy string, slots int) *machines {
 	t.Helper()
 	testenv.Root(t)
 	m := &machines{T: t, Pair: testenv.NewPair(t, testenv.PairOptions{}), dirs: [2]string{t.TempDir(), t.TempDir()}}
 	m.texts[0] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: %s}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs: [{name: writer, user: "%d"}]
   channels: [{name: book, writer: writer, slots: %d, slot: 128}]
 flows:
   - {name: out, from: {channel: book}, to: {rdma: "roce:%s", peers: [{name: b, address: "%s:7471", policy: %s}]}}
-`, wait, m.socket(0), os.Getuid(), slots, m.A.Ifname, m.B.IP, peerPolicy)
+`, m.socket(0), os.Getuid(), slots, m.A.Ifname, m.B.IP, peerPolicy)
 	m.texts[1] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: %s}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs: [{name: reader, user: "%d"}]
   channels: [{name: book, readers: [{program: reader, policy: %s}], slots: %d, slot: 128}]
 flows:
   - {name: in, from: {rdma: "roce:%s", listen: "%s:7471"}, to: {channel: book}}
-`, wait, m.socket(1), os.Getuid(), readerPolicy, slots, m.B.Ifname, m.B.IP)
+`, m.socket(1), os.Getuid(), readerPolicy, slots, m.B.Ifname, m.B.IP)
 	m.start(0)
 	m.start(1)
 	return m
@@ -244,7 +244,7 @@ func TestRemoteChannel(t *testing.T) {
 	for _, test := range []struct{ peer, reader string }{{"wait", "wait"}, {"drop_oldest", "wait"}, {"drop_oldest", "drop_oldest"}} {
 		t.Run(test.peer+"-"+test.reader, func(t *testing.T) {
 			testenv.Leaks(t)
-			m := newMachines(t, test.peer, test.reader, "poll", 256)
+			m := newMachines(t, test.peer, test.reader, 256)
 			m.run(0, "1000")
 			m.run(1)
 			m.progress("slowly", 500)
@@ -273,7 +273,7 @@ func TestRemoteChannel(t *testing.T) {
 // it writes over between the greeting and the connection is a gap, and nothing else is lost.
 func TestRemoteChannelConnectsLate(t *testing.T) {
 	testenv.Leaks(t)
-	m := newMachines(t, "wait", "wait", "poll", 256)
+	m := newMachines(t, "wait", "wait", 256)
 	m.daemons[1].Terminate(t)
 	m.run(0, "0")
 	testenv.Wait(t, testenv.Within(30*time.Second), "some rings to be written", func() bool { return keptIn(m.file(0)).last > 2000 })
@@ -295,7 +295,7 @@ func TestRemoteChannelConnectsLate(t *testing.T) {
 // no message is torn or comes twice, and what is lost is counted exactly: readChannel checks that for every message.
 func TestRemoteChannelBreaks(t *testing.T) {
 	testenv.Leaks(t)
-	m := newMachines(t, "drop_oldest", "drop_oldest", "poll", 1024)
+	m := newMachines(t, "drop_oldest", "drop_oldest", 1024)
 	m.run(0, "5000")
 	m.run(1)
 	m.progress("the beginning", 2000)
@@ -336,7 +336,7 @@ func TestRemoteChannelBreaks(t *testing.T) {
 // TestRemoteChannelDisconnects: a peer with the policy disconnect that is too slow is cut off, and its readers are told.
 func TestRemoteChannelDisconnects(t *testing.T) {
 	testenv.Leaks(t)
-	m := newMachines(t, "disconnect", "wait", "poll", 64)
+	m := newMachines(t, "disconnect", "wait", 64)
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(60*time.Second))
 	defer cancel()
 	k, kr := attach(t, m.dirs[0], "writer", 0), attach(t, m.dirs[1], "reader", 0)

@@ -67,7 +67,7 @@ func TestAgainstWrite(t *testing.T) {
 	r.NoteLoad("after")
 	r.Notes = append(r.Notes,
 		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %d round trips; %s form. Half of the time of a message to the other side and back, over RoCE in software on a veth pair.", form.Rounds, m.count, form.Name),
-		"The channel has four processes: two programs, which sleep while they wait, and two daemons with wait: poll. The WRITE has two, unified-rdma-test.")
+		"The channel has four processes: two programs, which sleep while they wait, and two daemons. The WRITE has two, unified-rdma-test.")
 	if err := r.Finish(t.Output(), form, t.TempDir(), "remote"); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestAgainstWrite(t *testing.T) {
 func configure(dir string, own, peer *testenv.End, program, writes, reads, listen, connect string) string {
 	return fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach:
   socket: %s/attach.sock
   programs: [{name: %s, user: "%d"}]

@@ -28,7 +28,7 @@ func TestAgainstOnePeer(t *testing.T) {
 	r := bench.NewReport("Replication", "several peers", "one peer")
 	r.Notes = []string{
 		fmt.Sprintf("A client sends messages to a relay, which sends each to all peers from the frame that it landed in, and acknowledges it when all have it; RoCE in software over veth; runs of %v; %s form.", b.form.Span, b.form.Name),
-		"Relay and peers wait for their devices (wait: poll), the client naps for 50 µs when nothing has come for that long. All share the machine's processors. Processor: of the relay's process.",
+		"Relay and peers wait for their devices, the client naps for 50 µs when nothing has come for that long. All share the machine's processors. Processor: of the relay's process.",
 	}
 	type work struct{ size, depth, peers int }
 	works := []work{{512, 32, 2}}
@@ -118,7 +118,7 @@ func (b *bed) relayed(size, depth, peers int) (s replicated, err error) {
 }
 
 // common is the configuration that relay and peers share. Messages that do not fit a frame go into extents.
-const common = "region: {size: 96MiB, extent: 256KiB, extents: 192}\nworkers: [{name: main, wait: poll}]\nflows:\n"
+const common = "region: {size: 96MiB, extent: 256KiB, extents: 192}\nworkers: [{name: main}]\nflows:\n"
 
 // sinks is the configuration of peers that discard the messages.
 func (b *bed) sinks(size, peers int) string {

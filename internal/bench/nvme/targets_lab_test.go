@@ -37,7 +37,7 @@ func serveOurs(t *testing.T, device string) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, `
 control: {socket: %s/control.sock}
 region: {size: %dMiB, extent: 512KiB, extents: 24}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 flows:
   - name: volume
     from: {device: %s}
