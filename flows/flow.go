@@ -101,8 +101,7 @@ func (f *Flow) start() error {
 // env returns the environment in which the flow is opened.
 func (f *Flow) env() *pipeline.Env {
 	return &pipeline.Env{
-		Flow: f.config, Trace: f.trace, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait == config.WaitPoll,
-		Spins: f.worker.Config().Wait == config.WaitSpin, Log: f.log,
+		Flow: f.config, Trace: f.trace, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait != config.WaitSpin, Log: f.log,
 	}
 }
 
@@ -117,7 +116,8 @@ func (f *Flow) open() (*pipeline.Run, error) {
 // launch adds an open run to the worker and lets packets in.
 func (f *Flow) launch(r *pipeline.Run) error {
 	f.trace.Restart()
-	if err := f.worker.Add(r.Poller, f.config.Kind().UsesDisk()); err != nil {
+	kind := f.config.Kind()
+	if err := f.worker.Add(r.Poller, worker.Needs{Bound: kind.UsesDisk(), Prompt: !kind.Moderated()}); err != nil {
 		return errors.Join(err, r.Close())
 	}
 	err := r.Flow.Begin()

@@ -17,9 +17,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
-// TestEveryWaitCapturesEverything: workers that spin, sleep or poll capture every packet.
+// TestEveryWaitCapturesEverything: workers that spin or sleep capture every packet.
 func TestEveryWaitCapturesEverything(t *testing.T) {
-	for _, wait := range some("spin", "sleep", "poll") {
+	for _, wait := range some("spin", "sleep") {
 		t.Run(wait, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			text := "workers: [{name: main, wait: " + wait + "}]\n" + l.defaults("packed")
@@ -135,7 +135,7 @@ func TestFlowsDoNotDisturbEachOther(t *testing.T) {
 	other := l.addPair(t)
 	text := fmt.Sprintf(`
 region: {size: 96MiB}
-workers: [{name: one}, {name: two, wait: poll}]
+workers: [{name: one}, {name: two}]
 flows:
   - name: first
     worker: one

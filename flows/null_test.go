@@ -41,7 +41,7 @@ func TestNullToStorage(t *testing.T) {
 		length             int
 	}{
 		{"packed", "sleep", "generate: 700", 700},
-		{"slot", "poll", "generate: 60, rate: 20000", 60},
+		{"slot", "sleep", "generate: 60, rate: 20000", 60},
 		{"slot", "spin", "generate: 3456", 3456},
 	} {
 		t.Run(fmt.Sprint(c.layout, c.length), func(t *testing.T) {

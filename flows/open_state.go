@@ -149,7 +149,7 @@ func (d *Daemon) answerBy(name string, opened *device.RDMA, undo *pipeline.Clean
 	}
 	w, p := d.worker(name), &driver{driven}
 	undo.Add(func() error { return w.Remove(p) })
-	return w.Add(p, false)
+	return w.Add(p, worker.Needs{Prompt: true})
 }
 
 // driver is a poller that only drives a device.

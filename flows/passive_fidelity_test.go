@@ -207,7 +207,7 @@ func TestPassiveFanout(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	var workers, flows strings.Builder
 	for i := range 4 {
-		fmt.Fprintf(&workers, "{name: w%d, wait: poll}, ", i)
+		fmt.Fprintf(&workers, "{name: w%d}, ", i)
 		fmt.Fprintf(&flows, "  - {name: part%d, worker: w%[1]d, from: {interface: %s, engine: packet, fanout: all, buffer: 8MiB}, to: {file: %s/part%[1]d, segment: {size: 32MiB}, flush: 50ms, durable: 100ms}}\n", i, l.B.Ifname, l.dir)
 	}
 	d := l.start(t, fmt.Sprintf("region: {size: 32MiB}\nworkers: [%s]\nflows:\n%s", workers.String(), flows.String()), Options{})

@@ -21,7 +21,7 @@ import (
 func (l *lab) passive(from, to string) string {
 	return fmt.Sprintf(`
 region: {size: 32MiB}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 flows:
   - name: cap
     from: {interface: %s, engine: packet, buffer: 16MiB%s}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
@@ -59,7 +60,7 @@ func (s *station) newCollectorOf(t *testing.T, address string, write bool) *coll
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { testenv.Check(t, c.Serve(ctx, c.listener, s.worker.Do)) })
-	testenv.Must(t, s.worker.Add(c, false))
+	testenv.Must(t, s.worker.Add(c, worker.Needs{}))
 	c.stop = sync.OnceFunc(func() {
 		cancel()
 		serving.Wait()

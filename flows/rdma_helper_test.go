@@ -129,7 +129,7 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 	running.Go(func() {
 		s.lab.A.Do(t, func() { testenv.Check(t, c.Run(ctx, s.worker.Do)) })
 	})
-	testenv.Must(t, s.worker.Add(c, false))
+	testenv.Must(t, s.worker.Add(c, worker.Needs{}))
 	c.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()

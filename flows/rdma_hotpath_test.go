@@ -2,9 +2,9 @@ package flows
 
 import (
 	"fmt"
-	"runtime"
 	"io"
 	"log/slog"
+	"runtime"
 	"testing"
 	"time"
 

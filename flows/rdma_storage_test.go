@@ -128,7 +128,7 @@ func pairsOpen(t *testing.T, d *Daemon, n int) {
 // sleeps until there is something to do.
 func TestLogWritten(t *testing.T) {
 	l := newRDMALab(t)
-	f := l.start(t, l.logConfig("layout: slot, acknowledge: durable", ", method: write")+"workers: [{name: w, wait: poll}]\n", Options{}).Flows()[0]
+	f := l.start(t, l.logConfig("layout: slot, acknowledge: durable", ", method: write")+"workers: [{name: w}]\n", Options{}).Flows()[0]
 	s := l.newStation(t)
 	a, b := s.newClient(t, 1, l.address(), "wal", 16, 1900), s.newClient(t, 2, l.address(), "", 100)
 	a.send(1000)
@@ -250,15 +250,15 @@ func TestLogOfLongMessages(t *testing.T) {
 
 // TestLog: a log has every acknowledged message, those of a client in order.
 func TestLog(t *testing.T) {
-	for _, c := range []struct{ name, worker, to string }{
-		{"durable", "wait: sleep", "layout: slot, acknowledge: durable"},
-		{"packed", "wait: poll", "layout: packed, acknowledge: durable"},
-		{"written", "wait: poll", "layout: slot, acknowledge: written, durable: written"},
-		{"received", "wait: spin", "layout: packed, acknowledge: received"},
+	for _, c := range []struct{ name, wait, to string }{
+		{"durable", "sleep", "layout: slot, acknowledge: durable"},
+		{"packed", "sleep", "layout: packed, acknowledge: durable"},
+		{"written", "sleep", "layout: slot, acknowledge: written, durable: written"},
+		{"received", "spin", "layout: packed, acknowledge: received"},
 	}[:map[bool]int{true: 2, false: 4}[testing.Short()]] {
 		t.Run(c.name, func(t *testing.T) {
 			l := newRDMALab(t)
-			f := l.start(t, "workers: [{name: main, "+c.worker+"}]"+l.logConfig(c.to, ""), Options{}).Flows()[0]
+			f := l.start(t, "workers: [{name: main, wait: "+c.wait+"}]"+l.logConfig(c.to, ""), Options{}).Flows()[0]
 			s := l.newStation(t)
 			a, b := s.newClient(t, 1, l.address(), "wal", 16, 100, 2048, 700), s.newClient(t, 2, l.address(), "", 512)
 			for _, c := range []*client{a, b} {

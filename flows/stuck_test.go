@@ -13,7 +13,7 @@ func TestPollWhileStuck(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	small := testenv.Ext4(t, 24<<20)
 	d := l.open(t, fmt.Sprintf(`
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 region: {size: 32MiB, extent: 256KiB, extents: 4}
 flows:
   - name: cap

@@ -200,10 +200,9 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	return c, byFlag(c.Validate(configOptions()), captureSettings)
 }
 
-// passiveRegion makes the region small: packets are in the ring of the socket. The worker waits for blocks
-// of it.
+// passiveRegion makes the region small: packets are in the ring of the socket.
 func passiveRegion(c *config.Config) {
-	c.Region.Size, c.Region.Extents, c.Workers[0].Wait = passiveSize, 2, config.WaitPoll
+	c.Region.Size, c.Region.Extents = passiveSize, 2
 }
 
 // setGroups sets the multicast groups.

@@ -45,7 +45,7 @@ var broken = []struct{ what, old, new string }{
 	{"another region", "64MiB", "128MiB"},
 	{"more extents", "extents: 8", "extents: 9"},
 	{"other pages", "region: {", "region: {pages: ordinary, "},
-	{"another worker", "flows:", "workers: [{name: main, wait: poll}]\nflows:"},
+	{"another worker", "flows:", "workers: [{name: main, sleep: 1ms}]\nflows:"},
 	{"another user", "flows:", "user: nobody\nflows:"},
 	{"another log", "flows:", "log: {format: json}\nflows:"},
 	{"metrics on the network", "flows:", "metrics: {listen: \":9300\"}\nflows:"},

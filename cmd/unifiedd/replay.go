@@ -128,7 +128,6 @@ func (f *replayFlags) config(names []string) (*config.Config, error) {
 		return nil, err
 	}
 	c := config.Default()
-	c.Workers[0].Wait = config.WaitPoll
 	one := config.NewFlowOf(config.KindStorageNetwork, "replay")
 	for _, name := range names {
 		path, err := inputPath(name)

@@ -46,7 +46,8 @@ type Worker struct {
 	Name string
 	CPU  *int // the CPU it is pinned to; nil: not pinned
 	Wait Wait
-	// Sleep is how long the worker sleeps when there is nothing to do. It applies to WaitSleep.
+	// Sleep is how long the worker sleeps between rounds while packets come, if all of its flows are Moderated; 0: it
+	// wakes for each of them. It applies to WaitSleep.
 	Sleep time.Duration
 	Pos   Pos // where the worker is configured
 }

@@ -47,6 +47,16 @@ func (k Kind) UsesDisk() bool {
 	return !two || from == "storage" || to == "storage" || to == "state"
 }
 
+// Moderated reports whether nobody waits for each packet of such a flow: a worker may then take many at once. That is true of
+// captures, of packets mirrored to peers and of generated packets. Other flows have a peer or a program that waits.
+func (k Kind) Moderated() bool {
+	switch k {
+	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull, KindNullStorage, KindNullRDMA, KindNullNull:
+		return true
+	}
+	return false
+}
+
 // words describes the kind for messages.
 func (k Kind) words() string {
 	switch k {

@@ -27,6 +27,15 @@ func oneOf[T ~string](values []T) func(string) (T, error) {
 	return func(s string) (T, error) { return T(s), member(T(s), values) }
 }
 
+// parseWait parses how a worker waits. It explains the word of earlier releases that has gone.
+func parseWait(s string) (Wait, error) {
+	w, err := oneOf(allWaits)(s)
+	if s == "poll" {
+		err = wrong("remove it: a worker sleeps until there is something, and with sleep: 0s so does one that only captures", "%s", err)
+	}
+	return w, err
+}
+
 // parseAcknowledge parses a condition of acknowledgement. It accepts the word of earlier releases,
 // which the validator refuses.
 func parseAcknowledge(s string) (Acknowledge, error) {

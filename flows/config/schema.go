@@ -64,7 +64,7 @@ func (d *decoder) worker(path string, n *yaml.Node, w *Worker) {
 	d.mapping(path, n, fields{
 		"name":  set(d, &w.Name, parseText),
 		"cpu":   setOptional(d, &w.CPU, parseInt),
-		"wait":  set(d, &w.Wait, oneOf(allWaits)),
+		"wait":  set(d, &w.Wait, parseWait),
 		"sleep": set(d, &w.Sleep, parseDuration),
 	})
 }

@@ -148,7 +148,7 @@ func (v *validator) workers() {
 
 func (v *validator) sleep(path string, w Worker) {
 	if w.Wait == WaitSleep {
-		v.check(within(w.Sleep, time.Microsecond, maxSleep), path, "%s is not from 1us to %s", w.Sleep, maxSleep)
+		v.check(w.Sleep == 0 || within(w.Sleep, time.Microsecond, maxSleep), path, "%s is neither 0s nor from 1us to %s", w.Sleep, maxSleep)
 	} else if _, ok := v.places[path]; ok {
 		v.refuse(path, wrong("remove it, or say wait: sleep", "has no use with wait: %s", w.Wait))
 	}

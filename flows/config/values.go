@@ -40,8 +40,7 @@ type Wait string
 // Ways to wait.
 const (
 	WaitSpin  Wait = "spin"  // poll again at once: lowest latency, uses the CPU fully
-	WaitSleep Wait = "sleep" // sleep for Worker.Sleep
-	WaitPoll  Wait = "poll"  // sleep until a descriptor is readable
+	WaitSleep Wait = "sleep" // sleep until there is something to do
 )
 
 // Engine is how a flow to storage receives packets of an interface.
@@ -285,7 +284,7 @@ func parseControllers(s string) (Controllers, error) {
 // All values of each type, in the order in which messages list them.
 var (
 	allPages      = []Pages{Pages2MiB, Pages1GiB, PagesOrdinary}
-	allWaits      = []Wait{WaitSpin, WaitSleep, WaitPoll}
+	allWaits      = []Wait{WaitSpin, WaitSleep}
 	allZeroCopies = []ZeroCopy{ZeroCopyRequire, ZeroCopyPrefer, ZeroCopyCopy}
 	allTimestamps = []Timestamps{TimestampsSoftware, TimestampsHardware, TimestampsPrefer}
 	allEngines    = []Engine{EngineXDP, EnginePacket, EngineAuto}

@@ -34,8 +34,7 @@ type Config struct {
 	FirstController, LastController uint16
 
 	// Reservations is a file for persistent reservations; empty: hosts cannot reserve namespaces. All
-	// servers of a disk name the same file, which is on this machine. Poll must be called ten times a
-	// second, too, since changes of the other servers wait for it.
+	// servers of a disk name the same file, which is on this machine.
 	Reservations string
 
 	// Events makes FDs poll readable when Poll has work.

@@ -197,8 +197,25 @@ func (s *Server) Poll(now time.Time) (more bool, err error) {
 	return more, nil
 }
 
+// obeyEvery is how often a server looks for changes of reservations by other servers, which wait for it.
+const obeyEvery = 100 * time.Millisecond
+
+// Deadline returns when to call Poll though no descriptor is readable: at idle unless there are hosts, whose silence
+// counts, or reservations.
+func (s *Server) Deadline(now, idle time.Time) time.Time {
+	if s.reserving.keeper != nil {
+		return now.Add(obeyEvery)
+	}
+	for i := range s.sessions {
+		if s.sessions[i].state != sessionFree {
+			return now.Add(lookEvery)
+		}
+	}
+	return idle
+}
+
 // FDs appends the descriptors that poll readable when Poll has work, with Config.Events. Poll must
-// also be called ten times a second.
+// also be called at the time of Deadline.
 func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	if s.closed || !s.config.Events {
 		return dst

@@ -3,6 +3,7 @@ package nvmet
 import (
 	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
@@ -106,6 +107,7 @@ func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip
 	if err != nil {
 		return nil, err
 	}
+	s.now = time.Now().UnixNano() // the last round may be long ago
 	p.state, p.leaving, p.since = sessionConnecting, &closeState{done: make(chan struct{})}, s.now
 	p.host, p.local, p.peer, p.id, p.head, p.noFlow, p.open = nil, local, peer, r.Queue, 0, false, 0
 	p.trusted, p.proof, p.proving, p.doubted, p.jobs = true, nil, false, false, make(chan deferredJob, 1)

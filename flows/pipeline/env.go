@@ -64,8 +64,7 @@ type Env struct {
 	Region *umem.Region
 	Shared Shared
 	Do     func(func() error) error // runs a function on the worker's thread
-	Events bool                     // the worker waits for events
-	Spins  bool                     // the worker never waits
+	Events bool                     // the worker waits for events: it does not spin
 	Log    *slog.Logger
 	Book   *umem.Book
 	Holder *umem.Holder // of the worker's frames

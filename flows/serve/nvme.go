@@ -68,7 +68,9 @@ func (s *NVMe) Poll(now time.Time) (more bool) {
 func (s *NVMe) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
 
 // Deadline implements worker.Poller.
-func (s *NVMe) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
+func (s *NVMe) Deadline(now time.Time) time.Time {
+	return s.server.Deadline(now, now.Add(worker.MaxWait))
+}
 
 // Begin starts to accept hosts.
 func (s *NVMe) Begin() error {

@@ -42,7 +42,7 @@ func TestAbsences(t *testing.T) {
 // TestWorkerAbsent: a worker that could not poll its flows reports for how long, with every way of
 // waiting.
 func TestWorkerAbsent(t *testing.T) {
-	for _, wait := range []config.Wait{config.WaitSleep, config.WaitSpin, config.WaitPoll} {
+	for _, wait := range []config.Wait{config.WaitSleep, config.WaitSpin} {
 		c := config.NewWorker("w")
 		c.Wait = wait
 		w, err := New(c, nil)

@@ -51,7 +51,7 @@ func (w *Worker) pinTo(where string, cpus []int) error {
 // worker's thread, which is why the thread is not pinned meanwhile either: the one before may then run on all CPUs, and
 // so may one that the scheduler begins meanwhile, which has the CPUs of the thread that begins it.
 func (w *Worker) yield() {
-	if w.config.Wait != config.WaitSpin || len(w.bound) > 0 {
+	if w.config.Wait != config.WaitSpin || w.all.Bound {
 		runtime.Gosched()
 		return
 	}

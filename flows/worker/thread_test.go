@@ -50,7 +50,7 @@ func TestYield(t *testing.T) {
 		w, err := New(config.Worker{Name: "test", Wait: config.WaitSpin, CPU: &cpu}, nil)
 		testenv.Must(t, err)
 		m := &mover{cpu: cpu}
-		testenv.Must(t, w.Add(m, bound))
+		testenv.Must(t, w.Add(m, Needs{Bound: bound}))
 		moved := func() bool { return m.moves.Load() > 3 }
 		if bound {
 			time.Sleep(500 * time.Millisecond)

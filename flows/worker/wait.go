@@ -10,62 +10,96 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// waiter is how a worker waits when no flow has anything to do.
-type waiter interface {
-	wait(ps []Poller)
+// MaxWait is the longest wait for an event.
+const MaxWait = time.Second
+
+// rawTime is how long a wait for an event goes without notice to the Go scheduler: the thread keeps its P, and a short wait
+// costs one system call. A longer wait gives the P back, so that sysmon sleeps too and does not signal the thread.
+const rawTime = 2 * time.Millisecond
+
+// waiter waits when no flow has anything to do. The worker's thread owns it.
+type waiter struct {
+	spins bool
+	wake  *eventfd
+	set   []unix.PollFd
+	rest  moderation
 }
 
-func newWaiter(c config.Worker, wake *eventfd) waiter {
-	switch c.Wait {
-	case config.WaitSpin:
-		return spinWaiter{}
-	case config.WaitPoll:
-		return &pollWaiter{wake: wake, set: make([]unix.PollFd, 0, 64)}
+func newWaiter(c config.Worker, wake *eventfd) *waiter {
+	return &waiter{spins: c.Wait == config.WaitSpin, wake: wake, set: make([]unix.PollFd, 0, 64), rest: moderation{sleep: c.Sleep}}
+}
+
+// wait waits until there may be something to do. With prompt it never sleeps past an event. It returns the longest time
+// that the wait was to take, or 0 if an event has ended it.
+func (w *waiter) wait(ps []Poller, prompt bool) (most time.Duration, event bool) {
+	switch {
+	case w.spins:
+		return 0, false
+	case !prompt && w.rest.sleeps():
+		ts := unix.NsecToTimespec(w.rest.sleep.Nanoseconds())
+		rawSleep(&ts)
+		return w.rest.sleep, false
 	}
-	return sleepWaiter{unix.NsecToTimespec(c.Sleep.Nanoseconds())}
+	began := time.Now()
+	most = w.gather(ps, began)
+	ready, signal := w.poll(most)
+	switch {
+	case ready && w.set[0].Revents != 0:
+		w.wake.clear()
+	case !signal:
+		w.rest.note(time.Since(began))
+	}
+	return most, ready || signal
 }
 
-// spinWaiter does not wait.
-type spinWaiter struct{}
-
-func (spinWaiter) wait([]Poller) {}
-
-// sleepWaiter sleeps for a fixed time, so that the worker takes packets in batches.
-type sleepWaiter struct{ duration unix.Timespec }
-
-// wait uses a raw system call, so that the thread keeps its P. Releasing and reacquiring a P costs
-// more CPU than a sleep of 200 µs. GOMAXPROCS leaves two Ps for other goroutines.
-func (s sleepWaiter) wait([]Poller) { rawSleep(&s.duration) }
-
-// pollWaiter sleeps until a descriptor is readable, the deadline of a flow passes, or a command
-// arrives.
-type pollWaiter struct {
-	wake *eventfd
-	set  []unix.PollFd
-}
-
-// MaxWait is the longest wait of a worker with wait: poll.
-const MaxWait = 100 * time.Millisecond
-
-// wait uses a raw system call, so that the thread keeps its P, as sleepWaiter does. If the scheduler knew of the wait,
-// sysmon would take the P after 10 ms, having looked every 20 µs for other work. For a flow that gets some blocks of
-// packets in a second, that costs more than the flow: docs/benchmarks/capture.md.
-func (p *pollWaiter) wait(ps []Poller) {
-	now := time.Now()
+// gather collects the descriptors to wait for, and returns for how long to wait.
+func (w *waiter) gather(ps []Poller, now time.Time) time.Duration {
 	until := now.Add(MaxWait)
-	p.set = append(p.set[:0], unix.PollFd{Fd: int32(p.wake.fd), Events: unix.POLLIN})
+	w.set = append(w.set[:0], unix.PollFd{Fd: int32(w.wake.fd), Events: unix.POLLIN})
 	for _, one := range ps {
-		p.set = one.FDs(p.set)
+		w.set = one.FDs(w.set)
 		if d := one.Deadline(now); d.Before(until) {
 			until = d
 		}
 	}
-	ts := unix.NsecToTimespec(max(0, until.Sub(now).Nanoseconds()))
-	if n, errno := rawPoll(p.set, &ts); errno != 0 || n == 0 {
-		return
+	return max(0, until.Sub(now))
+}
+
+// poll waits until a descriptor is ready. signal says that a signal has ended the wait.
+func (w *waiter) poll(most time.Duration) (ready, signal bool) {
+	ts := unix.NsecToTimespec(min(most, rawTime).Nanoseconds())
+	n, errno := rawPoll(w.set, &ts)
+	if n > 0 || errno != 0 || most <= rawTime {
+		return n > 0, errno != 0
 	}
-	if p.set[0].Revents != 0 {
-		p.wake.clear()
+	ts = unix.NsecToTimespec((most - rawTime).Nanoseconds())
+	n, err := unix.Ppoll(w.set, &ts, nil)
+	return n > 0, err != nil
+}
+
+// moderation is when a worker sleeps for a set time instead of waiting for an event, as a card moderates its interrupts: a
+// sleep takes many packets at once, where a wait for events may end with each of them.
+type moderation struct {
+	sleep time.Duration // 0: never
+	left  int           // sleeps until the next wait for an event
+}
+
+// sleepsInRow is how many sleeps follow a short wait for an event. The next wait shows whether there is still traffic.
+const sleepsInRow = 16
+
+// sleeps reports whether the next wait is a sleep.
+func (m *moderation) sleeps() bool {
+	if m.left == 0 {
+		return false
+	}
+	m.left--
+	return true
+}
+
+// note takes the length of a wait for an event. A short one shows traffic.
+func (m *moderation) note(waited time.Duration) {
+	if waited < m.sleep/2 {
+		m.left = sleepsInRow
 	}
 }
 

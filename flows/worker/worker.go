@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,17 +27,24 @@ type Poller interface {
 	Deadline(now time.Time) time.Time
 }
 
+// Needs are what a flow needs of its worker.
+type Needs struct {
+	Bound  bool // all polls must be on the thread of the first one, as with a queue of a disk
+	Prompt bool // somebody waits for what the flow does: the worker must not sleep past an event
+}
+
 // Worker is one OS thread that polls its flows in turn. Nothing else runs on it.
 type Worker struct {
 	config config.Worker
 	node   *int // NUMA node to stay on, if the configuration names no CPU
-	wait   waiter
+	wait   *waiter
 
 	commands chan func() // run between rounds
 	pending  atomic.Int32
 	wake     *eventfd
 	pollers  []Poller        // owned by the thread
-	bound    map[Poller]bool // those that only this thread may poll; owned by the thread
+	needs    []Needs         // of each poller; owned by the thread
+	all      Needs           // what at least one of them needs; owned by the thread
 	pinned   *unix.CPUSet    // CPUs of the thread; nil: those of the process
 	others   unix.CPUSet     // CPUs of the process
 	rounds   counter.Counter // calls of all flows in turn
@@ -59,7 +67,7 @@ func New(c config.Worker, node *int) (*Worker, error) {
 	}
 	w := &Worker{
 		config: c, node: node, wait: newWaiter(c, wake), wake: wake,
-		commands: make(chan func(), 16), done: make(chan struct{}), bound: map[Poller]bool{},
+		commands: make(chan func(), 16), done: make(chan struct{}),
 	}
 	started := make(chan error, 1)
 	go w.run(started)
@@ -92,21 +100,12 @@ func (w *Worker) run(started chan<- error) {
 		if w.quantum.expired() {
 			w.yield()
 		}
-		set = w.idleWait()
+		event := false
+		if set, event = w.wait.wait(w.pollers, w.all.Prompt); event {
+			w.stall.restart(time.Now())
+			set = 0
+		}
 	}
-}
-
-// idleWait waits until there may be something to do. It returns the longest time that the wait was
-// set to take, or 0 for a wait that ends with an event.
-func (w *Worker) idleWait() (set time.Duration) {
-	w.wait.wait(w.pollers)
-	switch w.config.Wait {
-	case config.WaitSleep:
-		return w.config.Sleep
-	case config.WaitPoll:
-		w.stall.restart(time.Now())
-	}
-	return 0
 }
 
 // Node returns the NUMA node of the thread, or numa.Unknown.
@@ -162,14 +161,11 @@ func (w *Worker) Config() config.Worker { return w.config }
 // Rounds returns how often the worker has polled all flows.
 func (w *Worker) Rounds() uint64 { return w.rounds.Load() }
 
-// Add makes the worker poll p from the next round on. bound is whether all polls must be on the thread of the
-// first one, as with a queue of a disk. Any goroutine may call it.
-func (w *Worker) Add(p Poller, bound bool) error {
+// Add makes the worker poll p from the next round on. Any goroutine may call it.
+func (w *Worker) Add(p Poller, n Needs) error {
 	return w.Do(func() error {
-		w.pollers = append(w.pollers, p)
-		if bound {
-			w.bound[p] = true
-		}
+		w.pollers, w.needs = append(w.pollers, p), append(w.needs, n)
+		w.sum()
 		return nil
 	})
 }
@@ -180,12 +176,17 @@ func (w *Worker) Remove(p Poller) error {
 }
 
 func (w *Worker) remove(p Poller) {
-	delete(w.bound, p)
-	for i, other := range w.pollers {
-		if other == p {
-			w.pollers = append(w.pollers[:i:i], w.pollers[i+1:]...)
-			return
-		}
+	if i := slices.Index(w.pollers, p); i >= 0 {
+		w.pollers, w.needs = slices.Delete(w.pollers, i, i+1), slices.Delete(w.needs, i, i+1)
+		w.sum()
+	}
+}
+
+// sum finds what at least one poller needs: the most impatient one decides how the worker waits.
+func (w *Worker) sum() {
+	w.all = Needs{}
+	for _, n := range w.needs {
+		w.all.Bound, w.all.Prompt = w.all.Bound || n.Bound, w.all.Prompt || n.Prompt
 	}
 }
 

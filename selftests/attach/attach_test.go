@@ -65,7 +65,7 @@ func attach(t *testing.T, dir, name string, session uint64) *attached.Client {
 
 // TestLog: messages of a program are in the log, once, in order, and their receipts have the positions.
 func TestLog(t *testing.T) {
-	for _, wait := range []string{"sleep", "poll", "spin"} {
+	for _, wait := range []string{"sleep", "spin"} {
 		t.Run(wait, func(t *testing.T) {
 			testenv.Leaks(t)
 			dir := t.TempDir()
@@ -115,7 +115,7 @@ func sendAll(t *testing.T, s *attached.Sender, n int) {
 
 // TestReceive: a program gets generated packets, in memory that it can only read.
 func TestReceive(t *testing.T) {
-	for _, wait := range []string{"sleep", "poll", "spin"} {
+	for _, wait := range []string{"sleep", "spin"} {
 		t.Run(wait, func(t *testing.T) {
 			testenv.Leaks(t)
 			dir := t.TempDir()

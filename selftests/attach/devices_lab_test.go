@@ -53,7 +53,7 @@ func TestSlicesOnDevices(t *testing.T) {
 	g.socket = filepath.Join(g.dir, "attach.sock")
 	g.d = daemon.Launch(t, program, daemon.Here{}, g.dir, fmt.Sprintf(`
 region: {size: 40MiB, extent: 1MiB}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach:
   socket: %[1]s/attach.sock
   programs:

@@ -35,7 +35,7 @@ func (p *pair) launch(t *testing.T, flows string) *daemon.Daemon {
 	t.Helper()
 	d := daemon.Launch(t, program, &p.B, p.dir, fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs:
@@ -136,7 +136,7 @@ func TestToPeers(t *testing.T) {
 	peer := daemon.StartClient(t, flowTest, &p.A, "receive", "-device", "roce:"+p.A.Ifname, "-ordinary", "-listen", p.A.IP.String()+":7471", "-flow", "orders", "-count", fmt.Sprint(n))
 	d := daemon.Launch(t, program, &p.B, p.dir, fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach: {socket: %s, programs: [{name: writer, user: "%d", out: 4MiB}]}
 flows:
   - {name: orders, from: {attach: writer, message: 1KiB}, to: {rdma: "roce:%s", peers: [{name: a, address: "%s:7471"}]}}
@@ -163,7 +163,7 @@ func TestBlocks(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(want) // never fails
 	testenv.Must(t, os.WriteFile(file, want, 0o600))
-	d := start(t, dir, "poll", fmt.Sprintf("  - {name: image, from: {file: %s}, to: {attach: reader, queue: 64}}\n", file))
+	d := start(t, dir, "sleep", fmt.Sprintf("  - {name: image, from: {file: %s}, to: {attach: reader, queue: 64}}\n", file))
 	k := attach(t, dir, "reader", 0)
 	r, err := k.Blocks("image", 0)
 	testenv.Must(t, err)

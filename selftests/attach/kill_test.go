@@ -63,7 +63,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), session: seed | 1, programs: map[string]*running{}}
 	b.text = fmt.Sprintf(`
 region: {size: 32MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs:

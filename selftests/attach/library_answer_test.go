@@ -29,7 +29,7 @@ func TestLibraryAnswers(t *testing.T) {
 			socket := filepath.Join(dir, "attach.sock")
 			d := daemon.Launch(t, program, &p.B, dir, fmt.Sprintf(`
 region: {size: 32MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach: {socket: %s, programs: [{name: writer, user: "%d", out: 4MiB}]}
 flows: [{name: orders, from: {attach: writer, message: 256}, to: {order: {connect: "%s:7000", interface: %s, retry: 20ms}}}]
 `, socket, os.Getuid(), p.A.IP, p.B.Ifname))

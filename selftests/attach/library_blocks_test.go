@@ -13,7 +13,7 @@ import (
 // blockSetting serves blocks of a file.
 const blockSetting = `
 region: {size: 32MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach: {socket: SOCKET, programs: [{name: writer, user: "USER", out: 1MiB}, {name: reader, user: "USER", in: 2MiB}]}
 flows: [{name: image, from: {file: IMAGE}, to: {attach: reader, queue: 64}}]
 `

@@ -78,7 +78,7 @@ func TestLibraryRemoteChannel(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
 			defer cancel()
 			testenv.Leaks(t)
-			m := newMachines(t, "wait", "wait", "poll", 64)
+			m := newMachines(t, "wait", "wait", 64)
 			var writer, reader programLibrary = startDriver(ctx, t, daemon.Here{}, checked), &goLibrary{Context: ctx}
 			if !writes {
 				writer, reader = reader, writer

@@ -16,7 +16,7 @@ import (
 // givenSetting has flows that send orders on connections of programs.
 const givenSetting = `
 region: {size: 32MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach: {socket: SOCKET, programs: [{name: writer, user: "USER", out: 2MiB}, {name: session, user: "USER"}]}
 flows:
   - {name: orders, from: {attach: writer, message: 1KiB}, to: {order: {given: session, interface: IFACE}}}

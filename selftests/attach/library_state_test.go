@@ -13,7 +13,7 @@ import (
 // stateSetting has a state of objects and one of keys. Objects are longer than a packet.
 const stateSetting = `
 region: {size: 32MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach:
   socket: SOCKET
   programs: [{name: writer, user: "USER", out: 4MiB}, {name: reader, user: "USER"}]

@@ -175,7 +175,7 @@ func (c *libraryCase) config(socket, log string) string {
 	}
 	return fmt.Sprintf(`
 region: {size: 32MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach: {socket: %s, programs: [{name: writer, user: "%d", out: 4MiB}, {name: reader, user: "%[2]d", in: 4MiB}]}
 flows: [{name: %s}]
 `, socket, os.Getuid(), flow)

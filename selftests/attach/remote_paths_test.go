@@ -19,7 +19,7 @@ type twoLinks struct {
 }
 
 // newTwoLinks starts machines whose channel has both links.
-func newTwoLinks(t *testing.T, policy, wait, mode string, slots int) *twoLinks {
+func newTwoLinks(t *testing.T, policy, mode string, slots int) *twoLinks {
 	t.Helper()
 	testenv.Root(t)
 	l := &twoLinks{machines: &machines{T: t, dirs: [2]string{t.TempDir(), t.TempDir()}}}
@@ -28,24 +28,24 @@ func newTwoLinks(t *testing.T, policy, wait, mode string, slots int) *twoLinks {
 	l.Pair = &testenv.Pair{A: *l.ends[0][0], B: *l.ends[0][1]}
 	l.texts[0] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: %s}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs: [{name: writer, user: "%d"}]
   channels: [{name: book, writer: writer, slots: %d, slot: 128}]
 flows:
   - {name: out, from: {channel: book}, to: {rdma: %q, peers: [{name: b, address: %q, policy: %s, paths: [{rdma: %q, address: %q}], path_mode: %s}]}}
-`, wait, l.socket(0), os.Getuid(), slots, l.device(0, 0), l.at(0), policy, l.device(1, 0), l.at(1), mode)
+`, l.socket(0), os.Getuid(), slots, l.device(0, 0), l.at(0), policy, l.device(1, 0), l.at(1), mode)
 	l.texts[1] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: %s}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs: [{name: reader, user: "%d"}]
   channels: [{name: book, readers: [{program: reader, policy: %s}], slots: %d, slot: 128}]
 flows:
   - {name: in, from: {rdma: %q, listen: %q, paths: [{rdma: %q, listen: %q}]}, to: {channel: book}}
-`, wait, l.socket(1), os.Getuid(), policy, slots, l.device(0, 1), l.at(0), l.device(1, 1), l.at(1))
+`, l.socket(1), os.Getuid(), policy, slots, l.device(0, 1), l.at(0), l.device(1, 1), l.at(1))
 	l.start(1)
 	l.start(0)
 	return l
@@ -110,15 +110,15 @@ func (l *twoLinks) end() {
 // drop_oldest the writer does not wait, and each gap is counted exactly.
 func TestRemoteChannelPaths(t *testing.T) {
 	for _, test := range []struct {
-		policy, wait, mode string
-		slots              int
-	}{{"wait", "sleep", "standby", 16}, {"wait", "poll", "active", 256}, {"drop_oldest", "poll", "standby", 256}} {
+		policy, mode string
+		slots        int
+	}{{"wait", "standby", 16}, {"wait", "active", 256}, {"drop_oldest", "standby", 256}} {
 		t.Run(test.policy+"-"+test.mode, func(t *testing.T) {
 			if test.policy != "wait" || test.mode != "standby" {
 				testenv.Long(t, "the first case has the same changes of links")
 			}
 			testenv.Leaks(t)
-			l := newTwoLinks(t, test.policy, test.wait, test.mode, test.slots)
+			l := newTwoLinks(t, test.policy, test.mode, test.slots)
 			l.run(0, "0")
 			l.run(1)
 			l.onPath(0)
@@ -159,7 +159,7 @@ func TestRemoteChannelPaths(t *testing.T) {
 func TestRemoteChannelPathsSilent(t *testing.T) {
 	testenv.Long(t, "TestRemoteChannelPaths cuts links")
 	testenv.Leaks(t)
-	l := newTwoLinks(t, "wait", "sleep", "standby", 64)
+	l := newTwoLinks(t, "wait", "standby", 64)
 	l.run(0, "0")
 	l.run(1)
 	l.onPath(0)
@@ -203,7 +203,7 @@ func (l *twoLinks) signal(i int, s syscall.Signal) {
 func TestRemoteChannelPathsAllCut(t *testing.T) {
 	testenv.Long(t, "TestRemoteChannelPaths cuts links")
 	testenv.Leaks(t)
-	l := newTwoLinks(t, "wait", "sleep", "standby", 256)
+	l := newTwoLinks(t, "wait", "standby", 256)
 	l.run(0, "2000")
 	l.run(1)
 	l.onPath(0)

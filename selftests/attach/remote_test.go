@@ -135,30 +135,30 @@ type machines struct {
 	programs [2]*running
 }
 
-func newMachines(t *testing.T, peerPolicy, readerPolicy, wait string, slots int) *machines {
+func newMachines(t *testing.T, peerPolicy, readerPolicy string, slots int) *machines {
 	t.Helper()
 	testenv.Root(t)
 	m := &machines{T: t, Pair: testenv.NewPair(t, testenv.PairOptions{}), dirs: [2]string{t.TempDir(), t.TempDir()}}
 	m.texts[0] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: %s}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs: [{name: writer, user: "%d"}]
   channels: [{name: book, writer: writer, slots: %d, slot: 128}]
 flows:
   - {name: out, from: {channel: book}, to: {rdma: "roce:%s", peers: [{name: b, address: "%s:7471", policy: %s}]}}
-`, wait, m.socket(0), os.Getuid(), slots, m.A.Ifname, m.B.IP, peerPolicy)
+`, m.socket(0), os.Getuid(), slots, m.A.Ifname, m.B.IP, peerPolicy)
 	m.texts[1] = fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: %s}]
+workers: [{name: main}]
 attach:
   socket: %s
   programs: [{name: reader, user: "%d"}]
   channels: [{name: book, readers: [{program: reader, policy: %s}], slots: %d, slot: 128}]
 flows:
   - {name: in, from: {rdma: "roce:%s", listen: "%s:7471"}, to: {channel: book}}
-`, wait, m.socket(1), os.Getuid(), readerPolicy, slots, m.B.Ifname, m.B.IP)
+`, m.socket(1), os.Getuid(), readerPolicy, slots, m.B.Ifname, m.B.IP)
 	m.start(0)
 	m.start(1)
 	return m
@@ -239,7 +239,7 @@ func TestRemoteChannel(t *testing.T) {
 				testenv.Long(t, "the other cases have each policy")
 			}
 			testenv.Leaks(t)
-			m := newMachines(t, test.peer, test.reader, "poll", 256)
+			m := newMachines(t, test.peer, test.reader, 256)
 			m.run(0, "1000")
 			m.run(1)
 			m.progress("slowly", 500)
@@ -269,7 +269,7 @@ func TestRemoteChannel(t *testing.T) {
 func TestRemoteChannelConnectsLate(t *testing.T) {
 	testenv.Long(t, "TestRemoteChannel has a writer that is slow and one that is fast")
 	testenv.Leaks(t)
-	m := newMachines(t, "wait", "wait", "poll", 256)
+	m := newMachines(t, "wait", "wait", 256)
 	m.daemons[1].Terminate(t)
 	m.run(0, "0")
 	testenv.Wait(t, testenv.Within(30*time.Second), "some rings to be written", func() bool { return keptIn(m.file(0)).last > 2000 })
@@ -292,7 +292,7 @@ func TestRemoteChannelConnectsLate(t *testing.T) {
 func TestRemoteChannelBreaks(t *testing.T) {
 	testenv.Long(t, "the processes are killed")
 	testenv.Leaks(t)
-	m := newMachines(t, "drop_oldest", "drop_oldest", "poll", 1024)
+	m := newMachines(t, "drop_oldest", "drop_oldest", 1024)
 	m.run(0, "5000")
 	m.run(1)
 	m.progress("the beginning", 2000)
@@ -334,7 +334,7 @@ func TestRemoteChannelBreaks(t *testing.T) {
 func TestRemoteChannelDisconnects(t *testing.T) {
 	testenv.Long(t, "flows/attach tests the policies")
 	testenv.Leaks(t)
-	m := newMachines(t, "disconnect", "wait", "poll", 64)
+	m := newMachines(t, "disconnect", "wait", 64)
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(60*time.Second))
 	defer cancel()
 	k, kr := attach(t, m.dirs[0], "writer", 0), attach(t, m.dirs[1], "reader", 0)

@@ -259,7 +259,7 @@ func TestStateOfPrograms(t *testing.T) {
 	p := newPair(t)
 	d := daemon.Launch(t, program, &p.B, p.dir, fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach:
   socket: %[1]s
   programs:

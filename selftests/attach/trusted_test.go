@@ -20,7 +20,7 @@ func (p *pair) toPeer(t *testing.T, trusted bool) *daemon.Daemon {
 	t.Helper()
 	return daemon.Launch(t, program, &p.B, p.dir, fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach: {socket: %s, programs: [{name: writer, user: "%d", out: 4MiB}]}
 flows:
   - {name: orders, from: {attach: writer, message: 1KiB, trusted: %v}, to: {rdma: "roce:%s", peers: [{name: a, address: "%s:7471"}]}}

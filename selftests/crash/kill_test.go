@@ -104,12 +104,12 @@ func (k *killer) settings(i uint64) string {
 	}
 	return fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 16}
-workers: [{name: main, wait: %s}]
+workers: [{name: main, sleep: %s}]
 flows:
   - name: cap
     from: {interface: %s, %s}
     to: {file: %s/cap, layout: %s, segment: {size: %s}, prepare: %s, flush: %s, durable: %s}
-`, pick("sleep", "poll"), k.B.Ifname, from, k.dir, layout, pick("2MiB", "4MiB", "9MiB", "32MiB"),
+`, pick("200us", "0s"), k.B.Ifname, from, k.dir, layout, pick("2MiB", "4MiB", "9MiB", "32MiB"),
 		pick("zero", "allocate", "none"), pick("10ms", "50ms", "200ms"), []string{"20ms", "written", "100ms", "1ms", "300ms"}[i%5])
 }
 

@@ -26,7 +26,7 @@ func Open(e *pipeline.Env) (*Sink, error) {
 		s.rules = newStrategy(&e.Flow)
 		s.replies.first = s.rules.session.hear
 	}
-	if e.Spins {
+	if !e.Events { // it spins
 		s.rehearsal = new(rehearsal)
 	}
 	if err := s.openPort(e); err != nil {

@@ -81,7 +81,7 @@ func newRig(t testing.TB, from, to *testenv.End, o options) *rig {
 		flow.From.Interface, flow.Stages, flow.To.Order = from.Ifname, []config.Stage{{Mold: &config.Feed{}}}, order
 		order.Rules, order.Counter = o.rules, 5
 	}
-	r.env = &pipeline.Env{Flow: flow, Region: region, Log: slog.New(slog.DiscardHandler), Halt: &pipeline.Halt{}, Spins: o.spins, Do: func(f func() error) error { return f() }}
+	r.env = &pipeline.Env{Flow: flow, Region: region, Log: slog.New(slog.DiscardHandler), Halt: &pipeline.Halt{}, Events: !o.spins, Do: func(f func() error) error { return f() }}
 	testenv.Must(t, r.env.Open())
 	from.Do(t, func() { r.sink, err = Open(r.env) })
 	if err != nil {

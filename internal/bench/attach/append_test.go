@@ -148,7 +148,7 @@ func TestAgainstOwnProcess(t *testing.T) {
 	}
 	r.Finish(
 		fmt.Sprintf("In turn, fresh processes and logs for each run of %d (received) to %d (durable) appends, one at a time.", count["received"], count["durable"]),
-		"The daemon's worker polls (wait: poll), and so does the program. Both use package attached.")
+		"The daemon's worker waits for events, and the program polls. Both use package attached.")
 }
 
 // place makes a directory with the configuration of a daemon that has a log of a program.
@@ -160,7 +160,7 @@ func place(t *testing.T, acknowledge string) (dir string, err error) {
 	return dir, os.WriteFile(filepath.Join(dir, "unifiedd.yaml"), fmt.Appendf(nil, `
 region: {size: 32MiB, pages: ordinary}
 control: {socket: %[1]s/control.sock}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach: {socket: %[1]s/attach.sock, programs: [{name: writer, user: "%[2]d", out: 2MiB}]}
 flows:
   - {name: log, from: {attach: writer, message: 3KiB}, to: {file: %[1]s/log, acknowledge: %[3]s}}

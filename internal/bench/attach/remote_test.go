@@ -49,14 +49,14 @@ func TestAgainstWrite(t *testing.T) {
 	}
 	m.Finish(
 		fmt.Sprintf("In turn, fresh processes for each run of %d round trips. Half of the time of a message to the other side and back, over RoCE in software on a veth pair.", m.count),
-		"The channel has four processes: two programs, which sleep while they wait, and two daemons with wait: poll. The WRITE has two, unified-rdma-test.")
+		"The channel has four processes: two programs, which sleep while they wait, and two daemons. The WRITE has two, unified-rdma-test.")
 }
 
 // configure returns the configuration of a side.
 func configure(dir string, own, peer *testenv.End, program, writes, reads, listen, connect string) string {
 	return fmt.Sprintf(`
 region: {size: 64MiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 attach:
   socket: %s/attach.sock
   programs: [{name: %s, user: "%d"}]

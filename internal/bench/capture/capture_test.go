@@ -53,7 +53,7 @@ func TestAgainstLayouts(t *testing.T) {
 		{name: "sleep 1ms", rest: "workers: [{name: main, sleep: 1ms}]"},
 		{name: "sleep 4ms", rest: "workers: [{name: main, sleep: 4ms}]"},
 		{name: "sleep 10ms", rest: "workers: [{name: main, sleep: 10ms}]"},
-		{name: "poll", rest: "workers: [{name: main, wait: poll}]"},
+		{name: "no sleep", rest: "workers: [{name: main, sleep: 0s}]"},
 		{name: "spin", rest: "workers: [{name: main, wait: spin}]"},
 		{name: "ring 1024", from: "ring: 1024"},
 		{name: "ring 16384", from: "ring: 16384"},

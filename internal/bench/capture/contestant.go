@@ -46,7 +46,7 @@ func ours(name, program, from, to, rest string) contestant {
 // passive is unifiedd with copies from a packet socket, whose ring has buffer MiB. Its region has only what
 // statistics need, and its worker waits for blocks.
 func passive(program string, buffer int) contestant {
-	return ours("unifiedd", program, fmt.Sprintf("engine: packet, buffer: %dMiB", buffer), "", "workers: [{name: main, wait: poll}]\nregion: {size: 4MiB, extents: 2}")
+	return ours("unifiedd", program, fmt.Sprintf("engine: packet, buffer: %dMiB", buffer), "", "workers: [{name: main}]\nregion: {size: 4MiB, extents: 2}")
 }
 
 // more returns further keys of a mapping.

@@ -61,7 +61,7 @@ func TestAgainstGroup(t *testing.T) {
 	r.Finish(
 		fmt.Sprintf("In turn, fresh processes for each run of %v, one record at a time.", r.Form.Span),
 		"Each daemon, server and client has a network namespace, and all have one switch (a bridge over veth) and one disk. RoCE in software, and TCP for etcd.",
-		"Daemons have wait: poll. The client polls for 50 µs, and then sleeps for as long between polls. Nothing is pinned to a processor. All have the priority of nice -20.",
+		"The client polls for 50 µs, and then sleeps for as long between polls. Nothing is pinned to a processor. All have the priority of nice -20.",
 		"etcd: its client is connected to the server that leads, and puts each value under a new key.")
 }
 
@@ -158,7 +158,7 @@ func (b *groups) config(i, n int, dir string, w appends) string {
 	}
 	text := fmt.Sprintf(`
 region: {%s, extent: 256KiB, pages: ordinary}
-workers: [{name: main, wait: poll}]
+workers: [{name: main}]
 flows:
   - name: orders
     from: {rdma: "roce:%s", listen: "%s:7471", message: %dKiB, clients: 2, window: 64}

@@ -82,7 +82,7 @@ func spinning(cpus int, workers []config.Worker) Check {
 	}
 	if spin > 0 && spin >= cpus {
 		return warn("spinning workers", "%d for %d CPUs: nothing is left for the kernel's part and for all else", spin, cpus).
-			with("set wait: sleep or wait: poll, or have fewer workers")
+			with("remove wait: spin, or have fewer workers")
 	}
 	return ok("spinning workers", "%d for %d CPUs", spin, cpus)
 }

@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -101,7 +100,7 @@ func inConfiguration(kind Kind) (all []setting) {
 	case Device:
 		all = []setting{{"to.layout", []string{"packed", "slot"}}, {"region.extent", []string{"1MiB", "512KiB", "4MiB"}}}
 	case Interface:
-		all = []setting{{"worker.wait", []string{"sleep", "poll"}}, {"worker.sleep", []string{"200us", "50us", "1ms"}}, {"from.ring", []string{"4096", "1024", "16384"}}}
+		all = []setting{{"worker.sleep", []string{"200us", "0s", "50us", "1ms"}}, {"from.ring", []string{"4096", "1024", "16384"}}}
 	}
 	return append(all, setting{"worker.cpu", processors()})
 }
@@ -172,8 +171,8 @@ func (s *Subject) text(c choice, measured bool) string {
 	if extent != "" {
 		fmt.Fprintf(&b, ", extent: %s", extent)
 	}
-	fmt.Fprintf(&b, "}\nworkers:\n  - {name: main, wait: %s", cmp.Or(c["worker.wait"], "sleep"))
-	if sleep := c["worker.sleep"]; sleep != "" && c["worker.wait"] != "poll" {
+	b.WriteString("}\nworkers:\n  - {name: main")
+	if sleep := c["worker.sleep"]; sleep != "" {
 		fmt.Fprintf(&b, ", sleep: %s", sleep)
 	}
 	if cpu := c["worker.cpu"]; cpu != "" {

@@ -84,7 +84,7 @@ func TestOnly(t *testing.T) {
 		}
 	}
 	s.Only = []string{"to.layout"}
-	if _, err := s.only(all); len(all) != 4 || err == nil || !strings.Contains(err.Error(), "worker.wait, worker.sleep, from.ring, worker.cpu") {
+	if _, err := s.only(all); len(all) != 3 || err == nil || !strings.Contains(err.Error(), "worker.sleep, from.ring, worker.cpu") {
 		t.Errorf("a setting of files: %v", err)
 	}
 }
