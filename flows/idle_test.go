@@ -38,13 +38,14 @@ flows:
   - {name: ring, worker: main, from: {rdma: "roce:%[1]s", listen: "%[3]s:7474"}, to: {channel: book}}
 `, l.B.Ifname, l.dir, l.B.IP, other, os.Getuid()), Options{})
 	time.Sleep(2 * time.Second) // what opening has caused
+	// A worker that naps 200us makes thousands.
 	before := d.Status().Workers
 	const span = 4
 	time.Sleep(span * time.Second)
 	for i, w := range d.Status().Workers {
 		n := w.Rounds - before[i].Rounds
 		t.Logf("worker %s made %d rounds a second", w.Name, n/span)
-		if n > 30*span {
+		if n > 100*span {
 			t.Errorf("worker %s made %d rounds in %d s in which nothing happened", w.Name, n, span)
 		}
 	}
