@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh: run the tests and checks that every change must pass, with the time of each pass and one summary.
-# docs/internals or CONTRIBUTING.md says which levels of tests there are. Each test binary runs in namespaces of
+# CONTRIBUTING.md says which levels of tests there are. Each test binary runs in namespaces of
 # its own (scripts/ns). The last test checks that the machine is in the same state as before.
 #
 # test.sh check: only what needs neither root nor devices.

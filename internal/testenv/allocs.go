@@ -3,14 +3,15 @@ package testenv
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// AllocsPerRun returns how often f allocates in each run, like testing.AllocsPerRun. Other goroutines of the process
-// allocate now and then, for example when the kernel reports a change of a route, and more often per run on a busy
-// machine. So it counts, for each place of the program, only whole allocations per run, and logs those places. It skips
-// the rest of the test under the race detector.
+// AllocsPerRun returns how often the code of this module, but for that of tests, allocates in each run of f, on any
+// goroutine. Code allocates now and then, for example when the kernel reports a change of a route, and more often per
+// run on a busy machine. So it counts, for each place of the program, only whole allocations per run, and logs those
+// places. It skips the rest of the test under the race detector.
 func AllocsPerRun(t testing.TB, runs int, f func()) float64 {
 	t.Helper()
 	f()
@@ -21,9 +22,7 @@ func AllocsPerRun(t testing.TB, runs int, f func()) float64 {
 	}))
 }
 
-// Allocs runs f, and returns how often the process allocated for each of parts of its work, such as messages. Each place
-// of the program counts by itself, rounded down, and those that count are logged. It skips the rest of the test under
-// the race detector.
+// Allocs is AllocsPerRun of one run, for each of the parts of its work, such as messages.
 func Allocs(t testing.TB, parts uint64, f func()) (n uint64) {
 	t.Helper()
 	NoRace(t, "it allocates by itself")
@@ -33,9 +32,10 @@ func Allocs(t testing.TB, parts uint64, f func()) (n uint64) {
 	f()
 	runtime.MemProfileRate = rate
 	for stack, count := range allocations() {
-		if each := uint64(count-before[stack]) / parts; each > 0 {
+		each := uint64(count-before[stack]) / parts
+		if text, ours := describeStack(stack); each > 0 && ours {
 			n += each
-			t.Logf("%d allocations for each of %d:\n%s", each, parts, describeStack(stack))
+			t.Logf("%d allocations for each of %d:\n%s", each, parts, text)
 		}
 	}
 	return n
@@ -61,20 +61,22 @@ func allocations() map[stackTrace]int64 {
 	return all
 }
 
-func describeStack(stack stackTrace) string {
-	var text strings.Builder
-	pcs := stack[:]
-	for i, pc := range pcs {
-		if pc == 0 {
-			pcs = pcs[:i]
-			break
-		}
+// describeStack lists the functions of a stack. ours says that the innermost one of this module is not in a file of tests.
+func describeStack(stack stackTrace) (text string, ours bool) {
+	n := slices.Index(stack[:], 0)
+	if n < 0 {
+		n = len(stack)
 	}
-	for frames := runtime.CallersFrames(pcs); ; {
+	var all strings.Builder
+	found := false
+	for frames := runtime.CallersFrames(stack[:n]); ; {
 		f, more := frames.Next()
-		fmt.Fprintf(&text, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+		fmt.Fprintf(&all, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+		if !found && strings.HasPrefix(f.Function, module+"/") {
+			found, ours = true, !strings.HasSuffix(f.File, "_test.go")
+		}
 		if !more {
-			return text.String()
+			return all.String(), ours
 		}
 	}
 }
