@@ -47,6 +47,7 @@ func usageNow(t *testing.T) (n usage) {
 // UNIFIEDD_RING is the duration in seconds. UNIFIEDD_RATE is the rate in packets of 1400 bytes a second; 0:
 // as many as the disk takes.
 func TestRingSpan(t *testing.T) {
+	testenv.Long(t, "its subject is a rate that the disk must keep")
 	testenv.Root(t)
 	testenv.Leaks(t)
 	span, rate := time.Duration(setting.Number(t, "UNIFIEDD_RING", 4))*time.Second, setting.Number(t, "UNIFIEDD_RATE", 8000)

@@ -50,6 +50,7 @@ func TestWatermarksOfAFeed(t *testing.T) {
 	l := newRDMALab(t)
 	s := l.newStation(t)
 	sink := s.newCollector(t, "127.0.0.1:0")
+	sink.be(true)
 	f := l.start(t, fmt.Sprintf(`
 region: {size: 96MiB}
 flows:
@@ -58,7 +59,6 @@ flows:
     watermarks: {high: 300, low: 100}
     to: {rdma: "roce:%s", peers: [{name: sink, address: "%s", flow: sink}], queue: 2048}
 `, l.B.Ifname, sink.address()), Options{Count: 3000}).Flows()[0]
-	sink.be(true)
 	st := await(t, f, "the source to wait", func(s status.Flow) bool { return s.Level.Held >= 300 && s.Level.Paused > 0 })
 	bounded(t, st, 300)
 	sink.be(false)

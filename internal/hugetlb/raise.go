@@ -3,6 +3,7 @@ package hugetlb
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,14 +31,10 @@ func (r *Raise) Add(pages uint64, note func(Raise) error) error {
 	if err := note(*r); err != nil {
 		return err
 	}
-	if err := Set(r.Size, r.Node, reserved+surplus+pages); err != nil {
+	raised, err := r.set(reserved, surplus+pages)
+	if err != nil {
 		return err
 	}
-	now, _, err := Reservation(r.Size, r.Node)
-	if err != nil {
-		return errors.Join(err, Set(r.Size, r.Node, reserved))
-	}
-	raised := now - min(reserved, now)
 	if raised < surplus+pages {
 		return errors.Join(fmt.Errorf("the kernel found memory for only %d: %w (free memory or reserve them at boot)",
 			raised-min(surplus, raised), unix.ENOMEM), r.lower(raised))
@@ -47,6 +44,24 @@ func (r *Raise) Add(pages uint64, note func(Raise) error) error {
 		return errors.Join(err, r.lower(raised))
 	}
 	return nil
+}
+
+// set adds pages to the reserved ones, and returns how many the kernel has added. It compacts memory if those are too few.
+func (r *Raise) set(reserved, pages uint64) (raised uint64, err error) {
+	for range 2 {
+		if err := Set(r.Size, r.Node, reserved+pages); err != nil {
+			return raised, err
+		}
+		now, _, err := Reservation(r.Size, r.Node)
+		if err != nil {
+			return raised, errors.Join(err, Set(r.Size, r.Node, reserved))
+		}
+		if raised = now - min(reserved, now); raised >= pages {
+			break
+		}
+		_ = os.WriteFile("/proc/sys/vm/compact_memory", []byte("1"), 0) // without it the pages are too few
+	}
+	return raised, nil
 }
 
 // GiveBack removes the pages from the reservation. For a raise that was interrupted it removes

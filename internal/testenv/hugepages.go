@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
@@ -47,17 +45,9 @@ func HugePages(t testing.TB, bytes uint64) {
 	})
 }
 
-// addPages adds all pages or none. It compacts memory if the kernel finds too few. The caller holds
-// the lock of counted.
-func addPages(r *hugetlb.Raise, pages uint64) (err error) {
-	for range 3 {
-		err = r.Add(pages, func(hugetlb.Raise) error { return nil })
-		if !errors.Is(err, unix.ENOMEM) {
-			break
-		}
-		_ = os.WriteFile("/proc/sys/vm/compact_memory", []byte("1"), 0)
-	}
-	if err != nil {
+// addPages adds all pages or none. The caller holds the lock of counted.
+func addPages(r *hugetlb.Raise, pages uint64) error {
+	if err := r.Add(pages, func(hugetlb.Raise) error { return nil }); err != nil {
 		return fmt.Errorf("reserve %d %v: %w", pages, r.Size, err)
 	}
 	return nil
