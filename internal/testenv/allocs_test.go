@@ -5,6 +5,7 @@ import "testing"
 // TestAllocsPerRun: what our code allocates in each run is found, and what it allocates in some of them, or a test
 // allocates, is not.
 func TestAllocsPerRun(t *testing.T) {
+	NoRace(t, "it counts nothing then")
 	if n := AllocsPerRun(t, 10, func() { _ = describe(-1, "socket:") }); n < 1 {
 		t.Errorf("%v allocations", n)
 	}
