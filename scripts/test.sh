@@ -58,13 +58,13 @@ waited_for() {
 
 status=0
 pass() { # pass HEADING COMMAND...: run one pass, remember whether it failed
-	local since=$SECONDS heading=$1 before after
+	local since=$SECONDS heading=$1 used now
 	shift
 	echo "== $heading"
-	waited_for before
+	waited_for used
 	"$@" 2>&1 || status=1
-	waited_for after
-	echo "== $heading: $((SECONDS - since)) s, $((after - before)) s of processor time"
+	waited_for now
+	echo "== $heading: $((SECONDS - since)) s, $((now - used)) s of processor time"
 }
 
 as_test() { # as_test NAME COMMAND...: a test that passes if the command does, as events of go test -json
@@ -157,4 +157,4 @@ if [[ $level == test ]]; then
 	[[ $(id -u) == 0 ]] || { echo "make test needs root; make check does without" >&2; exit 1; }
 	build/sweep # remove what killed tests of earlier runs left
 fi
-"$level" | build/testsum -quarantine scripts/quarantine.txt -allow-skip "^[^:]*: (short|lab|emulated)\\b"
+"$level" | build/testsum -quarantine scripts/quarantine.txt -allow-skip ': (short|lab|emulated|race detector): '

@@ -393,6 +393,8 @@ func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd {
 // Deadline implements pipeline.Sink. Nothing signals that an acknowledgement has arrived.
 func (s *Sink) Deadline(now time.Time) time.Time {
 	switch {
+	case s.replies.ready:
+		return now
 	case s.blocked:
 		return now.Add(settleTime)
 	case s.queued > 0 || s.conn != nil && (s.conn.Unacknowledged() > 0 || s.next.Before(now)):
