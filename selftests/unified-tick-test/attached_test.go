@@ -68,7 +68,7 @@ flows:
 				return
 			}
 			exact(t, &r, 2000, 2000)
-			if a.Orders != 2000 || (c.protocol == ouchProtocol) != (a.Replies == 2000) || o.Bytes != r.Bytes || o.Segments < 1000 {
+			if a.Orders != 2000 || (c.protocol == ouchProtocol) != (a.Replies == 2000) || o.Bytes != r.Bytes || o.Segments < 100 {
 				t.Errorf("the exchange counts %+v, the trader %+v, the daemon %+v", r, a, o)
 			}
 			if times := o.Times; strings.Contains(c.trader, "-flow") {
@@ -149,7 +149,7 @@ flows:
 				left += one.Left
 			}
 			t.Logf("%+v; %+v; %+v", *r.Latency, *o, *o.Rules)
-			if left != 2000 || o.Rules.Matched != 2000 || o.Rules.Unmatched+o.Rules.Short+o.Rules.NoUDP != 0 || o.Segments < 1000 || o.Times.TickToDecision.Count != 2000 {
+			if left != 2000 || o.Rules.Matched != 2000 || o.Rules.Unmatched+o.Rules.Short+o.Rules.NoUDP != 0 || o.Segments < 100 || o.Times.TickToDecision.Count != 2000 {
 				t.Errorf("the exchange counts %+v, the daemon %+v, %+v", r, o, o.Rules)
 			}
 		})

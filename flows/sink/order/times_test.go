@@ -112,11 +112,11 @@ func TestTimes(t *testing.T) {
 		if l.tick != ticks[n] || l.decision <= l.tick || out < l.decision || l.way == "segment" && stamped != (l.call == 0) || l.way != "segment" && l.stamp != 0 {
 			t.Errorf("tick %d: %+v", ticks[n], l)
 		}
-		if late := int64(out) - arrived[n]; l.way == "segment" && (late < 0 && stamped || late > int64(testenv.Within(5*time.Millisecond))) {
+		if late := int64(out) - arrived[n]; l.way == "segment" && (late < 0 && stamped || !testing.Short() && late > int64(testenv.Within(5*time.Millisecond))) {
 			t.Errorf("order %d left %v behind its arrival", l.order, time.Duration(late))
 		}
 	}
-	if segments != s.Segments || s.Segments < orders/2 || segments+total(s.Kernel) != orders {
+	if segments != s.Segments || s.Segments < orders/20 || segments+total(s.Kernel) != orders {
 		t.Errorf("%d segments: %+v", segments, s)
 	}
 	o := s.Times
