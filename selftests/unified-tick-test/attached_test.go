@@ -34,7 +34,7 @@ region: {size: 64MiB, pages: ordinary}
 attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", in: 8MiB, out: 2MiB}]}
 flows:
   - name: ticks
-    from: {interface: %s, queues: [0], ring: 1024, filter: udp dst port 5000}
+    from: {interface: %s, queues: [0], ring: 4096, filter: udp dst port 5000}
     stages: [{counter: {offset: 8, width: 8, lines: [{name: a, address: %s, port: 5000}]}}]
     to: {attach: trader, queue: 1024, policy: wait}
   - name: orders
@@ -122,7 +122,7 @@ func TestOrderRules(t *testing.T) {
 region: {size: 64MiB, pages: ordinary}
 flows:
   - name: hits
-    from: {interface: %[1]s, queues: [0], ring: 1024, filter: udp dst port 5000}
+    from: {interface: %[1]s, queues: [0], ring: 4096, filter: udp dst port 5000}
     stages: [%[2]s]
     to:
       order:

@@ -184,7 +184,7 @@ region: {size: 64MiB, pages: ordinary}
 attach: {socket: %s/attach.sock, programs: [{name: trader, user: "%d", in: 8MiB}]}
 flows:
   - name: ticks
-    from: {interface: %s, ring: 1024, filter: udp dst portrange 5000-5001}
+    from: {interface: %s, ring: 4096, filter: udp dst portrange 5000-5001}
     stages:
       - %slines: [{name: a, address: %s, port: 5000}, {name: b, address: %[5]s, port: 5001}], gap: 2ms}
     to: {attach: trader, queue: 1024, policy: wait}
