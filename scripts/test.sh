@@ -113,7 +113,7 @@ counting=(./umem ./internal/testenv ./internal/hugetlb)
 everything_else() {
 	local all
 	mapfile -t all < <(go list ./... | grep -vxF "$(go list "${counting[@]}")")
-	"${isolated[@]}" -p 4 "${all[@]}"
+	"${isolated[@]}" -p "$(nproc)" "${all[@]}"
 }
 
 # The modules of their own that need no etcd. Long suites run their tests.
@@ -134,7 +134,7 @@ test() {
 	before=$(machine)
 	shared=false
 	! others || shared=true
-	pass "tests and checks, four packages side by side" everything_else
+	pass "tests and checks" everything_else
 	pass "what counts huge pages" "${isolated[@]}" -p 1 "${counting[@]}"
 	pass "race detector" "${isolated[@]}" -p 2 -race "${raced[@]}"
 	pass "other modules" as_test TestOtherModules modules
