@@ -41,13 +41,18 @@ func (l *link) await(ctx context.Context, fd int, most time.Duration, ended func
 	return fds[0].Revents != 0, err
 }
 
-// poll reports whether a descriptor is readable, within a time. A signal makes it shorter.
+// poll reports whether a descriptor is readable, within a time. A signal, such as one of the Go scheduler, does not end it.
 func poll(fds []unix.PollFd, most time.Duration) (bool, error) {
-	n, err := unix.Poll(fds, int((most+time.Millisecond-1)/time.Millisecond))
-	if err != nil && err != unix.EINTR {
-		return false, fmt.Errorf("wait for the daemon: %w", err)
+	for end := time.Now().Add(most); ; {
+		n, err := unix.Poll(fds, int((most+time.Millisecond-1)/time.Millisecond))
+		if most = time.Until(end); err == unix.EINTR && most > 0 {
+			continue
+		}
+		if err != nil && err != unix.EINTR {
+			return false, fmt.Errorf("wait for the daemon: %w", err)
+		}
+		return err == nil && n > 0, nil
 	}
-	return err == nil && n > 0, nil
 }
 
 // waiter is a long wait. An eventfd ends it.
