@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# long.sh: list the long suites. long.sh SUITE: run one, and note the result in the git notes "long" of the commit.
+# long.sh: list the long suites. long.sh SUITE: run one. If it passes on a tree without changes, its line in
+# scripts/long-passed.txt says so; commit that file.
 # long.sh --release: print when each last passed, and fail if one never did or its paths have changed since.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,6 +8,7 @@ mkdir -p build
 verbs=$(scripts/tags.sh)
 plain="${GOFLAGS:-} -trimpath -tags=$verbs"
 export GOFLAGS="${GOFLAGS:-} -trimpath -tags=invariants${verbs:+,$verbs}"
+passed=scripts/long-passed.txt
 export UNIFIEDD_REQUIRE=1 UNIFIEDD_SEED=${SEED:-$RANDOM}
 
 # Each line: suite, minutes, paths, what it shows, command.
@@ -39,10 +41,10 @@ between() {
 }
 
 arm64() {
-	go test -count=1 -v -run '^TestWithoutVerbs$' ./internal/lint
-	GOFLAGS=-trimpath GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 go test -count=1 -short -timeout 0 -exec qemu-aarch64-static \
-		./umem/... ./flows/attach/wire ./bpf/filter ./flows/config ./internal/pcapng ./internal/version
-	make -s -C libunifiedd arm64
+	go test -count=1 -v -run '^TestWithoutVerbs$' ./internal/lint &&
+		GOFLAGS=-trimpath GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 go test -count=1 -short -timeout 0 -exec qemu-aarch64-static \
+			./umem/... ./flows/attach/wire ./bpf/filter ./flows/config ./internal/pcapng ./internal/version &&
+		make -s -C libunifiedd arm64
 }
 
 wrong_use() {
@@ -56,6 +58,14 @@ microbenchmarks() {
 	long -run '^$' -bench . -benchtime "${BENCHTIME:-1x}" -p 1 "${packages[@]}"
 }
 
+# record SUITE MINUTES: the suite's line in the list of those that passed.
+record() {
+	local line
+	line="$1 $(git rev-parse --short=12 HEAD) $(date -u +%F) $2 min, Linux $(uname -r), seed $UNIFIEDD_SEED"
+	{ grep -v "^$1 " "$passed" || true; echo "$line"; } | sort >"$passed.new"
+	mv "$passed.new" "$passed"
+}
+
 run() { # run SUITE
 	local name minutes paths what command since=$SECONDS result=passed
 	IFS='|' read -r name minutes paths what command < <(suites | grep "^$1|") || {
@@ -65,9 +75,9 @@ run() { # run SUITE
 	echo "== $name: about $minutes minutes:$what (seed $UNIFIEDD_SEED)"
 	build
 	(eval "$command") || result=failed
-	local dirty=
-	git diff --quiet HEAD || dirty=", with changes that are not committed"
-	git notes --ref=long append -m "$name $result $(date -u +%F) $(((SECONDS - since + 59) / 60)) min, $(uname -r), seed $UNIFIEDD_SEED$dirty"
+	if [[ $result == passed ]] && git diff --quiet HEAD -- . ":!$passed"; then
+		record "$name" "$(((SECONDS - since + 59) / 60))"
+	fi
 	echo "== $name: $result, $((SECONDS - since)) s"
 	[[ $result == passed ]]
 }
@@ -77,30 +87,20 @@ list() {
 	suites | while IFS='|' read -r name minutes paths what command; do printf '%-13s %7d %s\n' "$name" "$minutes" "$what"; done
 }
 
-# last_pass SUITE: print the newest commit on which a suite passed, and its note.
-last_pass() {
-	local commit note
-	git log --notes=long --format=%H -n 500 | while read -r commit; do
-		note=$(git notes --ref=long show "$commit" 2>/dev/null | grep "^$1 passed" | grep -v 'not committed' | tail -n 1) || continue
-		echo "$commit $note"
-		break
-	done
-}
-
 release() {
-	local stale=0
+	local stale=0 line commit
 	while IFS='|' read -r name minutes paths what command; do
-		read -r commit note < <(last_pass "$name") || true
-		if [[ -z ${commit:-} ]]; then
+		line=$(grep "^$name " "$passed") || true
+		read -r _ commit _ <<<"$line"
+		if [[ -z $line ]]; then
 			echo "$name: has not passed"
 			stale=1
 		elif git diff --quiet "$commit" -- $paths; then
-			echo "$name: ${commit:0:10} $note"
+			echo "$line"
 		else
-			echo "$name: ${commit:0:10} $note; its paths have changed since"
+			echo "$line; its paths have changed since"
 			stale=1
 		fi
-		commit=
 	done < <(suites)
 	return $stale
 }
