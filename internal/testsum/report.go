@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// report prints the result of all runs and reports whether it is good. strict is nil if skips are
-// accepted; otherwise a skip must match one of its expressions.
-func (s *summary) report(slowest int, strict []*regexp.Regexp) bool {
-	refused := s.listSkips(strict)
+// report prints the result of all runs and reports whether it is good. If strict, a skip must match one of the
+// expressions in allowed.
+func (s *summary) report(slowest int, allowed []*regexp.Regexp, strict bool) bool {
+	refused := s.listSkips(allowed, strict)
 	s.listSlowest(slowest)
 	s.listQuarantine()
 	list(s.out, "Failed:", s.failed)
@@ -40,16 +40,22 @@ func (s *summary) listQuarantine() {
 	list(s.out, "Failed in quarantine:", s.quarantined)
 }
 
-// listSkips prints the skips, one line for each reason, and returns those that strict refuses.
-func (s *summary) listSkips(strict []*regexp.Regexp) (refused []result) {
+// listSkips counts the skips that are allowed by what the expressions match, prints the others, one line for each
+// reason, and returns those that strict refuses.
+func (s *summary) listSkips(allowed []*regexp.Regexp, strict bool) (refused []result) {
 	if len(s.skipped) > 0 {
 		fmt.Fprintln(s.out, "\nSkipped:")
 	}
+	counts := make(map[string]int)
 	var reasons []string
 	tests := make(map[string][]result) // by reason
 	for _, r := range s.skipped {
+		if kind := kindOf(r, allowed); kind != "" {
+			counts[kind]++
+			continue
+		}
 		reason := r.reason
-		if strict != nil && !slices.ContainsFunc(strict, func(re *regexp.Regexp) bool { return re.MatchString(r.name() + ": " + r.reason) }) {
+		if strict {
 			refused = append(refused, r)
 			reason += "  [must run here]"
 		}
@@ -58,10 +64,23 @@ func (s *summary) listSkips(strict []*regexp.Regexp) (refused []result) {
 		}
 		tests[reason] = append(tests[reason], r)
 	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(s.out, "  %4d %s\n", counts[kind], kind)
+	}
 	for _, reason := range reasons {
 		fmt.Fprintf(s.out, "  %s: %s\n", names(tests[reason]), reason)
 	}
 	return refused
+}
+
+// kindOf returns what one of the expressions matches in a skip, without punctuation at its ends, or "".
+func kindOf(r result, allowed []*regexp.Regexp) string {
+	for _, re := range allowed {
+		if kind := re.FindString(r.name() + ": " + r.reason); kind != "" {
+			return strings.Trim(kind, ": ")
+		}
+	}
+	return ""
 }
 
 // names returns the names of tests, each with its package if that differs from the one before.
