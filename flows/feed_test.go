@@ -197,3 +197,50 @@ flows:
 		t.Errorf("it counts %+v, and %+v", *s.Feed, s.Sends.Peers[0])
 	}
 }
+
+// TestFeedBeginsAgain: a program gets all messages of a sender that was started again, and counts from 1 again, on two
+// lines that each lack some.
+func TestFeedBeginsAgain(t *testing.T) {
+	for name, form := range feedForms {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{})
+			f := l.start(t, fmt.Sprintf(`
+region: {size: 64MiB}
+attach: {socket: %s/attach.sock, programs: [{name: reader, user: "%d", in: 8MiB}]}
+flows:
+  - name: md
+    from: {interface: %s, ring: 512, filter: udp dst portrange 7000-7001}
+    stages: [{%s lines: [{name: a, address: %[5]s, port: 7000}, {name: b, address: %[5]s, port: 7001}]}}]
+    to: {attach: reader, queue: 512, policy: wait}
+`, l.dir, os.Getuid(), l.B.Ifname, form.stage, l.B.IP), Options{}).Flows()[0]
+			k, r := l.receiver(t)
+			defer k.Close()
+			lines := [2]*net.UDPConn{l.dialed(t, 7000), l.dialed(t, 7001)}
+			const lives, last = 3, 500
+			for life := range lives {
+				go func() {
+					for n := uint64(1); n <= last; n++ {
+						for i, line := range lines {
+							if (n%7 == 3) == (i == 0) && n > 1 {
+								continue // each line lacks some
+							}
+							_, _ = line.Write(form.packet("TODAY", n, 1))
+						}
+						time.Sleep(100 * time.Microsecond)
+					}
+				}()
+				for n := uint64(1); n <= last; n++ {
+					m := get(t, r, 1)
+					if string(m[0].Data) != form.message("TODAY", n) {
+						t.Fatalf("message %d of life %d is %q", n, life, m[0].Data)
+					}
+					r.Release(m)
+				}
+				time.Sleep(50 * time.Millisecond) // the sender is away
+			}
+			if s := f.Status().Feed; s.Restarts != lives-1 || s.Sessions != lives || s.Lost != 0 || s.Messages != lives*last {
+				t.Errorf("it counts %+v", s)
+			}
+		})
+	}
+}

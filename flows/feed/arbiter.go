@@ -56,13 +56,21 @@ type Arbiter struct {
 	free  []int  // buffers of no packet
 	store []byte // buffers
 
+	again    again         // what may be a new session without a new name
+	now      time.Duration // as At and Tick have said
+	begun    time.Duration // when the session began
+	aged     uint64        // messages before this one were given out longer than Gap ago
+	younger  uint64        // the same, from turned+Gap on
+	turned   time.Duration
+	finished bool
+
 	open  bool          // there is a gap
 	start uint64        // its first message
 	since time.Duration // when it was seen, of the caller's clock
 	asked bool          // for it
 
 	lines []line
-	total struct{ given, lost, gaps, asks, ends, sessions counter.Counter }
+	total struct{ given, lost, gaps, asks, ends, sessions, restarts counter.Counter }
 	shown [2]counter.Counter // the session, as two words
 }
 
@@ -75,6 +83,8 @@ type held struct {
 type line struct {
 	next                         uint64 // the message that is to come on this line
 	began                        bool
+	back                         bool   // it has gone back, see again
+	start, run                   uint64 // to the first one, and then the second one is to come
 	wins, repeats, missing, late counter.Counter
 	refused                      [reasons]counter.Counter
 }
@@ -87,14 +97,14 @@ func New(c Config) (*Arbiter, error) {
 	if c.Lines < 1 || c.Held < 1 || c.Longest < headerLen || c.Gap <= 0 || c.Ask < 0 || c.Ask > c.Gap {
 		return nil, errors.New("feed: lines, room for packets behind a gap and a time for gaps are needed, and asking comes before declaring")
 	}
-	a := &Arbiter{config: c, lines: make([]line, c.Lines), held: make([]held, 0, c.Held), store: make([]byte, (c.Held+ownBuffers)*c.Longest)}
+	a := &Arbiter{config: c, lines: make([]line, c.Lines), held: make([]held, 0, c.Held), again: again{held: make([]held, 0, c.Held)}, store: make([]byte, (c.Held+ownBuffers)*c.Longest)}
 	for i := range c.Held {
 		a.free = append(a.free, i+ownBuffers)
 	}
 	return a, nil
 }
 
-// Receive takes the payload of a UDP packet that came on a line. Before the caller calls it again, or changes the
+// Receive takes the payload of a UDP packet that came on a line, at the time that At has said. Before the caller calls it again, or changes the
 // payload, it calls Next until there is no message, or Keep.
 func (a *Arbiter) Receive(from int, payload []byte) {
 	why := TooLong
@@ -120,8 +130,12 @@ func (a *Arbiter) admit(from int, p Packet, payload []byte) Reason {
 		a.begin(p.Session, p.Sequence)
 	case p.Session == a.session:
 	case a.older && p.Session == a.before:
+		if a.goesBack(from, &p, true) {
+			return a.keepAgain(from, p, payload, true)
+		}
 		return OldSession
 	default:
+		a.dropAgain()
 		a.pending, a.origin, a.changing = a.copied(ofSession, p, payload), from, true
 		return Good
 	}
@@ -138,11 +152,12 @@ func (a *Arbiter) copied(buffer int, p Packet, payload []byte) Packet {
 
 // begin begins a session.
 func (a *Arbiter) begin(s Session, first uint64) {
-	if a.started {
-		a.before, a.older, a.plain.last = a.session, true, a.next
+	if a.plain.last = a.next; a.started && s != a.session {
+		a.before, a.older = a.session, true
 	}
 	a.started, a.session, a.ended, a.open = true, s, false, false
 	a.next, a.high, a.upTo, a.plain.first = first, first, first, first
+	a.aged, a.younger, a.begun = first, first, a.now
 	for i := range a.lines {
 		a.lines[i].began = false
 	}
@@ -156,6 +171,12 @@ func (a *Arbiter) sort(from int, p Packet, payload []byte) Reason {
 	end := p.Sequence + p.Count
 	if end > a.next && end-a.next > farthest {
 		return TooFar
+	}
+	if a.goesBack(from, &p, false) {
+		return a.keepAgain(from, p, payload, false)
+	}
+	if a.again.open {
+		a.goesOn(from, &p)
 	}
 	a.follow(from, &p)
 	a.high = max(a.high, end)
@@ -177,7 +198,7 @@ func (a *Arbiter) sort(from int, p Packet, payload []byte) Reason {
 func (a *Arbiter) follow(from int, p *Packet) {
 	l, end := &a.lines[from], p.Sequence+p.Count
 	switch {
-	case a.config.Server && from == len(a.lines)-1:
+	case a.isServer(from):
 	case !l.began:
 		l.began, l.next = true, end
 	case p.Sequence >= l.next:
@@ -200,25 +221,38 @@ func (a *Arbiter) use(p Packet, from, buffer int) {
 
 // hold copies a packet behind a gap. If there is no room, the gap in front of the held packets is declared.
 func (a *Arbiter) hold(from int, p Packet, payload []byte) Reason {
-	at := len(a.held)
-	for at > 0 && a.held[at-1].packet.Sequence > p.Sequence {
+	if len(a.free) == 0 {
+		a.dropAgain()
+	}
+	why := a.insert(&a.held, from, p, payload)
+	if why == NoRoom {
+		a.upTo = a.held[0].packet.Sequence
+	}
+	return why
+}
+
+// insert copies a packet to its place among others, unless one of them has its messages.
+func (a *Arbiter) insert(to *[]held, from int, p Packet, payload []byte) Reason {
+	all := *to
+	at := len(all)
+	for at > 0 && all[at-1].packet.Sequence > p.Sequence {
 		at--
 	}
 	if at > 0 {
-		if prior := &a.held[at-1].packet; prior.Sequence+prior.Count >= p.Sequence+p.Count {
+		if prior := &all[at-1].packet; prior.Sequence+prior.Count >= p.Sequence+p.Count {
 			a.lines[from].repeats.Add(p.Count)
 			return Good
 		}
 	}
 	if len(a.free) == 0 {
-		a.upTo = a.held[0].packet.Sequence
 		return NoRoom
 	}
 	buffer := a.free[len(a.free)-1]
 	a.free = a.free[:len(a.free)-1]
-	a.held = append(a.held, held{})
-	copy(a.held[at+1:], a.held[at:])
-	a.held[at] = held{a.copied(buffer, p, payload), from, buffer}
+	all = append(all, held{})
+	copy(all[at+1:], all[at:])
+	all[at] = held{a.copied(buffer, p, payload), from, buffer}
+	*to = all
 	return Good
 }
 
@@ -246,6 +280,10 @@ func (a *Arbiter) Next() ([]byte, bool) {
 		case a.changing:
 			a.lose(a.high)
 			a.changing = false
+			if a.again.open {
+				a.beginAgain()
+				continue
+			}
 			a.begin(a.pending.Session, a.pending.Sequence)
 			a.sort(a.origin, a.pending, nil) // is never held: the session begins with it
 			a.goOn()
@@ -287,6 +325,11 @@ func (a *Arbiter) end() uint64 {
 // for now; none if n is 0. now is the time of any clock that does not go back. Next has returned false before, and
 // the caller calls it again afterwards.
 func (a *Arbiter) Tick(now time.Duration) (first uint64, n uint16) {
+	a.At(now)
+	if a.again.open && a.hasBegunAgain() {
+		a.changing = true
+		return 0, 0
+	}
 	switch end := a.end(); {
 	case a.next >= end:
 		a.open = false
@@ -302,13 +345,23 @@ func (a *Arbiter) Tick(now time.Duration) (first uint64, n uint16) {
 	return 0, 0
 }
 
-// Wait returns how long after now Tick has something to do; false: there is no gap.
+// Wait returns how long after now Tick has something to do; false: there is no gap, and no sender that may have begun
+// again.
 func (a *Arbiter) Wait(now time.Duration) (time.Duration, bool) {
 	at := a.since + a.config.Gap
 	if a.config.Ask > 0 && !a.asked {
 		at = a.since + a.config.Ask
 	}
-	return max(0, at-now), a.open
+	g, open := &a.again, a.open
+	if decides := g.since + a.config.Gap; g.open && len(g.held) > 1 {
+		if !a.allBack() {
+			decides = g.other + aloneTime
+		}
+		if !open || decides < at {
+			at, open = decides, true
+		}
+	}
+	return max(0, at-now), open
 }
 
 // Asked reports whether the retransmission server was asked for what is missing now.
@@ -316,7 +369,8 @@ func (a *Arbiter) Asked() bool { return a.open && a.asked }
 
 // Finish declares all gaps: nothing more comes.
 func (a *Arbiter) Finish() {
-	a.upTo = a.high
+	a.upTo, a.finished = a.high, true
+	a.finishAgain()
 	a.refuseCandidate()
 }
 

@@ -269,12 +269,12 @@ func FuzzArbiter(f *testing.F) {
 				r.Keep()
 				clear(p)
 			}
-			for last, session := r.next, r.session; ; {
+			for last, session, restarts := r.next, r.session, r.total.restarts.Load(); ; {
 				_, ok := r.Next()
-				if r.session == session && (r.next < last || ok && r.next == last) {
+				if r.session == session && r.total.restarts.Load() == restarts && (r.next < last || ok && r.next == last) {
 					t.Fatalf("message %d follows %d", r.next, last)
 				}
-				last, session = r.next, r.session
+				last, session, restarts = r.next, r.session, r.total.restarts.Load()
 				if !ok {
 					break
 				}

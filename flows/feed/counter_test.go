@@ -270,12 +270,12 @@ func FuzzCounter(f *testing.F) {
 			n := min(len(all), c.Offset+c.Width-i%2)
 			r.Receive(i%2, all[:n])
 			all, came = all[n:], came+1
-			for last, session := r.next, r.session; ; {
+			for last, session, restarts := r.next, r.session, r.total.restarts.Load(); ; {
 				_, ok := r.Next()
-				if r.session == session && (r.next < last || ok && r.next == last) {
+				if r.session == session && r.total.restarts.Load() == restarts && (r.next < last || ok && r.next == last) {
 					t.Fatalf("packet %d follows %d", r.next, last)
 				}
-				last, session = r.next, r.session
+				last, session, restarts = r.next, r.session, r.total.restarts.Load()
 				if !ok {
 					break
 				}

@@ -14,6 +14,7 @@ type Stats struct {
 	Requests uint64 // for retransmission
 	Ends     uint64 // ends of sessions that were announced
 	Sessions uint64 // begun
+	Restarts uint64 // of those, without a new name: the sender has begun to count again, or has gone back to the name before
 	Lines    []LineStats
 }
 
@@ -29,7 +30,7 @@ type LineStats struct {
 // Stats may be called by any goroutine.
 func (a *Arbiter) Stats() Stats {
 	t := &a.total
-	s := Stats{Given: t.given.Load(), Lost: t.lost.Load(), Gaps: t.gaps.Load(), Requests: t.asks.Load(), Ends: t.ends.Load(), Sessions: t.sessions.Load()}
+	s := Stats{Given: t.given.Load(), Lost: t.lost.Load(), Gaps: t.gaps.Load(), Requests: t.asks.Load(), Ends: t.ends.Load(), Sessions: t.sessions.Load(), Restarts: t.restarts.Load()}
 	if s.Sessions > 0 {
 		b := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(nil, a.shown[0].Load()), uint16(a.shown[1].Load()))
 		s.Session = strings.TrimRight(strings.ToValidUTF8(string(b), "?"), " \x00")

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -27,17 +28,19 @@ type Sink struct {
 	ends    []netip.AddrPort // where the packets of each line go
 	server  server
 	begun   time.Time
+	log     *slog.Logger
 	out     pipeline.Batch // messages for inner
 	arrival umem.Side      // of the packet that is read
 
 	empty, others, copied counter.Counter
+	sessions, restarts    uint64 // that Check has logged
 }
 
 // Open makes the stage in front of a sink. Messages are behind umem.PacketHeadroom and headroom bytes of their frames.
 // The calling thread must be in the network namespace of the retransmission server.
 func Open(e *pipeline.Env, free *umem.FreeList, inner pipeline.Sink, headroom uint32) (*Sink, error) {
 	m := e.Flow.Feed()
-	s := &Sink{inner: inner, region: e.Region, free: free, offset: umem.PacketHeadroom + uint64(headroom), lines: m.Lines, begun: time.Now(), server: server{fd: -1}}
+	s := &Sink{inner: inner, region: e.Region, free: free, offset: umem.PacketHeadroom + uint64(headroom), lines: m.Lines, begun: time.Now(), log: e.Log, server: server{fd: -1}}
 	s.stops, _ = inner.(pipeline.Stopper)
 	s.out.Frames = make([]umem.Frame, pipeline.Burst)
 	longest := int(e.Region.FrameSize()) - int(s.offset) // then each message fits a frame, also one of the server
@@ -70,6 +73,7 @@ func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
 	if !s.give(now) {
 		return false
 	}
+	s.arbiter.At(now.Sub(s.begun))
 	done, all := 0, true
 	for all {
 		n, _ := umem.PacketLen(b.Frames[done:b.Len])
@@ -211,13 +215,27 @@ func (s *Sink) Stopping() {
 	}
 }
 
+// Check implements pipeline.Sink. It logs sessions that have begun since the last call.
+func (s *Sink) Check(t time.Time) (waits, ends error) {
+	a := s.arbiter.Stats()
+	if a.Sessions > s.sessions {
+		say, text := s.log.Info, "a session of the feed has begun"
+		if a.Restarts > s.restarts {
+			say, text = s.log.Warn, "the sender of the feed has begun again: its messages are passed on"
+		}
+		say(text, "session", a.Session, "sessions", a.Sessions, "restarts", a.Restarts)
+		s.sessions, s.restarts = a.Sessions, a.Restarts
+	}
+	return s.inner.Check(t)
+}
+
 // Observe implements pipeline.Sink.
 func (s *Sink) Observe(to *status.Flow) error {
 	err := s.inner.Observe(to)
 	a := s.arbiter.Stats()
 	to.Feed = &status.Feed{
 		Session: a.Session, Messages: a.Given, Lost: a.Lost, Gaps: a.Gaps, Requests: a.Requests, Unsent: s.server.unsent.Load(),
-		Sessions: a.Sessions, Ends: a.Ends, Empty: s.empty.Load(), Others: s.others.Load(),
+		Sessions: a.Sessions, Restarts: a.Restarts, Ends: a.Ends, Empty: s.empty.Load(), Others: s.others.Load(),
 	}
 	for i, l := range a.Lines {
 		one := status.FeedLine{Name: "server", Wins: l.Wins, Duplicates: l.Duplicates, Missing: l.Missing, Late: l.Late, Refused: l.Refused}
@@ -237,17 +255,16 @@ func (s *Sink) CountLost(to *status.Flow, _ uint64) {
 
 // The rest is the sink's own.
 
-func (s *Sink) Reap(now time.Time)                    { s.inner.Reap(now) }
-func (s *Sink) Block()                                { s.inner.Block() }
-func (s *Sink) Blocked() bool                         { return s.inner.Blocked() }
-func (s *Sink) Kick()                                 { s.inner.Kick() }
-func (s *Sink) InFlight() int                         { return s.inner.InFlight() }
-func (s *Sink) Begin() error                          { return s.inner.Begin() }
-func (s *Sink) Full() bool                            { return s.inner.Full() }
-func (s *Sink) Check(t time.Time) (waits, ends error) { return s.inner.Check(t) }
-func (s *Sink) Trouble() error                        { return s.inner.Trouble() }
-func (s *Sink) Diagnose(err error) error              { return s.inner.Diagnose(err) }
-func (s *Sink) Pending() int                          { return s.inner.Pending() }
-func (s *Sink) Close() error                          { return s.inner.Close() }
-func (s *Sink) Announce() []any                       { return append(s.inner.Announce(), "lines", len(s.lines)) }
-func (s *Sink) Shrink(q pipeline.Quota) (over bool)   { return s.inner.Shrink(q) }
+func (s *Sink) Reap(now time.Time)                  { s.inner.Reap(now) }
+func (s *Sink) Block()                              { s.inner.Block() }
+func (s *Sink) Blocked() bool                       { return s.inner.Blocked() }
+func (s *Sink) Kick()                               { s.inner.Kick() }
+func (s *Sink) InFlight() int                       { return s.inner.InFlight() }
+func (s *Sink) Begin() error                        { return s.inner.Begin() }
+func (s *Sink) Full() bool                          { return s.inner.Full() }
+func (s *Sink) Trouble() error                      { return s.inner.Trouble() }
+func (s *Sink) Diagnose(err error) error            { return s.inner.Diagnose(err) }
+func (s *Sink) Pending() int                        { return s.inner.Pending() }
+func (s *Sink) Close() error                        { return s.inner.Close() }
+func (s *Sink) Announce() []any                     { return append(s.inner.Announce(), "lines", len(s.lines)) }
+func (s *Sink) Shrink(q pipeline.Quota) (over bool) { return s.inner.Shrink(q) }

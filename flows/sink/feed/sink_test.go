@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,6 +154,52 @@ func TestBackPressure(t *testing.T) {
 	s := &status.Flow{CopiedBytes: map[string]uint64{}}
 	if err := r.Observe(s); err != nil || r.slow.wrong > 0 || s.Feed.Lost > 0 || s.Feed.Messages != next-1 || r.slow.blocked == 0 && s.Feed.Lines[1].Duplicates == 0 {
 		t.Errorf("%v: %d messages are wrong; %+v", err, r.slow.wrong, s.Feed)
+	}
+}
+
+// TestBeginsAgain: a sender that counts from 1 again is passed on, when its packets have been kept for the time of a gap,
+// and logged once. The worker wakes for that without a packet.
+func TestBeginsAgain(t *testing.T) {
+	r := newRig(t, 70, func(m *config.Feed) { m.Hold = 64 })
+	var log strings.Builder
+	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	now := time.Now()
+	send := func() {
+		for n := range uint64(20) {
+			r.arrive(7000, 5*n+1, 5)
+			r.arrive(7001, 5*n+1, 5)
+			r.Write(&r.batch, now)
+			r.Flush(true, now)
+			r.Reap(now)
+			now = now.Add(10 * time.Microsecond)
+		}
+	}
+	send()
+	now = now.Add(time.Second)
+	if send(); len(r.slow.got) != 100 {
+		t.Errorf("%d messages went out at once", len(r.slow.got))
+	}
+	at := r.Deadline(now)
+	if at.Sub(now) > time.Millisecond {
+		t.Errorf("the worker sleeps for %v", at.Sub(now))
+	}
+	r.Flush(true, at)
+	for i, n := range r.slow.got {
+		if n != uint64(i%100+1) {
+			t.Fatalf("message %d is number %d", i, n)
+		}
+	}
+	s := &status.Flow{CopiedBytes: map[string]uint64{}}
+	if err := r.Observe(s); err != nil || len(r.slow.got) != 200 || s.Feed.Restarts != 1 || s.Feed.Sessions != 2 || s.Feed.Lost != 0 {
+		t.Errorf("%v: %d messages, %+v", err, len(r.slow.got), s.Feed)
+	}
+	for range 2 {
+		if waits, ends := r.Check(now); waits != nil || ends != nil {
+			t.Error(waits, ends)
+		}
+	}
+	if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "begun again") || !strings.Contains(text, "session=SESSION sessions=2 restarts=1") {
+		t.Errorf("it logs %s", text)
 	}
 }
 
