@@ -77,8 +77,13 @@ func (v *validator) clients(path string, f *Flow) {
 	v.clientListener(path, clientListener{from.RDMA, from.Listen, from.Window, from.Clients, from.Allow})
 	v.clientPaths(path, f)
 	v.checkErr(join(path, "method"), member(from.Method, allMethods))
-	if from.Method == MethodWrite && !from.Verify {
-		v.refuse(v.first(join(path, "verify"), join(path, "method"), path), wrong("say verify: true, or method: send",
+	switch verify := v.first(join(path, "verify"), join(path, "method"), path); {
+	case from.Verify:
+	case f.To.Replicas != nil:
+		v.refuse(verify, wrong("say verify: true, or leave it out",
+			"the members of a group take no record with a bad payload, so one that the leader took from a client would stop the group"))
+	case from.Method == MethodWrite:
+		v.refuse(verify, wrong("say verify: true, or method: send",
 			"messages which are written must be verified, or a client could pass off what memory held before as its own"))
 	}
 	if v.explained(join(path, "rdma")) {
