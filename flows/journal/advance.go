@@ -93,12 +93,7 @@ func (r *Reader) look() error {
 	if err != nil {
 		return err
 	}
-	r.later, r.void = r.later[:0], r.before
-	for _, run := range r.planned {
-		if run.Number != r.at.run && run.Segment > r.at.number {
-			r.void = min(r.void, run.Start)
-		}
-	}
+	r.later, r.void = r.later[:0], min(r.before, r.voidBy(r.at.run, r.at.number))
 	for _, p := range all {
 		if p.number < r.at.number || p.number == r.at.number && r.at.used {
 			continue
@@ -155,7 +150,11 @@ func (r *Reader) openNext() (bool, error) {
 		}
 		position, err := s.first()
 		if err == nil && (position == r.next || r.seeking && position > 0 && position < r.next) {
-			return true, r.enter(s)
+			if err := r.enter(s); err != nil || !r.seeking {
+				return true, err
+			}
+			r.counted = s.counts(position)
+			return true, nil
 		}
 		if err = errors.Join(err, s.Close()); errors.Is(err, errAbsent) {
 			continue
@@ -277,7 +276,7 @@ func (r *Reader) begin() error {
 			return err
 		}
 		if whole && first <= r.next {
-			return r.beginAt(all[i])
+			return r.beginAt(all[i], first)
 		}
 	}
 	return r.beginOldest(all)
@@ -302,7 +301,10 @@ func (r *Reader) beginOldest(all []piece) error {
 		if whole && first > r.next {
 			r.lost, r.seeking = errRemoved, false
 		}
-		return r.beginAt(p)
+		if !whole {
+			first = 0
+		}
+		return r.beginAt(p, first)
 	}
 	return io.EOF
 }
@@ -317,8 +319,9 @@ func (r *Reader) nextSegment(all []piece, position uint64) bool {
 	return false
 }
 
-// beginAt opens a segment. If the segment no longer exists, nothing is open afterwards.
-func (r *Reader) beginAt(p piece) error {
+// beginAt opens a segment whose first record has a position; 0: it is not known. If the segment no longer exists,
+// nothing is open afterwards.
+func (r *Reader) beginAt(p piece, first uint64) error {
 	s, err := r.set.open(p)
 	if errors.Is(err, errAbsent) {
 		return io.EOF
@@ -327,7 +330,7 @@ func (r *Reader) beginAt(p piece) error {
 		return err
 	}
 	lost := r.lost
-	r.at, r.counted = s, counted{}
+	r.at, r.counted = s, s.counts(first)
 	if !r.seeking {
 		r.counted = s.counts(r.next)
 	}

@@ -160,3 +160,48 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("runs: %+v", runs)
 	}
 }
+
+// TestCutOffBeforeSegment: a log ends where it is cut off, also when enough bytes lie in a later segment before which
+// nothing is missing, and when only a planned run, or a later one, says that it is void.
+func TestCutOffBeforeSegment(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before uint64
+		runs   []Run
+		third  bool // the run that cuts has a segment
+	}{
+		{name: "now", before: 3},
+		{name: "before a crash", before: never, runs: []Run{{Number: 4, Start: 3, Segment: 3}}},
+		{name: "before other records", before: never, runs: []Run{{Number: 4, Start: 3, Segment: 3}}, third: true},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "wal")
+		first := newRun(2, 1)
+		one, two := first.file(t), first.file(t)
+		first.batch(one, 5, 0)
+		first.batch(two, 4, 0)
+		first.batch(two, 1, two.here())
+		one.end().write(t, segmentPath(path, 1))
+		two.write(t, segmentPath(path, 2))
+		m := Manifest{Flags: FlagGroup, Oldest: 1, Newest: 2, Next: 3, Reserved: 1000, Committed: 2, Runs: append([]Run{{Number: 2, Start: 1, Segment: 1}}, c.runs...)}
+		want, least := uint64(3), int64(1)
+		if c.third {
+			next := newRun(4, 3)
+			file := next.file(t)
+			next.batch(file, 1, 0)
+			file.write(t, segmentPath(path, 3))
+			m.Newest, want, least = 3, 4, int64(len(file.raw))+1
+		}
+		kept(t, dir, m)
+		l, err := Open(path)
+		testenv.Must(t, err)
+		end, err := l.tail(&m, least, c.before)
+		if err != nil || end.Next != want || len(end.Gaps) > 0 {
+			t.Errorf("%s: the log ends at %d and not %d, gaps %v, %v", c.name, end.Next, want, end.Gaps, err)
+		}
+		if a, b := end.Sessions.Last(2).Sequence, end.Sessions.Last(3).Sequence; a != 1 || b != 2 {
+			t.Errorf("%s: the sessions of records that stay end at %d and %d", c.name, a, b)
+		}
+		testenv.Check(t, l.Close())
+	}
+}

@@ -155,8 +155,16 @@ func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 	for len(r.found) > 0 && r.next < r.void {
 		p := &r.found[0]
 		rec, reason := p.read()
+		if r.seeking && reason != protocol.None && rec.Position == 0 {
+			if ok, err := r.place(p, &rec, prove); err != nil {
+				return Record{}, false, err
+			} else if !ok {
+				r.found = r.found[1:]
+				continue
+			}
+		}
 		switch {
-		case reason != protocol.None && r.seeking, rec.Position > 0 && rec.Position < r.next:
+		case rec.Position > 0 && rec.Position < r.next:
 			r.found = r.found[1:]
 			continue
 		case reason == protocol.None && rec.Position == r.next:
@@ -174,12 +182,30 @@ func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 	return Record{}, false, nil
 }
 
+// place finds the position of a damaged record, for a reader that seeks: one that is not whole yet because its writer is
+// writing it may be the one that is wanted. If no other record of the segment tells the position, the reader begins again, until
+// the record is certainly lost; then ok is false.
+func (r *Reader) place(p *packet, rec *Record, prove bool) (ok bool, err error) {
+	if c := r.counted; c.known && p.number >= c.number {
+		rec.Position = c.position + (p.number - c.number)
+		return true, nil
+	}
+	certain, err := r.certain(prove)
+	if err != nil || certain || r.next >= r.void {
+		return false, err
+	}
+	if err := r.Close(); err != nil {
+		return false, err
+	}
+	return false, io.EOF
+}
+
 // miss handles a packet that is not the next record: it is damaged, or a later one. If it returns
 // no error, a later run continues at this position.
 func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove bool) error {
 	certain, err := r.certain(prove)
 	sent := reason == protocol.BadPayload && !r.at.verified // the client may have sent a bad payload
-	if sent && rec.Position > r.next {
+	if (sent || r.seeking) && rec.Position > r.next {
 		reason = protocol.None // the records before it are missing first
 	} else if sent && prove && err == nil && !certain && rec.Position == r.next {
 		certain = r.alone || r.at.idle != nil && r.at.idle()

@@ -155,6 +155,9 @@ func (g *Gap) Error() string {
 	return fmt.Sprintf("%s lost from the log: %v (noticed in %s at offset %d)", what, g.Err, g.Segment, g.Offset)
 }
 
+// Removed reports whether the records were in segments that were removed.
+func (g *Gap) Removed() bool { return errors.Is(g.Err, errRemoved) }
+
 func (g *Gap) Unwrap() error { return g.Err }
 
 // Cut says that records which a reader has returned are void: they were not durable, a crash

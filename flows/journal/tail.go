@@ -78,7 +78,7 @@ func (l *Log) tail(m *Manifest, least int64, before uint64) (End, error) {
 	if err == io.EOF {
 		err = nil
 	}
-	end.Next = max(r.next, 1)
+	end.Next = min(max(r.next, 1), before) // segments that keep has left may all begin behind what is cut off
 	end.Epochs.end(end.Next)
 	return end, errors.Join(err, r.Close())
 }
@@ -108,8 +108,9 @@ func (r *Reader) follow(end *End) error {
 // most that many segments open; see package flows/segment.
 const mostOpen = 17
 
-// beginLate begins at the newest segment that meets two conditions: the log has enough bytes from
-// there on, and nothing of the segment's run can be missing before it.
+// beginLate begins at the newest segment that meets three conditions: the log has enough bytes from
+// there on, nothing of the segment's run can be missing before it, and its first record is not void. A segment
+// whose records are all void counts for nothing: the log ends before it.
 func (r *Reader) beginLate(least int64) error {
 	all, err := r.set.list(0)
 	if err != nil {
@@ -117,7 +118,8 @@ func (r *Reader) beginLate(least int64) error {
 	}
 	var size int64
 	var later segmentSummary
-	newer := 0 // later segments of the same run
+	newer := 0       // later segments of the same run
+	void := r.before // records from here on belong to later runs
 	for i := len(all) - 1; i > 0; i-- {
 		g, err := r.summarize(all[i])
 		if errors.Is(err, errAbsent) {
@@ -128,24 +130,44 @@ func (r *Reader) beginLate(least int64) error {
 		}
 		if g.run != later.run {
 			newer = 0
+			if later.run != 0 {
+				void = min(void, later.start)
+			}
 		}
-		size, later = size+g.size, g
-		if g.records && size >= least && (g.durable || newer >= mostOpen || r.isAnother(all[i-1], g.run)) {
+		later = g
+		valid := g.first > 0 && g.first < min(void, r.voidBy(g.run, all[i].number))
+		if valid {
+			size += g.size
+		}
+		if valid && size >= least && (g.durable || newer >= mostOpen || r.isAnother(all[i-1], g.run)) {
 			return r.beginOldest(all[i:])
 		}
-		if g.records {
+		if g.first > 0 {
 			newer++
 		}
 	}
 	return r.beginOldest(all)
 }
 
+// voidBy returns the position from which on the records of a run's segment are void because of runs of the manifest that
+// come later: the newest may have no segment yet.
+func (r *Reader) voidBy(run, segment uint64) uint64 {
+	from := uint64(never)
+	for _, one := range r.planned {
+		if one.Number != run && one.Segment > segment {
+			from = min(from, one.Start)
+		}
+	}
+	return from
+}
+
 // segmentSummary is the information about a segment that beginLate needs.
 type segmentSummary struct {
 	run     uint64
+	start   uint64 // of the run
 	size    int64
-	records bool // it has an intact record
-	durable bool // its writer knew that a part of it was durable, and so all earlier segments
+	first   uint64 // position of its first record; 0: it has no intact one
+	durable bool   // its writer knew that a part of it was durable, and so all earlier segments
 }
 
 func (r *Reader) summarize(p piece) (g segmentSummary, err error) {
@@ -153,16 +175,14 @@ func (r *Reader) summarize(p piece) (g segmentSummary, err error) {
 	if err != nil {
 		return g, err
 	}
-	g.run = s.run
+	g.run, g.start = s.run, s.start
 	g.size, err = s.size()
 	if err == nil {
 		g.durable, err = s.walk.Durable(0)
 	}
-	position := uint64(0)
 	if err == nil {
-		position, err = s.begins()
+		g.first, err = s.begins()
 	}
-	g.records = position > 0
 	return g, errors.Join(err, s.Close())
 }
 
