@@ -116,6 +116,9 @@ func (m *Member) State() election.State { return m.node.State() }
 // Epoch returns the current epoch.
 func (m *Member) Epoch() uint64 { return m.epoch }
 
+// Fresh reports whether no election has taken place yet.
+func (m *Member) Fresh() bool { return m.node.Fresh() }
+
 // Phase returns what the member does.
 func (m *Member) Phase() Phase { return m.phase }
 

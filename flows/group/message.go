@@ -15,6 +15,19 @@ const (
 	KindReport
 	// KindFollow says what the receiver must cut off, and from where on it gets records.
 	KindFollow
+	// KindAsk asks what a member knows of the group and of the sender, which has not voted yet.
+	KindAsk
+	// KindKnown answers.
+	KindKnown
+)
+
+// Known is what a member knows of its group.
+type Known uint8
+
+const (
+	KnowsNothing Known = iota + 1 // it has no state
+	KnowsGroup                    // it has one, and no election has taken place
+	KnowsEpochs                   // there was one
 )
 
 // Message is a message between two members. It may be lost, delayed and repeated.
@@ -27,5 +40,7 @@ type Message struct {
 	Serial   uint64            // KindReport: of the report, never used twice; KindFollow: of the report that it answers
 	Log      Log               // KindReport
 	After    uint64            // KindFollow: the receiver keeps its records up to this position
+	Known    Known             // KindKnown
+	Voter    bool              // KindKnown: the one that asks is a voter
 	Until    uint64            // KindFollow: a recovering receiver is complete when it has the records up to this position
 }

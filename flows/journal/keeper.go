@@ -219,6 +219,10 @@ func newLogID() (id [16]byte, err error) {
 	return id, err
 }
 
+// SameBoot reports whether the machine has run since an earlier call of BootID. Where the boot ID cannot be read, it may
+// have lost power since.
+func SameBoot(earlier [16]byte) bool { return earlier != [16]byte{} && earlier == BootID() }
+
 // BootID returns the kernel's boot ID; zeros if it is not known.
 func BootID() (id [16]byte) {
 	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
 // Manifest lists the segments that must exist on the disk, and has the log's durable and reserved
@@ -47,6 +49,20 @@ const (
 	// FlagRecovering says that a member of a group may have lost records that it acknowledged.
 	FlagRecovering
 )
+
+// levelShift is where the flags have how safe a record was when a member of a group acknowledged it: two bits.
+const levelShift, levelMask = 4, 3 << 4
+
+// Level returns how safe records were when the last run acknowledged them; 0: an older release wrote the manifest, which
+// does not say it.
+func (m *Manifest) Level() protocol.Durability {
+	return protocol.Durability(m.Flags & levelMask >> levelShift)
+}
+
+// SetLevel records how safe records are when this run acknowledges them.
+func (m *Manifest) SetLevel(d protocol.Durability) {
+	m.Flags = m.Flags&^levelMask | uint32(d)<<levelShift
+}
 
 // Offsets in a manifest. The CRC covers all bytes before it.
 const (

@@ -85,7 +85,7 @@ func (m *Member) openState(e *pipeline.Env) error {
 		return err
 	}
 	if err != nil {
-		return err
+		return m.lost(e, err)
 	}
 	e.Undo.Add(m.file.Close)
 	for _, id := range m.state.Voters() {
@@ -94,6 +94,23 @@ func (m *Member) openState(e *pipeline.Env) error {
 		}
 	}
 	return nil
+}
+
+// makeState makes the state of a member that has none.
+func (m *Member) makeState(e *pipeline.Env) (*replica.StateFile, error) {
+	file, err := replica.MakeState(m.dir, m.stateName(), m.self, m.state)
+	if err == nil {
+		m.file = file
+	}
+	return file, err
+}
+
+// lost adds to an error what to do with a member that has lost its vote.
+func (m *Member) lost(e *pipeline.Env, err error) error {
+	if errors.Is(err, replica.ErrLost) {
+		err = fmt.Errorf("member %s of group %s: %w. %s", m.group.Self, m.group.Name, err, replaceIt(e.Flow.Name, m.group.Self))
+	}
+	return err
 }
 
 // first returns the first state of a member: it begins the group with others, or joins it.
@@ -147,7 +164,7 @@ func (m *Member) readEnd(e *pipeline.Env) error {
 		return fmt.Errorf("the log %s has records from before the group: a group begins with an empty log (configure another file)", m.path)
 	}
 	if m.file == nil && end.Epochs.Last > 0 || m.file != nil && m.state.Epoch() < end.Epochs.Last {
-		return fmt.Errorf("the log %s is of a member that has had epoch %d, and its state %s is missing or older: the member has lost its vote, and must not take part", m.path, end.Epochs.Last, m.stateName())
+		return m.lost(e, fmt.Errorf("the log %s is of a member that has had epoch %d, and its state %s is missing or older: %w", m.path, end.Epochs.Last, m.stateName(), replica.ErrLost))
 	}
 	recovering := m.file != nil && end.Manifest == nil && !m.state.Fresh() // it has lost its log
 	if len(end.Gaps) > 0 {
@@ -158,9 +175,7 @@ func (m *Member) readEnd(e *pipeline.Env) error {
 		}
 	}
 	if k := end.Manifest; k != nil {
-		clean := k.Flags&journal.FlagEnded != 0
-		recovering = recovering || k.Flags&journal.FlagRecovering != 0 || end.Next < k.Next && e.Before == 0 ||
-			!clean && m.level == protocol.Received || !clean && m.level == protocol.Written && k.Boot != journal.BootID()
+		recovering = recovering || k.Flags&journal.FlagRecovering != 0 || end.Next < k.Next && e.Before == 0 || m.forgot(k)
 	}
 	m.log0 = end
 	m.log = group.Log{End: group.Place{Epoch: end.Epochs.Last, Position: end.Next - 1}, Recovering: recovering}
@@ -171,6 +186,21 @@ func (m *Member) readEnd(e *pipeline.Env) error {
 		m.log.Committed = min(k.Committed, m.log.End.Position)
 	}
 	return nil
+}
+
+// forgot reports whether the last run has ended in a way that may have cost records that it had acknowledged. How safe
+// these were is what that run has promised, whatever the configuration says now.
+func (m *Member) forgot(k *journal.Manifest) bool {
+	if k.Flags&journal.FlagEnded != 0 {
+		return false
+	}
+	switch cmp.Or(k.Level(), m.level) {
+	case protocol.Received:
+		return true
+	case protocol.Written:
+		return !journal.SameBoot(k.Boot)
+	}
+	return false
 }
 
 // End is where the run begins.
@@ -314,18 +344,18 @@ func (m *Member) Sink(w *disk.Writer) *Sink { return &Sink{Writer: w, source: m.
 
 // Manifest writes what a group's log has in its manifest in addition.
 func (m *Member) Manifest(n *journal.Manifest) (changed bool) {
-	s := m.source
-	flags := n.Flags&^journal.FlagRecovering | journal.FlagGroup
-	table, committed, recovering := m.log.Table, m.log.Committed, m.log.Recovering
-	if s != nil {
+	table, committed, recovering, before := m.log.Table, m.log.Committed, m.log.Recovering, n.Flags
+	if s := m.source; s != nil {
 		shown := s.replicator.Shown()
 		table, committed, recovering = shown.Table, shown.Committed, shown.Recovering
 	}
+	n.Flags = n.Flags&^journal.FlagRecovering | journal.FlagGroup
 	if recovering {
-		flags |= journal.FlagRecovering
+		n.Flags |= journal.FlagRecovering
 	}
-	changed = n.Flags != flags || n.Committed != committed || n.Self != m.self || len(table) > 0 && (len(n.Epochs) == 0 || n.Epochs[len(n.Epochs)-1].Number != table[len(table)-1].Epoch)
-	n.Flags, n.Committed, n.Self, n.Epochs = flags, committed, m.self, nil
+	n.SetLevel(m.level)
+	changed = n.Flags != before || n.Committed != committed || n.Self != m.self || len(table) > 0 && (len(n.Epochs) == 0 || n.Epochs[len(n.Epochs)-1].Number != table[len(table)-1].Epoch)
+	n.Committed, n.Self, n.Epochs = committed, m.self, nil
 	for _, one := range table {
 		n.Epochs = append(n.Epochs, journal.Epoch{Number: one.Epoch, First: one.First})
 	}

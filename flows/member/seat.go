@@ -21,6 +21,7 @@ import (
 // Seat is a member's part in its group: elections, and who the members are. Any goroutine may call its
 // methods.
 type Seat struct {
+	flow    string // its name
 	driver  *replica.Driver
 	group   atomic.Pointer[config.Replicas]
 	where   *whereabouts
@@ -73,15 +74,16 @@ func (n *notice) tell() {
 
 // openDriver listens for the other members. links, replicator and log are nil for a witness.
 func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *replica.Replicator, log replica.Log) (*Seat, error) {
-	var err error
-	if m.file == nil {
-		if m.file, err = replica.MakeState(m.dir, m.stateName(), m.self, m.state); err != nil {
-			return nil, err
-		}
-		e.Undo.Add(m.file.Close)
-	}
-	s := &Seat{where: &whereabouts{names: e.Shared.Names}, devices: e.Flow.Devices()}
+	s := &Seat{flow: e.Flow.Name, where: &whereabouts{names: e.Shared.Names}, devices: e.Flow.Devices()}
 	s.group.Store(m.group)
+	if m.file == nil {
+		e.Undo.Add(func() error { // the driver has ended
+			if m.file == nil {
+				return nil
+			}
+			return m.file.Close()
+		})
+	}
 	e.Undo.Add(s.where.Close)
 	if err := s.where.use(m.group); err != nil {
 		return nil, err
@@ -89,12 +91,13 @@ func (m *Member) openDriver(e *pipeline.Env, links *replica.Links, replicator *r
 	known, _ := s.where.peers()
 	c := replica.DriverConfig{
 		Group: m.group.Name, Self: m.self, Peers: known, Listen: m.group.ListensAt(), Further: m.group.ListensFurther(), Heartbeat: m.group.Heartbeat, Suspect: m.group.Suspect, Spread: m.group.PathMode == config.PathActive,
-		Links: links, Replicator: replicator, Log: log, State: m.file, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
+		Links: links, Replicator: replicator, Log: log, State: m.file, Make: func() (*replica.StateFile, error) { return m.makeState(e) }, Elections: m.state, Do: e.Do, Logger: e.Log, Connect: connect.Config{Credentials: e.Shared.Credentials},
 		Led: s.led,
 	}
 	if secret := e.Shared.Credentials; secret != nil {
 		c.Secure = transport.Config{TLS: func() *tls.Config { return secret.TLS(transport.Protocol) }, NameOf: connect.NameOf}
 	}
+	var err error
 	if s.driver, err = replica.OpenDriver(c); err != nil {
 		return nil, err
 	}
@@ -128,8 +131,23 @@ func (s *Seat) begin() {
 		if cut, is := errors.AsType[*replica.CutError](err); is {
 			s.cut.Store(cut)
 		}
-		return err
+		return s.name(err)
 	})
+}
+
+// name says which member has lost its files, and what to do.
+func (s *Seat) name(err error) error {
+	lost, is := errors.AsType[*replica.LostError](err)
+	if !is {
+		return err
+	}
+	g := s.group.Load()
+	return fmt.Errorf("this member, %s, has no state of group %s, and member %s knows it as one that has voted (epoch %d): the files of %[1]s are lost, and with them what it has confirmed. It must not take part again. %[5]s", g.Self, g.Name, nameOf(g, lost.Told), lost.Epoch, replaceIt(s.flow, g.Self))
+}
+
+// replaceIt says what to do with a member that has lost its vote.
+func replaceIt(flow, member string) string {
+	return fmt.Sprintf("Put a member with another name and number in its place, and run on the leader: unifiedd group replace %s %s NEW", flow, member)
 }
 
 // check returns what ends the flow.
@@ -220,6 +238,9 @@ func (s *Seat) observe() *status.Group {
 	to := &status.Group{
 		Name: g.Name, Member: g.Self, State: d.Phase.String(), Epoch: d.Epoch, Elections: d.Elections, Silence: d.Silence, Silent: d.Silent,
 		Refused: d.Refused + d.Transport.Refused, Dropped: d.Transport.Dropped, Untaken: d.Untaken,
+	}
+	if d.Waits {
+		to.State = status.GroupWaits
 	}
 	if d.Leader > 0 {
 		to.Leader = nameOf(g, d.Leader)

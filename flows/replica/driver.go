@@ -52,9 +52,10 @@ type DriverConfig struct {
 	Links      *Links // nil: this member is a witness
 	Replicator *Replicator
 	Log        Log
-	State      *StateFile
-	Elections  election.State // as the StateFile has it
-	Do         stream.Doer    // runs a function on the worker's thread
+	State      *StateFile                 // nil: the member has none yet
+	Make       func() (*StateFile, error) // makes one
+	Elections  election.State             // as the StateFile has it
+	Do         stream.Doer                // runs a function on the worker's thread
 	Logger     *slog.Logger
 	// Led is called when the leader or the epoch changes; leader 0: not known. May be nil.
 	Led func(leader uint32, epoch uint64)
@@ -75,6 +76,7 @@ type Driver struct {
 	ways      *ways
 	ctx       context.Context
 	cancel    context.CancelFunc
+	waits     atomic.Bool // see enter
 
 	leaderSeen time.Time            // when the leader was last heard over the transport
 	linked     time.Time            // when this member last had a link to the leader, or entered the epoch
@@ -117,11 +119,15 @@ func OpenDriver(c DriverConfig) (*Driver, error) {
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
-	if err := c.State.Write(c.Elections); err != nil { // no other run has this generation
-		return nil, err
+	serial := uint64(0)
+	if c.State != nil {
+		if err := c.State.Write(c.Elections); err != nil { // no other run has this generation
+			return nil, err
+		}
+		serial = c.State.Generation() << 32
 	}
 	d.member, err = group.NewMember(group.MemberConfig{
-		Self: c.Self, Witnesses: witnesses(c.Peers), State: c.Elections, Log: d.describe, Serial: c.State.Generation() << 32, Logger: c.Logger,
+		Self: c.Self, Witnesses: witnesses(c.Peers), State: c.Elections, Log: d.describe, Serial: serial, Logger: c.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -155,13 +161,14 @@ type State struct {
 	Refused   uint64        // members that asked for records and got none
 	Standings []Standing    // of all members, as this one knows them
 	Transport transport.Stats
+	Waits     bool        // for other members, before it votes for the first time
 	Paths     []PathState // over which the leader's records come, if there are several, in the order of preference
 }
 
 // State returns what the member does.
 func (d *Driver) State() State {
 	s := *d.shown.Load()
-	s.Transport, s.Untaken, s.Refused, s.Paths = d.transport.Stats(), d.untaken.Load(), d.refused.Load(), d.ways.states()
+	s.Transport, s.Untaken, s.Refused, s.Paths, s.Waits = d.transport.Stats(), d.untaken.Load(), d.refused.Load(), d.ways.states(), d.waits.Load()
 	return s
 }
 
@@ -273,6 +280,9 @@ func (d *Driver) Close() error {
 // Run takes part in the group until ctx ends. A CutError says that the flow must begin again.
 func (d *Driver) Run(ctx context.Context) error {
 	defer d.cancel()
+	if err := d.enter(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	tick := time.NewTicker(min(max(d.config.Suspect/8, time.Millisecond), askAgain))
 	defer tick.Stop()
 	last, repeated := time.Now(), time.Time{}
@@ -296,6 +306,12 @@ func (d *Driver) Run(ctx context.Context) error {
 		case m := <-d.messages:
 			d.heardAt[m.From] = time.Now()
 			delete(d.lost, m.From)
+			if m.Kind == group.KindAsk || m.Kind == group.KindKnown {
+				if m.Kind == group.KindAsk {
+					d.answer(&m)
+				}
+				break
+			}
 			if d.fromLeader(&m) {
 				d.leaderSeen = time.Now()
 			}

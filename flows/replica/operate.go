@@ -64,6 +64,9 @@ func (d *Driver) look(now time.Time) {
 		default:
 			s.Role = Learner
 		}
+		if last.Before(d.leadsSince) { // it may just make its link
+			last = d.leadsSince
+		}
 		s.Away = leads && id != d.config.Self && now.Sub(last) > d.config.Suspect
 		all = append(all, s)
 	}

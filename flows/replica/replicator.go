@@ -22,6 +22,7 @@ type Replicator struct {
 	fenced  *atomic.Uint64 // records of this leader that no other member had confirmed when a later epoch began
 	until   uint64         // a recovering follower is complete with the records up to here; 0: not known
 	safe    protocol.Have  // of this member
+	shows   uint64         // position up to which readers of this member's log may go
 
 	shown    atomic.Pointer[group.Log]
 	onShow   func() // is called when it has changed; nil: nobody asks
@@ -29,7 +30,7 @@ type Replicator struct {
 	stopping bool // each change is shown at once
 }
 
-// Shown returns the log as the last Round has left it. Any goroutine may call it; the result does not
+// Shown returns the log as the last Round has left it; its Committed is as far as readers may go. Any goroutine may call it; the result does not
 // change.
 func (r *Replicator) Shown() group.Log { return *r.shown.Load() }
 
@@ -37,7 +38,7 @@ func (r *Replicator) Shown() group.Log { return *r.shown.Load() }
 // a while, because it copies the table.
 func (r *Replicator) show() {
 	last := r.shown.Load()
-	if last != nil && last.Committed == r.log.Committed && last.Recovering == r.log.Recovering && len(last.Table) == len(r.log.Table) && (len(last.Table) == 0 || last.Table[len(last.Table)-1] == r.log.Table[len(r.log.Table)-1]) {
+	if last != nil && last.Committed == r.shows && last.Recovering == r.log.Recovering && len(last.Table) == len(r.log.Table) && (len(last.Table) == 0 || last.Table[len(last.Table)-1] == r.log.Table[len(r.log.Table)-1]) {
 		return
 	}
 	if last != nil && last.Recovering == r.log.Recovering && len(last.Table) == len(r.log.Table) && !r.stopping && r.links.now.Sub(r.showed) < showEvery {
@@ -45,6 +46,7 @@ func (r *Replicator) show() {
 	}
 	r.showed = r.links.now
 	l := r.Describe()
+	l.Committed = r.shows
 	r.shown.Store(&l)
 	if r.onShow != nil {
 		r.onShow()
@@ -64,7 +66,7 @@ const showEvery = 20 * time.Millisecond
 // NewReplicator makes the part of a member whose log is as described. To fenced it adds the records that
 // this member has appended as the leader, and that no other one had confirmed when a later epoch began.
 func NewReplicator(l *Links, self uint32, log group.Log, fenced *atomic.Uint64) *Replicator {
-	r := &Replicator{links: l, self: self, log: log, fenced: fenced}
+	r := &Replicator{links: l, self: self, log: log, fenced: fenced, shows: log.Committed}
 	r.show()
 	return r
 }
@@ -153,8 +155,16 @@ func (r *Replicator) Round(written, durable uint64) uint64 {
 		r.links.Commit(r.log.Committed)
 	}
 	r.recover()
+	// Others may have committed records that this member's disk may lose. A reader of its log does not get those: after a
+	// crash there would be fewer than it has read.
+	r.shows = max(r.shows, min(r.log.Committed, r.onDisk(&r.safe)))
 	r.show()
 	return r.log.Committed
+}
+
+// onDisk returns the position up to which a crash of a member takes no record from its disk.
+func (r *Replicator) onDisk(h *protocol.Have) uint64 {
+	return positionAt(max(r.links.config.Level, protocol.Written), h)
 }
 
 // progress notes what a follower has said.

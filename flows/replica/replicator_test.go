@@ -56,3 +56,30 @@ func TestShown(t *testing.T) {
 	r.log.Committed = 9
 	shows(9)
 }
+
+// TestShownIsOnDisk: readers of a member's log get no record that its own disk may lose, whoever has committed it.
+func TestShownIsOnDisk(t *testing.T) {
+	for level, want := range map[protocol.Durability]uint64{protocol.Received: 15, protocol.Written: 15, protocol.Durable: 12} {
+		for _, leads := range []bool{false, true} {
+			l := &Links{config: Config{Level: level}, now: time.Unix(1, 0)}
+			r := NewReplicator(l, 1, group.Log{End: group.Place{Epoch: 1, Position: 10}}, new(atomic.Uint64))
+			r.Stop() // each change is shown
+			if leads {
+				r.Lead(2, 11, &group.Config{Members: election.Members{Voters: []uint32{1, 2, 3}}})
+			}
+			r.Appended(20)
+			r.Round(10, 10)
+			if leads {
+				for _, other := range []uint32{2, 3} {
+					r.progress(other, protocol.Have{Epoch: 2, Received: 20, Written: 20, Durable: 20})
+				}
+			} else {
+				l.committed.Set(20)
+			}
+			r.Round(15, 12)
+			if got := r.Shown().Committed; r.Committed() != 20 || got != want {
+				t.Errorf("%v, leads %v: 20 records are committed (%d), 15 written and 12 durable: readers get %d, and not %d", level, leads, r.Committed(), got, want)
+			}
+		}
+	}
+}

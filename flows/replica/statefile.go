@@ -53,7 +53,9 @@ var (
 
 	// ErrNoState means that a member has no state yet.
 	ErrNoState = errors.New("there is no state of the group")
-	errState   = errors.New("no copy of the group's state is intact: the member has lost its vote, and must not take part")
+	// ErrLost means that a member must not vote any more.
+	ErrLost    = errors.New("the member has lost its vote, and must not take part")
+	errState   = fmt.Errorf("no copy of the group's state is intact: %w", ErrLost)
 	errInvalid = errors.New("the state was written as it is, and is not valid")
 	errMember  = errors.New("the state on the disk is that of another member")
 )

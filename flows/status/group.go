@@ -2,11 +2,15 @@ package status
 
 import "time"
 
+// GroupWaits is the state of a member that waits for all others before it votes for the first time.
+const GroupWaits = "waiting"
+
 // Group is a member's part in the group that keeps its log.
 type Group struct {
 	Name   string `json:"name"`
 	Member string `json:"member"` // this one
-	// State is following, or on the leader what it does: sealing, fetching, beginning or leading.
+	// State is following, or on the leader what it does: sealing, fetching, beginning or leading. A member that has never
+	// voted is waiting until all members are there: see GroupWaits.
 	State      string        `json:"state"`
 	Leader     string        `json:"leader"` // of the epoch; empty: not known
 	Epoch      uint64        `json:"epoch"`

@@ -88,7 +88,7 @@ func (n *Node) Tick() {
 
 // ErrBroken means that a message of another member has contradicted what a majority had decided.
 // Raft's state is not certain any more: the node must not be used again.
-var ErrBroken = errors.New("a message contradicts what the group has decided: the member that sent it is faulty, or its state is of another group")
+var ErrBroken = errors.New("a message contradicts what this member knows of the group: this member has lost a part of its state, or the one that sent it has, or one of them is of another group")
 
 // Step handles a message from another member.
 func (n *Node) Step(m *Message) (err error) {
@@ -195,6 +195,9 @@ type Ready struct {
 
 // Epoch returns the current epoch. It never decreases.
 func (n *Node) Epoch() uint64 { return n.raw.BasicStatus().GetTerm() }
+
+// Fresh reports whether no election has taken place yet.
+func (n *Node) Fresh() bool { return n.Epoch() <= firstEpoch }
 
 // Leader returns the leader of the current epoch, 0 if it is not known.
 func (n *Node) Leader() uint32 { return uint32(n.raw.BasicStatus().Lead) }

@@ -89,6 +89,11 @@ func appendMessage(b []byte, m *group.Message) ([]byte, error) {
 		b = be.AppendUint64(b, m.Serial)
 		b = be.AppendUint64(b, m.After)
 		b = be.AppendUint64(b, m.Until)
+	case group.KindKnown:
+		b = append(b, byte(m.Known), 0)
+		if m.Voter {
+			b[len(b)-1] = 1
+		}
 	}
 	return b, nil
 }
@@ -136,7 +141,12 @@ func parseMessage(b []byte) (m group.Message, err error) {
 		if err := checkElection(m.Election); err != nil {
 			return m, err
 		}
-	case group.KindSeal:
+	case group.KindSeal, group.KindAsk:
+	case group.KindKnown:
+		if len(f.b) != 2 || f.b[0] < byte(group.KnowsNothing) || f.b[0] > byte(group.KnowsEpochs) || f.b[1] > 1 {
+			return m, fmt.Errorf("%w: an answer says what no member can know", errFrame)
+		}
+		m.Known, m.Voter, f.b = group.Known(f.b[0]), f.b[1] == 1, nil
 	case group.KindReport:
 		err = parseReport(&f, &m)
 	case group.KindFollow:

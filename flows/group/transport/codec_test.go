@@ -16,7 +16,7 @@ import (
 
 func drawMessage(t *rapid.T) group.Message {
 	number := rapid.Uint64()
-	m := group.Message{Kind: group.Kind(rapid.IntRange(int(group.KindElection), int(group.KindFollow)).Draw(t, "kind")), Epoch: number.Draw(t, "epoch")}
+	m := group.Message{Kind: group.Kind(rapid.IntRange(int(group.KindElection), int(group.KindKnown)).Draw(t, "kind")), Epoch: number.Draw(t, "epoch")}
 	place := func() group.Place {
 		return group.Place{Epoch: number.Draw(t, "epoch"), Position: number.Draw(t, "position")}
 	}
@@ -33,6 +33,8 @@ func drawMessage(t *rapid.T) group.Message {
 		}
 	case group.KindFollow:
 		m.Serial, m.After, m.Until = number.Draw(t, "serial"), number.Draw(t, "after"), number.Draw(t, "until")
+	case group.KindKnown:
+		m.Known, m.Voter = group.Known(rapid.IntRange(int(group.KnowsNothing), int(group.KnowsEpochs)).Draw(t, "known")), rapid.Bool().Draw(t, "voter")
 	}
 	return m
 }

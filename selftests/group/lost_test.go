@@ -1,0 +1,93 @@
+package group
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// wipe removes the files of a member, as a new disk or another volume of a container does.
+func (r *roster) wipe(i int) {
+	r.Helper()
+	for _, pattern := range []string{"orders*", ".orders*"} {
+		files, err := filepath.Glob(filepath.Join(r.dirs[i], pattern))
+		testenv.Must(r, err)
+		for _, f := range files {
+			testenv.Must(r, os.Remove(f))
+		}
+	}
+}
+
+// refuses starts a member that has lost its files, and waits until its flow has failed with a text that names it, and no
+// other one, and the remedy.
+func (r *roster) refuses(i int) {
+	r.Helper()
+	r.start(i)
+	name, text := "m"+string(rune('1'+i)), ""
+	testenv.Wait(r.T, testenv.Within(limit), "the member that has lost its files to refuse", func() bool {
+		s, err := r.now[i].Status()
+		if err != nil || len(s.Flows) != 1 {
+			return false
+		}
+		text = s.Flows[0].Error
+		return s.Flows[0].State == "failed"
+	})
+	for _, want := range []string{"the files of " + name + " are lost", "unifiedd group replace orders " + name + " NEW"} {
+		if !strings.Contains(text, want) {
+			r.Errorf("the member that has lost its files does not say %q:\n%s", want, text)
+		}
+	}
+	r.now[i].Kill()
+	r.now[i] = nil
+}
+
+// TestLostFiles: a member whose files are gone is found before it votes, and its text names it and the remedy. The others go
+// on.
+func TestLostFiles(t *testing.T) {
+	testenv.Root(t)
+	r := newRoster(t, 3, 3, -1, soon)
+	r.load()
+	r.committed(rate / 4)
+	leader, _ := r.leader(0)
+	gone := (leader + 1) % 3
+	r.now[gone].Kill()
+	r.now[gone] = nil
+	r.wipe(gone)
+	r.refuses(gone)
+	r.committed(rate / 4)
+	var rest []int
+	for i := range 3 {
+		if i != gone {
+			rest = append(rest, i)
+		}
+	}
+	r.finish(rest...)
+}
+
+// TestLostWitness: a witness that has lost its vote does not help a member to lead that lacks acknowledged records: with both
+// of them there would be a majority.
+func TestLostWitness(t *testing.T) {
+	testenv.Root(t)
+	r := newRoster(t, 3, 3, 2, soon)
+	r.load()
+	r.committed(rate / 4)
+	leader, _ := r.leader(0)
+	behind := 1 - leader
+	r.now[behind].Kill()
+	r.now[behind] = nil
+	r.committed(rate / 4) // without the member that is away
+	r.now[2].Kill()
+	r.now[2] = nil
+	r.wipe(2)
+	r.now[leader].Kill()
+	r.now[leader] = nil
+	r.start(behind)
+	r.refuses(2)
+	if s, err := r.now[behind].Status(); err != nil || s.Flows[0].Group == nil || s.Flows[0].Group.State != "following" || s.Flows[0].Group.Leader != "" {
+		t.Errorf("the member that lacks records: %+v, %v", s.Flows[0].Group, err)
+	}
+	r.client.Kill() // what it has not appended has no leader
+}
