@@ -42,7 +42,7 @@ func (q *Queue) moveCommand(i uint32, n *namespace, s *sqe, c *nvmeCommand) {
 		c.cdw12 = nvmeFUA
 	}
 	l := &q.targets[o.target].target.limits
-	vecs := q.piecesOf(i, min(n.transfer, q.targets[o.target].target.size-o.block-o.done), l)
+	vecs := q.piecesOf(i, min(n.transfer, q.targets[o.target].target.Size()-o.block-o.done), l)
 	o.asked = 0
 	for _, v := range vecs {
 		o.asked += v.len
@@ -153,7 +153,7 @@ func (q *Queue) settle(o *op, res int32) unix.Errno {
 // and block devices, but not of nodes.
 func (o *op) beyond(t *Target) unix.Errno {
 	switch {
-	case t.node == nil || o.kind == flushing || o.block+o.done < t.size:
+	case t.node == nil || o.kind == flushing || o.block+o.done < t.Size():
 		return 0
 	case o.kind == reading:
 		return unix.ENODATA

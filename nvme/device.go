@@ -91,7 +91,7 @@ func (t *Target) measure(c TargetConfig) error {
 	if err != nil {
 		return fmt.Errorf("ask for the size of the device: %w", err)
 	}
-	t.size = size
+	t.size.Store(size)
 	if size == 0 || size < c.Size {
 		return fmt.Errorf("%w: it has %d bytes, %d are needed", ErrDeviceTooSmall, size, max(c.Size, 1))
 	}
@@ -109,7 +109,7 @@ func readOnlyDevice(number uint64) bool {
 
 // checkEmpty refuses a device with contents.
 func (t *Target) checkEmpty() error {
-	found, err := signatures(t.path, t.size)
+	found, err := signatures(t.path, t.Size())
 	if err != nil {
 		return err
 	}

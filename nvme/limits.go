@@ -115,7 +115,7 @@ func (t *Target) findAlignment(buffered bool) error {
 		return fmt.Errorf("ask for the alignment of direct I/O: %w", err)
 	}
 	if !t.block {
-		t.size = st.Size
+		t.size.Store(st.Size)
 	}
 	switch {
 	case !t.direct:

@@ -209,7 +209,7 @@ func (q *Queue) span(k kind, target uint32, at, n, token uint64) error {
 	switch {
 	case t.readOnly:
 		return fmt.Errorf("%v %s: %w", k, t.path, unix.EROFS)
-	case (at|n)&(uint64(t.align.Offset)-1) != 0 || n == 0 || at > 1<<62 || n > 1<<62 || t.fixedSize() && at+n > t.size:
+	case (at|n)&(uint64(t.align.Offset)-1) != 0 || n == 0 || at > 1<<62 || n > 1<<62 || t.fixedSize() && at+n > t.Size():
 		return ErrBadRange
 	case t.fixedSize() && k == discarding && t.limits.Discard == 0:
 		return &NotSupportedError{"discarding on " + t.path, "write over it, or zero it"}

@@ -37,8 +37,8 @@ func (t *Target) openNode(c TargetConfig) (err error) {
 	if err := t.identify(); err != nil {
 		return err
 	}
-	if t.size == 0 || t.size < c.Size {
-		return fmt.Errorf("%w: it has %d bytes, %d are needed", ErrDeviceTooSmall, t.size, max(c.Size, 1))
+	if size := t.Size(); size == 0 || size < c.Size {
+		return fmt.Errorf("%w: it has %d bytes, %d are needed", ErrDeviceTooSmall, size, max(c.Size, 1))
 	}
 	return t.claimSibling(c)
 }
@@ -85,7 +85,7 @@ func (t *Target) setFormat(id uint32, ns namespaceData, ctrl controllerData) err
 	if ctrl.mdts > 0 && ctrl.mdts < 20 {
 		n.transfer = min(n.transfer, 4096<<ctrl.mdts)
 	}
-	t.size = ns.blocks << ns.shift
+	t.size.Store(ns.blocks << ns.shift)
 	t.align = Alignment{Memory: 4, Offset: 1 << ns.shift}
 	t.limits = Limits{Logical: 1 << ns.shift, Physical: 1 << ns.shift, Boundary: 1, FUA: true, Cache: ctrl.cache}
 	return nil
@@ -102,7 +102,8 @@ func (t *Target) claimSibling(c TargetConfig) error {
 		}
 		return fmt.Errorf("%w: the block device /dev/%s that would say who uses the disk is missing (force writes all the same)", ErrDeviceInUse, name)
 	}
-	sibling := &Target{path: "/dev/" + name, fd: -1, number: number, block: true, size: t.size}
+	sibling := &Target{path: "/dev/" + name, fd: -1, number: number, block: true}
+	sibling.size.Store(t.Size())
 	if err := t.takeLimits(queueOf(number)); err != nil || c.ReadOnly {
 		return err
 	}

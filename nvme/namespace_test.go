@@ -49,7 +49,7 @@ func TestFormats(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if err := to.limitTransfer(); err != nil || to.node.transfer != 128<<10 || to.size != 512<<20 || to.align.Offset != 512 {
+		if err := to.limitTransfer(); err != nil || to.node.transfer != 128<<10 || to.Size() != 512<<20 || to.align.Offset != 512 {
 			t.Errorf("%+v: %v, %+v, %+v", c.ns, err, to, to.node)
 		}
 	}

@@ -36,7 +36,7 @@ func (p Preparation) String() string {
 
 // prepare brings a file to the configured size.
 func (t *Target) prepare(c TargetConfig) error {
-	if c.Prepare == PrepareNone || c.Size <= t.size && c.Prepare == PrepareZero {
+	if c.Prepare == PrepareNone || c.Size <= t.Size() && c.Prepare == PrepareZero {
 		return nil
 	}
 	if c.Prepare > PrepareZero {
@@ -48,12 +48,12 @@ func (t *Target) prepare(c TargetConfig) error {
 	if c.Size == 0 || c.Size > 1<<62 || c.Size%uint64(t.align.Offset) != 0 {
 		return fmt.Errorf("prepare %d bytes: the size must be a positive multiple of %d", c.Size, t.align.Offset)
 	}
-	from := t.size
+	from := t.Size()
 	err := t.allocate(c.Size)
 	if c.Prepare == PrepareZero && (err == nil || errors.Is(err, ErrNotSupported)) {
 		err = t.zero(roundUp(from, uint64(t.align.Offset)), c.Size)
 	}
-	t.size = max(t.size, c.Size)
+	t.size.Store(max(from, c.Size))
 	return err
 }
 

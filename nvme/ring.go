@@ -235,9 +235,9 @@ func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
 	}
 }
 
-// makeTable makes a file table with n places for targets and one for teardownWait.
+// makeTable makes a file table with n places for targets, one for teardownWait and one for Queue.Hold.
 func (r *ring) makeTable(n uint32) (err error) {
-	if err = r.registerTable(n + 1); err == nil {
+	if err = r.registerTable(n + 2); err == nil {
 		r.gone, err = r.newTeardownWait(n)
 	}
 	if err != nil {

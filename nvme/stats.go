@@ -193,8 +193,8 @@ func (t *Target) deviceHealth(fd int) error {
 	if err != nil || size == 0 {
 		return fmt.Errorf("%w (attach it again)", ErrDeviceGone)
 	}
-	if size < t.size {
-		return fmt.Errorf("%w: it had %d bytes and has %d", ErrDeviceTooSmall, t.size, size)
+	if had := t.Size(); size < had {
+		return fmt.Errorf("%w: it had %d bytes and has %d", ErrDeviceTooSmall, had, size)
 	}
 	if ro, err := unix.IoctlGetInt(fd, unix.BLKROGET); err == nil && int32(ro) != 0 {
 		return fmt.Errorf("%w by now (run: blockdev --setrw %s; a disk that protects itself is to be replaced)", ErrDeviceReadOnly, t.path)
@@ -215,4 +215,32 @@ func (t *Target) fileHealth() error {
 		return fmt.Errorf("%w (the kernel's log says why; check it, and mount it for writing again)", ErrReadOnlyFileSystem)
 	}
 	return nil
+}
+
+// Measure asks for the size of the file or device as it is now. It may wait for the disk. Any goroutine may call it.
+func (t *Target) Measure() (size uint64, err error) {
+	if size, err = t.measureAgain(); err != nil {
+		return 0, fmt.Errorf("ask for the size of %s: %w", t.path, err)
+	}
+	return size, nil
+}
+
+func (t *Target) measureAgain() (uint64, error) {
+	switch {
+	case t.block:
+		return deviceSize(t.fd)
+	case t.node != nil:
+		var page [identifySize]byte
+		if err := adminIdentify(t.fd, t.node.id, identifyNamespace, page[:]); err != nil {
+			return 0, privileged(err)
+		}
+		ns := parseNamespace(page[:])
+		if ns.shift != t.node.shift || ns.metadata != 0 || ns.blocks > 1<<62>>ns.shift {
+			return 0, errors.New("the disk has another format than before (start the flow again)")
+		}
+		return ns.blocks << ns.shift, nil
+	}
+	var st unix.Stat_t
+	err := unix.Fstat(t.fd, &st)
+	return uint64(st.Size), err
 }

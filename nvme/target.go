@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,7 @@ type TargetConfig struct {
 	Force     bool          // write to a block device whatever is on it, even if it is in use
 	Filled    bool          // accept a block device with contents, which are there to be used; one in use is still refused
 	ReadOnly  bool          // open only for reading
+	Share     uint64        // not 0: as long as it is open, the file or device can only be opened with the same number, or with none
 	Wait      time.Duration // how long to wait for a device in use: the kernel closes the files of a killed process some time later
 }
 
@@ -39,7 +41,7 @@ type Target struct {
 	node     *namespace // of an NVMe character node, else nil
 	limits   Limits
 	number   uint64 // device number of a block device or node
-	size     uint64
+	size     atomic.Uint64
 	align    Alignment
 	direct   bool
 	readOnly bool
@@ -51,13 +53,23 @@ var ErrNoDirectIO = errors.New("no direct I/O")
 // OpenTarget opens a file or block device and prepares it. On error it removes a file that it made.
 // The caller closes the target.
 func OpenTarget(c TargetConfig) (*Target, error) {
-	for end := time.Now().Add(c.Wait); ; time.Sleep(10 * time.Millisecond) {
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		t, err := openOnce(c)
-		if !errors.Is(err, ErrDeviceInUse) || !time.Now().Before(end) {
+		limit := time.Duration(0)
+		switch {
+		case errors.Is(err, ErrDeviceInUse):
+			limit = c.Wait
+		case errors.Is(err, ErrSharedOtherwise):
+			limit = min(c.Wait, shareWait)
+		}
+		if time.Since(begun) >= limit {
 			return t, err
 		}
 	}
 }
+
+// shareWait is how long the kernel may take to close the file of a target that was just closed here.
+const shareWait = time.Second
 
 func openOnce(c TargetConfig) (*Target, error) {
 	t := &Target{path: c.Path, fd: -1, readOnly: c.ReadOnly}
@@ -75,13 +87,20 @@ func (t *Target) open(c TargetConfig) error {
 	if err := t.look(c); err != nil {
 		return err
 	}
-	if t.char {
-		return t.openNode(c)
-	}
-	if t.block {
-		return t.openDevice(c)
+	if t.char || t.block {
+		opens := t.openDevice
+		if t.char {
+			opens = t.openNode
+		}
+		if err := opens(c); err != nil {
+			return err
+		}
+		return t.share(c.Share)
 	}
 	if err := t.openFile(c); err != nil {
+		return err
+	}
+	if err := t.share(c.Share); err != nil {
 		return err
 	}
 	if err := t.findAlignment(c.Buffered); err != nil {
@@ -237,8 +256,12 @@ func (t *Target) Path() string { return t.path }
 // FD returns the open descriptor; the target owns it. It is -1 after Close.
 func (t *Target) FD() int { return t.fd }
 
-// Size returns the size of the file or device in bytes, after it was opened and prepared.
-func (t *Target) Size() uint64 { return t.size }
+// Resize makes Size return what Measure has found. Any goroutine may call it.
+func (t *Target) Resize(size uint64) { t.size.Store(size) }
+
+// Size returns the size of the file or device in bytes, as it was when it was opened and prepared, or as Resize
+// has set it.
+func (t *Target) Size() uint64 { return t.size.Load() }
 
 // Block reports whether the target is a block device.
 func (t *Target) Block() bool { return t.block }
@@ -299,6 +322,19 @@ func (q *Queue) set(i uint32, t *Target) error {
 		return fmt.Errorf("add %s to block queue %s: %w", t.path, q.name, explainThread(err))
 	}
 	q.targets[i] = place{target: t, offsetMask: uint64(t.align.Offset) - 1, memoryMask: uint64(t.align.Memory) - 1}
+	return nil
+}
+
+// Hold keeps a file open until the kernel has no operation of the queue left, also after the process was killed:
+// its own descriptors are closed then, and what a disk has may still be written. So a lock of the open file
+// (F_OFD_SETLK in fcntl(2)) says for certain whether a queue can still write. Hold is called once, like Add.
+func (q *Queue) Hold(fd int) error {
+	if q.closed {
+		return ErrClosed
+	}
+	if err := q.ring.setFile(uint32(len(q.targets))+1, int32(fd)); err != nil {
+		return fmt.Errorf("hold a file open with block queue %s: %w", q.name, explainThread(err))
+	}
 	return nil
 }
 
