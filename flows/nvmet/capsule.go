@@ -128,7 +128,7 @@ func (s *Server) acquired(o *operation) {
 	case o.needs[0] > 0:
 		s.fetch(o)
 	case o.needs[1] > 0 && o.disk != nil && o.command.Opcode == fabrics.OpReservationReport:
-		s.report(o)
+		s.reserve(o)
 	case o.needs[1] > 0 && o.disk != nil:
 		s.place(o)
 	case o.authenticates():

@@ -20,7 +20,7 @@ var (
 )
 
 // Change replaces the subsystems. A namespace of a subsystem with the same NQN stays, with all its
-// commands, if all fields but Released and ANA are the same. Commands that arrived before their
+// commands, if all fields but Released and ANA are the same. It gets the size that its Disk has now. Commands that arrived before their
 // namespace became inaccessible complete. Change removes the others, and new ones may have their
 // numbers. Hosts get asynchronous events. Change ends hosts that may no longer connect or whose key
 // has changed; ended is their number. After an error nothing has changed.
@@ -117,7 +117,7 @@ func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended
 		sub = s.addSubsystem(c)
 	}
 	var all []*fabrics.Namespace
-	var changed []uint32
+	var changed, resized []uint32
 	otherState := false
 	for k := range c.Namespaces {
 		n := &c.Namespaces[k]
@@ -126,6 +126,10 @@ func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended
 			continue
 		}
 		have := sub.Namespace(n.ID)
+		if size := n.Disk.Size(); have.Size != size {
+			have.Size = size
+			resized = append(resized, n.ID)
+		}
 		otherState = sub.SetANA(have, cmp.Or(n.ANA, fabrics.ANAOptimized)) || otherState
 		all = append(all, have)
 	}
@@ -140,7 +144,7 @@ func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended
 	}
 	before := sub.Keys
 	sub.Namespaces, sub.Hosts, sub.Keys, sub.Group = all, c.Hosts, c.Keys, c.Group
-	return s.tellHosts(sub, changed, otherState, before)
+	return s.tellHosts(sub, append(changed, resized...), otherState, before)
 }
 
 // tellHosts notifies the hosts of a subsystem about changed namespaces and ANA states, and ends hosts that are no

@@ -2,11 +2,15 @@ package nvmet
 
 import (
 	"encoding/binary"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
@@ -122,6 +126,49 @@ func TestChange(t *testing.T) {
 	r.must(change(one))
 	h.admin.gone("who may not be there any more")
 	v.rest()
+}
+
+// TestResize: a disk that has grown or shrunk has its new size for connected hosts, who are told of it.
+func TestResize(t *testing.T) {
+	r, s := newSoftRig(t)
+	path := filepath.Join(testenv.DiskDir(t), "disk")
+	r.must(os.WriteFile(path, make([]byte, 1<<20), 0o600))
+	disk, err := nvme.OpenTarget(nvme.TargetConfig{Path: path})
+	r.must(err)
+	t.Cleanup(func() { r.check(disk.Close()) })
+	all := []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: disk}}}}
+	v := r.serve(Config{Sessions: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: all})
+	h, at := s.connects(softHost, 1, 32), s.room(64<<10)
+	h.admin.succeeds(wantEvents)
+	block := uint64(max(disk.Alignment().Offset, 512))
+	last := func(size uint64) *message {
+		return blocks(fabrics.OpWrite, size/block-1, 1, s.keyed(at, block))
+	}
+	resizes := func(size uint64) {
+		t.Helper()
+		h.admin.awaits()
+		r.must(os.Truncate(path, int64(size)))
+		now, err := disk.Measure()
+		r.must(err)
+		disk.Resize(now)
+		r.must(v.do(func() error { _, err := v.server.Change(all); return err }))
+		h.admin.hears(namespacesChanged)
+		if got := h.admin.numbers(h.admin.logPage(0x04, at)); !slices.Equal(got, []uint32{1}) {
+			t.Errorf("changed: %v", got)
+		}
+		h.admin.succeeds(&message{opcode: fabrics.OpIdentify, namespace: 1, data: h.keyed(at, fabrics.IdentifyLen)})
+		if got := binary.LittleEndian.Uint64(h.bytes(at, 8)) * block; got != size {
+			t.Errorf("the namespace has %d bytes, not %d", got, size)
+		}
+		h.queues[0].succeeds(last(size))
+		h.queues[0].refuses(last(size+block), fabrics.LBAOutOfRange)
+	}
+	h.queues[0].refuses(last(2<<20), fabrics.LBAOutOfRange)
+	resizes(2 << 20)
+	resizes(512 << 10)
+	if st, err := os.Stat(path); err != nil || st.Size() != 512<<10 {
+		t.Errorf("the file has %d bytes: %v", st.Size(), err)
+	}
 }
 
 // looks connects to the discovery subsystem.

@@ -29,6 +29,11 @@ func (s *Server) openDisks() (err error) {
 	if err != nil {
 		return err
 	}
+	if k := s.reserving.keeper; k != nil {
+		if err := s.queue.Hold(int(k.held.Fd())); err != nil {
+			return err
+		}
+	}
 	s.generation = 1
 	s.openDiscovery()
 	for i := range c.Subsystems {

@@ -47,7 +47,7 @@ func (s *Server) connect(o *operation) {
 		result, status = s.join(p, d)
 	}
 	if status == fabrics.Success {
-		p.entries, p.noFlow, result = c.Size, c.NoFlow, uint64(p.host.ID)
+		p.entries, p.noFlow, result, p.who = c.Size, c.NoFlow, uint64(p.host.ID), d.Identity()
 		if p.proof = p.host.Subsystem.Session(d.HostNQN); p.proof != nil {
 			p.trusted = false
 			result |= fabrics.MustAuthenticate
@@ -68,6 +68,8 @@ func (s *Server) welcome(p *session, c fabrics.ConnectCommand, d fabrics.Connect
 		return fabrics.InvalidController, fabrics.ConnectInvalid | fabrics.DoNotRetry
 	case !sub.Allows(d.HostNQN):
 		return fabrics.InvalidHost, fabrics.ConnectHostRefused | fabrics.DoNotRetry
+	case s.borrows(sub, &d):
+		return fabrics.InvalidIdentifier, fabrics.ConnectInvalid | fabrics.DoNotRetry
 	}
 	keepAlive := c.KeepAlive
 	if sub.Discovery() && keepAlive == 0 {
@@ -81,6 +83,22 @@ func (s *Server) welcome(p *session, c fabrics.ConnectCommand, d fabrics.Connect
 	p.host = h
 	s.config.Log.Info("host connected", "target", s.config.Name, "host", d.HostNQN, "subsystem", sub.NQN, "controller", h.ID)
 	return 0, fabrics.Success
+}
+
+// borrows reports whether a host comes with the identifier with which another host is registered. It would have
+// that one's rights: a host identifier proves nothing, and reports show them to every host.
+func (s *Server) borrows(sub *fabrics.Subsystem, d *fabrics.ConnectData) bool {
+	for _, n := range sub.Namespaces {
+		if n.Reservations == nil {
+			continue
+		}
+		if other := n.Reservations.Other(d.Identity()); other != "" {
+			s.config.Log.Warn("host refused: another host is registered with its host identifier (give each host an /etc/nvme/hostid of its own; if it has another name by now, let a registered host preempt the old registration)",
+				"target", s.config.Name, "host", d.HostNQN, "registered", other, "subsystem", sub.NQN, "namespace", n.ID)
+			return true
+		}
+	}
+	return false
 }
 
 // newID returns an unused controller ID. There is one, because each host has a session.

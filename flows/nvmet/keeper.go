@@ -2,6 +2,8 @@ package nvmet
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -18,13 +20,15 @@ import (
 // other processes of the machine. A change is made under the file's lock and is durable before any
 // server uses it. It is complete when each server has acknowledged it: no command that the change
 // forbids is then still in progress at any of them. A server that has ended has lost its lock, so
-// nobody waits for it. One that is stopped is waited for.
+// nobody waits for it. One that is stopped is waited for, and so is one that was killed while its disks have
+// requests: the disks' queue holds the file of the lock open until they are done.
 //
 // The first page is mapped by all servers: a number that each change increments, and a word for each
 // server with the number that it has acknowledged. The goroutine of the keeper does everything that
 // blocks. The other methods belong to the server's thread.
 type keeper struct {
-	file   *os.File
+	file   *os.File // opened once for the lock of changes, which ends with the process
+	held   *os.File // and once for that of the server
 	page   []byte
 	member int
 
@@ -39,10 +43,10 @@ type keeper struct {
 // change is a command for the keeper's goroutine, and its result.
 type change struct {
 	place   place
-	host    [16]byte
+	host    fabrics.HostIdentity
 	command fabrics.ReservationCommand
 	status  fabrics.Status
-	number  uint64 // of the change; 0: nothing has changed
+	state   *fabrics.Reservations // for a report
 	done    atomic.Bool
 }
 
@@ -64,13 +68,37 @@ var (
 	errOther = errors.New("it is no file of reservations of this version: name another one, or remove it")
 )
 
+// ShareNumber returns the nvme.TargetConfig.Share of a namespace's disk. Servers of this machine that would not
+// obey the same reservations get different ones. It makes the file of reservations if there is none.
+func ShareNumber(reservations, nqn string, namespace uint32) (uint64, error) {
+	const unreserved = 1
+	if reservations == "" {
+		return unreserved, nil
+	}
+	f, err := os.OpenFile(reservations, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %s", st.Dev, st.Ino, namespace, nqn))
+	return max(binary.LittleEndian.Uint64(sum[:]), unreserved+1), nil
+}
+
 // openKeeper opens the file, makes it if there is none, and becomes one of its servers.
 func openKeeper(path string) (k *keeper, err error) {
 	k = &keeper{requests: make(chan *change, 1), wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	if k.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
-	if err := k.join(); err != nil {
+	k.held, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", k.file.Fd()), os.O_RDWR, 0)
+	if err == nil {
+		err = k.join()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reservations in %s: %w", path, err), k.release())
 	}
 	k.all.Go(k.run)
@@ -99,7 +127,7 @@ func (k *keeper) join() error {
 		}
 	}
 	for k.member = range members {
-		if ok, err := lockRange(k.file, lockMember+int64(k.member), unix.F_WRLCK); err != nil {
+		if ok, err := lockRange(k.held, lockMember+int64(k.member), unix.F_WRLCK); err != nil {
 			return err
 		} else if ok {
 			k.number().Store(r.Number)
@@ -220,16 +248,49 @@ func (k *keeper) err() error {
 
 // execute makes a change, and waits until all servers have acknowledged it.
 func (k *keeper) execute(c *change) error {
-	if err := k.lock(); err != nil {
+	r, err := k.settle()
+	if err != nil {
 		return err
 	}
-	next, err := k.make(c)
+	next, err := k.make(r, c)
 	k.unlock()
 	if err != nil || next == nil {
 		return err
 	}
+	return k.await(next.Number)
+}
+
+// settle waits until all servers have acknowledged the last change, and returns the record. The caller has the
+// lock then. A host whose path has failed repeats a command that is not complete yet, or asks for a report: if it
+// were answered at once, it would believe that the others are shut out. And a server must not pass over a change,
+// whose commands it would not look for.
+func (k *keeper) settle() (*record, error) {
+	for {
+		number := k.number().Load()
+		if err := k.await(number); err != nil {
+			return nil, err
+		}
+		if err := k.lock(); err != nil {
+			return nil, err
+		}
+		r, err := readRecord(k.file)
+		if err == nil && r.Number == number {
+			return r, nil
+		}
+		if err == nil {
+			k.number().Store(r.Number) // whoever has written it may have been killed before it said so
+		}
+		k.unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await waits until all servers have acknowledged a record.
+func (k *keeper) await(number uint64) error {
 	for i := range members {
-		for k.word(wordMembers+8*i).Load() < next.Number {
+		for k.word(wordMembers+8*i).Load() < number {
 			alive, err := k.alive(i)
 			if err != nil {
 				return err
@@ -246,10 +307,10 @@ func (k *keeper) execute(c *change) error {
 }
 
 // make changes the file. next is nil if nothing has changed.
-func (k *keeper) make(c *change) (next *record, err error) {
-	r, err := readRecord(k.file)
-	if err != nil {
-		return nil, err
+func (k *keeper) make(r *record, c *change) (next *record, err error) {
+	if c.command.Opcode == fabrics.OpReservationReport {
+		c.state = r.of(c.place)
+		return nil, nil
 	}
 	next = r.clone()
 	at := next.Places[c.place]
@@ -270,7 +331,6 @@ func (k *keeper) make(c *change) (next *record, err error) {
 	if err := writeRecord(k.file, next); err != nil {
 		return nil, err
 	}
-	c.number = next.Number
 	k.snapshot.Store(next)
 	k.number().Store(next.Number)
 	return next, nil
@@ -323,8 +383,8 @@ func lockRange(f *os.File, at int64, kind int16) (ok bool, err error) {
 	return true, nil
 }
 
-// Close ends the goroutine and gives up the server's place. A change that waits for other servers is
-// not answered, and stays.
+// Close ends the goroutine and gives up the server's place. The disks' queue must be closed. A change that waits
+// for other servers is not answered, and stays.
 func (k *keeper) Close() error {
 	select {
 	case <-k.stop:
@@ -340,6 +400,10 @@ func (k *keeper) release() (err error) {
 	if k.page != nil {
 		err = unix.Munmap(k.page)
 		k.page = nil
+	}
+	if k.held != nil {
+		_, unlocked := lockRange(k.held, lockMember+int64(k.member), unix.F_UNLCK) // the kernel may still be about to close what the disks' queue held
+		err = errors.Join(err, unlocked, k.held.Close())
 	}
 	return errors.Join(err, k.file.Close())
 }

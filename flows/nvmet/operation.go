@@ -45,7 +45,7 @@ const (
 	opLater             // waits because the disk's queue is full
 	opParked            // an asynchronous event request that waits for an event
 	opProving           // an Authentication Send that another thread processes
-	opReserving         // a change of reservations that has not ended
+	opReserving         // a change or report of reservations that has not ended
 	opAnswered          // its completion was posted
 )
 
@@ -260,7 +260,7 @@ func (s *Server) io(o *operation) {
 		s.answer(o, fabrics.AsymmetricAccessInaccessible)
 		return
 	}
-	if r := o.disk.Reservations; r != nil && r.Conflicts(h.Host.Host, c.Opcode) {
+	if r := o.disk.Reservations; r != nil && r.Conflicts(o.session.who, c.Opcode) {
 		s.answer(o, fabrics.ReservationConflict|fabrics.DoNotRetry)
 		return
 	}

@@ -12,7 +12,7 @@ type reserving struct {
 	obeyed       atomic.Pointer[record] // that the server uses; the worker stores it
 	acknowledged uint64                 // number of the record that the keeper was told of
 	fenced       int                    // operations that arrived before, and that obeyed forbids
-	waiting      []int32                // operations whose change has not begun
+	waiting      []int32                // operations whose change or report has not begun
 	change       *change                // in progress
 	changing     int32                  // its operation
 }
@@ -30,6 +30,20 @@ func (s *Server) openReservations() (err error) {
 	r.obeyed.Store(first)
 	r.acknowledged = first.Number
 	return nil
+}
+
+// leaveReservations closes the keeper of a server that closes. While the disks' queue is open, its disks may still
+// write: the server then keeps its place, and acknowledges only what forbids nothing that a disk has.
+func (s *Server) leaveReservations(open error) error {
+	k := s.reserving.keeper
+	switch {
+	case k == nil:
+		return nil
+	case open != nil:
+		_, err := s.tendReservations()
+		return err
+	}
+	return k.Close()
 }
 
 // reservationsOf returns the present state of a namespace; nil: it has none.
@@ -55,9 +69,15 @@ func (s *Server) tendReservations() (n int, err error) {
 		r.keeper.acknowledge(r.acknowledged)
 	}
 	if c := r.change; c != nil && c.done.Load() {
+		o := &s.operations[r.changing]
 		r.change = nil
 		n++
-		s.answer(&s.operations[r.changing], c.status)
+		if c.state != nil {
+			b := s.region.Bytes(o.buffers[1].frame)
+			clear(b)
+			c.state.Report(b)
+		}
+		s.answer(o, c.status)
 	}
 	for r.change == nil && len(r.waiting) > 0 {
 		s.beginChange()
@@ -73,7 +93,7 @@ func (s *Server) obey(next *record) {
 	}
 	for i := range s.operations {
 		o := &s.operations[i]
-		if o.state != opIdle && o.state != opAnswered && !o.fenced && o.disk != nil && o.session.host != nil && o.disk.Reservations.Conflicts(o.session.host.Host.Host, o.command.Opcode) {
+		if o.state != opIdle && o.state != opAnswered && !o.fenced && o.disk != nil && o.disk.Reservations.Conflicts(o.session.who, o.command.Opcode) {
 			o.fenced = true
 			s.reserving.fenced++
 		}
@@ -104,7 +124,7 @@ func (s *Server) unfence(o *operation) {
 	}
 }
 
-// reserve begins a command that changes reservations, once its data is there.
+// reserve begins a command that changes reservations, once its data is there, or a report, once it has a buffer.
 func (s *Server) reserve(o *operation) {
 	o.state = opReserving
 	s.reserving.waiting = append(s.reserving.waiting, o.number)
@@ -115,17 +135,19 @@ func (s *Server) beginChange() {
 	r := &s.reserving
 	o := &s.operations[r.waiting[0]]
 	r.waiting = r.waiting[:copy(r.waiting, r.waiting[1:])]
-	h := o.session.host
-	if o.session.state != sessionOpen || h == nil {
+	if o.session.state != sessionOpen || o.session.host == nil {
 		s.answer(o, fabrics.AbortedByRequest)
 		return
 	}
-	command, status := fabrics.ReservationOf(&o.command, s.region.Bytes(o.buffers[0].frame))
+	command, status := fabrics.ReservationCommand{Opcode: o.command.Opcode}, fabrics.Success
+	if command.Opcode != fabrics.OpReservationReport {
+		command, status = fabrics.ReservationOf(&o.command, s.region.Bytes(o.buffers[0].frame))
+	}
 	if status != fabrics.Success {
 		s.answer(o, status)
 		return
 	}
-	r.change = &change{place: o.disk.place, host: h.Host.Host, command: command}
+	r.change = &change{place: o.disk.place, host: o.session.who, command: command}
 	r.changing = o.number
 	r.keeper.requests <- r.change // there is room, because there is one change at a time
 }
@@ -152,12 +174,4 @@ func (s *Server) reservation(o *operation) {
 	default:
 		s.need(o, 0, uint32(n))
 	}
-}
-
-// report answers a Reservation Report.
-func (s *Server) report(o *operation) {
-	b := s.region.Bytes(o.buffers[1].frame)
-	clear(b)
-	o.disk.Reservations.Report(b)
-	s.answer(o, fabrics.Success)
 }

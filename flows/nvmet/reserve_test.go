@@ -185,20 +185,26 @@ func TestReservationsStay(t *testing.T) {
 	}
 }
 
-// TestKeeperWaits: a change is complete when every server has acknowledged it. It is not waited for a
-// server that is gone.
-func TestKeeperWaits(t *testing.T) {
-	testenv.Leaks(t)
+// openKeepers opens a file of reservations twice.
+func openKeepers(t *testing.T) (all [2]*keeper) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "reservations")
-	var all [2]*keeper
 	for i := range all {
 		k, err := openKeeper(path)
 		testenv.Must(t, err)
 		t.Cleanup(func() { _ = k.Close() })
 		all[i] = k
 	}
+	return all
+}
+
+// TestKeeperWaits: a change is complete when every server has acknowledged it. It is not waited for a
+// server that is gone.
+func TestKeeperWaits(t *testing.T) {
+	testenv.Leaks(t)
+	all := openKeepers(t)
 	apply := func(key uint64) *change {
-		c := &change{place: place{softNQN, 1}, host: [16]byte{1}, command: fabrics.ReservationCommand{Opcode: fabrics.OpReservationRegister, Action: 2, IgnoreKey: true, Other: key}}
+		c := &change{place: place{softNQN, 1}, host: fabrics.HostIdentity{ID: [16]byte{1}, NQN: softHost}, command: fabrics.ReservationCommand{Opcode: fabrics.OpReservationRegister, Action: 2, IgnoreKey: true, Other: key}}
 		all[0].requests <- c
 		return c
 	}

@@ -52,6 +52,7 @@ type served struct {
 	server *Server
 	loop   *rocetest.Loop
 	ended  bool   // of the loop: the server has failed
+	cease  func() // ends Serve; may be called before stop
 	stop   func() // may be called before the end of the test
 }
 
@@ -73,9 +74,12 @@ func (r *rig) serve(c Config) *served {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- v.server.Serve(ctx, listener, v.do) }()
-	v.stop = sync.OnceFunc(func() {
+	v.cease = sync.OnceFunc(func() {
 		cancel()
 		r.check(<-over)
+	})
+	v.stop = sync.OnceFunc(func() {
+		v.cease()
 		r.check(v.do(v.end))
 		v.loop.Stop()
 	})

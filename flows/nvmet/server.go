@@ -271,13 +271,11 @@ func (s *Server) close(wait func(*nvme.Queue) error) error {
 			errs = append(errs, s.leave(p))
 		}
 	}
+	var open error // what keeps the disks' queue open
 	if s.queue != nil {
-		errs = append(errs, wait(s.queue))
+		open = wait(s.queue)
 	}
-	errs = append(errs, s.sent.Close(), s.came.Close())
-	if k := s.reserving.keeper; k != nil {
-		errs = append(errs, k.Close())
-	}
+	errs = append(errs, open, s.sent.Close(), s.came.Close(), s.leaveReservations(open))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close NVMe target %s: %w", s.config.Name, err)
 	}

@@ -22,7 +22,8 @@ type session struct {
 
 	local   netip.AddrPort
 	peer    netip.Addr
-	host    *host // nil until the Connect command
+	host    *host                // nil until the Connect command, and once its controller has ended
+	who     fabrics.HostIdentity // of its host; stays while a disk has operations of it
 	id      uint16
 	room    int // commands that may be outstanding
 	entries uint32
@@ -109,7 +110,7 @@ func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip
 	}
 	s.now = time.Now().UnixNano() // the last round may be long ago
 	p.state, p.leaving, p.since = sessionConnecting, &closeState{done: make(chan struct{})}, s.now
-	p.host, p.local, p.peer, p.id, p.head, p.noFlow, p.open = nil, local, peer, r.Queue, 0, false, 0
+	p.host, p.who, p.local, p.peer, p.id, p.head, p.noFlow, p.open = nil, fabrics.HostIdentity{}, local, peer, r.Queue, 0, false, 0
 	p.trusted, p.proof, p.proving, p.doubted, p.jobs = true, nil, false, false, make(chan deferredJob, 1)
 	p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
 	p.entries = uint32(p.room)

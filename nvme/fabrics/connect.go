@@ -37,6 +37,9 @@ type ConnectData struct {
 	HostNQN    string
 }
 
+// Identity returns who the host is.
+func (d *ConnectData) Identity() HostIdentity { return HostIdentity{d.Host, d.HostNQN} }
+
 // Offsets in the data of a Connect, for InvalidData.
 const (
 	offHost       = 0
@@ -92,8 +95,9 @@ const (
 	OffSize  = 44
 )
 
-// InvalidSubsystem, InvalidHost and InvalidController are results of ConnectInvalid.
+// InvalidIdentifier, InvalidSubsystem, InvalidHost and InvalidController are results of ConnectInvalid.
 var (
+	InvalidIdentifier = InvalidData(offHost)
 	InvalidSubsystem  = InvalidData(offSubsystem)
 	InvalidHost       = InvalidData(offHostNQN)
 	InvalidController = InvalidData(offController)

@@ -38,10 +38,22 @@ func (t ReservationType) all() bool { return t >= WriteExclusiveAll }
 // MaxRegistrants is the largest number of hosts that may be registered with a namespace.
 const MaxRegistrants = 128
 
+// HostIdentity is who a host is: its identifier, and the name that it may have to prove.
+type HostIdentity struct {
+	ID  [16]byte
+	NQN string
+}
+
 // Registrant is a host that is registered with a namespace.
 type Registrant struct {
 	Host [16]byte // host identifier
 	Key  uint64   // never 0
+	NQN  string   `json:",omitempty"` // of the host; empty: of an older release, and any host with the identifier is meant
+}
+
+// is reports whether a host is the registrant.
+func (g *Registrant) is(host HostIdentity) bool {
+	return g.Host == host.ID && (g.NQN == host.NQN || g.NQN == "")
 }
 
 // Reservations is the state of a namespace. The zero value has no registrants.
@@ -59,8 +71,11 @@ func (r *Reservations) Check() error {
 		return fmt.Errorf("%d registrants are too many, %d are possible", len(r.Registrants), MaxRegistrants)
 	}
 	for i, one := range r.Registrants {
-		if one.Key == 0 || one.Host == [16]byte{} || r.find(one.Host) != i {
+		if one.Key == 0 || one.Host == [16]byte{} || r.with(one.Host) != i {
 			return fmt.Errorf("registrant %d has no key or no host identifier, or is there twice", i)
+		}
+		if one.NQN != "" && !ValidNQN(one.NQN) {
+			return fmt.Errorf("%q of registrant %d is no NQN", one.NQN, i)
 		}
 	}
 	switch {
@@ -71,25 +86,41 @@ func (r *Reservations) Check() error {
 		return fmt.Errorf("%d is no type of reservation", r.Type)
 	case r.Type.all() && r.Holder != [16]byte{}:
 		return fmt.Errorf("all registrants are holders, and one is named")
-	case r.Type.all() && len(r.Registrants) == 0, !r.Type.all() && r.find(r.Holder) < 0:
+	case r.Type.all() && len(r.Registrants) == 0, !r.Type.all() && r.with(r.Holder) < 0:
 		return fmt.Errorf("a reservation without a holder")
 	}
 	return nil
 }
 
 // find returns the index of a host's registration, or -1. It does not allocate.
-func (r *Reservations) find(host [16]byte) int {
+func (r *Reservations) find(host HostIdentity) int {
+	if i := r.with(host.ID); i >= 0 && r.Registrants[i].is(host) {
+		return i
+	}
+	return -1
+}
+
+// with returns the index of the registration with a host identifier, or -1. It does not allocate.
+func (r *Reservations) with(id [16]byte) int {
 	for i := range r.Registrants {
-		if r.Registrants[i].Host == host {
+		if r.Registrants[i].Host == id {
 			return i
 		}
 	}
 	return -1
 }
 
+// Other returns the NQN of another host that is registered with a host's identifier; empty: there is none.
+func (r *Reservations) Other(host HostIdentity) string {
+	if i := r.with(host.ID); i >= 0 && !r.Registrants[i].is(host) {
+		return r.Registrants[i].NQN
+	}
+	return ""
+}
+
 // Conflicts reports whether a reservation forbids a host a command to the namespace. It does not
 // allocate.
-func (r *Reservations) Conflicts(host [16]byte, opcode uint8) bool {
+func (r *Reservations) Conflicts(host HostIdentity, opcode uint8) bool {
 	switch r.Type {
 	case 0:
 		return false
@@ -102,15 +133,15 @@ func (r *Reservations) Conflicts(host [16]byte, opcode uint8) bool {
 	case OpReservationRegister, OpReservationReport, OpReservationAcquire, OpReservationRelease:
 		return false // these have rules of their own
 	}
-	if r.Type == WriteExclusive || r.Type == ExclusiveAccess {
-		return r.Holder != host
+	if (r.Type == WriteExclusive || r.Type == ExclusiveAccess) && r.Holder != host.ID {
+		return true
 	}
 	return r.find(host) < 0
 }
 
-// holds reports whether a host is a holder of the reservation.
-func (r *Reservations) holds(host [16]byte) bool {
-	return r.Type != 0 && (r.Type.all() && r.find(host) >= 0 || !r.Type.all() && r.Holder == host)
+// holds reports whether the host with an identifier is a holder of the reservation.
+func (r *Reservations) holds(id [16]byte) bool {
+	return r.Type != 0 && (r.Type.all() && r.with(id) >= 0 || !r.Type.all() && r.Holder == id)
 }
 
 // Notice is an event about reservations for one host.
@@ -203,15 +234,18 @@ const conflict = ReservationConflict | DoNotRetry
 
 // Apply executes a command of a host. If changed, the state is another one, and the notices are for
 // other hosts.
-func (r *Reservations) Apply(host [16]byte, c ReservationCommand) (notices []Notice, changed bool, s Status) {
+func (r *Reservations) Apply(by HostIdentity, c ReservationCommand) (notices []Notice, changed bool, s Status) {
+	host := by.ID
 	if host == [16]byte{} {
 		return nil, false, OperationDenied | DoNotRetry
 	}
 	before := *r
 	before.Registrants = slices.Clone(r.Registrants)
-	switch i := r.find(host); {
+	switch i := r.find(by); {
+	case i < 0 && r.with(host) >= 0: // the identifier is another host's
+		s = conflict
 	case c.Opcode == OpReservationRegister:
-		notices, s = r.register(host, i, c)
+		notices, s = r.register(by, i, c)
 	case i < 0 || r.Registrants[i].Key != c.Key:
 		s = conflict
 	case c.Opcode == OpReservationRelease && c.Action == actRelease:
@@ -235,7 +269,7 @@ func (r *Reservations) equal(o *Reservations) bool {
 }
 
 // register executes Reservation Register. i is the index of the host's registration.
-func (r *Reservations) register(host [16]byte, i int, c ReservationCommand) (notices []Notice, s Status) {
+func (r *Reservations) register(host HostIdentity, i int, c ReservationCommand) (notices []Notice, s Status) {
 	matches := i >= 0 && (c.IgnoreKey || r.Registrants[i].Key == c.Key)
 	switch {
 	case c.Action == actRegister && i >= 0 && r.Registrants[i].Key == c.Other:
@@ -245,13 +279,16 @@ func (r *Reservations) register(host [16]byte, i int, c ReservationCommand) (not
 		if len(r.Registrants) == MaxRegistrants {
 			return nil, InternalError | DoNotRetry
 		}
-		r.Registrants = append(r.Registrants, Registrant{host, c.Other})
+		r.Registrants = append(r.Registrants, Registrant{host.ID, c.Other, host.NQN})
 	case !matches:
 		return nil, conflict
 	case c.Action == actReplace:
 		r.Registrants[i].Key = c.Other
 	default:
-		notices = r.unregister(host)
+		notices = r.unregister(host.ID)
+	}
+	if i = r.with(host.ID); i >= 0 {
+		r.Registrants[i].NQN = host.NQN // an older release did not keep it
 	}
 	r.Generation++
 	switch c.Persist {
@@ -331,7 +368,7 @@ func (r *Reservations) clear(host [16]byte) []Notice {
 func (r *Reservations) preempt(host [16]byte, c ReservationCommand) (notices []Notice, s Status) {
 	was := r.Type
 	var key uint64 // of the holder
-	if i := r.find(r.Holder); was != 0 && !was.all() && i >= 0 {
+	if i := r.with(r.Holder); was != 0 && !was.all() && i >= 0 {
 		key = r.Registrants[i].Key
 	}
 	takes := was != 0 && (was.all() && c.Other == 0 || !was.all() && c.Other == key)

@@ -2,6 +2,7 @@ package fabrics
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -9,6 +10,9 @@ import (
 
 // Hosts of these tests, and their keys.
 var hostA, hostB, hostC = [16]byte{'A'}, [16]byte{'B'}, [16]byte{'C'}
+
+// named is a host with an identifier, and a name of its own.
+func named(id [16]byte) HostIdentity { return HostIdentity{id, fmt.Sprintf("nqn.host:%x", id[0])} }
 
 func registers(key uint64) ReservationCommand {
 	return ReservationCommand{Opcode: OpReservationRegister, Other: key}
@@ -133,7 +137,7 @@ func TestReservationSteps(t *testing.T) {
 			r := &Reservations{}
 			for i, s := range steps {
 				before := r.Clone()
-				notices, changed, status := r.Apply(s.host, s.command)
+				notices, changed, status := r.Apply(named(s.host), s.command)
 				var keys []uint64
 				for _, one := range r.Registrants {
 					keys = append(keys, one.Key)
@@ -175,7 +179,7 @@ func TestReservationGeneration(t *testing.T) {
 		{registers(0xc), Success, true},
 		{clears(0xc), Success, true},
 	} {
-		_, changed, status := r.Apply(hostA, s.command)
+		_, changed, status := r.Apply(named(hostA), s.command)
 		if s.counts {
 			want++
 		}
@@ -190,26 +194,62 @@ func TestReservationConflicts(t *testing.T) {
 	reads, writes := []uint8{OpRead, OpCompare}, []uint8{OpWrite, OpWriteZeroes, OpDataset, OpFlush, 0x7c}
 	for kind, may := range map[ReservationType][3]string{0: {"rw", "rw", "rw"}, WriteExclusive: {"rw", "r", "r"}, ExclusiveAccess: {"rw", "", ""}, WriteExclusiveRegistrants: {"rw", "rw", "r"},
 		ExclusiveAccessRegistrants: {"rw", "rw", ""}, WriteExclusiveAll: {"rw", "rw", "r"}, ExclusiveAccessAll: {"rw", "rw", ""}} {
-		r := &Reservations{Registrants: []Registrant{{hostA, 1}, {hostB, 2}}}
+		r := &Reservations{Registrants: []Registrant{{Host: hostA, Key: 1}, {Host: hostB, Key: 2}}}
 		if kind != 0 {
 			r.reserve(hostA, kind)
 		}
 		for i, host := range [][16]byte{hostA, hostB, hostC} {
 			for what, opcodes := range map[string][]uint8{"r": reads, "w": writes, "": nil} {
 				for _, op := range opcodes {
-					if got, want := r.Conflicts(host, op), !bytes.Contains([]byte(may[i]), []byte(what)); got != want {
+					if got, want := r.Conflicts(named(host), op), !bytes.Contains([]byte(may[i]), []byte(what)); got != want {
 						t.Errorf("%v: opcode %#x of host %c conflicts: %v", kind, op, host[0], got)
 					}
 				}
 			}
-			if r.Conflicts(host, OpReservationAcquire) || r.Conflicts(host, OpReservationReport) {
+			if r.Conflicts(named(host), OpReservationAcquire) || r.Conflicts(named(host), OpReservationReport) {
 				t.Errorf("%v: commands of reservations conflict", kind)
 			}
 		}
 	}
-	r := &Reservations{Registrants: []Registrant{{hostA, 1}, {hostB, 2}}, Type: ExclusiveAccessRegistrants, Holder: hostA}
-	if n := testing.AllocsPerRun(100, func() { r.Conflicts(hostC, OpWrite) }); n != 0 {
+	r := &Reservations{Registrants: []Registrant{{Host: hostA, Key: 1}, {Host: hostB, Key: 2}}, Type: ExclusiveAccessRegistrants, Holder: hostA}
+	c := named(hostC)
+	if n := testing.AllocsPerRun(100, func() { r.Conflicts(c, OpWrite) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestReservationIdentity: a host with the identifier of another one that is registered has none of its rights, and
+// cannot register. A registration of an older release, which has no name, is that of whoever has the identifier.
+func TestReservationIdentity(t *testing.T) {
+	r, thief := &Reservations{}, HostIdentity{hostA, "nqn.thief"}
+	apply := func(host HostIdentity, c ReservationCommand, want Status) {
+		t.Helper()
+		if _, _, s := r.Apply(host, c); s.Code() != want {
+			t.Errorf("%+v of %s: %v", c, host.NQN, s)
+		}
+	}
+	apply(named(hostA), registers(0xa), Success)
+	for _, kind := range []ReservationType{WriteExclusive, ExclusiveAccess, WriteExclusiveRegistrants, ExclusiveAccessRegistrants, WriteExclusiveAll, ExclusiveAccessAll} {
+		apply(named(hostA), acquires(0xa, kind), Success)
+		if !r.Conflicts(thief, OpWrite) || r.Conflicts(named(hostA), OpWrite) {
+			t.Errorf("%v: the holder's identifier alone opens the namespace, or the holder is shut out", kind)
+		}
+		for _, c := range []ReservationCommand{registers(0xa), registers(0xb), unregisters(0xa), acquires(0xa, kind), releases(0xa, kind), clears(0xa), preempts(0xa, 0xa, kind),
+			{Opcode: OpReservationRegister, Action: actReplace, IgnoreKey: true, Other: 0xc}} {
+			apply(thief, c, ReservationConflict)
+		}
+		apply(named(hostA), releases(0xa, kind), Success)
+	}
+	if got := r.Other(thief); got != named(hostA).NQN || r.Other(named(hostA)) != "" || r.Other(named(hostB)) != "" {
+		t.Errorf("the identifier is of %q", got)
+	}
+	r = &Reservations{Type: WriteExclusive, Holder: hostA, Registrants: []Registrant{{Host: hostA, Key: 0xa}}}
+	if r.Conflicts(thief, OpWrite) || r.Other(thief) != "" {
+		t.Error("a holder whose name was not kept is shut out")
+	}
+	apply(named(hostA), registers(0xa), Success)
+	if !r.Conflicts(thief, OpWrite) || r.Conflicts(named(hostA), OpWrite) {
+		t.Error("its name is not kept when it registers again")
 	}
 }
 
@@ -230,13 +270,13 @@ func TestReservationModel(t *testing.T) {
 		}
 		host := [16]byte{byte(1 + random.IntN(5))}
 		before := r.Clone()
-		notices, changed, s := r.Apply(host, c)
+		notices, changed, s := r.Apply(named(host), c)
 		counts[s.Code()]++
 		err := r.Check()
 		switch {
 		case err != nil, s != Success && (changed || !r.equal(before) || notices != nil), slices.ContainsFunc(notices, func(n Notice) bool { return n.Host == host }):
 			t.Fatalf("%+v of %d: %v\n%+v\n%+v\n%v, %v", c, host[0], s, before, r, notices, err)
-		case s == Success && c.Opcode == OpReservationAcquire && c.Action == actAcquire && r.Conflicts(host, OpWrite):
+		case s == Success && c.Opcode == OpReservationAcquire && c.Action == actAcquire && r.Conflicts(named(host), OpWrite):
 			t.Fatalf("%d holds %+v, and may not write", host[0], r)
 		}
 	}
@@ -270,7 +310,7 @@ func TestReservationLayout(t *testing.T) {
 			t.Errorf("%#x %#x: %+v, %v", c.opcode, c.word, got, s)
 		}
 	}
-	r := &Reservations{Generation: 7, Type: WriteExclusive, Holder: hostB, Persist: true, Registrants: []Registrant{{hostA, 0xa1}, {hostB, 0xb1}}}
+	r := &Reservations{Generation: 7, Type: WriteExclusive, Holder: hostB, Persist: true, Registrants: []Registrant{{Host: hostA, Key: 0xa1}, {Host: hostB, Key: 0xb1}}}
 	whole := raw(t, 192, `07000000 01 0200 0000 01 0000000000000000000000000000 00000000000000000000000000000000000000000000000000000000000000000000000000000000
 		ffff 00 0000000000 a100000000000000 41000000000000000000000000000000 0000000000000000000000000000000000000000000000000000000000000000
 		ffff 01 0000000000 b100000000000000 42000000000000000000000000000000`)
@@ -373,7 +413,7 @@ func FuzzReservations(f *testing.F) {
 			if s != Success {
 				continue
 			}
-			r.Apply([16]byte{b[0]}, c)
+			r.Apply(named([16]byte{b[0]}), c)
 			if err := r.Check(); err != nil {
 				t.Fatalf("%+v leads to %+v: %v", c, r, err)
 			}
