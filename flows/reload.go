@@ -58,6 +58,7 @@ func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (stat
 		return status.Reload{Outcome: status.Refused}, err
 	}
 	s := status.Reload{Outcome: status.Unchanged, Plan: config.Compare(running, next)}
+	d.resized(&s.Plan)
 	c, err := d.readCredentials(next, now)
 	if err != nil {
 		return status.Reload{Outcome: status.Refused}, err
@@ -79,6 +80,7 @@ func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (stat
 func (d *Daemon) Plan(next *config.Config) (config.Plan, error) {
 	running, now := d.running()
 	p := config.Compare(running, next)
+	d.resized(&p)
 	c, err := d.readCredentials(next, now)
 	p.Credentials = c.names(next)
 	return p, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/member"
@@ -115,6 +116,26 @@ func (f *Flow) updateMembers(to config.To) error {
 // updater is a flow whose namespaces and hosts can be replaced while it runs.
 type updater interface {
 	Update(to config.To) error
+	Resized() bool // a disk has another size than hosts see, and Update would tell them
+}
+
+// resized moves the flows to NVMe hosts whose disks have another size from those that a plan keeps to those that
+// continue with other namespaces.
+func (d *Daemon) resized(p *config.Plan) {
+	_, flows := d.running()
+	for _, f := range flows {
+		if i := slices.Index(p.Kept, f.Name()); i >= 0 && f.resized() {
+			p.Kept = slices.Delete(p.Kept, i, i+1)
+			p.Subsystems = append(p.Subsystems, f.Name())
+		}
+	}
+}
+
+func (f *Flow) resized() bool {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	r, ok := f.runningKind().(updater)
+	return ok && r.Resized()
 }
 
 // updateNamespaces replaces the namespaces and hosts of a running flow to NVMe hosts. The flow notifies the
@@ -122,10 +143,10 @@ type updater interface {
 func (f *Flow) updateNamespaces(to config.To) error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
-	if reflect.DeepEqual(to, f.config.To) {
+	r, ok := f.runningKind().(updater)
+	if reflect.DeepEqual(to, f.config.To) && !(ok && r.Resized()) {
 		return nil
 	}
-	r, ok := f.runningKind().(updater)
 	if !ok {
 		return fmt.Errorf("change the namespaces of flow %s: it does not run", f.config.Name)
 	}

@@ -15,7 +15,7 @@ type Plan struct {
 	Changed []Change `json:"changed"` // flows that restart, also for a new filter if the card steers
 	Filters []string `json:"filters"` // flows that continue with another filter or other multicast groups
 	// Subsystems are flows to NVMe hosts that continue with other namespaces, subsystems or permitted
-	// hosts.
+	// hosts, or with a disk that has another size.
 	Subsystems []string `json:"subsystems"`
 	Groups     []string `json:"groups,omitempty"` // flows that continue with other members of their group
 	Added      []string `json:"added"`

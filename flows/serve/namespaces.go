@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -37,18 +38,63 @@ const deviceWait = 5 * time.Second
 
 // open opens the disks of namespaces that are not open, and returns one for each of the list. It
 // changes nothing else; the caller calls set for that. After an error it closes the disks that it has opened.
-func (v *namespaces) open(namespaces []config.Served, force bool) (all []*namespace, err error) {
+func (v *namespaces) open(namespaces []config.Served, to *config.To) (all []*namespace, err error) {
 	for _, n := range namespaces {
 		one := v.find(n)
 		if one == nil {
 			one = &namespace{Served: n}
-			if one.disk, err = nvme.OpenTarget(nvme.TargetConfig{Path: n.Path(), ReadOnly: n.ReadOnly, Filled: true, Force: force, Wait: deviceWait}); err != nil {
+			if err = one.open(to); err != nil {
 				return nil, errors.Join(fmt.Errorf("namespace %d of %s: %w", n.ID, n.Subsystem, err), v.closeNew(all))
 			}
 		}
 		all = append(all, one)
 	}
 	return all, nil
+}
+
+// open opens the disk. A disk has one set of reservations: whoever serves it otherwise would not obey them.
+func (n *namespace) open(to *config.To) error {
+	share, err := nvmet.ShareNumber(to.Reservations, n.Subsystem, uint32(n.ID))
+	if err == nil {
+		n.disk, err = nvme.OpenTarget(nvme.TargetConfig{Path: n.Path(), ReadOnly: n.ReadOnly, Filled: true, Force: to.Force, Share: share, Wait: deviceWait})
+	}
+	if errors.Is(err, nvme.ErrSharedOtherwise) {
+		err = fmt.Errorf("%w: this flow, another one or another daemon serves it as another namespace, or with another file of reservations or none, and there hosts would not obey what is reserved here (give it the same subsystem, namespace number and reservations everywhere, or remove it there)", err)
+	}
+	return err
+}
+
+// measure takes over the sizes that the disks have now. undo takes that back.
+func (v *namespaces) measure(log *slog.Logger) (undo func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := make(map[*nvme.Target]uint64)
+	for _, one := range v.all {
+		size, err := one.disk.Measure()
+		switch {
+		case err != nil:
+			log.Warn("could not measure a disk, which keeps its size for hosts", "namespace", one.ID, "subsystem", one.Subsystem, "err", err)
+		case size != one.disk.Size():
+			log.Info("disk has another size", "path", one.Path(), "namespace", one.ID, "subsystem", one.Subsystem, "bytes", size, "before", one.disk.Size())
+			before[one.disk] = one.disk.Size()
+			one.disk.Resize(size)
+		}
+	}
+	return func() {
+		for disk, size := range before {
+			disk.Resize(size)
+		}
+	}
+}
+
+// resized reports whether a disk has another size than hosts see.
+func (v *namespaces) resized() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(v.all, func(one *namespace) bool {
+		size, err := one.disk.Measure()
+		return err == nil && size != one.disk.Size()
+	})
 }
 
 // find returns an open namespace, or nil.
@@ -186,14 +232,21 @@ func (s *NVMe) subsystems(to *config.To, list []config.Served, all []*namespace)
 // anaStates are the states of configurations.
 var anaStates = map[config.ANAState]fabrics.ANAState{config.ANAOptimized: fabrics.ANAOptimized, config.ANANonOptimized: fabrics.ANANonOptimized, config.ANAInaccessible: fabrics.ANAInaccessible}
 
-// Update replaces the namespaces and hosts. After an error nothing has changed.
+// Resized reports whether a disk has another size than hosts see. Update tells them.
+func (s *NVMe) Resized() bool { return s.namespaces.resized() }
+
+// Update replaces the namespaces and hosts, and takes over the sizes of the disks. After an error nothing has
+// changed.
 func (s *NVMe) Update(to config.To) error {
 	list := s.list(&to)
-	all, err := s.namespaces.open(list, to.Force)
+	undo := s.namespaces.measure(s.log)
+	all, err := s.namespaces.open(list, &to)
 	if err != nil {
+		undo()
 		return err
 	}
 	if _, err := s.exchange(&to, list, all); err != nil {
+		undo()
 		return errors.Join(err, s.namespaces.closeNew(all))
 	}
 	s.namespaces.set(&to, list, all)
@@ -222,7 +275,7 @@ func (s *NVMe) UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, e
 	before := s.keys
 	s.keys = keys
 	list := s.list(to)
-	all, err := s.namespaces.open(list, to.Force) // all are open already
+	all, err := s.namespaces.open(list, to) // all are open already
 	if err == nil {
 		ended, err = s.exchange(to, list, all)
 	}

@@ -133,7 +133,7 @@ func OpenNVMe(e *pipeline.Env) (*pipeline.Run, error) {
 	e.Undo.Add(s.namespaces.close)
 	s.first = config.Namespace{ID: 1, Device: path, ReadOnly: e.Flow.To.ReadOnly}
 	list := s.list(&e.Flow.To)
-	all, err := s.namespaces.open(list, e.Flow.To.Force)
+	all, err := s.namespaces.open(list, &e.Flow.To)
 	if err != nil {
 		return nil, err
 	}
