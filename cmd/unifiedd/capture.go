@@ -22,6 +22,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/printable"
 	build "github.com/unifiedd/unifiedd/internal/version"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -394,7 +395,7 @@ func listInterfaces(w io.Writer) error {
 				is = append(is, f.name)
 			}
 		}
-		if _, err := fmt.Fprintf(w, "%d.%s [%s]\n", n+1, i.Name, strings.Join(is, ", ")); err != nil {
+		if _, err := fmt.Fprintf(w, "%d.%s [%s]\n", n+1, printable.Text(i.Name), strings.Join(is, ", ")); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -134,7 +133,7 @@ The exit status is 1 if the registry does not answer, or if the daemon is not re
 				return err
 			}
 			var r status.Registry
-			if err := json.Unmarshal(raw, &r); err != nil || r.Cluster == nil {
+			if err := decode(raw, &r); err != nil || r.Cluster == nil {
 				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", cmp.Or(err, errors.New("it says nothing of a cluster")))
 			}
 			if asJSON {

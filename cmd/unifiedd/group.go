@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +46,7 @@ go on.`,
 				return fmt.Errorf("flow %s: %w", args[0], err)
 			}
 			var s status.Daemon
-			if err := json.Unmarshal(raw, &s); err != nil {
+			if err := decode(raw, &s); err != nil {
 				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
 			i := slices.IndexFunc(s.Flows, func(f status.Flow) bool { return f.Name == args[0] })

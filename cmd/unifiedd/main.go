@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/printable"
 )
 
 // Exit statuses.
@@ -71,7 +72,7 @@ func report(stderr io.Writer, err error) int {
 		fmt.Fprintln(stderr, there)
 		return status
 	}
-	fmt.Fprintf(stderr, "unifiedd: %v\n", err)
+	fmt.Fprintf(stderr, "unifiedd: %s\n", printable.Lines(err.Error()))
 	return status
 }
 

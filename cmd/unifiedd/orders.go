@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -52,7 +51,7 @@ func newOrdersCommand(verb string, do func(ctx context.Context, socket, flow str
 				return fmt.Errorf("orders of %s: %w", args[0], err)
 			}
 			var all []status.OrderStop
-			if err := json.Unmarshal(raw, &all); err != nil {
+			if err := decode(raw, &all); err != nil {
 				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
 			var errs []error

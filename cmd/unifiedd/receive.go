@@ -18,6 +18,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/transfer"
+	"github.com/unifiedd/unifiedd/internal/printable"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
@@ -181,7 +182,7 @@ func checkPlace(place string) error {
 // tellCopy prints a copy that is complete.
 func tellCopy(w io.Writer, c transfer.Copy) {
 	moved := c.Size - c.Resumed
-	fmt.Fprintf(w, "%s: %d bytes from %s, %d of them in %.2f s, %s; checksum %x\n", c.Name, c.Size, c.Peer, moved, c.Took.Seconds(),
+	fmt.Fprintf(w, "%s: %d bytes from %s, %d of them in %.2f s, %s; checksum %x\n", printable.Text(c.Name), c.Size, c.Peer, moved, c.Took.Seconds(),
 		bits(float64(moved)*8/max(c.Took.Seconds(), 1e-9)), c.Digest)
 }
 
@@ -227,7 +228,7 @@ func incomplete(w io.Writer, place, state string) error {
 		} else {
 			open++
 		}
-		fmt.Fprintf(t, "%s\t%s\t"+when+"\n", one.Name, what, one.Durable, one.Size, one.Written.Format(time.RFC3339))
+		fmt.Fprintf(t, "%s\t%s\t"+when+"\n", printable.Text(one.Name), what, one.Durable, one.Size, one.Written.Format(time.RFC3339))
 	}
 	if err := t.Flush(); err != nil {
 		return err

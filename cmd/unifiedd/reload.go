@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -39,7 +38,7 @@ read again, too: sessions whose certificate or key is gone end. SIGHUP does the 
 				return err
 			}
 			var s status.Reload
-			if err := json.Unmarshal(raw, &s); err != nil {
+			if err := decode(raw, &s); err != nil {
 				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
 			return printReload(c.OutOrStdout(), &s)
@@ -99,7 +98,7 @@ func printPlanned(ctx context.Context, w io.Writer, socket, file string) error {
 		return err
 	}
 	var p config.Plan
-	if err := json.Unmarshal(raw, &p); err != nil {
+	if err := decode(raw, &p); err != nil {
 		return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 	}
 	if p.Empty() {

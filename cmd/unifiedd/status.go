@@ -19,6 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/internal/printable"
 )
 
 func newStatus() *cobra.Command {
@@ -47,10 +48,17 @@ func newStatus() *cobra.Command {
 	return c
 }
 
+// decode reads an answer of the daemon to be printed. What peers, hosts and disks have named cannot change the terminal.
+func decode(raw []byte, answer any) error {
+	err := json.Unmarshal(raw, answer)
+	printable.Document(answer)
+	return err
+}
+
 // printRawStatus prints the daemon's answer for people.
 func printRawStatus(w io.Writer, raw []byte) error {
 	var s status.Daemon
-	if err := json.Unmarshal(raw, &s); err != nil {
+	if err := decode(raw, &s); err != nil {
 		return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 	}
 	return printStatus(w, &s)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -73,7 +72,7 @@ func watchEvents(ctx context.Context, socket string, send func(tea.Msg)) {
 				return nil
 			}
 			d := new(page.Document)
-			if err := json.Unmarshal(text, d); err != nil {
+			if err := decode(text, d); err != nil {
 				return fmt.Errorf("the daemon's answer is not valid: %w (is it of another version?)", err)
 			}
 			send(top.Document{Document: d})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/trace"
+	"github.com/unifiedd/unifiedd/internal/printable"
 )
 
 // newTrace makes the command that reads the flight recorder.
@@ -89,6 +90,7 @@ func writeTrace(w io.Writer, dir, flow string, last int, asJSON bool) error {
 // printTrace prints what one flow did.
 func printTrace(w io.Writer, s *trace.Snapshot, last int) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	printable.Document(s)
 	state, verb := "which has ended", "was "
 	if s.Alive {
 		state, verb = "which runs", "is "

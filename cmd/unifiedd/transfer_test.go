@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
@@ -305,5 +306,48 @@ func TestTransferRegion(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestForeignNames: names that a sender, or who may add interfaces, has chosen cannot change the terminal, nor make lines
+// that look like the program's.
+func TestForeignNames(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
+	from, to := roomy(t), roomy(t)
+	source := filepath.Join(from, "plain")
+	testenv.Must(t, os.WriteFile(source, []byte("data"), 0o644))
+	r := receiveIn(t, p, to)
+	for _, name := range []string{"x\x1b]0;owned\a\x1b[2J", "x\nreal.img: 10 bytes from 10.9.9.9:1", "\u009b2J"} {
+		if status, _, stderr := sendFrom(t, p, "-q", "--as", name, source, p.B.IP.String()); status != 0 {
+			t.Errorf("%q: status %d, %s", name, status, stderr)
+		}
+	}
+	testenv.Wait(t, 30*time.Second, "three copies", func() bool { return strings.Count(r.log.String(), "checksum") == 3 })
+	said := r.log.String()
+	if strings.ContainsAny(said, "\x1b\a\u009b") || strings.Contains(said, "\nreal.img") || !strings.Contains(said, `"x\x1b]0;owned\a\x1b[2J": 4 bytes from`) {
+		t.Errorf("%q", said)
+	}
+
+	record, err := os.ReadFile(filepath.Join(to, "x\x1b]0;owned\a\x1b[2J"))
+	if err != nil || string(record) != "data" {
+		t.Errorf("%q: %v", record, err)
+	}
+	var list bytes.Buffer
+	p.B.Do(t, func() {
+		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "d\x1b[31m"}, PeerName: "other"}
+		testenv.Must(t, netlink.LinkAdd(link))
+		defer func() { testenv.Check(t, netlink.LinkDel(link)) }()
+		testenv.Must(t, listInterfaces(&list))
+	})
+	if strings.Contains(list.String(), "\x1b") || !strings.Contains(list.String(), `"d\x1b[31m"`) {
+		t.Errorf("%q", list.String())
+	}
+
+	var text bytes.Buffer
+	testenv.Must(t, printRawStatus(&text, []byte(`{"flows": [{"name": "f", "state": "waiting", "from": "d\u001b[31m", "error": "one\ntwo\u001b[31m", "feed": {"session": "\u001b[2J\nflow x"}}]}`)))
+	if strings.Contains(text.String(), "\x1b") || strings.Contains(text.String(), "\nflow x") || !strings.Contains(text.String(), "one\n") {
+		t.Errorf("%q", text.String())
 	}
 }

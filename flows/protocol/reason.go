@@ -50,7 +50,7 @@ var reasons = [...]struct{ word, sentence string }{
 	BadSequence:  {"bad_sequence", "the message's sequence does not follow the last one's"},
 	BeyondCredit: {"beyond_credit", "the message's sequence is beyond the limit that the receiver has set"},
 	BadReserved:  {"bad_reserved", "a field has a value that is reserved"},
-	OutOfRange:   {"out_of_range", "the range is outside the served file or device"},
+	OutOfRange:   {"out_of_range", "a range or value is outside of what the other side can have"},
 	Unaligned:    {"unaligned", "the range is not aligned as the served file or device requires"},
 	NotGranted:   {"not_granted", "the memory was not granted"},
 	Busy:         {"busy", "there is no room for another one now"},

@@ -8,11 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/printable"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
@@ -383,7 +382,7 @@ func listen(conn *connect.Conn) error {
 		case err != nil:
 			return err
 		}
-		said = printable(text)
+		said = printable.Only(string(text), mostWords)
 	}
 }
 
@@ -422,16 +421,6 @@ func (b *backoff) sleep(ctx context.Context, changed <-chan struct{}) {
 	case <-changed:
 	case <-ctx.Done():
 	}
-}
-
-// printable removes characters from a peer's text that must not be in a log.
-func printable(text []byte) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return -1
-		}
-		return r
-	}, string(text[:min(len(text), mostWords)]))
 }
 
 // mostWords is the maximum length of that text in bytes.

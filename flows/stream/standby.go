@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/printable"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
@@ -207,7 +208,7 @@ func (s *Sender) untilOpen(conn *connect.Conn) (h protocol.Hello, err error) {
 		return h, err
 	}
 	if h, err = protocol.ParseHello(text); err != nil {
-		return h, fmt.Errorf("the member says %q: %w", printable(text), err)
+		return h, fmt.Errorf("the member says %q: %w", printable.Only(string(text), mostWords), err)
 	}
 	return h, s.accepts(&h)
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -51,7 +53,7 @@ func FuzzMessage(f *testing.F) {
 
 // FuzzRequest: any bytes are a request that is written as the same bytes, or are refused.
 func FuzzRequest(f *testing.F) {
-	for _, r := range []request{ask("file", 100), {piece: maxPiece, session: 1 << 63, size: maxSize, flags: knownFlags, mode: 0o7777, modified: -1, name: "a/b"}} {
+	for _, r := range []request{ask("file", 100), {piece: maxPiece, session: 1 << 63, size: maxSize, flags: knownFlags, mode: 0o7777, modified: unix.Timespec{Sec: -1, Nsec: 999_999_999}, name: "a/b"}} {
 		b, err := r.append(nil)
 		testenv.Must(f, err)
 		f.Add(b)
@@ -116,7 +118,7 @@ func FuzzAnswer(f *testing.F) {
 // from it leads beyond the copy.
 func FuzzRecord(f *testing.F) {
 	one := record{number: 1, size: 100 << 20, durable: 3 << 20, owner: 7, inode: 9, source: [32]byte{1}, hashed: []byte("state"), name: "a/b"}
-	two := record{number: 2, size: 100, durable: 100, whole: true, complete: true, digest: [32]byte{5}, name: "/dev/sda"}
+	two := record{number: 2, size: 100, durable: 100, whole: true, complete: true, digest: [32]byte{5}, name: "/dev/sda", sampled: 100, samples: [32]byte{6}}
 	b := make([]byte, 2*recordSlot)
 	one.put(b[recordSlot:])
 	two.put(b)
@@ -158,7 +160,7 @@ func checkRecord(t *testing.T, slot []byte) {
 	}
 	out := make([]byte, recordLen)
 	r.put(out)
-	if again, err := parseRecord(out); err != nil || again.name != r.name || again.durable != r.durable {
+	if again, err := parseRecord(out); err != nil || again.name != r.name || again.durable != r.durable || again.sampled != r.sampled || again.samples != r.samples {
 		t.Errorf("%+v became %+v, %v", r, again, err)
 	}
 }

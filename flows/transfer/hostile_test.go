@@ -263,7 +263,7 @@ func TestBadRequests(t *testing.T) {
 		"cut":         {good[:150], protocol.BadLength},
 		"name cut":    {good[:len(good)-1], protocol.BadLength},
 		"flag":        {poke(good, 132, 0x80), protocol.BadReserved},
-		"reserved":    {poke(good, 140, 1), protocol.BadReserved},
+		"no time":     {poke(good, 140, 0x7f), protocol.OutOfRange},
 		"older hash":  {poke(good, 131, 0), protocol.BadVersion},
 		"other hash":  {poke(good, 131, 2), protocol.BadVersion},
 		"permissions": {poke(good, 136, 1), protocol.BadReserved},

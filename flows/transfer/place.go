@@ -24,11 +24,9 @@ const (
 	recordSuffix = ".unifiedd-copy"
 )
 
-// newMode is the permissions of a file that replaces none and has none of its own.
-const newMode = 0o644
-
-// deviceWait is how long a receiver waits for a device that a killed process had open.
-const deviceWait = 2 * time.Second
+// newMode is the permissions that a file can have which replaces none: those of its source without the umask, and no
+// execution.
+const newMode = 0o666
 
 // place is where a receiver puts what it receives: a directory, or a block device.
 type place struct {
@@ -37,11 +35,12 @@ type place struct {
 	states   *newfile.Dir // of the records of devices
 	force    bool
 	keepFree uint64
+	umask    uint32
 }
 
 // openPlace opens a directory, or checks a device. state is the directory for the records of devices.
 func openPlace(path, state string, force bool, keepFree uint64) (*place, error) {
-	p := &place{path: path, force: force, keepFree: keepFree}
+	p := &place{path: path, force: force, keepFree: keepFree, umask: umask()}
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -60,6 +59,16 @@ func openPlace(path, state string, force bool, keepFree uint64) (*place, error) 
 	return p, nil
 }
 
+// umask is the mask of this process. umask(2) can read it only by changing it, which other threads would notice.
+func umask() (mask uint32) {
+	mask = 0o077 // if the kernel does not say
+	status, _ := os.ReadFile("/proc/self/status")
+	if _, text, found := strings.Cut(string(status), "\nUmask:"); found {
+		_, _ = fmt.Sscanf(text, "%o", &mask)
+	}
+	return mask
+}
+
 func (p *place) close() (err error) {
 	for _, d := range []*newfile.Dir{p.dir, p.states} {
 		if d != nil {
@@ -72,18 +81,21 @@ func (p *place) close() (err error) {
 
 // destination is a file or device that is being written. Methods block; one goroutine at a time calls them.
 type destination struct {
-	place   *place
-	request request
-	name    string // for people
-	target  *nvme.Target
-	record  *recordFile
-	dir     *newfile.Dir // of the file
-	base    string       // the file's name in it
-	file    *os.File
-	begin   uint64 // the first byte that is missing
-	hashed  []byte // state of the hash there
-	named   bool   // the file has its name
-	again   string // why an earlier copy is not continued; empty: there is none, or it is
+	place    *place
+	request  request
+	name     string // for people
+	target   *nvme.Target
+	record   *recordFile
+	dir      *newfile.Dir // of the file
+	base     string       // the file's name in it
+	stem     string       // of hidden names
+	file     *os.File
+	begin    uint64   // the first byte that is missing
+	hashed   []byte   // state of the hash there
+	named    bool     // the file has its name
+	reserved bool     // its blocks are reserved
+	again    string   // why an earlier copy is not continued; empty: there is none, or it is
+	samples  *samples // of a device: of what this copy has put there
 }
 
 // open opens the destination of a request. The error has the reason to refuse it.
@@ -119,14 +131,31 @@ func checkName(name string) error {
 	if strings.HasSuffix(base, partSuffix) || strings.HasSuffix(base, recordSuffix) {
 		return fmt.Errorf("%w: it ends as names of copies that are not complete", protocol.BadName)
 	}
-	if len(hidden)+len(base)+len(partSuffix) > unix.NAME_MAX {
-		return fmt.Errorf("%w: a file's name has at most %d bytes", protocol.BadName, unix.NAME_MAX-len(hidden)-len(partSuffix))
-	}
 	return nil
 }
 
-func (d *destination) partName() string   { return hidden + d.base + partSuffix }
-func (d *destination) recordName() string { return hidden + d.base + recordSuffix }
+func (d *destination) partName() string   { return hidden + d.stem + partSuffix }
+func (d *destination) recordName() string { return hidden + d.stem + recordSuffix }
+
+// stemOf returns what hidden names have of a file's name: all of it, or if they were too long then for a file system,
+// its beginning and a hash.
+func stemOf(base string, most int) string {
+	if most -= len(hidden) + max(len(partSuffix), len(recordSuffix)); len(base) <= most {
+		return base
+	}
+	sum := sha256.Sum256([]byte(base))
+	end := fmt.Sprintf("-%x", sum[:8])
+	return strings.ToValidUTF8(base[:max(0, most-len(end))], "") + end
+}
+
+// longestName is how many bytes a name in a directory can have.
+func longestName(dir *newfile.Dir) (int, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir.Path("."), &st); err != nil {
+		return 0, err
+	}
+	return min(int(st.Namelen), unix.NAME_MAX), nil
+}
 
 // openFile opens the hidden file and its record, and finds where to begin.
 func (d *destination) openFile(owner uint64) (err error) {
@@ -143,6 +172,11 @@ func (d *destination) openFile(owner uint64) (err error) {
 	if err := d.dir.Regular(d.base); err != nil {
 		return fmt.Errorf("%w: %w", protocol.BadName, err)
 	}
+	most, err := longestName(d.dir)
+	if err != nil {
+		return err
+	}
+	d.stem = stemOf(d.base, most)
 	if d.record, err = lockRecord(d.dir, d.recordName()); err != nil {
 		return err
 	}
@@ -297,8 +331,13 @@ func (d *destination) newFile(owner uint64) (err error) {
 func (d *destination) prepareFile() (err error) {
 	if d.named {
 		d.begin = d.request.size
-	} else if err := d.allocate(); err != nil {
-		return err
+	} else {
+		if err := d.setTime(); err != nil {
+			return err
+		}
+		if err := d.allocate(); err != nil {
+			return err
+		}
 	}
 	d.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: fmt.Sprintf("/proc/self/fd/%d", d.file.Fd()), Buffered: true})
 	return err
@@ -324,9 +363,11 @@ func (d *destination) allocate() error {
 	if d.request.flags&hasHoles != 0 || size == 0 {
 		return nil
 	}
-	if err := unix.Fallocate(fd, 0, 0, size); err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
+	err := unix.Fallocate(fd, 0, 0, size)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
 		return noSpace(err, "reserve %d bytes", size)
 	}
+	d.reserved = err == nil
 	return nil
 }
 
@@ -342,13 +383,17 @@ func noSpace(err error, format string, args ...any) error {
 
 // checkFree refuses a file that would take space that must stay free.
 func (d *destination) checkFree() error {
+	if d.request.flags&hasHoles != 0 { // the sender does not say how many: each piece is looked at when it is written
+		return d.checkRoom(0)
+	}
+	return d.checkRoom(d.request.size - d.begin)
+}
+
+// checkRoom refuses to write so many bytes if they would take space that must stay free.
+func (d *destination) checkRoom(need uint64) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(d.file.Fd()), &st); err != nil {
 		return err
-	}
-	need := d.request.size - d.begin
-	if d.request.flags&hasHoles != 0 {
-		need = 0
 	}
 	if free := st.Bavail * uint64(st.Bsize); free < d.place.keepFree || free-d.place.keepFree < need {
 		return fmt.Errorf("%w: it takes %d bytes, and %d are free, of which %d stay free", protocol.NoSpace, need, free, d.place.keepFree)
@@ -356,11 +401,23 @@ func (d *destination) checkFree() error {
 	return nil
 }
 
-// note makes durable that the copy is durable up to a byte. hashed is the state of the hash there.
-func (d *destination) note(durable uint64, hashed []byte) error {
+// note makes durable that the copy is durable up to a byte. hashed is the state of the hash there, and samples the hash of
+// samples of a device.
+func (d *destination) note(durable uint64, hashed []byte, samples [32]byte) error {
 	one := d.record.last
 	one.durable, one.hashed = durable, hashed
+	if d.samples != nil {
+		one.sampled, one.samples = durable, samples
+	}
 	return d.record.write(one)
+}
+
+// sampled returns the hash of the samples of a device.
+func (d *destination) sampled() (sum [32]byte) {
+	if d.samples != nil {
+		sum = d.samples.sum()
+	}
+	return sum
 }
 
 // commit makes the copy complete. What was written is durable, and has been compared with the hash of the sender. hashed
@@ -397,7 +454,7 @@ func (d *destination) finish() error {
 	if err := unix.Ftruncate(fd, int64(r.size)); err != nil {
 		return err
 	}
-	mode := uint32(newMode)
+	mode := r.mode & newMode &^ d.place.umask
 	if old, err := d.dir.Stat(d.base); err == nil {
 		mode = old.Mode & 0o777
 	}
@@ -407,13 +464,32 @@ func (d *destination) finish() error {
 	if err := unix.Fchmod(fd, mode); err != nil {
 		return err
 	}
-	if r.flags&wantTimes != 0 {
-		times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(r.modified)}
-		if err := unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), times, 0); err != nil {
-			return err
-		}
+	if err := d.setTime(); err != nil {
+		return err
 	}
 	return unix.Fsync(fd)
+}
+
+// setTime gives the file the time of modification of the source, if that is wanted. A file system stores the nearest time
+// that it can have instead of one that it cannot have, and does not say so.
+func (d *destination) setTime() error {
+	if d.request.flags&wantTimes == 0 {
+		return nil
+	}
+	fd, want := int(d.file.Fd()), d.request.modified
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, want}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), times, 0); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if off := st.Mtim.Sec - want.Sec; off < -2 || off > 2 { // coarse times are those of the file system
+		return fmt.Errorf("%w: the file system of the receiver cannot store %v, the time of modification (send it without --times)", protocol.OutOfRange,
+			time.Unix(want.Sec, want.Nsec).UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // forget removes the record of a file that is complete.
@@ -424,11 +500,13 @@ func (d *destination) forget() error {
 	return ignoreMissing(d.dir.Remove(d.recordName()))
 }
 
-// discard removes what was written. A device has it still, and its record says that nothing of it is durable.
+// discard removes what was written. A device has it still, and its record says that nothing of it is durable, and what
+// is there.
 func (d *destination) discard() error {
 	if d.dir == nil {
 		one := d.record.last
 		one.durable, one.hashed, one.source, one.complete, one.whole = 0, nil, [32]byte{}, false, false
+		one.sampled, one.samples = d.samples.at, d.samples.sum()
 		return d.record.write(one)
 	}
 	if d.named {
@@ -452,56 +530,4 @@ func (d *destination) close() (err error) {
 	}
 	d.target, d.file, d.record, d.dir = nil, nil, nil, nil
 	return err
-}
-
-// openDevice opens the device and its record, and finds where to begin.
-func (d *destination) openDevice(owner uint64) (err error) {
-	p := d.place
-	var st unix.Stat_t
-	if err := unix.Stat(p.path, &st); err != nil {
-		return err
-	}
-	if d.record, err = lockRecord(p.states, recordOf(st.Rdev)); err != nil {
-		return err
-	}
-	if err := d.checkOwner(owner); err != nil {
-		return err
-	}
-	last, device := &d.record.last, deviceIdentity(st.Rdev)
-	mine := last.number > 0 && !last.complete && last.device == device
-	d.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: p.path, Force: p.force, Filled: mine, Wait: deviceWait})
-	if err != nil {
-		return err
-	}
-	if size := d.target.Size(); d.request.size > size {
-		return fmt.Errorf("%w: it has %d bytes, and the source %d", protocol.NoSpace, size, d.request.size)
-	}
-	if mine && d.same() {
-		d.begin, d.hashed = last.durable, last.hashed
-		return nil
-	}
-	return d.record.write(record{size: d.request.size, owner: owner, source: d.request.identity, device: device, name: p.path})
-}
-
-// recordOf returns the name of the record of a device.
-func recordOf(number uint64) string {
-	dir := resolved(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(number), unix.Minor(number)))
-	return filepath.Base(dir) + recordSuffix
-}
-
-// deviceIdentity is equal as long as a number is that of the same disk: by its world wide name, or else since the machine
-// was started.
-func deviceIdentity(number uint64) [32]byte {
-	dir := resolved(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(number), unix.Minor(number)))
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	size, _ := os.ReadFile(filepath.Join(dir, "size"))
-	part, _ := os.ReadFile(filepath.Join(dir, "partition"))
-	unique := fmt.Sprintf("%s %d", strings.TrimSpace(string(boot)), sequenceOf(dir))
-	for _, path := range []string{"wwid", "device/wwid", "../wwid", "../device/wwid"} {
-		if text, err := os.ReadFile(filepath.Join(dir, path)); err == nil {
-			unique = string(text)
-			break
-		}
-	}
-	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s", strings.TrimSpace(unique), strings.TrimSpace(string(size)), strings.TrimSpace(string(part))))
 }

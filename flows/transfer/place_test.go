@@ -1,12 +1,16 @@
 package transfer
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +35,7 @@ func TestNames(t *testing.T) {
 	v := g.far.receive(ReceiverConfig{Path: dir}, nil)
 	source := file(t, "file", content(1, 10000))
 	bad := []string{"..", ".", "../x", "sub/../../x", "/etc/x", "sub//x", "sub/", "link/x", "file-link", "fifo", "is-a-dir", "missing/x", "file/x",
-		".x" + partSuffix, ".x" + recordSuffix, "x\x00y", strings.Repeat("a", 256), strings.Repeat("a", 250), "sub/./x", "./x"}
+		".x" + partSuffix, ".x" + recordSuffix, "x\x00y", strings.Repeat("a", 256), "sub/./x", "./x"}
 	for _, name := range bad {
 		_, _, err := g.near.send(SenderConfig{Path: source, Address: v.address, Name: name})
 		if !errors.Is(err, protocol.BadName) {
@@ -44,7 +48,7 @@ func TestNames(t *testing.T) {
 	only(t, dir, "fifo", "file-link", "is-a-dir", "link", "sub")
 	only(t, filepath.Join(root, "out"), "secret")
 	only(t, filepath.Join(dir, "sub"))
-	for _, name := range []string{"x", "sub/y", "..x", "sub/näme with \"spaces\"\n", strings.Repeat("b", 200)} {
+	for _, name := range []string{"x", "sub/y", "..x", "sub/näme with \"spaces\"\n", strings.Repeat("b", 200), strings.Repeat("c", 241), strings.Repeat("d", 255), strings.Repeat("я", 127)} {
 		if _, _, err := g.near.send(SenderConfig{Path: source, Address: v.address, Name: name}); err != nil {
 			t.Errorf("%.40q: %v", name, err)
 			continue
@@ -115,6 +119,85 @@ func TestKeepFree(t *testing.T) {
 	if _, _, err := g.near.send(SenderConfig{Path: file(t, "small", content(1, 1<<20)), Address: v.address}); err != nil {
 		t.Error(err)
 	}
+	v.end()
+}
+
+// TestKeepFreeOfHoles: a sender that says that its file has holes does not take what must stay free.
+func TestKeepFreeOfHoles(t *testing.T) {
+	g := small(t)
+	const keep = 30 << 20
+	dir := testenv.Ext4(t, 48<<20)
+	v := g.far.receive(ReceiverConfig{Path: dir, KeepFree: keep}, nil)
+	path := file(t, "sparse", content(1, 32<<20))
+	testenv.Must(t, os.Truncate(path, 40<<20))
+	if _, _, err := g.near.send(SenderConfig{Path: path, Address: v.address}); !errors.Is(err, protocol.NoSpace) {
+		t.Errorf("%v", err)
+	}
+	testenv.Wait(t, waitLimit, "the reason", func() bool { return v.Stats().Ended[protocol.NoSpace] == 1 })
+	var st unix.Statfs_t
+	testenv.Must(t, unix.Statfs(dir, &st))
+	if free := st.Bavail * uint64(st.Bsize); free < keep {
+		t.Errorf("%d bytes are free, and %d were to stay so", free, keep)
+	}
+	v.end()
+}
+
+// TestModes: a file that replaces none has the permissions of its source without the receiver's umask.
+func TestModes(t *testing.T) {
+	g := small(t)
+	old := unix.Umask(0o027)
+	found := umask()
+	unix.Umask(old)
+	if found != 0o027 {
+		t.Errorf("the umask is taken for %o", found)
+	}
+	v := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t)}, nil)
+	v.place.umask = 0o027
+	for mode, want := range map[os.FileMode]os.FileMode{0o600: 0o600, 0o644: 0o640, 0o777: 0o640, 0o400: 0o400} {
+		path := file(t, fmt.Sprintf("file-%o", mode), content(1, 100))
+		testenv.Must(t, os.Chmod(path, mode))
+		if _, _, err := g.near.send(SenderConfig{Path: path, Address: v.address}); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(filepath.Join(v.dir, filepath.Base(path))); err != nil || info.Mode() != want {
+			t.Errorf("a copy of %o has %v, want %o: %v", mode, info.Mode(), want, err)
+		}
+	}
+}
+
+// TestTimes: the copy has the source's time of modification, also outside of 1970 to 2262. A time that the receiver's file
+// system cannot store is refused before anything is sent.
+func TestTimes(t *testing.T) {
+	g := small(t)
+	v := g.far.receive(ReceiverConfig{Path: testenv.Ext4(t, 48<<20)}, nil)
+	from, err := os.MkdirTemp("/dev/shm", "transfer") // tmpfs stores all times
+	g.near.must(err)
+	t.Cleanup(func() { g.near.check(os.RemoveAll(from)) })
+	path := filepath.Join(from, "file")
+	testenv.Must(t, os.WriteFile(path, content(1, 100), 0o600))
+	for _, c := range []struct {
+		at   string
+		nsec int64
+		fits bool
+	}{{"1969-12-31T23:59:59Z", 999_999_999, true}, {"1901-12-14T00:00:00Z", 1, true}, {"2038-01-19T03:14:08Z", 0, true}, {"2262-04-12T00:00:00Z", 0, true}, {"2300-01-01T00:00:00Z", 250_000_000, true},
+		{"1600-01-01T00:00:00Z", 0, false}, {"2600-01-01T00:00:00Z", 0, false}} {
+		at, err := time.Parse(time.RFC3339, c.at)
+		g.near.must(err)
+		want := unix.Timespec{Sec: at.Unix(), Nsec: c.nsec}
+		testenv.Must(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, want}, 0))
+		_, _, err = g.near.send(SenderConfig{Path: path, Address: v.address, Times: true})
+		if !c.fits {
+			if !errors.Is(err, protocol.OutOfRange) || !strings.Contains(err.Error(), "--times") {
+				t.Errorf("%s: %v", c.at, err)
+			}
+			continue
+		}
+		var st unix.Stat_t
+		if err := errors.Join(err, unix.Stat(filepath.Join(v.dir, "file"), &st)); err != nil || st.Mtim != want {
+			t.Errorf("%s: %+v, want %+v: %v", c.at, st.Mtim, want, err)
+		}
+	}
+	only(t, v.dir, "file", "lost+found")
 	v.end()
 }
 
@@ -248,6 +331,43 @@ func TestOlderRecords(t *testing.T) {
 	}
 	equal(t, filepath.Join(dir, "file"), want[:40<<20])
 	only(t, dir, "file")
+}
+
+// TestDeviceUsedMeanwhile: a device that was given other contents after a part of a copy is neither continued nor
+// overwritten without force, whatever the record says. With force the copy begins again.
+func TestDeviceUsedMeanwhile(t *testing.T) {
+	g := small(t)
+	device := testenv.Loop(t, testenv.DiskFile(t, 64<<20), 0)
+	state := testenv.DiskDir(t)
+	want := append([]byte("XFSB"), content(1, 48<<20)...)[:48<<20]
+	path := file(t, "file", want)
+	other := file(t, "other", content(2, 8<<20))
+	v := g.far.receive(ReceiverConfig{Path: device, State: state}, nil)
+	g.partly(t, SenderConfig{Path: path, Address: v.address, Limit: 24 << 20})
+	v.end()
+	if out, err := exec.Command("mkfs.ext4", "-F", "-q", device).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	before, err := os.ReadFile(device)
+	g.far.must(err)
+	v = g.far.receive(ReceiverConfig{Path: device, State: state}, nil)
+	for _, source := range []string{path, other} {
+		_, _, err := g.near.send(SenderConfig{Path: source, Address: v.address})
+		if err == nil || !strings.Contains(err.Error(), "not empty") || !strings.Contains(err.Error(), "is not on it any more") {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+	v.end()
+	equal(t, device, before)
+	v = g.far.receive(ReceiverConfig{Path: device, State: state, Force: true}, nil)
+	if st, _, err := g.near.send(SenderConfig{Path: path, Address: v.address}); err != nil || st.Resumed != 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	v.end()
+	got, err := os.ReadFile(device)
+	if err != nil || !bytes.Equal(got[:len(want)], want) {
+		t.Errorf("the copy differs from its source: %v", err)
+	}
 }
 
 // oneIn returns the name of the only file in a directory.

@@ -79,8 +79,8 @@ func refusal(err error) error {
 	if connect.ReasonOf(err) == connect.ReasonRefused {
 		if _, text, found := strings.Cut(err.Error(), "the peer refused: "); found {
 			switch said := readReason(text); {
-			case errors.Is(said, protocol.BadReserved): // the field of the hash, before there were two
-				return fmt.Errorf("%w (its release may be older and not know the hash BLAKE3: use releases on both sides that have the same)", said)
+			case errors.Is(said, protocol.BadReserved): // the fields of the hash and of far times, before there were others
+				return fmt.Errorf("%w (its release may be older and not know the hash BLAKE3, or times of modification before 1678 or after 2262: use releases on both sides that have the same)", said)
 			case errors.As(said, new(protocol.Reason)):
 				return said
 			}
@@ -297,6 +297,9 @@ func (r *round) filled(f umem.Frame) error {
 	case errors.Is(err, unix.ENODATA):
 		return r.abort(fmt.Errorf("%s: %w: it ends before byte %d", r.config.Path, protocol.Changed, i.at+i.length))
 	case err != nil:
+		if changed := r.source.changed(); errors.Is(changed, protocol.Changed) { // a file that grew needs another alignment of its end
+			return r.abort(changed)
+		}
 		return &diskFault{fmt.Errorf("read %d bytes at %d of %s: %w", i.length, i.at, r.config.Path, err)}
 	}
 	i.read = true

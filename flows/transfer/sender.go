@@ -98,11 +98,14 @@ func (s *Sender) open() (err error) {
 	if s.source, err = openSource(c.Path); err != nil {
 		return err
 	}
-	s.request = request{piece: uint32(s.piece), session: session64(), size: s.source.size, mode: s.source.mode, modified: s.source.mtime, identity: s.source.identity(), name: c.Name}
+	s.request = request{piece: uint32(s.piece), session: session64(), size: s.source.size, mode: s.source.mode, identity: s.source.identity(), name: c.Name}
 	for bit, set := range map[uint32]bool{wantTimes: c.Times, wantPerms: c.Perms, isDevice: s.source.device, hasHoles: s.source.holes} {
 		if set {
 			s.request.flags |= bit
 		}
+	}
+	if c.Times {
+		s.request.modified = s.source.mtime
 	}
 	if len(c.Name) > maxName {
 		return fmt.Errorf("the name of the copy has %d bytes: at most %d are possible", len(c.Name), maxName)

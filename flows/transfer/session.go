@@ -92,6 +92,7 @@ type progress struct {
 	lost     error  // a flush that has failed: what it covers may not be durable
 	flushed  uint64 // what the flush covers that is under way, or was the last
 	behind   []byte // state of the hash there
+	samples  [32]byte
 	noted    uint64 // all before is durable, and recorded
 	told     uint64 // the sender knows
 	last     time.Time

@@ -35,6 +35,12 @@ func (s *session) write() (moved bool, err error) {
 
 // writePiece begins to write a piece from where it has arrived.
 func (s *session) writePiece(i *item, number uint64) (did bool, err error) {
+	if s.dest.dir != nil && !s.dest.reserved && s.dest.place.keepFree > 0 {
+		// What the disk has in flight may not have its blocks yet.
+		if err := s.dest.checkRoom(uint64(s.flying+1) * s.receiver.piece); err != nil {
+			return false, err
+		}
+	}
 	if i.holes && s.dest.dir != nil {
 		i.run = 0
 		return s.writeRun(i, number)
@@ -170,6 +176,9 @@ func (s *session) retire() (moved bool) {
 			break
 		}
 		p.written, p.state = i.at+i.length, append(p.state[:0], i.state...)
+		if s.dest.samples != nil {
+			s.sample(i)
+		}
 		if !i.hole {
 			s.freed++
 		}
@@ -179,6 +188,15 @@ func (s *session) retire() (moved bool) {
 		moved = true
 	}
 	return moved
+}
+
+// sample takes samples of an item that a device has. Its memory is still its own.
+func (s *session) sample(i *item) {
+	if i.hole {
+		s.dest.samples.addZeros(i.length)
+	} else {
+		s.dest.samples.add(i.length, s.slots[i.slot].work.leaves)
+	}
 }
 
 // flush flushes the disk when enough was written since the last time, and at the end.
@@ -195,6 +213,7 @@ func (s *session) flush() (moved bool, err error) {
 	}
 	s.flying++
 	p.flushing, p.flushed, p.behind, p.last = true, p.written, append(p.behind[:0], p.state...), s.now
+	p.samples = s.dest.sampled()
 	return true, nil
 }
 
@@ -202,8 +221,8 @@ func (s *session) flush() (moved bool, err error) {
 func (s *session) durable() {
 	s.progress.flushing = false
 	s.receiver.count.flushes.Add(1)
-	durable, state := s.progress.flushed, append([]byte(nil), s.progress.behind...)
-	s.recorder.do(func() error { return s.dest.note(durable, state) })
+	durable, state, samples := s.progress.flushed, append([]byte(nil), s.progress.behind...), s.progress.samples
+	s.recorder.do(func() error { return s.dest.note(durable, state, samples) })
 }
 
 // record takes what the recorder has done, tells the sender, and completes the copy.
@@ -318,7 +337,7 @@ func (s *session) keep() error {
 			return fmt.Errorf("flush what has arrived: %w", err)
 		}
 	}
-	return s.dest.note(p.written, p.state)
+	return s.dest.note(p.written, p.state, s.dest.sampled())
 }
 
 // release gives everything back. Frames that a disk still has stay with its queue.

@@ -26,7 +26,7 @@ type source struct {
 	number uint64 // of a device
 	size   uint64
 	mode   uint32
-	mtime  int64
+	mtime  unix.Timespec // time of modification
 	holes  bool
 	state  sourceState
 }
@@ -82,7 +82,6 @@ func (s *source) open() (err error) {
 			}
 		}
 	}
-	s.mtime = s.state.mtime
 	if s.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()), ReadOnly: true, Buffered: true}); err != nil {
 		return err
 	}
@@ -115,6 +114,7 @@ func (s *source) look() (now sourceState, err error) {
 	if err := unix.Fstat(int(s.file.Fd()), &st); err != nil {
 		return now, err
 	}
+	s.mtime = st.Mtim
 	if !s.device {
 		var fs unix.Statfs_t
 		if err := unix.Fstatfs(int(s.file.Fd()), &fs); err != nil {

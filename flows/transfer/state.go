@@ -35,6 +35,8 @@ import (
 //	   160      2  length of the state of the hash
 //	   162      2  length of the name
 //	   164         state (maxHashed), name (maxName)
+//	  1444      8  of a device: bytes from which samples were taken; 0: none (also of older releases)
+//	  1452     32  hash of the samples
 //	  2044      4  CRC-32C of bytes 0 to 2043
 type record struct {
 	complete, whole bool
@@ -49,6 +51,8 @@ type record struct {
 	digest          [32]byte
 	hashed          []byte
 	name            string
+	sampled         uint64
+	samples         [32]byte
 }
 
 const (
@@ -59,6 +63,7 @@ const (
 	oldVersion    = 1 // the same, but that leaves are hashed by SHA-256
 	recordHashed  = 164
 	recordName    = recordHashed + maxHashed
+	recordSamples = recordName + maxName
 	recordSum     = recordLen - 4
 )
 
@@ -89,7 +94,9 @@ func (r *record) put(b []byte) {
 	be.PutUint16(b[160:], uint16(len(r.hashed)))
 	be.PutUint16(b[162:], uint16(len(r.name)))
 	copy(b[recordHashed:recordName], r.hashed)
-	copy(b[recordName:recordSum], r.name)
+	copy(b[recordName:recordSamples], r.name)
+	be.PutUint64(b[recordSamples:], r.sampled)
+	copy(b[recordSamples+8:], r.samples[:])
 	be.PutUint32(b[recordSum:], crc32.Checksum(b[:recordSum], castagnoli))
 }
 
@@ -106,9 +113,10 @@ func parseRecord(b []byte) (r record, err error) {
 	}
 	flags, hashed, name := be.Uint32(b[12:]), int(be.Uint16(b[160:])), int(be.Uint16(b[162:]))
 	r = record{old: v == oldVersion, complete: flags&recordComplete != 0, whole: flags&recordWhole != 0, number: be.Uint64(b[16:]), size: be.Uint64(b[24:]), durable: be.Uint64(b[32:]),
-		owner: be.Uint64(b[40:]), inode: be.Uint64(b[48:]), written: int64(be.Uint64(b[56:])), source: [32]byte(b[64:96]), device: [32]byte(b[96:128]), digest: [32]byte(b[128:160])}
+		owner: be.Uint64(b[40:]), inode: be.Uint64(b[48:]), written: int64(be.Uint64(b[56:])), source: [32]byte(b[64:96]), device: [32]byte(b[96:128]), digest: [32]byte(b[128:160]),
+		sampled: be.Uint64(b[recordSamples:]), samples: [32]byte(b[recordSamples+8:])}
 	switch {
-	case flags&^(recordComplete|recordWhole) != 0 || hashed > maxHashed || name > maxName || r.size > maxSize || r.durable > r.size:
+	case flags&^(recordComplete|recordWhole) != 0 || hashed > maxHashed || name > maxName || r.size > maxSize || r.durable > r.size || r.sampled > maxSize:
 		return record{}, errRecord
 	case r.durable != r.size && (r.durable%leafSize != 0 || r.whole || r.complete):
 		return record{}, errRecord
@@ -195,6 +203,9 @@ func Incomplete(path, state string) (all []Record, err error) {
 		r, err := openRecord(f)
 		if err == nil && r.last.number > 0 {
 			l := &r.last
+			if base := filepath.Base(l.name); name != path && l.name != "" { // that of the file is shorter if it is long
+				name = filepath.Join(filepath.Dir(name), base)
+			}
 			all = append(all, Record{Name: name, Complete: l.complete, Size: l.size, Durable: l.durable, Written: time.Unix(0, l.written), Digest: l.digest})
 		}
 		return err

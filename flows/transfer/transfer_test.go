@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -300,6 +301,47 @@ func TestSourceChanges(t *testing.T) {
 		})
 	}
 	testenv.Wait(t, waitLimit, "the reasons", func() bool { return v.Stats().Ended[protocol.Changed] == 4 })
+}
+
+// TestSourceGrows: a source has changed also if its end cannot be read, because it grew between two parts of a read, of
+// which the second one is then not aligned.
+func TestSourceGrows(t *testing.T) {
+	g := small(t)
+	v := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t)}, nil)
+	path := file(t, "file", content(5, 2<<20+900))
+	k := g.near.sender(SenderConfig{Path: path, Address: v.address})
+	k.align = 1 // the kernel refuses the read as it refuses the second part
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	g.near.must(err)
+	_, err = f.Write(content(6, 100))
+	testenv.Must(t, err, f.Close())
+	g.near.ns.Do(t, func() { err = k.Run(t.Context()) })
+	g.near.check(k.Close())
+	if !errors.Is(err, protocol.Changed) {
+		t.Errorf("%v", err)
+	}
+	testenv.Wait(t, waitLimit, "an empty directory", func() bool { e, err := os.ReadDir(v.dir); return err == nil && len(e) == 0 })
+}
+
+// TestLongNames: a copy with a name of 255 bytes is listed with its name while it is not complete, and goes on.
+func TestLongNames(t *testing.T) {
+	g := small(t)
+	v := g.far.receive(ReceiverConfig{Path: testenv.DiskDir(t)}, nil)
+	path := file(t, "file", content(6, 24<<20))
+	testenv.Must(t, os.Mkdir(filepath.Join(v.dir, "sub"), 0o700))
+	long := "sub/" + strings.Repeat("я", 127) + "x"
+	c := SenderConfig{Path: path, Address: v.address, Name: long, Limit: 12 << 20}
+	g.partly(t, c)
+	all, err := Incomplete(v.dir, "")
+	if err != nil || len(all) != 1 || all[0].Name != filepath.Join(v.dir, long) || all[0].Durable == 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	c.Limit = 0
+	if st, _, err := g.near.send(c); err != nil || st.Resumed == 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	equal(t, filepath.Join(v.dir, long), content(6, 24<<20))
+	only(t, filepath.Join(v.dir, "sub"), filepath.Base(long))
 }
 
 // TestAnotherSource: a copy of a source that has changed since begins again.

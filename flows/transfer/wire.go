@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/bits"
 	"strings"
-	"unicode"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/printable"
 )
 
 var (
@@ -45,8 +48,8 @@ const (
 //	   130      2  hash of each MiB: 1 BLAKE3 (0: SHA-256, of older releases)
 //	   132      4  flags
 //	   136      4  permissions
-//	   140      4  0
-//	   144      8  time of modification, nanoseconds since 1970
+//	   140      4  times of 2^64 nanoseconds to add to the next one (0 in older releases)
+//	   144      8  time of modification, nanoseconds since 1970; both are 0 if it is not wanted
 //	   152     32  identity of the source: equal as long as the source is the same and does not change
 //	   184         name; empty: the receiver's device
 type request struct {
@@ -55,7 +58,7 @@ type request struct {
 	size     uint64
 	flags    uint32
 	mode     uint32
-	modified int64
+	modified unix.Timespec
 	identity [32]byte
 	name     string
 }
@@ -79,7 +82,9 @@ func (r *request) append(b []byte) ([]byte, error) {
 	be.PutUint16(f[130:], leavesBLAKE3)
 	be.PutUint32(f[132:], r.flags)
 	be.PutUint32(f[136:], r.mode)
-	be.PutUint64(f[144:], uint64(r.modified))
+	far, near := nanoseconds(r.modified)
+	be.PutUint32(f[140:], uint32(far))
+	be.PutUint64(f[144:], uint64(near))
 	copy(f[152:], r.identity[:])
 	return append(b, r.name...), nil
 }
@@ -93,14 +98,18 @@ func parseRequest(b []byte) (r request, err error) {
 	if len(b) < requestLen {
 		return r, fmt.Errorf("read the request: %w: %d bytes", protocol.BadLength, len(b))
 	}
-	r = request{piece: h.Message, session: h.Session, size: h.Size, flags: be.Uint32(b[132:]), mode: be.Uint32(b[136:]), modified: int64(be.Uint64(b[144:])),
+	r = request{piece: h.Message, session: h.Session, size: h.Size, flags: be.Uint32(b[132:]), mode: be.Uint32(b[136:]),
 		identity: [32]byte(b[152:184]), name: string(b[requestLen:])}
+	var inTime bool
+	r.modified, inTime = timespec(int32(be.Uint32(b[140:])), int64(be.Uint64(b[144:])))
 	switch leaves := be.Uint16(b[130:]); {
 	case leaves != leavesBLAKE3:
 		err = fmt.Errorf("%w: the sender has hash %d of each MiB (0 is SHA-256, 1 is BLAKE3) and this receiver %d: use releases on both sides that have the same", protocol.BadVersion, leaves, leavesBLAKE3)
 	case int(be.Uint16(b[128:])) != len(r.name) || len(r.name) > maxName:
 		err = fmt.Errorf("%w: a name of %d bytes", protocol.BadLength, len(r.name))
-	case be.Uint32(b[140:]) != 0 || r.flags&^knownFlags != 0 || r.mode&^0o7777 != 0 || h.Next != 0 || h.Window != 0 || !plain(&h):
+	case !inTime:
+		err = fmt.Errorf("%w: the time of modification", protocol.OutOfRange)
+	case r.flags&^knownFlags != 0 || r.mode&^0o7777 != 0 || h.Next != 0 || h.Window != 0 || !plain(&h):
 		err = protocol.BadReserved
 	case r.session == 0:
 		err = fmt.Errorf("%w: session 0 is none", protocol.BadSession)
@@ -114,6 +123,30 @@ func parseRequest(b []byte) (r request, err error) {
 	}
 	return r, nil
 }
+
+// nanoseconds returns a time as nanoseconds since 1970: far times of 2^64, and the rest. far is 0 from 1678 to 2262.
+func nanoseconds(t unix.Timespec) (far int32, near int64) {
+	hi, lo := bits.Mul64(uint64(t.Sec), nanos)
+	if t.Sec < 0 {
+		hi -= nanos
+	}
+	lo, carry := bits.Add64(lo, uint64(t.Nsec), 0)
+	hi += carry
+	return int32(hi + lo>>63), int64(lo)
+}
+
+// timespec is the time that nanoseconds returns so. It is false if there is none.
+func timespec(far int32, near int64) (t unix.Timespec, is bool) {
+	const first = nanos / 2 // 2^63 s, in 2^64 ns
+	hi := int64(far) - int64(uint64(near)>>63) + first
+	if hi < 0 || hi >= nanos {
+		return t, false
+	}
+	sec, nsec := bits.Div64(uint64(hi), uint64(near), nanos)
+	return unix.Timespec{Sec: int64(sec ^ 1<<63), Nsec: int64(nsec)}, true
+}
+
+const nanos = 1e9
 
 // transferHello parses the first bytes of a request or an answer.
 func transferHello(b []byte) (protocol.Hello, error) {
@@ -317,12 +350,7 @@ func sayReason(err error) string {
 
 // readReason returns the error in such a text.
 func readReason(text string) error {
-	printed := strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) || c == unicode.ReplacementChar {
-			return -1
-		}
-		return c
-	}, text)
+	printed := printable.Only(text, len(text))
 	word, rest, _ := strings.Cut(printed, ": ")
 	if r, ok := protocol.ParseReason(word); ok && r != protocol.None {
 		return &saidError{r, rest}

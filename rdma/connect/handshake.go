@@ -7,8 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
-	"unicode"
 
+	"github.com/unifiedd/unifiedd/internal/printable"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -175,13 +175,7 @@ func (s *session) expectOffer(want kind) (Offer, error) {
 
 // refusal is the refusal of a peer. The text is the peer's, so unprintable characters are removed.
 func refusal(body []byte) error {
-	var text []rune
-	for _, r := range string(body) {
-		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
-			text = append(text, r)
-		}
-	}
-	return &refusedError{fmt.Sprintf("the peer refused: %s", string(text))}
+	return &refusedError{"the peer refused: " + printable.Only(string(body), len(body))}
 }
 
 // sameTransport refuses a peer with a queue pair of another transport.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/unifiedd/unifiedd/internal/printable"
 )
 
 // marks has the states as text, and colours those of a terminal (ECMA-48 SGR).
@@ -19,11 +21,11 @@ func (r *Report) Table(w io.Writer, colour bool) error {
 	b := bufio.NewWriter(w)
 	width := r.width()
 	for _, s := range r.Sections {
-		fmt.Fprintf(b, "%s\n", s.Subject)
+		fmt.Fprintf(b, "%s\n", printable.Text(s.Subject))
 		for _, c := range s.Checks {
-			fmt.Fprintf(b, "  %s  %-*s  %s\n", mark(c.State, colour), width, c.Name, c.Detail)
+			fmt.Fprintf(b, "  %s  %-*s  %s\n", mark(c.State, colour), width, c.Name, printable.Lines(c.Detail))
 			if c.Remedy != "" {
-				fmt.Fprintf(b, "  %4s  %-*s  -> %s\n", "", width, "", c.Remedy)
+				fmt.Fprintf(b, "  %4s  %-*s  -> %s\n", "", width, "", printable.Lines(c.Remedy))
 			}
 		}
 		fmt.Fprintln(b)
