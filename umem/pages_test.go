@@ -17,42 +17,6 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestAllocateIsExact: if more pages are needed than are free, on the machine or on node 0,
-// Allocate adds exactly those, and GiveBack removes exactly those. A second GiveBack does nothing.
-func TestAllocateIsExact(t *testing.T) {
-	testenv.Root(t)
-	node := 0
-	for _, on := range []*int{nil, &node} {
-		var before, during, after uint64
-		for range 5 { // other processes may change the reservation in between, but not each time
-			before, during, after = allocateThree(t, on)
-			if during > before && during <= before+8 && after == before {
-				break
-			}
-		}
-		if during <= before || during > before+8 || after != before {
-			t.Errorf("node %v: of %d pages and 3 there were %d, and %d remain", on, before, during, after)
-		}
-	}
-}
-
-func allocateThree(t *testing.T, node *int) (before, during, after uint64) {
-	t.Helper()
-	free, before := mustFree(t, -1)
-	m := mustAllocate(t, Config{Size: (free+3)*hugePage - 1, Node: node})
-	_, during = mustFree(t, -1)
-	if now, _ := mustFree(t, -1); m.Added() < 3 || now > 8 {
-		t.Logf("%d pages were added, and %d are free still: others changed the reservation", m.Added(), now)
-	}
-	for range 2 {
-		if err := m.GiveBack(); err != nil {
-			t.Error(err)
-		}
-	}
-	_, after = mustFree(t, -1)
-	return before, during, after
-}
-
 func mustAllocate(t *testing.T, c Config) *Memory {
 	t.Helper()
 	m, err := Allocate(c)

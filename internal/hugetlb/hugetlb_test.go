@@ -1,13 +1,11 @@
 package hugetlb_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,39 +75,6 @@ func notes(place string) []string {
 	return found
 }
 
-// sometime tries a few times, since other processes may change the reservation in between.
-func sometime(t *testing.T, try func() error) {
-	t.Helper()
-	var err error
-	for range 10 {
-		if err = try(); err == nil {
-			return
-		}
-	}
-	t.Error(err)
-}
-
-// TestGiveBack: GiveBack removes the added pages, and a second call does nothing.
-func TestGiveBack(t *testing.T) {
-	place := ownPlace(t)
-	sometime(t, func() error {
-		_, before := count(t)
-		h, err := added(4)
-		testenv.Must(t, err)
-		n, noted := h.Added(), len(notes(place))
-		_, during := count(t)
-		for range 2 {
-			if err := h.GiveBack(); err != nil {
-				t.Error(err)
-			}
-		}
-		if _, after := count(t); during != before+n || n < 4 || after != before || noted != 1 || len(notes(place)) != 0 {
-			return fmt.Errorf("%d pages, then %d with %d added and %d noted, and %d remain, %v", before, during, n, noted, after, notes(place))
-		}
-		return nil
-	})
-}
-
 // TestAddUnnoted: Add adds no pages if it cannot write the note.
 func TestAddUnnoted(t *testing.T) {
 	testenv.Root(t)
@@ -130,95 +95,6 @@ func TestAddUnnoted(t *testing.T) {
 			t.Errorf("made %v: %v; %d pages were reserved, and %d are (%v, %v)", made, err, before, after, err1, err2)
 		}
 	}
-}
-
-// TestBesideSurplus: the count is right after pages are added and given back while earlier pages,
-// already given back, are still mapped. The kernel counts those as surplus. If they were included
-// in a count that is written back, they would stay forever.
-func TestBesideSurplus(t *testing.T) {
-	ownPlace(t)
-	for _, early := range []bool{false, true} {
-		sometime(t, func() error {
-			before, after := besideSurplus(t, early)
-			if before != after {
-				return fmt.Errorf("early %v: of %d pages %d remain", early, before, after)
-			}
-			return nil
-		})
-	}
-}
-
-// besideSurplus adds pages a second time, before or after it gives back a first set that is mapped.
-// If early, it gives back the second set while the first is still mapped, else afterwards.
-func besideSurplus(t *testing.T, early bool) (before, after uint64) {
-	t.Helper()
-	free, before := count(t)
-	first, err := added(4)
-	testenv.Must(t, err)
-	b, err := unix.Mmap(-1, 0, int(free+4)<<21, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
-	if err != nil { // another took some
-		_ = cancel(first)
-		return 0, 1
-	}
-	var second *hugetlb.Held
-	add := func() {
-		if second, err = added(3); err != nil {
-			t.Error(err)
-		}
-	}
-	if early {
-		add()
-	}
-	if err := cancel(first); err != nil {
-		t.Error(err)
-	}
-	if !early {
-		add()
-	}
-	last := []func() error{func() error { return unix.Munmap(b) }, func() error { return cancel(second) }}
-	if early {
-		slices.Reverse(last)
-	}
-	if err := errors.Join(last[0](), last[1]()); err != nil {
-		t.Error(err)
-	}
-	_, after = count(t)
-	return before, after
-}
-
-// TestKilled: Sweep takes back the pages of a killed process.
-func TestKilled(t *testing.T) {
-	place := ownPlace(t)
-	sometime(t, func() error {
-		before, during := killed(t, place)
-		testenv.Must(t, hugetlb.Sweep())
-		if _, after := count(t); during < before+4 || after != before || len(notes(place)) != 0 {
-			return fmt.Errorf("%d pages, %d after the kill, and %d remain, %v", before, during, after, notes(place))
-		}
-		return nil
-	})
-}
-
-// killed runs a process that adds pages and is killed, and counts pages before and afterwards.
-func killed(t *testing.T, place string) (before, after uint64) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holder+"=1", where+"="+place)
-	out, err := cmd.StdoutPipe()
-	testenv.Must(t, err)
-	testenv.Must(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	var n uint64
-	if _, e := fmt.Sscan(line, &before, &n); err != nil || e != nil || !strings.Contains(line, "<nil>") {
-		t.Errorf("%q: %v, %v", line, err, e)
-	}
-	if err := hugetlb.Sweep(); err != nil || len(notes(place)) != 1 {
-		t.Errorf("while its process lives, the note is swept: %v, %v", err, notes(place))
-	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	_, after = count(t)
-	return before, after
 }
 
 // TestKilledBetween: Sweep takes back pages that were noted and only partly added, as far as they
