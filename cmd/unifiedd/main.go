@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -19,7 +20,21 @@ const (
 	exitUsage  = 2
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	os.Stderr = surviving(os.Stderr)
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// surviving returns a copy of stderr that can be written to after its reader has gone: the write fails, and that is all. A
+// failed write to descriptors 1 and 2 ends a Go program, even if SIGPIPE is ignored (os/signal), and the log's reader must
+// not end what it reads about.
+func surviving(stderr *os.File) *os.File {
+	fd, err := unix.FcntlInt(stderr.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return stderr // it is closed, or there are no descriptors left
+	}
+	return os.NewFile(uintptr(fd), stderr.Name())
+}
 
 // run executes one command line and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
