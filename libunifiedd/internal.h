@@ -181,7 +181,6 @@ struct ufd_port {
 	int poll; /* an epoll descriptor of wake and the link's socket */
 
 	/* What follows is the port's thread's. */
-	bool hung_up;	    /* the daemon's end of wake is closed */
 	bool broken;	    /* the daemon broke the protocol */
 	bool polled;	    /* poll has descriptors */
 	int wake;
@@ -265,8 +264,8 @@ bool ufdi_tick(int64_t *looked);
 /* ufdi_watch has an epoll descriptor become readable with two others, of which wake may be -1. It returns 0, or -1 with errno. */
 int ufdi_watch(int poll, int wake, int socket);
 
-/* ufdi_drain empties a socket that wakes the program, and reports whether its other end is closed. */
-bool ufdi_drain(int wake);
+/* ufdi_drain takes what has woken the program off its socket. What is left wakes it again. */
+void ufdi_drain(int wake);
 
 /* ufdi_map maps a file that must have at least size bytes, with flags besides MAP_SHARED. The memory may be on huge pages, which
  * are mapped whole. It returns 0, or -1 with errno. ufdi_unmap ends that. */

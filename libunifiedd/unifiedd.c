@@ -39,7 +39,7 @@ static bool has_events(ufd_port *p)
 
 int ufdi_over(const ufd_port *p)
 {
-	return p->hung_up ? UFD_GONE : ufdi_ended(&p->side);
+	return ufdi_ended(&p->side);
 }
 
 int ufdi_broken(ufd_port *p)
@@ -421,7 +421,6 @@ static void go_on(ufd_port *p, const struct opened *o, struct prepared *n)
 	p->room = room_of(p, o);
 	p->given = 0;
 	p->opening++;
-	p->hung_up = false;
 	p->held = 0;
 	p->asked = 0;
 	if (p->side.role == UFD_REQUEST) {
@@ -640,12 +639,6 @@ int ufd_release(ufd_port *p, const ufd_message *m, int n)
 	return 0;
 }
 
-/* drain empties the socket that wakes the program. */
-static void drain(ufd_port *p)
-{
-	p->hung_up = ufdi_drain(p->wake) || p->hung_up;
-}
-
 /* set_asleep says that the program waits for its ring. It must look at the ring afterwards. */
 static void set_asleep(ufd_port *p, uint32_t asleep)
 {
@@ -667,7 +660,7 @@ static int sleep_once(ufd_port *p, int64_t until)
 		else if (n == 0 && ufdi_now() >= until)
 			r = UFD_AGAIN;
 		if (n > 0 && n & 1)
-			drain(p);
+			ufdi_drain(p->wake);
 		if (n > 0 && n & 2 && !ufdi_look(&p->side))
 			ufdi_sleep(-1, -1, ufdi_now() + INT64_C(50000)); /* the thread that reads the socket is not done */
 	}
@@ -716,7 +709,7 @@ int ufd_arm(ufd_port *p)
 void ufd_disarm(ufd_port *p)
 {
 	set_asleep(p, 0);
-	drain(p);
+	ufdi_drain(p->wake);
 	ufdi_look(&p->side);
 }
 

@@ -105,8 +105,8 @@ type pageFile struct {
 	memory []byte
 }
 
-// newPage makes a page. Its size cannot change.
-func newPage(name string) (*pageFile, error) {
+// newPage makes a page. Its size cannot change. alone says that nobody but the daemon writes it: the page is sealed.
+func newPage(name string, alone bool) (*pageFile, error) {
 	f, err := sharedFile(name, wire.PageLen)
 	if err != nil {
 		return nil, err
@@ -115,12 +115,19 @@ func newPage(name string) (*pageFile, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map a page of a channel: %w", err), f.Close())
 	}
-	return &pageFile{f, b}, nil
+	p := &pageFile{f, b}
+	if alone {
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
+			return nil, errors.Join(fmt.Errorf("seal a page of a channel: %w", err), p.close())
+		}
+	}
+	return p, nil
 }
 
 func (p *pageFile) close() error { return errors.Join(unix.Munmap(p.memory), p.file.Close()) }
 
-// sharedFile makes a memfd whose size cannot change.
+// sharedFile makes a memfd whose size cannot change. A program gets some of them for reading only, and could open them
+// anew to write, through /proc/self/fd, if their mode permitted it: memfd_create(2) makes it 0777.
 func sharedFile(name string, size uint64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -132,6 +139,9 @@ func sharedFile(name string, size uint64) (*os.File, error) {
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
 		return nil, errors.Join(fmt.Errorf("seal shared memory: %w", err), f.Close())
+	}
+	if err := f.Chmod(0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("keep other users from opening shared memory: %w", err), f.Close())
 	}
 	return f, nil
 }
@@ -158,7 +168,7 @@ func newChannel(c ChannelConfig, region *umem.Region) (h *Channel, err error) {
 		return h, fmt.Errorf("draw the number of a channel's sequences: %w", err)
 	}
 	h.numbering = max(1, binary.NativeEndian.Uint64(b[:]))
-	if h.present, err = newPage("unifiedd-present"); err != nil {
+	if h.present, err = newPage("unifiedd-present", true); err != nil {
 		return h, err
 	}
 	if slice := region.Slice(RingSlice(c.Name)); slice != nil {
@@ -195,12 +205,12 @@ func (h *Channel) addReaders(all []ReaderConfig) error {
 	for _, one := range all {
 		r := &channelReader{config: one, index: len(h.readers)}
 		var err error
-		if r.page, err = newPage("unifiedd-cursor"); err != nil {
+		if r.page, err = newPage("unifiedd-cursor", false); err != nil {
 			return err
 		}
 		h.readers = append(h.readers, r)
 		r.cursor = wire.NewReaderPage(r.page.memory)
-		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		ends, err := wakeSockets()
 		if err != nil {
 			return fmt.Errorf("make the wake sockets of a channel: %w", err)
 		}
@@ -277,6 +287,11 @@ func (h *Channel) makeRing() (err error) {
 func (h *Channel) beginWriter(s *session) (next uint64, files, borrowed []*os.File, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeFiles(borrowed))
+		}
+	}()
 	if h.writing {
 		return 0, nil, nil, wire.Busy
 	}

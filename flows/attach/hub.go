@@ -51,6 +51,7 @@ type Hub struct {
 	mu       sync.Mutex // guards the fields below
 	refused  map[wire.Reason]uint64
 	sessions map[*session]bool
+	taken    map[uint32]int // connections by user; those without a program count as one, see stranger
 }
 
 // Program is a program that may attach.
@@ -58,6 +59,7 @@ type Program struct {
 	name  string
 	uid   uint32
 	slice *umem.Slice
+	log   *slog.Logger // see paced
 
 	mu      sync.Mutex // guards the fields below
 	session *session   // nil: it is not attached
@@ -80,7 +82,10 @@ type ProgramStats struct {
 
 // Open makes a hub, which does not listen yet.
 func Open(c Config) (*Hub, error) {
-	h := &Hub{config: c, log: c.Log, programs: map[string]*Program{}, channels: map[string]*Channel{}, refused: map[wire.Reason]uint64{}, sessions: map[*session]bool{}}
+	h := &Hub{
+		config: c, log: paced(c.Log), programs: map[string]*Program{}, channels: map[string]*Channel{}, refused: map[wire.Reason]uint64{},
+		sessions: map[*session]bool{}, taken: map[uint32]int{},
+	}
 	for _, one := range c.Programs {
 		uid, err := userID(one.User)
 		if err != nil {
@@ -90,7 +95,7 @@ func Open(c Config) (*Hub, error) {
 		if slice == nil {
 			return nil, fmt.Errorf("attach program %s: the region has no slice of that name", one.Name)
 		}
-		h.programs[one.Name] = &Program{name: one.Name, uid: uid, slice: slice, ports: map[uint32]*End{}, takers: map[string]*Taker{}, count: ProgramStats{Ended: map[wire.Reason]uint64{}}}
+		h.programs[one.Name] = &Program{name: one.Name, uid: uid, slice: slice, log: paced(c.Log), ports: map[uint32]*End{}, takers: map[string]*Taker{}, count: ProgramStats{Ended: map[wire.Reason]uint64{}}}
 	}
 	for _, one := range c.Channels {
 		channel, err := newChannel(one, c.Region)
@@ -195,53 +200,61 @@ func (h *Hub) accept(ctx context.Context) {
 			continue
 		}
 		s := newSession(h, c)
-		if !h.track(s) {
-			s.refuse(&wire.Refusal{Reason: wire.Busy, Text: fmt.Sprintf("%d connections are open, as many as there may be", maxSessions)})
+		if why := h.admit(s); why != nil {
+			h.countRefused(why.Reason)
+			h.log.Warn("a program was refused", "user", s.uid, "reason", why.Reason.String(), "err", why.Text)
+			s.refuse(why)
 			_ = c.Close()
 			continue
 		}
 		h.serving.Go(func() {
-			defer h.untrack(s)
+			defer h.leave(s)
 			s.serve(ctx)
 		})
 	}
 }
 
-// acceptPause is how long accept waits after an error.
-const acceptPause = time.Second
-
-// maxSessions limits the connections, and maxPerUser those of one user: a program has one.
 const (
-	maxSessions = 512
-	maxPerUser  = 64
+	// acceptPause is how long accept waits after an error.
+	acceptPause = time.Second
+	// spare is how many connections a user may have besides one for each of its programs: they begin or end. Users without
+	// a program have as many in all, because any number of users may connect.
+	spare = 32
+	// stranger stands for the users without a program. No process has this number.
+	stranger = ^uint32(0)
 )
 
-// of returns how many connections a user has.
-func (h *Hub) of(uid uint32) (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range h.sessions {
-		if s.uid == uid {
-			n++
+// admit gives a connection one of its user's places, so that nobody takes those of other users.
+func (h *Hub) admit(s *session) *wire.Refusal {
+	s.uid = userOf(s.conn)
+	most, place := spare, stranger
+	for _, p := range h.programs {
+		if p.uid == s.uid {
+			most, place = most+1, s.uid
 		}
 	}
-	return n
-}
-
-func (h *Hub) track(s *session) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.sessions) >= maxSessions {
-		return false
+	if n := h.taken[place]; n >= most {
+		if place == stranger {
+			return &wire.Refusal{Reason: wire.OverQuota, Text: fmt.Sprintf("%d connections of users without a program are open; at most %d are possible", n, most)}
+		}
+		return &wire.Refusal{Reason: wire.OverQuota, Text: fmt.Sprintf("user %d has %d connections; at most %d are possible", s.uid, n, most)}
 	}
+	h.taken[place]++
 	h.sessions[s] = true
-	return true
+	s.place = place
+	return nil
 }
 
-func (h *Hub) untrack(s *session) {
+// leave ends admit.
+func (h *Hub) leave(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sessions, s)
+	if h.taken[s.place]--; h.taken[s.place] == 0 {
+		delete(h.taken, s.place)
+	}
 }
 
 // Close ends all programs' connections. The flows' ends must be closed before.

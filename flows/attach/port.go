@@ -63,13 +63,51 @@ func newPort(number uint32, session uint64, entries uint32) (p *Port, f *portFil
 	for n := range p.rings {
 		p.rings[n] = wire.NewRing(p.memory, n, entries, true)
 	}
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	ends, err := wakeSockets()
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the wake sockets of a port: %w", err)
 	}
 	p.wake = ends[0]
 	f.wake = os.NewFile(uintptr(ends[1]), "unifiedd-wake")
 	return p, f, nil
+}
+
+// wakeSockets makes a pair of sockets over which one side wakes the other by a byte. What one side does to its end must not
+// keep the other side busy. So they are of type SOCK_DGRAM: when one end of such a pair is shut down or closed, the other
+// one does not become readable (unix_shutdown in net/unix/af_unix.c). From Linux 6.16 on they take no descriptors: see drain.
+func wakeSockets() (ends [2]int, err error) {
+	if ends, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+		return ends, err
+	}
+	for _, fd := range ends {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, soPassRights, 0) // older kernels lack it
+	}
+	return ends, nil
+}
+
+const (
+	soPassRights = 83 // SO_PASSRIGHTS, which golang.org/x/sys lacks
+	// mostWakes is how many wakes one drain takes. The other side may send more, and faster than this one reads.
+	mostWakes = 16
+)
+
+// drain takes what has woken this side off its wake socket. What is left wakes it again. It reports whether the other side
+// has broken the rules by sending descriptors. They are closed on a goroutine of their own, because that may take as long as
+// the other side likes: a socket with SO_LINGER, a file of FUSE. A read without room for them would wait for it.
+func drain(fd int) (rights bool) {
+	var b [1]byte
+	var oob [rightsRoom]byte
+	for range mostWakes {
+		_, n, _, _, err := unix.Recvmsg(fd, b[:], oob[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		if n > 0 {
+			go closeAll(descriptors(oob[:n]))
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+	return false
 }
 
 const pageSize = 4096
@@ -154,8 +192,7 @@ func (p *Port) awake(ring int) {
 	}
 	p.slept = false
 	p.rings[ring].Awake()
-	var b [64]byte
-	for n := len(b); n == len(b); {
-		n, _ = unix.Read(p.wake, b[:])
+	if drain(p.wake) {
+		p.fail(wire.BadDescriptor)
 	}
 }

@@ -155,10 +155,17 @@ func (r *RemoteReader) Page() *wire.ReaderPage { return r.reader.cursor }
 // FD returns the descriptor that polls readable when the writer wakes the reader.
 func (r *RemoteReader) FD() int { return int(r.reader.wakes[0].Fd()) }
 
-// Woken consumes what FD signals.
+// Woken consumes what FD signals. It ends a writer that breaks the rules.
 func (r *RemoteReader) Woken(fd int) {
-	var b [64]byte
-	_, _ = unix.Read(fd, b[:]) // it does not block
+	if !drain(fd) {
+		return
+	}
+	r.channel.mu.Lock()
+	writer := r.channel.writer
+	r.channel.mu.Unlock()
+	if writer != nil { // it may take a moment to tell the writer
+		go writer.end(&wire.Refusal{Reason: wire.BadDescriptor, Text: "channel " + r.channel.config.Name + ": " + wire.BadDescriptor.Error()})
+	}
 }
 
 // Inlet is a channel as a flow uses it that gets it from another machine: the ring, which the peer writes by RDMA WRITE

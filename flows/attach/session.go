@@ -23,7 +23,8 @@ type session struct {
 	conn    *net.UnixConn
 	pid     int32
 	uid     uint32
-	process int // pidfd of the program; -1: none
+	place   uint32 // whose place in the hub it has: see Hub.admit
+	process int    // pidfd of the program; -1: none
 	program *Program
 	id      uint64 // the program's own number for its messages
 
@@ -45,7 +46,7 @@ type openPort struct {
 }
 
 func newSession(h *Hub, c *net.UnixConn) *session {
-	return &session{hub: h, log: h.log, conn: c, uid: ^uint32(0), process: -1, ports: map[uint32]*openPort{}, sides: map[uint32]*channelSide{}, gifts: map[uint32]*gift{}, quit: make(chan struct{})}
+	return &session{hub: h, log: h.log, conn: c, uid: stranger, process: -1, ports: map[uint32]*openPort{}, sides: map[uint32]*channelSide{}, gifts: map[uint32]*gift{}, quit: make(chan struct{})}
 }
 
 const (
@@ -88,20 +89,36 @@ func (s *session) serve(ctx context.Context) {
 	<-done
 }
 
-// identify asks the kernel who is connected.
-func (s *session) identify() error {
-	raw, err := s.conn.SyscallConn()
+// peer asks the kernel who is connected.
+func peer(c *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var cred *unix.Ucred
 	var gerr error
 	if err := raw.Control(func(fd uintptr) { cred, gerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || gerr != nil {
-		return errors.Join(err, gerr)
+		return nil, errors.Join(err, gerr)
 	}
-	s.hub.mu.Lock()
-	s.pid, s.uid = cred.Pid, cred.Uid
-	s.hub.mu.Unlock()
+	return cred, nil
+}
+
+// userOf returns the user who is connected.
+func userOf(c *net.UnixConn) uint32 {
+	cred, err := peer(c)
+	if err != nil {
+		return stranger // serve says why
+	}
+	return cred.Uid
+}
+
+// identify finds the process that is connected.
+func (s *session) identify() error {
+	cred, err := peer(s.conn)
+	if err != nil {
+		return err
+	}
+	s.pid = cred.Pid
 	s.process, err = unix.PidfdOpen(int(cred.Pid), 0)
 	if err != nil { // the process may have ended, or be in another PID namespace: the socket tells its end, too
 		s.process = -1
@@ -111,13 +128,8 @@ func (s *session) identify() error {
 
 // known refuses a user that no program is of, before it has said anything.
 func (s *session) known() *wire.Refusal {
-	for _, p := range s.hub.programs {
-		if p.uid == s.uid {
-			if n := s.hub.of(s.uid); n > maxPerUser {
-				return &wire.Refusal{Reason: wire.OverQuota, Text: fmt.Sprintf("user %d has %d connections; at most %d are possible", s.uid, n, maxPerUser)}
-			}
-			return nil
-		}
+	if s.place != stranger {
+		return nil
 	}
 	return &wire.Refusal{Reason: wire.NotPermitted, Text: fmt.Sprintf("no program in attach.programs is of user %d", s.uid)}
 }
@@ -147,7 +159,7 @@ func (s *session) hello() *wire.Refusal {
 		p.ended(wire.Busy)
 		return &wire.Refusal{Reason: wire.Busy, Text: fmt.Sprintf("program %q is attached", hello.Name)}
 	}
-	s.program = p
+	s.program, s.log = p, p.log
 	w := wire.Welcome{Boot: s.hub.boot, Frame: s.hub.config.Region.FrameSize()}
 	var fds []int
 	if in := p.slice.In; in != nil {
@@ -168,7 +180,7 @@ func (s *session) hello() *wire.Refusal {
 // read reads a message. The caller closes its descriptors, also after an error.
 func (s *session) read() (body any, fds []int, err error) {
 	var b [wire.MaxMessage + 1]byte
-	var oob [64]byte // the kernel closes descriptors for which there is no room
+	var oob [rightsRoom]byte
 	n, oobn, _, _, err := s.conn.ReadMsgUnix(b[:], oob[:])
 	fds = descriptors(oob[:oobn])
 	switch {
@@ -253,7 +265,7 @@ func (s *session) messages(ctx context.Context) error {
 			case wire.Look:
 				err = s.openState(m)
 			case wire.Give:
-				err = s.give(m, fds)
+				fds, err = s.give(m, fds)
 			default:
 				err = s.open(ctx, m)
 			}
@@ -318,6 +330,9 @@ func (s *session) makePort(ctx context.Context, m *wire.Open) (*openPort, *wire.
 	port.from = m.From
 	p := &openPort{port, e}
 	if !s.add(p) {
+		if err := errors.Join(files.close(), port.free()); err != nil {
+			s.log.Error("give back a port that was not opened", "program", s.program.name, "flow", m.Flow, "err", err)
+		}
 		return refuse(wire.Closing, "flow %q ends", m.Flow)
 	}
 	next, err := s.install(ctx, p)

@@ -27,14 +27,19 @@ func (s *session) openChannel(m *wire.Open) error {
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
-	err := s.write(o, false, fds...)
-	for _, f := range borrowed {
-		err = errors.Join(err, f.Close())
-	}
+	err := errors.Join(s.write(o, false, fds...), closeFiles(borrowed))
 	if err == nil {
 		s.log.Info("a program has opened a channel", "program", s.program.name, "channel", m.Flow, "role", m.Role.String(), "port", side.number, "next", o.Next)
 	}
 	return err
+}
+
+func closeFiles(all []*os.File) error {
+	var errs []error
+	for _, f := range all {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // makeSide makes a port of a channel.

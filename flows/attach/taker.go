@@ -59,16 +59,17 @@ func (t *Taker) Close() error {
 	return nil
 }
 
-// give answers a program that gives a connection. A refusal is no error.
-func (s *session) give(m *wire.Open, fds []int) error {
+// give answers a program that gives a connection. A refusal is no error. The caller closes the rest of the descriptors.
+func (s *session) give(m *wire.Open, fds []int) (rest []int, err error) {
 	g, why := s.take(m, fds)
 	if why != nil {
 		s.program.ended(why.Reason)
 		s.log.Warn("a program's connection was refused", "program", s.program.name, "flow", m.Flow, "reason", why.Reason.String(), "err", why.Text)
-		return s.write(why, false)
+		return fds, s.write(why, false)
 	}
+	_ = unix.Close(fds[0]) // the flow has a copy, and the socket's settings stay
 	s.log.Info("a program has given a connection", "program", s.program.name, "flow", m.Flow, "port", g.number)
-	return s.write(&wire.Opened{Port: g.number}, false)
+	return nil, s.write(&wire.Opened{Port: g.number}, false)
 }
 
 // take passes a connection to the flow. The flow may say that it has ended before take returns.
@@ -135,9 +136,15 @@ func (s *session) takeBack(g *gift) {
 	_ = s.write(&wire.Closed{Port: g.number, Refusal: wire.Refusal{Reason: wire.None, Text: "as asked for"}}, false) // if it is gone, the session ends
 }
 
-// closeAll closes descriptors that came with a message.
+// rightsRoom is room for as many descriptors as a message can bring: SCM_MAX_FD of the kernel. The kernel closes those
+// without room, and the thread that reads waits for that: see closeAll.
+const rightsRoom = 16 + 4*254
+
+// closeAll closes descriptors that came with a message. A program may send a socket whose close waits for its peer
+// (SO_LINGER, socket(7)): nobody waits for it.
 func closeAll(fds []int) {
 	for _, fd := range fds {
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{}) // it may be no socket
 		_ = unix.Close(fd)
 	}
 }
