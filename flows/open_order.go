@@ -23,7 +23,7 @@ func openAttachOrder(e *pipeline.Env) (*pipeline.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := from.Open(e, from.Config{Numbered: true, Outcome: sink.Outcome, Ready: sink.Ready})
+	source, err := from.Open(e, from.Config{Numbered: true, Outcome: sink.Outcome, Ready: sink.Ready, Once: true})
 	if err != nil {
 		return nil, err
 	}

@@ -155,7 +155,8 @@ flows:
 }
 
 // TestOrders: orders of a program reach the exchange, and what it sends reaches the program. Limits refuse orders. A
-// connection that ends closes the ports, and orders go on over the next one.
+// connection that ends closes the ports, and orders go on over the next one: without one that was sent before the program
+// knew.
 func TestOrders(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{})
 	x := l.exchange(t)
@@ -200,6 +201,9 @@ func TestOrders(t *testing.T) {
 	c.SetLinger(0)
 	c.Close()
 	await(t, f, "another connection", func(s status.Flow) bool { return s.Orders.Connections == 2 && s.Orders.Connected })
+	if got := r.send("late order"); !errors.Is(got.Err, wire.NotKnown) {
+		t.Errorf("over the first connection: %+v", got)
+	}
 	if got := r.send("login"); got.Err != nil {
 		t.Errorf("over the second connection: %+v", got)
 	}

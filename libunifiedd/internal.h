@@ -24,6 +24,7 @@ enum {
 	RINGS = 4,
 	LOOK = 6, /* the role of a state; see enum ufd_role */
 	GIVE = 7, /* that of a connection that the program gives */
+	ONCE = 1, /* align of a port that sends: nothing is submitted again */
 	MAX_READERS = 16,		    /* of a channel */
 	MAX_FDS = 2 + 2 * MAX_READERS,	    /* of a message */
 };
@@ -183,6 +184,7 @@ struct ufd_port {
 	/* What follows is the port's thread's. */
 	bool broken;	    /* the daemon broke the protocol */
 	bool polled;	    /* poll has descriptors */
+	bool once;	    /* the flow takes each message once: nothing is submitted again */
 	int wake;
 	void *rings_memory;
 	size_t rings_size;

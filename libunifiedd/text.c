@@ -52,7 +52,7 @@ const char *ufd_reason(uint32_t reason)
 	static const char *const words[] = {
 		"none", "bad_version", "bad_message", "bad_name", "not_permitted", "busy", "no_such_flow", "bad_descriptor",
 		"bad_generation", "bad_index", "bad_sequence", "over_quota", "too_slow", "closing", "gone", "too_long", "not_done",
-		"over_limit", "stopped",
+		"over_limit", "stopped", "not_known",
 	};
 
 	return reason < sizeof(words) / sizeof(words[0]) ? words[reason] : "unknown";

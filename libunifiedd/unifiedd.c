@@ -25,7 +25,8 @@ static struct sent *sent_at(const ufd_port *p, uint32_t i)
 	return &p->sent[(p->first_sent + i) % p->sent_size];
 }
 
-/* done_before reports whether the oldest message was done when the port was opened, so that its receipt does not come. */
+/* done_before reports whether the oldest message was done when the port was opened, or nobody knows that, so that its receipt
+ * does not come. */
 static bool done_before(const ufd_port *p)
 {
 	return p->n_sent > 0 && sent_at(p, 0)->sequence < p->done;
@@ -197,7 +198,9 @@ static int collect(ufd_port *p, ufd_message *m, int most)
 	int i = 0;
 
 	for (; i < most && done_before(p); i++) {
-		m[i] = (ufd_message){.sequence = sent_at(p, 0)->sequence, .opening = p->opening};
+		m[i] = (ufd_message){.sequence = sent_at(p, 0)->sequence,
+				     .status = p->once ? UFD_REASON_NOT_KNOWN : UFD_REASON_NONE,
+				     .opening = p->opening};
 		free_frame(p, sent_at(p, 0)->space, sent_at(p, 0)->frame);
 		drop_first(p);
 	}
@@ -359,9 +362,9 @@ static int unacceptable(const ufd_port *p, const struct opened *o, ufd_error *wh
 					 "flow %s: message %llu has %u bytes; the flow takes %u now", p->side.name,
 					 (unsigned long long)m->sequence, m->length, room_of(p, o));
 	}
-	if (o->next < oldest_sent(p))
+	if (o->next < oldest_sent(p) || (o->align == ONCE && o->next <= p->last))
 		return ufdi_fail(why, UFD_REFUSED, UFD_REASON_BAD_SEQUENCE,
-				 "flow %s: it expects message %llu of the session, which had a receipt (open a new port)",
+				 "flow %s: it expects message %llu of the session, which was sent (open a new port)",
 				 p->side.name, (unsigned long long)o->next);
 	return 0;
 }
@@ -430,6 +433,7 @@ static void go_on(ufd_port *p, const struct opened *o, struct prepared *n)
 	}
 	if (p->side.role == UFD_SEND) {
 		p->done = o->next;
+		p->once = o->align == ONCE;
 		if (p->last < o->next - 1)
 			p->last = o->next - 1;
 		free(p->free);
@@ -672,7 +676,7 @@ static int sleep_once(ufd_port *p, int64_t until)
 static int reopen(ufd_port *p, int64_t until)
 {
 	remove_descriptors(p); /* an ended connection would be readable all the time */
-	p->side.from = p->side.role == UFD_SEND ? oldest_sent(p) : 0;
+	p->side.from = p->side.role != UFD_SEND ? 0 : p->once ? p->last + 1 : oldest_sent(p);
 	int r = ufdi_reopen(&p->side, until);
 	return r == 0 ? install(p) : r;
 }

@@ -23,7 +23,8 @@
  *
  * When the daemon ends. What the program has received or claimed stays mapped. ufd_poll returns what came before, and then
  * UFD_GONE. ufd_wait attaches again, opens the port anew and sends again what was not done: the flow takes each message of
- * a session once. Pointers of the earlier connection stay valid until the daemon has ended once more. If a reload of the
+ * a session once. A flow to an exchange does not know what an earlier daemon has sent: of its messages nothing is sent again,
+ * and those without a receipt get one with UFD_REASON_NOT_KNOWN. Pointers of the earlier connection stay valid until the daemon has ended once more. If a reload of the
  * daemon closes only the port, ufd_poll returns UFD_CLOSED, and ufd_wait opens the port anew.
  *
  * All times are nanoseconds, all lengths bytes.
@@ -90,6 +91,7 @@ enum ufd_refusal {
 	UFD_REASON_NOT_DONE = 16,		/* the request was not done */
 	UFD_REASON_OVER_LIMIT = 17,		/* the message breaks a limit of the flow */
 	UFD_REASON_STOPPED = 18,		/* the flow is told to let no message leave */
+	UFD_REASON_NOT_KNOWN = 19,		/* the port has ended before the receipt: the message may have left, and is not sent again */
 };
 
 typedef struct ufd_client ufd_client;
@@ -210,7 +212,7 @@ UFD_API uint32_t ufd_longest(const ufd_port *port);
 /*
  * ufd_wait waits until ufd_poll has something to return, at most for a time; UFD_FOREVER: without limit; 0: not at all. If
  * the daemon is gone or has closed the port, it attaches and opens again, with pauses from 10 ms, doubling, to 1 s between
- * attempts, and sends again what was not done. Messages that the flow turns out to have get receipts with position 0.
+ * attempts, and sends again what was not done, except of a flow to an exchange. Messages that the flow turns out to have get receipts with position 0.
  *
  * It returns 0 if something has come or the port is open again, UFD_AGAIN if the time is up or a signal handler ran,
  * UFD_REFUSED if the program cannot go on with this port, and UFD_SYSTEM. ufd_why says more.

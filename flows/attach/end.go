@@ -38,7 +38,7 @@ type EndConfig struct {
 	Ready func() error
 	// Closed is called on the worker's thread when a port has closed: its frames are with Worker again.
 	Closed func(back []umem.Frame)
-	// Size and Align are of the file or device that requests are about.
+	// Size and Align are of the file or device that requests are about. Align is wire.Once if no message may come again.
 	Size  uint64
 	Align uint32
 }

@@ -218,7 +218,9 @@ func (s *Sender) Poll(dst []Receipt) (n int, err error) {
 // in dst in the ring.
 func (s *Sender) collect(dst []Receipt) (n int) {
 	for s.first < len(s.sent) && s.sent[s.first].sequence < s.done && n < len(dst) {
-		dst[n] = Receipt{Sequence: s.sent[s.first].sequence}
+		if dst[n] = (Receipt{Sequence: s.sent[s.first].sequence}); s.once() {
+			dst[n].Err = wire.NotKnown
+		}
 		s.finish()
 		n++
 	}
@@ -256,6 +258,9 @@ func (s *Sender) collect(dst []Receipt) (n int) {
 	return n
 }
 
+// once reports whether the flow takes each message once, as one to an exchange does.
+func (s *Sender) once() bool { return s.p.said.Align == wire.Once }
+
 // finish removes the oldest message. It moves the others only if half of them are done.
 func (s *Sender) finish() {
 	if s.first++; 2*s.first >= len(s.sent) {
@@ -275,7 +280,8 @@ func (s *Sender) valid(e *wire.Entry) bool {
 }
 
 // Wait waits until Poll has something to return, at most for a time. If the daemon is gone, it attaches again and
-// sends again what was not done. The error is that of ctx, or says that the daemon does not want this program any
+// sends again what was not done. Of a flow to an exchange it sends nothing again: the receipts of what was not done say
+// that nobody knows whether it has left (not_known). The error is that of ctx, or says that the daemon does not want this program any
 // more, or that the flow has lost messages that were done.
 func (s *Sender) Wait(ctx context.Context, most time.Duration) error {
 	if s.broken != nil {
@@ -292,7 +298,8 @@ func (s *Sender) Wait(ctx context.Context, most time.Duration) error {
 	return s.resume(ctx, most)
 }
 
-// resume opens the port anew. Messages before the sequence that the flow expects are done; the others are sent again.
+// resume opens the port anew. Messages before the sequence that the flow expects are done; the others are sent again. A
+// flow that takes each message once expects none of them.
 func (s *Sender) resume(ctx context.Context, most time.Duration) error {
 	// The daemon that goes on has the same memory, and may give the frame of one message for another one.
 	sent := s.sent[s.first:]
@@ -302,7 +309,7 @@ func (s *Sender) resume(ctx context.Context, most time.Duration) error {
 	s.unsent, s.stale = len(sent), true
 	boot := s.p.link.boot
 	s.p.open.From = s.last + 1
-	if len(sent) > 0 {
+	if len(sent) > 0 && !s.once() {
 		s.p.open.From = sent[0].sequence
 	}
 	s.p.open.From = max(s.p.open.From, s.done)
@@ -319,7 +326,7 @@ func (s *Sender) resume(ctx context.Context, most time.Duration) error {
 	if s.first < len(s.sent) {
 		oldest = s.sent[s.first].sequence
 	}
-	if s.done < oldest || s.done > s.last+1 {
+	if s.done < oldest || s.done > s.last+1 || s.once() && s.done <= s.last {
 		s.broken = &RefusedError{wire.BadSequence.String(), fmt.Sprintf(
 			"the flow expects message %d of the session next, and this program's next one is %d: the flow has lost messages that were done, or another program has used the session", s.done, oldest)}
 		return s.broken

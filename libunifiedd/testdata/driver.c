@@ -8,6 +8,7 @@
  *	receive FLOW DEPTH           opened 0
  *	claim N                      claimed N: frames, which append fills first
  *	append N LENGTH              done FIRST LAST POSITION: N messages have receipts; their sequences, the last position
+ *	order N LENGTH               orders DONE UNKNOWN: of N messages, those with a receipt, and those of which nobody knows
  *	take N MS                    took N POSITION GAPS SUM: of N messages, the sum of all bytes
  *	hold N MS                    as take, but keeps the messages
  *	releaseall                   released N
@@ -161,6 +162,32 @@ static void append(uint64_t n, uint32_t length)
 		fail_port(sender, r);
 	else
 		printf("done %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", first, first + done - 1, position);
+}
+
+static void order(uint64_t n, uint32_t length)
+{
+	uint64_t sent = 0, ok = 0, unknown = 0;
+	int r = 0;
+
+	while ((r == 0 || r == UFD_AGAIN) && ok + unknown < n) {
+		ufd_message got[BATCH];
+		void *frame = sent < n ? ufd_claim(sender, NULL) : NULL;
+		if (frame) {
+			r = fill_and_commit(frame, length);
+			sent++;
+			continue;
+		}
+		int k = ufd_poll(sender, got, BATCH);
+		for (int i = 0; i < k; i++) {
+			ok += got[i].status == UFD_REASON_NONE;
+			unknown += got[i].status == UFD_REASON_NOT_KNOWN;
+		}
+		r = k > 0 ? 0 : pause_on(sender, k, INT64_C(1000000000));
+	}
+	if (r < 0 && r != UFD_AGAIN)
+		fail_port(sender, r);
+	else
+		printf("orders %" PRIu64 " %" PRIu64 "\n", ok, unknown);
 }
 
 static void claim(int n)
@@ -322,6 +349,8 @@ static void run(const char *what, const char *a, const char *b, const char *c)
 		fetch(n, (uint32_t)x);
 	} else if (!strcmp(what, "append") && sender) {
 		append(n, (uint32_t)x);
+	} else if (!strcmp(what, "order") && sender) {
+		order(n, (uint32_t)x);
 	} else if (!strcmp(what, "claim") && sender) {
 		claim((int)n);
 	} else if ((!strcmp(what, "take") || !strcmp(what, "hold")) && receiver) {

@@ -38,6 +38,11 @@ var givenCases = []libraryCase{
 		connect EXCHANGE = connected; give orders = given; !kill; check = error gone none; takeback = error gone none; give orders = error gone none;
 		!run; detach = detached; attach SOCKET session 7 = attached; connect EXCHANGE = connected; give orders = given; check = in use;
 		@attach SOCKET writer 7 = attached; @send orders 0 = opened 1; @append 100 20 = done 1 100 100; hear 2000 = heard 2000 *; @detach = detached`},
+	{name: "orders without a receipt", setting: givenSetting, exchange: true, steps: `attach SOCKET session 7 = attached;
+		connect EXCHANGE = connected; give orders = given; @attach SOCKET writer 7 = attached; @send orders 0 = opened 1;
+		@append 100 20 = done 1 100 100; hear 2000 = heard 2000 *; !kill; @order 30 20 &; check = error gone none; !run;
+		detach = detached; attach SOCKET session 7 = attached; connect EXCHANGE = connected; give orders = given; @ = orders 0 30;
+		@order 1 20 = orders 1 0; hear 20 = heard 20 2810; @append 9 20 = done 132 140 10; @detach = detached`},
 	{name: "flow restarted while it has a connection", setting: givenSetting, exchange: true, steps: `attach SOCKET session 7 = attached;
 		connect EXCHANGE = connected; give orders = given; !stop orders; check = error closed closing; takeback = back; say ok = said; hear 2 = heard 2 218;
 		give orders = error refused no_such_flow; !start orders; give orders = given; check = in use`},

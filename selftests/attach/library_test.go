@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/attach/wire"
 	"github.com/unifiedd/unifiedd/flows/attached"
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -366,6 +367,8 @@ func (g *goLibrary) run(words []string) (answer string, err error) {
 		}
 	case "append":
 		return g.append(n[0], n[1])
+	case "order":
+		return g.order(n[0], n[1])
 	case "take", "hold":
 		return g.take(n[0], time.Duration(n[1])*time.Millisecond, words[0] == "hold")
 	case "releaseall":
@@ -403,6 +406,43 @@ func (g *goLibrary) run(words []string) (answer string, err error) {
 		return g.runState(words[0], words[1:], n[:])
 	}
 	return answer, err
+}
+
+// order sends n messages, and counts those of which nobody knows what became.
+func (g *goLibrary) order(n, length int) (string, error) {
+	done, unknown := 0, 0
+	for sent := 0; done+unknown < n; {
+		if f, err := g.sender.Claim(); err == nil && sent < n {
+			for i := range f.Data[:length] {
+				f.Data[i] = byte(uint64(i) + g.sender.Next())
+			}
+			if err := g.commit(f, length); err != nil {
+				return "", err
+			}
+			sent++
+			continue
+		} else if err == nil {
+			g.sender.Discard(f)
+		}
+		var got [64]attached.Receipt
+		k, _ := g.sender.Poll(got[:]) // Wait says what is wrong
+		for _, r := range got[:k] {
+			switch {
+			case errors.Is(r.Err, wire.NotKnown):
+				unknown++
+			case r.Err != nil:
+				return "", r.Err
+			default:
+				done++
+			}
+		}
+		if k == 0 {
+			if err := g.sender.Wait(g, time.Second); err != nil {
+				return "", err
+			}
+		}
+	}
+	return fmt.Sprintf("orders %d %d", done, unknown), nil
 }
 
 // append sends n messages, first in claimed frames, and waits for all receipts.

@@ -132,7 +132,8 @@ type Open struct {
 	Role  Role
 	Depth uint32 // entries of each ring; 0: as many as the flow allows
 	// From is the sequence with which a program goes on that submits messages and has had the flow open before; 0: it
-	// has not. A flow that keeps no messages, and so does not know the session, goes on with it.
+	// has not. A flow that keeps no messages, and so does not know the session, goes on with it. If the flow has said
+	// that it takes each message once, this is the sequence behind the last message that the program has submitted.
 	From uint64
 }
 
@@ -148,7 +149,9 @@ type Open struct {
 // when it does not send on the connection any more.
 //
 // For a flow two descriptors come with it: of the port's rings, and one end of a socket pair that
-// wakes either side. The frames that the program may fill come over the ring RingDone, with sequence 0.
+// wakes either side. The frames that the program may fill come over the ring RingDone, with sequence 0. Align is Once if
+// the flow takes each message once: then the program does not submit messages again that have no receipt, and nobody knows
+// what became of them.
 //
 //	 0      4  port
 //	 4      4  entries of each ring, a power of two
@@ -167,6 +170,9 @@ type Opened struct {
 	// Longest is the longest message in bytes.
 	Longest uint32
 }
+
+// Once is in Opened.Align for the role Send: no message may be submitted again.
+const Once = 1
 
 // Close is the program's, which then gets a Closed. The body of both begins with the number of the port.
 type Close struct{ Port uint32 }

@@ -25,6 +25,7 @@ const (
 	NotDone       Reason = 16
 	OverLimit     Reason = 17
 	Stopped       Reason = 18
+	NotKnown      Reason = 19
 )
 
 var reasons = [...]struct{ word, sentence string }{
@@ -47,6 +48,7 @@ var reasons = [...]struct{ word, sentence string }{
 	NotDone:       {"not_done", "the request was not done"},
 	OverLimit:     {"over_limit", "the message breaks a limit of the flow"},
 	Stopped:       {"stopped", "the flow is told to let no message leave"},
+	NotKnown:      {"not_known", "the port has ended before the receipt: the message may have left, and is not sent again"},
 }
 
 // String returns a word for metrics, or "unknown" for a number that this program does not know.

@@ -29,6 +29,7 @@ type Config struct {
 	// Outcome says what became of message n of the run, from 0 on, when it is acknowledged; nil: all is well.
 	Outcome func(n uint64) wire.Reason
 	Ready   func() error // an error says why the program cannot open its port yet; nil: it always can
+	Once    bool         // no message may be submitted again: it may have left, over an earlier port or in an earlier run
 }
 
 // Open makes the end at which the program may open a port.
@@ -38,7 +39,7 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 		return nil, errNoPrograms
 	}
 	s := &Source{
-		region: e.Region, err: e.Err, do: e.Do, holder: e.Holder, copies: c.Copies > 0, numbered: c.Numbered || c.End != nil, acknowledge: c.Acknowledge, outcome: c.Outcome,
+		region: e.Region, err: e.Err, do: e.Do, holder: e.Holder, copies: c.Copies > 0, numbered: c.Numbered || c.End != nil, acknowledge: c.Acknowledge, outcome: c.Outcome, once: c.Once,
 		batch: pipeline.Batch{Frames: make([]umem.Frame, pipeline.Burst)}, pending: make([]pending, from.Window),
 	}
 	if c.End != nil {
@@ -55,9 +56,13 @@ func Open(e *pipeline.Env, c Config) (*Source, error) {
 		s.records = layout.NewRecords(2 * from.Window)
 	}
 	var err error
+	align := uint32(0)
+	if c.Once {
+		align = wire.Once
+	}
 	s.end, err = e.Shared.Attach.NewEnd(attach.EndConfig{
 		Flow: e.Flow.Name, Program: from.Attach, Role: wire.Send, Entries: from.Window, Longest: uint32(from.Message), Worker: e.Holder, Do: e.Do,
-		Events: e.Events, Next: s.next, Idle: s.idle, Ready: c.Ready,
+		Events: e.Events, Next: s.next, Idle: s.idle, Ready: c.Ready, Align: align,
 	})
 	if err != nil {
 		return nil, err

@@ -53,6 +53,7 @@ type Source struct {
 	safe         func() uint64             // messages that are as safe as was promised; nil: all received
 	room         func(position uint64) int // messages that may follow a position; nil: no limit
 	delivered    func() bool               // nil: the sink always has delivered everything
+	once         bool                      // no message is submitted again
 	acknowledge  string                    // for the status of a log; empty: not a log
 	outcome      func(n uint64) wire.Reason
 	lost         uint64 // of a log: see status.Log
@@ -190,10 +191,15 @@ func (s *Source) takeBack() {
 }
 
 // next returns the sequence that is expected next of a session; 0: not known yet. All messages are acknowledged. A flow
-// without a log does not know sessions of an earlier run: it goes on with the sequence from which the program does.
+// without a log does not know sessions of an earlier run: it goes on with the sequence from which the program does. So does
+// one that takes each message once, also if it has not taken all before that: what it has not taken does not come again.
 func (s *Source) next(session, from uint64) uint64 {
 	if session == s.session && s.received > 0 {
-		return s.pending[(s.received-1)&uint64(len(s.pending)-1)].sequence + 1
+		known := s.pending[(s.received-1)&uint64(len(s.pending)-1)].sequence + 1
+		if s.once {
+			return max(known, from)
+		}
+		return known
 	}
 	if s.sequences != nil {
 		return s.sequences(session) + 1
