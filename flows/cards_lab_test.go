@@ -41,7 +41,6 @@ var (
 		TestSlotIsWrittenFromWhereItLanded, TestTimestamps,
 		TestNetworkToNull, TestHere,
 		TestEveryWaitCapturesEverything, TestStreamIsTheFile, TestStreamThatBreaks, TestFlowsDoNotDisturbEachOther,
-		TestFromPing, TestFromTrafgen, TestFromTcpreplay, TestFromIperf3, TestFromTestpmd,
 		TestRotateBySize, TestRotateByTime, TestKeep, TestHeldFiles, TestExact, TestDurable, TestDevices, TestRingGoesOn,
 		TestLedgerInOverload, TestLongOverload, TestLedgerWithASlowStream, TestLostWhileFull, TestLostToAnError,
 		TestPollWhileStuck, TestDiskError, TestDeviceOutOfRoom, TestDiskFullAtStart, TestDiskFull, TestStopWhileFull,
