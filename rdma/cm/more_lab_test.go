@@ -6,10 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/netip"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -238,75 +235,6 @@ func cancelled(r *rig) {
 	}
 }
 
-// TestHostilePrivateData: private data of a peer arrives unchanged, and without further bytes.
-func TestHostilePrivateData(t *testing.T) {
-	labenv.Guest(t)
-	long(t, "TestConnect has private data")
-	r := newRig(t)
-	x, y := r.side(), r.side()
-	for _, data := range []string{"", "\x00", strings.Repeat("\xff", MostToConnect), "\x00\x00\xfe", strings.Repeat("A", MostToConnect-1)} {
-		a, b := r.pairSaying(x, y, data, strings.Repeat("\x80", MostToAccept))
-		if want := data + strings.Repeat("\x00", MostToConnect-len(data)); string(b.Private()) != want {
-			t.Errorf("%q came as %q", data, b.Private())
-		}
-		heard(t, a.Private(), strings.Repeat("\x80", MostToAccept), MostToAccept)
-		closed(t, a, b)
-		x.again()
-		y.again()
-	}
-}
-
-// pairSaying does the same as pair with other private data.
-func (r *rig) pairSaying(x, y *side, ours, theirs string) (Conn, Conn) {
-	r.t.Helper()
-	l := r.listen()
-	answer := r.answer(l, y.accept(theirs))
-	a, err := x.connect(ours)
-	b := <-answer
-	if err = errors.Join(err, b.err, l.Close()); err != nil {
-		r.t.Fatal(err)
-	}
-	return a, b.conn
-}
-
-// TestManyConnections: connections that either side ends, by turns, leave nothing behind.
-func TestManyConnections(t *testing.T) {
-	labenv.Guest(t)
-	long(t, "a connection comes and goes in TestConnect")
-	r := newRig(t)
-	x, y, l := r.side(), r.side(), r.listen()
-	before := descriptors(t)
-	for n := range 200 {
-		answer := r.answer(l, y.accept("welcome"))
-		a, err := x.connect("hello")
-		b := <-answer
-		if err = errors.Join(err, b.err); err != nil {
-			t.Fatalf("connection %d: %v", n, err)
-		}
-		x.send(rdma.SendRequest{Op: rdma.Send}, 8192)
-		x.want(rdma.Success)
-		y.want(rdma.Success)
-		first, second := a, b.conn
-		if n%2 == 1 {
-			first, second = second, first
-		}
-		closed(t, first)
-		if err := over(t, second); !errors.Is(err, ErrDisconnected) {
-			t.Fatalf("connection %d ended with %v", n, err)
-		}
-		closed(t, second)
-		x.want(rdma.WorkFlushed)
-		x.again()
-		y.again()
-	}
-	if n := r.channel.Open(); n != 1 {
-		t.Errorf("%d identifiers are open, beside the listener", n-1)
-	}
-	if n := descriptors(t); n != before {
-		t.Errorf("%d descriptors are open, before it were %d", n, before)
-	}
-}
-
 // TestChannelClosed: closing a channel ends everything that was made from it.
 func TestChannelClosed(t *testing.T) {
 	labenv.Guest(t)
@@ -339,50 +267,4 @@ func TestChannelClosed(t *testing.T) {
 	if _, err := other.Listen(netip.AddrPortFrom(here, port+1), 0); err == nil {
 		t.Error("a channel that is closed listens")
 	}
-}
-
-// TestPeerKilled: if the peer's process dies, the connection ends as disconnected and outstanding
-// requests are flushed.
-func TestPeerKilled(t *testing.T) {
-	labenv.Guest(t)
-	long(t, "a peer leaves in TestConnect")
-	r := newRig(t)
-	y := r.side()
-	l := r.listen()
-	answer := r.answer(l, y.accept(""))
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestMain$")
-	cmd.Env = append(os.Environ(), victim+"="+r.device.Name())
-	in, err := cmd.StdinPipe() // the peer waits for it
-	testenv.Must(t, err)
-	defer in.Close()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	testenv.Must(t, cmd.Start())
-	b := <-answer
-	if b.err != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		t.Fatalf("%v; the peer says %s", b.err, &out)
-	}
-	testenv.Must(t, cmd.Process.Kill())
-	if err := over(t, b.conn); !errors.Is(err, ErrDisconnected) {
-		t.Error(err)
-	}
-	y.want(rdma.WorkFlushed)
-	closed(t, b.conn)
-	_ = cmd.Wait()
-}
-
-// victim makes the test binary a peer that connects, and waits to be killed.
-const victim = "UNIFIEDD_CM_VICTIM"
-
-func TestMain(m *testing.M) {
-	if name := os.Getenv(victim); name != "" {
-		if err := beVictim(name); err != nil {
-			_, _ = io.WriteString(os.Stderr, err.Error())
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
 }

@@ -5,7 +5,6 @@ package cm
 import (
 	"context"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -87,18 +86,6 @@ func (r *rig) side() *side {
 
 func (s *side) config() rdma.QueuePairConfig {
 	return rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.cq, ReceiveCQ: s.cq, SendDepth: 16, RecvDepth: 16, InlineBytes: 64}
-}
-
-// again replaces the queue pair by a new one.
-func (s *side) again() {
-	s.t.Helper()
-	if err := s.qp.Close(); err != nil {
-		s.t.Fatal(err)
-	}
-	var err error
-	if s.qp, err = s.domain.NewQueuePair(s.config()); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 func (s *side) sge(addr uint64, n uint32) rdma.SGE {
@@ -254,12 +241,4 @@ func over(t *testing.T, c Conn) error {
 		t.Fatal("the connection is not over after 10 s")
 	}
 	return c.Err()
-}
-
-// descriptors returns the number of descriptors that this process has open.
-func descriptors(t *testing.T) int {
-	t.Helper()
-	names, err := os.ReadDir("/proc/self/fd")
-	testenv.Must(t, err)
-	return len(names)
 }

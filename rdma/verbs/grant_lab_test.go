@@ -112,8 +112,7 @@ func (g *granting) use(op rdma.Op, to mr.Grant, at uint64, length uint32, want r
 // TestGrants: a peer may access parts of a region until the grants are revoked.
 func TestGrants(t *testing.T) {
 	labenv.Guest(t)
-	newBench(t, everything).run(map[string]func(*bench){"use": grantsUsed, "another": grantsOfAnother, "busy": grantsBusy, "allocate": grantsAllocate,
-		"latency": grantLatency})
+	newBench(t, everything).run(map[string]func(*bench){"use": grantsUsed, "another": grantsOfAnother, "busy": grantsBusy, "allocate": grantsAllocate})
 }
 
 // grantsUsed: what a peer may do with a grant, and what it may not; each with its own queue pair.
@@ -257,25 +256,6 @@ func (g *granting) round() {
 	for end := time.Now().Add(10 * time.Second); !g.grants.Revoked(4096); g.take() {
 		if time.Now().After(end) {
 			g.t.Fatal("the grant did not end in 10 s")
-		}
-	}
-}
-
-// grantLatency prints how long making and revoking take, with windows and with
-// registrations of several sizes.
-func grantLatency(b *bench) {
-	for _, size := range []uint64{4096, 65536, 1 << 20} {
-		for _, register := range []bool{false, true} {
-			b.t.Run(fmt.Sprintf("%d/register=%v", size, register), func(t *testing.T) {
-				g := b.on(t).granting(4, 8, register)
-				for range times(200) {
-					g.grant(0, size, rdma.RemoteWrite)
-					g.revoke(0)
-				}
-				g.grants.Publish()
-				s := g.grants.Stats()
-				t.Logf("made in %v, revoked in %v", s.Making.Sum/time.Duration(s.Making.Count), s.Revoking.Sum/time.Duration(s.Revoking.Count))
-			})
 		}
 	}
 }

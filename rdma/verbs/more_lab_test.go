@@ -19,7 +19,7 @@ func TestMore(t *testing.T) {
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"windows": windows, "allocations": allocations,
 		"real addresses": realAddresses, "resize": resize, "query": query,
-		"device": capabilities, "machine": examined, "counters": counted, "GIDs": gidTables, "churn": churn, "handles": handles, "drain": drain})
+		"device": capabilities, "machine": examined, "counters": counted, "GIDs": gidTables, "handles": handles, "drain": drain})
 }
 
 // windows: a window is bound, used, invalidated by either side, and bound again with another key.
@@ -249,17 +249,6 @@ func gidTables(b *bench) {
 	two, err2 := ReadGIDs(b.dev.Name(), 1)
 	if err1 != nil || err2 != nil || !slices.Equal(one, two) || len(one) < 2 {
 		b.t.Errorf("libibverbs: %v, %v; sysfs: %v, %v", one, err1, two, err2)
-	}
-}
-
-// churn: connections that open and close leave nothing behind.
-func churn(b *bench) {
-	for range times(50) {
-		b.t.Run("", func(t *testing.T) {
-			b := b.on(t)
-			x, y := b.pair(config(rdma.RC))
-			x.sendTo(y, 0)
-		})
 	}
 }
 

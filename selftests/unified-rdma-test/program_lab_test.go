@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
-	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -31,21 +30,9 @@ func TestMeasured(t *testing.T) {
 	measured(t, newPlace(t))
 }
 
-func TestUnnoticed(t *testing.T) {
-	labenv.Guest(t)
-	testenv.Long(t, "its client works for a long time; make lab runs it")
-	unnoticed(t, newPlace(t))
-}
-
 func TestServerGoesOn(t *testing.T) {
 	labenv.Guest(t)
 	serverGoesOn(t, newPlace(t))
-}
-
-func TestClientGone(t *testing.T) {
-	labenv.Guest(t)
-	testenv.Long(t, "in TestServerGoesOn a client ends early")
-	clientGone(t, newPlace(t))
 }
 
 // TestRefused: the program reports what cannot work, and what to check.
