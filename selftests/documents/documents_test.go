@@ -184,6 +184,10 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
+// severalHosts are the configurations of groups, of peers that are found in etcd, and of a channel to another machine.
+// They are checked here; selftests/group, selftests/cluster and selftests/attach start such daemons.
+var severalHosts = []string{"groups.md.1", "groups.md.2", "cluster.md.1", "cluster.md.2", "cluster.md.3", "cluster.md.4", "attach.md.5", "attach.md.6"}
+
 // TestDocuments: the daemon starts with each configuration in the documents, unchanged, and every
 // flow works: flows from an interface take packets, logs take messages, and block flows serve
 // blocks.
@@ -201,8 +205,8 @@ func TestDocuments(t *testing.T) {
 			if out, err := m.B.Command(m.wrapper, "check", "-c", file).CombinedOutput(); err != nil {
 				t.Fatalf("check: %v\n%s", err, out)
 			}
-			if slices.Contains([]string{groupDocument, witnessDocument, namedGroupDocument, writerDocument, readersDocument, logDocument, senderDocument, staticDocument}, d.name) {
-				return // tests of their own start them, on several hosts
+			if slices.Contains(severalHosts, d.name) {
+				return
 			}
 			p := daemon.Launch(t, m.wrapper, &m.B, m.dir, d.text)
 			s := p.Until(t, "the flows to run", func(s *status.Daemon) bool {

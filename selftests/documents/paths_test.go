@@ -7,15 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
-
-// receiverDocument is the configuration of a flow that is reached over two paths.
-const receiverDocument = "paths.md.1"
 
 // The parts of configurations in docs/paths.md, in their order.
 const (
@@ -62,77 +56,48 @@ flows:
 `, host) + part(t, number, 4)
 }
 
-// give appends messages to the flow of a sender.
-func give(t *testing.T, from *testenv.End, host int) {
-	t.Helper()
-	daemon.StartClient(t, flowTest, from, "append", "-to", fmt.Sprintf("10.0.0.%d:7471", host), "-flow", "sender", "-count", fmt.Sprint(appended),
-		"-device", "roce:eth2", "-ordinary", "-memory", "33554432", "-timeout", "30s").Await(t, 40*time.Second)
-}
-
-// states returns the states of the paths to the only peer of a flow.
-func states(s *status.Daemon) (all []string) {
-	if len(s.Flows) != 1 || s.Flows[0].Sends == nil {
-		return nil
-	}
-	for _, p := range s.Flows[0].Sends.Peers[0].Paths {
-		all = append(all, p.State)
-	}
-	return all
-}
-
-// TestPaths: with the configurations of the document a daemon sends messages over two paths, one at a time or both at once,
-// to the flow of another one.
+// TestPaths: daemons that have two paths to each other accept the parts of configurations in the document: a sender with
+// one path at a time and with both, the machines of a channel, the members of a group, and a relay to them. selftests/paths
+// and selftests/attach start such daemons.
 func TestPaths(t *testing.T) {
-	testenv.Long(t, "selftests/paths has these paths")
 	testenv.Root(t)
-	testenv.HugePages(t, 294<<20)
-	for number, want := range map[int][]string{standbyPart: {"connected", "standby"}, activePart: {"connected", "connected"}} {
-		ends := hosts(t, 3)
-		to, from := newFiles(t), newFiles(t)
-		receiver := daemon.Launch(t, to.wrapper, ends[0], to.dir, named(t, receiverDocument))
-		receiver.Running(t) // a path that was refused counts as failed until it is needed
-		d := daemon.Launch(t, from.wrapper, ends[1], from.dir, sender(t, 2, number))
-		d.Until(t, fmt.Sprintf("paths that are %q", want), func(s *status.Daemon) bool { return slices.Equal(states(s), want) })
-		give(t, ends[2], 2)
-		receiver.Until(t, "the log to have all messages", func(s *status.Daemon) bool { return s.Flows[0].Packets == appended })
-		d.Terminate(t)
-		receiver.Terminate(t)
-	}
-}
-
-// TestChannelOverPaths: a channel goes on to another machine over two paths.
-func TestChannelOverPaths(t *testing.T) {
-	testenv.Long(t, "selftests/attach has such channels")
-	testenv.Root(t)
+	group := "flows:\n  - name: orders\n" + part(t, groupPart, 4)
 	writer, readers, found := strings.Cut(part(t, channelPart, 2), "  # the readers' machine\n")
 	if !found {
 		t.Fatal("docs/paths.md does not say what the readers' machine has")
 	}
-	var texts [2]string
-	for i, flows := range []string{writer, readers} {
-		head, _, _ := strings.Cut(named(t, []string{writerDocument, readersDocument}[i]), "flows:\n")
-		texts[i] = head + "flows:\n" + flows
+	channel := func(name, flows string) string {
+		all := documents(t)
+		i := slices.IndexFunc(all, func(d document) bool { return d.name == name })
+		head, _, _ := strings.Cut(all[i].text, "flows:\n")
+		return head + "flows:\n" + flows
 	}
-	daemons := passOn(t, texts)
-	daemons[0].Until(t, "one path to carry the channel", func(s *status.Daemon) bool {
-		return slices.Equal(states(s), []string{"connected", "standby"})
-	})
+	ends := hosts(t, 4)
+	for i, c := range []struct {
+		host int
+		text string
+	}{{3, sender(t, 4, standbyPart)}, {3, sender(t, 4, activePart)}, {0, channel("attach.md.5", writer)}, {1, channel("attach.md.6", readers)},
+		{0, ofMember(group, 0)}, {1, ofMember(group, 1)}, {2, ofMember(group, 2)}, {3, sender(t, 4, relayPart)}} {
+		f := newFiles(t)
+		f.write(t, "shown.yaml", c.text, 0o644)
+		if out, err := ends[c.host].Command(f.wrapper, "check", "-c", filepath.Join(f.dir, "shown.yaml")).CombinedOutput(); err != nil {
+			t.Errorf("configuration %d, host %d: %v\n%s", i, c.host+1, err, out)
+		}
+	}
 }
 
-// TestGroupOverPaths: the members of a group that have two paths to each other, and a relay that has two paths to each of
-// them, accept their configurations. TestGroup in selftests/paths runs such a group.
-func TestGroupOverPaths(t *testing.T) {
-	testenv.Root(t)
-	text := "flows:\n  - name: orders\n" + part(t, groupPart, 4)
-	for n, e := range hosts(t, 4) {
-		f := newFiles(t)
-		own := sender(t, 4, relayPart)
-		if n < 3 {
-			own = ofMember(text, n)
-		}
-		f.write(t, "shown.yaml", own, 0o644)
-		if out, err := e.Command(f.wrapper, "check", "-c", filepath.Join(f.dir, "shown.yaml")).CombinedOutput(); err != nil {
-			t.Errorf("host %d: %v\n%s", n+1, err, out)
-		}
-	}
+// ofMember changes the configuration of the first member into that of another one.
+func ofMember(text string, n int) string {
+	return strings.NewReplacer("self: a", fmt.Sprintf("self: %c", 'a'+n), "listen: 10.0.0.1", fmt.Sprintf("listen: 10.0.0.%d", n+1),
+		`listen: "10.0.0.1`, fmt.Sprintf(`listen: "10.0.0.%d`, n+1), `listen: "10.1.0.1`, fmt.Sprintf(`listen: "10.1.0.%d`, n+1)).Replace(text)
+}
+
+// rename gives an interface the name and the address that a document has.
+func rename(t *testing.T, e *testenv.End, name, address string) {
+	t.Helper()
+	e.Run(t, "ip", "link", "set", e.Ifname, "down")
+	e.Run(t, "ip", "link", "set", e.Ifname, "name", name)
+	e.Run(t, "ip", "link", "set", name, "up")
+	e.Run(t, "ip", "address", "flush", "dev", name)
+	e.Run(t, "ip", "address", "add", address, "dev", name)
 }
