@@ -41,7 +41,7 @@ var (
 		TestSlotIsWrittenFromWhereItLanded, TestTimestamps,
 		TestNetworkToNull, TestHere,
 		TestEveryWaitCapturesEverything, TestStreamIsTheFile, TestStreamThatBreaks, TestFlowsDoNotDisturbEachOther,
-		TestRotateBySize, TestRotateByTime, TestKeep, TestHeldFiles, TestExact, TestDurable, TestDevices, TestRingGoesOn,
+		TestRotateBySize, TestRotateByTime, TestKeep, TestHeldFiles, TestExact, TestDurable, TestRingGoesOn,
 		TestLedgerInOverload, TestLongOverload, TestLedgerWithASlowStream, TestLostWhileFull, TestLostToAnError,
 		TestPollWhileStuck, TestDiskError, TestDeviceOutOfRoom, TestDiskFullAtStart, TestDiskFull, TestStopWhileFull,
 		TestInterfaceDown, TestInterfaceRenamed, TestInterfaceMoved, TestProgramDetached, TestCannotStart, TestDefaultRoute,

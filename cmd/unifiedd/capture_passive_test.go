@@ -5,9 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +13,6 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // passiveOn runs the capture command with a packet socket in end B's namespace.
@@ -108,100 +104,6 @@ func TestCapturePassiveUnprivileged(t *testing.T) {
 	if n := strings.Count(p.A.Run(t, "tcpdump", "-nr", file), "UDP"); n == 0 { // on a busy machine a few: each write is padded
 		t.Error("the file has no packets")
 	}
-}
-
-// TestCapturePassiveFiles: the files of a packet socket have their comments and the name of the interface, turn at
-// their size, and can be indexed. An export of them is what tcpdump finds in them, with an index and without.
-// capinfos has nothing to say about them but what they are.
-func TestCapturePassiveFiles(t *testing.T) {
-	testenv.Long(t, "TestCapturePassive has the files, and TestIndex the indexes")
-	testenv.Root(t)
-	testenv.Leaks(t)
-	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	converse(t, p)
-	dir := testenv.DiskDir(t)
-	const wanted = 12000
-	status, _, stderr := passiveOn(t, p, "--ifcomment", "tap A", "--capture-comment", "case 7", "-C", "2M", "-c", strconv.Itoa(wanted), "-w", filepath.Join(dir, "out.pcapng"))
-	if status != 0 || strings.Contains(stderr, "dropped") {
-		t.Fatalf("status %d: %s", status, stderr)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "out*"))
-	if err != nil || len(files) < 3 {
-		t.Fatalf("files %v: %v", files, err)
-	}
-	slices.Sort(files)
-	captures.Readable(t, files...)
-	packets, statistics := 0, 0
-	for _, f := range files {
-		n, of := captureOf(t, p, f)
-		packets, statistics = packets+n, statistics+of
-	}
-	if packets != wanted || statistics == 0 { // there are statistics of each second, and at the end
-		t.Errorf("%d files have %d packets, want %d; %d statistics", len(files), packets, wanted, statistics)
-	}
-	without := map[string]exported{}
-	for _, q := range questions {
-		if a, ok := exportOf(t, files, nil, q.filter); ok && q.tcpdump {
-			without[q.filter] = a
-			sameAsTcpdump(t, files, q.filter, a)
-		}
-	}
-	if said, status := runSays(append([]string{"index"}, files...)...); status != 0 || strings.Count(said, "packets in") != len(files) {
-		t.Fatalf("index: %d: %s", status, said)
-	}
-	passed, found := 0, 0
-	for filter, before := range without {
-		after, _ := exportOf(t, files, nil, filter)
-		if passed, found = passed+after.passed, found+after.packets; !bytes.Equal(before.file, after.file) {
-			t.Errorf("%q: %d packets by the index, %d without", filter, after.packets, before.packets)
-		}
-	}
-	if passed == 0 || found == 0 || len(without) < 8 {
-		t.Errorf("%d filters found %d packets, and passed over %d batches: the test shows little", len(without), found, passed)
-	}
-}
-
-// captureOf checks what capinfos and tshark say of a file, and returns how many packets and statistics it has.
-func captureOf(t *testing.T, p *testenv.Pair, file string) (packets, statistics int) {
-	t.Helper()
-	said := p.A.Run(t, "capinfos", "-M", file)
-	for _, want := range []string{"pcapng", "Ethernet", "Capture comment:     case 7", "Name = " + p.B.Ifname, "Comment = tap A", "Strict time order:   True", "Number of interfaces in file: 1"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("capinfos does not say %q of %s:\n%s", want, file, said)
-		}
-	}
-	packets = number(regexp.MustCompile(`Number of packets: +(\d+)`), said)
-	statistics = number(regexp.MustCompile(`Number of stat entries = (\d+)`), said)
-	// Wireshark's dissection has each packet, with its direction
-	frames := p.A.Run(t, "tshark", "-n", "-r", file, "-T", "fields", "-e", "frame.packet_flags_direction")
-	if n := strings.Count(frames, "0x00000001\n"); n != packets {
-		t.Errorf("tshark has %d packets that arrived of %d of %s", n, packets, file)
-	}
-	return packets, statistics
-}
-
-// converse sends packets of many connections from end A until the test ends.
-func converse(t *testing.T, p *testenv.Pair) {
-	t.Helper()
-	sender, stop, ended := testenv.NewSender(t, &p.A), make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(stop); <-ended })
-	go func() {
-		defer close(ended)
-		for k := newTalk(11); ; {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if _, err := sender.Send(k.next()); err != nil {
-				t.Error(err)
-				return
-			}
-			if k.n%32 == 0 {
-				time.Sleep(2 * time.Millisecond)
-			}
-		}
-	}()
 }
 
 // TestCapturePassiveRights: root starts a capture, and the process that captures has CAP_NET_RAW and nothing else,
