@@ -36,9 +36,7 @@ func TestHugePagesGoBack(t *testing.T) {
 			t.Error("the ledger has no entry")
 		}
 	})
-	if err := unix.Munmap(mem); err != nil {
-		t.Error(err)
-	}
+	Check(t, unix.Munmap(mem))
 	if own.file != nil {
 		t.Errorf("ledger still has %q", own.entries)
 	}
@@ -68,67 +66,7 @@ func TestHugePagesByDifference(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestPairCarriesAndGoes(t *testing.T) {
-	Root(t)
-	var names []string
-	t.Run("pair", func(t *testing.T) {
-		p := NewPair(t, PairOptions{MTU: 9000, Queues: 2, IPv6: true})
-		names = append(names, p.A.Name, p.B.Name)
-		out := p.A.Run(t, "ping", "-c1", "-W2", p.B.IP.String()) + p.A.Run(t, "ping", "-c1", "-W2", p.B.IP6.String())
-		if strings.Count(out, " 0% packet loss") != 2 {
-			t.Error(out)
-		}
-		p.B.Do(t, func() { interfaceIs(t, p.B, 9000) })
-		if p.A.Stats(t).TxPackets == 0 {
-			t.Error("no packets counted")
-		}
-	})
-	for _, n := range names {
-		if exists(netnsdir.Path(n)) {
-			t.Errorf("namespace %s is still there", n)
-		}
-	}
-}
-
-func interfaceIs(t *testing.T, e End, mtu int) {
-	t.Helper()
-	i, err := net.InterfaceByName(e.Ifname)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if i.MTU != mtu || i.Index != e.Index || !bytes.Equal(i.HardwareAddr, e.MAC) {
-		t.Errorf("interface is %+v, want %+v", i, e)
-	}
-}
-
-func TestPairIsSilent(t *testing.T) {
-	p := NewPair(t, PairOptions{})
-	time.Sleep(300 * time.Millisecond)
-	if n := p.B.Stats(t).RxPackets; n != 0 {
-		t.Errorf("%d packets nobody sent", n)
-	}
-}
-
-func TestLinkComesAndGoes(t *testing.T) {
-	p := NewPair(t, PairOptions{NoAddresses: true})
-	p.A.SetDown(t)
-	if p.B.link(t).Attrs().OperState.String() == "up" {
-		t.Error("carrier after the peer went down")
-	}
-	p.A.Rename(t, "other0")
-	p.A.SetUp(t)
-	p.A.Delete(t)
-	p.A.Delete(t)
-	p.B.Do(t, func() {
-		if _, err := net.InterfaceByName(p.B.Ifname); err == nil {
-			t.Error("the other end outlived its peer")
-		}
-	})
+	Must(t, err)
 }
 
 func TestSendRawExactly(t *testing.T) {
@@ -146,9 +84,7 @@ func TestSendRawExactly(t *testing.T) {
 	buf := make([]byte, 4096)
 	for i, want := range frames {
 		n, err := unix.Read(fd, buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		// The socket returns the frame without the outer tag.
 		if want[12] == 0x88 {
 			want = slices.Delete(want, 12, 16)
@@ -166,14 +102,10 @@ func (e *End) listen(t *testing.T) int {
 	e.Do(t, func() {
 		var err error
 		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0x0300)
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 	})
 	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}))
 	return fd
 }
 
@@ -220,73 +152,6 @@ func TestIntactSeesDamage(t *testing.T) {
 	}
 }
 
-func TestZramComesAndGoes(t *testing.T) {
-	Root(t)
-	var path string
-	t.Run("device", func(t *testing.T) {
-		path = Zram(t, 4<<20)
-		writeDirect(t, path)
-	})
-	if exists(filepath.Join("/sys/block", filepath.Base(path))) {
-		t.Errorf("%s is still there", path)
-	}
-}
-
-// writeDirect writes one block with direct I/O and syncs it.
-func writeDirect(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Munmap(page)
-	if _, err := f.WriteAt(page, 4096); err != nil {
-		t.Errorf("write %s directly: %v", path, err)
-	}
-}
-
-func TestLoopComesAndGoes(t *testing.T) {
-	Root(t)
-	file := DiskFile(t, 4<<20)
-	var dev string
-	t.Run("device", func(t *testing.T) {
-		dev = Loop(t, file, 1<<20)
-		writeDirect(t, dev)
-		if got, _ := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/size"); string(got) != "2048\n" {
-			t.Errorf("size in sectors is %q, want 2048", got)
-		}
-	})
-	// Another process may have the same device by now, but not with our file.
-	if got, _ := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file"); strings.TrimSpace(string(got)) == file {
-		t.Errorf("%s still has %s", dev, file)
-	}
-}
-
-func TestExt4Fills(t *testing.T) {
-	Root(t)
-	var dir string
-	t.Run("mount", func(t *testing.T) {
-		dir = Ext4(t, 4<<20)
-		err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 8<<20), 0o600)
-		if err == nil || !strings.Contains(err.Error(), unix.ENOSPC.Error()) {
-			t.Errorf("writing 8 MiB to a file system of 4: %v", err)
-		}
-	})
-	mounts, _ := os.ReadFile("/proc/self/mounts")
-	if strings.Contains(string(mounts), dir) {
-		t.Errorf("%s is still mounted", dir)
-	}
-}
-
-func TestDiskFileTakesDirect(t *testing.T) {
-	writeDirect(t, DiskFile(t, 1<<20))
-}
-
 // TestKilledProcessIsCleanedUpAfter: the next user of the package undoes the changes of a killed
 // process. The test runs itself in a child that dies with everything open.
 func TestKilledProcessIsCleanedUpAfter(t *testing.T) {
@@ -324,13 +189,9 @@ func TestKilledProcessIsCleanedUpAfter(t *testing.T) {
 func TestLeaksNamesWhatIsLeft(t *testing.T) {
 	before := takeHoldings(t)
 	fd, err := unix.MemfdCreate("forgotten", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	stop := make(chan struct{})
 	go func() { <-stop }()
 	left := strings.Join(takeHoldings(t).above(before), "\n")
@@ -355,4 +216,14 @@ func TestHelpersLeakNothing(t *testing.T) {
 	SendRaw(t, &p.A, Stream(&p.A, &p.B, 1, 0, 3, 100), SendOptions{})
 	Ext4(t, 1<<20)
 	Zram(t, 1<<20)
+}
+
+// mapPages maps huge pages, or returns nil.
+func mapPages(n int) []byte {
+	b, err := unix.Mmap(-1, 0, n*hugePageSize, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
+	if err != nil {
+		return nil
+	}
+	return b
 }

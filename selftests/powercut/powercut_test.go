@@ -33,9 +33,7 @@ func (b *bench) cuts(t *testing.T, cuts, seed uint64) {
 			c := b.Cut(image, b.place(i, cuts, r), Fate(r.IntN(int(fates))), r)
 			goOn := i == 0 || r.IntN(4) == 0
 			t.Logf("%v; %v durable; goes on: %v", c, durableOf(b.claimed(c.At)), goOn)
-			if err := b.try(t, image, c.At, goOn); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, b.try(t, image, c.At, goOn))
 		})
 	}
 	t.Run("a disk that lies", b.lies)

@@ -31,30 +31,11 @@ func newTestLoader(t *testing.T, args ...string) *loader {
 	s, err := open(o, n)
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := s.cleanup.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, s.cleanup.Close())
 	})
 	l, err := newLoader(s, o)
 	testenv.Must(t, err)
 	return l
-}
-
-// TestLoopAllocatesNothing: a round of the loop does not allocate.
-func TestLoopAllocatesNothing(t *testing.T) {
-	for _, args := range []string{"-rw randread -iodepth 8", "-rw randrw -iodepth 8", "-rw randwrite -iodepth 4 -bs 16k -gather"} {
-		l := newTestLoader(t, strings.Fields(args)...)
-		got := testenv.AllocsPerRun(t, 100, func() {
-			testenv.Must(t, l.start(l.now()))
-			testenv.Must(t, l.queue.Wait(-1))
-			testenv.Must(t, l.finish(l.now()))
-		})
-		if got != 0 {
-			t.Errorf("%s: %v allocations a round", args, got)
-		}
-		l.stop.Store(true)
-		testenv.Must(t, l.run())
-	}
 }
 
 // TestShrunkFile: the loader reports the read that fails after the target became shorter.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -58,19 +57,6 @@ func TestReceiveMatrix(t *testing.T) {
 	}
 }
 
-// TestOverload: a receiver with little memory accounts for every packet of a flood.
-func TestOverload(t *testing.T) {
-	pair := newPair(t, testenv.PairOptions{})
-	to := start(t, &pair.B, "-rx", "-ring", "16", "-json", "-wait", "sleep", "-sleep", "10ms")
-	s := start(t, &pair.A, "-tx", "-ring", "64", "-json", "-count", "20000").must()
-	time.Sleep(200 * time.Millisecond)
-	to.Signal(os.Interrupt)
-	r := to.must()
-	if r.Offered != s.Sent || r.Received+r.Lost+r.Ledger["waiting"] != s.Sent || r.Lost == 0 || r.Received == 0 {
-		t.Errorf("sent %d, received %+v", s.Sent, r)
-	}
-}
-
 // TestEchoMatrix: packets return from the echo, with each option.
 func TestEchoMatrix(t *testing.T) {
 	const packets = 300
@@ -90,52 +76,6 @@ func TestEchoMatrix(t *testing.T) {
 				t.Errorf("echoed %+v", e)
 			}
 		})
-	}
-}
-
-// TestQueues: packets sent on all queues arrive on all queues, and on one.
-func TestQueues(t *testing.T) {
-	const packets = 2000
-	pair := newPair(t, testenv.PairOptions{Queues: 2})
-	for _, c := range []struct {
-		args    []string
-		bound   string
-		unbound int
-	}{{nil, "[0 1]", 0}, {[]string{"-queues", "1"}, "[1]", 1}} {
-		to := start(t, &pair.B, append(c.args, "-rx", ring, "-json")...)
-		from := start(t, &pair.A, "-tx", ring, "-json", "-count", strconv.Itoa(packets), "-rate", "10000")
-		if s := from.must(); s.Sent != packets || len(s.Granted.Queues) != 2 {
-			t.Errorf("sent %+v", s)
-		}
-		time.Sleep(200 * time.Millisecond)
-		to.Signal(os.Interrupt)
-		r := to.must()
-		if fmt.Sprint(r.Granted.Queues) != c.bound || len(r.Granted.Unbound) != c.unbound {
-			t.Errorf("granted %+v", r.Granted)
-		}
-		if got := r.Received + r.Ledger["kernel_no_socket"]; got != packets || (c.unbound > 0) != (r.Received < packets) || r.Offered != packets {
-			t.Errorf("received %+v", r)
-		}
-	}
-}
-
-// TestLongPackets: packets longer than a frame arrive with -multi-buffer, and without it count as
-// kernel_too_long.
-func TestLongPackets(t *testing.T) {
-	pair := newPair(t, testenv.PairOptions{MTU: 9000})
-	for _, c := range []struct {
-		args    []string
-		taken   uint64
-		tooLong uint64
-	}{{[]string{"-multi-buffer"}, 500, 0}, {nil, 0, 500}} {
-		to := start(t, &pair.B, append(c.args, "-rx", ring, "-json")...)
-		start(t, &pair.A, "-tx", ring, "-json", "-count", "500", "-size", "4000", "-rate", "10000").must()
-		time.Sleep(100 * time.Millisecond)
-		to.Signal(os.Interrupt)
-		r := to.must()
-		if r.Received != c.taken || r.BytesIn != c.taken*4000 || r.Ledger["kernel_too_long"] != c.tooLong {
-			t.Errorf("%v: %+v", c.args, r)
-		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
@@ -21,9 +22,7 @@ func TestParse(t *testing.T) {
 		t.Error("-to with -echo was taken")
 	}
 	o, err = parse([]string{"-ping", "-queues", "3,0-1", "-zero-copy", "require", "-pages", "1g", "-to", "02:01:02:03:04:05", "eth0"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if o.mode != ping || !slices.Equal(o.queues, numbers{0, 1, 3}) || xdp.Policy(o.policy) != xdp.Require || o.pages.String() != "1g" ||
 		o.to != (address{2, 1, 2, 3, 4, 5}) || o.wait != waitPoll || o.expr == nil || o.iface != "eth0" {
 		t.Errorf("%+v", o)
@@ -81,9 +80,7 @@ func TestPacket(t *testing.T) {
 		t.Fatal(p.ErrorLayer().Error())
 	}
 	udp := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
-	if err := udp.SetNetworkLayerForChecksum(p.NetworkLayer()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, udp.SetNetworkLayerForChecksum(p.NetworkLayer()))
 	if err, bad := p.VerifyChecksums(); err != nil || len(bad) > 0 {
 		t.Errorf("checksums: %v, %v", bad, err)
 	}

@@ -3,13 +3,13 @@ package porttest_test
 import (
 	"errors"
 	"flag"
-	"os"
 	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
@@ -74,23 +74,12 @@ type fault struct {
 // sink keeps an allocation from being optimised away.
 var sink []byte
 
+// faults has one or two faults for each kind of mistake that a case must detect.
 var faults = []fault{
 	{"loses a drained frame", "Data", "the worker's holder", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.reap = func(dst []umem.Frame) int {
 			mine := make([]umem.Frame, len(dst))
 			return copy(dst, mine[:max(0, b.Port.Reap(mine)-1)])
-		}
-	}},
-	{"keeps a drained frame", "Data", "nothing more within", func(t testing.TB, w *umem.Holder, b *broken) {
-		kept := keeper(t, w)
-		b.reap = func(dst []umem.Frame) int {
-			n := b.Port.Reap(dst)
-			if n < 4 {
-				return n
-			}
-			w.PassTo(kept, dst[n-1:n])
-			dst[n-1] = umem.Frame{Addr: ^uint64(0), Len: ^uint32(0), Options: ^uint32(0)}
-			return n - 1
 		}
 	}},
 	{"gives a frame twice", "Data", "received before", func(t testing.TB, w *umem.Holder, b *broken) {
@@ -102,19 +91,6 @@ var faults = []fault{
 			return n
 		}
 	}},
-	{"gives one more than it has", "Data", "came to the worker's holder", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.recv = func(dst []umem.Frame) int {
-			n := b.Port.Recv(dst)
-			if n > 0 && n < len(dst) {
-				dst[n] = dst[0]
-				n++
-			}
-			return n
-		}
-	}},
-	{"counts more than it was offered", "Data", "returned", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.send = func(fs []umem.Frame) int { return b.Port.Send(fs) + 1 }
-	}},
 	{"takes half a chain", "WholeMessages", "part of a message", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.send = func(fs []umem.Frame) int {
 			if len(fs) == 0 {
@@ -125,28 +101,11 @@ var faults = []fault{
 			return b.Port.Send(cut)
 		}
 	}},
-	{"takes half a chain where room ends", "WholeMessages", "part of a message", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.send = func(fs []umem.Frame) int {
-			n := b.Port.Send(fs)
-			if n == len(fs) || umem.Whole(fs) != len(fs) {
-				return n
-			}
-			cut := fs[n]
-			cut.Options &^= umem.More
-			return n + b.Port.Send([]umem.Frame{cut})
-		}
-	}},
 	{"takes more than its limit", "SendRoom", "its limit is", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.limits = func() umem.Limits { l := b.Port.Limits(); l.Send -= 8; return l }
 	}},
 	{"takes more empty frames than its limit", "SupplyRoom", "its limit is", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.limits = func() umem.Limits { l := b.Port.Limits(); l.Supply -= 8; return l }
-	}},
-	{"takes fewer than its limit", "SendRoom", "an empty port takes", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.limits = func() umem.Limits { l := b.Port.Limits(); l.Send++; return l }
-	}},
-	{"takes fewer empty frames than its limit", "SupplyRoom", "an empty port takes", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.limits = func() umem.Limits { l := b.Port.Limits(); l.Supply++; return l }
 	}},
 	{"changes a received byte", "Data", "sent was", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.recv = touch(w, b.Port.Recv, func(r *umem.Region, f umem.Frame) { r.Bytes(f)[f.Len-1] ^= 1 })
@@ -158,26 +117,11 @@ var faults = []fault{
 			}
 		})
 	}},
-	{"writes in front of a received view", "Data", "in front of a received view", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.recv = touch(w, b.Port.Recv, func(r *umem.Region, f umem.Frame) { r.At(f.Addr-1, 1)[0] ^= 1 })
-	}},
 	{"writes into a frame it does not hold", "Counts", "a frame no port holds", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.recv = touch(w, b.Port.Recv, func(r *umem.Region, f umem.Frame) {
 			const taken = (2*64 + porttest.Spare) * 4096
 			r.Data()[(f.Addr+taken/2)%taken] ^= 1
 		})
-	}},
-	{"changes what it sends", "Data", "came back changed", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.reap = touch(w, b.Port.Reap, func(r *umem.Region, f umem.Frame) { r.At(f.Addr, 1)[0] ^= 1 })
-	}},
-	{"gives another address than was sent", "Data", "not sent", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.reap = func(dst []umem.Frame) int {
-			n := b.Port.Reap(dst)
-			for i := range dst[:n] {
-				dst[i].Addr &^= 4095
-			}
-			return n
-		}
 	}},
 	{"reorders", "Data", "was due", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.recv = func(dst []umem.Frame) int {
@@ -188,36 +132,11 @@ var faults = []fault{
 			return n
 		}
 	}},
-	{"uses the flow's token", "Data", "with token", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.recv = touch(w, b.Port.Recv, func(r *umem.Region, f umem.Frame) { r.Side(f).Token = 0 })
-	}},
-	{"changes the caller's slice", "Data", "caller's slice", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.supply = func(fs []umem.Frame) int {
-			n := b.Port.Supply(fs)
-			clear(fs[:n])
-			return n
-		}
-	}},
-	{"writes beyond what it gives", "Data", "wrote beyond", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.recv = func(dst []umem.Frame) int {
-			clear(dst)
-			return b.Port.Recv(dst)
-		}
-	}},
 	{"hides failures", "Failure", "outcome <nil>", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.reap = func(dst []umem.Frame) int {
 			n := b.Port.Reap(dst)
 			for i := range dst[:n] {
 				dst[i].Options &= umem.KernelOptions
-			}
-			return n
-		}
-	}},
-	{"fails without a reason", "Failure", "no errno", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.reap = func(dst []umem.Frame) int {
-			n := b.Port.Reap(dst)
-			for i := range dst[:n] {
-				dst[i].Options &= umem.KernelOptions | umem.Failed
 			}
 			return n
 		}
@@ -244,25 +163,13 @@ var faults = []fault{
 	}},
 	{"has a descriptor that never tells", "Poll", "did not poll readable", func(t testing.TB, w *umem.Holder, b *broken) {
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { unix.Close(fd) })
 		b.fd = func() int { return fd }
 	}},
-	{"has a descriptor that tells once", "Poll", "did not poll readable", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.recv = func(dst []umem.Frame) int {
-			n := b.Port.Recv(dst)
-			var count [8]byte
-			unix.Read(b.Port.FD(), count[:])
-			return n
-		}
-	}},
 	{"has a descriptor that never falls quiet", "Poll", "fall quiet", func(t testing.TB, w *umem.Holder, b *broken) {
 		fd, err := unix.Eventfd(1, unix.EFD_CLOEXEC)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		t.Cleanup(func() { unix.Close(fd) })
 		b.fd = func() int { return fd }
 	}},
@@ -275,33 +182,11 @@ var faults = []fault{
 			return n
 		}
 	}},
-	{"allocates now and then", "Allocations", "allocated at least", func(t testing.TB, w *umem.Holder, b *broken) {
-		calls := 0
-		b.supply = func(fs []umem.Frame) int {
-			if calls++; calls%32 == 0 {
-				sink = make([]byte, 16)
-			}
-			return b.Port.Supply(fs)
-		}
-	}},
 	{"forgets a frame at Close", "Close", "frames inside to the pool", func(t testing.TB, w *umem.Holder, b *broken) {
 		kept := keeper(t, w)
 		b.close = func() error {
 			var one [1]umem.Frame
 			w.PassTo(kept, one[:b.Port.Recv(one[:])])
-			return b.Port.Close()
-		}
-	}},
-	{"forgets all frames at Close", "Close", "frames inside to the pool", func(t testing.TB, w *umem.Holder, b *broken) {
-		b.close = func() error { return nil }
-	}},
-	{"cannot be closed twice", "Close", "Close of the sender", func(t testing.TB, w *umem.Holder, b *broken) {
-		closed := false
-		b.close = func() error {
-			if closed {
-				return os.ErrClosed
-			}
-			closed = true
 			return b.Port.Close()
 		}
 	}},
@@ -329,9 +214,7 @@ var faults = []fault{
 // keeper is a holder in which a fault hides frames.
 func keeper(t testing.TB, w *umem.Holder) *umem.Holder {
 	h, err := w.Book().NewHolder(umem.OwnerXDP, "hidden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return h
 }
 

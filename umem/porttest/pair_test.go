@@ -3,6 +3,7 @@ package porttest_test
 import (
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
@@ -11,17 +12,11 @@ import (
 func openWorker(t testing.TB) *umem.Holder {
 	t.Helper()
 	r, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	w, err := r.NewBook("test").NewHolder(umem.OwnerWorker, "worker")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, r.Close())
 	})
 	return w
 }
@@ -33,9 +28,7 @@ func openPair(c porttest.Config, link porttest.Link) porttest.Opener {
 		l.Worker = openWorker(t)
 		l.Reopen = func(t testing.TB) {
 			a, b, err := porttest.Pair(l.Worker, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			l.Sender, l.Receiver = a, b
 			t.Cleanup(func() { a.Close(); b.Close() })
 		}
