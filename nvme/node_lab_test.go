@@ -65,16 +65,12 @@ func TestNode(t *testing.T) {
 	if f := r.flush(i, 3); f.Err != nil {
 		t.Error(f.Err)
 	}
-	if err := r.span(r.queue.Zero, i, 8192, 12288); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, r.span(r.queue.Zero, i, 8192, 12288))
 	clear(want[8192:][:12288])
 	if got := onDisk(t, labDisk(), 0, 8*4096); !bytes.Equal(got, want) {
 		t.Error("the block device does not have the zeros")
 	}
-	if err := r.span(r.queue.Discard, i, 0, 4096); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, r.span(r.queue.Discard, i, 0, 4096))
 	if s := r.queue.Stats(); s.Copied != 0 || (s.Pinned != 0) != (labenv.Kernel(t) == labenv.Linux61) || s.Writes != 8 || len(s.Errors) != 0 {
 		t.Errorf("%+v", s)
 	}

@@ -1,6 +1,10 @@
 package umem
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
 
 // TestBeside: a holder can take out frames that a holder beside it, of another book, put in. The
 // sums are right at each moment, also when one of them yields.
@@ -9,9 +13,7 @@ func TestBeside(t *testing.T) {
 	other := r.NewBook("other")
 	hands := newHolder(t, other, OwnerWorker)
 	same, err := other.NewHolderBeside(ring, "other end")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	fs := take(t, worker, 100)
 	worker.PassTo(ring, fs)
 	same.PassTo(hands, fs[:30])
@@ -40,9 +42,7 @@ func TestBeside(t *testing.T) {
 	if _, err := other.NewHolderBeside(same, "late"); err == nil {
 		t.Error("a place beside a closed one")
 	}
-	if err := other.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, other.Close())
 }
 
 // TestBesideThatFails: closing a holder that has counted nothing does not change the shared frames.
@@ -50,17 +50,13 @@ func TestBesideThatFails(t *testing.T) {
 	r, _, worker, ring := worldOf(t, Config{Size: 1 << 20})
 	other := r.NewBook("other")
 	same, err := other.NewHolderBeside(ring, "other end")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	fs := take(t, worker, 10)
 	worker.PassTo(ring, fs)
 	if n := same.Close(); n != 0 {
 		t.Errorf("it gave %d frames back", n)
 	}
-	if err := other.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, other.Close())
 	if c := audit(t, r); c.Of(OwnerXDP) != 10 {
 		t.Errorf("audit counts %v", c)
 	}

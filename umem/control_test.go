@@ -18,9 +18,7 @@ func openControl(t testing.TB, control uint64) *Region {
 	r, err := Open(Config{Size: 2 << 20, Control: control})
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, r.Close())
 	})
 	return r
 }
@@ -97,9 +95,7 @@ func TestCloseRefusesPieces(t *testing.T) {
 	refuses("registered with a device")
 	device.Release()
 	pieces[0].Abandon()
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, r.Close())
 	if _, err := r.TakeControl(uint64(os.Getpagesize())); !errors.Is(err, ErrNoControl) {
 		t.Errorf("a piece of a closed region: %v", err)
 	}

@@ -62,9 +62,7 @@ func TestDAXInherited(t *testing.T) {
 	if m, err = AllocateFree(other); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.GiveBack(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, m.GiveBack())
 }
 
 // TestDAXRefused: what is no such device, or has too little room, is refused with what to do.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestFreeList: a list agrees with a slice after random steps.
@@ -55,15 +57,11 @@ func TestFreeList(t *testing.T) {
 // TestReleaseExcess: ReleaseExcess gives frames back to the pool, and never more than there are.
 func TestReleaseExcess(t *testing.T) {
 	region, err := Open(Config{Size: 4 << 20, Pages: Ordinary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer region.Close()
 	book := region.NewBook("test")
 	hands, err := book.NewHolder(OwnerWorker, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	frames := make([]Frame, 10)
 	if n := hands.Take(frames); n != len(frames) {
 		t.Fatalf("%d frames", n)
@@ -79,9 +77,7 @@ func TestReleaseExcess(t *testing.T) {
 		t.Errorf("the pool has %d of %d frames: %v", count.Of(OwnerPool), region.Frames(), err)
 	}
 	hands.Close()
-	if err := book.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, book.Close())
 }
 
 // TestPacketLen: PacketLen returns the frames and bytes of the first packet.

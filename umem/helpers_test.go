@@ -3,6 +3,8 @@ package umem
 import (
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // openOrdinary opens a region on ordinary pages, which every machine has. The end of the test closes it.
@@ -15,13 +17,9 @@ func openOrdinary(t testing.TB, c Config) *Region {
 func open(t testing.TB, c Config) *Region {
 	t.Helper()
 	r, err := Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, r.Close())
 	})
 	return r
 }
@@ -29,9 +27,7 @@ func open(t testing.TB, c Config) *Region {
 func newHolder(t testing.TB, b *Book, o Owner) *Holder {
 	t.Helper()
 	h, err := b.NewHolder(o, b.name+" "+o.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return h
 }
 
@@ -49,9 +45,7 @@ func take(t testing.TB, h *Holder, n int) []Frame {
 func audit(t testing.TB, r *Region) Count {
 	t.Helper()
 	c, err := r.Audit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return c
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // drawConfig draws a plausible configuration of up to 64 GiB.
@@ -99,9 +101,7 @@ func checkCounting(t *rapid.T, l layout) {
 // TestLayoutAbove4GiB: a region of 5 GiB has the expected layout.
 func TestLayoutAbove4GiB(t *testing.T) {
 	l, err := newLayout(Config{Size: 5 << 30, FrameSize: 4096, ExtentSize: 1 << 20, Extents: 256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := layout{size: 5 << 30, whole: 5 << 30, inExtents: 256 << 20, frameSize: 4096, shift: 12, frames: (5<<30 - 256<<20) / 4096,
 		extentBase: 5<<30 - 256<<20, extentSize: 1 << 20, extents: 256}
 	if !reflect.DeepEqual(l, want) {
@@ -122,9 +122,7 @@ func TestLayoutAbove4GiB(t *testing.T) {
 // TestPoolAbove4GiB: the pool of a region of 5 GiB returns the right addresses.
 func TestPoolAbove4GiB(t *testing.T) {
 	l, err := newLayout(Config{Size: 5 << 30, FrameSize: 4096, ExtentSize: 1 << 30, Extents: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var p pool
 	p.fill(l)
 	extents := make([]Frame, 3)

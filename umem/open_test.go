@@ -67,9 +67,7 @@ func TestOpenGiantPages(t *testing.T) {
 	}
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := c.Memory.GiveBack(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, c.Memory.GiveBack())
 	})
 	r := open(t, c)
 	if r.Size() != 1<<30 || len(r.Buffers()) != 1 {

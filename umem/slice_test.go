@@ -78,9 +78,7 @@ func TestSlices(t *testing.T) {
 			t.Errorf("took %d frames again", got)
 		}
 		h.Close()
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, b.Close())
 	})
 }
 
@@ -174,8 +172,6 @@ func TestAllocatedSlices(t *testing.T) {
 	copy(r.At(r.Slice("risk").In.Base(), 5), "hello")
 	audit(t, r)
 	t.Cleanup(func() {
-		if err := m.GiveBack(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, m.GiveBack())
 	})
 }

@@ -49,9 +49,7 @@ func TestDispatcher(t *testing.T) {
 	if err := i.Check(); !errors.Is(err, ErrProgramGone) || !strings.Contains(err.Error(), "is in its place") {
 		t.Errorf("Check: %v", err)
 	}
-	if err := i.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, i.Close())
 	if got := others.Names(t); !slices.Equal(got, []string{testenv.OtherPass}) {
 		t.Errorf("afterwards there are %v", got)
 	}
@@ -110,15 +108,11 @@ func TestDispatcherSelect(t *testing.T) {
 	}()
 	swaps := 0
 	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end) || swaps < 4; swaps++ {
-		if err := i.SetFilter(nil); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, i.SetFilter(nil))
 		if swaps == 1 {
 			others.Load(t, testenv.OtherDeny)
 		}
-		if err := i.Check(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, i.Check())
 	}
 	if got := <-sent; got != n {
 		t.Errorf("%d were sent", got)

@@ -79,8 +79,6 @@ func (c refusedCase) refused(t *testing.T, e *testenv.End) {
 		t.Errorf("open with copy: %v", err)
 		return
 	}
-	if err := i.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, i.Close())
 	untouched(t, e, stripped)
 }

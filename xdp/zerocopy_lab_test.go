@@ -35,9 +35,7 @@ func TestZeroCopyGranted(t *testing.T) {
 			}
 			t.Logf("%s: %v", e.Ifname, err)
 			if err == nil {
-				if err := i.Close(); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, i.Close())
 			}
 		}
 	}

@@ -45,9 +45,7 @@ func (b *bench) join(i *Interface, name string) *Slot {
 	s, err := i.Join(b.program(i, name), ordinary)
 	testenv.Must(b, err)
 	b.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			b.Error(err)
-		}
+		testenv.Check(b, s.Close())
 	})
 	return s
 }
@@ -66,9 +64,7 @@ func (b *bench) awaitGone(id ebpf.ProgramID) {
 func TestProbe(t *testing.T) {
 	labenv.Guest(t)
 	testenv.Root(t)
-	if err := Probe(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, Probe())
 }
 
 // TestJoin: libxdp's tools list the program among theirs, at the place that its priority and name give. After
@@ -218,9 +214,7 @@ func TestOthersChange(t *testing.T) {
 	if here, err := s.Here(); err != nil || here == 0 || here == second {
 		t.Errorf("here %d, and %d before: %v", here, second, err)
 	}
-	if err := s.Update(b.program(i, "unifiedd_b")); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Update(b.program(i, "unifiedd_b")))
 	b.Unload(t, testenv.OtherDeny)
 	b.Unload(t, "unifiedd_b")
 	if here, err := s.Here(); here != 0 || err != nil {
@@ -229,9 +223,7 @@ func TestOthersChange(t *testing.T) {
 	if err := s.Update(s2(b, i)); !errors.Is(err, errGone) {
 		t.Errorf("exchanged though it was unloaded: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Close())
 	if pins := b.Pins(t); len(pins) != 0 {
 		t.Errorf("left: %v", pins)
 	}

@@ -109,9 +109,7 @@ flows:
 	until("the host to be gone", func(f *status.Flow) bool {
 		return f.Hosts.Hosts == 0 && f.Hosts.Queues == 0 && f.Hosts.Ended == 0 && f.Hosts.Commands["failed"] == 0
 	})
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := <-ended; err != nil {
 		t.Errorf("%v\n%s", err, &said)
 	}
@@ -136,9 +134,7 @@ func comeAndGo(t *testing.T, disk string, second func(there bool)) {
 		second(false)
 		testenv.Wait(t, testenv.Within(30*time.Second), "the kernel to have it no more", func() bool { _, err := os.Stat(other); return os.IsNotExist(err) })
 	}
-	if err := busy.Process.Signal(syscall.SIGINT); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, busy.Process.Signal(syscall.SIGINT))
 	err := busy.Wait()
 	if status, _ := busy.ProcessState.Sys().(syscall.WaitStatus); err != nil && status.Signal() != syscall.SIGINT && status.ExitStatus() != 128 { // after SIGINT fio ends by the signal or with status 128
 		t.Errorf("fio: %v\n%s", err, &said)

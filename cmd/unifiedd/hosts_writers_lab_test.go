@@ -194,9 +194,7 @@ func (a *writers) end(t *testing.T) {
 	t.Helper()
 	a.stop.Store(true)
 	for range a.all {
-		if err := <-a.result; err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, <-a.result)
 	}
 	var rounds uint64
 	var longest time.Duration

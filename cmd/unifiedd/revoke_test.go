@@ -76,9 +76,7 @@ flows:
 	says(exitFailed, "chmod 0600 "+keys, "reload")
 	set("nqn.2026-01.com.example:good DHHC-1:00:x:\n", 0o600)
 	says(exitFailed, keys+":1: host nqn.2026-01.com.example:good: no key", "reload")
-	if err := unix.Kill(pid, unix.SIGTERM); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, unix.Kill(pid, unix.SIGTERM))
 	if err := daemon.Wait(); err != nil {
 		t.Errorf("%v: %s", err, &errs)
 	}

@@ -99,9 +99,7 @@ func runOnce(t *testing.T, p *testenv.Pair, file string, end unix.Signal) caps.S
 	t.Logf("run: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
 	testenv.Wait(t, testenv.Within(20*time.Second), "a segment", func() bool { return segments() > before })
 	time.Sleep(300 * time.Millisecond) // a few batches
-	if err := unix.Kill(pid, end); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, unix.Kill(pid, end))
 	err := cmd.Wait()
 	if end == unix.SIGTERM && err != nil || strings.Contains(errs.String(), "denied") || strings.Contains(errs.String(), "not permitted") {
 		t.Errorf("%v: %s", err, &errs)

@@ -69,18 +69,14 @@ func serve(t *testing.T, pair *testenv.Pair, configuration func(dir string) stri
 	d, err := flows.Open(cfg, flows.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, d.Close())
 	})
 	s.Daemon = d
 	servers, err := control.Serve(s.reloader(), "", s.socket)
 	testenv.Must(t, err)
 	t.Cleanup(func() {
 		s.client.CloseIdleConnections()
-		if err := servers.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, servers.Close())
 	})
 	s.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", s.socket)

@@ -27,9 +27,7 @@ func TestCaptureReaderGone(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = w, &stderr
 	testenv.Must(t, cmd.Start())
 	_, err = r.Read(make([]byte, 100))
-	if err := errors.Join(err, r.Close(), w.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(err, r.Close(), w.Close()))
 	err = cmd.Wait()
 	exit := (*exec.ExitError)(nil)
 	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed {

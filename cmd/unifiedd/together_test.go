@@ -44,9 +44,7 @@ func together(t *testing.T, p *testenv.Pair, beside bool) {
 	})
 	for n, s := range all {
 		testenv.Wait(t, time.Minute, "a capture to run: "+s.text(), func() bool { return s.runs() || s.ProcessState != nil })
-		if err := s.Process.Signal(syscall.SIGINT); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, s.Process.Signal(syscall.SIGINT))
 		if err := s.Wait(); err != nil {
 			t.Errorf("number %d, beside another %v: %v: %s", n, beside, err, s.text())
 		}

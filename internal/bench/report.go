@@ -94,9 +94,7 @@ func Start(t *testing.T, name, title, ours, theirs string) *Report {
 // Must ends the test if there is an error.
 func (r *Report) Must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	testenv.Must(r, err)
 }
 
 // Wants reports whether a case is requested.

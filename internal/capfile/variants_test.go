@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestVariants: the parser reads every magic number, version and header length that tcpdump or tshark
@@ -36,9 +38,7 @@ func TestVariants(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%v %s", o, name), func(t *testing.T) {
 				all, err := read(t, file, false)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				var got strings.Builder
 				for _, p := range all {
 					fmt.Fprintf(&got, "%d.%09d\t%d\t%d\t%x\n", p.Time/1e9, p.Time%1e9, p.Len, p.Orig, file[p.Offset:][6:12])
@@ -61,9 +61,7 @@ func frame(n int) []byte {
 func tshark(t *testing.T, file []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, file, 0o600))
 	out, err := exec.Command("tshark", "-n", "-r", name, "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.cap_len", "-e", "frame.len", "-e", "eth.src").Output()
 	if err != nil {
 		t.Fatalf("tshark: %v", err)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // some is data that compresses a little.
@@ -31,9 +33,7 @@ func TestOpen(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dir, plain := t.TempDir(), some()
 	file := filepath.Join(dir, "plain")
-	if err := os.WriteFile(file, plain, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, plain, 0o600))
 	for _, tool := range [][]string{nil, {"gzip", "-c"}, {"zstd", "-c"}, {"zstd", "-c", "--long=27"}, {"lz4", "-c"}} {
 		stored, want := plain, plain
 		if tool != nil {
@@ -44,9 +44,7 @@ func TestOpen(t *testing.T) {
 			stored, want = append(bytes.Clone(one), one...), append(bytes.Clone(plain), plain...)
 		}
 		name := filepath.Join(dir, "stored")
-		if err := os.WriteFile(name, stored, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, stored, 0o600))
 		in, err := Open(t.Context(), name)
 		if err != nil {
 			t.Fatalf("%v: %v", tool, err)
@@ -55,9 +53,7 @@ func TestOpen(t *testing.T) {
 		if err != nil || !bytes.Equal(got, want) || in.Cut != nil || (in.Copied == 0) != (tool == nil) {
 			t.Errorf("%v: %d bytes, want %d; %d copied, cut %v: %v", tool, len(got), len(want), in.Copied, in.Cut, err)
 		}
-		if err := in.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, in.Close())
 	}
 	empty(t, os.Getenv("TMPDIR"))
 }
@@ -76,24 +72,16 @@ func TestCut(t *testing.T) {
 	cmd := exec.Command("gzip", "-c")
 	cmd.Stdin = bytes.NewReader(some())
 	whole, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	name := filepath.Join(t.TempDir(), "cut.gz")
-	if err := os.WriteFile(name, whole[:len(whole)/2], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, whole[:len(whole)/2], 0o600))
 	in, err := Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer in.Close()
 	if got, _ := io.ReadAll(in); in.Cut == nil || len(got) < 1<<20 || !bytes.HasPrefix(some(), got) {
 		t.Errorf("%d bytes, cut %v", len(got), in.Cut)
 	}
-	if err := os.WriteFile(name, []byte("\x1f\x8bnothing"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, []byte("\x1f\x8bnothing"), 0o600))
 	if _, err := Open(t.Context(), name); err == nil || !strings.Contains(err.Error(), "decompress") {
 		t.Errorf("no gzip: %v", err)
 	}
@@ -103,22 +91,16 @@ func TestCut(t *testing.T) {
 func TestPipe(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	name := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(name, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mkfifo(name, 0o600))
 	go func() { _ = os.WriteFile(name, some(), 0) }()
 	in, err := Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer in.Close()
 	if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, some()) {
 		t.Errorf("%d bytes: %v", len(got), err)
 	}
 	w, err := os.OpenFile(name, os.O_RDWR, 0) // so that it never ends
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer w.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -142,13 +124,9 @@ func TestNoRoom(t *testing.T) {
 	cmd := exec.Command("zstd", "-c")
 	cmd.Stdin = io.LimitReader(zeros{}, 1<<30)
 	small, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	name := filepath.Join(t.TempDir(), "zeros.zst")
-	if err := os.WriteFile(name, small, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, small, 0o600))
 	if _, err := Open(t.Context(), name); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
 		t.Errorf("1 GiB into 64 MiB: %v", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 const example = `Name:	cat
@@ -20,9 +22,7 @@ Seccomp:	2
 
 func TestParse(t *testing.T) {
 	got, err := Parse(example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := Status{
 		UID: ID{0, 1, 2, 3}, GID: ID{100, 100, 100, 100},
 		Permitted: 0x1fffeffffff, Effective: BPF | NetRaw | NetAdmin, Bounding: 0x1fffeffffff,
@@ -71,13 +71,9 @@ func TestSets(t *testing.T) {
 
 func TestThreads(t *testing.T) {
 	all, err := Threads()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	self, err := Self()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if self.UID.Real != uint32(os.Getuid()) {
 		t.Errorf("own user is %d, want %d", self.UID.Real, os.Getuid())
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/need"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // FuzzFind: for an index with any bytes, a query ends and returns parts inside the segment or an error.
@@ -24,13 +25,9 @@ func FuzzFind(f *testing.F) {
 		}
 		raw = mended(raw)
 		name := filepath.Join(dir, "index")
-		if err := os.WriteFile(name, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, raw, 0o600))
 		file, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer file.Close()
 		sum, err := decodeSummary(raw)
 		if err != nil {

@@ -27,9 +27,7 @@ func Verifying(t testing.TB, options ...string) (end func()) {
 			t.Fatalf("fio ended: %v\n%s", err, &said)
 		default:
 		}
-		if err := fio.Process.Signal(syscall.SIGINT); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, fio.Process.Signal(syscall.SIGINT))
 		<-ended
 		if text := said.String(); strings.Contains(text, "verify:") || !strings.Contains(text, "err= 0") {
 			t.Errorf("fio says:\n%s", text)

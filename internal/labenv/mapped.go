@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // Mapped is a part of the NVMe disk behind the kernel's device mapper. A test can make it fail.
@@ -41,20 +43,14 @@ var loadMapper = sync.OnceValue(func() error {
 func Map(t testing.TB, size uint64) *Mapped {
 	t.Helper()
 	Kernel(t)
-	if err := loadMapper(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, loadMapper())
 	n := mapped.Add(1) % places
 	m := &Mapped{name: fmt.Sprintf("lab%d", n), start: (n + 1) * roomForEach / sector, size: size / sector}
 	minor, err := createMapped(m.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		t.Helper()
-		if err := removeMapped(m.name); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, removeMapped(m.name))
 	})
 	m.Path = fmt.Sprintf("/dev/dm-%d", minor)
 	m.Mend(t)
@@ -66,9 +62,7 @@ func Map(t testing.TB, size uint64) *Mapped {
 func (m *Mapped) clear(t testing.TB) {
 	t.Helper()
 	f, err := os.OpenFile(m.Path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	zeros := make([]byte, 1<<20)
 	for _, at := range []int64{0, int64(m.size)*sector - int64(len(zeros))} {
@@ -89,12 +83,8 @@ func (m *Mapped) part(kind string, from, n uint64, rest string) tablePart {
 // load replaces the table of the device. Operations under the old table complete first.
 func (m *Mapped) load(t testing.TB, parts ...tablePart) {
 	t.Helper()
-	if err := loadTable(m.name, parts); err != nil {
-		t.Fatal(err)
-	}
-	if err := suspendMapped(m.name, false); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, loadTable(m.name, parts))
+	testenv.Must(t, suspendMapped(m.name, false))
 }
 
 // Mend makes the device work again.
@@ -125,7 +115,5 @@ func (m *Mapped) Fail(t testing.TB) { t.Helper(); m.load(t, tablePart{0, m.size,
 // Hang stops the device from completing anything until Mend, or until a Fail method.
 func (m *Mapped) Hang(t testing.TB) {
 	t.Helper()
-	if err := suspendMapped(m.name, true); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, suspendMapped(m.name, true))
 }

@@ -44,9 +44,7 @@ func ServeNVMe(t testing.TB, disk, nqn, address, service string) {
 // removeLater removes a file or a directory at the end of the test.
 func removeLater(t testing.TB, path string) {
 	t.Cleanup(func() {
-		if err := os.Remove(path); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, os.Remove(path))
 	})
 }
 

@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func readTree(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return string(text)
 }
 
@@ -32,9 +32,7 @@ func readAll(t *testing.T, pattern ...string) string {
 	var all strings.Builder
 	for _, name := range files {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		all.Write(text)
 	}
 	return all.String()
@@ -70,9 +68,7 @@ func tableKeys(text, expression string) (keys []string) {
 // shows every key.
 func TestConfigurationIsDocumented(t *testing.T) {
 	var sample any
-	if err := yaml.Unmarshal([]byte(readTree(t, "flows", "config", "testdata", "full.yaml")), &sample); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, yaml.Unmarshal([]byte(readTree(t, "flows", "config", "testdata", "full.yaml")), &sample))
 	keys := make(map[string]bool)
 	leaves(sample, "", keys)
 	var real []string
@@ -151,9 +147,7 @@ func TestDocumentLinks(t *testing.T) {
 		files, _ := filepath.Glob(filepath.Join(root, pattern))
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 				if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
 					t.Errorf("%s: %v", file, err)

@@ -83,7 +83,5 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q is taken for a name", name)
 		}
 	}
-	if err := ValidName(long); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, ValidName(long))
 }

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // names returns the names of the files in a directory.
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, e := range entries {
 		all = append(all, e.Name())
 	}
@@ -27,9 +27,7 @@ func names(t *testing.T, dir string) (all []string) {
 // write makes a file with some text.
 func write(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
-	if err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)))
 }
 
 // TestReplace: the old file stays until the new one is complete. The new one has the old one's permissions.
@@ -40,9 +38,7 @@ func TestReplace(t *testing.T) {
 	write(t, path, "old", 0o604)
 	for _, commit := range []bool{false, true} {
 		f, err := Replace(path, 0o640)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if _, err := f.WriteString("new"); err != nil {
 			t.Fatal(err)
 		}
@@ -53,9 +49,7 @@ func TestReplace(t *testing.T) {
 		if commit {
 			end, want = f.Commit, "new"
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, end())
 		info, err := os.Stat(path)
 		if err != nil || info.Mode() != 0o604 {
 			t.Errorf("mode %v: %v", info.Mode(), err)
@@ -65,9 +59,7 @@ func TestReplace(t *testing.T) {
 		}
 	}
 	f, err := Replace(filepath.Join(dir, "another"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if err := f.Commit(); err != nil || len(names(t, dir)) != 2 {
 		t.Errorf("%v: %v", names(t, dir), err)
 	}
@@ -80,9 +72,7 @@ func TestReplaceNamed(t *testing.T) {
 	write(t, path, "old", 0o600)
 	for _, end := range []func(*File) error{(*File).Discard, (*File).Commit} {
 		d, name, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		f := &File{dir: d, name: name, made: ".hidden"}
 		if f.File, err = d.Create(f.made, 0o600); err != nil {
 			t.Fatal(err)
@@ -104,9 +94,7 @@ func TestBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := OpenDir(filepath.Join(dir, "in"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer d.Close()
 	for _, path := range []string{"..", "../out", "a/../../out", "link", "link/x", "inner", "/etc", dir, "a/b/c", ""} {
 		if below, err := d.Below(path); err == nil {
@@ -136,23 +124,17 @@ func TestLinks(t *testing.T) {
 	dir := t.TempDir()
 	mallory, etc := filepath.Join(dir, "mallory"), filepath.Join(dir, "etc")
 	for _, d := range []string{mallory, etc} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Mkdir(d, 0o755))
 	}
 	secret := filepath.Join(etc, "secret")
 	write(t, secret, "root's", 0o600)
 	link := filepath.Join(mallory, "file")
-	if err := os.Symlink(secret, link); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Symlink(secret, link))
 	if _, err := Replace(link, 0o600); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("replaces a link: %v", err)
 	}
 	d, name, err := Open(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer d.Close()
 	if _, err := d.Create(name, 0o600); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("makes what a link has the name of: %v", err)
@@ -160,16 +142,10 @@ func TestLinks(t *testing.T) {
 	if _, err := d.OpenFile(name, os.O_RDWR); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("opens what a link leads to: %v", err)
 	}
-	if err := errors.Join(os.Rename(mallory, mallory+"2"), os.Symlink(etc, mallory)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(os.Rename(mallory, mallory+"2"), os.Symlink(etc, mallory)))
 	f, err := d.Create("secret", 0o600) // in the directory that is mallory2 by now
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Close(), d.Rename("secret", "another"), d.Remove("another")); err != nil {
-		t.Error(err)
-	}
+	testenv.Must(t, err)
+	testenv.Check(t, errors.Join(f.Close(), d.Rename("secret", "another"), d.Remove("another")))
 	if b, err := os.ReadFile(secret); string(b) != "root's" {
 		t.Errorf("%q: %v", b, err)
 	}

@@ -73,9 +73,7 @@ func TestNamespace(t *testing.T) {
 	if err := (Namespace{}).Do(find); err == nil {
 		t.Error("any namespace is the other one")
 	}
-	if err := there.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, there.Close())
 	if err := there.Do(find); err == nil || !strings.Contains(err.Error(), "network namespace") {
 		t.Errorf("in a namespace that is closed: %v", err)
 	}

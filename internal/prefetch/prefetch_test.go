@@ -4,19 +4,17 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestBeginDoesNotFault: Begin does not fault at the end of a mapping, on an unreadable mapping, or for nil.
 func TestBeginDoesNotFault(t *testing.T) {
 	page := unix.Getpagesize()
 	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer unix.Munmap(b)
-	if err := unix.Mprotect(b[page:], unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Mprotect(b[page:], unix.PROT_NONE))
 	Begin(&b[page-1])
 	Begin(&b[page])
 	Begin(nil)
@@ -26,9 +24,7 @@ func TestBeginDoesNotFault(t *testing.T) {
 func TestSpanDoesNotFault(t *testing.T) {
 	page := unix.Getpagesize()
 	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer unix.Munmap(b)
 	Span(&b[0], uint32(4*page))
 	Span(&b[page-1], 1)

@@ -5,19 +5,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestOpen: Open opens a file as it is. It refuses a character device that is not an NVMe node, and
 // names it.
 func TestOpen(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, []byte("ring"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, []byte("ring"), 0o600))
 	f, err := Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	var b [4]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:]) != "ring" {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // disk is a device in memory.
@@ -31,9 +32,7 @@ func made(t testing.TB) (*disk, Ring) {
 	t.Helper()
 	d := &disk{b: bytes.Repeat([]byte{0xa5}, deviceSize)}
 	r, err := Create(d, deviceSize, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return d, r
 }
 
@@ -43,9 +42,7 @@ func put(t testing.TB, d *disk, r Ring, generation, first uint64, batches int, e
 	t.Helper()
 	seg := pcapng.Segment{ID: r.SegmentID(generation), Align: 512, FirstPacket: Base(generation)}
 	out, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "a", LinkType: 1}}, seg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b := pcapng.Batch{Segment: seg.ID, Align: 512, Packets: 2, Length: 2048, FirstPacket: first}
 	for range batches {
 		b.Sequence++
@@ -92,9 +89,7 @@ func numbers(t testing.TB, d *disk, r Ring, generation uint64) (all []uint64) {
 			return nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return all
 }
 
@@ -361,13 +356,9 @@ func FuzzRing(f *testing.F) {
 		if err != nil {
 			found.Ring = r
 		}
-		if err := found.check(deviceSize); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, found.check(deviceSize))
 		all, err := found.Generations(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, g := range all {
 			report, err := found.Read(d, g, func(b pcapng.Batch, data []byte) error {
 				n := uint32(0)
@@ -377,9 +368,7 @@ func FuzzRing(f *testing.F) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			mended, err := pcapng.Recover(found.Slot(d, g), pcapng.Options{Numbered: true})
 			if err != nil || mended.Packets != report.Packets {
 				t.Fatalf("read %+v, recovered %+v: %v", report, mended, err)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // role is the environment variable that says what a process of a test does under the filter.
@@ -208,9 +209,7 @@ func TestList(t *testing.T) {
 // TestPolicy: the filter program, run over every system call, allows exactly the list.
 func TestPolicy(t *testing.T) {
 	a, err := arch.GetInfo("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	vm := machine(t, a)
 	for name, number := range a.SyscallNames {
 		want := uint32(seccomp.ActionErrno) | uint32(unix.EPERM)
@@ -250,13 +249,9 @@ func machine(t *testing.T, a *arch.Info) func(id, number uint32, arg uint64) uin
 	var vms []*bpf.VM
 	for _, f := range filters(a, refusal("")) {
 		program, err := f.Policy.Assemble()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		vm, err := bpf.NewVM(program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		vms = append(vms, vm)
 	}
 	return func(id, number uint32, arg uint64) uint32 {
@@ -272,9 +267,7 @@ func machine(t *testing.T, a *arch.Info) func(id, number uint32, arg uint64) uin
 		strictest := uint32(seccomp.ActionAllow)
 		for _, vm := range vms {
 			action, err := vm.Run(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			strictest = min(strictest, uint32(action))
 		}
 		return strictest

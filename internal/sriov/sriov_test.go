@@ -13,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // words is a structure of 32-bit numbers as the kernel sends it.
@@ -66,9 +68,7 @@ func TestParse(t *testing.T) {
 // TestNone: an interface without VFs has no policies, and a device that is no VF is not taken for one.
 func TestNone(t *testing.T) {
 	lo, err := net.InterfaceByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if p, err := Policies(lo.Index); err != nil || len(p) != 0 {
 		t.Errorf("loopback: %+v, %v", p, err)
 	}
@@ -86,9 +86,7 @@ func TestNone(t *testing.T) {
 func TestNumber(t *testing.T) {
 	dir := t.TempDir()
 	for link, to := range map[string]string{"virtfn0": "../0000:02:10.0", "virtfn11": "../0000:02:10.2"} {
-		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Symlink(to, filepath.Join(dir, link)))
 	}
 	if n, err := number(dir, "0000:02:10.2"); n != 11 || err != nil {
 		t.Errorf("%d, %v", n, err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestSameAsDate: every conversion gives the same as date(1).
@@ -15,16 +17,12 @@ func TestSameAsDate(t *testing.T) {
 		all = append(all, "%"+string(c))
 	}
 	pattern := strings.Join(append(all, "%s", "%%", "x"), "|")
-	if err := Check(pattern); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, Check(pattern))
 	for _, unix := range []int64{0, 951782400, 1795329901, 1767225599} {
 		cmd := exec.Command("date", "-d", "@"+strconv.FormatInt(unix, 10), "+"+pattern)
 		cmd.Env = append(cmd.Environ(), "LC_ALL=C", "TZ=UTC0")
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if got, want := Format(pattern, time.Unix(unix, 0).UTC()), strings.TrimSuffix(string(out), "\n"); got != want {
 			t.Errorf("at %d: %q, want %q", unix, got, want)
 		}

@@ -77,9 +77,7 @@ func Loop(t testing.TB, file string, size uint64) string {
 	}
 	t.Cleanup(func() {
 		t.Helper()
-		if err := detachLoop(dev); err != nil {
-			t.Error(err)
-		}
+		Check(t, detachLoop(dev))
 	})
 	return dev.Name()
 }

@@ -22,9 +22,7 @@ type Captured struct {
 func ReadCapture(t testing.TB, name string) (all []Captured, err error) {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer f.Close()
 	r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{})
 	if err != nil {

@@ -32,9 +32,7 @@ const module = "github.com/unifiedd/unifiedd"
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := FindProgram(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return path
 }
 

@@ -14,9 +14,7 @@ func RunExample(t *testing.T, o PairOptions, example func(), want string) {
 	pair := NewPair(t, o)
 	pair.B.Rename(t, "eth0")
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer r.Close()
 	stdout := os.Stdout
 	os.Stdout = w

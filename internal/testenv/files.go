@@ -19,13 +19,9 @@ func DiskDir(t testing.TB) string {
 		return dir
 	}
 	build := filepath.Join(checkout(t), "build")
-	if err := os.MkdirAll(build, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, os.MkdirAll(build, 0o755))
 	dir, err := os.MkdirTemp(build, "test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	if !takesDirect(dir) {
 		t.Fatalf("files in %s take no direct I/O, nor do temporary files: set TMPDIR to a directory on a disk", dir)
@@ -67,9 +63,7 @@ func checkout(t testing.TB) string {
 func DiskFile(t testing.TB, size uint64) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(DiskDir(t), "disk"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer f.Close()
 	if size == 0 {
 		return f.Name()

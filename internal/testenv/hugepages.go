@@ -38,9 +38,7 @@ func HugePages(t testing.TB, bytes uint64) {
 	forget := note(t, "hugepages", fmt.Sprintf("%d %d", r.By, more))
 	t.Cleanup(func() {
 		t.Helper()
-		if err := returnPages(r.By, more); err != nil {
-			t.Error(err)
-		}
+		Check(t, returnPages(r.By, more))
 		forget()
 	})
 }

@@ -91,9 +91,7 @@ func (l *Libxdp) TryLoad(t testing.TB, generic bool, names ...string) error {
 	for _, name := range names {
 		object, err := others.ReadFile("testdata/" + otherFiles[name])
 		file := filepath.Join(dir, name+".o")
-		if err := errors.Join(err, os.WriteFile(file, object, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, errors.Join(err, os.WriteFile(file, object, 0o600)))
 		args = append(args, file)
 	}
 	if out, err := l.loader(args...); err != nil {
@@ -164,26 +162,18 @@ func (l *Libxdp) find(t testing.TB, name string) Loaded {
 func (l *Libxdp) Count(t testing.TB, name string) (n uint64) {
 	t.Helper()
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(l.find(t, name).ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer p.Close()
 	info, err := p.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	maps, _ := info.MapIDs()
 	if len(maps) != 1 {
 		t.Fatalf("%s has the maps %v, want one", name, maps)
 	}
 	m, err := ebpf.NewMapFromID(maps[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer m.Close()
-	if err := m.Lookup(uint32(0), &n); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, m.Lookup(uint32(0), &n))
 	return n
 }
 
@@ -192,9 +182,7 @@ func (l *Libxdp) Pins(t testing.TB) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"*", "*/*"} {
 		found, err := filepath.Glob(filepath.Join(l.Dir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		for _, path := range found {
 			name, _ := filepath.Rel(l.Dir, path)
 			names = append(names, name)

@@ -22,9 +22,7 @@ func (e *End) HasProgram(t testing.TB) (has bool) {
 	t.Helper()
 	e.Do(t, func() {
 		link, err := netlink.LinkByName(e.Ifname)
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		has = link.Attrs().Xdp != nil && link.Attrs().Xdp.Attached
 	})
 	return has
@@ -40,9 +38,7 @@ func DetachProgram(t testing.TB, program uint32) {
 		if err != nil || uint32(info.Program) != program {
 			continue
 		}
-		if err := it.Link.Detach(); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, it.Link.Detach())
 		return
 	}
 	t.Fatalf("no link holds program %d", program)
@@ -52,13 +48,9 @@ func DetachProgram(t testing.TB, program uint32) {
 func Opened[T interface{ Close() error }](t testing.TB, open func() (T, error)) T {
 	t.Helper()
 	thing, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() {
-		if err := thing.Close(); err != nil {
-			t.Error(err)
-		}
+		Check(t, thing.Close())
 	})
 	return thing
 }

@@ -30,9 +30,7 @@ func ServedFile(t testing.TB, b Backing) (path string) {
 	t.Helper()
 	Root(t)
 	path = filepath.Join(t.TempDir(), "served")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, os.WriteFile(path, nil, 0o600))
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatalf("serve a file: open /dev/fuse: %v", err)
@@ -88,9 +86,7 @@ func Attached(t testing.TB, file string) (device string, detach func()) {
 		t.Fatalf("make a loop device over %s: %v", file, err)
 	}
 	detach = sync.OnceFunc(func() {
-		if err := detachLoop(dev); err != nil {
-			t.Error(err)
-		}
+		Check(t, detachLoop(dev))
 	})
 	t.Cleanup(detach)
 	return dev.Name(), detach

@@ -67,12 +67,8 @@ func Stir(t testing.TB, program, setting string) (stop func()) {
 	cmd := exec.Command(program)
 	cmd.Env, cmd.Stderr = append(os.Environ(), setting), os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
+	Must(t, cmd.Start())
 	return func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {

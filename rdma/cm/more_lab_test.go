@@ -75,9 +75,7 @@ func notAnswered(r *rig) {
 	l := r.listen()
 	x := r.side()
 	route := testenv.Opened(r.t, r.route)
-	if err := route.Prepare(x.qp, 0); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, route.Prepare(x.qp, 0))
 	begin := time.Now()
 	if _, err := route.Connect(r.within(100*time.Millisecond), Defaults(x.qp)); !errors.Is(err, context.DeadlineExceeded) {
 		r.t.Error(err)
@@ -85,9 +83,7 @@ func notAnswered(r *rig) {
 	if d := time.Since(begin); d > testenv.Within(5*time.Second) {
 		r.t.Errorf("it took %v", d)
 	}
-	if err := l.Close(); err != nil {
-		r.t.Error(err)
-	}
+	testenv.Check(r.t, l.Close())
 }
 
 // listenerClosed: closing the listener refuses waiting requests, and Accept fails.
@@ -100,9 +96,7 @@ func listenerClosed(r *rig) {
 		failed <- err
 	}()
 	testenv.Wait(r.t, 10*time.Second, "the request", func() bool { return len(l.(*listener).identifier.requests) == 1 })
-	if err := errors.Join(l.Close(), l.Close()); err != nil {
-		r.t.Error(err)
-	}
+	testenv.Check(r.t, errors.Join(l.Close(), l.Close()))
 	if err := <-failed; !errors.Is(err, ErrRejected) {
 		r.t.Error(err)
 	}
@@ -118,9 +112,7 @@ func backlogFull(r *rig) {
 	var routes []Route
 	for range cap(errs) {
 		x, route := r.side(), testenv.Opened(r.t, r.route)
-		if err := route.Prepare(x.qp, 0); err != nil {
-			r.t.Fatal(err)
-		}
+		testenv.Must(r.t, route.Prepare(x.qp, 0))
 		routes = append(routes, route)
 		ctx := r.within(2 * time.Second)
 		go func() {
@@ -135,9 +127,7 @@ func backlogFull(r *rig) {
 		r.t.Errorf("%d requests wait", n)
 	}
 	for _, route := range routes {
-		if err := route.Close(); err != nil {
-			r.t.Error(err)
-		}
+		testenv.Check(r.t, route.Close())
 	}
 	for range cap(errs) - 1 {
 		if err := <-errs; err == nil {
@@ -198,28 +188,20 @@ func wrongQueuePairs(r *rig) {
 func givenUp(r *rig) {
 	l, x, y := r.listen(), r.side(), r.side()
 	route := testenv.Opened(r.t, r.route)
-	if err := route.Prepare(x.qp, 0); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, route.Prepare(x.qp, 0))
 	ctx, cancel := context.WithCancel(r.within(20 * time.Second))
 	go func() { _, _ = route.Connect(ctx, Defaults(x.qp)) }()
 	request, err := l.Accept(r.within(10 * time.Second))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	cancel()
-	if err := route.Close(); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, route.Close())
 	time.Sleep(100 * time.Millisecond)
 	if _, err := y.accept("")(request); err == nil {
 		r.t.Error("it is accepted")
 	} else {
 		r.t.Log(err)
 	}
-	if err := request.Close(); err != nil {
-		r.t.Error(err)
-	}
+	testenv.Check(r.t, request.Close())
 }
 
 // cancelled: no call waits longer than its context.
@@ -254,9 +236,7 @@ func TestChannelClosed(t *testing.T) {
 	if err = errors.Join(err, b.err); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(other.Close(), other.Close()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, errors.Join(other.Close(), other.Close()))
 	if err := over(t, a); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}

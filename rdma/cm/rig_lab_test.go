@@ -77,9 +77,7 @@ func (r *rig) side() *side {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
-		if err := s.qp.Close(); err != nil {
-			r.t.Error(err)
-		}
+		testenv.Check(r.t, s.qp.Close())
 	})
 	return s
 }
@@ -113,9 +111,7 @@ func (s *side) want(status rdma.Status) rdma.WorkCompletion {
 	var got [1]rdma.WorkCompletion
 	testenv.Wait(s.t, 10*time.Second, "a completion", func() bool {
 		n, err := s.cq.Poll(got[:])
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		testenv.Must(s.t, err)
 		return n == 1
 	})
 	if got[0].Status != status {
@@ -187,9 +183,7 @@ func (s *side) connect(private string) (Conn, error) {
 		return nil, err
 	}
 	defer func() {
-		if err := route.Close(); err != nil {
-			s.t.Error(err)
-		}
+		testenv.Check(s.t, route.Close())
 	}()
 	if err := route.Prepare(s.qp, all); err != nil {
 		return nil, err
@@ -206,16 +200,12 @@ func (r *rig) pair(x, y *side) (Conn, Conn) {
 	l := r.listen()
 	answer := r.answer(l, y.accept("welcome"))
 	a, err := x.connect("hello")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	b := <-answer
 	if b.err != nil {
 		r.t.Fatal(b.err)
 	}
-	if err := l.Close(); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, l.Close())
 	r.t.Cleanup(func() { closed(r.t, a, b.conn) })
 	return a, b.conn
 }
@@ -225,9 +215,7 @@ func closed(t *testing.T, all ...Conn) {
 	t.Helper()
 	for range 2 {
 		for _, c := range all {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, c.Close())
 		}
 	}
 }

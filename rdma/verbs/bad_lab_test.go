@@ -190,9 +190,7 @@ func endedRegistrations(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	m := b.register(rdma.EveryAccess)
 	w := testenv.Opened(b.t, b.pd.NewWindow)
-	if err := y.qp.Bind(4, w, m, m.Addr(), 4096, rdma.RemoteWrite, rdma.Signaled); err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, y.qp.Bind(4, w, m, m.Addr(), 4096, rdma.RemoteWrite, rdma.Signaled))
 	y.want(4, rdma.Success)
 	refused(b.t, m.Close(), unix.EINVAL, "memory windows")
 	inline := rdma.SendRequest{ID: 1, Op: rdma.Write, Flags: rdma.Signaled | rdma.Inline, RKey: m.RKey(), RemoteAddr: m.Addr() + destination}
@@ -200,9 +198,7 @@ func endedRegistrations(b *bench) {
 	x.send(inline, local)
 	x.want(1, rdma.Success)
 
-	if err := errors.Join(w.Close(), m.Close(), m.Close()); err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, errors.Join(w.Close(), m.Close(), m.Close()))
 	_, err := x.post(inline, local)
 	refused(b.t, err, unix.EFAULT, "inline data")
 	x.send(rdma.SendRequest{ID: 2, Op: rdma.Write, RKey: m.RKey(), RemoteAddr: m.Addr()}, b.sge(0, 8))
@@ -268,18 +264,14 @@ func closing(b *bench) {
 	refused(b.t, e.cq.Close(), nil, name)
 	refused(b.t, b.dev.Close(), nil, "protection domain")
 	for range 2 {
-		if err := errors.Join(e.qp.Close(), e.cq.Close()); err != nil {
-			b.t.Error(err)
-		}
+		testenv.Check(b.t, errors.Join(e.qp.Close(), e.cq.Close()))
 	}
 }
 
 // closed: calls on closed objects fail and do no harm.
 func closed(b *bench) {
 	e := b.end(config(rdma.RC))
-	if err := errors.Join(e.qp.Close(), e.cq.Close()); err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, errors.Join(e.qp.Close(), e.cq.Close()))
 	_, err1 := e.post(rdma.SendRequest{Op: rdma.Send}, b.sge(0, 8))
 	_, err2 := e.qp.PostReceive(make([]rdma.ReceiveRequest, 1), nil)
 	_, err3 := e.cq.Poll(make([]rdma.WorkCompletion, 1))

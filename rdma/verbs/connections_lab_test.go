@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/msg"
@@ -19,9 +20,7 @@ func TestConnections(t *testing.T) {
 	labenv.Guest(t)
 	p := newPortBench(t)
 	l, err := connect.Listen(t.Context(), "127.0.0.1:0", connect.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	n := 1000
 	if testing.Short() {
@@ -54,22 +53,16 @@ func (p *portBench) connection(l *connect.Listener) {
 		accepted <- err
 	}()
 	here, err := connect.Dial(p.t.Context(), l.Addr().String(), x, connect.Config{})
-	if err := errors.Join(err, <-accepted); err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, errors.Join(err, <-accepted))
 	a, err1 := msg.Open(ca)
 	b, err2 := msg.Open(cb)
-	if err := errors.Join(err1, err2); err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, errors.Join(err1, err2))
 	p.supply(b, 4)
 	p.mustSend(a, p.frames(1, 100))
 	got := take(p.t, "a message", 1, b, b.Recv)
 	p.wantBack(a, "sent", 1, nil)
 	p.worker.Give(got)
-	if err := errors.Join(b.Close(), there.Close(), a.Close(), here.Close()); err != nil {
-		p.t.Error(err)
-	}
+	testenv.Check(p.t, errors.Join(b.Close(), there.Close(), a.Close(), here.Close()))
 	if n := p.worker.Book().Region().Snapshot().Of(umem.OwnerRDMA); n != 0 {
 		p.t.Errorf("%d frames are with ports that are closed", n)
 	}

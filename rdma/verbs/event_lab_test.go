@@ -31,9 +31,7 @@ func readable(fd int, limit time.Duration) bool {
 
 func (e *end) arm(solicited bool) {
 	e.t.Helper()
-	if err := e.cq.Arm(solicited); err != nil {
-		e.t.Fatal(err)
-	}
+	testenv.Must(e.t, e.cq.Arm(solicited))
 }
 
 // event waits for an event of the completion queue, and acknowledges it.
@@ -129,9 +127,7 @@ func (b *bench) occurs(want rdma.EventKind) rdma.Event {
 	var others []rdma.Event
 	for readable(b.dev.EventFD(), 10*time.Second) {
 		e, ok, err := b.dev.NextEvent()
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		testenv.Must(b.t, err)
 		if ok && e.Kind == want {
 			return e
 		}
@@ -156,9 +152,7 @@ func sharedQueueEvents(b *bench) {
 	if n, err := shared.PostReceive(requests, sges); n != 3 || err != nil {
 		b.t.Fatalf("%d, %v", n, err)
 	}
-	if err := shared.Limit(2); err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, shared.Limit(2))
 	c := config(rdma.RC)
 	c.Shared = shared
 	for id := range uint64(3) {
@@ -185,16 +179,12 @@ func sharedQueueEvents(b *bench) {
 // portEvents: the state of the port follows the link of the card.
 func portEvents(b *bench) {
 	link, err := netlink.LinkByName(card)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, err)
 	for _, c := range []struct {
 		set  func(netlink.Link) error
 		want rdma.EventKind
 	}{{netlink.LinkSetDown, rdma.PortError}, {netlink.LinkSetUp, rdma.PortActive}} {
-		if err := c.set(link); err != nil {
-			b.t.Fatal(err)
-		}
+		testenv.Must(b.t, c.set(link))
 		if e := b.occurs(c.want); e.Port != 1 {
 			b.t.Errorf("%v of port %d", e.Kind, e.Port)
 		}

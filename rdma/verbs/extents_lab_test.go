@@ -57,9 +57,7 @@ func (p *portBench) received(a, b umem.Port, n int) (got []umem.Frame) {
 	p.t.Helper()
 	fs := make([]umem.Frame, n)
 	testenv.Wait(p.t, 20*time.Second, "messages", func() bool {
-		if err := errors.Join(a.Kick(), b.Kick()); err != nil {
-			p.t.Fatal(err)
-		}
+		testenv.Must(p.t, errors.Join(a.Kick(), b.Kick()))
 		got = append(got, fs[:b.Recv(fs[:n-len(got)])]...)
 		return len(got) == n
 	})

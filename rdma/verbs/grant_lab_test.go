@@ -73,9 +73,7 @@ func (g *granting) until(what string, cond func() bool) {
 func (g *granting) take() {
 	g.t.Helper()
 	n, err := g.x.cq.Poll(g.got[:])
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testenv.Must(g.t, err)
 	for i := range g.got[:n] {
 		if !g.grants.Done(&g.got[i]) || g.got[i].Status != rdma.Success {
 			g.t.Fatalf("%+v", g.got[i])
@@ -86,9 +84,7 @@ func (g *granting) take() {
 func (g *granting) revoke(addr uint64) {
 	g.t.Helper()
 	g.wait("a revocation", func() error { return g.grants.Revoke(addr) })
-	if err := g.grants.Post(); err != nil {
-		g.t.Fatal(err)
-	}
+	testenv.Must(g.t, g.grants.Post())
 	g.until("the end of a grant", func() bool { return g.grants.Revoked(addr) })
 }
 
@@ -141,9 +137,7 @@ func grantsUsed(b *bench) {
 			"only kept": func(g *granting) { to := g.granted(rw); g.grants.Release(4096); g.use(rdma.Write, to, 0, 8, 0) },
 			"closed": func(g *granting) {
 				to := g.granted(rw)
-				if err := g.grants.Close(); err != nil {
-					g.t.Fatal(err)
-				}
+				testenv.Must(g.t, g.grants.Close())
 				g.use(rdma.Write, to, 0, 8, rdma.RemoteAccess)
 			},
 		} {
@@ -250,9 +244,7 @@ func (g *granting) round() {
 		}
 		g.grants.Release(4096)
 	}
-	if err := errors.Join(g.grants.Revoke(4096), g.grants.Post()); err != nil {
-		g.t.Fatal(err)
-	}
+	testenv.Must(g.t, errors.Join(g.grants.Revoke(4096), g.grants.Post()))
 	for end := time.Now().Add(10 * time.Second); !g.grants.Revoked(4096); g.take() {
 		if time.Now().After(end) {
 			g.t.Fatal("the grant did not end in 10 s")

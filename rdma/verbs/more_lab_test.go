@@ -63,9 +63,7 @@ func windows(b *bench) {
 	w := testenv.Opened(b.t, b.pd.NewWindow)
 	plain := b.part(0, 4096, rdma.LocalWrite)
 	refused(b.t, x.qp.Bind(1, w, plain, 0, 64, rdma.RemoteRead, 0), nil, "window bind")
-	if err := x.qp.Bind(9, w, b.memory, b.memory.Addr()+everything-8, 16, rdma.RemoteRead, 0); err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, x.qp.Bind(9, w, b.memory, b.memory.Addr()+everything-8, 16, rdma.RemoteRead, 0))
 	if c := x.completion(); c.ID != 9 || c.Status == rdma.Success {
 		b.t.Errorf("a window over the end of the memory: %v", c.Status)
 	}
@@ -90,9 +88,7 @@ func (b *bench) bound() *window {
 
 func (w *window) bind() {
 	w.y.t.Helper()
-	if err := w.y.qp.Bind(4, w.w, w.y.b.memory, w.addr, 4096, rdma.RemoteWrite, rdma.Signaled); err != nil {
-		w.y.t.Fatal(err)
-	}
+	testenv.Must(w.y.t, w.y.qp.Bind(4, w.w, w.y.b.memory, w.addr, 4096, rdma.RemoteWrite, rdma.Signaled))
 	if c := w.y.want(4, rdma.Success); c.Kind != rdma.BindDone {
 		w.y.t.Errorf("%v", c.Kind)
 	}
@@ -192,9 +188,7 @@ func resize(b *bench) {
 		x.send(rdma.SendRequest{ID: id, Op: rdma.Write, Flags: rdma.Signaled, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr() + destination}, b.sge(source, 8))
 	}
 	x.sendTo0(y)
-	if err := x.cq.Resize(1000); err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, x.cq.Resize(1000))
 	if n := x.cq.Depth(); n < 1000 {
 		b.t.Errorf("the depth is %d", n)
 	}
@@ -215,9 +209,7 @@ func (x *end) sendTo0(y *end) {
 func query(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	a, err := x.qp.Query()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, err)
 	want := rdma.Attributes{State: rdma.ReadyToSend, Access: rdma.Remote, Port: 1, PathMTU: b.mtu, Timeout: 14, Retries: 3, RNRRetries: 1, MinRNRTimer: 1,
 		RemoteQPN: y.qp.QPN(), MaxReads: 4, MaxRemoteReads: 4, Address: a.Address, CurrentState: a.CurrentState, SendPSN: a.SendPSN, ReceivePSN: a.ReceivePSN,
 		PKeyIndex: 0, QKey: a.QKey}
@@ -260,9 +252,7 @@ func handles(b *bench) {
 	if first.ID() == 0 || first.ID() == second.ID() {
 		b.t.Errorf("%d and %d", first.ID(), second.ID())
 	}
-	if err := first.Close(); err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, first.Close())
 	x := b.end(config(rdma.UD))
 	x.connect(0)
 	_, err := x.post(rdma.SendRequest{Op: rdma.Send, Handle: first.ID(), RemoteQPN: 1, RemoteQKey: qkey}, b.sge(0, 8))

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
@@ -120,9 +121,7 @@ func (p *portBench) supply(to umem.Port, n int) {
 	if got := to.Supply(fs); got != n {
 		p.t.Fatalf("Supply took %d of %d frames", got, n)
 	}
-	if err := to.Kick(); err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, to.Kick())
 }
 
 func (p *portBench) mustSend(by umem.Port, full []umem.Frame) {
@@ -130,9 +129,7 @@ func (p *portBench) mustSend(by umem.Port, full []umem.Frame) {
 	if n := by.Send(full); n != len(full) {
 		p.t.Fatalf("Send took %d of %d frames", n, len(full))
 	}
-	if err := by.Kick(); err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, by.Kick())
 }
 
 // messageNoReceive: the peer posts no receives.
@@ -222,9 +219,7 @@ func messageNoPeer(base *portBench) {
 		p.join(&ca, &cb, s)
 		a, b := p.openPort(ca), p.openPort(cb)
 		p.supply(b, 8)
-		if err := cb.QueuePairs[0].QueuePair.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, cb.QueuePairs[0].QueuePair.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState))
 		fs := take(t, "the receives flushed", 8, b, b.Recv)
 		wantErr(t, "flushed", fs, unix.ECANCELED)
 		p.worker.Give(fs)
@@ -235,9 +230,7 @@ func messageNoPeer(base *portBench) {
 		p := base.on(t)
 		a, b := p.open(s)
 		p.supply(b, 8)
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, b.Close())
 		p.unanswered(a)
 	})
 }
@@ -265,9 +258,7 @@ func messageFlushed(p *portBench) {
 	a, b := p.openPort(ca), p.openPort(cb)
 	full := p.frames(20, 100) // there are no receives, so all wait
 	p.mustSend(a, full)
-	if err := ca.QueuePairs[0].QueuePair.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, ca.QueuePairs[0].QueuePair.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState))
 	p.wantBack(a, "what was outstanding", 20, unix.ECANCELED)
 	wantCause(t, a, 0, rdma.WorkFlushed)
 	wantCause(t, a, 1, rdma.Success)
@@ -318,20 +309,14 @@ func messageDetach(p *portBench) {
 func (p *portBench) mustDetach(a *msg.Port, number int) {
 	p.t.Helper()
 	closeQueue, err := a.Part(number)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, err)
 	if a.SendControl(number, 0, 1, true) {
 		p.t.Error("a queue pair that is being closed takes a message")
 	}
 	done := make(chan error)
 	go func() { done <- closeQueue() }()
-	if err := <-done; err != nil {
-		p.t.Fatal(err)
-	}
-	if err := a.Detach(number); err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, <-done)
+	testenv.Must(p.t, a.Detach(number))
 }
 
 // attach adds a queue pair to both ports, as number 0.
@@ -356,9 +341,7 @@ func messageAlone(p *portBench) {
 	if n, err := a.Attach(more); err == nil {
 		t.Errorf("another queue pair is number %d", n)
 	}
-	if err := more.QueuePair.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, more.QueuePair.Close())
 }
 
 // messageCounters: a port counts messages and bytes in each direction.

@@ -74,9 +74,7 @@ func (p *portBench) on(t *testing.T) *portBench {
 	testenv.Must(t, err)
 	of.worker = worker
 	t.Cleanup(func() {
-		if err := book.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, book.Close())
 		if c, err := of.region.Audit(); err != nil || c.Of(umem.OwnerPool) != of.region.Frames() {
 			t.Errorf("at the end %+v, %v", c, err)
 		}
@@ -87,9 +85,7 @@ func (p *portBench) on(t *testing.T) *portBench {
 func (p *portBench) queue(depth int, events bool) rdma.CompletionQueue {
 	p.t.Helper()
 	q, err := p.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: depth, Events: events})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, err)
 	return q
 }
 
@@ -102,9 +98,7 @@ func (p *portBench) config(name string, s portShape) msg.Config {
 		SendCQ: p.queue(portDepth-1, s.events), ReceiveCQ: p.queue(2*portDepth, s.events)}
 	if s.pairs > 0 {
 		shared, err := p.pd.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: portDepth})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		testenv.Must(p.t, err)
 		c.Shared = shared
 	}
 	for range max(s.pairs, 1) {
@@ -117,16 +111,12 @@ func (p *portBench) peer(c *msg.Config, s portShape) msg.Peer {
 	p.t.Helper()
 	q, err := p.pd.NewQueuePair(rdma.QueuePairConfig{Transport: s.transport, SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ, Shared: c.Shared,
 		SendDepth: portDepth, RecvDepth: portDepth, SendSGEs: 4, InlineBytes: 64})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, err)
 	peer := msg.Peer{QueuePair: q, Message: 4096 - landing}
 	if s.transport == rdma.UD {
 		peer.Message = uint64(p.mtu.Bytes())
 		peer.Handle, err = p.pd.NewAddressHandle(rdma.Address{GID: p.gid.GID, GIDIndex: uint8(p.gid.Index), Port: 1})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		testenv.Must(p.t, err)
 	}
 	return peer
 }
@@ -169,13 +159,9 @@ func (p *portBench) open(s portShape) (a, b *msg.Port) {
 func (p *portBench) openPort(c msg.Config) *msg.Port {
 	p.t.Helper()
 	port, err := msg.Open(c)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, err)
 	p.t.Cleanup(func() {
-		if err := port.Close(); err != nil {
-			p.t.Error(err)
-		}
+		testenv.Check(p.t, port.Close())
 	})
 	return port
 }

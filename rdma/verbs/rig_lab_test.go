@@ -123,9 +123,7 @@ const qkey = 0x11111111
 
 func (e *end) modify(a rdma.Attributes, m rdma.Mask) {
 	e.t.Helper()
-	if err := e.qp.Modify(a, m|rdma.MaskState); err != nil {
-		e.t.Fatal(err)
-	}
+	testenv.Must(e.t, e.qp.Modify(a, m|rdma.MaskState))
 }
 
 func (e *end) toInit() {
@@ -211,9 +209,7 @@ func (e *end) completion() rdma.WorkCompletion {
 	var got [1]rdma.WorkCompletion
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		n, err := e.cq.Spin(got[:], time.Millisecond)
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		testenv.Must(e.t, err)
 		if n == 1 {
 			return got[0]
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -28,14 +29,10 @@ func TestSilence(t *testing.T) {
 func (b *bench) silent() *end {
 	b.t.Helper()
 	link, err := netlink.LinkByName(card)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, err)
 	n := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.IP(elsewhere.AsSlice()), State: netlink.NUD_PERMANENT,
 		HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}
-	if err := netlink.NeighSet(n); err != nil {
-		b.t.Fatal(err)
-	}
+	testenv.Must(b.t, netlink.NeighSet(n))
 	b.t.Cleanup(func() { _ = netlink.NeighDel(n) })
 	x := b.end(config(rdma.RC))
 	x.to = rdma.GIDOf(elsewhere)
@@ -134,9 +131,7 @@ func closedPeer(b *bench) {
 	for more := 4; more > 0; { // four more after it is closed
 		select {
 		case err := <-gone:
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			testenv.Must(b.t, err)
 			gone = nil
 		default:
 		}

@@ -183,9 +183,7 @@ func (k *killer) verify(d *daemon.Daemon, old string) {
 	contiguous(t, numbers(t, files), k.before.first, max(s.Durable.Packets, s.Written.Packets), s)
 	k.durable += s.Durable.Packets
 	for _, name := range files {
-		if err := os.Remove(name); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, os.Remove(name))
 	}
 	k.before = nil
 }

@@ -77,9 +77,7 @@ func (b *bench) boot(t *testing.T) {
 	}
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, b.Close())
 	})
 }
 

@@ -59,9 +59,7 @@ func (s *side) says(t *testing.T, text string) {
 // end asks a server with -keep to end.
 func (s *side) end(t *testing.T) {
 	t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.cmd.Process.Signal(syscall.SIGTERM))
 }
 
 // ended waits until the program ends, which must be with status 0.

@@ -47,9 +47,7 @@ func newRig(t testing.TB) *rig {
 
 func (r *rig) must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Error(err)
-	}
+	testenv.Check(r, err)
 }
 
 // made fails the test if it could not make a thing, and closes it at the end.

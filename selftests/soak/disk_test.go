@@ -49,9 +49,7 @@ func (c *captures) look(durable string) {
 		for _, p := range found {
 			c.came(name, p.Data)
 		}
-		if err := os.Remove(name); err != nil {
-			c.t.Error(err)
-		}
+		testenv.Check(c.t, os.Remove(name))
 	}
 }
 
@@ -96,9 +94,7 @@ func followRecords(t *testing.T, device string) *records {
 	testenv.Must(t, err)
 	r := &records{t: t, log: l, from: l.Reader(0), last: map[uint64]uint64{}}
 	t.Cleanup(func() {
-		if err := errors.Join(r.from.Close(), l.Close()); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, errors.Join(r.from.Close(), l.Close()))
 	})
 	return r
 }

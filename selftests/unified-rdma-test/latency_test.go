@@ -29,9 +29,7 @@ func TestSlowBytes(t *testing.T) {
 	if err := l.awaitByte(0); err == nil {
 		t.Error("a byte came that nobody sent")
 	}
-	if err := region.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, region.Close())
 }
 
 // TestEndsWhileAnswered: a test that is told to end does so, even if it never waits for an answer.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // golden is a case of testdata: the numbers of the line "case", the lists of points in time, and
@@ -20,9 +22,7 @@ type golden struct {
 func readGolden(t *testing.T, name string) (all []golden) {
 	t.Helper()
 	f, err := os.Open("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
@@ -49,9 +49,7 @@ func numbers(t *testing.T, text string) (list []uint64) {
 	t.Helper()
 	for _, field := range strings.Fields(text) {
 		n, err := strconv.ParseUint(field, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		list = append(list, n)
 	}
 	return list
@@ -109,9 +107,7 @@ func TestDeviation(t *testing.T) {
 
 func TestMeasuredJSON(t *testing.T) {
 	l, err := latencyOf(2, true, []uint64{0, 2000, 6000, 12000, 20000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	text, err := json.Marshal(l)
 	want := `{"bytes":2,"iterations":5,"measured":"one way","t_min_usec":1,"t_max_usec":3,"t_typical_usec":1.5,"t_avg_usec":1.5,` +
 		`"t_stdev_usec":0,"standard_deviation_usec":0.5,"percentile_99_usec":3,"percentile_99_9_usec":3}`

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestMistakes: a mistake in a command line ends the program with status 2. The program names the
@@ -81,13 +83,9 @@ func TestDefaults(t *testing.T) {
 // TestHello: a server decodes its client's job, and refuses a job beyond the limits.
 func TestHello(t *testing.T) {
 	o, err := parse([]string{"-test", "verify", "-op", "write", "e", "r", noDisk, "h"}, new(bytes.Buffer))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b, err := o.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if j, err := decode(b); err != nil || j != o.job {
 		t.Errorf("%+v, %v; want %+v", j, err, o.job)
 	}

@@ -67,9 +67,7 @@ func separate(t *testing.T) error {
 		return err
 	}
 	t.Cleanup(func() {
-		if err := os.WriteFile(file, was, 0); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, os.WriteFile(file, was, 0))
 	})
 	return os.WriteFile(file, []byte("0"), 0)
 }

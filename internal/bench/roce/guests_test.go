@@ -131,21 +131,15 @@ type outcome struct {
 // serves handles requests until the other guest closes the connection.
 func (g *guest) serves(t *testing.T) {
 	l, err := net.Listen("tcp", wireServer+wirePort)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer conn.Close()
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
 	var e errand
 	for in.Decode(&e) == nil {
-		if err := g.errand(t.Context(), e, in, out); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, g.errand(t.Context(), e, in, out))
 		e = errand{}
 	}
 }

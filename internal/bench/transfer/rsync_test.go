@@ -84,16 +84,12 @@ func newBed(t *bench.Report) *bed {
 	fill(t, b.source, int64(b.size))
 	for i, name := range []string{"ours", "theirs"} {
 		b.to[i] = filepath.Join(dir, name)
-		if err := os.Mkdir(b.to[i], 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Mkdir(b.to[i], 0o755))
 	}
 	b.servers[0] = b.serve(b.unifiedd, "receive", "--rdma", "roce:"+b.pair.B.Ifname, "--senders", "1", "-Z", "root", b.to[0])
 	conf := filepath.Join(dir, "rsyncd.conf")
 	text := fmt.Sprintf("use chroot = no\nuid = root\ngid = root\n[in]\npath = %s\nread only = no\n", b.to[1])
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(conf, []byte(text), 0o644))
 	b.servers[1] = b.serve(b.rsync, "--daemon", "--no-detach", "--config="+conf, "--port=8730")
 	return b
 }
@@ -102,16 +98,12 @@ func newBed(t *bench.Report) *bed {
 func fill(t testing.TB, path string, size int64) {
 	t.Helper()
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	if _, err := io.CopyN(f, rand.NewChaCha8([32]byte{1}), size); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Sync())
 }
 
 // serve starts a server in end B until the end of the test.
@@ -120,9 +112,7 @@ func (b *bed) serve(name string, args ...string) *exec.Cmd {
 	cmd := b.pair.B.Command(name, args...)
 	var log bytes.Buffer
 	cmd.Stderr, cmd.Stdout = &log, &log
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		if err := cmd.Wait(); err != nil && b.Failed() {

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // Authority signs certificates for one test. Their files are removed when the test ends.
@@ -52,34 +54,24 @@ func (a *Authority) Issue(t testing.TB, name string, changes ...func(*x509.Certi
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return key
 }
 
 func (a *Authority) sign(t testing.TB, name string, c *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	a.write(t, name+".pem", "CERTIFICATE", der)
 	a.write(t, name+".key", "PRIVATE KEY", private)
 	signed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return signed
 }
 
 func (a *Authority) write(t testing.TB, name, kind string, der []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(a.dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(a.dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }

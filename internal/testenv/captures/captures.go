@@ -96,28 +96,18 @@ func Readable(t *testing.T, files ...string) {
 func ExportRing(t *testing.T, device string) string {
 	t.Helper()
 	in, err := os.Open(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer in.Close()
 	_ = unix.Fadvise(int(in.Fd()), 0, 0, unix.FADV_DONTNEED) // commands to a node bypass the page cache
 	size, err := in.Seek(0, io.SeekEnd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	found, err := ring.Find(in, uint64(size))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	out, err := os.Create(filepath.Join(t.TempDir(), "export.pcapng"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer out.Close()
 	x := export.New(out, export.Select{})
-	if err := x.AddRing(in, found.Ring); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, x.AddRing(in, found.Ring))
 	if _, err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -128,21 +118,13 @@ func ExportRing(t *testing.T, device string) string {
 func Generations(t testing.TB, device string) []uint64 {
 	t.Helper()
 	in, err := os.Open(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer in.Close()
 	size, err := in.Seek(0, io.SeekEnd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	found, err := ring.Find(in, uint64(size))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	all, err := found.Generations(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return all
 }

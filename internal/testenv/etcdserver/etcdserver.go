@@ -89,9 +89,7 @@ func Start(t testing.TB, o Options) *Server {
 func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -114,9 +112,7 @@ func (s *Server) Again(t testing.TB) {
 	if runtime.GOARCH != "amd64" {
 		s.cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
 	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.cmd.Start())
 	cmd, over := s.cmd, s.over
 	go func() { _ = cmd.Wait(); close(over) }()
 	testenv.Wait(t, 60*time.Second, "etcd to serve clients", func() bool {
@@ -153,9 +149,7 @@ func (s *Server) Continue() { _ = syscall.Kill(s.cmd.Process.Pid, syscall.SIGCON
 // Forget removes the data of an etcd that was killed.
 func (s *Server) Forget(t testing.TB) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(s.Dir, "data")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.RemoveAll(filepath.Join(s.Dir, "data")))
 }
 
 // PID is the number of the process.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // launcher is set in the environment of a process that is to exec a command.
@@ -45,17 +47,13 @@ func (c *Card) Start(t testing.TB, cmd *exec.Cmd) {
 		t.Fatal(cmd.Err)
 	}
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	theirs := os.NewFile(uintptr(ends[1]), "listener")
 	cmd.Env = append(cmd.Environ(), launcher+"="+cmd.Path)
 	cmd.Path, cmd.ExtraFiles = "/proc/self/exe", []*os.File{theirs}
 	err = cmd.Start()
 	theirs.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	listener, err := receive(ends[0])
 	unix.Close(ends[0])
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // Case is one wrong use of a program.
@@ -134,9 +136,7 @@ func (c *Case) inDir(t *testing.T) string {
 		fmt.Fprintln(&all, path, info.Mode(), info.Size(), info.ModTime())
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return all.String()
 }
 
@@ -149,9 +149,7 @@ func (c *Case) note(t *testing.T, program, first string, status int) {
 	table.Lock()
 	defer table.Unlock()
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	cell := strings.NewReplacer("|", "\\|", "\n", " ")
 	fmt.Fprintf(f, "| `%s` | %s | %s | %d |\n", cell.Replace(strings.Join(append([]string{program}, c.Args...), " ")), cell.Replace(c.Name), cell.Replace(first), status)

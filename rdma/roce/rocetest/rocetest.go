@@ -60,9 +60,7 @@ func (m Machine) Start(t testing.TB, c umem.Config) (r *umem.Region, d rdma.Devi
 	r = Region(t, c)
 	var err error
 	m.Do(t, func() { d, err = m.Open(r) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { check(t, d.Close()) })
 	return r, d
 }
@@ -71,9 +69,7 @@ func (m Machine) Start(t testing.TB, c umem.Config) (r *umem.Region, d rdma.Devi
 func Region(t testing.TB, c umem.Config) *umem.Region {
 	t.Helper()
 	r, err := umem.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		count, err := r.Audit()
 		if err != nil || count.Of(umem.OwnerPool) != r.Frames() {
@@ -86,9 +82,7 @@ func Region(t testing.TB, c umem.Config) *umem.Region {
 
 func check(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, err)
 }
 
 // Loop is a worker: a thread that runs rounds and, between them, the functions that a test passes to it.

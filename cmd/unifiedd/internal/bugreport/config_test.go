@@ -10,30 +10,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestPermitted: a report has all settings that there are, and none is replaced. A new setting fails
 // here until somebody has decided whether its value is secret.
 func TestPermitted(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "flows", "config", "testdata", "full.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c, err := readable(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	login := []byte(`send: [{text: hello}, {hex: "00"}]`) // it has a password
 	if text = bytes.Replace(text, login, []byte("send: [{text: '[secret]'}, {hex: '[secret]'}]"), 1); bytes.Contains(text, login) || !slices.Equal(c.masked, []string{"hello", "00"}) {
 		t.Errorf("replaced are %q", c.masked)
 	}
 	var before, after any
-	if err := yaml.Unmarshal(text, &before); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(c.text, &after); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, yaml.Unmarshal(text, &before))
+	testenv.Must(t, yaml.Unmarshal(c.text, &after))
 	if d := cmp.Diff(before, after); d != "" {
 		t.Errorf("add the setting to permitted in config.go, if its value is not secret:\n%s", d)
 	}

@@ -40,9 +40,7 @@ func everyValue(t *testing.T, name, driver string) {
 			if err == nil && changed {
 				set[one.Setting]++
 			}
-			if err := c.Settle(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, c.Settle(t.Context()))
 		}
 		if _, err := c.Set(before); err != nil {
 			t.Errorf("set what was before: %v", err)

@@ -76,9 +76,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%v: %v, want %q", s, err, want)
 			}
 		}
-		if err := c.Verify(Settings{Channels: "rx 2"}); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, c.Verify(Settings{Channels: "rx 2"}))
 	})
 	if _, err := Find("no-such-card"); err == nil || !strings.Contains(err.Error(), "no-such-card") {
 		t.Errorf("an interface that does not exist: %v", err)

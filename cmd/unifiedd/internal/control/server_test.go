@@ -32,9 +32,7 @@ flows:
 	d, err := flows.Open(c, flows.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, d.Close())
 	})
 	return d
 }

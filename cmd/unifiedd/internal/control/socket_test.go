@@ -25,9 +25,7 @@ func TestSocketReplacesADeadOne(t *testing.T) {
 	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
 		t.Errorf("a second one: %v", err)
 	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, l.Close())
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("after closing it is still there: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // good returns a capture in which everything adds up, with one packet lost.
@@ -50,9 +51,7 @@ func TestProblems(t *testing.T) {
 // TestTable: the table shows and explains losses.
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	if err := table(&out, []result{good()}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, table(&out, []result{good()}))
 	for _, want := range []string{"slot", "tshark, capinfos, tcpdump", "lost 1 packets: lost_ring_full"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, &out)
@@ -117,9 +116,7 @@ func TestToolsMissing(t *testing.T) {
 // TestToolsArePackaged: scripts/apt-demo.txt lists the packages that the demo uses.
 func TestToolsArePackaged(t *testing.T) {
 	text, err := os.ReadFile("../../../../scripts/apt-demo.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var listed []string
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -141,17 +138,11 @@ func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	recordFile = filepath.Join(dir, "record")
 	left := filepath.Join(dir, "captures")
-	if err := os.MkdirAll(filepath.Join(left, "deep"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(recordFile, []byte("dir "+left+"\nnetns unifiedd-demo-none\nunknown thing"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.MkdirAll(filepath.Join(left, "deep"), 0o700))
+	testenv.Must(t, os.WriteFile(recordFile, []byte("dir "+left+"\nnetns unifiedd-demo-none\nunknown thing"), 0o600))
 	var out bytes.Buffer
 	r, err := openRecord(t.Context(), &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if exists(left) || !strings.Contains(out.String(), left) {
 		t.Errorf("the directory is there (%v), and the demo says %q", exists(left), &out)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/recent"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // sample is a status with what must not be on the public page.
@@ -36,18 +37,14 @@ func sample() status.Daemon {
 func TestPublic(t *testing.T) {
 	s := sample()
 	public, err := json.Marshal(Make(&s, nil, Public, time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, hidden := range []string{"secret", "192.0.2"} {
 		if strings.Contains(string(public), hidden) {
 			t.Errorf("the public page has %q: %s", hidden, public)
 		}
 	}
 	own, err := json.Marshal(Make(&s, nil, Owner, time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, shown := range []string{"no space on /secret/disk", "disk /secret/feed", "RDMA 192.0.2.1:7471", "interface eth1"} {
 		if !strings.Contains(string(own), shown) {
 			t.Errorf("the owner's page has no %q: %s", shown, own)
@@ -119,9 +116,7 @@ func TestShared(t *testing.T) {
 		t.Errorf("states %+v", st)
 	}
 	text, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, hidden := range []string{"secret", "192.0.2", "4711"} {
 		if strings.Contains(string(text), hidden) {
 			t.Errorf("the public page has %q: %s", hidden, text)
@@ -149,9 +144,7 @@ func TestFiles(t *testing.T) {
 	at := serve(t, New(sample, nil, Public))
 	for path := range files {
 		answer, err := http.Get(at + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		text, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if err != nil || answer.StatusCode != http.StatusOK || len(text) == 0 {
@@ -177,13 +170,9 @@ func TestEvents(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, "GET", at+"/events", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer answer.Body.Close()
 		if kind := answer.Header.Get("Content-Type"); kind != "text/event-stream" {
 			t.Errorf("the events are %s", kind)
@@ -215,9 +204,7 @@ func next(t *testing.T, r *bufio.Scanner) (d Document) {
 	t.Helper()
 	for r.Scan() {
 		if text, ok := strings.CutPrefix(r.Text(), "data: "); ok {
-			if err := json.Unmarshal([]byte(text), &d); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, json.Unmarshal([]byte(text), &d))
 			return d
 		}
 	}
@@ -235,9 +222,7 @@ func TestViewers(t *testing.T) {
 	}
 	at := serve(t, s)
 	answer, err := http.Get(at + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("one more page: %d", answer.StatusCode)

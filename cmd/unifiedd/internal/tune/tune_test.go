@@ -8,6 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pairs"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestDecide: a value is taken only if a bound says that it is better, and never if it loses more.
@@ -46,9 +47,7 @@ func TestText(t *testing.T) {
 		{Name: "eth1", Kind: Interface, Filter: "udp", Pages: config.PagesOrdinary},
 	} {
 		all, err := s.settings()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		seen := map[string]string{}
 		for _, one := range all {
 			for i, value := range one.values {
@@ -93,12 +92,8 @@ func TestOnly(t *testing.T) {
 func TestKindOf(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/dev/null", link); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, nil, 0o600))
+	testenv.Must(t, os.Symlink("/dev/null", link))
 	for name, want := range map[string]Kind{"eth1": Interface, file: File, filepath.Join(dir, "new"): File, dir: "", filepath.Join(dir, "no", "new"): "", link: "", "/dev/null": "", "eth 1": "", "": ""} {
 		if got, err := KindOf(name); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q is %q, %v; want %q", name, got, err, want)

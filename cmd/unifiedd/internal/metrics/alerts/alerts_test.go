@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/metrics"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // kept is the directory of the files, relative to the tests.
@@ -20,9 +21,7 @@ var kept = filepath.Join("..", "..", "..", "..", "..", "packaging", "prometheus"
 func files(t *testing.T) map[string][]byte {
 	t.Helper()
 	all, err := Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return all
 }
 
@@ -59,9 +58,7 @@ func TestCheckNames(t *testing.T) {
 func promtool(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", "..", "..", "..", "build", "unpacked", "usr", "bin", "promtool"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := os.Stat(path); err != nil {
 		if path, err = exec.LookPath("promtool"); err != nil {
 			t.Fatalf("look for promtool: %v (unpack the test programs: scripts/setup.sh demo test)", err)
@@ -74,9 +71,7 @@ func promtool(t *testing.T) string {
 func TestPromtool(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range files(t) {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	for _, args := range [][]string{{"check", "rules", "--lint-fatal", rulesFile}, {"test", "rules", testsFile}} {
 		if args[0] == "test" && testing.Short() { // it evaluates the rules over days
@@ -90,9 +85,7 @@ func TestPromtool(t *testing.T) {
 	}
 	// A rule that would not fire is found: the tests can fail.
 	broken := bytes.Replace(files(t)[rulesFile], []byte("unifiedd_flow_up == 0"), []byte("unifiedd_flow_up == 2"), 1)
-	if err := os.WriteFile(filepath.Join(dir, rulesFile), broken, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, rulesFile), broken, 0o600))
 	cmd := exec.Command(promtool(t), "test", "rules", testsFile)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("UnifieddFlowDown")) {
@@ -111,9 +104,7 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(files(t)[dashboardFile], &d); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(files(t)[dashboardFile], &d))
 	titles, used := map[string]bool{}, map[[2]int]string{}
 	var rules strings.Builder
 	rules.WriteString("groups:\n- name: panels\n  rules:\n")
@@ -142,9 +133,7 @@ func TestDashboard(t *testing.T) {
 	}
 	text := regexp.MustCompile(`panel:(\d+):`).ReplaceAllString(rules.String(), "panel:p$1:")
 	file := filepath.Join(t.TempDir(), "panels.yml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	if out, err := exec.Command(promtool(t), "check", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
