@@ -161,7 +161,7 @@ func testSenderGrants(t *testing.T, g *rig) {
 		}},
 		{"does not follow", func(m *impostor, g *protocol.Grant) { g.First = 1<<64 - 1; m.say(g, one) }},
 		{"shorter or longer", func(m *impostor, g *protocol.Grant) { m.say(g, with(func(c *protocol.Credit) { c.Size = 1023 })) }},
-		{"outside the", func(m *impostor, g *protocol.Grant) {
+		{"outside of", func(m *impostor, g *protocol.Grant) {
 			m.say(g, with(func(c *protocol.Credit) { c.Addr = 1<<64 - 1023 }))
 		}},
 		{"reserved", func(m *impostor, g *protocol.Grant) { m.say(g, with(func(c *protocol.Credit) { c.Count = 0 })) }},
