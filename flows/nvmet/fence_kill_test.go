@@ -37,6 +37,7 @@ type battle struct {
 	backing   string // the file in which it is
 	frozen    func() error
 	per       int           // blocks of the namespace in 4096 bytes
+	stopped   bool   // the near daemon, by SIGSTOP
 	gone      bool          // the old host has no queue any more
 	asked     chan struct{} // closed when the daemon has answered; nil: it was not asked
 	last      []byte        // what the disk has; nil: not known
@@ -216,9 +217,9 @@ func (b *battle) writes() {
 	if b.gone {
 		return
 	}
-	for range 1 + b.random.IntN(4) {
+	for n := range 1 + b.random.IntN(4) {
 		block := b.random.Uint64N(fencedBlocks)
-		if b.random.IntN(8) == 0 {
+		if n > 0 && b.random.IntN(8) == 0 { // a frozen ext4 without a journal zeroes all the same
 			_ = q.say(b.about(fabrics.OpWriteZeroes, block, fabrics.Data{}).append(nil, 1000))
 		} else {
 			_ = q.say(b.about(fabrics.OpWrite, block, b.old.keyed(b.at+block<<12, 4096)).append(nil, 1000))
@@ -255,6 +256,7 @@ func (b *battle) ends() (name string, do func()) {
 		{"kill -9", func() { near.signals(syscall.SIGKILL) }},
 		{"SIGTERM", func() { near.signals(syscall.SIGTERM) }},
 		{"stop", func() { b.asked = near.stops() }},
+		{"SIGSTOP", func() { b.stopped = true; b.check(syscall.Kill(-near.group, syscall.SIGSTOP)) }},
 		{"the host disconnects", func() { b.gone = true; host.queues[0].close(); host.admin.close() }},
 		{"the host's queue ends", func() { b.gone = true; host.queues[0].close() }},
 		{"the controller is reset", func() { _ = host.admin.say(disable.append(nil, 7)) }},
@@ -271,16 +273,19 @@ func (b *battle) schedule() {
 	b.quiet("before the hosts write")
 	b.data(b.old, "old host")
 	way, end := b.ends()
-	hears := false
+	hears, hung := false, false
 	var then []byte
 	look := func() {
 		if b.two.poll(); !hears && len(b.two.heard) > 0 {
-			hears, then = true, b.content()
+			hears, hung, then = true, b.frozen != nil, b.content()
 		}
 	}
 	steps := []func(){b.writes, end, func() {
 		b.must(b.two.say(reserves(fabrics.OpReservationAcquire, preemptsAll, keyTwo, keyOne).append(nil, 2000)))
 	}}
+	if b.random.IntN(3) == 0 {
+		steps = append(steps, b.mend)
+	}
 	b.random.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	if b.random.IntN(2) == 0 {
 		b.writes()
@@ -298,15 +303,18 @@ func (b *battle) schedule() {
 	}
 	for end := time.Now().Add(time.Duration(b.random.IntN(400)) * time.Millisecond); !hears && time.Now().Before(end); look() { // a killed process takes its time
 	}
-	early := hears
-	b.mend()
+	last := []func(){b.goesOn, b.mend}
+	b.random.Shuffle(len(last), func(i, j int) { last[i], last[j] = last[j], last[i] })
+	for _, step := range last {
+		step()
+	}
 	testenv.Wait(b, waitLimit, "the preemption to be complete", func() bool { look(); return hears })
 	if c := b.two.heard[0]; c.ID != 2000 || c.Status != fabrics.Success {
 		b.Fatalf("the preemption: %+v", c)
 	}
 	b.two.heard = nil
-	b.Logf("schedule %d: %s, the preemption was complete while the disk hung: %v", b.count, way, early)
-	if !early {
+	b.Logf("schedule %d: %s, the preemption was complete while the disk hung: %v", b.count, way, hung)
+	if !hung {
 		b.waited++
 	}
 	b.last = then
@@ -320,6 +328,18 @@ func (b *battle) schedule() {
 		}
 	}
 	b.last = b.content()
+}
+
+// goesOn lets a daemon that is stopped go on, or kills it.
+func (b *battle) goesOn() {
+	switch {
+	case !b.stopped:
+	case b.random.IntN(2) == 0:
+		b.near.signals(syscall.SIGKILL)
+	default:
+		b.check(syscall.Kill(-b.near.group, syscall.SIGCONT))
+	}
+	b.stopped = false
 }
 
 // over ends what the schedule has left of the old host and its daemon, which may begin anew.

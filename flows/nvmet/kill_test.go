@@ -62,6 +62,7 @@ type killed struct {
 	*station
 	end            *testenv.End
 	program, file  string
+	group          int    // of the daemon's processes
 	at             uint64 // memory for data to write, followed by memory for data to read
 	versions       [killedBlocks]uint64
 	open           [killedBlocks]bool // a write without an answer
@@ -79,6 +80,7 @@ func (k *killed) launch() func(syscall.Signal) {
 	k.rig.must(err)
 	c.Stdout, c.Stderr = log, log
 	k.rig.must(c.Start())
+	k.group = c.Process.Pid
 	var once sync.Once
 	end := func(s syscall.Signal) {
 		once.Do(func() {
