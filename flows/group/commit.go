@@ -147,6 +147,7 @@ type Progress struct {
 	Open      bool              // see Commits.Open
 	Committed uint64            // committed position; before Open it is a lower bound
 	Safe      map[uint32]uint64 // by member: see Commits.Safe
+	Disk      map[uint32]uint64 // by member: position up to which its disk has all records; the caller knows it
 	Awaited   []uint32          // members that records wait for, in a group with a witness
 }
 

@@ -202,6 +202,7 @@ const idle = 500 * time.Microsecond
 // Records is a *journal.Reader.
 type Records interface {
 	Poll() (journal.Record, error) // io.EOF: there is no more yet
+	Next() (journal.Record, error) // as Poll; it also finds out whether the next record is lost, which costs more
 	Position() uint64              // of the next one
 }
 
@@ -219,6 +220,9 @@ func (c *CatchUp) Run(ctx context.Context, r Records, region *umem.Region, landi
 			return rd.frames, ctx.Err()
 		}
 		rec, err := r.Poll()
+		if errors.Is(err, io.EOF) && rd.doubts(r.Position()) {
+			rec, err = r.Next()
+		}
 		if errors.Is(err, io.EOF) {
 			if !rd.atEnd(r.Position()) {
 				return rd.frames, ctx.Err()
@@ -253,6 +257,25 @@ type reading struct {
 	batch  []copied     // read, not passed on yet
 	stop   uint64       // the position to stop at; 0: not said yet
 	said   bool         // that the segments have ended
+	awaits uint64       // position of a record that is not there yet
+	since  time.Time    // since when
+}
+
+// doubtAfter is how long a record may be late before the reader finds out whether it is lost. It is longer than a record
+// is in memory only.
+const doubtAfter = time.Second
+
+// doubts reports whether the next record is late.
+func (rd *reading) doubts(next uint64) bool {
+	now := time.Now()
+	if rd.awaits != next {
+		rd.awaits, rd.since = next, now
+	}
+	if now.Sub(rd.since) < doubtAfter {
+		return false
+	}
+	rd.since = now
+	return true
 }
 
 // give passes what was read on to the worker.

@@ -21,6 +21,8 @@ type sleepy struct {
 	release chan struct{} // lets the worker go on; nil: it was not held yet
 }
 
+func (s *sleepy) Next() (journal.Record, error) { return s.Poll() }
+
 func (s *sleepy) Poll() (rec journal.Record, err error) {
 	if s.release == nil {
 		if rec, err = s.segments.Poll(); err == io.EOF {

@@ -130,10 +130,11 @@ func (d *Driver) repeat(now time.Time) {
 		return
 	}
 	config, since := d.member.Config(), now.Add(-d.config.Suspect)
-	heard, _, err := d.followers()
+	heard, p, err := d.followers()
 	if err != nil {
 		return // Run ends
 	}
+	d.watchDisks(now, heard, &p)
 	enough := config.Commits(func(id uint32) bool {
 		switch {
 		case id == d.config.Self:

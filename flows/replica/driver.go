@@ -95,6 +95,7 @@ type Driver struct {
 	toBegin    uint64            // epoch whose first record is to be appended; 0: none
 	silence    time.Duration
 	silent     silent
+	disks      disks
 	standings  []Standing               // replaced, never changed
 	modes      map[uint32]PathMode      // of the members, as compareModes saw them last
 	confirms   map[uint64]chan struct{} // by number: closed when this member led at that time
@@ -325,6 +326,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		now := time.Now()
 		if now.Sub(last) > d.config.Suspect/2 { // this process was away itself
 			d.leaderSeen, d.silent.since = now, now
+			d.disks.epoch = 0
 		}
 		last = now
 		d.detect(now)
@@ -363,7 +365,7 @@ func (d *Driver) keep(now time.Time) error {
 	}
 	since := now.Add(-d.config.Suspect)
 	away := func(id uint32) bool {
-		return heard[id].Before(since) && d.leadsSince.Before(since) || d.dead(id, heard[id], now)
+		return heard[id].Before(since) && d.leadsSince.Before(since) || d.dead(id, heard[id], now) || d.standsStill(id, now)
 	}
 	if err := d.member.Keep(away, p); err != nil && !errors.Is(err, election.ErrChanging) {
 		d.log.Warn("the members of the group cannot change now", "err", err)

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"encoding/binary"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -17,12 +18,13 @@ type Replicator struct {
 	self  uint32
 
 	log     group.Log
-	commits *group.Commits // nil: this member does not lead
-	others  uint64         // of the leader: the last position that another member has confirmed
-	fenced  *atomic.Uint64 // records of this leader that no other member had confirmed when a later epoch began
-	until   uint64         // a recovering follower is complete with the records up to here; 0: not known
-	safe    protocol.Have  // of this member
-	shows   uint64         // position up to which readers of this member's log may go
+	commits *group.Commits    // nil: this member does not lead
+	others  uint64            // of the leader: the last position that another member has confirmed
+	fenced  *atomic.Uint64    // records of this leader that no other member had confirmed when a later epoch began
+	disks   map[uint32]uint64 // of the leader: by member, the position up to which its disk has all records
+	until   uint64            // a recovering follower is complete with the records up to here; 0: not known
+	safe    protocol.Have     // of this member
+	shows   uint64            // position up to which readers of this member's log may go
 
 	shown    atomic.Pointer[group.Log]
 	onShow   func() // is called when it has changed; nil: nobody asks
@@ -94,7 +96,7 @@ func (r *Replicator) Appended(position uint64) {
 // Lead says that this member leads an epoch, whose first record is at a position.
 func (r *Replicator) Lead(epoch, position uint64, c *group.Config) {
 	r.log.Append(group.Place{Epoch: epoch, Position: position})
-	r.commits, r.others = group.NewCommits(position, r.log.Committed, c), position-1
+	r.commits, r.others, r.disks = group.NewCommits(position, r.log.Committed, c), position-1, map[uint32]uint64{}
 }
 
 // End returns the position of the last record.
@@ -113,6 +115,7 @@ func (r *Replicator) Open() bool { return r.commits != nil && r.commits.Open() }
 func (r *Replicator) Progress() (p group.Progress) {
 	if r.commits != nil {
 		p = r.commits.Progress()
+		p.Disk = maps.Clone(r.disks)
 	}
 	return p
 }
@@ -152,6 +155,7 @@ func (r *Replicator) Round(written, durable uint64) uint64 {
 	} else {
 		r.links.Progress(r.progress)
 		r.log.Committed = r.commits.Safe(r.self, r.position(&r.safe))
+		r.disks[r.self] = r.onDisk(&r.safe)
 		r.links.Commit(r.log.Committed)
 	}
 	r.recover()
@@ -171,6 +175,7 @@ func (r *Replicator) onDisk(h *protocol.Have) uint64 {
 func (r *Replicator) progress(member uint32, h protocol.Have) {
 	r.others = max(r.others, h.Received)
 	r.commits.Safe(member, r.position(&h))
+	r.disks[member] = r.onDisk(&h)
 }
 
 // position returns up to where a member's records are as safe as committed ones must be.

@@ -261,6 +261,8 @@ type segments struct {
 
 func (s *segments) Position() uint64 { return s.next }
 
+func (s *segments) Next() (journal.Record, error) { return s.Poll() }
+
 func (s *segments) Poll() (rec journal.Record, err error) {
 	if len(s.ahead) == 0 {
 		s.on(func() {

@@ -92,6 +92,9 @@ func (d *Driver) catchUp(c *CatchUp, k *Link, open func(from uint64) (Records, f
 		left, err = c.Run(d.ctx, r, l.region, l.config.Landing)
 		err = errors.Join(err, end())
 	}
+	if err != nil {
+		d.call(func() { d.unreadable(k.epoch, err) })
+	}
 	_ = d.config.Do(func() error { // fails if the worker has ended: Close takes the frames
 		l.Return(c, left)
 		if err != nil {

@@ -16,6 +16,8 @@ type stuck struct {
 	at uint64
 }
 
+func (s *stuck) Next() (journal.Record, error) { return s.Poll() }
+
 func (s *stuck) Poll() (journal.Record, error) {
 	if s.next >= s.at {
 		return journal.Record{}, io.EOF
@@ -28,6 +30,8 @@ type hung struct {
 	segments
 	until chan struct{}
 }
+
+func (h *hung) Next() (journal.Record, error) { return h.Poll() }
 
 func (h *hung) Poll() (journal.Record, error) {
 	<-h.until

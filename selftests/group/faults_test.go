@@ -42,6 +42,11 @@ const (
 // faults are all kinds.
 var faults = []fault{
 	{name: "kill -9", begin: func(g *group, who int) func() { g.kill(who); return func() { g.heal(who) } }},
+	{name: "SIGSTOP for 1 to 4 s", begin: stopped},
+	{name: "handed over", begin: handOver},
+	{name: "stopped in order", begin: stopInOrder},
+	{name: "disk full", begin: (*group).fill},
+	{name: "disk hangs", begin: (*group).hang},
 	{name: "SIGSTOP and resume", begin: func(g *group, who int) func() { g.pause(who); return func() { g.heal(who) } }},
 	{name: "link cut", begin: func(g *group, who int) func() { g.cut(who); return func() { g.heal(who) } }},
 	{name: "the leader is not heard", begin: func(g *group, who int) func() { return g.ends[who].Lose(g.T, testenv.FromEnd, 0) }},
@@ -82,7 +87,15 @@ func TestFailOver(t *testing.T) {
 	count, seed := setting.Number(t, "UNIFIEDD_FAILOVERS", shorter(few, fewest)), setting.Seed(t)
 	t.Logf("UNIFIEDD_FAILOVERS=%d", count)
 	testenv.Root(t)
-	g := newGroup(t, seed)
+	if !testing.Short() {
+		busy := setting.Number(t, "UNIFIEDD_LOAD", 4)
+		before, client := suspect, perClient
+		suspect, perClient = 500*time.Millisecond, 8*rate
+		t.Cleanup(func() { suspect, perClient = before, client })
+		t.Logf("beside %d busy processes, suspect %v", busy, suspect)
+		burn(t, int(busy))
+	}
+	g := newMounted(t, seed)
 	g.leader(-1, 0)
 	results := map[string][]result{}
 	for n := range count {

@@ -50,6 +50,7 @@ type group struct {
 	count  uint64   // of messages that clients append
 	reads  []string // of logs, while the group ran
 	secret *authority.Authority
+	mounts bool     // each member has a disk of its own
 	boots  []string // by member: a program that starts the daemon; empty: the daemon itself
 }
 
@@ -62,10 +63,31 @@ func newGroup(t *testing.T, seed uint64) *group {
 // newGroupOf starts three daemons that acknowledge at a level, and makes namespaces for clients.
 func newGroupOf(t *testing.T, seed uint64, level string, hosts int) *group {
 	t.Helper()
-	g := &group{T: t, level: level, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+hosts, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
+	g := groupOf(t, seed, level, hosts)
 	for i := range members {
-		g.dirs = append(g.dirs, testenv.DiskDir(t))
 		g.start(i)
+	}
+	return g
+}
+
+// newMounted is newGroup for members with disks of their own.
+func newMounted(t *testing.T, seed uint64) *group {
+	t.Helper()
+	g := groupOf(t, seed, "durable", 1)
+	g.mounts = true
+	for i := range members {
+		g.mount(i)
+		g.start(i)
+	}
+	return g
+}
+
+// groupOf makes places for three daemons.
+func groupOf(t *testing.T, seed uint64, level string, hosts int) *group {
+	t.Helper()
+	g := &group{T: t, level: level, random: rand.New(rand.NewPCG(seed, 0)), ends: testenv.NewSwitch(t, members+hosts, testenv.PairOptions{MTU: 4200}), now: make([]*daemon.Daemon, members), logs: make([]string, members), secret: authority.New(t)}
+	for range members {
+		g.dirs = append(g.dirs, testenv.DiskDir(t))
 	}
 	return g
 }
@@ -107,19 +129,27 @@ flows:
     to:
       file: %s/orders
       acknowledge: %s
-      segment: {size: 4MiB}
+      segment: {size: %s}
       group:
         name: orders
         self: m%d
         suspect: %s
         lag: 4MiB
         members: %s
-`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.place(i), g.level, i+1, suspect, all.String()))
+`, certificate, key, g.secret.File(), g.ends[i].Ifname, g.ends[i].IP, g.place(i), g.level, g.segment(), i+1, suspect, all.String()))
+}
+
+// segment returns the size of segments. A disk that is full has room for what was prepared before, which must be little.
+func (g *group) segment() string {
+	if g.mounts {
+		return "1MiB"
+	}
+	return "4MiB"
 }
 
 // place returns the directory of a member's log.
 func (g *group) place(i int) string {
-	if g.boots == nil {
+	if g.boots == nil && !g.mounts {
 		return g.dirs[i]
 	}
 	return filepath.Join(g.dirs[i], "disk")
@@ -174,17 +204,23 @@ var leads = regexp.MustCompile(`this member leads the group" flow=orders epoch=(
 // leader waits until a member other than one leads a later epoch than the given one.
 func (g *group) leader(but int, after uint64) (who int, epoch uint64) {
 	g.Helper()
-	who = -1
 	testenv.Wait(g.T, testenv.Within(20*time.Second), "a member to lead", func() bool {
-		for i := range members {
-			for _, m := range leads.FindAllStringSubmatch(g.logs[i]+g.now[i].Log.String(), -1) {
-				if e, _ := strconv.ParseUint(m[1], 10, 64); e > epoch {
-					who, epoch = i, e
-				}
-			}
-		}
+		who, epoch = g.newest()
 		return who >= 0 && who != but && epoch > after
 	})
+	return who, epoch
+}
+
+// newest returns which member has led the newest epoch; -1: none has.
+func (g *group) newest() (who int, epoch uint64) {
+	who = -1
+	for i := range members {
+		for _, m := range leads.FindAllStringSubmatch(g.logs[i]+g.now[i].Log.String(), -1) {
+			if e, _ := strconv.ParseUint(m[1], 10, 64); e > epoch {
+				who, epoch = i, e
+			}
+		}
+	}
 	return who, epoch
 }
 
